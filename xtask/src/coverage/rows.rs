@@ -1,31 +1,29 @@
-//! The rows: what ReTiF's papers claim, one line each, and the defects of its original that ours
-//! must not have.
+//! Rows of the coverage table: the claims of the papers, and the defects of ReTiF's original.
 //!
-//! Needed are a deterministic test (`sim`: pure crates) and a live one (`vm`: real kernel, real
-//! daemon, C programs); where the claim leaves no room for one of them, it is not asked for. Of the
-//! other papers every row is here too.
+//! A row needs a deterministic test (`sim`: pure crates) and a live test (`vm`: real kernel, real
+//! daemon, C programs), unless the claim leaves nothing to test in one of the columns.
 
 /// Whether a row must have a test in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// It must.
+    /// A test is required.
     Asked,
-    /// It shall have one; those that it has are shown.
+    /// A test is planned; existing tests are listed.
     Later,
-    /// There is nothing to test there; why, unless that is the reason of the whole column.
+    /// There is nothing to test, for this reason; an empty reason is that of the whole column.
     Not(&'static str),
 }
 
-/// One row.
+/// One row of the table.
 pub(crate) struct Row {
-    /// As test names begin with it, in lower case: `r13`.
+    /// Prefix of the names of its tests, in lower case: `r13`.
     pub(crate) id: &'static str,
     pub(crate) claim: &'static str,
     pub(crate) sim: Need,
     pub(crate) vm: Need,
 }
 
-/// Of ReTiF.
+/// A row of ReTiF.
 const fn row(id: &'static str, sim: bool, vm: bool, claim: &'static str) -> Row {
     Row { id, claim, sim: need(sim), vm: need(vm) }
 }
@@ -34,17 +32,17 @@ const fn need(is: bool) -> Need {
     if is { Need::Asked } else { Need::Not("") }
 }
 
-/// Of the papers that the simulator and the executor repeat.
+/// A row of a paper that the simulator and the executor repeat.
 const fn paper(id: &'static str, claim: &'static str) -> Row {
     Row { id, claim, sim: Need::Asked, vm: Need::Later }
 }
 
-/// The same, where a simulation has nothing to show.
+/// A row of a paper that a simulation cannot test.
 const fn live(id: &'static str, claim: &'static str, why: &'static str) -> Row {
     Row { id, claim, sim: Need::Not(why), vm: Need::Later }
 }
 
-/// Rows of the checklist.
+/// Rows of ReTiF's papers.
 pub(crate) const CLAIMS: &[Row] = &[
     row("r1", true, true, "any subset of period, runtime, desired runtime, deadline and priority"),
     row("r2", true, true, "connect, create, change, release, attach, detach"),
@@ -77,7 +75,7 @@ pub(crate) const CLAIMS: &[Row] = &[
     row("r29", true, true, "whose is a grant"),
     row("r30", false, true, "threads, processes, children"),
     row("r31", true, true, "plugins on common CPUs account for each other"),
-    row("r32", true, true, "thread id reuse hits no stranger"),
+    row("r32", true, true, "reuse of a thread id affects no other thread"),
     row("r33", false, true, "no cost in critical loops"),
     row("r34", false, true, "cost against specs, CPUs, plugins and clients"),
     row("r35", true, true, "affinity as a parameter"),
@@ -85,9 +83,8 @@ pub(crate) const CLAIMS: &[Row] = &[
     row("r37", true, false, "pure crates need no Linux"),
 ];
 
-/// Defects of the original (checklist row R38), in both columns where they leave room: what happens
-/// between a process and the kernel has no deterministic twin, and no machine of ours has more than
-/// 32 CPUs.
+/// Rows of the defects of ReTiF's original (R38). A defect between a process and the kernel has no
+/// deterministic model, and no test machine has more than 32 CPUs.
 pub(crate) const DEFECTS: &[Row] = &[
     row("retif_m1", true, true, "arrays sized by managed CPUs, indexed by CPU number"),
     row("retif_m2", true, true, "priority from the wire as an unchecked index"),
@@ -98,7 +95,7 @@ pub(crate) const DEFECTS: &[Row] = &[
     row("retif_m7", false, true, "descriptor sets past 1,023"),
     row("retif_m8", true, true, "plugin symbols unchecked; plugins without CPUs"),
     row("retif_d1", false, true, "SIGPIPE kills the daemon"),
-    row("retif_d2", false, true, "a client that does not read stops everybody"),
+    row("retif_d2", false, true, "a client that does not read stops all others"),
     row("retif_d3", false, true, "descriptor exhaustion"),
     row("retif_d4", true, true, "no quotas"),
     row("retif_d5", false, true, "idle connections cost every request"),
@@ -124,7 +121,7 @@ pub(crate) const DEFECTS: &[Row] = &[
     row("retif_w5", true, true, "rr inversion"),
     row("retif_w6", true, true, "count of distinct periods drifts"),
     row("retif_w7", true, true, "placement overloads a CPU"),
-    row("retif_w8", true, true, "books hold the minimum instead of the granted runtime"),
+    row("retif_w8", true, true, "the ledger holds the minimum instead of the granted runtime"),
     row("retif_w9", true, true, "32-bit periods"),
     row("retif_w10", true, true, "task ids as floats"),
     row("retif_w11", true, true, "the utilisation bound is unused"),
@@ -188,7 +185,7 @@ pub(crate) const YASMIN: &[Row] = &[
     live(
         "y15",
         "waiting and locking: sleep or spin",
-        "the machine is not told how a driver waits: nothing can differ",
+        "the scheduler machine does not depend on how a driver waits",
     ),
     paper("y16", "operations per job are O(log n)"),
     live("y17", "Table 2: latency", "simulated wake-ups have no latency"),
@@ -224,5 +221,5 @@ pub(crate) const L3C: &[Row] = &[
     paper("l21", "instances per CPU"),
     paper("l22", "trace and job statistics"),
     paper("l23", "reservations: create, resize, delete, refuse"),
-    paper("l24", "budgets through partition switches and holes"),
+    paper("l24", "budgets across partition switches and stalls"),
 ];

@@ -1,4 +1,4 @@
-//! The code map in ARCHITECTURE.md names exactly the crates.
+//! The code map in ARCHITECTURE.md lists exactly the crates.
 
 use crate::{crates, read};
 use std::path::Path;

@@ -1,24 +1,23 @@
-//! Who may depend on whom, and why: house style, plate B, as built.
+//! Allowed dependencies between packages, each with its reason.
 //!
-//! An edge that is not in the table fails, and so does a line of the table that no edge needs any
-//! more.
+//! An edge without a line in the table fails, and so does a line without an edge.
 
 use crate::metadata;
 use std::collections::BTreeSet;
 
-/// Crate, what it may use, why.
+/// Edges of ordinary dependencies: package, dependency, reason.
 const EDGES: &[(&str, &str, &str)] = &[
     ("talea-proto", "talea-core", "messages carry parameters, charges and attributes"),
     ("talea-proto", "zerocopy", "fixed layouts without unsafe"),
     ("talea-os", "talea-core", "sets the attributes that the core defines"),
     ("talea-os", "libc", "system calls that rustix has not"),
     ("talea-os", "rustix", "system calls"),
-    ("talea-exec", "talea-core", "drives its machine"),
-    ("talea-exec", "talea-os", "the hands"),
-    ("talea-runtime", "talea-client", "asks for its rights"),
+    ("talea-exec", "talea-core", "drives its engine"),
+    ("talea-exec", "talea-os", "system calls"),
+    ("talea-runtime", "talea-client", "requests its rights"),
     ("talea-runtime", "talea-core", "declares its trees"),
     ("talea-runtime", "talea-exec", "runs them"),
-    ("talea-runtime", "talea-os", "which CPUs there are"),
+    ("talea-runtime", "talea-os", "CPUs of the process"),
     ("talea-runtime", "talea-system", "an application as a system file"),
     (
         "talea-runtime",
@@ -26,7 +25,7 @@ const EDGES: &[(&str, &str, &str)] = &[
         "data between jobs, which may be stopped while they move one",
     ),
     ("talea-analysis", "talea-core", "tests are about the core's tasks"),
-    ("talea-sim", "talea-core", "drives its machine"),
+    ("talea-sim", "talea-core", "drives its engine"),
     ("talea-system", "talea-core", "a file becomes the core's setup"),
     ("talea-system", "roxmltree", "reads SF3P's XML, with positions"),
     ("talea-system", "toml", "its parser keeps positions and recovers from errors"),
@@ -35,26 +34,26 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-broker", "talea-proto", "requests in, replies out"),
     ("talea-plugin-host", "talea-core", "mutation points"),
     ("talea-plugin-host", "talea-proto", "the questions of the daemon"),
-    ("talea-plugin-host", "libloading", "loads the foreign object, far from the daemon"),
-    ("talea-plugin-host", "libc", "drops its rights and shuts itself in"),
+    ("talea-plugin-host", "libloading", "loads the object in a process apart from the daemon"),
+    ("talea-plugin-host", "libc", "drops its rights and enters its sandbox"),
     ("talea-plugin-host", "rustix", "its end of the socket"),
     ("talea-plugin-host", "zerocopy", "the fixed layouts of its questions"),
     ("talea-daemon", "talea-core", "time and attributes"),
     ("talea-daemon", "talea-broker", "the decisions"),
     ("talea-daemon", "talea-proto", "the wire"),
-    ("talea-daemon", "talea-os", "the hands"),
+    ("talea-daemon", "talea-os", "system calls"),
     ("talea-daemon", "talea-system", "its configuration"),
-    ("talea-daemon", "lexopt", "a handful of options"),
+    ("talea-daemon", "lexopt", "a few options"),
     ("talea-daemon", "rustix", "files and sockets"),
     ("talea-daemon", "sd-notify", "readiness under a service manager"),
-    ("talea-daemon", "zerocopy", "the fixed layouts that its plugin hosts speak"),
+    ("talea-daemon", "zerocopy", "the fixed layouts of plugin host messages"),
     ("talea-client", "talea-core", "parameters"),
     ("talea-client", "talea-proto", "the wire"),
     ("talea-client", "talea-os", "sockets, pidfds and clocks"),
     ("talea-client", "rustix", "system calls"),
     ("talea-client", "thiserror", "one error enum"),
     ("talea-capi", "talea-core", "parameters"),
-    ("talea-capi", "talea-client", "what it gives to C"),
+    ("talea-capi", "talea-client", "the functions for C"),
     ("talea-capi", "talea-proto", "refusals become C values"),
     ("talea-capi", "talea-runtime", "applications of tasks, given to C"),
     (
@@ -64,15 +63,15 @@ const EDGES: &[(&str, &str, &str)] = &[
     ),
     ("talea-capi", "libc", "C's types and errno"),
     ("talea-cli", "talea-core", "parameters"),
-    ("talea-cli", "talea-client", "asks the daemon"),
+    ("talea-cli", "talea-client", "requests to the daemon"),
     ("talea-cli", "talea-proto", "prints answers"),
-    ("talea-cli", "talea-os", "what the kernel says"),
-    ("talea-cli", "talea-system", "check, import-retif and system files"),
+    ("talea-cli", "talea-os", "state of the kernel"),
+    ("talea-cli", "talea-system", "check, import and system files"),
     ("talea-cli", "talea-sim", "simulate and lab"),
     ("talea-cli", "talea-exec", "execute"),
     ("talea-cli", "talea-runtime", "lab measures it"),
-    ("talea-cli", "search-and-rescue", "lab flies it"),
-    ("talea-cli", "talea-analysis", "analyze asks its tests, lab measures them"),
+    ("talea-cli", "search-and-rescue", "lab runs it"),
+    ("talea-cli", "talea-analysis", "analyze calls its tests, lab measures them"),
     ("talea-cli", "talea-broker", "the same broker in this process"),
     ("talea-cli", "talea-daemon", "the driver of that broker"),
     ("talea-cli", "anyhow", "a binary's errors"),
@@ -88,18 +87,22 @@ const EDGES: &[(&str, &str, &str)] = &[
     ),
     ("talea-cli", "libc", "constants of signals and errors"),
     ("talea-cli", "rustix", "system calls"),
-    ("talea-cli", "sha1", "what the echo server of L3C's experiments answers"),
+    ("talea-cli", "sha1", "answers of the echo server of L3C's experiments"),
     ("talea-kernel-tests", "talea-core", "parameters"),
-    ("talea-kernel-tests", "talea-client", "attackers and honest programs use what users use"),
-    ("talea-kernel-tests", "talea-os", "what the kernel says"),
-    ("talea-kernel-tests", "talea-proto", "speaks to the daemon without the client between"),
+    (
+        "talea-kernel-tests",
+        "talea-client",
+        "attackers and honest programs use the library of users",
+    ),
+    ("talea-kernel-tests", "talea-os", "state of the kernel"),
+    ("talea-kernel-tests", "talea-proto", "messages to the daemon without the client"),
     ("talea-kernel-tests", "rustix", "system calls"),
     ("talea-guest-tests", "rustix", "a first process mounts and switches off"),
-    ("policy-edf-us", "talea-core", "what a policy from outside implements"),
-    ("policy-llf", "talea-core", "what a policy from outside implements"),
+    ("policy-edf-us", "talea-core", "the trait of a policy"),
+    ("policy-llf", "talea-core", "the trait of a policy"),
     ("policy-llf", "talea-sim", "simulates the system"),
     ("policy-llf", "talea-system", "its name in a system file"),
-    ("server-saver", "talea-core", "what a server from outside implements"),
+    ("server-saver", "talea-core", "the trait of a server"),
     ("server-saver", "talea-sim", "simulates the system"),
     ("server-saver", "talea-system", "its name in a system file"),
     (
@@ -107,47 +110,45 @@ const EDGES: &[(&str, &str, &str)] = &[
         "talea-client",
         "the emulated device has a priority, which the daemon may have to grant",
     ),
-    ("search-and-rescue", "talea-core", "what its file adds to what the runtime says"),
+    ("search-and-rescue", "talea-core", "additions to the system file of the runtime"),
     ("search-and-rescue", "talea-os", "the emulated device has a priority, costs are CPU time"),
     ("search-and-rescue", "talea-runtime", "the application"),
     ("search-and-rescue", "talea-system", "the application as a file"),
-    ("search-and-rescue", "aes", "what is sent in secure mode"),
+    ("search-and-rescue", "aes", "the cipher of secure mode"),
     ("search-and-rescue", "ctr", "the mode of that cipher"),
-    ("search-and-rescue", "mavlink", "what the flight controller says"),
+    ("search-and-rescue", "mavlink", "messages of the flight controller"),
+    ("search-and-rescue", "num-traits", "one set of features for mavlink, with and without tests"),
     ("xtask", "anyhow", "a binary's errors"),
-    ("xtask", "lexopt", "a handful of options"),
-    ("xtask", "rustix", "kills what hangs"),
-    ("xtask", "serde_json", "what cargo says it has built"),
+    ("xtask", "lexopt", "a few options"),
+    ("xtask", "rustix", "kills hanging processes"),
+    ("xtask", "serde_json", "messages of cargo"),
+    ("xtask", "toml", "the registry of mutation points"),
 ];
 
-/// Used by tests only: crate and what its tests may use.
+/// Edges of tests: package, dependency, reason.
 const TEST_EDGES: &[(&str, &str, &str)] = &[
-    (
-        "talea-analysis",
-        "allocation-counter",
-        "counts what a test allocates in its scratch: nothing",
-    ),
+    ("talea-analysis", "allocation-counter", "counts allocations of a test in its scratch: none"),
     ("talea-analysis", "serde_json", "reads the answers of other tools"),
     ("talea-analysis", "talea-sim", "bounds against simulations, witnesses replayed"),
-    ("talea-capi", "talea-kernel-tests", "one run at a time on the machine's CPUs"),
+    ("talea-capi", "talea-kernel-tests", "one run at a time on the CPUs"),
     ("talea-capi", "talea-os", "tests look at real threads"),
     ("talea-capi", "rustix", "tests make system calls"),
     ("talea-cli", "talea-kernel-tests", "tests run against its daemon and its threads"),
     ("talea-exec", "loom", "all interleavings of the mailbox"),
-    ("talea-exec", "talea-sim", "the loop is the simulator's twin"),
+    ("talea-exec", "talea-sim", "the simulator is the reference model of the loop"),
     ("talea-runtime", "proptest", "random applications"),
-    ("talea-runtime", "stats_alloc", "counts what its threads allocate: nothing"),
-    ("policy-edf-us", "talea-sim", "its definition against the simulated machine"),
+    ("talea-runtime", "stats_alloc", "counts allocations of its threads: none"),
+    ("policy-edf-us", "talea-sim", "its definition against the simulated engine"),
     ("talea-runtime", "policy-edf-us", "a policy that the runtime does not know"),
-    ("talea-runtime", "talea-kernel-tests", "one run at a time on the machine's CPUs"),
+    ("talea-runtime", "talea-kernel-tests", "one run at a time on the CPUs"),
     ("talea-runtime", "talea-sim", "an application against the simulation of its own file"),
-    ("search-and-rescue", "talea-kernel-tests", "one flight at a time on the machine's CPUs"),
+    ("search-and-rescue", "talea-kernel-tests", "one flight at a time on the CPUs"),
     ("talea-kernel-tests", "talea-exec", "real runs"),
     ("talea-kernel-tests", "talea-sim", "real runs against simulated ones"),
     ("talea-kernel-tests", "talea-system", "systems to run are files"),
     ("talea-guest-tests", "talea-core", "times and orders"),
     ("talea-guest-tests", "talea-exec", "runs whose clock is exact"),
-    ("talea-guest-tests", "talea-os", "the same done by hand"),
+    ("talea-guest-tests", "talea-os", "the same without the executor"),
     ("talea-guest-tests", "talea-sim", "runs against simulated ones"),
     ("talea-guest-tests", "talea-system", "systems to run are files"),
     ("talea-plugin-host", "talea-os", "tests start it as the daemon does"),
@@ -166,23 +167,24 @@ fn dependencies_point_one_way() {
         let allowed: BTreeSet<_> =
             table.iter().map(|&(from, to, _)| (from.to_owned(), to.to_owned())).collect();
         for (from, to) in built.difference(&allowed) {
-            findings.push(format!("{from} uses {to} ({kind}): allow it in xtask/tests/tidy/dependencies.rs with a reason, or drop it"));
+            findings.push(format!("{from} uses {to} ({kind}): add a line with a reason to xtask/tests/tidy/dependencies.rs, or remove the dependency"));
         }
         for (from, to) in allowed.difference(&built) {
-            findings
-                .push(format!("{from} no longer uses {to} ({kind}): drop the line from the table"));
+            findings.push(format!(
+                "{from} no longer uses {to} ({kind}): remove the line from the table"
+            ));
         }
     }
     findings.extend(
         edges("build")
             .iter()
-            .map(|(from, to)| format!("{from} uses {to} to build: nothing here needs that")),
+            .map(|(from, to)| format!("{from} uses {to} as a build dependency: none is allowed")),
     );
     crate::none(&findings);
 }
 
 #[test]
-fn nothing_uses_the_ends_of_the_chain() {
+fn no_package_depends_on_the_ends_of_the_chain() {
     for end in [
         "talea-cli",
         "talea-capi",
@@ -192,10 +194,7 @@ fn nothing_uses_the_ends_of_the_chain() {
         "server-saver",
         "xtask",
     ] {
-        assert!(
-            edges("normal").iter().all(|(_, to)| to != end),
-            "{end} is an end: nothing may use it"
-        );
+        assert!(edges("normal").iter().all(|(_, to)| to != end), "{end} must not be a dependency");
     }
 }
 
@@ -217,9 +216,9 @@ fn r37_pure_crates_need_no_linux() {
 }
 
 #[test]
-fn s23_the_machine_and_the_simulator_are_made_of_nothing_but_themselves() {
-    // SF3P's claim is POSIX priorities and timers; what decides here needs not even that. Who obeys
-    // it is another crate.
+fn s23_the_engine_and_the_simulator_depend_on_no_other_package() {
+    // SF3P needs POSIX priorities and timers. The engine needs not even these; another crate
+    // applies its orders.
     let from = |name: &str| -> Vec<String> {
         let all = edges("normal");
         all.iter().filter(|(from, _)| from == name).map(|(_, to)| to.clone()).collect()
@@ -232,16 +231,16 @@ fn s23_the_machine_and_the_simulator_are_made_of_nothing_but_themselves() {
         sources.iter().filter(|path| ours.iter().any(|dir| path.starts_with(dir))).collect();
     let mut findings = Vec::new();
     for path in &sources {
-        // No files of the kernel's: no cgroup, no module, no device.
+        // No files of the kernel: no cgroup, no module, no device.
         for kernel in ["\"/sys", "\"/proc", "\"/dev"] {
             if crate::read(path).contains(kernel) {
-                findings.push(format!("{} asks for a file below {kernel}\"", path.display()));
+                findings.push(format!("{} names a file below {kernel}\"", path.display()));
             }
         }
     }
     crate::none(&findings);
-    // With nothing else SF3P's shipped examples run as they should: `s1_s18_s23_…` of talea-system
-    // does that, and its program is made of the same.
+    // `s1_s18_s23_…` of talea-system runs SF3P's examples, and its program depends on the same
+    // packages.
     let mut open = vec!["talea-system".to_owned()];
     let mut made = BTreeSet::new();
     while let Some(name) = open.pop() {
@@ -253,7 +252,7 @@ fn s23_the_machine_and_the_simulator_are_made_of_nothing_but_themselves() {
     assert_eq!(ours, ["talea-core", "talea-sim"]);
 }
 
-/// Every edge of a kind from a member of the workspace.
+/// Returns every edge of a kind from a member of the workspace.
 fn edges(kind: &str) -> BTreeSet<(String, String)> {
     let metadata = metadata("Cargo.toml");
     let text = |value: &serde_json::Value| value.as_str().unwrap_or("normal").to_owned();

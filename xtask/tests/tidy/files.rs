@@ -1,35 +1,36 @@
-//! How files begin, how long they may be, and what may not be written in them.
+//! First lines and lengths of files, and text that no file may contain.
 
 use crate::{none, read, sources};
 use std::path::Path;
 
-/// Above this a file holds more than one idea.
-const LINES: usize = 800;
+/// Lines of a file; a longer one has more than one subject.
+const MAX_LINES: usize = 800;
 
-/// Longer files, with the length that they may not exceed. The list only ever shrinks.
-const LONG: &[(&str, usize)] = &[];
+/// Longer files with their limits. The list only shrinks.
+const LONG_FILES: &[(&str, usize)] = &[];
 
 #[test]
-fn no_file_grows_beyond_one_idea() {
+fn no_file_is_longer_than_the_limit() {
     let mut findings = Vec::new();
     for path in sources(&["rs", "c", "h", "py"]) {
         let name = path.to_string_lossy().into_owned();
         let lines = read(&path).lines().count();
-        let limit = LONG.iter().find(|(long, _)| *long == name).map_or(LINES, |&(_, limit)| limit);
+        let long = LONG_FILES.iter().find(|(long, _)| *long == name);
+        let limit = long.map_or(MAX_LINES, |&(_, limit)| limit);
         if lines > limit {
             findings.push(format!("{name}: {lines} lines, at most {limit}"));
         }
     }
-    for (name, _) in LONG {
-        if read(Path::new(name)).lines().count() <= LINES {
-            findings.push(format!("{name}: short enough now, drop it from the list"));
+    for (name, _) in LONG_FILES {
+        if read(Path::new(name)).lines().count() <= MAX_LINES {
+            findings.push(format!("{name}: within the limit now, remove it from the list"));
         }
     }
     none(&findings);
 }
 
 #[test]
-fn every_file_opens_with_what_it_is() {
+fn every_file_opens_with_a_head_comment() {
     let starts = |path: &Path, opening: &[&str]| {
         let text = read(path);
         let first = text.lines().next().unwrap_or_default().to_owned();
@@ -42,28 +43,28 @@ fn every_file_opens_with_what_it_is() {
     none(&findings);
 }
 
-/// Split so that this file does not find itself.
-const NEVER: &[(&str, &str)] = &[
+/// Forbidden text with its reason; split so that this file does not contain it.
+const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("TO", "DO"), "an issue, not a note"),
     (concat!("FIX", "ME"), "an issue, not a note"),
     (concat!("XX", "X"), "an issue, not a note"),
     (concat!("(being", " built"), "not in the tree before it is built"),
     (concat!("(being", " written"), "not in the tree before it is written"),
-    (concat!("#[ign", "ore"), "a test that never runs says nothing; skip loudly with a reason"),
-    (concat!("#[should_", "panic"), "say what must be refused and check the refusal"),
-    (concat!("/wo", "rk/"), "a path of one machine"),
-    (concat!("/ho", "me/"), "a path of one machine"),
-    (concat!("/ro", "ot/"), "a path of one machine"),
-    (concat!("/tm", "p/t/"), "a path of one machine"),
+    (concat!("#[ign", "ore"), "a test that never runs shows nothing; skip with a printed reason"),
+    (concat!("#[should_", "panic"), "check the refusal itself"),
+    (concat!("/wo", "rk/"), "a path of one computer"),
+    (concat!("/ho", "me/"), "a path of one computer"),
+    (concat!("/ro", "ot/"), "a path of one computer"),
+    (concat!("/tm", "p/t/"), "a path of one computer"),
     (concat!("dbg", "!("), "left from debugging"),
 ];
 
 #[test]
-fn nothing_is_written_that_the_house_forbids() {
+fn no_file_contains_forbidden_text() {
     let mut findings = Vec::new();
     for path in sources(&["rs", "c", "h", "py", "md", "toml", "sh", "conf", "service", "socket"]) {
         for (number, line) in read(&path).lines().enumerate() {
-            for (words, why) in NEVER {
+            for (words, why) in FORBIDDEN {
                 if line.contains(words) {
                     findings.push(format!("{}:{}: {words:?}: {why}", path.display(), number + 1));
                 }

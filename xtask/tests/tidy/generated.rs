@@ -1,4 +1,4 @@
-//! What is generated is fresh.
+//! Generated files are fresh.
 
 use std::process::Command;
 

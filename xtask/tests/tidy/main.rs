@@ -1,13 +1,15 @@
 //! The workspace's own rules, as tests.
 //!
-//! What a reviewer would have to say twice is said here once: who may depend on whom, where
-//! `unsafe` may stand, how a file begins, how long it may grow, what may not be written anywhere.
+//! Remarks that a reviewer would repeat: dependencies between crates, the places of `unsafe`, the
+//! first line and the length of a file, forbidden text, the language, links.
 #![forbid(unsafe_code)]
 
 mod code_map;
 mod dependencies;
 mod files;
 mod generated;
+mod language;
+mod links;
 mod modules;
 mod mutations;
 mod orphans;
@@ -17,12 +19,12 @@ mod unsafe_code;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The workspace's root.
+/// Returns the root folder of the workspace.
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
-/// Files that people wrote, with one of these extensions, as paths from the root.
+/// Returns the source files with one of these extensions, as paths from the root.
 fn sources(extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> =
@@ -58,7 +60,7 @@ fn read(path: &Path) -> String {
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The crates under `crates/`, by name.
+/// Returns the names of the crates under `crates/`, sorted.
 fn crates() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(root().join("crates"))
         .expect("crates/")
@@ -70,7 +72,7 @@ fn crates() -> Vec<String> {
     names
 }
 
-/// What cargo knows about the packages of a manifest, without asking a registry.
+/// Returns cargo's metadata of the packages of a manifest, without a registry.
 fn metadata(manifest: &str) -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -89,7 +91,7 @@ fn metadata(manifest: &str) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Fails with one line a finding.
+/// Fails with one line per finding, if there is any.
 fn none(findings: &[String]) {
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
 }

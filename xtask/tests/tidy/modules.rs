@@ -1,25 +1,24 @@
-//! Which modules a Rust file declares to be in other files.
+//! Modules in other files that a Rust file declares.
 //!
-//! Reads tokens, not lines: comments, strings and characters may hold anything, attributes and
-//! visibility may stand in between. What a macro makes of its tokens is not looked at; a `mod
-//! name;` among them counts.
+//! Reads tokens, not lines: comments, strings and characters may contain anything, and attributes
+//! and visibility may precede `mod`. Macros are not expanded; a `mod name;` among their tokens
+//! counts.
 
-/// `mod name;`, and what decides where its file is.
+/// A declaration `mod name;` with what decides about the path of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Declared {
     pub(crate) name: String,
-    /// `#[path = "…"]`.
+    /// Value of `#[path = "…"]`.
     pub(crate) path: Option<String>,
-    /// Inline modules around it, outermost first; by the folder that a `path` gives them, or by
-    /// name.
+    /// Enclosing inline modules, outermost first: the folder of their `path`, or their name.
     pub(crate) within: Vec<String>,
 }
 
-/// All of them, in order.
+/// Returns all declarations, in order.
 pub(crate) fn declared(text: &str) -> Vec<Declared> {
     let tokens = tokens(text);
     let mut found = Vec::new();
-    // One entry a brace that is open: the inline module that it belongs to, if any.
+    // One entry per open brace: its inline module, if it has one.
     let mut open: Vec<Option<String>> = Vec::new();
     let mut path = None;
     let mut i = 0;
@@ -51,8 +50,7 @@ pub(crate) fn declared(text: &str) -> Vec<Declared> {
             (Token::Mark('}'), _, _) => drop(open.pop()),
             _ => {}
         }
-        // Between an attribute and its module stands nothing but its visibility: `pub`, `pub(in
-        // a::b)`.
+        // Only a visibility stands between an attribute and its module: `pub`, `pub(in a::b)`.
         if matches!(token, Token::Mark(';' | '{' | '}')) {
             path = None;
         }
@@ -68,14 +66,14 @@ enum Token {
     Mark(char),
 }
 
-/// Where the attribute that begins at `from` ends; the next token if it is none.
+/// Returns the end of the attribute that begins at `from`, or the next token if there is none.
 fn attribute(tokens: &[Token], from: usize) -> usize {
     let mut depth = 0;
     for (i, token) in tokens.iter().enumerate().skip(from + 1) {
         match token {
             Token::Mark('[') => depth += 1,
             Token::Mark(']') => depth -= 1,
-            // Of the whole file.
+            // An inner attribute.
             Token::Mark('!') if depth == 0 => continue,
             _ if depth == 0 => return from + 1,
             _ => {}
@@ -87,7 +85,7 @@ fn attribute(tokens: &[Token], from: usize) -> usize {
     tokens.len()
 }
 
-/// Also within `cfg_attr`.
+/// Returns the value of `path` in an attribute, also within `cfg_attr`.
 fn path_in(attribute: &[Token]) -> Option<String> {
     attribute.windows(3).find_map(|three| match three {
         [Token::Word(word), Token::Mark('='), Token::Text(path)] if word == "path" => {
@@ -129,7 +127,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Length of a block comment; they nest.
+/// Returns the length of a block comment; block comments nest.
 fn comment(text: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -151,7 +149,7 @@ fn comment(text: &str) -> usize {
     text.len()
 }
 
-/// Length of what stands between two `mark`s, with them.
+/// Returns the length of a text between two `mark`s, including them.
 fn quoted(text: &str, mark: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -165,7 +163,7 @@ fn quoted(text: &str, mark: char) -> usize {
     text.len()
 }
 
-/// Length of a character, or of the mark that begins a lifetime.
+/// Returns the length of a character, or of the mark that begins a lifetime.
 fn character(text: &str) -> usize {
     let mut next = text.chars().skip(1);
     match (next.next(), next.next()) {
@@ -174,7 +172,7 @@ fn character(text: &str) -> usize {
     }
 }
 
-/// Length of the raw string that `prefix` begins.
+/// Returns the length of the raw string that `prefix` begins, without `prefix`.
 fn raw(prefix: &str, rest: &str) -> Option<usize> {
     if !["r", "br", "cr"].contains(&prefix) {
         return None;
@@ -185,7 +183,7 @@ fn raw(prefix: &str, rest: &str) -> Option<usize> {
     Some(body.find(&end).map_or(rest.len(), |at| hashes + 1 + at + end.len()))
 }
 
-/// Names, with the inline modules around them, and what `path` says.
+/// Returns the declared names, with their inline modules and `path`.
 fn names(text: &str) -> Vec<String> {
     declared(text)
         .into_iter()
@@ -218,7 +216,7 @@ fn declarations_are_found_among_attributes_and_visibilities() {
 }
 
 #[test]
-fn what_only_looks_like_a_declaration_is_none() {
+fn text_that_resembles_a_declaration_is_none() {
     assert!(names("// mod a;\n//! mod b;\n/* mod c; /* mod d; */ mod e; */").is_empty());
     assert!(
         names(r##"let s = "mod a; \" mod b;"; let r = r#"" mod c; "#; let b = b"mod d;";"##)
@@ -229,7 +227,7 @@ fn what_only_looks_like_a_declaration_is_none() {
 }
 
 #[test]
-fn quotes_and_lifetimes_swallow_nothing() {
+fn quotes_and_lifetimes_hide_no_declaration() {
     assert_eq!(names("fn f<'a>(x: &'a str) -> char { '\"' } mod a;"), ["a"]);
     assert_eq!(names("const C: [char; 4] = ['\\'', '{', '\\u{7b}', '/']; mod a;"), ["a"]);
     assert_eq!(

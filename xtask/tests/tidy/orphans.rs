@@ -1,17 +1,17 @@
 //! Every Rust file is compiled: reachable by `mod` from what cargo builds.
 //!
-//! A file that lost its `mod` line is no error to the compiler. It is silence: a suite that lies in
-//! the tree, is read by reviewers, and never runs.
+//! A file without its `mod` line is no error to the compiler: a test suite in such a file never
+//! runs.
 //!
-//! Read from the sources and not from what the compiler noted down beside its output: those notes
-//! outlive the line that was dropped. What `cfg` leaves out counts as reached.
+//! The sources are read, and not the compiler's dependency files, which survive a removed line.
+//! Files that `cfg` excludes count as reached.
 
 use crate::modules::{self, Declared};
 use crate::{metadata, none, root, sources};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Manifests whose targets are built: the workspace's, and the one of the fuzzer's own workspace.
+/// Manifests of the built targets: the workspace's, and that of the fuzzer's own workspace.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
 
 #[test]
@@ -21,17 +21,17 @@ fn every_rust_file_is_compiled() {
     let reached = reach(&targets(), &read, &mut findings);
     for path in sources(&["rs"]).iter().filter(|path| !reached.contains(*path)) {
         findings.push(format!(
-            "{}: no `mod` and no target leads here, so it is never compiled",
+            "{}: no `mod` and no target reaches it, so it is never compiled",
             path.display()
         ));
     }
     none(&findings);
 }
 
-/// The gate runs these in a step of their own.
+/// Test programs that the test command runs in a step of their own.
 const ELSEWHERE: [&str; 1] = ["tests/guest/tests/it/main.rs"];
 
-/// `test = false` or `autotests = false` in a manifest drops tests as silently as a lost line does.
+/// Manifests may exclude tests, too: `test = false`, `autotests = false`.
 #[test]
 fn every_target_has_its_tests_run() {
     let mut findings = Vec::new();
@@ -67,14 +67,14 @@ fn every_target_has_its_tests_run() {
                 && !built.contains(&main)
             {
                 findings
-                    .push(format!("{}: a test program that cargo does not know", main.display()));
+                    .push(format!("{}: a test program that is no target of cargo", main.display()));
             }
         }
     }
     none(&findings);
 }
 
-/// Where compilation begins, as paths from the root.
+/// Returns the root files of all targets, as paths from the root.
 fn targets() -> Vec<PathBuf> {
     let mut roots = Vec::new();
     for manifest in MANIFESTS {
@@ -88,16 +88,16 @@ fn targets() -> Vec<PathBuf> {
     roots
 }
 
-/// Every file that `roots` lead to. A module without a file is a finding: then the reading here is
-/// wrong, for the compiler would not have come this far.
+/// Returns every file that `roots` reach. A module without a file is a finding: then this reader is
+/// wrong, because the compiler has accepted the module.
 fn reach(
     roots: &[PathBuf],
     read: &dyn Fn(&Path) -> Option<String>,
     findings: &mut Vec<String>,
 ) -> BTreeSet<PathBuf> {
     let mut reached = BTreeSet::new();
-    // Beside each file whether its modules lie next to it, as those of `main.rs` and `mod.rs` do,
-    // or in a folder of its name.
+    // Each file with whether its modules are beside it, as for `main.rs` and `mod.rs`, or in a
+    // folder of its name.
     let mut open: Vec<(PathBuf, bool)> = roots.iter().map(|path| (path.clone(), true)).collect();
     while let Some((path, beside)) = open.pop() {
         if !reached.insert(path.clone()) {
@@ -118,13 +118,13 @@ fn reach(
     reached
 }
 
-/// Where the file of a module may lie, and whether that file's own modules lie beside it (The Rust
-/// Reference, "Module source filenames" and "The path attribute").
+/// Returns the possible paths of a module's file, each with whether that file's own modules are
+/// beside it (The Rust Reference, "Module source filenames" and "The path attribute").
 fn candidates(file: &Path, beside: bool, declared: &Declared) -> Vec<(PathBuf, bool)> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let own = if beside { folder.to_owned() } else { file.with_extension("") };
     if let Some(named) = &declared.path {
-        // From the file's folder, or, within inline modules, from theirs.
+        // Relative to the file's folder, or to that of the inline modules.
         let from = if declared.within.is_empty() { folder } else { &own };
         return vec![(tidy(&within(from, &declared.within).join(named)), true)];
     }
@@ -137,7 +137,7 @@ fn within(folder: &Path, modules: &[String]) -> PathBuf {
     modules.iter().fold(folder.to_owned(), |folder, name| folder.join(name))
 }
 
-/// Without `.` and `..`.
+/// Removes `.` and `..` from a path.
 fn tidy(path: &Path) -> PathBuf {
     path.iter().fold(PathBuf::new(), |mut clean, part| {
         match part.to_str() {
@@ -149,7 +149,7 @@ fn tidy(path: &Path) -> PathBuf {
     })
 }
 
-/// Files reached in a tree that is given as paths with texts, and the findings.
+/// Returns the reached files of a tree of paths with texts, and the findings.
 fn reached_in(tree: &[(&str, &str)], roots: &[&str]) -> (Vec<String>, Vec<String>) {
     let read = |path: &Path| {
         tree.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
@@ -202,7 +202,7 @@ fn named_files_and_inline_modules_are_followed() {
 }
 
 #[test]
-fn a_module_without_a_file_is_said() {
+fn a_module_without_a_file_is_a_finding() {
     let (_, findings) = reached_in(&[("src/main.rs", "mod gone;")], &["src/main.rs"]);
     assert_eq!(findings.len(), 1);
     assert!(findings[0].contains("gone"), "{findings:?}");

@@ -8,10 +8,10 @@ use std::path::Path;
 const PURE: [&str; 6] =
     ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
 
-/// Those that cannot even name them.
+/// Pure crates without std.
 const WITHOUT_STD: [&str; 2] = ["talea-core", "talea-proto"];
 
-/// What each of them forbids.
+/// Paths that the clippy.toml of each pure crate must forbid.
 const FORBIDDEN: &[&str] = &[
     "std::time::Instant::now",
     "std::time::SystemTime::now",
@@ -31,7 +31,7 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 #[test]
-fn every_pure_crate_forbids_the_world() {
+fn every_pure_crate_forbids_input_and_output() {
     let mut findings = Vec::new();
     for name in PURE {
         let text = read(&Path::new("crates").join(name).join("clippy.toml"));
@@ -53,7 +53,7 @@ fn the_lowest_crates_have_no_std() {
 }
 
 #[test]
-fn every_crate_takes_the_lints_of_the_workspace() {
+fn every_crate_uses_the_lints_of_the_workspace() {
     for name in crates() {
         let text = read(&Path::new("crates").join(&name).join("Cargo.toml"));
         assert!(text.contains("[lints]\nworkspace = true\n"), "crates/{name}/Cargo.toml");

@@ -1,17 +1,17 @@
-//! `unsafe` stands only in the crates that exist for it, and every block argues why it is sound.
+//! `unsafe` occurs only in the crates that exist for it, and every block has its safety argument.
 
 use crate::{crates, none, read, sources};
 use std::path::Path;
 
-/// Crates that may contain `unsafe`, and why.
+/// Crates that may contain `unsafe`, with the reason.
 const ALLOWED: &[(&str, &str)] = &[
     ("talea-os", "system calls that no safe wrapper has"),
     ("talea-capi", "the C ABI"),
-    ("talea-plugin-host", "loads and calls foreign code"),
+    ("talea-plugin-host", "loads and calls code from outside"),
 ];
 
-/// Lines above an `unsafe` that may hold its argument.
-const NEAR: usize = 8;
+/// Lines above an `unsafe` that may contain its argument.
+const MAX_DISTANCE_LINES: usize = 8;
 
 #[test]
 fn every_other_crate_forbids_unsafe() {
@@ -32,7 +32,7 @@ fn every_other_crate_forbids_unsafe() {
 }
 
 #[test]
-fn every_unsafe_is_in_its_crate_and_argued() {
+fn every_unsafe_is_in_an_allowed_crate_with_an_argument() {
     let mut findings = Vec::new();
     for path in sources(&["rs"]) {
         let allowed =
@@ -49,16 +49,16 @@ fn every_unsafe_is_in_its_crate_and_argued() {
             }
             let place = format!("{}:{}", path.display(), number + 1);
             if !allowed {
-                findings.push(format!("{place}: unsafe does not belong here"));
+                findings.push(format!("{place}: unsafe is not allowed in this crate"));
             } else if code.contains("unsafe {") || code.contains("unsafe impl") {
-                let above = &lines[number.saturating_sub(NEAR)..=number];
+                let above = &lines[number.saturating_sub(MAX_DISTANCE_LINES)..=number];
                 if !above.iter().any(|line| line.contains("SAFETY:")) {
                     findings.push(format!("{place}: unsafe without // SAFETY:"));
                 }
             }
         }
     }
-    // This file speaks about the word without using it.
+    // This file contains the words in strings.
     findings.retain(|finding| !finding.contains("tidy/unsafe_code.rs"));
     none(&findings);
 }
