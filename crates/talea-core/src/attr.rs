@@ -1,5 +1,6 @@
-//! What the kernel is told about one thread: its policy and its CPUs. Plain data; `talea-os` makes
-//! the calls.
+//! Kernel scheduling attributes of one thread: policy and CPUs.
+//!
+//! Plain data; `talea-os` makes the system calls.
 
 use crate::{CpuSet, Priority, Span, Work};
 
@@ -24,29 +25,29 @@ pub enum Policy {
     Rr(Priority),
     /// `SCHED_DEADLINE`: `runtime` every `period`, within `deadline` of each activation.
     Deadline {
-        /// Budget of each period; the kernel's least is 1,024 ns.
+        /// Budget of each period; the kernel's minimum is 1,024 ns.
         runtime: Work,
         /// Relative deadline, at most `period`.
         deadline: Span,
-        /// Distance between refills.
+        /// Distance between two refills.
         period: Span,
     },
 }
 
 impl Policy {
-    /// Whether threads under this policy run before all ordinary ones.
+    /// Whether threads with this policy run before all ordinary threads.
     pub fn is_real_time(&self) -> bool {
         matches!(self, Policy::Fifo(_) | Policy::Rr(_) | Policy::Deadline { .. })
     }
 }
 
-/// Everything that a grant sets on a thread, and everything that it must put back.
+/// Attributes that a grant sets on a thread, and that the daemon restores afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// Class and parameters.
+    /// Scheduling class and its parameters.
     pub policy: Policy,
     /// Whether children start as ordinary threads (`SCHED_FLAG_RESET_ON_FORK`).
     pub reset_on_fork: bool,
-    /// Where the thread may run; empty means "leave as it is".
+    /// CPUs on which the thread may run; empty means "unchanged".
     pub cpus: CpuSet,
 }

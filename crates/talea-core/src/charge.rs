@@ -1,9 +1,10 @@
-//! What a reservation costs a CPU: a ratio without rounding doubts.
+//! The share of a CPU that a reservation takes, as a ratio without rounding doubts.
 //!
-//! A charge is the fixed-point number ⌈Q·2^64 / T⌉: computed once when something is granted, given
-//! back as the same number, so that books that are empty add up to exactly zero. Rounding up makes
-//! the books err on the safe side; verdicts at the very edge (U = 1 must pass) are settled with
-//! exact ratios by whoever asks, off the hot path.
+//! A charge is the fixed-point number ⌈Q·2^64 / T⌉. It is computed once, when a grant is made, and
+//! released as the same number. An empty ledger therefore sums to exactly zero.
+//!
+//! Rounding up makes the ledger err on the safe side. Verdicts at the exact limit (U = 1 must pass)
+//! are settled with exact ratios by the caller, off the hot path.
 
 use crate::time::{Span, Work};
 use core::fmt;
@@ -18,7 +19,7 @@ impl Charge {
     /// One whole CPU.
     pub const ONE: Charge = Charge(1 << 64);
 
-    /// `⌈runtime·2^64 / span⌉`. Never overflows: the largest value is below 2^128.
+    /// Returns `⌈runtime·2^64 / span⌉`. Never overflows: the largest value is below 2^128.
     ///
     /// # Panics
     /// If `span` is zero.
@@ -30,7 +31,7 @@ impl Charge {
         Charge((((runtime.as_ns() as u128) << 64) + (span - 1)) / span)
     }
 
-    /// `⌈numerator·2^64 / denominator⌉` for a share written as a fraction.
+    /// Returns `⌈numerator·2^64 / denominator⌉` for a share written as a fraction.
     ///
     /// # Panics
     /// If `denominator` is zero.
@@ -38,24 +39,23 @@ impl Charge {
         Charge::new(Work::from_ns(numerator), Span::from_ns(denominator))
     }
 
-    /// From units of 2^-64.
+    /// Builds a charge from units of 2^-64.
     pub const fn from_bits(bits: u128) -> Charge {
         Charge(bits)
     }
 
-    /// In units of 2^-64.
+    /// Returns the charge in units of 2^-64.
     pub const fn bits(self) -> u128 {
         self.0
     }
 
-    /// The sum; saturates, because a sum beyond 2^64 CPUs is a refusal everywhere and never a
-    /// stored value.
+    /// Returns the sum, saturated. A sum beyond 2^64 CPUs is refused everywhere and never stored.
     #[must_use]
     pub const fn saturating_add(self, other: Charge) -> Charge {
         Charge(self.0.saturating_add(other.0))
     }
 
-    /// The difference, or `None` when `other` is larger.
+    /// Returns the difference, or `None` if `other` is larger.
     pub const fn checked_sub(self, other: Charge) -> Option<Charge> {
         match self.0.checked_sub(other.0) {
             Some(bits) => Some(Charge(bits)),
@@ -63,22 +63,23 @@ impl Charge {
         }
     }
 
-    /// The difference, or zero when `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Charge) -> Charge {
         Charge(self.0.saturating_sub(other.0))
     }
 
-    /// `count` times this share.
+    /// Returns `count` times this share.
     #[must_use]
     pub const fn times(self, count: u32) -> Charge {
         Charge(self.0.saturating_mul(count as u128))
     }
 
-    /// The longest runtime per `span` whose charge does not exceed this one: `⌊charge·span /
-    /// 2^64⌋`, at most `u64::MAX` nanoseconds.
+    /// Returns the longest runtime per `span` whose charge does not exceed this one.
+    ///
+    /// The result is `⌊charge·span / 2^64⌋`, at most `u64::MAX` nanoseconds.
     pub fn of(self, span: Span) -> Work {
-        // Split so that nothing overflows: bits = high·2^64 + low, both times a 64-bit span.
+        // Split to avoid overflow: bits = high·2^64 + low, each times a 64-bit span.
         let (high, low) = (self.0 >> 64, self.0 & u128::from(u64::MAX));
         let span = u128::from(span.as_ns());
         let whole = high.saturating_mul(span);
@@ -86,8 +87,10 @@ impl Charge {
         Work::from_ns(u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX))
     }
 
-    /// In millionths of a CPU, rounded up: for people and for the wire, never for decisions. What
-    /// rounding may have added to a sum of a million charges is not shown, so a tenth is 100,000.
+    /// Returns the share in millionths of a CPU, rounded up.
+    ///
+    /// The value is for display and for the wire, never for decisions. Rounding errors of a sum of
+    /// up to a million charges are not shown, so a tenth is 100,000.
     pub fn ppm(self) -> u64 {
         let bits = self.0.saturating_sub(ROUNDING);
         let whole = (bits >> 64).saturating_mul(MILLION);
@@ -96,8 +99,10 @@ impl Charge {
         if self.0 == 0 { 0 } else { millionths.max(1) }
     }
 
-    /// In millionths of a CPU, rounded down: for what is free, so that nobody is told of more than
-    /// there is, but for what rounding may have taken from it.
+    /// Returns the share in millionths of a CPU, rounded down.
+    ///
+    /// The value is for free capacity, so that the display never exceeds what is available.
+    /// Rounding errors of a sum of up to a million charges are not shown.
     pub fn ppm_down(self) -> u64 {
         let bits = self.0.saturating_add(ROUNDING);
         let whole = (bits >> 64).saturating_mul(MILLION);
@@ -107,11 +112,11 @@ impl Charge {
 }
 
 const MILLION: u128 = 1_000_000;
-/// More than a million roundings of one unit each, and far less than a millionth.
+/// More than a million roundings of one unit each, and far less than a millionth of a CPU.
 const ROUNDING: u128 = 1 << 20;
 
 impl fmt::Display for Charge {
-    /// As a percentage of one CPU with two digits, rounded to the nearest.
+    /// Writes the share as a percentage of one CPU with two digits, rounded to the nearest.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = (self.0 >> 64).saturating_mul(10_000);
         let part = ((self.0 & u128::from(u64::MAX)) * 10_000 + (1 << 63)) >> 64;
@@ -144,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_whole_cpu_is_a_runtime_that_fits() {
+    fn the_rest_of_a_cpu_is_a_runtime_that_fits() {
         for (numerator, denominator, span) in
             [(1, 3, 10), (9, 10, 1_000_000), (1, 7, 12_345_678), (19, 20, u64::MAX)]
         {

@@ -1,8 +1,8 @@
-//! A set of CPUs, as the kernel numbers them.
+//! A set of CPUs, in the kernel's numbering.
 
 use core::fmt;
 
-/// The largest number of CPUs a set can name.
+/// Number of CPUs that a set can name.
 pub const MAX_CPUS: usize = 1024;
 const WORDS: usize = MAX_CPUS / 64;
 
@@ -12,24 +12,24 @@ const WORDS: usize = MAX_CPUS / 64;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CpuSet([u64; WORDS]);
 
-/// Why a CPU list could not be read.
+/// Error of parsing a CPU list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuListError {
-    /// Nothing is named.
+    /// The list names no CPU.
     Empty,
-    /// This byte offset holds something that is not a number, a dash or a comma.
+    /// The byte at this offset is not part of a number, a dash or a comma.
     Syntax(usize),
-    /// A range runs backwards, such as `3-1`.
+    /// A range is reversed, such as `3-1`.
     Backwards(u32, u32),
     /// A number is not below [`MAX_CPUS`].
     TooLarge(u32),
 }
 
 impl CpuSet {
-    /// No CPU.
+    /// The empty set.
     pub const EMPTY: CpuSet = CpuSet([0; WORDS]);
 
-    /// Exactly `cpu`.
+    /// Returns the set that contains exactly `cpu`.
     ///
     /// # Panics
     /// If `cpu` is not below [`MAX_CPUS`].
@@ -39,17 +39,17 @@ impl CpuSet {
         set
     }
 
-    /// The CPUs `0..count`.
+    /// Returns the CPUs `0..count`.
     pub fn first(count: u32) -> CpuSet {
         (0..count).collect()
     }
 
-    /// From the words of a bit mask, lowest CPU first.
+    /// Builds a set from the words of a bit mask, lowest CPU first.
     pub const fn from_words(words: [u64; WORDS]) -> CpuSet {
         CpuSet(words)
     }
 
-    /// The words of the bit mask, lowest CPU first.
+    /// Returns the words of the bit mask, lowest CPU first.
     pub const fn words(&self) -> &[u64; WORDS] {
         &self.0
     }
@@ -70,44 +70,44 @@ impl CpuSet {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     pub fn len(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// The members of both.
+    /// Returns the members of both sets.
     #[must_use]
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         CpuSet(core::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
-    /// The members of either.
+    /// Returns the members of either set.
     #[must_use]
     pub fn union(&self, other: &CpuSet) -> CpuSet {
         CpuSet(core::array::from_fn(|i| self.0[i] | other.0[i]))
     }
 
-    /// The members that `other` lacks.
+    /// Returns the members that `other` lacks.
     #[must_use]
     pub fn difference(&self, other: &CpuSet) -> CpuSet {
         CpuSet(core::array::from_fn(|i| self.0[i] & !other.0[i]))
     }
 
-    /// Whether every member is also one of `other`.
+    /// Whether every member is also a member of `other`.
     pub fn is_subset(&self, other: &CpuSet) -> bool {
         self.difference(other).is_empty()
     }
 
-    /// The members, lowest first. O(members + words).
+    /// Iterates over the members, lowest first. O(members + words).
     pub fn iter(&self) -> Iter<'_> {
-        // Most machines have one word's CPUs at most; looking for more in each walk costs more than
-        // the walk.
+        // Most computers have at most one word of CPUs. Scanning the other words costs more than
+        // iterating.
         let beyond = self.0[1..].iter().fold(0, |all, word| all | word);
         let words = if beyond == 0 { &self.0[..1] } else { &self.0[..] };
         Iter { words, index: 0, rest: words[0] }
     }
 
-    /// Reads the kernel's list grammar, such as `0-3,5`.
+    /// Parses the kernel's list grammar, such as `0-3,5`.
     pub fn parse(text: &str) -> Result<CpuSet, CpuListError> {
         let text = text.trim_end();
         if text.trim().is_empty() {
@@ -140,15 +140,15 @@ impl CpuSet {
     }
 }
 
-/// The members of a [`CpuSet`], lowest first.
+/// Iterator over the members of a [`CpuSet`], lowest first.
 ///
-/// Written out because admission walks a plugin's CPUs on every request, and adapters cost it a
-/// third of its time.
+/// Written by hand: admission iterates over a plugin's CPUs on every request, and iterator adapters
+/// cost a third of its time.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     words: &'a [u64],
     index: usize,
-    /// What is left of the word at `index`.
+    /// Remaining bits of the word at `index`.
     rest: u64,
 }
 
@@ -245,7 +245,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn a_list_is_written_as_it_is_read() {
+    fn a_list_is_formatted_as_it_was_parsed() {
         for text in ["0", "0-3", "1,3", "0-1,63-65,1023", "5-7,9"] {
             let set = CpuSet::parse(text).expect(text);
             assert_eq!(format!("{set}"), text);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_with_its_place() {
+    fn an_invalid_list_is_refused_with_its_position() {
         for (text, error) in [
             ("", CpuListError::Empty),
             (" \n", CpuListError::Empty),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn members_come_lowest_first_and_all_of_them() {
+    fn iteration_returns_all_members_lowest_first() {
         let members = [0, 1, 62, 63, 64, 127, 128, 1023];
         let set: CpuSet = members.into_iter().rev().collect();
         assert_eq!(set.iter().collect::<Vec<_>>(), members);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_cut_and_compared() {
+    fn union_intersection_difference_and_subset() {
         let (a, b) = (CpuSet::first(4), CpuSet::parse("2-5").expect("a list"));
         assert_eq!(
             format!("{} {} {}", a.union(&b), a.intersection(&b), a.difference(&b)),

@@ -1,14 +1,14 @@
-//! What a parent may order its children by.
+//! Criteria by which a parent may order its children.
 //!
-//! SF3P (RSP 2014) section V-A: every runnable, task or scheduler, carries *criteria*; a scheduler
-//! shows those of the child at the head of its ready list. Two additions, both argued in
-//! docs/model.md: criticality (L3C, RTNS 2017, section 2) and [`Own`] values, which let a whole
-//! group stand at one priority.
+//! Every runnable, task or scheduler, carries *criteria* (SF3P, RSP 2014, section V-A). A scheduler
+//! presents the criteria of the child at the head of its ready list. docs/model.md argues for two
+//! additions: criticality (L3C, RTNS 2017, section 2), and [`Overrides`], which assign one priority
+//! to a whole group.
 
 use crate::mutate;
 use crate::{Span, Time};
 
-/// The criteria of one runnable at one moment.
+/// Criteria of one runnable at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Criteria {
     /// Absolute deadline of the job or of the server's budget.
@@ -19,17 +19,18 @@ pub struct Criteria {
     pub period: Span,
     /// D: relative deadline of the task.
     pub relative_deadline: Span,
-    /// 0..=255, larger is more urgent (L3C's 256 levels).
+    /// Priority, 0..=255; larger is more urgent (L3C's 256 levels).
     pub priority: u8,
-    /// Larger is more critical.
+    /// Criticality level; larger is more critical.
     pub criticality: u8,
-    /// Stands behind the others of its priority, whenever it came: what belongs to a time partition
-    /// yields to the system partition TP_0 (L3C section 2.2).
+    /// Whether the runnable is ordered behind others of its priority, regardless of arrival.
+    ///
+    /// A time partition yields to the system partition TP_0 (L3C section 2.2).
     pub yields: bool,
 }
 
 impl Criteria {
-    /// Later, longer and less urgent than any other.
+    /// Criteria less urgent than any others.
     pub const LEAST: Criteria = Criteria {
         deadline: Time::NEVER,
         arrival: Time::NEVER,
@@ -40,7 +41,7 @@ impl Criteria {
         yields: false,
     };
 
-    /// Earlier, shorter and more urgent than any other.
+    /// Criteria more urgent than any others.
     pub(crate) const MOST: Criteria = Criteria {
         deadline: Time::ZERO,
         arrival: Time::ZERO,
@@ -51,8 +52,9 @@ impl Criteria {
         yields: false,
     };
 
-    /// Of each value the more urgent: what a holder shows that has inherited `other`, whatever the
-    /// policy orders by (docs/model.md, sections 7 and 10).
+    /// Returns the more urgent of each value: the criteria of a holder that has inherited `other`.
+    ///
+    /// Valid for any policy (docs/model.md, sections 7 and 10).
     #[must_use]
     pub fn most_urgent(&self, other: &Criteria) -> Criteria {
         Criteria {
@@ -67,24 +69,24 @@ impl Criteria {
     }
 }
 
-/// What a scheduler shows instead of its head's criteria.
+/// Values that a scheduler presents instead of its head's criteria.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Own {
-    /// See [`Criteria::priority`].
+pub struct Overrides {
+    /// Replaces [`Criteria::priority`].
     pub priority: Option<u8>,
-    /// See [`Criteria::criticality`].
+    /// Replaces [`Criteria::criticality`].
     pub criticality: Option<u8>,
-    /// See [`Criteria::period`].
+    /// Replaces [`Criteria::period`].
     pub period: Option<Span>,
-    /// See [`Criteria::relative_deadline`].
+    /// Replaces [`Criteria::relative_deadline`].
     pub relative_deadline: Option<Span>,
-    /// See [`Criteria::yields`]; a time-partition table always does.
+    /// Sets [`Criteria::yields`]; a time-partition table always sets it.
     pub yields: bool,
 }
 
-impl Own {
-    /// `of` with the own values laid over it.
-    pub(crate) fn over(&self, of: &Criteria) -> Criteria {
+impl Overrides {
+    /// Returns `of` with the overrides applied.
+    pub(crate) fn apply_to(&self, of: &Criteria) -> Criteria {
         Criteria {
             deadline: of.deadline,
             arrival: of.arrival,

@@ -1,18 +1,18 @@
-//! A priority queue of small numbers in one block of memory.
+//! A priority queue of small numbers in one block of memory: a tournament tree.
 //!
-//! Model: a tournament. Each number `0..n` has a key while it is in, and stands with it in a row of
-//! four. The least of a row stands above it with its key, and above each pair of places the less of
-//! the two; ties go to the lower number, which is the left one, and the winner stands at the top.
-//! Giving a number another key is to play its matches anew, three in its row and ⌈log2 n⌉ - 2 above
-//! it. All memory is taken when the queue is made.
+//! Model: each number `0..n` has a key while it is queued, and is stored with its key in a row of
+//! four. The minimum of a row is its winner. Above the rows stands a binary tree, where each inner
+//! place holds the smaller of two winners. Ties go to the lower number, which is always on the
+//! left, and the overall winner is at the top. Changing a key replays the matches of that number:
+//! three in its row and ⌈log2 n⌉ - 2 above. All memory is allocated at construction.
 //!
-//! Why not a heap: which way an entry goes in a heap depends on every comparison, and with random
-//! keys the processor guesses each of these branches wrong half of the time. Here the opponents are
-//! known beforehand and only who goes on depends on the outcome, which is a conditional move. Why
-//! rows: among ten thousand tasks a decision mostly waits for memory, and without them the queue is
-//! two and a half times as large.
+//! Rejected: a binary heap. The path of an entry in a heap depends on every comparison, and with
+//! random keys the CPU mispredicts half of these branches. Here the opponents are known in advance,
+//! and only the winner depends on the outcome, which is a conditional move. Rows: among ten
+//! thousand tasks a decision mostly waits for memory, and without rows the queue is two and a half
+//! times as large.
 //!
-//! Plain twin: a sorted list, in the tests below.
+//! Reference model: a sorted list, in the tests below.
 
 use crate::mutate;
 use alloc::vec;
@@ -22,150 +22,152 @@ use core::hint::select_unpredictable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     key: u64,
-    who: u32,
+    item: u32,
 }
 
-/// The key of whoever is out: comes after everybody who is in, and one more still fits.
+/// Key of a number that is not queued: after every queued key, with room for one more.
 const OUT: u64 = u64::MAX - 1;
 
-/// The keys of four numbers: half of a cache line.
+/// Keys of four numbers: half of a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Row([u64; 4]);
 
-/// As large.
+/// Two places of the tree: half of a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Pair([Entry; 2]);
 
-/// After so many matches above its row it pays to see whether the next ones would change anything.
-/// The winner of so many pairs of rows seldom is the one that has another key, unless that was the
-/// first of all: a branch that is guessed right.
-const SURE: u32 = 3;
+/// Matches above a row after which an early exit is worth a check.
+///
+/// The winner of 2^3 rows is rarely the number whose key has changed, unless it was the overall
+/// winner. The branch is therefore predicted well.
+const EARLY_EXIT_MATCHES: u32 = 3;
 
-/// A tournament of the numbers `0..n`.
+/// A tournament tree over the numbers `0..n`.
 #[derive(Clone, Debug)]
 pub struct Heap {
     rows: Vec<Row>,
-    /// Place i is `pairs[i / 2].0[i % 2]`, and the places 2i and 2i + 1 play for it; the winners of
-    /// the rows come last. Place 1, the top, stands apart in `first`, and 0 is not used.
+    /// Place i is `pairs[i / 2].0[i % 2]`; its players are the places 2i and 2i + 1. The winners of
+    /// the rows come last. Place 1, the top, is stored in `first`; place 0 is unused.
     pairs: Vec<Pair>,
     first: Entry,
     len: usize,
-    /// Matches that were played, for the tests that count what a decision costs.
+    /// Matches played, for the tests that count the cost of a decision.
     #[cfg(test)]
     pub(crate) compared: u64,
 }
 
-/// Who goes on of two, of whom `other` stands on the right, or on the left.
+/// Returns the winner of two entries, where `other` is on the right or on the left.
 #[inline]
-fn better(mine: Entry, other: Entry, is_right: bool) -> Entry {
-    // One on the right has to be less, one on the left not more. No key is so great that this would
-    // wrap.
+fn winner(mine: Entry, other: Entry, is_right: bool) -> Entry {
+    // An entry on the right must be smaller, an entry on the left not larger. No key is large
+    // enough to wrap.
     let loses = mine.key
         >= other.key.wrapping_add(u64::from(mutate!("core-policy-ties", is_right, !is_right)));
     Entry {
         key: select_unpredictable(loses, other.key, mine.key),
-        who: select_unpredictable(loses, other.who, mine.who),
+        item: select_unpredictable(loses, other.item, mine.item),
     }
 }
 
 impl Heap {
-    /// The greatest key; those beyond count as this one.
+    /// The largest key; larger keys are clamped to it.
     pub const LAST: u64 = OUT - 1;
 
-    /// An empty queue for the numbers `0..n`.
+    /// Creates an empty queue for the numbers `0..n`.
     pub fn new(n: usize) -> Heap {
         let rows = n.div_ceil(4).max(1);
-        let nobody = Entry { key: OUT, who: u32::MAX };
+        let empty = Entry { key: OUT, item: u32::MAX };
         Heap {
             rows: vec![Row([OUT; 4]); rows],
-            pairs: vec![Pair([nobody; 2]); rows.next_power_of_two()],
-            first: nobody,
+            pairs: vec![Pair([empty; 2]); rows.next_power_of_two()],
+            first: empty,
             len: 0,
             #[cfg(test)]
             compared: 0,
         }
     }
 
-    /// How many are in.
+    /// Returns the number of queued entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nobody is in.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The key of `who`, if it is in.
+    /// Returns the key of `item`, if it is queued.
     #[inline]
-    pub fn key(&self, who: u32) -> Option<u64> {
-        let key = self.rows[who as usize / 4].0[who as usize % 4];
+    pub fn key(&self, item: u32) -> Option<u64> {
+        let key = self.rows[item as usize / 4].0[item as usize % 4];
         (key != OUT).then_some(key)
     }
 
-    /// Whether `who` is in.
+    /// Whether `item` is queued.
     #[inline]
-    pub fn contains(&self, who: u32) -> bool {
-        self.key(who).is_some()
+    pub fn contains(&self, item: u32) -> bool {
+        self.key(item).is_some()
     }
 
-    /// The least, with its key.
+    /// Returns the minimum with its key.
     #[inline]
     pub fn first(&self) -> Option<(u64, u32)> {
-        (self.first.key != OUT).then_some((self.first.key, self.first.who))
+        (self.first.key != OUT).then_some((self.first.key, self.first.item))
     }
 
-    /// The least but for the first: the best of those who lost to it. O(log n).
+    /// Returns the second smallest entry: the minimum of the entries that lost to the first. O(log
+    /// n).
     pub fn second(&self) -> Option<(u64, u32)> {
-        let (_, who) = self.first()?;
-        let number = who as usize / 4;
+        let (_, item) = self.first()?;
+        let number = item as usize / 4;
         let row = self.rows[number].0.iter().zip(number as u32 * 4..);
-        let others = row.filter(|&(_, other)| other != who).map(|(&key, other)| (key, other));
+        let others = row.filter(|&(_, other)| other != item).map(|(&key, other)| (key, other));
         let mut best =
             mutate!("core-heap-second", others.min()?, (OUT, u32::MAX).min(others.max()?));
         let mut place = self.pairs.len() + number;
         while place > 1 {
             let other = self.pairs[place / 2].0[1 - place % 2];
-            best = best.min((other.key, other.who));
+            best = best.min((other.key, other.item));
             place /= 2;
         }
         (best.0 != OUT).then_some(best)
     }
 
-    /// Puts `who` in, or gives it another key.
+    /// Queues `item`, or changes its key.
     #[inline]
-    pub fn set(&mut self, who: u32, key: u64) {
-        let was = self.play(who, key.min(Heap::LAST));
+    pub fn set(&mut self, item: u32, key: u64) {
+        let was = self.play(item, key.min(Heap::LAST));
         self.len += usize::from(!was);
     }
 
-    /// Takes `who` out, if it is in; says whether it was.
+    /// Removes `item`; returns whether it was queued.
     #[inline]
-    pub fn remove(&mut self, who: u32) -> bool {
-        let was = self.play(who, OUT);
+    pub fn remove(&mut self, item: u32) -> bool {
+        let was = self.play(item, OUT);
         self.len -= usize::from(was);
         was
     }
 
-    /// Gives `who` a key and plays the matches that this may change; whether it was in.
+    /// Sets the key of `item` and replays its matches; returns whether `item` was queued.
     #[allow(clippy::inline_always, reason = "measured: a job is a twentieth cheaper to simulate")]
     #[inline(always)]
-    fn play(&mut self, who: u32, key: u64) -> bool {
+    fn play(&mut self, item: u32, key: u64) -> bool {
         #[cfg(test)]
         {
             self.compared += 3;
         }
-        let (number, at) = (who as usize / 4, who as usize % 4);
+        let (number, at) = (item as usize / 4, item as usize % 4);
         let row = &mut self.rows[number].0;
         let was = core::mem::replace(&mut row[at], key) != OUT;
-        let entry = |at: usize| Entry { key: row[at], who: (number * 4 + at) as u32 };
+        let entry = |at: usize| Entry { key: row[at], item: (number * 4 + at) as u32 };
         let across = (at & 2) ^ 2;
         let across =
-            better(entry(across), entry(mutate!("core-heap-row", across | 1, across)), true);
-        let mut best = better(Entry { key, who }, entry(at ^ 1), at & 1 == 0);
-        best = better(best, across, at & 2 == 0);
+            winner(entry(across), entry(mutate!("core-heap-row", across | 1, across)), true);
+        let mut best = winner(Entry { key, item }, entry(at ^ 1), at & 1 == 0);
+        best = winner(best, across, at & 2 == 0);
         let (mut place, mut played) = (self.pairs.len() + number, 0);
         while place > 1 {
             #[cfg(test)]
@@ -173,17 +175,17 @@ impl Heap {
                 self.compared += 1;
             }
             let pair = &mut self.pairs[place / 2].0;
-            if played == SURE
+            if played == EARLY_EXIT_MATCHES
                 && mutate!(
                     "core-heap-stop",
                     pair[place % 2] == best,
-                    pair[place % 2].who == best.who
+                    pair[place % 2].item == best.item
                 )
             {
                 return was;
             }
             pair[place % 2] = best;
-            best = better(best, pair[1 - place % 2], place % 2 == 0);
+            best = winner(best, pair[1 - place % 2], place % 2 == 0);
             played += 1;
             place /= 2;
         }
@@ -198,8 +200,8 @@ mod tests {
 
     #[test]
     fn twenty_thousand_random_steps_equal_a_sorted_list() {
-        // A part of a row, rows that are full and not, one more than a power of two, enough levels
-        // to stop on the way.
+        // One partial row, full and partial rows, one more than a power of two, enough levels for
+        // the early exit.
         for n in [1, 2, 4, 5, 9, 16, 33, 70, 300] {
             random_steps_equal_a_sorted_list(n);
         }
@@ -214,24 +216,24 @@ mod tests {
             (seed >> 33) % below
         };
         let mut heap = Heap::new(n as usize);
-        let mut twin: Vec<(u64, u32)> = Vec::new();
+        let mut model: Vec<(u64, u32)> = Vec::new();
         for _ in 0..20_000 {
-            let who = random(n) as u32;
+            let item = random(n) as u32;
             if random(3) == 0 {
-                let was = twin.iter().any(|&(_, other)| other == who);
-                assert_eq!(heap.remove(who), was);
-                twin.retain(|&(_, other)| other != who);
+                let was = model.iter().any(|&(_, other)| other == item);
+                assert_eq!(heap.remove(item), was);
+                model.retain(|&(_, other)| other != item);
             } else {
                 let key = random(20);
-                heap.set(who, key);
-                twin.retain(|&(_, other)| other != who);
-                twin.push((key, who));
+                heap.set(item, key);
+                model.retain(|&(_, other)| other != item);
+                model.push((key, item));
             }
-            twin.sort_unstable();
-            assert_eq!(heap.first(), twin.first().copied());
-            assert_eq!(heap.second(), twin.get(1).copied());
-            assert_eq!(heap.len(), twin.len());
-            assert_eq!(heap.contains(who), twin.iter().any(|&(_, other)| other == who));
+            model.sort_unstable();
+            assert_eq!(heap.first(), model.first().copied());
+            assert_eq!(heap.second(), model.get(1).copied());
+            assert_eq!(heap.len(), model.len());
+            assert_eq!(heap.contains(item), model.iter().any(|&(_, other)| other == item));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What every part of Talea agrees on: time, task parameters, charges, and the description of a
-//! machine's real-time setup.
+//! Vocabulary of all Talea crates: time, task parameters, charges, the real-time setup of a
+//! computer, and the scheduler engine.
 //!
 //! The crate is `no_std` with `alloc`: no clock, no files, no threads, no hash map with random
-//! order. Whoever needs to know what time it is, is told.
+//! order. Callers pass the current time.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -12,8 +12,8 @@ pub mod attr;
 pub mod charge;
 pub mod cpus;
 pub mod criteria;
+pub mod engine;
 pub mod heap;
-pub mod machine;
 pub mod mutation;
 pub mod params;
 pub mod priority;
@@ -28,4 +28,4 @@ pub use charge::Charge;
 pub use cpus::CpuSet;
 pub use params::Params;
 pub use priority::Priority;
-pub use time::{Span, Time, Work};
+pub use time::{Monotonic, Span, Time, Work};

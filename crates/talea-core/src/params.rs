@@ -1,18 +1,18 @@
-//! What an application declares about a task.
+//! Parameters that an application declares about a task.
 //!
-//! ReTiF (J. Systems Architecture 2021) section 3 and Table 3: none to all of period, runtime,
-//! desired runtime, deadline and priority. What is not declared is `None`, never a zero.
+//! ReTiF (J. Systems Architecture 2021), section 3 and Table 3: none to all of period, runtime,
+//! desired runtime, deadline and priority. An undeclared parameter is `None`, never zero.
 
 use crate::{Charge, Priority, Span, Work};
 
-/// The declared parameters of a task. The task model of the scheduler machine grows from these.
+/// Declared parameters of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Params {
     /// T: distance between activations.
     pub period: Option<Span>,
     /// Q: CPU time that each activation needs.
     pub runtime: Option<Work>,
-    /// Q^d: CPU time that each activation could make use of; at least `runtime`.
+    /// Q^d: CPU time that each activation could use; at least `runtime`.
     pub desired: Option<Work>,
     /// D: relative deadline; defaults to the period.
     pub deadline: Option<Span>,
@@ -21,12 +21,12 @@ pub struct Params {
 }
 
 impl Params {
-    /// D, or T when no deadline is declared (ReTiF section 3).
+    /// Returns D, or T if no deadline is declared (ReTiF section 3).
     pub fn deadline_or_period(&self) -> Option<Span> {
         self.deadline.or(self.period)
     }
 
-    /// min(T, D): the span that a task's utilisation is measured against (ReTiF Eq. 1).
+    /// Returns min(T, D): the span in the denominator of a task's utilisation (ReTiF Eq. 1).
     pub fn density_span(&self) -> Option<Span> {
         match (self.period, self.deadline) {
             (Some(t), Some(d)) => Some(t.min(d)),
@@ -34,8 +34,9 @@ impl Params {
         }
     }
 
-    /// What `runtime` costs a CPU for this task: Q / min(T, D) (ReTiF Eq. 1); `None` while the span
-    /// is unknown.
+    /// Returns the charge of `runtime` for this task: Q / min(T, D) (ReTiF Eq. 1).
+    ///
+    /// `None` while the span is unknown.
     pub fn charge_of(&self, runtime: Work) -> Option<Charge> {
         self.density_span().filter(|span| !span.is_zero()).map(|span| Charge::new(runtime, span))
     }

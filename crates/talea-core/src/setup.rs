@@ -1,74 +1,75 @@
-//! What an administrator sets up: the daemon, its plugins, its access rules.
+//! Configuration by an administrator: the daemon, its plugins, its access rules.
 //!
-//! Plain data. `talea-system` reads it from a file and checks it with positions; `talea-broker`
-//! decides by it. ReTiF (JSA 2021) sections 3.5 (plugins) and 4 (rules).
+//! Plain data. `talea-system` reads it from a file and reports errors with positions;
+//! `talea-broker` applies it. ReTiF (JSA 2021), sections 3.5 (plugins) and 4 (rules).
 
 use crate::{Charge, CpuSet, Priority, Span, Work};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Everything that the broker must know from the administrator.
+/// The complete configuration of the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// In order of precedence: the first that can serve a request fully gets it (ReTiF 3.3, 3.5).
+    /// Plugins in order of precedence: the first that can serve a request fully gets it (ReTiF 3.3,
+    /// 3.5).
     pub plugins: Vec<PluginSetup>,
-    /// In file order; a rule's index is its [`RuleId`] in refusals.
+    /// Rules in file order; the index of a rule is its [`RuleId`] in refusals.
     pub rules: Vec<Rule>,
-    /// Whether rules are asked at all.
+    /// Whether rules are applied at all.
     pub access: Access,
     /// Whether rules bind root.
     pub root: Root,
-    /// Which groups of a client count.
+    /// Groups of a client that count in rules.
     pub groups: Groups,
-    /// What one user may hold and ask.
+    /// Limits of what one user may hold and request.
     pub quota: Quota,
 }
 
 /// Whether access rules are in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// No rule, no service (ReTiF 4.1, requirement 1).
+    /// A request without a matching rule is refused (ReTiF 4.1, requirement 1).
     #[default]
     Rules,
-    /// Everybody may ask for everything; must be written out by the administrator.
+    /// Every user may request everything; the administrator must write it explicitly.
     Off,
 }
 
-/// How root is treated.
+/// Treatment of root by the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Root {
     /// Root passes every rule (ReTiF 4.1, requirement 3).
     #[default]
     Unrestricted,
-    /// Root needs rules like anybody else.
+    /// Root needs rules like any other user.
     Ruled,
 }
 
-/// Which groups decide about a client.
+/// Groups of a client that decide about its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Groups {
     /// Effective and supplementary groups.
     #[default]
     All,
-    /// Only the effective group, as ReTiF 4.3 reads.
+    /// Only the effective group (ReTiF 4.3, literally).
     Effective,
 }
 
-/// Bounds on what one user may hold and ask; the daemon itself is bounded by the totals.
+/// Limits of what one user may hold and request; the totals bound the daemon itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Connections of one user at a time.
+    /// Simultaneous connections of one user.
     pub sessions_per_user: u32,
-    /// Connections in all.
+    /// Simultaneous connections in total.
     pub sessions: u32,
     /// Accepted task specifications of one user.
     pub specs_per_user: u32,
-    /// Accepted task specifications in all.
+    /// Accepted task specifications in total.
     pub specs: u32,
-    /// Sustained requests a second of one user, a group counting as many as it has tasks; root is
-    /// exempt.
+    /// Sustained requests per second of one user; root is exempt. A group counts as many requests
+    /// as it has tasks.
     pub requests_per_second: u32,
-    /// Requests that a user may send at once before the rate holds.
+    /// Requests that a user may send in a burst before the rate applies.
     pub burst: u32,
 }
 
@@ -88,41 +89,41 @@ impl Default for Quota {
 /// One `[[plugin]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSetup {
-    /// The name that requests and rules use; unique, at most [`PLUGIN_NAME_MAX`] bytes.
+    /// Name in requests and rules; unique, at most [`PLUGIN_NAME_MAX`] bytes.
     pub name: String,
-    /// Where the plugin may place tasks.
+    /// CPUs on which the plugin may place tasks.
     pub cpus: CpuSet,
-    /// Lowest and highest kernel priority that the plugin may hand out (its band); `None` for
-    /// `edf`.
+    /// Lowest and highest kernel priority that the plugin may assign (its band); `None` for `edf`.
     pub band: Option<Band>,
-    /// Which algorithm, with its options.
+    /// The algorithm, with its options.
     pub kind: PluginKind,
 }
 
-/// Most plugins that one daemon loads.
+/// Maximum number of plugins of one daemon.
 pub const PLUGINS_MAX: usize = 32;
 
-/// Longest plugin name in bytes (ReTiF's `PLUGIN_MAX_NAME` less its terminator).
+/// Maximum length of a plugin name in bytes (ReTiF's `PLUGIN_MAX_NAME` without its terminator).
 pub const PLUGIN_NAME_MAX: usize = 31;
 
 /// An inclusive range of kernel real-time priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// Least urgent member.
+    /// The least urgent member.
     pub low: Priority,
-    /// Most urgent member.
+    /// The most urgent member.
     pub high: Priority,
 }
 
 impl Band {
-    /// How many levels there are: R in ReTiF Eq. 6.
+    /// Returns the number of levels: R in ReTiF Eq. 6.
     pub fn levels(&self) -> usize {
         usize::from(self.high.0 - self.low.0) + 1
     }
 }
 
-/// The plugins that Talea has. The closed list: add a variant and the compiler names what must
-/// learn about it.
+/// The plugins that Talea has.
+///
+/// A closed list: the compiler reports every place that must handle a new variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginKind {
     /// Partitioned EDF on `SCHED_DEADLINE` (ReTiF 5.1).
@@ -133,13 +134,13 @@ pub enum PluginKind {
     Fp(FpOptions),
     /// Round robin on `SCHED_RR` (ReTiF 5.3).
     Rr(FpOptions),
-    /// A shared object in a process of its own (ReTiF 3.4).
+    /// A shared object in a separate process (ReTiF 3.4).
     Foreign(ForeignOptions),
 }
 
 impl PluginKind {
-    /// The word that files use for it.
-    pub fn word(&self) -> &'static str {
+    /// Returns the keyword in configuration files.
+    pub fn name(&self) -> &'static str {
         match self {
             PluginKind::Edf(_) => "edf",
             PluginKind::Rm(_) => "rm",
@@ -153,20 +154,20 @@ impl PluginKind {
 /// Options of `edf`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdfOptions {
-    /// U^thr of ReTiF Eq. 3, per CPU; `None` means the largest share that the kernel itself admits.
+    /// U^thr of ReTiF Eq. 3, per CPU; `None` means the largest share that the kernel admits.
     pub threshold: Option<Charge>,
-    /// How tasks are confined to one CPU.
+    /// Method that confines tasks to one CPU.
     pub confine: Confine,
 }
 
-/// How `edf` meets the kernel's root domains (design, section 9).
+/// Use of the kernel's root domains by `edf`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confine {
-    /// On CPUs that are root domains of their own already; else unpinned with a global test.
+    /// CPUs that already are root domains of their own; otherwise unpinned with a global test.
     #[default]
     Auto,
-    /// On such CPUs only, which the daemon makes of them: on cgroup v1, where that switches load
-    /// balancing off for everyone.
+    /// Only CPUs that the daemon makes root domains of their own; on cgroup v1, this disables load
+    /// balancing for all processes.
     Partition,
     /// Unpinned `SCHED_DEADLINE` with a global EDF test over the whole root domain.
     Global,
@@ -177,23 +178,25 @@ pub enum Confine {
 pub struct RmOptions {
     /// The admission test.
     pub test: RmTest,
-    /// Refuse a new distinct deadline when every level is taken, instead of sharing a level.
+    /// Whether a new distinct deadline is refused when every level is occupied, instead of sharing
+    /// a level.
     pub refuse_sharing: bool,
 }
 
-/// Admission tests of `rm`: what promises nothing first, then those that prove, in order of how
-/// much they accept.
+/// Admission tests of `rm`: first the test without a guarantee, then the proofs, from the most to
+/// the least pessimistic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RmTest {
-    /// U ≤ 1 (ReTiF 5.2): refuses only what can't work.
+    /// U ≤ 1 (ReTiF 5.2): refuses only impossible sets.
     Necessary,
     /// U ≤ n(2^(1/n) − 1). Liu and Layland, J. ACM 20(1), 1973, theorem 5.
     LiuLayland,
     /// Π(U_i + 1) ≤ 2. Bini, Buttazzo and Buttazzo, IEEE Trans. Computers 52(7), 2003, theorem 1.
     Hyperbolic,
-    /// Response times: every level's last task within the level's shortest deadline. Joseph and
-    /// Pandya, The Computer Journal 29(5), 1986. The hyperbolic bound decides first, where it says
-    /// yes.
+    /// Response times: the last task of every level meets the level's shortest deadline.
+    ///
+    /// Joseph and Pandya, The Computer Journal 29(5), 1986. The hyperbolic bound decides first if
+    /// it accepts.
     #[default]
     Exact,
 }
@@ -201,39 +204,41 @@ pub enum RmTest {
 /// Options of `fp` and `rr`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FpOptions {
-    /// Refuse a new distinct priority when every level is taken (the option that ReTiF 5.3
-    /// announces).
+    /// Whether a new distinct priority is refused when every level is occupied (the option
+    /// announced in ReTiF 5.3).
     pub refuse_sharing: bool,
-    /// Over which CPUs priorities are ordered.
+    /// Set of CPUs over which priorities are ordered.
     pub levels: FpLevels,
 }
 
-/// Over which CPUs `fp` and `rr` turn requested priorities into those of the kernel.
+/// Set of CPUs over which `fp` and `rr` map requested priorities to kernel priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FpLevels {
-    /// Each CPU has an order of its own: what priority 50 is on one says nothing of another, and
-    /// each has all levels of the band.
+    /// Each CPU has an order of its own with all levels of the band. Priority 50 on one CPU is
+    /// unrelated to priority 50 on another.
     #[default]
     Each,
-    /// One order for all of them: equal priorities have the same level wherever they are, and a
-    /// larger one a higher level. For applications that move their threads.
+    /// One order for all CPUs: equal priorities have equal levels on every CPU, and a larger
+    /// priority has a higher level.
+    ///
+    /// Intended for applications that migrate their threads.
     Common,
 }
 
 /// Options of a foreign plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignOptions {
-    /// The shared object, an absolute path.
+    /// Absolute path of the shared object.
     pub module: String,
-    /// Passed to the plugin's init as it stands.
+    /// Argument of the plugin's init function, passed unchanged.
     pub argument: String,
-    /// How long an answer may take.
+    /// Maximum time for a reply.
     pub timeout: Span,
-    /// The kernel class its threads get.
+    /// Kernel scheduling class of its threads.
     pub class: ForeignClass,
 }
 
-/// The kernel classes that a foreign plugin may hand out.
+/// Kernel scheduling classes that a foreign plugin may assign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForeignClass {
     /// `SCHED_FIFO`.
@@ -243,10 +248,10 @@ pub enum ForeignClass {
     Rr,
 }
 
-/// Whom a rule speaks about; names are resolved to ids when the file is loaded.
+/// Subjects of a rule. Names are resolved to ids when the file is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Domain {
-    /// Everybody: `-`.
+    /// All users: `-`.
     Global,
     /// One effective user id.
     User(u32),
@@ -254,27 +259,27 @@ pub enum Domain {
     Group(u32),
 }
 
-/// One access rule: subject (domain and plugin) and what it is allowed (ReTiF 4.2).
+/// One access rule: a subject (domain and plugin) and its permission (ReTiF 4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Whom it speaks about.
+    /// Users or groups that the rule applies to.
     pub domain: Domain,
     /// Index into [`Setup::plugins`]; `None` is `-`, any plugin.
     pub plugin: Option<usize>,
-    /// One bound; a file entry with several becomes several rules.
+    /// One bound; a file entry with several bounds becomes several rules.
     pub bound: Bound,
-    /// Where it was written, for refusals: `talead.toml:12`.
+    /// Source position, for refusals: `talead.toml:12`.
     pub origin: String,
 }
 
-/// The position of a rule in [`Setup::rules`].
+/// Position of a rule in [`Setup::rules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 
 /// The access control properties of ReTiF Table 5, and `allow_unbounded`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// `max_utilization`: aggregate over everything that the subject holds.
+    /// `max_utilization`: aggregate over all grants of the subject.
     MaxUtilization(Charge),
     /// `max_runtime`.
     MaxRuntime(Work),
@@ -290,19 +295,18 @@ pub enum Bound {
     MinPriority(Priority),
     /// `max_priority`; [`DEADLINE_CLASS`] stands for the deadline class.
     MaxPriority(Priority),
-    /// `ignore_adm_test`: may the subject skip admission tests.
+    /// `ignore_adm_test`: whether the subject may skip admission tests.
     IgnoreAdmission(bool),
-    /// `allow_unbounded`: a task that omits a bounded parameter may still be served (checklist
-    /// R22).
+    /// `allow_unbounded`: whether a task that omits a bounded parameter may be served (R22).
     AllowUnbounded(bool),
 }
 
-/// The deadline class in the numbers of rules, as in ReTiF's files (`EDF.so 100-100`, and 1 to 100
-/// in Table 5).
+/// Number of the deadline class in rules, as in ReTiF's files (`EDF.so 100-100`, and 1 to 100 in
+/// Table 5).
 pub const DEADLINE_CLASS: u8 = 100;
 
 impl Bound {
-    /// The property's key in files.
+    /// Returns the property's key in files.
     pub fn key(&self) -> &'static str {
         match self {
             Bound::MaxUtilization(_) => "max_utilization",

@@ -1,47 +1,52 @@
-//! Three kinds of nanoseconds that must never be mixed.
+//! Four types of nanoseconds that must never be mixed.
 //!
-//! Integers, checked in the type and not only by the build profile. No floats where decisions are
-//! made.
+//! Integers with overflow checks in the type, independent of the build profile. No floats in
+//! decisions.
 
 use core::ops::{Add, AddAssign};
 
-/// A point on the run's own time line; zero is the start of the run.
+/// A point in run time; zero is the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
+
+/// A point on `CLOCK_MONOTONIC`. [`Time`] is run time only; a run converts with the point at which
+/// it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Monotonic(u64);
 
 /// A length of wall time: a period, a relative deadline, a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
-/// CPU time consumed or owed. Equals wall time only for a job alone on a CPU at full speed.
+/// CPU time consumed or required. Equals wall time only for a job alone on a CPU at full speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Work(u64);
 
 impl Time {
     /// The start of the run.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens.
+    /// A time later than any event.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// The point `ns` nanoseconds after the start of the run.
+    /// Returns the point `ns` nanoseconds after the start of the run.
     pub const fn from_ns(ns: u64) -> Time {
         Time(ns)
     }
 
-    /// Nanoseconds since the start of the run.
+    /// Returns the nanoseconds since the start of the run.
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// Length from `earlier` to `self`.
+    /// Returns the length from `earlier` to `self`.
     ///
     /// # Panics
-    /// If `earlier` is later: whoever can see time run backwards has a bug to find.
+    /// If `earlier` is later. Time running backwards is a bug of the caller.
     pub fn since(self, earlier: Time) -> Span {
         Span(self.0.checked_sub(earlier.0).expect("time ran backwards"))
     }
 
-    /// The point `span` later, or [`Time::NEVER`] when that lies beyond the end of the clock.
+    /// Returns the point `span` later, or [`Time::NEVER`] beyond the end of the clock.
     #[must_use]
     pub fn saturating_add(self, span: Span) -> Time {
         Time(self.0.saturating_add(span.0))
@@ -62,18 +67,95 @@ impl AddAssign<Span> for Time {
     }
 }
 
+impl Monotonic {
+    /// The zero of the clock. It has always passed, so a wait until then is a poll.
+    pub const ZERO: Monotonic = Monotonic(0);
+    /// A time later than any event.
+    pub const NEVER: Monotonic = Monotonic(u64::MAX);
+
+    /// Returns the point `ns` nanoseconds after the zero of the clock.
+    pub const fn from_ns(ns: u64) -> Monotonic {
+        Monotonic(ns)
+    }
+
+    /// Returns the nanoseconds since the zero of the clock.
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the point of the clock at which run time is `at`, in a run that starts at `zero`.
+    /// [`Time::NEVER`] gives [`Monotonic::NEVER`].
+    #[must_use]
+    pub const fn of_run_time(zero: Monotonic, at: Time) -> Monotonic {
+        Monotonic(zero.0.saturating_add(at.0))
+    }
+
+    /// Returns the run time at this point, in a run that starts at `zero`: [`Time::ZERO`] before
+    /// the start.
+    #[must_use]
+    pub const fn run_time(self, zero: Monotonic) -> Time {
+        Time(self.0.saturating_sub(zero.0))
+    }
+
+    /// Returns the length from `earlier` to `self`.
+    ///
+    /// # Panics
+    /// If `earlier` is later. The clock never runs backwards, so this is a bug of the caller.
+    pub fn since(self, earlier: Monotonic) -> Span {
+        Span(self.0.checked_sub(earlier.0).expect("time ran backwards"))
+    }
+
+    /// Returns the length from `earlier` to `self`, or zero if `earlier` is later.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Monotonic) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Returns the point `span` later; `None` beyond the end of the clock.
+    #[must_use]
+    pub fn checked_add(self, span: Span) -> Option<Monotonic> {
+        self.0.checked_add(span.0).map(Monotonic)
+    }
+
+    /// Returns the point `span` later, or [`Monotonic::NEVER`] beyond the end of the clock.
+    #[must_use]
+    pub const fn saturating_add(self, span: Span) -> Monotonic {
+        Monotonic(self.0.saturating_add(span.0))
+    }
+
+    /// Returns the point `span` earlier, or [`Monotonic::ZERO`] before the zero of the clock.
+    #[must_use]
+    pub const fn saturating_sub(self, span: Span) -> Monotonic {
+        Monotonic(self.0.saturating_sub(span.0))
+    }
+}
+
+impl Add<Span> for Monotonic {
+    type Output = Monotonic;
+
+    fn add(self, span: Span) -> Monotonic {
+        self.checked_add(span).expect("time overflow")
+    }
+}
+
+impl AddAssign<Span> for Monotonic {
+    fn add_assign(&mut self, span: Span) {
+        *self = *self + span;
+    }
+}
+
 macro_rules! amount {
     ($name:ident) => {
         impl $name {
-            /// Nothing.
+            /// Zero nanoseconds.
             pub const ZERO: $name = $name(0);
 
-            /// From nanoseconds.
+            /// Converts from nanoseconds.
             pub const fn from_ns(ns: u64) -> $name {
                 $name(ns)
             }
 
-            /// From microseconds; `None` when that does not fit.
+            /// Converts from microseconds; `None` on overflow.
             pub const fn from_us(us: u64) -> Option<$name> {
                 match us.checked_mul(1_000) {
                     Some(ns) => Some($name(ns)),
@@ -81,17 +163,17 @@ macro_rules! amount {
                 }
             }
 
-            /// In nanoseconds.
+            /// Returns the value in nanoseconds.
             pub const fn as_ns(self) -> u64 {
                 self.0
             }
 
-            /// Whether this is nothing at all.
+            /// Whether the value is zero.
             pub const fn is_zero(self) -> bool {
                 self.0 == 0
             }
 
-            /// The sum, or `None` when it does not fit.
+            /// Returns the sum, or `None` on overflow.
             pub const fn checked_add(self, other: $name) -> Option<$name> {
                 match self.0.checked_add(other.0) {
                     Some(ns) => Some($name(ns)),
@@ -99,7 +181,7 @@ macro_rules! amount {
                 }
             }
 
-            /// The difference, or `None` when `other` is larger.
+            /// Returns the difference, or `None` if `other` is larger.
             pub const fn checked_sub(self, other: $name) -> Option<$name> {
                 match self.0.checked_sub(other.0) {
                     Some(ns) => Some($name(ns)),
@@ -133,7 +215,7 @@ macro_rules! amount {
 amount!(Span);
 amount!(Work);
 
-/// Writes `ns` in the largest unit that shows it exactly: `10ms`, `1500us`, `1024ns`.
+/// Writes `ns` in the largest exact unit: `10ms`, `1500us`, `1024ns`.
 fn write_ns(f: &mut core::fmt::Formatter<'_>, ns: u64) -> core::fmt::Result {
     match ns {
         0 => f.write_str("0"),
@@ -165,12 +247,25 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_and_never_wraps() {
+    fn overflow_is_reported_and_never_wraps() {
         assert_eq!(Span::from_us(u64::MAX), None);
         assert_eq!(Span::from_us(3), Some(Span::from_ns(3_000)));
         assert_eq!(Work::from_ns(1).checked_sub(Work::from_ns(2)), None);
         assert_eq!(Work::from_ns(u64::MAX).checked_add(Work::from_ns(1)), None);
         assert_eq!(Time::from_ns(u64::MAX - 1).saturating_add(Span::from_ns(9)), Time::NEVER);
         assert_eq!(Time::from_ns(7).since(Time::from_ns(3)), Span::from_ns(4));
+    }
+
+    #[test]
+    fn run_time_and_the_monotonic_clock_are_converted_with_the_start_of_the_run() {
+        let zero = Monotonic::from_ns(100);
+        assert_eq!(Monotonic::of_run_time(zero, Time::from_ns(7)), Monotonic::from_ns(107));
+        assert_eq!(Monotonic::of_run_time(zero, Time::NEVER), Monotonic::NEVER);
+        assert_eq!(Monotonic::from_ns(107).run_time(zero), Time::from_ns(7));
+        assert_eq!(Monotonic::from_ns(99).run_time(zero), Time::ZERO);
+        assert_eq!(zero.saturating_since(Monotonic::from_ns(101)), Span::ZERO);
+        assert_eq!(zero.saturating_sub(Span::from_ns(101)), Monotonic::ZERO);
+        assert_eq!(Monotonic::NEVER.checked_add(Span::from_ns(1)), None);
+        assert_eq!(zero + Span::from_ns(1), Monotonic::from_ns(101));
     }
 }

@@ -1,161 +1,170 @@
-//! What is asked of a system: when jobs arrive, and what they cost; and what surrounds it. Data:
-//! the simulator draws from it, the executor works it off.
+//! The load of a system: arrivals and costs of jobs, and the environment of the CPUs.
+//!
+//! Plain data: the simulator generates jobs from it, and the executor runs it.
 
-pub mod script;
+pub mod job_program;
 
-use crate::machine::{ChannelId, Condition, Cpu, LONGEST, ResourceId};
+use crate::engine::{ChannelId, Condition, Cpu, MAX_RUN, ResourceId};
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// When the jobs of a task arrive.
+/// Arrival model of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At `offset + k · period`, the nominal times, from which deadlines count; each is seen up to
-    /// `jitter` later.
+    /// Arrivals at the nominal times `offset + k · period`, from which deadlines count. Each is
+    /// observed up to `jitter` later.
     Periodic {
-        /// The first.
+        /// Nominal time of the first arrival.
         offset: Span,
-        /// Their distance.
+        /// Distance of two nominal times.
         period: Span,
-        /// The latest that one is seen after its nominal time; shorter than the period.
+        /// Largest delay of the observation after the nominal time; shorter than the period.
         jitter: Span,
     },
-    /// At least `separation` apart, up to `slack` more, at random.
+    /// Arrivals at least `separation` apart, plus a random extra of up to `extra_separation`.
     Sporadic {
-        /// The first.
+        /// Time of the first arrival.
         offset: Span,
-        /// The least distance.
+        /// Minimum distance.
         separation: Span,
-        /// What is added at most.
-        slack: Span,
+        /// Largest random addition to the minimum distance.
+        extra_separation: Span,
     },
-    /// At these times, sorted.
+    /// Arrivals at these times, sorted.
     List(Vec<Time>),
-    /// At these nominal times, sorted, from which deadlines count; each with when it is seen, not
-    /// before.
-    Seen(Vec<(Time, Time)>),
+    /// Arrivals at these nominal times, sorted, from which deadlines count. Each is paired with the
+    /// time of its observation.
+    Observed(Vec<(Time, Time)>),
 }
 
-/// What a job costs.
+/// Cost model of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// The same each time.
+    /// A constant cost.
     Constant(Work),
-    /// `min..=max` at random: best and worst case.
+    /// A random cost in `min..=max`, from best to worst case.
     Uniform {
-        /// The least.
+        /// Smallest cost.
         min: Work,
-        /// The most.
+        /// Largest cost.
         max: Work,
     },
-    /// One after the other, and again from the start.
+    /// These costs in order, repeated from the start.
     List(Vec<Work>),
-    /// A mixed-criticality pair (Vestal, RTSS 2007): what is assumed at low criticality, and what
-    /// at high.
+    /// A mixed-criticality pair (Vestal, RTSS 2007): the costs assumed at low and at high
+    /// criticality.
     Pair {
         /// C(LO).
         low: Work,
         /// C(HI), at least `low`.
         high: Work,
-        /// How many of a thousand jobs take `high`.
+        /// Thousandths of the jobs that take `high`.
         share: u32,
     },
-    /// By version, for a task with several.
+    /// One cost model for each version of a task.
     Versions(Vec<Cost>),
-    /// A cost with things that a job does on its way.
-    Marked {
-        /// The cost, which is not marked itself nor by version.
-        of: Box<Cost>,
-        /// Sorted by their offset; at one offset in this order.
-        marks: Vec<Mark>,
+    /// A cost with steps at offsets of the work.
+    WithSteps {
+        /// The cost; neither with steps nor by version.
+        base: Box<Cost>,
+        /// Steps in the order of their offsets; steps at one offset are in execution order.
+        steps: Vec<JobStep>,
     },
 }
 
-/// Something that a job does after so much work.
+/// An action of a job at an offset of its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// Offset in the job's work. A job that costs less does it at its end, except that it locks
-    /// nothing any more and does not suspend itself.
+pub struct JobStep {
+    /// Offset in the job's work.
+    ///
+    /// A job that costs less performs the action at its end, except that it neither locks a
+    /// resource nor suspends itself there.
     pub at: Work,
-    /// What it does.
-    pub act: Act,
+    /// The action.
+    pub action: StepAction,
 }
 
-/// What a job may do besides working.
+/// Actions of a job besides computing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Locks a resource, and waits if it must.
+pub enum StepAction {
+    /// Locks a resource; waits if another job holds it.
     Lock(ResourceId),
-    /// Unlocks it.
+    /// Unlocks a resource.
     Unlock(ResourceId),
-    /// Suspends itself for so long: waits for something that is not a CPU.
+    /// Suspends itself for a span: waits for an event other than a CPU.
     Suspend(Span),
-    /// Puts tokens into a channel: job k puts in `counts[k mod n]`. A job that is not marked so
-    /// puts one token into each channel with data when it ends.
+    /// Pushes tokens into a channel: job k pushes `counts[k mod n]`.
+    ///
+    /// A job without this step pushes one token into each data channel at its end.
     Push(ChannelId, Vec<u32>),
-    /// Takes tokens out, in the same way. A job that is not marked so takes out what activated it,
-    /// when it begins.
+    /// Pops tokens from a channel: job k pops `counts[k mod n]`.
+    ///
+    /// A job without this step pops the tokens of its activation at its start.
     Pop(ChannelId, Vec<u32>),
 }
 
 impl Cost {
-    /// `first`: before everything else at its offset.
-    fn marked(self, at: Work, first: bool, act: Act) -> Cost {
-        let (of, mut marks) = match self {
-            Cost::Marked { of, marks } => (of, marks),
-            of => (Box::new(of), Vec::new()),
+    /// Inserts a step; `first` places it before all steps at the same offset.
+    fn with_step(self, at: Work, first: bool, action: StepAction) -> Cost {
+        let (base, mut steps) = match self {
+            Cost::WithSteps { base, steps } => (base, steps),
+            base => (Box::new(base), Vec::new()),
         };
-        let place = marks.partition_point(|mark| mark.at < at || (mark.at == at && !first));
-        marks.insert(place, Mark { at, act });
-        Cost::Marked { of, marks }
+        let place = steps.partition_point(|step| step.at < at || (step.at == at && !first));
+        steps.insert(place, JobStep { at, action });
+        Cost::WithSteps { base, steps }
     }
 
-    /// With a critical section: `resource` is held from the offset `from` to the offset `to`. Of
-    /// sections that begin or end at one offset the outer one is to be added first.
+    /// Adds a critical section: `resource` is held from offset `from` to offset `to`.
+    ///
+    /// If sections begin or end at one offset, the outer section must be added first.
     #[must_use]
     pub fn locking(self, resource: ResourceId, from: Work, to: Work) -> Cost {
         if from >= to {
             return self;
         }
-        // What ends at an offset ends before anything begins there, and what was added later ends
-        // first.
-        self.marked(from, false, Act::Lock(resource)).marked(to, true, Act::Unlock(resource))
+        // At one offset, sections end before others begin, and sections added later end first.
+        self.with_step(from, false, StepAction::Lock(resource)).with_step(
+            to,
+            true,
+            StepAction::Unlock(resource),
+        )
     }
 
-    /// Suspending itself for `span` at the offset `at`.
+    /// Adds a self-suspension of `span` at the offset `at`.
     #[must_use]
     pub fn suspending(self, at: Work, span: Span) -> Cost {
-        self.marked(at, false, Act::Suspend(span))
+        self.with_step(at, false, StepAction::Suspend(span))
     }
 
-    /// Putting `counts[k mod n]` tokens into `channel` at the end of job k.
+    /// Pushes `counts[k mod n]` tokens into `channel` at the end of job k.
     #[must_use]
     pub fn pushing(self, channel: ChannelId, counts: &[u32]) -> Cost {
-        self.marked(Work::from_ns(u64::MAX), false, Act::Push(channel, counts.into()))
+        self.with_step(Work::from_ns(u64::MAX), false, StepAction::Push(channel, counts.into()))
     }
 
-    /// Taking `counts[k mod n]` tokens out of `channel` at the begin of job k.
+    /// Pops `counts[k mod n]` tokens from `channel` at the start of job k.
     #[must_use]
     pub fn popping(self, channel: ChannelId, counts: &[u32]) -> Cost {
-        self.marked(Work::ZERO, false, Act::Pop(channel, counts.into()))
+        self.with_step(Work::ZERO, false, StepAction::Pop(channel, counts.into()))
     }
 }
 
-/// Which of the costs that a job may have it has.
+/// Choice among the costs that a job may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Case {
-    /// As its [`Cost`] says.
+pub enum CostMode {
+    /// A cost by the model of [`Cost`].
     #[default]
-    Drawn,
-    /// Always the least: `min`, `low`.
+    Sampled,
+    /// The smallest cost: `min`, `low`.
     Best,
-    /// Always the most: `max`, `high`.
+    /// The largest cost: `max`, `high`.
     Worst,
 }
 
 impl Cost {
-    /// The costs of each version; the last for all others.
+    /// Returns the costs of each version; the last applies to all further versions.
     pub fn by_version(&self) -> Vec<&Cost> {
         match self {
             Cost::Versions(costs) => costs.iter().collect(),
@@ -163,97 +172,101 @@ impl Cost {
         }
     }
 
-    /// The most that a job may cost; of several versions the most of all.
-    pub fn most(&self) -> Work {
+    /// Returns the largest cost of a job, over all versions.
+    pub fn max(&self) -> Work {
         match self {
             Cost::Constant(work)
             | Cost::Uniform { max: work, .. }
             | Cost::Pair { high: work, .. } => *work,
             Cost::List(list) => list.iter().copied().max().unwrap_or(Work::ZERO),
-            Cost::Versions(costs) => costs.iter().map(Cost::most).max().unwrap_or(Work::ZERO),
-            Cost::Marked { of, .. } => of.most(),
+            Cost::Versions(costs) => costs.iter().map(Cost::max).max().unwrap_or(Work::ZERO),
+            Cost::WithSteps { base, .. } => base.max(),
         }
     }
 }
 
-/// What no job comes to the end of: as long as the longest run.
-pub const ENDLESS: Work = Work::from_ns(LONGEST.as_ns());
+/// Cost of a job that never completes: the length of the longest run.
+pub const ENDLESS_COST: Work = Work::from_ns(MAX_RUN.as_ns());
 
-/// Where the jobs of one task come from.
+/// Arrivals and costs of the jobs of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// When.
+    /// Arrival model.
     pub arrivals: Arrivals,
-    /// How much.
+    /// Cost model.
     pub cost: Cost,
 }
 
 impl Source {
-    /// Strictly periodic from time zero, always the same cost.
+    /// Returns a strictly periodic source from time zero with a constant cost.
     pub fn periodic(period: Span, cost: Work) -> Source {
         let arrivals = Arrivals::Periodic { offset: Span::ZERO, period, jitter: Span::ZERO };
         Source { arrivals, cost: Cost::Constant(cost) }
     }
 
-    /// One job from time zero on that never ends: somebody who always wants the CPU.
+    /// Returns a source of one job at time zero that never completes: a permanent CPU load.
     pub fn endless() -> Source {
-        Source { arrivals: Arrivals::List(alloc::vec![Time::ZERO]), cost: Cost::Constant(ENDLESS) }
+        Source {
+            arrivals: Arrivals::List(alloc::vec![Time::ZERO]),
+            cost: Cost::Constant(ENDLESS_COST),
+        }
     }
 
-    /// Whether a job of it may go on without end.
+    /// Whether a job of this source may never complete.
     pub fn is_endless(&self) -> bool {
-        self.cost.most() >= ENDLESS
+        self.cost.max() >= ENDLESS_COST
     }
 
-    /// Never by itself: jobs that a graph, a table or somebody activates.
+    /// Returns a source without arrivals: a graph, a table or a caller activates its jobs.
     pub fn activated(cost: Cost) -> Source {
         Source { arrivals: Arrivals::List(Vec::new()), cost }
     }
 }
 
-/// A source for each task of a machine, in the order of its tasks.
+/// One source for each task of an engine, in task order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// By task.
+    /// `sources[t]`: source of task `t`.
     pub sources: Vec<Source>,
-    /// Of all that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What scheduling costs, in time spent on a CPU. Nothing by default.
+/// Scheduling overheads, as time spent on a CPU. Zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overheads {
-    /// Each arrival, on the CPU where its task ran last.
+    /// Overhead of each release, on the CPU where its task ran last.
     pub release: Span,
-    /// Each order to run, on its CPU.
+    /// Overhead of each order to run, on its CPU.
     pub decision: Span,
-    /// More for each scheduler above the task that the order is about.
+    /// Additional overhead for each scheduler above the task of the order.
     pub level: Span,
-    /// Each time that a CPU goes over to another job.
+    /// Overhead of each switch of a CPU to another job.
     pub switch: Span,
-    /// More when the job was on another CPU before.
+    /// Additional overhead if the job ran on another CPU before.
     pub migration: Span,
 }
 
-/// A hole: an interval `[from, to)` in which nothing progresses on a CPU.
+/// A CPU stall: an interval `[from, to)` in which no job progresses on a CPU.
+///
+/// The kernel's `hwlat` and `osnoise` tracers report such intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hole {
-    /// Where.
+pub struct Stall {
+    /// The stalled CPU.
     pub cpu: Cpu,
-    /// Its begin.
+    /// Start of the stall.
     pub from: Time,
-    /// Its end.
+    /// End of the stall.
     pub to: Time,
 }
 
-/// What surrounds the CPUs of one root: what is not their work, and not asked of them. Nothing by
-/// default.
+/// Environment of the CPUs of one root: influences outside its own work. Empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
-    /// What scheduling costs.
+pub struct Environment {
+    /// Scheduling overheads.
     pub overheads: Overheads,
-    /// When nothing progresses.
-    pub holes: Vec<Hole>,
-    /// When the battery, the mode or the mask change; at one time in this order.
+    /// CPU stalls.
+    pub stalls: Vec<Stall>,
+    /// Changes of the battery, the mode or the mask; changes at one time are in execution order.
     pub changes: Vec<(Time, Condition)>,
 }

@@ -1,28 +1,28 @@
-//! The scheduler machine under a simulated clock.
+//! Simulation: the scheduler engine under a simulated clock.
 //!
-//! Model: a [`Workload`] says when jobs arrive and what they cost, all from a seed; a [`World`] has
-//! CPUs that work at full speed; time jumps from one event to the next. The loop is the twin of the
-//! executor's: the same events go into the same machine, and the same orders come out. What happens
-//! is told to a [`Sink`], and nothing is kept that no sink asks for.
+//! Model: a [`Workload`] defines arrivals and costs of jobs from a seed. A [`Simulation`] has CPUs
+//! of full speed, and time advances from event to event. The executor has the same loop: the same
+//! events enter the same engine, and the same orders result. Events are reported to a [`Sink`], and
+//! nothing is stored unless a sink stores it.
 #![forbid(unsafe_code)]
 
-pub mod dice;
-mod draw;
 pub mod generate;
+pub mod histogram;
+mod interference;
+mod job_lists;
+mod job_source;
+pub mod rng;
 pub mod schedule;
+mod simulation;
 pub mod sink;
-mod spoil;
-mod stream;
-pub mod tally;
 pub mod trace;
-mod world;
 
-pub use draw::{Drawn, draw};
+pub use histogram::Histogram;
+pub use interference::Overheads;
+pub use job_lists::{JobList, generate_jobs};
 pub use schedule::{Schedule, Segment};
+pub use simulation::{Outcome, Simulation};
 pub use sink::{Completion, Counters, Jobs, Sink};
-pub use spoil::Overheads;
 pub use talea_core::workload::{
-    Act, Arrivals, Case, Cost, Hole, Mark, Source, Surroundings, Workload,
+    Arrivals, Cost, CostMode, Environment, JobStep, Source, Stall, StepAction, Workload,
 };
-pub use tally::Tally;
-pub use world::{Outcome, World};

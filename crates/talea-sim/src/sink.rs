@@ -1,132 +1,133 @@
-//! Whoever wants to know what happened.
+//! Receivers of simulation events.
 
-use talea_core::machine::{Cpu, Note, TaskId};
+use talea_core::engine::{Cpu, Notification, TaskId};
 use talea_core::mutate;
 use talea_core::{Span, Time};
 
-/// A job that has ended.
+/// A completed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Whose.
+    /// Task of the job.
     pub task: TaskId,
-    /// Which, from 0.
+    /// Number of the job, from 0.
     pub job: u64,
-    /// From when it could run.
+    /// Release: the earliest start.
     pub release: Time,
-    /// Absolute.
+    /// Absolute deadline.
     pub deadline: Time,
-    /// When it ended.
+    /// Completion time.
     pub end: Time,
-    /// Where it ended.
+    /// CPU of the completion.
     pub cpu: Cpu,
 }
 
 impl Completion {
-    /// From release to end.
+    /// Returns the response time: completion minus release.
     pub fn response(&self) -> Span {
         self.end.since(self.release)
     }
 
-    /// Whether it ended after its deadline.
+    /// Whether the job completed after its deadline.
     pub fn is_late(&self) -> bool {
         mutate!("sim-sink-late", self.end > self.deadline, self.end >= self.deadline)
     }
 }
 
-/// Is told what happens, in the order in which it does. What is not overridden costs nothing.
+/// Receiver of events, in the order of their occurrence. Methods that are not overridden cost
+/// nothing.
 #[allow(unused_variables, reason = "an open list")]
 pub trait Sink {
-    /// A job has arrived.
-    fn arrived(&mut self, now: Time, task: TaskId, nominal: Time) {}
-    /// A job has arrived and there was no room for it.
-    fn refused(&mut self, now: Time, task: TaskId) {}
-    /// `cpu` goes over to a job.
-    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {}
-    /// A job is dispatched for the first time, in this version.
-    fn begins(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {}
-    /// The machine had something to say.
-    fn noted(&mut self, now: Time, note: &Note) {}
-    /// `cpu` goes over to nothing.
-    fn idles(&mut self, now: Time, cpu: Cpu) {}
-    /// A job has ended.
-    fn completed(&mut self, job: &Completion) {}
+    /// Receives the arrival of a job.
+    fn on_arrival(&mut self, now: Time, task: TaskId, nominal: Time) {}
+    /// Receives the refusal of an arrived job, whose backlog is full.
+    fn on_refusal(&mut self, now: Time, task: TaskId) {}
+    /// Receives a dispatch: `cpu` switches to a job.
+    fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {}
+    /// Receives the first dispatch of a job, in this version.
+    fn on_start(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {}
+    /// Receives a notification of the engine.
+    fn on_notification(&mut self, now: Time, notification: &Notification) {}
+    /// Receives an idle order of `cpu`.
+    fn on_idle(&mut self, now: Time, cpu: Cpu) {}
+    /// Receives the completion of a job.
+    fn on_completion(&mut self, job: &Completion) {}
 }
 
 impl Sink for () {}
 
-/// Two sinks at once.
+/// Forwards every event to two sinks.
 impl<A: Sink, B: Sink> Sink for (A, B) {
-    fn arrived(&mut self, now: Time, task: TaskId, nominal: Time) {
-        self.0.arrived(now, task, nominal);
-        self.1.arrived(now, task, nominal);
+    fn on_arrival(&mut self, now: Time, task: TaskId, nominal: Time) {
+        self.0.on_arrival(now, task, nominal);
+        self.1.on_arrival(now, task, nominal);
     }
 
-    fn refused(&mut self, now: Time, task: TaskId) {
-        self.0.refused(now, task);
-        self.1.refused(now, task);
+    fn on_refusal(&mut self, now: Time, task: TaskId) {
+        self.0.on_refusal(now, task);
+        self.1.on_refusal(now, task);
     }
 
-    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
-        self.0.runs(now, cpu, task, job);
-        self.1.runs(now, cpu, task, job);
+    fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+        self.0.on_dispatch(now, cpu, task, job);
+        self.1.on_dispatch(now, cpu, task, job);
     }
 
-    fn begins(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {
-        self.0.begins(now, cpu, task, job, version);
-        self.1.begins(now, cpu, task, job, version);
+    fn on_start(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {
+        self.0.on_start(now, cpu, task, job, version);
+        self.1.on_start(now, cpu, task, job, version);
     }
 
-    fn noted(&mut self, now: Time, note: &Note) {
-        self.0.noted(now, note);
-        self.1.noted(now, note);
+    fn on_notification(&mut self, now: Time, notification: &Notification) {
+        self.0.on_notification(now, notification);
+        self.1.on_notification(now, notification);
     }
 
-    fn idles(&mut self, now: Time, cpu: Cpu) {
-        self.0.idles(now, cpu);
-        self.1.idles(now, cpu);
+    fn on_idle(&mut self, now: Time, cpu: Cpu) {
+        self.0.on_idle(now, cpu);
+        self.1.on_idle(now, cpu);
     }
 
-    fn completed(&mut self, job: &Completion) {
-        self.0.completed(job);
+    fn on_completion(&mut self, job: &Completion) {
+        self.0.on_completion(job);
         mutate!(
             "sim-sink-pair",
             {
-                self.1.completed(job);
+                self.1.on_completion(job);
             },
             {}
         );
     }
 }
 
-/// Per task: how many, how late, how long.
+/// Counters of all tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// By task.
+    /// `tasks[t]`: counters of task `t`.
     pub tasks: Vec<Count>,
 }
 
-/// The sums of one task.
+/// Counters of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Jobs that arrived.
+    /// Arrived jobs.
     pub arrived: u64,
-    /// Of these, had no room.
+    /// Refused jobs.
     pub refused: u64,
-    /// Ended.
+    /// Completed jobs.
     pub completed: u64,
-    /// Of these, after their deadline.
+    /// Jobs completed after their deadline.
     pub late: u64,
-    /// The longest response time.
+    /// Longest response time.
     pub worst: Span,
 }
 
 impl Counters {
-    /// For so many tasks.
+    /// Creates counters for a number of tasks.
     pub fn new(tasks: usize) -> Counters {
         Counters { tasks: vec![Count::default(); tasks] }
     }
 
-    /// All tasks together.
+    /// Returns the totals over all tasks.
     pub fn total(&self) -> Count {
         self.tasks.iter().fold(Count::default(), |sum, task| Count {
             arrived: sum.arrived + task.arrived,
@@ -140,16 +141,16 @@ impl Counters {
 
 impl Sink for Counters {
     #[inline]
-    fn arrived(&mut self, _now: Time, task: TaskId, _nominal: Time) {
+    fn on_arrival(&mut self, _now: Time, task: TaskId, _nominal: Time) {
         self.tasks[task.0 as usize].arrived += 1;
     }
 
-    fn refused(&mut self, _now: Time, task: TaskId) {
-        self.tasks[task.0 as usize].refused += 1;
+    fn on_refusal(&mut self, _now: Time, task: TaskId) {
+        self.tasks[task.0 as usize].refused += mutate!("sim-sink-refused", 1, 0);
     }
 
     #[inline]
-    fn completed(&mut self, job: &Completion) {
+    fn on_completion(&mut self, job: &Completion) {
         let count = &mut self.tasks[job.task.0 as usize];
         count.completed += 1;
         count.late += u64::from(job.is_late());
@@ -157,16 +158,16 @@ impl Sink for Counters {
     }
 }
 
-/// Every job that has ended.
+/// All completed jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Jobs {
-    /// In the order in which they ended.
+    /// Jobs in the order of completion.
     pub ended: Vec<Completion>,
 }
 
 impl Sink for Jobs {
     #[inline]
-    fn completed(&mut self, job: &Completion) {
+    fn on_completion(&mut self, job: &Completion) {
         self.ended.push(*job);
     }
 }
@@ -175,45 +176,52 @@ impl Sink for Jobs {
 mod tests {
     use super::*;
 
-    /// Everything that it was told, in words.
+    /// Record of all received events, as text.
     #[derive(Debug, Default, PartialEq, Eq)]
-    struct Heard(Vec<String>);
+    struct Recorder(Vec<String>);
 
-    impl Sink for Heard {
-        fn arrived(&mut self, now: Time, task: TaskId, nominal: Time) {
+    impl Sink for Recorder {
+        fn on_arrival(&mut self, now: Time, task: TaskId, nominal: Time) {
             self.0.push(format!("arrived {now:?} {task:?} {nominal:?}"));
         }
-        fn refused(&mut self, now: Time, task: TaskId) {
+        fn on_refusal(&mut self, now: Time, task: TaskId) {
             self.0.push(format!("refused {now:?} {task:?}"));
         }
-        fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+        fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
             self.0.push(format!("runs {now:?} {cpu:?} {task:?} {job}"));
         }
-        fn begins(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {
+        fn on_start(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {
             self.0.push(format!("begins {now:?} {cpu:?} {task:?} {job} {version}"));
         }
-        fn noted(&mut self, now: Time, note: &Note) {
-            self.0.push(format!("noted {now:?} {note:?}"));
+        fn on_notification(&mut self, now: Time, notification: &Notification) {
+            self.0.push(format!("notification {now:?} {notification:?}"));
         }
-        fn idles(&mut self, now: Time, cpu: Cpu) {
+        fn on_idle(&mut self, now: Time, cpu: Cpu) {
             self.0.push(format!("idles {now:?} {cpu:?}"));
         }
-        fn completed(&mut self, job: &Completion) {
+        fn on_completion(&mut self, job: &Completion) {
             self.0.push(format!("completed {job:?}"));
         }
     }
 
     #[test]
-    fn both_of_two_sinks_are_told_everything() {
+    fn both_of_two_sinks_receive_every_event() {
         let (now, cpu, task) = (Time::from_ns(3), Cpu(1), TaskId(2));
-        let mut both = (Heard::default(), Heard::default());
-        both.arrived(now, task, Time::ZERO);
-        both.refused(now, task);
-        both.runs(now, cpu, task, 4);
-        both.begins(now, cpu, task, 4, 1);
-        both.noted(now, &Note::Refused { task });
-        both.idles(now, cpu);
-        both.completed(&Completion { task, job: 4, release: now, deadline: now, end: now, cpu });
+        let mut both = (Recorder::default(), Recorder::default());
+        both.on_arrival(now, task, Time::ZERO);
+        both.on_refusal(now, task);
+        both.on_dispatch(now, cpu, task, 4);
+        both.on_start(now, cpu, task, 4, 1);
+        both.on_notification(now, &Notification::Refused { task });
+        both.on_idle(now, cpu);
+        both.on_completion(&Completion {
+            task,
+            job: 4,
+            release: now,
+            deadline: now,
+            end: now,
+            cpu,
+        });
         assert_eq!(both.0.0.len(), 7);
         assert_eq!(both.0, both.1);
     }
@@ -233,12 +241,12 @@ mod tests {
             }
         };
         for task in [0, 0, 1, 1] {
-            counters.arrived(Time::ZERO, TaskId(task), Time::ZERO);
+            counters.on_arrival(Time::ZERO, TaskId(task), Time::ZERO);
         }
-        counters.refused(Time::ZERO, TaskId(1));
-        // At its deadline; late, and the longest; short.
+        counters.on_refusal(Time::ZERO, TaskId(1));
+        // One job at its deadline, one late and longest, one short.
         for job in [job(0, 20, 20), job(0, 20, 21), job(1, 20, 15)] {
-            counters.completed(&job);
+            counters.on_completion(&job);
         }
         let [a, b] = counters.tasks[..] else { panic!("two tasks") };
         let count = |arrived, refused, completed, late, worst| {
@@ -247,7 +255,7 @@ mod tests {
         };
         assert_eq!((a, b), (count(2, 0, 2, 1, 11), count(2, 1, 1, 0, 5)));
         assert_eq!(counters.total(), count(4, 1, 3, 1, 11));
-        counters.completed(&job(0, 20, 12));
+        counters.on_completion(&job(0, 20, 12));
         assert_eq!(counters.tasks[0].worst, Span::from_ns(11));
     }
 }

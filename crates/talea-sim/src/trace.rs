@@ -1,40 +1,40 @@
-//! Everything that happens, as a stream of bytes: the full trace of a long run.
+//! A trace of all events, as a stream of bytes, for long runs.
 //!
-//! Format 2. Eight bytes `TALEATR2`, then records without padding. A number is an LEB128 varint:
+//! Format 2: eight bytes `TALEATR2`, then records without padding. A number is an LEB128 varint:
 //! seven bits a byte, the least significant first, the top bit set on all but the last. A record
-//! begins with the number `16 · d + kind`, d being nanoseconds since the record before it (since
-//! zero for the first), and goes on with these numbers:
+//! begins with the number `16 · d + kind`, where d is the nanoseconds since the previous record
+//! (since zero for the first). These numbers follow:
 //!
-//! | kind | what | numbers |
+//! | kind | event | numbers |
 //! | --- | --- | --- |
-//! | 0 | a job has arrived | task; by how much its nominal time is earlier than now |
-//! | 1 | it had no room | task |
-//! | 2 | a CPU goes over to a job for the first time | CPU, task, job, version |
-//! | 3 | a CPU goes over to a job | CPU, task, job |
-//! | 4 | a CPU goes over to nothing | CPU |
-//! | 5 | a job has ended | CPU, task, job; how long ago it was released; its deadline less that, as below |
-//! | 6 | a graph or a table has activated a task | task, deadline |
-//! | 7 | the same, but without room | task |
-//! | 8 | a job has ended without a token | channel |
-//! | 9 | an entry of a table is over, its job is not | CPU, task, job |
-//! | 10 | a circle of waiting was closed | task |
+//! | 0 | arrival | task; now minus the nominal time |
+//! | 1 | refusal | task |
+//! | 2 | first dispatch of a job | CPU, task, job, version |
+//! | 3 | dispatch | CPU, task, job |
+//! | 4 | idle | CPU |
+//! | 5 | completion | CPU, task, job; now minus the release; deadline minus release (below) |
+//! | 6 | activation by a graph or a table | task, deadline |
+//! | 7 | refused activation | task |
+//! | 8 | completion without a token | channel |
+//! | 9 | overrun of a table entry | CPU, task, job |
+//! | 10 | deadlock | task |
 //!
-//! A job's number is written as the difference, modulo 2^64, to that of the last record about its
-//! task (to zero in the first), so that it takes a byte. A deadline may lie before the release, at
-//! the end of a graph that is late: the difference, modulo 2^64 and with a sign, is doubled, and
-//! one that is negative is then inverted (zigzag). About 30 bytes a job in all.
+//! A job number is written as the difference, modulo 2^64, to that of the previous record about its
+//! task (to zero in the first), so that it usually takes one byte. A deadline may precede the
+//! release, at the end of a late graph. Its signed difference, modulo 2^64, is therefore
+//! zigzag-encoded: doubled, and inverted if negative. A job takes about 30 bytes in total.
 
 use crate::sink::{Completion, Sink};
 use std::io::{self, Write};
 use talea_core::Time;
-use talea_core::machine::{ChannelId, Cpu, Note, TaskId};
+use talea_core::engine::{ChannelId, Cpu, Notification, TaskId};
 
 const MAGIC: &[u8; 8] = b"TALEATR2";
-/// No record is longer: six numbers of ten bytes each.
-const LONGEST: usize = 60;
-const ROOM: usize = 1 << 16;
+/// Maximum length of a record: six numbers of ten bytes each.
+const MAX_RECORD_LEN: usize = 60;
+const BUFFER_LEN: usize = 1 << 16;
 
-/// A small number for a small difference of either sign.
+/// Encodes a signed difference as a number that is small for small magnitudes.
 fn zigzag(difference: u64) -> u64 {
     difference << 1 ^ (difference.cast_signed() >> 63).cast_unsigned()
 }
@@ -43,67 +43,67 @@ fn unzigzag(number: u64) -> u64 {
     number >> 1 ^ (number & 1).wrapping_neg()
 }
 
-/// One thing that has happened.
+/// An event of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
-    /// See [`Sink::arrived`].
+pub enum TraceEvent {
+    /// An arrival: [`Sink::on_arrival`].
     Arrived {
-        /// Whose job.
+        /// Task of the job.
         task: TaskId,
-        /// When it should have come.
+        /// Nominal time of the arrival.
         nominal: Time,
     },
-    /// See [`Sink::refused`].
+    /// A refusal: [`Sink::on_refusal`].
     Refused(TaskId),
-    /// See [`Sink::begins`].
-    Begins {
-        /// Where.
+    /// A first dispatch: [`Sink::on_start`].
+    Started {
+        /// The CPU.
         cpu: Cpu,
-        /// Whose job.
+        /// Task of the job.
         task: TaskId,
-        /// Which.
+        /// Number of the job.
         job: u64,
-        /// In which version.
+        /// Version of the job.
         version: u32,
     },
-    /// See [`Sink::runs`].
-    Runs {
-        /// Where.
+    /// A dispatch: [`Sink::on_dispatch`].
+    Dispatched {
+        /// The CPU.
         cpu: Cpu,
-        /// Whose job.
+        /// Task of the job.
         task: TaskId,
-        /// Which.
+        /// Number of the job.
         job: u64,
     },
-    /// See [`Sink::idles`].
-    Idles(Cpu),
-    /// See [`Sink::completed`].
+    /// An idle order: [`Sink::on_idle`].
+    Idle(Cpu),
+    /// A completion: [`Sink::on_completion`].
     Completed(Completion),
-    /// See [`Sink::noted`].
-    Noted(Note),
+    /// A notification: [`Sink::on_notification`].
+    Notified(Notification),
 }
 
-/// Writes a trace. What is written is buffered; errors are kept until [`Trace::finish`].
+/// Writer of a trace. Output is buffered; [`Trace::finish`] returns the first error.
 #[derive(Debug)]
 pub struct Trace<W: Write> {
     to: W,
     buffer: Box<[u8]>,
     len: usize,
     last: Time,
-    /// By task: the number of the job that was last written.
+    /// `jobs[t]`: number of the last written job of task `t`.
     jobs: Vec<u64>,
     failed: Option<io::Error>,
 }
 
 impl<W: Write> Trace<W> {
-    /// Of so many tasks.
+    /// Creates a trace of a run with a number of tasks.
     pub fn new(to: W, tasks: usize) -> Trace<W> {
-        let mut buffer = vec![0; ROOM].into_boxed_slice();
+        let mut buffer = vec![0; BUFFER_LEN].into_boxed_slice();
         buffer[..MAGIC.len()].copy_from_slice(MAGIC);
         Trace { to, buffer, len: MAGIC.len(), last: Time::ZERO, jobs: vec![0; tasks], failed: None }
     }
 
-    /// Writes what is left.
+    /// Writes the rest of the buffer.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush();
         self.failed.map_or(Ok(self.to), Err)
@@ -130,7 +130,7 @@ impl<W: Write> Trace<W> {
 
     #[inline]
     fn record<const N: usize>(&mut self, now: Time, kind: u64, numbers: [u64; N]) {
-        if self.len + LONGEST > ROOM {
+        if self.len + MAX_RECORD_LEN > BUFFER_LEN {
             self.flush();
         }
         // A clock of 60 bits lasts for 36 years.
@@ -149,33 +149,33 @@ impl<W: Write> Trace<W> {
 
 impl<W: Write> Sink for Trace<W> {
     #[inline]
-    fn arrived(&mut self, now: Time, task: TaskId, nominal: Time) {
+    fn on_arrival(&mut self, now: Time, task: TaskId, nominal: Time) {
         self.record(now, 0, [task.0.into(), now.since(nominal).as_ns()]);
     }
 
-    fn refused(&mut self, now: Time, task: TaskId) {
+    fn on_refusal(&mut self, now: Time, task: TaskId) {
         self.record(now, 1, [task.0.into()]);
     }
 
     #[inline]
-    fn begins(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {
+    fn on_start(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {
         let job = self.job(task, job);
         self.record(now, 2, [cpu.0.into(), task.0.into(), job, version.into()]);
     }
 
     #[inline]
-    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+    fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
         let job = self.job(task, job);
         self.record(now, 3, [cpu.0.into(), task.0.into(), job]);
     }
 
     #[inline]
-    fn idles(&mut self, now: Time, cpu: Cpu) {
+    fn on_idle(&mut self, now: Time, cpu: Cpu) {
         self.record(now, 4, [cpu.0.into()]);
     }
 
     #[inline]
-    fn completed(&mut self, of: &Completion) {
+    fn on_completion(&mut self, of: &Completion) {
         let job = self.job(of.task, of.job);
         let relative = zigzag(of.deadline.as_ns().wrapping_sub(of.release.as_ns()));
         self.record(
@@ -185,30 +185,30 @@ impl<W: Write> Sink for Trace<W> {
         );
     }
 
-    fn noted(&mut self, now: Time, note: &Note) {
-        match *note {
-            Note::Activated { task, deadline } => {
-                self.record(now, 6, [task.0.into(), deadline.as_ns()])
+    fn on_notification(&mut self, now: Time, notification: &Notification) {
+        match *notification {
+            Notification::Activated { task, deadline } => {
+                self.record(now, 6, [task.0.into(), deadline.as_ns()]);
             }
-            Note::Refused { task } => self.record(now, 7, [task.0.into()]),
-            Note::NotActivated { channel } => self.record(now, 8, [channel.0.into()]),
-            Note::Overrun { cpu, task, job } => {
+            Notification::Refused { task } => self.record(now, 7, [task.0.into()]),
+            Notification::NotActivated { channel } => self.record(now, 8, [channel.0.into()]),
+            Notification::Overrun { cpu, task, job } => {
                 let job = self.job(task, job);
                 self.record(now, 9, [cpu.0.into(), task.0.into(), job]);
             }
-            Note::Deadlock { task } => self.record(now, 10, [task.0.into()]),
+            Notification::Deadlock { task } => self.record(now, 10, [task.0.into()]),
         }
     }
 }
 
-/// A trace that is none, or not a whole one.
+/// Error of reading: the trace is invalid or incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Where the record begins that can't be read, in bytes.
+    /// Offset of the unreadable record, in bytes.
     pub offset: usize,
 }
 
-/// Reads a trace.
+/// Reader of a trace.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -218,7 +218,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of a run with so many tasks.
+    /// Opens a trace of a run with a number of tasks.
     pub fn new(bytes: &'a [u8], tasks: usize) -> Result<Reader<'a>, Malformed> {
         if !bytes.starts_with(MAGIC) {
             return Err(Malformed { offset: 0 });
@@ -243,15 +243,15 @@ impl<'a> Reader<'a> {
         None
     }
 
-    fn small(&mut self) -> Option<u32> {
+    fn number_u32(&mut self) -> Option<u32> {
         self.number()?.try_into().ok()
     }
 
     fn task(&mut self) -> Option<TaskId> {
-        self.small().filter(|&task| (task as usize) < self.jobs.len()).map(TaskId)
+        self.number_u32().filter(|&task| (task as usize) < self.jobs.len()).map(TaskId)
     }
 
-    fn of_task(&mut self) -> Option<(TaskId, u64)> {
+    fn task_and_job(&mut self) -> Option<(TaskId, u64)> {
         let task = self.task()?;
         let step = self.number()?;
         let job = &mut self.jobs[task.0 as usize];
@@ -264,51 +264,63 @@ impl<'a> Reader<'a> {
         self.now.as_ns().checked_sub(span).map(Time::from_ns)
     }
 
-    fn record(&mut self) -> Option<(Time, Happened)> {
+    fn record(&mut self) -> Option<(Time, TraceEvent)> {
         let head = self.number()?;
         self.now = Time::from_ns(self.now.as_ns().checked_add(head >> 4)?);
-        let happened = match head & 15 {
-            0 => Happened::Arrived { task: self.task()?, nominal: self.earlier()? },
-            1 => Happened::Refused(self.task()?),
+        let event = match head & 15 {
+            0 => TraceEvent::Arrived { task: self.task()?, nominal: self.earlier()? },
+            1 => TraceEvent::Refused(self.task()?),
             2 => {
-                let cpu = Cpu(self.small()?);
-                let (task, job) = self.of_task()?;
-                Happened::Begins { cpu, task, job, version: self.small()? }
+                let cpu = Cpu(self.number_u32()?);
+                let (task, job) = self.task_and_job()?;
+                TraceEvent::Started { cpu, task, job, version: self.number_u32()? }
             }
             3 => {
-                let cpu = Cpu(self.small()?);
-                let (task, job) = self.of_task()?;
-                Happened::Runs { cpu, task, job }
+                let cpu = Cpu(self.number_u32()?);
+                let (task, job) = self.task_and_job()?;
+                TraceEvent::Dispatched { cpu, task, job }
             }
-            4 => Happened::Idles(Cpu(self.small()?)),
+            4 => TraceEvent::Idle(Cpu(self.number_u32()?)),
             5 => {
-                let cpu = Cpu(self.small()?);
-                let (task, job) = self.of_task()?;
+                let cpu = Cpu(self.number_u32()?);
+                let (task, job) = self.task_and_job()?;
                 let release = self.earlier()?;
                 let deadline =
                     Time::from_ns(release.as_ns().wrapping_add(unzigzag(self.number()?)));
-                Happened::Completed(Completion { task, job, release, deadline, end: self.now, cpu })
+                TraceEvent::Completed(Completion {
+                    task,
+                    job,
+                    release,
+                    deadline,
+                    end: self.now,
+                    cpu,
+                })
             }
             6 => {
                 let task = self.task()?;
-                Happened::Noted(Note::Activated { task, deadline: Time::from_ns(self.number()?) })
+                TraceEvent::Notified(Notification::Activated {
+                    task,
+                    deadline: Time::from_ns(self.number()?),
+                })
             }
-            7 => Happened::Noted(Note::Refused { task: self.task()? }),
-            8 => Happened::Noted(Note::NotActivated { channel: ChannelId(self.small()?) }),
+            7 => TraceEvent::Notified(Notification::Refused { task: self.task()? }),
+            8 => TraceEvent::Notified(Notification::NotActivated {
+                channel: ChannelId(self.number_u32()?),
+            }),
             9 => {
-                let cpu = Cpu(self.small()?);
-                let (task, job) = self.of_task()?;
-                Happened::Noted(Note::Overrun { cpu, task, job })
+                let cpu = Cpu(self.number_u32()?);
+                let (task, job) = self.task_and_job()?;
+                TraceEvent::Notified(Notification::Overrun { cpu, task, job })
             }
-            10 => Happened::Noted(Note::Deadlock { task: self.task()? }),
+            10 => TraceEvent::Notified(Notification::Deadlock { task: self.task()? }),
             _ => return None,
         };
-        Some((self.now, happened))
+        Some((self.now, event))
     }
 }
 
 impl Iterator for Reader<'_> {
-    type Item = Result<(Time, Happened), Malformed>;
+    type Item = Result<(Time, TraceEvent), Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let offset = self.at;
@@ -317,7 +329,7 @@ impl Iterator for Reader<'_> {
         }
         let record = self.record();
         if record.is_none() {
-            // Nothing after it makes sense.
+            // All following bytes are meaningless.
             self.at = self.bytes.len();
         }
         Some(record.ok_or(Malformed { offset }))
@@ -327,36 +339,36 @@ impl Iterator for Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use crate::rng::Rng;
     use talea_core::Span;
 
-    /// Whatever a sink may be told, with numbers from small to the largest.
-    fn told(dice: &mut Dice, jobs: &mut [u64; 5]) -> Vec<(Time, Happened)> {
+    /// Generates every kind of event, with small to maximal numbers.
+    fn random_events(rng: &mut Rng, jobs: &mut [u64; 5]) -> Vec<(Time, TraceEvent)> {
         let mut now = Time::ZERO;
         let mut all = Vec::new();
         for _ in 0..2_000 {
-            now += Span::from_ns(dice.next() >> (dice.between(20, 63)));
-            let (task, cpu) = (TaskId(dice.below(5) as u32), Cpu(dice.below(64) as u32));
+            now += Span::from_ns(rng.next() >> (rng.between(20, 63)));
+            let (task, cpu) = (TaskId(rng.below(5) as u32), Cpu(rng.below(64) as u32));
             let job = &mut jobs[task.0 as usize];
-            let earlier = Time::from_ns(dice.between(0, now.as_ns()));
-            let later = now.saturating_add(Span::from_ns(dice.next() >> dice.between(4, 63)));
-            if dice.below(3) == 0 {
-                *job = dice.next() >> dice.below(64);
+            let earlier = Time::from_ns(rng.between(0, now.as_ns()));
+            let later = now.saturating_add(Span::from_ns(rng.next() >> rng.between(4, 63)));
+            if rng.below(3) == 0 {
+                *job = rng.next() >> rng.below(64);
             }
             let job = *job;
             all.push((
                 now,
-                match dice.below(11) {
-                    0 => Happened::Arrived { task, nominal: earlier },
-                    1 => Happened::Refused(task),
-                    2 => Happened::Begins { cpu, task, job, version: dice.next() as u32 },
-                    3 => Happened::Runs { cpu, task, job },
-                    4 => Happened::Idles(cpu),
-                    5 => Happened::Completed(Completion {
+                match rng.below(11) {
+                    0 => TraceEvent::Arrived { task, nominal: earlier },
+                    1 => TraceEvent::Refused(task),
+                    2 => TraceEvent::Started { cpu, task, job, version: rng.next() as u32 },
+                    3 => TraceEvent::Dispatched { cpu, task, job },
+                    4 => TraceEvent::Idle(cpu),
+                    5 => TraceEvent::Completed(Completion {
                         task,
                         job,
                         release: earlier,
-                        // The job of a late graph was due before it was released.
+                        // The job of a late graph was due before its release.
                         deadline: if job.is_multiple_of(2) {
                             later
                         } else {
@@ -365,41 +377,43 @@ mod tests {
                         end: now,
                         cpu,
                     }),
-                    6 => Happened::Noted(Note::Activated { task, deadline: later }),
-                    7 => Happened::Noted(Note::Refused { task }),
-                    8 => Happened::Noted(Note::NotActivated {
-                        channel: ChannelId(dice.next() as u32),
+                    6 => TraceEvent::Notified(Notification::Activated { task, deadline: later }),
+                    7 => TraceEvent::Notified(Notification::Refused { task }),
+                    8 => TraceEvent::Notified(Notification::NotActivated {
+                        channel: ChannelId(rng.next() as u32),
                     }),
-                    9 => Happened::Noted(Note::Overrun { cpu, task, job }),
-                    _ => Happened::Noted(Note::Deadlock { task }),
+                    9 => TraceEvent::Notified(Notification::Overrun { cpu, task, job }),
+                    _ => TraceEvent::Notified(Notification::Deadlock { task }),
                 },
             ));
         }
         all
     }
 
-    fn write(all: &[(Time, Happened)]) -> Vec<u8> {
+    fn write(all: &[(Time, TraceEvent)]) -> Vec<u8> {
         let mut trace = Trace::new(Vec::new(), 5);
-        for (now, happened) in all {
-            match *happened {
-                Happened::Arrived { task, nominal } => trace.arrived(*now, task, nominal),
-                Happened::Refused(task) => trace.refused(*now, task),
-                Happened::Begins { cpu, task, job, version } => {
-                    trace.begins(*now, cpu, task, job, version)
+        for (now, event) in all {
+            match *event {
+                TraceEvent::Arrived { task, nominal } => trace.on_arrival(*now, task, nominal),
+                TraceEvent::Refused(task) => trace.on_refusal(*now, task),
+                TraceEvent::Started { cpu, task, job, version } => {
+                    trace.on_start(*now, cpu, task, job, version);
                 }
-                Happened::Runs { cpu, task, job } => trace.runs(*now, cpu, task, job),
-                Happened::Idles(cpu) => trace.idles(*now, cpu),
-                Happened::Completed(of) => trace.completed(&of),
-                Happened::Noted(note) => trace.noted(*now, &note),
+                TraceEvent::Dispatched { cpu, task, job } => {
+                    trace.on_dispatch(*now, cpu, task, job);
+                }
+                TraceEvent::Idle(cpu) => trace.on_idle(*now, cpu),
+                TraceEvent::Completed(of) => trace.on_completion(&of),
+                TraceEvent::Notified(notification) => trace.on_notification(*now, &notification),
             }
         }
-        trace.finish().expect("a Vec takes everything")
+        trace.finish().expect("a Vec accepts everything")
     }
 
     #[test]
-    fn what_is_read_is_what_was_told() {
+    fn what_is_read_is_what_was_written() {
         for seed in 0..20 {
-            let all = told(&mut Dice::new(seed), &mut [0; 5]);
+            let all = random_events(&mut Rng::new(seed), &mut [0; 5]);
             let bytes = write(&all);
             let read: Result<Vec<_>, _> = Reader::new(&bytes, 5).expect("a trace").collect();
             assert_eq!(read.as_ref(), Ok(&all));
@@ -407,8 +421,8 @@ mod tests {
     }
 
     #[test]
-    fn half_a_trace_and_a_wrong_byte_are_said_and_never_panic() {
-        let bytes = write(&told(&mut Dice::new(1), &mut [0; 5])[..50]);
+    fn a_truncated_trace_or_a_wrong_byte_is_an_error_and_never_panics() {
+        let bytes = write(&random_events(&mut Rng::new(1), &mut [0; 5])[..50]);
         assert_eq!(Reader::new(&bytes[..7], 5).err(), Some(Malformed { offset: 0 }));
         for end in MAGIC.len()..bytes.len() {
             let read: Vec<_> = Reader::new(&bytes[..end], 5).expect("a beginning").collect();
@@ -424,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_is_told_at_the_end() {
+    fn a_full_disk_is_reported_by_finish() {
         struct Full;
         impl Write for Full {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

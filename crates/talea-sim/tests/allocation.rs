@@ -1,18 +1,17 @@
-//! Nothing is allocated after the build: not by the machine, whatever it is made of, and not by the
-//! world around it.
+//! Neither engine nor simulation allocates after the build, with any combination of features.
 //!
-//! A binary of its own, because the allocator that counts is that of the whole program. It counts
-//! by thread.
+//! A separate binary, because the counting allocator is that of the whole program. It counts by
+//! thread.
 
 use allocation_counter::measure;
-use talea_core::machine::{
+use talea_core::engine::{
     AcceleratorId, Affinity, Cpu, Event, Migration, Order, Protocol, SchedulerSpec, TaskId,
     TaskSpec, Tree, Version,
 };
-use talea_core::sched::{Policy, Slot, TableEntry};
-use talea_core::server::{Kind, Reservation};
+use talea_core::sched::{PolicySpec, Slot, TableEntry};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Cost, Counters, Source, Workload, World};
+use talea_sim::{Cost, Counters, Simulation, Source, Workload};
 
 const US: u64 = 1_000;
 
@@ -29,11 +28,11 @@ fn periodic(period: u64, most: u64) -> Source {
     Source { cost, ..Source::periodic(span(period), work(most)) }
 }
 
-/// `count` tasks below `parent`, which ask for about `percent` of a CPU.
+/// Adds `count` tasks below `parent`, with a demand of about `percent` of a CPU.
 fn tasks(
     tree: &mut Tree,
     sources: &mut Vec<Source>,
-    parent: talea_core::machine::NodeId,
+    parent: talea_core::engine::NodeId,
     count: u64,
     percent: u64,
 ) {
@@ -43,17 +42,17 @@ fn tasks(
         let criticality = (number % 3) as u8;
         let spec = TaskSpec { priority, criticality, ..TaskSpec::new("task", span(period)) };
         tree.task(parent, TaskSpec { enforced: number % 2 == 0, ..spec });
-        // Half of the most, on average.
+        // Half of the maximum, on average.
         sources.push(periodic(period, (2 * period * percent / 100 / count).max(1)));
     }
 }
 
-/// Runs it, and counts what was allocated meanwhile; that jobs were done is checked, too.
+/// Runs a simulation, counts its allocations, and checks that jobs completed.
 fn allocated(name: &str, tree: &Tree, sources: Vec<Source>) -> u64 {
-    let machine = tree.build().unwrap_or_else(|wrong| panic!("{name}: {wrong:?}"));
+    let engine = tree.build().unwrap_or_else(|wrong| panic!("{name}: {wrong:?}"));
     let mut counters = Counters::new(sources.len());
-    let mut world = World::new(machine, tree.cpus, &Workload { sources, seed: 3 });
-    let info = measure(|| _ = world.run(Time::from_ns(100_000 * US), &mut counters));
+    let mut simulation = Simulation::new(engine, tree.cpus, &Workload { sources, seed: 3 });
+    let info = measure(|| _ = simulation.run(Time::from_ns(100_000 * US), &mut counters));
     assert!(counters.total().completed > 1_000, "{name}: {:?}", counters.total());
     info.count_total
 }
@@ -66,13 +65,13 @@ fn the_counter_counts() {
 #[test]
 fn no_policy_allocates_on_one_cpu_or_on_several_preempting_or_not() {
     let policies = [
-        Policy::Edf,
-        Policy::FixedPriority,
-        Policy::RateMonotonic,
-        Policy::DeadlineMonotonic,
-        Policy::CriticalityMonotonic,
-        Policy::Fifo,
-        Policy::RoundRobin { quantum: work(3) },
+        PolicySpec::Edf,
+        PolicySpec::FixedPriority,
+        PolicySpec::RateMonotonic,
+        PolicySpec::DeadlineMonotonic,
+        PolicySpec::CriticalityMonotonic,
+        PolicySpec::Fifo,
+        PolicySpec::RoundRobin { quantum: work(3) },
     ];
     for policy in policies {
         for (cpus, preemptive, migration) in [
@@ -82,11 +81,11 @@ fn no_policy_allocates_on_one_cpu_or_on_several_preempting_or_not() {
             (3, true, Migration::JobBoundaries),
             (3, false, Migration::JobBoundaries),
         ] {
-            let is_metered = matches!(policy, Policy::RoundRobin { .. });
+            let is_metered = matches!(policy, PolicySpec::RoundRobin { .. });
             if cpus > 1 && is_metered {
                 continue;
             }
-            // Too much is asked for, so that backlogs fill and jobs are refused.
+            // The tree is overbooked, so that backlogs fill and jobs are refused.
             for percent in [80, 150] {
                 let root =
                     SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy.clone()) };
@@ -103,14 +102,20 @@ fn no_policy_allocates_on_one_cpu_or_on_several_preempting_or_not() {
 
 #[test]
 fn no_server_partition_or_table_allocates() {
-    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs] {
-        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    for kind in [
+        ServerKind::Polling,
+        ServerKind::Deferrable,
+        ServerKind::Sporadic,
+        ServerKind::HardCbs,
+        ServerKind::SoftCbs,
+    ] {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
         let mut sources = Vec::new();
         for (budget, period) in [(20, 100), (30, 90), (10, 40)] {
             let reservation = Some(Reservation::new(kind, work(budget), span(period)));
             let inner = SchedulerSpec {
                 reservation,
-                ..SchedulerSpec::new("server", Policy::FixedPriority)
+                ..SchedulerSpec::new("server", PolicySpec::FixedPriority)
             };
             let server = tree.scheduler(Tree::ROOT, inner);
             tasks(&mut tree, &mut sources, server, 4, 30);
@@ -120,11 +125,11 @@ fn no_server_partition_or_table_allocates() {
     for lending in [false, true] {
         let slot = |start, end, owner| Slot { start: span(start), end: span(end), owner };
         let slots = vec![slot(0, 20, 0), slot(20, 50, 1), slot(60, 70, 0)];
-        let partitions = Policy::Partitions { frame: span(80), slots, lending };
-        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+        let partitions = PolicySpec::Partitions { frame: span(80), slots, lending };
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
         let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("partitions", partitions));
         let mut sources = Vec::new();
-        for policy in [Policy::Edf, Policy::FixedPriority] {
+        for policy in [PolicySpec::Edf, PolicySpec::FixedPriority] {
             let partition = tree.scheduler(table, SchedulerSpec::new("partition", policy));
             tasks(&mut tree, &mut sources, partition, 4, 20);
         }
@@ -134,8 +139,10 @@ fn no_server_partition_or_table_allocates() {
         TableEntry { activates: true, ..TableEntry::new(0, span(0), span(20), 0) },
         TableEntry { activates: true, ..TableEntry::new(1, span(5), span(30), 1) },
     ];
-    let mut tree =
-        Tree::new(2, SchedulerSpec::new("root", Policy::Table { hyperperiod: span(50), entries }));
+    let mut tree = Tree::new(
+        2,
+        SchedulerSpec::new("root", PolicySpec::Table { hyperperiod: span(50), entries }),
+    );
     let mut sources = Vec::new();
     for most in [18, 30] {
         tree.task(Tree::ROOT, TaskSpec::activated("entry", span(50)));
@@ -153,7 +160,7 @@ fn no_accelerator_resource_or_graph_allocates() {
     for (cpus, protocol) in
         [(1, Protocol::Inheritance), (1, Protocol::Ceiling), (2, Protocol::Inheritance)]
     {
-        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
+        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", PolicySpec::Edf));
         let gpu = tree.accelerator("gpu");
         let lock = tree.resource("lock", protocol);
         let mut sources = Vec::new();
@@ -178,35 +185,35 @@ fn no_accelerator_resource_or_graph_allocates() {
     }
 }
 
-/// The public path alone, as the bench of one decision goes: the head leaves and comes back with
+/// The public path alone, like the benchmark of one decision: the head finishes and returns with
 /// another deadline.
 #[test]
 fn a_decision_allocates_nothing() {
-    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
-    let below = tree.scheduler(Tree::ROOT, SchedulerSpec::new("below", Policy::Edf));
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
+    let below = tree.scheduler(Tree::ROOT, SchedulerSpec::new("below", PolicySpec::Edf));
     for number in 0..200 {
         let parent = if number % 2 == 0 { Tree::ROOT } else { below };
         let spec = TaskSpec::new("task", span(1_000 + number));
         tree.task(parent, TaskSpec { affinity: Affinity::ANY, ..spec });
     }
-    let mut machine = tree.build().expect("two levels");
+    let mut engine = tree.build().expect("two levels");
     let now = Time::from_ns(1 << 40);
     let info = measure(|| {
         for task in 0..200 {
             let arrival = Time::from_ns(u64::from(task) * 7919 % 1_000 * US);
-            let _ = machine.handle(now, Event::Arrived { task: TaskId(task), arrival });
+            let _ = engine.handle(now, Event::Arrived { task: TaskId(task), arrival });
         }
         let mut runs = [TaskId(0); 2];
         for step in 0..10_000u64 {
-            while let Some(order) = machine.poll(now) {
+            while let Some(order) = engine.poll(now) {
                 if let Order::Run { cpu: Cpu(cpu), task, .. } = order {
                     runs[cpu as usize] = task;
                 }
             }
             let task = runs[(step % 2) as usize];
-            let _ = machine.handle(now, Event::Completed { task });
+            let _ = engine.handle(now, Event::Completed { task });
             let arrival = Time::from_ns(step * 7919 % 1_000 * US);
-            let _ = machine.handle(now, Event::Arrived { task, arrival });
+            let _ = engine.handle(now, Event::Arrived { task, arrival });
         }
     });
     assert_eq!(info.count_total, 0);

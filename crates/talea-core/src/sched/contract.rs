@@ -1,10 +1,9 @@
-//! What every policy must do, whatever it orders by: the contract of [`Scheduler`], under random
-//! sequences of calls.
+//! Contract of every [`Policy`], checked under random sequences of calls.
 //!
-//! The built-in policies are held to it in the tests here, and whoever writes one of his own holds
-//! it to the same.
+//! The tests of this folder apply it to the built-in policies. The author of an external policy
+//! applies [`check`] to it.
 
-use super::{Built, Child, Entry, Newcomer, Policy, Resched, Scheduler};
+use super::{Child, ChildInfo, Policy, PolicyImpl, PolicySpec, ReadyChild, Resched};
 use crate::criteria::Criteria;
 use crate::mutate;
 use crate::{Span, Time, Work};
@@ -18,15 +17,15 @@ const CASES: u64 = 200;
 const CALLS: u32 = 200;
 const WAKES: u32 = 10_000;
 
-/// Where a child belongs: the lower, the earlier.
-pub(super) type Order = fn(&Entry) -> (u64, u64, Child);
+/// Sort key of a child: the lowest is first.
+pub(super) type Order = fn(&ReadyChild) -> (u64, u64, Child);
 
 fn random(seed: &mut u64, below: u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*seed >> 33) % below
 }
 
-/// `unit`: of all times, in nanoseconds.
+/// Generates random criteria; `unit` is the resolution of all times in nanoseconds.
 fn criteria(seed: &mut u64, unit: u64) -> Criteria {
     let mut time = |below| Time::from_ns(random(seed, below) * unit);
     let (deadline, arrival) = (time(8), time(8));
@@ -37,115 +36,131 @@ fn criteria(seed: &mut u64, unit: u64) -> Criteria {
     Criteria { deadline, arrival, period, relative_deadline, priority, criticality, yields }
 }
 
-/// Holds a policy to the contract: its head is ready and the first of its order, which is strict;
-/// who is ready is not forgotten; and who says [`Resched::Keep`] keeps its head, that one's
-/// criteria and its allowance. An instance that was only told of admissions orders as the one at
-/// work does, unless the policy is metered or has wakeups, and never both ways. Children are
-/// admitted with costs; whoever is refused is left out.
+/// Checks a policy against the contract.
+///
+/// 1. The head is ready, and is the first in the order of [`before`](Policy::before), which is
+///    strict.
+/// 2. No ready child is forgotten.
+/// 3. After [`Resched::Keep`], the head, its criteria and its allowance are unchanged.
+/// 4. An instance that knows only the admissions orders like the active one, and never both ways.
+///    Exempt are policies with accounting or wakeups.
+///
+/// Children are admitted with costs; a refused child is left out.
 ///
 /// # Errors
-/// What it does not keep, or that it takes nobody.
-pub fn check(policy: &Policy) -> Result<(), String> {
+/// The broken rule, or that the policy admits no child.
+pub fn check(policy: &PolicySpec) -> Result<(), String> {
     check_order(policy, None)
 }
 
-/// The same, with what the policy orders by where a number says it.
-pub(super) fn check_order(policy: &Policy, order: Option<Order>) -> Result<(), String> {
-    let mut refused = 0;
-    let mut why = String::new();
+/// Checks the contract, and a numeric order if the policy has one.
+pub(super) fn check_order(policy: &PolicySpec, order: Option<Order>) -> Result<(), String> {
+    let mut refused_cases = 0;
+    let mut last_reason = String::new();
     for case in 0..CASES {
         if let Some(reason) = check_case(policy, order, case)? {
-            (refused, why) = (refused + 1, reason);
+            (refused_cases, last_reason) = (refused_cases + 1, reason);
         }
     }
-    if refused == CASES {
-        return Err(format!("{} does not take a child with a cost: {why}", policy.name()));
+    if refused_cases == CASES {
+        return Err(format!("{} does not admit a child with a cost: {last_reason}", policy.name()));
     }
     Ok(())
 }
 
-/// An instance that was told of admissions alone; whom it has taken, and why not the last of the
-/// others.
-fn admitted(policy: &Policy, unit: u64, seed: &mut u64) -> (Built, Vec<Child>, String) {
+/// Builds an instance that knows only the admissions.
+///
+/// Returns the admitted children, and the reason of the last refusal.
+fn admitted(policy: &PolicySpec, unit: u64, seed: &mut u64) -> (PolicyImpl, Vec<Child>, String) {
     let mut built = policy.build(CHILDREN as usize);
-    let (mut taken, mut refusal) = (Vec::new(), String::new());
+    let (mut admitted_children, mut refusal) = (Vec::new(), String::new());
     for child in 0..CHILDREN {
         let cost = Some(Work::from_ns((random(seed, 4) + 1) * unit));
         let criteria =
             Criteria { deadline: Time::NEVER, arrival: Time::NEVER, ..criteria(seed, unit) };
-        match built.admit(&Newcomer { child, name: "child", criteria, cost }) {
-            Ok(()) => taken.push(child),
-            Err(why) => refusal = why,
+        match built.admit(&ChildInfo { child, name: "child", criteria, cost }) {
+            Ok(()) => admitted_children.push(child),
+            Err(reason) => refusal = reason,
         }
     }
-    (built, taken, refusal)
+    (built, admitted_children, refusal)
 }
 
-/// Of an instance that was told of nothing but admissions.
+/// Checks an instance that knows only the admissions.
 fn check_fresh(
     name: &str,
-    fresh: &Built,
-    told: Option<&Built>,
+    fresh: &PolicyImpl,
+    active: Option<&PolicyImpl>,
     now: Time,
-    pair: [&Entry; 2],
+    pair: [&ReadyChild; 2],
 ) -> Result<(), String> {
     let [a, b] = pair;
     let (one, other) = (fresh.before(now, a, b), fresh.before(now, b, a));
     if one && other {
         return Err(format!("{name}: {a:?} and {b:?} come before each other"));
     }
-    if told.is_some_and(|told| (told.before(now, a, b), told.before(now, b, a)) != (one, other)) {
+    if active
+        .is_some_and(|active| (active.before(now, a, b), active.before(now, b, a)) != (one, other))
+    {
         return Err(format!(
-            "{name}: an instance that was not told of {a:?} and {b:?} orders them otherwise"
+            "{name}: an instance that does not know {a:?} and {b:?} orders them differently"
         ));
     }
     Ok(())
 }
 
-/// Why it takes nobody, if that is so.
-fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option<String>, String> {
+/// Checks one case; returns the reason if the policy admits no child.
+fn check_case(
+    policy: &PolicySpec,
+    order: Option<Order>,
+    case: u64,
+) -> Result<Option<String>, String> {
     let name = policy.name();
-    // Small numbers find ties; milliseconds are for policies that count in something coarser than
+    // Small numbers produce ties; milliseconds suit policies with a resolution coarser than
     // nanoseconds.
-    let unit = if matches!(policy, Policy::Custom { .. }) && case % 2 == 1 { 1_000_000 } else { 1 };
+    let unit =
+        if matches!(policy, PolicySpec::Custom { .. }) && case % 2 == 1 { 1_000_000 } else { 1 };
     let mut seed = case;
     let (fresh, ..) = admitted(policy, unit, &mut seed.clone());
-    let (mut built, taken, refusal) = admitted(policy, unit, &mut seed);
-    if taken.is_empty() {
+    let (mut built, admitted_children, refusal) = admitted(policy, unit, &mut seed);
+    if admitted_children.is_empty() {
         return Ok(Some(refusal));
     }
-    // Such a one may be that of a root with several CPUs, and is asked there about children that it
-    // was not told of.
+    // Such a policy may serve a root with several CPUs, which asks about children that this
+    // instance does not know.
     let is_stateless =
-        !(policy.is_time_sharing() || fresh.metered() || fresh.next_wakeup().is_some());
-    let mut ready: Vec<Option<Entry>> = vec![None; CHILDREN as usize];
-    let (mut now, mut stamp) = (Time::ZERO, 0);
+        !(policy.is_time_sharing() || fresh.needs_accounting() || fresh.next_wakeup().is_some());
+    let mut ready: Vec<Option<ReadyChild>> = vec![None; CHILDREN as usize];
+    let (mut now, mut ready_seq) = (Time::ZERO, 0);
     let mut wakes = 0;
     for _ in 0..CALLS {
         now += Span::from_ns(random(&mut seed, 3) * unit);
         let before = built.head(now);
         let allowed = before.map(|head| built.allowance(now, head));
-        let mut is_kept = true;
+        let mut is_unchanged = true;
         let mut charged = Work::ZERO;
-        let child = taken[random(&mut seed, taken.len() as u64) as usize];
+        let child = admitted_children[random(&mut seed, admitted_children.len() as u64) as usize];
         while let Some((at, part)) = built.next_wakeup().filter(|wakeup| wakeup.0 <= now) {
-            // One that counts in nanoseconds has seen enough for this case.
+            // A policy with a resolution of nanoseconds has been exercised enough in this case.
             wakes += 1;
             if wakes > WAKES {
                 return Ok(None);
             }
-            is_kept &= built.wake(at, part) == Resched::Keep;
+            is_unchanged &= built.wake(at, part) == Resched::Keep;
             if built.next_wakeup().is_some_and(|next| next <= (at, part)) {
-                return Err(format!("{name} was woken at {at:?} and wants to be woken then again"));
+                return Err(format!(
+                    "{name} was woken at {at:?} and requests the same wakeup again"
+                ));
             }
         }
         let mut changed = None;
-        let kept = match (ready[child as usize], random(&mut seed, 3)) {
+        let answer = match (ready[child as usize], random(&mut seed, 3)) {
             (None, _) => {
-                stamp += 1;
-                // A new job, or one that has waited.
-                let job = (stamp / 2) as u32;
-                let entry = Entry { child, job, since: stamp, criteria: criteria(&mut seed, unit) };
+                ready_seq += 1;
+                // A new job, or a job that has waited.
+                let job = (ready_seq / 2) as u32;
+                let entry =
+                    ReadyChild { child, job, ready_seq, criteria: criteria(&mut seed, unit) };
                 ready[child as usize] = Some(entry);
                 built.ready(now, &entry)
             }
@@ -154,18 +169,18 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
                 built.finished(now, child)
             }
             (Some(mut entry), 1) => {
-                // A change of criteria, sometimes with a new job.
+                // Criteria change, sometimes with a new job.
                 entry.criteria = criteria(&mut seed, unit);
-                stamp += 1;
+                ready_seq += 1;
                 if random(&mut seed, 2) == 0 {
-                    (entry.since, entry.job) = (stamp, stamp as u32);
+                    (entry.ready_seq, entry.job) = (ready_seq, ready_seq as u32);
                 }
                 ready[child as usize] = Some(entry);
                 changed = Some(child);
                 built.update(now, &entry)
             }
             (Some(_), _) => match built.head(now) {
-                Some(head) if built.metered() => {
+                Some(head) if built.needs_accounting() => {
                     let allowance = built.allowance(now, head).unwrap_or(Work::from_ns(9 * unit));
                     charged = Work::from_ns(random(&mut seed, allowance.as_ns() + 1));
                     built.charge(now, head, charged)
@@ -173,22 +188,24 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
                 _ => Resched::Keep,
             },
         };
-        is_kept &= kept == Resched::Keep;
+        is_unchanged &= answer == Resched::Keep;
         let head = built.head(now);
-        if is_kept && head != before {
+        if is_unchanged && head != before {
             return Err(format!(
-                "{name} said Keep, but its head is another one: {head:?} after {before:?}"
+                "{name} returned Keep, but its head has changed: {head:?} after {before:?}"
             ));
         }
-        if is_kept && head.is_some() && head == changed {
-            return Err(format!("{name} said Keep, but its head {head:?} has other criteria"));
+        if is_unchanged && head.is_some() && head == changed {
+            return Err(format!(
+                "{name} returned Keep, but the criteria of its head {head:?} have changed"
+            ));
         }
-        if mutate!("core-contract-allowance", is_kept, false)
+        if mutate!("core-contract-allowance", is_unchanged, false)
             && charged.is_zero()
             && head.map(|head| built.allowance(now, head)) != allowed
         {
             return Err(format!(
-                "{name} said Keep, but the allowance of its head {head:?} is another one"
+                "{name} returned Keep, but the allowance of its head {head:?} has changed"
             ));
         }
         let Some(head) = head else {
@@ -213,7 +230,7 @@ fn check_case(policy: &Policy, order: Option<Order>, case: u64) -> Result<Option
         if let Some(order) = order
             && ready.iter().flatten().map(order).min() != Some(order(&first))
         {
-            return Err(format!("{name} is not in order: {first:?} is its head among {ready:?}"));
+            return Err(format!("{name} is out of order: {first:?} is its head among {ready:?}"));
         }
     }
     Ok(None)

@@ -1,7 +1,6 @@
-//! Criticality monotonic: the more critical, the more urgent, whatever the deadlines.
+//! Criticality monotonic: higher criticality first, regardless of deadlines.
 //!
-//! Vestal, RTSS 2007, and SF3P section IV as *FP over criticality levels*: what must not suffer
-//! goes first.
+//! Vestal, RTSS 2007; SF3P section IV calls it *FP over criticality levels*.
 
 use super::keyed::Key;
 use crate::criteria::Criteria;

@@ -1,7 +1,7 @@
 //! Earliest deadline first.
 //!
 //! Liu and Layland, J. ACM 20(1), 1973, section 7. Optimal on one CPU for independent preemptive
-//! jobs. Promises nothing under overload: put a reservation around it.
+//! jobs. No guarantee under overload: use a reservation around it.
 
 use super::keyed::Key;
 use crate::criteria::Criteria;

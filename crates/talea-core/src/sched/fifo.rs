@@ -1,5 +1,5 @@
-//! First in, first out: by nominal arrival. Jobs run to completion, because nobody arrives before
-//! who is running.
+//! First in, first out, by nominal arrival. Jobs run to completion, because no job arrives before
+//! the running one.
 
 use super::keyed::Key;
 use crate::criteria::Criteria;

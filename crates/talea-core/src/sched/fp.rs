@@ -1,18 +1,19 @@
-//! Fixed priorities: 256 levels with a FIFO queue each, and a bit for each queue that is not empty.
+//! Fixed priorities: 256 levels with a FIFO queue each, and a bit for each non-empty queue.
 //!
-//! L3C (RTNS 2017) section 2.2, PikeOS' ready queues. Each level has two queues: behind the
-//! children of the level stand those that *yield* (a time partition beside the system partition
-//! TP_0, which wins ties).
+//! L3C (RTNS 2017) section 2.2, PikeOS' ready queues. Each level has two queues: first the children
+//! of the level, then those that *yield* (a time partition beside the system partition TP_0, which
+//! wins ties).
 //!
-//! Invariant: a queue is ordered by `since`; a bit is set exactly when its queue has a child. Every
-//! call is O(1), except that a child which returns with an old `since` is walked to its place.
+//! Invariants: a queue is ordered by `ready_seq`; a bit is set exactly when its queue has a child.
+//! Every call is O(1), except the insertion of a child with an old `ready_seq`, which searches its
+//! position.
 
-use super::{Child, Entry, Resched, Scheduler};
+use super::{Child, Policy, ReadyChild, Resched};
 use crate::Time;
 use crate::mutate;
 use alloc::vec::Vec;
 
-/// Levels times two queues.
+/// Two queues for each level.
 const QUEUES: usize = 512;
 const NONE: u32 = u32::MAX;
 
@@ -21,7 +22,7 @@ struct Link {
     since: u64,
     next: u32,
     previous: u32,
-    /// The queue it stands in, or [`NONE`].
+    /// Queue of the child, or [`NONE`].
     queue: u32,
 }
 
@@ -36,9 +37,9 @@ pub(crate) struct FixedPriority {
     words: u8,
 }
 
-/// The lower, the more urgent.
+/// Returns the queue of an entry; the lowest is the most urgent.
 #[inline]
-fn queue_of(entry: &Entry) -> u32 {
+fn queue_of(entry: &ReadyChild) -> u32 {
     mutate!(
         "core-band-yields-queue",
         u32::from(mutate!(
@@ -51,13 +52,14 @@ fn queue_of(entry: &Entry) -> u32 {
     )
 }
 
-/// Queue and place in it as one number. There is room for as many jobs as arrive in a year at one
-/// each nanosecond.
-pub(crate) fn rank(who: &Entry) -> u64 {
+/// Returns queue and position in one number.
+///
+/// The position has room for one job per nanosecond for a year.
+pub(crate) fn rank(entry: &ReadyChild) -> u64 {
     mutate!(
         "core-policy-fp-global",
-        u64::from(queue_of(who)) << 55 | who.since,
-        u64::from(queue_of(who)) << 55
+        u64::from(queue_of(entry)) << 55 | entry.ready_seq,
+        u64::from(queue_of(entry)) << 55
     )
 }
 
@@ -74,7 +76,7 @@ impl FixedPriority {
         }
     }
 
-    /// The first queue with a child, by its bits.
+    /// Returns the first non-empty queue.
     #[inline]
     fn first(&self) -> Option<u32> {
         if self.words == 0 {
@@ -84,37 +86,38 @@ impl FixedPriority {
         Some(word * 64 + self.busy[word as usize].trailing_zeros())
     }
 
-    fn insert(&mut self, who: &Entry) {
-        let queue = queue_of(who);
+    fn insert(&mut self, entry: &ReadyChild) {
+        let queue = queue_of(entry);
         let mut after = self.tails[queue as usize];
         while after != NONE
             && mutate!(
                 "core-policy-fp-queue",
-                self.links[after as usize].since > who.since,
-                self.links[after as usize].since < who.since
+                self.links[after as usize].since > entry.ready_seq,
+                self.links[after as usize].since < entry.ready_seq
             )
         {
             after = self.links[after as usize].previous;
         }
         let next = match after {
-            NONE => core::mem::replace(&mut self.heads[queue as usize], who.child),
-            _ => core::mem::replace(&mut self.links[after as usize].next, who.child),
+            NONE => core::mem::replace(&mut self.heads[queue as usize], entry.child),
+            _ => core::mem::replace(&mut self.links[after as usize].next, entry.child),
         };
         match next {
-            NONE => self.tails[queue as usize] = who.child,
-            _ => self.links[next as usize].previous = who.child,
+            NONE => self.tails[queue as usize] = entry.child,
+            _ => self.links[next as usize].previous = entry.child,
         }
-        self.links[who.child as usize] = Link { since: who.since, next, previous: after, queue };
+        self.links[entry.child as usize] =
+            Link { since: entry.ready_seq, next, previous: after, queue };
         self.busy[queue as usize / 64] |= 1 << (queue % 64);
         self.words |= 1 << (queue / 64);
     }
 
-    fn remove(&mut self, who: Child) -> bool {
-        let link = self.links[who as usize];
+    fn remove(&mut self, child: Child) -> bool {
+        let link = self.links[child as usize];
         if link.queue == NONE {
             return false;
         }
-        self.links[who as usize].queue = NONE;
+        self.links[child as usize].queue = NONE;
         let queue = link.queue as usize;
         match link.previous {
             NONE => self.heads[queue] = link.next,
@@ -134,34 +137,34 @@ impl FixedPriority {
     }
 
     #[inline]
-    fn top(&self) -> u32 {
+    fn first_child(&self) -> u32 {
         self.first().map_or(NONE, |queue| self.heads[queue as usize])
     }
 }
 
-impl Scheduler for FixedPriority {
+impl Policy for FixedPriority {
     #[inline]
-    fn ready(&mut self, _now: Time, who: &Entry) -> Resched {
-        self.insert(who);
-        Resched::when(self.top() == who.child)
+    fn ready(&mut self, _now: Time, entry: &ReadyChild) -> Resched {
+        self.insert(entry);
+        Resched::when(self.first_child() == entry.child)
     }
 
     #[inline]
-    fn finished(&mut self, _now: Time, who: Child) -> Resched {
-        let top = self.top();
-        self.remove(who);
-        Resched::when(top == who)
+    fn finished(&mut self, _now: Time, child: Child) -> Resched {
+        let first_child = self.first_child();
+        self.remove(child);
+        Resched::when(first_child == child)
     }
 
     #[inline]
-    fn update(&mut self, _now: Time, who: &Entry) -> Resched {
-        let top = self.top();
-        let link = self.links[who.child as usize];
-        if link.queue != queue_of(who) || link.since != who.since {
-            self.remove(who.child);
-            self.insert(who);
+    fn update(&mut self, _now: Time, entry: &ReadyChild) -> Resched {
+        let first_child = self.first_child();
+        let link = self.links[entry.child as usize];
+        if link.queue != queue_of(entry) || link.since != entry.ready_seq {
+            self.remove(entry.child);
+            self.insert(entry);
         }
-        Resched::when(top == who.child || self.top() == who.child)
+        Resched::when(first_child == entry.child || self.first_child() == entry.child)
     }
 
     #[inline]
@@ -170,7 +173,7 @@ impl Scheduler for FixedPriority {
     }
 
     #[inline]
-    fn before(&self, _now: Time, a: &Entry, b: &Entry) -> bool {
-        (queue_of(a), a.since, a.child) < (queue_of(b), b.since, b.child)
+    fn before(&self, _now: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
+        (queue_of(a), a.ready_seq, a.child) < (queue_of(b), b.ready_seq, b.child)
     }
 }

@@ -1,11 +1,10 @@
-//! Policies that are nothing but a number per child: the least comes first, ties go to the lowest
-//! child.
+//! Policies defined by one number per child: the smallest first, ties to the lowest child.
 //!
-//! Whoever comes first runs, and is the one who finishes; if his next job is there by then, he is
-//! ready again before anybody asks who comes first. So he stays in the queue until somebody asks,
-//! and goes from his old place to his new one in one go.
+//! The running child is normally the head, and also the one that finishes. If its next job has
+//! already arrived, it is ready again before the head is queried. Its removal is therefore deferred
+//! until the next query, and a re-queued child moves from its old to its new place in one step.
 
-use super::{Child, Entry, Resched, Scheduler};
+use super::{Child, Policy, ReadyChild, Resched};
 use crate::Time;
 use crate::criteria::Criteria;
 use crate::heap::Heap;
@@ -13,58 +12,59 @@ use crate::mutate;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// The number that a policy orders by.
+/// The number by which a policy orders.
 pub(crate) trait Key: fmt::Debug {
-    /// The lower, the more urgent.
+    /// Returns the number of a child; the lowest is the most urgent.
     fn of(criteria: &Criteria) -> u64;
 }
 
-/// The number of a child.
-pub(crate) fn rank<K: Key>(who: &Entry) -> u64 {
-    K::of(&who.criteria)
+/// Returns the number of a child.
+pub(crate) fn rank<K: Key>(entry: &ReadyChild) -> u64 {
+    K::of(&entry.criteria)
 }
 
-/// The children of a node, ordered by `K`. O(log n) a call.
+/// The children of a node, ordered by `K`. O(log n) per call.
 #[derive(Debug)]
 pub(crate) struct Keyed<K: Key> {
     ready: Heap,
-    /// Who came first and has finished, and is to be taken out; or [`NOBODY`].
-    left: Child,
+    /// The finished head whose removal is pending, or [`NO_CHILD`].
+    pending_removal: Child,
     key: PhantomData<K>,
 }
 
-const NOBODY: Child = Child::MAX;
+const NO_CHILD: Child = Child::MAX;
 
 impl<K: Key> Keyed<K> {
     pub(crate) fn new(children: usize) -> Keyed<K> {
-        Keyed { ready: Heap::new(children), left: NOBODY, key: PhantomData }
+        Keyed { ready: Heap::new(children), pending_removal: NO_CHILD, key: PhantomData }
     }
 
-    /// Whether nobody is ready.
+    /// Whether no child is ready.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.ready.len() == mutate!("core-keyed-idle", usize::from(self.left != NOBODY), 0)
+        self.ready.len()
+            == mutate!("core-keyed-idle", usize::from(self.pending_removal != NO_CHILD), 0)
     }
 
-    /// As [`Scheduler::head`], and as fast the next time.
+    /// Performs the pending removal and returns [`Policy::head`]; a repeated call is as fast.
     #[inline]
     pub(crate) fn settled_head(&mut self) -> Option<Child> {
-        if self.left != NOBODY {
-            self.ready.remove(core::mem::replace(&mut self.left, NOBODY));
+        if self.pending_removal != NO_CHILD {
+            self.ready.remove(core::mem::replace(&mut self.pending_removal, NO_CHILD));
         }
         self.ready.first().map(|(_, first)| first)
     }
 
-    /// Takes out who has left, where that is seldom to be done.
+    /// Performs the pending removal on paths where it is rare.
     #[inline]
-    fn settle(&mut self) {
-        if self.left != NOBODY {
-            self.settle_now();
+    fn apply_removal(&mut self) {
+        if self.pending_removal != NO_CHILD {
+            self.apply_removal_cold();
         }
     }
 
     #[inline(never)]
-    fn settle_now(&mut self) {
+    fn apply_removal_cold(&mut self) {
         let _ = self.settled_head();
     }
 
@@ -74,44 +74,43 @@ impl<K: Key> Keyed<K> {
     }
 }
 
-impl<K: Key> Scheduler for Keyed<K> {
+impl<K: Key> Policy for Keyed<K> {
     #[inline]
-    fn ready(&mut self, _now: Time, who: &Entry) -> Resched {
-        if self.left == who.child {
-            self.left = NOBODY;
+    fn ready(&mut self, _now: Time, entry: &ReadyChild) -> Resched {
+        if self.pending_removal == entry.child {
+            self.pending_removal = NO_CHILD;
         }
         mutate!(
             "core-keyed-settled",
             {
-                self.settle();
+                self.apply_removal();
             },
             {}
         );
 
-        self.ready.set(who.child, K::of(&who.criteria));
-        Resched::when(self.ready.first().is_some_and(|(_, first)| first == who.child))
+        self.ready.set(entry.child, K::of(&entry.criteria));
+        Resched::when(self.ready.first().is_some_and(|(_, first)| first == entry.child))
     }
 
     #[inline]
-    fn finished(&mut self, _now: Time, who: Child) -> Resched {
-        self.settle();
-        let is_first = self.ready.first().is_some_and(|(_, first)| first == who);
+    fn finished(&mut self, _now: Time, child: Child) -> Resched {
+        self.apply_removal();
+        let is_first = self.ready.first().is_some_and(|(_, first)| first == child);
         if is_first {
-            self.left = who;
+            self.pending_removal = child;
         } else {
-            self.ready.remove(who);
+            self.ready.remove(child);
         }
         Resched::when(is_first)
     }
 
     #[inline]
-    fn update(&mut self, _now: Time, who: &Entry) -> Resched {
-        self.settle();
+    fn update(&mut self, _now: Time, entry: &ReadyChild) -> Resched {
+        self.apply_removal();
         let first = self.ready.first();
-        self.ready.set(who.child, K::of(&who.criteria));
-        // Also when it stays the head: what its parent orders by may be another part of the
-        // criteria.
-        let is = |first: Option<(u64, Child)>| first.is_some_and(|(_, first)| first == who.child);
+        self.ready.set(entry.child, K::of(&entry.criteria));
+        // Also if it remains the head: its parent may order by another part of the criteria.
+        let is = |first: Option<(u64, Child)>| first.is_some_and(|(_, first)| first == entry.child);
         Resched::when(is(first) || is(self.ready.first()))
     }
 
@@ -119,14 +118,14 @@ impl<K: Key> Scheduler for Keyed<K> {
     fn head(&self, _now: Time) -> Option<Child> {
         let first = mutate!(
             "core-keyed-left",
-            if self.left == NOBODY { self.ready.first() } else { self.ready.second() },
+            if self.pending_removal == NO_CHILD { self.ready.first() } else { self.ready.second() },
             self.ready.first()
         );
         first.map(|(_, first)| first)
     }
 
     #[inline]
-    fn before(&self, _now: Time, a: &Entry, b: &Entry) -> bool {
+    fn before(&self, _now: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
         (K::of(&a.criteria), a.child) < (K::of(&b.criteria), b.child)
     }
 }

@@ -1,42 +1,43 @@
-//! Scheduling policies: one node of the tree each, a file each.
+//! Scheduling policies: one for each scheduler of the tree, one file each.
 //!
-//! A policy knows its children by number, their criteria and the time it is told. It owns no thread
-//! and no clock, and never sees the tree (L3C section 4.2: a plug-in asks the frame, it never
-//! touches the core). What it must say is who comes first ([`Scheduler::head`]) and, so that a root
-//! with several CPUs can compare who waits with who runs, whether one comes before another
-//! ([`Scheduler::before`]).
+//! A policy knows its children by number, their criteria and the current time. It owns no thread
+//! and no clock, and does not know the tree (L3C section 4.2: a plug-in calls the frame, never the
+//! core). It answers two questions: the first child ([`Policy::head`]), and whether one child comes
+//! before another ([`Policy::before`]). The second one lets a root with several CPUs compare
+//! waiting and running children.
 //!
-//! [`Policy`] is the list: a variant, and the compiler names every place that must learn about it.
+//! [`PolicySpec`] lists the policies; the compiler reports every place that must handle a new
+//! variant.
 //!
 //! # A new policy
 //!
-//! 1. Its file, head comment first: the reference, what it promises, what it does not. Where a
-//!    number per child is all there is to it, implement `Key`, as `edf` does; else [`Scheduler`],
-//!    as `rr` does.
-//! 2. A variant of [`Policy`], and what the compiler then asks for.
-//! 3. A line in `tests.rs` here: the [`contract`] that every policy must keep. A line in the plain
-//!    twin, and a family of its own in `talea-sim/tests/it/agrees.rs`. A chart.
+//! 1. Write its file, head comment first: the reference, the guarantees, the limits. If one number
+//!    per child defines the order, implement `Key`, as `edf` does; otherwise [`Policy`], as `rr`
+//!    does.
+//! 2. Add a variant of [`PolicySpec`], and handle it wherever the compiler asks for it.
+//! 3. Add a line in `tests.rs` of this folder: the [`contract`] of every policy. Add the policy to
+//!    the reference model and a family in `talea-sim/tests/it/agrees.rs`, and a chart.
 //!
-//! # A policy from outside
+//! # An external policy
 //!
-//! It is [`Policy::Custom`] (S19, Y21), and implements what the built-in ones do: L3C's four
-//! families of callbacks (section 4.2). It is handed numbers and answers with numbers; what its
-//! answers mean for the tree is the frame's business.
+//! An external policy is a [`PolicySpec::Custom`] (S19, Y21), and implements the same trait as the
+//! built-in ones: L3C's four families of callbacks (section 4.2). Its arguments and results are
+//! numbers; the engine applies the results to the tree.
 //!
-//! | family | is called | answers, that is: asks of the frame |
+//! | family | callbacks | result |
 //! | --- | --- | --- |
-//! | admission | [`admit`](Scheduler::admit), for each child, before anything runs | whether it may be one, or why not |
-//! | per thread | [`ready`](Scheduler::ready), [`finished`](Scheduler::finished), [`update`](Scheduler::update) | whether to decide anew |
-//! | scheduling | [`head`](Scheduler::head), [`before`](Scheduler::before), [`charge`](Scheduler::charge) | who comes first |
-//! | timers | [`allowance`](Scheduler::allowance), [`next_wakeup`](Scheduler::next_wakeup), [`wake`](Scheduler::wake) | when to be asked again, after so much work or at such a time |
+//! | admission | [`admit`], per child, before the run | accept, or a reason |
+//! | per thread | [`ready`], [`finished`], [`update`] | [`Resched`] |
+//! | scheduling | [`head`], [`before`], [`charge`] | the order |
+//! | timers | [`allowance`], [`next_wakeup`], [`wake`] | the next query, by CPU time or time |
 //!
-//! Held to the [`contract`] it is by a line in its own tests. `examples/policy-llf` is one that
-//! needs all but the last two, in a program that knows it by name in system files; `talea new
-//! policy` writes another such program. Who came last comes first, whole:
+//! One line in its own tests checks the [`contract`]. `examples/policy-llf` uses all callbacks but
+//! the last two, and its program registers it by name for system files. `talea new policy`
+//! generates such a program. A complete example, last come first served:
 //!
 //! ```
-//! use talea_core::machine::{SchedulerSpec, Tree};
-//! use talea_core::sched::{Child, Entry, Policy, Resched, Scheduler};
+//! use talea_core::engine::{SchedulerSpec, Tree};
+//! use talea_core::sched::{Child, Policy, PolicySpec, ReadyChild, Resched};
 //! use talea_core::Time;
 //!
 //! #[derive(Debug)]
@@ -44,36 +45,50 @@
 //!     ready: Vec<(u64, Child)>,
 //! }
 //!
-//! impl Scheduler for LastComeFirstServed {
-//!     fn ready(&mut self, _: Time, who: &Entry) -> Resched {
-//!         self.ready.push((who.since, who.child));
+//! impl Policy for LastComeFirstServed {
+//!     fn ready(&mut self, _: Time, entry: &ReadyChild) -> Resched {
+//!         self.ready.push((entry.ready_seq, entry.child));
 //!         Resched::Pick
 //!     }
 //!
-//!     fn finished(&mut self, _: Time, who: Child) -> Resched {
-//!         self.ready.retain(|&(_, child)| child != who);
+//!     fn finished(&mut self, _: Time, child: Child) -> Resched {
+//!         self.ready.retain(|&(_, other)| other != child);
 //!         Resched::Pick
 //!     }
 //!
-//!     fn update(&mut self, now: Time, who: &Entry) -> Resched {
-//!         // A new job of the same child comes with a new `since`.
-//!         let _ = self.finished(now, who.child);
-//!         self.ready(now, who)
+//!     fn update(&mut self, now: Time, entry: &ReadyChild) -> Resched {
+//!         // A new job of the same child has a new `ready_seq`.
+//!         let _ = self.finished(now, entry.child);
+//!         self.ready(now, entry)
 //!     }
 //!
 //!     fn head(&self, _: Time) -> Option<Child> {
 //!         self.ready.iter().max().map(|&(_, child)| child)
 //!     }
 //!
-//!     fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
-//!         (a.since, a.child) > (b.since, b.child)
+//!     fn before(&self, _: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
+//!         (a.ready_seq, a.child) > (b.ready_seq, b.child)
 //!     }
 //! }
 //!
-//! let make = |children| Box::new(LastComeFirstServed { ready: Vec::with_capacity(children) }) as _;
-//! let tree = Tree::new(1, SchedulerSpec::new("root", Policy::Custom { name: "lcfs", make }));
+//! let make = |children| {
+//!     let ready = Vec::with_capacity(children);
+//!     Box::new(LastComeFirstServed { ready }) as _
+//! };
+//! let tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Custom { name: "lcfs", make }));
 //! assert!(tree.build().is_ok());
 //! ```
+//!
+//! [`admit`]: Policy::admit
+//! [`ready`]: Policy::ready
+//! [`finished`]: Policy::finished
+//! [`update`]: Policy::update
+//! [`head`]: Policy::head
+//! [`before`]: Policy::before
+//! [`charge`]: Policy::charge
+//! [`allowance`]: Policy::allowance
+//! [`next_wakeup`]: Policy::next_wakeup
+//! [`wake`]: Policy::wake
 
 pub mod contract;
 mod criticality;
@@ -96,136 +111,142 @@ use alloc::vec::Vec;
 use core::fmt;
 use keyed::Keyed;
 
-/// A child of one node, numbered in the order of declaration from 0. Ties go to the lowest.
+/// Number of a child of one node, in the order of declaration from 0. Ties go to the lowest.
 pub type Child = u32;
 
-/// What a policy is told about a child that has become ready.
+/// Entry of a ready child in its parent's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Who.
+pub struct ReadyChild {
+    /// The child.
     pub child: Child,
-    /// Which job of it, from 0, modulo 2^32: it comes back from waiting with the same one, whatever
-    /// was lent to it and whenever the next one is due. Of a server, another number with each other
-    /// deadline of it; of other schedulers always 0.
+    /// Number of the child's current job, from 0, modulo 2^32.
+    ///
+    /// A child that has waited returns with the same number, regardless of inheritance and of the
+    /// next release. A server has another number for each deadline. Other schedulers always have 0.
     pub job: u32,
-    /// When it became ready, as a number that only grows: the order of a FIFO queue. Whoever is
-    /// preempted keeps it.
-    pub since: u64,
-    /// What it may be ordered by.
+    /// Sequence number of becoming ready: the order of a FIFO queue. A preempted child keeps it.
+    pub ready_seq: u64,
+    /// Criteria by which the policy may order.
     pub criteria: Criteria,
 }
 
-/// A child that asks a policy for admission, before anything runs.
+/// A child in the admission by a policy, before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Newcomer<'a> {
-    /// Its number from then on.
+pub struct ChildInfo<'a> {
+    /// Its number.
     pub child: Child,
-    /// For people.
+    /// Name for display.
     pub name: &'a str,
-    /// What it may be ordered by, as far as that never changes. Of a server, period and relative
-    /// deadline are those of its reservation; of another scheduler that has no values of its own,
-    /// those of [`Criteria::LEAST`].
+    /// Constant criteria.
+    ///
+    /// A server has the period and relative deadline of its reservation. Another scheduler without
+    /// overrides has those of [`Criteria::LEAST`].
     pub criteria: Criteria,
-    /// What a job consumes at most, or a server in each period. `None`: nobody has said.
+    /// Largest cost of a job, or budget of a server in each period. `None`: unknown.
     pub cost: Option<Work>,
 }
 
-/// Whether the last call may have changed the answer to [`Scheduler::head`] or to
-/// [`Scheduler::allowance`].
+/// Whether the last call may have changed [`Policy::head`] or [`Policy::allowance`].
 #[must_use = "a forgotten Resched is a missed preemption"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resched {
-    /// It is the same child with the same criteria, and the same allowance but for what it was just
+    /// The head and its criteria are unchanged, and its allowance too, except for the amount just
     /// charged.
     Keep,
-    /// Ask again.
+    /// The head must be queried again.
     Pick,
 }
 
 impl Resched {
-    /// Ask again if `changed`.
+    /// Returns [`Resched::Pick`] if `changed`.
     pub fn when(changed: bool) -> Resched {
         if changed { Resched::Pick } else { Resched::Keep }
     }
 }
 
-/// One scheduling policy. SF3P section V-B: a list of ready children, ordered by their criteria.
+/// A scheduling policy: a list of ready children, ordered by their criteria (SF3P section V-B).
 ///
-/// Invariant: [`head`](Scheduler::head) names a ready child whenever one is eligible, and depends
-/// only on the calls made so far and on `now`. Ties go to the lowest [`Child`], so equal runs are
-/// equal. After construction nothing allocates, and nothing panics: a run on threads would be ended
-/// with it.
-pub trait Scheduler: fmt::Debug {
-    /// `who` has become eligible (SF3P Table I: *ready*).
-    fn ready(&mut self, now: Time, who: &Entry) -> Resched;
-    /// `who` is no longer eligible (*finished*).
-    fn finished(&mut self, now: Time, who: Child) -> Resched;
-    /// The criteria of `who`, which is ready, have changed (*update*).
-    fn update(&mut self, now: Time, who: &Entry) -> Resched;
-    /// Who comes first.
+/// Invariants:
+/// 1. [`head`](Policy::head) names a ready child whenever one is eligible. It depends only on the
+///    calls so far and on `now`.
+/// 2. Ties go to the lowest [`Child`], so equal runs are equal.
+/// 3. After construction nothing is allocated, and nothing panics: a panic would end a run on
+///    threads.
+pub trait Policy: fmt::Debug {
+    /// Inserts a child that has become eligible (SF3P Table I: *ready*).
+    fn ready(&mut self, now: Time, entry: &ReadyChild) -> Resched;
+    /// Removes a child that is no longer eligible (*finished*).
+    fn finished(&mut self, now: Time, child: Child) -> Resched;
+    /// Applies changed criteria of a ready child (*update*).
+    fn update(&mut self, now: Time, entry: &ReadyChild) -> Resched;
+    /// Returns the first child.
     fn head(&self, now: Time) -> Option<Child>;
-    /// Whether `a` comes before `b`; a strict order at each `now`, of which
-    /// [`head`](Scheduler::head) is the first.
+    /// Whether `a` comes before `b`: a strict order at each `now`, with [`head`](Policy::head) as
+    /// its minimum.
     ///
-    /// It must be a function of the two entries and of what [`admit`](Scheduler::admit) was told,
-    /// alone: a root with several CPUs has several instances, tells each only of those who wait in
-    /// it, and asks any of them about children that this one never heard of or was told were
-    /// [`finished`](Scheduler::finished). Whoever is [`metered`](Scheduler::metered) or has wakeups
-    /// of its own can't be there, and may look at what it was charged or woken for besides. But the
-    /// criteria are always those of the entries: who lends criteria to a holder asks with such as
-    /// nobody has, of one child or of two.
-    fn before(&self, now: Time, a: &Entry, b: &Entry) -> bool;
+    /// The result must depend only on the two entries and on the calls of [`admit`](Policy::admit).
+    /// A root with several CPUs has several instances. Each knows only the children waiting in its
+    /// own queue, and is asked about others, including [`finished`](Policy::finished) ones.
+    ///
+    /// A policy with [accounting](Policy::needs_accounting) or wakeups cannot serve such a root,
+    /// and may also use its charges and wakeups. The criteria must always come from the entries:
+    /// priority inheritance asks with criteria that no child has, for one child or for two.
+    fn before(&self, now: Time, a: &ReadyChild, b: &ReadyChild) -> bool;
 
-    /// Whether `who` may be a child of this node, or why not, with what would be right. Asked about
-    /// every child, in order, before anything runs; what is said no to is not built.
-    fn admit(&mut self, _who: &Newcomer<'_>) -> Result<(), String> {
+    /// Admits a child, or returns the reason and a valid alternative.
+    ///
+    /// Called for every child in order, before the run; a tree with a refused child is not built.
+    fn admit(&mut self, _info: &ChildInfo<'_>) -> Result<(), String> {
         Ok(())
     }
-    /// `who` has consumed `used` of the CPU that this node was given. Told only when
-    /// [`metered`](Scheduler::metered).
-    fn charge(&mut self, _now: Time, _who: Child, _used: Work) -> Resched {
+    /// Charges `used`, CPU time that `child` has consumed. Called only if the policy [needs
+    /// accounting](Policy::needs_accounting).
+    fn charge(&mut self, _now: Time, _child: Child, _used: Work) -> Resched {
         Resched::Keep
     }
-    /// Whether [`charge`](Scheduler::charge) is wanted. A policy that wants it, or that has wakeups
-    /// of its own, can't be that of a root with several CPUs.
-    fn metered(&self) -> bool {
+    /// Whether the policy needs [`charge`](Policy::charge).
+    ///
+    /// A policy with accounting or wakeups cannot serve a root with several CPUs.
+    fn needs_accounting(&self) -> bool {
         false
     }
-    /// How much `who` may consume before the head may change by itself: what is left of a quantum.
-    fn allowance(&self, _now: Time, _who: Child) -> Option<Work> {
+    /// Returns the CPU time that `child` may consume before the head may change: the rest of a
+    /// quantum.
+    fn allowance(&self, _now: Time, _child: Child) -> Option<Work> {
         None
     }
-    /// When the head may next change by itself, and in which part of that instant.
-    fn next_wakeup(&self) -> Option<(Time, Part)> {
+    /// Returns the next time, and phase, at which the head may change without a call.
+    fn next_wakeup(&self) -> Option<(Time, Phase)> {
         None
     }
-    /// The wakeup asked for is due.
-    fn wake(&mut self, _now: Time, _part: Part) -> Resched {
+    /// Performs the wakeup that is due.
+    fn wake(&mut self, _now: Time, _phase: Phase) -> Resched {
         Resched::Keep
     }
 }
 
-/// The parts of one instant, in their order (docs/model.md, section 2): what ends comes before what
-/// arrives, and what arrives before what begins, so that a job which arrives with a refill finds
-/// it.
+/// Phases of one instant, in order (docs/model.md, section 2).
+///
+/// Ends precede arrivals, and arrivals precede starts. A job that arrives at a refill therefore
+/// finds the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
-    /// Slots end, exhausted budgets end.
+pub enum Phase {
+    /// Ends of slots and of exhausted budgets.
     Ends,
-    /// Jobs arrive.
+    /// Arrivals of jobs.
     Arrivals,
-    /// Budgets are refilled, slots begin.
+    /// Refills of budgets and starts of slots.
     Starts,
 }
 
-/// A slot of a partition table: `[start, end)` of each frame belongs to `owner`.
+/// A slot of a partition table: the owner of `[start, end)` in each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Offset in the frame at which the slot begins.
+    /// Offset of the start in the frame.
     pub start: Span,
-    /// Offset at which it has ended.
+    /// Offset of the end in the frame.
     pub end: Span,
-    /// Which child may run in it.
+    /// The child that may run in the slot.
     pub owner: Child,
 }
 
@@ -233,148 +254,152 @@ pub struct Slot {
 /// one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// Where.
+    /// The CPU.
     pub cpu: u32,
-    /// Offset in the hyperperiod at which it begins.
+    /// Offset of the start in the hyperperiod.
     pub start: Span,
-    /// Offset at which it has ended.
+    /// Offset of the end in the hyperperiod.
     pub end: Span,
-    /// Which child has the CPU.
+    /// The child that owns the CPU.
     pub owner: Child,
-    /// The version that a job has which is first dispatched here.
+    /// Version of a job that is first dispatched in this entry.
     pub version: Option<u32>,
-    /// Whether it makes the job that it runs; otherwise jobs arrive as they do.
+    /// Whether the entry releases the job that it runs; otherwise jobs arrive by their own model.
     pub activates: bool,
-    /// Whether the job is meant to go on in a later entry: then it is no overrun when it has not
-    /// ended.
-    pub goes_on: bool,
+    /// Whether the job may continue in a later entry: an incomplete job is then no overrun.
+    pub continues: bool,
 }
 
 impl TableEntry {
-    /// An entry in which one job of a task with one version runs to its end.
+    /// Creates an entry in which one job of a task with one version runs to completion.
     pub fn new(cpu: u32, start: Span, end: Span, owner: Child) -> TableEntry {
-        TableEntry { cpu, start, end, owner, version: None, activates: false, goes_on: false }
+        TableEntry { cpu, start, end, owner, version: None, activates: false, continues: false }
     }
 }
 
-/// See [`Policy::rank`].
-pub(crate) type Rank = fn(&Entry) -> u64;
+/// Function behind [`PolicySpec::rank`].
+pub(crate) type Rank = fn(&ReadyChild) -> u64;
 
-/// Makes a policy from outside for a node with so many children (S19, Y21, L19).
-pub type Maker = fn(children: usize) -> Box<dyn Scheduler + Send>;
+/// Constructor of an external policy for a node with a number of children (S19, Y21, L19).
+pub type PolicyFactory = fn(children: usize) -> Box<dyn Policy + Send>;
 
-/// Which policy a node follows.
+/// Specification of a node's policy.
 #[derive(Clone, Debug)]
-pub enum Policy {
+pub enum PolicySpec {
     /// Earliest deadline first.
     Edf,
-    /// Fixed priorities, 256 levels, FIFO inside a level.
+    /// Fixed priorities: 256 levels, FIFO inside a level.
     FixedPriority,
-    /// Rate monotonic: the shorter the period.
+    /// Rate monotonic: the shorter the period, the more urgent.
     RateMonotonic,
-    /// Deadline monotonic: the shorter the relative deadline.
+    /// Deadline monotonic: the shorter the relative deadline, the more urgent.
     DeadlineMonotonic,
-    /// The more critical first.
+    /// Criticality monotonic: higher criticality first.
     CriticalityMonotonic,
-    /// The earlier arrival.
+    /// First in, first out: the earlier arrival first.
     Fifo,
     /// Round robin.
     RoundRobin {
-        /// How long a child runs before the next one's turn.
+        /// CPU time of a child until the next child's turn.
         quantum: Work,
     },
     /// Time partitions: TDMA, ARINC 653.
     Partitions {
-        /// Length of the table, which repeats for ever.
+        /// Length of the table, which repeats forever.
         frame: Span,
-        /// Sorted, disjoint, inside the frame.
+        /// Slots: sorted, disjoint, inside the frame.
         slots: Vec<Slot>,
-        /// Whether a slot whose owner has nothing to run, and the time between slots, may be used
-        /// by others, in their order.
+        /// Whether other children may use a slot of an owner without work, and the time between
+        /// slots, in their order.
         lending: bool,
     },
     /// An off-line table for all CPUs of a root.
     Table {
-        /// Its length; it repeats for ever.
+        /// Length of the table, which repeats forever.
         hyperperiod: Span,
-        /// In any order.
+        /// Entries in any order.
         entries: Vec<TableEntry>,
     },
-    /// From outside this crate.
+    /// A policy outside this crate.
     Custom {
-        /// What a system file calls it.
+        /// Name in system files.
         name: &'static str,
-        /// How it is made.
-        make: Maker,
+        /// Constructor.
+        make: PolicyFactory,
     },
 }
 
-impl Policy {
-    /// What a system file calls it.
+impl PolicySpec {
+    /// Returns the name in system files.
     pub fn name(&self) -> &'static str {
         match self {
-            Policy::Edf => "edf",
-            Policy::FixedPriority => "fp",
-            Policy::RateMonotonic => "rm",
-            Policy::DeadlineMonotonic => "dm",
-            Policy::CriticalityMonotonic => "criticality",
-            Policy::Fifo => "fifo",
-            Policy::RoundRobin { .. } => "rr",
-            Policy::Partitions { .. } => "partitions",
-            Policy::Table { .. } => "table",
-            Policy::Custom { name, .. } => name,
+            PolicySpec::Edf => "edf",
+            PolicySpec::FixedPriority => "fp",
+            PolicySpec::RateMonotonic => "rm",
+            PolicySpec::DeadlineMonotonic => "dm",
+            PolicySpec::CriticalityMonotonic => "criticality",
+            PolicySpec::Fifo => "fifo",
+            PolicySpec::RoundRobin { .. } => "rr",
+            PolicySpec::Partitions { .. } => "partitions",
+            PolicySpec::Table { .. } => "table",
+            PolicySpec::Custom { name, .. } => name,
         }
     }
 
-    /// Whether it shares time out by itself instead of ordering its children (SF3P section IV: such
-    /// a scheduler may stand only below another one).
+    /// Whether the policy divides time instead of ordering its children.
+    ///
+    /// Such a scheduler may only be below another one (SF3P section IV).
     pub fn is_time_sharing(&self) -> bool {
-        matches!(self, Policy::Partitions { .. } | Policy::Table { .. })
+        matches!(self, PolicySpec::Partitions { .. } | PolicySpec::Table { .. })
     }
 
-    /// The number that it orders by, the least first, ties to the lowest child; `None` if there is
-    /// more to it.
+    /// Returns the number by which the policy orders, smallest first, ties to the lowest child.
+    /// `None` if no number defines the order.
     pub(crate) fn rank(&self) -> Option<Rank> {
         match self {
-            Policy::Edf => Some(keyed::rank::<edf::Edf>),
-            Policy::FixedPriority => Some(fp::rank),
-            Policy::RateMonotonic => Some(keyed::rank::<rm::RateMonotonic>),
-            Policy::DeadlineMonotonic => Some(keyed::rank::<dm::DeadlineMonotonic>),
-            Policy::CriticalityMonotonic => Some(keyed::rank::<criticality::CriticalityMonotonic>),
-            Policy::Fifo => Some(keyed::rank::<fifo::Fifo>),
-            Policy::RoundRobin { .. }
-            | Policy::Partitions { .. }
-            | Policy::Table { .. }
-            | Policy::Custom { .. } => None,
+            PolicySpec::Edf => Some(keyed::rank::<edf::Edf>),
+            PolicySpec::FixedPriority => Some(fp::rank),
+            PolicySpec::RateMonotonic => Some(keyed::rank::<rm::RateMonotonic>),
+            PolicySpec::DeadlineMonotonic => Some(keyed::rank::<dm::DeadlineMonotonic>),
+            PolicySpec::CriticalityMonotonic => {
+                Some(keyed::rank::<criticality::CriticalityMonotonic>)
+            }
+            PolicySpec::Fifo => Some(keyed::rank::<fifo::Fifo>),
+            PolicySpec::RoundRobin { .. }
+            | PolicySpec::Partitions { .. }
+            | PolicySpec::Table { .. }
+            | PolicySpec::Custom { .. } => None,
         }
     }
 
-    pub(crate) fn build(&self, children: usize) -> Built {
+    pub(crate) fn build(&self, children: usize) -> PolicyImpl {
         match self {
-            Policy::Edf => Built::Edf(Keyed::new(children)),
-            Policy::FixedPriority => {
-                Built::FixedPriority(Box::new(fp::FixedPriority::new(children)))
+            PolicySpec::Edf => PolicyImpl::Edf(Keyed::new(children)),
+            PolicySpec::FixedPriority => {
+                PolicyImpl::FixedPriority(Box::new(fp::FixedPriority::new(children)))
             }
-            Policy::RateMonotonic => Built::RateMonotonic(Keyed::new(children)),
-            Policy::DeadlineMonotonic => Built::DeadlineMonotonic(Keyed::new(children)),
-            Policy::CriticalityMonotonic => Built::CriticalityMonotonic(Keyed::new(children)),
-            // Only a root has a table, and the machine itself turns it: here stands who is
-            // eligible.
-            Policy::Fifo | Policy::Table { .. } => Built::Fifo(Keyed::new(children)),
-            Policy::RoundRobin { quantum } => {
-                Built::RoundRobin(rr::RoundRobin::new(children, *quantum))
+            PolicySpec::RateMonotonic => PolicyImpl::RateMonotonic(Keyed::new(children)),
+            PolicySpec::DeadlineMonotonic => PolicyImpl::DeadlineMonotonic(Keyed::new(children)),
+            PolicySpec::CriticalityMonotonic => {
+                PolicyImpl::CriticalityMonotonic(Keyed::new(children))
             }
-            Policy::Partitions { frame, slots, lending } => Built::Partitions(
+            // Only a root has a table, and the engine itself advances it. This queue holds the
+            // eligible children.
+            PolicySpec::Fifo | PolicySpec::Table { .. } => PolicyImpl::Fifo(Keyed::new(children)),
+            PolicySpec::RoundRobin { quantum } => {
+                PolicyImpl::RoundRobin(rr::RoundRobin::new(children, *quantum))
+            }
+            PolicySpec::Partitions { frame, slots, lending } => PolicyImpl::Partitions(
                 partitions::Partitions::new(children, *frame, slots.clone(), *lending),
             ),
-            Policy::Custom { make, .. } => Built::Custom(make(children)),
+            PolicySpec::Custom { make, .. } => PolicyImpl::Custom(make(children)),
         }
     }
 }
 
-/// A policy at work.
+/// A policy at run time.
 #[derive(Debug)]
-pub(crate) enum Built {
+pub(crate) enum PolicyImpl {
     Edf(Keyed<edf::Edf>),
     FixedPriority(Box<fp::FixedPriority>),
     RateMonotonic(Keyed<rm::RateMonotonic>),
@@ -383,78 +408,78 @@ pub(crate) enum Built {
     Fifo(Keyed<fifo::Fifo>),
     RoundRobin(rr::RoundRobin),
     Partitions(partitions::Partitions),
-    Custom(Box<dyn Scheduler + Send>),
+    Custom(Box<dyn Policy + Send>),
 }
 
 macro_rules! forward {
     ($self:ident, $policy:ident => $call:expr) => {
         match $self {
-            Built::Edf($policy) => $call,
-            Built::FixedPriority($policy) => $call,
-            Built::RateMonotonic($policy) => $call,
-            Built::DeadlineMonotonic($policy) => $call,
-            Built::CriticalityMonotonic($policy) => $call,
-            Built::Fifo($policy) => $call,
-            Built::RoundRobin($policy) => $call,
-            Built::Partitions($policy) => $call,
-            Built::Custom($policy) => $call,
+            PolicyImpl::Edf($policy) => $call,
+            PolicyImpl::FixedPriority($policy) => $call,
+            PolicyImpl::RateMonotonic($policy) => $call,
+            PolicyImpl::DeadlineMonotonic($policy) => $call,
+            PolicyImpl::CriticalityMonotonic($policy) => $call,
+            PolicyImpl::Fifo($policy) => $call,
+            PolicyImpl::RoundRobin($policy) => $call,
+            PolicyImpl::Partitions($policy) => $call,
+            PolicyImpl::Custom($policy) => $call,
         }
     };
 }
 
-impl Built {
-    /// Whether nobody is ready or eligible.
+impl PolicyImpl {
+    /// Whether no child is eligible.
     #[inline]
     pub(crate) fn is_idle(&self, now: Time) -> bool {
         match self {
-            Built::Edf(policy) => policy.is_empty(),
-            Built::RateMonotonic(policy) => policy.is_empty(),
-            Built::DeadlineMonotonic(policy) => policy.is_empty(),
-            Built::CriticalityMonotonic(policy) => policy.is_empty(),
-            Built::Fifo(policy) => policy.is_empty(),
+            PolicyImpl::Edf(policy) => policy.is_empty(),
+            PolicyImpl::RateMonotonic(policy) => policy.is_empty(),
+            PolicyImpl::DeadlineMonotonic(policy) => policy.is_empty(),
+            PolicyImpl::CriticalityMonotonic(policy) => policy.is_empty(),
+            PolicyImpl::Fifo(policy) => policy.is_empty(),
             other => other.head(now).is_none(),
         }
     }
 
-    /// As [`Scheduler::head`]; it costs nothing to ask again.
+    /// Returns [`Policy::head`]; a repeated call is free.
     #[inline]
     pub(crate) fn settled_head(&mut self, now: Time) -> Option<Child> {
         match self {
-            Built::Edf(policy) => policy.settled_head(),
-            Built::RateMonotonic(policy) => policy.settled_head(),
-            Built::DeadlineMonotonic(policy) => policy.settled_head(),
-            Built::CriticalityMonotonic(policy) => policy.settled_head(),
-            Built::Fifo(policy) => policy.settled_head(),
+            PolicyImpl::Edf(policy) => policy.settled_head(),
+            PolicyImpl::RateMonotonic(policy) => policy.settled_head(),
+            PolicyImpl::DeadlineMonotonic(policy) => policy.settled_head(),
+            PolicyImpl::CriticalityMonotonic(policy) => policy.settled_head(),
+            PolicyImpl::Fifo(policy) => policy.settled_head(),
             other => other.head(now),
         }
     }
 }
 
 #[cfg(test)]
-impl Built {
-    /// Entries that were compared, by a policy that orders by a number.
+impl PolicyImpl {
+    /// Number of comparisons, for a policy that orders by a number.
     pub(crate) fn compared(&self) -> u64 {
         match self {
-            Built::Edf(policy) => policy.compared(),
+            PolicyImpl::Edf(policy) => policy.compared(),
             other => panic!("{other:?} does not count"),
         }
     }
 }
 
-impl Scheduler for Built {
+impl Policy for PolicyImpl {
     #[inline]
-    fn ready(&mut self, now: Time, who: &Entry) -> Resched {
-        forward!(self, policy => policy.ready(now, who))
+    fn ready(&mut self, now: Time, entry: &ReadyChild) -> Resched {
+        forward!(self, policy => policy.ready(now, entry))
     }
 
     #[inline]
-    fn finished(&mut self, now: Time, who: Child) -> Resched {
-        forward!(self, policy => policy.finished(now, who))
+    fn finished(&mut self, now: Time, child: Child) -> Resched {
+        forward!(self, policy => policy.finished(now, child))
     }
 
     #[inline]
-    fn update(&mut self, now: Time, who: &Entry) -> Resched {
-        forward!(self, policy => policy.update(now, who))
+    fn update(&mut self, now: Time, entry: &ReadyChild) -> Resched {
+        forward!(self, policy => policy.update(now, entry))
     }
 
     #[inline]
@@ -463,31 +488,31 @@ impl Scheduler for Built {
     }
 
     #[inline]
-    fn before(&self, now: Time, a: &Entry, b: &Entry) -> bool {
+    fn before(&self, now: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
         forward!(self, policy => policy.before(now, a, b))
     }
 
-    fn admit(&mut self, who: &Newcomer<'_>) -> Result<(), String> {
-        forward!(self, policy => policy.admit(who))
+    fn admit(&mut self, info: &ChildInfo<'_>) -> Result<(), String> {
+        forward!(self, policy => policy.admit(info))
     }
 
-    fn charge(&mut self, now: Time, who: Child, used: Work) -> Resched {
-        forward!(self, policy => policy.charge(now, who, used))
+    fn charge(&mut self, now: Time, child: Child, used: Work) -> Resched {
+        forward!(self, policy => policy.charge(now, child, used))
     }
 
-    fn metered(&self) -> bool {
-        forward!(self, policy => policy.metered())
+    fn needs_accounting(&self) -> bool {
+        forward!(self, policy => policy.needs_accounting())
     }
 
-    fn allowance(&self, now: Time, who: Child) -> Option<Work> {
-        forward!(self, policy => policy.allowance(now, who))
+    fn allowance(&self, now: Time, child: Child) -> Option<Work> {
+        forward!(self, policy => policy.allowance(now, child))
     }
 
-    fn next_wakeup(&self) -> Option<(Time, Part)> {
+    fn next_wakeup(&self) -> Option<(Time, Phase)> {
         forward!(self, policy => policy.next_wakeup())
     }
 
-    fn wake(&mut self, now: Time, part: Part) -> Resched {
-        forward!(self, policy => policy.wake(now, part))
+    fn wake(&mut self, now: Time, phase: Phase) -> Resched {
+        forward!(self, policy => policy.wake(now, phase))
     }
 }

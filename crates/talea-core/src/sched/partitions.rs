@@ -1,14 +1,14 @@
-//! Time partitions: a frame repeats for ever, its slots belong to children.
+//! Time partitions: a frame that repeats forever, whose slots belong to children.
 //!
 //! TDMA of SF3P (section III), the partition schedule of PikeOS and ARINC 653 (L3C section 2.2).
-//! Slots are half-open `[start, end)`, sorted, disjoint, inside the frame. In a strict table a slot
-//! whose owner has nothing to run stays idle; lending gives it to the others in their order, and
-//! voids the isolation argument in docs/model.md, section 5.
+//! Slots are half-open `[start, end)`, sorted, disjoint, inside the frame. In a strict table, a
+//! slot of an owner without work stays idle. Lending gives such a slot to the other children in
+//! their order, and voids the isolation argument in docs/model.md, section 5.
 //!
 //! Absent on purpose: clock drift. The frame is anchored at `Time::ZERO` and the driver owns any
-//! correction, so that two simulated machines never disagree.
+//! correction, so two simulated engines never disagree.
 
-use super::{Child, Entry, Part, Resched, Scheduler, Slot};
+use super::{Child, Phase, Policy, ReadyChild, Resched, Slot};
 use crate::heap::Heap;
 use crate::mutate;
 use crate::{Span, Time};
@@ -19,13 +19,13 @@ pub(crate) struct Partitions {
     frame: Span,
     slots: Vec<Slot>,
     lending: bool,
-    /// By number: who lends, lends to the lowest.
+    /// Ready children by number: a slot is lent to the lowest.
     ready: Heap,
     owner: Option<Child>,
-    /// The slot that is or comes next.
-    next: usize,
-    /// When this frame began.
-    began: Time,
+    /// The current slot, or the next one.
+    next_slot: usize,
+    /// Start of the current frame.
+    frame_start: Time,
 }
 
 impl Partitions {
@@ -36,25 +36,25 @@ impl Partitions {
             lending,
             ready: Heap::new(children),
             owner: None,
-            next: 0,
-            began: Time::ZERO,
+            next_slot: 0,
+            frame_start: Time::ZERO,
         }
     }
 }
 
-impl Scheduler for Partitions {
-    fn ready(&mut self, _now: Time, who: &Entry) -> Resched {
-        self.ready.set(who.child, u64::from(who.child));
-        Resched::when(self.lending || self.owner == Some(who.child))
+impl Policy for Partitions {
+    fn ready(&mut self, _now: Time, entry: &ReadyChild) -> Resched {
+        self.ready.set(entry.child, u64::from(entry.child));
+        Resched::when(self.lending || self.owner == Some(entry.child))
     }
 
-    fn finished(&mut self, _now: Time, who: Child) -> Resched {
-        self.ready.remove(who);
-        Resched::when(self.lending || self.owner == Some(who))
+    fn finished(&mut self, _now: Time, child: Child) -> Resched {
+        self.ready.remove(child);
+        Resched::when(self.lending || self.owner == Some(child))
     }
 
-    fn update(&mut self, _now: Time, who: &Entry) -> Resched {
-        Resched::when(self.lending || self.owner == Some(who.child))
+    fn update(&mut self, _now: Time, entry: &ReadyChild) -> Resched {
+        Resched::when(self.lending || self.owner == Some(entry.child))
     }
 
     fn head(&self, _now: Time) -> Option<Child> {
@@ -82,34 +82,34 @@ impl Scheduler for Partitions {
         )
     }
 
-    fn before(&self, _now: Time, a: &Entry, b: &Entry) -> bool {
-        let rank = |entry: &Entry| (self.owner != Some(entry.child), entry.child);
+    fn before(&self, _now: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
+        let rank = |entry: &ReadyChild| (self.owner != Some(entry.child), entry.child);
         rank(a) < rank(b)
     }
 
-    fn next_wakeup(&self) -> Option<(Time, Part)> {
-        let slot = self.slots.get(self.next)?;
+    fn next_wakeup(&self) -> Option<(Time, Phase)> {
+        let slot = self.slots.get(self.next_slot)?;
         Some(match self.owner {
-            Some(_) => (self.began + slot.end, Part::Ends),
-            None => (self.began + slot.start, Part::Starts),
+            Some(_) => (self.frame_start + slot.end, Phase::Ends),
+            None => (self.frame_start + slot.start, Phase::Starts),
         })
     }
 
-    fn wake(&mut self, _now: Time, part: Part) -> Resched {
-        match part {
-            Part::Ends => {
+    fn wake(&mut self, _now: Time, phase: Phase) -> Resched {
+        match phase {
+            Phase::Ends => {
                 self.owner = None;
-                self.next += 1;
-                if self.next == self.slots.len() {
-                    self.next = 0;
-                    self.began += mutate!(
+                self.next_slot += 1;
+                if self.next_slot == self.slots.len() {
+                    self.next_slot = 0;
+                    self.frame_start += mutate!(
                         "core-policy-partitions-frame",
                         self.frame,
                         self.slots[self.slots.len() - 1].end
                     );
                 }
             }
-            _ => self.owner = Some(self.slots[self.next].owner),
+            _ => self.owner = Some(self.slots[self.next_slot].owner),
         }
         Resched::Pick
     }

@@ -1,11 +1,11 @@
-//! Round robin: whoever has run for a quantum goes to the end of the queue.
+//! Round robin: a child moves to the end of the queue when its quantum is exhausted.
 //!
-//! As POSIX SCHED_RR: a child that is preempted keeps its place and what is left of its quantum;
-//! one that comes back after sleeping starts at the end with a whole one. Who is alone uses none of
-//! it up: there is nobody to give way to, and what others find must not depend on when a driver
-//! last reported.
+//! Semantics of POSIX SCHED_RR: a preempted child keeps its place and its remaining quantum; a
+//! child that wakes up starts at the end with a full one. A child alone uses none of its quantum,
+//! because no other child is waiting. Otherwise the result would depend on the time of the driver's
+//! last report.
 
-use super::{Child, Entry, Resched, Scheduler};
+use super::{Child, Policy, ReadyChild, Resched};
 use crate::heap::Heap;
 use crate::mutate;
 use crate::{Time, Work};
@@ -15,64 +15,64 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub(crate) struct RoundRobin {
     quantum: Work,
-    /// Ordered by turn.
+    /// Ready children, ordered by `order`.
     ready: Heap,
-    turn: u64,
-    /// Of each child: what is left of its quantum, and its turn.
-    left: Vec<Work>,
-    turns: Vec<u64>,
+    last_order: u64,
+    /// `remaining[c]`: rest of the quantum of child `c`; `order[c]`: its position.
+    remaining: Vec<Work>,
+    order: Vec<u64>,
 }
 
 impl RoundRobin {
     pub(crate) fn new(children: usize, quantum: Work) -> RoundRobin {
-        let (left, turns) = (vec![quantum; children], vec![0; children]);
-        RoundRobin { quantum, ready: Heap::new(children), turn: 0, left, turns }
+        let (remaining, order) = (vec![quantum; children], vec![0; children]);
+        RoundRobin { quantum, ready: Heap::new(children), last_order: 0, remaining, order }
     }
 
-    fn put_last(&mut self, who: Child) {
-        self.turn += 1;
+    fn enqueue_last(&mut self, child: Child) {
+        self.last_order += 1;
         mutate!(
             "core-policy-rr-rest",
             {
-                self.left[who as usize] = self.quantum;
+                self.remaining[child as usize] = self.quantum;
             },
             {
-                if self.left[who as usize].is_zero() {
-                    self.left[who as usize] = self.quantum;
+                if self.remaining[child as usize].is_zero() {
+                    self.remaining[child as usize] = self.quantum;
                 }
             }
         );
 
-        self.turns[who as usize] = self.turn;
-        self.ready.set(who, self.turn);
+        self.order[child as usize] = self.last_order;
+        self.ready.set(child, self.last_order);
     }
 }
 
-impl Scheduler for RoundRobin {
-    fn ready(&mut self, _now: Time, who: &Entry) -> Resched {
-        self.put_last(who.child);
-        // The second one ends the solitude of the first, whose quantum counts from now on.
+impl Policy for RoundRobin {
+    fn ready(&mut self, _now: Time, entry: &ReadyChild) -> Resched {
+        self.enqueue_last(entry.child);
+        // The second child ends the exemption of the first, whose quantum is charged from now on.
         Resched::when(self.ready.len() <= mutate!("core-policy-rr-second", 2, 1))
     }
 
-    fn finished(&mut self, _now: Time, who: Child) -> Resched {
-        self.ready.remove(who);
+    fn finished(&mut self, _now: Time, child: Child) -> Resched {
+        self.ready.remove(child);
         Resched::Pick
     }
 
-    fn update(&mut self, now: Time, who: &Entry) -> Resched {
-        Resched::when(self.head(now) == Some(who.child))
+    fn update(&mut self, now: Time, entry: &ReadyChild) -> Resched {
+        Resched::when(self.head(now) == Some(entry.child))
     }
 
     fn head(&self, _now: Time) -> Option<Child> {
         self.ready.first().map(|(_, who)| who)
     }
 
-    fn before(&self, _now: Time, a: &Entry, b: &Entry) -> bool {
-        self.turns[a.child as usize] < self.turns[b.child as usize]
+    fn before(&self, _now: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
+        self.order[a.child as usize] < self.order[b.child as usize]
     }
 
-    fn charge(&mut self, _now: Time, who: Child, used: Work) -> Resched {
+    fn charge(&mut self, _now: Time, child: Child, used: Work) -> Resched {
         mutate!(
             "core-policy-rr-alone",
             {
@@ -83,24 +83,24 @@ impl Scheduler for RoundRobin {
             {}
         );
 
-        let left = &mut self.left[who as usize];
-        *left = left.checked_sub(used).unwrap_or(Work::ZERO);
-        if left.is_zero() && self.ready.contains(who) {
+        let remaining = &mut self.remaining[child as usize];
+        *remaining = remaining.checked_sub(used).unwrap_or(Work::ZERO);
+        if remaining.is_zero() && self.ready.contains(child) {
             mutate!(
                 "core-policy-rr-turn",
-                self.put_last(who),
-                self.left[who as usize] = self.quantum
+                self.enqueue_last(child),
+                self.remaining[child as usize] = self.quantum
             );
             return Resched::Pick;
         }
         Resched::Keep
     }
 
-    fn metered(&self) -> bool {
+    fn needs_accounting(&self) -> bool {
         true
     }
 
-    fn allowance(&self, _now: Time, who: Child) -> Option<Work> {
-        (self.ready.len() > 1).then(|| self.left[who as usize])
+    fn allowance(&self, _now: Time, child: Child) -> Option<Work> {
+        (self.ready.len() > 1).then(|| self.remaining[child as usize])
     }
 }

@@ -1,101 +1,108 @@
 //! Constant bandwidth server, hard and soft.
 //!
-//! Abeni and Buttazzo, RTSS 1998. When it wakes, budget and deadline are kept if what is left fits
-//! before the deadline at the reserved density (also if it only just does, as in Linux; the paper
-//! sets them anew then), else they are set anew; with D < T the *revised* wake-up rule (Abeni,
-//! Lipari, Parri and Sun, SAC 2015, as in Linux) cuts the budget to what the density allows
-//! instead, and between D and T it waits. Exhausted, the soft server goes on with a deadline T
-//! later; the hard one (`SCHED_DEADLINE`) waits for its next period.
+//! Abeni and Buttazzo, RTSS 1998.
+//!
+//! | event | D = T, or budget unused | D < T and budget partly used |
+//! | --- | --- | --- |
+//! | wake-up, budget fits the density | keep budget and deadline | keep budget and deadline |
+//! | wake-up, budget does not fit | full budget, deadline D from now | cut budget to the density |
+//! | wake-up between D and T | full budget, deadline D from now | throttle until the next period |
+//! | exhausted, soft | full budget, deadline T later | full budget, deadline T later |
+//! | exhausted, hard | throttle until the next period | throttle until the next period |
+//!
+//! The budget *fits* if the remaining budget can be consumed before the deadline at the reserved
+//! density Q/D, with equality allowed, as in Linux; on equality the paper resets both. The right
+//! column is the *revised* wake-up rule (Abeni, Lipari, Parri and Sun, SAC 2015, as in Linux). The
+//! hard server is `SCHED_DEADLINE`.
 
 use super::{Reservation, Server};
 use crate::mutate;
 use crate::{Span, Time, Work};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exhausted {
-    Waits,
-    Postpones,
+pub(crate) enum Overrun {
+    Throttle,
+    PostponeDeadline,
 }
 
 #[derive(Debug)]
 pub(crate) struct Cbs {
-    full: Work,
+    capacity: Work,
     period: Span,
     relative_deadline: Span,
-    /// ⌈Q·2^64/D⌉, computed once: there is no division while the machine runs.
+    /// ⌈Q·2^64/D⌉, computed once: the engine does not divide while it runs.
     density: u128,
-    when_exhausted: Exhausted,
-    left: Work,
+    on_overrun: Overrun,
+    remaining: Work,
     deadline: Time,
-    /// Waits for its first or its next period, which begins then.
-    waits: Option<Time>,
+    /// End of throttling, which is the start of the first or the next period.
+    throttled_until: Option<Time>,
 }
 
 impl Cbs {
-    pub(crate) fn new(of: &Reservation, when_exhausted: Exhausted) -> Cbs {
+    pub(crate) fn new(of: &Reservation, on_overrun: Overrun) -> Cbs {
         let relative_deadline = of.relative_deadline();
         let density =
             (u128::from(of.budget.as_ns()) << 64).div_ceil(u128::from(relative_deadline.as_ns()));
         Cbs {
-            full: of.budget,
+            capacity: of.budget,
             period: of.period,
             relative_deadline,
             density,
-            when_exhausted,
-            left: of.budget,
+            on_overrun,
+            remaining: of.budget,
             deadline: Time::ZERO + of.offset,
-            waits: (!of.offset.is_zero()).then_some(Time::ZERO + of.offset),
+            throttled_until: (!of.offset.is_zero()).then_some(Time::ZERO + of.offset),
         }
     }
 
-    /// Whether `left` would ask for more than the reserved density until the deadline.
-    fn is_too_much(&self, left: Work, laxity: Span) -> bool {
+    /// Whether `remaining` exceeds the reserved density until the deadline.
+    fn exceeds_density(&self, remaining: Work, laxity: Span) -> bool {
         mutate!(
             "core-server-cbs-fits",
-            u128::from(left.as_ns()) * u128::from(self.relative_deadline.as_ns())
-                > u128::from(laxity.as_ns()) * u128::from(self.full.as_ns()),
-            u128::from(left.as_ns()) * u128::from(self.relative_deadline.as_ns())
-                >= u128::from(laxity.as_ns()) * u128::from(self.full.as_ns())
+            u128::from(remaining.as_ns()) * u128::from(self.relative_deadline.as_ns())
+                > u128::from(laxity.as_ns()) * u128::from(self.capacity.as_ns()),
+            u128::from(remaining.as_ns()) * u128::from(self.relative_deadline.as_ns())
+                >= u128::from(laxity.as_ns()) * u128::from(self.capacity.as_ns())
         )
     }
 
-    /// The most that is not: ⌊laxity·Q/D⌋.
-    fn what_fits(&self, laxity: Span) -> Work {
-        // The density was rounded up: with periods of seconds that may be one too much. So it is
-        // looked at.
+    /// Returns the largest budget that fits: ⌊laxity·Q/D⌋.
+    fn fitting_budget(&self, laxity: Span) -> Work {
+        // The density is rounded up, so with periods of seconds the result may be one too large. It
+        // is checked.
         let fits = Work::from_ns(((self.density * u128::from(laxity.as_ns())) >> 64) as u64);
         mutate!(
             "core-server-cbs-cut",
-            if self.is_too_much(fits, laxity) { Work::from_ns(fits.as_ns() - 1) } else { fits },
+            if self.exceeds_density(fits, laxity) { Work::from_ns(fits.as_ns() - 1) } else { fits },
             fits
         )
     }
 
-    /// Where the period after the present one begins.
+    /// Returns the start of the next period.
     fn next_period(&self) -> Time {
         let rest =
-            self.period.checked_sub(self.relative_deadline).expect("no longer than the period");
+            self.period.checked_sub(self.relative_deadline).expect("D is at most the period");
         self.deadline.saturating_add(rest)
     }
 
-    fn begin(&mut self, now: Time) {
-        self.left = self.full;
+    fn start_period(&mut self, now: Time) {
+        self.remaining = self.capacity;
         self.deadline = now + self.relative_deadline;
     }
 }
 
 impl Server for Cbs {
     fn wake(&mut self, now: Time) {
-        if self.waits.is_some() {
+        if self.throttled_until.is_some() {
             return;
         }
-        // A budget of which nothing was used may as well begin now; a used one stays within its
-        // period.
+        // An unused budget may start a new period now; a used budget stays within its period.
         let is_within = mutate!(
             "core-server-cbs-revised",
             mutate!(
                 "core-server-cbs-unused",
-                self.relative_deadline < self.period && self.left < self.full,
+                self.relative_deadline < self.period && self.remaining < self.capacity,
                 self.relative_deadline < self.period
             ),
             false
@@ -108,20 +115,23 @@ impl Server for Cbs {
                     now > self.next_period()
                 )
             {
-                self.waits = Some(self.next_period());
+                self.throttled_until = Some(self.next_period());
             } else {
-                self.begin(now);
+                self.start_period(now);
             }
         } else {
             let laxity = self.deadline.since(now);
-            if !self.is_too_much(mutate!("core-server-cbs-wake", self.left, Work::ZERO), laxity) {
+            if !self.exceeds_density(
+                mutate!("core-server-cbs-wake", self.remaining, Work::ZERO),
+                laxity,
+            ) {
                 return;
             }
             if is_within {
-                self.left = self.what_fits(laxity);
-                self.waits = self.left.is_zero().then(|| self.next_period());
+                self.remaining = self.fitting_budget(laxity);
+                self.throttled_until = self.remaining.is_zero().then(|| self.next_period());
             } else {
-                self.begin(now);
+                self.start_period(now);
             }
         }
     }
@@ -129,13 +139,13 @@ impl Server for Cbs {
     fn idle(&mut self, _now: Time) {}
 
     fn charge(&mut self, _now: Time, used: Work) {
-        self.left = self.left.checked_sub(used).expect("no more than the budget");
-        // There is no instant at which a soft server is out of budget.
+        self.remaining = self.remaining.checked_sub(used).expect("no more than the budget");
+        // A soft server is never out of budget.
         mutate!(
             "core-server-cbs-hard",
-            if self.left.is_zero() && self.when_exhausted == Exhausted::Postpones {
-                self.left = self.full;
-                // However far away: a small budget with a long period goes through centuries in a
+            if self.remaining.is_zero() && self.on_overrun == Overrun::PostponeDeadline {
+                self.remaining = self.capacity;
+                // Saturates: a small budget with a long period advances by centuries within a
                 // second.
                 mutate!(
                     "core-server-cbs-soft",
@@ -149,9 +159,9 @@ impl Server for Cbs {
                     {}
                 );
             },
-            if self.left.is_zero() {
-                self.left = self.full;
-                // However far away: a small budget with a long period goes through centuries in a
+            if self.remaining.is_zero() {
+                self.remaining = self.capacity;
+                // Saturates: a small budget with a long period advances by centuries within a
                 // second.
                 self.deadline = self.deadline.saturating_add(self.period);
             }
@@ -159,18 +169,18 @@ impl Server for Cbs {
     }
 
     fn exhausted(&mut self, _now: Time) {
-        self.waits = Some(self.next_period());
+        self.throttled_until = Some(self.next_period());
     }
 
     fn refill(&mut self, now: Time) {
-        let Some(period) = self.waits.take() else { return };
-        self.begin(period);
-        // So late that all of it has passed: what was missed is lost, or it would come in one go.
+        let Some(period) = self.throttled_until.take() else { return };
+        self.start_period(period);
+        // The whole period has passed. The missed budget is lost; otherwise it would accumulate.
         mutate!(
             "core-server-cbs-late",
             {
                 if self.deadline < now {
-                    self.begin(now);
+                    self.start_period(now);
                 }
             },
             {}
@@ -178,11 +188,11 @@ impl Server for Cbs {
     }
 
     fn budget(&self, _now: Time) -> Work {
-        if self.waits.is_some() { Work::ZERO } else { self.left }
+        if self.throttled_until.is_some() { Work::ZERO } else { self.remaining }
     }
 
     fn next_refill(&self, _now: Time) -> Option<Time> {
-        self.waits
+        self.throttled_until
     }
 
     fn deadline(&self) -> Time {
@@ -193,10 +203,10 @@ impl Server for Cbs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::Kind;
+    use crate::server::ServerKind;
 
     #[test]
-    fn l5_what_fits_is_rounded_down_whatever_the_lengths() {
+    fn l5_the_fitting_budget_is_rounded_down_for_any_lengths() {
         let mut seed = 1u64;
         let mut random = |below: u64| {
             seed = seed
@@ -205,16 +215,20 @@ mod tests {
             1 + (seed >> 2) % below
         };
         for case in 0..20_000 {
-            // Up to nanoseconds, or up to seventy years.
+            // From nanoseconds up to seventy years.
             let within = random(1 << (2 + case % 60));
             let (budget, laxity) = (random(within), random(within));
             let of = Reservation {
                 deadline: Some(Span::from_ns(within)),
-                ..Reservation::new(Kind::HardCbs, Work::from_ns(budget), Span::from_ns(within))
+                ..Reservation::new(
+                    ServerKind::HardCbs,
+                    Work::from_ns(budget),
+                    Span::from_ns(within),
+                )
             };
             let exact = u128::from(laxity) * u128::from(budget) / u128::from(within);
-            let said = Cbs::new(&of, Exhausted::Waits).what_fits(Span::from_ns(laxity));
-            assert_eq!(u128::from(said.as_ns()), exact, "{laxity} of {budget} in {within}");
+            let fitting = Cbs::new(&of, Overrun::Throttle).fitting_budget(Span::from_ns(laxity));
+            assert_eq!(u128::from(fitting.as_ns()), exact, "{laxity} of {budget} in {within}");
         }
     }
 }

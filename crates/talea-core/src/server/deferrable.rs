@@ -1,7 +1,9 @@
-//! Deferrable server: full at each period, and what is left stays usable until the next one.
+//! Deferrable server: refilled at each period, and the remaining budget is kept until the next
+//! refill.
 //!
-//! Strosnider, Lehoczky and Sha, IEEE Trans. Computers 44(1), 1995. Serves at once what comes late,
-//! and for that may disturb others with 2Q in T + ε: late in one period and early in the next (L5).
+//! Strosnider, Lehoczky and Sha, IEEE Trans. Computers 44(1), 1995. Late requests are served
+//! immediately. The price is an interference of up to 2Q in T + ε: late in one period and early in
+//! the next (L5).
 
 use super::{Reservation, Server};
 use crate::mutate;
@@ -9,10 +11,10 @@ use crate::{Span, Time, Work};
 
 #[derive(Debug)]
 pub(crate) struct Deferrable {
-    full: Work,
+    capacity: Work,
     period: Span,
     relative_deadline: Span,
-    left: Work,
+    remaining: Work,
     next: Time,
     deadline: Time,
 }
@@ -20,10 +22,10 @@ pub(crate) struct Deferrable {
 impl Deferrable {
     pub(crate) fn new(of: &Reservation) -> Deferrable {
         Deferrable {
-            full: of.budget,
+            capacity: of.budget,
             period: of.period,
             relative_deadline: of.relative_deadline(),
-            left: Work::ZERO,
+            remaining: Work::ZERO,
             next: Time::ZERO + of.offset,
             deadline: Time::NEVER,
         }
@@ -35,18 +37,22 @@ impl Server for Deferrable {
 
     fn idle(&mut self, _now: Time) {
         mutate!("core-server-deferrable-idle", {}, {
-            self.left = Work::ZERO;
+            self.remaining = Work::ZERO;
         });
     }
 
     fn charge(&mut self, _now: Time, used: Work) {
-        self.left = self.left.checked_sub(used).expect("no more than the budget");
+        self.remaining = self.remaining.checked_sub(used).expect("no more than the budget");
     }
 
     fn exhausted(&mut self, _now: Time) {}
 
     fn refill(&mut self, _now: Time) {
-        mutate!("core-server-deferrable-carry", self.left = self.full, self.left += self.full);
+        mutate!(
+            "core-server-deferrable-carry",
+            self.remaining = self.capacity,
+            self.remaining += self.capacity
+        );
         mutate!(
             "core-server-deferrable-deadline",
             {
@@ -61,7 +67,7 @@ impl Server for Deferrable {
     }
 
     fn budget(&self, _now: Time) -> Work {
-        self.left
+        self.remaining
     }
 
     fn next_refill(&self, _now: Time) -> Option<Time> {

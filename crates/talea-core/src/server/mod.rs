@@ -1,13 +1,13 @@
-//! Servers: the algorithms that keep a reservation, a budget of CPU time every period.
+//! Servers: algorithms that keep a reservation, a budget of CPU time in every period.
 //!
-//! A server gates one node of the tree: while it has budget, the node takes part in its parent's
-//! order with the server's deadline; when the budget is gone the node is not eligible until a
-//! refill (L3C section 4.1: hard reservations as containers). Which of its clients uses the budget
-//! is the node's own policy. Budgets are hard, except in the soft CBS.
+//! A server controls the eligibility of one node of the tree. With budget, the node takes part in
+//! its parent's order, with the server's deadline. Without budget, the node is not eligible until a
+//! refill (L3C section 4.1: hard reservations as containers). The node's own policy decides which
+//! client uses the budget. Budgets are hard, except in the soft CBS.
 //!
-//! [`Kind`] is the list, a file each. One from outside (L3C section 4.1: custom reservation types;
-//! L5, L19) implements [`Server`] like the others and is [`Kind::Custom`]; `examples/server-saver`
-//! is one, in a program that knows it by name in system files.
+//! [`ServerKind`] lists the algorithms, one file each. An external server (L3C section 4.1: custom
+//! reservation types; L5, L19) implements [`Server`] and is a [`ServerKind::Custom`].
+//! `examples/server-saver` is one; its program registers it by name for system files.
 
 mod cbs;
 mod deferrable;
@@ -19,128 +19,133 @@ use crate::{Span, Time, Work};
 use alloc::boxed::Box;
 use core::fmt;
 
-/// Which algorithm keeps the reservation.
+/// Algorithm of a reservation.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// Full at each period, and what is not wanted then is lost.
+pub enum ServerKind {
+    /// Refilled at each period; without demand at that time, the budget is lost.
     Polling,
-    /// Full at each period, kept until the next one.
+    /// Refilled at each period; the budget is kept until the next refill.
     Deferrable,
-    /// Every piece comes back one period after it was taken up.
+    /// Each part of the budget is refilled one period after its use began.
     Sporadic,
-    /// Constant bandwidth server: a deadline that moves; waits for it when exhausted.
+    /// Constant bandwidth server with a moving deadline; throttled until the deadline when
+    /// exhausted.
     HardCbs,
-    /// The same, but goes on at once with a later deadline.
+    /// Constant bandwidth server that continues immediately with a later deadline.
     SoftCbs,
-    /// From outside this crate.
+    /// An algorithm outside this crate.
     Custom {
-        /// What a system file calls it.
+        /// Name in system files.
         name: &'static str,
-        /// How it is made.
-        make: Maker,
+        /// Constructor.
+        make: ServerFactory,
     },
 }
 
-impl Kind {
-    /// What a system file calls it.
+impl ServerKind {
+    /// Returns the name in system files.
     pub fn name(&self) -> &'static str {
         match self {
-            Kind::Polling => "polling",
-            Kind::Deferrable => "deferrable",
-            Kind::Sporadic => "sporadic",
-            Kind::HardCbs => "cbs",
-            Kind::SoftCbs => "soft-cbs",
-            Kind::Custom { name, .. } => name,
+            ServerKind::Polling => "polling",
+            ServerKind::Deferrable => "deferrable",
+            ServerKind::Sporadic => "sporadic",
+            ServerKind::HardCbs => "cbs",
+            ServerKind::SoftCbs => "soft-cbs",
+            ServerKind::Custom { name, .. } => name,
         }
     }
 }
 
-/// By name: the addresses of functions are no identity.
-impl PartialEq for Kind {
-    fn eq(&self, other: &Kind) -> bool {
+/// Compares names: addresses of functions are no identity.
+impl PartialEq for ServerKind {
+    fn eq(&self, other: &ServerKind) -> bool {
         self.name() == other.name()
     }
 }
 
-impl Eq for Kind {}
+impl Eq for ServerKind {}
 
-/// Makes a server from outside that keeps a reservation.
-pub type Maker = fn(of: &Reservation) -> Box<dyn Server + Send>;
+/// Constructor of an external server for a reservation.
+pub type ServerFactory = fn(of: &Reservation) -> Box<dyn Server + Send>;
 
-/// What a node is promised: `budget` of CPU time in every `period`.
+/// Guarantee of a node: `budget` of CPU time in every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// Which algorithm keeps it.
-    pub kind: Kind,
-    /// Q.
+    /// The algorithm.
+    pub kind: ServerKind,
+    /// Q: budget of each period.
     pub budget: Work,
-    /// T; at least `budget`.
+    /// T: period, at least `budget`.
     pub period: Span,
-    /// D: within which the budget is to be had, `budget..=period`. `None`: the period.
+    /// D: deadline for the budget, `budget..=period`. `None`: the period.
     pub deadline: Option<Span>,
-    /// When the first period begins.
+    /// Start of the first period.
     pub offset: Span,
 }
 
 impl Reservation {
-    /// Q every T, from the start, with D = T.
-    pub fn new(kind: Kind, budget: Work, period: Span) -> Reservation {
+    /// Returns a reservation of Q every T, from time zero, with D = T.
+    pub fn new(kind: ServerKind, budget: Work, period: Span) -> Reservation {
         Reservation { kind, budget, period, deadline: None, offset: Span::ZERO }
     }
 
-    /// D, or T when none is given.
+    /// Returns D, or T if no deadline is given.
     pub fn relative_deadline(&self) -> Span {
         self.deadline.unwrap_or(self.period)
     }
 
-    pub(crate) fn build(&self) -> Built {
+    pub(crate) fn build(&self) -> ServerImpl {
         mutate!(
             "core-server-outside",
             match self.kind {
-                Kind::Polling => Built::Polling(polling::Polling::new(self)),
-                Kind::Deferrable => Built::Deferrable(deferrable::Deferrable::new(self)),
-                Kind::Sporadic => Built::Sporadic(Box::new(sporadic::Sporadic::new(self))),
-                Kind::HardCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Waits)),
-                Kind::SoftCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Postpones)),
-                Kind::Custom { make, .. } => Built::Custom(make(self)),
+                ServerKind::Polling => ServerImpl::Polling(polling::Polling::new(self)),
+                ServerKind::Deferrable => ServerImpl::Deferrable(deferrable::Deferrable::new(self)),
+                ServerKind::Sporadic =>
+                    ServerImpl::Sporadic(Box::new(sporadic::Sporadic::new(self))),
+                ServerKind::HardCbs => ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::Throttle)),
+                ServerKind::SoftCbs =>
+                    ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::PostponeDeadline)),
+                ServerKind::Custom { make, .. } => ServerImpl::Custom(make(self)),
             },
             match self.kind {
-                Kind::Polling => Built::Polling(polling::Polling::new(self)),
-                Kind::Deferrable => Built::Deferrable(deferrable::Deferrable::new(self)),
-                Kind::Sporadic => Built::Sporadic(Box::new(sporadic::Sporadic::new(self))),
-                Kind::HardCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Waits)),
-                Kind::SoftCbs => Built::Cbs(cbs::Cbs::new(self, cbs::Exhausted::Postpones)),
-                Kind::Custom { .. } => Built::Deferrable(deferrable::Deferrable::new(self)),
+                ServerKind::Polling => ServerImpl::Polling(polling::Polling::new(self)),
+                ServerKind::Deferrable => ServerImpl::Deferrable(deferrable::Deferrable::new(self)),
+                ServerKind::Sporadic =>
+                    ServerImpl::Sporadic(Box::new(sporadic::Sporadic::new(self))),
+                ServerKind::HardCbs => ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::Throttle)),
+                ServerKind::SoftCbs =>
+                    ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::PostponeDeadline)),
+                ServerKind::Custom { .. } =>
+                    ServerImpl::Deferrable(deferrable::Deferrable::new(self)),
             }
         )
     }
 }
 
-/// A server at work: what happens to it, and what it answers when it is asked. After construction
-/// nothing allocates.
+/// A server at run time. After construction nothing is allocated.
 ///
 /// Clients are *pending* from [`wake`](Server::wake) to [`idle`](Server::idle).
 pub trait Server: fmt::Debug {
-    /// The first client has become ready.
+    /// Notifies that the first client has become ready.
     fn wake(&mut self, now: Time);
-    /// The last client has nothing left to run.
+    /// Notifies that no client is ready any more.
     fn idle(&mut self, now: Time);
-    /// Clients have consumed `used`, at most [`budget`](Server::budget).
+    /// Charges `used`, at most [`budget`](Server::budget), to the budget.
     fn charge(&mut self, now: Time, used: Work);
-    /// The budget has been consumed to the end, whether or not clients are still pending.
+    /// Notifies that the budget is exhausted, with or without pending clients.
     fn exhausted(&mut self, now: Time);
-    /// The refill asked for is due.
+    /// Performs the refill that is due.
     fn refill(&mut self, now: Time);
-    /// What clients may consume before something must happen; zero: none may run.
+    /// Returns the CPU time that clients may consume now; zero means that none may run.
     fn budget(&self, now: Time) -> Work;
-    /// When the next refill is due.
+    /// Returns the time of the next refill.
     fn next_refill(&self, now: Time) -> Option<Time>;
-    /// Until when the budget is to be had.
+    /// Returns the deadline of the current budget.
     fn deadline(&self) -> Time;
 }
 
 #[derive(Debug)]
-pub(crate) enum Built {
+pub(crate) enum ServerImpl {
     Polling(polling::Polling),
     Deferrable(deferrable::Deferrable),
     Sporadic(Box<sporadic::Sporadic>),
@@ -151,16 +156,16 @@ pub(crate) enum Built {
 macro_rules! forward {
     ($self:ident, $server:ident => $call:expr) => {
         match $self {
-            Built::Polling($server) => $call,
-            Built::Deferrable($server) => $call,
-            Built::Sporadic($server) => $call,
-            Built::Cbs($server) => $call,
-            Built::Custom($server) => $call,
+            ServerImpl::Polling($server) => $call,
+            ServerImpl::Deferrable($server) => $call,
+            ServerImpl::Sporadic($server) => $call,
+            ServerImpl::Cbs($server) => $call,
+            ServerImpl::Custom($server) => $call,
         }
     };
 }
 
-impl Server for Built {
+impl Server for ServerImpl {
     fn wake(&mut self, now: Time) {
         forward!(self, server => server.wake(now));
     }

@@ -1,8 +1,8 @@
-//! Polling server: looks for work when its period begins, and gives the budget up as soon as there
-//! is none.
+//! Polling server: polls for work at the start of each period, and drops the budget when there is
+//! none.
 //!
-//! Lehoczky, Sha and Strosnider, RTSS 1987. Behaves towards others as a periodic task (Q, T); in
-//! return work that comes just after the poll waits for a whole period.
+//! Lehoczky, Sha and Strosnider, RTSS 1987. Its interference is that of a periodic task (Q, T).
+//! Work that arrives just after the poll waits for a whole period.
 
 use super::{Reservation, Server};
 use crate::mutate;
@@ -10,13 +10,13 @@ use crate::{Span, Time, Work};
 
 #[derive(Debug)]
 pub(crate) struct Polling {
-    full: Work,
+    capacity: Work,
     period: Span,
     relative_deadline: Span,
-    left: Work,
+    remaining: Work,
     pending: bool,
-    /// When it last looked.
-    looked: Option<Time>,
+    /// Time of the last poll.
+    polled_at: Option<Time>,
     next: Time,
     deadline: Time,
 }
@@ -24,12 +24,12 @@ pub(crate) struct Polling {
 impl Polling {
     pub(crate) fn new(of: &Reservation) -> Polling {
         Polling {
-            full: of.budget,
+            capacity: of.budget,
             period: of.period,
             relative_deadline: of.relative_deadline(),
-            left: Work::ZERO,
+            remaining: Work::ZERO,
             pending: false,
-            looked: None,
+            polled_at: None,
             next: Time::ZERO + of.offset,
             deadline: Time::NEVER,
         }
@@ -39,14 +39,14 @@ impl Polling {
 impl Server for Polling {
     fn wake(&mut self, now: Time) {
         self.pending = true;
-        // Who comes with the poll is found by it, also when it is the refill of a server inside
-        // this one.
+        // A client that becomes ready at the time of the poll is served, even if the refill of a
+        // nested server wakes it.
         if mutate!(
             "core-server-polling-instant",
-            self.looked == Some(now),
-            self.looked.is_some_and(|looked| looked > now)
+            self.polled_at == Some(now),
+            self.polled_at.is_some_and(|polled_at| polled_at > now)
         ) {
-            self.left = self.full;
+            self.remaining = self.capacity;
         }
     }
 
@@ -55,31 +55,31 @@ impl Server for Polling {
         mutate!(
             "core-server-polling-idle",
             {
-                self.left = Work::ZERO;
+                self.remaining = Work::ZERO;
             },
             {}
         );
     }
 
     fn charge(&mut self, _now: Time, used: Work) {
-        self.left = self.left.checked_sub(used).expect("no more than the budget");
+        self.remaining = self.remaining.checked_sub(used).expect("no more than the budget");
     }
 
     fn exhausted(&mut self, _now: Time) {}
 
     fn refill(&mut self, now: Time) {
-        self.looked = Some(now);
-        self.left = mutate!(
+        self.polled_at = Some(now);
+        self.remaining = mutate!(
             "core-server-polling-poll",
-            if self.pending { self.full } else { Work::ZERO },
-            self.full
+            if self.pending { self.capacity } else { Work::ZERO },
+            self.capacity
         );
         self.deadline = self.next + self.relative_deadline;
         self.next += self.period;
     }
 
     fn budget(&self, _now: Time) -> Work {
-        self.left
+        self.remaining
     }
 
     fn next_refill(&self, _now: Time) -> Option<Time> {

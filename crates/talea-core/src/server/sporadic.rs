@@ -1,90 +1,92 @@
-//! Sporadic server with the corrected replenishments.
+//! Sporadic server with corrected replenishments.
 //!
 //! Sprunt, Sha and Lehoczky, Real-Time Systems 1(1), 1989, as corrected by Stanovich, Baker, Wang
-//! and González Harbour, RTAS 2010: every piece of budget carries the time from which it may be
-//! used, a piece that is taken up comes back one period after *that* time, and a full list delays
-//! budget instead of multiplying it. Towards others it behaves as a periodic task (Q, T). What
-//! comes back so late that its deadline has passed (the CPU stood still, or the server was promised
-//! what there was not) begins then: what was missed is lost, or it would come in one go.
+//! and González Harbour, RTAS 2010. Each refill carries the time from which it may be used. Its
+//! used part is refilled one period after *that* time, and a full list delays budget instead of
+//! multiplying it. The interference is that of a periodic task (Q, T).
 //!
-//! Invariants: the pieces always sum to Q; they are ordered by time and do not overlap.
+//! A refill may become usable only after its deadline: the CPU was stalled, or the servers are
+//! overbooked. Such a refill starts at the current time. The missed budget is lost; otherwise it
+//! would accumulate.
+//!
+//! Invariants: the refills sum to Q; they are ordered by time and do not overlap.
 
 use super::{Reservation, Server};
 use crate::mutate;
 use crate::{Span, Time, Work};
 
-/// Pieces that the budget may be in at most (L3C's prototype and POSIX's `sched_ss_max_repl` bound
-/// it too).
-const PIECES: usize = 16;
+/// Maximum number of refills (L3C's prototype and POSIX's `sched_ss_max_repl` bound it too).
+const MAX_REFILLS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    /// From when it may be used.
+struct Refill {
+    /// Time from which the refill may be used.
     at: Time,
     amount: Work,
 }
 
 #[derive(Debug)]
 pub(crate) struct Sporadic {
-    full: Work,
+    capacity: Work,
     period: Span,
     relative_deadline: Span,
-    pieces: [Piece; PIECES],
+    refills: [Refill; MAX_REFILLS],
     count: usize,
-    /// Of the first piece, since it was taken up.
+    /// Used part of the first refill.
     used: Work,
-    /// The first piece may be used.
-    is_due: bool,
+    /// Whether the first refill may be used.
+    is_usable: bool,
 }
 
 impl Sporadic {
     pub(crate) fn new(of: &Reservation) -> Sporadic {
-        let first = Piece {
+        let first = Refill {
             at: mutate!("core-server-sporadic-offset", Time::ZERO + of.offset, Time::ZERO),
             amount: of.budget,
         };
         Sporadic {
-            full: of.budget,
+            capacity: of.budget,
             period: of.period,
             relative_deadline: of.relative_deadline(),
-            pieces: [first; PIECES],
+            refills: [first; MAX_REFILLS],
             count: 1,
             used: Work::ZERO,
-            is_due: false,
+            is_usable: false,
         }
     }
 
     fn check(&self) {
-        debug_assert!((1..=PIECES).contains(&self.count));
+        debug_assert!((1..=MAX_REFILLS).contains(&self.count));
         debug_assert_eq!(
-            self.pieces[..self.count].iter().fold(Work::ZERO, |sum, piece| sum + piece.amount),
-            self.full,
+            self.refills[..self.count].iter().fold(Work::ZERO, |sum, refill| sum + refill.amount),
+            self.capacity,
             "budget leaked"
         );
         debug_assert!(
-            self.pieces[..self.count].windows(2).all(|two| end(two[0]) <= two[1].at),
+            self.refills[..self.count].windows(2).all(|two| end(two[0]) <= two[1].at),
             "{:?}",
-            self.pieces
+            self.refills
         );
     }
 
-    fn remove_first(&mut self) -> Piece {
-        let first = self.pieces[0];
-        self.pieces.copy_within(1..self.count, 0);
+    fn remove_first(&mut self) -> Refill {
+        let first = self.refills[0];
+        self.refills.copy_within(1..self.count, 0);
         self.count -= 1;
         first
     }
 
-    /// What was used of the first piece comes back one period after the time from which it could
-    /// be. Only now, when the server has nothing more to run or the piece is gone: were it split at
-    /// every preemption, its deadline would move with them.
-    fn give_back(&mut self, now: Time) {
+    /// Schedules the used part of the first refill one period after its start.
+    ///
+    /// Called only when the server has no more work or the refill is exhausted. A split at every
+    /// preemption would move the server's deadline each time.
+    fn schedule_refill(&mut self, now: Time) {
         let used = core::mem::take(&mut self.used);
         if used.is_zero() {
             return;
         }
-        let first = &mut self.pieces[0];
-        let back = Piece {
+        let first = &mut self.refills[0];
+        let back = Refill {
             at: mutate!("core-server-sporadic-late", first.at, now) + self.period,
             amount: used,
         };
@@ -94,106 +96,108 @@ impl Sporadic {
         if is_gone {
             self.remove_first();
         }
-        self.add(back);
+        self.append_refill(back);
         if is_gone {
-            // One that falls due at this very moment comes with the refills.
-            self.is_due = self.pieces[0].at < now;
-            self.forgo(now);
+            // A refill for exactly this time is performed in the phase of refills.
+            self.is_usable = self.refills[0].at < now;
+            self.skip_missed_refill(now);
         }
         self.check();
     }
 
-    /// Lets the first piece begin now if the time until which it was to be had has passed.
-    fn forgo(&mut self, now: Time) {
+    /// Restarts the first refill at the current time if its deadline has passed.
+    fn skip_missed_refill(&mut self, now: Time) {
         if mutate!(
             "core-server-sporadic-missed",
             self.deadline() < now,
             false && self.deadline() < now
         ) {
-            self.pieces[0].at = now;
+            self.refills[0].at = now;
             self.merge();
         }
     }
 
-    /// Lays pieces that touch the first into it.
+    /// Merges refills that touch the first one into it.
     fn merge(&mut self) {
-        while self.count > 1 && self.pieces[1].at <= end(self.pieces[0]) {
+        while self.count > 1 && self.refills[1].at <= end(self.refills[0]) {
             let first = self.remove_first();
-            self.pieces[0] = Piece { at: first.at, amount: first.amount + self.pieces[0].amount };
+            self.refills[0] =
+                Refill { at: first.at, amount: first.amount + self.refills[0].amount };
         }
     }
 
-    fn add(&mut self, piece: Piece) {
-        match self.pieces[..self.count].last_mut() {
-            Some(last) if piece.at <= end(*last) => last.amount += piece.amount,
-            Some(last) if self.count == PIECES => {
-                // No room: the last piece waits for the new one. Late is safe, early is not.
-                let at = Time::from_ns(piece.at.as_ns() - last.amount.as_ns());
-                *last = Piece { at, amount: last.amount + piece.amount };
+    fn append_refill(&mut self, refill: Refill) {
+        match self.refills[..self.count].last_mut() {
+            Some(last) if refill.at <= end(*last) => last.amount += refill.amount,
+            Some(last) if self.count == MAX_REFILLS => {
+                // The list is full: the last refill is delayed to the new one. Late is safe, early
+                // is not.
+                let delayed = Time::from_ns(refill.at.as_ns() - last.amount.as_ns());
+                let at = mutate!("core-server-sporadic-full", delayed, last.at);
+                *last = Refill { at, amount: last.amount + refill.amount };
             }
             _ => {
-                self.pieces[self.count] = piece;
+                self.refills[self.count] = refill;
                 self.count += 1;
             }
         }
     }
 }
 
-/// Where a piece that is used from its start without a pause ends.
-fn end(piece: Piece) -> Time {
-    piece.at + Span::from_ns(piece.amount.as_ns())
+/// Returns the end of a refill that is used without interruption from its start.
+fn end(refill: Refill) -> Time {
+    refill.at + Span::from_ns(refill.amount.as_ns())
 }
 
 impl Server for Sporadic {
     fn wake(&mut self, now: Time) {
-        // Budget that nobody wanted before may be used from now on, and comes back a period after
-        // now.
-        if self.pieces[0].at < now {
+        // Unused budget may be used from now on, and is refilled one period from now.
+        if self.refills[0].at < now {
             mutate!(
                 "core-server-sporadic-wake",
                 {
-                    self.pieces[0].at = now;
+                    self.refills[0].at = now;
                 },
                 {}
             );
 
-            self.is_due = true;
+            self.is_usable = true;
             self.merge();
         }
         self.check();
     }
 
     fn idle(&mut self, now: Time) {
-        self.give_back(now);
+        self.schedule_refill(now);
     }
 
     fn charge(&mut self, now: Time, used: Work) {
         self.used += used;
-        assert!(self.used <= self.pieces[0].amount, "no more than the budget");
-        if self.used == self.pieces[0].amount {
-            self.give_back(now);
+        assert!(self.used <= self.refills[0].amount, "no more than the budget");
+        if self.used == self.refills[0].amount {
+            self.schedule_refill(now);
         }
     }
 
     fn exhausted(&mut self, _now: Time) {}
 
     fn refill(&mut self, now: Time) {
-        self.is_due = self.pieces[0].at <= now;
-        self.forgo(now);
+        self.is_usable = self.refills[0].at <= now;
+        self.skip_missed_refill(now);
     }
 
     fn budget(&self, _now: Time) -> Work {
-        if !self.is_due {
+        if !self.is_usable {
             return Work::ZERO;
         }
-        self.pieces[0].amount.checked_sub(self.used).expect("no more than the budget")
+        self.refills[0].amount.checked_sub(self.used).expect("no more than the budget")
     }
 
     fn next_refill(&self, _now: Time) -> Option<Time> {
-        (!self.is_due).then_some(self.pieces[0].at)
+        (!self.is_usable).then_some(self.refills[0].at)
     }
 
     fn deadline(&self) -> Time {
-        self.pieces[0].at + self.relative_deadline
+        self.refills[0].at + self.relative_deadline
     }
 }

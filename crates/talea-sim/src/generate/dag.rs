@@ -1,43 +1,44 @@
-//! The shapes of task graphs.
+//! Shapes of task graphs.
 //!
 //! Erdős–Rényi: Cordeiro et al., *Random graph generation for scheduling simulations*, SIMUTools
-//! 2010, section 3.1: of two nodes the one with the smaller number comes first, with the same
-//! probability for every pair. Layer by layer: Tobita and Kasahara, *A standard task graph set for
-//! fair evaluation of multiprocessor scheduling algorithms*, Journal of Scheduling 5, 2002, in the
-//! form of Cordeiro et al., section 3.2: nodes are put into layers at random, edges go from any
-//! layer to a later one, with the same probability for every pair.
+//! 2010, section 3.1. Of two nodes the one with the smaller number comes first, with the same
+//! probability for every pair.
 //!
-//! Claim: acyclic, because edges go from smaller to larger numbers. Not claimed: that a graph is
-//! connected (a node without edges is a graph of its own with the same period), or that its longest
-//! path fits its deadline.
+//! Layer by layer: Tobita and Kasahara, *A standard task graph set for fair evaluation of
+//! multiprocessor scheduling algorithms*, Journal of Scheduling 5, 2002, in the form of Cordeiro et
+//! al., section 3.2. Nodes are assigned to random layers. Edges lead from any layer to a later one,
+//! with the same probability for every pair.
+//!
+//! Guaranteed: graphs are acyclic, because edges lead from smaller to larger numbers. Not
+//! guaranteed: that a graph is connected (a node without edges is a graph of its own with the same
+//! period), or that its longest path fits its deadline.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
-/// How edges are drawn. Probabilities are in thousandths.
+/// Distribution of edges. Probabilities are in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Any two nodes.
+    /// Edges between any two nodes.
     ErdosRenyi {
-        /// Of an edge.
+        /// Probability of an edge.
         probability: u32,
     },
-    /// Nodes of different layers.
+    /// Edges between nodes of different layers.
     Layered {
-        /// How many, at least 1; some may stay empty.
+        /// Number of layers, at least 1; some may be empty.
         layers: u32,
-        /// Of an edge.
+        /// Probability of an edge.
         probability: u32,
     },
 }
 
-/// The edges among `nodes` nodes, from smaller to larger numbers, sorted.
-pub fn edges(nodes: usize, shape: Shape, dice: &mut Dice) -> Vec<(usize, usize)> {
+/// Generates the edges among `nodes` nodes, from smaller to larger numbers, sorted.
+pub fn edges(nodes: usize, shape: Shape, rng: &mut Rng) -> Vec<(usize, usize)> {
     let (probability, layer_of) = match shape {
         Shape::ErdosRenyi { probability } => (probability, (0..nodes as u64).collect::<Vec<_>>()),
         Shape::Layered { layers, probability } => {
-            let mut layer_of: Vec<u64> =
-                (0..nodes).map(|_| dice.below(u64::from(layers))).collect();
-            // Numbers follow the layers, so that edges go up.
+            let mut layer_of: Vec<u64> = (0..nodes).map(|_| rng.below(u64::from(layers))).collect();
+            // Nodes are numbered by layer, so edges lead upwards.
             layer_of.sort_unstable();
             (probability, layer_of)
         }
@@ -45,7 +46,7 @@ pub fn edges(nodes: usize, shape: Shape, dice: &mut Dice) -> Vec<(usize, usize)>
     let mut edges = Vec::new();
     for to in 0..nodes {
         for from in 0..to {
-            if layer_of[from] < layer_of[to] && dice.below(1_000) < u64::from(probability) {
+            if layer_of[from] < layer_of[to] && rng.below(1_000) < u64::from(probability) {
                 edges.push((from, to));
             }
         }
@@ -54,7 +55,7 @@ pub fn edges(nodes: usize, shape: Shape, dice: &mut Dice) -> Vec<(usize, usize)>
     edges
 }
 
-/// The largest sum of `costs` along a path.
+/// Returns the largest sum of `costs` along a path.
 pub fn longest_path(costs: &[u64], edges: &[(usize, usize)]) -> u64 {
     let mut ends: Vec<u64> = vec![0; costs.len()];
     for node in 0..costs.len() {

@@ -1,31 +1,33 @@
 //! Relative deadlines.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use talea_core::{Span, Work};
 
-/// How deadlines are drawn.
+/// Distribution of relative deadlines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Deadlines {
-    /// The period.
+    /// The deadline equals the period.
     #[default]
     Implicit,
-    /// Uniform, in whole nanoseconds, from `C + from · (T - C)` to T. `from` is in thousandths, up
-    /// to 1000: 0 is the [C, T] of the literature, 700 its "at least 0.7 of the slack".
+    /// Uniform, in whole nanoseconds, from `C + from · (T - C)` to T.
+    ///
+    /// `from` is in thousandths, up to 1000: 0 is the [C, T] of the literature, 700 its "at least
+    /// 0.7 of the slack".
     Constrained {
-        /// In thousandths.
+        /// Lower limit, in thousandths.
         from: u32,
     },
 }
 
 impl Deadlines {
-    /// A deadline; `cost` is at most `period`.
-    pub(super) fn draw(self, cost: Work, period: Span, dice: &mut Dice) -> Span {
+    /// Generates a deadline; `cost` is at most `period`.
+    pub(super) fn draw(self, cost: Work, period: Span, rng: &mut Rng) -> Span {
         match self {
             Deadlines::Implicit => period,
             Deadlines::Constrained { from } => {
                 let (cost, period) = (cost.as_ns().min(period.as_ns()), period.as_ns());
                 let spare = u128::from(period - cost) * u128::from(from.min(1_000)) / 1_000;
-                Span::from_ns(dice.between(cost + spare as u64, period))
+                Span::from_ns(rng.between(cost + spare as u64, period))
             }
         }
     }

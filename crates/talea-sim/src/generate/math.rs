@@ -1,15 +1,14 @@
-//! Logarithm and exponential out of the four basic operations, so that they are the same to the
-//! last bit everywhere: a platform's own may differ from the next one's.
+//! Logarithm and exponential from the four basic operations, bit-identical on every platform.
 //!
-//! Both reduce their argument to a small one by powers of two and sum a series: error below 4e-16
-//! relative to the result (of the logarithm near 1: absolute), which the tests hold against the
-//! platform's.
+//! A platform's own functions may differ from those of another one. Both reduce their argument by
+//! powers of two and sum a series. The error is below 4e-16 relative to the result (absolute for
+//! the logarithm near 1); the tests compare with the platform's functions.
 
-/// The natural logarithm of 2: with so few digits that small multiples are exact, and the rest.
+/// The natural logarithm of 2: a part whose small multiples are exact, and the rest.
 const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
-/// The natural logarithm of a positive number that is not subnormal.
+/// Returns the natural logarithm of a positive number that is not subnormal.
 pub(super) fn ln(x: f64) -> f64 {
     debug_assert!(x >= f64::MIN_POSITIVE && x.is_finite());
     let bits = x.to_bits();
@@ -28,18 +27,18 @@ pub(super) fn ln(x: f64) -> f64 {
     exponent * LN2_HIGH + (2.0 * s * series + exponent * LN2_LOW)
 }
 
-/// e to the power of a number between -700 and 700.
+/// Returns e to the power of a number between -700 and 700.
 pub(super) fn exp(x: f64) -> f64 {
     debug_assert!(x.abs() <= 700.0);
-    // To the nearest whole number of doublings; within half of one the series converges fast.
+    // Nearest integer number of doublings; within half of one the series converges fast.
     let doublings = (x / std::f64::consts::LN_2 + if x < 0.0 { -0.5 } else { 0.5 }) as i32;
     let rest = x - f64::from(doublings) * LN2_HIGH - f64::from(doublings) * LN2_LOW;
-    // Fourteen terms of the series of Taylor leave less than 1e-17.
+    // Fourteen terms of the Taylor series leave less than 1e-17.
     let series = (1..15).rev().fold(1.0, |sum, term| 1.0 + sum * rest / f64::from(term));
     series * f64::from_bits(((1_023 + doublings) as u64) << 52)
 }
 
-/// The `k`-th root of a number in `[0, 1]`; k at least 1.
+/// Returns the `k`-th root of a number in `[0, 1]`; k is at least 1.
 pub(super) fn root(x: f64, k: usize) -> f64 {
     match k {
         1 => x,
@@ -51,15 +50,15 @@ pub(super) fn root(x: f64, k: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use crate::rng::Rng;
 
     #[test]
-    fn they_agree_with_the_platforms() {
-        let mut dice = Dice::new(1);
+    fn ln_and_exp_agree_with_the_platform() {
+        let mut rng = Rng::new(1);
         for _ in 0..100_000 {
-            let x = dice.unit().max(1e-300) * 10_f64.powi(dice.below(40) as i32 - 20);
+            let x = rng.unit().max(1e-300) * 10_f64.powi(rng.below(40) as i32 - 20);
             assert!((ln(x) - x.ln()).abs() <= 4e-16 * x.ln().abs().max(1.0), "ln {x}");
-            let y = (dice.unit() - 0.5) * 100.0;
+            let y = (rng.unit() - 0.5) * 100.0;
             assert!((exp(y) / y.exp() - 1.0).abs() <= 4e-16 * y.abs().max(2.0), "exp {y}");
         }
         assert_eq!((ln(1.0), exp(0.0), root(0.0, 3), root(1.0, 7)), (0.0, 1.0, 0.0, 1.0));

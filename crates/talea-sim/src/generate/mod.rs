@@ -1,17 +1,16 @@
-//! Random task sets, as the field's experiments are made of: utilisations of a given sum, periods,
-//! deadlines, graphs.
+//! Random task sets for experiments: utilisations of a given sum, periods, deadlines, graphs.
 //!
-//! Model: a set is utilisations ([`Method`]: one published algorithm a file), then periods, then
-//! costs and deadlines. Utilisations are whole numbers of [`CPU`]'s parts and add up to the total
-//! exactly; a cost is its share of its period, rounded down to whole nanoseconds and never zero. So
-//! the utilisation of a set is never above its total (but for tasks whose share is less than a
-//! nanosecond), and below it by less than 1 ns in each period.
+//! Model: a set has utilisations ([`Method`]: one published algorithm per file), then periods, then
+//! costs and deadlines. Utilisations are whole numbers of [`CPU`]'s parts with an exact total. A
+//! cost is the task's share of its period, rounded down to whole nanoseconds and never zero. The
+//! utilisation of a set therefore never exceeds its total, except by tasks with a share below one
+//! nanosecond. It is lower by less than 1 ns in each period.
 //!
-//! Invariant: the same [`Spec`], seed and number give the same set on every machine: besides
-//! integers only the four basic floating-point operations are used, which have one result, and
-//! roots and logarithms are made of these. Floats are for drawing only; what is drawn is integers.
+//! Invariant: the same [`Spec`], seed and number give the same set on every computer. Besides
+//! integers, only the four basic floating-point operations are used, which have one result, and
+//! functions built from them. Floats serve the generation only; the results are integers.
 //!
-//! References: with each algorithm.
+//! References: in the file of each algorithm.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -34,34 +33,35 @@ pub use deadlines::Deadlines;
 pub use periods::Periods;
 pub use set::{Graphs, Node, Spec, Task, generate};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use std::fmt;
 use talea_core::Span;
 
-/// One CPU, in the parts that utilisations are counted in.
+/// One CPU, in the parts of utilisations.
 pub const CPU: u64 = 1_000_000_000_000;
-/// Tasks of a set at most.
+/// Maximum number of tasks of a set.
 pub const TASKS_MAX: usize = 1_000;
-/// The largest total, in CPUs: up to there a part is exact in a float.
+/// Maximum total in CPUs: up to it, a part is exact in a float.
 pub const TOTAL_MAX: u64 = 1_024;
 
-/// How utilisations of a given sum are drawn.
+/// Algorithm that generates utilisations of a given sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Uniform over all that add up; what breaks a bound is thrown away and drawn again.
+    /// Uniform over all vectors of the sum; vectors outside the bounds are rejected and generated
+    /// again.
     UUniFastDiscard,
-    /// Uniform over all that add up and keep bounds which are the same for every task.
+    /// Uniform over all vectors of the sum within bounds that are equal for every task.
     RandFixedSum,
-    /// Keeps bounds of each task; *not* uniform in general.
+    /// Respects the bounds of each task; *not* uniform in general.
     Drs,
 }
 
 impl Method {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Method; 3] = [Method::UUniFastDiscard, Method::RandFixedSum, Method::Drs];
 
-    /// As people write it.
-    pub fn word(self) -> &'static str {
+    /// Returns the name in options.
+    pub fn name(self) -> &'static str {
         match self {
             Method::UUniFastDiscard => "uunifast-discard",
             Method::RandFixedSum => "randfixedsum",
@@ -70,99 +70,99 @@ impl Method {
     }
 }
 
-/// Between what a utilisation lies, in parts of a [`CPU`].
+/// Limits of a utilisation, in parts of a [`CPU`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// At least.
+    /// Lower limit.
     pub min: u64,
-    /// At most.
+    /// Upper limit.
     pub max: u64,
 }
 
 impl Bounds {
-    /// What one sequential task can have.
+    /// Limits of one sequential task.
     pub const ONE_CPU: Bounds = Bounds { min: 0, max: CPU };
 }
 
-/// Why there is no such set.
+/// Reasons why a set cannot be generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Impossible {
-    /// Not 1 to [`TASKS_MAX`] tasks.
+pub enum GenerationError {
+    /// The number of tasks is not in 1..=[`TASKS_MAX`].
     Tasks(usize),
-    /// Not as many bounds as tasks.
+    /// The number of bounds differs from the number of tasks.
     BoundsCount {
-        /// Bounds that are given.
+        /// Number of given bounds.
         given: usize,
-        /// Tasks.
+        /// Number of tasks.
         tasks: usize,
     },
-    /// A lower bound above its upper one.
+    /// A lower bound exceeds its upper bound.
     Bounds(Bounds),
-    /// The bounds don't allow this total.
+    /// The bounds do not allow the total.
     Total {
-        /// What is asked for.
+        /// Requested total.
         total: u64,
-        /// The sum of the lower bounds.
+        /// Sum of the lower bounds.
         least: u64,
-        /// The sum of the upper bounds.
+        /// Sum of the upper bounds.
         most: u64,
     },
-    /// The algorithm knows only bounds that are the same for all tasks.
+    /// The algorithm requires equal bounds for all tasks.
     Unequal(Method),
-    /// So many vectors were drawn and none could be kept.
+    /// All generated vectors were rejected.
     Unlikely {
-        /// Who gave up.
+        /// The algorithm.
         method: Method,
-        /// After how many.
+        /// Number of generated vectors.
         tries: u32,
-        /// Whether the bounds differ, so that who needs the same for all is no way out.
+        /// Whether the bounds differ, so that an algorithm for equal bounds is no alternative.
         unequal: bool,
     },
-    /// No period, or one of length zero.
+    /// There is no period, or one of length zero.
     NoPeriod,
-    /// The least period is above the largest.
+    /// The shortest period exceeds the longest.
     PeriodRange {
-        /// The least.
+        /// Shortest period.
         min: Span,
-        /// The largest.
+        /// Longest period.
         max: Span,
     },
     /// A limit of the range is not a multiple of the granularity.
     Granularity {
         /// The limit.
         limit: Span,
-        /// What it must be a multiple of.
+        /// The granularity.
         granularity: Span,
     },
-    /// A period too long for its task's cost to be counted.
+    /// A period is too long for the cost of its task.
     PeriodTooLong(Span),
-    /// Graphs without nodes, or with more than [`TASKS_MAX`].
+    /// A graph has no nodes, or more than [`TASKS_MAX`].
     Nodes {
-        /// The least.
+        /// Smallest number of nodes.
         min: usize,
-        /// The most.
+        /// Largest number of nodes.
         max: usize,
     },
-    /// Graphs with no layer.
+    /// A graph has no layers.
     Layers,
-    /// A probability above 1 000 thousandths.
+    /// A probability exceeds 1 000 thousandths.
     Probability(u32),
 }
 
-/// `parts` of a [`CPU`] as a decimal.
+/// Formats `parts` of a [`CPU`] as a decimal.
 pub fn decimal(parts: u64) -> String {
     let text = format!("{}.{:012}", parts / CPU, parts % CPU);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-impl fmt::Display for Impossible {
+impl fmt::Display for GenerationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Impossible::Tasks(n) => write!(f, "a set has 1 to {TASKS_MAX} tasks, not {n}"),
-            Impossible::BoundsCount { given, tasks } => {
+            GenerationError::Tasks(n) => write!(f, "a set has 1 to {TASKS_MAX} tasks, not {n}"),
+            GenerationError::BoundsCount { given, tasks } => {
                 write!(f, "there are {given} bounds for {tasks} tasks; give one, or one for each")
             }
-            Impossible::Bounds(Bounds { min, max }) => {
+            GenerationError::Bounds(Bounds { min, max }) => {
                 write!(
                     f,
                     "no utilisation is at least {} and at most {}",
@@ -170,128 +170,131 @@ impl fmt::Display for Impossible {
                     decimal(*max)
                 )
             }
-            Impossible::Total { total, least, most } => write!(
+            GenerationError::Total { total, least, most } => write!(
                 f,
                 "utilisations within these bounds add up to {} at least and {} at most, not to {}",
                 decimal(*least),
                 decimal(*most),
                 decimal(*total)
             ),
-            Impossible::Unequal(method) => write!(
+            GenerationError::Unequal(method) => write!(
                 f,
-                "{} needs the same bounds for every task; {} and {} take a bound for each",
-                method.word(),
-                Method::Drs.word(),
-                Method::UUniFastDiscard.word()
+                "{} requires the same bounds for every task; {} and {} accept bounds for each",
+                method.name(),
+                Method::Drs.name(),
+                Method::UUniFastDiscard.name()
             ),
-            Impossible::Unlikely { method, tries, unequal } => {
+            GenerationError::Unlikely { method, tries, unequal } => {
                 write!(
                     f,
-                    "{} has drawn {tries} vectors and all of them broke a bound; ",
-                    method.word()
+                    "{} has generated {tries} vectors and all of them exceeded a bound; ",
+                    method.name()
                 )?;
                 match (unequal, method) {
-                    (false, _) => write!(f, "{} draws none that does", Method::RandFixedSum.word()),
+                    (false, _) => {
+                        write!(f, "{} generates none that does", Method::RandFixedSum.name())
+                    }
                     (true, Method::Drs) => f.write_str("choose wider bounds"),
                     (true, _) => write!(
                         f,
-                        "{} takes such bounds too and moves vectors inside, but does not draw uniformly",
-                        Method::Drs.word()
+                        "{} accepts such bounds too and moves vectors inside, but is not uniform",
+                        Method::Drs.name()
                     ),
                 }
             }
-            Impossible::NoPeriod => f.write_str("there is no period, or one of length zero"),
-            Impossible::PeriodRange { min, max } => {
+            GenerationError::NoPeriod => f.write_str("there is no period, or one of length zero"),
+            GenerationError::PeriodRange { min, max } => {
                 write!(f, "no period is at least {min} and at most {max}")
             }
-            Impossible::Granularity { limit, granularity } => {
+            GenerationError::Granularity { limit, granularity } => {
                 write!(f, "{limit} is not a multiple of the granularity, {granularity}")
             }
-            Impossible::PeriodTooLong(period) => write!(f, "a period of {period} is too long"),
-            Impossible::Nodes { min, max } => {
+            GenerationError::PeriodTooLong(period) => write!(f, "a period of {period} is too long"),
+            GenerationError::Nodes { min, max } => {
                 write!(f, "a graph has 1 to {TASKS_MAX} nodes, not {min} to {max}")
             }
-            Impossible::Layers => f.write_str("a graph of no layers has no nodes"),
-            Impossible::Probability(thousandths) => {
+            GenerationError::Layers => f.write_str("a graph needs at least one layer"),
+            GenerationError::Probability(thousandths) => {
                 write!(f, "a probability is at most 1, not {thousandths} thousandths")
             }
         }
     }
 }
 
-impl std::error::Error for Impossible {}
+impl std::error::Error for GenerationError {}
 
-/// A source of utilisation vectors: what can be checked and computed once has been.
+/// Generator of utilisation vectors, with all checks and constant computations done in advance.
 #[derive(Clone, Debug)]
 pub struct Shares {
     total: u64,
     bounds: Vec<Bounds>,
-    how: How,
+    sampler: Sampler,
 }
 
 #[derive(Clone, Debug)]
-enum How {
+enum Sampler {
     Discard,
     Table(randfixedsum::Table),
     Rescale(drs::Region),
 }
 
-/// Whether tasks have different bounds.
+/// Whether the bounds of tasks differ.
 fn differ(bounds: &[Bounds]) -> bool {
     bounds.windows(2).any(|two| two[0] != two[1])
 }
 
 impl Shares {
-    /// Vectors of one share for each of `bounds`, which add up to `total` parts of a [`CPU`].
+    /// Creates a generator of vectors with one share for each of `bounds`, and `total` parts of a
+    /// [`CPU`] in total.
     ///
     /// # Errors
-    /// Says why there are none, or why `method` can't draw them.
-    pub fn new(method: Method, total: u64, bounds: &[Bounds]) -> Result<Shares, Impossible> {
+    /// The reason why there are no such vectors, or why `method` cannot generate them.
+    pub fn new(method: Method, total: u64, bounds: &[Bounds]) -> Result<Shares, GenerationError> {
         if bounds.is_empty() || bounds.len() > TASKS_MAX {
-            return Err(Impossible::Tasks(bounds.len()));
+            return Err(GenerationError::Tasks(bounds.len()));
         }
         if let Some(wrong) = bounds.iter().find(|bound| bound.min > bound.max) {
-            return Err(Impossible::Bounds(*wrong));
+            return Err(GenerationError::Bounds(*wrong));
         }
         let sum = |of: fn(&Bounds) -> u64| bounds.iter().map(of).fold(0, u64::saturating_add);
         let (least, most) = (sum(|bound| bound.min), sum(|bound| bound.max));
         let cap = TOTAL_MAX * CPU;
         if total < least || total > most || total > cap {
-            return Err(Impossible::Total { total, least, most: most.min(cap) });
+            return Err(GenerationError::Total { total, least, most: most.min(cap) });
         }
-        // What nobody can reach need not be reckoned with.
+        // Bounds above the total are unreachable, and ignored.
         let bounds: Vec<Bounds> = bounds
             .iter()
             .map(|bound| Bounds { min: bound.min, max: bound.max.min(total) })
             .collect();
-        let how = match method {
-            Method::UUniFastDiscard => How::Discard,
+        let sampler = match method {
+            Method::UUniFastDiscard => Sampler::Discard,
             Method::RandFixedSum if differ(&bounds) => {
-                return Err(Impossible::Unequal(method));
+                return Err(GenerationError::Unequal(method));
             }
             Method::RandFixedSum => {
-                How::Table(randfixedsum::Table::new(bounds.len(), total, bounds[0]))
+                Sampler::Table(randfixedsum::Table::new(bounds.len(), total, bounds[0]))
             }
-            Method::Drs => How::Rescale(drs::Region::new(total, &bounds)),
+            Method::Drs => Sampler::Rescale(drs::Region::new(total, &bounds)),
         };
-        Ok(Shares { total, bounds, how })
+        Ok(Shares { total, bounds, sampler })
     }
 
-    /// One vector: adds up to the total exactly, and every share is within its bounds.
+    /// Generates one vector with an exact total, and every share within its bounds.
     ///
     /// # Errors
-    /// [`Impossible::Unlikely`] if none could be had within a bounded number of tries.
-    pub fn draw(&self, dice: &mut Dice) -> Result<Vec<u64>, Impossible> {
-        let drawn = match &self.how {
-            How::Discard => uunifast::discard(self.total, &self.bounds, dice)?,
-            How::Table(table) => table.draw(dice),
-            How::Rescale(region) => region.draw(dice)?,
+    /// [`GenerationError::Unlikely`] after a bounded number of rejected vectors.
+    pub fn draw(&self, rng: &mut Rng) -> Result<Vec<u64>, GenerationError> {
+        let drawn = match &self.sampler {
+            Sampler::Discard => uunifast::discard(self.total, &self.bounds, rng)?,
+            Sampler::Table(table) => table.draw(rng),
+            Sampler::Rescale(region) => region.draw(rng)?,
         };
-        // Rounding would hide that an algorithm has lost its way.
+        // Rounding would hide a numerical failure of an algorithm.
         let (sum, total) = (drawn.iter().sum::<f64>(), self.total as f64);
         assert!(
             (sum - total).abs() <= 1e-6 * total + drawn.len() as f64,
-            "{sum} was drawn for {total}"
+            "{sum} was generated for {total}"
         );
         Ok(round::rounded(&drawn, self.total, &self.bounds))
     }

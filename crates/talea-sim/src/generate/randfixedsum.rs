@@ -1,30 +1,30 @@
 //! RandFixedSum.
 //!
-//! R. Stafford, *Random Vectors with Fixed Sum*, 2006; brought to task sets by Emberson, Stafford
+//! R. Stafford, *Random Vectors with Fixed Sum*, 2006; applied to task sets by Emberson, Stafford
 //! and Davis, *Techniques for the Synthesis of Multiprocessor Tasksets*, WATERS 2010.
 //!
-//! Claim: uniform over all vectors whose components lie between two bounds, the same for all, and
-//! add up to the total. Nothing is ever thrown away.
+//! Guaranteed: uniform over all vectors of the total whose components lie between two common
+//! bounds. No vector is rejected.
 //!
-//! Model: scaled so that the bounds are 0 and 1, the vectors are a slice through the unit cube. It
-//! is cut into simplices that are walked down one dimension at a time, either towards a side of the
-//! cube where a component is 0 or towards one where it is 1; a table holds, for each step and each
-//! number of components at 1 so far, with which probability (the shares of the volumes) it is the
-//! latter. Within a simplex a point is drawn as UUniFast does. The components come out in an order,
-//! so they are shuffled.
+//! Model: scaled to the bounds 0 and 1, the vectors form a slice through the unit cube. The slice
+//! is divided into simplices. A walk descends one dimension at a time, towards a side of the cube
+//! where a component is 0, or towards one where it is 1. A table holds the probability of the
+//! latter (the ratio of the volumes) for each step and each number of components that are 1 so far.
+//! Within a simplex a point is drawn as in UUniFast. The components are ordered, so they are
+//! shuffled.
 
 use super::Bounds;
 use super::math::root;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use talea_core::mutate;
 
-/// What depends on the number of tasks, the total and the bounds alone.
+/// Values that depend only on the number of tasks, the total and the bounds.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     n: usize,
-    /// The sum, scaled.
+    /// Scaled sum.
     sum: f64,
-    /// Where the walk begins: one more than the components that are 1 in the corner below the sum.
+    /// Start of the walk: one more than the number of ones in the corner below the sum.
     column: usize,
     /// `up[size - 2][column]`: probability that a component becomes 1 when `size` are left.
     up: Vec<Vec<f64>>,
@@ -33,7 +33,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// For `n` components of `bounds` that add up to `total`, which they allow.
+    /// Creates the table for `n` components of `bounds`, which allow the `total`.
     pub(super) fn new(n: usize, total: u64, bounds: Bounds) -> Table {
         let (min, range) = (bounds.min as f64, (bounds.max - bounds.min) as f64);
         let scaled = if range > 0.0 { (total as f64 - n as f64 * min) / range } else { 0.0 };
@@ -42,25 +42,24 @@ impl Table {
         // Distances of the sum from the corners below and above it.
         let below = |column: usize| sum - ones as f64 + (column - 1) as f64;
         let above = |column: usize, size: usize| (ones + size + 1 - column) as f64 - sum;
-        // Volumes, by column.
+        // `volumes[column]`: relative volumes.
         let mut volumes = vec![0.0, 1.0];
         let mut up = Vec::with_capacity(n.saturating_sub(1));
         for size in 2..=n {
             volumes.resize(size + 1, 0.0);
             let (mut next, mut chances) = (vec![0.0; size + 1], vec![0.0; size + 1]);
-            // The columns that a walk can still be in: below lie volumes that would drown the
-            // others.
+            // Columns that a walk can still reach: unreachable volumes would dominate the others.
             let reached = (ones + 1).saturating_sub(n - size).max(1)..=(ones + 1).min(size);
             for column in reached {
                 let from_zero = volumes[column] * below(column) / size as f64;
                 let from_one = volumes[column - 1] * above(column, size) / size as f64;
                 next[column] = from_zero + from_one;
                 let all = next[column] + f64::MIN_POSITIVE;
-                // Whichever is smaller is divided, and loses less.
+                // The smaller one is divided, because it loses less precision.
                 let is_below = above(column, size) > below(column);
                 chances[column] = if is_below { from_one / all } else { 1.0 - from_zero / all };
             }
-            // Only ratios within a row count, and without this they would be lost in underflow.
+            // Only ratios within a row matter. Without normalisation they would underflow.
             let peak = next.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
             volumes = next.iter().map(|volume| volume / peak).collect();
             up.push(chances);
@@ -68,14 +67,15 @@ impl Table {
         Table { n, sum, column: ones + 1, up, min, range }
     }
 
-    /// A vector.
-    pub(super) fn draw(&self, dice: &mut Dice) -> Vec<f64> {
+    /// Generates a vector.
+    pub(super) fn draw(&self, rng: &mut Rng) -> Vec<f64> {
         let mut shares = Vec::with_capacity(self.n);
         let (mut sum, mut column) = (self.sum, self.column);
         let (mut shift, mut scale) = (0.0, 1.0);
         for left in (1..self.n).rev() {
-            let (roll, shrink) = (dice.unit(), root(dice.unit(), left));
-            // As many as are left must become 1, or none may: rounding has no say in that.
+            let (roll, shrink) = (rng.unit(), root(rng.unit(), left));
+            // If all remaining components must become 1, or none, the random number is ignored, and
+            // with it rounding.
             let to_one = column > left
                 || (column > 1
                     && mutate!(
@@ -92,9 +92,9 @@ impl Table {
             }
         }
         shares.push(shift + scale * sum);
-        // Fisher and Yates.
+        // Shuffle of Fisher and Yates.
         for at in (1..self.n).rev() {
-            shares.swap(at, dice.below(at as u64 + 1) as usize);
+            shares.swap(at, rng.below(at as u64 + 1) as usize);
         }
         shares.iter().map(|share| self.min + share * self.range).collect()
     }

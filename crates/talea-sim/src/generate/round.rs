@@ -1,16 +1,15 @@
-//! From what was drawn to whole parts: the sum exact, the bounds kept, each share moved by as
-//! little as that needs.
+//! Rounding of generated values to whole parts, with an exact sum, within the bounds, and minimal
+//! changes.
 
 use super::Bounds;
 
-/// `drawn` as whole numbers that add up to `total` and lie within `bounds`. What the rounding down
-/// leaves over is given out one part at a time from the first on: with a part of 10^-12 CPUs that
-/// is no bias which could be seen.
+/// Rounds `drawn` to whole numbers with the sum `total`, within `bounds`.
 ///
-/// The bounds must allow the total; `drawn` need not add up exactly.
+/// The remainder of rounding down is distributed one part at a time, from the first share on. With
+/// parts of 10^-12 CPUs the bias is invisible. The bounds must allow the total; the sum of `drawn`
+/// need not be exact.
 pub(super) fn rounded(drawn: &[f64], total: u64, bounds: &[Bounds]) -> Vec<u64> {
-    // A float beyond the range of the integer becomes the end of that range, and NaN zero: then the
-    // bounds decide.
+    // A float beyond the integer range becomes its limit, and NaN zero; the bounds then decide.
     let mut shares: Vec<u64> = drawn
         .iter()
         .zip(bounds)
@@ -40,23 +39,23 @@ pub(super) fn rounded(drawn: &[f64], total: u64, bounds: &[Bounds]) -> Vec<u64> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use crate::rng::Rng;
 
     #[test]
-    fn sums_are_exact_and_bounds_are_kept_whatever_was_drawn() {
-        let mut dice = Dice::new(7);
+    fn sums_are_exact_and_bounds_are_kept_for_any_values() {
+        let mut rng = Rng::new(7);
         for _ in 0..2_000 {
-            let n = dice.between(1, 12) as usize;
+            let n = rng.between(1, 12) as usize;
             let bounds: Vec<Bounds> = (0..n)
                 .map(|_| {
-                    let min = dice.below(1_000);
-                    Bounds { min, max: min + dice.below(1_000) }
+                    let min = rng.below(1_000);
+                    Bounds { min, max: min + rng.below(1_000) }
                 })
                 .collect();
             let least: u64 = bounds.iter().map(|bound| bound.min).sum();
             let most: u64 = bounds.iter().map(|bound| bound.max).sum();
-            let total = dice.between(least, most);
-            let drawn: Vec<f64> = (0..n).map(|_| dice.unit() * 3_000.0 - 500.0).collect();
+            let total = rng.between(least, most);
+            let drawn: Vec<f64> = (0..n).map(|_| rng.unit() * 3_000.0 - 500.0).collect();
             let shares = rounded(&drawn, total, &bounds);
             assert_eq!(shares.iter().sum::<u64>(), total);
             assert!(
@@ -66,11 +65,11 @@ mod tests {
     }
 
     #[test]
-    fn what_adds_up_is_moved_by_less_than_two_parts() {
-        let mut dice = Dice::new(8);
+    fn values_with_the_right_sum_change_by_less_than_two_parts() {
+        let mut rng = Rng::new(8);
         for _ in 0..500 {
-            let n = dice.between(2, 50) as usize;
-            let drawn: Vec<f64> = (0..n).map(|_| dice.unit() * 1e9).collect();
+            let n = rng.between(2, 50) as usize;
+            let drawn: Vec<f64> = (0..n).map(|_| rng.unit() * 1e9).collect();
             let total = drawn.iter().sum::<f64>() as u64;
             let bounds = vec![Bounds { min: 0, max: u64::MAX }; n];
             for (share, drawn) in rounded(&drawn, total, &bounds).iter().zip(&drawn) {

@@ -1,28 +1,29 @@
-//! From the plain twin's description to a tree and a workload, and what the simulator makes of
-//! them.
+//! Bridge from the reference model's description to a tree and a workload, and their simulation.
 
-use crate::naive::server::Kind as Server;
-use crate::naive::{Group, Kind, Order, Outcome, System, Task};
-use talea_core::criteria::Own;
-use talea_core::machine::{
-    AcceleratorId, Body, Cpu, Migration, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree, Version,
+use crate::reference::server::Kind as Server;
+use crate::reference::{Group, Kind, Order, Outcome, System, Task};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{
+    AcceleratorId, Cpu, Migration, NodeId, NodeSpec, SchedulerSpec, TaskId, TaskSpec, Tree, Version,
 };
-use talea_core::sched::{Policy, Slot};
-use talea_core::server::{Kind as ServerKind, Reservation};
-use talea_core::workload::{Hole, Surroundings};
+use talea_core::sched::{PolicySpec, Slot};
+use talea_core::server::{Reservation, ServerKind};
+use talea_core::workload::{Environment, Stall};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Arrivals, Completion, Cost, Overheads, Sink, Source, Workload, World};
+use talea_sim::{Arrivals, Completion, Cost, Overheads, Simulation, Sink, Source, Workload};
 
-fn policy(of: &Order) -> Policy {
+fn policy(of: &Order) -> PolicySpec {
     match of {
-        Order::Edf => Policy::Edf,
-        Order::Fp => Policy::FixedPriority,
-        Order::Rm => Policy::RateMonotonic,
-        Order::Dm => Policy::DeadlineMonotonic,
-        Order::Criticality => Policy::CriticalityMonotonic,
-        Order::Fifo => Policy::Fifo,
-        Order::RoundRobin { quantum } => Policy::RoundRobin { quantum: Work::from_ns(*quantum) },
-        Order::Table { frame, slots, lending } => Policy::Partitions {
+        Order::Edf => PolicySpec::Edf,
+        Order::Fp => PolicySpec::FixedPriority,
+        Order::Rm => PolicySpec::RateMonotonic,
+        Order::Dm => PolicySpec::DeadlineMonotonic,
+        Order::Criticality => PolicySpec::CriticalityMonotonic,
+        Order::Fifo => PolicySpec::Fifo,
+        Order::RoundRobin { quantum } => {
+            PolicySpec::RoundRobin { quantum: Work::from_ns(*quantum) }
+        }
+        Order::Table { frame, slots, lending } => PolicySpec::Partitions {
             frame: Span::from_ns(*frame),
             slots: slots
                 .iter()
@@ -40,7 +41,10 @@ fn policy(of: &Order) -> Policy {
 fn scheduler(of: &Group) -> SchedulerSpec {
     let mut spec = SchedulerSpec::new("group", policy(&of.order));
     spec.preemptive = of.preemptive;
-    spec.own = Own { priority: of.own_priority.map(|priority| priority as u8), ..Own::default() };
+    spec.overrides = Overrides {
+        priority: of.own_priority.map(|priority| priority as u8),
+        ..Overrides::default()
+    };
     spec.reservation = of.server.map(|server| Reservation {
         kind: match server.kind {
             Server::Polling => ServerKind::Polling,
@@ -77,7 +81,7 @@ fn task(of: &Task) -> (TaskSpec, Source) {
     (spec, source)
 }
 
-/// The tree, with the nodes' own numbers, and the workload.
+/// Builds the tree, with the model's node numbers, and the workload.
 pub(crate) fn tree(of: &System) -> (Tree, Workload) {
     let mut workload = Workload::default();
     let mut tree = None::<Tree>;
@@ -104,28 +108,28 @@ pub(crate) fn tree(of: &System) -> (Tree, Workload) {
         tree.accelerator("accelerator");
     }
     tree.migration = if of.bound { Migration::JobBoundaries } else { Migration::Anytime };
-    assert!(matches!(tree.get(Tree::ROOT).map(|root| &root.body), Some(Body::Scheduler(_))));
+    assert!(matches!(tree.get(Tree::ROOT).map(|root| &root.spec), Some(NodeSpec::Scheduler(_))));
     (tree, workload)
 }
 
-fn surroundings(of: &System) -> Surroundings {
-    let hole = |&(cpu, from, to): &(usize, u64, u64)| Hole {
+fn surroundings(of: &System) -> Environment {
+    let stall = |&(cpu, from, to): &(usize, u64, u64)| Stall {
         cpu: Cpu(cpu as u32),
         from: Time::from_ns(from),
         to: Time::from_ns(to),
     };
-    Surroundings {
+    Environment {
         overheads: Overheads {
-            release: Span::from_ns(of.spoiled.release),
-            decision: Span::from_ns(of.spoiled.decision),
+            release: Span::from_ns(of.interference.release),
+            decision: Span::from_ns(of.interference.decision),
             ..Overheads::default()
         },
-        holes: of.spoiled.holes.iter().map(hole).collect(),
+        stalls: of.interference.stalls.iter().map(stall).collect(),
         changes: Vec::new(),
     }
 }
 
-/// Writes down what the plain twin writes down.
+/// Sink with the output format of the reference model.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) outcome: Outcome,
@@ -138,7 +142,7 @@ impl Record {
         Record { outcome, runs: vec![None; cpus] }
     }
 
-    /// Up to `now`, what runs has run.
+    /// Extends the running intervals to `now`.
     pub(crate) fn fill(&mut self, now: Time) {
         while (self.outcome.ticks.len() as u64) < now.as_ns() {
             self.outcome.ticks.push(self.runs.clone());
@@ -147,47 +151,47 @@ impl Record {
 }
 
 impl Sink for Record {
-    fn refused(&mut self, _now: Time, task: TaskId) {
+    fn on_refusal(&mut self, _now: Time, task: TaskId) {
         self.outcome.refused[task.0 as usize] += 1;
     }
 
-    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, _job: u64) {
+    fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, _job: u64) {
         self.fill(now);
-        // Whoever moves is no longer where it was.
+        // A migrating task has left its old CPU.
         for other in self.runs.iter_mut().filter(|other| **other == Some(task.0 as usize)) {
             *other = None;
         }
         self.runs[cpu.0 as usize] = Some(task.0 as usize);
     }
 
-    fn idles(&mut self, now: Time, cpu: Cpu) {
+    fn on_idle(&mut self, now: Time, cpu: Cpu) {
         self.fill(now);
         self.runs[cpu.0 as usize] = None;
     }
 
-    fn completed(&mut self, job: &Completion) {
+    fn on_completion(&mut self, job: &Completion) {
         let ends = &mut self.outcome.ends[job.task.0 as usize];
         assert_eq!(ends.len() as u64, job.job, "jobs of one task end in order");
         ends.push(job.end.as_ns());
     }
 }
 
-/// The simulator's answer, with an audit after every instant.
+/// Returns the simulator's result, with an audit after every instant.
 pub(crate) fn simulate(system: &System, until: u64) -> Outcome {
     simulate_with(system, until, |_| {})
 }
 
-/// The same after a change to the tree: for what the plain twin has no word for.
+/// Simulates after a change to the tree that the reference model cannot express.
 pub(crate) fn simulate_with(system: &System, until: u64, change: impl Fn(&mut Tree)) -> Outcome {
     let (mut tree, workload) = tree(system);
     change(&mut tree);
-    let machine = tree.build().unwrap_or_else(|wrong| panic!("{wrong:?}: {system:#?}"));
-    let mut world =
-        World::new(machine, system.cpus as u32, &workload).within(&surroundings(system));
+    let engine = tree.build().unwrap_or_else(|wrong| panic!("{wrong:?}: {system:#?}"));
+    let mut simulation = Simulation::new(engine, system.cpus as u32, &workload)
+        .with_environment(&surroundings(system));
     let mut record = Record::new(workload.sources.len(), system.cpus);
     for now in 0..=until {
-        world.run(Time::from_ns(now + 1), &mut record);
-        if let Err(wrong) = world.machine().audit(Time::from_ns(now)) {
+        simulation.run(Time::from_ns(now + 1), &mut record);
+        if let Err(wrong) = simulation.engine().audit(Time::from_ns(now)) {
             panic!("at {now}, {wrong}: {system:#?}");
         }
     }

@@ -1,45 +1,47 @@
-//! Ceilings where the least relative deadline is no floor: jobs that are seen late, nodes of
-//! graphs, users behind servers and in groups (docs/model.md, section 10).
+//! Ceilings for which the smallest relative deadline is no floor: late jobs, nodes of graphs, users
+//! behind servers and in groups (docs/model.md, section 10).
 
-use crate::lab::{Log, cost, listed, run, span, task, work};
+use crate::harness::{Log, cost, listed, run, span, task, work};
 use crate::soak;
-use talea_core::criteria::Own;
-use talea_core::machine::{Note, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
-use talea_sim::dice::Dice;
+use talea_core::criteria::Overrides;
+use talea_core::engine::{Notification, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
+use talea_sim::rng::Rng;
 use talea_sim::{Arrivals, Cost, Source};
 
 fn is_deadlocked(log: &Log) -> bool {
-    log.notes.iter().any(|(_, note)| matches!(note, Note::Deadlock { .. }))
+    log.notifications
+        .iter()
+        .any(|(_, notification)| matches!(notification, Notification::Deadlock { .. }))
 }
 
 fn served(budget: u64, period: u64) -> SchedulerSpec {
-    let mut spec = SchedulerSpec::new("s", Policy::Edf);
-    spec.reservation = Some(Reservation::new(Kind::HardCbs, work(budget), span(period)));
+    let mut spec = SchedulerSpec::new("s", PolicySpec::Edf);
+    spec.reservation = Some(Reservation::new(ServerKind::HardCbs, work(budget), span(period)));
     spec
 }
 
-/// One CPU and two resources with ceilings.
-fn two(policy: Policy) -> (Tree, ResourceId, ResourceId) {
+/// Builds a tree with one CPU and two resources with ceilings.
+fn two(policy: PolicySpec) -> (Tree, ResourceId, ResourceId) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy));
     let (r1, r2) = (tree.resource("r1", Protocol::Ceiling), tree.resource("r2", Protocol::Ceiling));
     (tree, r1, r2)
 }
 
-/// 10, with the first from 1 to 9 and in it the second from 4 to 7.
+/// Cost 10, with the first resource from 1 to 9 and, nested, the second from 4 to 7.
 fn outer(first: ResourceId, second: ResourceId) -> Cost {
     cost(10).locking(first, work(1), work(9)).locking(second, work(4), work(7))
 }
 
-/// 9, with the first from 1 to 8 and in it the second from 3 to 5.
+/// Cost 9, with the first resource from 1 to 8 and, nested, the second from 3 to 5.
 fn inner(first: ResourceId, second: ResourceId) -> Cost {
     cost(9).locking(first, work(1), work(8)).locking(second, work(3), work(5))
 }
 
 #[test]
 fn ceilings_with_jitter_know_no_deadlock() {
-    let (mut tree, r1, r2) = two(Policy::Edf);
+    let (mut tree, r1, r2) = two(PolicySpec::Edf);
     let uses = vec![r1, r2];
     tree.task(Tree::ROOT, TaskSpec { uses: uses.clone(), ..TaskSpec::new("H", span(100)) });
     tree.task(Tree::ROOT, TaskSpec { uses, deadline: span(30), ..TaskSpec::new("U", span(40)) });
@@ -60,7 +62,7 @@ fn ceilings_with_jitter_know_no_deadlock() {
 #[test]
 fn ceilings_with_a_user_behind_a_server_know_no_deadlock() {
     for server_first in [false, true] {
-        let (mut tree, r1, r2) = two(Policy::Edf);
+        let (mut tree, r1, r2) = two(PolicySpec::Edf);
         let uses = vec![r1, r2];
         let (h, u) =
             (TaskSpec { uses: uses.clone(), ..task("H", 100) }, TaskSpec { uses, ..task("U", 90) });
@@ -82,9 +84,9 @@ fn ceilings_with_a_user_behind_a_server_know_no_deadlock() {
 }
 
 #[test]
-fn a_ceiling_that_a_server_would_undercut_keeps_the_middle_out() {
-    // H has r from 1; U comes at 3 behind a server with the deadline 23, M at 5 with 55.
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+fn a_ceiling_undercut_by_a_server_still_blocks_the_medium_job() {
+    // H has r from 1; U arrives at 3 behind a server with the deadline 23, M at 5 with 55.
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
     let r = tree.resource("r", Protocol::Ceiling);
     tree.task(Tree::ROOT, TaskSpec { uses: vec![r], ..task("H", 100) });
     let server = tree.scheduler(Tree::ROOT, served(5, 20));
@@ -99,7 +101,7 @@ fn a_ceiling_that_a_server_would_undercut_keeps_the_middle_out() {
 
 #[test]
 fn a_ceiling_over_a_node_of_a_graph_has_the_deadline_that_the_node_carries() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
     let r = tree.resource("r", Protocol::Ceiling);
     let source = tree.task(Tree::ROOT, task("src", 20));
     let node = tree.task(Tree::ROOT, TaskSpec { uses: vec![r], inherits: true, ..task("n", 1) });
@@ -112,19 +114,22 @@ fn a_ceiling_over_a_node_of_a_graph_has_the_deadline_that_the_node_carries() {
         listed(&[1], cost(10).locking(r, work(1), work(9))),
         listed(&[8], cost(5)),
     ];
-    // src 0-1, H 1-5 with r from 2, src 5-8; n comes with 20, before M's 21, and H's floor is 22.
+    // src 0-1, H 1-5 with r from 2, src 5-8; n is released with 20, before M's 21, and H's floor is
+    // 22.
     let log = run(&tree, &sources, 1_000);
     assert_eq!((log.late(), log.ended.len()), (0, 4), "{log:?}");
 }
 
 #[test]
 fn a_ceiling_over_a_group_with_values_of_its_own_counts_with_its_tasks_deadline() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
     let r = tree.resource("r", Protocol::Ceiling);
     tree.task(Tree::ROOT, TaskSpec { uses: vec![r], ..task("H", 100) });
-    let own = Own { relative_deadline: Some(span(50)), ..Own::default() };
-    let group =
-        tree.scheduler(Tree::ROOT, SchedulerSpec { own, ..SchedulerSpec::new("g", Policy::Edf) });
+    let own = Overrides { relative_deadline: Some(span(50)), ..Overrides::default() };
+    let group = tree.scheduler(
+        Tree::ROOT,
+        SchedulerSpec { overrides: own, ..SchedulerSpec::new("g", PolicySpec::Edf) },
+    );
     tree.task(group, TaskSpec { uses: vec![r], ..task("U", 10) });
     tree.task(Tree::ROOT, task("M", 30));
     let locking = |of: u64, to: u64| cost(of).locking(r, work(1), work(to));
@@ -139,7 +144,7 @@ fn a_ceiling_over_a_group_with_values_of_its_own_counts_with_its_tasks_deadline(
 fn ceilings_that_equal_a_key_know_no_deadlock() {
     // Under rate monotonic a ceiling is the period of its most urgent user, and ties go to the
     // lower number.
-    let (mut tree, r1, r2) = two(Policy::RateMonotonic);
+    let (mut tree, r1, r2) = two(PolicySpec::RateMonotonic);
     let uses = vec![r1, r2];
     tree.task(Tree::ROOT, TaskSpec { uses: uses.clone(), ..TaskSpec::new("U", span(200)) });
     tree.task(Tree::ROOT, TaskSpec { uses, ..TaskSpec::new("H", span(500)) });
@@ -148,56 +153,57 @@ fn ceilings_that_equal_a_key_know_no_deadlock() {
     assert_eq!(log.ended.len(), 2);
 }
 
-/// A cost with sections of some of the resources, in any order, one in the other.
-fn crossed(dice: &mut Dice, resources: &[ResourceId]) -> (Cost, Vec<ResourceId>) {
-    let length = 1 + dice.below(12);
+/// Generates a cost with nested sections of some resources, in any order.
+fn crossed(rng: &mut Rng, resources: &[ResourceId]) -> (Cost, Vec<ResourceId>) {
+    let length = 1 + rng.below(12);
     let (mut job, mut uses) = (cost(length), Vec::new());
     let (mut from, mut to) = (0, length);
     let mut left = resources.to_vec();
-    while !left.is_empty() && to > from && dice.below(4) > 0 {
-        let r = left.remove(dice.below(left.len() as u64) as usize);
-        from += dice.below(to - from);
-        to = from + 1 + dice.below(to - from);
+    while !left.is_empty() && to > from && rng.below(4) > 0 {
+        let r = left.remove(rng.below(left.len() as u64) as usize);
+        from += rng.below(to - from);
+        to = from + 1 + rng.below(to - from);
         job = job.locking(r, work(from), work(to));
         uses.push(r);
     }
-    if dice.below(4) == 0 {
-        job = job.suspending(work(dice.below(length)), span(1 + dice.below(20)));
+    if rng.below(4) == 0 {
+        job = job.suspending(work(rng.below(length)), span(1 + rng.below(20)));
     }
     (job, uses)
 }
 
-/// Users at random: in groups, behind servers, in graphs, late, on one CPU or two.
-fn users(dice: &mut Dice) -> (Tree, Vec<Source>) {
-    let policies = [Policy::Edf, Policy::Edf, Policy::RateMonotonic, Policy::FixedPriority];
-    let mut root = SchedulerSpec::new("root", policies[dice.below(4) as usize].clone());
-    root.preemptive = dice.below(6) > 0;
-    let mut tree = Tree::new(1 + dice.below(2) as u32, root);
+/// Generates random users: in groups, behind servers, in graphs, late, on one CPU or two.
+fn users(rng: &mut Rng) -> (Tree, Vec<Source>) {
+    let policies =
+        [PolicySpec::Edf, PolicySpec::Edf, PolicySpec::RateMonotonic, PolicySpec::FixedPriority];
+    let mut root = SchedulerSpec::new("root", policies[rng.below(4) as usize].clone());
+    root.preemptive = rng.below(6) > 0;
+    let mut tree = Tree::new(1 + rng.below(2) as u32, root);
     let resources: Vec<ResourceId> =
-        (0..2 + dice.below(2)).map(|_| tree.resource("r", Protocol::Ceiling)).collect();
+        (0..2 + rng.below(2)).map(|_| tree.resource("r", Protocol::Ceiling)).collect();
     let mut places = vec![Tree::ROOT];
-    for _ in 0..dice.below(3) {
-        let mut spec = SchedulerSpec::new("g", Policy::Edf);
-        if dice.below(2) == 0 {
-            spec = served(1 + dice.below(5), 5 + dice.below(20));
+    for _ in 0..rng.below(3) {
+        let mut spec = SchedulerSpec::new("g", PolicySpec::Edf);
+        if rng.below(2) == 0 {
+            spec = served(1 + rng.below(5), 5 + rng.below(20));
         }
-        let parent = places[dice.below(places.len() as u64) as usize];
+        let parent = places[rng.below(places.len() as u64) as usize];
         places.push(tree.scheduler(parent, spec));
     }
     let (mut sources, mut roots) = (Vec::new(), Vec::new());
-    for _ in 0..3 + dice.below(4) {
-        let (cost, uses) = crossed(dice, &resources);
+    for _ in 0..3 + rng.below(4) {
+        let (cost, uses) = crossed(rng, &resources);
         let mut spec = TaskSpec { uses, ..TaskSpec::new("t", span(100_000)) };
-        (spec.deadline, spec.priority) = (span(1 + dice.below(60)), dice.below(3) as u8);
-        spec.inherits = !roots.is_empty() && dice.below(4) == 0;
+        (spec.deadline, spec.priority) = (span(1 + rng.below(60)), rng.below(3) as u8);
+        spec.inherits = !roots.is_empty() && rng.below(4) == 0;
         let is_node = spec.inherits;
-        let node = tree.task(places[dice.below(places.len() as u64) as usize], spec);
+        let node = tree.task(places[rng.below(places.len() as u64) as usize], spec);
         if is_node {
-            tree.channel(roots[dice.below(roots.len() as u64) as usize], node, 0);
+            tree.channel(roots[rng.below(roots.len() as u64) as usize], node, 0);
             sources.push(Source::activated(cost));
         } else {
             roots.push(node);
-            let (offset, jitter) = (span(dice.below(20)), span(dice.below(20)));
+            let (offset, jitter) = (span(rng.below(20)), span(rng.below(20)));
             let arrivals = Arrivals::Periodic { offset, period: span(100_000), jitter };
             sources.push(Source { arrivals, cost });
         }
@@ -209,7 +215,7 @@ fn users(dice: &mut Dice) -> (Tree, Vec<Source>) {
 fn ceilings_of_crossed_sections_know_no_deadlock_wherever_their_users_stand() {
     let mut interrupted = 0;
     for case in 0..soak::many(2_000, 50_000) {
-        let (tree, sources) = users(&mut Dice::new(soak::seed(case)));
+        let (tree, sources) = users(&mut Rng::new(soak::seed(case)));
         let log = run(&tree, &sources, 10_000);
         assert!(!is_deadlocked(&log), "case {case}: {tree:#?}");
         assert_eq!(log.ended.len(), sources.len(), "case {case}: {tree:#?}");

@@ -1,14 +1,14 @@
-//! Schedules to look at. `#` runs, `.` waits, `!` marks the first tick after a missed deadline.
+//! Schedules as charts. `#` runs, `.` waits, `!` marks the first tick after a missed deadline.
 //!
-//! A chart is compared with the one in the source; with `TALEA_BLESS` set, the source is written
-//! anew, so that changing what charts look like costs one command.
+//! A chart is compared with the one in the source. With `TALEA_BLESS` set, the source is rewritten,
+//! so a new format of charts costs one command.
 
 use crate::bridge::Record;
 use std::panic::Location;
-use talea_core::machine::{Migration, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::{Policy, Slot};
+use talea_core::engine::{Migration, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{PolicySpec, Slot};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Arrivals, Cost, Source, Workload, World};
+use talea_sim::{Arrivals, Cost, Simulation, Source, Workload};
 
 /// A task of a chart.
 struct Row {
@@ -20,7 +20,7 @@ struct Row {
     offset: u64,
 }
 
-/// `a work=2 period=5; b work=4 period=7 deadline=6 priority=3 offset=1`.
+/// Parses `a work=2 period=5; b work=4 period=7 deadline=6 priority=3 offset=1`.
 fn rows(tasks: &str) -> Vec<Row> {
     let row = |task: &str| {
         let given = |key: &str| {
@@ -43,7 +43,7 @@ fn rows(tasks: &str) -> Vec<Row> {
     tasks.split(';').map(row).collect()
 }
 
-/// A line per task, two periods of the longest, or to the first miss.
+/// Draws a line per task, for two periods of the longest, or to the first miss.
 fn chart(mut tree: Tree, tasks: &str) -> String {
     let rows = rows(tasks);
     let mut sources = vec![];
@@ -57,13 +57,13 @@ fn chart(mut tree: Tree, tasks: &str) -> String {
     }
     let length = rows.iter().map(|row| 2 * row.period).max().expect("a task");
     let mut record = Record::new(rows.len(), tree.cpus as usize);
-    let machine = tree.build().expect("a tree");
-    let mut world = World::new(machine, tree.cpus, &Workload { sources, seed: 0 });
-    world.run(Time::from_ns(length + 1), &mut record);
+    let engine = tree.build().expect("a tree");
+    let mut simulation = Simulation::new(engine, tree.cpus, &Workload { sources, seed: 0 });
+    simulation.run(Time::from_ns(length + 1), &mut record);
     record.fill(Time::from_ns(length));
     let (ticks, ends) = (&record.outcome.ticks, &record.outcome.ends);
     let ended = |task: usize, at: u64| ends[task].iter().filter(|&&end| end <= at).count() as u64;
-    // How many have come, or are due, by then.
+    // Number of jobs that have arrived, or are due, by then.
     let count = |row: &Row, from: u64, at: u64| (at + 1).saturating_sub(from).div_ceil(row.period);
     let is_missed = |task: usize, row: &Row, at: u64| {
         count(row, row.offset + row.deadline, at) > ended(task, at)
@@ -90,7 +90,7 @@ fn chart(mut tree: Tree, tasks: &str) -> String {
     text
 }
 
-/// The chart in the source, without its indentation.
+/// Returns the chart in the source without its indentation.
 fn plain(chart: &str) -> String {
     let lines = chart.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.flat_map(|line| [line, "\n"]).collect()
@@ -109,18 +109,17 @@ fn check_tree(tree: Tree, tasks: &str, expected: &str) {
         let line = Location::caller().line() as usize;
         let before: usize = source.split_inclusive('\n').take(line - 1).map(str::len).sum();
         let literal = format!("\"{expected}\"");
-        let at =
-            before + source[before..].find(&literal).expect("the chart stands behind its call");
+        let at = before + source[before..].find(&literal).expect("the chart follows its call");
         let rows: String = found.lines().flat_map(|row| ["        ", row, "\n"]).collect();
         let written = format!("{}\"\n{rows}    \"{}", &source[..at], &source[at + literal.len()..]);
         std::fs::write(&file, written).expect("this file can be written");
         return;
     }
-    panic!("expected\n{}found\n{found}TALEA_BLESS=1 writes it anew", plain(expected));
+    panic!("expected\n{}found\n{found}TALEA_BLESS=1 rewrites it", plain(expected));
 }
 
 #[track_caller]
-fn check(policy: Policy, tasks: &str, expected: &str) {
+fn check(policy: PolicySpec, tasks: &str, expected: &str) {
     check_tree(Tree::new(1, SchedulerSpec::new("root", policy)), tasks, expected);
 }
 
@@ -128,7 +127,7 @@ fn check(policy: Policy, tasks: &str, expected: &str) {
 fn s1_edf_meets_what_rate_monotonic_misses() {
     let tasks = "a work=2 period=5; b work=4 period=7";
     check(
-        Policy::Edf,
+        PolicySpec::Edf,
         tasks,
         "
         a |##   .##  ..##
@@ -136,7 +135,7 @@ fn s1_edf_meets_what_rate_monotonic_misses() {
     ",
     );
     check(
-        Policy::RateMonotonic,
+        PolicySpec::RateMonotonic,
         tasks,
         "
         a |##   ##
@@ -149,7 +148,7 @@ fn s1_edf_meets_what_rate_monotonic_misses() {
 fn s1_deadline_monotonic_meets_what_rate_monotonic_misses() {
     let tasks = "a work=2 period=6; b work=3 period=8 deadline=4";
     check(
-        Policy::DeadlineMonotonic,
+        PolicySpec::DeadlineMonotonic,
         tasks,
         "
         a |...## ##    ##
@@ -157,7 +156,7 @@ fn s1_deadline_monotonic_meets_what_rate_monotonic_misses() {
     ",
     );
     check(
-        Policy::RateMonotonic,
+        PolicySpec::RateMonotonic,
         tasks,
         "
         a |##
@@ -170,7 +169,7 @@ fn s1_deadline_monotonic_meets_what_rate_monotonic_misses() {
 fn s1_fifo_serves_in_the_order_of_arrival_and_round_robin_in_turns() {
     let tasks = "a work=4 period=12; b work=2 period=12 offset=1; c work=3 period=12 offset=2";
     check(
-        Policy::Fifo,
+        PolicySpec::Fifo,
         tasks,
         "
         a |####        ####
@@ -179,7 +178,7 @@ fn s1_fifo_serves_in_the_order_of_arrival_and_round_robin_in_turns() {
     ",
     );
     check(
-        Policy::RoundRobin { quantum: Work::from_ns(2) },
+        PolicySpec::RoundRobin { quantum: Work::from_ns(2) },
         tasks,
         "
         a |###....#    ###....#
@@ -190,18 +189,20 @@ fn s1_fifo_serves_in_the_order_of_arrival_and_round_robin_in_turns() {
 }
 
 #[test]
-fn s13_without_preemption_a_job_runs_to_its_end() {
+fn s13_without_preemption_a_job_runs_to_completion() {
     let tasks = "a work=2 period=8 offset=1 priority=2; b work=5 period=16 priority=1";
     check(
-        Policy::FixedPriority,
+        PolicySpec::FixedPriority,
         tasks,
         "
         a | ##      ##      ##      ##
         b |#..####         #..####
     ",
     );
-    let root =
-        SchedulerSpec { preemptive: false, ..SchedulerSpec::new("root", Policy::FixedPriority) };
+    let root = SchedulerSpec {
+        preemptive: false,
+        ..SchedulerSpec::new("root", PolicySpec::FixedPriority)
+    };
     check_tree(
         Tree::new(1, root),
         tasks,
@@ -220,7 +221,7 @@ fn s17_a_strict_table_leaves_a_slot_idle_and_a_lending_one_does_not() {
             end: Span::from_ns(end),
             owner,
         };
-        Policy::Partitions {
+        PolicySpec::Partitions {
             frame: Span::from_ns(8),
             slots: vec![slot(0, 4, 0), slot(4, 8, 1)],
             lending,
@@ -249,7 +250,7 @@ fn s17_a_strict_table_leaves_a_slot_idle_and_a_lending_one_does_not() {
 fn y2_global_edf_on_two_cpus_with_and_without_job_migration() {
     let tasks = "a work=10 period=30; b work=8 period=28; c work=8 period=14 offset=2";
     let tree = |migration| {
-        let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+        let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
         tree.migration = migration;
         tree
     };

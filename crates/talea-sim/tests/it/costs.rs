@@ -1,38 +1,38 @@
-//! What jobs cost: pairs, cases, versions, marks.
+//! Costs of jobs: pairs, cost modes, versions, steps.
 
-use crate::lab::{at, cost, listed, run, span, task, watch, work, world};
-use talea_core::machine::{Protocol, SchedulerSpec, Selection, TaskSpec, Tree, Version};
-use talea_core::sched::Policy;
-use talea_sim::{Act, Case, Cost, Jobs, Source};
+use crate::harness::{at, cost, listed, run, run_audited, simulation, span, task, work};
+use talea_core::engine::{Protocol, SchedulerSpec, Selection, TaskSpec, Tree, Version};
+use talea_core::sched::PolicySpec;
+use talea_sim::{Cost, CostMode, Jobs, Source, StepAction};
 
 fn one() -> Tree {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     tree.task(Tree::ROOT, TaskSpec::new("t", span(100)));
     tree
 }
 
-/// The costs of the first jobs, which are alone.
-fn costs(tree: &Tree, cost: &Cost, case: Case) -> Vec<u64> {
+/// Returns the costs of the first jobs, which run alone.
+fn costs(tree: &Tree, cost: &Cost, case: CostMode) -> Vec<u64> {
     let source = Source { cost: cost.clone(), ..Source::periodic(span(100), work(1)) };
     let mut jobs = Jobs::default();
-    world(tree, &[source]).with_case(case).run(at(100_000), &mut jobs);
+    simulation(tree, &[source]).with_cost_mode(case).run(at(100_000), &mut jobs);
     jobs.ended.iter().map(|job| job.response().as_ns()).collect()
 }
 
 #[test]
-fn best_worst_and_drawn_cases_of_ranges_and_of_mixed_criticality_pairs() {
+fn best_worst_and_sampled_costs_of_ranges_and_of_mixed_criticality_pairs() {
     let range = Cost::Uniform { min: work(10), max: work(13) };
     let pair = Cost::Pair { low: work(10), high: work(40), share: 250 };
     for (cost, worst) in [(&range, 13), (&pair, 40)] {
-        assert!(costs(&one(), cost, Case::Best).iter().all(|&ns| ns == 10));
-        assert!(costs(&one(), cost, Case::Worst).iter().all(|&ns| ns == worst));
+        assert!(costs(&one(), cost, CostMode::Best).iter().all(|&ns| ns == 10));
+        assert!(costs(&one(), cost, CostMode::Worst).iter().all(|&ns| ns == worst));
     }
-    let drawn = costs(&one(), &range, Case::Drawn);
+    let drawn = costs(&one(), &range, CostMode::Sampled);
     assert!(
         (10..=13).all(|ns| drawn.iter().filter(|&&cost| cost == ns).count() > 200),
         "each about a quarter"
     );
-    let drawn = costs(&one(), &pair, Case::Drawn);
+    let drawn = costs(&one(), &pair, CostMode::Sampled);
     assert!(drawn.iter().all(|ns| [10, 40].contains(ns)));
     let high = drawn.iter().filter(|&&ns| ns == 40).count();
     assert!((200..300).contains(&high), "about a quarter: {high}");
@@ -52,7 +52,7 @@ fn a_job_costs_the_same_in_its_version_whatever_ran_before() {
         tree.remove(node);
         let versions = ["a", "b", "c"].map(Version::new).into();
         tree.task(Tree::ROOT, TaskSpec { versions, ..TaskSpec::new("t", span(100)) });
-        costs(&tree, &costs_of, Case::Drawn)
+        costs(&tree, &costs_of, CostMode::Sampled)
     };
     let (first, second, mixed) = (
         with(Selection::Declared),
@@ -64,17 +64,17 @@ fn a_job_costs_the_same_in_its_version_whatever_ran_before() {
         assert_eq!(
             mixed[job],
             if job % 3 == 1 { second[job] } else { first[job] },
-            "one roll a job"
+            "one random number per job"
         );
     }
 }
 
 #[test]
-fn a_suspended_job_leaves_its_cpu_and_comes_back() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+fn a_suspended_job_releases_its_cpu_and_resumes() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     tree.task(Tree::ROOT, task("a", 50));
     tree.task(Tree::ROOT, task("b", 100));
-    // Two suspensions, one at the very begin; one beyond the end does not happen.
+    // Two suspensions, one at the very start; one beyond the end is not performed.
     let a = cost(10)
         .suspending(work(0), span(3))
         .suspending(work(4), span(10))
@@ -85,41 +85,42 @@ fn a_suspended_job_leaves_its_cpu_and_comes_back() {
 }
 
 #[test]
-fn marks_stand_in_the_order_of_their_offsets_and_sections_nest() {
+fn steps_are_ordered_by_offset_and_sections_nest() {
     let mut tree = one();
     let [a, b, c] = ["a", "b", "c"].map(|name| tree.resource(name, Protocol::default()));
-    let marked = cost(10).locking(a, work(2), work(8)).locking(b, work(2), work(8)).locking(
+    let with_step = cost(10).locking(a, work(2), work(8)).locking(b, work(2), work(8)).locking(
         c,
         work(8),
         work(9),
     );
-    let Cost::Marked { marks, .. } = marked else { panic!("marked") };
-    let acts: Vec<(u64, Act)> = marks.into_iter().map(|mark| (mark.at.as_ns(), mark.act)).collect();
-    use Act::{Lock, Unlock};
+    let Cost::WithSteps { steps, .. } = with_step else { panic!("a cost with steps") };
+    let actions: Vec<(u64, StepAction)> =
+        steps.into_iter().map(|step| (step.at.as_ns(), step.action)).collect();
+    use StepAction::{Lock, Unlock};
     assert_eq!(
-        acts,
+        actions,
         [(2, Lock(a)), (2, Lock(b)), (8, Unlock(b)), (8, Unlock(a)), (8, Lock(c)), (9, Unlock(c))]
     );
     assert_eq!(cost(10).locking(a, work(3), work(3)), cost(10), "nothing is held for no time");
 }
 
 #[test]
-fn a_job_that_is_shorter_than_its_section_gives_the_resource_back_at_its_end() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+fn a_job_shorter_than_its_section_releases_the_resource_at_its_end() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     let r = tree.resource("r", Protocol::default());
     tree.task(Tree::ROOT, TaskSpec { uses: vec![r], ..task("a", 50) });
     let jobs = Cost::List(vec![work(10), work(4), work(1)]).locking(r, work(2), work(8));
-    let mut world = world(&tree, &[listed(&[0, 20, 40], jobs)]);
-    let log = watch(&mut world, 100);
+    let mut simulation = simulation(&tree, &[listed(&[0, 20, 40], jobs)]);
+    let log = run_audited(&mut simulation, 100);
     assert_eq!(log.ends(0), [10, 24, 41]);
-    assert_eq!(world.machine().resource_of(r), None);
+    assert_eq!(simulation.engine().resource_holder(r), None);
 }
 
 #[test]
-fn what_lies_behind_the_end_of_a_job_is_not_done() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+fn steps_beyond_the_end_of_a_job_are_not_performed() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     tree.task(Tree::ROOT, task("a", 100));
-    // Jobs cost 5, 8 and 9: only the last one comes to where it would suspend itself and goes on.
+    // Jobs cost 5, 8 and 9: only the last one reaches its suspension and continues.
     let costs =
         talea_sim::Cost::List(vec![work(5), work(8), work(9)]).suspending(work(8), span(20));
     let log = run(&tree, &[listed(&[0, 100, 200], costs)], 400);

@@ -1,40 +1,40 @@
-//! A driver that is worse than the simulator: it is late, its CPUs have holes, jobs suspend
-//! themselves. It writes down what it tells the machine and what it is told, as the executor does.
+//! A driver with imperfections: it is late, its CPUs stall, jobs suspend themselves. It records
+//! events and orders, as the executor does.
 
 use talea_core::Time;
 use talea_core::Work;
-use talea_core::machine::{Cpu, Event, Machine, Order, TaskId, Tree};
-use talea_sim::dice::Dice;
+use talea_core::engine::{Cpu, Engine, Event, Order, TaskId, Tree};
+use talea_sim::rng::Rng;
 
-/// What passes between a driver and the machine.
+/// A record of the interface between driver and engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passed {
-    Told(Time, Event),
+pub(crate) enum Record {
+    Input(Time, Event),
     Ordered(Time, Order),
-    /// No more orders at this instant.
+    /// The end of the orders of an instant.
     Done(Time),
 }
 
 pub(crate) struct Drive {
-    machine: Machine,
-    pub(crate) log: Vec<Passed>,
-    dice: Dice,
+    engine: Engine,
+    pub(crate) log: Vec<Record>,
+    rng: Rng,
     running: Vec<Option<usize>>,
-    /// Done and not yet reported, by CPU.
+    /// `done[cpu]`: consumption not yet reported.
     done: Vec<u64>,
-    /// What is left of the job under way and its number, by task.
+    /// `left[t]`: remaining cost of the current job of task `t`, and its number.
     left: Vec<Option<(u64, u64)>>,
     wakes: Vec<Option<u64>>,
 }
 
 impl Drive {
     pub(crate) fn new(tree: &Tree, seed: u64) -> Drive {
-        let machine = tree.build().unwrap_or_else(|wrong| panic!("{wrong:?}"));
-        let (cpus, tasks) = (tree.cpus as usize, machine.tasks());
+        let engine = tree.build().unwrap_or_else(|wrong| panic!("{wrong:?}"));
+        let (cpus, tasks) = (tree.cpus as usize, engine.tasks());
         Drive {
-            machine,
+            engine,
             log: vec![],
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             running: vec![None; cpus],
             done: vec![0; cpus],
             left: vec![None; tasks],
@@ -43,24 +43,23 @@ impl Drive {
     }
 
     fn tell(&mut self, now: u64, event: Event) {
-        self.log.push(Passed::Told(Time::from_ns(now), event));
-        let _ = self.machine.handle(Time::from_ns(now), event);
+        self.log.push(Record::Input(Time::from_ns(now), event));
+        let _ = self.engine.handle(Time::from_ns(now), event);
     }
 
-    /// So many ticks, with jobs that arrive at random; an audit after every instant at which
-    /// anything is said.
+    /// Runs a number of ticks with random arrivals, and audits after every instant with an event.
     pub(crate) fn run(&mut self, ticks: u64) {
         for now in 0..ticks {
             self.progress();
-            let is_due = self.machine.next_wakeup().is_some_and(|at| at <= Time::from_ns(now));
+            let is_due = self.engine.next_wakeup().is_some_and(|at| at <= Time::from_ns(now));
             let ended = (0..self.running.len()).any(|cpu| self.has_ended(cpu));
-            let comes = self.dice.below(4) == 0;
-            // A timer may come late.
+            let comes = self.rng.below(4) == 0;
+            // A timer may expire late.
             if now == 0
                 || ended
                 || comes
                 || self.wakes.contains(&Some(now))
-                || (is_due && self.dice.below(4) > 0)
+                || (is_due && self.rng.below(4) > 0)
             {
                 self.instant(now, comes);
             }
@@ -69,11 +68,11 @@ impl Drive {
 
     fn progress(&mut self) {
         for cpu in 0..self.running.len() {
-            let is_hole = self.dice.below(8) == 0;
+            let is_stalled = self.rng.below(8) == 0;
             if let Some(task) = self.running[cpu]
                 && let Some((left, _)) = &mut self.left[task]
                 && *left > 0
-                && !is_hole
+                && !is_stalled
             {
                 *left -= 1;
                 self.done[cpu] += 1;
@@ -88,7 +87,7 @@ impl Drive {
     fn instant(&mut self, now: u64, comes: bool) {
         for cpu in 0..self.running.len() {
             let work = Work::from_ns(std::mem::take(&mut self.done[cpu]));
-            if self.machine.is_metered(Cpu(cpu as u32)) {
+            if self.engine.is_accounted(Cpu(cpu as u32)) {
                 self.tell(now, Event::Ran { cpu: Cpu(cpu as u32), work });
             }
         }
@@ -99,15 +98,15 @@ impl Drive {
                 self.running[cpu] = None;
                 self.left[task] = None;
                 self.tell(now, Event::Completed { task: id });
-            } else if self.dice.below(12) == 0 {
-                self.wakes[task] = Some(now + self.dice.between(1, 5));
+            } else if self.rng.below(12) == 0 {
+                self.wakes[task] = Some(now + self.rng.between(1, 5));
                 self.tell(now, Event::Blocked { task: id });
             }
         }
         if comes {
-            for _ in 0..self.dice.between(1, 2) {
-                let task = TaskId(self.dice.below(self.left.len() as u64) as u32);
-                let arrival = Time::from_ns(now.saturating_sub(self.dice.below(3)));
+            for _ in 0..self.rng.between(1, 2) {
+                let task = TaskId(self.rng.below(self.left.len() as u64) as u32);
+                let arrival = Time::from_ns(now.saturating_sub(self.rng.below(3)));
                 self.tell(now, Event::Arrived { task, arrival });
             }
         }
@@ -120,11 +119,11 @@ impl Drive {
         self.tell(now, Event::Timer);
         let at = Time::from_ns(now);
         let mut starts = false;
-        while let Some(order) = self.machine.poll(at) {
-            self.log.push(Passed::Ordered(at, order));
+        while let Some(order) = self.engine.poll(at) {
+            self.log.push(Record::Ordered(at, order));
             match order {
                 Order::Idle { cpu } => {
-                    assert!(!starts, "who stops is told before who starts");
+                    assert!(!starts, "stops precede starts");
                     self.running[cpu.0 as usize] = None;
                 }
                 Order::Run { cpu, task, job, .. } => {
@@ -135,30 +134,30 @@ impl Drive {
                     }
                     self.running[cpu.0 as usize] = Some(task);
                     if self.left[task].is_none_or(|(_, number)| number != job) {
-                        self.left[task] = Some((self.dice.between(1, 6), job));
+                        self.left[task] = Some((self.rng.between(1, 6), job));
                     }
                 }
             }
         }
-        self.log.push(Passed::Done(at));
-        self.machine.audit(at).unwrap_or_else(|why| panic!("at {now}: {why}"));
+        self.log.push(Record::Done(at));
+        self.engine.audit(at).unwrap_or_else(|reason| panic!("at {now}: {reason}"));
     }
 }
 
-/// Tells a fresh machine the same; what passes then.
-pub(crate) fn replay(tree: &Tree, log: &[Passed]) -> Vec<Passed> {
-    let mut machine = tree.build().expect("a tree");
+/// Passes the same events to a fresh engine; returns its record.
+pub(crate) fn replay(tree: &Tree, log: &[Record]) -> Vec<Record> {
+    let mut engine = tree.build().expect("a tree");
     let mut again = vec![];
     for passed in log {
         match *passed {
-            Passed::Told(now, event) => {
+            Record::Input(now, event) => {
                 again.push(*passed);
-                let _ = machine.handle(now, event);
+                let _ = engine.handle(now, event);
             }
-            Passed::Ordered(..) => {}
-            Passed::Done(now) => {
-                while let Some(order) = machine.poll(now) {
-                    again.push(Passed::Ordered(now, order));
+            Record::Ordered(..) => {}
+            Record::Done(now) => {
+                while let Some(order) = engine.poll(now) {
+                    again.push(Record::Ordered(now, order));
                 }
                 again.push(*passed);
             }

@@ -1,46 +1,47 @@
-//! What scheduling costs, counted instead of timed: signals between runnables (SF3P's Fig. 7).
+//! Scheduling effort, counted instead of timed: signals between runnables (SF3P's Fig. 7).
 
 #![allow(clippy::cast_precision_loss, reason = "means")]
 
 use std::collections::BTreeMap;
-use talea_core::machine::{NodeId, SchedulerSpec, Signal, TaskSpec, Tree, Watch};
-use talea_core::sched::Policy;
+use talea_core::engine::{NodeId, Observer, SchedulerSpec, Signal, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
-use talea_sim::dice::Dice;
-use talea_sim::{Arrivals, Cost, Counters, Source, Workload, World};
+use talea_sim::rng::Rng;
+use talea_sim::{Arrivals, Cost, Counters, Simulation, Source, Workload};
 
-/// SF3P's five events are what its scheduler threads work through: so many of them.
+/// Counter of SF3P's five events, which its scheduler threads process.
 #[derive(Debug, Default)]
 struct Signals(u64);
 
-impl Watch for Signals {
-    const ON: bool = true;
+impl Observer for Signals {
+    const ENABLED: bool = true;
 
-    fn see(&mut self, _now: Time, _signal: Signal, _node: NodeId) {
+    fn on_signal(&mut self, _now: Time, _signal: Signal, _node: NodeId) {
         self.0 += 1;
     }
 }
 
 const MS: u64 = 1_000_000;
 
-/// Costs of a set of Fig. 6: half short, half long.
+/// Returns the costs of a set of Fig. 6: half short, half long.
 fn costs(set: u64) -> Vec<u64> {
-    let mut dice = Dice::of(8, set);
-    let n = dice.between(5, 50);
+    let mut rng = Rng::for_part(8, set);
+    let n = rng.between(5, 50);
     (0..n)
         .map(|_| {
-            if dice.below(2) == 0 {
-                dice.between(5 * MS, 10 * MS)
+            if rng.below(2) == 0 {
+                rng.between(5 * MS, 10 * MS)
             } else {
-                dice.between(40 * MS, 50 * MS)
+                rng.between(40 * MS, 50 * MS)
             }
         })
         .collect()
 }
 
-/// Signals and jobs of one second in the mean over 10 s, of tasks that share so many hundredths of
-/// the CPU equally.
-fn counted(policy: &Policy, costs: &[u64], percent: u64) -> (f64, f64) {
+/// Returns signals and jobs per second, averaged over 10 s.
+///
+/// The tasks share `percent` hundredths of the CPU equally.
+fn counted(policy: &PolicySpec, costs: &[u64], percent: u64) -> (f64, f64) {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy.clone()));
     let mut workload = Workload::default();
     for &cost in costs {
@@ -48,16 +49,15 @@ fn counted(policy: &Policy, costs: &[u64], percent: u64) -> (f64, f64) {
         tree.task(Tree::ROOT, TaskSpec::new("task", period));
         workload.sources.push(Source::periodic(period, Work::from_ns(cost)));
     }
-    let mut world =
-        World::new(tree.build_with(Signals::default()).expect("a flat tree"), 1, &workload);
+    let mut simulation =
+        Simulation::new(tree.build_with(Signals::default()).expect("a flat tree"), 1, &workload);
     let mut counters = Counters::new(costs.len());
-    world.run(Time::from_ns(10_000 * MS), &mut counters);
-    let signals = world.machine_mut().watch().0;
+    simulation.run(Time::from_ns(10_000 * MS), &mut counters);
+    let signals = simulation.engine_mut().observer().0;
     (signals as f64 / 10.0, counters.total().completed as f64 / 10.0)
 }
 
-/// Of the least squares through these points: slope, where it meets zero, and which share of the
-/// variation it explains.
+/// Fits a line through the points by least squares: slope, intercept, and explained variation.
 fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
     let mean =
         |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
@@ -67,17 +67,18 @@ fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
     (product / x2, y - product / x2 * x, product * product / (x2 * y2))
 }
 
-/// Every signal of a run in which each job ends in time, after its kind: of tasks, and of the root.
+/// Counters of the signals of a run without pending jobs at its end, by kind: of tasks, and of the
+/// root.
 #[derive(Debug, Default)]
 struct Kinds {
     tasks: BTreeMap<&'static str, u64>,
     root: BTreeMap<&'static str, u64>,
 }
 
-impl Watch for Kinds {
-    const ON: bool = true;
+impl Observer for Kinds {
+    const ENABLED: bool = true;
 
-    fn see(&mut self, _now: Time, signal: Signal, node: NodeId) {
+    fn on_signal(&mut self, _now: Time, signal: Signal, node: NodeId) {
         let kind = match signal {
             Signal::Ready => "ready",
             Signal::Update => "update",
@@ -91,38 +92,41 @@ impl Watch for Kinds {
     }
 }
 
-/// What a job costs is the same at every utilisation; what grows are preemptions and pauses, each
-/// with its own price. No signal is left over.
+/// The cost of a job is equal at every utilisation. Preemptions and pauses increase, each with its
+/// own cost. No signal is left over.
 #[test]
 fn s8_a_job_takes_five_operations_a_preemption_three_and_a_pause_three() {
     for percent in (20..=100).step_by(10) {
         for set in 0..20 {
             let costs = costs(set);
-            let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+            let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
             let mut workload = Workload::default();
             for (task, &cost) in (0..).zip(&costs) {
                 let period = Span::from_ns((cost * costs.len() as u64 * 100).div_ceil(percent));
                 tree.task(Tree::ROOT, TaskSpec::new("task", period));
-                // No two at one instant: whoever is overtaken before anybody runs was not
-                // preempted.
+                // No two arrivals at one instant: a job that is overtaken before any job runs was
+                // not preempted.
                 let (offset, jitter) = (Span::from_ns(task * 1_000_003), Span::ZERO);
                 let arrivals = Arrivals::Periodic { offset, period, jitter };
                 workload
                     .sources
                     .push(Source { arrivals, cost: Cost::Constant(Work::from_ns(cost)) });
             }
-            let mut world =
-                World::new(tree.build_with(Kinds::default()).expect("a flat tree"), 1, &workload);
+            let mut simulation = Simulation::new(
+                tree.build_with(Kinds::default()).expect("a flat tree"),
+                1,
+                &workload,
+            );
             let mut counters = Counters::new(costs.len());
-            world.run(Time::from_ns(10_000 * MS), &mut counters);
-            // What has come is done.
-            world.stop();
-            world.run(Time::from_ns(20_000 * MS), &mut counters);
+            simulation.run(Time::from_ns(10_000 * MS), &mut counters);
+            // Complete the pending jobs.
+            simulation.stop();
+            simulation.run(Time::from_ns(20_000 * MS), &mut counters);
             let (jobs, Kinds { tasks, root }) =
-                (counters.total(), std::mem::take(world.machine_mut().watch()));
+                (counters.total(), std::mem::take(simulation.engine_mut().observer()));
             assert_eq!((jobs.completed, jobs.late), (jobs.arrived, 0), "{percent} %, set {set}");
             let jobs = jobs.completed;
-            // From one time at which there is nothing to do to the next.
+            // Intervals between two times without a pending job.
             let stretches = root["ready"];
             let preemptions = tasks["deactivate"] - jobs;
             assert!(
@@ -155,15 +159,15 @@ fn s8_a_job_takes_five_operations_a_preemption_three_and_a_pause_three() {
 fn s8_operations_per_job_are_bounded_and_operations_per_second_grow_linearly_with_utilisation() {
     const SETS: u64 = 20;
     let mut curves: Vec<Vec<(f64, f64)>> = Vec::new();
-    for policy in [Policy::Edf, Policy::RateMonotonic, Policy::Fifo] {
+    for policy in [PolicySpec::Edf, PolicySpec::RateMonotonic, PolicySpec::Fifo] {
         let mut points = Vec::new();
         for percent in (20..=100).step_by(10) {
             let mut sum = 0.0;
             for set in 0..SETS {
                 let (signals, jobs) = counted(&policy, &costs(set), percent);
-                // A task is ready, activated, deactivated and finished once a job, and so is the
-                // root unless it goes on with another: four to eight. The root's update makes nine.
-                // Of a job that interrupts, the root's four fall away, and whoever is interrupted
+                // A task is ready, activated, deactivated and finished once per job; so is the
+                // root, unless it continues with another job: four to eight signals. The root's
+                // update makes nine. A preempting job saves the root's four, and the preempted task
                 // is deactivated and activated once more.
                 let per_job = signals / jobs;
                 assert!(
@@ -184,8 +188,8 @@ fn s8_operations_per_job_are_bounded_and_operations_per_second_grow_linearly_wit
             "{explained} {at_zero} {slope}: {points:?}"
         );
     }
-    // The paper: the same for all at 20 %, and FIFO, which interrupts nobody, is the cheapest at
-    // the top.
+    // The paper: equal costs for all at 20 %, and FIFO, which never preempts, is the cheapest at
+    // high load.
     for ((edf, rm), fifo) in edf.iter().zip(rm).zip(fifo) {
         assert!((edf.1 / rm.1 - 1.0).abs() < 0.05 && fifo.1 < edf.1, "{edf:?} {rm:?} {fifo:?}");
     }

@@ -1,81 +1,83 @@
-//! What comes from outside is held to what the built-in ones are: a policy agrees with the plain
-//! twin (Y21), a server keeps to its contract for every small demand (L19).
+//! External policies and servers meet the requirements of the built-in ones.
+//!
+//! An external policy agrees with the reference model (Y21); an external server keeps its contract
+//! for every small demand (L19).
 
-use crate::agrees::{About, Maker, PLAIN};
-use crate::naive::server::Kind as Twin;
+use crate::agrees::{Family, Generator, PLAIN};
 use crate::outside::SAVER;
+use crate::reference::server::Kind as Model;
 use crate::supply::{Supply, at_most, exhaustive_with};
 use crate::{bridge, soak};
 use talea_core::Time;
-use talea_core::machine::{Body, NodeId, Tree};
-use talea_core::sched::{Child, Entry, Policy, Resched, Scheduler};
+use talea_core::engine::{NodeId, NodeSpec, Tree};
+use talea_core::sched::{Child, Policy, PolicySpec, ReadyChild, Resched};
 
-/// EDF as somebody outside would write it: a list.
+/// EDF as an external author might write it: a list.
 #[derive(Debug)]
-struct Plainly(Vec<(Time, Child)>);
+struct ListEdf(Vec<(Time, Child)>);
 
-impl Scheduler for Plainly {
-    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
-        self.0.push((who.criteria.deadline, who.child));
+impl Policy for ListEdf {
+    fn ready(&mut self, _: Time, entry: &ReadyChild) -> Resched {
+        self.0.push((entry.criteria.deadline, entry.child));
         Resched::Pick
     }
-    fn finished(&mut self, _: Time, who: Child) -> Resched {
-        self.0.retain(|&(_, child)| child != who);
+    fn finished(&mut self, _: Time, child: Child) -> Resched {
+        self.0.retain(|&(_, other)| other != child);
         Resched::Pick
     }
-    fn update(&mut self, now: Time, who: &Entry) -> Resched {
-        let _ = self.finished(now, who.child);
-        self.ready(now, who)
+    fn update(&mut self, now: Time, entry: &ReadyChild) -> Resched {
+        let _ = self.finished(now, entry.child);
+        self.ready(now, entry)
     }
     fn head(&self, _: Time) -> Option<Child> {
         self.0.iter().min().map(|&(_, child)| child)
     }
-    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+    fn before(&self, _: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
         (a.criteria.deadline, a.child) < (b.criteria.deadline, b.child)
     }
 }
 
-const PLAINLY: Policy = Policy::Custom {
+const LIST_EDF: PolicySpec = PolicySpec::Custom {
     name: "plainly",
-    make: |children| Box::new(Plainly(Vec::with_capacity(children))),
+    make: |children| Box::new(ListEdf(Vec::with_capacity(children))),
 };
 
-/// Every EDF of a tree is the one from outside.
+/// Replaces every EDF of a tree by the external one.
 fn replace(tree: &mut Tree) {
     for id in tree.nodes().map(|(id, _)| id).collect::<Vec<_>>() {
-        if let Some(Body::Scheduler(spec)) = tree.get_mut(id).map(|node| &mut node.body)
-            && matches!(spec.policy, Policy::Edf)
+        if let Some(NodeSpec::Scheduler(spec)) = tree.get_mut(id).map(|node| &mut node.spec)
+            && matches!(spec.policy, PolicySpec::Edf)
         {
-            spec.policy = PLAINLY;
+            spec.policy = LIST_EDF;
         }
     }
 }
 
 #[test]
-fn y21_a_policy_from_outside_agrees_with_the_plain_twin_wherever_the_built_in_one_does() {
+fn y21_an_external_policy_agrees_with_the_reference_model_wherever_the_built_in_one_does() {
     let families = [
-        About { ..PLAIN },
-        About { preemptive: false, ..PLAIN },
-        About { at_root: false, ..PLAIN },
-        About { cpus: 2, ..PLAIN },
-        About { cpus: 3, bound: true, ..PLAIN },
-        About { cpus: 2, preemptive: false, ..PLAIN },
-        About { server: Some(Twin::HardCbs), ..PLAIN },
+        Family { ..PLAIN },
+        Family { preemptive: false, ..PLAIN },
+        Family { at_root: false, ..PLAIN },
+        Family { cpus: 2, ..PLAIN },
+        Family { cpus: 3, bound: true, ..PLAIN },
+        Family { cpus: 2, preemptive: false, ..PLAIN },
+        Family { server: Some(Model::HardCbs), ..PLAIN },
     ];
-    for about in families {
+    for family in families {
         for case in 0..soak::many(200, 20_000) {
-            let maker = Maker::new(about, soak::seed(case));
-            let until = maker.horizon;
-            let system = maker.system();
-            let machine = bridge::simulate_with(&system, until, replace);
-            assert_eq!(system.run(until), machine, "{about:?}, case {case}: {system:#?}");
+            let generator = Generator::new(family, soak::seed(case));
+            let until = generator.horizon;
+            let system = generator.system();
+            let engine = bridge::simulate_with(&system, until, replace);
+            assert_eq!(system.run(until), engine, "{family:?}, case {case}: {system:#?}");
         }
     }
 }
 
-/// The server of the harness is the one from outside.
+/// Makes the server of the harness the external one.
 fn saver(tree: &mut Tree) {
-    if let Some(Body::Scheduler(spec)) = tree.get_mut(NodeId(1)).map(|node| &mut node.body)
+    if let Some(NodeSpec::Scheduler(spec)) = tree.get_mut(NodeId(1)).map(|node| &mut node.spec)
         && let Some(reservation) = &mut spec.reservation
     {
         reservation.kind = SAVER;
@@ -83,9 +85,9 @@ fn saver(tree: &mut Tree) {
 }
 
 #[test]
-fn l19_a_server_from_outside_gives_what_it_says_for_every_small_demand() {
+fn l19_an_external_server_supplies_its_contract_for_every_small_demand() {
     let mut worst = 0;
-    exhaustive_with(Twin::Deferrable, false, saver, |of, supply: &Supply| {
+    exhaustive_with(Model::Deferrable, false, saver, |of, supply: &Supply| {
         let mut left = 0;
         for at in 0..supply.ran.len() {
             if (at as u64).is_multiple_of(of.period) {

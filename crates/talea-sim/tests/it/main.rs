@@ -1,6 +1,7 @@
-//! The simulator against schedules and figures from elsewhere, and against a plain twin.
+//! The simulator against external schedules and figures, and against a reference model.
 #![forbid(unsafe_code)]
 
+mod acquisition;
 mod activation;
 mod agrees;
 mod allocations;
@@ -13,16 +14,15 @@ mod effort;
 mod examples;
 mod far;
 mod foreign;
-mod gates;
 mod graphs;
+mod harness;
 mod invariants;
 mod l3c;
-mod lab;
 mod mixtures;
-mod naive;
 mod outside;
 mod overheads;
 mod partitions;
+mod reference;
 mod restart;
 mod rulings;
 mod schedules;

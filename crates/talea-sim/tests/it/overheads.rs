@@ -1,77 +1,81 @@
-//! What keeps CPUs from getting on: holes and the costs of scheduling, by hand.
+//! CPU stalls and scheduling overheads, by hand.
 
-use crate::lab::{at, cost, listed, run, span, task, watch, work, world};
-use talea_core::machine::{Affinity, Cpu, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
-use talea_sim::dice::Dice;
+use crate::harness::{at, cost, listed, run, run_audited, simulation, span, task, work};
+use talea_core::engine::{Affinity, Cpu, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
+use talea_sim::rng::Rng;
 use talea_sim::{Overheads, Source};
 
 fn two() -> Tree {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     tree.task(Tree::ROOT, task("urgent", 50));
     tree.task(Tree::ROOT, task("other", 500));
     tree
 }
 
 #[test]
-fn nothing_progresses_in_a_hole_and_decisions_are_taken_all_the_same() {
+fn nothing_progresses_in_a_stall_and_decisions_are_not_delayed() {
     let sources = [listed(&[12], cost(5)), listed(&[0], cost(20))];
-    let holes = vec![(at(10), at(14)), (at(16), at(17)), (at(13), at(15))];
-    let log = watch(&mut world(&two(), &sources).with_holes(Cpu(0), holes), 1_000);
-    // other 0-10, a hole 10-15 in which urgent comes, urgent 15-16 and 17-21, other 21-31.
+    let stalls = vec![(at(10), at(14)), (at(16), at(17)), (at(13), at(15))];
+    let log = run_audited(&mut simulation(&two(), &sources).with_stalls(Cpu(0), stalls), 1_000);
+    // other 0-10, a stall 10-15 in which urgent arrives, urgent 15-16 and 17-21, other 21-31.
     assert_eq!((log.ends(0), log.ends(1)), (vec![21], vec![31]));
     assert_eq!(log.starts(0), [12]);
 }
 
 #[test]
-fn l24_a_hole_costs_a_budget_nothing() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.reservation = Some(Reservation::new(Kind::HardCbs, work(10), span(100)));
+fn l24_a_stall_consumes_no_budget() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.reservation = Some(Reservation::new(ServerKind::HardCbs, work(10), span(100)));
     let server = tree.scheduler(Tree::ROOT, server);
     tree.task(server, task("a", 500));
     let sources = [listed(&[0], cost(25))];
-    let mut quiet = world(&tree, &sources);
-    assert_eq!(watch(&mut quiet, 1_000).ends(0), [205]);
-    // A hole in the first budget, and a long one just before the second one's end.
-    let mut holed =
-        world(&tree, &sources).with_holes(Cpu(0), vec![(at(5), at(45)), (at(109), at(50_109))]);
-    let mut log = crate::lab::Log::default();
-    let outcome = holed.run(at(100_000), &mut log);
-    // 0-5, 45-50; 100-109, 50109-50110; the next budget comes with the period after.
+    let mut quiet = simulation(&tree, &sources);
+    assert_eq!(run_audited(&mut quiet, 1_000).ends(0), [205]);
+    // A stall in the first budget, and a long one just before the end of the second.
+    let mut stalled = simulation(&tree, &sources)
+        .with_stalls(Cpu(0), vec![(at(5), at(45)), (at(109), at(50_109))]);
+    let mut log = crate::harness::Log::default();
+    let outcome = stalled.run(at(100_000), &mut log);
+    // 0-5, 45-50; 100-109, 50109-50110; the next budget comes one period later.
     assert_eq!(log.ends(0).len(), 1);
     assert!(log.ends(0)[0] >= 50_115, "{:?}", log.ends(0));
     assert!(
         outcome.steps < 1_100,
-        "a hole is not looked into nanosecond by nanosecond: {}",
+        "a stall is not simulated nanosecond by nanosecond: {}",
         outcome.steps
     );
 }
 
-/// Two under round robin with a quantum of 10: a of 100 from 0, b of 20 from 5. When b ends.
-fn second_in_turn(spoil: impl Fn(talea_sim::World) -> talea_sim::World) -> u64 {
+/// Simulates round robin with a quantum of 10: a of 100 from 0, b of 20 from 5. Returns the
+/// completion of b.
+fn second_in_turn(change: impl Fn(talea_sim::Simulation) -> talea_sim::Simulation) -> u64 {
     let mut tree =
-        Tree::new(1, SchedulerSpec::new("cpu", Policy::RoundRobin { quantum: work(10) }));
+        Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::RoundRobin { quantum: work(10) }));
     tree.task(Tree::ROOT, task("a", 1_000));
     tree.task(Tree::ROOT, task("b", 1_000));
     let sources = [listed(&[0], cost(100)), listed(&[5], cost(20))];
-    watch(&mut spoil(world(&tree, &sources)), 1_000).ends(1)[0]
+    run_audited(&mut change(simulation(&tree, &sources)), 1_000).ends(1)[0]
 }
 
 #[test]
-fn a_second_task_has_its_turn_whether_or_not_the_first_has_got_anything_done_when_it_comes() {
+fn a_second_task_has_its_turn_even_if_the_first_has_not_progressed() {
     // a 0-15, of which 10 count, b 15-25, a 25-35, b 35-45.
-    assert_eq!(second_in_turn(|world| world), 45);
+    assert_eq!(second_in_turn(|simulation| simulation), 45);
     // a's first order takes until 10; a 10-20; b's order until 30, b 30-40; and so on.
     let overheads = Overheads { decision: span(10), ..Overheads::default() };
-    assert_eq!(second_in_turn(|world| world.with_overheads(overheads)), 80);
-    // The hole ends at 10: a 10-20, b 20-30, a 30-40, b 40-50.
-    assert_eq!(second_in_turn(|world| world.with_holes(Cpu(0), vec![(at(0), at(10))])), 50);
+    assert_eq!(second_in_turn(|simulation| simulation.with_overheads(overheads)), 80);
+    // The stall ends at 10: a 10-20, b 20-30, a 30-40, b 40-50.
+    assert_eq!(
+        second_in_turn(|simulation| simulation.with_stalls(Cpu(0), vec![(at(0), at(10))])),
+        50
+    );
 }
 
 #[test]
-fn each_overhead_is_spent_where_it_is_due() {
+fn each_overhead_is_spent_on_its_cpu() {
     let overheads = Overheads {
         release: span(1),
         decision: span(2),
@@ -80,64 +84,68 @@ fn each_overhead_is_spent_where_it_is_due() {
         migration: span(100),
     };
     let sources = [listed(&[20], cost(5)), listed(&[0], cost(20))];
-    let log = watch(&mut world(&two(), &sources).with_overheads(overheads), 1_000);
-    // Each: release 1 and an order of 2 + 4 + 3 for one level. other: 0-10 overhead, 10-20 work;
-    // urgent comes: 20-30 overhead, 30-35 work; an order 35-44; other's rest 44-54.
+    let log = run_audited(&mut simulation(&two(), &sources).with_overheads(overheads), 1_000);
+    // Each job: release 1 and an order of 2 + 4 + 3 for one level. other: 0-10 overhead, 10-20
+    // work; urgent arrives: 20-30 overhead, 30-35 work; an order 35-44; other's rest 44-54.
     assert_eq!((log.ends(0), log.ends(1)), (vec![35], vec![54]));
-    // Deeper in the tree each order costs a level more.
-    let mut deep = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
-    let group = deep.scheduler(Tree::ROOT, SchedulerSpec::new("group", Policy::Edf));
+    // Deeper in the tree each order costs one level more.
+    let mut deep = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
+    let group = deep.scheduler(Tree::ROOT, SchedulerSpec::new("group", PolicySpec::Edf));
     deep.task(group, task("a", 50));
-    let log = watch(&mut world(&deep, &[listed(&[0], cost(5))]).with_overheads(overheads), 100);
+    let log = run_audited(
+        &mut simulation(&deep, &[listed(&[0], cost(5))]).with_overheads(overheads),
+        100,
+    );
     assert_eq!(log.ends(0), [18]);
 }
 
 #[test]
-fn a_first_release_is_spent_where_the_task_may_run() {
-    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+fn the_first_release_overhead_is_spent_on_an_allowed_cpu() {
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
     for cpu in 0..2 {
         tree.task(Tree::ROOT, TaskSpec { affinity: Affinity::only(cpu), ..task("t", 100) });
     }
     let overheads = Overheads { release: span(5), ..Overheads::default() };
     let sources = [listed(&[0], cost(10)), listed(&[2], cost(10))];
-    let log = watch(&mut world(&tree, &sources).with_overheads(overheads), 100);
+    let log = run_audited(&mut simulation(&tree, &sources).with_overheads(overheads), 100);
     assert_eq!((log.ends(0), log.ends(1)), (vec![15], vec![17]));
 }
 
 #[test]
-fn a_migration_costs_who_migrates() {
-    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+fn a_migration_delays_the_migrating_job() {
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
     for deadline in [50, 60, 70] {
         tree.task(Tree::ROOT, task("t", deadline));
     }
-    // c begins on CPU 1, is preempted there by b, and goes on on CPU 0 when a ends.
+    // c starts on CPU 1, is preempted there by b, and resumes on CPU 0 when a completes.
     let sources = [listed(&[0], cost(10)), listed(&[4], cost(20)), listed(&[0], cost(10))];
     let plain = run(&tree, &sources, 100);
     assert_eq!([plain.ends(0), plain.ends(1), plain.ends(2)], [[10], [24], [16]]);
     let overheads = Overheads { migration: span(7), ..Overheads::default() };
-    let log = watch(&mut world(&tree, &sources).with_overheads(overheads), 100);
+    let log = run_audited(&mut simulation(&tree, &sources).with_overheads(overheads), 100);
     assert_eq!([log.ends(0), log.ends(1), log.ends(2)], [[10], [24], [23]]);
 }
 
 #[test]
-fn no_overhead_and_no_hole_are_no_different_from_none_at_all() {
-    let mut dice = Dice::new(3);
+fn zero_overheads_and_no_stalls_equal_a_plain_simulation() {
+    let mut rng = Rng::new(3);
     for case in 0..100 {
         let cpus = 1 + case % 3;
-        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
-        let mut server = SchedulerSpec::new("server", Policy::Edf);
-        server.reservation = Some(Reservation::new(Kind::Deferrable, work(5), span(20)));
+        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", PolicySpec::Edf));
+        let mut server = SchedulerSpec::new("server", PolicySpec::Edf);
+        server.reservation = Some(Reservation::new(ServerKind::Deferrable, work(5), span(20)));
         let server = tree.scheduler(Tree::ROOT, server);
         let mut sources = Vec::new();
         for task in 0..6 {
-            let period = 10 + dice.below(40);
+            let period = 10 + rng.below(40);
             tree.task(if task < 2 { server } else { Tree::ROOT }, TaskSpec::new("t", span(period)));
-            sources.push(Source::periodic(span(period), work(1 + dice.below(8))));
+            sources.push(Source::periodic(span(period), work(1 + rng.below(8))));
         }
         let plain = run(&tree, &sources, 400);
-        let mut spoiled =
-            world(&tree, &sources).with_overheads(Overheads::default()).with_holes(Cpu(0), vec![]);
-        let log = watch(&mut spoiled, 400);
+        let mut interference = simulation(&tree, &sources)
+            .with_overheads(Overheads::default())
+            .with_stalls(Cpu(0), vec![]);
+        let log = run_audited(&mut interference, 400);
         assert_eq!((plain.ended, plain.runs), (log.ended, log.runs));
     }
 }

@@ -1,23 +1,25 @@
 //! Time partitions, levels and bands as in PikeOS (L1 to L4, L6, L9, L10, L13, L21, L24) and the
 //! rule of composition (S4).
 
-use crate::lab::{Log, at, cost, listed, run, span, task, watch, work, world};
+use crate::harness::{Log, at, cost, listed, run, run_audited, simulation, span, task, work};
 use talea_core::Time;
-use talea_core::criteria::Own;
-use talea_core::machine::{Body, NodeId, SchedulerSpec, Signal, TaskSpec, Tree, Watch, Wrong};
-use talea_core::sched::{Policy, Slot};
-use talea_core::server::{Kind, Reservation};
-use talea_sim::dice::Dice;
-use talea_sim::{Source, Workload, World};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{
+    NodeId, NodeSpec, Observer, SchedulerSpec, Signal, TaskSpec, Tree, TreeErrorKind,
+};
+use talea_core::sched::{PolicySpec, Slot};
+use talea_core::server::{Reservation, ServerKind};
+use talea_sim::rng::Rng;
+use talea_sim::{Simulation, Source, Workload};
 
 fn fp() -> Tree {
-    Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority))
+    Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority))
 }
 
-fn table(frame: u64, slots: &[(u64, u64, u32)]) -> Policy {
+fn table(frame: u64, slots: &[(u64, u64, u32)]) -> PolicySpec {
     let slots =
         slots.iter().map(|&(start, end, owner)| Slot { start: span(start), end: span(end), owner });
-    Policy::Partitions { frame: span(frame), slots: slots.collect(), lending: false }
+    PolicySpec::Partitions { frame: span(frame), slots: slots.collect(), lending: false }
 }
 
 fn prioritised(name: &str, priority: u8) -> TaskSpec {
@@ -25,75 +27,79 @@ fn prioritised(name: &str, priority: u8) -> TaskSpec {
 }
 
 fn band(tree: &mut Tree, priority: u8) -> NodeId {
-    let mut band = SchedulerSpec::new("band", Policy::Edf);
-    band.own = Own { priority: Some(priority), ..Own::default() };
+    let mut band = SchedulerSpec::new("band", PolicySpec::Edf);
+    band.overrides = Overrides { priority: Some(priority), ..Overrides::default() };
     tree.scheduler(Tree::ROOT, band)
 }
 
-fn server(tree: &mut Tree, band: NodeId, kind: Kind, budget: u64, period: u64) -> NodeId {
-    let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+fn server(tree: &mut Tree, band: NodeId, kind: ServerKind, budget: u64, period: u64) -> NodeId {
+    let mut spec = SchedulerSpec::new("server", PolicySpec::Fifo);
     spec.reservation = Some(Reservation::new(kind, work(budget), span(period)));
     tree.scheduler(band, spec)
 }
 
 #[test]
-fn s4_a_partition_table_under_a_scheduler_that_orders_is_refused_and_the_reason_is_told() {
+fn s4_a_partition_table_below_an_ordering_scheduler_is_refused_with_the_reason() {
     let policy = || table(10, &[(0, 10, 0)]);
-    for under in
-        [Policy::Edf, Policy::RateMonotonic, Policy::Fifo, Policy::RoundRobin { quantum: work(1) }]
-    {
+    for under in [
+        PolicySpec::Edf,
+        PolicySpec::RateMonotonic,
+        PolicySpec::Fifo,
+        PolicySpec::RoundRobin { quantum: work(1) },
+    ] {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", under.clone()));
         let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy()));
         tree.task(node, task("a", 10));
         let refused = tree.build().expect_err("refused");
         assert_eq!(
-            (refused.node, &refused.why),
-            (node, &Wrong::TimeSharing { under: under.name() })
+            (refused.node, &refused.kind),
+            (node, &TreeErrorKind::TimeSharing { under: under.name() })
         );
-        let text = refused.why.to_string();
+        let text = refused.kind.to_string();
         assert!(text.contains(under.name()) && text.contains("partition table"), "{text}");
     }
-    // Directly under an `fp` root, but no deeper; under another table; as the root.
+    // Directly below an `fp` root, but no deeper; below another table; at the root.
     let mut tree = fp();
     let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy()));
     let inner = tree.scheduler(node, SchedulerSpec::new("inner", policy()));
     tree.task(inner, task("a", 10));
     assert!(tree.build().is_ok());
     let mut tree = fp();
-    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("fp", Policy::FixedPriority));
+    let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("fp", PolicySpec::FixedPriority));
     let node = tree.scheduler(node, SchedulerSpec::new("table", policy()));
     tree.task(node, task("a", 10));
-    assert_eq!(tree.build().expect_err("refused").why, Wrong::TimeSharing { under: "fp" });
+    assert_eq!(tree.build().expect_err("refused").kind, TreeErrorKind::TimeSharing { under: "fp" });
 }
 
 #[test]
-fn l1_no_partition_runs_outside_its_slots_however_busy_it_is() {
+fn l1_no_partition_runs_outside_its_slots_under_any_load() {
     let cycles = 100_000;
     for count in 2..=8_u64 {
-        let mut dice = Dice::new(count);
+        let mut rng = Rng::new(count);
         let mut end = 0;
         let slots: Vec<(u64, u64, u32)> = (0..count)
             .map(|slot| {
-                let start = end + dice.below(3);
-                end = start + dice.between(1, 20);
+                let start = end + rng.below(3);
+                end = start + rng.between(1, 20);
                 (start, end, (slot % (count - 1)) as u32)
             })
             .collect();
-        let frame = end + dice.below(5);
+        let frame = end + rng.below(5);
         let mut tree = fp();
         let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table(frame, &slots)));
         let mut sources = vec![];
         for partition in 0..count - 1 {
-            let own = tree.scheduler(node, SchedulerSpec::new("partition", Policy::FixedPriority));
+            let own =
+                tree.scheduler(node, SchedulerSpec::new("partition", PolicySpec::FixedPriority));
             tree.task(own, prioritised("busy", partition as u8));
             sources.push(listed(&[0], cost(u64::MAX >> 4)));
         }
-        // Audited for a while; the rest is more of the same.
-        let mut world = world(&tree, &sources);
-        let mut log = watch(&mut world, frame * 500);
-        world.run(at(frame * cycles), &mut log);
+        // Audited for a while; the rest repeats.
+        let mut simulation = simulation(&tree, &sources);
+        let mut log = run_audited(&mut simulation, frame * 500);
+        simulation.run(at(frame * cycles), &mut log);
         let mut runs = log.runs.iter().copied();
-        // Each slot begins with a switch to its owner, unless that has it already.
+        // Each slot begins with a switch to its owner, unless the owner has the CPU already.
         let mut last = None;
         for cycle in 0..cycles {
             for &(start, end, owner) in &slots {
@@ -109,16 +115,16 @@ fn l1_no_partition_runs_outside_its_slots_however_busy_it_is() {
 }
 
 #[test]
-fn l2_levels_come_in_order_and_each_is_a_queue() {
-    let mut dice = Dice::new(2);
+fn l2_levels_run_in_order_and_each_is_a_queue() {
+    let mut rng = Rng::new(2);
     for _ in 0..20 {
         let mut tree = fp();
         let mut sources = vec![];
         let mut expected = vec![];
         for task in 0..300_u32 {
-            // All 256 levels occur, some twice. Everybody comes while the first of all runs.
-            let priority = if task < 256 { 255 - task as u8 } else { dice.below(256) as u8 };
-            let at = if task == 0 { 0 } else { dice.between(1, 400) };
+            // All 256 levels occur, some twice. All jobs arrive while the very first one runs.
+            let priority = if task < 256 { 255 - task as u8 } else { rng.below(256) as u8 };
+            let at = if task == 0 { 0 } else { rng.between(1, 400) };
             tree.task(Tree::ROOT, prioritised("task", priority));
             sources.push(listed(&[at], cost(1_000)));
             expected.push((u8::MAX - priority, at, task));
@@ -134,14 +140,14 @@ fn l2_levels_come_in_order_and_each_is_a_queue() {
 fn l3_the_system_partition_is_always_eligible_and_wins_ties() {
     let mut tree = fp();
     let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(10, &[(0, 5, 0)])));
-    let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", Policy::FixedPriority));
+    let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", PolicySpec::FixedPriority));
     tree.task(partition, prioritised("user", 7));
     tree.task(Tree::ROOT, prioritised("system", 7));
-    // The user's job is under way when the system's comes, at the same level; and outside the slot.
+    // The user's job runs when the system's job arrives, at the same level; and outside the slot.
     let log = run(&tree, &[listed(&[0, 10], cost(4)), listed(&[2, 7], cost(1))], 100);
     assert_eq!([log.ends(0), log.ends(1)], [vec![5, 14], vec![3, 8]]);
-    // One level lower the system's job waits for the user's, but not for the partition to end.
-    tree.get_mut(NodeId(4)).expect("the task").body = Body::Task(prioritised("system", 6));
+    // One level lower the system's job waits for the user's, but not for the end of the partition.
+    tree.get_mut(NodeId(4)).expect("the task").spec = NodeSpec::Task(prioritised("system", 6));
     let log = run(&tree, &[listed(&[0], cost(4)), listed(&[2, 7], cost(1))], 100);
     assert_eq!([log.ends(0), log.ends(1)], [vec![4], vec![5, 8]]);
 }
@@ -150,9 +156,9 @@ fn l3_the_system_partition_is_always_eligible_and_wins_ties() {
 fn l4_two_bands_around_fixed_levels_order_by_level_then_deadline_then_number() {
     let mut tree = fp();
     let (high, low) = (band(&mut tree, 30), band(&mut tree, 10));
-    // Servers' deadlines are 50, 40, 40 and 20, 30: all are asked for at time 1.
+    // The deadlines of the servers are 50, 40, 40 and 20, 30; all receive demand at time 1.
     let clients: Vec<NodeId> = [(high, 50), (high, 40), (high, 40), (low, 20), (low, 30)]
-        .map(|(band, period)| server(&mut tree, band, Kind::Sporadic, 10, period))
+        .map(|(band, period)| server(&mut tree, band, ServerKind::Sporadic, 10, period))
         .into();
     for &client in &clients {
         tree.task(client, task("client", 1_000));
@@ -170,21 +176,21 @@ fn l4_two_bands_around_fixed_levels_order_by_level_then_deadline_then_number() {
 fn l6_a_reservation_in_a_time_partition_is_refused() {
     let mut tree = fp();
     let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(10, &[(0, 10, 0)])));
-    let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", Policy::Edf));
-    let inside = server(&mut tree, partition, Kind::Deferrable, 1, 10);
+    let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", PolicySpec::Edf));
+    let inside = server(&mut tree, partition, ServerKind::Deferrable, 1, 10);
     tree.task(inside, task("client", 10));
     let refused = tree.build().expect_err("refused");
-    assert_eq!((refused.node, refused.why), (inside, Wrong::ServerInPartition));
+    assert_eq!((refused.node, refused.kind), (inside, TreeErrorKind::ServerInPartition));
 }
 
-/// A table, a task of the system partition and one in each of two partitions.
+/// Builds a table, a task of the system partition and one task in each of two partitions.
 fn stock() -> (Tree, Vec<Source>) {
     let mut tree = fp();
     let node = tree
         .scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20, &[(0, 10, 0), (10, 20, 1)])));
     let mut sources = vec![];
     for level in [10, 20] {
-        let partition = tree.scheduler(node, SchedulerSpec::new("TP", Policy::FixedPriority));
+        let partition = tree.scheduler(node, SchedulerSpec::new("TP", PolicySpec::FixedPriority));
         tree.task(partition, prioritised("user", level));
         tree.task(partition, prioritised("user", level + 1));
         sources.push(Source::periodic(span(20), work(6)));
@@ -195,24 +201,26 @@ fn stock() -> (Tree, Vec<Source>) {
     (tree, sources)
 }
 
-/// Everything that passes between runnables, as L3C's switch costs are made of it.
+/// Counter of all signals between runnables, the components of L3C's switch costs.
 #[derive(Debug, Default)]
 struct Signals(u64);
 
-impl Watch for Signals {
-    const ON: bool = true;
+impl Observer for Signals {
+    const ENABLED: bool = true;
 
-    fn see(&mut self, _: Time, _: Signal, _: NodeId) {
+    fn on_signal(&mut self, _: Time, _: Signal, _: NodeId) {
         self.0 += 1;
     }
 }
 
-/// A band with a server of each kind, above everything, between, or below everything; nobody ever
-/// asks for any of them.
+/// Adds a band with a server of each kind, above everything, between, or below everything; it
+/// receives no demand.
 fn with_idle_band(tree: &Tree, sources: &[Source], priority: u8) -> (Tree, Vec<Source>) {
     let (mut tree, mut sources) = (tree.clone(), sources.to_vec());
     let band = band(&mut tree, priority);
-    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
+    for kind in
+        [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs]
+    {
         let client = server(&mut tree, band, kind, 2, 16);
         tree.task(client, task("client", 10));
         sources.push(listed(&[], cost(1)));
@@ -220,17 +228,19 @@ fn with_idle_band(tree: &Tree, sources: &[Source], priority: u8) -> (Tree, Vec<S
     (tree, sources)
 }
 
-/// What a run of a tree looks like, and how many signals it took.
+/// Returns the schedule of a run, and its number of signals.
 fn counted(tree: &Tree, sources: &[Source], until: u64) -> (Log, u64) {
-    let machine = tree.build_with(Signals::default()).expect("a tree");
-    let mut world = World::new(machine, 1, &Workload { sources: sources.into(), seed: 1 });
+    let engine = tree.build_with(Signals::default()).expect("a tree");
+    let mut simulation = Simulation::new(engine, 1, &Workload { sources: sources.into(), seed: 1 });
     let mut log = Log::default();
-    world.run(at(until), &mut log);
-    (log, world.machine_mut().watch().0)
+    simulation.run(at(until), &mut log);
+    (log, simulation.engine_mut().observer().0)
 }
 
-/// The configurations of L1, L2 and L3: tables of two to eight slots with partitions that are busy
-/// or not, levels that are queues, and a system partition beside a table at the same level.
+/// Builds the configurations of L1, L2 and L3.
+///
+/// Tables of two to eight slots with busy or idle partitions, levels as queues, and a system
+/// partition beside a table at the same level.
 fn configurations() -> Vec<(Tree, Vec<Source>)> {
     let mut all = vec![stock()];
     for count in 2..=8_u64 {
@@ -242,8 +252,8 @@ fn configurations() -> Vec<(Tree, Vec<Source>)> {
                 tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table(count * 10, &slots)));
             let mut sources = vec![];
             for partition in 0..count {
-                let own =
-                    tree.scheduler(node, SchedulerSpec::new("partition", Policy::FixedPriority));
+                let own = tree
+                    .scheduler(node, SchedulerSpec::new("partition", PolicySpec::FixedPriority));
                 tree.task(own, prioritised("task", partition as u8));
                 sources.push(if busy {
                     listed(&[0], cost(u64::MAX >> 4))
@@ -263,7 +273,7 @@ fn configurations() -> Vec<(Tree, Vec<Source>)> {
     for level in [6, 7, 8] {
         let mut tree = fp();
         let node = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(10, &[(0, 5, 0)])));
-        let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", Policy::FixedPriority));
+        let partition = tree.scheduler(node, SchedulerSpec::new("TP_1", PolicySpec::FixedPriority));
         tree.task(partition, prioritised("user", 7));
         tree.task(Tree::ROOT, prioritised("system", level));
         all.push((
@@ -275,7 +285,7 @@ fn configurations() -> Vec<(Tree, Vec<Source>)> {
 }
 
 #[test]
-fn l9_l10_a_band_that_nobody_uses_changes_no_run_of_l1_to_l3_and_costs_no_operation() {
+fn l9_l10_an_unused_band_changes_no_run_of_l1_to_l3_and_costs_no_operation() {
     for (number, (tree, sources)) in configurations().into_iter().enumerate() {
         let (without, operations) = counted(&tree, &sources, 20_000);
         assert!(
@@ -296,12 +306,12 @@ fn l9_l10_a_band_that_nobody_uses_changes_no_run_of_l1_to_l3_and_costs_no_operat
 }
 
 #[test]
-fn l13_above_every_band_a_task_feels_nothing_of_a_burst() {
+fn l13_a_task_above_every_band_is_unaffected_by_a_burst() {
     let responses = |burst: u64| {
         let mut tree = fp();
         tree.task(Tree::ROOT, prioritised("above", 200));
         let band = band(&mut tree, 100);
-        let client = server(&mut tree, band, Kind::Deferrable, 5, 20);
+        let client = server(&mut tree, band, ServerKind::Deferrable, 5, 20);
         let mut spec = task("client", 100);
         spec.backlog.capacity = 2_000;
         tree.task(client, spec);
@@ -329,18 +339,18 @@ fn l13_above_every_band_a_task_feels_nothing_of_a_burst() {
 }
 
 #[test]
-fn l21_two_cpus_have_two_tables_that_do_not_know_of_each_other() {
+fn l21_two_cpus_have_two_independent_tables() {
     let cpu = |frame: u64, slots: &[(u64, u64, u32)]| {
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", table(frame, slots)));
         for _ in 0..2 {
             tree.task(Tree::ROOT, task("busy", 1_000));
         }
         let busy = listed(&[0], cost(1_000_000));
-        world(&tree, &[busy.clone(), busy])
+        simulation(&tree, &[busy.clone(), busy])
     };
     let (mut left, mut right) =
         (cpu(10, &[(0, 5, 0), (5, 10, 1)]), cpu(7, &[(0, 2, 1), (2, 7, 0)]));
-    let (left, right) = (watch(&mut left, 1_000), watch(&mut right, 1_000));
+    let (left, right) = (run_audited(&mut left, 1_000), run_audited(&mut right, 1_000));
     assert!(left.runs.iter().all(|&(at, _, task)| at % 10 == if task == 0 { 0 } else { 5 }));
     assert!(right.runs.iter().all(|&(at, _, task)| at % 7 == if task == 0 { 2 } else { 0 }));
     assert_eq!([left.runs.len(), right.runs.len()], [200, 286]);
@@ -348,23 +358,23 @@ fn l21_two_cpus_have_two_tables_that_do_not_know_of_each_other() {
 
 #[test]
 fn l24_a_budget_is_used_only_by_running() {
-    // The client of a server (4 every 20) is interrupted by a higher task and outlives the switch
-    // of partitions below it.
+    // The client of a server (4 every 20) is preempted by a higher task and is pending across a
+    // switch of the partitions below it.
     let mut tree = fp();
     tree.task(Tree::ROOT, prioritised("above", 200));
     let band = band(&mut tree, 100);
-    let client = server(&mut tree, band, Kind::Deferrable, 4, 20);
+    let client = server(&mut tree, band, ServerKind::Deferrable, 4, 20);
     tree.task(client, task("client", 1_000));
     let node =
         tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(6, &[(0, 3, 0), (3, 6, 1)])));
     for _ in 0..2 {
-        let partition = tree.scheduler(node, SchedulerSpec::new("TP", Policy::FixedPriority));
+        let partition = tree.scheduler(node, SchedulerSpec::new("TP", PolicySpec::FixedPriority));
         tree.task(partition, prioritised("user", 1));
     }
     let busy = listed(&[0], cost(1_000));
     let sources = [listed(&[2], cost(5)), listed(&[0], cost(11)), busy.clone(), busy];
     let log = run(&tree, &sources, 60);
-    // 0 to 2, then 7 to 9: four in all. 20 to 24, and from 40 what is left.
+    // 0 to 2, then 7 to 9: four in total. 20 to 24, and the rest from 40 on.
     assert_eq!(log.ends(1), [43]);
     let client: Vec<u64> =
         log.runs.iter().filter(|&&(_, _, task)| task == 1).map(|&(at, _, _)| at).collect();
@@ -372,62 +382,75 @@ fn l24_a_budget_is_used_only_by_running() {
 }
 
 #[test]
-fn l23_reservations_that_cannot_be_are_refused_with_the_numbers() {
+fn l23_impossible_reservations_are_refused_with_the_numbers() {
     let build = |reservation: Reservation| {
         let mut tree = fp();
-        let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+        let mut spec = SchedulerSpec::new("server", PolicySpec::Fifo);
         spec.reservation = Some(reservation);
         let node = tree.scheduler(Tree::ROOT, spec);
         tree.task(node, task("client", 10));
-        tree.build().map(|_| ()).map_err(|wrong| wrong.why)
+        tree.build().map(|_| ()).map_err(|wrong| wrong.kind)
     };
-    let fine = Reservation::new(Kind::HardCbs, work(4), span(10));
+    let fine = Reservation::new(ServerKind::HardCbs, work(4), span(10));
     assert_eq!(build(fine), Ok(()));
-    let within = |within| Wrong::Budget { budget: work(4), within: span(within) };
+    let within = |within| TreeErrorKind::Budget { budget: work(4), within: span(within) };
     assert_eq!(build(Reservation { period: span(3), ..fine }), Err(within(3)));
     assert_eq!(build(Reservation { deadline: Some(span(3)), ..fine }), Err(within(3)));
-    assert_eq!(build(Reservation { deadline: Some(span(11)), ..fine }), Err(Wrong::ServerDeadline));
+    assert_eq!(
+        build(Reservation { deadline: Some(span(11)), ..fine }),
+        Err(TreeErrorKind::ServerDeadline)
+    );
     assert_eq!(
         build(Reservation { offset: span(10), ..fine }),
-        Err(Wrong::Offset),
+        Err(TreeErrorKind::Offset),
         "offset = period"
     );
-    assert!(matches!(build(Reservation { budget: work(0), ..fine }), Err(Wrong::Budget { .. })));
+    assert!(matches!(
+        build(Reservation { budget: work(0), ..fine }),
+        Err(TreeErrorKind::Budget { .. })
+    ));
     assert_eq!(build(Reservation { offset: span(9), ..fine }), Ok(()));
-    // Slots that overlap, lie outside the frame, are empty or belong to nobody.
+    // Slots that overlap, exceed the frame, are empty or have no owner.
     for slots in [&[(0, 5, 0), (4, 8, 0)][..], &[(5, 11, 0)], &[(5, 5, 0)], &[(5, 8, 0), (0, 4, 0)]]
     {
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", table(10, slots)));
         tree.task(Tree::ROOT, task("a", 10));
         let index = slots.len() - 1;
-        assert_eq!(tree.build().expect_err("refused").why, Wrong::Slot { index }, "{slots:?}");
+        assert_eq!(
+            tree.build().expect_err("refused").kind,
+            TreeErrorKind::Slot { index },
+            "{slots:?}"
+        );
     }
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", table(10, &[(0, 5, 1)])));
     tree.task(Tree::ROOT, task("a", 10));
-    assert_eq!(tree.build().expect_err("refused").why, Wrong::SlotOwner { index: 0, children: 1 });
+    assert_eq!(
+        tree.build().expect_err("refused").kind,
+        TreeErrorKind::SlotOwner { index: 0, children: 1 }
+    );
 }
 
 #[test]
-fn l23_names_of_nodes_are_never_used_again_and_a_removed_server_takes_its_clients_along() {
+fn l23_node_ids_are_never_reused_and_removing_a_server_removes_its_clients() {
     let mut tree = fp();
-    let first = server(&mut tree, Tree::ROOT, Kind::Polling, 1, 10);
+    let first = server(&mut tree, Tree::ROOT, ServerKind::Polling, 1, 10);
     let client = tree.task(first, task("client", 10));
-    let second = server(&mut tree, Tree::ROOT, Kind::Polling, 2, 10);
+    let second = server(&mut tree, Tree::ROOT, ServerKind::Polling, 2, 10);
     tree.task(second, task("client", 10));
     tree.remove(first);
     assert!(tree.get(first).is_none() && tree.get(client).is_none());
-    let third = server(&mut tree, Tree::ROOT, Kind::Polling, 3, 10);
+    let third = server(&mut tree, Tree::ROOT, ServerKind::Polling, 3, 10);
     assert!(third > second, "{third:?}");
     tree.task(third, task("client", 10));
     assert_eq!(tree.children(Tree::ROOT).map(|(id, _)| id).collect::<Vec<_>>(), [second, third]);
-    if let Some(Body::Scheduler(spec)) = tree.get_mut(second).map(|node| &mut node.body) {
-        spec.reservation = Some(Reservation::new(Kind::Polling, work(5), span(10)));
+    if let Some(NodeSpec::Scheduler(spec)) = tree.get_mut(second).map(|node| &mut node.spec) {
+        spec.reservation = Some(Reservation::new(ServerKind::Polling, work(5), span(10)));
     }
-    let machine = tree.build().expect("a tree");
-    assert_eq!(machine.tasks(), 2);
+    let engine = tree.build().expect("a tree");
+    assert_eq!(engine.tasks(), 2);
     let log = run(&tree, &[listed(&[0], cost(5)), listed(&[0], cost(3))], 100);
     assert_eq!([log.ends(0), log.ends(1)], [[5], [8]], "resized");
-    // What stands below nothing is refused.
+    // A node below a removed node is refused.
     tree.task(first, task("orphan", 10));
-    assert_eq!(tree.build().expect_err("refused").why, Wrong::Parent);
+    assert_eq!(tree.build().expect_err("refused").kind, TreeErrorKind::Parent);
 }

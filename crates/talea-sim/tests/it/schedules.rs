@@ -1,18 +1,18 @@
-//! Schedules that independent tools agree on: every finish time and every miss
+//! Schedules on which independent tools agree: every completion time and every miss
 //! (tests/data/README.md).
 
 use serde_json::Value;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
-use talea_sim::{Jobs, Source, Workload, World};
+use talea_sim::{Jobs, Simulation, Source, Workload};
 
 fn numbers(value: &Value) -> Vec<Option<u64>> {
     value.as_array().expect("a list").iter().map(Value::as_u64).collect()
 }
 
 #[test]
-fn y2_s6_every_finish_time_of_the_oracle_schedules_is_equal() {
+fn y2_s6_every_completion_time_of_the_oracle_schedules_is_equal() {
     let lines = include_str!("../data/schedules.jsonl").lines();
     let mut schedules = 0;
     for line in lines {
@@ -21,8 +21,8 @@ fn y2_s6_every_finish_time_of_the_oracle_schedules_is_equal() {
             (&case["id"], case["policy"].as_str().expect("a policy"), case["m"].as_u64());
         let cpus = cpus.expect("m") as u32;
         let policy = match policy {
-            "EDF" | "G-EDF" => Policy::Edf,
-            "RM" | "G-RM" => Policy::RateMonotonic,
+            "EDF" | "G-EDF" => PolicySpec::Edf,
+            "RM" | "G-RM" => PolicySpec::RateMonotonic,
             other => panic!("unknown policy {other}"),
         };
         let until = Time::from_ns(case["H"].as_u64().expect("H"));
@@ -39,10 +39,10 @@ fn y2_s6_every_finish_time_of_the_oracle_schedules_is_equal() {
             tree.task(Tree::ROOT, spec);
             workload.sources.push(Source::periodic(Span::from_ns(period), Work::from_ns(cost)));
         }
-        let mut world = World::new(tree.build().expect("a tree"), cpus, &workload);
+        let mut simulation = Simulation::new(tree.build().expect("a tree"), cpus, &workload);
         let mut jobs = Jobs::default();
-        // What ends exactly at the horizon still counts.
-        world.run(until + Span::from_ns(1), &mut jobs);
+        // A completion exactly at the horizon still counts.
+        simulation.run(until + Span::from_ns(1), &mut jobs);
         let finish: Vec<Vec<Option<u64>>> =
             case["finish"].as_array().expect("finish").iter().map(numbers).collect();
         let mut missed: Vec<(u64, u64)> = Vec::new();

@@ -1,15 +1,16 @@
 //! Budget traces of each server against hand tables (L5): exhaustion, a late wake-up, back to back,
-//! an idle spell.
+//! an idle interval.
 
-use crate::lab::{cost, listed, run, span, task, work};
-use talea_core::machine::{SchedulerSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
+use crate::harness::{cost, listed, run, span, task, work};
+use talea_core::engine::{SchedulerSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 
-/// From when to when the server's client ran, alone on a CPU. A job (time, cost) each.
+/// Returns the intervals in which the server's client ran, alone on a CPU. Each job is (time,
+/// cost).
 pub(crate) fn served(reservation: Reservation, jobs: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
-    let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
+    let mut spec = SchedulerSpec::new("server", PolicySpec::Fifo);
     spec.reservation = Some(reservation);
     let server = tree.scheduler(Tree::ROOT, spec);
     let mut sources = vec![];
@@ -17,7 +18,7 @@ pub(crate) fn served(reservation: Reservation, jobs: &[(u64, u64)]) -> Vec<(u64,
         tree.task(server, task("client", 1_000));
         sources.push(listed(&[at], cost(ns)));
     }
-    // Somebody who fills the gaps shows where they are.
+    // A background task shows the gaps.
     tree.task(Tree::ROOT, task("other", 1_000_000));
     sources.push(listed(&[0], cost(1_000_000)));
     let log = run(&tree, &sources, 200);
@@ -32,62 +33,76 @@ pub(crate) fn served(reservation: Reservation, jobs: &[(u64, u64)]) -> Vec<(u64,
     spans
 }
 
-fn reservation(kind: Kind) -> Reservation {
+fn reservation(kind: ServerKind) -> Reservation {
     Reservation::new(kind, work(4), span(20))
 }
 
 #[test]
-fn s1_l5_exhausted_a_deferrable_server_and_a_hard_cbs_wait_for_their_refill() {
+fn s1_l5_an_exhausted_deferrable_server_or_hard_cbs_waits_for_its_refill() {
     let jobs = [(0, 10)];
     let expected = [(0, 4), (20, 24), (40, 42)];
-    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
+    for kind in
+        [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs]
+    {
         assert_eq!(served(reservation(kind), &jobs), expected, "{kind:?}");
     }
-    assert_eq!(served(reservation(Kind::SoftCbs), &jobs), [(0, 10)], "the soft one goes on");
+    assert_eq!(
+        served(reservation(ServerKind::SoftCbs), &jobs),
+        [(0, 10)],
+        "the soft one continues"
+    );
 }
 
 #[test]
 fn l5_a_late_wake_up() {
     // Demand for two budgets at 15.
     let jobs = [(15, 8)];
-    assert_eq!(served(reservation(Kind::Polling), &jobs), [(20, 24), (40, 44)], "after the poll");
     assert_eq!(
-        served(reservation(Kind::Deferrable), &jobs),
+        served(reservation(ServerKind::Polling), &jobs),
+        [(20, 24), (40, 44)],
+        "after the poll"
+    );
+    assert_eq!(
+        served(reservation(ServerKind::Deferrable), &jobs),
         [(15, 19), (20, 24)],
         "and again at once"
     );
     assert_eq!(
-        served(reservation(Kind::Sporadic), &jobs),
+        served(reservation(ServerKind::Sporadic), &jobs),
         [(15, 19), (35, 39)],
-        "T after it was taken up"
+        "T after its use began"
     );
-    assert_eq!(served(reservation(Kind::HardCbs), &jobs), [(15, 19), (35, 39)], "T after it woke");
+    assert_eq!(
+        served(reservation(ServerKind::HardCbs), &jobs),
+        [(15, 19), (35, 39)],
+        "T after it woke"
+    );
 }
 
 #[test]
 fn l5_back_to_back() {
-    // Two units late in a period, then as much as there is.
+    // Two units late in a period, then unlimited demand.
     let jobs = [(18, 2), (20, 10)];
-    assert_eq!(served(reservation(Kind::Polling), &jobs), [(20, 24), (40, 44), (60, 64)]);
-    assert_eq!(served(reservation(Kind::Deferrable), &jobs), [(18, 24), (40, 44), (60, 62)]);
-    // Two of the four are out since 18, the others since 20.
-    assert_eq!(served(reservation(Kind::Sporadic), &jobs), [(18, 22), (38, 42), (58, 62)]);
+    assert_eq!(served(reservation(ServerKind::Polling), &jobs), [(20, 24), (40, 44), (60, 64)]);
+    assert_eq!(served(reservation(ServerKind::Deferrable), &jobs), [(18, 24), (40, 44), (60, 62)]);
+    // Two of the four were used from 18, the others from 20.
+    assert_eq!(served(reservation(ServerKind::Sporadic), &jobs), [(18, 22), (38, 42), (58, 62)]);
     // At 20 it is idle for no time: two are left, which fit before 38.
-    assert_eq!(served(reservation(Kind::HardCbs), &jobs), [(18, 22), (38, 42), (58, 62)]);
+    assert_eq!(served(reservation(ServerKind::HardCbs), &jobs), [(18, 22), (38, 42), (58, 62)]);
 }
 
 #[test]
-fn l24_who_is_kept_from_the_cpu_for_two_periods_and_more_gets_what_was_missed_never() {
-    // One unit, then fifty of somebody who is more urgent.
+fn l24_budget_missed_for_two_periods_or_more_is_lost() {
+    // One unit, then fifty units of a more urgent task.
     for (kind, expected) in [
-        (Kind::Polling, [(0, 1), (51, 55), (60, 64), (80, 84)]),
-        (Kind::Deferrable, [(0, 1), (51, 55), (60, 64), (80, 84)]),
-        // The last of the old budget, and a new one, whose period begins with it.
-        (Kind::Sporadic, [(0, 1), (51, 58), (74, 78), (94, 98)]),
-        (Kind::HardCbs, [(0, 1), (51, 58), (74, 78), (94, 98)]),
+        (ServerKind::Polling, [(0, 1), (51, 55), (60, 64), (80, 84)]),
+        (ServerKind::Deferrable, [(0, 1), (51, 55), (60, 64), (80, 84)]),
+        // The rest of the old budget, and a new one, whose period begins with it.
+        (ServerKind::Sporadic, [(0, 1), (51, 58), (74, 78), (94, 98)]),
+        (ServerKind::HardCbs, [(0, 1), (51, 58), (74, 78), (94, 98)]),
     ] {
-        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
-        let mut spec = SchedulerSpec::new("server", Policy::Fifo);
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
+        let mut spec = SchedulerSpec::new("server", PolicySpec::Fifo);
         spec.reservation = Some(reservation(kind));
         let server = tree.scheduler(Tree::ROOT, spec);
         tree.task(server, task("greedy", 1_000));
@@ -107,51 +122,60 @@ fn l24_who_is_kept_from_the_cpu_for_two_periods_and_more_gets_what_was_missed_ne
 }
 
 #[test]
-fn l5_an_idle_spell_in_the_middle() {
-    // One unit, a pause, then more than is left.
+fn l5_an_idle_interval_in_the_middle() {
+    // One unit, a pause, then more than the rest.
     let jobs = [(0, 1), (10, 5)];
     assert_eq!(
-        served(reservation(Kind::Polling), &jobs),
+        served(reservation(ServerKind::Polling), &jobs),
         [(0, 1), (20, 24), (40, 41)],
         "what is not used is lost"
     );
-    assert_eq!(served(reservation(Kind::Deferrable), &jobs), [(0, 1), (10, 13), (20, 22)]);
+    assert_eq!(served(reservation(ServerKind::Deferrable), &jobs), [(0, 1), (10, 13), (20, 22)]);
     // The three that are left count from 10 on.
-    assert_eq!(served(reservation(Kind::Sporadic), &jobs), [(0, 1), (10, 13), (20, 21), (30, 31)]);
+    assert_eq!(
+        served(reservation(ServerKind::Sporadic), &jobs),
+        [(0, 1), (10, 13), (20, 21), (30, 31)]
+    );
     // Three are left at 10 and two would fit before 20: a new budget and 30 as the deadline.
-    assert_eq!(served(reservation(Kind::HardCbs), &jobs), [(0, 1), (10, 14), (30, 31)]);
+    assert_eq!(served(reservation(ServerKind::HardCbs), &jobs), [(0, 1), (10, 14), (30, 31)]);
 }
 
 #[test]
 fn l5_a_cbs_with_a_short_deadline_is_cut_to_what_fits_and_waits_between_d_and_t() {
-    let short = Reservation { deadline: Some(span(8)), ..reservation(Kind::HardCbs) };
-    // One unit at 0 (deadline 8); at 4 three are left, and half of what remains to 8 is two.
+    let short = Reservation { deadline: Some(span(8)), ..reservation(ServerKind::HardCbs) };
+    // One unit at 0 (deadline 8); at 4 three are left, and half of the time to 8 is two.
     assert_eq!(served(short, &[(0, 1), (4, 4)]), [(0, 1), (4, 6), (20, 22)]);
     // At 12 the deadline has passed and the period has not.
     assert_eq!(served(short, &[(0, 1), (12, 4)]), [(0, 1), (20, 24)]);
-    // At 22 both have.
+    // At 22 both have passed.
     assert_eq!(served(short, &[(0, 1), (22, 5)]), [(0, 1), (22, 26), (42, 43)]);
 }
 
 #[test]
-fn l5_a_budget_that_ends_with_its_job_serves_the_next_one_whole() {
-    // Jobs of exactly Q, at least T apart: the second comes between refill and its deadline.
-    let short = Reservation { deadline: Some(span(8)), ..reservation(Kind::HardCbs) };
+fn l5_a_budget_exhausted_with_its_job_serves_the_next_job_fully() {
+    // Jobs of exactly Q, at least T apart: the second arrives between the refill and its deadline.
+    let short = Reservation { deadline: Some(span(8)), ..reservation(ServerKind::HardCbs) };
     assert_eq!(served(short, &[(0, 4), (23, 4), (43, 4)]), [(0, 4), (23, 27), (43, 47)]);
 }
 
 #[test]
 fn l5_a_reservation_begins_with_its_offset() {
-    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs] {
+    for kind in [
+        ServerKind::Polling,
+        ServerKind::Deferrable,
+        ServerKind::Sporadic,
+        ServerKind::HardCbs,
+        ServerKind::SoftCbs,
+    ] {
         let late = Reservation { offset: span(7), ..reservation(kind) };
         assert_eq!(served(late, &[(0, 4)]), [(7, 11)], "{kind:?}");
     }
 }
 
 #[test]
-fn l5_a_full_list_of_pieces_delays_a_sporadic_server_and_loses_nothing() {
-    // Eighteen jobs of one unit, three apart: the list has room for sixteen pieces.
-    let of = Reservation::new(Kind::Sporadic, work(20), span(100));
+fn l5_a_full_list_of_refills_delays_a_sporadic_server_and_loses_nothing() {
+    // Eighteen jobs of one unit, three apart: the list has room for sixteen refills.
+    let of = Reservation::new(ServerKind::Sporadic, work(20), span(100));
     let jobs: Vec<(u64, u64)> = (0..18).map(|job| (3 * job, 1)).chain([(60, 40)]).collect();
     let spans = served(of, &jobs);
     let total: u64 = spans.iter().map(|(from, to)| to - from).sum();
@@ -167,8 +191,10 @@ fn l5_a_full_list_of_pieces_delays_a_sporadic_server_and_loses_nothing() {
 
 #[test]
 fn l5_a_root_with_a_budget_waits_for_its_refill_with_all_its_tasks() {
-    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
-        let mut root = SchedulerSpec::new("cpu", Policy::Edf);
+    for kind in
+        [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs]
+    {
+        let mut root = SchedulerSpec::new("cpu", PolicySpec::Edf);
         root.reservation = Some(reservation(kind));
         let mut tree = Tree::new(1, root);
         tree.task(Tree::ROOT, task("long", 1_000));

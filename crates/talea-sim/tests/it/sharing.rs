@@ -1,22 +1,22 @@
-//! Priority inheritance and ceilings (Y8): the paper's oracle, trees, and a naive twin.
+//! Priority inheritance and ceilings (Y8): the paper's oracle, trees, and a reference model.
 
-use crate::lab::{Log, cost, listed, run, span, task, work};
-use talea_core::criteria::Own;
-use talea_core::machine::{
-    AcceleratorId, Affinity, Migration, NodeId, Note, Protocol, ResourceId, SchedulerSpec,
+use crate::harness::{Log, cost, listed, run, span, task, work};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{
+    AcceleratorId, Affinity, Migration, NodeId, Notification, Protocol, ResourceId, SchedulerSpec,
     TaskSpec, Tree, Version,
 };
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 use talea_sim::{Arrivals, Cost, Source};
 
 fn uses(gpu: AcceleratorId) -> Vec<Version> {
     vec![Version { accelerators: vec![gpu], ..Version::new("gpu") }]
 }
 
-/// Y-O4: L (C 20, d 100) has the accelerator from 0, M (C 30, d 65) comes at 5, H (C 10, d 51)
-/// wants it at 6.
-fn oracle_4(policy: Policy, inheritance: bool) -> [u64; 3] {
+/// Y-O4: L (C 20, d 100) has the accelerator from 0, M (C 30, d 65) arrives at 5, H (C 10, d 51)
+/// requests it at 6.
+fn oracle_4(policy: PolicySpec, inheritance: bool) -> [u64; 3] {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
     tree.inheritance = inheritance;
     let gpu = tree.accelerator("gpu");
@@ -36,14 +36,14 @@ fn oracle_4(policy: Policy, inheritance: bool) -> [u64; 3] {
 
 #[test]
 fn y8_oracle_4_without_and_with_inheritance_under_deadlines_and_priorities() {
-    for policy in [Policy::Edf, Policy::FixedPriority, Policy::DeadlineMonotonic] {
+    for policy in [PolicySpec::Edf, PolicySpec::FixedPriority, PolicySpec::DeadlineMonotonic] {
         assert_eq!(oracle_4(policy.clone(), false), [50, 35, 60], "{}", policy.name());
         assert_eq!(oracle_4(policy.clone(), true), [21, 60, 31], "{}", policy.name());
     }
 }
 
-/// The same, with each task in a scheduler of its own.
-fn oracle_4_in_groups(group: impl Fn(&str, u8) -> SchedulerSpec, policy: Policy) -> [u64; 3] {
+/// Y-O4 with each task in a scheduler of its own.
+fn oracle_4_in_groups(group: impl Fn(&str, u8) -> SchedulerSpec, policy: PolicySpec) -> [u64; 3] {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
     let gpu = tree.accelerator("gpu");
     for (name, deadline, priority, wants) in
@@ -63,35 +63,35 @@ fn oracle_4_in_groups(group: impl Fn(&str, u8) -> SchedulerSpec, policy: Policy)
 
 #[test]
 fn y8_the_key_reaches_a_holder_in_another_subtree() {
-    let plain = |name: &str, _| SchedulerSpec::new(name, Policy::Fifo);
-    assert_eq!(oracle_4_in_groups(plain, Policy::Edf), [21, 60, 31]);
-    assert_eq!(oracle_4_in_groups(plain, Policy::FixedPriority), [21, 60, 31]);
-    // Groups that stand at priorities of their own.
+    let plain = |name: &str, _| SchedulerSpec::new(name, PolicySpec::Fifo);
+    assert_eq!(oracle_4_in_groups(plain, PolicySpec::Edf), [21, 60, 31]);
+    assert_eq!(oracle_4_in_groups(plain, PolicySpec::FixedPriority), [21, 60, 31]);
+    // Groups with priorities of their own.
     let own = |name: &str, priority| SchedulerSpec {
-        own: Own { priority: Some(10 * priority), ..Own::default() },
-        ..SchedulerSpec::new(name, Policy::Edf)
+        overrides: Overrides { priority: Some(10 * priority), ..Overrides::default() },
+        ..SchedulerSpec::new(name, PolicySpec::Edf)
     };
-    assert_eq!(oracle_4_in_groups(own, Policy::FixedPriority), [21, 60, 31]);
-    // Servers with plenty of budget, whose deadlines are what the root sees.
+    assert_eq!(oracle_4_in_groups(own, PolicySpec::FixedPriority), [21, 60, 31]);
+    // Servers with ample budget, whose deadlines the root orders by.
     let served = |name: &str, priority: u8| SchedulerSpec {
         reservation: Some(Reservation::new(
-            Kind::HardCbs,
+            ServerKind::HardCbs,
             work(70),
             span(200 - 40 * u64::from(priority)),
         )),
-        ..SchedulerSpec::new(name, Policy::Edf)
+        ..SchedulerSpec::new(name, PolicySpec::Edf)
     };
-    assert_eq!(oracle_4_in_groups(served, Policy::Edf), [21, 60, 31]);
+    assert_eq!(oracle_4_in_groups(served, PolicySpec::Edf), [21, 60, 31]);
 }
 
 #[test]
-fn y8_inside_a_group_that_hides_its_children_the_holder_comes_before_its_siblings() {
-    // The group G stands at 10 and has L (holds the accelerator, 1) and X (200). H stands at 20.
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+fn y8_inside_a_group_that_hides_its_children_the_holder_precedes_its_siblings() {
+    // The group G has priority 10 and contains L (holds the accelerator, 1) and X (200). H has 20.
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
     let gpu = tree.accelerator("gpu");
     let group = SchedulerSpec {
-        own: Own { priority: Some(10), ..Own::default() },
-        ..SchedulerSpec::new("G", Policy::FixedPriority)
+        overrides: Overrides { priority: Some(10), ..Overrides::default() },
+        ..SchedulerSpec::new("G", PolicySpec::FixedPriority)
     };
     let group = tree.scheduler(Tree::ROOT, group);
     tree.task(group, TaskSpec { priority: 1, versions: uses(gpu), ..task("L", 500) });
@@ -105,15 +105,15 @@ fn y8_inside_a_group_that_hides_its_children_the_holder_comes_before_its_sibling
         listed(&[5], cost(10)),
     ];
     let log = run(&tree, &sources, 1_000);
-    // L 0-2, X 2-4, H comes and waits: L 4-12 before X and Z, H 12-22, Z 22-32, X 32-40.
+    // L 0-2, X 2-4, H arrives and waits: L 4-12 before X and Z, H 12-22, Z 22-32, X 32-40.
     assert_eq!([log.ends(0), log.ends(2), log.ends(3), log.ends(1)], [[12], [22], [32], [40]]);
 }
 
 #[test]
-fn y8_a_group_without_own_values_keeps_its_more_urgent_children_first() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+fn y8_a_group_without_overrides_keeps_its_more_urgent_children_first() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
     let gpu = tree.accelerator("gpu");
-    let group = tree.scheduler(Tree::ROOT, SchedulerSpec::new("G", Policy::FixedPriority));
+    let group = tree.scheduler(Tree::ROOT, SchedulerSpec::new("G", PolicySpec::FixedPriority));
     tree.task(group, TaskSpec { priority: 1, versions: uses(gpu), ..task("L", 500) });
     tree.task(group, TaskSpec { priority: 200, ..task("X", 500) });
     tree.task(Tree::ROOT, TaskSpec { priority: 20, versions: uses(gpu), ..task("H", 500) });
@@ -126,8 +126,8 @@ fn y8_a_group_without_own_values_keeps_its_more_urgent_children_first() {
 }
 
 #[test]
-fn y8_on_several_cpus_the_holder_comes_back_to_one() {
-    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+fn y8_on_several_cpus_the_holder_resumes_on_one() {
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
     let gpu = tree.accelerator("gpu");
     tree.task(Tree::ROOT, TaskSpec { versions: uses(gpu), ..task("L", 500) });
     tree.task(Tree::ROOT, task("M1", 60));
@@ -144,8 +144,8 @@ fn y8_on_several_cpus_the_holder_comes_back_to_one() {
         ];
         run(&tree, &sources, 1_000)
     };
-    // L has its accelerator and loses its CPU at 1. H comes at 2: with its key L preempts M2 and
-    // ends at 11.
+    // L has its accelerator and is preempted at 1. H arrives at 2: with its key L preempts M2 and
+    // completes at 11.
     let log = arrivals(true);
     assert_eq!([log.ends(0), log.ends(3), log.ends(1), log.ends(2)], [[11], [16], [31], [45]]);
     let log = arrivals(false);
@@ -153,14 +153,14 @@ fn y8_on_several_cpus_the_holder_comes_back_to_one() {
 }
 
 #[test]
-fn y8_a_job_that_was_turned_away_before_it_began_is_not_bound_to_that_cpu() {
-    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+fn y8_a_job_blocked_before_its_start_is_not_bound_to_that_cpu() {
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
     tree.migration = Migration::JobBoundaries;
     let gpu = tree.accelerator("gpu");
     tree.task(Tree::ROOT, TaskSpec { versions: uses(gpu), ..task("L", 500) });
     tree.task(Tree::ROOT, TaskSpec { versions: uses(gpu), ..task("W", 400) });
     tree.task(Tree::ROOT, task("X", 50));
-    // W would have had CPU 1 at 2. X has it from 3 to 53; L gives CPU 0 and the accelerator free at
+    // W would have had CPU 1 at 2. X has it from 3 to 53; L releases CPU 0 and the accelerator at
     // 10.
     let log =
         run(&tree, &[listed(&[0], cost(10)), listed(&[2], cost(5)), listed(&[3], cost(50))], 100);
@@ -168,10 +168,10 @@ fn y8_a_job_that_was_turned_away_before_it_began_is_not_bound_to_that_cpu() {
 }
 
 #[test]
-fn y8_a_key_is_handed_on_to_whom_the_holder_waits_for() {
-    // L locks R. H1 has the accelerator and waits for R; H2 waits for the accelerator. M comes
+fn y8_inheritance_is_transitive() {
+    // L locks R. H1 has the accelerator and waits for R; H2 waits for the accelerator. M arrives
     // between.
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     let gpu = tree.accelerator("gpu");
     let r = tree.resource("r", Protocol::Inheritance);
     tree.task(Tree::ROOT, TaskSpec { uses: vec![r], ..task("L", 400) });
@@ -185,15 +185,15 @@ fn y8_a_key_is_handed_on_to_whom_the_holder_waits_for() {
         listed(&[9], cost(5)),
     ];
     let log = run(&tree, &sources, 1_000);
-    // L 0-3, H1 3-5 until it wants R, L 5-8, M 8-9, H2 comes: its key goes over H1 to L, which
-    // unlocks after 5 more at 14; H1 14-22; H2 22-27; M 27-76; L 76-85.
+    // L 0-3, H1 3-5 until it requests R, L 5-8, M 8-9, H2 arrives: its key passes through H1 to L,
+    // which unlocks after 5 more at 14; H1 14-22; H2 22-27; M 27-76; L 76-85.
     assert_eq!([log.ends(1), log.ends(3), log.ends(2), log.ends(0)], [[22], [27], [76], [85]]);
 }
 
 #[test]
-fn y8_affinities_do_not_stop_a_key() {
-    // One machine, two CPUs, partitioned: L and M on CPU 0, H on CPU 1.
-    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+fn y8_affinities_do_not_prevent_inheritance() {
+    // One engine, two CPUs, partitioned: L and M on CPU 0, H on CPU 1.
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
     let gpu = tree.accelerator("gpu");
     let on = |cpu, spec: TaskSpec| TaskSpec { affinity: Affinity::only(cpu), ..spec };
     tree.task(Tree::ROOT, on(0, TaskSpec { versions: uses(gpu), ..task("L", 500) }));
@@ -206,8 +206,8 @@ fn y8_affinities_do_not_stop_a_key() {
 }
 
 #[test]
-fn a_circle_of_waiters_is_reported() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+fn a_deadlock_is_reported() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     let (a, b) =
         (tree.resource("a", Protocol::Inheritance), tree.resource("b", Protocol::Inheritance));
     let first = tree.task(Tree::ROOT, TaskSpec { uses: vec![a, b], ..task("1", 500) });
@@ -216,8 +216,12 @@ fn a_circle_of_waiters_is_reported() {
     let log = run(&tree, &[listed(&[0], crossed(a, b)), listed(&[2], crossed(b, a))], 100);
     assert_eq!(first, NodeId(1));
     assert!(log.ended.is_empty());
-    assert!(matches!(log.notes[..], [(_, Note::Deadlock { .. })]), "{:?}", log.notes);
-    // With ceilings nobody gets so far.
+    assert!(
+        matches!(log.notifications[..], [(_, Notification::Deadlock { .. })]),
+        "{:?}",
+        log.notifications
+    );
+    // With ceilings no job reaches this state.
     for spec in &mut tree.resources {
         spec.protocol = Protocol::Ceiling;
     }
@@ -225,18 +229,18 @@ fn a_circle_of_waiters_is_reported() {
     assert_eq!([log.ends(0), log.ends(1)], [[20], [19]]);
 }
 
-/// A task of the twin: all numbers small.
+/// A task of the reference model, with small numbers.
 #[derive(Clone, Debug)]
 struct Plain {
     arrival: u64,
-    /// How much later its job may be seen.
+    /// Largest delay of the observation of its job.
     jitter: u64,
     cost: u64,
-    /// What the policy orders by if nobody lends: the absolute deadline or the period.
+    /// Key without inheritance: the absolute deadline or the period.
     key: u64,
     relative_deadline: u64,
     /// (offset, lock or unlock, resource), sorted.
-    marks: Vec<(u64, bool, usize)>,
+    steps: Vec<(u64, bool, usize)>,
 }
 
 #[derive(Clone, Debug)]
@@ -246,12 +250,12 @@ struct State {
     wants: Option<usize>,
     end: Option<u64>,
     last: usize,
-    /// It has tried and has not got what it wants.
+    /// Whether a request of its job is blocked.
     stalled: bool,
 }
 
-/// Counts time nanosecond by nanosecond, and thinks everything over from the start each time.
-struct Twin<'a> {
+/// Reference model: advances nanosecond by nanosecond, and recomputes everything each time.
+struct Model<'a> {
     tasks: &'a [Plain],
     protocol: Protocol,
     is_edf: bool,
@@ -259,24 +263,24 @@ struct Twin<'a> {
     holders: Vec<Option<usize>>,
     locked_at: Vec<u64>,
     cpus: Vec<Option<usize>>,
-    /// When each of the tasks' jobs is seen.
+    /// `seen[t]`: time of observation of task `t`'s job.
     seen: Vec<u64>,
     now: u64,
 }
 
-impl Twin<'_> {
+impl Model<'_> {
     fn stalls(&self, task: usize) -> bool {
         self.states[task].wants.is_some_and(|r| !self.may(task, r)) && self.states[task].stalled
     }
 
     fn ceiling(&self, r: usize) -> u64 {
-        let users = self.tasks.iter().filter(|task| task.marks.iter().any(|mark| mark.2 == r));
+        let users = self.tasks.iter().filter(|task| task.steps.iter().any(|step| step.2 == r));
         let least =
             users.map(|task| if self.is_edf { task.relative_deadline } else { task.key }).min();
         least.expect("used") + if self.is_edf { self.locked_at[r] } else { 0 }
     }
 
-    /// Whether `task` may lock `r`: nobody has it, and with ceilings nobody else has any that the
+    /// Whether `task` may lock `r`: it is free, and with ceilings no other task holds one that the
     /// task uses.
     fn may(&self, task: usize, r: usize) -> bool {
         let is_others = |other: usize| self.holders[other].is_some_and(|holder| holder != task);
@@ -286,11 +290,11 @@ impl Twin<'_> {
     }
 
     fn uses(&self, task: usize, r: usize) -> bool {
-        self.tasks[task].marks.iter().any(|mark| mark.2 == r)
+        self.tasks[task].steps.iter().any(|step| step.2 == r)
     }
 
-    /// The least key of those who are there and use what `task` holds, and of those who use what
-    /// somebody holds who waits for it.
+    /// Returns the smallest key of released tasks that use a resource held by `task`, and
+    /// transitively of those that wait for it.
     fn met(&self, task: usize) -> u64 {
         let mut least = u64::MAX;
         for r in (0..self.holders.len()).filter(|&r| self.holders[r] == Some(task)) {
@@ -308,7 +312,7 @@ impl Twin<'_> {
         least
     }
 
-    /// The key with everything that is lent.
+    /// Returns the key with all inheritance.
     fn key(&self, task: usize) -> (u64, usize) {
         let mut key = self.tasks[task].key;
         for (r, holder) in self.holders.iter().enumerate() {
@@ -333,11 +337,11 @@ impl Twin<'_> {
         (key, task)
     }
 
-    /// The task does what it does at this point; whether it did anything.
-    fn act(&mut self, now: u64, task: usize) -> bool {
+    /// Performs the steps of the task at this point; returns whether there were any.
+    fn action(&mut self, now: u64, task: usize) -> bool {
         let mut acted = false;
         while self.states[task].wants.is_none()
-            && let Some(&(offset, lock, r)) = self.tasks[task].marks.get(self.states[task].next)
+            && let Some(&(offset, lock, r)) = self.tasks[task].steps.get(self.states[task].next)
             && offset == self.states[task].done
         {
             acted = true;
@@ -347,7 +351,7 @@ impl Twin<'_> {
                 (true, true) => (self.holders[r], self.locked_at[r]) = (Some(task), now),
                 (true, false) => {
                     (self.states[task].wants, self.states[task].stalled) = (Some(r), true);
-                    // It has left its CPU, even if it may have another one at this very instant.
+                    // It has left its CPU, even if it is assigned another one at this instant.
                     self.cpus
                         .iter_mut()
                         .filter(|cpu| **cpu == Some(task))
@@ -355,7 +359,7 @@ impl Twin<'_> {
                 }
             }
         }
-        // Whoever may try again is no longer stalled.
+        // A task whose request may succeed now is no longer blocked.
         for task in 0..self.tasks.len() {
             if self.states[task].wants.is_some_and(|r| self.may(task, r)) {
                 self.states[task].stalled = false;
@@ -366,7 +370,7 @@ impl Twin<'_> {
 
     fn decide(&mut self, now: u64) {
         loop {
-            // Who may not run any more leaves its CPU.
+            // A task that may not run leaves its CPU.
             for cpu in 0..self.cpus.len() {
                 if self.cpus[cpu]
                     .is_some_and(|task| self.states[task].end.is_some() || self.stalls(task))
@@ -397,7 +401,7 @@ impl Twin<'_> {
                     continue;
                 }
             }
-            // Those who were let try again and would run, the most urgent first.
+            // Selected tasks with a pending request, the most urgent first.
             let mut running: Vec<usize> = self.cpus.iter().flatten().copied().collect();
             running.sort_by_key(|&task| self.key(task));
             let Some(&task) = running.iter().find(|&&task| self.states[task].wants.is_some())
@@ -422,7 +426,7 @@ impl Twin<'_> {
             }
             for cpu in 0..self.cpus.len() {
                 let Some(task) = self.cpus[cpu] else { continue };
-                self.act(now, task);
+                self.action(now, task);
                 if self.states[task].done == self.tasks[task].cost
                     && self.states[task].wants.is_none()
                 {
@@ -433,10 +437,10 @@ impl Twin<'_> {
             loop {
                 self.decide(now);
                 let cpus = self.cpus.clone();
-                // Each of them, whatever the others did.
-                let acts: Vec<bool> =
-                    cpus.iter().flatten().map(|&task| self.act(now, task)).collect();
-                let acted = acts.contains(&true);
+                // Every task, independent of the others' steps.
+                let actions: Vec<bool> =
+                    cpus.iter().flatten().map(|&task| self.action(now, task)).collect();
+                let acted = actions.contains(&true);
                 if !acted {
                     break;
                 }
@@ -449,47 +453,47 @@ impl Twin<'_> {
     }
 }
 
-/// When the simulator has seen each task's job.
+/// Returns when the simulator observed each task's job.
 fn seen(log: &Log, tasks: usize) -> Vec<u64> {
     let first = |task| log.arrived.iter().find(|arrival| arrival.1 == task);
     (0..tasks as u32).map(|task| first(task).map_or(u64::MAX, |arrival| arrival.0)).collect()
 }
 
 #[test]
-fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
-    let mut dice = talea_sim::dice::Dice::new(8);
+fn y8_resources_under_three_protocols_agree_with_a_reference_model() {
+    let mut rng = talea_sim::rng::Rng::new(8);
     let (mut waited, mut differ) = (0, 0);
     for case in 0..2_000 {
         let cpus = 1 + (case % 3) as u32;
-        let is_edf = dice.below(2) == 0;
-        let resources = 1 + dice.below(2) as usize;
-        let tasks: Vec<Plain> = (0..3 + dice.below(6))
+        let is_edf = rng.below(2) == 0;
+        let resources = 1 + rng.below(2) as usize;
+        let tasks: Vec<Plain> = (0..3 + rng.below(6))
             .map(|_| {
-                let cost = 1 + dice.below(12);
-                let (arrival, relative_deadline) = (dice.below(10), 1 + dice.below(60));
-                let mut marks = Vec::new();
-                // Nested in the order of the resources, so that nobody waits for ever.
+                let cost = 1 + rng.below(12);
+                let (arrival, relative_deadline) = (rng.below(10), 1 + rng.below(60));
+                let mut steps = Vec::new();
+                // Nested in the order of the resources, so no job waits forever.
                 let (mut from, mut to) = (0, cost);
                 for r in 0..resources {
-                    if dice.below(2) == 0 && to - from >= 1 {
-                        let begin = from + dice.below(to - from);
-                        let end = begin + 1 + dice.below(to - begin);
-                        let place = marks
+                    if rng.below(2) == 0 && to - from >= 1 {
+                        let begin = from + rng.below(to - from);
+                        let end = begin + 1 + rng.below(to - begin);
+                        let place = steps
                             .iter()
                             .position(|&(at, lock, _)| (at, lock) >= (begin, true) && !lock);
-                        let place = place.unwrap_or(marks.len());
-                        marks.splice(place..place, [(begin, true, r), (end, false, r)]);
+                        let place = place.unwrap_or(steps.len());
+                        steps.splice(place..place, [(begin, true, r), (end, false, r)]);
                         (from, to) = (begin, end);
                     }
                 }
                 let key = if is_edf { arrival + relative_deadline } else { relative_deadline };
-                let jitter = dice.below(2) * dice.below(30);
-                Plain { arrival, jitter, cost, key, relative_deadline, marks }
+                let jitter = rng.below(2) * rng.below(30);
+                Plain { arrival, jitter, cost, key, relative_deadline, steps }
             })
             .collect();
         let mut all = Vec::new();
         for protocol in [Protocol::None, Protocol::Inheritance, Protocol::Ceiling] {
-            let policy = if is_edf { Policy::Edf } else { Policy::RateMonotonic };
+            let policy = if is_edf { PolicySpec::Edf } else { PolicySpec::RateMonotonic };
             let mut tree = Tree::new(cpus, SchedulerSpec::new("root", policy));
             let ids: Vec<ResourceId> =
                 (0..resources).map(|r| tree.resource(&r.to_string(), protocol)).collect();
@@ -497,16 +501,16 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
             for plain in &tasks {
                 let mut spec = TaskSpec::new("t", span(if is_edf { 1_000 } else { plain.key }));
                 spec.deadline = span(plain.relative_deadline);
-                let locks = |r: &usize| plain.marks.iter().any(|mark| mark.2 == *r);
+                let locks = |r: &usize| plain.steps.iter().any(|step| step.2 == *r);
                 spec.uses = (0..resources).filter(locks).map(|r| ids[r]).collect();
                 tree.task(Tree::ROOT, spec);
                 let mut job: Cost = cost(plain.cost);
                 for r in (0..resources).filter(locks) {
                     let offset = |lock| {
                         plain
-                            .marks
+                            .steps
                             .iter()
-                            .find(|mark| (mark.1, mark.2) == (lock, r))
+                            .find(|step| (step.1, step.2) == (lock, r))
                             .expect("both")
                             .0
                     };
@@ -520,7 +524,7 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
             let got: Vec<Option<u64>> =
                 (0..tasks.len() as u32).map(|task| log.ends(task).first().copied()).collect();
             let state = State { done: 0, next: 0, wants: None, end: None, last: 0, stalled: false };
-            let twin = Twin {
+            let model = Model {
                 tasks: &tasks,
                 protocol,
                 is_edf,
@@ -533,7 +537,7 @@ fn y8_resources_under_three_protocols_agree_with_a_naive_twin() {
             };
             assert_eq!(
                 got,
-                twin.run(),
+                model.run(),
                 "case {case}, {protocol:?}, {cpus} CPUs, edf {is_edf}\n{tasks:#?}"
             );
             all.push(got);

@@ -1,47 +1,49 @@
-//! SF3P's Fig. 4: what passes between the runnables of a fixed-priority scheduler over EDF and FIFO
+//! SF3P's Fig. 4: signals between the runnables of a fixed-priority scheduler over EDF and FIFO
 //! (S12).
 
-use crate::lab::{cost, listed, task};
+use crate::harness::{cost, listed, task};
 use talea_core::Time;
-use talea_core::criteria::Own;
-use talea_core::machine::{NodeId, SchedulerSpec, Signal, Tree, Watch};
-use talea_core::sched::Policy;
-use talea_sim::{Workload, World};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{NodeId, Observer, SchedulerSpec, Signal, Tree};
+use talea_core::sched::PolicySpec;
+use talea_sim::{Simulation, Workload};
 
 #[derive(Debug, Default)]
 struct Seen(Vec<(u64, Signal, NodeId)>);
 
-impl Watch for Seen {
-    const ON: bool = true;
+impl Observer for Seen {
+    const ENABLED: bool = true;
 
-    fn see(&mut self, now: Time, signal: Signal, node: NodeId) {
+    fn on_signal(&mut self, now: Time, signal: Signal, node: NodeId) {
         self.0.push((now.as_ns(), signal, node));
     }
 }
 
 #[test]
-fn s12_arrival_update_activate_preempt_and_reactivate_come_as_drawn() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("fp", Policy::FixedPriority));
-    let [edf, fifo] = [(Policy::Edf, 2), (Policy::Fifo, 1)].map(|(policy, priority)| {
+fn s12_arrival_update_activation_preemption_and_reactivation_follow_the_figure() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("fp", PolicySpec::FixedPriority));
+    let [edf, fifo] = [(PolicySpec::Edf, 2), (PolicySpec::Fifo, 1)].map(|(policy, priority)| {
         let mut spec = SchedulerSpec::new("group", policy);
-        spec.own = Own { priority: Some(priority), ..Own::default() };
+        spec.overrides = Overrides { priority: Some(priority), ..Overrides::default() };
         tree.scheduler(Tree::ROOT, spec)
     });
     let (set_1, set_2) = (tree.task(edf, task("set 1", 100)), tree.task(fifo, task("set 2", 100)));
     let workload =
         Workload { sources: vec![listed(&[3], cost(2)), listed(&[0], cost(5))], seed: 0 };
-    let mut world = World::new(tree.build_with(Seen::default()).expect("a tree"), 1, &workload);
-    world.run(Time::from_ns(100), &mut ());
+    let mut simulation =
+        Simulation::new(tree.build_with(Seen::default()).expect("a tree"), 1, &workload);
+    simulation.run(Time::from_ns(100), &mut ());
     let fp = Tree::ROOT;
     let expected = [
-        // A job of set 2 arrives: criteria go up, then the CPU comes down.
+        // A job of set 2 arrives: criteria are propagated upwards, then the CPU is assigned
+        // downwards.
         (0, Signal::Ready, set_2),
         (0, Signal::Ready, fifo),
         (0, Signal::Ready, fp),
         (0, Signal::Activate, fp),
         (0, Signal::Activate, fifo),
         (0, Signal::Activate, set_2),
-        // One of set 1 arrives and preempts it.
+        // A job of set 1 arrives and preempts it.
         (3, Signal::Ready, set_1),
         (3, Signal::Ready, edf),
         (3, Signal::Update, fp),
@@ -49,7 +51,7 @@ fn s12_arrival_update_activate_preempt_and_reactivate_come_as_drawn() {
         (3, Signal::Deactivate, fifo),
         (3, Signal::Activate, edf),
         (3, Signal::Activate, set_1),
-        // It ends, and the other goes on.
+        // It completes, and the other job resumes.
         (5, Signal::Finished, set_1),
         (5, Signal::Finished, edf),
         (5, Signal::Update, fp),
@@ -64,5 +66,5 @@ fn s12_arrival_update_activate_preempt_and_reactivate_come_as_drawn() {
         (7, Signal::Deactivate, fifo),
         (7, Signal::Deactivate, fp),
     ];
-    assert_eq!(world.machine_mut().watch().0, expected);
+    assert_eq!(simulation.engine_mut().observer().0, expected);
 }

@@ -1,18 +1,19 @@
-//! What a server gives, for every small pattern of demand: never above its contract, and never
-//! below it while somebody waits. The laws are stated here anew; neither the machine nor the plain
-//! twin is asked what it thinks is right.
+//! Supply of a server for every small pattern of demand: never above its contract, and never below
+//! it while a client waits.
+//!
+//! The laws are stated independently of the engine and of the reference model.
 
 use crate::bridge;
-use crate::naive::server::{Kind, Spec};
-use crate::naive::{self, Group, Node, Order, Spoiled, System, Task};
+use crate::reference::server::{Kind, Spec};
+use crate::reference::{self, Group, Interference, Node, Order, System, Task};
 use crate::soak;
-use talea_core::machine::Tree;
+use talea_core::engine::Tree;
 
-/// Who was served and who waited, tick by tick.
+/// Served and waiting ticks of a run.
 pub(crate) struct Supply {
     pub(crate) ran: Vec<bool>,
     pub(crate) pending: Vec<bool>,
-    /// Nobody was left at the end of the tick, before anybody else came.
+    /// Whether no client was left at the end of the tick, before new demand.
     emptied: Vec<bool>,
 }
 
@@ -29,19 +30,19 @@ fn task(arrivals: Vec<u64>, costs: Vec<u64>, period: u64) -> Node {
         accelerator: None,
         suspends: None,
     };
-    Node { parent: Some(0), kind: naive::Kind::Task(task) }
+    Node { parent: Some(0), kind: reference::Kind::Task(task) }
 }
 
 fn group(parent: Option<usize>, server: Option<Spec>) -> Node {
     let group = Group { order: Order::Edf, preemptive: true, own_priority: None, server };
-    Node { parent, kind: naive::Kind::Group(group) }
+    Node { parent, kind: reference::Kind::Group(group) }
 }
 
-/// A server alone on a CPU; `demand` is what arrives at each tick.
+/// Simulates a server alone on a CPU; `demand` arrives at each tick.
 fn alone(of: Spec, demand: &[u64], until: u64, change: impl Fn(&mut Tree)) -> Supply {
     let mut client = task(vec![], vec![], 5);
     client.parent = Some(1);
-    if let naive::Kind::Task(task) = &mut client.kind {
+    if let reference::Kind::Task(task) = &mut client.kind {
         for (at, &cost) in demand.iter().enumerate().filter(|&(_, &cost)| cost > 0) {
             task.arrivals.push(at as u64);
             task.costs.push(cost);
@@ -51,7 +52,7 @@ fn alone(of: Spec, demand: &[u64], until: u64, change: impl Fn(&mut Tree)) -> Su
         }
     }
     let nodes = vec![group(None, None), group(Some(0), Some(of)), client];
-    let system = System { cpus: 1, bound: false, nodes, spoiled: Spoiled::default() };
+    let system = System { cpus: 1, bound: false, nodes, interference: Interference::default() };
     let outcome = bridge::simulate_with(&system, until, change);
     let ran: Vec<bool> = outcome.ticks.iter().map(|row| row[0].is_some()).collect();
     let mut left = 0;
@@ -66,7 +67,7 @@ fn alone(of: Spec, demand: &[u64], until: u64, change: impl Fn(&mut Tree)) -> Su
 }
 
 impl Supply {
-    /// Work done in `[from, to)`.
+    /// Returns the work done in `[from, to)`.
     pub(crate) fn within(&self, from: usize, to: usize) -> u64 {
         self.ran[from.min(self.ran.len())..to.min(self.ran.len())]
             .iter()
@@ -74,14 +75,14 @@ impl Supply {
             .count() as u64
     }
 
-    /// The most that any window of a length holds.
+    /// Returns the most work in any window of a length.
     pub(crate) fn most(&self, length: usize) -> u64 {
         (0..self.ran.len()).map(|from| self.within(from, from + length)).max().unwrap_or(0)
     }
 }
 
-/// Every reservation with T up to 5 and every demand of 0, 1 or (every other time) much at each of
-/// so many ticks.
+/// Checks a law for every reservation with T up to 5 and every demand of 0, 1 or (every other time)
+/// many units at each tick.
 fn exhaustive(
     kind: Kind,
     constrained: bool,
@@ -90,7 +91,7 @@ fn exhaustive(
     exhaustive_with(kind, constrained, |_| {}, law);
 }
 
-/// The same after a change to the tree, in which node 1 is the server.
+/// Checks a law after a change to the tree, in which node 1 is the server.
 pub(crate) fn exhaustive_with(
     kind: Kind,
     constrained: bool,
@@ -107,9 +108,9 @@ pub(crate) fn exhaustive_with(
                             (0..ticks).map(|at| (pattern >> at & 1) * much).collect();
                         let of = Spec { kind, budget, period, deadline, offset: 0 };
                         let supply = alone(of, &demand, 30, &change);
-                        if let Err(why) = law(&of, &supply) {
+                        if let Err(reason) = law(&of, &supply) {
                             panic!(
-                                "{why}: {of:?}, {demand:?}\nran     {:?}\npending {:?}",
+                                "{reason}: {of:?}, {demand:?}\nran     {:?}\npending {:?}",
                                 supply.ran, supply.pending
                             );
                         }
@@ -126,7 +127,7 @@ pub(crate) fn at_most(supply: &Supply, length: u64, most: u64) -> Result<(), Str
 }
 
 #[test]
-fn l5_a_polling_server_gives_q_in_any_t_and_serves_whoever_waits_at_the_poll() {
+fn l5_a_polling_server_supplies_q_in_any_t_and_serves_clients_that_wait_at_the_poll() {
     exhaustive(Kind::Polling, false, |of, supply| {
         at_most(supply, of.period, of.budget)?;
         for poll in (0..supply.ran.len()).step_by(of.period as usize) {
@@ -144,7 +145,8 @@ fn l5_a_polling_server_gives_q_in_any_t_and_serves_whoever_waits_at_the_poll() {
 }
 
 #[test]
-fn l5_a_deferrable_server_gives_q_in_each_period_at_once_and_never_more_than_2q_in_t_and_a_bit() {
+fn l5_a_deferrable_server_supplies_q_in_each_period_at_once_and_at_most_2q_in_slightly_more_than_t()
+{
     let mut worst = 0;
     exhaustive(Kind::Deferrable, false, |of, supply| {
         for period in (0..supply.ran.len()).step_by(of.period as usize) {
@@ -162,7 +164,7 @@ fn l5_a_deferrable_server_gives_q_in_each_period_at_once_and_never_more_than_2q_
 }
 
 #[test]
-fn l5_a_sporadic_server_gives_q_in_any_t_and_nobody_waits_unless_all_of_it_is_out() {
+fn l5_a_sporadic_server_supplies_q_in_any_t_and_clients_wait_only_if_all_of_it_is_used() {
     exhaustive(Kind::Sporadic, false, |of, supply| {
         at_most(supply, of.period, of.budget)?;
         for at in 0..supply.ran.len() {
@@ -175,15 +177,15 @@ fn l5_a_sporadic_server_gives_q_in_any_t_and_nobody_waits_unless_all_of_it_is_ou
     });
 }
 
-/// The most that a hard CBS may give in `length`: a chunk that is under way holds at most Q/D of
-/// the time to its deadline, and the next begins a period after the one before.
+/// Upper bound of a hard CBS in `length`: a started budget holds at most Q/D of the time to its
+/// deadline, and the next begins one period later.
 fn hard_law(of: &Spec, supply: &Supply) -> Result<(), String> {
     let Spec { budget, period, deadline, .. } = *of;
     for periods in 1..=3 {
         let most = (periods + 1) * budget - (budget * budget).div_ceil(deadline);
         at_most(supply, periods * period, most)?;
     }
-    // Whoever waits for so long has been given all of it.
+    // A client that waits for this long has received its whole demand.
     let patience = (2 * period - budget) as usize;
     for from in 0..supply.ran.len() - patience {
         if supply.pending[from..from + patience].iter().all(|&is| is)
@@ -206,14 +208,14 @@ fn l5_a_hard_cbs_with_a_short_deadline_keeps_its_bandwidth() {
 }
 
 #[test]
-fn l5_a_soft_cbs_alone_serves_whoever_comes_at_once() {
+fn l5_a_soft_cbs_alone_serves_every_client_at_once() {
     exhaustive(Kind::SoftCbs, false, |_, supply| {
-        if supply.ran == supply.pending { Ok(()) } else { Err("somebody waited".into()) }
+        if supply.ran == supply.pending { Ok(()) } else { Err("a client waited".into()) }
     });
 }
 
-/// A job of Q every T or more, in a server of (Q, T, D), meets every deadline: also when the budget
-/// ends with the job.
+/// In a server of (Q, T, D), jobs of Q with a separation of at least T meet every deadline, even if
+/// the budget ends with the job.
 #[test]
 fn l5_a_cbs_serves_a_sporadic_task_of_its_own_size_in_time() {
     let ticks = soak::many(7, 14) as u32;
@@ -252,10 +254,10 @@ fn l5_a_cbs_serves_a_sporadic_task_of_its_own_size_in_time() {
     }
 }
 
-/// Under EDF a server takes no more than its bandwidth from anybody, however its clients behave
-/// (the isolation of Abeni and Buttazzo): a periodic task with all the rest meets every deadline.
+/// Under EDF a server takes at most its bandwidth from others, whatever its clients do (the
+/// isolation of Abeni and Buttazzo). A periodic task with the whole rest meets every deadline.
 #[test]
-fn l5_servers_in_edf_leave_a_periodic_task_with_the_rest_of_the_cpu_its_deadlines() {
+fn l5_under_edf_a_periodic_task_with_the_bandwidth_left_by_servers_meets_its_deadlines() {
     let ticks = soak::many(7, 11) as u32;
     for kind in [Kind::Polling, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs] {
         for (budget, period, cost, every) in
@@ -270,8 +272,12 @@ fn l5_servers_in_edf_leave_a_periodic_task_with_the_rest_of_the_cpu_its_deadline
                     client.parent = Some(1);
                     let other = task((0..40).step_by(every as usize).collect(), vec![cost], every);
                     let nodes = vec![group(None, None), group(Some(0), Some(spec)), client, other];
-                    let system =
-                        System { cpus: 1, bound: false, nodes, spoiled: Spoiled::default() };
+                    let system = System {
+                        cpus: 1,
+                        bound: false,
+                        nodes,
+                        interference: Interference::default(),
+                    };
                     let ends = bridge::simulate(&system, 40).ends;
                     for (job, &end) in ends[1].iter().enumerate() {
                         assert!(

@@ -1,8 +1,10 @@
 //! Off-line tables (Y11, Y12).
 
-use crate::lab::{cost, listed, run, span, work};
-use talea_core::machine::{Cpu, Note, SchedulerSpec, TaskId, TaskSpec, Tree, Version, Wrong};
-use talea_core::sched::{Policy, TableEntry};
+use crate::harness::{cost, listed, run, span, work};
+use talea_core::engine::{
+    Cpu, Notification, SchedulerSpec, TaskId, TaskSpec, Tree, TreeErrorKind, Version,
+};
+use talea_core::sched::{PolicySpec, TableEntry};
 use talea_sim::{Cost, Source};
 
 /// Two CPUs, hyperperiod 20, delay slots between: A (period 10), B and C (period 20).
@@ -13,7 +15,7 @@ fn entries() -> Vec<TableEntry> {
 }
 
 fn tree(entries: Vec<TableEntry>) -> Tree {
-    let table = Policy::Table { hyperperiod: span(20), entries };
+    let table = PolicySpec::Table { hyperperiod: span(20), entries };
     let mut tree = Tree::new(2, SchedulerSpec::new("table", table));
     for (name, period) in [("A", 10), ("B", 20), ("C", 20)] {
         tree.task(Tree::ROOT, TaskSpec::new(name, span(period)));
@@ -25,7 +27,7 @@ fn tree(entries: Vec<TableEntry>) -> Tree {
 fn y11_jobs_start_exactly_when_the_table_says() {
     let mut plan = entries();
     // B is split: five on CPU 0, one on CPU 1.
-    plan[2].goes_on = true;
+    plan[2].continues = true;
     let sources = [
         Source::periodic(span(10), work(3)),
         Source::periodic(span(20), work(6)),
@@ -39,7 +41,7 @@ fn y11_jobs_start_exactly_when_the_table_says() {
         assert_eq!((log.starts(1)[k as usize], log.ends(1)[k as usize]), (zero + 6, zero + 16));
         assert_eq!((log.starts(2)[k as usize], log.ends(2)[k as usize]), (zero, zero + 4));
     }
-    assert!(log.notes.is_empty(), "no overruns");
+    assert!(log.notifications.is_empty(), "no overruns");
     let place = |task: u32| {
         log.runs.iter().filter(|run| run.2 == task).map(|run| run.1).collect::<Vec<_>>()
     };
@@ -48,7 +50,7 @@ fn y11_jobs_start_exactly_when_the_table_says() {
 }
 
 #[test]
-fn y11_a_table_may_make_the_jobs_that_it_runs() {
+fn y11_a_table_may_release_the_jobs_that_it_runs() {
     let mut plan = entries();
     for entry in &mut plan {
         entry.activates = true;
@@ -65,17 +67,17 @@ fn y11_a_table_may_make_the_jobs_that_it_runs() {
 }
 
 #[test]
-fn y11_who_comes_within_its_entry_runs_at_once_although_others_wait_for_theirs() {
+fn y11_a_job_that_arrives_within_its_entry_runs_at_once_although_others_wait_for_theirs() {
     // A is always pending, and comes first by arrival and by number.
     let sources = [listed(&[0], cost(40)), listed(&[7, 28], cost(2)), listed(&[1, 23], cost(2))];
     let log = run(&tree(entries()), &sources, 40);
     assert_eq!([log.starts(1), log.starts(2)], [vec![7, 28], vec![1, 23]]);
-    // What is left of an entry that ends at 24 is too short by one.
+    // The rest of an entry that ends at 24 is too short by one.
     assert_eq!([log.ends(1), log.ends(2)], [vec![9, 30], vec![3]]);
 }
 
 #[test]
-fn y11_an_overrun_is_stopped_at_the_end_of_its_entry_reported_and_goes_on_in_the_next() {
+fn y11_an_overrun_is_stopped_at_the_end_of_its_entry_reported_and_continues_in_the_next() {
     let sources = [
         Source {
             cost: Cost::List(vec![work(5), work(1), work(3), work(3)]),
@@ -85,37 +87,37 @@ fn y11_an_overrun_is_stopped_at_the_end_of_its_entry_reported_and_goes_on_in_the
         listed(&[], cost(1)),
     ];
     let log = run(&tree(entries()), &sources, 40);
-    // Job 0 gets 2-5 and 12-14; job 1 has 14-15; job 2 is in time again.
+    // Job 0 runs 2-5 and 12-14; job 1 has 14-15; job 2 is in time again.
     assert_eq!(log.ends(0), [14, 15, 25, 35]);
-    let overrun = Note::Overrun { cpu: Cpu(0), task: TaskId(0), job: 0 };
-    assert_eq!(log.notes, [(5, overrun)]);
+    let overrun = Notification::Overrun { cpu: Cpu(0), task: TaskId(0), job: 0 };
+    assert_eq!(log.notifications, [(5, overrun)]);
     assert_eq!(log.runs, [(2, 0, 0), (12, 0, 0), (14, 0, 0), (22, 0, 0), (32, 0, 0)]);
 }
 
 #[test]
-fn y11_a_job_that_comes_late_into_its_entry_has_what_is_left_of_it() {
+fn y11_a_late_job_has_the_rest_of_its_entry() {
     let sources = [listed(&[4], cost(2)), listed(&[], cost(1)), listed(&[], cost(1))];
     let log = run(&tree(entries()), &sources, 40);
     assert_eq!((log.starts(0), log.ends(0)), (vec![4], vec![13]));
 }
 
 #[test]
-fn y12_only_the_version_that_was_selected_beforehand_runs() {
+fn y12_only_the_preselected_version_runs() {
     let mut plan = entries();
     plan[0].version = Some(1);
     plan[1].version = Some(0);
     plan.truncate(2);
     let mut tree = tree(plan);
-    // Accelerators are the table's business: nobody asks whether they are free.
+    // The table is responsible for accelerators: their availability is not checked.
     let gpu = tree.accelerator("gpu");
     let (_, node) =
         tree.children(Tree::ROOT).next().map(|(id, node)| (id, node.clone())).expect("A");
-    let talea_core::machine::Body::Task(mut spec) = node.body else { panic!("a task") };
+    let talea_core::engine::NodeSpec::Task(mut spec) = node.spec else { panic!("a task") };
     spec.versions =
         vec![Version::new("cpu"), Version { accelerators: vec![gpu], ..Version::new("gpu") }];
     let a = tree.children(Tree::ROOT).next().expect("A").0;
-    tree.get_mut(a).expect("A").body = talea_core::machine::Body::Task(spec);
-    tree.selection = talea_core::machine::Selection::User(|_| panic!("nobody is to be asked"));
+    tree.get_mut(a).expect("A").spec = talea_core::engine::NodeSpec::Task(spec);
+    tree.selection = talea_core::engine::Selection::User(|_| panic!("availability is not checked"));
     let costs = Cost::Versions(vec![cost(3), cost(1)]);
     let sources = [
         Source { cost: costs, ..Source::periodic(span(10), work(1)) },
@@ -128,45 +130,51 @@ fn y12_only_the_version_that_was_selected_beforehand_runs() {
 }
 
 #[test]
-fn y11_tables_that_cannot_be_are_refused() {
+fn y11_invalid_tables_are_refused() {
     let refused = |change: &dyn Fn(&mut Vec<TableEntry>)| {
         let mut plan = entries();
         change(&mut plan);
-        tree(plan).check().expect_err("refused").why
+        tree(plan).check().expect_err("refused").kind
     };
     let entry = |cpu, start, end, owner| TableEntry::new(cpu, span(start), span(end), owner);
     assert!(
-        matches!(refused(&|plan| plan.push(entry(0, 4, 6, 2))), Wrong::Entry { index: 5, .. }),
+        matches!(
+            refused(&|plan| plan.push(entry(0, 4, 6, 2))),
+            TreeErrorKind::TableEntry { index: 5, .. }
+        ),
         "overlap on a CPU"
     );
     assert!(
-        matches!(refused(&|plan| plan.push(entry(1, 4, 6, 0))), Wrong::Entry { index: 5, .. }),
+        matches!(
+            refused(&|plan| plan.push(entry(1, 4, 6, 0))),
+            TreeErrorKind::TableEntry { index: 5, .. }
+        ),
         "A twice at once"
     );
     assert!(
-        matches!(refused(&|plan| plan.push(entry(2, 0, 1, 0))), Wrong::Entry { .. }),
+        matches!(refused(&|plan| plan.push(entry(2, 0, 1, 0))), TreeErrorKind::TableEntry { .. }),
         "no such CPU"
     );
     assert!(
-        matches!(refused(&|plan| plan.push(entry(1, 19, 21, 0))), Wrong::Entry { .. }),
+        matches!(refused(&|plan| plan.push(entry(1, 19, 21, 0))), TreeErrorKind::TableEntry { .. }),
         "beyond the end"
     );
     assert!(
-        matches!(refused(&|plan| plan.push(entry(1, 18, 18, 0))), Wrong::Entry { .. }),
+        matches!(refused(&|plan| plan.push(entry(1, 18, 18, 0))), TreeErrorKind::TableEntry { .. }),
         "empty"
     );
     assert!(
-        matches!(refused(&|plan| plan.push(entry(1, 18, 19, 7))), Wrong::SlotOwner { .. }),
-        "nobody's"
+        matches!(refused(&|plan| plan.push(entry(1, 18, 19, 7))), TreeErrorKind::SlotOwner { .. }),
+        "no owner"
     );
     assert!(
-        matches!(refused(&|plan| plan[0].version = Some(0)), Wrong::Entry { .. }),
+        matches!(refused(&|plan| plan[0].version = Some(0)), TreeErrorKind::TableEntry { .. }),
         "no such version"
     );
-    assert!(matches!(refused(&|plan| plan.clear()), Wrong::Empty(_)));
-    let mut below = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
-    let table = Policy::Table { hyperperiod: span(20), entries: vec![entry(0, 0, 1, 0)] };
+    assert!(matches!(refused(&|plan| plan.clear()), TreeErrorKind::ZeroLength(_)));
+    let mut below = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
+    let table = PolicySpec::Table { hyperperiod: span(20), entries: vec![entry(0, 0, 1, 0)] };
     let table = below.scheduler(Tree::ROOT, SchedulerSpec::new("table", table));
     below.task(table, TaskSpec::new("t", span(20)));
-    assert_eq!(below.check().expect_err("refused").why, Wrong::TableBelow);
+    assert_eq!(below.check().expect_err("refused").kind, TreeErrorKind::TableNotAtRoot);
 }

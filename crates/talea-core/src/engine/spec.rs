@@ -1,0 +1,148 @@
+//! Specifications of schedulers and tasks.
+
+use super::sharing::ResourceId;
+use super::versions::Version;
+use crate::criteria::Overrides;
+use crate::sched::PolicySpec;
+use crate::server::Reservation;
+use crate::{Span, Work};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A scheduler: an inner node.
+#[derive(Clone, Debug)]
+pub struct SchedulerSpec {
+    /// Name for display.
+    pub name: String,
+    /// Order of its children.
+    pub policy: PolicySpec,
+    /// Whether a child may be preempted by a sibling.
+    ///
+    /// The parent may preempt the node in any case; the current child then resumes when the node is
+    /// dispatched again.
+    pub preemptive: bool,
+    /// Values that it presents to its parent instead of its head's criteria.
+    pub overrides: Overrides,
+    /// Reservation of a server, which controls its eligibility.
+    pub reservation: Option<Reservation>,
+    /// CPUs that it may use; only for a child of a root with several CPUs.
+    pub affinity: Affinity,
+}
+
+impl SchedulerSpec {
+    /// Creates a preemptive scheduler that presents its head's criteria.
+    pub fn new(name: &str, policy: PolicySpec) -> SchedulerSpec {
+        SchedulerSpec {
+            name: name.into(),
+            policy,
+            preemptive: true,
+            overrides: Overrides::default(),
+            reservation: None,
+            affinity: Affinity::ANY,
+        }
+    }
+}
+
+/// CPUs of a root that a child may use: bit k is CPU k.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Affinity(pub u64);
+
+impl Affinity {
+    /// All CPUs.
+    pub const ANY: Affinity = Affinity(u64::MAX);
+
+    /// Returns the set of exactly one CPU.
+    pub const fn only(cpu: u32) -> Affinity {
+        Affinity(1 << cpu)
+    }
+}
+
+/// Limit of pending jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// Jobs that may wait behind the current one.
+    pub capacity: u32,
+}
+
+impl Default for Backlog {
+    /// Returns a capacity of 64 jobs.
+    fn default() -> Backlog {
+        Backlog { capacity: 64 }
+    }
+}
+
+/// A task: a leaf.
+#[derive(Clone, Debug)]
+pub struct TaskSpec {
+    /// Name for display.
+    pub name: String,
+    /// T: period, or minimum separation. The key of `rm`.
+    pub period: Span,
+    /// D: relative deadline, counted from the release. May be shorter or longer than the period.
+    pub deadline: Span,
+    /// Priority, 0..=255; larger is more urgent.
+    pub priority: u8,
+    /// Criticality level; larger is more critical.
+    pub criticality: u8,
+    /// C: largest cost of a job, if known. Passed to external policies; the engine does not enforce
+    /// it.
+    pub cost: Option<Work>,
+    /// Whether the engine enforces the minimum separation: an early job is released late (Y13).
+    pub enforced: bool,
+    /// Limit of pending jobs; further jobs are refused, and the driver counts them.
+    pub backlog: Backlog,
+    /// CPUs that it may use; only for a child of a root with several CPUs.
+    pub affinity: Affinity,
+    /// Versions in the order of preference. Empty: a single version without a name.
+    pub versions: Vec<Version>,
+    /// Shared resources that its jobs lock; the ceilings are computed from them.
+    pub uses: Vec<ResourceId>,
+    /// Whether period, deadline, priority and criticality are inherited from the roots of the
+    /// graph.
+    ///
+    /// Only for a task with predecessors. Of several roots, the most urgent values apply; the
+    /// values in this specification are ignored.
+    pub inherits: bool,
+}
+
+impl TaskSpec {
+    /// Creates a task with an implicit deadline.
+    pub fn new(name: &str, period: Span) -> TaskSpec {
+        TaskSpec {
+            name: name.into(),
+            period,
+            deadline: period,
+            priority: 0,
+            criticality: 0,
+            cost: None,
+            enforced: false,
+            backlog: Backlog::default(),
+            affinity: Affinity::ANY,
+            versions: Vec::new(),
+            uses: Vec::new(),
+            inherits: false,
+        }
+    }
+
+    /// Creates a task that a graph activates, and that inherits all criteria from the graph's
+    /// roots.
+    pub fn node(name: &str) -> TaskSpec {
+        TaskSpec { inherits: true, ..TaskSpec::new(name, Span::ZERO) }
+    }
+
+    /// Creates a task that is activated explicitly, without a regular pattern (YASMIN section 2).
+    ///
+    /// Its period matters only to policies that order by it.
+    pub fn activated(name: &str, deadline: Span) -> TaskSpec {
+        TaskSpec::new(name, deadline)
+    }
+}
+
+/// Specification of a node.
+#[derive(Clone, Debug)]
+pub enum NodeSpec {
+    /// An inner node.
+    Scheduler(SchedulerSpec),
+    /// A leaf.
+    Task(TaskSpec),
+}

@@ -1,0 +1,144 @@
+//! Run-time state of nodes, tasks and CPUs.
+
+use super::jobs;
+use crate::criteria::Overrides;
+use crate::sched::{self, Child, ReadyChild};
+use crate::{Span, Time, server};
+
+pub(super) const NONE: u32 = u32::MAX;
+/// The driver has reported that the job waits for an event other than a CPU.
+pub(super) const SELF_SUSPENDED: u8 = 1;
+/// The job waits for a resource or an accelerator that another job holds.
+pub(super) const AWAITS_RESOURCE: u8 = 2;
+
+/// State of a node as its parent needs it. Exactly one cache line, like [`TaskState`].
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Runnable {
+    /// Entry in its parent's policy.
+    pub(super) entry: ReadyChild,
+    /// The parent scheduler; [`NONE`] for the root.
+    pub(super) parent: u32,
+    pub(super) eligible: bool,
+    /// Whether the node has inherited criteria.
+    pub(super) boosted: bool,
+    /// Whether a scheduler above this task accounts its consumption.
+    pub(super) accounted: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NodeKind {
+    Task(u32),
+    Scheduler(u32),
+}
+
+/// A child of a scheduler: its node, and the index of its task or scheduler.
+///
+/// Stored compactly: a decision looks one up among up to ten thousand children before it can read
+/// further.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChildRef {
+    pub(super) node: u32,
+    /// Index of the task, or with [`ChildRef::SCHEDULER`] of the scheduler.
+    number: u32,
+}
+
+impl ChildRef {
+    const SCHEDULER: u32 = 1 << 31;
+    /// The root, which has no parent.
+    pub(super) const ROOT: ChildRef = ChildRef { node: 0, number: ChildRef::SCHEDULER };
+
+    pub(super) fn new(node: u32, kind: NodeKind) -> ChildRef {
+        let number = match kind {
+            NodeKind::Task(task) => task,
+            NodeKind::Scheduler(scheduler) => scheduler | ChildRef::SCHEDULER,
+        };
+        ChildRef { node, number }
+    }
+
+    #[inline]
+    pub(super) fn kind(self) -> NodeKind {
+        if self.number & ChildRef::SCHEDULER == 0 {
+            NodeKind::Task(self.number)
+        } else {
+            NodeKind::Scheduler(self.number & !ChildRef::SCHEDULER)
+        }
+    }
+}
+
+/// Run-time state of a scheduler.
+#[derive(Debug)]
+pub(super) struct SchedulerNode {
+    pub(super) policy: sched::PolicyImpl,
+    pub(super) server: Option<server::ServerImpl>,
+    /// Deadline of the server at the last propagation; another deadline is another job of the
+    /// server.
+    pub(super) last_deadline: Time,
+    pub(super) overrides: Overrides,
+    pub(super) node: u32,
+    /// Index of its first child in [`Engine::children`](super::Engine).
+    pub(super) first_child: u32,
+    /// Whether a child is ready, as last reported to the server.
+    pub(super) pending: bool,
+    pub(super) preemptive: bool,
+    /// The current child of a nonpreemptive scheduler.
+    pub(super) current: Option<Child>,
+    /// Whether the policy or the server needs the consumption of the children.
+    pub(super) needs_accounting: bool,
+    /// Whether the scheduler is in [`Engine::exhausted`](super::Engine).
+    pub(super) is_exhausted: bool,
+}
+
+/// Run-time state of a task. Exactly one cache line: a decision touches two tasks out of up to ten
+/// thousand.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct TaskState {
+    pub(super) jobs: jobs::JobQueue,
+    pub(super) deadline: Span,
+    pub(super) node: u32,
+    /// Whether the current job is released.
+    pub(super) released: bool,
+    /// Whether the current job has had a CPU; maintained only if jobs are bound to CPUs.
+    pub(super) started: bool,
+    /// Reasons why the released job may not run: [`SELF_SUSPENDED`], [`AWAITS_RESOURCE`].
+    pub(super) blocked_on: u8,
+}
+
+/// The task selected for a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) task: u32,
+    pub(super) accounted: bool,
+}
+
+/// The job assigned to a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Assignment {
+    /// The task; [`NONE`]: idle.
+    pub(super) task: u32,
+    pub(super) job: u64,
+}
+
+impl Assignment {
+    pub(super) const IDLE: Assignment = Assignment { task: NONE, job: 0 };
+
+    #[inline]
+    pub(super) fn task(self) -> Option<u32> {
+        (self.task != NONE).then_some(self.task)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct CpuState {
+    /// Assignment of the last order.
+    pub(super) scheduled: Assignment,
+    /// Assignment of the last decision.
+    pub(super) linked: Assignment,
+    /// Predicted end of a budget or quantum on the running path, at full speed.
+    pub(super) budget_end: Time,
+    pub(super) accounted: bool,
+}
+
+const _: () =
+    assert!(size_of::<TaskState>() == 64 && size_of::<Runnable>() == 64, "a cache line each");

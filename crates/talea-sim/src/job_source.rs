@@ -1,0 +1,167 @@
+//! Job sources: arrivals and costs of a workload, generated from one seed.
+
+use crate::rng::Rng;
+use talea_core::mutate;
+use talea_core::workload::{Arrivals, Cost, CostMode, Source};
+use talea_core::{Span, Time, Work};
+
+/// Generator of one task's arrivals and costs.
+///
+/// Both use streams of their own, so neither depends on the scheduler.
+#[derive(Clone, Debug)]
+pub(crate) struct JobSource {
+    arrivals: Arrivals,
+    /// `costs[v]`: cost model of version `v`; the last applies to all further versions.
+    costs: Vec<Cost>,
+    /// The cost, if it is constant and the only one.
+    constant: Option<Work>,
+    nominal: Option<Time>,
+    next: usize,
+    arrival_rng: Rng,
+    cost_rng: Rng,
+    /// Whether a cost is random.
+    is_random: bool,
+    /// Number of jobs with an assigned cost.
+    job: u64,
+}
+
+/// Returns a cost without its steps.
+fn plain(cost: &Cost) -> Cost {
+    match cost {
+        Cost::WithSteps { base: of, .. } => plain(of),
+        cost => cost.clone(),
+    }
+}
+
+impl JobSource {
+    pub(crate) fn new(source: &Source, seed: u64, task: u64) -> JobSource {
+        let nominal = match &source.arrivals {
+            Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => {
+                Some(Time::ZERO + mutate!("sim-offset", *offset, Span::from_ns(offset.as_ns() * 0)))
+            }
+            Arrivals::List(times) => times.first().copied(),
+            Arrivals::Observed(times) => times.first().map(|&(nominal, _)| nominal),
+        };
+        let costs: Vec<Cost> = source.cost.by_version().into_iter().map(plain).collect();
+        let constant = match costs[..] {
+            [Cost::Constant(cost)] => Some(cost),
+            _ => None,
+        };
+        JobSource {
+            constant,
+            arrivals: source.arrivals.clone(),
+            is_random: costs
+                .iter()
+                .any(|cost| matches!(cost, Cost::Uniform { .. } | Cost::Pair { .. })),
+            costs,
+            nominal,
+            next: 0,
+            arrival_rng: Rng::for_part(mutate!("sim-seed", seed, 2), 2 * task),
+            cost_rng: Rng::for_part(seed, 2 * task + 1),
+            job: 0,
+        }
+    }
+
+    /// Returns the next arrival: time of observation and nominal time.
+    #[inline]
+    pub(crate) fn arrival(&mut self) -> Option<(Time, Time)> {
+        let nominal = self.nominal?;
+        let mut seen = nominal;
+        self.nominal = match &self.arrivals {
+            Arrivals::Periodic { period, jitter, .. } => {
+                if !jitter.is_zero() {
+                    seen = mutate!(
+                        "sim-jitter",
+                        nominal + Span::from_ns(self.arrival_rng.between(0, jitter.as_ns())),
+                        nominal
+                            + *jitter
+                            + Span::from_ns(self.arrival_rng.between(0, jitter.as_ns()))
+                    );
+                }
+                Some(mutate!("sim-drift", nominal, seen) + *period)
+            }
+            Arrivals::Sporadic { separation, extra_separation: slack, .. } => Some(
+                nominal
+                    + mutate!("sim-sporadic", *separation, Span::from_ns(separation.as_ns() / 2))
+                    + Span::from_ns(self.arrival_rng.between(0, slack.as_ns())),
+            ),
+            Arrivals::List(times) => {
+                self.next += 1;
+                times.get(self.next).copied()
+            }
+            Arrivals::Observed(times) => {
+                seen = times.get(self.next).map_or(nominal, |&(_, seen)| {
+                    mutate!("sim-arrivals-seen", seen.max(nominal), seen.min(nominal).max(nominal))
+                });
+                self.next += 1;
+                times.get(self.next).map(|&(nominal, _)| nominal)
+            }
+        };
+        Some((seen, nominal))
+    }
+
+    /// Returns the cost of the next job in `version`.
+    ///
+    /// Jobs of a task run in order, and each consumes one random number whatever its version. The
+    /// cost is therefore the same for every scheduler.
+    #[inline]
+    pub(crate) fn cost(&mut self, version: u32, mode: CostMode) -> Work {
+        self.constant.unwrap_or_else(|| self.sample(version, mode))
+    }
+
+    fn sample(&mut self, version: u32, mode: CostMode) -> Work {
+        let job = mutate!("sim-cost-list", self.job, self.job + 1);
+        self.job += 1;
+        let random = mutate!(
+            "sim-cost-version",
+            if self.is_random { self.cost_rng.next() } else { 0 },
+            if self.is_random && version < 1 { self.cost_rng.next() } else { 0 }
+        );
+        // [`Rng::below`] of a number that was generated before.
+        let below = |n: u64| ((u128::from(random) * u128::from(n)) >> 64) as u64;
+        match &self.costs[(version as usize).min(self.costs.len() - 1)] {
+            Cost::Constant(cost) => *cost,
+            Cost::Uniform { min, max } => match (mode, max.as_ns() - min.as_ns()) {
+                (CostMode::Best, _) => *min,
+                (CostMode::Worst, _) => *mutate!("sim-cost-case", max, min),
+                (CostMode::Sampled, u64::MAX) => Work::from_ns(random),
+                (CostMode::Sampled, range) => *min + Work::from_ns(below(range + 1)),
+            },
+            Cost::List(costs) => costs[(job % costs.len() as u64) as usize],
+            Cost::Pair { low, high, share } => match mode {
+                // A cost with probability zero is no worst case.
+                CostMode::Worst if *share > 0 => *high,
+                CostMode::Best | CostMode::Worst => *low,
+                CostMode::Sampled => {
+                    *if mutate!(
+                        "sim-cost-pair",
+                        below(1_000) < u64::from(*share),
+                        below(1_000) <= 1_000 - u64::from(*share)
+                    ) {
+                        high
+                    } else {
+                        low
+                    }
+                }
+            },
+            Cost::Versions(_) | Cost::WithSteps { .. } => {
+                panic!("nested costs by version")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listed_arrivals_are_observed_at_their_time_and_never_before_the_nominal_time() {
+        let at = Time::from_ns;
+        let arrivals = Arrivals::Observed(vec![(at(5), at(9)), (at(15), at(15)), (at(25), at(20))]);
+        let mut generator =
+            JobSource::new(&Source { arrivals, cost: Cost::Constant(Work::from_ns(1)) }, 1, 0);
+        let seen: Vec<_> = std::iter::from_fn(|| generator.arrival()).collect();
+        assert_eq!(seen, [(at(9), at(5)), (at(15), at(15)), (at(25), at(25))]);
+    }
+}
