@@ -1,59 +1,59 @@
-//! Every test that there is. The manual's table and the names that the tools know are written from
+//! Catalogue of all tests. The manual's table and the test names in the tools are generated from
 //! this list.
 //!
-//! Each file of a test has its card beside its code; here it gets one line, in the order of the
-//! manual.
+//! Each test file defines its [`TestInfo`] beside the code; here it has one line, in the order of
+//! the manual.
 
-use crate::{Card, edf, multi, offline, rm, supply, tree, uni};
+use crate::{TestInfo, edf, multi, offline, rm, supply, tree, uni};
 use talea_core::mutate;
 
-/// All cards: names differ, and each names tests that exist (`tests/it/catalogue.rs`).
-pub const ALL: &[Card] = &[
+/// All entries. Names are unique, and each entry names existing tests (`tests/it/catalogue.rs`).
+pub const ALL: &[TestInfo] = &[
     // One processor, by utilisation.
     rm::NECESSARY,
     rm::LIU_LAYLAND,
     rm::HYPERBOLIC,
     edf::PARTITIONED,
     // One processor.
-    uni::fp_response::CARD,
-    uni::fp_levels::CARD,
-    uni::edf_response::CARD,
-    uni::qpa::CARD,
-    uni::edf_in_fp::CARD,
-    uni::np_fp::CARD,
-    uni::np_edf::CARD,
-    uni::amc_rtb::CARD,
+    uni::fp_response::INFO,
+    uni::fp_levels::INFO,
+    uni::edf_response::INFO,
+    uni::qpa::INFO,
+    uni::edf_in_fp::INFO,
+    uni::np_fp::INFO,
+    uni::np_edf::INFO,
+    uni::amc_rtb::INFO,
     // Several processors.
-    multi::gfb::CARD,
+    multi::gfb::INFO,
     multi::bcl::PLAIN,
     multi::bcl::ITERATIVE,
     multi::bertogna_cirinei::ANY,
     multi::bertogna_cirinei::EDF,
     multi::bertogna_cirinei::FP,
-    multi::guan::CARD,
-    multi::da_lc::CARD,
-    multi::bar::CARD,
-    multi::ff_dbf::CARD,
-    multi::any::CARD,
-    multi::necessary::CARD,
+    multi::guan::INFO,
+    multi::da_lc::INFO,
+    multi::baruah::INFO,
+    multi::ff_dbf::INFO,
+    multi::portfolio::INFO,
+    multi::necessary::INFO,
     multi::tardiness::DEVI_ANDERSON,
     multi::tardiness::KERNEL,
-    multi::linux::CARD,
-    multi::partition::CARD,
+    multi::linux::INFO,
+    multi::partition::INFO,
     multi::partition::LOPEZ,
-    multi::graham::CARD,
+    multi::graham::INFO,
     multi::graham::FEDERATED,
     // Tables.
-    offline::CARD,
+    offline::INFO,
     tree::TABLE,
-    // One processor that serves now and then: servers and hierarchies.
-    supply::fp::CARD,
-    supply::edf::CARD,
-    supply::davis_burns::CARD,
-    tree::CARD,
+    // One processor that serves at times: servers and hierarchies.
+    supply::fp::INFO,
+    supply::edf::INFO,
+    supply::davis_burns::INFO,
+    tree::INFO,
 ];
 
-/// The test of this name.
-pub fn find(name: &str) -> Option<&'static Card> {
-    ALL.iter().find(|card| mutate!("analysis-catalogue", card.name == name, card.name >= name))
+/// Returns the entry with this name.
+pub fn find(name: &str) -> Option<&'static TestInfo> {
+    ALL.iter().find(|info| mutate!("analysis-catalogue", info.name == name, info.name >= name))
 }

@@ -1,13 +1,12 @@
-//! What a task, or a group of tasks, asks of a CPU: so much work within so much time, again and
-//! again.
+//! Demand of a task or a group of tasks: an amount of work within a length of time, repeatedly.
 
-use crate::natural::Natural;
+use crate::biguint::BigUint;
 use talea_core::{Charge, Span, Work};
 
-/// At most `work` nanoseconds of CPU time within every `within`; the ratio is a density (ReTiF Eq.
-/// 1).
+/// Demand of at most `work` nanoseconds of CPU time within every `within`. The ratio is a density
+/// (ReTiF Eq. 1).
 ///
-/// `work` is wider than [`Work`] because a demand may stand for the sum of many tasks.
+/// `work` is wider than [`Work`] because a demand may represent the sum of many tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// CPU time in nanoseconds.
@@ -31,19 +30,19 @@ impl Demand {
 pub fn sum_at_most(demands: &[Demand], limit: Charge) -> bool {
     let (numerator, denominator) = sum(demands);
     // numerator / denominator ≤ limit / 2^64
-    numerator.shifted(64) <= denominator.times(&Natural::from(limit.bits()))
+    numerator.shifted(64) <= denominator.times(&BigUint::from(limit.bits()))
 }
 
 /// Σ work / within as a fraction. The denominator is the least common multiple of the spans, so
 /// that sets with round spans stay small however many tasks they have.
-pub(crate) fn sum(demands: &[Demand]) -> (Natural, Natural) {
-    let mut numerator = Natural::from(0u128);
-    let mut denominator = Natural::from(1u128);
+pub(crate) fn sum(demands: &[Demand]) -> (BigUint, BigUint) {
+    let mut numerator = BigUint::from(0u128);
+    let mut denominator = BigUint::from(1u128);
     for demand in demands {
         let within = demand.within.as_ns();
         let common = gcd(denominator.remainder(within), within);
-        let widen = Natural::from(u128::from(within / common));
-        let share = denominator.quotient(common).times(&Natural::from(demand.work));
+        let widen = BigUint::from(u128::from(within / common));
+        let share = denominator.quotient(common).times(&BigUint::from(demand.work));
         numerator = numerator.times(&widen).plus(&share);
         denominator = denominator.times(&widen);
     }

@@ -1,23 +1,25 @@
 //! Tests for earliest deadline first.
 //!
-//! Assumptions of both: 1. preemptive EDF, independent sporadic tasks, no overheads; 2. density Q /
-//! min(T, D) stands for utilisation, which is exact for D ≥ T and safe for D < T; 3. a CPU of which
-//! only a share `cap` may be given out counts as a whole CPU from which the rest is taken by nobody
-//! (the bounds below are then safe, since they only refuse more).
+//! Assumptions of both:
+//! 1. Preemptive EDF, independent sporadic tasks, no overheads.
+//! 2. The density Q / min(T, D) stands for utilisation, which is exact for D ≥ T and safe for D <
+//!    T.
+//! 3. A CPU of which only a share `cap` may be allocated counts as a whole CPU whose rest stays
+//!    unused. The bounds below are then safe, because they only refuse more.
 
 use crate::Demand;
-use crate::card::{Card, Kind, Platform};
+use crate::biguint::BigUint;
 use crate::demand::{sum, sum_at_most};
-use crate::natural::Natural;
+use crate::test_info::{Platform, TestInfo, TestKind};
 use talea_core::Charge;
 
 /// The catalogue entry of [`partitioned`].
-pub const PARTITIONED: Card = Card {
+pub const PARTITIONED: TestInfo = TestInfo {
     name: "edf-density",
     policy: "EDF",
     platform: Platform::One,
     model: "sporadic, any D, preemptive; exact for D ≥ T",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Liu and Layland, J. ACM 20(1), 1973, theorem 7 (D = T); J. W. S. Liu, Real-Time Systems, Prentice Hall 2000, theorem 6.2 (density)",
     sustainable: "costs, periods, deadlines",
     tests: &[
@@ -35,12 +37,12 @@ pub fn partitioned(demands: &[Demand], cap: Charge) -> bool {
 /// U_sum ≤ m·`cap` − (m−1)·U_max: global EDF on `cpus` CPUs.
 ///
 /// J. Goossens, S. Funk and S. Baruah, "Priority-driven scheduling of periodic task systems on
-/// multiprocessors", Real-Time Systems 25(2-3), 2003, theorem 5, there with `cap` = 1. Nothing at
-/// all passes. For whole CPUs [`crate::multi::gfb`] is faster, and has the catalogue entry.
+/// multiprocessors", Real-Time Systems 25(2-3), 2003, theorem 5, there with `cap` = 1. The empty
+/// set passes. For whole CPUs [`crate::multi::gfb`] is faster, and has the catalogue entry.
 pub fn global(demands: &[Demand], cpus: u32, cap: Charge) -> bool {
     let Some(densest) = demands.iter().max_by(|a, b| {
         let cross = |x: &Demand, y: &Demand| {
-            Natural::from(x.work).times(&Natural::from(u128::from(y.within.as_ns())))
+            BigUint::from(x.work).times(&BigUint::from(u128::from(y.within.as_ns())))
         };
         cross(a, b).cmp(&cross(b, a))
     }) else {
@@ -49,10 +51,10 @@ pub fn global(demands: &[Demand], cpus: u32, cap: Charge) -> bool {
     // U_sum + (m−1)·U_max ≤ m·cap
     let weight = u128::from(cpus.saturating_sub(1));
     let (numerator, denominator) = sum(demands);
-    let within = Natural::from(u128::from(densest.within.as_ns()));
-    let most = Natural::from(densest.work).times(&Natural::from(weight));
+    let within = BigUint::from(u128::from(densest.within.as_ns()));
+    let most = BigUint::from(densest.work).times(&BigUint::from(weight));
     let left = numerator.times(&within).plus(&most.times(&denominator)).shifted(64);
-    let room = Natural::from(cap.bits()).times(&Natural::from(u128::from(cpus)));
+    let room = BigUint::from(cap.bits()).times(&BigUint::from(u128::from(cpus)));
     left <= denominator.times(&within).times(&room)
 }
 

@@ -1,31 +1,31 @@
-//! Schedulability mathematics over the core's task model: a file per test, its assumptions numbered
-//! at the top.
+//! Schedulability tests over the core's task model: one file per test, its assumptions numbered at
+//! the top.
 //!
-//! Pure and exact: integers of any size, no floats, no clock. A test answers for a list of
-//! [`Demand`]s; how tasks become demands (several tasks in one kernel level, tasks of other plugins
-//! above) is in [`rm`]. Whoever needs an answer in nanoseconds keeps running sums with directed
-//! rounding and asks here only when rounding leaves the answer open; here cost does not matter,
-//! being right does.
+//! The tests are pure and exact: integers of any size, no floats, no clock. A test decides a list
+//! of [`Demand`]s. [`rm`] turns tasks into demands (several tasks in one kernel level, tasks of
+//! other plugins above). A caller that needs an answer in nanoseconds keeps running sums with
+//! directed rounding and calls these tests only if rounding leaves the answer open. Here
+//! correctness matters, not cost.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-pub mod card;
+pub mod biguint;
 pub mod catalogue;
 pub mod demand;
 pub mod edf;
 pub mod multi;
-pub mod natural;
 pub mod offline;
 pub mod rm;
 pub mod supply;
 pub mod task;
+pub mod test_info;
 pub mod tree;
 pub mod uni;
 pub mod verdict;
 
-pub use card::Card;
 pub use demand::Demand;
 pub use task::Sporadic;
-pub use verdict::{Release, Verdict, Why, Witness};
+pub use test_info::TestInfo;
+pub use verdict::{Inconclusive, Release, Verdict, Witness};

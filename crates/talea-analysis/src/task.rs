@@ -1,12 +1,13 @@
-//! What the tests know of a task.
+//! Task model of the tests.
 
 use talea_core::{Span, Work};
 
-/// A sporadic task: jobs of at most `cost` arrive at least `period` apart, are released at most
-/// `jitter` after they arrive, and are to end within `deadline` of their *arrival*. A periodic task
-/// is one of its behaviours.
+/// Sporadic task: jobs of at most `cost` arrive at least `period` apart, are released at most
+/// `jitter` after their arrival, and are due `deadline` after their *arrival*. A periodic task is
+/// one of its behaviours.
 ///
-/// All values in nanoseconds of one time line; tests that need `cost` ≥ 1 or `period` ≥ 1 say so.
+/// All values are in nanoseconds on one time line. Tests that need `cost` ≥ 1 or `period` ≥ 1 say
+/// so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sporadic {
     /// Longest execution time, C.
@@ -17,12 +18,12 @@ pub struct Sporadic {
     pub deadline: Span,
     /// Longest time from arrival to release, J.
     pub jitter: Span,
-    /// Longest time that less urgent tasks can hold it up once per busy period, B.
+    /// Longest time that less urgent tasks can block it once per busy period, B.
     pub blocking: Work,
 }
 
 impl Sporadic {
-    /// A task without jitter and blocking.
+    /// Task without jitter and blocking.
     pub const fn new(cost: Work, period: Span, deadline: Span) -> Sporadic {
         Sporadic { cost, period, deadline, jitter: Span::ZERO, blocking: Work::ZERO }
     }

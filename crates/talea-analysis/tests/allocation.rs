@@ -1,12 +1,12 @@
-//! What answers without a list allocates nothing in a scratch that has seen as many tasks.
+//! Tests without a list result allocate nothing in a scratch that has held as many tasks.
 //!
-//! A binary of its own, because the allocator that counts is that of the whole program. It counts
-//! by thread.
+//! A separate binary, because the counting allocator applies to the whole program. It counts per
+//! thread.
 
 use allocation_counter::measure;
 use talea_analysis::Sporadic;
-use talea_analysis::multi::bertogna_cirinei::{self, Policy};
-use talea_analysis::multi::{Scratch, bar, bcl, ff_dbf, gfb, guan};
+use talea_analysis::multi::bertogna_cirinei::{self, GlobalPolicy};
+use talea_analysis::multi::{Scratch, baruah, bcl, ff_dbf, gfb, guan};
 use talea_analysis::uni::{self, edf_in_fp, edf_response, fp_response, np_fp, qpa};
 use talea_core::{Span, Work};
 
@@ -27,20 +27,20 @@ const TESTS: [(&str, Test); 8] = [
     ("gfb", |set, _| gfb::accepts(set, 4)),
     ("bcl", |set, scratch| bcl::plain_slacks(set, 4, scratch) == Ok(None)),
     ("bcl-iterative", |set, scratch| bcl::iterative_slacks(set, 4, scratch) == Ok(None)),
-    ("bertogna-cirinei-edf", |set, scratch| responses(Policy::Edf, set, scratch)),
-    ("bertogna-cirinei-fp", |set, scratch| responses(Policy::FixedPriority, set, scratch)),
+    ("bertogna-cirinei-edf", |set, scratch| responses(GlobalPolicy::Edf, set, scratch)),
+    ("bertogna-cirinei-fp", |set, scratch| responses(GlobalPolicy::FixedPriority, set, scratch)),
     ("guan", |set, scratch| guan::responses(set, 4, scratch) == Ok(None)),
-    ("bar", |set, scratch| bar::accepts(set, 4, 1 << 20, scratch).is_ok()),
+    ("bar", |set, scratch| baruah::accepts(set, 4, 1 << 20, scratch).is_ok()),
     ("ff-dbf", |set, scratch| ff_dbf::speed(set, 4, 1 << 20, scratch).is_ok()),
 ];
 
-fn responses(policy: Policy, set: &[Sporadic], scratch: &mut Scratch) -> bool {
+fn responses(policy: GlobalPolicy, set: &[Sporadic], scratch: &mut Scratch) -> bool {
     bertogna_cirinei::responses(policy, set, 4, scratch) == Ok(None)
 }
 
 #[test]
 fn tests_for_several_cpus_allocate_nothing_in_a_scratch_that_is_large_enough() {
-    // Some that all accept, some that few do, and fewer tasks than before.
+    // Sets that every test accepts, sets that few accept, and fewer tasks than before.
     let sets = [set(30, 1_500), set(30, 3_300), set(7, 2_500), set(30, 3_990)];
     for (name, test) in TESTS {
         let mut scratch = Scratch::new();
@@ -80,7 +80,7 @@ const TESTS_OF_ONE: [(&str, TestOfOne); 6] = [
 
 #[test]
 fn tests_for_one_cpu_allocate_nothing_in_a_scratch_that_is_large_enough() {
-    // Not where ΣU is within 2^-60 of one: then the exact sum is asked for.
+    // Not if ΣU is within 2^-60 of one: then the exact sum is computed.
     let sets = [set(30, 600), set(30, 950), set(7, 800), set(30, 1_200)];
     for (name, test) in TESTS_OF_ONE {
         let mut scratch = uni::Scratch::new();

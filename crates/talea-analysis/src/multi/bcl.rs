@@ -1,4 +1,4 @@
-//! Global EDF: how much can the others do in the window of one job?
+//! Global EDF: interference of other tasks in the window of one job.
 //!
 //! Assumptions: those of [`super`], 1 to 4.
 //!
@@ -7,65 +7,65 @@
 //! with deadlines in the window of a job of task k, the job meets its deadline if Σ min(W_i, s) <
 //! m·s, or = with some 0 < W_i ≤ s. *Iterative*: M. Bertogna, M. Cirinei and G. Lipari,
 //! "Schedulability analysis of global scheduling algorithms on multiprocessor platforms", IEEE TPDS
-//! 20(4), 2009: a slack that a task was proved to have shortens what its last job can do in others'
+//! 20(4), 2009: a slack that a task was proved to have shortens the work of its last job in others'
 //! windows, which may prove more slack, until nothing changes.
 //!
-//! Both sufficient. Time is integer in the iterative one: a job that ends in time and late by no
-//! more than 0 is interfered with for at most s; so Σ min(W_i, s + 1) < m·(s + 1) suffices, and the
-//! slack is s − ⌊Σ/m⌋. The plain test's condition implies that, so that the iterative test accepts
-//! whatever the plain one does: let a of the others have W_i > s. Then Σ min(W_i, s + 1) = Σ
-//! min(W_i, s) + a, and both forms of the condition leave a < m.
+//! Both sufficient. Time is integer in the iterative one: a job that completes by its deadline is
+//! interfered with for at most s; so Σ min(W_i, s + 1) < m·(s + 1) suffices, and the slack is s −
+//! ⌊Σ/m⌋. The plain test's condition implies that, so the iterative test accepts every set that the
+//! plain one accepts: let a of the others have W_i > s. Then Σ min(W_i, s + 1) = Σ min(W_i, s) + a,
+//! and both forms of the condition leave a < m.
 //!
 //! Sustainable in costs (of both: W_i shrinks with C_i, a condition that holds for s holds for s +
 //! 1, as fewer than m terms grow with it, and slacks only grow) and in periods (W_i is the sum of
 //! its jobs, which move apart). Not proved for deadlines: a later D_k lets more jobs of the others
 //! into the window.
 
-use super::rows::{Row, Scratch};
+use super::prepared::{PreparedTask, Scratch};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict};
 use talea_core::mutate;
 
-/// The plain test's catalogue entry.
-pub const PLAIN: Card = Card {
+/// Catalogue entry of the plain test.
+pub const PLAIN: TestInfo = TestInfo {
     name: "bcl",
     policy: "global EDF",
     platform: Platform::Global,
     model: "sporadic, D ≤ T, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Bertogna, Cirinei and Lipari, ECRTS 2005",
     sustainable: "costs, periods",
     tests: &[
-        "crates/talea-analysis/tests/it/multi/twins.rs::bcl_is_its_definition_on_every_small_set",
+        "crates/talea-analysis/tests/it/multi/reference_models.rs::bcl_is_its_definition_on_every_small_set",
         "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
-        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_accepted_small_set_meets_every_deadline_under_all_arrivals",
     ],
 };
 
-/// The iterative test's catalogue entry.
-pub const ITERATIVE: Card = Card {
+/// Catalogue entry of the iterative test.
+pub const ITERATIVE: TestInfo = TestInfo {
     name: "bcl-iterative",
     policy: "global EDF",
     platform: Platform::Global,
     model: "sporadic, D ≤ T, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Bertogna, Cirinei and Lipari, IEEE TPDS 20(4), 2009",
     sustainable: "costs, periods",
     tests: &[
-        "crates/talea-analysis/tests/it/multi/twins.rs::bcl_is_its_definition_on_every_small_set",
+        "crates/talea-analysis/tests/it/multi/reference_models.rs::bcl_is_its_definition_on_every_small_set",
         "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
-        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_accepted_small_set_meets_every_deadline_under_all_arrivals",
     ],
 };
 
-/// The plain test. Its bounds are deadlines less slacks.
+/// Runs the plain test. Its bounds are deadlines minus slacks.
 pub fn plain(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     let first = plain_slacks(tasks, cpus, scratch);
     answer(first, scratch)
 }
 
-/// The iterative test. Its bounds are deadlines less slacks.
+/// Runs the iterative test. Its bounds are deadlines minus slacks.
 pub fn iterative(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     let first = iterative_slacks(tasks, cpus, scratch);
     answer(first, scratch)
@@ -74,16 +74,16 @@ pub fn iterative(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdic
 fn answer(first: Result<Option<usize>, Verdict>, scratch: &Scratch) -> Verdict {
     match first {
         Ok(None) => scratch.proved(),
-        Ok(Some(task)) => Verdict::Unknown { why: Why::Insufficient { task } },
+        Ok(Some(task)) => Verdict::Unknown { why: Inconclusive::Insufficient { task } },
         Err(verdict) => verdict,
     }
 }
 
-/// Every task's slack by the plain test, left in `scratch`; the first task that it can't prove.
-/// (The slack of such a task counts as zero.)
+/// Computes every task's slack by the plain test into `scratch`. Returns the first task that it
+/// cannot prove, whose slack counts as zero.
 ///
 /// # Errors
-/// The verdict, where there is one without the test.
+/// The verdict, if it is known without the test.
 pub fn plain_slacks(
     tasks: &[Sporadic],
     cpus: u32,
@@ -92,7 +92,7 @@ pub fn plain_slacks(
     let cpus = scratch.read(tasks, cpus)?;
     let mut first = None;
     for k in 0..scratch.rows.len() {
-        let Row { cost, deadline, .. } = scratch.rows[k];
+        let PreparedTask { cost, deadline, .. } = scratch.rows[k];
         let slack = deadline - cost;
         // Σ min(W, s), and how many have W > s. At least one job of each is in the window in part,
         // so that W > 0.
@@ -118,10 +118,11 @@ pub fn plain_slacks(
     Ok(first)
 }
 
-/// Every task's slack by the iterative test, left in `scratch`; the first task that it can't prove.
+/// Computes every task's slack by the iterative test into `scratch`. Returns the first task that it
+/// cannot prove.
 ///
 /// # Errors
-/// The verdict, where there is one without the test.
+/// The verdict, if it is known without the test.
 pub fn iterative_slacks(
     tasks: &[Sporadic],
     cpus: u32,
@@ -131,9 +132,9 @@ pub fn iterative_slacks(
     loop {
         let (mut first, mut news) = (None, false);
         for k in 0..scratch.rows.len() {
-            let Row { cost, deadline, lag, .. } = scratch.rows[k];
+            let PreparedTask { cost, deadline, lag, .. } = scratch.rows[k];
             let roof = deadline - cost + 1;
-            let work = |row: &Row| {
+            let work = |row: &PreparedTask| {
                 work_by_deadline(row, deadline, row.deadline - row.cost - row.lag).min(roof)
             };
             let all = scratch.rows.iter().fold(0u64, |sum, row| sum.wrapping_add(work(row)));
@@ -146,17 +147,17 @@ pub fn iterative_slacks(
                 news = true;
             }
         }
-        // Slacks are integers that only grow, each up to its deadline: this ends.
+        // Slacks are integers that only grow, each up to its deadline: the loop ends.
         if !news || first.is_none() {
             return Ok(first);
         }
     }
 }
 
-/// The most that jobs of a task do in a window of length `window` when they are due in it, each
-/// `slack` before its deadline at the latest, but for the first: ⌊t/T⌋·C + min(C, (t mod T − S)⁺).
+/// Most work of a task's jobs that are due in a window of length `window`. Each job except the
+/// first completes at least `slack` before its deadline: ⌊t/T⌋·C + min(C, (t mod T − S)⁺).
 #[inline]
-pub(super) fn work_by_deadline(row: &Row, window: u64, slack: u64) -> u64 {
+pub(super) fn work_by_deadline(row: &PreparedTask, window: u64, slack: u64) -> u64 {
     let (whole, rest) = row.period.divide(window);
     // At most the window and C.
     whole.wrapping_mul(row.cost).wrapping_add(
@@ -192,7 +193,7 @@ mod tests {
         let mut scratch = Scratch::new();
         assert_eq!(plain_slacks(&set(&[(2, 3, 9), (1, 3, 9)]), 1, &mut scratch), Ok(None));
         assert_eq!(plain_slacks(&set(&[(2, 3, 9), (2, 3, 9)]), 1, &mut scratch), Ok(Some(0)));
-        // No slack and nobody else: 0 = 0 proves nothing here, though it does in the iterative
+        // No slack and no other task: 0 = 0 proves nothing here, though it does in the iterative
         // form.
         assert_eq!(plain_slacks(&set(&[(3, 3, 3)]), 1, &mut scratch), Ok(Some(0)));
         assert_eq!(iterative_slacks(&set(&[(3, 3, 3)]), 1, &mut scratch), Ok(None));

@@ -1,4 +1,4 @@
-//! Global fixed priorities by deadlines, with limited carry-in: the test to assign priorities with.
+//! Global fixed priorities by deadlines, with limited carry-in: the test for priority assignment.
 //!
 //! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent
 //! first.
@@ -8,8 +8,8 @@
 //! meets its deadline if C_k + ⌊(Σ NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋ ≤ D_k over the
 //! more urgent tasks i, in the window D_k, both terms at most D_k − C_k + 1: NC = ⌊x/T⌋·C + min(C,
 //! x mod T), CI = ⌊L/T⌋·C + min(C, L mod T), L = x + D − C. Nothing in it depends on the order
-//! among the more urgent, nor among the less urgent, and a task that may give way to one more is no
-//! better off, so that Audsley's algorithm finds an order for it whenever there is one.
+//! among the more urgent, nor among the less urgent, and one more higher-priority task never helps,
+//! so Audsley's algorithm finds an order whenever there is one.
 //!
 //! Sufficient. Guan's response times dominate it for a given order: at x = D_k their terms are at
 //! most these. Sustainable in costs (for the slack s = D_k − C_k as in [`super::bcl`]; CI and NC
@@ -19,29 +19,29 @@
 use super::bertogna_cirinei;
 use super::guan;
 use super::load::largest;
-use super::rows::{Row, Scratch};
+use super::prepared::{PreparedTask, Scratch};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict};
 use alloc::vec::Vec;
 use talea_core::mutate;
 
-/// The catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "da-lc",
     policy: "global FP",
     platform: Platform::Global,
     model: "sporadic, D ≤ T, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Davis and Burns, Real-Time Systems 47(1), 2011",
     sustainable: "costs, periods",
     tests: &[
         "crates/talea-analysis/src/multi/da_lc.rs::davis_burns_2011_an_order_is_found_where_deadline_monotonic_has_none",
-        "crates/talea-analysis/tests/it/multi/twins.rs::da_lc_is_its_definition_and_an_order_is_found_whenever_there_is_one",
+        "crates/talea-analysis/tests/it/multi/reference_models.rs::da_lc_is_its_definition_and_an_order_is_found_whenever_there_is_one",
     ],
 };
 
-/// The test.
+/// Runs the test.
 pub fn test(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     let cpus = match scratch.read(tasks, cpus) {
         Ok(cpus) => cpus,
@@ -51,15 +51,15 @@ pub fn test(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     let fails = (0..rows.len()).find(|&k| !fits(&rows[k], rows[..k].iter(), cpus, values));
     match fails {
         None => Verdict::Proved { bounds: Vec::new() },
-        Some(task) => Verdict::Unknown { why: Why::Insufficient { task } },
+        Some(task) => Verdict::Unknown { why: Inconclusive::Insufficient { task } },
     }
 }
 
-/// An order of priorities that the test accepts, the most urgent first, by index; none if it
+/// Returns a priority order that the test accepts, the most urgent first, by index; `None` if it
 /// accepts none.
 ///
 /// # Errors
-/// The verdict, where there is one without the test.
+/// The verdict, if it is known without the test.
 pub fn assign(
     tasks: &[Sporadic],
     cpus: u32,
@@ -68,7 +68,7 @@ pub fn assign(
     let cpus = scratch.read(tasks, cpus)?;
     let Scratch { rows, values, .. } = scratch;
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    // Among those that may take the lowest level left, the one with the latest deadline does.
+    // Of the tasks that pass at the lowest open level, the latest deadline is assigned.
     order.sort_by_key(|&task| rows[task].deadline);
     for level in (0..order.len()).rev() {
         let lowest = (0..=level).rev().find(|&at| {
@@ -91,8 +91,8 @@ pub fn assign(
 }
 
 fn fits<'a>(
-    task: &Row,
-    above: impl Iterator<Item = &'a Row>,
+    task: &PreparedTask,
+    above: impl Iterator<Item = &'a PreparedTask>,
     cpus: u64,
     values: &mut Vec<u64>,
 ) -> bool {
@@ -101,7 +101,7 @@ fn fits<'a>(
     values.clear();
     for row in above {
         let without = guan::without_carry_in(row, task.deadline).value.min(roof);
-        // Of R no more is used than that it is at most D.
+        // R is bounded by D here.
         let with = bertogna_cirinei::work(row, task.deadline).min(roof);
         sum += without;
         values.push(with - without);
@@ -121,7 +121,7 @@ mod tests {
         let mut scratch = Scratch::new();
         assert_eq!(
             test(&tasks, 2, &mut scratch),
-            Verdict::Unknown { why: Why::Insufficient { task: 2 } }
+            Verdict::Unknown { why: Inconclusive::Insufficient { task: 2 } }
         );
         let order =
             assign(&tasks, 2, &mut scratch).expect("within the assumptions").expect("an order");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_order_none_is_found() {
+    fn no_order_is_found_if_there_is_none() {
         let mut scratch = Scratch::new();
         assert_eq!(assign(&set(&[(2, 2, 3); 3]), 2, &mut scratch), Ok(None));
         assert_eq!(assign(&[], 2, &mut scratch), Ok(Some(Vec::new())));

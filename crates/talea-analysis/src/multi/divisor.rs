@@ -1,14 +1,13 @@
-//! Division by a period that is divided by again and again: a product with its reciprocal and one
-//! correction.
+//! Division by a period that is used repeatedly: a product with its reciprocal and one correction.
 //!
 //! With r = ⌊(2^64−1)/T⌋ ≥ 2^64/T − 1 and any x < 2^64: x·r/2^64 ≥ x/T − x/2^64 > x/T − 1, and
-//! never above x/T. So q = ⌊x·r/2^64⌋ is ⌊x/T⌋ or one less, and which of them the remainder tells.
-//! Reference: T. Granlund and P. L. Montgomery, "Division by invariant integers using
-//! multiplication", PLDI 1994.
+//! never above x/T. So q = ⌊x·r/2^64⌋ is ⌊x/T⌋ or one less; the remainder decides which. Reference:
+//! T. Granlund and P. L. Montgomery, "Division by invariant integers using multiplication", PLDI
+//! 1994.
 
 use talea_core::mutate;
 
-/// A number to divide by, at least 1.
+/// Divisor, at least 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Divisor {
     by: u64,
@@ -30,7 +29,7 @@ impl Divisor {
     #[inline]
     pub(crate) fn divide(self, x: u64) -> (u64, u64) {
         let quotient = ((u128::from(x) * u128::from(self.reciprocal)) >> 64) as u64;
-        // quotient·T ≤ x, so neither wraps; neither does the sum, for ⌊x/T⌋ fits.
+        // quotient·T ≤ x, so neither wraps; neither does the sum, because ⌊x/T⌋ fits.
         let rest = x.wrapping_sub(quotient.wrapping_mul(self.by));
         if mutate!("multi-divisor", rest >= self.by, rest > self.by) {
             (quotient.wrapping_add(1), rest.wrapping_sub(self.by))
@@ -45,7 +44,7 @@ mod tests {
     use super::Divisor;
 
     #[test]
-    fn it_divides_as_the_machine_does() {
+    fn it_equals_the_hardware_division() {
         let near = |x: u64| [x.saturating_sub(1), x, x.saturating_add(1)];
         let mut sample: [u64; 192] = [0; 192];
         for (bit, three) in sample.chunks_mut(3).enumerate() {

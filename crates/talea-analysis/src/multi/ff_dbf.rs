@@ -7,12 +7,11 @@
 //! speedup-optimal global EDF schedulability test", ECRTS 2009; "Improved multiprocessor global
 //! schedulability analysis", Real-Time Systems 46(1), 2010. Accepts if some σ ≥ δ_max has Σ ff_i(t,
 //! σ) ≤ (m − (m−1)·σ)·t for all t, where ff_i is what i's jobs that are due by t need, and of the
-//! next one, due d later, (C − σ·d)⁺: it must have been done beforehand by whoever runs it at speed
-//! σ from its release on.
+//! next one, due d later, (C − σ·d)⁺: that part must be done beforehand if the job is executed at
+//! speed σ from its release on.
 //!
-//! Sufficient. Any sporadic set that can be scheduled on m CPUs at all is accepted on CPUs 2 − 1/m
-//! times as fast. Dominates [`super::gfb`]; for D = T it is the same. Nothing is proved here of its
-//! sustainability.
+//! Sufficient. Any sporadic set that is feasible on m CPUs is accepted on CPUs 2 − 1/m times as
+//! fast. Dominates [`super::gfb`]; for D = T it is the same. Its sustainability is not proved here.
 //!
 //! *Which t*: the left side minus the right is continuous and piecewise linear in t, and its slope
 //! falls only where a job is due, so absolute deadlines are enough. As ff_i(t) ≤ (t + T − D)·C/T,
@@ -25,38 +24,39 @@
 
 use super::gfb;
 use super::load::{Deadlines, early, utilisation, window_max};
-use super::rows::{Row, Scratch};
+use super::prepared::{PreparedTask, Scratch};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict};
 use alloc::vec::Vec;
 use talea_core::mutate;
 
-/// The catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "ff-dbf",
     policy: "global EDF",
     platform: Platform::Global,
     model: "sporadic, D ≤ T, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Baruah, Bonifaci, Marchetti-Spaccamela and Stiller, ECRTS 2009 and Real-Time Systems 46(1), 2010",
     sustainable: "",
     tests: &[
-        "crates/talea-analysis/tests/it/multi/twins.rs::ff_dbf_finds_a_speed_whenever_there_is_one",
-        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+        "crates/talea-analysis/tests/it/multi/reference_models.rs::ff_dbf_finds_a_speed_whenever_there_is_one",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_accepted_small_set_meets_every_deadline_under_all_arrivals",
     ],
 };
 
-/// A speed below or equal to that of a CPU.
+/// Speed σ of at most one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// σ is this
+    /// Numerator of σ.
     pub numerator: u64,
-    /// over this.
+    /// Denominator of σ.
     pub denominator: u64,
 }
 
-/// The test; `Unknown` for `Limit` if more than `points_max` pairs of t and σ had to be looked at.
+/// Runs the test. `Unknown` for `Limit` if more than `points_max` pairs of t and σ would have to be
+/// evaluated.
 pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
     match speed(tasks, cpus, points_max, scratch) {
         Ok(_) => Verdict::Proved { bounds: Vec::new() },
@@ -64,10 +64,10 @@ pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratc
     }
 }
 
-/// The least σ that shows it.
+/// Returns the least σ that satisfies the condition.
 ///
 /// # Errors
-/// Any verdict but `Proved`.
+/// Any verdict except `Proved`.
 pub fn speed(
     tasks: &[Sporadic],
     cpus: u32,
@@ -78,38 +78,39 @@ pub fn speed(
     let m = scratch.read(tasks, cpus)?;
     let Scratch { rows, next, due, .. } = scratch;
     let denser = |a: &usize, b: &usize| {
-        let cross = |x: &Row, y: &Row| u128::from(x.cost) * u128::from(y.deadline);
+        let cross =
+            |x: &PreparedTask, y: &PreparedTask| u128::from(x.cost) * u128::from(y.deadline);
         cross(&rows[*a], &rows[*b]).cmp(&cross(&rows[*b], &rows[*a]))
     };
     let Some(densest) = (0..rows.len()).max_by(denser) else {
         return Ok(Speed { numerator: 0, denominator: 1 });
     };
     let mut speed = Speed { numerator: rows[densest].cost, denominator: rows[densest].deadline };
-    // With D = T, or at the bound itself, no t is left to look at.
+    // With D = T, or at the bound itself, no t has to be evaluated.
     if gfb::accepts(tasks, cpus) {
         return Ok(speed);
     }
-    let insufficient = Why::Insufficient { task: densest };
+    let insufficient = Inconclusive::Insufficient { task: densest };
     let early = early(rows);
     let mut points = 0;
     loop {
         let Some(until) = horizon(early, rows, m, speed) else { return unknown(insufficient) };
         if until > window_max(rows, m) {
-            return unknown(Why::Limit);
+            return unknown(Inconclusive::Limit);
         }
         let begun = speed;
         let mut deadlines = Deadlines::new(rows, next, due);
         while let Some(now) = deadlines.advance(until) {
             points += 1;
             if points > points_max {
-                return unknown(Why::Limit);
+                return unknown(Inconclusive::Limit);
             }
             match satisfied(rows, &deadlines, m, now, speed) {
                 Some(higher) => speed = higher,
                 None => return unknown(insufficient),
             }
         }
-        // What was seen at lower speeds has to be seen again.
+        // Times that were evaluated at lower speeds have to be evaluated again.
         mutate!(
             "multi-ff-dbf",
             if speed == begun {
@@ -122,9 +123,9 @@ pub fn speed(
     }
 }
 
-/// Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; none if nothing is left to divide by (or less
-/// than rounding to 2^-32 can tell from nothing).
-fn horizon(early: u128, rows: &[Row], cpus: u64, speed: Speed) -> Option<u64> {
+/// Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; `None` if the divisor is zero or below the
+/// rounding to 2^-32.
+fn horizon(early: u128, rows: &[PreparedTask], cpus: u64, speed: Speed) -> Option<u64> {
     // Below 2^125, as cpus < 2^32 and σ's numerator < 2^61.
     let others = (u128::from(cpus - 1) * u128::from(speed.numerator)) << 32;
     let used = others.div_ceil(u128::from(speed.denominator)) + u128::from(utilisation(rows).1);
@@ -133,13 +134,14 @@ fn horizon(early: u128, rows: &[Row], cpus: u64, speed: Speed) -> Option<u64> {
     Some(u64::try_from((early << 32).div_ceil(idle)).unwrap_or(u64::MAX))
 }
 
-/// The least speed from `speed` on that satisfies the window up to `now`; none if none does.
+/// Returns the least speed from `speed` on that satisfies the window up to `now`; `None` if none
+/// does.
 ///
 /// No overflow: `numerator` ≤ `denominator` < 2^61 (a sum of times to deadlines, each at most T),
 /// and demands, times m·t, and sums of costs are below 2^62, so that no sum of two products reaches
 /// 2^127.
 fn satisfied(
-    rows: &[Row],
+    rows: &[PreparedTask],
     deadlines: &Deadlines<'_>,
     cpus: u64,
     now: u64,
@@ -148,7 +150,7 @@ fn satisfied(
     let mut speed = speed;
     loop {
         let (up, down) = (i128::from(speed.numerator), i128::from(speed.denominator));
-        // Of what is forced forward: its cost, and how long before its deadline it is.
+        // Work that is forced forward: its cost, and its time before its deadline.
         let (mut cost, mut ahead) = (0i128, 0i128);
         for (row, &next) in rows.iter().zip(&*deadlines.next) {
             let (c, d) = (i128::from(row.cost), i128::from(next - now));
@@ -199,10 +201,10 @@ mod tests {
     }
 
     #[test]
-    fn where_it_stops_looking_it_says_so() {
+    fn the_point_limit_is_reported() {
         let mut tasks = set(&[(5, 10, 1_000); 2]);
         tasks.extend(set(&[(50, 100, 1_000); 4]));
-        let limit = Verdict::Unknown { why: Why::Limit };
+        let limit = Verdict::Unknown { why: Inconclusive::Limit };
         assert_eq!(test(&tasks, 4, 1, &mut Scratch::new()), limit);
     }
 }

@@ -8,38 +8,38 @@
 //! platforms", ECRTS 2005, with densities δ = C/D. Sufficient. Sustainable in costs, periods and
 //! deadlines: every density only shrinks.
 //!
-//! A density is rounded down to 2^-32 first. If the bound holds with 2^-32 more for each of them it
-//! holds, if it fails with none it fails, and what lies between is settled by [`edf::global`],
-//! whose numbers have any size.
+//! A density is rounded down to 2^-32 first. If the bound holds with 2^-32 more for each of them,
+//! it holds. If it fails with none, it fails. [`edf::global`], with integers of any size, settles
+//! the cases between.
 
-use super::rows;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why};
+use super::prepared;
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict};
 use crate::{Demand, Sporadic, edf};
 use alloc::vec::Vec;
 use talea_core::Charge;
 use talea_core::mutate;
 
-/// The catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "gfb",
     policy: "global EDF",
     platform: Platform::Global,
     model: "sporadic, D ≤ T, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Goossens, Funk and Baruah, Real-Time Systems 25(2-3), 2003, theorem 5; with densities Bertogna, Cirinei and Lipari, ECRTS 2005",
     sustainable: "costs, periods, deadlines",
     tests: &[
         "crates/talea-analysis/src/multi/gfb.rs::goossens_funk_baruah_2003_the_bound_itself_passes",
         "crates/talea-analysis/src/edf.rs::goossens_funk_baruah_2003_the_bound_itself_passes",
         "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
-        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_accepted_small_set_meets_every_deadline_under_all_arrivals",
     ],
 };
 
-/// The test.
+/// Runs the test.
 pub fn test(tasks: &[Sporadic], cpus: u32) -> Verdict {
-    if let Err(verdict) = rows::check(tasks, cpus) {
+    if let Err(verdict) = prepared::check(tasks, cpus) {
         return verdict;
     }
     if accepts(tasks, cpus) {
@@ -48,11 +48,11 @@ pub fn test(tasks: &[Sporadic], cpus: u32) -> Verdict {
     let density =
         |task: &Sporadic| (u128::from(task.cost.as_ns()) << 64) / u128::from(task.deadline.as_ns());
     let densest = (0..tasks.len()).max_by_key(|&task| density(&tasks[task])).unwrap_or(0);
-    Verdict::Unknown { why: Why::Insufficient { task: densest } }
+    Verdict::Unknown { why: Inconclusive::Insufficient { task: densest } }
 }
 
-/// Whether it accepts a set that keeps the assumptions; says no to a job that needs more than its
-/// deadline.
+/// Whether the test accepts a set that satisfies the assumptions. A job that needs more than its
+/// deadline is refused.
 pub fn accepts(tasks: &[Sporadic], cpus: u32) -> bool {
     let (mut sum, mut most) = (0u64, 0u64);
     for task in tasks {
@@ -95,7 +95,8 @@ mod tests {
             let mut tasks = implicit(&[(2, 1_000)].repeat(cpus as usize));
             assert!(test(&tasks, cpus).is_proved());
             tasks.extend(implicit(&[(1_000, 1_001)]));
-            let heavy = Verdict::Unknown { why: Why::Insufficient { task: cpus as usize } };
+            let heavy =
+                Verdict::Unknown { why: Inconclusive::Insufficient { task: cpus as usize } };
             assert_eq!(test(&tasks, cpus), heavy, "{cpus} CPUs");
         }
     }
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_by_rounding_is_what_big_numbers_say() {
+    fn rounded_verdicts_equal_exact_ones() {
         // Every set of three tasks with periods up to 6; and near the bound with numbers that don't
         // fit into 32 bits.
         let mut near = 0;
@@ -148,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_not_about_is_said() {
+    fn sets_outside_the_assumptions_are_reported() {
         assert_eq!(
             test(&set(&[(1, 3, 2)]), 2),
-            Verdict::Unknown { why: Why::Assumption { number: 4, task: 0 } }
+            Verdict::Unknown { why: Inconclusive::Assumption { number: 4, task: 0 } }
         );
         assert!(matches!(test(&set(&[(1, 4, 4), (3, 2, 4)]), 2), Verdict::Refuted { .. }));
         assert!(test(&[], 0).is_proved());

@@ -1,9 +1,9 @@
-//! Graphs of jobs on several CPUs: alone under any work-conserving scheduler, and federated.
+//! Graphs of jobs on several CPUs: a single graph under any work-conserving scheduler, and
+//! federated scheduling.
 //!
-//! Assumptions: 1. m equal CPUs that serve nothing else; 2. no CPU idles while a node waits whose
-//! predecessors have ended; preemptive or not; no overheads; 3. costs are whole nanoseconds, so
-//! nodes end at whole ones; 4. D ≤ T for a graph that comes again, so that one activation ends
-//! before the next.
+//! Assumptions: 1. m equal CPUs that serve nothing else; 2. no CPU idles while a ready node waits;
+//! preemptive or not; no overheads; 3. costs are whole nanoseconds, so nodes end at whole ones; 4.
+//! D ≤ T for a recurring graph, so that one activation completes before the next.
 //!
 //! *Graham*: R. Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on Applied
 //! Mathematics 17(2), 1969: R ≤ len + (vol − len)/m, with the longest path len and the sum of all
@@ -15,38 +15,38 @@
 //! − len)/(D − len)⌉ CPUs of its own, all others are sequential tasks with C = vol on the rest.
 //! (There with D = T; D ≤ T needs nothing else.) Sufficient.
 
-use super::partition::{Fit, Order, pack};
+use super::partition::{Fit, PackingOrder, pack};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::Why;
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::Inconclusive;
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// The catalogue entry of [`Graph::response`].
-pub const CARD: Card = Card {
+pub const INFO: TestInfo = TestInfo {
     name: "graham",
     policy: "any work-conserving",
     platform: Platform::Global,
     model: "one graph alone, D ≤ T",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Graham, SIAM Journal on Applied Mathematics 17(2), 1969",
     sustainable: "costs, edges, periods, deadlines",
     tests: &[
         "crates/talea-analysis/src/multi/graham.rs::graham_1969_the_bound_is_reached",
         "crates/talea-analysis/tests/it/multi/graphs.rs::no_list_schedule_of_a_graph_is_longer_than_its_bound",
-        "crates/talea-analysis/tests/it/tree/graphs.rs::no_node_of_a_graph_that_has_its_cpus_for_itself_ends_after_its_bound",
+        "crates/talea-analysis/tests/it/tree/graphs.rs::no_node_of_a_graph_with_dedicated_cpus_completes_after_its_bound",
     ],
 };
 
 /// The catalogue entry of [`federated`].
-pub const FEDERATED: Card = Card {
+pub const FEDERATED: TestInfo = TestInfo {
     name: "federated",
     policy: "federated: heavy graphs on CPUs of their own, the rest partitioned",
     platform: Platform::Global,
     model: "sporadic graphs, D ≤ T",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Li, Chen, Agrawal, Lu, Gill and Saifullah, ECRTS 2014",
     sustainable: "",
     tests: &[
@@ -54,12 +54,12 @@ pub const FEDERATED: Card = Card {
     ],
 };
 
-/// Nodes with costs, and which must end before which begins.
+/// Nodes with costs and precedence edges.
 #[derive(Clone, Copy, Debug)]
 pub struct Graph<'a> {
     /// C of each node.
     pub costs: &'a [Work],
-    /// Before, after: by number. Twice the same is once.
+    /// Predecessor and successor, by number. Duplicates have no effect.
     pub edges: &'a [(usize, usize)],
 }
 
@@ -68,32 +68,32 @@ impl Graph<'_> {
     ///
     /// # Errors
     /// `Limit` if it is more than a number can hold.
-    pub fn volume(&self) -> Result<u64, Why> {
+    pub fn volume(&self) -> Result<u64, Inconclusive> {
         let sum = self.costs.iter().try_fold(0u64, |sum, cost| sum.checked_add(cost.as_ns()));
-        sum.ok_or(Why::Limit)
+        sum.ok_or(Inconclusive::Limit)
     }
 
     /// len: the longest path.
     ///
     /// # Errors
     /// As [`Graph::chains`].
-    pub fn length(&self) -> Result<u64, Why> {
+    pub fn length(&self) -> Result<u64, Inconclusive> {
         Ok(self.chains()?.into_iter().max().unwrap_or(0))
     }
 
-    /// Of each node the longest path to its end.
+    /// Returns the longest path to the end of each node.
     ///
     /// # Errors
-    /// As [`Graph::volume`]; `Assumption` 2 with a node that waits for itself, or for a node that
-    /// there is none.
-    pub fn chains(&self) -> Result<Vec<u64>, Why> {
+    /// As [`Graph::volume`]; `Assumption` 2 with a node on a cycle, or for an edge to a missing
+    /// node.
+    pub fn chains(&self) -> Result<Vec<u64>, Inconclusive> {
         // No path is longer than the sum.
         self.volume()?;
         let nodes = self.costs.len();
         let mut waits_for = vec![0usize; nodes];
         for &(before, after) in self.edges {
             if before >= nodes || after >= nodes {
-                return Err(Why::Assumption { number: 2, task: before.max(after) });
+                return Err(Inconclusive::Assumption { number: 2, task: before.max(after) });
             }
             waits_for[after] += 1;
         }
@@ -116,21 +116,21 @@ impl Graph<'_> {
         }
         let stuck = (0..nodes).find(|&node| waits_for[node] > 0);
         match stuck {
-            Some(task) if done < nodes => Err(Why::Assumption { number: 2, task }),
+            Some(task) if done < nodes => Err(Inconclusive::Assumption { number: 2, task }),
             _ => Ok(ends),
         }
     }
 
-    /// The longest time from the activation to the end of the last node, on `cpus` CPUs.
+    /// Longest time from the activation to the completion of the last node, on `cpus` CPUs.
     ///
     /// # Errors
     /// As [`Graph::length`]; `Assumption` 1 if there is no CPU.
-    pub fn response(&self, cpus: u32) -> Result<Span, Why> {
+    pub fn response(&self, cpus: u32) -> Result<Span, Inconclusive> {
         let (length, volume) = (self.length()?, self.volume()?);
         if cpus == 0 {
-            return Err(Why::Assumption { number: 1, task: 0 });
+            return Err(Inconclusive::Assumption { number: 1, task: 0 });
         }
-        // All ends are whole numbers, so the bound may be rounded down.
+        // All completion times are integers, so the bound may be rounded down.
         Ok(Span::from_ns(mutate!(
             "multi-graham",
             length
@@ -141,53 +141,53 @@ impl Graph<'_> {
     }
 }
 
-/// A graph that comes again and again.
+/// Recurring graph.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphTask<'a> {
-    /// What comes.
+    /// Graph of one activation.
     pub graph: Graph<'a>,
-    /// Least distance of activations.
+    /// Minimum separation of activations.
     pub period: Span,
     /// Relative deadline of its last node.
     pub deadline: Span,
 }
 
-/// Where a graph is served.
+/// CPUs that serve a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// By so many CPUs of its own, under any work-conserving scheduler.
+    /// Dedicated CPUs, this many, under any work-conserving scheduler.
     Own(u32),
-    /// As a sequential task on the `n`-th of the CPUs that are left.
+    /// The `n`-th of the remaining CPUs, as a sequential task.
     Shared(u32),
 }
 
-/// The share of each graph, or why there is none. `accepts` is the test for one CPU.
+/// Returns the share of each graph, or the reason why there is none. `accepts` is the test for one
+/// CPU.
 ///
 /// # Errors
-/// `Insufficient` with the first graph that finds no place, `Assumption` as [`Graph::length`] and
+/// `Insufficient` with the first graph that is not placed, `Assumption` as [`Graph::length`] and
 /// number 4 for D > T.
 pub fn federated(
     graphs: &[GraphTask<'_>],
     cpus: u32,
     fit: Fit,
     accepts: impl FnMut(&[Sporadic]) -> bool,
-) -> Result<Vec<Share>, Why> {
+) -> Result<Vec<Share>, Inconclusive> {
     let mut left = cpus;
     let mut shares = vec![Share::Shared(0); graphs.len()];
-    let (mut light, mut whose) = (Vec::new(), Vec::new());
+    let (mut light, mut light_tasks) = (Vec::new(), Vec::new());
     for (task, graph) in graphs.iter().enumerate() {
         let (length, volume) = (graph.graph.length()?, graph.graph.volume()?);
         let deadline = graph.deadline.as_ns();
         if graph.deadline > graph.period || graph.period.is_zero() {
-            return Err(Why::Assumption { number: 4, task });
+            return Err(Inconclusive::Assumption { number: 4, task });
         }
         if volume <= deadline {
             light.push(Sporadic::new(Work::from_ns(volume), graph.period, graph.deadline));
-            whose.push(task);
+            light_tasks.push(task);
             continue;
         }
-        // A path as long as the deadline leaves no time for anything beside it, on however many
-        // CPUs.
+        // A path as long as the deadline leaves no time for other nodes, on any number of CPUs.
         let spare = deadline.checked_sub(length).filter(|&spare| spare > 0);
         let own = spare.and_then(|spare| {
             u32::try_from(mutate!(
@@ -197,13 +197,13 @@ pub fn federated(
             ))
             .ok()
         });
-        let own = own.filter(|&own| own <= left).ok_or(Why::Insufficient { task })?;
+        let own = own.filter(|&own| own <= left).ok_or(Inconclusive::Insufficient { task })?;
         left -= own;
         shares[task] = Share::Own(own);
     }
-    let places = pack(&light, left, fit, Order::Decreasing, accepts);
-    let places = places.map_err(|at| Why::Insufficient { task: whose[at] })?;
-    for (task, place) in whose.into_iter().zip(places) {
+    let places = pack(&light, left, fit, PackingOrder::Decreasing, accepts);
+    let places = places.map_err(|at| Inconclusive::Insufficient { task: light_tasks[at] })?;
+    for (task, place) in light_tasks.into_iter().zip(places) {
         shares[task] = Share::Shared(place);
     }
     Ok(shares)
@@ -220,8 +220,7 @@ mod tests {
         of.iter().map(|&cost| Work::from_ns(cost)).collect()
     }
 
-    /// When the last node ends if whoever comes first in the list goes first. Time passes unit by
-    /// unit.
+    /// Completion of the last node under list scheduling in list order. Time passes unit by unit.
     fn list_schedule(costs: &[u64], edges: &[(usize, usize)], cpus: usize) -> u64 {
         let mut left = costs.to_vec();
         let mut running: Vec<usize> = Vec::new();
@@ -281,19 +280,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_graph_is_said() {
+    fn invalid_graphs_are_reported() {
         let work = costs(&[1, 2, 3]);
         let of = |edges: &[(usize, usize)]| Graph { costs: &work, edges }.length();
         assert_eq!(of(&[(0, 1), (1, 2), (0, 1)]), Ok(6));
         assert_eq!(of(&[(0, 2), (1, 2)]), Ok(5));
-        assert_eq!(of(&[(0, 1), (1, 2), (2, 1)]), Err(Why::Assumption { number: 2, task: 1 }));
-        assert_eq!(of(&[(0, 0)]), Err(Why::Assumption { number: 2, task: 0 }));
-        assert_eq!(of(&[(0, 3)]), Err(Why::Assumption { number: 2, task: 3 }));
+        assert_eq!(
+            of(&[(0, 1), (1, 2), (2, 1)]),
+            Err(Inconclusive::Assumption { number: 2, task: 1 })
+        );
+        assert_eq!(of(&[(0, 0)]), Err(Inconclusive::Assumption { number: 2, task: 0 }));
+        assert_eq!(of(&[(0, 3)]), Err(Inconclusive::Assumption { number: 2, task: 3 }));
         let huge = costs(&[u64::MAX, 1]);
-        assert_eq!(Graph { costs: &huge, edges: &[] }.response(2), Err(Why::Limit));
+        assert_eq!(Graph { costs: &huge, edges: &[] }.response(2), Err(Inconclusive::Limit));
         assert_eq!(
             Graph { costs: &work, edges: &[] }.response(0),
-            Err(Why::Assumption { number: 1, task: 0 })
+            Err(Inconclusive::Assumption { number: 1, task: 0 })
         );
         assert_eq!(Graph { costs: &[], edges: &[] }.response(1), Ok(Span::ZERO));
     }
@@ -326,11 +328,14 @@ mod tests {
             on(&[light, heavy, light], 5),
             Ok(vec![Share::Shared(0), Share::Own(4), Share::Shared(0)])
         );
-        assert_eq!(on(&[light, heavy, light, light], 5), Err(Why::Insufficient { task: 3 }));
-        assert_eq!(on(&[heavy], 3), Err(Why::Insufficient { task: 0 }));
+        assert_eq!(
+            on(&[light, heavy, light, light], 5),
+            Err(Inconclusive::Insufficient { task: 3 })
+        );
+        assert_eq!(on(&[heavy], 3), Err(Inconclusive::Insufficient { task: 0 }));
         let hopeless = GraphTask { deadline: span(12), ..heavy };
-        assert_eq!(on(&[hopeless], 100), Err(Why::Insufficient { task: 0 }));
+        assert_eq!(on(&[hopeless], 100), Err(Inconclusive::Insufficient { task: 0 }));
         let late = GraphTask { deadline: span(21), ..heavy };
-        assert_eq!(on(&[late], 100), Err(Why::Assumption { number: 4, task: 0 }));
+        assert_eq!(on(&[late], 100), Err(Inconclusive::Assumption { number: 4, task: 0 }));
     }
 }

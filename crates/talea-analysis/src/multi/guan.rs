@@ -1,5 +1,5 @@
-//! Response times under global fixed priorities: at most m − 1 tasks carry work into the window
-//! that matters.
+//! Response times under global fixed priorities: at most m − 1 tasks carry work into the relevant
+//! window.
 //!
 //! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent
 //! first. Time is integer.
@@ -14,46 +14,47 @@
 //! Sustainable in deadlines as long as the order stays, as R does not depend on D.
 //!
 //! *Not* for Audsley's assignment of priorities: R_i of the more urgent tasks depends on the order
-//! among them (R. Davis and A. Burns, Real-Time Systems 47(1), 2011). [`super::da_lc`] is.
+//! among them (R. Davis and A. Burns, Real-Time Systems 47(1), 2011). Use [`super::da_lc`].
 
-use super::pieces::{Piece, Pieces};
-use super::rows::{Gain, Row, Scratch};
+use super::piecewise_linear::{LinearPiece, PiecewiseSum};
+use super::prepared::{CarryInGain, PreparedTask, Scratch};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use talea_core::mutate;
 
-/// The catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "guan",
     policy: "global FP",
     platform: Platform::Global,
     model: "sporadic, D ≤ T, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Guan, Stigge, Yi and Yu, RTSS 2009",
     sustainable: "deadlines",
     tests: &[
-        "crates/talea-analysis/tests/it/multi/twins.rs::guan_is_its_definition_on_every_small_set",
+        "crates/talea-analysis/tests/it/multi/reference_models.rs::guan_is_its_definition_on_every_small_set",
         "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
-        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_accepted_small_set_meets_every_deadline_under_all_arrivals",
     ],
 };
 
-/// The test.
+/// Runs the test.
 pub fn test(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     match responses(tasks, cpus, scratch) {
         Ok(None) => scratch.proved(),
-        Ok(Some(task)) => Verdict::Unknown { why: Why::Insufficient { task } },
+        Ok(Some(task)) => Verdict::Unknown { why: Inconclusive::Insufficient { task } },
         Err(verdict) => verdict,
     }
 }
 
-/// Every task's bound, left in `scratch`; the first task whose bound is not within its deadline.
+/// Computes every task's bound into `scratch`. Returns the first task with a bound beyond its
+/// deadline.
 ///
 /// # Errors
-/// The verdict, where there is one without the test.
+/// The verdict, if it is known without the test.
 pub fn responses(
     tasks: &[Sporadic],
     cpus: u32,
@@ -78,9 +79,15 @@ pub fn responses(
     Ok(None)
 }
 
-/// What the more urgent tasks `above` do in a window of `cost` + `waits`.
-fn work(above: &[Row], cost: u64, waits: u64, cpus: u64, gains: &mut Vec<Gain>) -> Pieces {
-    let mut pieces = Pieces::NONE;
+/// Work of the more urgent tasks `above` in a window of `cost` + `waits`.
+fn work(
+    above: &[PreparedTask],
+    cost: u64,
+    waits: u64,
+    cpus: u64,
+    gains: &mut Vec<CarryInGain>,
+) -> PiecewiseSum {
+    let mut pieces = PiecewiseSum::NONE;
     let roof = waits + 1;
     gains.clear();
     for row in above {
@@ -92,13 +99,13 @@ fn work(above: &[Row], cost: u64, waits: u64, cpus: u64, gains: &mut Vec<Gain>) 
             with.value > without.value,
             false && with.value > without.value
         ) {
-            gains.push(Gain { more: with.value - without.value, with, without });
+            gains.push(CarryInGain { more: with.value - without.value, with, without });
         } else {
             pieces.follow(without);
         }
     }
-    // Of the gains the m − 1 largest count; which of two equal ones does not matter for a lower
-    // bound on what follows.
+    // The m − 1 largest gains count. Which of two equal gains counts does not matter for a lower
+    // bound on later windows.
     let most = mutate!("multi-guan", cpus - 1, cpus) as usize;
     if most > 0 && most < gains.len() {
         gains.select_nth_unstable_by_key(most - 1, |gain| Reverse(gain.more));
@@ -116,22 +123,22 @@ fn work(above: &[Row], cost: u64, waits: u64, cpus: u64, gains: &mut Vec<Gain>) 
 
 /// NC: the first job of the window is released with it.
 #[inline]
-pub(super) fn without_carry_in(row: &Row, window: u64) -> Piece {
+pub(super) fn without_carry_in(row: &PreparedTask, window: u64) -> LinearPiece {
     let (whole, rest) = row.period.divide(window);
     let value = whole * row.cost + rest.min(row.cost);
     if rest < row.cost {
-        Piece { value, rising: 1, length: row.cost - rest }
+        LinearPiece { value, rising: 1, length: row.cost - rest }
     } else {
-        Piece { value, rising: 0, length: row.period.get() - rest }
+        LinearPiece { value, rising: 0, length: row.period.get() - rest }
     }
 }
 
-/// CI: a job is under way when the window begins, and the last one has just been done when it ends.
+/// CI: a job is running when the window begins, and the last one has just completed when it ends.
 #[inline]
-fn with_carry_in(row: &Row, window: u64) -> Piece {
+fn with_carry_in(row: &PreparedTask, window: u64) -> LinearPiece {
     let cost = row.cost;
     let Some(before) = window.checked_sub(cost) else {
-        return Piece { value: cost, rising: 0, length: cost - window };
+        return LinearPiece { value: cost, rising: 0, length: cost - window };
     };
     let period = row.period.get();
     let (whole, rest) = row.period.divide(before);
@@ -139,18 +146,20 @@ fn with_carry_in(row: &Row, window: u64) -> Piece {
     // R ≤ D ≤ T.
     let gap = period - (cost + row.lag);
     match rest.checked_sub(gap) {
-        None => Piece { value: full, rising: 0, length: gap - rest },
-        Some(part) if part < cost - 1 => {
-            Piece { value: full + part, rising: 1, length: (cost - 1 - part).min(period - rest) }
-        }
-        Some(_) => Piece { value: full + cost - 1, rising: 0, length: period - rest },
+        None => LinearPiece { value: full, rising: 0, length: gap - rest },
+        Some(part) if part < cost - 1 => LinearPiece {
+            value: full + part,
+            rising: 1,
+            length: (cost - 1 - part).min(period - rest),
+        },
+        Some(_) => LinearPiece { value: full + cost - 1, rising: 0, length: period - rest },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::multi::bertogna_cirinei::{self, Policy};
+    use crate::multi::bertogna_cirinei::{self, GlobalPolicy};
     use crate::multi::sets::{bounds, implicit, set};
 
     #[test]
@@ -161,15 +170,16 @@ mod tests {
 
     #[test]
     fn only_m_minus_1_carry_in() {
-        // On one CPU nobody does: response times are those of one CPU, 1, 1 + 1, 2 + 2·1 + 1.
+        // On one CPU no task does: response times are those of one CPU, 1, 1 + 1, 2 + 2·1 + 1.
         let tasks = implicit(&[(1, 3), (1, 5), (2, 9)]);
         assert_eq!(bounds(&test(&tasks, 1, &mut Scratch::new())), [1, 2, 5]);
-        let all = bertogna_cirinei::test(Policy::FixedPriority, &tasks, 1, &mut Scratch::new());
+        let all =
+            bertogna_cirinei::test(GlobalPolicy::FixedPriority, &tasks, 1, &mut Scratch::new());
         assert_eq!(bounds(&all), [1, 2, 6], "there both may carry in");
     }
 
     #[test]
-    fn where_all_grow_together_it_does_not_crawl() {
+    fn the_iteration_is_fast_if_all_terms_grow_together() {
         const LONG: u64 = 1_000_000_000_000;
         let tasks = implicit(&[(LONG - 1, LONG), (LONG - 1, LONG), (1, LONG)]);
         assert_eq!(bounds(&test(&tasks, 2, &mut Scratch::new())), [LONG - 1, LONG - 1, LONG]);

@@ -1,51 +1,50 @@
-//! SCHED_DEADLINE: whom Linux lets in, and what that is worth.
+//! SCHED_DEADLINE: admission by Linux, and the guarantees that follow from it.
 //!
 //! Assumptions: those of [`super`], 1 to 3, with a thread's runtime, period and deadline for C, T
 //! and D; 4. D ≤ T, which the kernel enforces; the CPUs are one root domain of equal capacity, and
-//! every thread may run on all of them, which the kernel enforces; threads keep to their runtime
-//! (whoever does not is throttled, and only hurts itself), and budgets are enforced without grain
-//! (without HRTICK it is a tick).
+//! every thread may run on all of them, which the kernel enforces; threads keep to their runtime (a
+//! thread that exceeds it is throttled and delays only itself); budgets are enforced with no
+//! granularity (without HRTICK it is a tick).
 //!
 //! *Admission* (`sched_setattr`, `__dl_overflow` and `__checkparam_dl` in kernel/sched/deadline.c;
-//! the same from 6.1 to 7.2): runtime of at least 1,024 ns, at most the deadline, that at most the
-//! period, a period between 100 µs and 2^22 µs (sysctls, here their defaults); and Σ ⌊2^20·C/T⌋ ≤
-//! m·⌊2^20·share⌋ over the root domain, where the share is
-//! `sched_rt_runtime_us`/`sched_rt_period_us`, 95 % by default. Utilisations, not densities: that
-//! threads have constrained deadlines is not looked at. Rounding down lets n threads exceed the
-//! share by n·2^-20.
+//! the same from 6.1 to 7.2): runtime at least 1,024 ns and at most the deadline, deadline at most
+//! the period, period between 100 µs and 2^22 µs (sysctls, here their defaults); and Σ ⌊2^20·C/T⌋ ≤
+//! m·⌊2^20·share⌋ over the root domain, with the share `sched_rt_runtime_us`/`sched_rt_period_us`,
+//! 95 % by default. The kernel sums utilisations, not densities: constrained deadlines have no
+//! influence. Rounding down lets n threads exceed the share by n·2^-20.
 //!
-//! *What it is worth*. One CPU (a partition of its own): every deadline if D = T, as U ≤ 1. Several
+//! *Guarantees*. One CPU (a partition of its own): every deadline if D = T, because U ≤ 1. Several
 //! CPUs and D = T: no deadline, as Dhall and Liu's sets of utilisation just above 1 show, but a
-//! bound on how late anything is ([`tardiness`]). Constrained deadlines: nothing, on one CPU as on
-//! several; only a test of deadlines can tell, and [`guarantee`] asks one.
+//! bound on tardiness ([`tardiness`]). Constrained deadlines: none, on one CPU as on several; only
+//! a deadline test can decide, and [`guarantee`] runs one.
 //!
 //! Sources: Documentation/scheduler/sched-deadline.rst, section 3; J. Lelli, C. Scordino, L. Abeni
 //! and D. Faggioli, "Deadline scheduling in the Linux kernel", Software: Practice and Experience
 //! 46(6), 2016.
 
 use super::Scratch;
-use super::any::{self, Accepted};
-use super::bertogna_cirinei::Policy;
+use super::bertogna_cirinei::GlobalPolicy;
+use super::portfolio::{self, Accepted};
 use super::tardiness;
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
+use crate::test_info::{Platform, TestInfo, TestKind};
 use crate::verdict::{Verdict, Witness};
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Charge, Span};
 
-/// The catalogue entry of [`admission`].
-pub const CARD: Card = Card {
+/// Catalogue entry of [`admission`].
+pub const INFO: TestInfo = TestInfo {
     name: "sched-deadline",
     policy: "global EDF",
     platform: Platform::Global,
     model: "SCHED_DEADLINE threads of a root domain; sufficient for bounded tardiness if D = T, for nothing if D < T",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Linux 6.1 to 7.2, kernel/sched/deadline.c; Documentation/scheduler/sched-deadline.rst",
     sustainable: "costs, periods",
     tests: &[
         "crates/talea-analysis/src/multi/linux.rs::the_kernel_s_own_limits_refuse",
-        "crates/talea-analysis/src/multi/linux.rs::what_linux_lets_in_is_late_by_a_bounded_time_or_by_anything",
+        "crates/talea-analysis/src/multi/linux.rs::admitted_threads_have_bounded_tardiness_or_no_guarantee",
     ],
 };
 
@@ -55,30 +54,30 @@ pub const RUNTIME_MIN_NS: u64 = 1 << 10;
 pub const PERIOD_MIN_NS: u64 = 100_000;
 /// The largest period: `sched_deadline_period_max_us`.
 pub const PERIOD_MAX_NS: u64 = (1 << 22) * 1_000;
-/// The share of a root domain that may be given out unless an administrator changed it.
+/// Default share of a root domain that may be reserved.
 pub const SHARE: Charge = Charge::ratio(19, 20);
 
-/// The kernel's answer.
+/// Decision of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// All are let in.
+    /// All threads are admitted.
     Admitted,
-    /// `EINVAL` for this one: its parameters are out of order or out of range.
+    /// `EINVAL` for this thread: its parameters are inconsistent or out of range.
     Invalid {
         /// Index of the task.
         task: usize,
     },
-    /// `EBUSY` for this one, with those before it let in.
+    /// `EBUSY` for this thread, with those before it admitted.
     Full {
         /// Index of the task.
         task: usize,
     },
 }
 
-/// What Linux answers when these threads ask one after the other for `cpus` CPUs of which `share`
-/// may be given out.
+/// Returns the decision of Linux for these threads in order, on `cpus` CPUs of which `share` may be
+/// reserved.
 pub fn admission(tasks: &[Sporadic], cpus: u32, share: Charge) -> Admission {
-    // Shares are 2^-64 here and 2^-20 there.
+    // The unit of shares is 2^-64 here and 2^-20 in the kernel.
     let room = u128::from(cpus) * (share.bits() >> 44);
     let mut sum = 0u128;
     for (at, task) in tasks.iter().enumerate() {
@@ -99,35 +98,34 @@ pub fn admission(tasks: &[Sporadic], cpus: u32, share: Charge) -> Admission {
     Admission::Admitted
 }
 
-/// What threads that share CPUs under SCHED_DEADLINE can count on.
+/// Guarantee for threads that share CPUs under SCHED_DEADLINE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guarantee {
     /// Every deadline is met.
     Deadlines(Accepted),
-    /// Jobs may be late, by at most so much.
+    /// Jobs may be late, by at most these bounds.
     Tardiness {
-        /// For each task.
+        /// Bound for each task.
         bounds: Vec<Span>,
     },
-    /// That it is not known how late jobs can be: some deadlines are shorter than periods, and no
-    /// test accepts.
+    /// Unknown lateness: some deadlines are shorter than periods, and no test accepts.
     Nothing,
-    /// Jobs can miss deadlines, and are later and later if it is an overload.
+    /// Jobs can miss deadlines; in overload their lateness grows without bound.
     Misses {
-        /// How.
+        /// The counterexample.
         witness: Witness,
     },
 }
 
-/// What `cpus` CPUs of SCHED_DEADLINE promise these tasks beyond being let in, as far as a test
-/// here can tell.
+/// Returns the guarantee of `cpus` CPUs of SCHED_DEADLINE for admitted tasks, as far as a test here
+/// can decide.
 pub fn guarantee(
     tasks: &[Sporadic],
     cpus: u32,
     points_max: u64,
     scratch: &mut Scratch,
 ) -> Guarantee {
-    let answer = any::of(Policy::Edf, tasks, cpus, points_max, scratch);
+    let answer = portfolio::first_accepting(GlobalPolicy::Edf, tasks, cpus, points_max, scratch);
     match answer {
         Ok(accepted) => return Guarantee::Deadlines(accepted),
         Err(Verdict::Refuted { witness }) => return Guarantee::Misses { witness },
@@ -161,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_sum_over_the_root_domain_is_what_counts_rounded_down() {
-        // A whole CPU for one of two: nobody asks whether it fits on one.
+        // A whole CPU on two CPUs: the kernel does not check whether a thread fits on one.
         let whole = implicit(&[(10 * MS, 10 * MS)]);
         assert_eq!(admission(&whole, 2, SHARE), Admission::Admitted);
         assert_eq!(admission(&whole, 1, SHARE), Admission::Full { task: 0 });
@@ -175,29 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_lets_in_is_late_by_a_bounded_time_or_by_anything() {
+    fn admitted_threads_have_bounded_tardiness_or_no_guarantee() {
         let mut scratch = Scratch::new();
-        let mut let_in = |tasks: &[Sporadic], cpus| {
+        let mut admit = |tasks: &[Sporadic], cpus| {
             assert_eq!(admission(tasks, cpus, SHARE), Admission::Admitted);
             guarantee(tasks, cpus, 1_000, &mut scratch)
         };
         // One CPU, D = T.
-        let one = let_in(&implicit(&[(4 * MS, 10 * MS), (5 * MS, 11 * MS)]), 1);
+        let one = admit(&implicit(&[(4 * MS, 10 * MS), (5 * MS, 11 * MS)]), 1);
         assert!(matches!(one, Guarantee::Deadlines(_)), "{one:?}");
         // Dhall and Liu 1978, the documentation's example: M light threads and one of almost a
         // whole CPU.
         let mut dhall = implicit(&[(2 * MS, 100 * MS)].repeat(4));
         dhall.extend(implicit(&[(100 * MS, 101 * MS)]));
-        let late = let_in(&dhall, 4);
+        let late = admit(&dhall, 4);
         assert!(
             matches!(&late, Guarantee::Tardiness { bounds } if !bounds[4].is_zero()),
             "{late:?}"
         );
-        // The same with a deadline a little before the end of the period: nothing at all.
+        // The same with a deadline just before the end of the period: no guarantee.
         dhall[4].deadline = Span::from_ns(100 * MS + MS / 10);
-        assert_eq!(let_in(&dhall, 4), Guarantee::Nothing);
-        // And with constrained deadlines it lets in what can't be done.
-        let both = let_in(&set(&[(4 * MS, 4 * MS, 10 * MS); 2]), 1);
+        assert_eq!(admit(&dhall, 4), Guarantee::Nothing);
+        // And with constrained deadlines it admits an infeasible set.
+        let both = admit(&set(&[(4 * MS, 4 * MS, 10 * MS); 2]), 1);
         assert!(matches!(both, Guarantee::Misses { witness: Witness::Demand { .. } }), "{both:?}");
     }
 }

@@ -1,16 +1,16 @@
-//! Sums of utilisations with directed rounding, and the demand of deadlines one after the other.
+//! Sums of utilisations with directed rounding, and the demand at successive deadlines.
 
-use super::rows::{ROOF, Row};
+use super::prepared::{MAX_PRODUCT, PreparedTask};
 use crate::Sporadic;
 use crate::demand::{Demand, sum};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use talea_core::mutate;
 
-/// Σ C/T in 2^-32, rounded down and up. Between the two lie at most as many as there are tasks.
+/// Σ C/T in units of 2^-32, rounded down and up. The two differ by at most the number of tasks.
 ///
 /// Costs are at most periods, so a term is at most 2^32, and a sum of fewer than 2^31 of them fits.
-pub(crate) fn utilisation(rows: &[Row]) -> (u64, u64) {
+pub(crate) fn utilisation(rows: &[PreparedTask]) -> (u64, u64) {
     let mut sum = 0;
     for row in rows {
         sum += ((u128::from(row.cost) << 32) / u128::from(row.period.get())) as u64;
@@ -18,8 +18,12 @@ pub(crate) fn utilisation(rows: &[Row]) -> (u64, u64) {
     (sum, sum + rows.len() as u64)
 }
 
-/// How Σ C/T compares with `cpus`, exactly. `rows` are `tasks`.
-pub(crate) fn compare_utilisation(rows: &[Row], tasks: &[Sporadic], cpus: u64) -> Ordering {
+/// Compares Σ C/T with `cpus`, exactly. `rows` are `tasks`.
+pub(crate) fn compare_utilisation(
+    rows: &[PreparedTask],
+    tasks: &[Sporadic],
+    cpus: u64,
+) -> Ordering {
     let (least, most) = utilisation(rows);
     let room = u128::from(cpus) << 32;
     if u128::from(most) < room {
@@ -34,15 +38,15 @@ pub(crate) fn compare_utilisation(rows: &[Row], tasks: &[Sporadic], cpus: u64) -
     numerator.cmp(&denominator.times(&u128::from(cpus).into()))
 }
 
-/// The longest window that any test looks at: `cpus` times as much, and what `rows` demand in it,
+/// Longest window that any test evaluates: `cpus` times as much, and the demand of `rows` in it,
 /// fit into 63 bits.
-pub(crate) fn window_max(rows: &[Row], cpus: u64) -> u64 {
-    ROOF / cpus.max(rows.len() as u64).max(1)
+pub(crate) fn window_max(rows: &[PreparedTask], cpus: u64) -> u64 {
+    MAX_PRODUCT / cpus.max(rows.len() as u64).max(1)
 }
 
-/// `fixed` / (`cpus` − Σ C/T), rounded up; none if that is beyond [`window_max`] or the sum is too
-/// near to `cpus` to tell.
-pub(crate) fn over_idle(fixed: u128, rows: &[Row], cpus: u64) -> Option<u64> {
+/// `fixed` / (`cpus` − Σ C/T), rounded up; `None` beyond [`window_max`], or if the sum is too close
+/// to `cpus` to decide.
+pub(crate) fn over_idle(fixed: u128, rows: &[PreparedTask], cpus: u64) -> Option<u64> {
     let (_, used) = utilisation(rows);
     let idle = (u128::from(cpus) << 32).checked_sub(u128::from(used)).filter(|&idle| idle > 0)?;
     let window = fixed.checked_mul(1 << 32)?.div_ceil(idle);
@@ -50,8 +54,8 @@ pub(crate) fn over_idle(fixed: u128, rows: &[Row], cpus: u64) -> Option<u64> {
 }
 
 /// Σ (T − D)·C/T, each rounded up.
-pub(crate) fn early(rows: &[Row]) -> u128 {
-    let term = |row: &Row| {
+pub(crate) fn early(rows: &[PreparedTask]) -> u128 {
+    let term = |row: &PreparedTask| {
         let period = u128::from(row.period.get());
         ((period - u128::from(row.deadline)) * u128::from(row.cost)).div_ceil(period)
     };
@@ -69,20 +73,20 @@ pub(crate) fn largest(values: &mut [u64], count: usize) -> u64 {
     values.iter().take(count).sum()
 }
 
-/// The absolute deadlines of a synchronous release, one after the other.
+/// Successive absolute deadlines of a synchronous release.
 pub(crate) struct Deadlines<'a> {
-    rows: &'a [Row],
-    /// Of each task the next deadline that has not been passed.
+    rows: &'a [PreparedTask],
+    /// `next[k]`: next deadline of task k.
     pub(crate) next: &'a mut Vec<u64>,
-    /// Of each task what its jobs due until now need.
+    /// `due[k]`: demand of the jobs of task k that are due until now.
     pub(crate) due: &'a mut Vec<u64>,
-    /// The sum of these.
+    /// Sum of `due`.
     pub(crate) demand: u64,
 }
 
 impl<'a> Deadlines<'a> {
     pub(crate) fn new(
-        rows: &'a [Row],
+        rows: &'a [PreparedTask],
         next: &'a mut Vec<u64>,
         due: &'a mut Vec<u64>,
     ) -> Deadlines<'a> {
@@ -93,7 +97,7 @@ impl<'a> Deadlines<'a> {
         Deadlines { rows, next, due, demand: 0 }
     }
 
-    /// On to the next deadline; none after `until`.
+    /// Advances to the next deadline; `None` after `until`.
     pub(crate) fn advance(&mut self, until: u64) -> Option<u64> {
         let now = self.next.iter().copied().min().filter(|&now| now <= until)?;
         for ((next, due), row) in self.next.iter_mut().zip(self.due.iter_mut()).zip(self.rows) {

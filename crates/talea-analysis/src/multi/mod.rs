@@ -3,24 +3,22 @@
 //! Assumptions, which each file of this module refers to by number:
 //!
 //! 1. m equal CPUs that always serve; preemptive, tasks move between CPUs at no cost, jobs are
-//!    sequential, tasks are independent, no overheads; no CPU idles while a job waits.
-//! 2. Time is integer (nanoseconds): jobs arrive, are preempted and end at integers; C ≥ 1, T ≥ 1.
-//! 3. No release jitter and no blocking: J = 0, B = 0.
-//! 4. D ≤ T.
+//!    sequential, tasks are independent, no overheads; no CPU idles while a job waits. 2. Time is
+//!    integer (nanoseconds): jobs arrive, are preempted and end at integers; C ≥ 1, T ≥ 1. 3. No
+//!    release jitter and no blocking: J = 0, B = 0. 4. D ≤ T.
 //!
 //! Tasks are sporadic. Releasing all of them together is *not* the worst case on several CPUs, so
-//! no test here is exact and none refutes by its own formula; [`necessary`] does.
+//! no test here is exact and none refutes by its own formula; only [`necessary`] refutes.
 //!
 //! On sustainability: under preemptive G-EDF and G-FP a schedule stays schedulable when jobs take
 //! less (R. Ha and J. Liu, "Validating timing constraints in multiprocessor and distributed
 //! real-time systems", ICDCS 1994), and sporadic tasks with larger periods and the same deadlines
-//! have fewer legal patterns of arrival. A *test* need not follow: it may refuse a set that it
-//! accepted before the set was relaxed. Each file says in what its test is proved to follow, with
-//! the argument; no more than that is in its card. A later deadline reorders EDF's priorities, and
-//! no test for it here is proved to follow that, but GFB.
+//! have fewer legal patterns of arrival. A *test* need not be sustainable: it may refuse a set that
+//! it accepted before the set was relaxed. Each file states in which parameters its test is proved
+//! sustainable, with the argument; its catalogue entry lists no others. A later deadline reorders
+//! EDF's priorities; only GFB is proved sustainable in deadlines.
 
-pub mod any;
-pub mod bar;
+pub mod baruah;
 pub mod bcl;
 pub mod bertogna_cirinei;
 pub mod da_lc;
@@ -33,10 +31,11 @@ pub mod linux;
 mod load;
 pub mod necessary;
 pub mod partition;
-mod pieces;
-mod rows;
+mod piecewise_linear;
+pub mod portfolio;
+mod prepared;
 #[cfg(test)]
 pub(crate) mod sets;
 pub mod tardiness;
 
-pub use rows::Scratch;
+pub use prepared::Scratch;

@@ -1,42 +1,42 @@
-//! What no scheduler can do: more than there is.
+//! Necessary test: demand beyond the capacity is infeasible under any scheduler.
 //!
 //! Assumptions: those of [`super`], 1 to 4; any policy. Refutes where C > D, where Σ C/T > m, and
 //! where jobs that arrive and are due within some window [0, t) need more than m·t: the load bound
 //! (S. Baruah and N. Fisher, "The partitioned multiprocessor scheduling of sporadic task systems",
 //! RTSS 2005, lemma 1; with m CPUs T. Baker and M. Cirinei, "A necessary and sometimes sufficient
-//! condition for the feasibility of sets of sporadic hard-deadline tasks", RTSS 2006). Necessary:
-//! what it does not refute may be infeasible all the same.
+//! condition for the feasibility of sets of sporadic hard-deadline tasks", RTSS 2006). Necessary: a
+//! set that it does not refute may be infeasible nevertheless.
 //!
-//! Where U < m, h(t) ≤ Σ (t + T − D)·C/T, so that no window beyond Σ (T − D)·C/T / (m − U) has to
-//! be looked at; there is none for implicit deadlines.
+//! If U < m, h(t) ≤ Σ (t + T − D)·C/T, so no window beyond Σ (T − D)·C/T / (m − U) has to be
+//! evaluated; for implicit deadlines there is none.
 
 use super::load::{Deadlines, compare_utilisation, early, over_idle, window_max};
-use super::rows::Scratch;
+use super::prepared::Scratch;
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec;
 use core::cmp::Ordering;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// The catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "load",
     policy: "any",
     platform: Platform::Global,
     model: "sporadic, D ≤ T, preemptive",
-    kind: Kind::Necessary,
+    kind: TestKind::Necessary,
     paper: "Baker and Cirinei, RTSS 2006, section 3",
     sustainable: "",
     tests: &[
-        "crates/talea-analysis/src/multi/necessary.rs::every_refutation_is_a_window_that_is_too_full",
-        "crates/talea-analysis/tests/it/multi/reach.rs::every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come",
+        "crates/talea-analysis/src/multi/necessary.rs::every_refutation_is_an_overfull_window",
+        "crates/talea-analysis/tests/it/multi/reach.rs::every_accepted_small_set_meets_every_deadline_under_all_arrivals",
     ],
 };
 
-/// `Refuted`, or `Unknown`; the latter for `Limit` if there are more than `points_max` deadlines to
-/// look at.
+/// Returns `Refuted` or `Unknown`, the latter for `Limit` if there are more than `points_max`
+/// deadlines.
 pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
     match scratch.read(tasks, cpus) {
         Ok(cpus) => within(tasks, cpus, points_max, scratch),
@@ -53,7 +53,7 @@ fn within(tasks: &[Sporadic], cpus: u64, points_max: u64, scratch: &mut Scratch)
     let early = early(rows);
     if early == 0 {
         // h(t) ≤ U·t.
-        return unknown(Why::Insufficient { task: 0 });
+        return unknown(Inconclusive::Insufficient { task: 0 });
     }
     let horizon = over_idle(early, rows, cpus);
     let until = horizon.unwrap_or(window_max(rows, cpus));
@@ -61,9 +61,9 @@ fn within(tasks: &[Sporadic], cpus: u64, points_max: u64, scratch: &mut Scratch)
     for _ in 0..points_max {
         let Some(at) = deadlines.advance(until) else {
             return unknown(if horizon.is_some() {
-                Why::Insufficient { task: 0 }
+                Inconclusive::Insufficient { task: 0 }
             } else {
-                Why::Limit
+                Inconclusive::Limit
             });
         };
         let supply = cpus * at;
@@ -78,7 +78,7 @@ fn within(tasks: &[Sporadic], cpus: u64, points_max: u64, scratch: &mut Scratch)
             };
         }
     }
-    unknown(Why::Limit)
+    unknown(Inconclusive::Limit)
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     use crate::multi::sets::{implicit, set};
 
     #[test]
-    fn every_refutation_is_a_window_that_is_too_full() {
+    fn every_refutation_is_an_overfull_window() {
         // Three jobs of 2 within 3 on two CPUs: 6 fit; of 3 within 4, three need 9.
         let mut scratch = Scratch::new();
         assert!(matches!(
@@ -114,10 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn where_it_stops_looking_it_says_so() {
-        // Full, and one of them early: windows of any length would have to be looked at.
+    fn the_point_limit_is_reported() {
+        // Full, and one of them early: windows of any length would have to be evaluated.
         let mut scratch = Scratch::new();
         let tasks = set(&[(1, 2, 3), (2, 3, 3), (1, 1, 1)]);
-        assert_eq!(test(&tasks, 2, 100, &mut scratch), Verdict::Unknown { why: Why::Limit });
+        assert_eq!(
+            test(&tasks, 2, 100, &mut scratch),
+            Verdict::Unknown { why: Inconclusive::Limit }
+        );
     }
 }

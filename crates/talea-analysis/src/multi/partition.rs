@@ -1,22 +1,22 @@
-//! Tasks bound to CPUs: bin packing, with an exact test for one CPU inside.
+//! Partitioned scheduling: bin packing with an exact test for one CPU inside.
 //!
-//! Assumptions: those of the test for one CPU; tasks don't move.
+//! Assumptions: those of the test for one CPU; tasks do not migrate.
 //!
-//! First fit takes the first CPU on which the test accepts, best fit the fullest, worst fit the
-//! emptiest (by utilisation); *decreasing* places the densest task first. D. Oh and T. Baker,
+//! First fit chooses the first CPU on which the test accepts, best fit the fullest, worst fit the
+//! emptiest (by utilisation). *Decreasing* places the densest task first. D. Oh and T. Baker,
 //! "Utilization bounds for n-processor rate monotone scheduling with static processor assignment",
 //! Real-Time Systems 15(2), 1998; S. Baruah and N. Fisher, "The partitioned multiprocessor
 //! scheduling of sporadic task systems", RTSS 2005; J. López, J. Díaz and D. García, "Utilization
 //! bounds for EDF scheduling on real-time multiprocessor systems", Real-Time Systems 28(1), 2004,
 //! for [`lopez`].
 //!
-//! Sufficient: who finds no place may have one in another packing. Not sustainable: a smaller cost
-//! changes the order of packing and may leave no place for others (as bin packing does); a *given*
-//! placement is as sustainable as its test.
+//! Sufficient: a set that is not placed may be placed by another packing. Not sustainable: a
+//! smaller cost changes the order of packing and may leave no room for others (as bin packing
+//! does). A *given* placement is as sustainable as its test.
 
-use crate::card::{Card, Kind, Platform};
+use crate::biguint::BigUint;
 use crate::demand::sum;
-use crate::natural::Natural;
+use crate::test_info::{Platform, TestInfo, TestKind};
 use crate::uni::{self, fp_response, qpa};
 use crate::{Demand, Sporadic};
 use alloc::vec;
@@ -25,57 +25,57 @@ use core::cmp::Reverse;
 use talea_core::mutate;
 
 /// The catalogue entry of [`pack`].
-pub const CARD: Card = Card {
+pub const INFO: TestInfo = TestInfo {
     name: "partitioned",
     policy: "partitioned EDF or FP, by the test inside",
     platform: Platform::Global,
     model: "as the test inside",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Baruah and Fisher, RTSS 2005",
     sustainable: "",
     tests: &[
-        "crates/talea-analysis/src/multi/partition.rs::each_fit_takes_the_cpu_that_it_is_named_after",
-        "crates/talea-analysis/tests/it/multi/packing.rs::whatever_is_packed_meets_its_deadlines_and_what_has_no_placement_is_not_packed",
+        "crates/talea-analysis/src/multi/partition.rs::each_fit_chooses_the_cpu_that_it_is_named_after",
+        "crates/talea-analysis/tests/it/multi/packing.rs::packed_sets_meet_their_deadlines_and_sets_without_placement_are_not_packed",
     ],
 };
 
 /// The catalogue entry of [`lopez`].
-pub const LOPEZ: Card = Card {
+pub const LOPEZ: TestInfo = TestInfo {
     name: "lopez",
     policy: "partitioned EDF, first fit",
     platform: Platform::Global,
     model: "sporadic, D = T, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "López, Díaz and García, Real-Time Systems 28(1), 2004",
     sustainable: "costs, periods",
     tests: &[
         "crates/talea-analysis/src/multi/partition.rs::lopez_2004_the_bound_and_the_set_that_shows_it_tight",
-        "crates/talea-analysis/tests/it/multi/packing.rs::lopez_2004_first_and_best_fit_place_whatever_the_bound_accepts",
+        "crates/talea-analysis/tests/it/multi/packing.rs::lopez_2004_first_and_best_fit_place_every_set_that_the_bound_accepts",
     ],
 };
 
-/// Which of the CPUs that could take a task does.
+/// Choice among the CPUs on which the test accepts a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The first.
+    /// The first CPU.
     First,
-    /// The one with the largest utilisation; of equal ones the first.
+    /// The CPU with the largest utilisation; of equals the first.
     Best,
-    /// The one with the least utilisation; of equal ones the first.
+    /// The CPU with the least utilisation; of equals the first.
     Worst,
 }
 
-/// Who is placed first.
+/// Order in which tasks are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// As given.
+pub enum PackingOrder {
+    /// Input order.
     Given,
-    /// The densest first, by C/min(T, D); of equal ones as given.
+    /// Densest first, by C/min(T, D); equals in input order.
     Decreasing,
 }
 
-/// The CPU of each task. `accepts` is asked of the tasks that a CPU would then have, in the order
-/// in which they were given, whatever the order of packing: a list in order of priority stays one.
+/// Returns the CPU of each task. `accepts` receives the tasks that a CPU would then have, in input
+/// order for any order of packing: a list in priority order stays one.
 ///
 /// # Errors
 /// The first task for which no CPU is found.
@@ -86,11 +86,11 @@ pub fn pack(
     tasks: &[Sporadic],
     cpus: u32,
     fit: Fit,
-    order: Order,
+    order: PackingOrder,
     mut accepts: impl FnMut(&[Sporadic]) -> bool,
 ) -> Result<Vec<u32>, usize> {
     let mut queue: Vec<usize> = (0..tasks.len()).collect();
-    if order == Order::Decreasing {
+    if order == PackingOrder::Decreasing {
         queue.sort_by_key(|&task| {
             Reverse(share(&tasks[task], tasks[task].deadline.min(tasks[task].period).as_ns()))
         });
@@ -137,11 +137,17 @@ pub fn pack(
 /// [`pack`] for EDF on each CPU, by processor demand (exact).
 ///
 /// # Errors
-/// The first task for which no CPU is found, or none whose test knows an answer.
+/// The first task for which no CPU is found, or for which the test is inconclusive on every
+/// remaining CPU.
 ///
 /// # Panics
 /// As [`pack`].
-pub fn edf(tasks: &[Sporadic], cpus: u32, fit: Fit, order: Order) -> Result<Vec<u32>, usize> {
+pub fn edf(
+    tasks: &[Sporadic],
+    cpus: u32,
+    fit: Fit,
+    order: PackingOrder,
+) -> Result<Vec<u32>, usize> {
     let mut scratch = uni::Scratch::new();
     pack(tasks, cpus, fit, order, |tasks| qpa::find(tasks, &mut scratch) == Ok(qpa::Finding::Fits))
 }
@@ -154,20 +160,21 @@ pub fn edf(tasks: &[Sporadic], cpus: u32, fit: Fit, order: Order) -> Result<Vec<
 ///
 /// # Panics
 /// As [`pack`].
-pub fn fp(tasks: &[Sporadic], cpus: u32, fit: Fit, order: Order) -> Result<Vec<u32>, usize> {
+pub fn fp(tasks: &[Sporadic], cpus: u32, fit: Fit, order: PackingOrder) -> Result<Vec<u32>, usize> {
     let (mut scratch, mut out) = (uni::Scratch::new(), vec![None; tasks.len()]);
     pack(tasks, cpus, fit, order, |tasks| {
         fp_response::bounds(tasks, &mut scratch, &mut out[..tasks.len()]) == Ok(true)
     })
 }
 
-/// C/`within` in 2^-64, rounded down: an order and nothing else hangs on it.
+/// C/`within` in units of 2^-64, rounded down. It only determines an order.
 fn share(task: &Sporadic, within: u64) -> u128 {
     (u128::from(task.cost.as_ns()) << 64) / u128::from(within)
 }
 
 /// U ≤ (β·m + 1)/(β + 1) with β = ⌊1/U_max⌋: first fit with the exact EDF test places every such
-/// set of tasks with D = T, in any order. Nothing at all passes, a task with C > T does not.
+/// set of tasks with D = T, in any order. The empty set passes; a set with a task with C > T does
+/// not.
 ///
 /// # Panics
 /// If a period is zero.
@@ -188,10 +195,9 @@ pub fn lopez(tasks: &[Sporadic], cpus: u32) -> bool {
     let demands: Vec<Demand> = working().map(|task| Demand::new(task.cost, task.period)).collect();
     let (numerator, denominator) = sum(&demands);
     let beta = u128::from(beta);
-    let natural = |value: u128| Natural::from(value);
-    numerator.times(&natural(beta + 1))
-        <= denominator
-            .times(&natural(beta * u128::from(cpus) + mutate!("multi-partition-lopez", 1, 2)))
+    let big = |value: u128| BigUint::from(value);
+    numerator.times(&big(beta + 1))
+        <= denominator.times(&big(beta * u128::from(cpus) + mutate!("multi-partition-lopez", 1, 2)))
 }
 
 #[cfg(test)]
@@ -209,34 +215,37 @@ mod tests {
     }
 
     #[test]
-    fn each_fit_takes_the_cpu_that_it_is_named_after() {
+    fn each_fit_chooses_the_cpu_that_it_is_named_after() {
         // 2/3 and 1/2 on CPUs of their own, then 1/4, which fits beside either.
         let tasks = implicit(&[(2, 3), (1, 2), (1, 4)]);
-        assert_eq!(pack(&tasks, 2, Fit::First, Order::Given, fits), Ok(vec![0, 1, 0]));
-        assert_eq!(pack(&tasks, 2, Fit::Best, Order::Given, fits), Ok(vec![0, 1, 0]));
-        assert_eq!(pack(&tasks, 2, Fit::Worst, Order::Given, fits), Ok(vec![0, 1, 1]));
-        assert_eq!(pack(&tasks, 3, Fit::Worst, Order::Given, fits), Ok(vec![0, 1, 2]));
+        assert_eq!(pack(&tasks, 2, Fit::First, PackingOrder::Given, fits), Ok(vec![0, 1, 0]));
+        assert_eq!(pack(&tasks, 2, Fit::Best, PackingOrder::Given, fits), Ok(vec![0, 1, 0]));
+        assert_eq!(pack(&tasks, 2, Fit::Worst, PackingOrder::Given, fits), Ok(vec![0, 1, 1]));
+        assert_eq!(pack(&tasks, 3, Fit::Worst, PackingOrder::Given, fits), Ok(vec![0, 1, 2]));
     }
 
     #[test]
-    fn decreasing_places_what_the_given_order_does_not() {
+    fn decreasing_order_places_a_set_that_the_given_order_does_not() {
         let tasks = implicit(&[(1, 3), (1, 3), (2, 3), (2, 3)]);
-        assert_eq!(pack(&tasks, 2, Fit::First, Order::Given, fits), Err(3));
-        assert_eq!(pack(&tasks, 2, Fit::First, Order::Decreasing, fits), Ok(vec![0, 1, 0, 1]));
-        assert_eq!(pack(&tasks, 0, Fit::First, Order::Given, fits), Err(0));
-        assert_eq!(pack(&[], 0, Fit::First, Order::Given, fits), Ok(vec![]));
+        assert_eq!(pack(&tasks, 2, Fit::First, PackingOrder::Given, fits), Err(3));
+        assert_eq!(
+            pack(&tasks, 2, Fit::First, PackingOrder::Decreasing, fits),
+            Ok(vec![0, 1, 0, 1])
+        );
+        assert_eq!(pack(&tasks, 0, Fit::First, PackingOrder::Given, fits), Err(0));
+        assert_eq!(pack(&[], 0, Fit::First, PackingOrder::Given, fits), Ok(vec![]));
     }
 
     #[test]
-    fn the_test_sees_tasks_in_the_order_in_which_they_were_given() {
+    fn the_test_receives_tasks_in_input_order() {
         let tasks = implicit(&[(1, 9), (5, 9), (2, 9)]);
-        let mut seen = Vec::new();
-        let placed = pack(&tasks, 1, Fit::First, Order::Decreasing, |tasks| {
-            seen.push(tasks.iter().map(|task| task.cost.as_ns()).collect::<Vec<_>>());
+        let mut tested = Vec::new();
+        let placed = pack(&tasks, 1, Fit::First, PackingOrder::Decreasing, |tasks| {
+            tested.push(tasks.iter().map(|task| task.cost.as_ns()).collect::<Vec<_>>());
             true
         });
         assert_eq!(placed, Ok(vec![0, 0, 0]));
-        assert_eq!(seen, [vec![5], vec![5, 2], vec![1, 5, 2]]);
+        assert_eq!(tested, [vec![5], vec![5, 2], vec![1, 5, 2]]);
     }
 
     #[test]
@@ -245,7 +254,8 @@ mod tests {
         assert!(lopez(&implicit(&[(1, 1), (1, 2)]), 2));
         let halves = implicit(&[(51, 100); 3]);
         assert!(
-            !lopez(&halves, 2) && pack(&halves, 2, Fit::Best, Order::Decreasing, fits).is_err()
+            !lopez(&halves, 2)
+                && pack(&halves, 2, Fit::Best, PackingOrder::Decreasing, fits).is_err()
         );
         // β = 2: (2m + 1)/3, reached by 2m + 1 tasks of a third; β = 3 then, and the bound above
         // it.
@@ -254,7 +264,7 @@ mod tests {
             assert!(lopez(&thirds, cpus), "{cpus}");
             let more = implicit(&[(1_000_001, 3_000_000)].repeat(2 * cpus as usize + 1));
             assert!(!lopez(&more, cpus), "{cpus}");
-            assert!(pack(&more, cpus, Fit::First, Order::Given, fits).is_err(), "{cpus}");
+            assert!(pack(&more, cpus, Fit::First, PackingOrder::Given, fits).is_err(), "{cpus}");
         }
         assert!(
             lopez(&[], 0) && !lopez(&implicit(&[(1, 2)]), 0) && !lopez(&implicit(&[(3, 2)]), 9)

@@ -1,11 +1,11 @@
-//! Global EDF without a promise to meet deadlines: how late can a job be?
+//! Tardiness bounds for global EDF.
 //!
 //! Assumptions: those of [`super`], 1 to 3, and 5: D = T; 6: Σ C/T ≤ m.
 //!
 //! *Devi and Anderson*: U. Devi and J. Anderson, "Tardiness bounds under global EDF scheduling on a
 //! multiprocessor", Real-Time Systems 38(2), 2008 (RTSS 2005). With Λ = ⌈U⌉ − 1, task k is late by
 //! at most x + C_k, x = (sum of the Λ largest costs − C_min)/(m − sum of the Λ − 1 largest
-//! utilisations). Where U ≤ 1 nothing is late: the density test holds, U ≤ m − (m−1)·U_max. *The
+//! utilisations). If U ≤ 1, no job is late: the density test holds, U ≤ m − (m−1)·U_max. *The
 //! kernel's documentation* (`Documentation/scheduler/sched-deadline.rst`, section 3, for M CPUs):
 //! any task by at most ((M−1)·C_max − C_min)/(M − (M−2)·U_max) + C_max.
 //!
@@ -13,10 +13,10 @@
 //! to 2^-32 first.
 
 use super::load::compare_utilisation;
-use super::rows::Scratch;
+use super::prepared::Scratch;
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict, Witness};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -24,12 +24,12 @@ use talea_core::Span;
 use talea_core::mutate;
 
 /// The catalogue entry of [`devi_anderson`].
-pub const DEVI_ANDERSON: Card = Card {
+pub const DEVI_ANDERSON: TestInfo = TestInfo {
     name: "devi-anderson",
     policy: "global EDF",
     platform: Platform::Global,
     model: "sporadic, D = T, U ≤ m, preemptive; bounds tardiness, not response within D",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Devi and Anderson, Real-Time Systems 38(2), 2008",
     sustainable: "",
     tests: &[
@@ -39,12 +39,12 @@ pub const DEVI_ANDERSON: Card = Card {
 };
 
 /// The catalogue entry of [`kernel`].
-pub const KERNEL: Card = Card {
+pub const KERNEL: TestInfo = TestInfo {
     name: "tardiness-kernel",
     policy: "global EDF",
     platform: Platform::Global,
     model: "sporadic, D = T, U ≤ m, preemptive; bounds tardiness, not response within D",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Linux, Documentation/scheduler/sched-deadline.rst, after Devi and Anderson, RTSS 2005",
     sustainable: "",
     tests: &[
@@ -53,10 +53,10 @@ pub const KERNEL: Card = Card {
     ],
 };
 
-/// By how much a job of each task can be late at most.
+/// Returns the largest tardiness of each task.
 ///
 /// # Errors
-/// `Refuted` if lateness grows without bound, `Unknown` for what the theorem does not cover.
+/// `Refuted` if lateness grows without bound, `Unknown` if the theorem does not cover the set.
 pub fn devi_anderson(
     tasks: &[Sporadic],
     cpus: u32,
@@ -88,7 +88,7 @@ pub fn devi_anderson(
     Ok(rows.iter().map(|row| Span::from_ns(x + row.cost)).collect())
 }
 
-/// By how much any job can be late at most, as the kernel documents it.
+/// Returns the largest tardiness of any job by the bound in the kernel's documentation.
 ///
 /// # Errors
 /// As [`devi_anderson`].
@@ -98,14 +98,14 @@ pub fn kernel(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<Sp
     let costs = || rows.iter().map(|row| row.cost);
     let (Some(most), Some(least)) = (costs().max(), costs().min()) else { return Ok(Span::ZERO) };
     let densest = rows.iter().map(|row| share(row.cost, row.period.get())).max().unwrap_or(0);
-    // (M − 1)·C_max grows with M and with it the quotient, so that CPUs which are never used count
-    // here as there.
+    // (M − 1)·C_max grows with M and with it the quotient, so unused CPUs count here as in the
+    // documentation.
     let work = u128::from(cpus - 1) * u128::from(most);
     let divisor =
         (u128::from(cpus) << 32) - u128::from(cpus.saturating_sub(2)) * u128::from(densest);
-    let work = u64::try_from(work).map_err(|_| Verdict::Unknown { why: Why::Limit })?;
+    let work = u64::try_from(work).map_err(|_| Verdict::Unknown { why: Inconclusive::Limit })?;
     let x = late(work.saturating_sub(least), divisor);
-    x.checked_add(most).map(Span::from_ns).ok_or(Verdict::Unknown { why: Why::Limit })
+    x.checked_add(most).map(Span::from_ns).ok_or(Verdict::Unknown { why: Inconclusive::Limit })
 }
 
 fn begin(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<u64, Verdict> {
@@ -113,7 +113,7 @@ fn begin(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<u64, Ve
     if let Some(task) = tasks.iter().position(|task| {
         mutate!("multi-linux-promise", task.deadline != task.period, task.deadline > task.period)
     }) {
-        return Err(Verdict::Unknown { why: Why::Assumption { number: 5, task } });
+        return Err(Verdict::Unknown { why: Inconclusive::Assumption { number: 5, task } });
     }
     if compare_utilisation(&scratch.rows, tasks, many) == Ordering::Greater {
         return Err(Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } });
@@ -121,7 +121,7 @@ fn begin(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<u64, Ve
     Ok(many)
 }
 
-/// C/T in 2^-32, rounded up.
+/// C/T in units of 2^-32, rounded up.
 fn share(cost: u64, period: u64) -> u64 {
     (u128::from(cost) << 32).div_ceil(u128::from(period)) as u64
 }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_one_cpu_s_worth_nothing_is_late_and_beyond_all_everything_is() {
+    fn no_job_is_late_up_to_one_cpu_and_overload_is_refuted() {
         assert_eq!(both(&[(1, 2), (1, 3), (1, 6)], 3).0, [0, 0, 0]);
         assert_ne!(both(&[(1, 2), (1, 3), (1, 6), (1, 1 << 40)], 3).0, [0, 0, 0, 0]);
         let over = implicit(&[(2, 3), (2, 3), (2, 3), (1, 1 << 40)]);
@@ -179,6 +179,9 @@ mod tests {
     #[test]
     fn constrained_deadlines_are_not_covered() {
         let early = devi_anderson(&set(&[(1, 2, 3), (1, 2, 2)]), 2, &mut Scratch::new());
-        assert_eq!(early, Err(Verdict::Unknown { why: Why::Assumption { number: 5, task: 0 } }));
+        assert_eq!(
+            early,
+            Err(Verdict::Unknown { why: Inconclusive::Assumption { number: 5, task: 0 } })
+        );
     }
 }

@@ -1,15 +1,14 @@
-//! Is this a table for that problem? Plain loops over plain definitions, sharing nothing with the
-//! search.
+//! Checker of tables: plain loops over plain definitions, without any code of the search.
 
 use super::{Piece, Problem};
 use talea_core::Span;
 use talea_core::mutate;
 
-/// The first thing that is wrong with a table; numbers are indices of pieces or jobs.
+/// First flaw of a table. Numbers are indices of pieces or jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// The piece names a job, a choice or a CPU that is not there, or is empty.
-    Nonsense {
+    /// The piece names a missing job, choice or CPU, or is empty.
+    InvalidPiece {
         /// The piece.
         piece: usize,
     },
@@ -42,37 +41,37 @@ pub enum Flaw {
         /// The job.
         job: usize,
     },
-    /// The job is interrupted although it may not be.
+    /// The job is preempted although it must not be.
     Interrupted {
         /// The job.
         job: usize,
     },
-    /// The job gets another amount of work than its version costs.
+    /// The job receives an amount of work other than the cost of its version.
     Work {
         /// The job.
         job: usize,
     },
-    /// The job begins before one that it waits for has ended.
+    /// The job starts before a predecessor has completed.
     Order {
         /// The job.
         job: usize,
-        /// What it waits for.
+        /// Its predecessor.
         before: usize,
     },
 }
 
-/// Holds a table against its problem. O(p²) for p pieces.
+/// Checks a table against its problem. O(p²) for p pieces.
 ///
 /// # Errors
 /// The first flaw.
 pub fn check(problem: &Problem, pieces: &[Piece]) -> Result<(), Flaw> {
     for (number, piece) in pieces.iter().enumerate() {
-        let job = problem.jobs.get(piece.job).ok_or(Flaw::Nonsense { piece: number })?;
+        let job = problem.jobs.get(piece.job).ok_or(Flaw::InvalidPiece { piece: number })?;
         if job.choices.get(piece.choice).is_none()
             || piece.cpu >= problem.cpus
             || piece.start >= piece.end
         {
-            return Err(Flaw::Nonsense { piece: number });
+            return Err(Flaw::InvalidPiece { piece: number });
         }
         if job.cpus >> piece.cpu & 1 == 0 {
             return Err(Flaw::Cpu { piece: number });
@@ -111,7 +110,7 @@ pub fn check(problem: &Problem, pieces: &[Piece]) -> Result<(), Flaw> {
         if work != Some(choice.cost) {
             return Err(Flaw::Work { job: number });
         }
-        for &before in &job.after {
+        for &before in &job.predecessors {
             let ended =
                 pieces.iter().filter(|piece| piece.job == before).map(|piece| piece.end).max();
             if mutate!(

@@ -1,56 +1,56 @@
-//! Off-line tables: who runs where from when to when, in a version chosen beforehand, so that
-//! nothing is ever late.
+//! Off-line tables: which job runs on which CPU, when and in which version, decided before the run
+//! so that no job is late.
 //!
 //! For YASMIN's dispatcher (section 3.4: "a schedule is computed off-line"; docs/model.md, section
-//! 9). A [`Problem`] has the jobs of one hyperperiod; it is made of a described tree
-//! ([`from_tree`]) or by hand. [`synthesize`] looks for a table, and what it finds is held against
-//! the problem by [`check()`], which shares no code with the search.
+//! 9). A [`Problem`] lists the jobs of one hyperperiod; it is built from a described tree
+//! ([`from_tree`]) or manually. [`synthesize`] searches for a table. [`check()`], which shares no
+//! code with the search, verifies the result.
 //!
-//! The problem is NP-hard already without accelerators (Garey and Johnson 1979, SS8 and SS11), so
-//! there are three answers: a table; a proof that there is none ([`Impossible`], by when jobs are
-//! really due and by costs that nothing spares them); or neither, with what came closest.
+//! The problem is NP-hard even without accelerators (Garey and Johnson 1979, SS8 and SS11), so
+//! there are three results: a table; a proof that there is none ([`Infeasible`], by true deadlines
+//! and unavoidable costs); or neither, with the closest attempt.
 //!
 //! Assumptions: 1. integer nanoseconds, every job costs at least one; 2. jobs arrive at known
-//! times: strictly periodic, offset and jitter allowed; 3. costs are worst costs, and starting an
-//! entry costs `overhead` more; 4. a job ends within the hyperperiod in which it arrives; 5. a
-//! version holds its accelerators from its begin to its end, and then is not interrupted; 6. jobs
-//! of one task run one after the other; 7. what a job needs from others is there when these have
-//! ended.
+//! times: strictly periodic, offset and jitter allowed; 3. costs are worst-case costs, and starting
+//! an entry costs `overhead` more; 4. a job completes within the hyperperiod in which it arrives;
+//! 5. a version holds its accelerators from its start to its end, and is not preempted then; 6.
+//! jobs of one task run one after the other; 7. a job can start when its predecessors have
+//! completed.
 
-mod bounds;
 mod check;
-mod list;
+mod list_scheduler;
+mod necessary;
 mod problem;
-mod squeaky;
+mod squeaky_wheel;
 
 pub use check::{Flaw, check};
 pub use problem::{Unsuitable, entries, from_tree};
 
-use crate::card::{Card, Kind, Platform};
+use crate::test_info::{Platform, TestInfo, TestKind};
 use alloc::vec::Vec;
 use talea_core::Span;
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "table-synthesis",
     policy: "off-line table",
     platform: Platform::Global,
     model: "periodic with offsets, jitter, graphs, versions, accelerators",
-    kind: Kind::Sufficient,
-    paper: "Graham, Bell System Technical Journal 45(9), 1966 (lists); Joslin and Clements, J. Artificial Intelligence Research 10, 1999 (squeaky wheel)",
+    kind: TestKind::Sufficient,
+    paper: "Graham, BSTJ 45(9), 1966 (lists); Joslin and Clements, J. Artificial Intelligence Research 10, 1999 (squeaky wheel)",
     sustainable: "costs (entries keep their times)",
     tests: &[
-        "crates/talea-analysis/tests/it/offline.rs::whatever_is_found_passes_the_checker_and_the_machine_misses_nothing_with_it",
+        "crates/talea-analysis/tests/it/offline.rs::every_table_found_passes_the_checker_and_meets_all_deadlines_in_simulation",
         "crates/talea-analysis/tests/it/offline.rs::on_one_cpu_without_extras_exactly_the_feasible_sets_are_solved",
     ],
 };
 
-/// A way to do a job: a version.
+/// Version in which a job can be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Index of the version; `None` for a task that has none.
+    /// Index of the version; `None` for a task without versions.
     pub version: Option<u32>,
-    /// Worst cost, at least 1.
+    /// Worst-case cost, at least 1.
     pub cost: Span,
     /// Accelerators that it holds, bit k for number k.
     pub accelerators: u64,
@@ -61,45 +61,45 @@ pub struct Choice {
 pub struct Job {
     /// The task, numbered in the order of the tree.
     pub task: usize,
-    /// Not before; an offset in the hyperperiod.
+    /// Earliest start; an offset in the hyperperiod.
     pub release: Span,
-    /// Ended by; an offset in the hyperperiod.
+    /// Latest completion; an offset in the hyperperiod.
     pub deadline: Span,
-    /// When it is really due: after that where the hyperperiod cuts it.
+    /// True deadline. It is after `deadline` if the hyperperiod cuts it.
     pub due: Span,
-    /// At least one.
+    /// Possible versions, at least one.
     pub choices: Vec<Choice>,
-    /// Jobs that must have ended before it begins, with smaller numbers than its own.
-    pub after: Vec<usize>,
-    /// CPUs that it may use, bit k for CPU k.
+    /// Jobs that must have completed before it starts, with smaller numbers than its own.
+    pub predecessors: Vec<usize>,
+    /// Permitted CPUs, bit k for CPU k.
     pub cpus: u64,
 }
 
-/// What a table is to be made for.
+/// Input of the table synthesis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its length.
+    /// Length of the table.
     pub hyperperiod: Span,
-    /// Up to 64.
+    /// Number of CPUs, up to 64.
     pub cpus: u32,
-    /// What beginning an entry costs.
+    /// Cost of starting an entry.
     pub overhead: Span,
-    /// What of that no job is spared, wherever it runs: what proofs may count.
+    /// Part of that cost that no job avoids on any CPU; proofs may count it.
     pub overhead_least: Span,
-    /// Whether a job without accelerators may be computed in several pieces.
+    /// Whether a job without accelerators may be executed in several pieces.
     pub preemptive: bool,
-    /// Whoever comes first in a chain has the smaller number.
+    /// Jobs. A predecessor in a chain has the smaller number.
     pub jobs: Vec<Job>,
 }
 
-/// An uninterrupted stretch of one job on one CPU, with the overhead at its begin.
+/// Uninterrupted execution of one job on one CPU, with the overhead at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Index into the problem's jobs.
     pub job: usize,
     /// Index into the job's choices, the same in all of its pieces.
     pub choice: usize,
-    /// Where.
+    /// CPU.
     pub cpu: u32,
     /// Offset in the hyperperiod.
     pub start: Span,
@@ -107,75 +107,75 @@ pub struct Piece {
     pub end: Span,
 }
 
-/// What came of the search.
+/// Result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Synthesis {
-    /// A table, by start.
+    /// A table, sorted by start.
     Found {
-        /// Its entries.
+        /// Entries of the table.
         pieces: Vec<Piece>,
-        /// How often the list was reordered before.
+        /// Number of times the list was reordered.
         rounds: u32,
     },
-    /// There is none.
-    Impossible(Impossible),
-    /// None is looked for: this job can't end by its deadline within the hyperperiod if every entry
-    /// costs all of the overhead. A table whose entries go on in the next hyperperiod, or that
-    /// saves overhead, there may be.
+    /// There is no table.
+    Infeasible(Infeasible),
+    /// No search: this job cannot complete by its deadline within the hyperperiod if every entry
+    /// pays all of the overhead. There may be a table whose entries continue in the next
+    /// hyperperiod, or that avoids overhead.
     Narrow {
         /// The job.
         job: usize,
-        /// The earliest that it ends so.
+        /// Its earliest completion.
         end: Span,
     },
-    /// None was found in so many rounds, which proves nothing.
+    /// The search found no table within its rounds, which proves nothing.
     NotFound {
-        /// How many jobs were late in the best try.
+        /// Number of late jobs in the best attempt.
         late: usize,
-        /// One of them, the latest.
+        /// The latest of them.
         job: usize,
-        /// How late.
+        /// Its lateness.
         by: Span,
     },
 }
 
-/// Why there is no table.
+/// Reason why there is no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Impossible {
-    /// Even if nobody else were there, this job could not end in time after what it waits for.
+pub enum Infeasible {
+    /// This job cannot complete in time after its predecessors, even without other jobs.
     Chain {
         /// The job.
         job: usize,
-        /// The earliest that it can end.
+        /// Its earliest completion.
         end: Span,
     },
-    /// What must be computed between these offsets is more than all CPUs can do.
+    /// The demand between these offsets exceeds the capacity of all CPUs.
     Window {
-        /// From.
+        /// Start of the window.
         from: Span,
-        /// To.
+        /// End of the window.
         to: Span,
-        /// CPU time that is needed at least.
+        /// CPU time needed at least.
         need: u128,
     },
 }
 
-/// Looks for a table, reordering the list up to `rounds` times. The same problem has the same
-/// answer. With n jobs in p pieces on m CPUs a round takes O(n · versions · m · p).
+/// Searches for a table, reordering the list up to `rounds` times. The search is deterministic.
+/// With n jobs in p pieces on m CPUs a round takes O(n · versions · m · p).
 ///
 /// # Panics
-/// If the problem is not one: no CPU or more than 64, a job without a choice, without cost, without
-/// a CPU, or after a later one.
+/// If the problem is malformed: no CPU or more than 64, or a job without a choice, without cost,
+/// without a CPU, or after a later one.
 pub fn synthesize(problem: &Problem, rounds: u32) -> Synthesis {
     problem.assert_well_formed();
-    if let Some(why) = bounds::impossible(problem) {
-        return Synthesis::Impossible(why);
+    if let Some(why) = necessary::infeasibility(problem) {
+        return Synthesis::Infeasible(why);
     }
-    let frame = match bounds::Frame::of(problem, |job| job.deadline, problem.overhead) {
+    let frame = match necessary::JobWindows::of(problem, |job| job.deadline, problem.overhead) {
         Ok(frame) => frame,
         Err((job, end)) => return Synthesis::Narrow { job, end },
     };
-    let answer = squeaky::search(problem, &frame, rounds);
+    let answer = squeaky_wheel::search(problem, &frame, rounds);
     if let Synthesis::Found { pieces, .. } = &answer {
         assert_eq!(check(problem, pieces), Ok(()), "the checker does not agree with the search");
     }
@@ -190,11 +190,14 @@ impl Problem {
             assert!(!job.choices.is_empty(), "a job without a choice");
             assert!(job.choices.iter().all(|choice| !choice.cost.is_zero()), "a job without cost");
             assert!(job.cpus & all != 0, "a job without a CPU");
-            assert!(job.after.iter().all(|&before| before < at), "a job after a later one");
+            assert!(job.predecessors.iter().all(|&before| before < at), "a job after a later one");
             assert!(job.deadline <= self.hyperperiod, "a job beyond the hyperperiod");
             assert!(job.deadline <= job.due, "due before its deadline");
         }
-        assert!(self.overhead_least <= self.overhead, "no overhead is spared more than there is");
+        assert!(
+            self.overhead_least <= self.overhead,
+            "the unavoidable overhead is at most the overhead"
+        );
         let most = |job: &Job| job.choices.iter().map(|choice| choice.cost + self.overhead).max();
         let all = self.jobs.iter().filter_map(most).try_fold(self.hyperperiod, Span::checked_add);
         assert!(
@@ -204,7 +207,7 @@ impl Problem {
     }
 }
 
-/// `a − b` where `b` is known not to be larger.
+/// `a − b`, with `b` known not to be larger.
 fn minus(a: Span, b: Span) -> Span {
     a.checked_sub(b).expect("not larger")
 }

@@ -1,25 +1,25 @@
-//! The jobs of a described tree, and the entries of a table for it.
+//! Jobs of a described tree, and table entries for it.
 
 use super::{Choice, Job, Piece, Problem};
 use crate::demand::gcd;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
-use talea_core::machine::{Body, NodeId, TaskSpec, Tree};
+use talea_core::engine::{NodeId, NodeSpec, TaskSpec, Tree};
 use talea_core::mutate;
 use talea_core::sched::TableEntry;
 use talea_core::workload::{Arrivals, Cost, Overheads, Source};
 use talea_core::{Span, Work};
 
-/// Larger problems are refused: nobody waits for their tables.
-const MOST_JOBS: u64 = 20_000;
+/// Largest number of jobs; larger problems are refused because their search would take too long.
+const MAX_JOBS: u64 = 20_000;
 
-/// Why a tree has no table.
+/// Reason why a tree has no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsuitable {
     /// The task or scheduler.
     pub node: NodeId,
-    /// What stands against it.
+    /// The obstacle.
     pub why: &'static str,
 }
 
@@ -29,30 +29,30 @@ impl fmt::Display for Unsuitable {
     }
 }
 
-/// A task of the tree with what it asks.
-struct Asked<'a> {
+/// Task of the tree with its versions and CPUs.
+struct PlannedTask<'a> {
     node: NodeId,
     spec: &'a TaskSpec,
     cpus: u64,
     choices: Vec<Choice>,
 }
 
-/// When the jobs of a task, or of the graph that it belongs to, come.
+/// Arrivals of a task, or of the graph that it belongs to.
 #[derive(Clone, Copy)]
-struct Rhythm {
+struct ArrivalPattern {
     period: Span,
     offset: Span,
     jitter: Span,
     deadline: Span,
 }
 
-/// The jobs of one hyperperiod of `tree`, whose tasks ask what `sources` say, in the order of its
-/// tasks. Schedulers between the root and its tasks are left aside: the table takes their place.
+/// Returns the jobs of one hyperperiod of `tree`. `sources` holds the source of each task, in the
+/// tree's order. Schedulers between the root and its tasks are ignored: the table replaces them.
 /// Deadlines beyond the hyperperiod are cut to its end.
 ///
 /// # Errors
-/// What a table cannot serve: servers, arrivals at unknown times, resources, suspension, channels
-/// that move other than one token for one job, more than 20,000 jobs.
+/// Constructs that a table cannot serve: servers, arrivals at unknown times, resources, suspension,
+/// channels that move other than one token for one job, more than 20,000 jobs.
 pub fn from_tree(
     tree: &Tree,
     sources: &[Source],
@@ -60,33 +60,33 @@ pub fn from_tree(
     preemptive: bool,
 ) -> Result<Problem, Unsuitable> {
     let asked = tasks(tree, sources)?;
-    let rhythms = rhythms(tree, sources, &asked)?;
-    let hyperperiod = hyperperiod(&asked, &rhythms)?;
-    let order = chains_first(tree, &asked);
+    let arrival_patterns = arrival_patterns(tree, sources, &asked)?;
+    let hyperperiod = hyperperiod(&asked, &arrival_patterns)?;
+    let order = topological_order(tree, &asked);
     let place: BTreeMap<NodeId, usize> =
         asked.iter().enumerate().map(|(at, task)| (task.node, at)).collect();
     let mut jobs: Vec<Job> = Vec::new();
-    // Where the jobs of each task begin in `jobs`.
+    // `begins[t]`: index in `jobs` of the first job of task t.
     let mut begins: BTreeMap<usize, usize> = BTreeMap::new();
     for &task in &order {
-        let Asked { node, cpus, choices, .. } = &asked[task];
-        let rhythm = rhythms[task];
+        let PlannedTask { node, cpus, choices, .. } = &asked[task];
+        let pattern = arrival_patterns[task];
         let first = jobs.len();
         begins.insert(task, first);
         let inputs = tree.channels.iter().filter(|channel| channel.to == *node);
         let before: Vec<usize> = inputs.map(|channel| begins[&place[&channel.from]]).collect();
-        for k in 0..hyperperiod.as_ns() / rhythm.period.as_ns() {
-            let arrival = rhythm.offset + Span::from_ns(rhythm.period.as_ns() * k);
-            let due = arrival + rhythm.deadline;
+        for k in 0..hyperperiod.as_ns() / pattern.period.as_ns() {
+            let arrival = pattern.offset + Span::from_ns(pattern.period.as_ns() * k);
+            let due = arrival + pattern.deadline;
             let own = (k > 0).then(|| jobs.len() - 1);
             let after = own.into_iter().chain(before.iter().map(|first| first + k as usize));
             jobs.push(Job {
                 task,
-                release: arrival + rhythm.jitter,
+                release: arrival + pattern.jitter,
                 deadline: due.min(hyperperiod),
                 due,
                 choices: choices.clone(),
-                after: after.collect(),
+                predecessors: after.collect(),
                 cpus: *cpus,
             });
         }
@@ -94,8 +94,8 @@ pub fn from_tree(
     // A table is one scheduler above its tasks.
     let decision = overheads.decision + overheads.level;
     let overhead = overheads.release + decision + overheads.switch + overheads.migration;
-    // Who goes on where he was pays no migration, and the arrival is paid when it comes, perhaps
-    // before the job is released.
+    // A job that continues on the same CPU pays no migration, and the release is paid at the
+    // arrival, perhaps before the job is released.
     let overhead_least = mutate!(
         "offline-spared",
         decision + overheads.switch,
@@ -104,37 +104,37 @@ pub fn from_tree(
     Ok(Problem { hyperperiod, cpus: tree.cpus, overhead, overhead_least, preemptive, jobs })
 }
 
-/// The entries that a root of policy `table` has, whose children are the tasks in their order.
+/// Returns the entries for a root of policy `table` whose children are the tasks in their order.
 pub fn entries(problem: &Problem, pieces: &[Piece]) -> Vec<TableEntry> {
     let entry = |(number, piece): (usize, &Piece)| {
         let job = &problem.jobs[piece.job];
         TableEntry {
             version: job.choices[piece.choice].version,
-            goes_on: pieces[number + 1..].iter().any(|later| later.job == piece.job),
+            continues: pieces[number + 1..].iter().any(|later| later.job == piece.job),
             ..TableEntry::new(piece.cpu, piece.start, piece.end, job.task as u32)
         }
     };
     pieces.iter().enumerate().map(entry).collect()
 }
 
-fn tasks<'a>(tree: &'a Tree, sources: &[Source]) -> Result<Vec<Asked<'a>>, Unsuitable> {
-    let mut asked: Vec<Asked<'a>> = Vec::new();
+fn tasks<'a>(tree: &'a Tree, sources: &[Source]) -> Result<Vec<PlannedTask<'a>>, Unsuitable> {
+    let mut asked: Vec<PlannedTask<'a>> = Vec::new();
     let all = u64::MAX >> (64 - tree.cpus.clamp(1, 64));
-    for (node, body) in tree.nodes() {
-        match &body.body {
-            Body::Scheduler(spec) if spec.reservation.is_some() => {
+    for (node, described) in tree.nodes() {
+        match &described.spec {
+            NodeSpec::Scheduler(spec) if spec.reservation.is_some() => {
                 return Err(Unsuitable {
                     node,
-                    why: "a server has no place in a table: its jobs come when they come",
+                    why: "a server cannot be in a table: its jobs arrive at unknown times",
                 });
             }
-            Body::Scheduler(_) => {}
-            Body::Task(spec) => {
+            NodeSpec::Scheduler(_) => {}
+            NodeSpec::Task(spec) => {
                 let cost = &sources[asked.len()].cost;
                 let choices = choices(spec, cost).map_err(|why| Unsuitable { node, why })?;
-                let above = tree.above(node).map(|(_, spec)| spec.affinity.0);
+                let above = tree.ancestors(node).map(|(_, spec)| spec.affinity.0);
                 let cpus = above.fold(spec.affinity.0, |cpus, above| cpus & above) & all;
-                asked.push(Asked { node, spec, cpus, choices });
+                asked.push(PlannedTask { node, spec, cpus, choices });
             }
         }
     }
@@ -152,28 +152,26 @@ fn choices(spec: &TaskSpec, cost: &Cost) -> Result<Vec<Choice>, &'static str> {
     let mut choices = Vec::with_capacity(spec.versions.len().max(1));
     for number in 0..spec.versions.len().max(1) {
         let cost = each.get(number).or(each.last()).ok_or("has no cost")?;
-        if matches!(cost, Cost::Marked { .. }) {
-            return Err(
-                "does something on its way (locks, suspends itself, moves tokens): a table plans plain jobs",
-            );
+        if matches!(cost, Cost::WithSteps { .. }) {
+            return Err("locks, suspends itself or moves tokens: a table supports plain jobs only");
         }
         let accelerators = spec.versions.get(number).map_or(0, |version| {
             version.accelerators.iter().fold(0, |held, accelerator| held | 1u64 << accelerator.0)
         });
-        let work = cost.most().max(Work::from_ns(1));
+        let work = cost.max().max(Work::from_ns(1));
         let version = (!spec.versions.is_empty()).then_some(number as u32);
         choices.push(Choice { version, cost: Span::from_ns(work.as_ns()), accelerators });
     }
     Ok(choices)
 }
 
-/// Of every task; the nodes of a graph have that of its roots.
-fn rhythms(
+/// Returns the pattern of every task; the nodes of a graph have that of its sources.
+fn arrival_patterns(
     tree: &Tree,
     sources: &[Source],
-    asked: &[Asked<'_>],
-) -> Result<Vec<Rhythm>, Unsuitable> {
-    let mut rhythms: BTreeMap<NodeId, Rhythm> = BTreeMap::new();
+    asked: &[PlannedTask<'_>],
+) -> Result<Vec<ArrivalPattern>, Unsuitable> {
+    let mut arrival_patterns: BTreeMap<NodeId, ArrivalPattern> = BTreeMap::new();
     for channel in &tree.channels {
         if channel.tokens != 1 {
             return Err(Unsuitable {
@@ -182,7 +180,7 @@ fn rhythms(
             });
         }
     }
-    for &at in &chains_first(tree, asked) {
+    for &at in &topological_order(tree, asked) {
         let node = asked[at].node;
         let inputs: Vec<NodeId> = tree
             .channels
@@ -190,9 +188,9 @@ fn rhythms(
             .filter(|channel| channel.to == node)
             .map(|channel| channel.from)
             .collect();
-        let rhythm = if inputs.is_empty() {
+        let pattern = if inputs.is_empty() {
             match &sources[at].arrivals {
-                Arrivals::Periodic { offset, period, jitter } => Rhythm {
+                Arrivals::Periodic { offset, period, jitter } => ArrivalPattern {
                     period: *period,
                     offset: *offset,
                     jitter: *jitter,
@@ -201,35 +199,35 @@ fn rhythms(
                 _ => {
                     return Err(Unsuitable {
                         node,
-                        why: "arrives at times that nobody knows beforehand",
+                        why: "arrives at times that are unknown before the run",
                     });
                 }
             }
         } else {
-            // Joined roots have one period and deadline (the tree is checked); the latest to come
+            // Joined roots have one period and deadline (the tree is checked); the latest arrival
             // decides.
-            let roots = inputs.iter().map(|input| rhythms[input]);
+            let roots = inputs.iter().map(|input| arrival_patterns[input]);
             roots
-                .reduce(|a, b| Rhythm {
+                .reduce(|a, b| ArrivalPattern {
                     offset: a.offset.max(b.offset),
                     jitter: a.jitter.max(b.jitter),
                     ..a
                 })
                 .expect("not empty")
         };
-        rhythms.insert(node, rhythm);
+        arrival_patterns.insert(node, pattern);
     }
-    Ok(asked.iter().map(|task| rhythms[&task.node]).collect())
+    Ok(asked.iter().map(|task| arrival_patterns[&task.node]).collect())
 }
 
-/// Tasks in an order in which nobody comes before those it waits for.
-fn chains_first(tree: &Tree, asked: &[Asked<'_>]) -> Vec<usize> {
+/// Returns the tasks in an order in which each comes after its predecessors.
+fn topological_order(tree: &Tree, asked: &[PlannedTask<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::with_capacity(asked.len());
     let mut is_listed = alloc::vec![false; asked.len()];
     while order.len() < asked.len() {
         let before = order.len();
         for at in 0..asked.len() {
-            let waits = |task: &Asked<'_>| {
+            let waits = |task: &PlannedTask<'_>| {
                 tree.channels.iter().any(|channel| {
                     channel.to == task.node
                         && asked
@@ -243,30 +241,34 @@ fn chains_first(tree: &Tree, asked: &[Asked<'_>]) -> Vec<usize> {
                 order.push(at);
             }
         }
-        assert!(order.len() > before, "a checked tree has no circle");
+        assert!(order.len() > before, "a checked tree has no cycle");
     }
     order
 }
 
-fn hyperperiod(asked: &[Asked<'_>], rhythms: &[Rhythm]) -> Result<Span, Unsuitable> {
+fn hyperperiod(
+    asked: &[PlannedTask<'_>],
+    arrival_patterns: &[ArrivalPattern],
+) -> Result<Span, Unsuitable> {
     let too_long = |at: usize| Unsuitable {
         node: asked[at].node,
         why: "makes the hyperperiod too long, or its jobs too many",
     };
     let mut all = 1u64;
-    for (at, rhythm) in rhythms.iter().enumerate() {
-        let period = rhythm.period.as_ns();
+    for (at, pattern) in arrival_patterns.iter().enumerate() {
+        let period = pattern.period.as_ns();
         if period == 0 {
             return Err(too_long(at));
         }
         all = (all / gcd(all, period)).checked_mul(period).ok_or(too_long(at))?;
-        let jobs: u64 = rhythms[..=at].iter().map(|rhythm| all / rhythm.period.as_ns()).sum();
-        if jobs > MOST_JOBS || all > talea_core::machine::LONGEST.as_ns() {
+        let jobs: u64 =
+            arrival_patterns[..=at].iter().map(|pattern| all / pattern.period.as_ns()).sum();
+        if jobs > MAX_JOBS || all > talea_core::engine::MAX_RUN.as_ns() {
             return Err(too_long(at));
         }
     }
-    for (at, rhythm) in rhythms.iter().enumerate() {
-        if rhythm.offset >= rhythm.period {
+    for (at, pattern) in arrival_patterns.iter().enumerate() {
+        if pattern.offset >= pattern.period {
             return Err(Unsuitable {
                 node: asked[at].node,
                 why: "has an offset of a period or more: the table begins at zero",

@@ -7,18 +7,18 @@
 //! [`crate::rm`], with n the number of classes.
 
 use crate::Demand;
-use crate::card::{Card, Kind, Platform};
+use crate::biguint::BigUint;
 use crate::demand::sum;
-use crate::natural::Natural;
+use crate::test_info::{Platform, TestInfo, TestKind};
 use talea_core::mutate;
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "liu-layland",
     policy: "FP, rate monotonic",
     platform: Platform::One,
     model: "sporadic, D = T (shorter deadlines as periods), preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Liu and Layland, J. ACM 20(1), 1973, theorem 5",
     sustainable: "costs, periods, deadlines",
     tests: &[
@@ -26,12 +26,12 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// Whether ΣU ≤ n(2^(1/n) − 1) for the n demands, exactly; nothing at all passes.
+/// Whether ΣU ≤ n(2^(1/n) − 1) for the n demands, exactly. The empty set passes.
 pub fn liu_layland(classes: &[Demand]) -> bool {
     let Ok(n) = u32::try_from(classes.len()) else { return false };
     // U ≤ n(2^(1/n) − 1)  ⇔  (1 + U/n)^n ≤ 2  ⇔  (n·D + N)^n ≤ 2·(n·D)^n  for U = N/D.
     let (numerator, denominator) = sum(classes);
-    let whole = denominator.times(&Natural::from(u128::from(n)));
+    let whole = denominator.times(&BigUint::from(u128::from(n)));
     whole.plus(&numerator).power(n)
         <= whole.power(n).shifted(mutate!("plugin-rm-test-liu-layland", 1, 2))
 }

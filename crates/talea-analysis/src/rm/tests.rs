@@ -1,4 +1,4 @@
-//! Published numbers, and every small set against a scheduler that simply runs it.
+//! Published numbers, and every small set against a plain simulation.
 
 use super::*;
 use alloc::vec;
@@ -9,7 +9,7 @@ fn set(tasks: &[(u64, u64)]) -> Vec<Demand> {
     tasks.iter().map(|&(q, t)| Demand::new(Work::from_ns(q), Span::from_ns(t))).collect()
 }
 
-/// Largest utilisation, in millionths, that `n` equal tasks may have in all.
+/// Largest total utilisation, in millionths, that the test accepts for `n` equal tasks.
 fn bound(n: u64, test: fn(&[Demand]) -> bool) -> u64 {
     let accepted = |u: u64| {
         test(&vec![Demand::new(Work::from_ns(u), Span::from_ns(n * 1_000_000)); n as usize])
@@ -64,7 +64,7 @@ fn the_bounds_themselves_pass_and_a_nanosecond_more_does_not() {
     }
 }
 
-/// A task of the plain scheduler below: its level, 0 most urgent.
+/// Task of the plain simulation, with its level, 0 most urgent.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     work: u64,
@@ -74,11 +74,11 @@ struct Task {
     offset: u64,
 }
 
-/// How the plain scheduler treats a level: first come first served, or a turn a tick.
+/// Order within a level: FIFO, or round robin with a tick as quantum.
 #[derive(Clone, Copy, PartialEq)]
 enum Within {
     Fifo,
-    Turns,
+    RoundRobin,
 }
 
 /// Whether any of `checked` misses when the set simply runs, tick by tick, for `until` ticks.
@@ -102,7 +102,7 @@ fn misses(tasks: &[Task], checked: &[usize], within: Within, until: u64) -> bool
             continue;
         };
         ready[next].4 -= 1;
-        if within == Within::Turns {
+        if within == Within::RoundRobin {
             ready[next].1 = now + 1;
         }
         if ready[next].4 == 0 {
@@ -112,10 +112,10 @@ fn misses(tasks: &[Task], checked: &[usize], within: Within, until: u64) -> bool
     false
 }
 
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Rng {
+    fn below(&mut self, sides: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
@@ -159,19 +159,19 @@ fn r16_what_the_sufficient_tests_accept_never_misses() {
 
 #[test]
 fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
-    let mut dice = Dice(31);
+    let mut rng = Rng(31);
     let (mut accepted, mut shared) = (0, 0);
     for _ in 0..60_000 {
         // Distinct spans in order, cut into levels at random; up to two tasks above, with any
         // parameters.
-        let mut spans: Vec<u64> = (0..=dice.roll(4)).map(|_| 3 + dice.roll(18)).collect();
+        let mut spans: Vec<u64> = (0..=rng.below(4)).map(|_| 3 + rng.below(18)).collect();
         spans.sort_unstable();
         spans.dedup();
         let mut levels: Vec<Vec<Demand>> = vec![];
         let mut run: Vec<Task> = vec![];
         let mut above = vec![];
-        for _ in 0..dice.roll(3) {
-            let (work, period) = (1 + dice.roll(2), 2 + dice.roll(20));
+        for _ in 0..rng.below(3) {
+            let (work, period) = (1 + rng.below(2), 2 + rng.below(20));
             if work > period {
                 continue;
             }
@@ -180,21 +180,21 @@ fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
                 period,
                 deadline: period,
                 level: run.len(),
-                offset: dice.roll(period),
+                offset: rng.below(period),
             });
             above.push(Demand::new(Work::from_ns(work), Span::from_ns(period)));
         }
         let outranking = run.len();
         for span in spans {
-            if levels.is_empty() || dice.roll(2) == 0 {
+            if levels.is_empty() || rng.below(2) == 0 {
                 levels.push(vec![]);
             }
-            for _ in 0..=dice.roll(2) {
-                let work = (1 + dice.roll(3)).min(span);
+            for _ in 0..=rng.below(2) {
+                let work = (1 + rng.below(3)).min(span);
                 // D < T for some: the span is the deadline then.
-                let period = span + dice.roll(2) * dice.roll(6);
+                let period = span + rng.below(2) * rng.below(6);
                 let level = 10 + levels.len();
-                run.push(Task { work, period, deadline: span, level, offset: dice.roll(period) });
+                run.push(Task { work, period, deadline: span, level, offset: rng.below(period) });
                 levels
                     .last_mut()
                     .unwrap()
@@ -209,7 +209,7 @@ fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
         accepted += 1;
         shared += usize::from(levels.iter().any(|level| level.len() > 1));
         let checked: Vec<usize> = (outranking..run.len()).collect();
-        for within in [Within::Fifo, Within::Turns] {
+        for within in [Within::Fifo, Within::RoundRobin] {
             let mut together = run.clone();
             for task in &mut together {
                 task.offset = 0;
@@ -223,15 +223,15 @@ fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
 
 #[test]
 fn merging_equal_spans_accepts_more_and_distinct_spans_alike() {
-    let twins = set(&[(45, 100), (45, 100)]);
+    let halves = set(&[(45, 100), (45, 100)]);
     assert!(
-        !hyperbolic(&twins) && hyperbolic(&merged(twins)),
+        !hyperbolic(&halves) && hyperbolic(&merged(halves)),
         "90 % of one period is one task of 90 %"
     );
-    let mut dice = Dice(7);
+    let mut rng = Rng(7);
     for _ in 0..5_000 {
         let tasks: Vec<(u64, u64)> =
-            (0..dice.roll(6)).map(|_| (dice.roll(6), 1 + dice.roll(40))).collect();
+            (0..rng.below(6)).map(|_| (rng.below(6), 1 + rng.below(40))).collect();
         let demands = set(&tasks);
         let classes = merged(demands.clone());
         assert!(hyperbolic(&classes) || !hyperbolic(&demands), "{tasks:?}");

@@ -3,14 +3,14 @@
 //! A. K. Mok, X. Feng and D. Chen, "Resource partition for real-time systems", RTAS 2001,
 //! definition 7.
 //!
-//! Assumptions: 1. α = `share.work`/`share.every` ≤ 1; 2. the promise holds for windows of any
-//! length, also where it is no whole number: what is counted on is its whole part.
+//! Assumptions: 1. α = `share.work`/`share.every` ≤ 1; 2. the guarantee holds for windows of any
+//! length; of a fractional value only the integer part is used.
 
-use super::{Rate, Reached, Supply, span};
+use super::{Rate, Supply, Tightness, span};
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// (α, Δ).
+/// Bounded-delay resource (α, Δ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundedDelay {
     share: Rate,
@@ -18,10 +18,10 @@ pub struct BoundedDelay {
 }
 
 impl BoundedDelay {
-    /// A share of the CPU after a delay.
+    /// Supply of a share of the CPU after a delay.
     ///
     /// # Panics
-    /// Unless the share is one: some time, and no more work than that.
+    /// Unless the share has a positive length and no more work than that.
     pub fn new(share: Rate, delay: Span) -> BoundedDelay {
         assert!(
             !share.every.is_zero() && share.work.as_ns() <= share.every.as_ns(),
@@ -47,7 +47,7 @@ impl Supply for BoundedDelay {
         )
     }
 
-    fn least(&self, window: Span) -> Work {
+    fn sbf(&self, window: Span) -> Work {
         let since = window.checked_sub(self.delay).unwrap_or(Span::ZERO);
         let most = u128::from(since.as_ns()) * u128::from(self.share.work.as_ns());
         // No more than the window.
@@ -58,7 +58,7 @@ impl Supply for BoundedDelay {
         Some(self.share)
     }
 
-    fn reached(&self) -> Reached {
-        Reached::ByOnePattern
+    fn tightness(&self) -> Tightness {
+        Tightness::ByOnePattern
     }
 }

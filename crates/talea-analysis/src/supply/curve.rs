@@ -1,20 +1,26 @@
-//! What something more urgent takes from those below it, in any window in which they wait.
+//! Interference curve: upper bound of the time that more urgent work consumes in any window in
+//! which less urgent work waits.
 
 use talea_core::mutate;
-use talea_core::server::{Kind, Reservation};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Work};
 
-/// At most ⌈(t + jitter)/period⌉·cost within a window t that begins when nothing of it is pending.
+/// At most ⌈(t + jitter)/period⌉·cost within a window t that begins when none of its work is
+/// pending.
 ///
-/// | who | jitter | because |
-/// | --- | --- | --- |
-/// | a task | J | Audsley et al., Software Engineering Journal 8(5), 1993 |
-/// | a polling server | 0 | its budget exists only from the poll on: a periodic task (Q, T) |
-/// | a sporadic server | 0 | a piece comes back T after it could be used, and the window begins when nothing pends: pieces that may be used then count as one from there on (Stanovich et al., RTAS 2010) |
-/// | a deferrable server | T − Q | late in one period and early in the next (Lehoczky, Sha and Strosnider, RTSS 1987) |
-/// | a hard CBS under fixed priorities | T − Q | what is kept at a wake-up is at most Q/T of the time to its deadline: never above the line Q + (t − Q)·Q/T, on which the deferrable server's steps stand |
+/// - Task: jitter J (Audsley et al., Software Engineering Journal 8(5), 1993).
+/// - Polling server: jitter 0. Its budget exists only from the poll on, so it is a periodic task
+///   (Q, T).
+/// - Sporadic server: jitter 0. A refill is available T after the consumed budget became available,
+///   and the window begins when no work is pending. Refills that are available then count as one
+///   from there on (Stanovich et al., RTAS 2010).
+/// - Deferrable server: jitter T − Q. It can be late in one period and early in the next (Lehoczky,
+///   Sha and Strosnider, RTSS 1987).
+/// - Hard CBS under fixed priorities: jitter T − Q. The budget kept at a wake-up is at most Q/T of
+///   the time to its deadline. So it never exceeds the line Q + (t − Q)·Q/T, on which the
+///   deferrable server's steps stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Curve {
+pub struct InterferenceCurve {
     /// C or Q.
     pub cost: Work,
     /// T.
@@ -23,20 +29,22 @@ pub struct Curve {
     pub jitter: Span,
 }
 
-impl Curve {
-    /// Of a server with a hard budget; `None` for one that has none (a soft CBS), or from outside.
-    pub fn of_server(of: &Reservation) -> Option<Curve> {
+impl InterferenceCurve {
+    /// Curve of a server with a hard budget; `None` for a soft CBS or a custom server.
+    pub fn of_server(of: &Reservation) -> Option<InterferenceCurve> {
         let (budget, period) = (of.budget, of.period);
         let late = Span::from_ns(period.as_ns().saturating_sub(budget.as_ns()));
         let jitter = match of.kind {
-            Kind::Polling | Kind::Sporadic => Span::ZERO,
-            Kind::Deferrable | Kind::HardCbs => mutate!("supply-curve", late, Span::ZERO),
-            Kind::SoftCbs | Kind::Custom { .. } => return None,
+            ServerKind::Polling | ServerKind::Sporadic => Span::ZERO,
+            ServerKind::Deferrable | ServerKind::HardCbs => {
+                mutate!("supply-curve", late, Span::ZERO)
+            }
+            ServerKind::SoftCbs | ServerKind::Custom { .. } => return None,
         };
-        Some(Curve { cost: budget, period, jitter })
+        Some(InterferenceCurve { cost: budget, period, jitter })
     }
 
-    /// What it takes at most within a window of this length; saturates.
+    /// Upper bound within a window of this length; saturates.
     #[inline]
     pub fn within(&self, window: u64) -> u64 {
         let jobs = (window.saturating_add(self.jitter.as_ns())).div_ceil(self.period.as_ns());
@@ -44,7 +52,7 @@ impl Curve {
     }
 }
 
-/// Σ; saturates.
-pub(crate) fn all_within(curves: &[Curve], window: u64) -> u64 {
+/// Sum of the curves within a window; saturates.
+pub(crate) fn all_within(curves: &[InterferenceCurve], window: u64) -> u64 {
     curves.iter().fold(0u64, |sum, curve| sum.saturating_add(curve.within(window)))
 }

@@ -1,9 +1,9 @@
-//! A CPU of one's own: it always serves, sbf(t) = t.
+//! Dedicated CPU: it always serves, sbf(t) = t.
 
-use super::{Rate, Reached, Supply, span};
+use super::{Rate, Supply, Tightness, span};
 use talea_core::{Span, Work};
 
-/// A CPU.
+/// Dedicated CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dedicated;
 
@@ -12,7 +12,7 @@ impl Supply for Dedicated {
         span(work.as_ns().into())
     }
 
-    fn least(&self, window: Span) -> Work {
+    fn sbf(&self, window: Span) -> Work {
         Work::from_ns(window.as_ns())
     }
 
@@ -20,7 +20,7 @@ impl Supply for Dedicated {
         Some(Rate { work: Work::from_ns(1), every: Span::from_ns(1) })
     }
 
-    fn reached(&self) -> Reached {
-        Reached::ByOnePattern
+    fn tightness(&self) -> Tightness {
+        Tightness::ByOnePattern
     }
 }

@@ -5,58 +5,57 @@
 //!
 //! > dbf(t) = Σ_{D_j − J_j ≤ t} (⌊(t − D_j + J_j)/T_j⌋ + 1)·C_j ≤ sbf(t) for all t,
 //!
-//! walked downwards as in F. Zhang and A. Burns, IEEE Trans. Computers 58(9), 2009 (QPA): dbf does
-//! not shrink as t grows, so that dbf(t) ≤ sbf(t) settles everything down to the least window x =
-//! time_for(dbf(t)) that supplies as much; the next t is x − 1.
+//! evaluated downwards as in F. Zhang and A. Burns, IEEE Trans. Computers 58(9), 2009 (QPA): dbf
+//! does not shrink as t grows, so that dbf(t) ≤ sbf(t) settles everything down to the least window
+//! x = time_for(dbf(t)) that supplies as much; the next t is x − 1.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads,
-//! supplied as the [`Supply`] says;
-//! 3. EDF by absolute deadlines, which count from the arrival; 4. sporadic arrivals at least T
-//!    apart, each released at most J
-//! later; 5. independent: no blocking; 6. jobs of one task run in their order.
+//! supplied as the [`Supply`] says; 3. EDF by absolute deadlines, which count from the arrival; 4.
+//! sporadic arrivals at least T apart, each released at most J later; 5. independent: no blocking;
+//! 6. jobs of one task run in their order.
 //!
 //! *Exact* with respect to the supply bound where for each t some pattern supplies no more than
-//! sbf(t) ([`Reached`]: all but servers and what somebody leaves, for which it is sufficient).
-//! Sustainable in C, T, D and J, and in more supply.
+//! sbf(t) ([`Tightness`]: all supplies except servers and remaining supplies, for which it is
+//! sufficient). Sustainable in C, T, D and J, and in more supply.
 //!
 //! *The last t.* A job that misses at d belongs to a window that begins when nothing due by d
 //! pends, and in which all that is supplied is used; it is no longer than the longest busy window,
 //! the least w with time_for(Σ ⌈(w + J)/T⌉·C) ≤ w. That ends if ΣC/T is below the rate of supply.
-//! (The horizon of a CPU of one's own is too short here: a trap.) If they are equal: the longest D
-//! plus twice the supply's period, plus all periods' least common multiple, in which dbf and sbf
-//! grow by the same.
+//! (The horizon of a dedicated CPU is too short here.) If they are equal: the longest D plus twice
+//! the supply's period, plus all periods' least common multiple, in which dbf and sbf grow by the
+//! same.
 
-use super::curve::{Curve, all_within};
+use super::curve::{InterferenceCurve, all_within};
 use super::fp::{Load, check, curve, load};
-use super::{Rate, Reached, Supply};
+use super::{Rate, Supply, Tightness};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
 use crate::demand::gcd;
-use crate::uni::HORIZON;
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::uni::HORIZON_NS;
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "edf-on-a-supply",
     policy: "EDF",
     platform: Platform::Supply,
     model: "sporadic, any D, jitter, preemptive; exact for the supply bound",
-    kind: Kind::Exact,
+    kind: TestKind::Exact,
     paper: "Shin and Lee, RTSS 2003, theorem 1; Zhang and Burns, IEEE Trans. Computers 58(9), 2009, theorem 5",
     sustainable: "costs, periods, deadlines, jitter, supply",
     tests: &[
         "crates/talea-analysis/tests/it/supply/oracle.rs::every_verdict_of_tasks_in_a_periodic_resource_is_that_of_the_oracle",
-        "crates/talea-analysis/tests/it/supply/worst.rs::demand_at_every_instant_gives_the_same_as_the_walk",
+        "crates/talea-analysis/tests/it/supply/worst.rs::demand_at_every_instant_equals_the_search",
     ],
 };
 
-/// What the test finds.
+/// Result of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Demand never exceeds what there is.
+    /// Demand never exceeds the supply.
     Fits,
     /// ΣC/T is above the rate.
     Overload,
@@ -69,15 +68,19 @@ pub enum Finding {
     },
 }
 
-/// Searches for a window in which `tasks`, in any order, ask for more than there is.
+/// Searches for a window in which the demand of `tasks`, in any order, exceeds the supply.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, 5 for blocking, or [`Why::Limit`]: outside the range, or more than
-/// `rounds` steps.
-pub fn find(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Result<Finding, Why> {
+/// [`Inconclusive::Assumption`] 1, 5 for blocking, or [`Inconclusive::Limit`]: outside the range,
+/// or more than `rounds` steps.
+pub fn find(
+    tasks: &[Sporadic],
+    supply: &impl Supply,
+    rounds: u64,
+) -> Result<Finding, Inconclusive> {
     check(tasks)?;
     if let Some(task) = tasks.iter().position(|task| !task.blocking.is_zero()) {
-        return Err(Why::Assumption { number: 5, task });
+        return Err(Inconclusive::Assumption { number: 5, task });
     }
     if tasks.is_empty() {
         return Ok(Finding::Fits);
@@ -94,12 +97,12 @@ pub fn find(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Result<Fin
     };
     let mut at = far;
     loop {
-        left = left.checked_sub(1).ok_or(Why::Limit)?;
+        left = left.checked_sub(1).ok_or(Inconclusive::Limit)?;
         let asked = demand(tasks, at);
         if asked == 0 {
             return Ok(Finding::Fits);
         }
-        match supply.time_for(Work::from_ns(asked.min(HORIZON + 1))) {
+        match supply.time_for(Work::from_ns(asked.min(HORIZON_NS + 1))) {
             Some(time) if time.as_ns() <= at => at = time.as_ns() - 1,
             _ => {
                 return Ok(Finding::Exceeds {
@@ -120,13 +123,17 @@ fn demand(tasks: &[Sporadic], at: u64) -> u64 {
     })
 }
 
-fn longest_window(tasks: &[Sporadic], supply: &impl Supply, left: &mut u64) -> Result<u64, Why> {
-    let curves: Vec<Curve> = tasks.iter().map(curve).collect();
+fn longest_window(
+    tasks: &[Sporadic],
+    supply: &impl Supply,
+    left: &mut u64,
+) -> Result<u64, Inconclusive> {
+    let curves: Vec<InterferenceCurve> = tasks.iter().map(curve).collect();
     let mut window = 1;
     loop {
-        *left = left.checked_sub(1).ok_or(Why::Limit)?;
-        let asked = all_within(&curves, window).min(HORIZON + 1);
-        let next = supply.time_for(Work::from_ns(asked)).ok_or(Why::Limit)?.as_ns();
+        *left = left.checked_sub(1).ok_or(Inconclusive::Limit)?;
+        let asked = all_within(&curves, window).min(HORIZON_NS + 1);
+        let next = supply.time_for(Work::from_ns(asked)).ok_or(Inconclusive::Limit)?.as_ns();
         if next <= window {
             return Ok(window);
         }
@@ -134,21 +141,20 @@ fn longest_window(tasks: &[Sporadic], supply: &impl Supply, left: &mut u64) -> R
     }
 }
 
-fn far_when_equal(tasks: &[Sporadic], supply: &impl Supply) -> Result<u64, Why> {
-    let Rate { every, .. } = supply.rate().ok_or(Why::Limit)?;
-    let lcm = |a: u64, b: u64| (a / gcd(a, b)).checked_mul(b).filter(|&all| all <= HORIZON);
+fn far_when_equal(tasks: &[Sporadic], supply: &impl Supply) -> Result<u64, Inconclusive> {
+    let Rate { every, .. } = supply.rate().ok_or(Inconclusive::Limit)?;
+    let lcm = |a: u64, b: u64| (a / gcd(a, b)).checked_mul(b).filter(|&all| all <= HORIZON_NS);
     let all = tasks
         .iter()
         .try_fold(every.as_ns(), |all, task| lcm(all, task.period.as_ns()))
-        .ok_or(Why::Limit)?;
+        .ok_or(Inconclusive::Limit)?;
     let latest = tasks.iter().map(|task| task.deadline.as_ns()).max().unwrap_or(0);
     Some(all.saturating_add(latest.saturating_add(2 * every.as_ns())))
-        .filter(|&far| far <= HORIZON)
-        .ok_or(Why::Limit)
+        .filter(|&far| far <= HORIZON_NS)
+        .ok_or(Inconclusive::Limit)
 }
 
-/// The answer with its witness: a proof (without bounds), the window that is too full, or an
-/// overload.
+/// Result with its witness: a proof (without bounds), the overfull window, or an overload.
 pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict {
     match find(tasks, supply, rounds) {
         Err(why) => Verdict::Unknown { why },
@@ -156,15 +162,15 @@ pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict
         Ok(Finding::Overload) => {
             Verdict::Refuted { witness: Witness::Overload { task: tasks.len() - 1 } }
         }
-        Ok(Finding::Exceeds { .. }) if supply.reached() == Reached::NotKnown => {
-            Verdict::Unknown { why: Why::Insufficient { task: tasks.len() - 1 } }
+        Ok(Finding::Exceeds { .. }) if supply.tightness() == Tightness::Unknown => {
+            Verdict::Unknown { why: Inconclusive::Insufficient { task: tasks.len() - 1 } }
         }
         Ok(Finding::Exceeds { at, demand }) => {
             let releases = tasks
                 .iter()
                 .map(|task| Release { first: Span::ZERO, early: task.jitter })
                 .collect();
-            let supply = supply.least(at);
+            let supply = supply.sbf(at);
             Verdict::Refuted { witness: Witness::Demand { at, demand, supply, releases } }
         }
     }

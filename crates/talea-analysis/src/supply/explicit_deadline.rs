@@ -4,19 +4,19 @@
 //! A. Easwaran, M. Anand and I. Lee, "Compositional analysis framework using EDP resource models",
 //! RTSS 2007, equation 1:
 //!
-//! > sbf(t) = yΘ + max(0, t − x − yΠ) for t ≥ Δ − Θ with x = Π + Δ − 2Θ and y = ⌊(t − (Δ − Θ))/Π⌋,
-//! else 0.
+//! > sbf(t) = yΘ + max(0, t − x − yΠ) for t ≥ Δ − Θ, else 0,
+//! > with x = Π + Δ − 2Θ and y = ⌊(t − (Δ − Θ))/Π⌋.
 //!
 //! Assumptions: 1. Θ ≤ Δ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ somewhere within its
-//! first Δ, and nothing more is counted on.
+//! first Δ; additional supply is ignored.
 //!
-//! The worst window begins as a budget ends that came as early as can be, and all later ones come
-//! as late as can be: a blackout of Π + Δ − 2Θ, then Θ at the beginning of every Π. That is one
-//! pattern for all lengths at once, so that the bound is reached (*exact*), and the printed
-//! equation is its other spelling.
+//! The worst window begins at the end of a budget that was served as early as possible, and all
+//! later budgets are served as late as possible: a blackout of Π + Δ − 2Θ, then Θ at the beginning
+//! of every Π. That is one pattern for all lengths at once, so the bound is attained (*exact*). The
+//! printed equation is an equivalent form.
 
 use super::pulse::{self, Pulse};
-use super::{Rate, Reached, Supply};
+use super::{Rate, Supply, Tightness};
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
@@ -46,14 +46,14 @@ impl Supply for ExplicitDeadline {
     fn time_for(&self, work: Work) -> Option<Span> {
         self.0.time_for(work)
     }
-    fn least(&self, window: Span) -> Work {
-        self.0.least(window)
+    fn sbf(&self, window: Span) -> Work {
+        self.0.sbf(window)
     }
     fn rate(&self) -> Option<Rate> {
         Some(self.0.rate())
     }
 
-    fn reached(&self) -> Reached {
-        Reached::ByOnePattern
+    fn tightness(&self) -> Tightness {
+        Tightness::ByOnePattern
     }
 }

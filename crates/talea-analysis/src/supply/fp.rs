@@ -7,39 +7,40 @@
 //!
 //! > w(q) = time_for((q + 1)·C + B + Σ ⌈(w(q) + J_j)/T_j⌉·C_j), the least such w.
 //!
-//! In a window [s, s + w) in which nothing of this level pends at s and something does until s + w,
-//! at least sbf(w) is supplied and used for this level, wherever s lies: so job q has ended by
-//! w(q), with D > T as with D ≤ T.
+//! Consider a window [s, s + w) with no pending work of this level at s and pending work until s +
+//! w. At least sbf(w) is supplied and used for this level, wherever s lies. So job q has completed
+//! by w(q), with D > T as with D ≤ T.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads,
 //! supplied as the [`Supply`] says; 3. distinct fixed priorities, the tasks given in their order,
 //! most urgent first; 4. sporadic arrivals at least T apart, each released at most J later; 5.
-//! independent, but for the blocking B once per busy window; 6. jobs of one task run in their
+//! independent, except for the blocking B once per busy window; 6. jobs of one task run in their
 //! order; a late job runs on.
 //!
 //! *Exact* with respect to the supply bound, without blocking, where one pattern of supply is the
-//! worst for all lengths ([`Reached::ByOnePattern`]: Γ, Ω, a CPU); sufficient for a concrete server
-//! or partition, which it does not refute. Sustainable in C, T, D, J and B, and in more supply.
+//! worst for all lengths ([`Tightness::ByOnePattern`]: Γ, Ω, a CPU); sufficient for a concrete
+//! server or partition, which it does not refute. Sustainable in C, T, D, J and B, and in more
+//! supply.
 
-use super::curve::Curve;
-use super::{Reached, Supply};
+use super::curve::InterferenceCurve;
+use super::{Supply, Tightness};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
+use crate::biguint::BigUint;
 use crate::demand::Demand;
-use crate::natural::Natural;
-use crate::uni::{Bound, HORIZON, LONGEST};
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::uni::{Bound, HORIZON_NS, MAX_PARAMETER_NS};
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "fp-on-a-supply",
     policy: "FP",
     platform: Platform::Supply,
     model: "sporadic, any D, jitter, preemptive; exact for the supply bound, with blocking sufficient",
-    kind: Kind::Exact,
+    kind: TestKind::Exact,
     paper: "Shin and Lee, RTSS 2003, theorem 2",
     sustainable: "costs, periods, deadlines, jitter, blocking, supply",
     tests: &[
@@ -48,7 +49,7 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// How a set of tasks compares with a rate in the long run.
+/// Comparison of the demand of a task set with a rate in the long run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Below,
@@ -56,14 +57,14 @@ pub(crate) enum Load {
     Above,
 }
 
-/// ΣC/T against the rate of `supply`, exactly; `Below` where the rate is not known.
+/// Compares ΣC/T with the rate of `supply`, exactly; `Below` if the rate is not known.
 pub(crate) fn load(tasks: &[Sporadic], supply: &impl Supply) -> Load {
     let Some(rate) = supply.rate() else { return Load::Below };
     let demands: Vec<Demand> =
         tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
     let (work, within) = crate::demand::sum(&demands);
-    let asked = work.times(&Natural::from(u128::from(rate.every.as_ns())));
-    let there = within.times(&Natural::from(u128::from(rate.work.as_ns())));
+    let asked = work.times(&BigUint::from(u128::from(rate.every.as_ns())));
+    let there = within.times(&BigUint::from(u128::from(rate.work.as_ns())));
     match asked.cmp(&there) {
         core::cmp::Ordering::Less => Load::Below,
         core::cmp::Ordering::Equal => Load::Equal,
@@ -71,42 +72,42 @@ pub(crate) fn load(tasks: &[Sporadic], supply: &impl Supply) -> Load {
     }
 }
 
-/// Assumption 1 and the range.
-pub(crate) fn check(tasks: &[Sporadic]) -> Result<(), Why> {
+/// Checks assumption 1 and the range.
+pub(crate) fn check(tasks: &[Sporadic]) -> Result<(), Inconclusive> {
     let mut sum = 0u64;
     for (at, task) in tasks.iter().enumerate() {
         if task.cost.is_zero() || task.period.is_zero() {
-            return Err(Why::Assumption { number: 1, task: at });
+            return Err(Inconclusive::Assumption { number: 1, task: at });
         }
         let parts = [task.cost.as_ns(), task.jitter.as_ns(), task.blocking.as_ns()];
         if parts
             .iter()
             .chain(&[task.period.as_ns(), task.deadline.as_ns()])
-            .any(|&part| part >= LONGEST)
+            .any(|&part| part >= MAX_PARAMETER_NS)
         {
-            return Err(Why::Limit);
+            return Err(Inconclusive::Limit);
         }
         sum = parts.iter().fold(sum, |sum, part| sum.saturating_add(*part));
-        if sum >= LONGEST {
-            return Err(Why::Limit);
+        if sum >= MAX_PARAMETER_NS {
+            return Err(Inconclusive::Limit);
         }
     }
     Ok(())
 }
 
-/// The longest response times of `tasks`, most urgent first: `None` where a task and those above it
-/// ask for more than is supplied in the long run.
+/// Returns the longest response times of `tasks`, most urgent first; `None` if the demand of a task
+/// and those above it exceeds the long-run supply.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`]: outside the range, more than `rounds` approximations,
-/// or an answer beyond the horizon.
+/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`]: outside the range, more than
+/// `rounds` iterations, or a result beyond the horizon.
 pub fn bounds(
     tasks: &[Sporadic],
     supply: &impl Supply,
     rounds: u64,
-) -> Result<Vec<Option<Bound>>, Why> {
+) -> Result<Vec<Option<Bound>>, Inconclusive> {
     check(tasks)?;
-    let curves: Vec<Curve> = tasks.iter().map(curve).collect();
+    let curves: Vec<InterferenceCurve> = tasks.iter().map(curve).collect();
     let mut left = rounds;
     let mut out = Vec::with_capacity(tasks.len());
     for (at, task) in tasks.iter().enumerate() {
@@ -115,10 +116,9 @@ pub fn bounds(
             break;
         }
         let mut bound = Bound { release: Span::ZERO, arrival: Span::ZERO };
-        walk(task, &curves[..at], supply, &mut left, |_, one| {
+        for_each_job(task, &curves[..at], supply, &mut left, |_, one| {
             bound = bound.max(one);
-            // Equal loads need not end; a response beyond the deadline decides as well as the
-            // longest.
+            // With equal loads the busy window may be endless; then the limit ends the search.
             false
         })?;
         out.push(Some(bound));
@@ -126,29 +126,32 @@ pub fn bounds(
     Ok(out)
 }
 
-/// As interference.
-pub(crate) fn curve(task: &Sporadic) -> Curve {
-    Curve { cost: task.cost, period: task.period, jitter: task.jitter }
+/// Interference curve of a task.
+pub(crate) fn curve(task: &Sporadic) -> InterferenceCurve {
+    InterferenceCurve { cost: task.cost, period: task.period, jitter: task.jitter }
 }
 
-/// Job by job through the busy window of `task` below `above`, until `stop` or its end.
-pub(crate) fn walk(
+/// Iterates over the jobs in the busy window of `task` below `above`, until `stop` returns `true`
+/// or the window ends.
+pub(crate) fn for_each_job(
     task: &Sporadic,
-    above: &[Curve],
+    above: &[InterferenceCurve],
     supply: &impl Supply,
     left: &mut u64,
     mut stop: impl FnMut(u64, Bound) -> bool,
-) -> Result<(), Why> {
+) -> Result<(), Inconclusive> {
     let (period, jitter) = (task.period.as_ns(), task.jitter.as_ns());
     let mut own = task.cost.as_ns() + task.blocking.as_ns();
     let mut window = 1;
     let mut job = 0u64;
     loop {
         loop {
-            *left = left.checked_sub(1).ok_or(Why::Limit)?;
+            *left = left.checked_sub(1).ok_or(Inconclusive::Limit)?;
             let asked = own.saturating_add(super::curve::all_within(above, window));
-            let next =
-                supply.time_for(Work::from_ns(asked.min(HORIZON + 1))).ok_or(Why::Limit)?.as_ns();
+            let next = supply
+                .time_for(Work::from_ns(asked.min(HORIZON_NS + 1)))
+                .ok_or(Inconclusive::Limit)?
+                .as_ns();
             if next <= window {
                 break;
             }
@@ -165,17 +168,17 @@ pub(crate) fn walk(
         {
             return Ok(());
         }
-        own = own.checked_add(task.cost.as_ns()).ok_or(Why::Limit)?;
+        own = own.checked_add(task.cost.as_ns()).ok_or(Inconclusive::Limit)?;
     }
 }
 
-/// The answer with its witness: a proof with bounds from the release, a job that misses under the
-/// worst supply where one pattern is that for all lengths, or an overload.
+/// Result with its witness: a proof with bounds from the release, a job that misses under the worst
+/// supply if one pattern is the worst for all lengths, or an overload.
 pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict {
     if let Err(why) = check(tasks) {
         return Verdict::Unknown { why };
     }
-    let curves: Vec<Curve> = tasks.iter().map(curve).collect();
+    let curves: Vec<InterferenceCurve> = tasks.iter().map(curve).collect();
     let mut left = rounds;
     let mut bounds = Vec::with_capacity(tasks.len());
     for (task, spec) in tasks.iter().enumerate() {
@@ -186,7 +189,7 @@ pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict
         }
         let mut late = None;
         let mut longest = Span::ZERO;
-        let walked = walk(spec, &curves[..task], supply, &mut left, |job, bound| {
+        let walked = for_each_job(spec, &curves[..task], supply, &mut left, |job, bound| {
             longest = longest.max(bound.release);
             if bound.arrival > spec.deadline {
                 late = Some((job, bound.release));
@@ -197,9 +200,9 @@ pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict
             return Verdict::Unknown { why };
         }
         if late.is_some() && !spec.blocking.is_zero() {
-            // What blocks is no task, so that it refutes nothing.
+            // Blocking is not caused by a given task, so it refutes nothing.
             late = None;
-            let walked = walk(&plain, &curves[..task], supply, &mut left, |job, bound| {
+            let walked = for_each_job(&plain, &curves[..task], supply, &mut left, |job, bound| {
                 if bound.arrival > spec.deadline {
                     late = Some((job, bound.release));
                 }
@@ -207,12 +210,14 @@ pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict
             });
             match (walked, late) {
                 (Err(why), _) => return Verdict::Unknown { why },
-                (Ok(()), None) => return Verdict::Unknown { why: Why::Insufficient { task } },
+                (Ok(()), None) => {
+                    return Verdict::Unknown { why: Inconclusive::Insufficient { task } };
+                }
                 _ => {}
             }
         }
-        if late.is_some() && supply.reached() != Reached::ByOnePattern {
-            return Verdict::Unknown { why: Why::Insufficient { task } };
+        if late.is_some() && supply.tightness() != Tightness::ByOnePattern {
+            return Verdict::Unknown { why: Inconclusive::Insufficient { task } };
         }
         if let Some((job, response)) = late {
             let releases = tasks

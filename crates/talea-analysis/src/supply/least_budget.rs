@@ -1,25 +1,25 @@
-//! The least budget that is enough for a period.
+//! Least sufficient budget for a period.
 //!
-//! More budget is more supply in every window, so that a test which accepts a budget accepts every
-//! larger one: halving finds the least. Budgets are whole nanoseconds (budgets of interfaces are to
-//! be rounded up, never down).
+//! More budget is more supply in every window, so a test that accepts a budget accepts every larger
+//! one. Bisection finds the least. Budgets are integer nanoseconds (budgets of interfaces must be
+//! rounded up, never down).
 
-use crate::verdict::Why;
+use crate::verdict::Inconclusive;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// The least budget up to `period` that `is_enough` accepts; `None` where not even the whole period
-/// is enough.
+/// Returns the least budget up to `period` that `is_enough` accepts; `None` if not even the whole
+/// period is enough.
 ///
-/// `is_enough` must be monotone: what is enough stays enough with more budget. About 40 questions
+/// `is_enough` must be monotonic: a sufficient budget stays sufficient if it grows. About 40 calls
 /// for a period of seconds.
 ///
 /// # Errors
-/// The first that `is_enough` meets.
+/// The first error of `is_enough`.
 pub fn least_budget(
     period: Span,
-    mut is_enough: impl FnMut(Work) -> Result<bool, Why>,
-) -> Result<Option<Work>, Why> {
+    mut is_enough: impl FnMut(Work) -> Result<bool, Inconclusive>,
+) -> Result<Option<Work>, Inconclusive> {
     if period.is_zero() || !is_enough(Work::from_ns(period.as_ns()))? {
         return Ok(None);
     }

@@ -5,12 +5,12 @@
 //!
 //! > sbf(t) = yΘ + max(0, t − 2(Π − Θ) − yΠ) for t ≥ Π − Θ with y = ⌊(t − (Π − Θ))/Π⌋, else 0.
 //!
-//! Assumptions: 1. Θ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ, and nothing more is
-//! counted on.
+//! Assumptions: 1. Θ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ; additional supply is
+//! ignored.
 //!
-//! It is Ω = (Π, Θ, Π): see [`super::explicit_deadline`], also for why the bound is reached.
+//! It is Ω = (Π, Θ, Π): see [`super::explicit_deadline`], also for the attainment of the bound.
 
-use super::{ExplicitDeadline, Rate, Reached, Supply};
+use super::{ExplicitDeadline, Rate, Supply, Tightness};
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
@@ -19,10 +19,10 @@ use talea_core::{Span, Work};
 pub struct PeriodicResource(ExplicitDeadline);
 
 impl PeriodicResource {
-    /// `budget` in every `period`.
+    /// Supply of `budget` in every `period`.
     ///
     /// # Panics
-    /// Unless `budget` ≤ `period`, and there is a period.
+    /// Unless `budget` ≤ `period`, and the period is positive.
     pub fn new(budget: Work, period: Span) -> PeriodicResource {
         PeriodicResource(ExplicitDeadline::new(
             budget,
@@ -36,14 +36,14 @@ impl Supply for PeriodicResource {
     fn time_for(&self, work: Work) -> Option<Span> {
         self.0.time_for(work)
     }
-    fn least(&self, window: Span) -> Work {
-        self.0.least(window)
+    fn sbf(&self, window: Span) -> Work {
+        self.0.sbf(window)
     }
     fn rate(&self) -> Option<Rate> {
         self.0.rate()
     }
 
-    fn reached(&self) -> Reached {
-        Reached::ByOnePattern
+    fn tightness(&self) -> Tightness {
+        Tightness::ByOnePattern
     }
 }

@@ -1,11 +1,11 @@
-//! The shape that most supplies have at worst: nothing for a while, then `budget` without a pause
-//! at the beginning of every `period`.
+//! Common worst-case shape of supplies: a blackout, then `budget` without interruption at the
+//! beginning of every `period`.
 
 use super::{Rate, span};
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Nothing within `blackout`, then `budget` at the beginning of every `period`.
+/// No supply within `blackout`, then `budget` at the beginning of every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pulse {
     pub(super) budget: Work,
@@ -14,7 +14,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    pub(super) fn least(&self, window: Span) -> Work {
+    pub(super) fn sbf(&self, window: Span) -> Work {
         let Some(since) = window.checked_sub(self.blackout) else { return Work::ZERO };
         let (since, period) = (since.as_ns(), self.period.as_ns());
         // At most the window, since the budget is at most the period.
@@ -48,10 +48,11 @@ impl Pulse {
     }
 }
 
-/// The budget is not above the period, and the period is not empty.
+/// Checks that the budget is at most the deadline, the deadline at most the period, and the period
+/// not empty.
 ///
 /// # Panics
-/// If it is not so: a contract that nobody can keep is refused where it is read.
+/// If the check fails: an impossible contract is refused where it is read.
 pub(super) fn check(budget: Work, within: Span, period: Span) {
     assert!(!period.is_zero(), "a resource without a period");
     assert!(

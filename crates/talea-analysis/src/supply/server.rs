@@ -1,79 +1,82 @@
-//! What a server gives to its clients when it can be served itself.
+//! Supply of a server to its clients, if the server itself receives its budget.
 //!
-//! *Schedulable* means here: whenever Q is to be had of it, the level at which the server stands
-//! gives Q within R ≤ T, where R is what [`super::Leftover`] says at its level, or D under EDF
-//! where all deadlines of its level are met. **Nothing below holds without that**: a server that
-//! does not get its budget gives none (the trap of analyses that take the budget for granted).
-//! Refills follow docs/model.md, section 6.
+//! *Schedulable* means here: whenever the server has budget Q, the level of the server supplies Q
+//! within R ≤ T. R is the value of [`super::Leftover`] at its level, or D under EDF if all
+//! deadlines of its level are met. **All results below require this**: a server that does not
+//! receive its budget supplies none. Refills follow docs/model.md, section 6.
 //!
-//! | server | from when nothing is left until the next budget may be used, δ | because |
-//! | --- | --- | --- |
-//! | periodic, deferrable | T − Q | used up at once, and back with the next period |
-//! | sporadic | T − Q | each piece comes back T after it was taken up, and the first of Q was taken up at least Q ago, for all of Q has been used since; pieces that are delayed for want of room still end T after the last use |
-//! | hard CBS | T − Q | the next period begins T after the budget; what a wake-up cuts (D < T) is y − ⌊yQ/D⌋ ≤ D − Q of the time y to the deadline, and no longer to wait |
-//! | polling | T − 1 | whoever comes just after the poll waits for the next |
+//! δ is the longest time without budget, from its exhaustion until the next budget is available:
 //!
-//! Whoever comes before the first period begins waits for that, if it is longer than δ.
+//! - Deferrable: δ = T − Q. Consumed at once, and refilled with the next period.
+//! - Sporadic: δ = T − Q. Each refill is available T after its budget was first used, and the first
+//!   of Q was used at least Q ago, because all of Q has been consumed since. Refills that are
+//!   delayed by the limit on their number still occur within T of the last use.
+//! - Hard CBS: δ = T − Q. The next period begins T after the budget. A wake-up (D < T) cuts y −
+//!   ⌊yQ/D⌋ ≤ D − Q of the time y to the deadline, and the wait is no longer.
+//! - Polling: δ = T − 1. A client that arrives just after the poll waits for the next one.
 //!
-//! A window in which clients wait throughout then has: nothing for δ, then Q in every T, each
-//! within R of when it may be used. So a blackout of δ + R − Q, then Q at the beginning of every T
-//! ([`Server`]): Γ where R = T and δ = T − Q (I. Shin and I. Lee, RTSS 2003), Ω with Δ = R
-//! otherwise (A. Easwaran et al., RTSS 2007).
+//! A client that arrives before the first period waits for its beginning, if that is longer than δ.
 //!
-//! *A deferrable or polling budget that is overwritten* by the next refill is lost; but only the
-//! first in a window can be, when clients came so late that R reached beyond the period. They then
-//! had budget throughout: what they get by then is at least T − x − (R − Q) if they came x into the
-//! period, and so the pattern above is still met from the refill on.
+//! A window in which clients wait throughout has no supply for δ, then Q in every T, each within R
+//! of its availability. So the supply is a blackout of δ + R − Q, then Q at the beginning of every
+//! T ([`Server`]): Γ if R = T and δ = T − Q (I. Shin and I. Lee, RTSS 2003), otherwise Ω with Δ = R
+//! (A. Easwaran et al., RTSS 2007).
 //!
-//! [`Inside`] is tighter where the supply at the server's level is known as a whole: the last
-//! budget waits only as long as what it needs takes, not R (R. I. Davis and A. Burns, "Hierarchical
-//! fixed priority pre-emptive scheduling", RTSS 2005, equations 9 and 10): for w and k = ⌈w/Q⌉ − 1
-//! full budgets before the last one
+//! *A deferrable or polling budget that is overwritten* by the next refill is lost. Only the first
+//! budget in a window can be lost, if clients arrived so late that R extended beyond the period.
+//! They then had budget throughout: their supply by then is at least T − x − (R − Q) if they
+//! arrived x into the period, so the pattern above still holds from the refill on.
+//!
+//! [`NestedServer`] is tighter if the whole supply at the server's level is known: the last budget
+//! waits only as long as its own demand takes, not R (R. I. Davis and A. Burns, "Hierarchical fixed
+//! priority pre-emptive scheduling", RTSS 2005, equations 9 and 10). For w and k = ⌈w/Q⌉ − 1 full
+//! budgets before the last one
 //!
 //! > time_for(w) = δ + k·T + level.time_for(w − k·Q).
 //!
-//! It presumes that the level is superadditive in its inverse: what fits into R ≤ T does so again
-//! from there on; so it is for what is left by tasks of constrained interference
-//! ([`super::Curve`]), whose steps do not add up to more when a window is cut.
+//! It presumes that the level is superadditive in its inverse: work that fits into R ≤ T does so
+//! again from there on. This holds below tasks of constrained interference
+//! ([`super::InterferenceCurve`]), whose steps do not add up to more if a window is divided.
 //!
-//! *A soft CBS* never waits: in its level it is a group of its clients. *From outside*: no supply
+//! *A soft CBS* never waits: in its level it is a group of its clients. *Custom servers*: no supply
 //! is known.
 
 use super::pulse::{self, Pulse};
 use super::{Rate, Supply};
 use talea_core::mutate;
-use talea_core::server::{Kind, Reservation};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Work};
 
-/// δ of the table above, or the offset of the first period where that is longer; `None` where no
-/// supply is known.
-pub fn wait(of: &Reservation) -> Option<Span> {
+/// δ, or the offset of the first period if that is longer; `None` if no supply is known.
+pub fn max_wait(of: &Reservation) -> Option<Span> {
     let (budget, period) = (of.budget.as_ns(), of.period.as_ns());
     let wait = match of.kind {
-        Kind::Polling => period.saturating_sub(mutate!("supply-polling", 1, budget)),
-        Kind::Deferrable | Kind::Sporadic | Kind::HardCbs => period.saturating_sub(budget),
-        Kind::SoftCbs | Kind::Custom { .. } => return None,
+        ServerKind::Polling => period.saturating_sub(mutate!("supply-polling", 1, budget)),
+        ServerKind::Deferrable | ServerKind::Sporadic | ServerKind::HardCbs => {
+            period.saturating_sub(budget)
+        }
+        ServerKind::SoftCbs | ServerKind::Custom { .. } => return None,
     };
     Some(of.offset.max(Span::from_ns(wait)))
 }
 
-/// What the clients of a server have that is served within some time of when it may be.
+/// Supply of a server that receives its budget within a known time of its availability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server(Pulse);
 
 impl Server {
-    /// `None` where no supply is known: `within` is above the period or below the budget, or the
-    /// kind promises nothing.
+    /// Supply of a server that receives its budget within `within`. `None` if no supply is known:
+    /// `within` is above the period or below the budget, or the kind guarantees nothing.
     ///
     /// # Panics
-    /// Unless the budget is at most the period, and there is a period.
+    /// Unless the budget is at most the period, and the period is positive.
     pub fn new(of: &Reservation, within: Span) -> Option<Server> {
         pulse::check(of.budget, of.period, of.period);
         let late = within.as_ns().checked_sub(of.budget.as_ns())?;
         if within > of.period {
             return None;
         }
-        let blackout = wait(of)? + Span::from_ns(late);
+        let blackout = max_wait(of)? + Span::from_ns(late);
         Some(Server(Pulse { budget: of.budget, period: of.period, blackout }))
     }
 }
@@ -82,40 +85,40 @@ impl Supply for Server {
     fn time_for(&self, work: Work) -> Option<Span> {
         self.0.time_for(work)
     }
-    fn least(&self, window: Span) -> Work {
-        self.0.least(window)
+    fn sbf(&self, window: Span) -> Work {
+        self.0.sbf(window)
     }
     fn rate(&self) -> Option<Rate> {
         Some(self.0.rate())
     }
 }
 
-/// The same, with the supply at the server's level as a whole.
+/// Supply of a server on a known supply at its level.
 #[derive(Clone, Copy, Debug)]
-pub struct Inside<S> {
+pub struct NestedServer<S> {
     budget: Work,
     period: Span,
     wait: Span,
     level: S,
 }
 
-impl<S: Supply> Inside<S> {
-    /// `None` where no supply is known: `level` does not give the budget within the period, or the
-    /// kind promises nothing.
-    pub fn new(of: &Reservation, level: S) -> Option<Inside<S>> {
-        let wait = wait(of)?;
+impl<S: Supply> NestedServer<S> {
+    /// Supply of a server on `level`. `None` if no supply is known: `level` does not supply the
+    /// budget within the period, or the kind guarantees nothing.
+    pub fn new(of: &Reservation, level: S) -> Option<NestedServer<S>> {
+        let wait = max_wait(of)?;
         let within = level.time_for(of.budget)?;
         let is_served = within <= of.period && !of.budget.is_zero();
-        is_served.then_some(Inside { budget: of.budget, period: of.period, wait, level })
+        is_served.then_some(NestedServer { budget: of.budget, period: of.period, wait, level })
     }
 
-    /// The same where it is known that the budget is served within the period.
-    pub(crate) fn served(of: &Reservation, level: S) -> Option<Inside<S>> {
-        Some(Inside { budget: of.budget, period: of.period, wait: wait(of)?, level })
+    /// Supply of a server that is known to receive its budget within the period.
+    pub(crate) fn served(of: &Reservation, level: S) -> Option<NestedServer<S>> {
+        Some(NestedServer { budget: of.budget, period: of.period, wait: max_wait(of)?, level })
     }
 }
 
-impl<S: Supply> Supply for Inside<S> {
+impl<S: Supply> Supply for NestedServer<S> {
     fn time_for(&self, work: Work) -> Option<Span> {
         if work.is_zero() {
             return Some(Span::ZERO);

@@ -1,39 +1,39 @@
-//! The slots that one partition has in a table, exactly: however many, wherever they lie.
+//! Supply of the slots of one partition in a table, exactly, for any number and position of slots.
 //!
 //! The supply of a static, cyclic partition is that of A. K. Mok, X. Feng and D. Chen, "Resource
-//! partition for real-time systems", RTAS 2001, section 3: the least over all windows of a length,
-//! of which only those matter that begin as a slot ends (one that begins elsewhere in a slot loses
+//! partition for real-time systems", RTAS 2001, section 3: the least over all windows of a length;
+//! only windows that begin at the end of a slot matter (one that begins elsewhere in a slot loses
 //! what is before, one that begins in a gap reaches further).
 //!
-//! Assumptions: 1. the frame repeats for ever; slots are disjoint, inside the frame, in order; 2.
-//! only the own slots are counted on: what others lend comes on top.
+//! Assumptions: 1. the frame repeats forever; slots are disjoint, inside the frame, in order; 2.
+//! only the own slots count; lent time is extra.
 //!
 //! *Exact*: for each length there is a window that supplies no more. Not one for all lengths: a
 //! test that asks for one window with different lengths (response times) is sufficient only.
 
-use super::{Rate, Reached, Supply, span};
+use super::{Rate, Supply, Tightness, span};
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::sched::{Child, Slot};
 use talea_core::{Span, Work};
 
-/// A partition's slots.
+/// Slots of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     frame: Span,
-    /// Begin and end of each slot, those that touch as one; the last may end beyond the frame, in
-    /// the first of the next.
+    /// Begin and end of each slot, contiguous ones merged; the last may end beyond the frame, in
+    /// the first slot of the next.
     slots: Vec<(u64, u64)>,
-    /// What a frame supplies.
+    /// Supply per frame.
     total: u64,
 }
 
 impl Table {
-    /// What `owner` has of a table with these slots.
+    /// Slots of `owner` in a table.
     ///
     /// # Panics
     /// If the slots are not sorted, disjoint and inside the frame (which
-    /// [`talea_core::machine::Tree::check`] ensures).
+    /// [`talea_core::engine::Tree::check`] ensures).
     pub fn new(frame: Span, slots: &[Slot], owner: Child) -> Table {
         let mut own: Vec<(u64, u64)> = Vec::new();
         let mut free = Span::ZERO;
@@ -52,7 +52,7 @@ impl Table {
             }
         }
         let total = own.iter().map(|(start, end)| end - start).sum();
-        // Around the end of the frame.
+        // A slot across the end of the frame.
         if own.len() > 1 && own[0].0 == 0 && own[own.len() - 1].1 == frame.as_ns() {
             let first = own.remove(0);
             if let Some(last) = own.last_mut() {
@@ -101,7 +101,7 @@ impl Supply for Table {
         Some(Rate { work: Work::from_ns(self.total), every: self.frame })
     }
 
-    fn reached(&self) -> Reached {
-        mutate!("supply-reached", Reached::ForEachLength, Reached::ByOnePattern)
+    fn tightness(&self) -> Tightness {
+        mutate!("supply-reached", Tightness::ForEachLength, Tightness::ByOnePattern)
     }
 }

@@ -1,70 +1,73 @@
-//! One EDF level of a tree: tasks and servers by deadline, on any supply, below whatever is above
-//! the level.
+//! One EDF level of a tree: tasks and servers by deadline, on any supply, below the interference
+//! from above.
 //!
 //! *Tasks.* M. González Harbour and J. C. Palencia, RTSS 2003 (M. Spuri, INRIA RR-2772, 1996), on a
-//! supply: a job that arrives α after the begin of its deadline busy window has ended by the least
-//! x with
+//! supply. A job that arrives α after the start of its deadline busy window has completed by the
+//! least x with
 //!
-//! > x = time_for(own(α) + B + above(x) + Σ_e min(takes_e(x), due_e(α + D))),
+//! > x = time_for(own(α) + B + above(x) + Σ_e min(interference_e(x), due_e(α + D))),
 //!
-//! where α runs over the arrivals at which the deadline meets one of the level's, up to the longest
-//! busy window of the level.
+//! where α ranges over the arrivals at which the deadline meets one of the level's, up to the
+//! longest busy window of the level.
 //!
-//! *Servers* have deadlines of their own, and what is due of them within d is
+//! *Servers* have deadlines of their own. The demand of a server that is due within d is:
 //!
-//! | server | due(d) |
-//! | --- | --- |
-//! | polling | (⌊(d − D)/T⌋ + 1)⁺·Q |
-//! | sporadic | (⌊(d − D + Q − 1)/T⌋ + 1)⁺·Q: pieces that touch are one, with the deadline of the first |
-//! | deferrable | min(Q, d) before D, then (n + 1)·Q + min(Q, ρ) with n, ρ of (d − D)/T: what is left of a period may come at its very end |
-//! | CBS | ⌊d/T⌋·Q + min(Q, ⌊(d mod T)·Q/D⌋): what it keeps fits at the density Q/D |
+//! - polling: (⌊(d − D)/T⌋ + 1)⁺·Q;
+//! - sporadic: (⌊(d − D + Q − 1)/T⌋ + 1)⁺·Q, because contiguous refills merge, with the deadline of
+//!   the first;
+//! - deferrable: min(Q, d) before D, then (n + 1)·Q + min(Q, ρ) with n, ρ of (d − D)/T, because the
+//!   rest of a budget may be used at the very end of its period;
+//! - CBS: ⌊d/T⌋·Q + min(Q, ⌊(d mod T)·Q/D⌋), because the budget that it keeps fits the density Q/D.
 //!
-//! The demand test over all of them proves every deadline of the level at once, from the least
-//! relative deadline on (a deferrable server's leftovers have none that must be kept). It is walked
-//! as in [`crate::supply::edf`].
+//! The demand test over all members proves every deadline of the level at once, from the least
+//! relative deadline on (the rest of a deferrable budget has no deadline that must be met). It
+//! proceeds as in [`crate::supply::edf`].
 
-use super::answer::{NoTest, Reason};
-use super::read::Reach;
-use super::walk::{Place, Walk};
+use super::analysis::TreeAnalysis;
+use super::context::Context;
+use super::task_bound::{NoBound, Reason};
+use super::task_model::Phasing;
 use crate::Sporadic;
-use crate::card::{Card, Kind};
 use crate::supply::curve::all_within;
 use crate::supply::fp::curve;
-use crate::supply::{Curve, Leftover, Supply};
-use crate::uni::{HORIZON, Scratch, edf_response, np_edf, qpa};
+use crate::supply::{InterferenceCurve, Leftover, Supply};
+use crate::test_info::{TestInfo, TestKind};
+use crate::uni::{HORIZON_NS, Scratch, edf_response, np_edf, qpa};
 use alloc::vec::Vec;
-use talea_core::machine::{Body, NodeId};
+use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
-use talea_core::server::Kind as Server;
+use talea_core::server::ServerKind;
 use talea_core::{Span, Work};
 
-/// A demand test may take so many times the steps of a bound: it is asked once for a whole level.
-const PATIENT: u64 = 64;
+/// Step limit of the demand test, as a multiple of that of one bound: the test runs once per level.
+const DEMAND_TEST_FACTOR: u64 = 64;
 
-/// What a bound is, and whose.
-type Named = (Kind, &'static Card);
+/// Whether a bound is exact, and its test.
+type Provenance = (TestKind, &'static TestInfo);
 
-/// When the work of a rival is due.
+/// Time at which work of a competitor is due.
 #[derive(Clone, Copy, Debug)]
 enum Due {
-    /// A first piece after so long (perhaps before the window), then one each period.
+    /// First job at this time (possibly before the window), then one per period.
     Every(i128),
+    /// Deferrable server with this relative deadline.
     Deferrable(u64),
+    /// CBS with this relative deadline.
     Bandwidth(u64),
 }
 
-/// A task or a server of the level.
-pub(super) struct Rival {
+/// Task or server of the level.
+pub(super) struct Competitor {
     node: NodeId,
     cost: u64,
     pub(super) period: u64,
     due: Due,
-    /// What it takes in a window, whatever its deadlines.
-    takes: Vec<Curve>,
+    /// Curves for any window, regardless of deadlines.
+    interference: Vec<InterferenceCurve>,
 }
 
-impl Rival {
-    /// What is due within `at`.
+impl Competitor {
+    /// Demand that is due within `at`.
     pub(super) fn due(&self, at: u64) -> u64 {
         let (cost, period) = (self.cost, self.period);
         match self.due {
@@ -88,8 +91,8 @@ impl Rival {
         }
     }
 
-    /// Not below `due`, in steps of a whole budget each period: when the first is due.
-    pub(super) fn first(&self) -> i128 {
+    /// First time of the stepwise upper bound of `due`: a whole budget per period.
+    pub(super) fn first_due(&self) -> i128 {
         match self.due {
             Due::Every(first) => first,
             Due::Deferrable(deadline) => {
@@ -103,15 +106,15 @@ impl Rival {
         }
     }
 
-    /// The same at `at`.
+    /// Value of that stepwise upper bound at `at`.
     fn due_in_steps(&self, at: i128) -> u64 {
-        let since = at - self.first();
+        let since = at - self.first_due();
         let jobs = if since < 0 { 0 } else { since / i128::from(self.period) + 1 };
         u64::try_from(jobs).unwrap_or(u64::MAX).saturating_mul(self.cost)
     }
 
-    /// The shortest window at whose end something must have been done.
-    pub(super) fn shortest(&self) -> u64 {
+    /// Shortest window by whose end some work must be done.
+    pub(super) fn first_deadline(&self) -> u64 {
         match self.due {
             Due::Every(first) => u64::try_from(first).unwrap_or(0),
             Due::Deferrable(deadline) => deadline,
@@ -120,66 +123,79 @@ impl Rival {
     }
 }
 
-impl Walk<'_> {
-    pub(super) fn rivals(&mut self, level: NodeId, by_arrival: bool) -> Result<Vec<Rival>, NoTest> {
-        let entities = self.entities(level).unwrap_or_default();
-        let mut rivals = Vec::with_capacity(entities.len());
-        for node in entities {
-            let spec = match self.body(node) {
-                Body::Task(_) => {
-                    let task = self.leaf(node)?.task;
+impl TreeAnalysis<'_> {
+    /// Returns the competitors of a level.
+    pub(super) fn competitors(
+        &mut self,
+        level: NodeId,
+        by_arrival: bool,
+    ) -> Result<Vec<Competitor>, NoBound> {
+        let level_members = self.level_members(level).unwrap_or_default();
+        let mut competitors = Vec::with_capacity(level_members.len());
+        for node in level_members {
+            let spec = match self.node_spec(node) {
+                NodeSpec::Task(_) => {
+                    let task = self.task_model(node)?.task;
                     let deadline = if by_arrival { 0 } else { i128::from(task.deadline.as_ns()) };
-                    rivals.push(Rival {
+                    competitors.push(Competitor {
                         node,
                         cost: task.cost.as_ns(),
                         period: task.period.as_ns(),
                         due: Due::Every(deadline - i128::from(task.jitter.as_ns())),
-                        takes: Vec::from([curve(&task)]),
+                        interference: Vec::from([curve(&task)]),
                     });
                     continue;
                 }
-                Body::Scheduler(spec) => spec,
+                NodeSpec::Scheduler(spec) => spec,
             };
             let Some(of) = &spec.reservation else { continue };
             let (cost, deadline) = (of.budget.as_ns(), of.relative_deadline().as_ns());
             let due = match of.kind {
-                Server::Polling => Due::Every(i128::from(deadline)),
-                Server::Sporadic => Due::Every(i128::from(deadline) - i128::from(cost) + 1),
-                Server::Deferrable => Due::Deferrable(deadline),
-                Server::HardCbs | Server::SoftCbs => Due::Bandwidth(deadline),
-                Server::Custom { .. } => return Err(NoTest { node, reason: Reason::CustomServer }),
+                ServerKind::Polling => Due::Every(i128::from(deadline)),
+                ServerKind::Sporadic => Due::Every(i128::from(deadline) - i128::from(cost) + 1),
+                ServerKind::Deferrable => Due::Deferrable(deadline),
+                ServerKind::HardCbs | ServerKind::SoftCbs => Due::Bandwidth(deadline),
+                ServerKind::Custom { .. } => {
+                    return Err(NoBound { node, reason: Reason::CustomServer });
+                }
             };
-            let mut takes = Vec::new();
-            self.collect_all(node, &mut takes)?;
-            rivals.push(Rival { node, cost, period: of.period.as_ns(), due, takes });
+            let mut interference = Vec::new();
+            self.collect_all_interference(node, &mut interference)?;
+            competitors.push(Competitor {
+                node,
+                cost,
+                period: of.period.as_ns(),
+                due,
+                interference,
+            });
         }
-        Ok(rivals)
+        Ok(competitors)
     }
 
-    /// Adds what all of the level but `node` takes.
-    pub(super) fn collect_others(
+    /// Adds the interference of all competitors of the level except `node`.
+    pub(super) fn collect_competitors(
         &mut self,
         node: NodeId,
-        place: &Place,
-        out: &mut Vec<Curve>,
-    ) -> Result<(), NoTest> {
-        let Some((level, by_arrival)) = place.level else { return Ok(()) };
-        let rivals = self.rivals(level, by_arrival)?;
-        let others = rivals.iter().filter(|rival| rival.node != node);
-        out.extend(others.flat_map(|rival| rival.takes.iter().copied()));
+        context: &Context,
+        out: &mut Vec<InterferenceCurve>,
+    ) -> Result<(), NoBound> {
+        let Some((level, by_arrival)) = context.level else { return Ok(()) };
+        let competitors = self.competitors(level, by_arrival)?;
+        let others = competitors.iter().filter(|competitor| competitor.node != node);
+        out.extend(others.flat_map(|competitor| competitor.interference.iter().copied()));
         Ok(())
     }
 
-    /// The longest window in which the level, and what is above it, is busy.
-    fn longest_window(&self, place: &Place, rivals: &[Rival]) -> Option<u64> {
-        let all = all_of(place, rivals);
-        if super::walk::is_overload(&all, &place.supply) {
+    /// Longest busy window of the level and of the interference from above.
+    fn longest_window(&self, context: &Context, competitors: &[Competitor]) -> Option<u64> {
+        let all = all_interference(context, competitors);
+        if super::analysis::is_overload(&all, &context.supply) {
             return None;
         }
         let mut window = 1;
-        for _ in 0..self.rounds(all.len()) {
-            let asked = all_within(&all, window).saturating_add(place.blocking);
-            let next = place.supply.time_for(Work::from_ns(asked.min(HORIZON + 1)))?.as_ns();
+        for _ in 0..self.iteration_limit(all.len()) {
+            let asked = all_within(&all, window).saturating_add(context.blocking);
+            let next = context.supply.time_for(Work::from_ns(asked.min(HORIZON_NS + 1)))?.as_ns();
             if next <= window {
                 return Some(window);
             }
@@ -189,58 +205,70 @@ impl Walk<'_> {
     }
 
     /// Whether every deadline of the level is met.
-    pub(super) fn level_fits(&mut self, place: &Place) -> Result<bool, NoTest> {
-        let Some((level, _)) = place.level else { return Ok(false) };
-        if let Some(found) = self.levels.get(&level) {
+    pub(super) fn level_meets_deadlines(&mut self, context: &Context) -> Result<bool, NoBound> {
+        let Some((level, _)) = context.level else { return Ok(false) };
+        if let Some(found) = self.level_verdicts.get(&level) {
             return found.clone();
         }
-        let found = self.rivals(level, false).map(|rivals| {
-            (place.held.is_some() && self.is_held(&rivals)) || self.is_within(place, &rivals)
+        let found = self.competitors(level, false).map(|competitors| {
+            (context.non_preemptive.is_some()
+                && self.non_preemptive_level_meets_deadlines(&competitors))
+                || self.demand_fits(context, &competitors)
         });
-        self.levels.insert(level, found.clone());
+        self.level_verdicts.insert(level, found.clone());
         found
     }
 
-    /// Whether every deadline of tasks alone below a root that does not preempt is met: who is in
-    /// the way depends on the window.
-    fn is_held(&self, rivals: &[Rival]) -> bool {
-        let tasks: Result<Vec<Sporadic>, NoTest> =
-            rivals.iter().map(|rival| Ok(self.leaf(rival.node)?.task)).collect();
-        let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(PATIENT));
+    /// Whether every deadline of a flat task set below a non-preemptive root is met. The blocking
+    /// term depends on the window.
+    fn non_preemptive_level_meets_deadlines(&self, competitors: &[Competitor]) -> bool {
+        let tasks: Result<Vec<Sporadic>, NoBound> = competitors
+            .iter()
+            .map(|competitor| Ok(self.task_model(competitor.node)?.task))
+            .collect();
+        let mut scratch =
+            Scratch::with_limit(self.iteration_limit(0).saturating_mul(DEMAND_TEST_FACTOR));
         tasks.is_ok_and(|tasks| np_edf::verdict_in(&tasks, &mut scratch).is_proved())
     }
 
-    fn is_within(&self, place: &Place, rivals: &[Rival]) -> bool {
-        let all: Vec<Curve> = (rivals.iter())
-            .map(|rival| Curve {
-                cost: Work::from_ns(rival.cost),
-                period: Span::from_ns(rival.period),
+    /// Whether the demand of the level fits its supply in every window.
+    fn demand_fits(&self, context: &Context, competitors: &[Competitor]) -> bool {
+        let all: Vec<InterferenceCurve> = (competitors.iter())
+            .map(|competitor| InterferenceCurve {
+                cost: Work::from_ns(competitor.cost),
+                period: Span::from_ns(competitor.period),
                 jitter: Span::ZERO,
             })
             .collect();
-        let is_whole =
-            matches!(place.supply, super::servers::Supplied::Dedicated) && place.above.is_empty();
-        let is_smooth = |rival: &Rival| match rival.due {
-            Due::Every(first) => first >= i128::from(rival.period),
-            Due::Bandwidth(deadline) => deadline == rival.period,
+        let is_whole = matches!(context.supply, super::servers::NodeSupply::Dedicated)
+            && context.above.is_empty();
+        let is_smooth = |competitor: &Competitor| match competitor.due {
+            Due::Every(first) => first >= i128::from(competitor.period),
+            Due::Bandwidth(deadline) => deadline == competitor.period,
             Due::Deferrable(_) => false,
         };
-        // ΣQ/T ≤ 1 is all that there is to ask (Liu and Layland 1973; Abeni and Buttazzo 1998):
-        // exactly, for at U = 1 the busy window of bandwidths does not end.
-        if is_whole && place.blocking == 0 && rivals.iter().all(is_smooth) {
+        // ΣQ/T ≤ 1 is necessary and sufficient (Liu and Layland 1973; Abeni and Buttazzo 1998).
+        // Checked exactly, because at U = 1 the busy window of bandwidths is endless.
+        if is_whole && context.blocking == 0 && competitors.iter().all(is_smooth) {
             let demands: Vec<crate::Demand> =
                 all.iter().map(|one| crate::Demand::new(one.cost, one.period)).collect();
             return crate::demand::sum_at_most(&demands, talea_core::Charge::ONE);
         }
-        let Some(mut at) = self.longest_window(place, rivals) else { return false };
-        let shortest = rivals.iter().map(Rival::shortest).min().unwrap_or(0);
-        let level = Leftover::new(&place.supply, &place.above, self.rounds(place.above.len()));
-        for _ in 0..self.rounds(place.above.len() + rivals.len()) {
-            let asked = rivals.iter().fold(0u64, |sum, rival| sum.saturating_add(rival.due(at)));
+        let Some(mut at) = self.longest_window(context, competitors) else { return false };
+        let shortest = competitors.iter().map(Competitor::first_deadline).min().unwrap_or(0);
+        let level = Leftover::new(
+            &context.supply,
+            &context.above,
+            self.iteration_limit(context.above.len()),
+        );
+        for _ in 0..self.iteration_limit(context.above.len() + competitors.len()) {
+            let asked = competitors
+                .iter()
+                .fold(0u64, |sum, competitor| sum.saturating_add(competitor.due(at)));
             if asked == 0 || at < shortest {
                 return true;
             }
-            let asked = asked.saturating_add(place.blocking).min(HORIZON + 1);
+            let asked = asked.saturating_add(context.blocking).min(HORIZON_NS + 1);
             match level.time_for(Work::from_ns(asked)) {
                 Some(time) if time.as_ns() <= at => at = time.as_ns() - 1,
                 _ => return false,
@@ -249,83 +277,109 @@ impl Walk<'_> {
         false
     }
 
-    /// What the search among the tasks of a level says of one of them: exact where it may come at
-    /// any distance from the others, and where all that ties with it comes first, which is so of
-    /// the last one.
-    fn kind_among(&self, node: NodeId, rivals: &[Rival]) -> Kind {
-        let reach = |node: NodeId| self.leaf(node).map_or(Reach::None, |leaf| leaf.reach);
+    /// Returns whether the search is exact for a task of a level. It is if the task can arrive at
+    /// any distance from the others, and if all tasks that tie with it are served first, which
+    /// holds for the last one.
+    fn exactness_among(&self, node: NodeId, competitors: &[Competitor]) -> TestKind {
+        let phasing =
+            |node: NodeId| self.task_model(node).map_or(Phasing::Unknown, |leaf| leaf.phasing);
         let is_last =
-            |other: &Rival| other.node <= node && self.parent(other.node) == self.parent(node);
-        if (rivals.len() > 1 && reach(node) != Reach::Any)
-            || !mutate!("tree-exact-ties", rivals.iter().all(is_last), rivals.iter().any(is_last))
+            |other: &Competitor| other.node <= node && self.parent(other.node) == self.parent(node);
+        if (competitors.len() > 1 && phasing(node) != Phasing::Free)
+            || !mutate!(
+                "tree-exact-ties",
+                competitors.iter().all(is_last),
+                competitors.iter().any(is_last)
+            )
         {
-            return Kind::Sufficient;
+            return TestKind::Sufficient;
         }
-        // A job that is seen late is due, or queued, as if it were not.
-        let is_late = |rival: &Rival| matches!(reach(rival.node), Reach::Fixed { jitter, .. } if !jitter.is_zero());
-        if rivals.iter().any(is_late) {
-            return Kind::Sufficient;
+        // A job that is released late is due, or queued, as if it were not.
+        let is_late = |competitor: &Competitor| match phasing(competitor.node) {
+            Phasing::Fixed { jitter, .. } => !jitter.is_zero(),
+            _ => false,
+        };
+        if competitors.iter().any(is_late) {
+            return TestKind::Sufficient;
         }
-        let nodes: Vec<NodeId> = rivals.iter().map(|rival| rival.node).collect();
-        self.kind_of(&nodes)
+        let nodes: Vec<NodeId> = competitors.iter().map(|competitor| competitor.node).collect();
+        self.exactness(&nodes)
     }
 
-    /// The longest response of a task of a level, and what that is.
+    /// Returns the longest response of a task of a level, and its provenance.
     pub(super) fn bound_by_deadline(
         &mut self,
         node: NodeId,
-        place: &Place,
-    ) -> Result<(Span, Named), NoTest> {
-        let Some((level, by_arrival)) = place.level else {
-            return Err(NoTest { node, reason: Reason::Limit });
+        context: &Context,
+    ) -> Result<(Span, Provenance), NoBound> {
+        let Some((level, by_arrival)) = context.level else {
+            return Err(NoBound { node, reason: Reason::Limit });
         };
-        let task = self.leaf(node)?.task;
-        let rivals = self.rivals(level, by_arrival)?;
-        let only_tasks = rivals.iter().all(|rival| matches!(self.body(rival.node), Body::Task(_)));
-        let is_alone = place.alone.is_some() && only_tasks;
-        if is_alone && !by_arrival && rivals.len() > 1 {
-            return self.all_by_deadline(node, &rivals);
+        let task = self.task_model(node)?.task;
+        let competitors = self.competitors(level, by_arrival)?;
+        let only_tasks = competitors
+            .iter()
+            .all(|competitor| matches!(self.node_spec(competitor.node), NodeSpec::Task(_)));
+        let is_flat = context.flat.is_some() && only_tasks;
+        if is_flat && !by_arrival && competitors.len() > 1 {
+            return self.bounds_of_flat_level(node, &competitors);
         }
-        let found = self.search(node, place, &rivals, by_arrival);
-        // What the demand test proves is a bound as well, and often the better one among servers.
-        let fits = !by_arrival && !self.blocks() && self.level_fits(place)?;
-        if fits && place.held.is_some() && found.is_none_or(|found| found > task.deadline.as_ns()) {
-            self.names(node, (Kind::Sufficient, &np_edf::CARD));
+        let found = self.search_response(node, context, &competitors, by_arrival);
+        // The demand test also yields a bound, often the better one among servers.
+        let fits = !by_arrival && !self.has_blocking() && self.level_meets_deadlines(context)?;
+        if fits
+            && context.non_preemptive.is_some()
+            && found.is_none_or(|found| found > task.deadline.as_ns())
+        {
+            self.set_provenance(node, (TestKind::Sufficient, &np_edf::INFO));
         }
         let bound = match (found, fits) {
             (Some(found), true) => found.min(task.deadline.as_ns()),
             (None, true) => task.deadline.as_ns(),
             (Some(found), false) => found,
             (None, false) => {
-                let asks_more = super::walk::is_overload(&all_of(place, &rivals), &place.supply);
+                let asks_more = super::analysis::is_overload(
+                    &all_interference(context, &competitors),
+                    &context.supply,
+                );
                 let reason = if asks_more { Reason::Overload } else { Reason::Limit };
-                return Err(NoTest { node, reason });
+                return Err(NoBound { node, reason });
             }
         };
-        let is_exact = is_alone && found == Some(bound);
-        let kind = if is_exact { self.kind_among(node, &rivals) } else { Kind::Sufficient };
-        Ok((Span::from_ns(bound), (kind, &edf_response::CARD)))
+        let is_exact = is_flat && found == Some(bound);
+        let kind =
+            if is_exact { self.exactness_among(node, &competitors) } else { TestKind::Sufficient };
+        Ok((Span::from_ns(bound), (kind, &edf_response::INFO)))
     }
 
-    /// Tasks alone on a CPU of their own: all of the level at once, by the fast search.
-    fn all_by_deadline(&mut self, node: NodeId, rivals: &[Rival]) -> Result<(Span, Named), NoTest> {
-        let mut tasks = Vec::with_capacity(rivals.len());
-        for rival in rivals {
-            tasks.push(self.leaf(rival.node)?.task);
+    /// Bounds all tasks of a flat set at once, by the fast search.
+    fn bounds_of_flat_level(
+        &mut self,
+        node: NodeId,
+        competitors: &[Competitor],
+    ) -> Result<(Span, Provenance), NoBound> {
+        let mut tasks = Vec::with_capacity(competitors.len());
+        for competitor in competitors {
+            tasks.push(self.task_model(competitor.node)?.task);
         }
-        // Demand decides sooner than responses, and where these take too long it is all that there
-        // is.
-        let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(PATIENT));
+        // The demand test is faster than the responses. If these reach the step limit, its result
+        // is the only one.
+        let mut scratch =
+            Scratch::with_limit(self.iteration_limit(0).saturating_mul(DEMAND_TEST_FACTOR));
         let fits = matches!(qpa::find(&tasks, &mut scratch), Ok(qpa::Finding::Fits));
-        let many = if fits { (tasks.len() as u64).min(4 * PATIENT) } else { tasks.len() as u64 };
-        let mut scratch = Scratch::with_limit(self.rounds(0).saturating_mul(many));
+        let many = if fits {
+            (tasks.len() as u64).min(4 * DEMAND_TEST_FACTOR)
+        } else {
+            tasks.len() as u64
+        };
+        let mut scratch = Scratch::with_limit(self.iteration_limit(0).saturating_mul(many));
         let mut out = alloc::vec![None; tasks.len()];
         let searched = edf_response::bounds(&tasks, &mut scratch, &mut out);
-        let mut own = Err(NoTest { node, reason: Reason::Limit });
-        for ((rival, task), bound) in rivals.iter().zip(&tasks).zip(out) {
+        let mut own = Err(NoBound { node, reason: Reason::Limit });
+        for ((competitor, task), bound) in competitors.iter().zip(&tasks).zip(out) {
             let of = match bound {
-                None if fits => (Kind::Sufficient, &qpa::CARD),
-                _ => (self.kind_among(rival.node, rivals), &edf_response::CARD),
+                None if fits => (TestKind::Sufficient, &qpa::INFO),
+                _ => (self.exactness_among(competitor.node, competitors), &edf_response::INFO),
             };
             let reason = if searched.is_ok() { Reason::Overload } else { Reason::Limit };
             let bound = mutate!(
@@ -333,40 +387,41 @@ impl Walk<'_> {
                 match bound {
                     Some(bound) => Ok(bound.arrival),
                     None if fits => Ok(task.deadline),
-                    None => Err(NoTest { node: rival.node, reason }),
+                    None => Err(NoBound { node: competitor.node, reason }),
                 },
                 match bound {
                     Some(bound) => Ok(bound.arrival),
-                    None if fits && rivals.is_empty() => Ok(task.deadline),
-                    None => Err(NoTest { node: rival.node, reason }),
+                    None if fits && competitors.is_empty() => Ok(task.deadline),
+                    None => Err(NoBound { node: competitor.node, reason }),
                 }
             );
-            if rival.node == node {
-                self.names(node, of);
+            if competitor.node == node {
+                self.set_provenance(node, of);
                 own = bound.map(|bound| (bound, of));
             } else {
-                self.found(rival.node, bound, of);
+                self.set_bound(competitor.node, bound, of);
             }
         }
         own
     }
 
-    fn search(
+    /// Longest response of a task of the level by Spuri's search; `None` beyond the step limit.
+    fn search_response(
         &self,
         node: NodeId,
-        place: &Place,
-        rivals: &[Rival],
+        context: &Context,
+        competitors: &[Competitor],
         by_arrival: bool,
     ) -> Option<u64> {
-        let task = self.leaf(node).ok()?.task;
-        let last = i128::from(self.longest_window(place, rivals)?);
+        let task = self.task_model(node).ok()?.task;
+        let last = i128::from(self.longest_window(context, competitors)?);
         let (jitter, period) = (i128::from(task.jitter.as_ns()), i128::from(task.period.as_ns()));
         let deadline = if by_arrival { 0 } else { i128::from(task.deadline.as_ns()) };
         let mut longest = task.cost.as_ns();
-        let mut left = self.rounds(place.above.len() + rivals.len());
-        for rival in rivals {
-            // Deadlines of the rival, as arrivals of the task.
-            let (first, step) = (rival.first() - deadline, i128::from(rival.period));
+        let mut left = self.iteration_limit(context.above.len() + competitors.len());
+        for competitor in competitors {
+            // Deadlines of the competitor, as arrivals of the task.
+            let (first, step) = (competitor.first_due() - deadline, i128::from(competitor.period));
             let skip = (-jitter - first).max(0);
             let mut alpha = first + (skip + step - 1) / step * step;
             while alpha < last {
@@ -377,19 +432,19 @@ impl Walk<'_> {
                 loop {
                     left = left.checked_sub(1)?;
                     let mut asked = own
-                        .saturating_add(place.blocking)
-                        .saturating_add(all_within(&place.above, window));
-                    for other in rivals.iter().filter(|other| other.node != node) {
-                        let takes = if other.takes.is_empty() {
+                        .saturating_add(context.blocking)
+                        .saturating_add(all_within(&context.above, window));
+                    for other in competitors.iter().filter(|other| other.node != node) {
+                        let interference = if other.interference.is_empty() {
                             u64::MAX
                         } else {
-                            all_within(&other.takes, window)
+                            all_within(&other.interference, window)
                         };
-                        asked =
-                            asked.saturating_add(takes.min(other.due_in_steps(alpha + deadline)));
+                        asked = asked
+                            .saturating_add(interference.min(other.due_in_steps(alpha + deadline)));
                     }
                     let next =
-                        place.supply.time_for(Work::from_ns(asked.min(HORIZON + 1)))?.as_ns();
+                        context.supply.time_for(Work::from_ns(asked.min(HORIZON_NS + 1)))?.as_ns();
                     if next <= window {
                         break;
                     }
@@ -403,8 +458,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whatever is above the level, and the level.
-fn all_of(place: &Place, rivals: &[Rival]) -> Vec<Curve> {
-    let level = rivals.iter().flat_map(|rival| rival.takes.iter().copied());
-    place.above.iter().copied().chain(level).collect()
+/// Interference from above the level, and of the level.
+fn all_interference(context: &Context, competitors: &[Competitor]) -> Vec<InterferenceCurve> {
+    let level = competitors.iter().flat_map(|competitor| competitor.interference.iter().copied());
+    context.above.iter().copied().chain(level).collect()
 }

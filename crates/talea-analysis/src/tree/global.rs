@@ -1,117 +1,124 @@
-//! Roots with several CPUs, by the tests of [`crate::multi`]: one that bounds responses, and, where
-//! that does not accept, any.
+//! Response-time bounds for roots with several CPUs, by the tests of [`crate::multi`].
 //!
-//! *Any policy that leaves no CPU idle* (fifo, equals in an `fp` level) has the test for all of
-//! them. The same holds for EDF where the tests' D ≤ T without jitter is not so: jobs that are at
-//! most J late come at least T − J apart, and who ends within min(D, T) − J of each release is
-//! never in his own way. Fixed priorities keep their order then, and their test. EDF does not: it
-//! orders by the deadlines as they are.
+//! A response-time test is asked first; if it does not accept, any other test of the portfolio.
 //!
-//! *Each task on one CPU of its own choice*: as many roots of one CPU.
+//! *Any work-conserving policy* (fifo, equals in an `fp` level) uses the test for all such
+//! policies. EDF uses it too if the assumption D ≤ T without jitter does not hold. Jobs that are at
+//! most J late arrive at least T − J apart, and a job that completes within min(D, T) − J of each
+//! release never delays its successor. Fixed priorities keep their order under this change, and
+//! their test. EDF does not: it orders by the original deadlines.
+//!
+//! *Each task pinned to one CPU*: one single-CPU root per CPU.
 
-use super::answer::{NoTest, Reason};
-use super::keys::Order;
-use super::walk::Walk;
-use crate::card::{Card, Kind};
-use crate::multi::bertogna_cirinei::{self, Policy};
+use super::analysis::TreeAnalysis;
+use super::priority_keys::KeyOrder;
+use super::task_bound::{NoBound, Reason};
+use crate::multi::bertogna_cirinei::{self, GlobalPolicy};
 use crate::multi::{self, guan};
-use crate::verdict::{Verdict, Why, Witness};
+use crate::test_info::{TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict, Witness};
 use crate::{Sporadic, uni};
 use alloc::vec::Vec;
 use talea_core::Span;
-use talea_core::machine::{Affinity, Body, Migration, NodeId, Tree};
+use talea_core::engine::{Affinity, Migration, NodeId, NodeSpec, Tree};
 use talea_core::mutate;
-use talea_core::sched::Policy as Scheduling;
+use talea_core::sched::PolicySpec as Scheduling;
 
-/// The test for such a root.
-pub(super) fn card(tree: &Tree) -> &'static Card {
-    match tree.get(Tree::ROOT).map(|node| &node.body) {
-        Some(Body::Scheduler(spec)) if matches!(spec.policy, Scheduling::Edf) => {
+/// Test that applies to this root.
+pub(super) fn test_for_root(tree: &Tree) -> &'static TestInfo {
+    match tree.get(Tree::ROOT).map(|node| &node.spec) {
+        Some(NodeSpec::Scheduler(spec)) if matches!(spec.policy, Scheduling::Edf) => {
             &bertogna_cirinei::EDF
         }
-        Some(Body::Scheduler(spec)) if Order::of(&spec.policy).is_some() => &guan::CARD,
+        Some(NodeSpec::Scheduler(spec)) if KeyOrder::of(&spec.policy).is_some() => &guan::INFO,
         _ => &bertogna_cirinei::ANY,
     }
 }
 
-impl Walk<'_> {
-    /// The bound of a task below a root with several CPUs.
-    pub(super) fn bound_of_many(&mut self, node: NodeId) -> Result<Span, NoTest> {
-        let no = |reason| NoTest { node: Tree::ROOT, reason };
-        let Body::Scheduler(root) = self.body(Tree::ROOT) else { return Err(no(Reason::ManyCpus)) };
+impl TreeAnalysis<'_> {
+    /// Returns the bound of a task below a root with several CPUs.
+    pub(super) fn bound_on_several_cpus(&mut self, node: NodeId) -> Result<Span, NoBound> {
+        let no = |reason| NoBound { node: Tree::ROOT, reason };
+        let NodeSpec::Scheduler(root) = self.node_spec(Tree::ROOT) else {
+            return Err(no(Reason::SeveralCpus));
+        };
         let mut tasks = Vec::new();
-        let mut homes = Vec::new();
-        for &kid in self.kids(Tree::ROOT) {
-            let Body::Task(spec) = self.body(kid) else {
-                return Err(NoTest { node: kid, reason: Reason::ManyCpus });
+        let mut pinned = Vec::new();
+        for &child in self.children(Tree::ROOT) {
+            let NodeSpec::Task(spec) = self.node_spec(child) else {
+                return Err(NoBound { node: child, reason: Reason::SeveralCpus });
             };
             let all = u64::MAX >> (64 - self.tree.cpus.clamp(1, 64));
             if spec.affinity != Affinity::ANY && spec.affinity.0 & all != all {
-                homes.push((kid, spec.affinity.0 & all));
+                pinned.push((child, spec.affinity.0 & all));
             }
-            tasks.push((kid, self.leaf(kid)?.task));
+            tasks.push((child, self.task_model(child)?.task));
         }
-        let order = Order::of(&root.policy);
+        let order = KeyOrder::of(&root.policy);
         let mut policy = match &root.policy {
-            Scheduling::Edf => Policy::Edf,
-            Scheduling::Fifo => Policy::WorkConserving,
-            _ if order.is_some() => Policy::FixedPriority,
-            _ => return Err(no(Reason::ManyCpus)),
+            Scheduling::Edf => GlobalPolicy::Edf,
+            Scheduling::Fifo => GlobalPolicy::WorkConserving,
+            _ if order.is_some() => GlobalPolicy::FixedPriority,
+            _ => return Err(no(Reason::SeveralCpus)),
         };
         if !root.preemptive || self.tree.migration != Migration::Anytime {
-            return Err(no(Reason::ManyCpus));
+            return Err(no(Reason::SeveralCpus));
         }
-        if let Some(&(first, _)) = homes.first() {
+        if let Some(&(first, _)) = pinned.first() {
             let is_apart =
-                homes.len() == tasks.len() && homes.iter().all(|(_, on)| on.is_power_of_two());
-            if !is_apart || policy == Policy::WorkConserving {
-                return Err(NoTest { node: first, reason: Reason::ManyCpus });
+                pinned.len() == tasks.len() && pinned.iter().all(|(_, on)| on.is_power_of_two());
+            if !is_apart || policy == GlobalPolicy::WorkConserving {
+                return Err(NoBound { node: first, reason: Reason::SeveralCpus });
             }
-            return self.bound_at_home(node, order, &homes);
+            return self.bound_on_own_cpu(node, order, &pinned);
         }
         if let Some(order) = order {
             let mut keyed = Vec::new();
-            for &(kid, task) in &tasks {
-                keyed.push((self.range(order, kid)?.map_or(u64::MAX, |range| range.0), kid, task));
+            for &(child, task) in &tasks {
+                keyed.push((
+                    self.key_range(order, child)?.map_or(u64::MAX, |range| range.0),
+                    child,
+                    task,
+                ));
             }
-            keyed.sort_by_key(|&(key, kid, _)| (key, kid));
+            keyed.sort_by_key(|&(key, child, _)| (key, child));
             if order.is_fifo() && keyed.windows(2).any(|two| two[0].0 == two[1].0) {
-                policy = Policy::WorkConserving;
+                policy = GlobalPolicy::WorkConserving;
             }
-            tasks = keyed.into_iter().map(|(_, kid, task)| (kid, task)).collect();
+            tasks = keyed.into_iter().map(|(_, child, task)| (child, task)).collect();
         }
         let specs: Vec<crate::Sporadic> = tasks.iter().map(|&(_, task)| task).collect();
-        let (bounds, test) = self.bounds_as_they_are(policy, &specs).map_err(no)?;
-        let mut own = Err(no(Reason::ManyCpus));
-        for (&(kid, _), bound) in tasks.iter().zip(bounds) {
-            let found = (Kind::Sufficient, test);
-            if kid == node {
+        let (bounds, test) = self.bounds_of_any_tasks(policy, &specs).map_err(no)?;
+        let mut own = Err(no(Reason::SeveralCpus));
+        for (&(child, _), bound) in tasks.iter().zip(bounds) {
+            let found = (TestKind::Sufficient, test);
+            if child == node {
                 own = Ok(bound);
-                self.names(kid, found);
+                self.set_provenance(child, found);
             } else {
-                self.found(kid, Ok(bound), found);
+                self.set_bound(child, Ok(bound), found);
             }
         }
         own
     }
 
-    /// The bound of a task that, like all others, may use one CPU only.
-    fn bound_at_home(
+    /// Returns the bound of a task that, like all others, may use one CPU only.
+    fn bound_on_own_cpu(
         &mut self,
         node: NodeId,
-        order: Option<Order>,
-        homes: &[(NodeId, u64)],
-    ) -> Result<Span, NoTest> {
-        let no = |reason| NoTest { node, reason };
-        let mine = homes.iter().find(|&&(task, _)| task == node).map(|&(_, on)| on);
-        let here = homes.iter().filter(|&&(task, on)| Some(on) == mine && task != node);
+        order: Option<KeyOrder>,
+        pinned: &[(NodeId, u64)],
+    ) -> Result<Span, NoBound> {
+        let no = |reason| NoBound { node, reason };
+        let mine = pinned.iter().find(|&&(task, _)| task == node).map(|&(_, on)| on);
+        let here = pinned.iter().filter(|&&(task, on)| Some(on) == mine && task != node);
         let mut others: Vec<NodeId> = here.map(|&(task, _)| task).collect();
         if let Some(order) = order {
-            // Equals may come first.
-            let own = self.range(order, node)?;
+            // Equal keys may be served first.
+            let own = self.key_range(order, node)?;
             let mut above = Vec::new();
             for other in others {
-                if self.range(order, other)? <= own {
+                if self.key_range(order, other)? <= own {
                     above.push(other);
                 }
             }
@@ -120,15 +127,15 @@ impl Walk<'_> {
         others.push(node);
         let tasks = others
             .iter()
-            .map(|&task| Ok(self.leaf(task)?.task))
-            .collect::<Result<Vec<_>, NoTest>>()?;
+            .map(|&task| Ok(self.task_model(task)?.task))
+            .collect::<Result<Vec<_>, NoBound>>()?;
         let mut scratch =
-            uni::Scratch::with_limit(self.rounds(0).saturating_mul(tasks.len() as u64));
+            uni::Scratch::with_limit(self.iteration_limit(0).saturating_mul(tasks.len() as u64));
         let found = if order.is_some() {
-            self.names(node, (Kind::Sufficient, &uni::fp_response::CARD));
-            uni::fp_response::lowest(&tasks, &mut scratch)
+            self.set_provenance(node, (TestKind::Sufficient, &uni::fp_response::INFO));
+            uni::fp_response::lowest_priority_response(&tasks, &mut scratch)
         } else {
-            self.names(node, (Kind::Sufficient, &uni::edf_response::CARD));
+            self.set_provenance(node, (TestKind::Sufficient, &uni::edf_response::INFO));
             let mut out = alloc::vec![None; tasks.len()];
             uni::edf_response::bounds(&tasks, &mut scratch, &mut out)
                 .map(|_| out.last().copied().flatten())
@@ -140,27 +147,28 @@ impl Walk<'_> {
         }
     }
 
-    /// The same for tasks of any D and J.
-    fn bounds_as_they_are(
+    /// Returns bounds for tasks with any D and J, and their test.
+    fn bounds_of_any_tasks(
         &self,
-        policy: Policy,
+        policy: GlobalPolicy,
         tasks: &[Sporadic],
-    ) -> Result<(Vec<Span>, &'static Card), Reason> {
+    ) -> Result<(Vec<Span>, &'static TestInfo), Reason> {
         if tasks.iter().all(|task| task.jitter.is_zero() && task.deadline <= task.period) {
-            return self.bounds_of_many(policy, tasks);
+            return self.bounds_of_constrained_tasks(policy, tasks);
         }
-        let policy = if policy == Policy::Edf { Policy::WorkConserving } else { policy };
+        let policy =
+            if policy == GlobalPolicy::Edf { GlobalPolicy::WorkConserving } else { policy };
         let ease = |task: &Sporadic| {
             let period = task.period.checked_sub(task.jitter).filter(|period| !period.is_zero())?;
             let deadline = task.deadline.checked_sub(task.jitter)?.min(period);
             Some(Sporadic::new(task.cost, period, deadline))
         };
         let eased: Option<Vec<Sporadic>> = tasks.iter().map(ease).collect();
-        let eased = eased.ok_or(Reason::Loose)?;
+        let eased = eased.ok_or(Reason::JitterOrLateDeadlines)?;
         let (mut bounds, test) =
-            self.bounds_of_many(policy, &eased).map_err(|reason| match reason {
-                // What is asked for may be less than that.
-                Reason::Overload | Reason::Insufficient => Reason::Loose,
+            self.bounds_of_constrained_tasks(policy, &eased).map_err(|reason| match reason {
+                // The original tasks may need less than the shortened ones.
+                Reason::Overload | Reason::Insufficient => Reason::JitterOrLateDeadlines,
                 other => other,
             })?;
         for (bound, task) in bounds.iter_mut().zip(tasks) {
@@ -173,26 +181,26 @@ impl Walk<'_> {
         Ok((bounds, test))
     }
 
-    /// A bound for each of `tasks`, and whose it is.
-    fn bounds_of_many(
+    /// Returns a bound for each of `tasks` with D ≤ T and no jitter, and its test.
+    fn bounds_of_constrained_tasks(
         &self,
-        policy: Policy,
+        policy: GlobalPolicy,
         tasks: &[Sporadic],
-    ) -> Result<(Vec<Span>, &'static Card), Reason> {
+    ) -> Result<(Vec<Span>, &'static TestInfo), Reason> {
         let (cpus, mut scratch) = (self.tree.cpus, multi::Scratch::new());
         let (verdict, test) = match policy {
-            Policy::FixedPriority => (
+            GlobalPolicy::FixedPriority => (
                 mutate!(
                     "tree-global",
                     guan::test(tasks, cpus, &mut scratch),
                     guan::test(tasks, cpus + 1, &mut scratch)
                 ),
-                &guan::CARD,
+                &guan::INFO,
             ),
-            Policy::Edf => {
+            GlobalPolicy::Edf => {
                 (bertogna_cirinei::test(policy, tasks, cpus, &mut scratch), &bertogna_cirinei::EDF)
             }
-            Policy::WorkConserving => {
+            GlobalPolicy::WorkConserving => {
                 (bertogna_cirinei::test(policy, tasks, cpus, &mut scratch), &bertogna_cirinei::ANY)
             }
         };
@@ -203,24 +211,36 @@ impl Walk<'_> {
         }
         mutate!(
             "tree-global-any",
-            match multi::any::of(policy, tasks, cpus, self.rounds(tasks.len()), &mut scratch) {
-                // What is accepted without bounds ends by its deadline.
+            match multi::portfolio::first_accepting(
+                policy,
+                tasks,
+                cpus,
+                self.iteration_limit(tasks.len()),
+                &mut scratch
+            ) {
+                // A set that is accepted without bounds completes by its deadlines.
                 Ok(accepted) if accepted.bounds.len() == tasks.len() =>
                     Ok((accepted.bounds, accepted.by)),
                 Ok(accepted) => Ok((tasks.iter().map(|task| task.deadline).collect(), accepted.by)),
                 Err(Verdict::Refuted { witness: Witness::Overload { .. } }) =>
                     Err(Reason::Overload),
-                Err(Verdict::Unknown { why: Why::Limit }) => Err(Reason::Limit),
+                Err(Verdict::Unknown { why: Inconclusive::Limit }) => Err(Reason::Limit),
                 Err(_) => Err(Reason::Insufficient),
             },
-            match multi::any::of(policy, tasks, cpus, self.rounds(tasks.len()), &mut scratch) {
-                // What is accepted without bounds ends by its deadline.
+            match multi::portfolio::first_accepting(
+                policy,
+                tasks,
+                cpus,
+                self.iteration_limit(tasks.len()),
+                &mut scratch
+            ) {
+                // A set that is accepted without bounds completes by its deadlines.
                 Ok(accepted) if accepted.bounds.len() == tasks.len() =>
                     Ok((accepted.bounds, accepted.by)),
                 Ok(_) => Err(Reason::Insufficient),
                 Err(Verdict::Refuted { witness: Witness::Overload { .. } }) =>
                     Err(Reason::Overload),
-                Err(Verdict::Unknown { why: Why::Limit }) => Err(Reason::Limit),
+                Err(Verdict::Unknown { why: Inconclusive::Limit }) => Err(Reason::Limit),
                 Err(_) => Err(Reason::Insufficient),
             }
         )

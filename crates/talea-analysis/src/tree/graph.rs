@@ -1,47 +1,48 @@
-//! One graph that has its CPUs for itself.
+//! Response-time bounds for a single graph with dedicated CPUs.
 //!
-//! R. Graham's bound ([`crate::multi::graham`]), for each node: while it has not ended, either the
-//! longest chain up to it is served, or all m CPUs serve something else of the graph, so that it
-//! ends by len + (vol − len)/m after the graph has come, with its own longest chain len and the
-//! work vol of all nodes. That holds under any policy that leaves no CPU idle, preemptive or not,
-//! as long as one activation has ended before the next comes. Who waits for several roots begins
-//! with the latest and counts from the earliest: where some bring a token less often than others,
-//! either may be the one that it waits for.
+//! R. Graham's bound ([`crate::multi::graham`]), for each node. Until the node has completed,
+//! either the longest chain up to it is being served, or all m CPUs serve other nodes of the graph.
+//! So the node completes by len + (vol − len)/m after the arrival of the graph, with its longest
+//! chain len and the total work vol. This holds under any work-conserving policy, preemptive or
+//! not, if each activation completes before the next one arrives. A node with several sources
+//! starts after the latest and counts from the earliest: if some roots send a token less often
+//! than others, either may be the one that it waits for.
 //!
-//! Assumptions: 1. the root's children are the nodes of one graph, with one that comes by itself,
-//! or several that are periodic, and nothing else; no servers, no affinities, accelerators,
-//! resources; 2. a CPU may take whatever is ready: jobs may move at any time, or are never
-//! interrupted; 3. a job moves one token at most through each channel, and an activation takes one
-//! or more;
-//! 4. no overheads, no holes.
+//! Assumptions:
+//! 1. The root's children are the nodes of one graph, with one graph root, or several
+//!    periodic ones, and nothing else. There are no servers, affinities, accelerators and
+//!    resources.
+//! 2. A CPU may execute any ready job: jobs migrate at any time, or are never preempted.
+//! 3. A job moves at most one token through each channel, and an activation consumes one or more.
+//! 4. No overheads and no stalls.
 
-use super::answer::{NoTest, Reason};
-use super::read::any_scheduler;
-use super::walk::Walk;
+use super::analysis::TreeAnalysis;
+use super::task_bound::{NoBound, Reason};
+use super::task_model::find_scheduler;
 use crate::multi::graham::Graph;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use talea_core::machine::{Affinity, Body, Migration, NodeId, TaskSpec, Tree};
+use talea_core::engine::{Affinity, Migration, NodeId, NodeSpec, TaskSpec, Tree};
 use talea_core::mutate;
-use talea_core::sched::Policy;
-use talea_core::workload::{Act, Arrivals, Cost, Source};
+use talea_core::sched::PolicySpec;
+use talea_core::workload::{Arrivals, Cost, Source, StepAction};
 use talea_core::{Span, Work};
 
-/// A bound for every node, counted from the arrival of the graph; nothing if that is not what there
-/// is.
+/// Returns a bound for every node, counted from the arrival of the graph; `None` if the root is not
+/// such a graph.
 pub(super) fn bounds(
-    walk: &Walk<'_>,
+    analysis: &TreeAnalysis<'_>,
     sources: &[Source],
-) -> Option<BTreeMap<NodeId, Result<Span, NoTest>>> {
-    let tree = walk.tree;
-    if tree.channels.is_empty() || !leaves_no_cpu_idle(tree) {
+) -> Option<BTreeMap<NodeId, Result<Span, NoBound>>> {
+    let tree = analysis.tree;
+    if tree.channels.is_empty() || !is_work_conserving(tree) {
         return None;
     }
     let nodes: Vec<(NodeId, &TaskSpec, &Source)> = tree
         .nodes()
-        .filter_map(|(id, node)| match &node.body {
-            Body::Task(spec) => Some((id, spec)),
-            Body::Scheduler(_) => None,
+        .filter_map(|(id, node)| match &node.spec {
+            NodeSpec::Task(spec) => Some((id, spec)),
+            NodeSpec::Scheduler(_) => None,
         })
         .zip(sources)
         .map(|((id, spec), source)| (id, spec, source))
@@ -49,36 +50,36 @@ pub(super) fn bounds(
     let ends: BTreeSet<NodeId> = tree.channels.iter().map(|channel| channel.to).collect();
     let comes =
         |source: &Source| matches!(&source.arrivals, Arrivals::List(times) if times.is_empty());
-    let mut roots: Vec<Root> = Vec::new();
-    let mut starts: Vec<Option<Root>> = Vec::new();
+    let mut roots: Vec<GraphRoot> = Vec::new();
+    let mut starts: Vec<Option<GraphRoot>> = Vec::new();
     for &(id, spec, source) in &nodes {
-        let root = if ends.contains(&id) { None } else { Some(Root::of(spec, source)?) };
+        let root = if ends.contains(&id) { None } else { Some(GraphRoot::of(spec, source)?) };
         let is_node = root.is_some() || comes(source);
-        if !is_node || !is_plain(spec, source) {
+        if !is_node || !is_plain_node(spec, source) {
             return None;
         }
         roots.extend(root);
         starts.push(root);
     }
     let period = roots.first()?.period;
-    // Several keep step if they are periodic, and all are of one graph.
+    // Several graph roots keep step if they are periodic with one period and belong to one graph.
     if roots.len() > 1 && roots.iter().any(|root| root.drifts || root.period != period) {
         return None;
     }
     let costs: Vec<Work> =
-        nodes.iter().map(|(_, _, source)| source.cost.most().max(Work::from_ns(1))).collect();
+        nodes.iter().map(|(_, _, source)| source.cost.max().max(Work::from_ns(1))).collect();
     let numbers: BTreeMap<NodeId, usize> = nodes.iter().map(|&(id, ..)| id).zip(0..).collect();
     let edges: Vec<(usize, usize)> = tree
         .channels
         .iter()
         .map(|channel| (numbers[&channel.from], numbers[&channel.to]))
         .collect();
-    if roots.len() > 1 && !is_one(nodes.len(), &edges) {
+    if roots.len() > 1 && !is_connected(nodes.len(), &edges) {
         return None;
     }
-    // Whoever waits for several begins with the latest.
-    spread(&edges, |from, to| {
-        let both = [starts[from], starts[to]].into_iter().flatten().reduce(Root::later);
+    // A node with several predecessors starts after the latest.
+    propagate(&edges, |from, to| {
+        let both = [starts[from], starts[to]].into_iter().flatten().reduce(GraphRoot::later);
         core::mem::replace(&mut starts[to], both) != both
     });
     let graph = Graph { costs: &costs, edges: &edges };
@@ -90,61 +91,70 @@ pub(super) fn bounds(
     };
     let longest = bound(chains.iter().copied().max()?);
     let first = roots.iter().map(|root| root.nominal).min()?;
-    let last = roots.iter().map(|root| root.seen).max()?.checked_add(longest)?;
-    let of = |((id, chain), start): ((NodeId, u64), &Option<Root>)| {
-        let late = start.map_or(0, |start| start.seen - start.nominal);
+    let last = roots.iter().map(|root| root.latest_release).max()?.checked_add(longest)?;
+    let of = |((id, chain), start): ((NodeId, u64), &Option<GraphRoot>)| {
+        let late = start.map_or(0, |start| start.latest_release - start.nominal);
         let found = if last - first > period {
-            Err(NoTest { node: id, reason: Reason::Graph })
+            Err(NoBound { node: id, reason: Reason::Graph })
         } else {
             let bound = late.checked_add(bound(chain));
-            bound.map(Span::from_ns).ok_or(NoTest { node: id, reason: Reason::Limit })
+            bound.map(Span::from_ns).ok_or(NoBound { node: id, reason: Reason::Limit })
         };
         (id, found)
     };
     Some(nodes.iter().map(|&(id, ..)| id).zip(chains).zip(&starts).map(of).collect())
 }
 
-/// One that comes by itself; of several, when the first is due and the last is seen.
+/// Graph root, or several joined: earliest nominal arrival and latest release.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Root {
+struct GraphRoot {
     period: u64,
     nominal: u64,
-    /// At the latest.
-    seen: u64,
-    /// Its distance from others changes.
+    /// Latest release.
+    latest_release: u64,
+    /// Whether its distance to other sources changes.
     drifts: bool,
 }
 
-impl Root {
-    fn of(spec: &TaskSpec, source: &Source) -> Option<Root> {
+impl GraphRoot {
+    fn of(spec: &TaskSpec, source: &Source) -> Option<GraphRoot> {
         let (period, offset, jitter, drifts) = match &source.arrivals {
             Arrivals::Periodic { offset, period, jitter } => (period, offset, *jitter, false),
             Arrivals::Sporadic { offset, separation, .. } => (separation, offset, Span::ZERO, true),
-            Arrivals::List(_) | Arrivals::Seen(_) => return None,
+            Arrivals::List(_) | Arrivals::Observed(_) => return None,
         };
         let (period, nominal) = (period.as_ns(), offset.as_ns());
-        let seen = nominal.checked_add(jitter.as_ns())?;
-        (!spec.enforced && !spec.inherits).then_some(Root { period, nominal, seen, drifts })
+        let latest_release = nominal.checked_add(jitter.as_ns())?;
+        (!spec.enforced && !spec.inherits).then_some(GraphRoot {
+            period,
+            nominal,
+            latest_release,
+            drifts,
+        })
     }
 
-    fn later(self, other: Root) -> Root {
-        Root { nominal: self.nominal.min(other.nominal), seen: self.seen.max(other.seen), ..self }
+    fn later(self, other: GraphRoot) -> GraphRoot {
+        GraphRoot {
+            nominal: self.nominal.min(other.nominal),
+            latest_release: self.latest_release.max(other.latest_release),
+            ..self
+        }
     }
 }
 
-/// Along every edge, until nothing is new any more.
-fn spread(edges: &[(usize, usize)], mut along: impl FnMut(usize, usize) -> bool) {
+/// Applies `along` to every edge until no application changes anything.
+fn propagate(edges: &[(usize, usize)], mut along: impl FnMut(usize, usize) -> bool) {
     let mut is_new = true;
     while is_new {
         is_new = edges.iter().fold(false, |is_new, &(from, to)| along(from, to) || is_new);
     }
 }
 
-/// Whether edges join all of so many nodes.
-fn is_one(nodes: usize, edges: &[(usize, usize)]) -> bool {
+/// Whether the edges connect all nodes.
+fn is_connected(nodes: usize, edges: &[(usize, usize)]) -> bool {
     let mut joined = alloc::vec![false; nodes];
     joined[0] = true;
-    spread(edges, |from, to| {
+    propagate(edges, |from, to| {
         let is_new = joined[from] != joined[to];
         (joined[from], joined[to]) = (joined[from] || joined[to], joined[from] || joined[to]);
         is_new
@@ -152,39 +162,39 @@ fn is_one(nodes: usize, edges: &[(usize, usize)]) -> bool {
     joined.iter().all(|joined| *joined)
 }
 
-fn leaves_no_cpu_idle(tree: &Tree) -> bool {
-    let Some(Body::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.body) else {
+fn is_work_conserving(tree: &Tree) -> bool {
+    let Some(NodeSpec::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.spec) else {
         return false;
     };
     let is_idle = matches!(
         root.policy,
-        Policy::Partitions { .. } | Policy::Table { .. } | Policy::Custom { .. }
+        PolicySpec::Partitions { .. } | PolicySpec::Table { .. } | PolicySpec::Custom { .. }
     );
-    let is_flat = any_scheduler(tree, |spec| !core::ptr::eq(spec, root)).is_none();
+    let is_flat = find_scheduler(tree, |spec| !core::ptr::eq(spec, root)).is_none();
     let moves = tree.cpus == 1 || !root.preemptive || tree.migration == Migration::Anytime;
     !is_idle && is_flat && moves && root.reservation.is_none()
 }
 
-/// Whether its jobs need a CPU and nothing else, and move one token at most through each channel.
-fn is_plain(spec: &TaskSpec, source: &Source) -> bool {
-    let pushes_once = |act: &Act| match act {
-        Act::Push(_, counts) => counts.iter().all(|count| *count <= 1),
-        Act::Pop(..) => true,
+/// Whether jobs need a CPU only and move at most one token through each channel.
+fn is_plain_node(spec: &TaskSpec, source: &Source) -> bool {
+    let pushes_once = |action: &StepAction| match action {
+        StepAction::Push(_, counts) => counts.iter().all(|count| *count <= 1),
+        StepAction::Pop(..) => true,
         _ => false,
     };
     let is_one = |cost: &Cost| match cost {
-        Cost::Marked { marks, .. } => {
-            let mut pushed: Vec<_> = marks
+        Cost::WithSteps { steps, .. } => {
+            let mut pushed: Vec<_> = steps
                 .iter()
-                .filter_map(|mark| match &mark.act {
-                    Act::Push(channel, _) => Some(channel.0),
+                .filter_map(|step| match &step.action {
+                    StepAction::Push(channel, _) => Some(channel.0),
                     _ => None,
                 })
                 .collect();
             let all = pushed.len();
             pushed.sort_unstable();
             pushed.dedup();
-            pushed.len() == all && marks.iter().all(|mark| pushes_once(&mark.act))
+            pushed.len() == all && steps.iter().all(|step| pushes_once(&step.action))
         }
         _ => true,
     };

@@ -1,89 +1,143 @@
-//! A bound for every task of a described root, or the node for which no test is known.
+//! Response-time bounds for every task of a described root, or the node for which no test is known.
 //!
-//! [`Roots::bounds`] walks from the root to each task and carries two things along: the *supply*
-//! that there is (a CPU, the slots of a partition, what a server gives: [`crate::supply`]) and what
-//! is *above*, that is, served before the task at each scheduler on the way
-//! ([`crate::supply::Curve`]). Where it arrives, the task's longest response is the least window
-//! whose supply holds its own work and all that.
+//! [`RootModel::bounds`] follows the path from the root to each task. It accumulates two things:
+//! the *supply* (a CPU, the slots of a partition, a server: [`crate::supply`]) and the
+//! *interference*, the work that is served before the task at each scheduler of the path
+//! ([`crate::supply::InterferenceCurve`]). The response-time bound is the shortest window whose
+//! supply covers the task's own work and the interference.
 //!
-//! Assumptions: 1. [`talea_core::machine::Tree::check`] has accepted the tree; the semantics are
-//! those of docs/model.md; 2. jobs come as the sources say, at least T apart, and take at most what
-//! [`talea_core::workload::Cost::most`] says; 3. no holes: with any ([`Roots::holes`]) no test is
-//! known.
+//! Assumptions:
+//! 1. [`talea_core::engine::Tree::check`] has accepted the tree; the semantics are those of
+//!    docs/model.md.
+//! 2. Jobs arrive as the sources say, at least T apart, and cost at most
+//!    [`talea_core::workload::Cost::max`].
+//! 3. The CPU never stalls. With stalls ([`RootModel::stalls`]) no test is known.
 //!
-//! | node | rule | kind |
-//! | --- | --- | --- |
-//! | `fp`, `rm`, `dm`, `criticality` | siblings that can show a key as urgent are above; in an `fp` level, equals too (FIFO) | exact for tasks below a root, told apart by their keys (in an `fp` level) or numbers, that may all come together |
-//! | `edf` | Spuri's search with what is above (M. González Harbour and J. C. Palencia, RTSS 2003) on any supply; the demand test for servers; groups that are EDF themselves belong to the level | exact for the last task of a root that has only tasks, if it is sporadic and the others may come together |
-//! | `fifo` | EDF with equal deadlines | as `edf` |
-//! | `rr`, policies from outside, EDF over groups that are not | every sibling is above: any policy that leaves no time idle | sufficient |
-//! | partition table | the own slots, exactly; what others lend comes on top; others lose what it takes, by slots or by responses; none below a root that does not preempt | sufficient |
-//! | one graph that has its CPUs for itself | Graham's bound of each node's longest chain (`graph`) | sufficient |
-//! | off-line table | each task of the root by itself, job by job through its entries where arrivals are known (`table`) | sufficient |
-//! | hard server | a task (Q, T) for others; for clients what [`crate::supply::server`] says, if it has its budget in time | sufficient |
-//! | soft CBS | a group, whatever its deadline: what it ran ahead it owes, so that under EDF it gives no Γ | sufficient |
-//! | not preemptive | the longest job below, less a nanosecond, once; for tasks alone below such a root [`crate::uni::np_fp`] and [`crate::uni::np_edf`] | exact for tasks alone below an `fp` root that come when they like |
-//! | several CPUs | Bertogna and Cirinei (EDF, and any that leaves no CPU idle), Guan et al. (fixed priorities), else any of [`crate::multi::any`], for tasks below the root that may use all CPUs; one CPU each: as on that CPU | sufficient |
+//! # Rules by node
 //!
-//! *Exact* is a bound that is a response, in some run that the description allows and in which no
-//! job is refused. That takes sources that can do it: sporadic ones that may come late drift
-//! through all distances, periodic ones come together if their offsets and jitters are equal;
-//! lists, and costs that are not always possible, show nothing. Under EDF the task itself has to
-//! come some time after the others, and those that are due at the same time with smaller numbers
-//! are served first. Everything else is *sufficient*.
+//! A bound is *sufficient* unless the rule says that it is exact.
 //!
-//! *Tasks without a test* stop only those that they can delay: who is above them, in another
-//! partition, or beside their server need not care. They stop all where somebody does not preempt,
-//! where accelerators or resources are shared, and with overheads.
+//! - `fp`, `rm`, `dm`, `criticality`: a sibling interferes if it can present a key that is urgent
+//!   enough (*Effective keys* below). In an `fp` level equal keys interfere too (FIFO). Exact for
+//!   tasks directly below a root that are distinguished by their keys (in an `fp` level) or numbers
+//!   and can all be released together.
+//! - `edf`: Spuri's search with interference from above (M. González Harbour and J. C. Palencia,
+//!   RTSS 2003) on any supply. Servers use the demand test. Groups with plain EDF belong to the
+//!   level. Exact for the last task of a root that has only tasks, if that task is sporadic and the
+//!   others can be released together.
+//! - `fifo`: EDF with equal deadlines; exact as `edf`.
+//! - `rr`, custom policies, EDF over groups with other policies: every sibling interferes. This
+//!   holds for any work-conserving policy.
+//! - Partition table: the supply is the partition's own slots, exactly; lent time is extra. Other
+//!   tasks lose the time of the table, bounded by slots or by responses. No test is known below a
+//!   non-preemptive root.
+//! - A single graph with dedicated CPUs: Graham's bound for the longest chain to each node
+//!   (`graph`).
+//! - Off-line table: each task of the root by itself, job by job through its entries where arrivals
+//!   are known (`table`).
+//! - Hard server: a task (Q, T) for others. Clients get the supply of [`crate::supply::server`], if
+//!   the server receives its budget in time.
+//! - Soft CBS: a group, whatever its deadline. Time that it consumed early delays its deadline, so
+//!   under EDF it provides no periodic supply.
+//! - Non-preemptive scheduler: the longest job below it, minus a nanosecond, blocks once. Flat task
+//!   sets below such a root use [`crate::uni::np_fp`] and [`crate::uni::np_edf`]. Exact for flat
+//!   task sets below an `fp` root whose phases are free.
+//! - Several CPUs: Bertogna and Cirinei (EDF and any work-conserving policy), Guan et al. (fixed
+//!   priorities), otherwise any test of [`crate::multi::portfolio`], for tasks below the root that
+//!   may use all CPUs. Tasks pinned to one CPU each are analysed per CPU.
 //!
-//! *Shown keys.* A scheduler shows the key of its head unless it has one of its own. While a task
-//! pends, the head of its group is at least as urgent as the task if the group orders by the same
-//! key, or is a partition table whose slot is open; otherwise the least urgent below it is reckoned
-//! with. Of a sibling only what can stand at the head with a key as urgent is above.
+//! *Exact* bounds are attained in some run that the description allows and in which no job is
+//! refused. This requires sources that can produce the worst case. Sporadic sources with extra
+//! separation reach every phasing. Periodic sources coincide if their offsets and jitters are
+//! equal. Lists, and costs that cannot always be maximal, prove nothing. Under EDF the analysed
+//! task itself must be able to arrive at some distance from the others, and equal deadlines with
+//! smaller numbers are served first.
 //!
-//! *Overheads* (release; decision, level and switch with each order to run). Orders queue on their
-//! CPU: one that is superseded before it was carried out has been decided on all the same. An order
-//! is given when a job arrives, or when one ends, so that each job pays two; of the last one in a
-//! window the second comes too late to count. Each arrival pays at the highest priority of all.
-//! When a window begins, orders of those who are not above may be queued: nobody ends while there
-//! is a queue, and from one end to the next each task is ordered at most once, so that it is at
-//! most one for each of them (for a root that does not preempt: none beyond those of the job under
-//! way). That is so in roots without servers, tables and round robin, whose budgets, slots and
-//! quanta give orders of their own; elsewhere no test is known with overheads.
+//! # Tasks without a test
 //!
-//! *Shared resources*: for children of a root that orders by fixed keys (ceiling or inheritance) or
-//! by deadline (ceiling), with the terms of [`crate::uni::protocols`]. Under EDF no sections that
-//! touch: the floor moves between them, so that somebody may come in who then waits. With
-//! overheads: ceilings only, since each wait for a holder is two orders more; where a ceiling is
-//! shared by equals that are ordered by number, or a floor is fixed as somebody arrives, a job may
-//! wait once after all, and pays four orders.
+//! A task without a known model prevents bounds only for the tasks that it can delay. Tasks of
+//! higher priority, tasks in other partitions and tasks beside its server are unaffected. If a
+//! scheduler is non-preemptive, if accelerators or resources are shared, or if overheads are
+//! modelled, no task of the root has a bound.
 //!
-//! *Losses* ([`Roots::lost`]): a CPU that does nothing for up to L in all while there is something
-//! to do (its machine was away, in one piece or in slices) supplies L less in any window in which
-//! somebody waits, wherever the pieces lie: sbf(t) − L. Each server has to have its budget in time
-//! even so; its clients then have what it gives less L, whether it pays for a time in which a
-//! client stood still (that is a matter of its clock) or not: what is lost at its level makes
-//! nobody wait longer than the same work more of them, since that would fit into the budget that
-//! waits, or need another one. For tasks alone below a root that does not preempt L blocks once; by
-//! deadline they have the search alone. No test is known with losses on several CPUs, for an
-//! off-line table or for a graph alone.
+//! # Effective keys
+//!
+//! Schedulers with fixed keys (`fp`, `rm`, `dm`, `criticality`) compare the keys that their
+//! children present; the smallest key is the most urgent. A child with an own key presents it. A
+//! group without own key presents the key of its head. Let `next` be the child of scheduler S on
+//! the path to task τ.
+//!
+//! 1. *Effective key*: the least urgent key that `next` can present while τ is pending. A group
+//!    *propagates* keys if it orders by the same key (or is a partition table and the slot is
+//!    open), preempts and has neither own key nor server. A propagating group presents a key at
+//!    least as urgent as τ's. Otherwise the least urgent key below the group counts.
+//! 2. *Interfering node*: a sibling whose most urgent key is at most the level K. K starts as the
+//!    effective key, or as the level inherited from the scheduler above, whichever is less urgent.
+//! 3. *Closure*: while an interfering node can present a less urgent key than K, K is raised to
+//!    that key. The siblings on the path below `next` take part, as long as keys propagate. At the
+//!    fixed point every interfering node is served before every other node. While τ is pending the
+//!    CPU therefore serves τ's group or interfering nodes only, so that τ's supply is what the
+//!    interference leaves.
+//! 4. *Ties*: in a FIFO level equal keys interfere. Elsewhere the smaller number wins: a sibling
+//!    with a larger number needs a strictly more urgent key, provided that K is still the effective
+//!    key and that no interfering node can present the effective key or a less urgent one.
+//! 5. *Inherited level*: if `next` propagates keys, its scheduler inherits K and the least urgent
+//!    interfering key. If it does not, and some interfering node can present a key that is no more
+//!    urgent than the most urgent key of `next`, then other children of `next` can run before that
+//!    node. From there on every sibling on the path interferes.
+//! 6. *Non-preemptive S*: a job that does not interfere may have started just before; the longest
+//!    such job blocks once. If `next` is a group, jobs of its own other children count too, because
+//!    they can start while an interfering node waits.
+//!
+//! # Overheads
+//!
+//! The costs are: release; decision, level and switch for each dispatch order. Orders queue on
+//! their CPU. A superseded order has been decided nevertheless. An order is issued when a job
+//! arrives or completes, so each job pays for two; the second order of the last job in a window
+//! comes too late to count. Each release is charged at the highest priority. When a window begins,
+//! orders for tasks that do not interfere may be queued. No job completes while orders are queued,
+//! and between two completions each task is ordered at most once. So there is at most one such
+//! order per task (for a non-preemptive root: none beyond those of the running job). Servers,
+//! tables and round robin issue orders of their own (budgets, slots, quanta); with them and
+//! overheads no test is known.
+//!
+//! # Shared resources
+//!
+//! Covered for children of a root that orders by fixed keys (ceiling or inheritance) or by deadline
+//! (ceiling), with the terms of [`crate::uni::protocols`]. Under EDF contiguous sections are not
+//! covered: the system ceiling moves between them, so that another job can start and then block.
+//! With overheads only ceilings are covered, because each wait for a holder costs two more orders.
+//! Where a ceiling is shared by equals that are ordered by number, or is raised as a job arrives,
+//! that job may block once after all and pays for four orders.
+//!
+//! # Lost CPU time
+//!
+//! [`RootModel::lost`] is the time L that the CPU may be unavailable while work is pending
+//! (hypervisor, firmware), in one piece or in many. It reduces the supply of every window in which
+//! a job is pending: sbf(t) − L. Each server must receive its budget in time despite the loss. Its
+//! clients have the server's supply less L, whether or not the server's budget is charged for a
+//! loss (that depends on its clock): a loss at the server's level delays clients no more than the
+//! same amount of extra client work, which fits into the waiting budget or needs another one. For
+//! flat task sets below a non-preemptive root L blocks once; by deadline only the search applies.
+//! No test is known with losses on several CPUs, for an off-line table or for a single graph.
 
-mod answer;
-pub mod disturb;
+mod analysis;
+mod context;
+mod demand_plot;
 mod edf;
 mod global;
 mod graph;
-mod keys;
 mod overheads;
-mod picture;
-mod read;
+mod priority_keys;
 mod resources;
-mod roots;
+mod root_model;
 mod servers;
+pub mod slot_interference;
 mod table;
-mod walk;
+mod task_bound;
+mod task_model;
 
-pub use answer::{Answer, CARD, NoTest, Reason};
-pub use picture::Picture;
-pub use roots::Roots;
-pub use table::CARD as TABLE;
+pub use demand_plot::DemandPlot;
+pub use root_model::RootModel;
+pub use table::INFO as TABLE;
+pub use task_bound::{INFO, NoBound, Reason, TaskBound};

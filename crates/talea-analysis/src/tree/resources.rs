@@ -1,49 +1,54 @@
-//! Blocking from shared resources, where a test knows it.
+//! Blocking from shared resources, where a test covers it.
 
-use super::answer::{NoTest, Reason};
-use super::keys::Order;
-use super::walk::Walk;
+use super::analysis::TreeAnalysis;
+use super::priority_keys::KeyOrder;
+use super::task_bound::{NoBound, Reason};
 use crate::uni::protocols::{self, Section};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use talea_core::Work;
-use talea_core::machine::{Body, NodeId, Protocol, Tree};
+use talea_core::engine::{NodeId, NodeSpec, Protocol, Tree};
 use talea_core::mutate;
-use talea_core::sched::Policy;
-use talea_core::workload::{Act, Cost, Mark, Source};
+use talea_core::sched::PolicySpec;
+use talea_core::workload::{Cost, JobStep, Source, StepAction};
 
-/// What resources do to tasks. Nothing without them.
+/// Effect of the resources on the tasks. Empty without resources.
 #[derive(Default)]
 pub(super) struct Blocking {
-    /// The B of every task that can be blocked.
+    /// Blocking term B of every task that can be blocked.
     pub(super) terms: BTreeMap<NodeId, Work>,
-    /// Those that may find out only when they run that somebody holds what they want. A ceiling
-    /// equals the key of the most urgent user, and a floor that of one who arrives as it is fixed:
-    /// where equals are ordered by number, he may come first, runs up to where he locks, and waits.
-    /// Once for each job, for then the holder goes on until he gives it back.
-    pub(super) late: Vec<NodeId>,
+    /// Tasks that may find a resource held only after they have started. A ceiling equals the key
+    /// of the most urgent user, and a raised ceiling that of a job that arrives at that moment. If
+    /// equals are ordered by number, that job may run first, up to its lock, and then block. This
+    /// occurs once per job, because the holder then runs until it unlocks.
+    pub(super) blocked_late: Vec<NodeId>,
 }
 
-/// What the resources of a tree do.
-pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, NoTest> {
-    let tree = walk.tree;
-    let tasks = walk.tasks();
+/// Returns the blocking terms of a tree, or the node whose resource use no test covers.
+pub(super) fn blocking(
+    analysis: &TreeAnalysis<'_>,
+    sources: &[Source],
+) -> Result<Blocking, NoBound> {
+    let tree = analysis.tree;
+    let tasks = analysis.tasks();
     let users: Vec<(NodeId, &Source)> =
         (tasks.iter().copied().zip(sources)).filter(|(_, source)| locks(&source.cost)).collect();
     let Some(&(first, _)) = users.first() else { return Ok(Blocking::default()) };
-    let no = |node| NoTest { node, reason: Reason::Resources };
-    let Some(Body::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.body) else {
+    let no = |node| NoBound { node, reason: Reason::Resources };
+    let Some(NodeSpec::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.spec) else {
         return Err(no(first));
     };
-    let order = Order::of(&root.policy);
-    let is_edf = matches!(root.policy, Policy::Edf);
-    // Who suspends itself while it holds something, or comes whenever it likes, is in everybody's
-    // way; under fixed priorities who holds nothing is in that of those below him only.
+    let order = KeyOrder::of(&root.policy);
+    let is_edf = matches!(root.policy, PolicySpec::Edf);
+    // A task that suspends itself or has unknown arrivals delays every task if it holds resources.
+    // Under fixed priorities a task without resources delays only tasks of lower priority.
     let in_the_way = |task: &&NodeId| is_edf || users.iter().any(|(user, _)| user == *task);
-    if let Some(no) = tasks.iter().filter(in_the_way).find_map(|&task| walk.leaf(task).err()) {
+    if let Some(no) =
+        tasks.iter().filter(in_the_way).find_map(|&task| analysis.task_model(task).err())
+    {
         return Err(no);
     }
-    let flat = tasks.iter().all(|&task| walk.parent(task) == Some(Tree::ROOT));
+    let flat = tasks.iter().all(|&task| analysis.parent(task) == Some(Tree::ROOT));
     if !flat
         || !root.preemptive
         || root.reservation.is_some()
@@ -52,23 +57,25 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
     {
         return Err(no(first));
     }
-    // A job that is released late has less than D to go, and the levels of D say nothing of it.
-    let is_late = |task: &NodeId| walk.leaf(*task).is_ok_and(|leaf| !leaf.task.jitter.is_zero());
+    // A job that is released late has less than D left, and preemption levels by D do not account
+    // for that.
+    let is_late =
+        |task: &NodeId| analysis.task_model(*task).is_ok_and(|leaf| !leaf.task.jitter.is_zero());
     if is_edf && tasks.iter().any(is_late) {
         return Err(no(first));
     }
-    // Ranks: the most urgent first; equals can't be told apart by the terms.
+    // Ranks, most urgent first. The terms cannot distinguish equals.
     let mut ranked = Vec::new();
     for &task in &tasks {
         let key = match order {
-            Some(order) => walk.range(order, task)?.map_or(u64::MAX, |range| range.0),
-            None => walk.leaf(task)?.task.deadline.as_ns(),
+            Some(order) => analysis.key_range(order, task)?.map_or(u64::MAX, |range| range.0),
+            None => analysis.task_model(task)?.task.deadline.as_ns(),
         };
         ranked.push((key, task));
     }
     ranked.sort_unstable();
     let is_tied = ranked.windows(2).any(|two| two[0].0 == two[1].0);
-    // A ceiling that equals a key puts its holder beside that task, on either side of it.
+    // A ceiling that equals a key places its holder beside that task, on either side of it.
     if is_tied && order.is_some() {
         return Err(no(first));
     }
@@ -76,29 +83,30 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
     let mut inherits = false;
     for &(node, source) in &users {
         let rank = ranked.iter().position(|&(_, task)| task == node).unwrap_or(0);
-        // A job has one version: the sections of all of them are as many as it may have, and more.
+        // A job has one version. The sections of all versions are at least as many as those of the
+        // chosen one.
         for cost in source.cost.by_version() {
-            let Cost::Marked { marks, .. } = cost else { continue };
-            inherits |= sections_of(walk, (node, rank), marks, is_edf, &mut sections)?;
+            let Cost::WithSteps { steps, .. } = cost else { continue };
+            inherits |= sections_of(analysis, (node, rank), steps, is_edf, &mut sections)?;
         }
     }
-    let touching =
-        sections.iter().find(|section| section.touches).map(|section| ranked[section.task].1);
-    // Somebody more urgent comes in as the floor is moved, and waits for the next section: that is
-    // one wait more than these terms know.
+    let contiguous =
+        sections.iter().find(|section| section.is_contiguous).map(|section| ranked[section.task].1);
+    // Between contiguous sections a more urgent job can start and then wait for the next section:
+    // one wait more than the terms count.
     if let (true, Some(node)) =
-        mutate!("tree-floor", (is_edf, touching), (is_edf && inherits, touching))
+        mutate!("tree-floor", (is_edf, contiguous), (is_edf && inherits, contiguous))
     {
         return Err(no(node));
     }
-    let queues = order.is_some_and(Order::is_fifo);
-    // Each wait for a holder is two orders more, and how often the more urgent wait for each other
-    // no test here knows.
-    if walk.pays_orders()
+    let queues = order.is_some_and(KeyOrder::is_fifo);
+    // Each wait for a holder costs two more orders; no test bounds how often more urgent tasks wait
+    // for each other.
+    if analysis.has_dispatch_cost()
         && (mutate!("tree-inheritance-orders", inherits, inherits && is_edf)
-            || (touching.is_some() && !queues))
+            || (contiguous.is_some() && !queues))
     {
-        return Err(NoTest { node: touching.unwrap_or(first), reason: Reason::Overheads });
+        return Err(NoBound { node: contiguous.unwrap_or(first), reason: Reason::Overheads });
     }
     let terms = if is_edf {
         protocols::non_preemptive(tasks.len(), &sections)
@@ -117,45 +125,56 @@ pub(super) fn blocking(walk: &Walk<'_>, sources: &[Source]) -> Result<Blocking, 
         terms: with
             .filter(|(_, term)| mutate!("tree-resources", !term.is_zero(), term.is_zero()))
             .collect(),
-        late,
+        blocked_late: late,
     })
 }
 
-/// Whether its jobs lock anything, in some version.
+/// Whether jobs lock a resource, in some version.
 fn locks(cost: &Cost) -> bool {
-    mutate!("analysis-version-sections", cost.by_version().into_iter().any(|cost| {
-        matches!(cost, Cost::Marked { marks, .. } if marks.iter().any(|mark| matches!(mark.act, Act::Lock(_))))
-    }), core::iter::once(cost).any(|cost| {
-        matches!(cost, Cost::Marked { marks, .. } if marks.iter().any(|mark| matches!(mark.act, Act::Lock(_))))
-    }))
+    mutate!(
+        "analysis-version-sections",
+        cost.by_version().into_iter().any(has_lock),
+        core::iter::once(cost).any(has_lock)
+    )
 }
 
-/// The sections of a job of `node`, and whether one is of a resource with inheritance.
+/// Whether a job of this version locks a resource.
+fn has_lock(cost: &Cost) -> bool {
+    let Cost::WithSteps { steps, .. } = cost else { return false };
+    steps.iter().any(|step| matches!(step.action, StepAction::Lock(_)))
+}
+
+/// Appends the sections of a job of `node`; returns whether one of them uses priority inheritance.
 fn sections_of(
-    walk: &Walk<'_>,
+    analysis: &TreeAnalysis<'_>,
     (node, rank): (NodeId, usize),
-    marks: &[Mark],
+    steps: &[JobStep],
     is_edf: bool,
     sections: &mut Vec<Section>,
-) -> Result<bool, NoTest> {
-    let no = NoTest { node, reason: Reason::Resources };
+) -> Result<bool, NoBound> {
+    let no = NoBound { node, reason: Reason::Resources };
     let mut inherits = false;
     let (mut held, mut left) = (None, None);
-    for mark in marks {
-        match (&mark.act, held) {
-            (Act::Lock(resource), None) => held = Some((*resource, mark.at)),
-            (Act::Unlock(resource), Some((which, from))) if *resource == which => {
-                let length = mark.at.checked_sub(from).unwrap_or(Work::ZERO);
-                let touches = left == Some(from);
-                sections.push(Section { task: rank, resource: which.0 as usize, length, touches });
-                (held, left) = (None, Some(mark.at));
-                match walk.tree.resources[which.0 as usize].protocol {
+    for step in steps {
+        match (&step.action, held) {
+            (StepAction::Lock(resource), None) => held = Some((*resource, step.at)),
+            (StepAction::Unlock(resource), Some((which, from))) if *resource == which => {
+                let length = step.at.checked_sub(from).unwrap_or(Work::ZERO);
+                let is_contiguous = left == Some(mutate!("tree-touching", from, Work::ZERO));
+                sections.push(Section {
+                    task: rank,
+                    resource: which.0 as usize,
+                    length,
+                    is_contiguous,
+                });
+                (held, left) = (None, Some(step.at));
+                match analysis.tree.resources[which.0 as usize].protocol {
                     Protocol::Ceiling => {}
                     Protocol::Inheritance if !is_edf => inherits = true,
                     _ => return Err(no),
                 }
             }
-            (Act::Lock(_) | Act::Unlock(_), _) => return Err(no),
+            (StepAction::Lock(_) | StepAction::Unlock(_), _) => return Err(no),
             _ => {}
         }
     }

@@ -1,57 +1,59 @@
-//! What the servers of a tree give to their clients.
+//! Supplies that exist in a tree, and the supply of each server to its clients.
 
-use super::answer::{NoTest, Reason};
-use super::walk::{Walk, is_overload};
-use crate::supply::{Curve, Dedicated, Inside, Leftover, Rate, Server, Supply, Table};
+use super::analysis::{TreeAnalysis, is_overload};
+use super::task_bound::{NoBound, Reason};
+use crate::supply::{
+    Dedicated, InterferenceCurve, Leftover, NestedServer, Rate, Server, Supply, Table,
+};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use talea_core::machine::{Body, NodeId};
+use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
-use talea_core::server::{Kind, Reservation};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Work};
 
-/// The supplies that there are in a tree.
+/// Supply available at a node.
 #[derive(Clone, Debug)]
-pub(super) enum Supplied {
+pub(super) enum NodeSupply {
     /// The root's CPU.
     Dedicated,
-    /// A partition's slots.
+    /// Slots of a partition.
     Table(Table),
-    /// A server somewhere.
+    /// Server with a known service bound.
     Server(Server),
-    /// A server on a CPU, below these.
-    Inside { of: Reservation, above: Vec<Curve>, rounds: u64 },
-    /// Such a supply, of which so much may be lost, once in all windows that belong together.
-    Less { of: Box<Supplied>, lost: Span },
+    /// Server directly on a CPU, below the interference `above`.
+    NestedServer { of: Reservation, above: Vec<InterferenceCurve>, rounds: u64 },
+    /// Supply with at most `lost` unavailable, once for all windows of a busy period.
+    WithLoss { of: Box<NodeSupply>, lost: Span },
 }
 
-impl Supplied {
-    /// With a loss that may happen at any time, in pieces.
-    pub(super) fn without(self, lost: Span) -> Supplied {
-        Supplied::Less { of: Box::new(self), lost }
+impl NodeSupply {
+    /// Returns this supply with a loss that may occur at any time, in pieces.
+    pub(super) fn with_loss(self, lost: Span) -> NodeSupply {
+        NodeSupply::WithLoss { of: Box::new(self), lost }
     }
 
-    /// What a CPU of one's own may lose; nothing of what is none.
-    pub(super) fn lost_by_cpu(&self) -> Option<Span> {
+    /// Returns the loss of a dedicated CPU; `None` for any other supply.
+    pub(super) fn cpu_loss(&self) -> Option<Span> {
         match self {
-            Supplied::Dedicated => Some(Span::ZERO),
-            Supplied::Less { of, lost } => Some(of.lost_by_cpu()? + *lost),
+            NodeSupply::Dedicated => Some(Span::ZERO),
+            NodeSupply::WithLoss { of, lost } => Some(of.cpu_loss()? + *lost),
             _ => None,
         }
     }
 }
 
-impl Supply for Supplied {
+impl Supply for NodeSupply {
     fn time_for(&self, work: Work) -> Option<Span> {
         match self {
-            Supplied::Dedicated => Dedicated.time_for(work),
-            Supplied::Table(table) => table.time_for(work),
-            Supplied::Server(server) => server.time_for(work),
-            Supplied::Inside { of, above, rounds } => {
-                Inside::served(of, Leftover::new(Dedicated, above, *rounds))?.time_for(work)
+            NodeSupply::Dedicated => Dedicated.time_for(work),
+            NodeSupply::Table(table) => table.time_for(work),
+            NodeSupply::Server(server) => server.time_for(work),
+            NodeSupply::NestedServer { of, above, rounds } => {
+                NestedServer::served(of, Leftover::new(Dedicated, above, *rounds))?.time_for(work)
             }
-            Supplied::Less { .. } if work.is_zero() => Some(Span::ZERO),
-            Supplied::Less { of, lost } => {
+            NodeSupply::WithLoss { .. } if work.is_zero() => Some(Span::ZERO),
+            NodeSupply::WithLoss { of, lost } => {
                 of.time_for(Work::from_ns(work.as_ns().saturating_add(lost.as_ns())))
             }
         }
@@ -59,85 +61,91 @@ impl Supply for Supplied {
 
     fn rate(&self) -> Option<Rate> {
         match self {
-            Supplied::Dedicated => Dedicated.rate(),
-            Supplied::Table(table) => table.rate(),
-            Supplied::Server(server) => server.rate(),
-            Supplied::Inside { of, .. } => Some(Rate { work: of.budget, every: of.period }),
-            Supplied::Less { of, .. } => of.rate(),
+            NodeSupply::Dedicated => Dedicated.rate(),
+            NodeSupply::Table(table) => table.rate(),
+            NodeSupply::Server(server) => server.rate(),
+            NodeSupply::NestedServer { of, .. } => Some(Rate { work: of.budget, every: of.period }),
+            NodeSupply::WithLoss { of, .. } => of.rate(),
         }
     }
 }
 
-impl Walk<'_> {
-    /// What the clients of the server at `node` have.
-    pub(super) fn supply_of(&mut self, node: NodeId) -> Result<Supplied, NoTest> {
-        if let Some(found) = self.supplies.get(&node) {
+impl TreeAnalysis<'_> {
+    /// Returns the supply of the server at `node` to its clients.
+    pub(super) fn server_supply(&mut self, node: NodeId) -> Result<NodeSupply, NoBound> {
+        if let Some(found) = self.server_supplies.get(&node) {
             return found.clone();
         }
-        let found = self.find_supply(node);
-        self.supplies.insert(node, found.clone());
+        let found = self.build_server_supply(node);
+        self.server_supplies.insert(node, found.clone());
         found
     }
 
-    fn find_supply(&mut self, node: NodeId) -> Result<Supplied, NoTest> {
-        let no = |reason| NoTest { node, reason };
-        let Body::Scheduler(spec) = self.body(node) else { return Err(no(Reason::Starved)) };
+    fn build_server_supply(&mut self, node: NodeId) -> Result<NodeSupply, NoBound> {
+        let no = |reason| NoBound { node, reason };
+        let NodeSpec::Scheduler(spec) = self.node_spec(node) else {
+            return Err(no(Reason::Starved));
+        };
         let Some(mut of) = spec.reservation else { return Err(no(Reason::Starved)) };
-        if matches!(of.kind, Kind::Custom { .. }) {
+        if matches!(of.kind, ServerKind::Custom { .. }) {
             return Err(no(Reason::CustomServer));
         }
-        let place = self.place(node)?;
-        if of.kind == Kind::SoftCbs {
-            // What it ran ahead it owes: its deadline may be far away when the next client comes.
-            if place.level.is_some() {
+        let context = self.context(node)?;
+        if of.kind == ServerKind::SoftCbs {
+            // Time consumed early delays its deadline, which may be far away when the next client
+            // arrives.
+            if context.level.is_some() {
                 return Err(no(Reason::SoftCbs));
             }
-            // Where nobody looks at deadlines it postpones them instead of waiting: its clients
-            // have no less.
-            of.kind = Kind::HardCbs;
+            // Without deadlines it postpones instead of waiting: its clients receive no less.
+            of.kind = ServerKind::HardCbs;
         }
-        if place.blocking > 0 {
+        if context.blocking > 0 {
             return Err(no(Reason::ServerNotPreemptive));
         }
-        if place.level.is_some() {
-            let mut within = self.level_fits(&place)?.then(|| of.relative_deadline());
-            // Whatever the deadlines of the others are.
-            let mut above = place.above.clone();
-            self.collect_others(node, &place, &mut above)?;
-            let level = Leftover::new(&place.supply, &above, self.rounds(above.len()));
+        if context.level.is_some() {
+            let mut within = self.level_meets_deadlines(&context)?.then(|| of.relative_deadline());
+            // Bound that holds for any deadlines of the other competitors.
+            let mut above = context.above.clone();
+            self.collect_competitors(node, &context, &mut above)?;
+            let level = Leftover::new(&context.supply, &above, self.iteration_limit(above.len()));
             let all = [
                 above.as_slice(),
-                &[Curve { cost: of.budget, period: of.period, jitter: Span::ZERO }],
+                &[InterferenceCurve { cost: of.budget, period: of.period, jitter: Span::ZERO }],
             ]
             .concat();
-            if !is_overload(&all, &place.supply)
+            if !is_overload(&all, &context.supply)
                 && let Some(last) = level.time_for(of.budget)
             {
                 within = Some(within.map_or(last, |within| within.min(last)));
             }
             let server = within.and_then(|within| Server::new(&of, within));
-            return server.map(Supplied::Server).ok_or(no(Reason::Starved));
+            return server.map(NodeSupply::Server).ok_or(no(Reason::Starved));
         }
-        let mut all = place.above.clone();
-        all.push(Curve { cost: of.budget, period: of.period, jitter: Span::ZERO });
-        if is_overload(&all, &place.supply) {
+        let mut all = context.above.clone();
+        all.push(InterferenceCurve { cost: of.budget, period: of.period, jitter: Span::ZERO });
+        if is_overload(&all, &context.supply) {
             return Err(no(Reason::Starved));
         }
-        let level = Leftover::new(&place.supply, &place.above, self.rounds(place.above.len()));
+        let level = Leftover::new(
+            &context.supply,
+            &context.above,
+            self.iteration_limit(context.above.len()),
+        );
         let within = mutate!(
             "tree-starved",
             level.time_for(of.budget).filter(|&within| within <= of.period),
             level.time_for(of.budget).map(|within| within.min(of.period))
         );
         let within = within.ok_or(no(Reason::Starved))?;
-        Ok(match place.supply.lost_by_cpu() {
-            // Served in time whatever is lost: the loss itself is its clients' (head comment of
-            // [`super`]).
+        Ok(match context.supply.cpu_loss() {
+            // The server is served in time despite the loss; the loss itself is charged to its
+            // clients (module [`super`]).
             Some(_) => {
-                let rounds = self.rounds(place.above.len());
-                Supplied::Inside { of, above: place.above, rounds }
+                let rounds = self.iteration_limit(context.above.len());
+                NodeSupply::NestedServer { of, above: context.above, rounds }
             }
-            None => Supplied::Server(Server::new(&of, within).ok_or(no(Reason::Starved))?),
+            None => NodeSupply::Server(Server::new(&of, within).ok_or(no(Reason::Starved))?),
         })
     }
 }

@@ -1,113 +1,113 @@
-//! Tasks of an off-line table: each by itself, in its own entries.
+//! Response-time bounds for the tasks of an off-line table, each in its own entries.
 //!
-//! A job runs in its task's entries and nowhere else, so that tasks of a table do not delay each
-//! other, but where one waits for another's tokens (docs/model.md, section 9; YASMIN, section 3.4).
-//! A task whose jobs come at known times (periodic, by the entries themselves, or when those have
-//! ended that it waits for) is walked through, job by job, each as late as it may come and at its
-//! worst cost, until a hyperperiod of its period and the table repeats the one before. Of others,
-//! which come when they come, the entries are a supply ([`crate::supply::Table`]) with nobody
-//! above.
+//! A job executes only in its task's entries, so tasks of a table do not delay each other, except
+//! through tokens (docs/model.md, section 9; YASMIN, section 3.4). A task with known arrivals
+//! (periodic, activated by the entries, or by the completion of predecessors) is followed job by
+//! job. Each job arrives as late as possible and at its worst cost, until a hyperperiod of its
+//! period and the table repeats the one before. For other tasks the entries are a supply
+//! ([`crate::supply::Table`]) without interference.
 //!
-//! That worst is the worst: a queue that is served in order at fixed times ends later, if anything,
-//! when a job comes later or costs more. The version of a job is that of the entry in which it
-//! begins; of every entry between the earliest that it may come and the latest that it begins the
-//! most costly one is reckoned with.
+//! This case is the worst: a queue that is served in order at fixed times completes no earlier if a
+//! job arrives later or costs more. The version of a job is that of the entry in which it starts.
+//! Between the earliest arrival and the latest start the most costly version of all entries is
+//! assumed.
 //!
 //! Assumptions: 1. the root is the table, preemptive, without overheads; 2. as [`super`]; 3.
 //! channels move one token for one job.
 
-use super::answer::{NoTest, Reason};
-use super::read::marks;
-use super::servers::Supplied;
-use super::walk::{Place, Walk};
-use crate::card::{Card, Kind, Platform};
+use super::analysis::TreeAnalysis;
+use super::context::Context;
+use super::servers::NodeSupply;
+use super::task_bound::{NoBound, Reason};
+use super::task_model::unsupported_action;
 use crate::demand::gcd;
 use crate::supply;
+use crate::test_info::{Platform, TestInfo, TestKind};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use talea_core::machine::{Body, NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::engine::{NodeId, NodeSpec, SchedulerSpec, TaskSpec, Tree};
 use talea_core::mutate;
-use talea_core::sched::{Child, Policy, Slot, TableEntry};
+use talea_core::sched::{Child, PolicySpec, Slot, TableEntry};
 use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Work};
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "table-entries",
     policy: "off-line table",
     platform: Platform::Global,
     model: "periodic with offsets, jitter, graphs, versions; sporadic",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Rouxel, Altmeyer and Grelck, Middleware 2021, section 3.4 (the dispatcher); Mok, Feng and Chen, RTAS 2001 (a supply of slots)",
     sustainable: "costs, jitter (entries keep their times)",
     tests: &[
-        "crates/talea-analysis/tests/it/offline.rs::y11_tables_that_are_found_are_proved_and_no_response_is_beyond_its_bound",
+        "crates/talea-analysis/tests/it/offline.rs::y11_tables_found_are_proved_and_no_response_exceeds_its_bound",
         "crates/talea-analysis/tests/it/offline.rs::y11_tables_at_random_keep_their_bounds",
     ],
 };
 
-/// Hyperperiods that are walked through at most.
-const ROUNDS: u64 = 6;
+/// Hyperperiods that are followed at most.
+const MAX_HYPERPERIODS: u64 = 6;
 
-/// A bound for every task, counted from the arrival of its job, or of its graph's; nothing if the
-/// root is no table that is known.
+/// Returns a bound for every task, counted from the arrival of its job or of its graph; `None` if
+/// the root is not a supported table.
 pub(super) fn bounds(
-    walk: &Walk<'_>,
+    analysis: &TreeAnalysis<'_>,
     sources: &[Source],
-) -> Option<BTreeMap<NodeId, Result<Span, NoTest>>> {
-    let Body::Scheduler(SchedulerSpec {
-        policy: Policy::Table { hyperperiod, entries },
+) -> Option<BTreeMap<NodeId, Result<Span, NoBound>>> {
+    let NodeSpec::Scheduler(SchedulerSpec {
+        policy: PolicySpec::Table { hyperperiod, entries },
         preemptive: true,
         ..
-    }) = walk.body(Tree::ROOT)
+    }) = analysis.node_spec(Tree::ROOT)
     else {
         return None;
     };
-    let kids = walk.kids(Tree::ROOT);
+    let children = analysis.children(Tree::ROOT);
     let mut table = Table {
-        walk,
+        analysis,
         hyperperiod: *hyperperiod,
         entries,
-        sources: walk.tasks().into_iter().zip(sources).collect(),
-        owners: kids.iter().zip(0..).map(|(&node, child)| (node, child)).collect(),
-        courses: BTreeMap::new(),
+        sources: analysis.tasks().into_iter().zip(sources).collect(),
+        owners: children.iter().zip(0..).map(|(&node, child)| (node, child)).collect(),
+        sequences: BTreeMap::new(),
     };
-    Some(walk.tasks().into_iter().map(|node| (node, table.bound(node))).collect())
+    Some(analysis.tasks().into_iter().map(|node| (node, table.bound(node))).collect())
 }
 
-/// The table with what is known of its tasks so far.
+/// The table with the results for its tasks so far.
 struct Table<'a> {
-    walk: &'a Walk<'a>,
+    analysis: &'a TreeAnalysis<'a>,
     hyperperiod: Span,
     entries: &'a [TableEntry],
     sources: BTreeMap<NodeId, &'a Source>,
     owners: BTreeMap<NodeId, Child>,
-    courses: BTreeMap<NodeId, Result<Course, Reason>>,
+    sequences: BTreeMap<NodeId, Result<JobSequence, Reason>>,
 }
 
-/// Jobs at known times, in their order, through some hyperperiods.
+/// Jobs at known times, in order, through some hyperperiods.
 #[derive(Clone)]
-struct Course {
-    /// After so long everything repeats.
+struct JobSequence {
+    /// Length after which the sequence repeats.
     every: u64,
-    /// So many jobs come in that time.
+    /// Number of jobs in that length.
     count: usize,
     jobs: Vec<Job>,
 }
 
 #[derive(Clone, Copy)]
 struct Job {
-    /// Nominal; of the latest of its graph's roots.
+    /// Nominal arrival; the latest of its graph's sources.
     arrival: u64,
-    /// Not before.
+    /// Earliest release.
     earliest: u64,
-    /// Not after.
+    /// Latest release, later the latest completion.
     latest: u64,
 }
 
 impl<'a> Table<'a> {
-    fn bound(&mut self, node: NodeId) -> Result<Span, NoTest> {
-        let no = |reason| NoTest { node, reason };
+    fn bound(&mut self, node: NodeId) -> Result<Span, NoBound> {
+        let no = |reason| NoBound { node, reason };
         let spec = self.spec(node);
         let Some(&owner) = self.owners.get(&node) else { return Err(no(Reason::OfflineTable)) };
         if !spec.uses.is_empty() {
@@ -117,30 +117,30 @@ impl<'a> Table<'a> {
         let has_times = matches!(source.arrivals, Arrivals::Periodic { .. }) && !spec.enforced;
         let is_alone = !self.is_of_graph(node);
         if !has_times && is_alone && !self.activates(owner) {
-            return self.supplied(node, owner);
+            return self.bound_by_supply(node, owner);
         }
-        let course = self.course(node).map_err(no)?;
-        let latest = course.jobs.iter().map(|job| job.latest - job.arrival).max();
+        let sequence = self.job_sequence(node).map_err(no)?;
+        let latest = sequence.jobs.iter().map(|job| job.latest - job.arrival).max();
         Ok(Span::from_ns(latest.unwrap_or(0)))
     }
 
     fn spec(&self, node: NodeId) -> &'a TaskSpec {
-        match self.walk.body(node) {
-            Body::Task(spec) => spec,
-            Body::Scheduler(_) => unreachable!("tasks only"),
+        match self.analysis.node_spec(node) {
+            NodeSpec::Task(spec) => spec,
+            NodeSpec::Scheduler(_) => unreachable!("tasks only"),
         }
     }
 
     fn inputs(&self, node: NodeId) -> Vec<NodeId> {
-        let into = self.walk.tree.channels.iter().filter(|channel| channel.to == node);
+        let into = self.analysis.tree.channels.iter().filter(|channel| channel.to == node);
         into.map(|channel| channel.from).collect()
     }
 
     fn is_of_graph(&self, node: NodeId) -> bool {
-        self.walk.tree.channels.iter().any(|channel| channel.from == node || channel.to == node)
+        self.analysis.tree.channels.iter().any(|channel| channel.from == node || channel.to == node)
     }
 
-    fn own(&self, owner: Child) -> Vec<TableEntry> {
+    fn own_entries(&self, owner: Child) -> Vec<TableEntry> {
         let mut own: Vec<TableEntry> =
             self.entries.iter().filter(|entry| entry.owner == owner).copied().collect();
         own.sort_by_key(|entry| entry.start);
@@ -151,30 +151,30 @@ impl<'a> Table<'a> {
         self.entries.iter().any(|entry| entry.owner == owner && entry.activates)
     }
 
-    /// The longest response to arrivals that come when they come.
-    fn supplied(&self, node: NodeId, owner: Child) -> Result<Span, NoTest> {
-        let own = self.own(owner);
+    /// Returns the longest response to arrivals at unknown times.
+    fn bound_by_supply(&self, node: NodeId, owner: Child) -> Result<Span, NoBound> {
+        let own = self.own_entries(owner);
         if own.is_empty() {
-            return Err(NoTest { node, reason: Reason::Overload });
+            return Err(NoBound { node, reason: Reason::Overload });
         }
         let slots: Vec<Slot> =
             own.iter().map(|entry| Slot { start: entry.start, end: entry.end, owner }).collect();
-        let supply = Supplied::Table(supply::Table::new(self.hyperperiod, &slots, owner));
-        self.walk.response(node, &self.walk.leaf(node)?.task, &Place::below_nobody(supply))
+        let supply = NodeSupply::Table(supply::Table::new(self.hyperperiod, &slots, owner));
+        self.analysis.response(node, &self.analysis.task_model(node)?.task, &Context::top(supply))
     }
 
-    /// When each job ends at the latest.
-    fn course(&mut self, node: NodeId) -> Result<Course, Reason> {
-        if let Some(found) = self.courses.get(&node) {
+    /// Returns the sequence with the latest completion of each job.
+    fn job_sequence(&mut self, node: NodeId) -> Result<JobSequence, Reason> {
+        if let Some(found) = self.sequences.get(&node) {
             return found.clone();
         }
-        let found = self.arrivals(node).and_then(|course| self.serve(node, course));
-        self.courses.insert(node, found.clone());
+        let found = self.arrivals(node).and_then(|sequence| self.serve(node, sequence));
+        self.sequences.insert(node, found.clone());
         found
     }
 
-    /// The jobs as they come.
-    fn arrivals(&mut self, node: NodeId) -> Result<Course, Reason> {
+    /// Returns the sequence of arrivals.
+    fn arrivals(&mut self, node: NodeId) -> Result<JobSequence, Reason> {
         let (spec, inputs) = (self.spec(node), self.inputs(node));
         let owner = self.owners.get(&node).copied().ok_or(Reason::OfflineTable)?;
         let activates = self.activates(owner);
@@ -182,34 +182,38 @@ impl<'a> Table<'a> {
         if source.is_endless() {
             return Err(Reason::Endless);
         }
-        if let Some(reason) = marks(&source.cost) {
+        if let Some(reason) = unsupported_action(&source.cost) {
             return Err(reason);
         }
         let table = self.hyperperiod.as_ns();
         match &source.arrivals {
             _ if spec.enforced => Err(Reason::Arrivals),
             Arrivals::List(times) if times.is_empty() && !inputs.is_empty() && !activates => {
-                if self.walk.tree.channels.iter().any(|to| to.to == node && to.tokens != 1) {
+                if self.analysis.tree.channels.iter().any(|to| to.to == node && to.tokens != 1) {
                     return Err(Reason::Graph);
                 }
-                let all = inputs.into_iter().map(|input| self.course(input));
-                all.reduce(|a, b| join(a?, &b?)).unwrap_or(Err(Reason::Graph))
+                let all = inputs.into_iter().map(|input| self.job_sequence(input));
+                all.reduce(|a, b| join_inputs(a?, &b?)).unwrap_or(Err(Reason::Graph))
             }
             Arrivals::List(times) if times.is_empty() && inputs.is_empty() && activates => {
-                let own = self.own(owner);
+                let own = self.own_entries(owner);
                 let starts: Vec<u64> = own
                     .iter()
                     .filter(|entry| entry.activates)
                     .map(|entry| entry.start.as_ns())
                     .collect();
-                let jobs = (0..ROUNDS).flat_map(|round| {
+                let jobs = (0..MAX_HYPERPERIODS).flat_map(|round| {
                     starts.iter().map(move |start| {
                         let at = round.checked_mul(table)?.checked_add(*start)?;
                         Some(Job { arrival: at, earliest: at, latest: at })
                     })
                 });
                 let jobs: Option<Vec<Job>> = jobs.collect();
-                Ok(Course { every: table, count: starts.len(), jobs: jobs.ok_or(Reason::Limit)? })
+                Ok(JobSequence {
+                    every: table,
+                    count: starts.len(),
+                    jobs: jobs.ok_or(Reason::Limit)?,
+                })
             }
             Arrivals::Periodic { offset, period, jitter } if inputs.is_empty() && !activates => {
                 let period = period.as_ns();
@@ -219,7 +223,7 @@ impl<'a> Table<'a> {
                 let every =
                     (table / gcd(table, period)).checked_mul(period).ok_or(Reason::Limit)?;
                 let count = every / period;
-                if count.saturating_mul(ROUNDS) > self.walk.rounds(0) {
+                if count.saturating_mul(MAX_HYPERPERIODS) > self.analysis.iteration_limit(0) {
                     return Err(Reason::Limit);
                 }
                 let job = |number: u64| {
@@ -227,26 +231,26 @@ impl<'a> Table<'a> {
                     let latest = arrival.checked_add(jitter.as_ns())?;
                     Some(Job { arrival, earliest: arrival, latest })
                 };
-                let jobs: Option<Vec<Job>> = (0..count * ROUNDS).map(job).collect();
-                Ok(Course { every, count: count as usize, jobs: jobs.ok_or(Reason::Limit)? })
+                let jobs: Option<Vec<Job>> = (0..count * MAX_HYPERPERIODS).map(job).collect();
+                Ok(JobSequence { every, count: count as usize, jobs: jobs.ok_or(Reason::Limit)? })
             }
             _ if inputs.is_empty() && !activates => Err(Reason::Arrivals),
-            // By itself and by its entries, or by its entries and by others.
+            // Activated both by itself and by entries, or by entries and by predecessors.
             _ => Err(Reason::OfflineTable),
         }
     }
 
-    /// The same jobs with the times at which they end for those at which they come, until they
-    /// repeat.
-    fn serve(&self, node: NodeId, mut course: Course) -> Result<Course, Reason> {
+    /// Replaces the release times of a sequence by completion times.
+    fn serve(&self, node: NodeId, mut sequence: JobSequence) -> Result<JobSequence, Reason> {
         let owner = self.owners[&node];
-        let own = self.own(owner);
+        let own = self.own_entries(owner);
         if own.is_empty() {
             return Err(Reason::Overload);
         }
-        let (source, mut free, mut steps) = (self.sources[&node], 0, self.walk.rounds(0));
-        for job in &mut course.jobs {
-            let begin = piece(
+        let (source, mut free, mut steps) =
+            (self.sources[&node], 0, self.analysis.iteration_limit(0));
+        for job in &mut sequence.jobs {
+            let begin = next_entry_part(
                 &own,
                 self.hyperperiod,
                 mutate!("analysis-table-latest", job.latest.max(free), job.earliest.max(free)),
@@ -254,9 +258,9 @@ impl<'a> Table<'a> {
             .start;
             let mut cost = 0;
             let mut at = job.earliest;
-            // Whatever entry it may begin in.
+            // Any entry in which the job may start.
             while at <= begin {
-                let entry = piece(&own, self.hyperperiod, at)?;
+                let entry = next_entry_part(&own, self.hyperperiod, at)?;
                 if entry.start <= begin {
                     cost = mutate!(
                         "analysis-table-version",
@@ -269,56 +273,58 @@ impl<'a> Table<'a> {
             }
             (at, free) = (begin, begin);
             while cost > 0 {
-                let entry = piece(&own, self.hyperperiod, at)?;
+                let entry = next_entry_part(&own, self.hyperperiod, at)?;
                 let done = cost.min(entry.end - entry.start);
                 (at, free, cost) = (entry.end, entry.start + done, cost - done);
                 steps = steps.checked_sub(1).ok_or(Reason::Limit)?;
             }
             job.latest = free;
         }
-        // If the last two rounds are alike, so are all that follow. Whoever was idle in a round is
-        // as late in the next one; whoever never is gets later by what is too much.
-        let last = course.jobs.len() - course.count;
-        let mut both = course.jobs[last..].iter().zip(&course.jobs[last - course.count..]);
-        let grows = both.any(|(job, before)| job.latest - before.latest > course.every);
-        if grows { Err(Reason::Overload) } else { Ok(course) }
+        // If the last two rounds are equal, so are all that follow. A sequence that idles in a
+        // round is as late in the next one; a sequence that never idles becomes later by the
+        // excess.
+        let last = sequence.jobs.len() - sequence.count;
+        let mut both = sequence.jobs[last..].iter().zip(&sequence.jobs[last - sequence.count..]);
+        let grows = both.any(|(job, before)| job.latest - before.latest > sequence.every);
+        if grows { Err(Reason::Overload) } else { Ok(sequence) }
     }
 }
 
-/// A stretch of one entry, in time.
-struct Piece {
+/// Part of one entry, in time.
+struct EntryPart {
     start: u64,
     end: u64,
     version: Option<u32>,
 }
 
-/// What is open at `from`, from there on, or opens next.
-fn piece(own: &[TableEntry], hyperperiod: Span, from: u64) -> Result<Piece, Reason> {
+/// Returns the part of the entry that is open at `from`, or the next entry.
+fn next_entry_part(own: &[TableEntry], hyperperiod: Span, from: u64) -> Result<EntryPart, Reason> {
     let (round, within) = (from / hyperperiod.as_ns(), from % hyperperiod.as_ns());
     let at = own.partition_point(|entry| entry.end.as_ns() <= within);
     let (round, entry) = own.get(at).map_or((round + 1, &own[0]), |entry| (round, entry));
     let begun = round.checked_mul(hyperperiod.as_ns()).ok_or(Reason::Limit)?;
     let in_time = |at: Span| begun.checked_add(at.as_ns()).ok_or(Reason::Limit);
-    Ok(Piece {
+    Ok(EntryPart {
         start: in_time(entry.start)?.max(from),
         end: in_time(entry.end)?,
         version: entry.version,
     })
 }
 
-/// At least one: whoever has no work is ordered to run all the same.
+/// Worst cost in a version; at least one nanosecond, because a job without work is dispatched
+/// nevertheless.
 fn cost_of(source: &Source, version: Option<u32>) -> u64 {
     let most = match (&source.cost, version) {
         (Cost::Versions(each), Some(version)) => {
-            each.get(version as usize).or(each.last()).map_or(Work::ZERO, Cost::most)
+            each.get(version as usize).or(each.last()).map_or(Work::ZERO, Cost::max)
         }
-        (cost, _) => cost.most(),
+        (cost, _) => cost.max(),
     };
     most.as_ns().max(1)
 }
 
-/// Whoever waits for both comes when the later one has ended.
-fn join(mut one: Course, other: &Course) -> Result<Course, Reason> {
+/// Joins two predecessors: their successor arrives when the later one has completed.
+fn join_inputs(mut one: JobSequence, other: &JobSequence) -> Result<JobSequence, Reason> {
     if (one.every, one.count) != (other.every, other.count) {
         return Err(Reason::Graph);
     }

@@ -1,37 +1,38 @@
 //! Adaptive mixed criticality, AMC-rtb.
 //!
 //! S. K. Baruah, A. Burns and R. I. Davis, "Response-time analysis for mixed criticality systems",
-//! RTSS 2011, section on AMC-rtb: a job of high criticality that has run for its C(LO) and has not
-//! ended switches the system over; from then on jobs of low criticality are given up, and no more
-//! of them come.
+//! RTSS 2011, section on AMC-rtb: a job of high criticality that has executed for its C(LO) without
+//! completing triggers the mode switch. From then on jobs of low criticality are abandoned and not
+//! released.
 //!
-//! > R(LO) = C(LO) + Σ ⌈R(LO)/T_j⌉·C_j(LO) over all more urgent j, for every task > R(HI) = C(HI) +
-//! Σ_{j high} ⌈R(HI)/T_j⌉·C_j(HI) + Σ_{j low} ⌈R(LO)/T_j⌉·C_j(LO), for those of high criticality
+//! > R(LO) = C(LO) + Σ ⌈R(LO)/T_j⌉·C_j(LO) over all more urgent j, for every task
+//! > R(HI) = C(HI) + Σ_{j high} ⌈R(HI)/T_j⌉·C_j(HI) + Σ_{j low} ⌈R(LO)/T_j⌉·C_j(LO),
+//! > for tasks of high criticality
 //!
 //! Assumptions: 1. 1 ≤ C(LO) ≤ C(HI), T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3.
 //! distinct fixed priorities, the tasks given in their order, most urgent first; 4. sporadic
 //! arrivals at least T apart; 5. D ≤ T; 6. no jitter, no blocking; 7. the switch takes no time.
 //!
-//! *Sufficient*: the worst moment of the switch is not looked for (AMC-max would). What it refuses
-//! for R(LO) > D is refuted: then a deadline is missed without any switch. Compatible with
-//! Audsley's algorithm. Sustainable in C, T and D.
+//! *Sufficient*: the worst time of the switch is not searched for (AMC-max does). A set with a
+//! task whose R(LO) exceeds D is refuted, because a deadline is then missed without any switch.
+//! Compatible with Audsley's algorithm. Sustainable in C, T and D.
 
 use super::fp_response;
-use super::rows::{HORIZON, Row, Scratch, spend};
+use super::prepared::{HORIZON_NS, PreparedTask, Scratch, count_steps};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict};
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "amc-rtb",
     policy: "FP, adaptive mixed criticality",
     platform: Platform::One,
     model: "sporadic, two levels of criticality, D ≤ T, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Baruah, Burns and Davis, RTSS 2011",
     sustainable: "costs, periods, deadlines",
     tests: &[
@@ -40,42 +41,42 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// A task of either criticality.
+/// Task of either criticality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dual {
-    /// With C(LO).
+pub struct DualCriticalityTask {
+    /// Task with C(LO).
     pub task: Sporadic,
     /// C(HI), for a task of high criticality.
     pub high: Option<Work>,
 }
 
-/// The longest response time of a task.
+/// Longest response times of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Response {
-    /// As long as nothing has switched.
+pub struct DualResponse {
+    /// Response without a mode switch.
     pub low: Span,
-    /// Through a switch and after it, for a task of high criticality.
+    /// Response through a switch and after it, for a task of high criticality.
     pub high: Option<Span>,
 }
 
-/// The bounds of `tasks`, most urgent first, into `out`, up to the first that misses its deadline,
-/// which is given.
+/// Computes the bounds of `tasks`, most urgent first, into `out`, up to the first task that misses
+/// its deadline, which is returned.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, 5 or 6, or [`Why::Limit`] outside the range of [`super`] or of the
-/// scratch's steps.
+/// [`Inconclusive::Assumption`] 1, 5 or 6, or [`Inconclusive::Limit`] outside the range of
+/// [`super`] or of the scratch's steps.
 ///
 /// # Panics
-/// If `out` has not one place for each task.
+/// If `out` does not have one element per task.
 pub fn bounds(
-    tasks: &[Dual],
+    tasks: &[DualCriticalityTask],
     scratch: &mut Scratch,
-    out: &mut [Option<Response>],
-) -> Result<Option<usize>, Why> {
+    out: &mut [Option<DualResponse>],
+) -> Result<Option<usize>, Inconclusive> {
     assert_eq!(tasks.len(), out.len(), "a place for each task");
     out.fill(None);
     let low: Vec<Sporadic> = tasks.iter().map(|dual| dual.task).collect();
-    // With C(HI) everywhere the sums are largest: in range for both.
+    // With C(HI) everywhere the sums are largest: both are in range.
     let high: Vec<Sporadic> = tasks
         .iter()
         .map(|dual| Sporadic { cost: dual.high.unwrap_or(dual.task.cost), ..dual.task })
@@ -88,21 +89,20 @@ pub fn bounds(
             () if !task.jitter.is_zero() || !task.blocking.is_zero() => 6,
             () => continue,
         };
-        return Err(Why::Assumption { number, task: at });
+        return Err(Inconclusive::Assumption { number, task: at });
     }
     scratch.load(&high)?;
-    let high: Vec<Row> = scratch.parts().0.to_vec();
+    let high: Vec<PreparedTask> = scratch.parts().0.to_vec();
     scratch.load(&low)?;
     let (low, _, left) = scratch.parts();
     for at in 0..tasks.len() {
         let deadline = low[at].deadline;
-        // Σ over those above, of which `first` can be later than this window only where that is
-        // capped.
+        // Least fixed point over the tasks above. `work` may be capped independently of the window.
         let least = |cost: u64, left: &mut u64, work: &dyn Fn(usize, u64) -> u64| {
             let mut window = cost;
             loop {
-                spend(left, at + 1)?;
-                // Beyond the deadline nobody asks, so that no sum leaves the range.
+                count_steps(left, at + 1)?;
+                // Stops beyond the deadline, so that no sum leaves the range.
                 if window > deadline {
                     return Ok(None);
                 }
@@ -110,8 +110,8 @@ pub fn bounds(
                 if next == window {
                     return Ok(Some(window));
                 }
-                if next > HORIZON {
-                    return Err(Why::Limit);
+                if next > HORIZON_NS {
+                    return Err(Inconclusive::Limit);
                 }
                 window = next;
             }
@@ -120,7 +120,7 @@ pub fn bounds(
         else {
             return Ok(Some(at));
         };
-        let mut response = Response { low: Span::from_ns(before), high: None };
+        let mut response = DualResponse { low: Span::from_ns(before), high: None };
         if tasks[at].high.is_some() {
             let work = |above: usize, window: u64| match tasks[above].high {
                 Some(_) => high[above].work(window - 1),
@@ -134,22 +134,24 @@ pub fn bounds(
     Ok(None)
 }
 
-/// The answer: a proof with the longer bound of each task, a miss without any switch, or that this
-/// test does not know. Allocates.
-pub fn verdict(tasks: &[Dual]) -> Verdict {
+/// Result: a proof with the longer bound of each task, a miss without any switch, or inconclusive.
+/// Allocates.
+pub fn verdict(tasks: &[DualCriticalityTask]) -> Verdict {
     let mut out = alloc::vec![None; tasks.len()];
     let mut scratch = Scratch::new();
     match bounds(tasks, &mut scratch, &mut out) {
         Err(why) => Verdict::Unknown { why },
         Ok(None) => {
             let longer =
-                |response: &Response| response.high.unwrap_or(response.low).max(response.low);
+                |response: &DualResponse| response.high.unwrap_or(response.low).max(response.low);
             Verdict::Proved { bounds: out.iter().flatten().map(longer).collect() }
         }
         Ok(Some(task)) => {
             let low: Vec<Sporadic> = tasks.iter().map(|dual| dual.task).collect();
             match fp_response::verdict_in(&low, &mut scratch) {
-                Verdict::Proved { .. } => Verdict::Unknown { why: Why::Insufficient { task } },
+                Verdict::Proved { .. } => {
+                    Verdict::Unknown { why: Inconclusive::Insufficient { task } }
+                }
                 other => other,
             }
         }

@@ -2,18 +2,17 @@
 //! (PikeOS' EDF bands).
 //!
 //! M. González Harbour and J. C. Palencia, "Response time analysis for tasks scheduled under EDF
-//! within fixed priorities", RTSS 2003; without offsets. How the search is made fast is in
-//! `sweep.rs`, which takes the tasks of higher levels in as they are: their work in a window does
-//! not depend on any deadline.
+//! within fixed priorities", RTSS 2003; without offsets. The fast search is in
+//! `edf_response_search.rs`. It adds the tasks of higher levels unchanged, because their work in a
+//! window does not depend on any deadline.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. a job of a
 //! higher level runs before any of a lower one; within a level EDF by absolute deadlines, which
 //! count from the arrival, ties in any way; 4. sporadic arrivals at least T apart, each released at
-//! most J later; 5. independent, but for blocking: the tasks of a level are held up by at most the
-//! largest B of the level once per busy period; 6. jobs of one task run in their order; a late job
-//! runs on;
-//! 7. `levels` does not fall along the list, so that the tasks come level by level, the most urgent
-//!    level first.
+//! most J later; 5. independent, except for blocking: the tasks of a level are blocked by at most
+//! the largest B of the level, once per busy period; 6. jobs of one task run in their order; a late
+//! job runs on; 7. `levels` does not decrease along the list: tasks are given level by level, the
+//! most urgent level first.
 //!
 //! *Exact* without blocking: the busy period of a level begins with everything above it released
 //! together after its jitter, which is the worst case for each window at once, and within it
@@ -22,22 +21,22 @@
 //! and as other D of its level shrink.
 
 use super::edf_response::witness;
-use super::rows::{Scratch, fits};
-use super::sweep::{self, Level, Longest};
+use super::edf_response_search::{self, EdfLevel, LongestResponse};
+use super::prepared::{Scratch, fits};
 use super::{Bound, conclude};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict, Witness};
 use alloc::vec;
 use talea_core::Span;
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "edf-in-fp-response-times",
     policy: "EDF within FP",
     platform: Platform::One,
     model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
-    kind: Kind::Exact,
+    kind: TestKind::Exact,
     paper: "González Harbour and Palencia, RTSS 2003",
     sustainable: "verdict: costs, periods, deadlines, jitter, blocking; bounds: costs, periods, jitter, blocking",
     tests: &[
@@ -47,22 +46,22 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// The longest response times of `tasks`, level by level as `levels` says (7.), into `out`: `None`
-/// from the first level on that asks, together with those above it, for more than the CPU. Says
-/// whether every deadline is met.
+/// Computes the longest response times of `tasks`, level by level as `levels` says (assumption 7),
+/// into `out`. The results are `None` from the first level on that exceeds the CPU together with
+/// those above it. Returns whether every deadline is met.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1 or 7, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
-/// steps; then `out` holds no answers.
+/// [`Inconclusive::Assumption`] 1 or 7, or [`Inconclusive::Limit`] outside the range of [`super`]
+/// or of the scratch's steps; then `out` holds no results.
 ///
 /// # Panics
-/// If `out` and `levels` have not one place for each task.
+/// If `out` and `levels` do not have one element per task.
 pub fn bounds(
     tasks: &[Sporadic],
     levels: &[u32],
     scratch: &mut Scratch,
     out: &mut [Option<Bound>],
-) -> Result<bool, Why> {
+) -> Result<bool, Inconclusive> {
     assert_eq!(tasks.len(), out.len(), "a place for each task");
     out.fill(None);
     let mut all_meet = true;
@@ -77,17 +76,17 @@ pub fn bounds(
     Ok(overload.is_none() && all_meet)
 }
 
-/// Tells `found` of every task its longest response, up to the first level that overloads the CPU:
-/// gives the last task of that.
+/// Passes the longest response of every task to `found`, up to the first level that overloads the
+/// CPU. Returns the last task of that level.
 fn each(
     tasks: &[Sporadic],
     levels: &[u32],
     scratch: &mut Scratch,
-    mut found: impl FnMut(usize, Longest),
-) -> Result<Option<usize>, Why> {
+    mut found: impl FnMut(usize, LongestResponse),
+) -> Result<Option<usize>, Inconclusive> {
     assert_eq!(tasks.len(), levels.len(), "a level for each task");
     if let Some(at) = levels.windows(2).position(|pair| pair[0] > pair[1]) {
-        return Err(Why::Assumption { number: 7, task: at + 1 });
+        return Err(Inconclusive::Assumption { number: 7, task: at + 1 });
     }
     scratch.load(tasks)?;
     let (rows, order, left) = scratch.parts();
@@ -105,8 +104,8 @@ fn each(
             return Ok(Some(end - 1));
         }
         let blocking = same.iter().map(|row| row.blocking).max().unwrap_or(0);
-        sweep::sort(same, &mut order[begin..end]);
-        let level = Level::new(above, same, blocking, utilisation, left)?;
+        edf_response_search::sort_by_deadline(same, &mut order[begin..end]);
+        let level = EdfLevel::new(above, same, blocking, utilisation, left)?;
         for at in 0..same.len() {
             found(order[begin + at] as usize, level.longest(at, left)?);
         }
@@ -115,18 +114,18 @@ fn each(
     Ok(None)
 }
 
-/// The answer with its witness: a proof with bounds from the release, a miss, or an overload.
+/// Result with its witness: a proof with bounds from the release, a miss, or an overload.
 /// Allocates.
 pub fn verdict(tasks: &[Sporadic], levels: &[u32]) -> Verdict {
     verdict_in(tasks, levels, &mut Scratch::new())
 }
 
-/// The same, in a scratch with its limit.
+/// [`verdict`] in a scratch with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], levels: &[u32], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
     let bounded = bounds(tasks, levels, scratch, &mut out);
     conclude(tasks, bounded, &out, |plain| {
-        let mut miss: Option<(usize, Longest)> = None;
+        let mut miss: Option<(usize, LongestResponse)> = None;
         let overload = each(plain, levels, scratch, |at, longest| {
             if longest.arrival > tasks[at].deadline.as_ns()
                 && miss.is_none_or(|(first, _)| at < first)

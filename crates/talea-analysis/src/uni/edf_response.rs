@@ -1,35 +1,35 @@
 //! Response times under preemptive EDF.
 //!
 //! M. Spuri, "Analysis of deadline scheduled real-time systems", INRIA research report 2772, 1996,
-//! also with release jitter. How the search is made fast is in `sweep.rs`, with its proof.
+//! also with release jitter. The fast search and its proof are in `edf_response_search.rs`.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by
-//! absolute deadlines, which count from the arrival; ties in any way, so adverse to the task that
-//! is looked at; 4. sporadic arrivals at least T apart, each released at most J later; 5.
-//! independent, but for blocking: each task is held up by at most the largest B of all once per
-//! busy period; 6. jobs of one task run in their order; a late job runs on.
+//! absolute deadlines, which count from the arrival; ties in any order, so adverse to the analysed
+//! task; 4. sporadic arrivals at least T apart, each released at most J later; 5. independent,
+//! except for blocking: each task is blocked by at most the largest B of all, once per busy period;
+//! 6. jobs of one task run in their order; a late job runs on.
 //!
 //! *Exact* without blocking, *sufficient* with it. Sustainable in C, T, J and B, and as a verdict
-//! in D as well; the bound of a task may grow with its own D and as other D shrink, for these order
-//! the jobs.
+//! in D as well; the bound of a task may grow with its own D and as other D shrink, because the
+//! deadlines order the jobs.
 
-use super::rows::{Scratch, fits};
-use super::sweep::{self, Level, Longest};
+use super::edf_response_search::{self, EdfLevel, LongestResponse};
+use super::prepared::{Scratch, fits};
 use super::{Bound, conclude};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::Span;
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "edf-response-times",
     policy: "EDF",
     platform: Platform::One,
     model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
-    kind: Kind::Exact,
+    kind: TestKind::Exact,
     paper: "Spuri, INRIA research report 2772, 1996",
     sustainable: "verdict: costs, periods, deadlines, jitter, blocking; bounds: costs, periods, jitter, blocking",
     tests: &[
@@ -39,20 +39,20 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// The longest response times of `tasks`, in any order, into `out`; `None` for all of them if
-/// together they ask for more than the CPU. Says whether every deadline is met.
+/// Computes the longest response times of `tasks`, in any order, into `out`; `None` for all of them
+/// if together they exceed the CPU. Returns whether every deadline is met.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
-/// steps; then `out` holds no answers.
+/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`] outside the range of [`super`] or of
+/// the scratch's steps; then `out` holds no results.
 ///
 /// # Panics
-/// If `out` has not one place for each task.
+/// If `out` does not have one element per task.
 pub fn bounds(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
     out: &mut [Option<Bound>],
-) -> Result<bool, Why> {
+) -> Result<bool, Inconclusive> {
     assert_eq!(tasks.len(), out.len(), "a place for each task");
     out.fill(None);
     let mut all_meet = true;
@@ -67,12 +67,12 @@ pub fn bounds(
     Ok(fit && all_meet)
 }
 
-/// Tells `found` of every task its longest response; says whether they fit on the CPU at all.
+/// Passes the longest response of every task to `found`. Returns whether they fit on the CPU.
 fn each(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
-    mut found: impl FnMut(usize, Longest),
-) -> Result<bool, Why> {
+    mut found: impl FnMut(usize, LongestResponse),
+) -> Result<bool, Inconclusive> {
     scratch.load(tasks)?;
     let (rows, order, left) = scratch.parts();
     if rows.is_empty() {
@@ -85,26 +85,26 @@ fn each(
     order.clear();
     order.extend(0..rows.len() as u64);
     let blocking = rows.iter().map(|row| row.blocking).max().unwrap_or(0);
-    sweep::sort(rows, order);
-    let level = Level::new(&[], rows, blocking, utilisation, left)?;
+    edf_response_search::sort_by_deadline(rows, order);
+    let level = EdfLevel::new(&[], rows, blocking, utilisation, left)?;
     for (at, &index) in order.iter().enumerate() {
         found(index as usize, level.longest(at, left)?);
     }
     Ok(true)
 }
 
-/// The answer with its witness: a proof with bounds from the release, a miss, or an overload.
+/// Result with its witness: a proof with bounds from the release, a miss, or an overload.
 /// Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// The same, in a scratch with its limit.
+/// [`verdict`] in a scratch with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
     let bounded = bounds(tasks, scratch, &mut out);
     conclude(tasks, bounded, &out, |plain| {
-        let mut miss: Option<(usize, Longest)> = None;
+        let mut miss: Option<(usize, LongestResponse)> = None;
         let fits = each(plain, scratch, |at, longest| {
             if longest.arrival > tasks[at].deadline.as_ns()
                 && miss.is_none_or(|(first, _)| at < first)
@@ -119,8 +119,8 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     })
 }
 
-/// How the longest response of `task` comes about.
-pub(crate) fn witness(tasks: &[Sporadic], task: usize, longest: &Longest) -> Witness {
+/// Releases that produce the longest response of `task`.
+pub(crate) fn witness(tasks: &[Sporadic], task: usize, longest: &LongestResponse) -> Witness {
     let mut releases: Vec<Release> =
         tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
     let spec = &tasks[task];

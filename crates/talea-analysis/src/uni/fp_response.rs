@@ -6,44 +6,47 @@
 //! deadlines", RTSS 1990, and K. Tindell, A. Burns and A. Wellings, Real-Time Systems 6(2), 1994
 //! (jitter), for any deadline:
 //!
-//! > w(q) = (q + 1)·C + B + Σ ⌈(w(q) + J_j) / T_j⌉·C_j over all more urgent j, the least such w; >
-//! response from arrival max w(q) + J − q·T, over the jobs q = 0, 1, … of the busy window, which
-//! ends with the first > job that has w(q) + J ≤ (q + 1)·T.
+//! > w(q) = (q + 1)·C + B + Σ ⌈(w(q) + J_j) / T_j⌉·C_j over all more urgent j, the least such w;
+//! > response from arrival max w(q) + J − q·T, over the jobs q = 0, 1, … of the busy window,
+//! > which ends with the first job that has w(q) + J ≤ (q + 1)·T.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. distinct
 //! fixed priorities, the tasks given in their order, most urgent first; 4. sporadic arrivals at
-//! least T apart, each released at most J later; 5. independent, but for the blocking B once per
+//! least T apart, each released at most J later; 5. independent, except for the blocking B once per
 //! busy window; 6. jobs of one task run in their order; a late job runs on.
 //!
-//! *Exact* without blocking: everything that is released together, after having waited for its
-//! jitter, is the worst case. *Sufficient* with it, since the blocking need not come together with
-//! the rest. Sustainable in C, T, D, J and B.
+//! *Exact* without blocking: the worst case releases all tasks together, each after its jitter.
+//! *Sufficient* with blocking, because the blocking need not coincide with the rest. Sustainable in
+//! C, T, D, J and B.
 //!
-//! *Where U = 1* of a task and those above, the window may never end (with blocking, or jitter).
-//! One hyperperiod H is enough: w(q) + H satisfies the equation of job q + H/T as ≥ for every U ≤
-//! 1, so that w(q + H/T) ≤ w(q) + H (and the first ⌈J/T⌉ jobs, which are released together).
+//! *U = 1.* If a task and those above have U = 1, the window may never end (with blocking, or
+//! jitter). One hyperperiod H is enough: w(q) + H satisfies the equation of job q + H/T as ≥ for
+//! every U ≤ 1, so that w(q + H/T) ≤ w(q) + H (and the first ⌈J/T⌉ jobs, which are released
+//! together).
 //!
-//! *Where to begin.* The least solution of task i is not below that of task i − 1 plus C_i + B_i −
-//! B_(i−1), if that is not negative: the right side of i's equation exceeds that of i − 1 by at
-//! least as much for every w ≥ 1.
+//! *Start of the iteration.* The least solution of task i is at least that of task i − 1 plus
+//! C_i + B_i − B_(i−1), if that is not negative: the right side of i's equation exceeds that of
+//! i − 1 by at least as much for every w ≥ 1.
 
-use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, scaled_down, scaled_up, spend};
+use super::prepared::{
+    HORIZON_NS, PreparedTask, Scratch, count_steps, fits, hyperperiod, scaled_down, scaled_up,
+};
 use super::{Bound, conclude};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec;
 use core::ops::ControlFlow;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "fp-response-times",
     policy: "FP",
     platform: Platform::One,
     model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
-    kind: Kind::Exact,
+    kind: TestKind::Exact,
     paper: "Joseph and Pandya, The Computer Journal 29(5), 1986; Lehoczky, RTSS 1990; Tindell, Burns and Wellings, Real-Time Systems 6(2), 1994",
     sustainable: "costs, periods, deadlines, jitter, blocking",
     tests: &[
@@ -53,20 +56,20 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// The longest response times of `tasks`, most urgent first, into `out`: `None` where there is none
-/// because a task and those above it ask for more than the CPU. Says whether every deadline is met.
+/// Computes the longest response times of `tasks`, most urgent first, into `out`; `None` if a task
+/// and those above it exceed the CPU. Returns whether every deadline is met.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
-/// steps; then `out` holds no answers.
+/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`] outside the range of [`super`] or of
+/// the scratch's steps; then `out` holds no results.
 ///
 /// # Panics
-/// If `out` has not one place for each task.
+/// If `out` does not have one element per task.
 pub fn bounds(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
     out: &mut [Option<Bound>],
-) -> Result<bool, Why> {
+) -> Result<bool, Inconclusive> {
     assert_eq!(tasks.len(), out.len(), "a place for each task");
     out.fill(None);
     scratch.load(tasks)?;
@@ -77,14 +80,14 @@ pub fn bounds(
     for at in 0..rows.len() {
         let (above, row) = (&rows[..at], &rows[at]);
         utilisation = utilisation.saturating_add(row.utilisation_up());
-        // In overload all that follow are, too.
+        // In overload all less urgent tasks have no bound either.
         let Some(jobs) = count(&tasks[..=at], &rows[..=at], utilisation) else { return Ok(false) };
         let own = row.cost + row.blocking;
         start = own.checked_sub(blocking).map_or(own, |more| start + more);
         blocking = row.blocking;
         let mut bound = Bound { release: Span::ZERO, arrival: Span::ZERO };
         let mut first = 0;
-        walk::<()>(above, row, (start, jobs), left, |job, window| {
+        for_each_job::<()>(above, row, (start, jobs), left, |job, window| {
             if job == 0 {
                 first = window;
             }
@@ -98,46 +101,49 @@ pub fn bounds(
     Ok(all_meet)
 }
 
-/// The longest response time of the last of `tasks`; the others in any order. `None` if they ask
-/// for more than the CPU, or if there is no task.
+/// Returns the longest response time of the last of `tasks`; the others in any order. `None` if
+/// they exceed the CPU, or if there is no task.
 ///
 /// # Errors
 /// As [`bounds`].
-pub fn lowest(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Option<Bound>, Why> {
+pub fn lowest_priority_response(
+    tasks: &[Sporadic],
+    scratch: &mut Scratch,
+) -> Result<Option<Bound>, Inconclusive> {
     scratch.load(tasks)?;
     let (rows, _, left) = scratch.parts();
     let Some((row, above)) = rows.split_last() else { return Ok(None) };
     let utilisation = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.utilisation_up()));
     let Some(jobs) = count(tasks, rows, utilisation) else { return Ok(None) };
     let mut bound = Bound { release: Span::ZERO, arrival: Span::ZERO };
-    walk::<()>(above, row, (row.cost + row.blocking, jobs), left, |job, window| {
+    for_each_job::<()>(above, row, (row.cost + row.blocking, jobs), left, |job, window| {
         bound = bound.max(response(row, job, window));
         ControlFlow::Continue(())
     })?;
     Ok(Some(bound))
 }
 
-/// Whether every deadline of `tasks`, most urgent first, is met: the answer of [`bounds`] without
-/// the bounds, and sooner.
+/// Whether every deadline of `tasks`, most urgent first, is met: the result of [`bounds`] without
+/// the bounds, and faster.
 ///
-/// A task is settled by an upper bound of its response where that is enough (E. Bini, T. H. C.
-/// Nguyen, P. Richard and S. K. Baruah, "A response-time bound in fixed-priority scheduling with
-/// arbitrary deadlines", IEEE Trans. Computers 58(2), 2009, here with blocking and jitter): a more
-/// urgent task has done at most U·(t + J) + C·(1 − U) within t, because it works at the pace of the
-/// CPU, so that
+/// An upper bound of the response settles a task if it suffices (E. Bini, T. H. C. Nguyen, P.
+/// Richard and S. K. Baruah, "A response-time bound in fixed-priority scheduling with arbitrary
+/// deadlines", IEEE Trans. Computers 58(2), 2009, here with blocking and jitter). A more urgent
+/// task has executed at most U·(t + J) + C·(1 − U) within t, because it executes at the speed of
+/// the CPU, so that
 ///
 /// > R ≤ J_i + (C_i + B_i + Σ (C_j·(1 − U_j) + U_j·J_j)) / (1 − ΣU_j).
 ///
-/// Where it is not, the response is computed, up to the deadline.
+/// Otherwise the response is computed, up to the deadline.
 ///
 /// # Errors
 /// As [`bounds`].
-pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Why> {
+pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Inconclusive> {
     scratch.load(tasks)?;
     let (rows, _, left) = scratch.parts();
     // ΣU_j rounded up, and the sum of the numerator, also rounded up.
     let (mut utilisation, mut carried) = (0u64, 0u64);
-    // What the least window of the next task is known not to be below, and the blocking in it.
+    // Lower bound of the next task's least window, and the blocking in it.
     let (mut start, mut blocking) = (0, 0);
     for at in 0..rows.len() {
         let (above, row) = (&rows[..at], &rows[at]);
@@ -160,7 +166,7 @@ pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Why> {
                 return Ok(false);
             };
             let mut first = 0;
-            let late = walk(above, row, (start, jobs), left, |job, window| {
+            let late = for_each_job(above, row, (start, jobs), left, |job, window| {
                 if job == 0 {
                     first = window;
                 }
@@ -172,16 +178,15 @@ pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Why> {
             }
             start = first;
         }
-        // Eight parts more than U at most: C·(1 − U) without them is not too little.
+        // `share` exceeds U by at most eight parts, so C·(1 − U) is not underestimated.
         carried += row.cost - scaled_down(row.cost, share.saturating_sub(8))
             + scaled_up(row.jitter, share);
     }
     Ok(true)
 }
 
-/// How many jobs of the last of `rows` matter at most, whose utilisation is known; `None` in
-/// overload.
-fn count(tasks: &[Sporadic], rows: &[Row], utilisation: u64) -> Option<u64> {
+/// Number of relevant jobs of the last of `rows`, with known utilisation; `None` in overload.
+fn count(tasks: &[Sporadic], rows: &[PreparedTask], utilisation: u64) -> Option<u64> {
     if utilisation < u64::MAX {
         return Some(u64::MAX);
     }
@@ -193,13 +198,13 @@ fn count(tasks: &[Sporadic], rows: &[Row], utilisation: u64) -> Option<u64> {
     Some(hyperperiod(rows.iter()).map_or(u64::MAX, jobs))
 }
 
-/// The answer with its witness: a proof with bounds from the release, a miss, or an overload.
+/// Result with its witness: a proof with bounds from the release, a miss, or an overload.
 /// Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// The same, in a scratch with its limit.
+/// [`verdict`] in a scratch with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
     let bounded = bounds(tasks, scratch, &mut out);
@@ -211,47 +216,47 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
         let misses = |(bound, task): (&Option<Bound>, &Sporadic)| {
             bound.is_none_or(|bound| !bound.meets(task))
         };
-        let task = out.iter().zip(plain).position(misses).expect("somebody misses");
+        let task = out.iter().zip(plain).position(misses).expect("a task misses its deadline");
         if out[task].is_none() {
             return Ok(Some(Witness::Overload { task }));
         }
         let (rows, _, left) = scratch.parts();
         let (above, row) = (&rows[..task], &rows[task]);
-        let missed = walk(above, row, (row.cost, u64::MAX), left, |job, window| {
+        let missed = for_each_job(above, row, (row.cost, u64::MAX), left, |job, window| {
             let bound = response(row, job, window);
             if bound.arrival.as_ns() > row.deadline {
                 return ControlFlow::Break((job, bound.release));
             }
             ControlFlow::Continue(())
         })?;
-        let (job, response) = missed.expect("this very walk found a miss before");
+        let (job, response) = missed.expect("the same busy window contained a miss before");
         let releases = tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter });
         Ok(Some(Witness::Miss { task, job, response, releases: releases.collect() }))
     })
 }
 
-/// Job by job through the busy window of `row` below `above`: tells `visit` the number of each job
-/// and the length of the window up to its end, beginning the search at `from.0` and ending it after
-/// `from.1` jobs.
-fn walk<T>(
-    above: &[Row],
-    row: &Row,
+/// Iterates over the jobs of the busy window of `row` below `above`. `visit` receives the number of
+/// each job and the length of the window up to its completion. The search starts at `from.0` and
+/// ends after `from.1` jobs.
+fn for_each_job<T>(
+    above: &[PreparedTask],
+    row: &PreparedTask,
     from: (u64, u64),
     left: &mut u64,
     mut visit: impl FnMut(u64, u64) -> ControlFlow<T>,
-) -> Result<Option<T>, Why> {
+) -> Result<Option<T>, Inconclusive> {
     let (mut window, jobs) = from;
     let mut own = row.cost + row.blocking;
     let mut job = 0;
     loop {
         loop {
-            spend(left, above.len() + 1)?;
+            count_steps(left, above.len() + 1)?;
             let next = demand(above, own, window);
             if next == window {
                 break;
             }
-            if next > HORIZON {
-                return Err(Why::Limit);
+            if next > HORIZON_NS {
+                return Err(Inconclusive::Limit);
             }
             window = next;
         }
@@ -272,16 +277,16 @@ fn walk<T>(
     }
 }
 
-/// `own` and what `above` ask for in a window of this length, not empty, that begins with their
+/// Demand of `own` and `above` in a non-empty window of this length that begins with their
 /// releases.
 #[inline]
-pub(super) fn demand(above: &[Row], own: u64, window: u64) -> u64 {
+pub(super) fn demand(above: &[PreparedTask], own: u64, window: u64) -> u64 {
     let last = window - 1;
     // ⌈(w + J) / T⌉ = ⌊(w − 1 + J) / T⌋ + 1; the sum is below 2^61 + 2^61 + 2^60 + 2^60.
-    let work =
-        |row: &Row| row.work(mutate!("analysis-fp-jitter", last.wrapping_add(row.jitter), last));
-    // By fours: shorter loops end less often where nobody expects it, a tenth of the time of twenty
-    // tasks.
+    let work = |row: &PreparedTask| {
+        row.work(mutate!("analysis-fp-jitter", last.wrapping_add(row.jitter), last))
+    };
+    // By fours: fewer mispredicted loop exits, a tenth of the time for twenty tasks.
     let (fours, rest) = above.as_chunks::<4>();
     let mut sums = [own, 0];
     for [a, b, c, d] in fours {
@@ -291,8 +296,8 @@ pub(super) fn demand(above: &[Row], own: u64, window: u64) -> u64 {
     rest.iter().fold(sums[0].wrapping_add(sums[1]), |sum, row| sum.wrapping_add(work(row)))
 }
 
-/// Of job `job`, which ends with the window.
-fn response(row: &Row, job: u64, window: u64) -> Bound {
+/// Response bound of job `job`, which completes with the window.
+fn response(row: &PreparedTask, job: u64, window: u64) -> Bound {
     // It arrives at q·T − J, and is released then, or with the window.
     let due = job * row.period;
     Bound {

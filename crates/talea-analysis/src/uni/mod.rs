@@ -1,46 +1,46 @@
-//! One processor that always serves: a file per test.
+//! Tests for one processor that always serves: one file per test.
 //!
-//! Tests take the tasks as a slice ([`Sporadic`]), for fixed priorities the most urgent first. The
-//! fast ones work in a [`Scratch`] that the caller keeps, and allocate nothing but what that grows
-//! by; beside each stands a `verdict` that gives the answer with its witness.
+//! The tests receive the tasks as a slice ([`Sporadic`]), for fixed priorities the most urgent
+//! first. The fast ones work in a [`Scratch`] that the caller keeps, and allocate only if it has to
+//! grow. Beside each of them a `verdict` function returns the result with its witness.
 //!
-//! *Range.* Parameters, and the sum of all costs, blockings and jitters, are below [`LONGEST`], no
-//! instant above [`HORIZON`]. The sums that the tests form are then below 2^64: of work that
-//! arrives within x at most U·(x + J) + ΣC with U ≤ 1. What lies outside is `Unknown`, never a
-//! wrapped number.
+//! *Range.* Parameters, and the sum of all costs, blockings and jitters, are below
+//! [`MAX_PARAMETER_NS`]; no time is above [`HORIZON_NS`]. The sums that the tests form are then
+//! below 2^64: the work that arrives within x is at most U·(x + J) + ΣC with U ≤ 1. Values outside
+//! the range yield `Unknown`, never a wrapped number.
 
 pub mod amc_rtb;
 pub mod assignment;
 pub mod edf_in_fp;
 pub mod edf_response;
+mod edf_response_search;
 pub mod fp_levels;
 pub mod fp_response;
 pub mod np_edf;
 pub mod np_fp;
+mod prepared;
 pub mod protocols;
 pub mod qpa;
-mod rows;
 pub mod sensitivity;
-mod sweep;
 
-pub use rows::{HORIZON, LONGEST, PATIENCE, Scratch};
+pub use prepared::{DEFAULT_STEP_LIMIT, HORIZON_NS, MAX_PARAMETER_NS, Scratch};
 
 use crate::Sporadic;
-use crate::verdict::{Verdict, Why, Witness};
+use crate::verdict::{Inconclusive, Verdict, Witness};
 use alloc::vec::Vec;
 use talea_core::{Span, Work};
 
-/// How long a job may take.
+/// Bound on the response time of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bound {
-    /// From its release to its end.
+    /// Time from release to completion.
     pub release: Span,
-    /// From its arrival to its end: what the deadline is about. Larger by up to the jitter.
+    /// Time from arrival to completion, to which the deadline applies. Larger by up to the jitter.
     pub arrival: Span,
 }
 
 impl Bound {
-    /// The longer of each.
+    /// Returns the longer of each.
     #[must_use]
     pub fn max(self, other: Bound) -> Bound {
         Bound { release: self.release.max(other.release), arrival: self.arrival.max(other.arrival) }
@@ -52,14 +52,14 @@ impl Bound {
     }
 }
 
-/// The verdict of a test that has `bounded` all tasks, with what it found in `out`. If somebody
-/// misses, `search` looks for a counterexample among the tasks without what blocks them: only tasks
+/// Returns the verdict of a test that has bounded all tasks, with the bounds in `out`. If a task
+/// misses its deadline, `search` searches for a counterexample without blocking, because only tasks
 /// can show a miss.
 fn conclude(
     tasks: &[Sporadic],
-    bounded: Result<bool, Why>,
+    bounded: Result<bool, Inconclusive>,
     out: &[Option<Bound>],
-    search: impl FnOnce(&[Sporadic]) -> Result<Option<Witness>, Why>,
+    search: impl FnOnce(&[Sporadic]) -> Result<Option<Witness>, Inconclusive>,
 ) -> Verdict {
     match bounded {
         Err(why) => return Verdict::Unknown { why },
@@ -79,8 +79,8 @@ fn conclude(
             let late = |(bound, task): (&Option<Bound>, &Sporadic)| {
                 bound.is_some_and(|bound| !bound.meets(task))
             };
-            let task = out.iter().zip(tasks).position(late).expect("somebody is late");
-            Verdict::Unknown { why: Why::Insufficient { task } }
+            let task = out.iter().zip(tasks).position(late).expect("a task is late");
+            Verdict::Unknown { why: Inconclusive::Insufficient { task } }
         }
     }
 }

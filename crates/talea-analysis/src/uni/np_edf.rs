@@ -7,49 +7,49 @@
 //!
 //! > h(t) + max {C_j − 1 : D_j > t} ≤ t for every t from the shortest D on.
 //!
-//! That is [`super::qpa`] with the right blocking, and is left to it.
+//! [`super::qpa`] with the right blocking decides this condition.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs
 //! to its end; 3. EDF by absolute deadlines, which count from the arrival; no CPU idles while a job
 //! waits; 4. sporadic arrivals at least T apart, each released at most J later (D − J stands for
-//! D); 5. independent, but for the tasks' own B, which add to what the others' jobs block; 6. jobs
-//! of one task run in their order; 7. time is in whole nanoseconds: a job with a later deadline
-//! that is in the way has begun at least one before.
+//! D); 5. independent, except for the tasks' own B, which add to the blocking by jobs of others; 6.
+//! jobs of one task run in their order; 7. time is in whole nanoseconds: a job with a later
+//! deadline that blocks has started at least one before.
 //!
 //! *Exact* for sporadic tasks without jitter and B of their own; *sufficient* with them and for
 //! strictly periodic ones. Sustainable in C, T, D, J and B (as a test: a concrete schedule is not).
 
+use super::prepared::{MAX_PARAMETER_NS, Scratch};
 use super::qpa::{self, Finding};
-use super::rows::{LONGEST, Scratch};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "np-edf-demand",
     policy: "EDF, non-preemptive",
     platform: Platform::One,
     model: "sporadic, any D, non-preemptive; with jitter or blocking sufficient",
-    kind: Kind::Exact,
+    kind: TestKind::Exact,
     paper: "Jeffay, Stanat and Martel, RTSS 1991; George, Rivierre and Spuri, INRIA research report 2966, 1996",
     sustainable: "costs, periods, deadlines, jitter, blocking",
     tests: &[
-        "crates/talea-analysis/tests/it/nonpreemptive.rs::jeffay_1991_a_long_job_of_a_slow_task_is_in_the_way",
+        "crates/talea-analysis/tests/it/nonpreemptive.rs::jeffay_1991_a_long_job_of_a_slow_task_blocks",
         "crates/talea-analysis/tests/it/nonpreemptive.rs::edf_verdicts_are_those_of_the_simulation",
         "crates/talea-analysis/tests/it/sandwich.rs::deadlines_preemptive_and_not_and_in_bands",
     ],
 };
 
-/// The tasks by D − J, each with the blocking of the longest job among those that are later.
-/// Allocates.
-fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Why> {
+/// Returns the tasks by D − J, each with the blocking of the longest job among those with later
+/// deadlines. Allocates.
+fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Inconclusive> {
     let bits = tasks.iter().fold(0, |bits, task| bits | task.cost.as_ns() | task.blocking.as_ns());
-    if bits >= LONGEST / 4 {
-        return Err(Why::Limit);
+    if bits >= MAX_PARAMETER_NS / 4 {
+        return Err(Inconclusive::Limit);
     }
     let due = |task: &Sporadic| i128::from(task.deadline.as_ns()) - i128::from(task.jitter.as_ns());
     let one = |task: &Sporadic| {
@@ -64,13 +64,13 @@ fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Why> {
     Ok(tasks.iter().map(one).collect())
 }
 
-/// The answer with its witness: a proof (without bounds), a window that is too full, a miss, or an
-/// overload. Allocates.
+/// Result with its witness: a proof (without bounds), an overfull window, a miss, or an overload.
+/// Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// The same, in a scratch with its limit.
+/// [`verdict`] in a scratch with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let blocked = match with_blocking(tasks) {
         Ok(blocked) => blocked,
@@ -79,7 +79,7 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let (at, demand) = match qpa::find(&blocked, scratch) {
         Err(why) => return Verdict::Unknown { why },
         Ok(Finding::Exceeds { at, demand, blocking }) if !blocking.is_zero() => (at, demand),
-        // Nobody is in the way: as without preemption so with it.
+        // No job blocks: the result is the same with and without preemption.
         Ok(_) => return qpa::verdict_in(&blocked, scratch),
     };
     let is_exact = tasks.iter().all(|task| task.jitter.is_zero() && task.blocking.is_zero());
@@ -87,10 +87,10 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let blocker = (0..tasks.len()).filter(later).max_by_key(|&task| tasks[task].cost);
     let Some(blocker) = blocker.filter(|_| is_exact) else {
         let late = tasks.iter().position(|task| task.deadline <= at).unwrap_or(0);
-        return Verdict::Unknown { why: Why::Insufficient { task: late } };
+        return Verdict::Unknown { why: Inconclusive::Insufficient { task: late } };
     };
-    // The blocker begins, and a nanosecond later everybody else comes. It takes its time whether it
-    // is due by then or not.
+    // The blocking task starts, and a nanosecond later all others arrive. Its cost counts whether
+    // it is due by then or not.
     let one = Span::from_ns(1);
     let releases = (0..tasks.len())
         .map(|task| Release {

@@ -6,36 +6,39 @@
 //!
 //! > w(q) = B + q·C + Σ (⌊(w(q) + J_j)/T_j⌋ + 1)·C_j over all more urgent j, the least such w,
 //!
-//! and ends C later; all jobs of the busy period count, even where D ≤ T, since a job may push its
-//! successor (the error of the earlier analysis). The period ends after the least t = B + Σ ⌈(t +
-//! J_j)/T_j⌉·C_j over the task itself and those above.
+//! and completes C later. All jobs of the busy period count, even if D ≤ T, because a job may delay
+//! its successor (the error of the earlier analysis). The period ends after the least t = B + Σ ⌈(t
+//! + J_j)/T_j⌉·C_j over the task itself and those above.
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs
 //! to its end; 3. distinct fixed priorities, the tasks given in their order, most urgent first; 4.
 //! sporadic arrivals at least T apart, each released at most J later; 5. independent; 6. jobs of
 //! one task run in their order; a late job runs on; 7. time is in whole nanoseconds: a less urgent
-//! job that is in the way has begun at least one before, so B = max C − 1 over all below; the
-//! tasks' own B (what else holds them up) adds to it.
+//! job that blocks has started at least one before, so B = max C − 1 over all below; the tasks' own
+//! B (other blocking) adds to it.
 //!
-//! *Exact* for sporadic tasks without a B of their own: the least urgent job may begin just before
-//! all others come. For strictly periodic ones only *sufficient*. Sustainable in C, T, D, J and B
+//! *Exact* for sporadic tasks without a B of their own: the least urgent job may start just before
+//! all others arrive. For strictly periodic ones only *sufficient*. Sustainable in C, T, D, J and B
 //! (as a test: a concrete schedule is not).
 
-use super::rows::{HORIZON, LONGEST, Row, Scratch, fits, hyperperiod, spend};
+use super::prepared::{
+    HORIZON_NS, MAX_PARAMETER_NS, PreparedTask, Scratch, count_steps, fits, hyperperiod,
+};
 use super::{Bound, conclude};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "np-fp-response-times",
     policy: "FP, non-preemptive",
     platform: Platform::One,
     model: "sporadic, any D, jitter, non-preemptive; with blocking sufficient",
-    kind: Kind::Exact,
+    kind: TestKind::Exact,
     paper: "Davis, Burns, Bril and Lukkien, Real-Time Systems 35(3), 2007, section 3",
     sustainable: "costs, periods, deadlines, jitter, blocking",
     tests: &[
@@ -45,29 +48,29 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// The longest response of a task: its bound, and the job from whose arrival it is.
+/// Longest response of a task: its bound, and the job that attains it.
 #[derive(Clone, Copy, Debug)]
-struct Longest {
+struct LongestResponse {
     bound: Bound,
     job: u64,
-    /// Of that job, from its release.
+    /// Response of that job, from its release.
     response: u64,
 }
 
-/// The longest response times of `tasks`, most urgent first, into `out`: `None` where there is none
-/// because a task and those above it ask for more than the CPU. Says whether every deadline is met.
+/// Computes the longest response times of `tasks`, most urgent first, into `out`; `None` if a task
+/// and those above it exceed the CPU. Returns whether every deadline is met.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
-/// steps; then `out` holds no answers.
+/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`] outside the range of [`super`] or of
+/// the scratch's steps; then `out` holds no results.
 ///
 /// # Panics
-/// If `out` has not one place for each task.
+/// If `out` does not have one element per task.
 pub fn bounds(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
     out: &mut [Option<Bound>],
-) -> Result<bool, Why> {
+) -> Result<bool, Inconclusive> {
     assert_eq!(tasks.len(), out.len(), "a place for each task");
     out.fill(None);
     let mut all_meet = true;
@@ -78,57 +81,57 @@ pub fn bounds(
     Ok(overload.is_none() && all_meet)
 }
 
-/// The longest response time of the last of `tasks`, where the longest job below it takes `below`;
-/// the others in any order. `None` if they ask for more than the CPU, or if there is no task.
+/// Returns the longest response time of the last of `tasks`, with `below` as the longest job below
+/// it; the others in any order. `None` if they exceed the CPU, or if there is no task.
 ///
 /// # Errors
 /// As [`bounds`].
-pub fn lowest(
+pub fn lowest_priority_response(
     tasks: &[Sporadic],
     below: Work,
     scratch: &mut Scratch,
-) -> Result<Option<Bound>, Why> {
+) -> Result<Option<Bound>, Inconclusive> {
     scratch.load(tasks)?;
     let (rows, _, left) = scratch.parts();
     let Some((row, above)) = rows.split_last() else { return Ok(None) };
-    if below.as_ns() >= LONGEST {
-        return Err(Why::Limit);
+    if below.as_ns() >= MAX_PARAMETER_NS {
+        return Err(Inconclusive::Limit);
     }
     let blocking = row.blocking + below.as_ns().saturating_sub(1);
     let utilisation = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.utilisation_up()));
     Ok(match count(tasks, rows, utilisation, blocking, left)? {
-        Some(jobs) => Some(walk(above, row, blocking, jobs, left)?.bound),
+        Some(jobs) => Some(longest_response(above, row, blocking, jobs, left)?.bound),
         None => None,
     })
 }
 
-/// How many jobs of the last of `rows` matter, whose utilisation is known; `None` in overload.
+/// Number of relevant jobs of the last of `rows`, with known utilisation; `None` in overload.
 fn count(
     tasks: &[Sporadic],
-    rows: &[Row],
+    rows: &[PreparedTask],
     utilisation: u64,
     blocking: u64,
     left: &mut u64,
-) -> Result<Option<u64>, Why> {
+) -> Result<Option<u64>, Inconclusive> {
     if utilisation < u64::MAX {
         return jobs(rows, blocking, left).map(Some);
     }
     if !fits(tasks) {
         return Ok(None);
     }
-    // As for preemptive tasks: a hyperperiod beyond the first jitter shows all.
-    let all = hyperperiod(rows.iter()).ok_or(Why::Limit)?;
+    // As for preemptive tasks: a hyperperiod beyond the first jitter covers all.
+    let all = hyperperiod(rows.iter()).ok_or(Inconclusive::Limit)?;
     let row = rows.last().expect("a task of this utilisation");
     Ok(Some(all / row.period + row.jitter / row.period + 1))
 }
 
-/// Tells `found` of every task its longest response, up to the first that overloads the CPU with
-/// those above it.
+/// Passes the longest response of every task to `found`, up to the first task that overloads the
+/// CPU with those above it.
 fn each(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
-    mut found: impl FnMut(usize, Longest),
-) -> Result<Option<usize>, Why> {
+    mut found: impl FnMut(usize, LongestResponse),
+) -> Result<Option<usize>, Inconclusive> {
     scratch.load(tasks)?;
     let (rows, longest_below, left) = scratch.parts();
     longest_below.clear();
@@ -146,31 +149,35 @@ fn each(
         let Some(jobs) = count(&tasks[..=at], &rows[..=at], utilisation, blocking, left)? else {
             return Ok(Some(at));
         };
-        found(at, walk(&rows[..at], row, blocking, jobs, left)?);
+        found(at, longest_response(&rows[..at], row, blocking, jobs, left)?);
     }
     Ok(None)
 }
 
-/// Through the first `jobs` jobs of `row` below `above` in a busy period.
-fn walk(
-    above: &[Row],
-    row: &Row,
+/// Returns the longest response in the first `jobs` jobs of `row` below `above` in a busy period.
+fn longest_response(
+    above: &[PreparedTask],
+    row: &PreparedTask,
     blocking: u64,
     jobs: u64,
     left: &mut u64,
-) -> Result<Longest, Why> {
-    let mut longest =
-        Longest { bound: Bound { release: Span::ZERO, arrival: Span::ZERO }, job: 0, response: 0 };
+) -> Result<LongestResponse, Inconclusive> {
+    let mut longest = LongestResponse {
+        bound: Bound { release: Span::ZERO, arrival: Span::ZERO },
+        job: 0,
+        response: 0,
+    };
     let (mut begin, mut earlier) = (blocking, blocking);
-    for job in 0..jobs {
+    for job in 0..mutate!("analysis-np-fp-jobs", jobs, jobs.min(1)) {
         loop {
-            spend(left, above.len() + 1)?;
+            count_steps(left, above.len() + 1)?;
             // Up to and at w: ⌊(w + J)/T⌋ + 1 jobs.
-            let more =
-                |sum: u64, row: &Row| sum.wrapping_add(row.work(begin.wrapping_add(row.jitter)));
+            let more = |sum: u64, row: &PreparedTask| {
+                sum.wrapping_add(row.work(begin.wrapping_add(row.jitter)))
+            };
             let next = above.iter().fold(earlier, more);
-            if next > HORIZON {
-                return Err(Why::Limit);
+            if next > HORIZON_NS {
+                return Err(Inconclusive::Limit);
             }
             if next == begin {
                 break;
@@ -180,7 +187,7 @@ fn walk(
         let end = begin + row.cost;
         let due = job * row.period;
         if end + row.jitter <= due {
-            // The period was over before this job.
+            // The busy period ended before this job.
             break;
         }
         let bound = Bound {
@@ -197,17 +204,19 @@ fn walk(
     Ok(longest)
 }
 
-/// How many jobs of the last of `rows` its busy period has.
-fn jobs(rows: &[Row], blocking: u64, left: &mut u64) -> Result<u64, Why> {
+/// Number of jobs of the last of `rows` in its busy period.
+fn jobs(rows: &[PreparedTask], blocking: u64, left: &mut u64) -> Result<u64, Inconclusive> {
     let Some(row) = rows.last() else { return Ok(0) };
     let mut period = 1u64;
     loop {
-        spend(left, rows.len())?;
+        count_steps(left, rows.len())?;
         let last = period - 1;
-        let more = |sum: u64, row: &Row| sum.wrapping_add(row.work(last.wrapping_add(row.jitter)));
+        let more = |sum: u64, row: &PreparedTask| {
+            sum.wrapping_add(row.work(last.wrapping_add(row.jitter)))
+        };
         let next = rows.iter().fold(blocking, more);
-        if next > HORIZON {
-            return Err(Why::Limit);
+        if next > HORIZON_NS {
+            return Err(Inconclusive::Limit);
         }
         if next == period {
             return Ok(row.quotient(last + row.jitter) + 1);
@@ -216,13 +225,13 @@ fn jobs(rows: &[Row], blocking: u64, left: &mut u64) -> Result<u64, Why> {
     }
 }
 
-/// The answer with its witness: a proof with bounds from the release, a miss, or an overload.
+/// Result with its witness: a proof with bounds from the release, a miss, or an overload.
 /// Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// The same, in a scratch with its limit.
+/// [`verdict`] in a scratch with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
     let bounded = bounds(tasks, scratch, &mut out);
@@ -238,8 +247,8 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     })
 }
 
-/// The longest of those below comes first, everybody else a nanosecond later.
-fn witness(tasks: &[Sporadic], task: usize, longest: &Longest) -> Witness {
+/// Releases with the longest job of the less urgent tasks first, all others a nanosecond later.
+fn witness(tasks: &[Sporadic], task: usize, longest: &LongestResponse) -> Witness {
     let below = (task + 1..tasks.len()).max_by_key(|&at| tasks[at].cost);
     let offset = Span::from_ns(u64::from(below.is_some()));
     let releases = tasks.iter().enumerate().map(|(at, task)| Release {

@@ -1,52 +1,51 @@
 //! Blocking from shared resources: the B of each task from the critical sections of all.
 //!
 //! L. Sha, R. Rajkumar and J. P. Lehoczky, "Priority inheritance protocols: an approach to
-//! real-time synchronization", IEEE Trans. Computers 39(9), 1990: with inheritance a task is
-//! blocked at most once by each less urgent task, and at most once through each resource that
-//! somebody as urgent as itself uses; with ceilings at most once in all. T. P. Baker, "Stack-based
+//! real-time synchronization", IEEE Trans. Computers 39(9), 1990. With inheritance a task is
+//! blocked at most once by each less urgent task, and at most once through each resource that a
+//! task at least as urgent uses; with ceilings at most once in total. T. P. Baker, "Stack-based
 //! scheduling of realtime processes", Real-Time Systems 3(1), 1991: with the stack resource policy
-//! (and with ceilings that are taken immediately) also at most once, before the job begins; the
-//! same for EDF, where the order is that of D.
+//! (and with immediate ceilings) also at most once, before the job starts; the same for EDF, where
+//! the order is that of D.
 //!
 //! Assumptions: 1. one CPU; 2. distinct priorities, or preemption levels, in the order of the
-//! tasks' indices, 0 most urgent;
-//! 3. jobs do not suspend themselves; 4. sections of a task are not nested, or given by their
-//!    outermost lengths with the resource of
-//! the highest ceiling; for inheritance not nested at all (nesting chains blocking); 5. a length is
-//! the most that a section takes alone; 6. the sections of a task are given in its order, and one
-//! that is entered at the very instant at which the one before is left says so.
+//! tasks' indices, 0 most urgent; 3. jobs do not suspend themselves; 4. sections of a task are not
+//! nested, or given by their outermost lengths with the resource of the highest ceiling; for
+//! inheritance not nested at all (nesting chains blocking); 5. a length is the longest execution of
+//! a section alone; 6. the sections of a task are given in its order, and a section that is entered
+//! at the instant at which the previous one is left is marked as contiguous.
 //!
-//! *Sections that touch.* Nobody is let in between leaving one section and entering the next at the
-//! same instant. So a less urgent task is in the way for a whole run of such sections, as long as
-//! each of them would block by itself; in the first that would not, whoever is more urgent comes
-//! in. The papers' "at most once" then holds of runs: with ceilings one run in all, with
-//! inheritance one run of each less urgent task. Once through each *resource* does not hold any
-//! more, since whoever inherits for one resource may go on into another that was given back before;
-//! that sum is used only if no sections touch.
+//! *Contiguous sections.* No other job starts between leaving one section and entering the next at
+//! the same instant. So a less urgent task blocks for a whole run of contiguous sections, as long
+//! as each of them would block by itself. In the first section that would not block, more urgent
+//! jobs start. The papers' "at most once" then applies to runs: with ceilings one run in total,
+//! with inheritance one run of each less urgent task. "Once through each *resource*" no longer
+//! holds, because a task that inherits for one resource may continue with another that was unlocked
+//! before. That sum is used only if no sections are contiguous.
 //!
-//! *Sufficient*: the terms are upper bounds. A nanosecond could be taken off each (whoever is in
-//! the way has begun before), and is not.
+//! *Sufficient*: the terms are upper bounds. A nanosecond could be subtracted from each (a blocking
+//! job has started before), but is not.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::Work;
 use talea_core::mutate;
 
-/// A critical section of a task.
+/// Critical section of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Whose.
+    /// Index of the task.
     pub task: usize,
-    /// Of what.
+    /// Index of the resource.
     pub resource: usize,
-    /// Its longest time.
+    /// Longest execution.
     pub length: Work,
-    /// Whether it is entered at the instant at which the same task leaves the section before it in
+    /// Whether it is entered at the instant at which the same task leaves the previous section of
     /// the list.
-    pub touches: bool,
+    pub is_contiguous: bool,
 }
 
-/// The most urgent user of each resource: its ceiling. `usize::MAX` for one that nobody uses.
+/// Returns the most urgent user of each resource: its ceiling. `usize::MAX` for an unused resource.
 fn ceilings(sections: &[Section]) -> Vec<usize> {
     let count = sections.iter().map(|section| section.resource + 1).max().unwrap_or(0);
     let mut ceilings = vec![usize::MAX; count];
@@ -61,11 +60,11 @@ fn ceilings(sections: &[Section]) -> Vec<usize> {
     ceilings
 }
 
-/// The longest run of sections that touch, and of each of which `blocks` holds.
+/// Returns the longest run of contiguous sections that all satisfy `blocks`.
 fn longest_run(sections: &[Section], blocks: impl Fn(&Section) -> bool) -> Work {
     let (mut longest, mut run) = (0u64, 0u64);
     for section in sections {
-        if !section.touches {
+        if !section.is_contiguous {
             run = 0;
         }
         run = if blocks(section) {
@@ -78,8 +77,9 @@ fn longest_run(sections: &[Section], blocks: impl Fn(&Section) -> bool) -> Work 
     Work::from_ns(longest)
 }
 
-/// B under the priority ceiling protocol, immediate ceilings, or the stack resource policy: the
-/// longest run of sections of a less urgent task whose resources somebody as urgent uses.
+/// Returns B under the priority ceiling protocol, immediate ceilings, or the stack resource policy.
+/// It is the longest run of sections of a less urgent task whose resources a task at least as
+/// urgent uses.
 pub fn ceiling(tasks: usize, sections: &[Section]) -> Vec<Work> {
     let ceilings = ceilings(sections);
     let blocking = |task: usize| {
@@ -88,12 +88,12 @@ pub fn ceiling(tasks: usize, sections: &[Section]) -> Vec<Work> {
     (0..tasks).map(blocking).collect()
 }
 
-/// B under priority inheritance: the sum over less urgent tasks of the longest run of sections that
-/// can block, or, where no sections touch, the sum over resources if that is less; `None` where it
-/// does not fit.
+/// Returns B under priority inheritance: the sum over less urgent tasks of the longest run of
+/// sections that can block, or, if no sections are contiguous, the sum over resources if that is
+/// less. `None` if it does not fit.
 pub fn inheritance(tasks: usize, sections: &[Section]) -> Option<Vec<Work>> {
     let ceilings = ceilings(sections);
-    let any_touch = sections.iter().any(|section| section.touches);
+    let any_contiguous = sections.iter().any(|section| section.is_contiguous);
     let longest = |task: usize, of: &dyn Fn(&Section) -> bool| {
         longest_run(sections, |section| {
             section.task > task && ceilings[section.resource] <= task && of(section)
@@ -108,10 +108,10 @@ pub fn inheritance(tasks: usize, sections: &[Section]) -> Option<Vec<Work>> {
         );
         mutate!(
             "protocols-once",
-            if any_touch {
+            if any_contiguous {
                 return by_task;
             },
-            if any_touch && tasks == 0 {
+            if any_contiguous && tasks == 0 {
                 return by_task;
             }
         );
@@ -123,7 +123,7 @@ pub fn inheritance(tasks: usize, sections: &[Section]) -> Option<Vec<Work>> {
     (0..tasks).map(blocking).collect()
 }
 
-/// B where sections, whatever they are of, are not preempted: the longest run of all less urgent
+/// Returns B if sections of any resource are not preempted: the longest run of all less urgent
 /// tasks.
 pub fn non_preemptive(tasks: usize, sections: &[Section]) -> Vec<Work> {
     (0..tasks).map(|task| longest_run(sections, |section| section.task > task)).collect()

@@ -8,46 +8,48 @@
 //! > h(t) = Σ_{D_j ≤ t} (⌊(t − D_j)/T_j⌋ + 1)·C_j ≤ t for all t,
 //!
 //! and F. Zhang and A. Burns, "Schedulability analysis for real-time systems with EDF scheduling",
-//! IEEE Trans. Computers 58(9), 2009 (QPA): h does not shrink as t grows, so that h(t) ≤ t settles
-//! everything from h(t) up to t, and a few steps down from the last instant that matters settle
-//! all. Jitter: D − J in place of D (Spuri 1996). Blocking: h(t) + b(t) ≤ t (S. K. Baruah,
-//! "Resource sharing in EDF-scheduled systems: a closer look", RTSS 2006).
+//! IEEE Trans. Computers 58(9), 2009 (QPA): h does not shrink as t grows, so h(t) ≤ t settles
+//! everything from h(t) up to t, and a few steps down from the last relevant instant settle all.
+//! Jitter: D − J in place of D (Spuri 1996). Blocking: h(t) + b(t) ≤ t (S. K. Baruah, "Resource
+//! sharing in EDF-scheduled systems: a closer look", RTSS 2006).
 //!
 //! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by
 //! absolute deadlines, which count from the arrival; 4. sporadic arrivals at least T apart, each
-//! released at most J later; 5. independent, but for blocking after the stack resource policy (or a
-//! ceiling protocol, or non-preemptable sections): B_k is the longest section of tasks with longer
-//! deadlines that can block a task with the deadline of k or a shorter one, so that b(t) is B_k of
-//! the longest D_k ≤ t; 6. jobs of one task run in their order.
+//! released at most J later; 5. independent, except for blocking under the stack resource policy
+//! (or a ceiling protocol, or non-preemptable sections): B_k is the longest section of tasks with
+//! longer deadlines that can block a task with the deadline of k or a shorter one, so that b(t) is
+//! B_k of the longest D_k ≤ t; 6. jobs of one task run in their order.
 //!
 //! *Exact* without blocking, and for non-preemptive jobs ([`super::np_edf`]); *sufficient* with
 //! sections. Sustainable in C, T, D, J, B.
 //!
-//! *With blocking* h + b need not grow with t, since b shrinks where a deadline is passed. Between
-//! two neighbouring D it does, so a step down ends at the latter at the latest; below it the next b
-//! counts.
+//! *With blocking* h + b need not grow with t, because b shrinks at each deadline. Between two
+//! neighbouring D it grows, so a step down ends at the lower of them at the latest. Below it the
+//! next b applies.
 //!
 //! *The last instant.* h(t) ≤ U·t + Σ max(T − D, 0)·U where U < 1 and all D ≤ t + T, and no t from
 //! (Σ max(T − D, 0)·U + B)/(1 − U) on fails. If U = 1: the synchronous busy period; where jitter or
 //! blocking may keep that from ending, the longest D plus a hyperperiod, after which h has grown as
 //! much as t.
 
-use super::rows::{HORIZON, Row, Scratch, fits, hyperperiod, scaled_up, spend};
+use super::prepared::{
+    HORIZON_NS, PreparedTask, Scratch, count_steps, fits, hyperperiod, scaled_up,
+};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Its catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "edf-demand",
     policy: "EDF",
     platform: Platform::One,
     model: "sporadic, any D, jitter, preemptive; with blocking sufficient",
-    kind: Kind::Exact,
+    kind: TestKind::Exact,
     paper: "Baruah, Rosier and Howell, Real-Time Systems 2(4), 1990; Zhang and Burns, IEEE Trans. Computers 58(9), 2009",
     sustainable: "costs, periods, deadlines, jitter, blocking",
     tests: &[
@@ -56,16 +58,16 @@ pub const CARD: Card = Card {
     ],
 };
 
-/// What the test finds.
+/// Result of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Demand never exceeds what there is.
+    /// Demand never exceeds the supply.
     Fits,
     /// ΣU > 1.
     Overload,
-    /// A job of this task cannot end in time even alone: D < J + C.
+    /// A job of this task cannot meet its deadline even alone: D < J + C.
     Alone {
-        /// Which.
+        /// The task.
         task: usize,
     },
     /// h(t) + b(t) > t.
@@ -79,12 +81,12 @@ pub enum Finding {
     },
 }
 
-/// Searches for an instant at which `tasks`, in any order, ask for more than there is.
+/// Searches for a time at which the demand of `tasks`, in any order, exceeds the supply.
 ///
 /// # Errors
-/// [`Why::Assumption`] 1, or [`Why::Limit`] outside the range of [`super`] or of the scratch's
-/// steps.
-pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Why> {
+/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`] outside the range of [`super`] or of
+/// the scratch's steps.
+pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Inconclusive> {
     scratch.load(tasks)?;
     let (rows, _, left) = scratch.parts();
     let mut utilisation = 0u64;
@@ -121,7 +123,7 @@ pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Why> {
         let far =
             (u128::from(slack + last_blocking) << 64) / u128::from(u64::MAX - utilisation) + 1;
         match u64::try_from(far) {
-            Ok(far) if far <= HORIZON => far.max(beyond),
+            Ok(far) if far <= HORIZON_NS => far.max(beyond),
             _ => last_instant_when_full(rows, latest, jitter || last_blocking != 0, left)?,
         }
     };
@@ -130,7 +132,7 @@ pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Why> {
     }
     let mut at = far;
     loop {
-        spend(left, rows.len())?;
+        count_steps(left, rows.len())?;
         let demand = demand(rows, at);
         mutate!(
             "analysis-dominance",
@@ -155,8 +157,8 @@ pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Why> {
 
 /// h(t).
 #[inline]
-fn demand(rows: &[Row], at: u64) -> u64 {
-    let due = |row: &Row| at.checked_sub(row.deadline).map_or(0, |span| row.work(span));
+fn demand(rows: &[PreparedTask], at: u64) -> u64 {
+    let due = |row: &PreparedTask| at.checked_sub(row.deadline).map_or(0, |span| row.work(span));
     rows.iter().fold(0u64, |sum, row| sum.wrapping_add(due(row)))
 }
 
@@ -168,11 +170,16 @@ fn exceeds(at: u64, demand: u64, blocking: u64) -> Finding {
     }
 }
 
-/// The same with b(t), whose steps are the deadlines.
-fn with_blocking(rows: &[Row], far: u64, earliest: u64, left: &mut u64) -> Result<Finding, Why> {
+/// [`find`] with b(t), whose steps are the deadlines.
+fn with_blocking(
+    rows: &[PreparedTask],
+    far: u64,
+    earliest: u64,
+    left: &mut u64,
+) -> Result<Finding, Inconclusive> {
     let mut at = far;
     while at >= earliest {
-        spend(left, rows.len())?;
+        count_steps(left, rows.len())?;
         let (mut from, mut blocking) = (0, 0);
         for row in rows.iter().filter(|row| row.deadline <= at) {
             if row.deadline > from {
@@ -212,9 +219,9 @@ fn with_blocking(rows: &[Row], far: u64, earliest: u64, left: &mut u64) -> Resul
     Ok(Finding::Fits)
 }
 
-/// Goes on down from an instant at which demand exceeds what there is, to the earliest such one
-/// that so many steps find: a deadline, and easier to look at.
-fn earlier(rows: &[Row], found: u64, mut steps: u32) -> (u64, u64) {
+/// Continues down from a time at which demand exceeds the supply, to the earliest such time within
+/// `steps` steps: a deadline, which is easier to verify.
+fn earlier(rows: &[PreparedTask], found: u64, mut steps: u32) -> (u64, u64) {
     let mut at = found;
     let mut least = (found, demand(rows, found));
     let earliest = rows.iter().map(|row| row.deadline).min().unwrap_or(0);
@@ -222,7 +229,7 @@ fn earlier(rows: &[Row], found: u64, mut steps: u32) -> (u64, u64) {
         steps -= 1;
         let demand = demand(rows, at);
         at = if demand > at {
-            let due = |row: &Row| {
+            let due = |row: &PreparedTask| {
                 Some(row.quotient(at.checked_sub(row.deadline)?) * row.period + row.deadline)
             };
             let deadline = rows.iter().filter_map(due).max().unwrap_or(at);
@@ -237,23 +244,23 @@ fn earlier(rows: &[Row], found: u64, mut steps: u32) -> (u64, u64) {
     least
 }
 
-/// No instant after this needs to be looked at, for any U ≤ 1.
+/// Last instant that has to be evaluated, for any U ≤ 1.
 fn last_instant_when_full(
-    rows: &[Row],
+    rows: &[PreparedTask],
     latest: u64,
     endless: bool,
     left: &mut u64,
-) -> Result<u64, Why> {
+) -> Result<u64, Inconclusive> {
     if endless {
-        let all = hyperperiod(rows.iter()).ok_or(Why::Limit)?;
-        return latest.checked_add(all).filter(|&far| far <= HORIZON).ok_or(Why::Limit);
+        let all = hyperperiod(rows.iter()).ok_or(Inconclusive::Limit)?;
+        return latest.checked_add(all).filter(|&far| far <= HORIZON_NS).ok_or(Inconclusive::Limit);
     }
     let mut window: u64 = rows.iter().map(|row| row.cost).sum();
     loop {
-        spend(left, rows.len())?;
+        count_steps(left, rows.len())?;
         let next = rows.iter().fold(0u64, |sum, row| sum.wrapping_add(row.work(window - 1)));
-        if next > HORIZON {
-            return Err(Why::Limit);
+        if next > HORIZON_NS {
+            return Err(Inconclusive::Limit);
         }
         if next == window {
             return Ok(window);
@@ -262,19 +269,19 @@ fn last_instant_when_full(
     }
 }
 
-/// The answer with its witness: a proof (without bounds), the shortest window that is too full (or
-/// a short one), a miss, or an overload. Allocates.
+/// Result with its witness: a proof (without bounds), the shortest overfull window (or a short
+/// one), a miss, or an overload. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// The same, in a scratch with its limit.
+/// [`verdict`] in a scratch with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let releases =
         || tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
     let finding = match find(tasks, scratch) {
         Err(why) => return Verdict::Unknown { why },
-        // Blocking is no task, so that it refutes nothing.
+        // Blocking is not caused by a given task, so it refutes nothing.
         Ok(Finding::Exceeds { blocking, .. }) if !blocking.is_zero() => {
             let plain: Vec<Sporadic> =
                 tasks.iter().map(|task| Sporadic { blocking: Work::ZERO, ..*task }).collect();
@@ -282,7 +289,7 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
                 Err(why) => return Verdict::Unknown { why },
                 Ok(Finding::Fits) => {
                     return Verdict::Unknown {
-                        why: Why::Insufficient { task: first_blocked(tasks) },
+                        why: Inconclusive::Insufficient { task: first_blocked(tasks) },
                     };
                 }
                 Ok(other) => other,
@@ -294,7 +301,7 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
         Finding::Fits => return Verdict::Proved { bounds: Vec::new() },
         Finding::Overload => Witness::Overload { task: tasks.len() - 1 },
         Finding::Alone { task } => {
-            // The others come when it has ended.
+            // The others arrive when it has completed.
             let response = Span::from_ns(tasks[task].cost.as_ns());
             let mut releases = vec![Release { first: response, early: Span::ZERO }; tasks.len()];
             releases[task] = Release { first: Span::ZERO, early: tasks[task].jitter };

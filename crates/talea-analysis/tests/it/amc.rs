@@ -1,18 +1,18 @@
-//! AMC-rtb against a CPU that switches.
+//! AMC-rtb against a simulated CPU with mode switches.
 
-use crate::dice::{Dice, dice, rounds, task};
-use talea_analysis::uni::amc_rtb::{self, Dual, Response};
+use crate::rng::{Rng, rng, rounds, task};
+use talea_analysis::uni::amc_rtb::{self, DualCriticalityTask, DualResponse};
 use talea_analysis::uni::{Scratch, fp_response};
-use talea_analysis::verdict::Why;
+use talea_analysis::verdict::Inconclusive;
 use talea_analysis::{Verdict, Witness};
 use talea_core::{Span, Work};
 
-fn low(cost: u64, period: u64, deadline: u64) -> Dual {
-    Dual { task: task(cost, period, deadline), high: None }
+fn low(cost: u64, period: u64, deadline: u64) -> DualCriticalityTask {
+    DualCriticalityTask { task: task(cost, period, deadline), high: None }
 }
 
-fn high(cost: u64, cost_high: u64, period: u64, deadline: u64) -> Dual {
-    Dual { task: task(cost, period, deadline), high: Some(Work::from_ns(cost_high)) }
+fn high(cost: u64, cost_high: u64, period: u64, deadline: u64) -> DualCriticalityTask {
+    DualCriticalityTask { task: task(cost, period, deadline), high: Some(Work::from_ns(cost_high)) }
 }
 
 #[test]
@@ -23,11 +23,14 @@ fn two_tasks_by_hand() {
     let mut out = vec![None; 2];
     assert_eq!(amc_rtb::bounds(&tasks, &mut Scratch::new(), &mut out), Ok(None));
     let span = Span::from_ns;
-    assert_eq!(out[1], Some(Response { low: span(4), high: Some(span(7)) }));
+    assert_eq!(out[1], Some(DualResponse { low: span(4), high: Some(span(7)) }));
     assert_eq!(amc_rtb::verdict(&tasks), Verdict::Proved { bounds: vec![span(2), span(7)] });
-    // Too long after a switch only: this test does not know. Before it: that is a miss.
+    // Late only after a switch: inconclusive. Late before it: a miss.
     let late = [low(2, 5, 5), high(2, 5, 12, 6)];
-    assert_eq!(amc_rtb::verdict(&late), Verdict::Unknown { why: Why::Insufficient { task: 1 } });
+    assert_eq!(
+        amc_rtb::verdict(&late),
+        Verdict::Unknown { why: Inconclusive::Insufficient { task: 1 } }
+    );
     let never = [low(2, 5, 5), high(2, 5, 12, 3)];
     assert!(matches!(
         amc_rtb::verdict(&never),
@@ -37,53 +40,58 @@ fn two_tasks_by_hand() {
 
 #[test]
 fn with_one_criticality_it_is_the_response_time_analysis() {
-    let mut dice = dice(71);
+    let mut rng = rng(71);
     for _ in 0..rounds(3_000) {
-        let tasks: Vec<Dual> =
-            draw(&mut dice).into_iter().map(|dual| Dual { high: None, ..dual }).collect();
+        let tasks: Vec<DualCriticalityTask> = draw(&mut rng)
+            .into_iter()
+            .map(|dual| DualCriticalityTask { high: None, ..dual })
+            .collect();
         let plain: Vec<_> = tasks.iter().map(|dual| dual.task).collect();
         assert_eq!(amc_rtb::verdict(&tasks), fp_response::verdict(&plain), "{tasks:?}");
     }
 }
 
 #[test]
-fn assumptions_are_told() {
-    let why = |tasks: &[Dual]| match amc_rtb::verdict(tasks) {
+fn assumptions_are_reported() {
+    let why = |tasks: &[DualCriticalityTask]| match amc_rtb::verdict(tasks) {
         Verdict::Unknown { why } => why,
         other => panic!("{other:?}"),
     };
-    assert_eq!(why(&[low(1, 5, 5), high(3, 2, 9, 9)]), Why::Assumption { number: 1, task: 1 });
-    assert_eq!(why(&[low(0, 5, 5)]), Why::Assumption { number: 1, task: 0 });
-    assert_eq!(why(&[low(1, 5, 6)]), Why::Assumption { number: 5, task: 0 });
+    assert_eq!(
+        why(&[low(1, 5, 5), high(3, 2, 9, 9)]),
+        Inconclusive::Assumption { number: 1, task: 1 }
+    );
+    assert_eq!(why(&[low(0, 5, 5)]), Inconclusive::Assumption { number: 1, task: 0 });
+    assert_eq!(why(&[low(1, 5, 6)]), Inconclusive::Assumption { number: 5, task: 0 });
     let mut late = low(1, 5, 5);
     late.task.jitter = Span::from_ns(1);
-    assert_eq!(why(&[late]), Why::Assumption { number: 6, task: 0 });
-    assert_eq!(why(&[high(1, u64::MAX, 5, 5)]), Why::Limit);
+    assert_eq!(why(&[late]), Inconclusive::Assumption { number: 6, task: 0 });
+    assert_eq!(why(&[high(1, u64::MAX, 5, 5)]), Inconclusive::Limit);
 }
 
-fn draw(dice: &mut Dice) -> Vec<Dual> {
-    let count = dice.between(1, 5);
-    let one = |dice: &mut Dice| {
-        let period = dice.between(3, 30);
-        let cost = dice.between(1, (period * 120 / count / 100).clamp(1, period));
-        let deadline = dice.between(cost, period);
-        if dice.below(2) == 0 {
+fn draw(rng: &mut Rng) -> Vec<DualCriticalityTask> {
+    let count = rng.between(1, 5);
+    let one = |rng: &mut Rng| {
+        let period = rng.between(3, 30);
+        let cost = rng.between(1, (period * 120 / count / 100).clamp(1, period));
+        let deadline = rng.between(cost, period);
+        if rng.below(2) == 0 {
             low(cost, period, deadline)
         } else {
-            high(cost, dice.between(cost, (2 * cost).min(period)), period, deadline)
+            high(cost, rng.between(cost, (2 * cost).min(period)), period, deadline)
         }
     };
-    (0..count).map(|_| one(dice)).collect()
+    (0..count).map(|_| one(rng)).collect()
 }
 
-/// The longest response of each task, while its jobs are not given up; tick by tick, sporadic
-/// arrivals, and jobs of high criticality that take C(HI) from a random instant on.
-fn simulate(tasks: &[Dual], dice: &mut Dice, until: u64) -> Vec<u64> {
-    let mut next: Vec<u64> = tasks.iter().map(|_| dice.below(3)).collect();
+/// Longest response of each task, without abandoned jobs. The simulation proceeds tick by tick with
+/// sporadic arrivals; from a random time on, jobs of high criticality take C(HI).
+fn simulate(tasks: &[DualCriticalityTask], rng: &mut Rng, until: u64) -> Vec<u64> {
+    let mut next: Vec<u64> = tasks.iter().map(|_| rng.below(3)).collect();
     // Per task: release, ran, cost.
     let mut jobs: Vec<Option<(u64, u64, u64)>> = vec![None; tasks.len()];
     let mut longest = vec![0; tasks.len()];
-    let overrun = dice.below(until);
+    let overrun = rng.below(until);
     let mut switched = false;
     for now in 0..until {
         for (at, dual) in tasks.iter().enumerate() {
@@ -92,7 +100,7 @@ fn simulate(tasks: &[Dual], dice: &mut Dice, until: u64) -> Vec<u64> {
                 if !(switched && dual.high.is_none()) {
                     jobs[at] = Some((now, 0, cost));
                 }
-                next[at] += dual.task.period.as_ns() + dice.below(2) * dice.below(4);
+                next[at] += dual.task.period.as_ns() + rng.below(2) * rng.below(4);
             }
         }
         let Some(at) = jobs.iter().position(Option::is_some) else { continue };
@@ -115,14 +123,14 @@ fn simulate(tasks: &[Dual], dice: &mut Dice, until: u64) -> Vec<u64> {
 
 #[test]
 fn no_simulated_response_is_longer_than_the_bound() {
-    let mut dice = dice(72);
+    let mut rng = rng(72);
     let (mut proved, mut tight) = (0, 0);
     for _ in 0..rounds(4_000) {
-        let tasks = draw(&mut dice);
+        let tasks = draw(&mut rng);
         let Verdict::Proved { bounds } = amc_rtb::verdict(&tasks) else { continue };
         proved += 1;
         for _ in 0..6 {
-            let longest = simulate(&tasks, &mut dice, 150);
+            let longest = simulate(&tasks, &mut rng, 150);
             for (longest, bound) in longest.iter().zip(&bounds) {
                 assert!(*longest <= bound.as_ns(), "{longest} > {bound}: {tasks:?}");
                 tight += u64::from(*longest == bound.as_ns());

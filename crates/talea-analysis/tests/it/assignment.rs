@@ -1,10 +1,10 @@
-//! Orders of priority against all orders.
+//! Priority assignment against all orders.
 
-use crate::dice::{Deadlines, dice, random, rounds, set, task};
+use crate::rng::{Deadlines, random, rng, rounds, set, task};
 use talea_analysis::Sporadic;
 use talea_analysis::uni::assignment::{self, Assignment, ordered};
 use talea_analysis::uni::{Scratch, fp_response, np_fp};
-use talea_analysis::verdict::Why;
+use talea_analysis::verdict::Inconclusive;
 use talea_core::{Span, Work};
 
 /// All orders of `0..count`.
@@ -22,7 +22,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
     orders(count - 1).into_iter().flat_map(longer).collect()
 }
 
-/// Audsley's answer is right if it is an order that passes, or none of all orders does.
+/// Checks the result of Audsley's algorithm: an order that passes, or no order passes.
 fn check(tasks: &[Sporadic], found: Assignment, passes: impl Fn(&[Sporadic]) -> bool) -> bool {
     match found {
         Assignment::Found(order) => {
@@ -43,16 +43,16 @@ fn check(tasks: &[Sporadic], found: Assignment, passes: impl Fn(&[Sporadic]) -> 
 
 #[test]
 fn audsley_finds_an_order_if_there_is_one() {
-    let mut dice = dice(51);
+    let mut rng = rng(51);
     let mut scratch = Scratch::new();
     let (mut found, mut better) = ([0; 2], 0);
     let all = rounds(1_500);
     for _ in 0..all {
-        let count = dice.between(1, 4);
-        let mut tasks = random(&mut dice, count, 20, 110 / count, Deadlines::Arbitrary);
+        let count = rng.between(1, 4);
+        let mut tasks = random(&mut rng, count, 20, 110 / count, Deadlines::Arbitrary);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(2) * dice.below(9));
-            task.blocking = Work::from_ns(dice.below(2) * dice.below(4));
+            task.jitter = Span::from_ns(rng.below(2) * rng.below(9));
+            task.blocking = Work::from_ns(rng.below(2) * rng.below(4));
         }
         let preemptive = assignment::preemptive(&tasks, &mut scratch).expect("in range");
         let passes = |tasks: &[Sporadic]| fp_response::verdict(tasks).is_proved();
@@ -70,10 +70,10 @@ fn audsley_finds_an_order_if_there_is_one() {
 
 #[test]
 fn leung_whitehead_1982_deadline_monotonic_is_optimal_for_constrained_deadlines() {
-    let mut dice = dice(52);
+    let mut rng = rng(52);
     for _ in 0..rounds(2_000) {
-        let count = dice.between(1, 5);
-        let mut tasks = random(&mut dice, count, 30, 110 / count, Deadlines::Constrained);
+        let count = rng.between(1, 5);
+        let mut tasks = random(&mut rng, count, 30, 110 / count, Deadlines::Constrained);
         let passes = |tasks: &[Sporadic]| fp_response::verdict(tasks).is_proved();
         let by_deadline = passes(&ordered(&tasks, &assignment::deadline_monotonic(&tasks)));
         let any = |tasks: &[Sporadic]| {
@@ -83,7 +83,7 @@ fn leung_whitehead_1982_deadline_monotonic_is_optimal_for_constrained_deadlines(
         assert_eq!(by_deadline, any(&tasks), "{tasks:?}");
         // Zuhily and Burns 2007.
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(4));
+            task.jitter = Span::from_ns(rng.below(4));
         }
         let order = assignment::deadline_minus_jitter_monotonic(&tasks);
         assert_eq!(passes(&ordered(&tasks, &order)), any(&tasks), "{tasks:?}");
@@ -97,7 +97,7 @@ fn leung_whitehead_1982_deadline_monotonic_is_optimal_for_constrained_deadlines(
 }
 
 #[test]
-fn who_is_stuck_is_named_and_errors_end_the_search() {
+fn stuck_tasks_are_named_and_errors_end_the_search() {
     let tasks = set(&[(1, 10, 10), (3, 7, 5), (3, 7, 5)]);
     let found = assignment::preemptive(&tasks, &mut Scratch::new()).expect("in range");
     assert_eq!(found, Assignment::Stuck(vec![1, 2]));
@@ -105,7 +105,7 @@ fn who_is_stuck_is_named_and_errors_end_the_search() {
     assert_eq!(found, Assignment::Found(vec![0, 1]), "an order that is right stays");
     assert_eq!(
         assignment::preemptive(&[task(0, 1, 1)], &mut Scratch::new()),
-        Err(Why::Assumption { number: 1, task: 0 })
+        Err(Inconclusive::Assumption { number: 1, task: 0 })
     );
     assert_eq!(assignment::audsley(0, |_, _, _| Ok(false)), Ok(Assignment::Found(vec![])));
 }

@@ -1,60 +1,60 @@
-//! The catalogue keeps its word: names differ, the tests that a card names are there, and the
-//! manual's table is fresh. `TALEA_BLESS=1` writes the table anew.
+//! Consistency of the catalogue: names are unique, the tests that an entry names exist, and the
+//! manual's table is up to date. `TALEA_BLESS=1` rewrites the table.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
-use talea_analysis::card::{Kind, Platform};
 use talea_analysis::catalogue;
+use talea_analysis::test_info::{Platform, TestKind};
 
 #[test]
-fn every_card_has_a_name_of_its_own_and_names_tests_that_exist() {
+fn every_catalogue_entry_has_a_unique_name_and_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut names = BTreeSet::new();
-    for card in catalogue::ALL {
-        assert!(names.insert(card.name), "{} twice", card.name);
+    for info in catalogue::ALL {
+        assert!(names.insert(info.name), "{} twice", info.name);
         assert!(
-            card.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+            info.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
             "{}",
-            card.name
+            info.name
         );
-        assert_eq!(catalogue::find(card.name), Some(card));
-        assert!(!card.tests.is_empty(), "{} names no test", card.name);
-        for test in card.tests {
+        assert_eq!(catalogue::find(info.name), Some(info));
+        assert!(!info.tests.is_empty(), "{} names no test", info.name);
+        for test in info.tests {
             let (file, name) = test.split_once("::").expect("file::name");
             #[allow(clippy::disallowed_methods, reason = "looks into the repository's own sources")]
             let text = std::fs::read_to_string(root.join(file)).unwrap_or_default();
-            assert!(text.contains(&format!("fn {name}(")), "{}: no test {test}", card.name);
+            assert!(text.contains(&format!("fn {name}(")), "{}: no test {test}", info.name);
         }
     }
     assert_eq!(catalogue::find("no such test"), None);
 }
 
-/// The table of all tests: test × model × kind × paper × where it is tested.
+/// Table of all tests: test × model × kind × paper × where it is tested.
 fn table() -> String {
     let mut text = String::from(
         "| test | policy | where | model | kind | sustainable in | paper | tested by |\n",
     );
     text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
-    for card in catalogue::ALL {
-        let place = match card.platform {
+    for info in catalogue::ALL {
+        let place = match info.platform {
             Platform::One => "one CPU",
             Platform::Global => "several CPUs",
             Platform::Supply => "a supply",
         };
-        let kind = match card.kind {
-            Kind::Exact => "exact",
-            Kind::Sufficient => "sufficient",
-            Kind::Necessary => "necessary",
+        let kind = match info.kind {
+            TestKind::Exact => "exact",
+            TestKind::Sufficient => "sufficient",
+            TestKind::Necessary => "necessary",
         };
-        let sustainable = if card.sustainable.is_empty() { "not proved" } else { card.sustainable };
-        let names = card.tests.iter().filter_map(|test| test.split_once("::"));
+        let sustainable = if info.sustainable.is_empty() { "not proved" } else { info.sustainable };
+        let names = info.tests.iter().filter_map(|test| test.split_once("::"));
         let tests: Vec<String> =
             names.map(|(file, name)| format!("[`{name}`](../../{file})")).collect();
-        let cells = [card.policy, place, card.model, kind, sustainable, card.paper];
+        let cells = [info.policy, place, info.model, kind, sustainable, info.paper];
         // Writing to a String can't fail.
         let _ =
-            writeln!(text, "| `{}` | {} | {} |", card.name, cells.join(" | "), tests.join(", "));
+            writeln!(text, "| `{}` | {} | {} |", info.name, cells.join(" | "), tests.join(", "));
     }
     text
 }
@@ -72,5 +72,5 @@ fn the_manuals_table_of_tests_is_the_catalogue() {
             .expect("the chapter can be written");
         return;
     }
-    assert_eq!(kept, table(), "TALEA_BLESS=1 writes it anew");
+    assert_eq!(kept, table(), "TALEA_BLESS=1 rewrites it");
 }

@@ -1,7 +1,6 @@
-//! What the literature has proved of one test against another holds on every set that is tried, and
-//! both answers come up.
+//! Dominance results of the literature, checked on every generated set; both outcomes occur.
 
-use crate::dice::{Deadlines, dice, random, rounds};
+use crate::rng::{Deadlines, random, rng, rounds};
 use talea_analysis::uni::{edf_response, fp_response, qpa};
 use talea_analysis::{Demand, Sporadic, edf, rm};
 use talea_core::Charge;
@@ -12,11 +11,11 @@ fn demands(tasks: &[Sporadic]) -> Vec<Demand> {
 
 #[test]
 fn liu_layland_implies_hyperbolic_implies_response_times() {
-    let mut dice = dice(21);
+    let mut rng = rng(21);
     let mut accepted = [0; 4];
     for _ in 0..rounds(20_000) {
-        let count = dice.between(1, 6);
-        let mut tasks = random(&mut dice, count, 1_000, 190 / count, Deadlines::Constrained);
+        let count = rng.between(1, 6);
+        let mut tasks = random(&mut rng, count, 1_000, 190 / count, Deadlines::Constrained);
         for task in &mut tasks {
             task.deadline = task.period;
         }
@@ -39,11 +38,11 @@ fn liu_layland_implies_hyperbolic_implies_response_times() {
 
 #[test]
 fn density_implies_demand_and_fixed_priorities_imply_edf() {
-    let mut dice = dice(22);
+    let mut rng = rng(22);
     let mut accepted = [0; 3];
     for _ in 0..rounds(20_000) {
-        let count = dice.between(1, 6);
-        let tasks = random(&mut dice, count, 1_000, 160 / count, Deadlines::Constrained);
+        let count = rng.between(1, 6);
+        let tasks = random(&mut rng, count, 1_000, 160 / count, Deadlines::Constrained);
         let density = edf::partitioned(&demands(&tasks), Charge::ONE);
         let demand = qpa::verdict(&tasks).is_proved();
         // EDF is optimal on one CPU (Dertouzos 1974).
@@ -59,12 +58,12 @@ fn density_implies_demand_and_fixed_priorities_imply_edf() {
 
 #[test]
 fn response_times_and_demand_are_one_test_for_edf() {
-    let mut dice = dice(23);
+    let mut rng = rng(23);
     let mut proved = 0;
     let all = rounds(5_000);
     for _ in 0..all {
-        let count = dice.between(1, 6);
-        let tasks = random(&mut dice, count, 200, 160 / count, Deadlines::Arbitrary);
+        let count = rng.between(1, 6);
+        let tasks = random(&mut rng, count, 200, 160 / count, Deadlines::Arbitrary);
         let verdict = qpa::verdict(&tasks).is_proved();
         assert_eq!(edf_response::verdict(&tasks).is_proved(), verdict, "{tasks:?}");
         proved += u64::from(verdict);

@@ -1,14 +1,15 @@
-//! EDF: response times and demand against published numbers, the plain twins and the simulator.
+//! EDF: response times and demand against published numbers, the reference models and the
+//! simulator.
 
-use crate::dice::{Deadlines, dice, every, random, rounds, set, task};
 use crate::plain::{self, plain};
 use crate::replay::{self, Order};
+use crate::rng::{Deadlines, every, random, rng, rounds, set, task};
 use talea_analysis::uni::{Bound, Scratch, edf_response, qpa};
-use talea_analysis::verdict::{Release, Why};
+use talea_analysis::verdict::{Inconclusive, Release};
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::{Span, Work};
 
-/// From release and from arrival; `None` in overload.
+/// Bounds from release and from arrival; `None` in overload.
 fn bounds(tasks: &[Sporadic]) -> Option<Vec<(u64, u64)>> {
     let mut out = vec![None; tasks.len()];
     edf_response::bounds(tasks, &mut Scratch::new(), &mut out).expect("in range");
@@ -59,7 +60,7 @@ fn liu_layland_1973_theorem_7_a_full_cpu_meets_every_deadline() {
 }
 
 #[test]
-fn spuri_1996_the_longest_response_need_not_begin_with_everybody() {
+fn spuri_1996_the_longest_response_need_not_begin_with_a_synchronous_release() {
     // Released together, the second ends after 5; after a while its job meets a later deadline of
     // the first: 6.
     let tasks = set(&[(2, 4, 4), (3, 7, 7)]);
@@ -71,7 +72,7 @@ fn spuri_1996_the_longest_response_need_not_begin_with_everybody() {
 }
 
 #[test]
-fn limits_and_assumptions_are_told_and_nothing_wraps() {
+fn limits_and_assumptions_are_reported_and_nothing_wraps() {
     let unknown = |verdict: Verdict| match verdict {
         Verdict::Unknown { why } => why,
         other => panic!("{other:?}"),
@@ -79,26 +80,29 @@ fn limits_and_assumptions_are_told_and_nothing_wraps() {
     for test in [edf_response::verdict, qpa::verdict] {
         assert_eq!(
             unknown(test(&set(&[(1, 2, 2), (0, 2, 2)]))),
-            Why::Assumption { number: 1, task: 1 }
+            Inconclusive::Assumption { number: 1, task: 1 }
         );
-        assert_eq!(unknown(test(&set(&[(1, u64::MAX, 2)]))), Why::Limit);
+        assert_eq!(unknown(test(&set(&[(1, u64::MAX, 2)]))), Inconclusive::Limit);
         let huge = (1 << 59) + 1;
         assert!(test(&set(&[(huge, huge + 1, huge)])).is_proved());
         assert_eq!(test(&[]), Verdict::Proved { bounds: vec![] });
         // Where U is 1, jitter makes the hyperperiod count, and this one is beyond every clock.
         let half = |cost| Sporadic { jitter: Span::from_ns(1), ..task(cost, 2 * cost, 4 * cost) };
         let full = [half(1 << 36), half((1 << 36) + 1)];
-        assert_eq!(unknown(test(&full)), Why::Limit);
+        assert_eq!(unknown(test(&full)), Inconclusive::Limit);
     }
     let tasks = set(&[(1, 2, 2), (1, 3, 3)]);
-    assert_eq!(unknown(edf_response::verdict_in(&tasks, &mut Scratch::with_limit(5))), Why::Limit);
-    assert_eq!(unknown(qpa::verdict_in(&tasks, &mut Scratch::with_limit(1))), Why::Limit);
+    assert_eq!(
+        unknown(edf_response::verdict_in(&tasks, &mut Scratch::with_limit(5))),
+        Inconclusive::Limit
+    );
+    assert_eq!(unknown(qpa::verdict_in(&tasks, &mut Scratch::with_limit(1))), Inconclusive::Limit);
     let blocked = [Sporadic { blocking: Work::from_ns(9), ..task(1, 10, 9) }];
-    assert_eq!(unknown(edf_response::verdict(&blocked)), Why::Insufficient { task: 0 });
-    assert_eq!(unknown(qpa::verdict(&blocked)), Why::Insufficient { task: 0 });
+    assert_eq!(unknown(edf_response::verdict(&blocked)), Inconclusive::Insufficient { task: 0 });
+    assert_eq!(unknown(qpa::verdict(&blocked)), Inconclusive::Insufficient { task: 0 });
 }
 
-/// Both tests against their plain twins, and against each other where both are exact.
+/// Checks both tests against their reference models, and against each other where both are exact.
 fn agrees(tasks: &[Sporadic]) {
     let numbers = plain(tasks);
     let found = bounds(tasks);
@@ -151,30 +155,30 @@ fn every_candidate_tried_gives_the_same() {
         }
     }
     every(&choices, 2, agrees);
-    let mut dice = dice(11);
+    let mut rng = rng(11);
     for round in 0..rounds(3_000) {
-        let count = dice.between(1, 4);
+        let count = rng.between(1, 4);
         let kind = if round % 2 == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
-        agrees(&random(&mut dice, count, 12, 130 / count, kind));
+        agrees(&random(&mut rng, count, 12, 130 / count, kind));
     }
 }
 
 #[test]
 fn demand_at_every_instant_gives_the_same() {
-    let mut dice = dice(12);
+    let mut rng = rng(12);
     for _ in 0..rounds(3_000) {
-        let count = dice.between(1, 4);
-        let mut tasks = random(&mut dice, count, 12, 120 / count, Deadlines::Arbitrary);
+        let count = rng.between(1, 4);
+        let mut tasks = random(&mut rng, count, 12, 120 / count, Deadlines::Arbitrary);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(3) * dice.below(5));
-            task.blocking = Work::from_ns(dice.below(3) * dice.below(4));
+            task.jitter = Span::from_ns(rng.below(3) * rng.below(5));
+            task.blocking = Work::from_ns(rng.below(3) * rng.below(4));
         }
         agrees(&tasks);
     }
 }
 
-/// What really happens: for each phase of each task, with ties against it. And verdicts are what
-/// the first miss says.
+/// Compares with simulations of each phase of each task, with ties adverse to it. Verdicts must
+/// equal the first miss.
 fn equals_the_simulation(tasks: &[Sporadic]) -> bool {
     let numbers = plain(tasks);
     let verdicts = [edf_response::verdict(tasks), qpa::verdict(tasks)];
@@ -231,11 +235,11 @@ fn bounds_are_the_longest_simulated_responses_and_verdicts_the_first_miss() {
         proved += u64::from(equals_the_simulation(tasks));
         all += 1;
     });
-    let mut dice = dice(13);
+    let mut rng = rng(13);
     for round in 0..rounds(300) {
         let kind = if round % 2 == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
-        let count = dice.between(2, 4);
-        proved += u64::from(equals_the_simulation(&random(&mut dice, count, 9, 120 / count, kind)));
+        let count = rng.between(2, 4);
+        proved += u64::from(equals_the_simulation(&random(&mut rng, count, 9, 120 / count, kind)));
         all += 1;
     }
     println!("{all} sets, {proved} schedulable");
@@ -247,13 +251,13 @@ fn bounds_are_the_longest_simulated_responses_and_verdicts_the_first_miss() {
 
 #[test]
 fn with_jitter_every_witness_is_a_miss_and_no_pattern_is_worse_than_the_bound() {
-    let mut dice = dice(14);
+    let mut rng = rng(14);
     let mut replayed = 0;
     for _ in 0..rounds(1_500) {
-        let count = dice.between(1, 4);
-        let mut tasks = random(&mut dice, count, 12, 110 / count, Deadlines::Arbitrary);
+        let count = rng.between(1, 4);
+        let mut tasks = random(&mut rng, count, 12, 110 / count, Deadlines::Arbitrary);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(9));
+            task.jitter = Span::from_ns(rng.below(9));
         }
         let numbers = plain(&tasks);
         for verdict in [edf_response::verdict(&tasks), qpa::verdict(&tasks)] {
@@ -271,8 +275,8 @@ fn with_jitter_every_witness_is_a_miss_and_no_pattern_is_worse_than_the_bound() 
         let any: Vec<_> = tasks
             .iter()
             .map(|task| Release {
-                first: Span::from_ns(dice.below(12)),
-                early: Span::from_ns(dice.between(0, task.jitter.as_ns())),
+                first: Span::from_ns(rng.below(12)),
+                early: Span::from_ns(rng.between(0, task.jitter.as_ns())),
             })
             .collect();
         let until = (plain::hyperperiod(&numbers) + 60).min(400) as i64;

@@ -1,11 +1,11 @@
-//! EDF within fixed priorities: its two ends, the plain twin, the simulator with a tree of two
-//! storeys.
+//! EDF within fixed priorities: its two special cases, the reference model, and the simulator with
+//! a tree of two levels.
 
-use crate::dice::{Deadlines, Dice, dice, random, rounds, set};
 use crate::plain::{self, plain};
 use crate::replay;
+use crate::rng::{Deadlines, Rng, random, rng, rounds, set};
 use talea_analysis::uni::{Bound, Scratch, edf_in_fp, edf_response, fp_response};
-use talea_analysis::verdict::{Release, Why};
+use talea_analysis::verdict::{Inconclusive, Release};
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::{Span, Work};
 
@@ -16,17 +16,17 @@ fn bounds(tasks: &[Sporadic], levels: &[u32]) -> Vec<Option<Bound>> {
 }
 
 /// Up to five tasks in levels, with jitter or without.
-fn levels(dice: &mut Dice, jitter: bool) -> (Vec<Sporadic>, Vec<u32>) {
-    let count = dice.between(1, 5);
-    let mut tasks = random(dice, count, 12, 110 / count, Deadlines::Arbitrary);
+fn levels(rng: &mut Rng, jitter: bool) -> (Vec<Sporadic>, Vec<u32>) {
+    let count = rng.between(1, 5);
+    let mut tasks = random(rng, count, 12, 110 / count, Deadlines::Arbitrary);
     if jitter {
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(3) * dice.below(5));
+            task.jitter = Span::from_ns(rng.below(3) * rng.below(5));
         }
     }
     let mut level = 0;
     let levels = (0..count).map(|_| {
-        level += dice.below(2) as u32;
+        level += rng.below(2) as u32;
         level
     });
     let levels = levels.collect();
@@ -35,11 +35,11 @@ fn levels(dice: &mut Dice, jitter: bool) -> (Vec<Sporadic>, Vec<u32>) {
 
 #[test]
 fn one_level_is_edf_and_a_level_for_each_is_fixed_priorities() {
-    let mut dice = dice(31);
+    let mut rng = rng(31);
     for _ in 0..rounds(5_000) {
-        let (mut tasks, _) = levels(&mut dice, true);
+        let (mut tasks, _) = levels(&mut rng, true);
         for task in &mut tasks {
-            task.blocking = Work::from_ns(dice.below(2) * dice.below(4));
+            task.blocking = Work::from_ns(rng.below(2) * rng.below(4));
         }
         let mut out = vec![None; tasks.len()];
         let mut scratch = Scratch::new();
@@ -54,7 +54,7 @@ fn one_level_is_edf_and_a_level_for_each_is_fixed_priorities() {
     }
 }
 
-/// All phases of the task, everything else together; ties against it.
+/// Longest response over all phases of the task, all others released together; ties adverse to it.
 fn longest(tasks: &[Sporadic], levels: &[u32], at: usize, until: u64) -> u64 {
     let mut longest = 0;
     for phase in 0..tasks[at].period.as_ns() {
@@ -81,11 +81,11 @@ fn run(
 
 #[test]
 fn bounds_are_the_longest_simulated_responses() {
-    let mut dice = dice(32);
+    let mut rng = rng(32);
     let (mut mixed, mut proved) = (0, 0);
     let all = rounds(400);
     for _ in 0..all {
-        let (tasks, levels) = levels(&mut dice, false);
+        let (tasks, levels) = levels(&mut rng, false);
         let numbers = plain(&tasks);
         let bounds = bounds(&tasks, &levels);
         mixed += u64::from(
@@ -112,10 +112,10 @@ fn bounds_are_the_longest_simulated_responses() {
 
 #[test]
 fn with_jitter_every_witness_is_a_miss() {
-    let mut dice = dice(33);
+    let mut rng = rng(33);
     let mut replayed = 0;
     for _ in 0..rounds(2_000) {
-        let (tasks, levels) = levels(&mut dice, true);
+        let (tasks, levels) = levels(&mut rng, true);
         let Verdict::Refuted { witness } = edf_in_fp::verdict(&tasks, &levels) else { continue };
         let Witness::Miss { task, job, response, releases } = &witness else { continue };
         let nominal = releases[*task].first + *response + tasks[*task].period;
@@ -140,7 +140,7 @@ fn levels_come_in_order_and_an_overloaded_one_ends_the_list() {
     let why = |levels: &[u32]| edf_in_fp::verdict(&tasks, levels);
     assert_eq!(
         why(&[0, 1, 0, 1]),
-        Verdict::Unknown { why: Why::Assumption { number: 7, task: 2 } }
+        Verdict::Unknown { why: Inconclusive::Assumption { number: 7, task: 2 } }
     );
     assert_eq!(why(&[0, 0, 1, 2]), Verdict::Refuted { witness: Witness::Overload { task: 3 } });
     assert_eq!(why(&[0, 0, 1, 1]), Verdict::Refuted { witness: Witness::Overload { task: 3 } });

@@ -1,14 +1,14 @@
 //! Numbers at the ends of the range: nothing wraps, nothing hangs.
 
-use crate::dice::{Deadlines, dice, random, rounds, task};
+use crate::rng::{Deadlines, random, rng, rounds, task};
 use talea_analysis::uni::{
-    LONGEST, Scratch, edf_in_fp, edf_response, fp_response, np_edf, np_fp, qpa,
+    MAX_PARAMETER_NS, Scratch, edf_in_fp, edf_response, fp_response, np_edf, np_fp, qpa,
 };
-use talea_analysis::verdict::Why;
+use talea_analysis::verdict::Inconclusive;
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::{Span, Work};
 
-/// In units of 2^`bits` ns.
+/// Returns the tasks in units of 2^`bits` ns.
 fn widened(tasks: &[Sporadic], bits: u32) -> Vec<Sporadic> {
     let span = |span: Span| Span::from_ns(span.as_ns() << bits);
     let work = |work: Work| Work::from_ns(work.as_ns() << bits);
@@ -22,7 +22,7 @@ fn widened(tasks: &[Sporadic], bits: u32) -> Vec<Sporadic> {
     tasks.iter().map(one).collect()
 }
 
-/// Everything in a verdict that is a number of nanoseconds.
+/// Returns the verdict with every number of nanoseconds widened.
 fn widened_verdict(verdict: Verdict, bits: u32) -> Verdict {
     let span = |span: Span| Span::from_ns(span.as_ns() << bits);
     match verdict {
@@ -43,15 +43,15 @@ fn widened_verdict(verdict: Verdict, bits: u32) -> Verdict {
 
 #[test]
 fn in_other_units_the_same_set_has_the_same_answers() {
-    let mut dice = dice(91);
+    let mut rng = rng(91);
     let mut limits = 0;
     for _ in 0..rounds(3_000) {
-        let count = dice.between(1, 5);
+        let count = rng.between(1, 5);
         // Sums of such sets stay below 2^10, and busy periods below 2^11 as a rule.
-        let mut tasks = random(&mut dice, count, 60, 110 / count, Deadlines::Arbitrary);
+        let mut tasks = random(&mut rng, count, 60, 110 / count, Deadlines::Arbitrary);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(3) * dice.below(20));
-            task.blocking = Work::from_ns(dice.below(2) * dice.below(9));
+            task.jitter = Span::from_ns(rng.below(3) * rng.below(20));
+            task.blocking = Work::from_ns(rng.below(2) * rng.below(9));
         }
         let levels: Vec<u32> = (0..tasks.len()).map(|at| (at / 2) as u32).collect();
         for bits in [1, 30, 49] {
@@ -62,7 +62,7 @@ fn in_other_units_the_same_set_has_the_same_answers() {
                 (edf_in_fp::verdict(&tasks, &levels), edf_in_fp::verdict(&wide, &levels)),
             ];
             for (narrow, wide_verdict) in pairs {
-                if wide_verdict == (Verdict::Unknown { why: Why::Limit }) {
+                if wide_verdict == (Verdict::Unknown { why: Inconclusive::Limit }) {
                     limits += 1;
                     continue;
                 }
@@ -70,7 +70,7 @@ fn in_other_units_the_same_set_has_the_same_answers() {
             }
             // Which instant is found differs, whether there is one doesn't.
             let verdict = qpa::verdict(&wide);
-            if verdict == (Verdict::Unknown { why: Why::Limit }) {
+            if verdict == (Verdict::Unknown { why: Inconclusive::Limit }) {
                 limits += 1;
             } else {
                 assert_eq!(
@@ -85,27 +85,27 @@ fn in_other_units_the_same_set_has_the_same_answers() {
 }
 
 #[test]
-fn any_numbers_whatever_get_an_answer_soon() {
-    let mut dice = dice(92);
+fn arbitrary_numbers_get_a_quick_answer() {
+    let mut rng = rng(92);
     let mut known = 0;
     for _ in 0..rounds(3_000) {
-        let any = |dice: &mut talea_sim::dice::Dice| {
-            let bits = dice.below(65);
-            if bits == 64 { dice.next() } else { dice.next() & ((1 << bits) - 1) }
+        let any = |rng: &mut talea_sim::rng::Rng| {
+            let bits = rng.below(65);
+            if bits == 64 { rng.next() } else { rng.next() & ((1 << bits) - 1) }
         };
-        let tasks: Vec<Sporadic> = (0..dice.between(0, 6))
+        let tasks: Vec<Sporadic> = (0..rng.between(0, 6))
             .map(|_| {
-                let mut task = task(any(&mut dice), any(&mut dice), any(&mut dice));
-                if dice.below(2) == 0 {
+                let mut task = task(any(&mut rng), any(&mut rng), any(&mut rng));
+                if rng.below(2) == 0 {
                     (task.jitter, task.blocking) =
-                        (Span::from_ns(any(&mut dice)), Work::from_ns(any(&mut dice)));
+                        (Span::from_ns(any(&mut rng)), Work::from_ns(any(&mut rng)));
                 }
-                if dice.below(4) > 0 {
+                if rng.below(4) > 0 {
                     // Something that may work.
-                    task.period = Span::from_ns(task.period.as_ns() % LONGEST);
+                    task.period = Span::from_ns(task.period.as_ns() % MAX_PARAMETER_NS);
                     task.cost =
                         Work::from_ns(task.cost.as_ns() % (task.period.as_ns() / 2 + 1) + 1);
-                    task.deadline = Span::from_ns(task.deadline.as_ns() % LONGEST);
+                    task.deadline = Span::from_ns(task.deadline.as_ns() % MAX_PARAMETER_NS);
                     (task.jitter, task.blocking) = (Span::ZERO, Work::ZERO);
                 }
                 task
@@ -129,7 +129,7 @@ fn any_numbers_whatever_get_an_answer_soon() {
 }
 
 #[test]
-fn a_set_that_would_take_long_is_left_open() {
+fn a_set_that_would_take_long_is_inconclusive() {
     // The first task leaves a nanosecond of each 2^40: the last needs 2^18 of them, one at a time.
     let long = 1 << 40;
     let tasks = [task(long - 1, long, long), task(1 << 18, 1 << 59, 1 << 59)];
@@ -137,7 +137,7 @@ fn a_set_that_would_take_long_is_left_open() {
     for verdict in
         [fp_response::verdict_in(&tasks, &mut few), edf_response::verdict_in(&tasks, &mut few)]
     {
-        assert_eq!(verdict, Verdict::Unknown { why: Why::Limit });
+        assert_eq!(verdict, Verdict::Unknown { why: Inconclusive::Limit });
     }
-    assert!(fp_response::verdict(&tasks).is_proved(), "with patience it can be told");
+    assert!(fp_response::verdict(&tasks).is_proved(), "proved without the step limit");
 }

@@ -1,10 +1,10 @@
-//! Response times under fixed priorities: published numbers, the plain twin, the simulator.
+//! Response times under fixed priorities: published numbers, the reference model, the simulator.
 
-use crate::dice::{Deadlines, dice, every, random, rounds, set, task};
 use crate::plain::{self, plain};
 use crate::replay::{self, Order};
+use crate::rng::{Deadlines, every, random, rng, rounds, set, task};
 use talea_analysis::uni::{Bound, Scratch, fp_response};
-use talea_analysis::verdict::Why;
+use talea_analysis::verdict::Inconclusive;
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::{Span, Work};
 
@@ -41,7 +41,7 @@ fn lehoczky_1990_the_longest_response_is_not_that_of_the_first_job() {
 }
 
 #[test]
-fn audsley_1993_jitter_of_those_above_is_met_by_those_below() {
+fn audsley_1993_jitter_of_more_urgent_tasks_delays_less_urgent_ones() {
     let late = Sporadic { jitter: Span::from_ns(3), ..task(2, 10, 10) };
     let tasks = [late, task(5, 20, 20)];
     // Two jobs of the first within 7 + 3 > 10 − … only if the window is longer than 10 − 3.
@@ -51,7 +51,7 @@ fn audsley_1993_jitter_of_those_above_is_met_by_those_below() {
 }
 
 #[test]
-fn overload_is_the_end_of_all_below_and_a_full_cpu_is_none() {
+fn overload_leaves_less_urgent_tasks_unbounded_and_a_full_cpu_is_no_overload() {
     assert_eq!(
         bounds(&set(&[(1, 2, 2), (1, 3, 3), (1, 6, 6), (1, 100, 100)]))[2..],
         [Some((6, 6)), None]
@@ -62,26 +62,29 @@ fn overload_is_the_end_of_all_below_and_a_full_cpu_is_none() {
 }
 
 #[test]
-fn limits_and_assumptions_are_told_and_nothing_wraps() {
+fn limits_and_assumptions_are_reported_and_nothing_wraps() {
     let unknown = |tasks: &[Sporadic]| match fp_response::verdict(tasks) {
         Verdict::Unknown { why } => why,
         other => panic!("{other:?}"),
     };
-    assert_eq!(unknown(&set(&[(1, 2, 2), (0, 2, 2)])), Why::Assumption { number: 1, task: 1 });
-    assert_eq!(unknown(&set(&[(1, u64::MAX, 2)])), Why::Limit);
+    assert_eq!(
+        unknown(&set(&[(1, 2, 2), (0, 2, 2)])),
+        Inconclusive::Assumption { number: 1, task: 1 }
+    );
+    assert_eq!(unknown(&set(&[(1, u64::MAX, 2)])), Inconclusive::Limit);
     let huge = (1 << 59) + 1;
     assert!(fp_response::verdict(&set(&[(huge, huge + 1, huge)])).is_proved());
     // U = 1 − tiny, and enough blocking: the window is longer than any clock.
     let endless = Sporadic { blocking: Work::from_ns(huge / 2), ..task(huge / 2, huge, huge) };
-    assert_eq!(unknown(&[task(1, 2, 2), endless]), Why::Limit);
+    assert_eq!(unknown(&[task(1, 2, 2), endless]), Inconclusive::Limit);
     let mut few = Scratch::with_limit(2);
     assert_eq!(
         fp_response::verdict_in(&set(&[(1, 2, 2), (1, 3, 3)]), &mut few),
-        Verdict::Unknown { why: Why::Limit }
+        Verdict::Unknown { why: Inconclusive::Limit }
     );
-    // Blocking is no task, so that nothing refutes.
+    // Blocking is not caused by a given task, so nothing is refuted.
     let blocked = Sporadic { blocking: Work::from_ns(9), ..task(1, 10, 9) };
-    assert_eq!(unknown(&[blocked]), Why::Insufficient { task: 0 });
+    assert_eq!(unknown(&[blocked]), Inconclusive::Insufficient { task: 0 });
 }
 
 /// Compares with the equations as printed; with random jitter and blocking.
@@ -113,13 +116,13 @@ fn the_equations_as_printed_give_the_same() {
         }
     }
     every(&choices, 2, agrees);
-    let mut dice = dice(1);
+    let mut rng = rng(1);
     for _ in 0..rounds(4_000) {
-        let count = dice.between(1, 5);
-        let mut tasks = random(&mut dice, count, 24, 120 / count, Deadlines::Constrained);
+        let count = rng.between(1, 5);
+        let mut tasks = random(&mut rng, count, 24, 120 / count, Deadlines::Constrained);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(4) * dice.below(10));
-            task.blocking = Work::from_ns(dice.below(3) * dice.below(5));
+            task.jitter = Span::from_ns(rng.below(4) * rng.below(10));
+            task.blocking = Work::from_ns(rng.below(3) * rng.below(5));
         }
         agrees(&tasks);
     }
@@ -127,15 +130,15 @@ fn the_equations_as_printed_give_the_same() {
 
 #[test]
 fn bini_2009_settling_tasks_by_an_upper_bound_changes_no_verdict() {
-    let mut dice = dice(4);
+    let mut rng = rng(4);
     let (mut accepted, all) = (0, rounds(4_000));
     for _ in 0..all {
-        let count = dice.between(1, 12);
-        let mut tasks = random(&mut dice, count, 10_000, 160 / count, Deadlines::Arbitrary);
+        let count = rng.between(1, 12);
+        let mut tasks = random(&mut rng, count, 10_000, 160 / count, Deadlines::Arbitrary);
         tasks.sort_by_key(|task| task.deadline);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(2) * dice.below(2_000));
-            task.blocking = Work::from_ns(dice.below(2) * dice.below(300));
+            task.jitter = Span::from_ns(rng.below(2) * rng.below(2_000));
+            task.blocking = Work::from_ns(rng.below(2) * rng.below(300));
         }
         let mut scratch = Scratch::new();
         let meets = fp_response::meets(&tasks, &mut scratch).expect("in range");
@@ -146,8 +149,8 @@ fn bini_2009_settling_tasks_by_an_upper_bound_changes_no_verdict() {
     assert!(accepted > all / 5 && accepted < all * 4 / 5, "{accepted} of {all}");
 }
 
-/// The bound of each task is the longest response when all are released together, and verdicts
-/// follow from it.
+/// Checks that the bound of each task is the longest response when all are released together, and
+/// that the verdicts follow from it.
 fn equals_the_simulation(tasks: &[Sporadic]) -> bool {
     let numbers = plain(tasks);
     let bounds = bounds(tasks);
@@ -184,11 +187,11 @@ fn bounds_are_the_simulated_responses_where_the_worst_case_is_known() {
         proved += u64::from(equals_the_simulation(tasks));
         all += 1;
     });
-    let mut dice = dice(2);
+    let mut rng = rng(2);
     for round in 0..rounds(3_000) {
         let deadlines = if round % 2 == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
-        let count = dice.between(1, 4);
-        let tasks = random(&mut dice, count, 16, 130 / count, deadlines);
+        let count = rng.between(1, 4);
+        let tasks = random(&mut rng, count, 16, 130 / count, deadlines);
         proved += u64::from(equals_the_simulation(&tasks));
         all += 1;
     }
@@ -198,13 +201,13 @@ fn bounds_are_the_simulated_responses_where_the_worst_case_is_known() {
 
 #[test]
 fn with_jitter_every_witness_is_a_miss_and_no_pattern_is_worse_than_the_bound() {
-    let mut dice = dice(3);
+    let mut rng = rng(3);
     let (mut replayed, mut reached) = (0, 0);
     for _ in 0..rounds(2_000) {
-        let count = dice.between(1, 4);
-        let mut tasks = random(&mut dice, count, 14, 100 / count, Deadlines::Arbitrary);
+        let count = rng.between(1, 4);
+        let mut tasks = random(&mut rng, count, 14, 100 / count, Deadlines::Arbitrary);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(12));
+            task.jitter = Span::from_ns(rng.below(12));
         }
         let numbers = plain(&tasks);
         if plain::is_overloaded(&numbers) {
@@ -219,8 +222,8 @@ fn with_jitter_every_witness_is_a_miss_and_no_pattern_is_worse_than_the_bound() 
         let any: Vec<_> = tasks
             .iter()
             .map(|task| talea_analysis::Release {
-                first: Span::from_ns(dice.below(20)),
-                early: Span::from_ns(dice.between(0, task.jitter.as_ns())),
+                first: Span::from_ns(rng.below(20)),
+                early: Span::from_ns(rng.between(0, task.jitter.as_ns())),
             })
             .collect();
         let until = 2 * plain::hyperperiod(&numbers) + 40;

@@ -1,14 +1,14 @@
-//! Levels that tasks share: every task as the last of its level, and a schedule that simply runs.
+//! Levels with several tasks: every task as the last of its level, and a plain simulation.
 
-use crate::dice::{dice, set, task};
+use crate::rng::{rng, set, task};
 use talea_analysis::Sporadic;
-use talea_analysis::uni::fp_levels::{Late, first_late};
+use talea_analysis::uni::fp_levels::{LateLevel, first_late_level};
 use talea_analysis::uni::{Scratch, fp_response};
-use talea_analysis::verdict::Why;
+use talea_analysis::verdict::Inconclusive;
 use talea_core::{Span, Work};
 
-fn first(tasks: &[Sporadic], above: usize, ends: &[usize]) -> Option<Late> {
-    first_late(tasks, above, ends, &mut Scratch::new()).expect("in range")
+fn first(tasks: &[Sporadic], above: usize, ends: &[usize]) -> Option<LateLevel> {
+    first_late_level(tasks, above, ends, &mut Scratch::new()).expect("in range")
 }
 
 /// A set in levels, by deadline; those before the first level have jitter now and then.
@@ -45,7 +45,8 @@ fn plain(drawn: &Drawn) -> Option<usize> {
             let mut order = drawn.tasks[..end].to_vec();
             let own = order.remove(last);
             order.push(own);
-            let response = fp_response::lowest(&order, &mut Scratch::new()).expect("in range");
+            let response = fp_response::lowest_priority_response(&order, &mut Scratch::new())
+                .expect("in range");
             if response.is_none_or(|bound| bound.arrival > own.deadline) {
                 return Some(level);
             }
@@ -91,10 +92,10 @@ fn runs(drawn: &Drawn, level: usize, last: usize, until: u64) -> Option<u64> {
 
 #[test]
 fn a_level_meets_its_deadlines_if_each_of_its_tasks_does_as_the_last() {
-    let mut dice = dice(6_001);
+    let mut rng = rng(6_001);
     let (mut yes, mut no) = (0, 0);
     for _ in 0..30_000 {
-        let drawn = drawn(&mut |sides| dice.between(0, sides - 1));
+        let drawn = drawn(&mut |sides| rng.between(0, sides - 1));
         let late = first(&drawn.tasks, drawn.above, &drawn.ends).map(|late| late.level);
         assert_eq!(late, plain(&drawn), "{:?} {} {:?}", drawn.tasks, drawn.above, drawn.ends);
         *if late.is_none() { &mut yes } else { &mut no } += 1;
@@ -103,11 +104,11 @@ fn a_level_meets_its_deadlines_if_each_of_its_tasks_does_as_the_last() {
 }
 
 #[test]
-fn what_is_too_late_is_too_late_when_it_runs() {
-    let mut dice = dice(6_002);
+fn late_levels_are_late_in_a_simulated_schedule() {
+    let mut rng = rng(6_002);
     let (mut seen, mut endless) = (0, 0);
     for _ in 0..8_000 {
-        let drawn = drawn(&mut |sides| dice.between(0, sides - 1));
+        let drawn = drawn(&mut |sides| rng.between(0, sides - 1));
         let Some(late) = first(&drawn.tasks, drawn.above, &drawn.ends) else { continue };
         let from = if late.level == 0 { drawn.above } else { drawn.ends[late.level - 1] };
         let own = from..drawn.ends[late.level];
@@ -131,11 +132,11 @@ fn what_is_too_late_is_too_late_when_it_runs() {
 }
 
 #[test]
-fn a_level_that_is_divided_stays_in_time() {
-    let mut dice = dice(6_003);
+fn a_divided_level_stays_schedulable() {
+    let mut rng = rng(6_003);
     let mut divided = 0;
     for _ in 0..30_000 {
-        let mut drawn = drawn(&mut |sides| dice.between(0, sides - 1));
+        let mut drawn = drawn(&mut |sides| rng.between(0, sides - 1));
         if first(&drawn.tasks, drawn.above, &drawn.ends).is_some() {
             continue;
         }
@@ -149,9 +150,9 @@ fn a_level_that_is_divided_stays_in_time() {
 
 #[test]
 fn one_task_a_level_is_the_test_of_response_times() {
-    let mut dice = dice(6_004);
+    let mut rng = rng(6_004);
     for _ in 0..5_000 {
-        let mut drawn = drawn(&mut |sides| dice.between(0, sides - 1));
+        let mut drawn = drawn(&mut |sides| rng.between(0, sides - 1));
         drawn.tasks.iter_mut().for_each(|task| task.jitter = Span::ZERO);
         drawn.tasks.sort_by_key(|task| task.deadline);
         let ends: Vec<usize> = (1..=drawn.tasks.len()).collect();
@@ -161,29 +162,29 @@ fn one_task_a_level_is_the_test_of_response_times() {
 }
 
 #[test]
-fn levels_say_what_they_do_not_cover_and_nothing_wraps() {
+fn unsupported_levels_are_reported_and_nothing_wraps() {
     let mut scratch = Scratch::new();
     let mut why = |tasks: &[Sporadic], above| {
-        first_late(tasks, above, &[tasks.len()], &mut scratch).unwrap_err()
+        first_late_level(tasks, above, &[tasks.len()], &mut scratch).unwrap_err()
     };
-    assert_eq!(why(&[task(1, 5, 6)], 0), Why::Assumption { number: 6, task: 0 });
+    assert_eq!(why(&[task(1, 5, 6)], 0), Inconclusive::Assumption { number: 6, task: 0 });
     let late = Sporadic { jitter: Span::from_ns(1), ..task(1, 5, 5) };
-    assert_eq!(why(&[late, late], 1), Why::Assumption { number: 4, task: 1 });
+    assert_eq!(why(&[late, late], 1), Inconclusive::Assumption { number: 4, task: 1 });
     let blocked = Sporadic { blocking: Work::from_ns(1), ..task(1, 5, 5) };
-    assert_eq!(why(&[blocked], 0), Why::Assumption { number: 5, task: 0 });
-    assert_eq!(why(&[task(1, 1 << 60, 5)], 0), Why::Limit);
+    assert_eq!(why(&[blocked], 0), Inconclusive::Assumption { number: 5, task: 0 });
+    assert_eq!(why(&[task(1, 1 << 60, 5)], 0), Inconclusive::Limit);
     // Those above ask for a thousand CPUs.
     let above = task(1 << 30, 1 << 20, 1 << 20);
     let long = 1 << 59;
     assert_eq!(
         first(&[above, task(1, long, long)], 1, &[2]),
-        Some(Late { level: 0, response: None })
+        Some(LateLevel { level: 0, response: None })
     );
     let half = long / 2;
     assert_eq!(first(&set(&[(half, long, long), (half, long, long)]), 0, &[2]), None);
     assert_eq!(
         first(&set(&[(half, long, long), (half, long, long - 1)]), 0, &[2]),
-        Some(Late { level: 0, response: Some(Span::from_ns(long)) })
+        Some(LateLevel { level: 0, response: Some(Span::from_ns(long)) })
     );
     assert_eq!(first(&[], 0, &[]), None);
 }

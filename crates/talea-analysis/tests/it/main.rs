@@ -1,10 +1,10 @@
-//! The tests against other tools' answers, against each other and against the simulator.
+//! Tests of the analysis against other tools, against reference models, against each other and
+//! against the simulator.
 #![forbid(unsafe_code)]
 
 mod amc;
 mod assignment;
 mod catalogue;
-mod dice;
 mod dominance;
 mod edf;
 mod edf_in_fp;
@@ -18,6 +18,7 @@ mod oracle;
 mod plain;
 mod protocols;
 mod replay;
+mod rng;
 mod sandwich;
 mod sensitivity;
 mod supply;

@@ -1,9 +1,9 @@
-//! Jobs that run to their end: published examples, plain twins, and the simulator over all that can
-//! be in the way.
+//! Non-preemptive jobs: published examples, reference models, and the simulator with every possible
+//! blocking job.
 
-use crate::dice::{Deadlines, dice, every, random, rounds, set, task};
 use crate::plain::{self, Plain, plain};
 use crate::replay::{self, Order};
+use crate::rng::{Deadlines, every, random, rng, rounds, set, task};
 use talea_analysis::uni::{Scratch, fp_response, np_edf, np_fp, qpa};
 use talea_analysis::verdict::Release;
 use talea_analysis::{Sporadic, Verdict, Witness};
@@ -20,7 +20,7 @@ fn bounds(tasks: &[Sporadic]) -> Vec<Option<(u64, u64)>> {
 #[test]
 fn davis_2007_the_third_message_misses_in_its_second_job() {
     // Table 2: C = 1 ms each, T = 2.5, 3.5, 3.5, D = 2.5, 3.25, 3.25. The earlier analysis says 3
-    // for C; its second instance takes 3.5. With a nanosecond in place of nothing to be in the way.
+    // for C; its second instance takes 3.5. With a blocking job of a nanosecond in place of none.
     let ms = |tenths: u64| tenths * 100_000;
     let tasks = set(&[
         (ms(10), ms(25), ms(25)),
@@ -36,8 +36,8 @@ fn davis_2007_the_third_message_misses_in_its_second_job() {
 }
 
 #[test]
-fn jeffay_1991_a_long_job_of_a_slow_task_is_in_the_way() {
-    // Behind a job of C there is a wait of C − 1: the first task has 2 to spare.
+fn jeffay_1991_a_long_job_of_a_slow_task_blocks() {
+    // A job of C blocks for C − 1: the first task has 2 to spare.
     assert!(np_edf::verdict(&set(&[(1, 3, 3), (3, 5, 5)])).is_proved());
     let tasks = set(&[(1, 3, 3), (4, 12, 12)]);
     let Verdict::Refuted { witness } = np_edf::verdict(&tasks) else { panic!("1 + 4 − 1 > 3") };
@@ -47,7 +47,7 @@ fn jeffay_1991_a_long_job_of_a_slow_task_is_in_the_way() {
 }
 
 /// The equations as printed, for as many jobs as two hyperperiods have.
-fn twin(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
+fn reference(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     if plain::is_overloaded(&tasks[..=at]) {
         return None;
     }
@@ -66,7 +66,7 @@ fn twin(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
             w = next;
         }
         let end = w + own.c;
-        // A job that comes after its predecessors are done is another period's.
+        // A job that arrives after its predecessors have completed belongs to another busy period.
         if q > 0 && end + own.j <= q * own.t {
             break;
         }
@@ -78,21 +78,22 @@ fn twin(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
 
 #[test]
 fn the_equations_as_printed_give_the_same() {
-    let mut dice = dice(41);
+    let mut rng = rng(41);
     for _ in 0..rounds(5_000) {
-        let count = dice.between(1, 5);
-        let mut tasks = random(&mut dice, count, 16, 120 / count, Deadlines::Arbitrary);
+        let count = rng.between(1, 5);
+        let mut tasks = random(&mut rng, count, 16, 120 / count, Deadlines::Arbitrary);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(3) * dice.below(7));
-            task.blocking = Work::from_ns(dice.below(2) * dice.below(5));
+            task.jitter = Span::from_ns(rng.below(3) * rng.below(7));
+            task.blocking = Work::from_ns(rng.below(2) * rng.below(5));
         }
         let numbers = plain(&tasks);
-        let expected: Vec<_> = (0..tasks.len()).map(|at| twin(&numbers, at)).collect();
+        let expected: Vec<_> = (0..tasks.len()).map(|at| reference(&numbers, at)).collect();
         assert_eq!(bounds(&tasks), expected, "{tasks:?}");
     }
 }
 
-/// All tasks together, behind any one of those in `behind`, which come a nanosecond before.
+/// Releases of all tasks together, just after any one of those in `behind`, which arrives a
+/// nanosecond before.
 fn patterns(tasks: &[Sporadic], behind: impl Iterator<Item = usize>) -> Vec<Vec<Release>> {
     let mut patterns = vec![replay::together(tasks)];
     for first in behind {
@@ -119,7 +120,7 @@ fn fp_equals_the_simulation(tasks: &[Sporadic]) -> bool {
     let until = 2 * plain::hyperperiod(&numbers) + 20;
     for (at, bound) in bounds.iter().enumerate() {
         let mut longest = 0;
-        // Of several in the way the longest decides.
+        // Of several blocking jobs the longest decides.
         for pattern in patterns(tasks, at + 1..tasks.len()) {
             // Those below come once only; and those that are behind, never.
             let ended = replay::simulate(tasks, &pattern, Order::Priority, false, until);
@@ -151,7 +152,7 @@ fn fp_bounds_are_the_longest_simulated_responses() {
     assert!(proved > all / 10 && proved < all * 9 / 10, "{proved} of {all}");
 }
 
-/// The verdict, and what happens when each task in turn is just ahead of all others.
+/// Compares the verdict with simulations in which each task in turn is just ahead of all others.
 fn edf_equals_the_simulation(tasks: &[Sporadic]) -> bool {
     let numbers = plain(tasks);
     let verdict = np_edf::verdict(tasks);
@@ -188,20 +189,20 @@ fn edf_verdicts_are_those_of_the_simulation() {
         all += 1;
     };
     every(&choices, 2, &mut count);
-    let mut dice = dice(42);
+    let mut rng = rng(42);
     for _ in 0..rounds(1_500) {
-        let size = dice.between(1, 4);
-        count(&random(&mut dice, size, 14, 110 / size, Deadlines::Arbitrary));
+        let size = rng.between(1, 4);
+        count(&random(&mut rng, size, 14, 110 / size, Deadlines::Arbitrary));
     }
     println!("{all} sets, {proved} schedulable");
     assert!(proved > all / 10 && proved < all * 9 / 10, "{proved} of {all}");
 }
 
 #[test]
-fn preemption_never_harms_the_most_urgent_and_one_task_alone_is_the_same() {
-    let mut dice = dice(43);
+fn preemption_never_harms_the_most_urgent_and_a_single_task_is_unaffected() {
+    let mut rng = rng(43);
     for _ in 0..rounds(2_000) {
-        let tasks = random(&mut dice, 3, 30, 33, Deadlines::Constrained);
+        let tasks = random(&mut rng, 3, 30, 33, Deadlines::Constrained);
         let mut out = vec![None; 3];
         fp_response::bounds(&tasks, &mut Scratch::new(), &mut out).expect("in range");
         let preemptive = out[0].expect("alone").release.as_ns();

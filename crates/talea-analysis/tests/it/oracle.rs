@@ -1,4 +1,4 @@
-//! The answers of independent tools for sets on one processor, `tests/data/uniproc.jsonl`.
+//! Results of independent tools for sets on one processor, `tests/data/uniproc.jsonl`.
 //!
 //! C, T, D and, in two families, J or B, in fixed-priority order. `fp_R`: from release to end under
 //! preemptive fixed priorities (null: no bound); `fp_ok`: each of these plus its jitter is at most
@@ -6,7 +6,7 @@
 //! and blocking. From the crate `response-time-analysis` 0.3.2 and SchedCAT; the sets are random,
 //! made for these data. Rows are skipped for one reason only, which is printed.
 
-use crate::dice::task;
+use crate::rng::task;
 use serde_json::Value;
 use talea_analysis::Sporadic;
 use talea_analysis::Verdict;
@@ -56,7 +56,7 @@ pub(crate) fn rows() -> Vec<Row> {
     include_str!("../data/uniproc.jsonl").lines().map(read).collect()
 }
 
-/// Prints how many rows a test has answered, skipped, and left open.
+/// Prints how many rows a test has decided, skipped, and left open.
 fn report(test: &str, answered: u64, unknown: u64, skipped: u64, reason: &str) {
     println!("{test}: {answered} rows, {unknown} unknown, {skipped} skipped{reason}");
     assert_eq!(unknown, 0, "{test} must have an answer to every row");

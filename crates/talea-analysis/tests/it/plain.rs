@@ -1,10 +1,10 @@
-//! The plain twins: formulas as their papers print them, and a CPU that runs jobs instant by
+//! Reference models: formulas as printed in their papers, and a CPU that is simulated instant by
 //! instant.
 
 use talea_analysis::Sporadic;
 use talea_analysis::verdict::Release;
 
-/// C, T, D, J, B as numbers.
+/// Task as plain numbers C, T, D, J, B.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     pub(crate) c: u64,
@@ -43,7 +43,7 @@ pub(crate) fn hyperperiod(tasks: &[Plain]) -> u64 {
     tasks.iter().fold(1, |all, task| all / gcd(all, task.t) * task.t)
 }
 
-/// Tindell's equations, as they stand: from release and from arrival; `None` in overload.
+/// Tindell's equations as printed: from release and from arrival; `None` in overload.
 pub(crate) fn fp_response(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     if is_overloaded(&tasks[..=at]) {
         return None;
@@ -71,8 +71,8 @@ pub(crate) fn fp_response(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     Some((release, arrival))
 }
 
-/// Spuri's equations with jitter, as they stand, for every arrival up to a hyperperiod beyond the
-/// last jitter; from release and from arrival. Not for overload.
+/// Spuri's equations with jitter as printed, for every arrival up to a hyperperiod beyond the last
+/// jitter; from release and from arrival. Not for overload.
 pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
     let own = tasks[at];
     let blocking = tasks.iter().map(|task| task.b).max().unwrap_or(0) as i64;
@@ -167,8 +167,9 @@ pub(crate) fn jobs(tasks: &[Sporadic], releases: &[Release], until: i64) -> Vec<
     all
 }
 
-/// Runs the jobs on one CPU up to `until`: at each instant the one with the least key, of equal
-/// ones the lowest task and number. Those that don't end keep an end of `i64::MAX`.
+/// Runs the jobs on one CPU up to `until`. At each instant the job with the least key runs; of
+/// equals the one with the lowest task and number. Jobs that do not complete keep an end of
+/// `i64::MAX`.
 pub(crate) fn run(
     mut jobs: Vec<Job>,
     preemptive: bool,

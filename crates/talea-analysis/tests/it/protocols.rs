@@ -1,17 +1,17 @@
 //! Blocking terms: by hand, in relation to each other, and against jobs that lock.
 
-use crate::dice::{Deadlines, Dice, dice, random, rounds};
+use crate::rng::{Deadlines, Rng, random, rng, rounds};
 use talea_analysis::Sporadic;
 use talea_analysis::uni::protocols::{Section, ceiling, inheritance, non_preemptive};
 use talea_analysis::uni::{Scratch, fp_response, qpa};
-use talea_core::machine::{Protocol, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{Protocol, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Jobs, Source, Workload, World};
+use talea_sim::{Jobs, Simulation, Source, Workload};
 
 fn section(task: usize, resource: usize, length: u64) -> Section {
-    Section { task, resource, length: Work::from_ns(length), touches: false }
+    Section { task, resource, length: Work::from_ns(length), is_contiguous: false }
 }
 
 fn numbers(blocking: &[Work]) -> Vec<u64> {
@@ -33,7 +33,7 @@ fn sha_rajkumar_lehoczky_1990_four_tasks_and_three_resources_by_hand() {
     // By task 9 + 8 + 6 and by resource 8 + 9; 8 + 6 and 8 + 7 + 4; 6 and 6 + 5 + 4.
     assert_eq!(numbers(&inheritance(4, &sections).expect("small")), [17, 14, 6, 0]);
     assert_eq!(numbers(&non_preemptive(4, &sections)), [9, 8, 6, 0]);
-    // What nobody more urgent uses blocks nobody, unless it can't be preempted.
+    // A resource without a more urgent user blocks no task, unless its sections are non-preemptive.
     let own = [section(1, 0, 5), section(2, 0, 7), section(2, 1, 9)];
     assert_eq!(numbers(&ceiling(3, &own)), [0, 7, 0]);
     assert_eq!(numbers(&non_preemptive(3, &own)), [9, 9, 0]);
@@ -45,9 +45,9 @@ fn sha_rajkumar_lehoczky_1990_four_tasks_and_three_resources_by_hand() {
 }
 
 #[test]
-fn sections_that_touch_are_one_as_long_as_each_of_them_blocks() {
+fn contiguous_sections_form_one_run_as_long_as_each_of_them_blocks() {
     let next =
-        |task, resource, length| Section { touches: true, ..section(task, resource, length) };
+        |task, resource, length| Section { is_contiguous: true, ..section(task, resource, length) };
     // Of the third task: a, b and a again, of which the first task uses a only, and the second
     // both.
     let all = [
@@ -70,27 +70,27 @@ fn sections_that_touch_are_one_as_long_as_each_of_them_blocks() {
     assert_eq!(numbers(&ceiling(2, &long)), [u64::MAX, 0]);
 }
 
-/// Sections of each task, inside its cost: (from, to, resource). Some touch.
-fn sections(dice: &mut Dice, tasks: &[Sporadic]) -> Vec<Vec<(u64, u64, usize)>> {
+/// Sections of each task, inside its cost: (from, to, resource). Some are contiguous.
+fn sections(rng: &mut Rng, tasks: &[Sporadic]) -> Vec<Vec<(u64, u64, usize)>> {
     let one = |task: &Sporadic| {
-        let (mut from, mut list) = (dice.below(2), Vec::new());
-        while from < task.cost.as_ns() && dice.below(3) > 0 {
-            let to = dice.between(from + 1, task.cost.as_ns());
-            list.push((from, to, dice.below(2) as usize));
-            from = to + dice.below(2) * dice.between(1, 3);
+        let (mut from, mut list) = (rng.below(2), Vec::new());
+        while from < task.cost.as_ns() && rng.below(3) > 0 {
+            let to = rng.between(from + 1, task.cost.as_ns());
+            list.push((from, to, rng.below(2) as usize));
+            from = to + rng.below(2) * rng.between(1, 3);
         }
         list
     };
     tasks.iter().map(one).collect()
 }
 
-/// The longest response of each task, and whether any was late, with random offsets.
+/// Longest response of each task, and whether any job was late, with random offsets.
 fn simulate(
     tasks: &[Sporadic],
     sections: &[Vec<(u64, u64, usize)>],
-    policy: Policy,
+    policy: PolicySpec,
     protocol: Protocol,
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> (Vec<u64>, bool) {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
     let resources = [tree.resource("a", protocol), tree.resource("b", protocol)];
@@ -108,11 +108,11 @@ fn simulate(
         let cost = list.iter().fold(Cost::Constant(task.cost), |cost, &(from, to, resource)| {
             cost.locking(resources[resource], work(from), work(to))
         });
-        let offset = Span::from_ns(dice.below(task.period.as_ns()));
+        let offset = Span::from_ns(rng.below(task.period.as_ns()));
         let arrivals = Arrivals::Periodic { offset, period: task.period, jitter: Span::ZERO };
         workload.sources.push(Source { arrivals, cost });
     }
-    let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
+    let mut world = Simulation::new(tree.build().expect("a tree"), 1, &workload);
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(400), &mut jobs);
     let mut longest = vec![0; tasks.len()];
@@ -125,25 +125,25 @@ fn simulate(
 
 #[test]
 fn no_simulated_response_is_longer_than_with_the_blocking_of_its_protocol() {
-    let mut dice = dice(81);
+    let mut rng = rng(81);
     let (mut blocked, mut reached, mut proved, mut touched) = (0, 0, 0, 0);
     for _ in 0..rounds(1_200) {
-        let count = dice.between(2, 4);
-        let mut tasks = random(&mut dice, count, 40, 100 / count, Deadlines::Constrained);
+        let count = rng.between(2, 4);
+        let mut tasks = random(&mut rng, count, 40, 100 / count, Deadlines::Constrained);
         // One order for both: of priorities and of deadlines.
         tasks.sort_by_key(|task| task.deadline);
         tasks.dedup_by_key(|task| task.deadline);
-        let sections = sections(&mut dice, &tasks);
+        let sections = sections(&mut rng, &tasks);
         let listed: Vec<Section> = (sections.iter().enumerate())
             .flat_map(|(task, list)| {
                 let ends = std::iter::once(u64::MAX).chain(list.iter().map(|&(_, to, _)| to));
                 list.iter().zip(ends).map(move |(&(from, to, one), before)| Section {
-                    touches: from == before,
+                    is_contiguous: from == before,
                     ..section(task, one, to - from)
                 })
             })
             .collect();
-        let any_touch = listed.iter().any(|section| section.touches);
+        let any_contiguous = listed.iter().any(|section| section.is_contiguous);
         let (ceilings, inherited) =
             (ceiling(tasks.len(), &listed), inheritance(tasks.len(), &listed).expect("small"));
         let uninterrupted = non_preemptive(tasks.len(), &listed);
@@ -163,7 +163,7 @@ fn no_simulated_response_is_longer_than_with_the_blocking_of_its_protocol() {
             let mut out = vec![None; with.len()];
             fp_response::bounds(&with, &mut Scratch::new(), &mut out).expect("in range");
             let (longest, _) =
-                simulate(&tasks, &sections, Policy::FixedPriority, protocol, &mut dice);
+                simulate(&tasks, &sections, PolicySpec::FixedPriority, protocol, &mut rng);
             let mut without = vec![None; with.len()];
             fp_response::bounds(&tasks, &mut Scratch::new(), &mut without).expect("in range");
             for ((longest, bound), without) in longest.iter().zip(&out).zip(&without) {
@@ -173,10 +173,10 @@ fn no_simulated_response_is_longer_than_with_the_blocking_of_its_protocol() {
                 reached += u64::from(longest + 1 >= bound.release.as_ns());
             }
         }
-        touched += u64::from(any_touch);
+        touched += u64::from(any_contiguous);
         // The stack resource policy under EDF: here the deadline floor, which blocks as often,
-        // unless sections touch.
-        if any_touch {
+        // unless sections are contiguous.
+        if any_contiguous {
             continue;
         }
         let with: Vec<Sporadic> = tasks
@@ -185,7 +185,8 @@ fn no_simulated_response_is_longer_than_with_the_blocking_of_its_protocol() {
             .map(|(task, &blocking)| Sporadic { blocking, ..*task })
             .collect();
         if qpa::verdict(&with).is_proved() {
-            let (_, late) = simulate(&tasks, &sections, Policy::Edf, Protocol::Ceiling, &mut dice);
+            let (_, late) =
+                simulate(&tasks, &sections, PolicySpec::Edf, Protocol::Ceiling, &mut rng);
             assert!(!late, "{with:?} {sections:?}");
             proved += 1;
         }

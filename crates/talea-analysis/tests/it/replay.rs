@@ -1,16 +1,16 @@
-//! Counterexamples and worst cases, run in the simulator.
+//! Counterexamples and worst cases, replayed in the simulator.
 
 use crate::plain::{Job, jobs, run};
 use talea_analysis::Sporadic;
 use talea_analysis::verdict::{Release, Witness};
-use talea_core::criteria::Own;
-use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::criteria::Overrides;
+use talea_core::engine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time};
-use talea_sim::{Completion, Jobs, Source, Workload, World};
+use talea_sim::{Completion, Jobs, Simulation, Source, Workload};
 
-/// Who comes first.
+/// Policy of the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The earlier in the list.
@@ -19,7 +19,7 @@ pub(crate) enum Order {
     Deadline { last: usize },
 }
 
-/// Everything together, without jitter.
+/// Releases of all tasks together, without jitter.
 pub(crate) fn together(tasks: &[Sporadic]) -> Vec<Release> {
     vec![Release::default(); tasks.len()]
 }
@@ -33,8 +33,8 @@ pub(crate) fn simulate(
     until: u64,
 ) -> Vec<Completion> {
     let policy = match order {
-        Order::Priority => Policy::FixedPriority,
-        Order::Deadline { .. } => Policy::Edf,
+        Order::Priority => PolicySpec::FixedPriority,
+        Order::Deadline { .. } => PolicySpec::Edf,
     };
     let last = if let Order::Deadline { last } = order { Some(last) } else { None };
     let tree = Tree::new(1, SchedulerSpec { preemptive, ..SchedulerSpec::new("root", policy) });
@@ -42,8 +42,8 @@ pub(crate) fn simulate(
     run_in(tree, &parents, tasks, releases, last, until)
 }
 
-/// The same with EDF bands: `levels` as they are given to the analysis; ties are adverse to the
-/// task `last`.
+/// Jobs that complete before `until` under EDF bands. `levels` is the argument of the analysis;
+/// ties are adverse to the task `last`.
 pub(crate) fn simulate_bands(
     tasks: &[Sporadic],
     levels: &[u32],
@@ -51,16 +51,16 @@ pub(crate) fn simulate_bands(
     last: usize,
     until: u64,
 ) -> Vec<Completion> {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
     let mut bands: Vec<u32> = levels.to_vec();
     bands.dedup();
     let nodes: Vec<NodeId> = bands
         .iter()
         .map(|&level| {
-            let own = Own { priority: Some(255 - level as u8), ..Own::default() };
+            let own = Overrides { priority: Some(255 - level as u8), ..Overrides::default() };
             tree.scheduler(
                 Tree::ROOT,
-                SchedulerSpec { own, ..SchedulerSpec::new("band", Policy::Edf) },
+                SchedulerSpec { overrides: own, ..SchedulerSpec::new("band", PolicySpec::Edf) },
             )
         })
         .collect();
@@ -98,7 +98,7 @@ fn run_in(
             .sources
             .push(Source { arrivals: Arrivals::List(times), cost: Cost::Constant(task.cost) });
     }
-    let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
+    let mut world = Simulation::new(tree.build().expect("a tree"), 1, &workload);
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(until) + Span::from_ns(1), &mut jobs);
     for job in &mut jobs.ended {
@@ -117,10 +117,10 @@ pub(crate) fn longest(tasks: &[Sporadic], ended: &[Completion]) -> Vec<u64> {
     longest
 }
 
-/// Runs what the witness says.
+/// Replays a witness.
 ///
 /// # Panics
-/// If nobody misses, or not the job that it names.
+/// If no job misses its deadline, or another job than the named one.
 pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemptive: bool) {
     match witness {
         Witness::Overload { task } => {
@@ -164,11 +164,11 @@ pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemp
     }
 }
 
-/// The same on the plain CPU, under EDF with deadlines that count from the arrival, which the
-/// simulator does not do where jitter moves the release.
+/// Replays a witness on the plain CPU, under EDF with deadlines that count from the arrival. (The
+/// simulator counts them from the release, which jitter delays.)
 ///
 /// # Panics
-/// If nobody misses, or not the job that the witness names.
+/// If no job misses its deadline, or another job than the named one.
 pub(crate) fn late(tasks: &[Sporadic], witness: &Witness, preemptive: bool) {
     match witness {
         Witness::Demand { at, demand, supply, releases } => {

@@ -1,9 +1,9 @@
-//! No simulated response exceeds its bound, and what is proved never misses: 10^5 random systems
-//! with random releases, over every kind of node on one CPU that [`talea_analysis::uni`] speaks
-//! about.
+//! Simulated responses against bounds: 10^5 random systems with random releases, over every kind of
+//! node on one CPU that [`talea_analysis::uni`] covers. No response exceeds its bound, and proved
+//! sets never miss.
 
-use crate::dice::{Deadlines, Dice, dice, random, rounds};
 use crate::replay::{self, Order};
+use crate::rng::{Deadlines, Rng, random, rng, rounds};
 use talea_analysis::uni::{Bound, Scratch, edf_in_fp, edf_response, fp_response, np_edf, np_fp};
 use talea_analysis::verdict::Release;
 use talea_analysis::{Sporadic, Verdict};
@@ -13,15 +13,15 @@ use talea_sim::Completion;
 const SYSTEMS: u64 = 20_000;
 
 /// A set, and releases that its jitter allows.
-fn draw(dice: &mut Dice) -> (Vec<Sporadic>, Vec<Release>) {
-    let count = dice.between(1, 5);
-    let kind = if dice.below(2) == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
-    let mut tasks = random(dice, count, 40, 130 / count, kind);
+fn draw(rng: &mut Rng) -> (Vec<Sporadic>, Vec<Release>) {
+    let count = rng.between(1, 5);
+    let kind = if rng.below(2) == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
+    let mut tasks = random(rng, count, 40, 130 / count, kind);
     let mut releases = replay::together(&tasks);
     for (task, release) in tasks.iter_mut().zip(&mut releases) {
-        task.jitter = Span::from_ns(dice.below(2) * dice.below(20));
-        release.first = Span::from_ns(dice.below(2) * dice.below(40));
-        release.early = Span::from_ns(dice.between(0, task.jitter.as_ns()));
+        task.jitter = Span::from_ns(rng.below(2) * rng.below(20));
+        release.first = Span::from_ns(rng.below(2) * rng.below(40));
+        release.early = Span::from_ns(rng.between(0, task.jitter.as_ns()));
     }
     (tasks, releases)
 }
@@ -66,11 +66,11 @@ impl Tally {
 
 #[test]
 fn fixed_priorities_preemptive_and_not() {
-    let mut dice = dice(101);
+    let mut rng = rng(101);
     let (mut scratch, mut preemptive, mut not) =
         (Scratch::new(), Tally::default(), Tally::default());
     for _ in 0..rounds(SYSTEMS) {
-        let (tasks, releases) = draw(&mut dice);
+        let (tasks, releases) = draw(&mut rng);
         let mut bounds = vec![None; tasks.len()];
         fp_response::bounds(&tasks, &mut scratch, &mut bounds).expect("in range");
         let ended = replay::simulate(&tasks, &releases, Order::Priority, true, 300);
@@ -85,16 +85,16 @@ fn fixed_priorities_preemptive_and_not() {
 
 #[test]
 fn deadlines_preemptive_and_not_and_in_bands() {
-    let mut dice = dice(102);
+    let mut rng = rng(102);
     let (mut scratch, mut edf, mut bands) = (Scratch::new(), Tally::default(), Tally::default());
     let mut proved = 0;
     for _ in 0..rounds(SYSTEMS) {
-        let (mut tasks, mut releases) = draw(&mut dice);
+        let (mut tasks, mut releases) = draw(&mut rng);
         for (task, release) in tasks.iter_mut().zip(&mut releases) {
             // The simulator counts deadlines from the release: jitter would move them.
             (task.jitter, release.early) = (Span::ZERO, Span::ZERO);
         }
-        let last = dice.below(tasks.len() as u64) as usize;
+        let last = rng.below(tasks.len() as u64) as usize;
         let mut bounds = vec![None; tasks.len()];
         edf_response::bounds(&tasks, &mut scratch, &mut bounds).expect("in range");
         let ended = replay::simulate(&tasks, &releases, Order::Deadline { last }, true, 300);

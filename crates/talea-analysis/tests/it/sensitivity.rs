@@ -1,23 +1,23 @@
-//! The last value that is accepted is accepted, and the next one is not.
+//! Sensitivity analysis: the last accepted value is accepted, and the next one is not.
 
-use crate::dice::{Deadlines, dice, random, rounds, set};
+use crate::rng::{Deadlines, random, rng, rounds, set};
 use talea_analysis::Sporadic;
 use talea_analysis::uni::sensitivity::{largest_cost, largest_factor, scaled, shortest_period};
 use talea_analysis::uni::{Scratch, edf_response, fp_response, qpa};
-use talea_analysis::verdict::Why;
+use talea_analysis::verdict::Inconclusive;
 use talea_core::{Span, Work};
 
-fn accepts(tasks: &[Sporadic]) -> Result<bool, Why> {
+fn accepts(tasks: &[Sporadic]) -> Result<bool, Inconclusive> {
     Ok(qpa::find(tasks, &mut Scratch::new())? == qpa::Finding::Fits)
 }
 
-fn accepts_fp(tasks: &[Sporadic]) -> Result<bool, Why> {
+fn accepts_fp(tasks: &[Sporadic]) -> Result<bool, Inconclusive> {
     let mut out = vec![None; tasks.len()];
     fp_response::bounds(tasks, &mut Scratch::new(), &mut out)
 }
 
 #[test]
-fn liu_layland_1973_how_much_more_the_full_cpu_takes() {
+fn liu_layland_1973_sensitivity_of_a_full_cpu() {
     let tasks = set(&[(1_000, 4_000, 4_000), (1_000, 8_000, 8_000)]);
     assert_eq!(largest_cost(&tasks, 0, accepts), Ok(Some(Work::from_ns(3_500))));
     assert_eq!(largest_cost(&tasks, 1, accepts), Ok(Some(Work::from_ns(6_000))));
@@ -37,11 +37,14 @@ fn liu_layland_1973_how_much_more_the_full_cpu_takes() {
         Ok(None),
         "the first takes all"
     );
-    assert_eq!(largest_cost(&tasks, 0, |_: &[Sporadic]| Err(Why::Limit)), Err(Why::Limit));
+    assert_eq!(
+        largest_cost(&tasks, 0, |_: &[Sporadic]| Err(Inconclusive::Limit)),
+        Err(Inconclusive::Limit)
+    );
 }
 
 /// Every value, one by one.
-fn agrees(tasks: &[Sporadic], accepts: fn(&[Sporadic]) -> Result<bool, Why>) {
+fn agrees(tasks: &[Sporadic], accepts: fn(&[Sporadic]) -> Result<bool, Inconclusive>) {
     let ok = |tasks: &[Sporadic]| accepts(tasks).expect("in range");
     for at in 0..tasks.len() {
         let with = |cost: u64| {
@@ -76,38 +79,38 @@ fn agrees(tasks: &[Sporadic], accepts: fn(&[Sporadic]) -> Result<bool, Why>) {
 
 #[test]
 fn trying_every_value_gives_the_same() {
-    let mut dice = dice(61);
+    let mut rng = rng(61);
     for _ in 0..rounds(300) {
-        let count = dice.between(1, 4);
-        let kind = if dice.below(2) == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
-        let tasks = random(&mut dice, count, 20, 130 / count, kind);
+        let count = rng.between(1, 4);
+        let kind = if rng.below(2) == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
+        let tasks = random(&mut rng, count, 20, 130 / count, kind);
         agrees(&tasks, accepts);
         agrees(&tasks, accepts_fp);
     }
 }
 
 #[test]
-fn the_tests_are_sustainable_where_their_cards_say_so() {
-    let mut dice = dice(62);
+fn the_tests_are_sustainable_as_their_catalogue_entries_say() {
+    let mut rng = rng(62);
     let proved = |tasks: &[Sporadic]| {
         [fp_response::verdict(tasks), qpa::verdict(tasks), edf_response::verdict(tasks)]
             .map(|verdict| verdict.is_proved())
     };
     for _ in 0..rounds(4_000) {
-        let count = dice.between(1, 4);
-        let mut tasks = random(&mut dice, count, 24, 120 / count, Deadlines::Arbitrary);
+        let count = rng.between(1, 4);
+        let mut tasks = random(&mut rng, count, 24, 120 / count, Deadlines::Arbitrary);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(4));
-            task.blocking = Work::from_ns(dice.below(3));
+            task.jitter = Span::from_ns(rng.below(4));
+            task.blocking = Work::from_ns(rng.below(3));
         }
         let before = proved(&tasks);
-        let task = &mut tasks[dice.below(count) as usize];
-        match dice.below(5) {
-            0 => task.cost = Work::from_ns(dice.between(1, task.cost.as_ns())),
-            1 => task.period += Span::from_ns(dice.below(9)),
-            2 => task.deadline += Span::from_ns(dice.below(9)),
-            3 => task.jitter = Span::from_ns(dice.between(0, task.jitter.as_ns())),
-            _ => task.blocking = Work::from_ns(dice.between(0, task.blocking.as_ns())),
+        let task = &mut tasks[rng.below(count) as usize];
+        match rng.below(5) {
+            0 => task.cost = Work::from_ns(rng.between(1, task.cost.as_ns())),
+            1 => task.period += Span::from_ns(rng.below(9)),
+            2 => task.deadline += Span::from_ns(rng.below(9)),
+            3 => task.jitter = Span::from_ns(rng.between(0, task.jitter.as_ns())),
+            _ => task.blocking = Work::from_ns(rng.between(0, task.blocking.as_ns())),
         }
         let after = proved(&tasks);
         // Blocking is that of deadlines in their order: longer ones may change it, so that this is

@@ -1,6 +1,6 @@
 //! Graphs of jobs against list schedules of all kinds.
 
-use crate::dice::{Dice, dice, rounds};
+use crate::rng::{Rng, rng, rounds};
 use talea_analysis::multi::graham::{Graph, GraphTask, Share, federated};
 use talea_analysis::multi::partition::Fit;
 use talea_analysis::{Demand, Sporadic, edf};
@@ -12,14 +12,14 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn new(dice: &mut Dice, nodes: u64, percent: u64, cost_max: u64) -> Drawn {
+    fn new(rng: &mut Rng, nodes: u64, percent: u64, cost_max: u64) -> Drawn {
         let nodes = nodes as usize;
-        let costs = (0..nodes).map(|_| Work::from_ns(dice.between(1, cost_max))).collect();
+        let costs = (0..nodes).map(|_| Work::from_ns(rng.between(1, cost_max))).collect();
         let mut edges = Vec::new();
         for before in 0..nodes {
             edges.extend(
                 (before + 1..nodes)
-                    .filter(|_| dice.below(100) < percent)
+                    .filter(|_| rng.below(100) < percent)
                     .map(|after| (before, after)),
             );
         }
@@ -73,18 +73,18 @@ impl Drawn {
 
 #[test]
 fn no_list_schedule_of_a_graph_is_longer_than_its_bound() {
-    let mut dice = dice(41);
+    let mut rng = rng(41);
     let (mut reached, mut anomalies) = (0, 0);
     for _ in 0..rounds(1_500) {
-        let (nodes, percent) = (dice.between(1, 9), dice.between(0, 60));
-        let drawn = Drawn::new(&mut dice, nodes, percent, 6);
+        let (nodes, percent) = (rng.between(1, 9), rng.between(0, 60));
+        let drawn = Drawn::new(&mut rng, nodes, percent, 6);
         assert_eq!(drawn.graph().length(), Ok(drawn.longest_path()));
         let full: Vec<u64> = drawn.costs.iter().map(|cost| cost.as_ns()).collect();
         for cpus in 1..4 {
             let bound = drawn.graph().response(cpus as u32).expect("a graph").as_ns();
             for _ in 0..4 {
-                let rank: Vec<u64> = full.iter().map(|_| dice.below(1_000)).collect();
-                let less: Vec<u64> = full.iter().map(|&cost| dice.between(1, cost)).collect();
+                let rank: Vec<u64> = full.iter().map(|_| rng.below(1_000)).collect();
+                let less: Vec<u64> = full.iter().map(|&cost| rng.between(1, cost)).collect();
                 for preemptive in [false, true] {
                     let whole = drawn.schedule(&rank, &full, cpus, preemptive);
                     let shorter = drawn.schedule(&rank, &less, cpus, preemptive);
@@ -112,21 +112,21 @@ fn fits(tasks: &[Sporadic]) -> bool {
 #[test]
 fn li_2014_half_the_capacity_and_paths_of_half_the_deadline_are_always_placed() {
     // Capacity augmentation bound 2: Σ vol/T ≤ m/2 and len ≤ T/2 suffice, D = T.
-    let mut dice = dice(42);
+    let mut rng = rng(42);
     let (mut placed, mut heavy) = (0, 0);
     for _ in 0..rounds(800) {
-        let count = dice.between(1, 6);
+        let count = rng.between(1, 6);
         let drawn: Vec<Drawn> = (0..count)
             .map(|_| {
-                let (nodes, percent) = (dice.between(1, 12), dice.between(0, 40));
-                Drawn::new(&mut dice, nodes, percent, 20)
+                let (nodes, percent) = (rng.between(1, 12), rng.between(0, 40));
+                Drawn::new(&mut rng, nodes, percent, 20)
             })
             .collect();
         let tasks: Vec<GraphTask<'_>> = drawn
             .iter()
             .map(|drawn| {
                 let length = drawn.graph().length().expect("a graph");
-                let period = Span::from_ns(dice.between(2 * length, 4 * length));
+                let period = Span::from_ns(rng.between(2 * length, 4 * length));
                 GraphTask { graph: drawn.graph(), period, deadline: period }
             })
             .collect();

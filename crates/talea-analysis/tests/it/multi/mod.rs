@@ -5,12 +5,12 @@ mod oracle;
 mod packing;
 mod plain;
 mod reach;
+mod reference_models;
 mod simulated;
-mod twins;
 
 use talea_analysis::Sporadic;
 use talea_core::{Span, Work};
-use talea_sim::dice::Dice;
+use talea_sim::rng::Rng;
 
 /// A task as (C, D, T).
 fn task(cost: u64, deadline: u64, period: u64) -> Sporadic {
@@ -53,7 +53,7 @@ fn lists(tasks: &[Sporadic], count: usize, sorted: bool, f: &mut dyn FnMut(&[Spo
 /// Some set with deadlines up to periods, whose utilisation is about `load` hundredths of `cpus`;
 /// in deadline-monotonic order.
 fn random_set(
-    dice: &mut Dice,
+    rng: &mut Rng,
     count: u64,
     longest: u64,
     cpus: u32,
@@ -62,11 +62,11 @@ fn random_set(
 ) -> Vec<Sporadic> {
     let mut tasks: Vec<Sporadic> = (0..count)
         .map(|_| {
-            let period = dice.between(2, longest);
+            let period = rng.between(2, longest);
             // Shares between nothing and twice the mean.
-            let share = dice.between(1, 2 * load * u64::from(cpus));
+            let share = rng.between(1, 2 * load * u64::from(cpus));
             let cost = (period * share / (100 * count)).clamp(1, period);
-            let deadline = if implicit { period } else { dice.between(cost, period) };
+            let deadline = if implicit { period } else { rng.between(cost, period) };
             task(cost, deadline, period)
         })
         .collect();

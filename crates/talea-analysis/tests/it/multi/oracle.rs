@@ -1,12 +1,12 @@
-//! What independent tools say of sets on several CPUs: every verdict and every response time. The
-//! cases and where they come from are described in tests/data/README.md.
+//! Verdicts and response times of independent tools for sets on several CPUs. tests/data/README.md
+//! describes the cases and their origin.
 
 use super::plain;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use talea_analysis::multi::bertogna_cirinei::{self, Policy};
-use talea_analysis::multi::{Scratch, any, bar, bcl, da_lc, ff_dbf, gfb, guan, necessary};
-use talea_analysis::{Sporadic, Verdict, Why};
+use talea_analysis::multi::bertogna_cirinei::{self, GlobalPolicy};
+use talea_analysis::multi::{Scratch, baruah, bcl, da_lc, ff_dbf, gfb, guan, necessary, portfolio};
+use talea_analysis::{Inconclusive, Sporadic, Verdict};
 
 /// More windows than any case of the oracle needs.
 const POINTS: u64 = 1 << 20;
@@ -30,8 +30,8 @@ impl Case {
     }
 
     /// Whether the synchronous schedule misses.
-    fn misses(&self, policy: Policy) -> bool {
-        let name = if policy == Policy::Edf { "edf_first_miss" } else { "fp_first_miss" };
+    fn misses(&self, policy: GlobalPolicy) -> bool {
+        let name = if policy == GlobalPolicy::Edf { "edf_first_miss" } else { "fp_first_miss" };
         self.value["sync_sim"][name].as_i64().expect("a time or -1") >= 0
     }
 }
@@ -65,20 +65,20 @@ const TESTS: [(&str, &str, &str, Test); 6] = [
     ("gedf", "BCL", "", bcl::plain),
     ("gedf", "BCLI", "", bcl::iterative),
     ("gedf", "RTA", "gedf_RTA_R", edf),
-    ("gedf", "BAR", "", |tasks, cpus, scratch| bar::test(tasks, cpus, POINTS, scratch)),
+    ("gedf", "BAR", "", |tasks, cpus, scratch| baruah::test(tasks, cpus, POINTS, scratch)),
     ("gfp", "GUAN", "guan_R", guan::test),
 ];
 
 fn edf(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
-    bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)
+    bertogna_cirinei::test(GlobalPolicy::Edf, tasks, cpus, scratch)
 }
 
 fn fp(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
-    bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch)
+    bertogna_cirinei::test(GlobalPolicy::FixedPriority, tasks, cpus, scratch)
 }
 
 fn any_policy(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
-    bertogna_cirinei::test(Policy::WorkConserving, tasks, cpus, scratch)
+    bertogna_cirinei::test(GlobalPolicy::WorkConserving, tasks, cpus, scratch)
 }
 
 fn ns(verdict: &Verdict) -> Vec<u64> {
@@ -100,9 +100,12 @@ fn every_verdict_and_every_bound_of_the_oracle_is_equal() {
             // Beyond that it proves nothing a sufficient test may say nothing; but what a test
             // can't do is no answer.
             let is_answer = match verdict {
-                Verdict::Unknown { why: Why::Insufficient { .. } } | Verdict::Proved { .. } => true,
+                Verdict::Unknown { why: Inconclusive::Insufficient { .. } }
+                | Verdict::Proved { .. } => true,
                 // BAR is about U < m only.
-                Verdict::Unknown { why: Why::Assumption { number: 5, .. } } => name == "BAR",
+                Verdict::Unknown { why: Inconclusive::Assumption { number: 5, .. } } => {
+                    name == "BAR"
+                }
                 _ => false,
             };
             assert!(is_answer, "{name} of set {}: {verdict:?}", case.id);
@@ -152,16 +155,20 @@ fn the_oracle_s_fixed_priority_bounds_lack_a_cap_and_are_never_better() {
 }
 
 #[test]
-fn whatever_some_speed_shows_there_is_shown_here() {
+fn every_set_that_the_oracle_accepts_by_some_speed_is_accepted() {
     // FFDBF there tries σ in steps: what it finds is found here, and more.
     let mut scratch = Scratch::new();
     let (mut there, mut here, mut by_density) = (0, 0, 0);
     for case in cases() {
         let verdict = ff_dbf::test(&case.tasks, case.cpus, POINTS, &mut scratch);
-        assert!(!matches!(verdict, Verdict::Unknown { why: Why::Limit }), "set {}", case.id);
+        assert!(
+            !matches!(verdict, Verdict::Unknown { why: Inconclusive::Limit }),
+            "set {}",
+            case.id
+        );
         let accepts = case.verdict("gedf", "FFDBF") == Some(true);
         assert!(verdict.is_proved() || !accepts, "set {}", case.id);
-        assert!(!verdict.is_proved() || !case.misses(Policy::Edf), "set {}", case.id);
+        assert!(!verdict.is_proved() || !case.misses(GlobalPolicy::Edf), "set {}", case.id);
         there += usize::from(accepts);
         here += usize::from(verdict.is_proved());
         by_density += usize::from(case.verdict("gedf", "GFB") == Some(true));
@@ -170,7 +177,7 @@ fn whatever_some_speed_shows_there_is_shown_here() {
 }
 
 #[test]
-fn nothing_is_accepted_that_an_exact_test_refuses_or_a_simulation_shows_to_miss() {
+fn no_set_is_accepted_that_an_exact_test_refuses_or_a_simulation_refutes() {
     let mut scratch = Scratch::new();
     let by_edf: [(&str, Test); 6] = [
         ("gfb", TESTS[0].3),
@@ -188,12 +195,14 @@ fn nothing_is_accepted_that_an_exact_test_refuses_or_a_simulation_shows_to_miss(
     ];
     let (mut accepted, mut exact) = (0, 0);
     for case in cases() {
-        for (policy, tests) in [(Policy::Edf, &by_edf[..]), (Policy::FixedPriority, &by_fp[..])] {
+        for (policy, tests) in
+            [(GlobalPolicy::Edf, &by_edf[..]), (GlobalPolicy::FixedPriority, &by_fp[..])]
+        {
             for (name, test) in tests {
                 if test(&case.tasks, case.cpus, &mut scratch).is_proved() {
                     accepted += 1;
                     assert!(!case.misses(policy), "{name} of set {}", case.id);
-                    if policy == Policy::FixedPriority
+                    if policy == GlobalPolicy::FixedPriority
                         && let Some(feasible) = case.verdict("gfp", "EXACT")
                     {
                         exact += 1;
@@ -202,7 +211,7 @@ fn nothing_is_accepted_that_an_exact_test_refuses_or_a_simulation_shows_to_miss(
                 }
             }
         }
-        // And what can't be done at all is accepted by nobody there.
+        // No tool of the oracle accepts an infeasible set.
         let refuted = necessary::test(&case.tasks, case.cpus, POINTS, &mut scratch);
         if matches!(refuted, Verdict::Refuted { .. }) {
             for (group, name) in [
@@ -220,22 +229,24 @@ fn nothing_is_accepted_that_an_exact_test_refuses_or_a_simulation_shows_to_miss(
 }
 
 #[test]
-fn any_of_them_accepts_what_one_of_them_accepts() {
+fn the_portfolio_accepts_every_set_that_one_test_accepts() {
     let mut scratch = Scratch::new();
     let mut by = BTreeMap::<(String, &str), usize>::new();
     let mut refuted = 0;
     for case in cases() {
-        for policy in [Policy::Edf, Policy::FixedPriority, Policy::WorkConserving] {
-            let answer = any::of(policy, &case.tasks, case.cpus, POINTS, &mut scratch);
+        for policy in [GlobalPolicy::Edf, GlobalPolicy::FixedPriority, GlobalPolicy::WorkConserving]
+        {
+            let answer =
+                portfolio::first_accepting(policy, &case.tasks, case.cpus, POINTS, &mut scratch);
             let there = match policy {
-                Policy::Edf => {
+                GlobalPolicy::Edf => {
                     ["GFB", "BCL", "BCLI", "RTA", "BAR"]
                         .iter()
                         .any(|name| case.verdict("gedf", name) == Some(true))
                         || ff_dbf::test(&case.tasks, case.cpus, POINTS, &mut scratch).is_proved()
                 }
-                Policy::FixedPriority => case.verdict("gfp", "GUAN") == Some(true),
-                Policy::WorkConserving => {
+                GlobalPolicy::FixedPriority => case.verdict("gfp", "GUAN") == Some(true),
+                GlobalPolicy::WorkConserving => {
                     any_policy(&case.tasks, case.cpus, &mut scratch).is_proved()
                 }
             };

@@ -1,16 +1,16 @@
-//! Packing with an exact test inside, against the simulator, against all placements, and against
-//! the bound that says when it can't fail.
+//! Bin packing with an exact test inside: against the simulator, against all placements, and
+//! against the bound that guarantees success.
 
 use super::{random_set, simulated};
-use crate::dice::{dice, rounds};
-use talea_analysis::multi::bertogna_cirinei::Policy;
-use talea_analysis::multi::partition::{Fit, Order, edf, fp, lopez, pack};
+use crate::rng::{rng, rounds};
+use talea_analysis::multi::bertogna_cirinei::GlobalPolicy;
+use talea_analysis::multi::partition::{Fit, PackingOrder, edf, fp, lopez, pack};
 use talea_analysis::{Demand, Sporadic, uni};
 use talea_core::Charge;
 use talea_sim::Completion;
 
 const FITS: [Fit; 3] = [Fit::First, Fit::Best, Fit::Worst];
-const ORDERS: [Order; 2] = [Order::Given, Order::Decreasing];
+const ORDERS: [PackingOrder; 2] = [PackingOrder::Given, PackingOrder::Decreasing];
 
 /// EDF on one CPU, exactly.
 fn by_demand(tasks: &[Sporadic]) -> bool {
@@ -45,26 +45,26 @@ fn exists(tasks: &[Sporadic], cpus: usize, accepts: fn(&[Sporadic]) -> bool) -> 
 }
 
 #[test]
-fn whatever_is_packed_meets_its_deadlines_and_what_has_no_placement_is_not_packed() {
-    let mut dice = dice(51);
+fn packed_sets_meet_their_deadlines_and_sets_without_placement_are_not_packed() {
+    let mut rng = rng(51);
     let mut counts = [[0; 3]; 2];
     let mut missed = 0;
     for round in 0..rounds(300) {
         let cpus = 2 + (round % 2) as u32;
         let count = u64::from(cpus) + 1 + round % 4;
-        let load = dice.between(50, 95);
-        let tasks = random_set(&mut dice, count, 40, cpus, load, round % 3 == 0);
+        let load = rng.between(50, 95);
+        let tasks = random_set(&mut rng, count, 40, cpus, load, round % 3 == 0);
         let (policy, accepts): (_, fn(&[Sporadic]) -> bool) = match round % 3 {
-            0 => (Policy::Edf, by_utilisation),
-            1 => (Policy::Edf, by_demand),
-            _ => (Policy::FixedPriority, by_response),
+            0 => (GlobalPolicy::Edf, by_utilisation),
+            1 => (GlobalPolicy::Edf, by_demand),
+            _ => (GlobalPolicy::FixedPriority, by_response),
         };
         let there_is_one = exists(&tasks, cpus as usize, accepts);
         for (fit, row) in FITS.into_iter().zip(0..) {
             for (order, column) in ORDERS.into_iter().zip(0..) {
                 let packed = pack(&tasks, cpus, fit, order, accepts);
                 let by_name = match policy {
-                    Policy::FixedPriority => fp(&tasks, cpus, fit, order),
+                    GlobalPolicy::FixedPriority => fp(&tasks, cpus, fit, order),
                     _ => edf(&tasks, cpus, fit, order),
                 };
                 assert_eq!(packed, by_name, "{tasks:?} on {cpus}");
@@ -82,7 +82,7 @@ fn whatever_is_packed_meets_its_deadlines_and_what_has_no_placement_is_not_packe
                         .filter(|&(_, &of)| of == cpu)
                         .map(|(task, _)| *task)
                         .collect();
-                    let times = simulated::arrivals(&mut dice, &there, 1_000, false);
+                    let times = simulated::arrivals(&mut rng, &there, 1_000, false);
                     let ended = simulated::simulate(policy, &there, 1, &times);
                     assert!(!ended.iter().any(Completion::is_late), "{there:?}");
                 }
@@ -97,13 +97,13 @@ fn whatever_is_packed_meets_its_deadlines_and_what_has_no_placement_is_not_packe
 }
 
 #[test]
-fn lopez_2004_first_and_best_fit_place_whatever_the_bound_accepts() {
-    let mut dice = dice(52);
+fn lopez_2004_first_and_best_fit_place_every_set_that_the_bound_accepts() {
+    let mut rng = rng(52);
     let mut accepted = 0;
     for round in 0..rounds(6_000) {
         let cpus = 2 + (round % 4) as u32;
-        let (count, load) = (dice.between(2, 14), dice.between(40, 80));
-        let tasks = random_set(&mut dice, count, 30, cpus, load, true);
+        let (count, load) = (rng.between(2, 14), rng.between(40, 80));
+        let tasks = random_set(&mut rng, count, 30, cpus, load, true);
         if !lopez(&tasks, cpus) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The tests for several CPUs as their papers write them: no reciprocals, no pieces of lines, one
-//! unit of time a step.
+//! Reference models of the tests for several CPUs, as printed in their papers: no reciprocals, no
+//! piecewise linear sums, one unit of time per step.
 
 use talea_analysis::Sporadic;
 
@@ -78,7 +78,7 @@ pub(super) fn bcl_iterative(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> 
     }
 }
 
-/// Whose work counts, and how.
+/// Tasks that interfere, and their workload bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rule {
     Any,
@@ -125,8 +125,8 @@ pub(super) fn bertogna_cirinei(rule: Rule, tasks: &[Sporadic], cpus: u32) -> Opt
     }
 }
 
-/// The same for fixed priorities without the cap of what one task can hinder a job: as the tool has
-/// it that gave `BERT`.
+/// Bounds under fixed priorities without the cap on the interference of one task, as in the tool
+/// that produced `BERT`.
 pub(super) fn uncapped(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut bounds: Vec<i128> = Vec::new();

@@ -1,19 +1,17 @@
-//! Every schedule that small sporadic sets can have: whenever jobs come, and however ties are
-//! broken.
+//! Exhaustive search over every schedule of small sporadic sets: all arrivals, all tie-breaking.
 //!
-//! A state has for each task what its job still needs, how long until it is due, and how long until
-//! the next may come. At each instant the adversary lets any of those come that may, and breaks
-//! ties; then one unit of time passes. (V. Bonifaci and A. Marchetti-Spaccamela, "Feasibility
-//! analysis of sporadic real-time multiprocessor task systems", Algorithmica 63(4), 2012.) Jobs
-//! take their full cost: under preemptive EDF and fixed priorities nothing is later if one takes
-//! less.
+//! A state holds, for each task, the remaining work of its job, the time to its deadline, and the
+//! time to its next arrival. At each instant the adversary chooses arrivals and breaks ties; then
+//! one unit of time passes. (V. Bonifaci and A. Marchetti-Spaccamela, "Feasibility analysis of
+//! sporadic real-time multiprocessor task systems", Algorithmica 63(4), 2012.) Jobs take their full
+//! cost: under preemptive EDF and fixed priorities no job completes later if one takes less.
 
 use super::{lists, random_set, small_tasks};
-use crate::dice::{dice, rounds};
+use crate::rng::{rng, rounds};
 use std::collections::{BTreeMap, HashSet};
-use talea_analysis::multi::bertogna_cirinei::Policy;
+use talea_analysis::multi::bertogna_cirinei::GlobalPolicy;
 use talea_analysis::multi::{
-    Scratch, bar, bcl, bertogna_cirinei, da_lc, ff_dbf, gfb, guan, necessary,
+    Scratch, baruah, bcl, bertogna_cirinei, da_lc, ff_dbf, gfb, guan, necessary,
 };
 use talea_analysis::{Sporadic, Verdict};
 
@@ -38,7 +36,7 @@ fn number(state: &State) -> u64 {
 
 /// Whether some schedule of `policy` misses a deadline; with the longest response of each task, if
 /// none does.
-fn explore(policy: Policy, tasks: &[Sporadic], cpus: u32) -> Result<Vec<u64>, State> {
+fn explore(policy: GlobalPolicy, tasks: &[Sporadic], cpus: u32) -> Result<Vec<u64>, State> {
     let start = State::default();
     let mut seen = HashSet::from([number(&start)]);
     let mut open = vec![start];
@@ -84,13 +82,13 @@ fn explore(policy: Policy, tasks: &[Sporadic], cpus: u32) -> Result<Vec<u64>, St
 }
 
 /// The sets of tasks, as bits, of which `policy` may run one.
-fn choices(policy: Policy, jobs: &[Job], cpus: u32) -> Vec<u32> {
+fn choices(policy: GlobalPolicy, jobs: &[Job], cpus: u32) -> Vec<u32> {
     let ready = (0..jobs.len()).filter(|&i| jobs[i].left > 0).fold(0u32, |set, i| set | 1 << i);
     let count = ready.count_ones().min(cpus);
     let urgency = |i: usize| match policy {
-        Policy::WorkConserving => 0,
-        Policy::Edf => usize::from(jobs[i].due),
-        Policy::FixedPriority => i,
+        GlobalPolicy::WorkConserving => 0,
+        GlobalPolicy::Edf => usize::from(jobs[i].due),
+        GlobalPolicy::FixedPriority => i,
     };
     let is_right = |set: u32| {
         let of = |set: u32| (0..jobs.len()).filter(move |&i| set >> i & 1 == 1);
@@ -103,27 +101,27 @@ fn choices(policy: Policy, jobs: &[Job], cpus: u32) -> Vec<u32> {
 
 type Test = fn(&[Sporadic], u32, &mut Scratch) -> Verdict;
 
-fn tests(policy: Policy) -> Vec<(&'static str, Test)> {
+fn tests(policy: GlobalPolicy) -> Vec<(&'static str, Test)> {
     let any: (&str, Test) = ("any policy", |tasks, cpus, scratch| {
-        bertogna_cirinei::test(Policy::WorkConserving, tasks, cpus, scratch)
+        bertogna_cirinei::test(GlobalPolicy::WorkConserving, tasks, cpus, scratch)
     });
     match policy {
-        Policy::WorkConserving => vec![any],
-        Policy::Edf => vec![
+        GlobalPolicy::WorkConserving => vec![any],
+        GlobalPolicy::Edf => vec![
             any,
             ("gfb", |tasks, cpus, _| gfb::test(tasks, cpus)),
             ("bcl", bcl::plain),
             ("bcl-iterative", bcl::iterative),
             ("response times", |tasks, cpus, scratch| {
-                bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)
+                bertogna_cirinei::test(GlobalPolicy::Edf, tasks, cpus, scratch)
             }),
-            ("bar", |tasks, cpus, scratch| bar::test(tasks, cpus, POINTS, scratch)),
+            ("bar", |tasks, cpus, scratch| baruah::test(tasks, cpus, POINTS, scratch)),
             ("ff-dbf", |tasks, cpus, scratch| ff_dbf::test(tasks, cpus, POINTS, scratch)),
         ],
-        Policy::FixedPriority => vec![
+        GlobalPolicy::FixedPriority => vec![
             any,
             ("response times", |tasks, cpus, scratch| {
-                bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch)
+                bertogna_cirinei::test(GlobalPolicy::FixedPriority, tasks, cpus, scratch)
             }),
             ("guan", guan::test),
             ("da-lc", da_lc::test),
@@ -132,10 +130,10 @@ fn tests(policy: Policy) -> Vec<(&'static str, Test)> {
 }
 
 #[test]
-fn every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come() {
+fn every_accepted_small_set_meets_every_deadline_under_all_arrivals() {
     let mut scratch = Scratch::new();
     let mut counts = BTreeMap::<(String, &str), (usize, usize)>::new();
-    for policy in [Policy::Edf, Policy::FixedPriority, Policy::WorkConserving] {
+    for policy in [GlobalPolicy::Edf, GlobalPolicy::FixedPriority, GlobalPolicy::WorkConserving] {
         let mut check = |tasks: &[Sporadic], cpus: u32| {
             let mut accepted: Vec<(&str, Vec<u64>)> = Vec::new();
             for (name, test) in tests(policy) {
@@ -174,18 +172,18 @@ fn every_small_set_that_is_accepted_meets_every_deadline_whenever_jobs_come() {
             }
         };
         // Under fixed priorities every order is another set.
-        let sorted = policy != Policy::FixedPriority;
+        let sorted = policy != GlobalPolicy::FixedPriority;
         lists(&small_tasks(4), 3, sorted, &mut |tasks| check(tasks, 2));
         lists(&small_tasks(3), 4, true, &mut |tasks| {
             check(tasks, 2);
             check(tasks, 3);
         });
         // And some with longer periods, where what is carried in matters.
-        let mut dice = dice(61);
+        let mut rng = rng(61);
         for round in 0..rounds(1_200) {
             let cpus = 2 + u32::from(round % 6 == 0);
-            let load = dice.between(45, 75);
-            check(&random_set(&mut dice, 4, 8, cpus, load, round % 4 > 0), cpus);
+            let load = rng.between(45, 75);
+            check(&random_set(&mut rng, 4, 8, cpus, load, round % 4 > 0), cpus);
         }
     }
     for ((policy, name), (sets, tight)) in counts {
@@ -199,7 +197,7 @@ fn releasing_all_together_is_not_the_worst_case() {
     // other times.
     let mut found = 0;
     lists(&small_tasks(4), 3, true, &mut |tasks| {
-        if found < 3 && synchronous(tasks, 2) && explore(Policy::Edf, tasks, 2).is_err() {
+        if found < 3 && synchronous(tasks, 2) && explore(GlobalPolicy::Edf, tasks, 2).is_err() {
             found += 1;
             println!("{tasks:?}");
         }

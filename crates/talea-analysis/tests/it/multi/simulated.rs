@@ -1,29 +1,31 @@
-//! The tests against the simulator: random sets whose jobs come together, with offsets, or late.
+//! Tests for several CPUs against the simulator: random sets with synchronous, offset or late
+//! arrivals.
 
 use super::{random_set, task};
-use crate::dice::{Dice, dice, rounds};
+use crate::rng::{Rng, rng, rounds};
 use std::collections::BTreeMap;
-use talea_analysis::multi::bertogna_cirinei::{self, Policy};
+use talea_analysis::multi::bertogna_cirinei::{self, GlobalPolicy};
 use talea_analysis::multi::{
-    Scratch, bar, bcl, da_lc, ff_dbf, gfb, guan, linux, necessary, tardiness,
+    Scratch, baruah, bcl, da_lc, ff_dbf, gfb, guan, linux, necessary, tardiness,
 };
 use talea_analysis::{Sporadic, Verdict, Witness};
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time};
-use talea_sim::{Completion, Jobs, Source, Workload, World};
+use talea_sim::{Completion, Jobs, Simulation, Source, Workload};
 
 const POINTS: u64 = 1 << 16;
 
 /// All jobs that end until some time after `until` when they come at `times`; none comes later.
 pub(super) fn simulate(
-    policy: Policy,
+    policy: GlobalPolicy,
     tasks: &[Sporadic],
     cpus: u32,
     times: &[Vec<u64>],
 ) -> Vec<Completion> {
-    use talea_core::sched::Policy as Sched;
-    let root = if policy == Policy::FixedPriority { Sched::FixedPriority } else { Sched::Edf };
+    use talea_core::sched::PolicySpec as Sched;
+    let root =
+        if policy == GlobalPolicy::FixedPriority { Sched::FixedPriority } else { Sched::Edf };
     let mut tree = Tree::new(cpus, SchedulerSpec::new("root", root));
     let mut workload = Workload::default();
     let mut all = 0;
@@ -37,7 +39,7 @@ pub(super) fn simulate(
         workload.sources.push(Source { arrivals, cost: Cost::Constant(task.cost) });
         all += times.last().copied().unwrap_or(0) + task.cost.as_ns() * times.len() as u64;
     }
-    let mut world = World::new(tree.build().expect("a tree"), cpus, &workload);
+    let mut world = Simulation::new(tree.build().expect("a tree"), cpus, &workload);
     let mut jobs = Jobs::default();
     // By then everything has ended, whatever is late.
     world.run(Time::from_ns(all + 1), &mut jobs);
@@ -46,20 +48,15 @@ pub(super) fn simulate(
 }
 
 /// When jobs come until `until`: all at once and as often as they may, or by and by.
-pub(super) fn arrivals(
-    dice: &mut Dice,
-    tasks: &[Sporadic],
-    until: u64,
-    late: bool,
-) -> Vec<Vec<u64>> {
+pub(super) fn arrivals(rng: &mut Rng, tasks: &[Sporadic], until: u64, late: bool) -> Vec<Vec<u64>> {
     let one = |task: &Sporadic| {
         let period = task.period.as_ns();
-        let mut at = if late { dice.below(period) } else { 0 };
+        let mut at = if late { rng.below(period) } else { 0 };
         let mut times = Vec::new();
         while at < until {
             times.push(at);
             // Now and then one comes late, which the synchronous release never shows.
-            at += period + if late && dice.below(4) == 0 { dice.below(period) } else { 0 };
+            at += period + if late && rng.below(4) == 0 { rng.below(period) } else { 0 };
         }
         times
     };
@@ -82,33 +79,35 @@ const BY_EDF: [(&str, Test); 6] = [
     ("bcl", bcl::plain),
     ("bcl-iterative", bcl::iterative),
     ("bertogna-cirinei", |tasks, cpus, scratch| {
-        bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)
+        bertogna_cirinei::test(GlobalPolicy::Edf, tasks, cpus, scratch)
     }),
-    ("bar", |tasks, cpus, scratch| bar::test(tasks, cpus, POINTS, scratch)),
+    ("bar", |tasks, cpus, scratch| baruah::test(tasks, cpus, POINTS, scratch)),
     ("ff-dbf", |tasks, cpus, scratch| ff_dbf::test(tasks, cpus, POINTS, scratch)),
 ];
 const BY_FP: [(&str, Test); 4] = [
     ("any policy", |tasks, cpus, scratch| {
-        bertogna_cirinei::test(Policy::WorkConserving, tasks, cpus, scratch)
+        bertogna_cirinei::test(GlobalPolicy::WorkConserving, tasks, cpus, scratch)
     }),
     ("bertogna-cirinei", |tasks, cpus, scratch| {
-        bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch)
+        bertogna_cirinei::test(GlobalPolicy::FixedPriority, tasks, cpus, scratch)
     }),
     ("guan", guan::test),
     ("da-lc", da_lc::test),
 ];
 
 #[test]
-fn no_job_is_later_than_a_test_says_it_can_be() {
-    let mut dice = dice(31);
+fn no_job_exceeds_the_bound_of_a_test() {
+    let mut rng = rng(31);
     let mut scratch = Scratch::new();
     // Accepted sets, and in percent how near the longest response comes to its bound at the mean.
     let mut counts = BTreeMap::<(String, &str), (u64, u64, u64)>::new();
     for round in 0..rounds(1_500) {
         let cpus = 2 + (round % 3) as u32;
-        let (count, load) = (dice.between(u64::from(cpus) + 1, 10), dice.between(20, 70));
-        let tasks = random_set(&mut dice, count, 200, cpus, load, round % 2 == 0);
-        for (policy, tests) in [(Policy::Edf, &BY_EDF[..]), (Policy::FixedPriority, &BY_FP)] {
+        let (count, load) = (rng.between(u64::from(cpus) + 1, 10), rng.between(20, 70));
+        let tasks = random_set(&mut rng, count, 200, cpus, load, round % 2 == 0);
+        for (policy, tests) in
+            [(GlobalPolicy::Edf, &BY_EDF[..]), (GlobalPolicy::FixedPriority, &BY_FP)]
+        {
             let verdicts: Vec<(&str, Verdict)> = tests
                 .iter()
                 .map(|(name, test)| (*name, test(&tasks, cpus, &mut scratch)))
@@ -118,7 +117,7 @@ fn no_job_is_later_than_a_test_says_it_can_be() {
             }
             let mut seen = vec![0; tasks.len()];
             for late in [false, true, true] {
-                let times = arrivals(&mut dice, &tasks, 2_000, late);
+                let times = arrivals(&mut rng, &tasks, 2_000, late);
                 let ended = simulate(policy, &tasks, cpus, &times);
                 assert!(
                     !ended.iter().any(Completion::is_late),
@@ -149,24 +148,24 @@ fn no_job_is_later_than_a_test_says_it_can_be() {
 }
 
 #[test]
-fn a_hundred_thousand_small_sets_keep_what_is_said_of_them() {
-    let mut dice = dice(35);
+fn a_hundred_thousand_small_sets_keep_their_bounds() {
+    let mut rng = rng(35);
     let mut scratch = Scratch::new();
     let (mut accepted, mut jobs, mut reached) = ([0; 2], 0, [0; 2]);
     for round in 0..100_000u32 {
         let cpus = 2 + round / 2 % 2;
-        let (count, load) = (u64::from(cpus) + 1 + dice.below(2), dice.between(30, 80));
-        let tasks = random_set(&mut dice, count, 16, cpus, load, round % 4 < 2);
+        let (count, load) = (u64::from(cpus) + 1 + rng.below(2), rng.between(30, 80));
+        let tasks = random_set(&mut rng, count, 16, cpus, load, round % 4 < 2);
         let by_fp = (round % 2) as usize;
         let (policy, tests) =
-            [(Policy::Edf, &BY_EDF[..]), (Policy::FixedPriority, &BY_FP[..])][by_fp];
+            [(GlobalPolicy::Edf, &BY_EDF[..]), (GlobalPolicy::FixedPriority, &BY_FP[..])][by_fp];
         let proved = tests.iter().map(|(_, test)| test(&tasks, cpus, &mut scratch));
         let proved: Vec<Verdict> = proved.filter(Verdict::is_proved).collect();
         if proved.is_empty() {
             continue;
         }
         accepted[by_fp] += 1;
-        let times = arrivals(&mut dice, &tasks, 60, round % 8 >= 4);
+        let times = arrivals(&mut rng, &tasks, 60, round % 8 >= 4);
         let ended = simulate(policy, &tasks, cpus, &times);
         assert!(!ended.iter().any(Completion::is_late), "{policy:?}: {tasks:?} {cpus} {times:?}");
         let longest = longest(&tasks, &ended);
@@ -189,20 +188,20 @@ fn a_hundred_thousand_small_sets_keep_what_is_said_of_them() {
 
 #[test]
 fn no_job_is_later_than_its_tardiness_bound() {
-    let mut dice = dice(32);
+    let mut rng = rng(32);
     let mut scratch = Scratch::new();
     let (mut sets, mut late) = (0, 0u64);
     let (mut nearest, mut coarsest) = (0, 0);
     for round in 0..rounds(1_000) {
         let cpus = 2 + (round % 3) as u32;
         let count = u64::from(cpus) + 1 + round % 4;
-        let tasks = random_set(&mut dice, count, 60, cpus, 95, true);
+        let tasks = random_set(&mut rng, count, 60, cpus, 95, true);
         let Ok(bounds) = tardiness::devi_anderson(&tasks, cpus, &mut scratch) else { continue };
         let all = tardiness::kernel(&tasks, cpus, &mut scratch).expect("the same assumptions");
         sets += 1;
         for later in [false, true] {
-            let times = arrivals(&mut dice, &tasks, 3_000, later);
-            for job in simulate(Policy::Edf, &tasks, cpus, &times) {
+            let times = arrivals(&mut rng, &tasks, 3_000, later);
+            for job in simulate(GlobalPolicy::Edf, &tasks, cpus, &times) {
                 let by = job.end.as_ns().saturating_sub(job.deadline.as_ns());
                 let bound = bounds[job.task.0 as usize];
                 assert!(
@@ -225,14 +224,14 @@ fn no_job_is_later_than_its_tardiness_bound() {
 
 #[test]
 fn every_refutation_is_a_miss_in_the_simulator() {
-    let mut dice = dice(33);
+    let mut rng = rng(33);
     let mut scratch = Scratch::new();
     let mut replayed = BTreeMap::<&str, usize>::new();
     for round in 0..rounds(600) {
         let cpus = 1 + (round % 3) as u32;
-        let count = dice.between(u64::from(cpus), 7);
-        let load = dice.between(60, 130);
-        let mut tasks = random_set(&mut dice, count, 24, cpus, load, round % 4 == 0);
+        let count = rng.between(u64::from(cpus), 7);
+        let load = rng.between(60, 130);
+        let mut tasks = random_set(&mut rng, count, 24, cpus, load, round % 4 == 0);
         if round % 10 == 0 {
             // A job that is too long for its deadline.
             tasks[0] = task(9, 8, 12);
@@ -241,7 +240,7 @@ fn every_refutation_is_a_miss_in_the_simulator() {
         else {
             continue;
         };
-        for policy in [Policy::Edf, Policy::FixedPriority] {
+        for policy in [GlobalPolicy::Edf, GlobalPolicy::FixedPriority] {
             let (kind, firsts, until) = match &witness {
                 Witness::Overload { .. } => ("overload", vec![0; tasks.len()], 30_000),
                 Witness::Demand { at, releases, .. } => (
@@ -282,17 +281,17 @@ fn every_refutation_is_a_miss_in_the_simulator() {
 }
 
 #[test]
-fn what_sched_deadline_promises_holds() {
+fn guarantees_of_sched_deadline_hold() {
     use linux::{Admission, Guarantee, SHARE};
-    let mut dice = dice(34);
+    let mut rng = rng(34);
     let mut scratch = Scratch::new();
     let mut counts = [0; 4];
     for round in 0..rounds(500) {
         let cpus = 1 + (round % 4) as u32;
         let count = u64::from(cpus) + 1 + round % 3;
         // Microseconds instead of nanoseconds, so that the kernel takes them.
-        let load = dice.between(40, 95);
-        let small = random_set(&mut dice, count, 60, cpus, load, round % 3 > 0);
+        let load = rng.between(40, 95);
+        let small = random_set(&mut rng, count, 60, cpus, load, round % 3 > 0);
         let scaled = |task: &Sporadic| {
             let scale = |ns: u64| ns * 100_000;
             super::task(
@@ -305,8 +304,8 @@ fn what_sched_deadline_promises_holds() {
         if linux::admission(&tasks, cpus, SHARE) != Admission::Admitted {
             continue;
         }
-        let times = arrivals(&mut dice, &tasks, 200_000_000, round % 2 == 0);
-        let ended = simulate(Policy::Edf, &tasks, cpus, &times);
+        let times = arrivals(&mut rng, &tasks, 200_000_000, round % 2 == 0);
+        let ended = simulate(GlobalPolicy::Edf, &tasks, cpus, &times);
         let late =
             |job: &Completion| Span::from_ns(job.end.as_ns().saturating_sub(job.deadline.as_ns()));
         match linux::guarantee(&tasks, cpus, POINTS, &mut scratch) {

@@ -1,12 +1,12 @@
-//! The least budget: against trying them all.
+//! Least budget against exhaustive search.
 
-use crate::dice::{Deadlines, dice, random, set};
+use crate::rng::{Deadlines, random, rng, set};
 use talea_analysis::supply::least_budget::least_budget;
 use talea_analysis::supply::{PeriodicResource, edf, fp};
-use talea_analysis::verdict::{Verdict, Why};
+use talea_analysis::verdict::{Inconclusive, Verdict};
 use talea_core::{Span, Work};
 
-fn answer(verdict: &Verdict) -> Result<bool, Why> {
+fn answer(verdict: &Verdict) -> Result<bool, Inconclusive> {
     match verdict {
         Verdict::Unknown { why } => Err(why.clone()),
         verdict => Ok(verdict.is_proved()),
@@ -37,13 +37,13 @@ fn shin_and_lee_2003_example_of_section_4() {
 }
 
 #[test]
-fn halving_finds_what_trying_them_all_finds() {
-    let mut dice = dice(41);
+fn bisection_equals_exhaustive_search() {
+    let mut rng = rng(41);
     let (mut some, mut none) = (0, 0);
     for _ in 0..400 {
-        let count = dice.between(1, 3);
-        let tasks = random(&mut dice, count, 20, 120 / count, Deadlines::Constrained);
-        let period = dice.between(1, 12);
+        let count = rng.between(1, 3);
+        let tasks = random(&mut rng, count, 20, 120 / count, Deadlines::Constrained);
+        let period = rng.between(1, 12);
         let enough = |budget: Work| {
             answer(&fp::verdict(
                 &tasks,
@@ -57,5 +57,8 @@ fn halving_finds_what_trying_them_all_finds() {
     }
     assert!(some > 100 && none > 20, "{some} {none}");
     assert_eq!(least_budget(Span::ZERO, |_| Ok(true)), Ok(None));
-    assert_eq!(least_budget(Span::from_ns(9), |_| Err(Why::Limit)), Err(Why::Limit));
+    assert_eq!(
+        least_budget(Span::from_ns(9), |_| Err(Inconclusive::Limit)),
+        Err(Inconclusive::Limit)
+    );
 }

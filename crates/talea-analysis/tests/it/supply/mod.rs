@@ -1,4 +1,4 @@
-//! Supplies against their definitions, other tools' answers and servers in the simulator.
+//! Supplies against their definitions, other tools' results and servers in the simulator.
 
 mod least;
 mod oracle;

@@ -1,7 +1,7 @@
 //! The answers of independent tools: `tests/data/sbf.csv`, `tests/data/hierarchical.jsonl`. No row
 //! is skipped.
 
-use crate::dice::task;
+use crate::rng::task;
 use serde_json::Value;
 use talea_analysis::supply::{ExplicitDeadline, PeriodicResource, Supply, edf, fp};
 use talea_analysis::{Sporadic, Verdict};
@@ -18,11 +18,11 @@ fn every_supply_bound_and_its_inverse_are_those_of_the_oracle() {
         };
         let (budget, period) = (Work::from_ns(budget), Span::from_ns(period));
         let supply = ExplicitDeadline::new(budget, period, Span::from_ns(deadline));
-        assert_eq!(supply.least(Span::from_ns(window)).as_ns(), sbf, "{line}");
+        assert_eq!(supply.sbf(Span::from_ns(window)).as_ns(), sbf, "{line}");
         assert_eq!(supply.time_for(Work::from_ns(need)), Some(Span::from_ns(min_time)), "{line}");
         if Span::from_ns(deadline) == period {
             let supply = PeriodicResource::new(budget, period);
-            assert_eq!(supply.least(Span::from_ns(window)).as_ns(), sbf, "{line}");
+            assert_eq!(supply.sbf(Span::from_ns(window)).as_ns(), sbf, "{line}");
         }
         rows += 1;
     }

@@ -1,18 +1,20 @@
-//! Servers in the simulator against what they are said to give, and to take.
+//! Servers in the simulator against their supply and interference bounds.
 
-use crate::dice::{dice, rounds, set, task};
-use talea_analysis::supply::server::wait;
-use talea_analysis::supply::{Curve, Dedicated, Inside, Leftover, Server, Supply, davis_burns, fp};
-use talea_analysis::verdict::Why;
-use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
+use crate::rng::{rng, rounds, set, task};
+use talea_analysis::supply::server::max_wait;
+use talea_analysis::supply::{
+    Dedicated, InterferenceCurve, Leftover, NestedServer, Server, Supply, davis_burns, fp,
+};
+use talea_analysis::verdict::Inconclusive;
+use talea_core::engine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Jobs, Source, Workload, World};
+use talea_sim::{Jobs, Simulation, Source, Workload};
 
-pub(crate) const KINDS: [Kind; 4] =
-    [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs];
+pub(crate) const KINDS: [ServerKind; 4] =
+    [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs];
 
 /// Everything below one server below more urgent tasks: (C, T) above, one client with jobs at those
 /// times of those costs. The longest response of the client, and of a task below the server.
@@ -22,7 +24,7 @@ fn simulate(
     jobs: &[(u64, u64)],
     below: (u64, u64, u64),
 ) -> (u64, u64) {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
     let mut workload = Workload::default();
     let until = 400;
     let mut add = |tree: &mut Tree, parent: NodeId, priority: u8, times: Vec<u64>, cost: Cost| {
@@ -39,14 +41,14 @@ fn simulate(
     for (at, &one) in above.iter().enumerate() {
         add(&mut tree, Tree::ROOT, 255 - at as u8, periodic(one), constant(one.0));
     }
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.own.priority = Some(100);
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.overrides.priority = Some(100);
     server.reservation = Some(of);
     let server = tree.scheduler(Tree::ROOT, server);
     let (times, costs) = jobs.iter().map(|&(at, cost)| (at, Work::from_ns(cost))).unzip();
     add(&mut tree, server, 1, times, Cost::List(costs));
     add(&mut tree, Tree::ROOT, 1, periodic(below), constant(below.0));
-    let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
+    let mut world = Simulation::new(tree.build().expect("a tree"), 1, &workload);
     let mut ended = Jobs::default();
     world.run(Time::from_ns(until + 200), &mut ended);
     let client = above.len() as u32;
@@ -65,25 +67,25 @@ fn simulate(
 /// Responses of clients and of what is below are within the bounds; says whether those of the
 /// clients are reached.
 #[test]
-fn every_server_gives_what_it_is_said_to_and_takes_no_more() {
-    let mut dice = dice(44);
+fn every_server_keeps_its_supply_and_interference_bounds() {
+    let mut rng = rng(44);
     let mut reached = [[0u64; 2]; 4];
     for round in 0..rounds(6_000) {
         let at = (round % 4) as usize;
-        let period = dice.between(2, 9);
-        let budget = dice.between(1, period);
+        let period = rng.between(2, 9);
+        let budget = rng.between(1, period);
         let deadline =
-            if at == 3 && dice.below(3) == 0 { dice.between(budget, period) } else { period };
+            if at == 3 && rng.below(3) == 0 { rng.between(budget, period) } else { period };
         let mut of = Reservation::new(KINDS[at], Work::from_ns(budget), Span::from_ns(period));
         of.deadline = Some(Span::from_ns(deadline));
-        of.offset = Span::from_ns(dice.below(period));
-        let one = |dice: &mut crate::dice::Dice| {
-            let period = dice.between(4, 14);
-            (dice.between(1, 1 + period / 4), period, dice.below(12))
+        of.offset = Span::from_ns(rng.below(period));
+        let one = |rng: &mut crate::rng::Rng| {
+            let period = rng.between(4, 14);
+            (rng.between(1, 1 + period / 4), period, rng.below(12))
         };
-        let above: Vec<(u64, u64, u64)> = (0..dice.below(3)).map(|_| one(&mut dice)).collect();
-        let curves: Vec<Curve> = (above.iter())
-            .map(|&(cost, period, _)| Curve {
+        let above: Vec<(u64, u64, u64)> = (0..rng.below(3)).map(|_| one(&mut rng)).collect();
+        let curves: Vec<InterferenceCurve> = (above.iter())
+            .map(|&(cost, period, _)| InterferenceCurve {
                 cost: Work::from_ns(cost),
                 period: Span::from_ns(period),
                 jitter: Span::ZERO,
@@ -92,18 +94,18 @@ fn every_server_gives_what_it_is_said_to_and_takes_no_more() {
         let level = Leftover::new(Dedicated, &curves, 1 << 12);
         // One client of separation `apart`, the others random: the tight one is a burst of whole
         // windows.
-        let (cost, apart) = (dice.between(1, 2 * budget), dice.between(2, 40));
-        let first = dice.below(30);
+        let (cost, apart) = (rng.between(1, 2 * budget), rng.between(2, 40));
+        let first = rng.below(30);
         let mut next = first;
         let mut jobs = Vec::new();
         while next < 300 {
-            jobs.push((next, if dice.below(4) == 0 { dice.between(1, cost) } else { cost }));
-            next += apart + dice.below(2) * dice.below(9);
+            jobs.push((next, if rng.below(4) == 0 { rng.between(1, cost) } else { cost }));
+            next += apart + rng.below(2) * rng.below(9);
         }
-        let below = (dice.between(1, 4), dice.between(8, 40), dice.below(20));
+        let below = (rng.between(1, 4), rng.between(8, 40), rng.below(20));
         let (client, under) = simulate(&above, of, &jobs, below);
         let tasks = [task(cost, apart, apart)];
-        let Some(inside) = Inside::new(&of, level) else { continue };
+        let Some(inside) = NestedServer::new(&of, level) else { continue };
         let within = level.time_for(of.budget).expect("it was asked");
         let coarse = Server::new(&of, within).expect("it is served in time");
         for work in 1..60 {
@@ -118,7 +120,7 @@ fn every_server_gives_what_it_is_said_to_and_takes_no_more() {
             reached[at][0] += u64::from(client == bound);
         }
         let mut curves = curves.clone();
-        curves.push(Curve::of_server(&of).expect("a hard budget"));
+        curves.push(InterferenceCurve::of_server(&of).expect("a hard budget"));
         let tasks = [task(below.0, below.1, below.1)];
         if let Ok(bounds) = fp::bounds(&tasks, &Leftover::new(Dedicated, &curves, 1 << 12), 10_000)
             && let Some(bound) = bounds[0]
@@ -136,26 +138,31 @@ fn every_server_gives_what_it_is_said_to_and_takes_no_more() {
 }
 
 #[test]
-fn a_server_that_is_starved_gives_no_bound() {
+fn a_starved_server_yields_no_bound() {
     let tasks = set(&[(1, 50, 50)]);
-    let of = Reservation::new(Kind::Deferrable, Work::from_ns(3), Span::from_ns(10));
-    let above =
-        |cost| [Curve { cost: Work::from_ns(cost), period: Span::from_ns(10), jitter: Span::ZERO }];
+    let of = Reservation::new(ServerKind::Deferrable, Work::from_ns(3), Span::from_ns(10));
+    let above = |cost| {
+        [InterferenceCurve {
+            cost: Work::from_ns(cost),
+            period: Span::from_ns(10),
+            jitter: Span::ZERO,
+        }]
+    };
     assert!(davis_burns::bounds(&tasks, &of, &above(7), 1_000).is_ok());
     assert_eq!(
         davis_burns::bounds(&tasks, &of, &above(8), 1_000),
-        Err(Why::Assumption { number: 8, task: 0 })
+        Err(Inconclusive::Assumption { number: 8, task: 0 })
     );
-    let soft = Reservation::new(Kind::SoftCbs, Work::from_ns(3), Span::from_ns(10));
+    let soft = Reservation::new(ServerKind::SoftCbs, Work::from_ns(3), Span::from_ns(10));
     assert_eq!(
         davis_burns::bounds(&tasks, &soft, &[], 1_000),
-        Err(Why::Assumption { number: 7, task: 0 })
+        Err(Inconclusive::Assumption { number: 7, task: 0 })
     );
-    assert_eq!(wait(&soft), None);
+    assert_eq!(max_wait(&soft), None);
 }
 
-/// Equations 9 and 10 for D ≤ T, as they stand, with the jitter T − Q of a task that is not
-/// released with its server added to the window; `None` beyond `until`.
+/// Equations 9 and 10 for D ≤ T as printed, with the jitter T − Q of a task that is not released
+/// with its server added to the window; `None` beyond `until`.
 fn printed(
     tasks: &[(u64, u64)],
     at: usize,
@@ -188,28 +195,28 @@ fn printed(
 
 #[test]
 fn davis_and_burns_2005_as_printed_gives_the_same() {
-    let mut dice = dice(45);
+    let mut rng = rng(45);
     let mut compared = 0;
     for _ in 0..rounds(4_000) {
-        let t = dice.between(4, 20);
-        let q = dice.between(1, t / 2);
-        let of = Reservation::new(Kind::Deferrable, Work::from_ns(q), Span::from_ns(t));
-        let servers: Vec<(u64, u64, u64)> = (0..dice.below(3))
+        let t = rng.between(4, 20);
+        let q = rng.between(1, t / 2);
+        let of = Reservation::new(ServerKind::Deferrable, Work::from_ns(q), Span::from_ns(t));
+        let servers: Vec<(u64, u64, u64)> = (0..rng.below(3))
             .map(|_| {
-                let period = dice.between(4, 24);
-                let budget = dice.between(1, 1 + period / 4);
-                (budget, period, dice.below(2) * (period - budget))
+                let period = rng.between(4, 24);
+                let budget = rng.between(1, 1 + period / 4);
+                (budget, period, rng.below(2) * (period - budget))
             })
             .collect();
-        let above: Vec<Curve> = (servers.iter())
-            .map(|&(cost, period, jitter)| Curve {
+        let above: Vec<InterferenceCurve> = (servers.iter())
+            .map(|&(cost, period, jitter)| InterferenceCurve {
                 cost: Work::from_ns(cost),
                 period: Span::from_ns(period),
                 jitter: Span::from_ns(jitter),
             })
             .collect();
         let tasks: Vec<(u64, u64)> =
-            (0..dice.between(1, 3)).map(|_| (dice.between(1, 5), dice.between(40, 90))).collect();
+            (0..rng.between(1, 3)).map(|_| (rng.between(1, 5), rng.between(40, 90))).collect();
         let specs: Vec<_> =
             tasks.iter().map(|&(cost, period)| task(cost, period, period)).collect();
         let Ok(bounds) = davis_burns::bounds(&specs, &of, &above, 1 << 14) else { continue };

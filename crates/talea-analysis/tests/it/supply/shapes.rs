@@ -1,6 +1,6 @@
 //! Supply bound functions against brute force over every pattern that their models allow.
 
-use crate::dice::dice;
+use crate::rng::rng;
 use talea_analysis::supply::bounded_delay::BoundedDelay;
 use talea_analysis::supply::{Dedicated, ExplicitDeadline, PeriodicResource, Rate, Supply, Table};
 use talea_core::sched::Slot;
@@ -12,7 +12,7 @@ fn span(ns: u64) -> Span {
 
 /// The inverse is one, and the invariants of the trait hold, up to `until`.
 fn is_a_supply(supply: &impl Supply, until: u64) {
-    let least: Vec<u64> = (0..=until).map(|at| supply.least(span(at)).as_ns()).collect();
+    let least: Vec<u64> = (0..=until).map(|at| supply.sbf(span(at)).as_ns()).collect();
     assert_eq!(least[0], 0);
     for at in 1..least.len() {
         assert!(least[at] - least[at - 1] <= 1, "{least:?}");
@@ -66,8 +66,7 @@ fn shin_and_lee_2003_and_easwaran_2007_are_the_least_of_all_patterns() {
                 let lengths = 4 * period;
                 let supply =
                     ExplicitDeadline::new(Work::from_ns(budget), span(period), span(deadline));
-                let got: Vec<u64> =
-                    (0..=lengths).map(|at| supply.least(span(at)).as_ns()).collect();
+                let got: Vec<u64> = (0..=lengths).map(|at| supply.sbf(span(at)).as_ns()).collect();
                 assert_eq!(
                     got,
                     brute(budget, deadline, period, lengths),
@@ -95,7 +94,7 @@ fn mok_2001_a_bounded_delay_is_a_line_cut_to_whole_numbers() {
         let supply =
             BoundedDelay::new(Rate { work: Work::from_ns(work), every: span(every) }, span(delay));
         for at in 0..60u64 {
-            assert_eq!(supply.least(span(at)).as_ns(), at.saturating_sub(delay) * work / every);
+            assert_eq!(supply.sbf(span(at)).as_ns(), at.saturating_sub(delay) * work / every);
         }
         is_a_supply(&supply, 40);
     }
@@ -106,10 +105,10 @@ fn mok_2001_a_bounded_delay_is_a_line_cut_to_whole_numbers() {
 
 #[test]
 fn mok_2001_a_table_supplies_the_least_of_all_windows() {
-    let mut dice = dice(40);
+    let mut rng = rng(40);
     for _ in 0..3_000 {
-        let frame = dice.between(1, 14);
-        let owners: Vec<u64> = (0..frame).map(|_| dice.below(3)).collect();
+        let frame = rng.between(1, 14);
+        let owners: Vec<u64> = (0..frame).map(|_| rng.below(3)).collect();
         let mut slots = Vec::new();
         for (at, &owner) in owners.iter().enumerate() {
             if owner < 2 {
@@ -129,11 +128,7 @@ fn mok_2001_a_table_supplies_the_least_of_all_windows() {
                 }
             }
             for (at, least) in least.iter().enumerate() {
-                assert_eq!(
-                    supply.least(span(at as u64)).as_ns(),
-                    *least,
-                    "{owners:?} {owner} {at}"
-                );
+                assert_eq!(supply.sbf(span(at as u64)).as_ns(), *least, "{owners:?} {owner} {at}");
             }
             if owners.contains(&owner) {
                 is_a_supply(&supply, lengths);
@@ -145,10 +140,10 @@ fn mok_2001_a_table_supplies_the_least_of_all_windows() {
 }
 
 #[test]
-fn what_is_beyond_the_horizon_is_said() {
+fn values_beyond_the_horizon_are_reported() {
     let long = 1 << 59;
     let supply = PeriodicResource::new(Work::from_ns(1), span(long));
     assert_eq!(supply.time_for(Work::from_ns(2)), Some(span(3 * long - 1)));
     assert_eq!(supply.time_for(Work::from_ns(4)), None);
-    assert_eq!(supply.least(span(u64::MAX)), Work::from_ns(31));
+    assert_eq!(supply.sbf(span(u64::MAX)), Work::from_ns(31));
 }

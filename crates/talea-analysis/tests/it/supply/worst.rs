@@ -1,40 +1,41 @@
-//! The tests on a supply against a simulated CPU of which a thief takes what is not supplied.
+//! Tests on a supply against a simulated CPU on which a highest-priority task consumes the time
+//! that is not supplied.
 
-use crate::dice::{Deadlines, dice, random, rounds, set};
+use crate::rng::{Deadlines, random, rng, rounds, set};
 use talea_analysis::Sporadic;
 use talea_analysis::supply::{
-    Curve, Dedicated, ExplicitDeadline, Inside, Leftover, PeriodicResource, Server, Supply, Table,
-    edf, fp,
+    Dedicated, ExplicitDeadline, InterferenceCurve, Leftover, NestedServer, PeriodicResource,
+    Server, Supply, Table, edf, fp,
 };
-use talea_analysis::verdict::{Release, Verdict, Why, Witness};
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::{Policy, Slot};
-use talea_core::server::{Kind, Reservation};
+use talea_analysis::verdict::{Inconclusive, Release, Verdict, Witness};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{PolicySpec, Slot};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Completion, Jobs, Source, Workload, World};
+use talea_sim::{Completion, Jobs, Simulation, Source, Workload};
 
 fn ns(ns: u64) -> Span {
     Span::from_ns(ns)
 }
 
-/// The jobs that end before `until` on the worst pattern of `supply`, releases as said: a thief
+/// The jobs that end before `until` on the worst pattern of `supply`, releases as said: a blocker
 /// above all has each nanosecond in which the least supply does not grow.
 fn simulate(
     tasks: &[Sporadic],
     releases: &[Release],
     supply: &impl Supply,
-    policy: Policy,
+    policy: PolicySpec,
     until: u64,
 ) -> Vec<Completion> {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
-    let mut thief = TaskSpec::new("thief", Span::from_ns(1));
-    thief.priority = 255;
-    tree.task(Tree::ROOT, thief);
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
+    let mut blocker = TaskSpec::new("blocker", Span::from_ns(1));
+    blocker.priority = 255;
+    tree.task(Tree::ROOT, blocker);
     let mut group = SchedulerSpec::new("clients", policy);
-    group.own.priority = Some(1);
+    group.overrides.priority = Some(1);
     let group = tree.scheduler(Tree::ROOT, group);
-    let least = |at: u64| supply.least(Span::from_ns(at));
+    let least = |at: u64| supply.sbf(Span::from_ns(at));
     let stolen = (0..until).filter(|&at| least(at) == least(at + 1)).map(Time::from_ns).collect();
     let mut workload = Workload::default();
     workload
@@ -58,7 +59,7 @@ fn simulate(
             cost: Cost::Constant(task.cost),
         });
     }
-    let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
+    let mut world = Simulation::new(tree.build().expect("a tree"), 1, &workload);
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(until + 1), &mut jobs);
     jobs.ended.retain(|job| job.task.0 > 0);
@@ -66,29 +67,29 @@ fn simulate(
     jobs.ended
 }
 
-fn supply(dice: &mut crate::dice::Dice) -> ExplicitDeadline {
-    let period = dice.between(1, 9);
-    let deadline = dice.between(1, period);
-    let budget = dice.between(1 + deadline / 2, deadline);
+fn supply(rng: &mut crate::rng::Rng) -> ExplicitDeadline {
+    let period = rng.between(1, 9);
+    let deadline = rng.between(1, period);
+    let budget = rng.between(1 + deadline / 2, deadline);
     ExplicitDeadline::new(Work::from_ns(budget), Span::from_ns(period), Span::from_ns(deadline))
 }
 
 #[test]
 fn responses_are_those_of_the_worst_supply_and_witnesses_are_misses() {
-    let mut dice = dice(42);
+    let mut rng = rng(42);
     let (mut equal, mut missed) = (0, 0);
     for round in 0..rounds(1_500) {
-        let supply = supply(&mut dice);
-        let count = dice.between(1, 3);
+        let supply = supply(&mut rng);
+        let count = rng.between(1, 3);
         let deadlines = if round % 2 == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
-        let mut tasks = random(&mut dice, count, 24, 70 / count, deadlines);
+        let mut tasks = random(&mut rng, count, 24, 70 / count, deadlines);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(2) * dice.below(6));
+            task.jitter = Span::from_ns(rng.below(2) * rng.below(6));
         }
         let until = 600;
         let releases: Vec<Release> =
             tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();
-        let ended = simulate(&tasks, &releases, &supply, Policy::FixedPriority, until);
+        let ended = simulate(&tasks, &releases, &supply, PolicySpec::FixedPriority, until);
         if let Ok(bounds) = fp::bounds(&tasks, &supply, 100_000) {
             for (at, bound) in bounds.iter().enumerate() {
                 let Some(bound) = bound else { continue };
@@ -109,7 +110,7 @@ fn responses_are_those_of_the_worst_supply_and_witnesses_are_misses() {
                     &tasks,
                     &releases,
                     &supply,
-                    Policy::FixedPriority,
+                    PolicySpec::FixedPriority,
                     nominal + response.as_ns() + 1,
                 );
                 let found = ended
@@ -123,7 +124,7 @@ fn responses_are_those_of_the_worst_supply_and_witnesses_are_misses() {
                 );
             }
             Verdict::Proved { bounds } => {
-                // Those from the release are told, and those from the arrival decide.
+                // The verdict reports bounds from the release; those from the arrival decide.
                 let found = fp::bounds(&tasks, &supply, 100_000).expect("proved");
                 for ((bound, found), task) in bounds.iter().zip(found).zip(&tasks) {
                     let found = found.expect("proved");
@@ -142,16 +143,16 @@ fn responses_are_those_of_the_worst_supply_and_witnesses_are_misses() {
 }
 
 #[test]
-fn demand_at_every_instant_gives_the_same_as_the_walk() {
-    let mut dice = dice(43);
+fn demand_at_every_instant_equals_the_search() {
+    let mut rng = rng(43);
     let (mut fits, mut exceeds) = (0, 0);
     for round in 0..rounds(4_000) {
-        let supply = supply(&mut dice);
-        let count = dice.between(1, 3);
+        let supply = supply(&mut rng);
+        let count = rng.between(1, 3);
         let deadlines = if round % 2 == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
-        let mut tasks = random(&mut dice, count, 12, 110 / count, deadlines);
+        let mut tasks = random(&mut rng, count, 12, 110 / count, deadlines);
         for task in &mut tasks {
-            task.jitter = Span::from_ns(dice.below(2) * dice.below(4));
+            task.jitter = Span::from_ns(rng.below(2) * rng.below(4));
         }
         let dbf = |at: u64| -> u64 {
             (tasks.iter())
@@ -181,18 +182,19 @@ fn demand_at_every_instant_gives_the_same_as_the_walk() {
             continue;
         }
         // Twice as far as need be.
-        let all = (0..2 * hyper + 80).all(|at| dbf(at) <= supply.least(Span::from_ns(at)).as_ns());
+        let all = (0..2 * hyper + 80).all(|at| dbf(at) <= supply.sbf(Span::from_ns(at)).as_ns());
         assert_eq!(verdict.is_proved(), all, "{tasks:?} {supply:?} {verdict:?}");
         if let Verdict::Refuted {
             witness: Witness::Demand { at, demand, supply: there, releases },
         } = &verdict
         {
             assert!(demand > there);
-            assert_eq!((demand.as_ns(), *there), (dbf(at.as_ns()), supply.least(*at)));
-            // Somebody who is due by then is late; deadlines of the simulated jobs count from their
+            assert_eq!((demand.as_ns(), *there), (dbf(at.as_ns()), supply.sbf(*at)));
+            // A job that is due by then is late; deadlines of the simulated jobs count from their
             // releases.
             if tasks.iter().all(|task| task.jitter.is_zero()) {
-                let ended = simulate(&tasks, releases, &supply, Policy::Edf, 4 * at.as_ns() + 200);
+                let ended =
+                    simulate(&tasks, releases, &supply, PolicySpec::Edf, 4 * at.as_ns() + 200);
                 let due = |job: &&Completion| job.deadline.as_ns() <= at.as_ns();
                 assert!(
                     ended.iter().filter(due).any(Completion::is_late),
@@ -214,13 +216,13 @@ fn in_a_table(
     frame: u64,
     slots: &[Slot],
     begin: u64,
-    policy: Policy,
+    policy: PolicySpec,
 ) -> Vec<Completion> {
     let mut tree = Tree::new(
         1,
         SchedulerSpec::new(
             "root",
-            Policy::Partitions { frame: ns(frame), slots: slots.into(), lending: false },
+            PolicySpec::Partitions { frame: ns(frame), slots: slots.into(), lending: false },
         ),
     );
     let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new("partition", policy));
@@ -236,13 +238,13 @@ fn in_a_table(
         workload.sources.push(Source { arrivals, cost: Cost::Constant(task.cost) });
     }
     let mut jobs = Jobs::default();
-    World::new(tree.build().expect("a tree"), 1, &workload)
+    Simulation::new(tree.build().expect("a tree"), 1, &workload)
         .run(Time::from_ns(begin + 400), &mut jobs);
     jobs.ended
 }
 
 #[test]
-fn a_table_that_is_worst_in_two_places_refutes_no_response_time() {
+fn a_table_with_two_worst_windows_refutes_no_response_time() {
     let slots =
         [Slot { start: ns(0), end: ns(2), owner: 0 }, Slot { start: ns(3), end: ns(4), owner: 0 }];
     let tasks = set(&[(1, 4, 4), (2, 24, 10)]);
@@ -250,27 +252,27 @@ fn a_table_that_is_worst_in_two_places_refutes_no_response_time() {
     let bounds = fp::bounds(&tasks, &table, 1 << 20).expect("small");
     assert_eq!(bounds[1].map(|bound| bound.release), Some(ns(11)));
     let longest = |begin| {
-        let ended = in_a_table(&tasks, 6, &slots, begin, Policy::FixedPriority);
+        let ended = in_a_table(&tasks, 6, &slots, begin, PolicySpec::FixedPriority);
         ended.iter().filter(|job| job.task.0 == 1).map(Completion::response).max()
     };
     assert_eq!((0..6).map(longest).max(), Some(Some(ns(10))));
     assert_eq!(
         fp::verdict(&tasks, &table, 1 << 20),
-        Verdict::Unknown { why: Why::Insufficient { task: 1 } }
+        Verdict::Unknown { why: Inconclusive::Insufficient { task: 1 } }
     );
 }
 
 #[test]
-fn what_is_refuted_in_a_table_misses_from_some_instant_on() {
-    let mut dice = dice(44);
+fn sets_refuted_in_a_table_miss_from_some_instant_on() {
+    let mut rng = rng(44);
     let mut refuted = 0;
     for _ in 0..rounds(1_500) {
-        let frame = dice.between(2, 12);
+        let frame = rng.between(2, 12);
         let mut slots = Vec::new();
         let mut at = 0;
         while at < frame {
-            let end = dice.between(at + 1, frame);
-            if dice.below(2) == 0 {
+            let end = rng.between(at + 1, frame);
+            if rng.below(2) == 0 {
                 slots.push(Slot { start: ns(at), end: ns(end), owner: 0 });
             }
             at = end;
@@ -279,10 +281,10 @@ fn what_is_refuted_in_a_table_misses_from_some_instant_on() {
             continue;
         }
         let table = Table::new(ns(frame), &slots, 0);
-        let tasks = random(&mut dice, 2, 20, 35, Deadlines::Constrained);
+        let tasks = random(&mut rng, 2, 20, 35, Deadlines::Constrained);
         for (verdict, policy) in [
-            (fp::verdict(&tasks, &table, 1 << 16), Policy::FixedPriority),
-            (edf::verdict(&tasks, &table, 1 << 16), Policy::Edf),
+            (fp::verdict(&tasks, &table, 1 << 16), PolicySpec::FixedPriority),
+            (edf::verdict(&tasks, &table, 1 << 16), PolicySpec::Edf),
         ] {
             let Verdict::Refuted { witness } = verdict else { continue };
             if matches!(witness, Witness::Overload { .. }) {
@@ -305,12 +307,12 @@ fn what_is_refuted_in_a_table_misses_from_some_instant_on() {
 fn servers_refute_nothing_but_overload() {
     // Q of T that is had at once, always: what a server really gives is more than what is counted
     // on.
-    let of = Reservation::new(Kind::Deferrable, Work::from_ns(4), ns(10));
+    let of = Reservation::new(ServerKind::Deferrable, Work::from_ns(4), ns(10));
     let tight = set(&[(2, 20, 3)]);
-    let why = Verdict::Unknown { why: Why::Insufficient { task: 0 } };
+    let why = Verdict::Unknown { why: Inconclusive::Insufficient { task: 0 } };
     let server = Server::new(&of, ns(4)).expect("served at once");
-    let inside = Inside::new(&of, Dedicated).expect("served at once");
-    let none: [Curve; 0] = [];
+    let inside = NestedServer::new(&of, Dedicated).expect("served at once");
+    let none: [InterferenceCurve; 0] = [];
     let left = Leftover::new(PeriodicResource::new(Work::from_ns(4), ns(10)), &none, 1 << 10);
     assert_eq!(
         (fp::verdict(&tight, &server, 100), edf::verdict(&tight, &server, 100)),

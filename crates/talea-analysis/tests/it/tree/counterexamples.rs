@@ -1,17 +1,17 @@
-//! Systems that an earlier analysis bounded too low, or refuted although nothing is late.
+//! Systems that an earlier version bounded too low, or refuted although no job is late.
 
-use crate::dice::{Deadlines, dice, random};
-use talea_analysis::card::Kind;
+use crate::rng::{Deadlines, random, rng};
 use talea_analysis::multi::{self, bertogna_cirinei};
-use talea_analysis::tree::{Answer, Reason, Roots};
-use talea_core::machine::{
-    Body, NodeId, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version,
+use talea_analysis::test_info::TestKind;
+use talea_analysis::tree::{Reason, RootModel, TaskBound};
+use talea_core::engine::{
+    NodeId, NodeSpec, Protocol, ResourceId, SchedulerSpec, TaskSpec, Tree, Version,
 };
-use talea_core::sched::{Policy, Slot};
-use talea_core::server::{Kind as Server, Reservation};
-use talea_core::workload::{Arrivals, Cost, Hole, Overheads, Source};
+use talea_core::sched::{PolicySpec, Slot};
+use talea_core::server::{Reservation, ServerKind as Server};
+use talea_core::workload::{Arrivals, Cost, Overheads, Source, Stall};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Jobs, Workload, World};
+use talea_sim::{Jobs, Simulation, Workload};
 
 fn ns(ns: u64) -> Span {
     Span::from_ns(ns)
@@ -25,7 +25,7 @@ struct System {
 }
 
 impl System {
-    fn new(policy: Policy) -> System {
+    fn new(policy: PolicySpec) -> System {
         let tree = Tree::new(1, SchedulerSpec::new("root", policy));
         System { tree, sources: Vec::new(), overheads: Overheads::default() }
     }
@@ -47,7 +47,7 @@ impl System {
 
     /// The last task holds `resource` from and to these offsets.
     fn locks(&mut self, task: NodeId, resource: ResourceId, from: u64, to: u64) {
-        if let Some(Body::Task(spec)) = self.tree.get_mut(task).map(|node| &mut node.body)
+        if let Some(NodeSpec::Task(spec)) = self.tree.get_mut(task).map(|node| &mut node.spec)
             && !spec.uses.contains(&resource)
         {
             spec.uses.push(resource);
@@ -56,18 +56,18 @@ impl System {
         last.cost = last.cost.clone().locking(resource, Work::from_ns(from), Work::from_ns(to));
     }
 
-    fn roots(&self) -> Roots<'_> {
-        Roots { overheads: self.overheads, ..Roots::new(&self.tree, &self.sources) }
+    fn roots(&self) -> RootModel<'_> {
+        RootModel { overheads: self.overheads, ..RootModel::new(&self.tree, &self.sources) }
     }
 
-    fn answers(&self) -> Vec<Answer> {
+    fn answers(&self) -> Vec<TaskBound> {
         self.roots().bounds()
     }
 
     /// The longest response of each task within `until`.
     fn simulated(&self, until: u64) -> Vec<Span> {
         let workload = Workload { sources: self.sources.clone(), seed: 1 };
-        let world = World::new(self.tree.build().expect("a tree"), 1, &workload);
+        let world = Simulation::new(self.tree.build().expect("a tree"), 1, &workload);
         let mut jobs = Jobs::default();
         world.with_overheads(self.overheads).run(Time::from_ns(until), &mut jobs);
         let mut longest = vec![Span::ZERO; self.sources.len()];
@@ -86,15 +86,15 @@ impl System {
     }
 }
 
-fn bounds(answers: &[Answer]) -> Vec<Span> {
+fn bounds(answers: &[TaskBound]) -> Vec<Span> {
     answers.iter().map(|answer| answer.bound.clone().expect("a bound")).collect()
 }
 
 const US: u64 = 1_000;
 
 #[test]
-fn orders_that_were_superseded_have_cost_their_time_all_the_same() {
-    for policy in [Policy::FixedPriority, Policy::DeadlineMonotonic, Policy::Edf] {
+fn superseded_dispatch_orders_still_cost_time() {
+    for policy in [PolicySpec::FixedPriority, PolicySpec::DeadlineMonotonic, PolicySpec::Edf] {
         let mut system = System::new(policy);
         system.overheads.decision = ns(10 * US);
         for at in 0..4u64 {
@@ -103,18 +103,19 @@ fn orders_that_were_superseded_have_cost_their_time_all_the_same() {
         }
         assert_eq!(system.simulated(1_000 * US)[3], ns(38 * US));
         let urgent = &system.answers()[3];
-        // Its own, two before it, and whoever goes on after it is not its business: 3 · 10 + 2 · 10
-        // + 1, less 10.
+        // Its own orders and two before it; orders after its completion do not count:
+        // 3 · 10 + 2 · 10 + 1, less 10.
         assert_eq!(urgent.bound, Ok(ns(41 * US)));
         assert!(!urgent.is_proved() && !urgent.is_refuted());
     }
 }
 
 #[test]
-fn a_root_that_does_not_preempt_has_one_order_under_way() {
-    let mut system = System::new(Policy::FixedPriority);
+fn a_non_preemptive_root_has_one_pending_dispatch_order() {
+    let mut system = System::new(PolicySpec::FixedPriority);
     system.overheads.decision = ns(10);
-    if let Some(Body::Scheduler(root)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body)
+    if let Some(NodeSpec::Scheduler(root)) =
+        system.tree.get_mut(Tree::ROOT).map(|node| &mut node.spec)
     {
         root.preemptive = false;
     }
@@ -128,7 +129,7 @@ fn a_root_that_does_not_preempt_has_one_order_under_way() {
 }
 
 /// L holds a for 10 and b for the next 10; H, more urgent, uses both apart.
-fn touching(policy: Policy, protocol: Protocol, between: u64) -> System {
+fn touching(policy: PolicySpec, protocol: Protocol, between: u64) -> System {
     let mut system = System::new(policy);
     let (a, b) = (system.tree.resource("a", protocol), system.tree.resource("b", protocol));
     let high = system.task(9, (4, 200, 15, 1));
@@ -141,9 +142,9 @@ fn touching(policy: Policy, protocol: Protocol, between: u64) -> System {
 }
 
 #[test]
-fn sections_that_touch_block_as_one() {
+fn contiguous_sections_block_as_one() {
     for protocol in [Protocol::Ceiling, Protocol::Inheritance] {
-        let system = touching(Policy::FixedPriority, protocol, 1);
+        let system = touching(PolicySpec::FixedPriority, protocol, 1);
         let found = system.simulated(190)[0];
         assert_eq!(found, ns(23), "{protocol:?}");
         assert_eq!(system.answers()[0].bound, Ok(ns(24)), "{protocol:?}");
@@ -151,8 +152,8 @@ fn sections_that_touch_block_as_one() {
 }
 
 #[test]
-fn a_section_that_touches_but_would_not_block_lets_others_in() {
-    let mut system = System::new(Policy::FixedPriority);
+fn a_contiguous_section_that_would_not_block_lets_others_start() {
+    let mut system = System::new(PolicySpec::FixedPriority);
     let a = system.tree.resource("a", Protocol::Ceiling);
     let own = system.tree.resource("own", Protocol::Ceiling);
     let high = system.task(9, (4, 200, 200, 1));
@@ -167,10 +168,10 @@ fn a_section_that_touches_but_would_not_block_lets_others_in() {
 }
 
 #[test]
-fn a_floor_that_moves_within_touching_sections_is_not_bounded() {
+fn a_ceiling_that_changes_between_contiguous_sections_is_not_bounded() {
     // H comes in between a and b, since the floor is moved, and waits for b. It lends its key: M,
     // less urgent, but due before the floor, does not go first. No test here counts with that.
-    let mut system = System::new(Policy::Edf);
+    let mut system = System::new(PolicySpec::Edf);
     let (a, b) = (
         system.tree.resource("a", Protocol::Ceiling),
         system.tree.resource("b", Protocol::Ceiling),
@@ -188,17 +189,17 @@ fn a_floor_that_moves_within_touching_sections_is_not_bounded() {
 }
 
 #[test]
-fn inheritance_with_orders_that_cost_is_not_bounded() {
-    let mut system = touching(Policy::FixedPriority, Protocol::Inheritance, 1);
+fn inheritance_with_dispatch_cost_is_not_bounded() {
+    let mut system = touching(PolicySpec::FixedPriority, Protocol::Inheritance, 1);
     system.overheads.release = ns(1);
-    assert_eq!(system.reasons(), [None, None], "nobody pays for orders");
+    assert_eq!(system.reasons(), [None, None], "orders cost nothing");
     system.overheads.decision = ns(1);
     assert_eq!(system.reasons(), [Some(Reason::Overheads); 2]);
 }
 
 #[test]
-fn who_has_the_key_of_the_ceiling_may_wait_after_all_and_that_takes_two_orders() {
-    let mut system = System::new(Policy::RateMonotonic);
+fn a_task_with_the_key_of_the_ceiling_may_block_late_and_pays_two_more_orders() {
+    let mut system = System::new(PolicySpec::RateMonotonic);
     system.overheads.decision = ns(10);
     let a = system.tree.resource("a", Protocol::Ceiling);
     let high = system.task(0, (4, 500, 500, 30));
@@ -212,42 +213,46 @@ fn who_has_the_key_of_the_ceiling_may_wait_after_all_and_that_takes_two_orders()
 }
 
 #[test]
-fn holes_are_never_left_out_of_account() {
-    let mut system = System::new(Policy::Edf);
+fn cpu_stalls_are_never_ignored() {
+    let mut system = System::new(PolicySpec::Edf);
     system.task(0, (1, 10, 10, 0));
-    let holes =
-        [Hole { cpu: talea_core::machine::Cpu(0), from: Time::from_ns(5), to: Time::from_ns(25) }];
+    let stalls =
+        [Stall { cpu: talea_core::engine::Cpu(0), from: Time::from_ns(5), to: Time::from_ns(25) }];
     let mut roots = system.roots();
     assert!(roots.bounds()[0].is_proved());
-    roots.holes = &holes;
+    roots.stalls = &stalls;
     let no = roots.bounds()[0].bound.clone().expect_err("no test");
-    assert_eq!((no.node, no.reason), (Tree::ROOT, Reason::Holes));
-    assert_eq!(roots.taken(&[Tree::ROOT]).expect_err("no test").reason, Reason::Holes);
+    assert_eq!((no.node, no.reason), (Tree::ROOT, Reason::CpuStalls));
+    assert_eq!(
+        roots.interference_of(&[Tree::ROOT]).expect_err("no test").reason,
+        Reason::CpuStalls
+    );
 }
 
 #[test]
-fn what_a_server_gives_is_not_known_where_overheads_are_not() {
-    let mut system = System::new(Policy::FixedPriority);
-    let mut spec = SchedulerSpec::new("server", Policy::FixedPriority);
+fn server_supply_is_unknown_with_overheads() {
+    let mut system = System::new(PolicySpec::FixedPriority);
+    let mut spec = SchedulerSpec::new("server", PolicySpec::FixedPriority);
     spec.reservation = Some(Reservation::new(Server::Deferrable, Work::from_ns(3), ns(10)));
     let server = system.tree.scheduler(Tree::ROOT, spec);
     let task = system.task(9, (1, 10, 10, 0));
     assert!(
-        system.roots().supplied(server, ns(50)).is_ok() && system.roots().taken(&[task]).is_ok()
+        system.roots().supplied(server, ns(50)).is_ok()
+            && system.roots().interference_of(&[task]).is_ok()
     );
     system.overheads.switch = ns(1);
-    let reason = |no: talea_analysis::tree::NoTest| no.reason;
+    let reason = |no: talea_analysis::tree::NoBound| no.reason;
     assert_eq!(system.roots().supplied(server, ns(50)).map_err(reason), Err(Reason::Overheads));
-    assert_eq!(system.roots().taken(&[task]).map_err(reason), Err(Reason::Overheads));
+    assert_eq!(system.roots().interference_of(&[task]).map_err(reason), Err(Reason::Overheads));
 }
 
 #[test]
-fn arrivals_that_are_held_back_are_paid_for_all_the_same() {
-    let mut system = System::new(Policy::FixedPriority);
+fn deferred_arrivals_pay_their_overhead() {
+    let mut system = System::new(PolicySpec::FixedPriority);
     let held = system.task(9, (1, 50, 50, 0));
     system.task(1, (5, 100, 100, 0));
     system.sources[0].arrivals = Arrivals::List((0..30).map(Time::from_ns).collect());
-    if let Some(Body::Task(spec)) = system.tree.get_mut(held).map(|node| &mut node.body) {
+    if let Some(NodeSpec::Task(spec)) = system.tree.get_mut(held).map(|node| &mut node.spec) {
         spec.enforced = true;
     }
     assert_eq!(system.reasons(), [None, None]);
@@ -257,31 +262,31 @@ fn arrivals_that_are_held_back_are_paid_for_all_the_same() {
 }
 
 #[test]
-fn y13_nobody_says_how_often_a_user_activates_a_task() {
-    let mut system = System::new(Policy::FixedPriority);
+fn y13_user_activations_have_no_known_separation() {
+    let mut system = System::new(PolicySpec::FixedPriority);
     system.task(5, (1, 10, 10, 0));
     system.sources[0] = Source::activated(Cost::Constant(Work::from_ns(1)));
     system.task(1, (1, 10, 10, 0));
     system.task(9, (1, 10, 10, 0));
-    // What is above it need not care.
+    // Tasks above it are unaffected.
     assert_eq!(system.reasons(), [Some(Reason::Arrivals), Some(Reason::Arrivals), None]);
-    if let Some(Body::Task(spec)) = system.tree.get_mut(NodeId(1)).map(|node| &mut node.body) {
+    if let Some(NodeSpec::Task(spec)) = system.tree.get_mut(NodeId(1)).map(|node| &mut node.spec) {
         spec.enforced = true;
     }
     assert_eq!(system.reasons(), [None; 3]);
 }
 
 #[test]
-fn who_is_above_a_task_without_a_test_has_one() {
-    let mut system = System::new(Policy::FixedPriority);
+fn tasks_above_a_task_without_a_test_have_bounds() {
+    let mut system = System::new(PolicySpec::FixedPriority);
     system.task(5, (2, 10, 10, 0));
     system.sources[0].cost = system.sources[0].cost.clone().suspending(Work::from_ns(1), ns(3));
     system.task(9, (1, 10, 10, 0));
     let below = system.task(1, (1, 20, 20, 0));
     assert_eq!(system.reasons(), [Some(Reason::Suspension), None, Some(Reason::Suspension)]);
-    // A table keeps its partitions apart, and a server its clients from others.
-    let mut spec = SchedulerSpec::new("server", Policy::FixedPriority);
-    spec.own.priority = Some(7);
+    // A table isolates its partitions, and a server isolates others from its clients.
+    let mut spec = SchedulerSpec::new("server", PolicySpec::FixedPriority);
+    spec.overrides.priority = Some(7);
     spec.reservation = Some(Reservation::new(Server::Deferrable, Work::from_ns(1), ns(10)));
     let server = system.tree.scheduler(Tree::ROOT, spec);
     let client = system.tree.task(server, TaskSpec::new("client", ns(40)));
@@ -292,8 +297,9 @@ fn who_is_above_a_task_without_a_test_has_one() {
         answers.iter().filter(|answer| answer.bound.is_ok()).map(|answer| answer.node).collect();
     assert_eq!(answers[3].node, client);
     assert_eq!(bounded, [NodeId(1), NodeId(2), below], "all but the client");
-    // Where nobody is interrupted, everybody cares.
-    if let Some(Body::Scheduler(spec)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body)
+    // Below a non-preemptive root no task has a bound.
+    if let Some(NodeSpec::Scheduler(spec)) =
+        system.tree.get_mut(Tree::ROOT).map(|node| &mut node.spec)
     {
         spec.preemptive = false;
     }
@@ -302,9 +308,9 @@ fn who_is_above_a_task_without_a_test_has_one() {
 }
 
 #[test]
-fn what_cannot_come_together_refutes_nothing() {
+fn phasings_that_cannot_occur_refute_nothing() {
     let two = |change: &dyn Fn(&mut System)| {
-        let mut system = System::new(Policy::FixedPriority);
+        let mut system = System::new(PolicySpec::FixedPriority);
         system.task(9, (10, 25, 10, 0));
         system.task(1, (10, 25, 10, 0));
         assert!(system.answers()[1].is_refuted(), "together they can't");
@@ -320,7 +326,7 @@ fn what_cannot_come_together_refutes_nothing() {
     assert_eq!(found, ns(10));
     assert_eq!(
         (offsets.kind, offsets.bound.clone(), offsets.is_refuted()),
-        (Kind::Sufficient, Ok(ns(20)), false)
+        (TestKind::Sufficient, Ok(ns(20)), false)
     );
     let times = |times: &[u64]| Arrivals::List(times.iter().copied().map(Time::from_ns).collect());
     let cheap = |share| Cost::Pair { low: Work::from_ns(1), high: Work::from_ns(10), share };
@@ -334,7 +340,7 @@ fn what_cannot_come_together_refutes_nothing() {
         (&|system| system.sources[0].cost = cheap(1), true),
         (
             &|system| {
-                system.sources[0].cost = Cost::List(vec![Work::from_ns(10), Work::from_ns(1)])
+                system.sources[0].cost = Cost::List(vec![Work::from_ns(10), Work::from_ns(1)]);
             },
             false,
         ),
@@ -344,15 +350,21 @@ fn what_cannot_come_together_refutes_nothing() {
         // They drift through all distances, or through none.
         (
             &|system| {
-                system.sources[0].arrivals =
-                    Arrivals::Sporadic { offset: ns(7), separation: ns(25), slack: ns(1) }
+                system.sources[0].arrivals = Arrivals::Sporadic {
+                    offset: ns(7),
+                    separation: ns(25),
+                    extra_separation: ns(1),
+                }
             },
             true,
         ),
         (
             &|system| {
-                system.sources[0].arrivals =
-                    Arrivals::Sporadic { offset: ns(7), separation: ns(25), slack: ns(0) }
+                system.sources[0].arrivals = Arrivals::Sporadic {
+                    offset: ns(7),
+                    separation: ns(25),
+                    extra_separation: ns(0),
+                }
             },
             false,
         ),
@@ -365,35 +377,38 @@ fn what_cannot_come_together_refutes_nothing() {
 
 #[test]
 fn equals_by_arrival_or_deadline_are_served_in_the_order_of_their_numbers() {
-    for policy in [Policy::Fifo, Policy::Edf] {
+    for policy in [PolicySpec::Fifo, PolicySpec::Edf] {
         let mut system = System::new(policy.clone());
         system.task(0, (5, 20, 9, 0));
-        system.task(0, (5, 20, if matches!(policy, Policy::Fifo) { 10 } else { 9 }, 0));
+        system.task(0, (5, 20, if matches!(policy, PolicySpec::Fifo) { 10 } else { 9 }, 0));
         for source in &mut system.sources {
-            source.arrivals =
-                Arrivals::Sporadic { offset: Span::ZERO, separation: ns(20), slack: ns(4) };
+            source.arrivals = Arrivals::Sporadic {
+                offset: Span::ZERO,
+                separation: ns(20),
+                extra_separation: ns(4),
+            };
         }
         let answers = system.answers();
         // The first of two that come together is served first, so that nothing is known of its
         // bound of 10.
         assert_eq!(
             (answers[0].kind, answers[0].bound.clone()),
-            (Kind::Sufficient, Ok(ns(10))),
+            (TestKind::Sufficient, Ok(ns(10))),
             "{policy:?}"
         );
         assert!(!answers[0].is_refuted());
         assert_eq!(
             (answers[1].kind, answers[1].bound.clone()),
-            (Kind::Exact, Ok(ns(10))),
+            (TestKind::Exact, Ok(ns(10))),
             "{policy:?}"
         );
     }
 }
 
 #[test]
-fn several_cpus_are_asked_of_any_test_and_the_one_that_accepts_is_named() {
+fn on_several_cpus_the_accepting_test_is_named() {
     let on = |tasks: &[(u64, u64, u64)]| {
-        let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::Edf));
+        let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
         let mut sources = Vec::new();
         for &(cost, period, deadline) in tasks {
             let mut spec = TaskSpec::new("task", ns(period));
@@ -401,26 +416,27 @@ fn several_cpus_are_asked_of_any_test_and_the_one_that_accepts_is_named() {
             tree.task(Tree::ROOT, spec);
             sources.push(Source::periodic(ns(period), Work::from_ns(cost)));
         }
-        Roots::new(&tree, &sources).bounds()
+        RootModel::new(&tree, &sources).bounds()
     };
     let (mut by_others, mut names) = (0, std::collections::BTreeSet::new());
-    let mut dice = dice(53);
+    let mut rng = rng(53);
     for _ in 0..2_000 {
-        let count = dice.between(3, 5);
-        let tasks = random(&mut dice, count, 20, 160 / count, Deadlines::Constrained);
+        let count = rng.between(3, 5);
+        let tasks = random(&mut rng, count, 20, 160 / count, Deadlines::Constrained);
         let plain: Vec<_> = tasks
             .iter()
             .map(|task| (task.cost.as_ns(), task.period.as_ns(), task.deadline.as_ns()))
             .collect();
         let answers = on(&plain);
         let mut scratch = multi::Scratch::new();
-        let alone = bertogna_cirinei::test(bertogna_cirinei::Policy::Edf, &tasks, 2, &mut scratch);
-        if answers.iter().all(Answer::is_proved) && !alone.is_proved() {
+        let alone =
+            bertogna_cirinei::test(bertogna_cirinei::GlobalPolicy::Edf, &tasks, 2, &mut scratch);
+        if answers.iter().all(TaskBound::is_proved) && !alone.is_proved() {
             by_others += 1;
             names.extend(answers.iter().map(|answer| answer.test.name));
-            assert!(answers.iter().all(|answer| answer.kind == Kind::Sufficient));
+            assert!(answers.iter().all(|answer| answer.kind == TestKind::Sufficient));
         }
-        assert!(answers.iter().all(Answer::is_proved) || !alone.is_proved());
+        assert!(answers.iter().all(TaskBound::is_proved) || !alone.is_proved());
     }
     println!("{by_others} by others: {names:?}");
     assert!(by_others > 5 && !names.contains("bertogna-cirinei-edf"), "{by_others} {names:?}");
@@ -440,14 +456,14 @@ fn several_cpus_are_asked_of_any_test_and_the_one_that_accepts_is_named() {
 /// A partition with 2 of every 10 from 1 on, below a root that does not preempt: a job of 3 begins
 /// just before each slot, and the task in it never runs.
 #[test]
-fn who_waits_for_a_slot_can_be_blocked_before_each_one() {
-    let mut system = System::new(Policy::FixedPriority);
+fn a_task_that_waits_for_a_slot_can_be_blocked_before_each_one() {
+    let mut system = System::new(PolicySpec::FixedPriority);
     system.task(1, (3, 10, 10, 0));
     let slots = vec![Slot { start: ns(1), end: ns(3), owner: 0 }];
-    let policy = Policy::Partitions { frame: ns(10), slots, lending: false };
+    let policy = PolicySpec::Partitions { frame: ns(10), slots, lending: false };
     let table = system.tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy));
     let inside =
-        system.tree.scheduler(table, SchedulerSpec::new("partition", Policy::FixedPriority));
+        system.tree.scheduler(table, SchedulerSpec::new("partition", PolicySpec::FixedPriority));
     let mut spec = TaskSpec::new("victim", ns(40));
     spec.priority = 200;
     let victim = system.tree.task(inside, spec);
@@ -456,24 +472,25 @@ fn who_waits_for_a_slot_can_be_blocked_before_each_one() {
     system.task(0, (1, 100, 100, 0));
     let proved = |system: &System| system.answers()[1].is_proved();
     assert!(proved(&system), "a root that preempts");
-    if let Some(Body::Scheduler(root)) = system.tree.get_mut(Tree::ROOT).map(|node| &mut node.body)
+    if let Some(NodeSpec::Scheduler(root)) =
+        system.tree.get_mut(Tree::ROOT).map(|node| &mut node.spec)
     {
         root.preemptive = false;
     }
     assert_eq!(system.simulated(1_000)[1], Span::ZERO, "it never ends");
     assert!(!proved(&system));
     assert_eq!(
-        system.roots().taken_anywhere(victim).err().map(|no| no.reason),
+        system.roots().interference_in_any_window(victim).err().map(|no| no.reason),
         Some(Reason::NonPreemptiveTable)
     );
-    // Neither does anybody know what its slots take of others.
+    // The interference of its slots on others is unknown, too.
     assert_eq!(system.reasons()[2], Some(Reason::NonPreemptiveTable));
 }
 
 #[test]
-fn sections_of_versions_block_as_any_others() {
+fn sections_of_versions_block_like_any_others() {
     for protocol in [Protocol::Ceiling, Protocol::Inheritance] {
-        let mut system = System::new(Policy::FixedPriority);
+        let mut system = System::new(PolicySpec::FixedPriority);
         let a = system.tree.resource("a", protocol);
         let high = system.task(9, (4, 100, 8, 1));
         system.locks(high, a, 1, 2);
@@ -484,7 +501,8 @@ fn sections_of_versions_block_as_any_others() {
             source.cost = Cost::Versions(vec![source.cost.clone(); 2]);
         }
         for task in [high, low] {
-            if let Some(Body::Task(spec)) = system.tree.get_mut(task).map(|node| &mut node.body) {
+            if let Some(NodeSpec::Task(spec)) = system.tree.get_mut(task).map(|node| &mut node.spec)
+            {
                 spec.versions = vec![Version::new("one"), Version::new("other")];
             }
         }
@@ -498,17 +516,17 @@ fn sections_of_versions_block_as_any_others() {
 /// other that holds it: before the task that is more urgent there. That all of them are in graphs,
 /// too, changes nothing.
 #[test]
-fn who_waits_for_an_accelerator_stops_all_also_within_a_graph() {
+fn waiting_for_an_accelerator_prevents_all_bounds_also_in_a_graph() {
     let slots = [(0, 50, 0), (50, 100, 1)].map(|(start, end, owner)| Slot {
         start: ns(start),
         end: ns(end),
         owner,
     });
-    let table = Policy::Partitions { frame: ns(100), slots: slots.to_vec(), lending: false };
+    let table = PolicySpec::Partitions { frame: ns(100), slots: slots.to_vec(), lending: false };
     let mut system = System::new(table);
     let gpu = system.tree.accelerator("gpu");
     let [one, two] = [0, 1].map(|_| {
-        system.tree.scheduler(Tree::ROOT, SchedulerSpec::new("part", Policy::FixedPriority))
+        system.tree.scheduler(Tree::ROOT, SchedulerSpec::new("part", PolicySpec::FixedPriority))
     });
     let mut task = |parent, priority, (cost, deadline, offset), uses: bool| {
         let mut spec = TaskSpec::new("task", ns(200));
@@ -543,11 +561,11 @@ fn who_waits_for_an_accelerator_stops_all_also_within_a_graph() {
 }
 
 #[test]
-fn too_many_steps_are_no_overload() {
-    let mut system = System::new(Policy::FixedPriority);
+fn the_step_limit_is_not_an_overload() {
+    let mut system = System::new(PolicySpec::FixedPriority);
     system.task(9, ((1 << 31) - 1, 1 << 31, 1 << 31, 0));
-    let mut band = SchedulerSpec::new("band", Policy::Edf);
-    band.own.priority = Some(1);
+    let mut band = SchedulerSpec::new("band", PolicySpec::Edf);
+    band.overrides.priority = Some(1);
     let band = system.tree.scheduler(Tree::ROOT, band);
     for cost in [1 << 22, 1] {
         system.tree.task(band, TaskSpec::new("task", ns(1 << 55)));

@@ -1,12 +1,12 @@
 //! Bounds of whole trees: against the simulator over every kind of node, published examples, and
-//! cases that once were wrong.
+//! counterexamples to earlier versions.
 
-mod absorbed;
+mod absorbing_slots;
 mod counterexamples;
+mod demand_plots;
 mod graphs;
-mod lost;
-mod made;
-mod pictures;
+mod interference;
+mod lost_time;
 mod published;
+mod random_trees;
 mod simulated;
-mod taken;

@@ -1,19 +1,19 @@
-//! Published systems, and the figures of the checklist.
+//! Published systems and their figures.
 
-use talea_analysis::supply::{Curve, Supply};
-use talea_analysis::tree::disturb::{absorb, interference, stretch};
-use talea_analysis::tree::{Answer, Reason, Roots};
-use talea_core::machine::{Affinity, Body, NodeId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::{Policy, Slot};
-use talea_core::server::{Kind, Reservation};
+use talea_analysis::supply::{InterferenceCurve, Supply};
+use talea_analysis::tree::slot_interference::{interference, min_slot, stretch_slots};
+use talea_analysis::tree::{Reason, RootModel, TaskBound};
+use talea_core::engine::{Affinity, NodeId, NodeSpec, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{PolicySpec, Slot};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::workload::{Arrivals, Source};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Jobs, Workload, World};
+use talea_sim::{Jobs, Simulation, Workload};
 
 const MS: u64 = 1_000_000;
 
 fn fp(name: &str) -> SchedulerSpec {
-    SchedulerSpec::new(name, Policy::FixedPriority)
+    SchedulerSpec::new(name, PolicySpec::FixedPriority)
 }
 
 /// A task and its source, in nanoseconds.
@@ -35,7 +35,8 @@ fn add(
 fn simulated(tree: &Tree, sources: &[Source], until: u64) -> Vec<u64> {
     let workload = Workload { sources: sources.to_vec(), seed: 1 };
     let mut jobs = Jobs::default();
-    World::new(tree.build().expect("a tree"), 1, &workload).run(Time::from_ns(until), &mut jobs);
+    Simulation::new(tree.build().expect("a tree"), 1, &workload)
+        .run(Time::from_ns(until), &mut jobs);
     let mut longest = vec![0; sources.len()];
     for job in &jobs.ended {
         let slot = &mut longest[job.task.0 as usize];
@@ -44,7 +45,7 @@ fn simulated(tree: &Tree, sources: &[Source], until: u64) -> Vec<u64> {
     longest
 }
 
-fn bounds(answers: &[Answer]) -> Vec<u64> {
+fn bounds(answers: &[TaskBound]) -> Vec<u64> {
     answers.iter().map(|answer| answer.bound.clone().expect("a bound").as_ns()).collect()
 }
 
@@ -70,7 +71,7 @@ fn l_o4_the_bounds_of_figure_6() {
                 add(&mut tree, &mut sources, Tree::ROOT, 200 - at as u8, (cost, period, period));
             }
             add(&mut tree, &mut sources, Tree::ROOT, 1, (MS, 1000 * MS, 1000 * MS));
-            let found = bounds(&Roots::new(&tree, &sources).bounds());
+            let found = bounds(&RootModel::new(&tree, &sources).bounds());
             assert_eq!(tenths(found[7]), expected, "{periods:?} at {tenth} tenths");
             // Everything released together is the worst case: the bound is reached.
             assert_eq!(simulated(&tree, &sources, 1000 * MS)[7], found[7]);
@@ -85,13 +86,13 @@ fn figure_4(servers: bool) -> (Tree, Vec<Source>) {
     let mut sources = Vec::new();
     let mut parents = [Tree::ROOT, Tree::ROOT];
     if servers {
-        let mut band = SchedulerSpec::new("band", Policy::Edf);
-        band.own.priority = Some(9);
+        let mut band = SchedulerSpec::new("band", PolicySpec::Edf);
+        band.overrides.priority = Some(9);
         let band = tree.scheduler(Tree::ROOT, band);
         for (parent, budget) in parents.iter_mut().zip([2, 1]) {
             let mut server = fp("server");
             server.reservation = Some(Reservation::new(
-                Kind::Sporadic,
+                ServerKind::Sporadic,
                 Work::from_ns(budget * MS),
                 Span::from_ns(10 * MS),
             ));
@@ -105,7 +106,7 @@ fn figure_4(servers: bool) -> (Tree, Vec<Source>) {
     add(&mut tree, &mut sources, parents[1], 9, (MS, MS, 10 * MS));
     sources[1].arrivals = list(&[6, 16, 18, 20, 22, 24]);
     let slots = vec![Slot { start: Span::ZERO, end: Span::from_ns(MS), owner: 0 }];
-    let table = Policy::Partitions { frame: Span::from_ns(MS), slots, lending: false };
+    let table = PolicySpec::Partitions { frame: Span::from_ns(MS), slots, lending: false };
     let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table));
     let partition = tree.scheduler(table, fp("TP_1"));
     add(&mut tree, &mut sources, partition, 5, (5 * MS, 8 * MS, 8 * MS));
@@ -115,7 +116,7 @@ fn figure_4(servers: bool) -> (Tree, Vec<Source>) {
 #[test]
 fn l_o1_b_of_figure_4_is_safe_below_the_band_and_not_below_the_burst() {
     let (tree, sources) = figure_4(true);
-    let answers = Roots::new(&tree, &sources).bounds();
+    let answers = RootModel::new(&tree, &sources).bounds();
     let b = answers[2].bound.clone().expect("a bound").as_ns();
     // 5 + 2 + 1 within 8: the band's budgets, once each.
     assert_eq!(b, 8 * MS);
@@ -131,7 +132,7 @@ fn l_o1_b_of_figure_4_is_safe_below_the_band_and_not_below_the_burst() {
     );
     // Without reservations C alone asks for the whole CPU while its burst lasts.
     let (tree, sources) = figure_4(false);
-    let answers = Roots::new(&tree, &sources).bounds();
+    let answers = RootModel::new(&tree, &sources).bounds();
     assert_eq!(answers[2].bound.clone().expect_err("no bound").reason, Reason::Overload);
     assert_eq!(simulated(&tree, &sources, 40 * MS)[2], 10 * MS, "B misses 16 by 2");
 }
@@ -142,9 +143,9 @@ fn base_system() -> (Tree, Vec<Source>, NodeId) {
     let mut tree = Tree::new(1, fp("TP_0"));
     let mut sources = Vec::new();
     let mut server = fp("L3C");
-    server.own.priority = Some(250);
+    server.overrides.priority = Some(250);
     server.reservation =
-        Some(Reservation::new(Kind::Deferrable, Work::from_ns(MS), Span::from_ns(50 * MS)));
+        Some(Reservation::new(ServerKind::Deferrable, Work::from_ns(MS), Span::from_ns(50 * MS)));
     let server = tree.scheduler(Tree::ROOT, server);
     add(&mut tree, &mut sources, server, 1, (650_000, 100 * MS, 1000 * MS));
     add(&mut tree, &mut sources, Tree::ROOT, 200, (2 * MS, 100 * MS, 5 * MS));
@@ -153,7 +154,7 @@ fn base_system() -> (Tree, Vec<Source>, NodeId) {
         Slot { start: ms(0), end: ms(20), owner: 0 },
         Slot { start: ms(20), end: ms(40), owner: 1 },
     ];
-    let table = Policy::Partitions { frame: ms(40), slots, lending: false };
+    let table = PolicySpec::Partitions { frame: ms(40), slots, lending: false };
     let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table));
     let first = tree.scheduler(table, fp("TP_1"));
     let second = tree.scheduler(table, fp("TP_2"));
@@ -166,7 +167,7 @@ fn base_system() -> (Tree, Vec<Source>, NodeId) {
 #[test]
 fn l_o2_the_base_system_is_safe_with_its_reservation() {
     let (tree, sources, server) = base_system();
-    let roots = Roots::new(&tree, &sources);
+    let roots = RootModel::new(&tree, &sources);
     let answers = roots.bounds();
     // B: its 2 and twice the budget of 1 back to back.
     assert_eq!(answers[1].bound, Ok(Span::from_ns(4 * MS)));
@@ -179,42 +180,50 @@ fn l_o2_the_base_system_is_safe_with_its_reservation() {
     }
     // What the band can take of any 20 ms: its budget twice; so a slot for A's 10 has to be 14
     // long, B's 2 included.
-    let curves = roots.taken(&[server]).expect("a hard budget");
+    let curves = roots.interference_of(&[server]).expect("a hard budget");
     assert_eq!(interference(&curves, Span::from_ns(20 * MS)), Work::from_ns(2 * MS));
-    let above = roots.taken(&[server, answers[1].node]).expect("known");
-    assert_eq!(absorb(Work::from_ns(10 * MS), &above), Some(Span::from_ns(14 * MS)));
+    let above = roots.interference_of(&[server, answers[1].node]).expect("known");
+    assert_eq!(min_slot(Work::from_ns(10 * MS), &above), Some(Span::from_ns(14 * MS)));
     assert_eq!(roots.supplied(server, Span::from_ns(150 * MS)), Ok(Work::from_ns(3 * MS)));
 }
 
 #[test]
-fn a_server_that_is_starved_is_named() {
+fn a_starved_server_is_named() {
     let mut tree = Tree::new(1, fp("root"));
     let mut sources = Vec::new();
     add(&mut tree, &mut sources, Tree::ROOT, 9, (8, 10, 10));
     let mut spec = fp("server");
     spec.reservation =
-        Some(Reservation::new(Kind::Deferrable, Work::from_ns(3), Span::from_ns(10)));
+        Some(Reservation::new(ServerKind::Deferrable, Work::from_ns(3), Span::from_ns(10)));
     let server = tree.scheduler(Tree::ROOT, spec);
     add(&mut tree, &mut sources, server, 5, (1, 100, 100));
-    let answers = Roots::new(&tree, &sources).bounds();
+    let answers = RootModel::new(&tree, &sources).bounds();
     let no = answers[1].bound.clone().expect_err("starved");
     assert_eq!((no.node, no.reason), (server, Reason::Starved));
     assert!(answers[0].is_proved());
 }
 
 #[test]
-fn disturbance_is_that_of_the_supply_that_is_left() {
+fn interference_equals_that_of_the_remaining_supply() {
     use talea_analysis::supply::{Dedicated, Leftover};
     let band = [
-        Curve { cost: Work::from_ns(2), period: Span::from_ns(10), jitter: Span::from_ns(8) },
-        Curve { cost: Work::from_ns(1), period: Span::from_ns(7), jitter: Span::ZERO },
+        InterferenceCurve {
+            cost: Work::from_ns(2),
+            period: Span::from_ns(10),
+            jitter: Span::from_ns(8),
+        },
+        InterferenceCurve { cost: Work::from_ns(1), period: Span::from_ns(7), jitter: Span::ZERO },
     ];
     for work in 1..60 {
         let work = Work::from_ns(work);
-        assert_eq!(absorb(work, &band), Leftover::new(Dedicated, &band, 1 << 10).time_for(work));
+        assert_eq!(min_slot(work, &band), Leftover::new(Dedicated, &band, 1 << 10).time_for(work));
     }
-    let full = [Curve { cost: Work::from_ns(1), period: Span::from_ns(1), jitter: Span::ZERO }];
-    assert_eq!(absorb(Work::from_ns(1), &full), None);
+    let full = [InterferenceCurve {
+        cost: Work::from_ns(1),
+        period: Span::from_ns(1),
+        jitter: Span::ZERO,
+    }];
+    assert_eq!(min_slot(Work::from_ns(1), &full), None);
     assert_eq!(interference(&full, Span::from_ns(9)), Work::from_ns(9));
 }
 
@@ -223,13 +232,13 @@ fn a_thousand_tasks_on_four_levels_all_have_bounds() {
     let mut tree = Tree::new(1, fp("root"));
     let mut sources = Vec::new();
     for band in 0..10u64 {
-        let mut spec = SchedulerSpec::new("band", Policy::Edf);
-        spec.own.priority = Some(20 + band as u8);
+        let mut spec = SchedulerSpec::new("band", PolicySpec::Edf);
+        spec.overrides.priority = Some(20 + band as u8);
         let band_node = tree.scheduler(Tree::ROOT, spec);
         for server in 0..10 {
             let period = (20 + 10 * (9 - band) + server) * MS;
             let mut spec = fp("server");
-            let kind = if server % 2 == 0 { Kind::HardCbs } else { Kind::Sporadic };
+            let kind = if server % 2 == 0 { ServerKind::HardCbs } else { ServerKind::Sporadic };
             spec.reservation =
                 Some(Reservation::new(kind, Work::from_ns(period / 200), Span::from_ns(period)));
             let node = tree.scheduler(band_node, spec);
@@ -245,14 +254,14 @@ fn a_thousand_tasks_on_four_levels_all_have_bounds() {
             }
         }
     }
-    let mut told = 0;
-    let answers = Roots::new(&tree, &sources).bounds_with(|done, all| {
-        assert!(done == told + 1 && all == 1_000);
-        told = done;
+    let mut reported = 0;
+    let answers = RootModel::new(&tree, &sources).bounds_with_progress(|done, all| {
+        assert!(done == reported + 1 && all == 1_000);
+        reported = done;
     });
     let proved = answers.iter().filter(|answer| answer.is_proved()).count();
     assert_eq!(
-        (proved, told),
+        (proved, reported),
         (1_000, 1_000),
         "{:?}",
         answers.iter().find(|answer| !answer.is_proved())
@@ -260,11 +269,11 @@ fn a_thousand_tasks_on_four_levels_all_have_bounds() {
 }
 
 #[test]
-fn jobs_that_pend_in_a_closed_partition_come_back_to_back() {
+fn jobs_pending_in_a_closed_partition_run_back_to_back() {
     let mut tree = Tree::new(1, fp("TP_0"));
     let mut sources = Vec::new();
     let slots = vec![Slot { start: Span::ZERO, end: Span::from_ns(20), owner: 0 }];
-    let table = Policy::Partitions { frame: Span::from_ns(40), slots, lending: false };
+    let table = PolicySpec::Partitions { frame: Span::from_ns(40), slots, lending: false };
     let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", table));
     let partition = tree.scheduler(table, fp("TP_1"));
     add(&mut tree, &mut sources, partition, 9, (4, 30, 60));
@@ -277,7 +286,7 @@ fn jobs_that_pend_in_a_closed_partition_come_back_to_back() {
     // The job of 60 waits for the slot at 80, and that of 90 finds it open.
     let found = simulated(&tree, &sources, 150);
     assert_eq!(found[1], 18);
-    let bound = Roots::new(&tree, &sources).bounds()[1].bound.clone().expect("a bound");
+    let bound = RootModel::new(&tree, &sources).bounds()[1].bound.clone().expect("a bound");
     assert_eq!(bound, Span::from_ns(18));
 }
 
@@ -288,9 +297,9 @@ fn served(slots: &[Slot], band: bool) -> Vec<[u64; 2]> {
     let mut sources = Vec::new();
     if band {
         let mut server = fp("band");
-        server.own.priority = Some(250);
+        server.overrides.priority = Some(250);
         server.reservation =
-            Some(Reservation::new(Kind::Deferrable, Work::from_ns(2), Span::from_ns(25)));
+            Some(Reservation::new(ServerKind::Deferrable, Work::from_ns(2), Span::from_ns(25)));
         let server = tree.scheduler(Tree::ROOT, server);
         add(&mut tree, &mut sources, server, 1, (1, 1, 1));
         // Now and then it keeps its budget for the end of a period.
@@ -298,7 +307,7 @@ fn served(slots: &[Slot], band: bool) -> Vec<[u64; 2]> {
         sources[0].arrivals = Arrivals::List(times);
     }
     let policy =
-        Policy::Partitions { frame: Span::from_ns(40), slots: slots.to_vec(), lending: false };
+        PolicySpec::Partitions { frame: Span::from_ns(40), slots: slots.to_vec(), lending: false };
     let table = tree.scheduler(Tree::ROOT, SchedulerSpec::new("table", policy));
     for _ in 0..2 {
         let partition = tree.scheduler(table, fp("TP"));
@@ -306,7 +315,8 @@ fn served(slots: &[Slot], band: bool) -> Vec<[u64; 2]> {
     }
     let workload = Workload { sources, seed: 1 };
     let mut jobs = Jobs::default();
-    World::new(tree.build().expect("a tree"), 1, &workload).run(Time::from_ns(2_000), &mut jobs);
+    Simulation::new(tree.build().expect("a tree"), 1, &workload)
+        .run(Time::from_ns(2_000), &mut jobs);
     let mut frames = vec![[0; 2]; 50];
     for job in &jobs.ended {
         let of = (job.task.0 + u32::from(!band)).checked_sub(1);
@@ -318,14 +328,14 @@ fn served(slots: &[Slot], band: bool) -> Vec<[u64; 2]> {
 }
 
 #[test]
-fn l3c_4_1_stretched_slots_hold_what_they_held_before_the_band() {
+fn l3c_4_1_stretched_slots_hold_the_same_work_below_the_band() {
     let ns = Span::from_ns;
     let slots = [
         Slot { start: ns(0), end: ns(15), owner: 0 },
         Slot { start: ns(16), end: ns(26), owner: 1 },
     ];
-    let band = [Curve { cost: Work::from_ns(2), period: ns(25), jitter: ns(23) }];
-    let stretched = stretch(ns(40), &slots, &band).expect("there is room");
+    let band = [InterferenceCurve { cost: Work::from_ns(2), period: ns(25), jitter: ns(23) }];
+    let stretched = stretch_slots(ns(40), &slots, &band).expect("there is room");
     let length = |slot: &Slot| slot.end.as_ns() - slot.start.as_ns();
     assert_eq!(stretched.iter().map(length).collect::<Vec<_>>(), [19, 14]);
     let before = served(&slots, false);
@@ -340,14 +350,14 @@ fn l3c_4_1_stretched_slots_hold_what_they_held_before_the_band() {
     assert!(
         after.iter().flatten().zip([15, 10].iter().cycle()).any(|(served, held)| served == held)
     );
-    assert_eq!(stretch(ns(32), &slots, &band), Err(Some(ns(33))));
-    let full = [Curve { cost: Work::from_ns(1), period: ns(1), jitter: ns(0) }];
-    assert_eq!(stretch(ns(40), &slots, &full), Err(None));
+    assert_eq!(stretch_slots(ns(32), &slots, &band), Err(Some(ns(33))));
+    let full = [InterferenceCurve { cost: Work::from_ns(1), period: ns(1), jitter: ns(0) }];
+    assert_eq!(stretch_slots(ns(40), &slots, &full), Err(None));
 }
 
 #[test]
 fn a_thousand_tasks_flat_and_in_groups_all_have_bounds() {
-    for policy in [Policy::FixedPriority, Policy::RateMonotonic, Policy::Edf] {
+    for policy in [PolicySpec::FixedPriority, PolicySpec::RateMonotonic, PolicySpec::Edf] {
         for depth in [0u64, 3] {
             let mut tree = Tree::new(1, SchedulerSpec::new("root", policy.clone()));
             let mut sources = Vec::new();
@@ -370,18 +380,17 @@ fn a_thousand_tasks_flat_and_in_groups_all_have_bounds() {
                     (period / 2_000 + task, period, period),
                 );
             }
-            let answers = Roots::new(&tree, &sources).bounds();
+            let answers = RootModel::new(&tree, &sources).bounds();
             let bounded = answers.iter().filter(|answer| answer.bound.is_ok()).count();
             assert_eq!(bounded, 1_000, "{} {depth}", policy.name());
         }
     }
 }
 
-/// The tests that decide for tasks that nobody interrupts, found where the tree is no more than
-/// that.
+/// Non-preemptive flat task sets are decided by the non-preemptive tests.
 #[test]
 fn davis_2007_the_messages_of_table_3_end_as_they_do_on_the_bus() {
-    let of = |policy: Policy, deadlines: [u64; 3]| {
+    let of = |policy: PolicySpec, deadlines: [u64; 3]| {
         let mut root = SchedulerSpec::new("bus", policy);
         root.preemptive = false;
         let mut tree = Tree::new(1, root);
@@ -389,9 +398,9 @@ fn davis_2007_the_messages_of_table_3_end_as_they_do_on_the_bus() {
         for ((at, period), deadline) in (0u8..).zip([2_500, 3_500, 3_500]).zip(deadlines) {
             add(&mut tree, &mut sources, Tree::ROOT, 3 - at, (1_000, period, deadline));
         }
-        Roots::new(&tree, &sources).bounds()
+        RootModel::new(&tree, &sources).bounds()
     };
-    let messages = of(Policy::FixedPriority, [2_500, 3_250, 3_500]);
+    let messages = of(PolicySpec::FixedPriority, [2_500, 3_250, 3_500]);
     // Less the nanosecond that the job in the way came before.
     assert_eq!(bounds(&messages), [2_000 - 1, 3_000 - 1, 3_500]);
     assert!(
@@ -399,25 +408,25 @@ fn davis_2007_the_messages_of_table_3_end_as_they_do_on_the_bus() {
             .iter()
             .all(|message| message.is_proved() && message.test.name == "np-fp-response-times")
     );
-    let by_deadline = of(Policy::Edf, [2_500, 3_250, 3_500]);
-    assert!(by_deadline.iter().all(Answer::is_proved));
+    let by_deadline = of(PolicySpec::Edf, [2_500, 3_250, 3_500]);
+    assert!(by_deadline.iter().all(TaskBound::is_proved));
     assert!(by_deadline.iter().any(|message| message.test.name == "np-edf-demand"));
     // A job of the others is in the way of every first one.
-    assert!(!of(Policy::Edf, [1_500, 3_250, 3_500])[0].is_proved());
+    assert!(!of(PolicySpec::Edf, [1_500, 3_250, 3_500])[0].is_proved());
 }
 
 /// Demand decides where responses take too long.
 #[test]
 fn a_nearly_full_cpu_under_edf_is_proved_by_its_demand() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     let mut sources = Vec::new();
     for at in 0..150 {
         let period = 100_000_000 + 37_000 * at;
         let task = (period * 999 / 150_000, period, 100_000_000 + 30_000 * at);
         add(&mut tree, &mut sources, Tree::ROOT, 1, task);
     }
-    let answers = Roots::new(&tree, &sources).bounds();
-    assert!(answers.iter().all(Answer::is_proved));
+    let answers = RootModel::new(&tree, &sources).bounds();
+    assert!(answers.iter().all(TaskBound::is_proved));
     assert!(answers.iter().any(|answer| answer.test.name == "edf-demand"));
 }
 
@@ -431,19 +440,19 @@ fn a_full_cpu_with_jitter_has_its_bounds() {
     let jitter = Span::from_ns(MS);
     sources[0].arrivals =
         Arrivals::Periodic { offset: Span::ZERO, period: Span::from_ns(10 * MS), jitter };
-    assert_eq!(bounds(&Roots::new(&tree, &sources).bounds()), [6 * MS, 25 * MS]);
+    assert_eq!(bounds(&RootModel::new(&tree, &sources).bounds()), [6 * MS, 25 * MS]);
 }
 
 /// Several CPUs, where the tests want more than there is: any policy, one CPU for each task, D > T,
 /// jitter.
 #[test]
-fn what_several_cpus_run_in_any_order_or_each_on_its_own_has_bounds() {
-    let of = |policy: Policy, own: [u32; 3], deadline: u64, jitter: u64| {
+fn tasks_on_several_cpus_in_any_order_or_pinned_have_bounds() {
+    let of = |policy: PolicySpec, own: [u32; 3], deadline: u64, jitter: u64| {
         let mut tree = Tree::new(2, SchedulerSpec::new("root", policy));
         let mut sources = Vec::new();
         for ((cost, period), cpu) in [(2, 10), (3, 20), (2, 30)].into_iter().zip(own) {
             let node = add(&mut tree, &mut sources, Tree::ROOT, 1, (cost, period, period));
-            if let Some(Body::Task(spec)) = tree.get_mut(node).map(|node| &mut node.body) {
+            if let Some(NodeSpec::Task(spec)) = tree.get_mut(node).map(|node| &mut node.spec) {
                 spec.affinity = if cpu < 2 { Affinity::only(cpu) } else { Affinity::ANY };
                 spec.deadline =
                     Span::from_ns(if cost == 2 && period == 10 { deadline } else { period });
@@ -451,24 +460,27 @@ fn what_several_cpus_run_in_any_order_or_each_on_its_own_has_bounds() {
         }
         let (period, jitter) = (Span::from_ns(10), Span::from_ns(jitter));
         sources[0].arrivals = Arrivals::Periodic { offset: Span::ZERO, period, jitter };
-        Roots::new(&tree, &sources).bounds()
+        RootModel::new(&tree, &sources).bounds()
     };
-    let names = |answers: &[Answer]| {
-        assert!(answers.iter().all(Answer::is_proved), "{answers:?}");
+    let names = |answers: &[TaskBound]| {
+        assert!(answers.iter().all(TaskBound::is_proved), "{answers:?}");
         answers.iter().map(|answer| answer.test.name).collect::<Vec<_>>()
     };
-    for policy in [Policy::Fifo, Policy::FixedPriority] {
+    for policy in [PolicySpec::Fifo, PolicySpec::FixedPriority] {
         assert_eq!(names(&of(policy, [9; 3], 10, 0)), ["bertogna-cirinei-any"; 3]);
     }
     for (deadline, jitter) in [(15, 0), (10, 1), (15, 3)] {
-        assert_eq!(names(&of(Policy::Edf, [9; 3], deadline, jitter)), ["bertogna-cirinei-any"; 3]);
-        assert_eq!(names(&of(Policy::RateMonotonic, [9; 3], deadline, jitter)), ["guan"; 3]);
+        assert_eq!(
+            names(&of(PolicySpec::Edf, [9; 3], deadline, jitter)),
+            ["bertogna-cirinei-any"; 3]
+        );
+        assert_eq!(names(&of(PolicySpec::RateMonotonic, [9; 3], deadline, jitter)), ["guan"; 3]);
     }
-    let apart = of(Policy::Edf, [0, 1, 1], 10, 1);
+    let apart = of(PolicySpec::Edf, [0, 1, 1], 10, 1);
     assert_eq!((names(&apart), bounds(&apart)), (vec!["edf-response-times"; 3], vec![3, 3, 5]));
-    let apart = of(Policy::RateMonotonic, [0, 1, 1], 10, 0);
+    let apart = of(PolicySpec::RateMonotonic, [0, 1, 1], 10, 0);
     assert_eq!((names(&apart), bounds(&apart)), (vec!["fp-response-times"; 3], vec![2, 3, 5]));
     // A job may come right behind the one before.
-    let reason = of(Policy::Edf, [9; 3], 15, 10)[0].bound.clone().map_err(|no| no.reason);
-    assert_eq!(reason, Err(Reason::Loose));
+    let reason = of(PolicySpec::Edf, [9; 3], 15, 10)[0].bound.clone().map_err(|no| no.reason);
+    assert_eq!(reason, Err(Reason::JitterOrLateDeadlines));
 }

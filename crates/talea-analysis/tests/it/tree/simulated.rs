@@ -1,19 +1,18 @@
-//! Plate K over trees: what is simulated is never beyond the bound, and reaches it where that is
-//! said to be exact.
+//! Trees in the simulator: no simulated response exceeds its bound, and exact bounds are attained.
 
-use super::made::{Family, Made, made};
-use crate::dice::{dice, rounds};
+use super::random_trees::{Family, RandomTree, random_tree};
+use crate::rng::{rng, rounds};
 use std::collections::BTreeMap;
-use talea_analysis::card::Kind;
-use talea_analysis::tree::{Answer, Roots};
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind as Server, Reservation};
-use talea_core::workload::{Arrivals, Case, Cost, Overheads, Source};
+use talea_analysis::test_info::TestKind;
+use talea_analysis::tree::{RootModel, TaskBound};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind as Server};
+use talea_core::workload::{Arrivals, Cost, CostMode, Overheads, Source};
 use talea_core::{Span, Time, Work};
-use talea_sim::{Jobs, Workload, World};
+use talea_sim::{Jobs, Simulation, Workload};
 
-/// What came out of a family.
+/// Results of a family.
 #[derive(Default)]
 struct Tally {
     trees: u64,
@@ -21,25 +20,30 @@ struct Tally {
     bounded: u64,
     reached: u64,
     exact: u64,
-    /// Of those, how many a witness refutes.
+    /// Tasks with an attained exact bound that a witness refutes.
     refuted: u64,
-    /// Simulated over bound, in thousandths, summed.
+    /// Sum of simulated response over bound, in thousandths.
     tightness: u64,
     reasons: BTreeMap<&'static str, u64>,
 }
 
-fn simulate(made: &Made, workload: &Workload, case: Case, until: u64) -> Vec<(Span, u64)> {
-    let machine = made.tree.build().expect("a tree");
-    let world = World::new(machine, made.tree.cpus, workload).with_case(case);
-    let mut world = world.with_overheads(made.overheads);
+fn simulate(
+    system: &RandomTree,
+    workload: &Workload,
+    case: CostMode,
+    until: u64,
+) -> Vec<(Span, u64)> {
+    let machine = system.tree.build().expect("a tree");
+    let world = Simulation::new(machine, system.tree.cpus, workload).with_cost_mode(case);
+    let mut world = world.with_overheads(system.overheads);
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(until), &mut jobs);
     let mut found = vec![(Span::ZERO, 0); workload.sources.len()];
     for job in &jobs.ended {
         let one = &mut found[job.task.0 as usize];
-        let late = match made.workload.sources[job.task.0 as usize].arrivals {
+        let late = match system.workload.sources[job.task.0 as usize].arrivals {
             // Of arrivals that are said as they are seen: how late that is.
-            Arrivals::Periodic { offset, period, jitter } if case == Case::Worst => {
+            Arrivals::Periodic { offset, period, jitter } if case == CostMode::Worst => {
                 let nominal = offset.as_ns() + job.job * period.as_ns();
                 let first = offset.as_ns() + jitter.as_ns();
                 Span::from_ns(first.saturating_sub(nominal))
@@ -51,18 +55,18 @@ fn simulate(made: &Made, workload: &Workload, case: Case, until: u64) -> Vec<(Sp
     found
 }
 
-/// The worst that these sources can do to task `who`: from one instant on all as close as can be,
-/// all costs at their worst. Where jobs are ordered by deadline or arrival, it comes itself at any
-/// distance from that. Where nobody is interrupted, any one of those that come when they like may
-/// have come a nanosecond before.
-fn worst_run(made: &Made, who: usize, policy: &str, until: u64) -> Span {
+/// Longest response of task `subject` in the worst run of these sources: from one time on all
+/// arrivals at minimum separation and all costs at their worst. If jobs are ordered by deadline or
+/// arrival, the task itself arrives at any distance from that time. On a non-preemptive CPU any one
+/// of the tasks with free phasing may arrive a nanosecond before.
+fn worst_run(system: &RandomTree, subject: usize, policy: &str, until: u64) -> Span {
     let by_deadline = policy == "EDF";
     let first = |source: &Source| match source.arrivals {
         Arrivals::Periodic { offset, jitter, .. } => Some((offset + jitter).as_ns()),
-        Arrivals::Sporadic { offset, slack: Span::ZERO, .. } => Some(offset.as_ns()),
+        Arrivals::Sporadic { offset, extra_separation: Span::ZERO, .. } => Some(offset.as_ns()),
         _ => None,
     };
-    let mut starts: Vec<u64> = made.workload.sources.iter().filter_map(first).collect();
+    let mut starts: Vec<u64> = system.workload.sources.iter().filter_map(first).collect();
     starts.push(0);
     starts.sort_unstable();
     starts.dedup();
@@ -70,30 +74,30 @@ fn worst_run(made: &Made, who: usize, policy: &str, until: u64) -> Span {
         Arrivals::Periodic { period, .. } | Arrivals::Sporadic { separation: period, .. } => {
             period.as_ns()
         }
-        Arrivals::List(_) | Arrivals::Seen(_) => 1,
+        Arrivals::List(_) | Arrivals::Observed(_) => 1,
     };
-    let shifts = if by_deadline && first(&made.workload.sources[who]).is_none() {
-        apart(&made.workload.sources[who])
+    let shifts = if by_deadline && first(&system.workload.sources[subject]).is_none() {
+        apart(&system.workload.sources[subject])
     } else {
         1
     };
-    let is_free = |at: &usize| first(&made.workload.sources[*at]).is_none();
-    let all = 0..made.workload.sources.len();
-    let blockers = all.filter(|at| policy == "FP, non-preemptive" && *at != who && is_free(at));
+    let is_free = |at: &usize| first(&system.workload.sources[*at]).is_none();
+    let all = 0..system.workload.sources.len();
+    let blockers = all.filter(|at| policy == "FP, non-preemptive" && *at != subject && is_free(at));
     let blockers: Vec<Option<usize>> = blockers.map(Some).chain([None]).collect();
     let mut longest = Span::ZERO;
     for (start, blocker) in
         starts.iter().flat_map(|&start| blockers.iter().map(move |&one| (start, one)))
     {
         for shift in 0..shifts {
-            let mut workload = made.workload.clone();
+            let mut workload = system.workload.clone();
             let start = start + u64::from(blocker.is_some());
             for (at, source) in workload.sources.iter_mut().enumerate() {
-                if matches!(source.arrivals, Arrivals::List(_) | Arrivals::Seen(_)) {
+                if matches!(source.arrivals, Arrivals::List(_) | Arrivals::Observed(_)) {
                     continue;
                 }
                 let free =
-                    start + if at == who { shift } else { 0 } - u64::from(blocker == Some(at));
+                    start + if at == subject { shift } else { 0 } - u64::from(blocker == Some(at));
                 let begin = first(source).unwrap_or(free);
                 let early = match source.arrivals {
                     Arrivals::Periodic { jitter, .. } => jitter.as_ns(),
@@ -104,19 +108,19 @@ fn worst_run(made: &Made, who: usize, policy: &str, until: u64) -> Span {
                 let seen = seen.take_while(|&at| at < until).map(Time::from_ns).collect();
                 source.arrivals = Arrivals::List(seen);
             }
-            longest = longest.max(simulate(made, &workload, Case::Worst, until)[who].0);
+            longest = longest.max(simulate(system, &workload, CostMode::Worst, until)[subject].0);
         }
     }
     longest
 }
 
-fn check(made: &Made, tally: &mut Tally) {
-    let until = 700 * made.scale;
-    let mut roots = Roots::new(&made.tree, &made.workload.sources);
-    roots.overheads = made.overheads;
+fn check(system: &RandomTree, tally: &mut Tally) {
+    let until = 700 * system.scale;
+    let mut roots = RootModel::new(&system.tree, &system.workload.sources);
+    roots.overheads = system.overheads;
     roots.steps = 1 << 15;
-    let answers: Vec<Answer> = roots.bounds();
-    let found = simulate(made, &made.workload, Case::Drawn, until);
+    let answers: Vec<TaskBound> = roots.bounds();
+    let found = simulate(system, &system.workload, CostMode::Sampled, until);
     tally.trees += 1;
     for (at, (answer, (longest, ended))) in answers.iter().zip(found).enumerate() {
         tally.tasks += 1;
@@ -127,20 +131,20 @@ fn check(made: &Made, tally: &mut Tally) {
                 continue;
             }
         };
-        assert!(longest <= bound, "{longest:?} > {answer:?}\n{made:?}");
-        if let Arrivals::Periodic { offset, period, .. } = made.workload.sources[at].arrivals {
+        assert!(longest <= bound, "{longest:?} > {answer:?}\n{system:?}");
+        if let Arrivals::Periodic { offset, period, .. } = system.workload.sources[at].arrivals {
             // None is still under way that should have ended.
             let due = (until - 1).checked_sub(bound.as_ns() + offset.as_ns());
             let due = due.map_or(0, |due| due / period.as_ns() + 1);
-            assert!(ended >= due, "{ended} of {due} ended: {answer:?}\n{:#?}", made.tree);
+            assert!(ended >= due, "{ended} of {due} ended: {answer:?}\n{:#?}", system.tree);
         }
         tally.bounded += 1;
         tally.reached += u64::from(longest == bound);
         tally.tightness += longest.as_ns() * 1_000 / bound.as_ns().max(1);
         // A longer window may not come to its end within the time simulated.
-        if answer.kind == Kind::Exact && bound.as_ns() < until / 2 {
-            let worst = worst_run(made, at, answer.test.policy, until);
-            assert_eq!(worst, bound, "exact: {answer:?}\n{made:?}");
+        if answer.kind == TestKind::Exact && bound.as_ns() < until / 2 {
+            let worst = worst_run(system, at, answer.test.policy, until);
+            assert_eq!(worst, bound, "exact: {answer:?}\n{system:?}");
             assert_eq!(answer.is_refuted(), worst > answer.deadline, "a refutation is a miss");
             tally.exact += 1;
             tally.refuted += u64::from(answer.is_refuted());
@@ -148,8 +152,8 @@ fn check(made: &Made, tally: &mut Tally) {
     }
 }
 
-/// Of a thousand tasks of each family, how many have a bound, and how many an exact one that was
-/// reached: to be changed with the analysis, and never by it alone.
+/// Tasks with a bound, and with an exact bound that was attained, per thousand of each family.
+/// Changes of the analysis update these numbers.
 const PINNED: [(Family, u64, u64); 10] = [
     (Family::Mixed, 548, 47),
     (Family::Partitions, 373, 0),
@@ -164,13 +168,13 @@ const PINNED: [(Family, u64, u64); 10] = [
 ];
 
 #[test]
-fn no_simulated_response_is_beyond_its_bound() {
-    let mut dice = dice(50);
+fn no_simulated_response_exceeds_its_bound() {
+    let mut rng = rng(50);
     let mut off = Vec::new();
     for (family, bounded_before, exact_before) in PINNED {
         let mut tally = Tally::default();
         for _ in 0..rounds(1_500) {
-            check(&made(&mut dice, family), &mut tally);
+            check(&random_tree(&mut rng, family), &mut tally);
         }
         let Tally { trees, tasks, bounded, reached, exact, refuted, tightness, reasons } = &tally;
         println!(
@@ -192,20 +196,20 @@ fn no_simulated_response_is_beyond_its_bound() {
     assert!(off.is_empty(), "{off:#?}");
 }
 
-/// Nobody knows when some tasks come, and several of their jobs may come at once: in a hard server
-/// that is nobody else's concern.
+/// Arrivals of some tasks are unknown, and several of their jobs may arrive at once. In a hard
+/// server this does not affect other tasks.
 #[test]
-fn l12_whatever_is_asked_of_a_hard_server_others_keep_their_bounds() {
-    let mut dice = dice(51);
+fn l12_unknown_load_on_a_hard_server_leaves_the_bounds_of_others_valid() {
+    let mut rng = rng(51);
     for family in [Family::Mixed, Family::Band, Family::Overheads] {
         let (mut tally, mut beside) = (Tally::default(), 0);
         for _ in 0..rounds(1_500) {
-            let mut made = made(&mut dice, family);
+            let mut system = random_tree(&mut rng, family);
             let mut some = false;
-            for source in &mut made.workload.sources {
-                if dice.below(3) == 0 {
+            for source in &mut system.workload.sources {
+                if rng.below(3) == 0 {
                     let mut times: Vec<Time> =
-                        (0..dice.between(2, 60)).map(|_| Time::from_ns(dice.below(600))).collect();
+                        (0..rng.between(2, 60)).map(|_| Time::from_ns(rng.below(600))).collect();
                     times.push(times[0]);
                     times.sort_unstable();
                     source.arrivals = Arrivals::List(times);
@@ -213,11 +217,11 @@ fn l12_whatever_is_asked_of_a_hard_server_others_keep_their_bounds() {
                 }
             }
             let before = tally.bounded;
-            check(&made, &mut tally);
+            check(&system, &mut tally);
             beside += if some { tally.bounded - before } else { 0 };
         }
         println!(
-            "{family:?}: {beside} of {} bounded beside tasks of which nobody knows when they come",
+            "{family:?}: {beside} of {} bounded beside tasks with unknown arrivals",
             tally.tasks
         );
         assert_eq!(beside > 100, family != Family::Overheads, "{family:?}: {beside}");
@@ -232,7 +236,7 @@ fn every_small_server_among_two_tasks() {
     for kind in
         [Server::Polling, Server::Deferrable, Server::Sporadic, Server::HardCbs, Server::SoftCbs]
     {
-        for policy in [Policy::FixedPriority, Policy::Edf] {
+        for policy in [PolicySpec::FixedPriority, PolicySpec::Edf] {
             for (period, budget) in
                 (2..=4).flat_map(|period| (1..=period).map(move |budget| (period, budget)))
             {
@@ -262,8 +266,8 @@ fn every_small_server_among_two_tasks() {
                             });
                         };
                     add(&mut tree, Tree::ROOT, 9, (1, 5, 0));
-                    let mut spec = SchedulerSpec::new("server", Policy::FixedPriority);
-                    spec.own.priority = Some(5);
+                    let mut spec = SchedulerSpec::new("server", PolicySpec::FixedPriority);
+                    spec.overrides.priority = Some(5);
                     let mut of = Reservation::new(kind, Work::from_ns(budget), ns(period));
                     of.offset = ns(offset % period);
                     spec.reservation = Some(of);
@@ -271,7 +275,7 @@ fn every_small_server_among_two_tasks() {
                     add(&mut tree, server, 1, (cost, apart, offset));
                     add(&mut tree, Tree::ROOT, 1, (1, 9, offset / 2));
                     check(
-                        &Made { tree, workload, overheads: Overheads::default(), scale: 1 },
+                        &RandomTree { tree, workload, overheads: Overheads::default(), scale: 1 },
                         &mut tally,
                     );
                 }

@@ -1,16 +1,16 @@
-//! What a node is said to take of any window, held against every window of random runs.
+//! Interference curves of a node, against every window of random runs.
 
-use super::made::{Family, Made, made};
-use crate::dice::{dice, rounds};
-use talea_analysis::tree::Roots;
-use talea_analysis::tree::disturb::interference;
-use talea_core::machine::{Body, Cpu, NodeId, TaskId};
+use super::random_trees::{Family, RandomTree, random_tree};
+use crate::rng::{rng, rounds};
+use talea_analysis::tree::RootModel;
+use talea_analysis::tree::slot_interference::interference;
+use talea_core::engine::{Cpu, NodeId, NodeSpec, TaskId};
 use talea_core::{Span, Time};
-use talea_sim::{Sink, World};
+use talea_sim::{Simulation, Sink};
 
 const UNTIL: u64 = 700;
 
-/// Which task has the CPU, nanosecond by nanosecond.
+/// Task that has the CPU, per nanosecond.
 struct Timeline {
     running: Option<u32>,
     of: Vec<Option<u32>>,
@@ -23,28 +23,28 @@ impl Timeline {
 }
 
 impl Sink for Timeline {
-    fn runs(&mut self, now: Time, _: Cpu, task: TaskId, _: u64) {
+    fn on_dispatch(&mut self, now: Time, _: Cpu, task: TaskId, _: u64) {
         self.up_to(now);
         self.running = Some(task.0);
     }
 
-    fn idles(&mut self, now: Time, _: Cpu) {
+    fn on_idle(&mut self, now: Time, _: Cpu) {
         self.up_to(now);
         self.running = None;
     }
 }
 
-fn timeline(made: &Made) -> Vec<Option<u32>> {
-    let machine = made.tree.build().expect("a tree");
+fn timeline(system: &RandomTree) -> Vec<Option<u32>> {
+    let machine = system.tree.build().expect("a tree");
     let mut timeline = Timeline { running: None, of: Vec::new() };
-    World::new(machine, 1, &made.workload).run(Time::from_ns(UNTIL), &mut timeline);
+    Simulation::new(machine, 1, &system.workload).run(Time::from_ns(UNTIL), &mut timeline);
     timeline.up_to(Time::from_ns(UNTIL));
     timeline.of
 }
 
 #[test]
-fn no_node_takes_more_of_any_window_than_is_said() {
-    let mut dice = dice(53);
+fn no_node_exceeds_its_interference_in_any_window() {
+    let mut rng = rng(53);
     for family in [
         Family::Mixed,
         Family::Partitions,
@@ -54,21 +54,21 @@ fn no_node_takes_more_of_any_window_than_is_said() {
     ] {
         let (mut nodes, mut known, mut reached) = (0u64, 0u64, 0u64);
         for _ in 0..rounds(300) {
-            let made = made(&mut dice, family);
-            let mut roots = Roots::new(&made.tree, &made.workload.sources);
+            let system = random_tree(&mut rng, family);
+            let mut roots = RootModel::new(&system.tree, &system.workload.sources);
             roots.steps = 1 << 15;
-            let timeline = timeline(&made);
+            let timeline = timeline(&system);
             let is_task = |node: &NodeId| {
-                matches!(made.tree.get(*node).map(|node| &node.body), Some(Body::Task(_)))
+                matches!(system.tree.get(*node).map(|node| &node.spec), Some(NodeSpec::Task(_)))
             };
             let tasks: Vec<NodeId> =
-                made.tree.nodes().map(|(node, _)| node).filter(is_task).collect();
-            for (node, _) in made.tree.nodes() {
+                system.tree.nodes().map(|(node, _)| node).filter(is_task).collect();
+            for (node, _) in system.tree.nodes() {
                 nodes += 1;
-                let Ok(curves) = roots.taken_anywhere(node) else { continue };
+                let Ok(curves) = roots.interference_in_any_window(node) else { continue };
                 known += 1;
                 let is_of = |task: &NodeId| {
-                    *task == node || made.tree.above(*task).any(|(above, _)| above == node)
+                    *task == node || system.tree.ancestors(*task).any(|(above, _)| above == node)
                 };
                 let mine: Vec<bool> = tasks.iter().map(is_of).collect();
                 // What it has had up to each instant.
@@ -84,7 +84,7 @@ fn no_node_takes_more_of_any_window_than_is_said() {
                     let most = most.unwrap_or(0);
                     assert!(
                         most <= said,
-                        "{node:?} takes {most} of {length}, not {said}: {curves:?}\n{made:#?}"
+                        "{node:?} takes {most} of {length}, not {said}: {curves:?}\n{system:#?}"
                     );
                     reached += u64::from(most == said);
                 }

@@ -1,8 +1,8 @@
-//! Random small sets, the same ones each time; more of them in a soak.
+//! Random small sets, repeatable; more of them in a soak run.
 
 use talea_analysis::Sporadic;
 use talea_core::{Span, Work};
-pub(crate) use talea_sim::dice::Dice;
+pub(crate) use talea_sim::rng::Rng;
 
 /// A task of plain numbers: C, T, D.
 pub(crate) fn task(cost: u64, period: u64, deadline: u64) -> Sporadic {
@@ -14,7 +14,7 @@ pub(crate) fn set(tasks: &[(u64, u64, u64)]) -> Vec<Sporadic> {
     tasks.iter().map(|&(cost, period, deadline)| task(cost, period, deadline)).collect()
 }
 
-/// What D is in relation to T.
+/// Relation of D and T.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deadlines {
     Constrained,
@@ -24,22 +24,22 @@ pub(crate) enum Deadlines {
 /// `n` tasks with periods up to `longest`, each with a load of at most `percent` of a CPU (but C ≥
 /// 1).
 pub(crate) fn random(
-    dice: &mut Dice,
+    rng: &mut Rng,
     n: u64,
     longest: u64,
     percent: u64,
     deadlines: Deadlines,
 ) -> Vec<Sporadic> {
-    let one = |dice: &mut Dice| {
-        let period = dice.between(2, longest);
-        let cost = dice.between(1, (period * percent / 100).clamp(1, period));
+    let one = |rng: &mut Rng| {
+        let period = rng.between(2, longest);
+        let cost = rng.between(1, (period * percent / 100).clamp(1, period));
         let deadline = match deadlines {
-            Deadlines::Constrained => dice.between(cost, period),
-            Deadlines::Arbitrary => dice.between(cost, 3 * period),
+            Deadlines::Constrained => rng.between(cost, period),
+            Deadlines::Arbitrary => rng.between(cost, 3 * period),
         };
         task(cost, period, deadline)
     };
-    (0..n).map(|_| one(dice)).collect()
+    (0..n).map(|_| one(rng)).collect()
 }
 
 /// All combinations of `count` of the choices, with repetition, in every order.
@@ -57,14 +57,15 @@ pub(crate) fn every<T: Copy>(choices: &[T], count: usize, mut visit: impl FnMut(
     }
 }
 
-/// How many random sets a test takes: `usual`, or twenty times as many under `cargo xtask soak`.
+/// Number of random sets in a test: `usual`, or twenty times as many under `cargo xtask soak`.
 pub(crate) fn rounds(usual: u64) -> u64 {
     if round().is_some() { 20 * usual } else { usual }
 }
 
-/// The dice of a test: the same in every ordinary run, others in each round of a soak.
-pub(crate) fn dice(test: u64) -> Dice {
-    Dice::new(test | round().unwrap_or(0) << 40)
+/// Random number generator of a test: the same in every ordinary run, different in each round of a
+/// soak run.
+pub(crate) fn rng(test: u64) -> Rng {
+    Rng::new(test | round().unwrap_or(0) << 40)
 }
 
 fn round() -> Option<u64> {

@@ -1,25 +1,26 @@
-//! A table from a list: job after job takes the best place that those before it have left.
+//! List scheduling: each job in list order receives the best remaining place.
 //!
-//! R. L. Graham, "Bounds for certain multiprocessing anomalies", Bell System Technical Journal
-//! 45(9), 1966, with insertion into gaps. A job takes the version and CPU with which it ends first
-//! (ties: fewer pieces, then declaration), without accelerators in pieces that fill gaps. On one
-//! CPU, listed by deadlines, that is the schedule of EDF.
+//! R. L. Graham, "Bounds for certain multiprocessing anomalies", BSTJ 45(9), 1966, with insertion
+//! into gaps. A job receives the version and CPU with the earliest completion (ties: fewer pieces,
+//! then declaration); without accelerators it is split into pieces that fill gaps. On one CPU,
+//! listed by deadlines, that is the schedule of EDF.
 
 use super::{Choice, Piece, Problem, minus};
 use alloc::vec::Vec;
 use talea_core::Span;
+use talea_core::mutate;
 
-/// What is taken of one CPU or accelerator: disjoint, by start.
+/// Busy intervals of one CPU or accelerator: disjoint, sorted by start.
 #[derive(Clone, Default)]
-struct Taken(Vec<(Span, Span)>);
+struct BusyIntervals(Vec<(Span, Span)>);
 
-impl Taken {
+impl BusyIntervals {
     fn add(&mut self, start: Span, end: Span) {
         let at = self.0.partition_point(|&(taken, _)| taken < start);
         self.0.insert(at, (start, end));
     }
 
-    /// The earliest instant from `from` on at which `length` is free.
+    /// Earliest time from `from` on at which `length` is free.
     fn free_for(&self, from: Span, length: Span) -> Span {
         let mut start = from;
         for &(taken, until) in &self.0[self.0.partition_point(|&(_, until)| until <= from)..] {
@@ -31,8 +32,7 @@ impl Taken {
         start
     }
 
-    /// Calls `take` with one gap after the other from `from` on, until it has enough; the last gap
-    /// has no end.
+    /// Passes the gaps from `from` on to `take`, until it returns `true`; the last gap has no end.
     fn gaps(&self, from: Span, mut take: impl FnMut(Span, Option<Span>) -> bool) {
         let mut start = from;
         for &(taken, until) in &self.0[self.0.partition_point(|&(_, until)| until <= from)..] {
@@ -45,14 +45,14 @@ impl Taken {
     }
 }
 
-/// A table under construction.
+/// Table under construction.
 pub(super) struct Builder<'a> {
     problem: &'a Problem,
-    cpus: Vec<Taken>,
-    accelerators: Vec<Taken>,
+    cpus: Vec<BusyIntervals>,
+    accelerators: Vec<BusyIntervals>,
     ends: Vec<Span>,
     pieces: Vec<Piece>,
-    /// Of the place that is being tried.
+    /// Pieces of the place being tried.
     trial: Vec<(Span, Span)>,
     best: Vec<(Span, Span)>,
 }
@@ -64,8 +64,8 @@ impl<'a> Builder<'a> {
         let accelerators = 64 - widest.fold(0, |all, some| all | some).leading_zeros();
         Builder {
             problem,
-            cpus: alloc::vec![Taken::default(); problem.cpus as usize],
-            accelerators: alloc::vec![Taken::default(); accelerators as usize],
+            cpus: alloc::vec![BusyIntervals::default(); problem.cpus as usize],
+            accelerators: alloc::vec![BusyIntervals::default(); accelerators as usize],
             ends: alloc::vec![Span::ZERO; problem.jobs.len()],
             pieces: Vec::new(),
             trial: Vec::new(),
@@ -79,10 +79,11 @@ impl<'a> Builder<'a> {
         self.pieces.clear();
     }
 
-    /// Places `job`, all whose predecessors are placed, and says when it ends.
+    /// Places `job`, all of whose predecessors are placed, and returns its completion.
     pub(super) fn place(&mut self, job: usize) -> Span {
         let spec = &self.problem.jobs[job];
-        let from = spec.after.iter().map(|&before| self.ends[before]).fold(spec.release, Ord::max);
+        let from =
+            spec.predecessors.iter().map(|&before| self.ends[before]).fold(spec.release, Ord::max);
         let mut found: Option<((Span, usize), usize, u32)> = None;
         for (number, choice) in spec.choices.iter().enumerate() {
             for cpu in (0..self.problem.cpus).filter(|cpu| spec.cpus >> cpu & 1 == 1) {
@@ -105,7 +106,7 @@ impl<'a> Builder<'a> {
             self.cpus[cpu as usize].add(start, end);
             for (number, taken) in self.accelerators.iter_mut().enumerate() {
                 if spec.choices[choice].accelerators >> number & 1 == 1 {
-                    taken.add(start, end);
+                    mutate!("offline-accelerators", taken.add(start, end), ());
                 }
             }
             self.pieces.push(Piece { job, choice, cpu, start, end });
@@ -114,14 +115,14 @@ impl<'a> Builder<'a> {
         end
     }
 
-    /// In pieces, each of which pays the overhead.
+    /// Splits a job into pieces, each of which pays the overhead.
     fn fill(&mut self, cpu: u32, from: Span, choice: &Choice) {
         let (overhead, trial) = (self.problem.overhead, &mut self.trial);
         let mut left = choice.cost;
         self.cpus[cpu as usize].gaps(from, |start, until| {
             let wanted = start + overhead + left;
             let end = until.map_or(wanted, |until| until.min(wanted));
-            // A piece that pays its overhead and nothing more is none.
+            // A piece with overhead only is dropped.
             if let Some(done) =
                 minus(end, start).checked_sub(overhead).filter(|done| !done.is_zero())
             {
@@ -132,7 +133,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// In one piece, with the accelerators.
+    /// Places a job in one piece, with its accelerators.
     fn fit(&mut self, cpu: u32, from: Span, choice: &Choice) {
         let length = choice.cost + self.problem.overhead;
         let held = |number: usize| choice.accelerators >> number & 1 == 1;
@@ -152,7 +153,7 @@ impl<'a> Builder<'a> {
         self.trial.push((start, start + length));
     }
 
-    /// The table so far, by start.
+    /// Returns the table so far, sorted by start.
     pub(super) fn pieces(&self) -> Vec<Piece> {
         let mut pieces = self.pieces.clone();
         pieces.sort_by_key(|piece| (piece.start, piece.cpu));

@@ -1,34 +1,35 @@
-//! Whole numbers of any size: just enough arithmetic to settle a verdict that rounding leaves open.
+//! Unsigned integers of any size: the arithmetic that is needed to settle a verdict that rounding
+//! leaves open.
 //!
-//! Schoolbook algorithms on 64-bit limbs, least first, without leading zeros (so zero has no limb
-//! and equal numbers have equal limbs). Absent on purpose: subtraction, signs, long division,
-//! anything clever.
+//! Schoolbook algorithms on 64-bit limbs, least significant first, without leading zeros (so zero
+//! has no limb and equal numbers have equal limbs). Subtraction, signs, long division and fast
+//! algorithms are absent on purpose.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// A whole number, zero or more.
+/// Unsigned integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Natural(Vec<u64>);
+pub struct BigUint(Vec<u64>);
 
-impl From<u128> for Natural {
-    fn from(value: u128) -> Natural {
-        Natural::trimmed(vec![value as u64, (value >> 64) as u64])
+impl From<u128> for BigUint {
+    fn from(value: u128) -> BigUint {
+        BigUint::trimmed(vec![value as u64, (value >> 64) as u64])
     }
 }
 
-impl Natural {
-    fn trimmed(mut limbs: Vec<u64>) -> Natural {
+impl BigUint {
+    fn trimmed(mut limbs: Vec<u64>) -> BigUint {
         while limbs.last() == Some(&0) {
             limbs.pop();
         }
-        Natural(limbs)
+        BigUint(limbs)
     }
 
     /// The sum.
     #[must_use]
-    pub fn plus(&self, other: &Natural) -> Natural {
+    pub fn plus(&self, other: &BigUint) -> BigUint {
         let (long, short) =
             if self.0.len() < other.0.len() { (other, self) } else { (self, other) };
         let mut limbs = long.0.clone();
@@ -39,12 +40,12 @@ impl Natural {
             carry = sum >> 64;
         }
         limbs.push(carry as u64);
-        Natural::trimmed(limbs)
+        BigUint::trimmed(limbs)
     }
 
     /// The product.
     #[must_use]
-    pub fn times(&self, other: &Natural) -> Natural {
+    pub fn times(&self, other: &BigUint) -> BigUint {
         let mut limbs = vec![0; self.0.len() + other.0.len()];
         for (i, &a) in self.0.iter().enumerate() {
             let mut carry = 0;
@@ -56,13 +57,13 @@ impl Natural {
             }
             limbs[i + other.0.len()] = carry as u64;
         }
-        Natural::trimmed(limbs)
+        BigUint::trimmed(limbs)
     }
 
     /// `self` to the power of `exponent`; zero to the power of zero is one.
     #[must_use]
-    pub fn power(&self, mut exponent: u32) -> Natural {
-        let mut result = Natural::from(1);
+    pub fn power(&self, mut exponent: u32) -> BigUint {
+        let mut result = BigUint::from(1);
         let mut square = self.clone();
         while exponent != 0 {
             if exponent & 1 == 1 {
@@ -78,7 +79,7 @@ impl Natural {
 
     /// `self` times two to the power of `bits`.
     #[must_use]
-    pub fn shifted(&self, bits: u32) -> Natural {
+    pub fn shifted(&self, bits: u32) -> BigUint {
         let mut limbs = vec![0; bits as usize / 64];
         let by = bits % 64;
         let mut carry = 0;
@@ -87,10 +88,10 @@ impl Natural {
             carry = if by == 0 { 0 } else { limb >> (64 - by) };
         }
         limbs.push(carry);
-        Natural::trimmed(limbs)
+        BigUint::trimmed(limbs)
     }
 
-    /// What remains of `self` after division by `divisor`.
+    /// Remainder of `self` divided by `divisor`.
     ///
     /// # Panics
     /// If `divisor` is zero.
@@ -99,12 +100,12 @@ impl Natural {
         self.0.iter().rev().fold(0, |rest, &limb| (rest << 64 | u128::from(limb)) % divisor) as u64
     }
 
-    /// How often `divisor` is contained in `self`.
+    /// Quotient of `self` divided by `divisor`, rounded down.
     ///
     /// # Panics
     /// If `divisor` is zero.
     #[must_use]
-    pub fn quotient(&self, divisor: u64) -> Natural {
+    pub fn quotient(&self, divisor: u64) -> BigUint {
         let divisor = u128::from(divisor);
         let mut limbs = vec![0; self.0.len()];
         let mut rest = 0;
@@ -113,18 +114,18 @@ impl Natural {
             limbs[i] = (part / divisor) as u64;
             rest = part % divisor;
         }
-        Natural::trimmed(limbs)
+        BigUint::trimmed(limbs)
     }
 }
 
-impl PartialOrd for Natural {
-    fn partial_cmp(&self, other: &Natural) -> Option<Ordering> {
+impl PartialOrd for BigUint {
+    fn partial_cmp(&self, other: &BigUint) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Natural {
-    fn cmp(&self, other: &Natural) -> Ordering {
+impl Ord for BigUint {
+    fn cmp(&self, other: &BigUint) -> Ordering {
         let longer = self.0.len().cmp(&other.0.len());
         longer.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
     }
@@ -137,41 +138,41 @@ mod tests {
     /// Numbers around every limb border that products of two still fit into 128 bits.
     const SAMPLES: [u64; 9] = [0, 1, 2, 3, 10, 0xffff_ffff, 1 << 32, u64::MAX - 1, u64::MAX];
 
-    fn natural(value: u128) -> Natural {
-        Natural::from(value)
+    fn big(value: u128) -> BigUint {
+        BigUint::from(value)
     }
 
     #[test]
     fn small_numbers_behave_as_the_machine_s_own() {
         for a in SAMPLES.map(u128::from) {
             for b in SAMPLES.map(u128::from) {
-                assert_eq!(natural(a).plus(&natural(b)), natural(a + b));
-                assert_eq!(natural(a).times(&natural(b)), natural(a * b));
-                assert_eq!(natural(a).cmp(&natural(b)), a.cmp(&b));
+                assert_eq!(big(a).plus(&big(b)), big(a + b));
+                assert_eq!(big(a).times(&big(b)), big(a * b));
+                assert_eq!(big(a).cmp(&big(b)), a.cmp(&b));
                 if b != 0 {
                     let long = (a << 64) + 12_345;
-                    assert_eq!(natural(long).quotient(b as u64), natural(long / b));
-                    assert_eq!(u128::from(natural(long).remainder(b as u64)), long % b);
+                    assert_eq!(big(long).quotient(b as u64), big(long / b));
+                    assert_eq!(u128::from(big(long).remainder(b as u64)), long % b);
                 }
             }
             for bits in [0, 1, 31, 63, 64] {
-                assert_eq!(natural(a).shifted(bits), natural(a << bits));
+                assert_eq!(big(a).shifted(bits), big(a << bits));
             }
         }
     }
 
     #[test]
     fn long_numbers_obey_the_laws() {
-        let a = natural(u128::MAX).power(5);
-        let b = natural(u128::MAX - 7).power(3);
-        let c = natural(987_654_321);
+        let a = big(u128::MAX).power(5);
+        let b = big(u128::MAX - 7).power(3);
+        let c = big(987_654_321);
         assert_eq!(a.times(&b), b.times(&a));
         assert_eq!(a.plus(&b).times(&c), a.times(&c).plus(&b.times(&c)));
         assert_eq!(a.times(&c).quotient(987_654_321), a);
-        assert_eq!(a.times(&c).plus(&natural(5)).remainder(987_654_321), 5);
-        assert_eq!(a.shifted(200), a.times(&natural(2).power(200)));
-        assert!(a.plus(&natural(1)) > a && b < a);
-        assert_eq!(natural(7).power(0), natural(1));
-        assert_eq!(natural(7).power(20), natural(79_792_266_297_612_001));
+        assert_eq!(a.times(&c).plus(&big(5)).remainder(987_654_321), 5);
+        assert_eq!(a.shifted(200), a.times(&big(2).power(200)));
+        assert!(a.plus(&big(1)) > a && b < a);
+        assert_eq!(big(7).power(0), big(1));
+        assert_eq!(big(7).power(20), big(79_792_266_297_612_001));
     }
 }

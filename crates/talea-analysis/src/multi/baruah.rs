@@ -1,45 +1,45 @@
-//! Global EDF: the whole busy stretch before a missed deadline, with work carried in by at most m −
-//! 1 tasks.
+//! Global EDF: the whole busy interval before a missed deadline, with carry-in by at most m − 1
+//! tasks.
 //!
 //! Assumptions: those of [`super`], 1 to 4, and 5: Σ C/T < m.
 //!
 //! S. Baruah, "Techniques for multiprocessor global schedulability analysis", RTSS 2007. For every
 //! task k and every A ≥ 0 with t = A + D_k where some h_i(t) changes and t ≤ (the m − 1 largest
 //! costs + Σ (T − D)·C/T + m·C_k)/(m − U): Σ I1_i + Σ of the m − 1 largest (I2_i − I1_i) ≤ m·(t −
-//! C_k), where I1_i = min(h_i(t), t − C_k + 1), I2_i is the same of what i does with carry-in,
+//! C_k), where I1_i = min(h_i(t), t − C_k + 1), I2_i is the same for the work of i with carry-in,
 //! ⌊t/T⌋·C + min(C, t mod T), and for k itself both are min(· − C_k, A). The + 1 is due to integer
 //! time: of a term as large as the window the sum must show it.
 //!
 //! Sufficient. Nothing is proved of its sustainability.
 //!
-//! The windows t are the same for all tasks, so they are walked through once. I2_i − I1_i before
-//! the caps is min(C_i, t − the release that belongs to i's next deadline); and as caps only take
-//! away, a window whose uncapped sum is at most m·t − (m−1)·C_max needs no look at single tasks.
+//! The windows t are the same for all tasks, so one pass covers them. I2_i − I1_i before the caps
+//! is min(C_i, t − the release that belongs to i's next deadline); and as caps only take away, a
+//! window whose uncapped sum is at most m·t − (m−1)·C_max needs no evaluation per task.
 
 use super::load::{Deadlines, early, largest, over_idle};
-use super::rows::{Row, Scratch};
+use super::prepared::{PreparedTask, Scratch};
 use crate::Sporadic;
-use crate::card::{Card, Kind, Platform};
-use crate::verdict::{Verdict, Why};
+use crate::test_info::{Platform, TestInfo, TestKind};
+use crate::verdict::{Inconclusive, Verdict};
 use alloc::vec::Vec;
 use talea_core::mutate;
 
-/// The catalogue entry.
-pub const CARD: Card = Card {
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
     name: "bar",
     policy: "global EDF",
     platform: Platform::Global,
     model: "sporadic, D ≤ T, U < m, preemptive",
-    kind: Kind::Sufficient,
+    kind: TestKind::Sufficient,
     paper: "Baruah, RTSS 2007",
     sustainable: "",
     tests: &[
         "crates/talea-analysis/tests/it/multi/oracle.rs::every_verdict_and_every_bound_of_the_oracle_is_equal",
-        "crates/talea-analysis/tests/it/multi/twins.rs::bar_is_its_definition_on_every_small_set",
+        "crates/talea-analysis/tests/it/multi/reference_models.rs::bar_is_its_definition_on_every_small_set",
     ],
 };
 
-/// The test; `Unknown` for `Limit` if there are more than `points_max` windows to look at.
+/// Runs the test. `Unknown` for `Limit` if there are more than `points_max` windows.
 pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
     match accepts(tasks, cpus, points_max, scratch) {
         Ok(()) => Verdict::Proved { bounds: Vec::new() },
@@ -47,10 +47,10 @@ pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratc
     }
 }
 
-/// The same without a list.
+/// Runs the test without collecting bounds.
 ///
 /// # Errors
-/// Any verdict but `Proved`.
+/// Any verdict except `Proved`.
 pub fn accepts(
     tasks: &[Sporadic],
     cpus: u32,
@@ -65,15 +65,15 @@ pub fn accepts(
     values.clear();
     values.extend(rows.iter().map(|row| row.cost));
     let carried = u128::from(largest(values, carriers)) + early(rows);
-    // Windows of each task end at `ends`.
+    // `ends[k]`: last window of task k.
     ends.clear();
     for row in &*rows {
         match over_idle(carried + u128::from(cpus) * u128::from(row.cost), rows, cpus) {
             Some(window) => ends.push(window),
             None if rows_fill(rows, cpus) => {
-                return unknown(Why::Assumption { number: 5, task: 0 });
+                return unknown(Inconclusive::Assumption { number: 5, task: 0 });
             }
-            None => return unknown(Why::Limit),
+            None => return unknown(Inconclusive::Limit),
         }
     }
     let until = ends.iter().copied().max().unwrap_or(0);
@@ -81,7 +81,7 @@ pub fn accepts(
     for _ in 0..points_max {
         let Some(now) = deadlines.advance(until) else { return Ok(()) };
         values.clear();
-        // Before the next deadline's release there is nothing to carry.
+        // Before the release of the next deadline's job there is no carry-in.
         values.extend(rows.iter().zip(&*deadlines.next).map(|(row, &next)| gain(row, next, now)));
         let least = deadlines.demand;
         let (all, room) = (
@@ -96,25 +96,25 @@ pub fn accepts(
                 && now <= ends[k]
                 && !fits(rows, &deadlines, k, now, cpus, values)
             {
-                return unknown(Why::Insufficient { task: k });
+                return unknown(Inconclusive::Insufficient { task: k });
             }
         }
     }
-    unknown(Why::Limit)
+    unknown(Inconclusive::Limit)
 }
 
-fn rows_fill(rows: &[Row], cpus: u64) -> bool {
+fn rows_fill(rows: &[PreparedTask], cpus: u64) -> bool {
     super::load::utilisation(rows).1 >= cpus << 32
 }
 
-/// What `row` can do in a window that ends `now` beyond its jobs that are due in it.
-fn gain(row: &Row, next: u64, now: u64) -> u64 {
+/// Work of `row` in a window that ends `now`, beyond its jobs that are due in it.
+fn gain(row: &PreparedTask, next: u64, now: u64) -> u64 {
     (now + row.deadline).saturating_sub(next).min(row.cost)
 }
 
-/// The condition for task `k` and the window up to `now`.
+/// Condition for task `k` and the window up to `now`.
 fn fits(
-    rows: &[Row],
+    rows: &[PreparedTask],
     deadlines: &Deadlines<'_>,
     k: usize,
     now: u64,

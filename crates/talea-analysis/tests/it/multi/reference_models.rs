@@ -1,12 +1,12 @@
-//! The fast tests against their papers' formulas, on every small set and on random ones; and what
-//! is proved to hold between tests, and when a set is relaxed.
+//! The fast tests against their reference models, on every small set and on random ones; proved
+//! relations between tests; and sustainability.
 
 use super::plain::{self, Rule};
 use super::{lists, random_set, small_tasks, task};
-use talea_analysis::multi::bertogna_cirinei::{self, Policy};
-use talea_analysis::multi::{Scratch, bar, bcl, da_lc, ff_dbf, gfb, guan, necessary};
+use talea_analysis::multi::bertogna_cirinei::{self, GlobalPolicy};
+use talea_analysis::multi::{Scratch, baruah, bcl, da_lc, ff_dbf, gfb, guan, necessary};
 use talea_analysis::{Sporadic, Verdict, Witness};
-use talea_sim::dice::Dice;
+use talea_sim::rng::Rng;
 
 const POINTS: u64 = 1 << 16;
 
@@ -21,18 +21,18 @@ fn bounds(verdict: &Verdict) -> Option<Vec<i128>> {
 
 /// Sets of three and four tasks with small periods, and random ones with longer periods.
 fn sets(f: &mut dyn FnMut(&[Sporadic], u32)) {
-    // Two CPUs and three tasks: the smallest case in which anybody waits.
+    // Two CPUs and three tasks: the smallest case in which a task waits.
     lists(&small_tasks(4), 3, false, &mut |tasks| f(tasks, 2));
     lists(&small_tasks(3), 4, true, &mut |tasks| {
         f(tasks, 2);
         f(tasks, 3);
     });
-    let mut dice = Dice::new(7);
+    let mut rng = Rng::new(7);
     for round in 0..1_500 {
         let cpus = 2 + round % 3;
-        let count = dice.between(3, 9);
-        let load = dice.between(15, 90);
-        f(&random_set(&mut dice, count, 60, cpus, load, round % 2 == 0), cpus);
+        let count = rng.between(3, 9);
+        let load = rng.between(15, 90);
+        f(&random_set(&mut rng, count, 60, cpus, load, round % 2 == 0), cpus);
     }
 }
 
@@ -61,9 +61,9 @@ fn bcl_is_its_definition_on_every_small_set() {
 fn bertogna_cirinei_is_its_definition_on_every_small_set() {
     let mut scratch = Scratch::new();
     for (policy, rule) in [
-        (Policy::WorkConserving, Rule::Any),
-        (Policy::Edf, Rule::Edf),
-        (Policy::FixedPriority, Rule::Fp),
+        (GlobalPolicy::WorkConserving, Rule::Any),
+        (GlobalPolicy::Edf, Rule::Edf),
+        (GlobalPolicy::FixedPriority, Rule::Fp),
     ] {
         let (mut seen, mut proved) = (0, 0);
         sets(&mut |tasks, cpus| {
@@ -101,7 +101,7 @@ fn bar_is_its_definition_on_every_small_set() {
             return;
         }
         let there = plain::bar(tasks, cpus, 400);
-        let here = bar::test(tasks, cpus, POINTS, &mut scratch).is_proved();
+        let here = baruah::test(tasks, cpus, POINTS, &mut scratch).is_proved();
         // The plain one looks up to 400 only: what it finds counts.
         assert!(here || !there, "refused without a reason: {tasks:?} {cpus}");
         assert!(there || !here, "{tasks:?} {cpus}");
@@ -163,17 +163,17 @@ fn ff_dbf_finds_a_speed_whenever_there_is_one() {
         check(tasks, 2);
         check(tasks, 3);
     });
-    let mut dice = Dice::new(8);
+    let mut rng = Rng::new(8);
     for round in 0..400 {
         let cpus = 2 + round % 3;
-        let (count, load) = (dice.between(3, 9), dice.between(5, 50));
-        check(&random_set(&mut dice, count, 14, cpus, load, false), cpus);
+        let (count, load) = (rng.between(3, 9), rng.between(5, 50));
+        check(&random_set(&mut rng, count, 14, cpus, load, false), cpus);
     }
     // A few that are due soon, and as many as there are CPUs, as dense, that are not: these would
     // have to be ahead too far.
     for _ in 0..200 {
-        let soon = 2 * dice.between(1, 4);
-        let later = soon * dice.between(2, 9);
+        let soon = 2 * rng.between(1, 4);
+        let later = soon * rng.between(2, 9);
         let mut tasks = vec![task(soon / 2, soon, 90); 2];
         tasks.extend(vec![task(later / 2, later, 90); 4]);
         check(&tasks, 4);
@@ -254,20 +254,21 @@ fn permutations(tasks: &[Sporadic], f: &mut dyn FnMut(&[Sporadic])) {
 }
 
 #[test]
-fn who_is_proved_to_dominate_does() {
+fn proved_dominance_holds() {
     let mut scratch = Scratch::new();
     sets(&mut |tasks, cpus| {
         let mut ask =
             |test: fn(&[Sporadic], u32, &mut Scratch) -> Verdict| test(tasks, cpus, &mut scratch);
         let plain = ask(bcl::plain);
         let iterative = ask(bcl::iterative);
-        let edf =
-            ask(|tasks, cpus, scratch| bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch));
+        let edf = ask(|tasks, cpus, scratch| {
+            bertogna_cirinei::test(GlobalPolicy::Edf, tasks, cpus, scratch)
+        });
         let any = ask(|tasks, cpus, scratch| {
-            bertogna_cirinei::test(Policy::WorkConserving, tasks, cpus, scratch)
+            bertogna_cirinei::test(GlobalPolicy::WorkConserving, tasks, cpus, scratch)
         });
         let fp = ask(|tasks, cpus, scratch| {
-            bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch)
+            bertogna_cirinei::test(GlobalPolicy::FixedPriority, tasks, cpus, scratch)
         });
         let guan = ask(guan::test);
         let da_lc = ask(da_lc::test);
@@ -297,33 +298,33 @@ fn who_is_proved_to_dominate_does() {
     });
 }
 
-/// What a card says a test is sustainable in.
+/// Relaxation of a parameter in which an entry claims sustainability.
 type Relax = fn(&mut Sporadic);
 
 #[test]
-fn what_a_test_accepts_it_accepts_relaxed_as_far_as_its_card_says() {
+fn tests_are_sustainable_as_their_catalogue_entries_say() {
     let cheaper: Relax =
         |t| *t = task(t.cost.as_ns().max(2) - 1, t.deadline.as_ns(), t.period.as_ns());
     let rarer: Relax = |t| *t = task(t.cost.as_ns(), t.deadline.as_ns(), t.period.as_ns() + 1);
     let later: Relax = |t| {
-        *t = task(t.cost.as_ns(), (t.deadline.as_ns() + 1).min(t.period.as_ns()), t.period.as_ns())
+        *t = task(t.cost.as_ns(), (t.deadline.as_ns() + 1).min(t.period.as_ns()), t.period.as_ns());
     };
     type Test = fn(&[Sporadic], u32, &mut Scratch) -> Verdict;
     let tests: [(&str, &str, Test); 8] = [
-        (gfb::CARD.name, gfb::CARD.sustainable, |tasks, cpus, _| gfb::test(tasks, cpus)),
+        (gfb::INFO.name, gfb::INFO.sustainable, |tasks, cpus, _| gfb::test(tasks, cpus)),
         (bcl::PLAIN.name, bcl::PLAIN.sustainable, bcl::plain),
         (bcl::ITERATIVE.name, bcl::ITERATIVE.sustainable, bcl::iterative),
         (bertogna_cirinei::ANY.name, bertogna_cirinei::ANY.sustainable, |tasks, cpus, scratch| {
-            bertogna_cirinei::test(Policy::WorkConserving, tasks, cpus, scratch)
+            bertogna_cirinei::test(GlobalPolicy::WorkConserving, tasks, cpus, scratch)
         }),
         (bertogna_cirinei::EDF.name, bertogna_cirinei::EDF.sustainable, |tasks, cpus, scratch| {
-            bertogna_cirinei::test(Policy::Edf, tasks, cpus, scratch)
+            bertogna_cirinei::test(GlobalPolicy::Edf, tasks, cpus, scratch)
         }),
         (bertogna_cirinei::FP.name, bertogna_cirinei::FP.sustainable, |tasks, cpus, scratch| {
-            bertogna_cirinei::test(Policy::FixedPriority, tasks, cpus, scratch)
+            bertogna_cirinei::test(GlobalPolicy::FixedPriority, tasks, cpus, scratch)
         }),
-        (guan::CARD.name, guan::CARD.sustainable, guan::test),
-        (da_lc::CARD.name, da_lc::CARD.sustainable, da_lc::test),
+        (guan::INFO.name, guan::INFO.sustainable, guan::test),
+        (da_lc::INFO.name, da_lc::INFO.sustainable, da_lc::test),
     ];
     let mut scratch = Scratch::new();
     let mut lost = std::collections::BTreeMap::<(&str, &str), usize>::new();

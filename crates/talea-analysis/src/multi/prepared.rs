@@ -1,76 +1,76 @@
-//! What the tests of this module share: their assumptions, tasks read into plain numbers, and
-//! memory that is kept.
+//! Shared parts of the tests of this module: their assumptions, tasks prepared as plain numbers,
+//! and reusable memory.
 
 use super::divisor::Divisor;
-use super::pieces::Piece;
+use super::piecewise_linear::LinearPiece;
 use crate::Sporadic;
-use crate::verdict::{Release, Verdict, Why, Witness};
+use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// The longest period times the number of tasks, or of CPUs, stays below this. A window is at most
-/// a deadline, a task's work in it at most 2·T (whoever sums it up caps it by the window plus 1), a
-/// sum at most n·(D + 1), and what there is at most m·D: all of them below 2^63.
-pub(crate) const ROOF: u64 = 1 << 61;
+/// Exclusive upper bound of the longest period times the number of tasks, or of CPUs. A window is
+/// at most a deadline. A task's work in it is at most 2·T (and capped by the window plus 1 before
+/// it is summed). A sum is at most n·(D + 1), and the capacity at most m·D. All of them are below
+/// 2^63.
+pub(crate) const MAX_PRODUCT: u64 = 1 << 61;
 
-/// A task in numbers.
+/// Task as plain numbers, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(crate) struct PreparedTask {
     pub(crate) cost: u64,
     pub(crate) deadline: u64,
     pub(crate) period: Divisor,
-    /// How much longer than its cost a job can take, as far as it is known: R − C; D − C before
-    /// anything is.
+    /// Known bound of the response time minus the cost: R − C; D − C before any bound is known.
     pub(crate) lag: u64,
-    /// The most that it does to the job that is looked at, whatever the window.
+    /// Upper bound of its interference on the analysed job, for any window.
     pub(crate) cap: u64,
-    /// Of the last window that was asked for: how long it was when the task's last job in it began,
-    /// and what its jobs before do. A window that is less than a period longer needs no division.
+    /// Start of the task's last job in the most recent window, and the work of the jobs before. A
+    /// window that is less than a period longer needs no division.
     pub(crate) begin: u64,
     pub(crate) base: u64,
 }
 
-impl Row {
-    /// More than any window, so that the next one is looked at afresh.
-    pub(crate) const AFRESH: u64 = 1 << 63;
+impl PreparedTask {
+    /// Value above any window, so that the next window is evaluated with a division.
+    pub(crate) const NO_WINDOW: u64 = 1 << 63;
 }
 
-/// What a task does more in a window if it carries work into it.
+/// Additional work of a task in a window if it carries work in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gain {
+pub(crate) struct CarryInGain {
     pub(crate) more: u64,
-    pub(crate) with: Piece,
-    pub(crate) without: Piece,
+    pub(crate) with: LinearPiece,
+    pub(crate) without: LinearPiece,
 }
 
-/// Memory for the tests of this module. Once it has seen as many tasks, what answers without a list
-/// allocates nothing (but where rounding leaves a sum of utilisations open, and numbers of any size
-/// have to settle it).
+/// Reusable memory for the tests of this module. Once it has held as many tasks, the functions
+/// without a list result allocate nothing (except if rounding leaves a sum of utilisations open, so
+/// that integers of any size have to settle it).
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    pub(crate) rows: Vec<Row>,
-    /// How far each task's windows reach.
+    pub(crate) rows: Vec<PreparedTask>,
+    /// `until[k]`: last window of task k.
     pub(crate) until: Vec<u64>,
-    pub(crate) gains: Vec<Gain>,
-    /// Of each task the next deadline, and what is due until now.
+    pub(crate) gains: Vec<CarryInGain>,
+    /// `next[k]`: next deadline of task k. `due[k]`: its demand due until now.
     pub(crate) next: Vec<u64>,
     pub(crate) due: Vec<u64>,
-    /// Numbers of which the largest count.
+    /// Numbers of which the largest are summed.
     pub(crate) values: Vec<u64>,
 }
 
 impl Scratch {
-    /// With nothing in it.
+    /// Empty scratch.
     pub fn new() -> Scratch {
         Scratch::default()
     }
 
-    /// Reads a set that keeps the assumptions of this module.
+    /// Reads a set that satisfies the assumptions of this module.
     ///
     /// # Errors
-    /// The verdict, where it is known without a test, or the reason why there can be none.
+    /// The verdict, if it is known without a test, or the reason why there can be none.
     pub(crate) fn read(&mut self, tasks: &[Sporadic], cpus: u32) -> Result<u64, Verdict> {
         check(tasks, cpus)?;
         mutate!("multi-allocation", self.rows.clear(), self.rows = Vec::new());
@@ -78,12 +78,20 @@ impl Scratch {
             let (cost, deadline) = (task.cost.as_ns(), task.deadline.as_ns());
             let period = Divisor::new(task.period.as_ns());
             let (lag, cap) = (deadline - cost, u64::MAX);
-            self.rows.push(Row { cost, deadline, period, lag, cap, begin: Row::AFRESH, base: 0 });
+            self.rows.push(PreparedTask {
+                cost,
+                deadline,
+                period,
+                lag,
+                cap,
+                begin: PreparedTask::NO_WINDOW,
+                base: 0,
+            });
         }
         Ok(u64::from(cpus))
     }
 
-    /// After a test of response times has accepted: what it found, in the order of the tasks.
+    /// Returns the bounds after a response-time test has accepted, in the order of the tasks.
     pub fn bounds(&self) -> impl Iterator<Item = Span> + '_ {
         self.rows.iter().map(|row| {
             mutate!(
@@ -94,19 +102,19 @@ impl Scratch {
         })
     }
 
-    /// That all are met, with the bounds that were found.
+    /// Proof with the bounds found.
     pub(crate) fn proved(&self) -> Verdict {
         Verdict::Proved { bounds: self.bounds().collect() }
     }
 }
 
-/// Whether the tests of this module are about such a set.
+/// Checks that the set satisfies the assumptions of this module.
 ///
 /// # Errors
-/// `Refuted` if a job needs more than its deadline (or there is no CPU), `Unknown` for what no test
-/// here covers.
+/// `Refuted` if a job needs more than its deadline (or there is no CPU), `Unknown` if no test here
+/// covers the set.
 pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
-    // What nearly all sets do, in one go.
+    // Fast path: nearly all sets satisfy everything.
     let (mut keeps, mut longest) = (true, 0);
     for task in tasks {
         let (cost, deadline, period) =
@@ -122,7 +130,7 @@ pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
         |number: u8, holds: fn(&Sporadic) -> bool| match tasks.iter().position(|task| !holds(task))
         {
             None => Ok(()),
-            Some(task) => Err(Verdict::Unknown { why: Why::Assumption { number, task } }),
+            Some(task) => Err(Verdict::Unknown { why: Inconclusive::Assumption { number, task } }),
         };
     unless(2, |task| task.cost.as_ns() > 0 && task.period.as_ns() > 0)?;
     unless(3, |task| task.jitter.is_zero() && task.blocking.is_zero())?;
@@ -136,16 +144,18 @@ pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
     if fits(longest, tasks.len(), cpus) {
         Ok(())
     } else {
-        Err(Verdict::Unknown { why: Why::Limit })
+        Err(Verdict::Unknown { why: Inconclusive::Limit })
     }
 }
 
-/// Whether no value can grow beyond [`ROOF`].
+/// Whether no value can exceed [`MAX_PRODUCT`].
 fn fits(longest: u64, tasks: usize, cpus: u32) -> bool {
-    longest.checked_mul((tasks as u64).max(cpus.into())).is_some_and(|product| product < ROOF)
+    longest
+        .checked_mul((tasks as u64).max(cpus.into()))
+        .is_some_and(|product| product < MAX_PRODUCT)
 }
 
-/// The job of `task` that misses although nobody hinders it: the others come when it has ended.
+/// Miss of a job of `task` without interference: the others arrive when it has completed.
 fn alone(tasks: &[Sporadic], task: usize) -> Verdict {
     let response = Span::from_ns(tasks[task].cost.as_ns());
     let mut releases = mutate!(

@@ -1,26 +1,26 @@
-//! Demand and supply as they are drawn: what the pictures say is what the bounds say.
+//! Plots of demand and supply agree with the bounds.
 
-use super::made::{Family, made};
-use crate::dice::{dice, rounds};
-use talea_analysis::tree::{Picture, Roots};
-use talea_core::machine::{Body, NodeId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use super::random_trees::{Family, random_tree};
+use crate::rng::{rng, rounds};
+use talea_analysis::tree::{DemandPlot, RootModel};
+use talea_core::engine::{NodeId, NodeSpec, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::workload::Source;
 use talea_core::{Span, Work};
 
-/// What a step curve has at an instant.
+/// Value of a step curve at a time.
 fn step(curve: &[(Span, Work)], at: Span) -> Work {
     curve.iter().take_while(|(from, _)| *from <= at).last().map_or(Work::ZERO, |(_, work)| *work)
 }
 
-fn sound(picture: &Picture) {
+fn sound(picture: &DemandPlot) {
     for curve in [&picture.supply, &picture.demand] {
         assert!(
             curve.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 <= two[1].1),
             "{picture:?}"
         );
     }
-    assert_eq!(step(&picture.demand, picture.mark), picture.asked, "{picture:?}");
+    assert_eq!(step(&picture.demand, picture.mark), picture.demand_at_mark, "{picture:?}");
     for two in picture.supply.windows(2) {
         let (time, work) =
             (two[1].0.as_ns() - two[0].0.as_ns(), two[1].1.as_ns() - two[0].1.as_ns());
@@ -30,22 +30,22 @@ fn sound(picture: &Picture) {
         picture.supply.iter().rfind(|(at, _)| *at <= picture.mark).expect("a corner at zero");
     let after =
         picture.supply.iter().find(|(at, _)| *at >= picture.mark).expect("drawn beyond the mark");
-    assert!(before.1 <= picture.given && picture.given <= after.1, "{picture:?}");
+    assert!(before.1 <= picture.supply_at_mark && picture.supply_at_mark <= after.1, "{picture:?}");
 }
 
 #[test]
-fn a_task_is_drawn_as_late_where_its_bound_is_beyond_its_deadline() {
-    let mut dice = dice(53);
+fn a_task_is_plotted_as_late_if_its_bound_exceeds_its_deadline() {
+    let mut rng = rng(53);
     let (mut tasks, mut late, mut levels) = (0, 0, 0);
     for family in
         [Family::Mixed, Family::Partitions, Family::NonPreemptive, Family::Band, Family::Flat]
     {
         for _ in 0..rounds(300) {
-            let made = made(&mut dice, family);
-            let mut roots = Roots::new(&made.tree, &made.workload.sources);
+            let system = random_tree(&mut rng, family);
+            let mut roots = RootModel::new(&system.tree, &system.workload.sources);
             roots.steps = 1 << 15;
             let answers = roots.bounds();
-            for picture in roots.pictures() {
+            for picture in roots.demand_plots() {
                 sound(&picture);
                 let Some(answer) = answers.iter().find(|answer| answer.node == picture.subject)
                 else {
@@ -54,9 +54,9 @@ fn a_task_is_drawn_as_late_where_its_bound_is_beyond_its_deadline() {
                 };
                 let Ok(bound) = answer.bound else { continue };
                 let parent =
-                    made.tree.get(answer.node).and_then(|node| node.parent).expect("a parent");
-                let queue = matches!(&made.tree.get(parent).expect("it is there").body,
-                    Body::Scheduler(spec) if matches!(spec.policy, Policy::Fifo));
+                    system.tree.get(answer.node).and_then(|node| node.parent).expect("a parent");
+                let queue = matches!(&system.tree.get(parent).expect("it is there").spec,
+                    NodeSpec::Scheduler(spec) if matches!(spec.policy, PolicySpec::Fifo));
                 let is_late = bound > answer.deadline;
                 // In a queue the bound knows better who came before.
                 assert!(
@@ -73,8 +73,8 @@ fn a_task_is_drawn_as_late_where_its_bound_is_beyond_its_deadline() {
 }
 
 #[test]
-fn lehoczky_1990_a_later_job_of_the_busy_window_is_drawn_if_its_response_is_longer() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+fn lehoczky_1990_a_later_job_of_the_busy_window_is_plotted_if_its_response_is_longer() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let mut sources = Vec::new();
     for (priority, cost, period, deadline) in [(2, 26, 70, 70), (1, 62, 100, 115)] {
         let mut spec = TaskSpec::new("task", Span::from_ns(period));
@@ -84,9 +84,9 @@ fn lehoczky_1990_a_later_job_of_the_busy_window_is_drawn_if_its_response_is_long
         tree.task(Tree::ROOT, spec);
     }
     // The first response is 114, and the fifth 118, from 400 to 518.
-    let roots = Roots::new(&tree, &sources);
+    let roots = RootModel::new(&tree, &sources);
     assert_eq!(roots.bounds()[1].bound, Ok(Span::from_ns(118)));
-    let picture = &roots.pictures()[0];
+    let picture = &roots.demand_plots()[0];
     assert!(picture.is_exceeded());
     assert_eq!((picture.mark.as_ns() - 118) % 100, 0, "{picture:?}");
     assert_eq!(
@@ -96,8 +96,8 @@ fn lehoczky_1990_a_later_job_of_the_busy_window_is_drawn_if_its_response_is_long
 }
 
 #[test]
-fn every_home_has_the_picture_of_whoever_is_nearest_to_his_deadline() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+fn every_supply_owner_is_plotted_with_its_tightest_subject() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let mut sources = Vec::new();
     let ns = Span::from_ns;
     let mut add = |tree: &mut Tree, parent, priority, (cost, period): (u64, u64)| {
@@ -108,13 +108,13 @@ fn every_home_has_the_picture_of_whoever_is_nearest_to_his_deadline() {
     };
     let first = add(&mut tree, Tree::ROOT, 9, (2, 10));
     let second = add(&mut tree, Tree::ROOT, 8, (7, 20));
-    let mut band = SchedulerSpec::new("band", Policy::Edf);
-    band.own.priority = Some(1);
+    let mut band = SchedulerSpec::new("band", PolicySpec::Edf);
+    band.overrides.priority = Some(1);
     let band: NodeId = tree.scheduler(Tree::ROOT, band);
     for _ in 0..2 {
         add(&mut tree, band, 1, (6, 60));
     }
-    let pictures = Roots::new(&tree, &sources).pictures();
+    let pictures = RootModel::new(&tree, &sources).demand_plots();
     let [picture] = &pictures[..] else { panic!("one CPU: {pictures:?}") };
     // 2 of 10; 9 of 20; of the band 12 of the 27 that are left at 60.
     assert_ne!(picture.subject, first);
@@ -122,5 +122,8 @@ fn every_home_has_the_picture_of_whoever_is_nearest_to_his_deadline() {
         (picture.node, picture.subject, picture.mark, picture.due),
         (Tree::ROOT, second, ns(9), ns(20))
     );
-    assert_eq!((picture.asked, picture.given), (Work::from_ns(9), Work::from_ns(9)));
+    assert_eq!(
+        (picture.demand_at_mark, picture.supply_at_mark),
+        (Work::from_ns(9), Work::from_ns(9))
+    );
 }

@@ -1,11 +1,11 @@
-//! Better lists: whoever was late goes further to the front.
+//! Squeaky wheel optimisation: a job that was late moves forward in the list.
 //!
 //! D. E. Joslin and D. P. Clements, "Squeaky wheel optimization", J. Artificial Intelligence
-//! Research 10, 1999: build, find who is in trouble, give them more weight, build again. The first
-//! list goes by the latest ends that chains allow.
+//! Research 10, 1999: build, find the late jobs, increase their weight, build again. The first list
+//! is ordered by the latest completion that chains allow.
 
-use super::bounds::{Frame, least};
-use super::list::Builder;
+use super::list_scheduler::Builder;
+use super::necessary::{JobWindows, min_cost};
 use super::{Problem, Synthesis};
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -13,18 +13,18 @@ use core::cmp::Reverse;
 use talea_core::Span;
 use talea_core::mutate;
 
-pub(super) fn search(problem: &Problem, frame: &Frame, rounds: u32) -> Synthesis {
+pub(super) fn search(problem: &Problem, frame: &JobWindows, rounds: u32) -> Synthesis {
     let jobs = problem.jobs.len();
-    let behind = behind(problem);
-    // The smaller, the earlier in the list. Signed: whoever squeaks often may come before time
-    // zero.
+    let successors = successors(problem);
+    // The smaller the key, the earlier in the list. Signed, because a job that is often late may
+    // move before time zero.
     let mut keys: Vec<i128> = frame.latest.iter().map(|end| i128::from(end.as_ns())).collect();
     let mut builder = Builder::new(problem);
     let mut best: Option<(usize, Span, usize)> = None;
     for round in 0..=rounds {
         builder.clear();
         let mut late = Vec::new();
-        for job in order(problem, &keys, &behind) {
+        for job in order(problem, &keys, &successors) {
             let end = builder.place(job);
             if let Some(by) = end.checked_sub(problem.jobs[job].deadline).filter(|by| !by.is_zero())
             {
@@ -42,17 +42,15 @@ pub(super) fn search(problem: &Problem, frame: &Frame, rounds: u32) -> Synthesis
         mutate!(
             "offline-squeaky",
             for &(job, by) in &late {
-                // What it was late by, and a little more each round, so that no two rounds are the
-                // same.
+                // Its lateness, and a varying amount, so that no two rounds are equal.
                 keys[job] -= i128::from(by.as_ns())
-                    + i128::from(least(problem, job, problem.overhead).as_ns())
+                    + i128::from(min_cost(problem, job, problem.overhead).as_ns())
                         * i128::from(round % 7);
             },
             for &(job, by) in &late[..0] {
-                // What it was late by, and a little more each round, so that no two rounds are the
-                // same.
+                // Its lateness, and a varying amount, so that no two rounds are equal.
                 keys[job] -= i128::from(by.as_ns())
-                    + i128::from(least(problem, job, problem.overhead).as_ns())
+                    + i128::from(min_cost(problem, job, problem.overhead).as_ns())
                         * i128::from(round % 7);
             }
         )
@@ -62,34 +60,35 @@ pub(super) fn search(problem: &Problem, frame: &Frame, rounds: u32) -> Synthesis
     Synthesis::NotFound { late, job, by }
 }
 
-/// Of each job, those that wait for it.
-fn behind(problem: &Problem) -> Vec<Vec<usize>> {
-    let mut behind = alloc::vec![Vec::new(); problem.jobs.len()];
+/// Returns the successors of each job.
+fn successors(problem: &Problem) -> Vec<Vec<usize>> {
+    let mut successors = alloc::vec![Vec::new(); problem.jobs.len()];
     for (at, job) in problem.jobs.iter().enumerate() {
-        for &before in &job.after {
-            behind[before].push(at);
+        for &before in &job.predecessors {
+            successors[before].push(at);
         }
     }
-    behind
+    successors
 }
 
-/// By keys, but nobody before those it waits for; these are as urgent as whoever waits for them.
-fn order(problem: &Problem, keys: &[i128], behind: &[Vec<usize>]) -> Vec<usize> {
+/// Orders jobs by key, each after its predecessors, which are at least as urgent as their
+/// successors.
+fn order(problem: &Problem, keys: &[i128], successors: &[Vec<usize>]) -> Vec<usize> {
     let mut urgent = keys.to_vec();
     for at in (0..urgent.len()).rev() {
-        for &next in &behind[at] {
+        for &next in &successors[at] {
             urgent[at] = urgent[at]
-                .min(urgent[next] - i128::from(least(problem, next, problem.overhead).as_ns()));
+                .min(urgent[next] - i128::from(min_cost(problem, next, problem.overhead).as_ns()));
         }
     }
-    let mut missing: Vec<usize> = problem.jobs.iter().map(|job| job.after.len()).collect();
+    let mut missing: Vec<usize> = problem.jobs.iter().map(|job| job.predecessors.len()).collect();
     let free = (0..missing.len()).filter(|&at| missing[at] == 0);
     let mut ready: BinaryHeap<Reverse<(i128, usize)>> =
         free.map(|at| Reverse((urgent[at], at))).collect();
     let mut order = Vec::with_capacity(missing.len());
     while let Some(Reverse((_, at))) = ready.pop() {
         order.push(at);
-        for &next in &behind[at] {
+        for &next in &successors[at] {
             missing[next] -= 1;
             if missing[next] == 0 {
                 ready.push(Reverse((urgent[next], next)));

@@ -1,32 +1,31 @@
-//! Tasks as the inner loops want them: checked once, and with multiplications in place of divisions
-//! by the period.
+//! Tasks prepared for the inner loops: checked once, with multiplications in place of divisions by
+//! the period.
 
 use crate::Sporadic;
 use crate::demand::gcd;
 use crate::demand::{Demand, sum_at_most};
-use crate::verdict::Why;
+use crate::verdict::Inconclusive;
 use alloc::vec::Vec;
 use talea_core::Charge;
 use talea_core::mutate;
 
-/// Every parameter is below this, and so is the sum of all costs, blockings and jitters: 36 years
-/// in nanoseconds.
-pub const LONGEST: u64 = 1 << 60;
-/// No instant that a test looks at is above this.
-pub const HORIZON: u64 = 1 << 61;
+/// Exclusive upper bound of every parameter, and of the sum of all costs, blockings and jitters: 36
+/// years in nanoseconds.
+pub const MAX_PARAMETER_NS: u64 = 1 << 60;
+/// Latest time that a test evaluates, in nanoseconds.
+pub const HORIZON_NS: u64 = 1 << 61;
 
-/// Steps that a test takes at most unless somebody says otherwise: some seconds. The tests are
-/// pseudo-polynomial, and sets whose utilisation is within 2^-30 of one, say, would keep them busy
-/// for years.
-pub const PATIENCE: u64 = 1 << 32;
+/// Default step limit of a test: some seconds. The tests are pseudo-polynomial. A set whose
+/// utilisation is within 2^-30 of one, for example, would run for years.
+pub const DEFAULT_STEP_LIMIT: u64 = 1 << 32;
 
-/// A task.
+/// Task with the reciprocal of its period. All times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct PreparedTask {
     pub(crate) cost: u64,
     /// ⌈2^(63 + l) / T⌉ with l = ⌊log2 T⌋: at most 2^63.
     magic: u64,
-    /// l.
+    /// The exponent l.
     shift: u8,
     pub(crate) jitter: u64,
     pub(crate) period: u64,
@@ -34,8 +33,8 @@ pub(crate) struct Row {
     pub(crate) blocking: u64,
 }
 
-impl Row {
-    pub(crate) fn of(task: &Sporadic) -> Row {
+impl PreparedTask {
+    pub(crate) fn of(task: &Sporadic) -> PreparedTask {
         let period = task.period.as_ns();
         let shift = period.ilog2();
         // 2^64 = whole · T + rest with 1 ≤ rest ≤ T, so that 2^(63 + l) / T = (whole + rest / T) ·
@@ -53,7 +52,7 @@ impl Row {
                 (1u128 << (63 + shift)) as u64 / period
             )
         };
-        Row {
+        PreparedTask {
             cost: task.cost.as_ns(),
             magic,
             shift: shift as u8,
@@ -75,10 +74,10 @@ impl Row {
         (((u128::from(span << 1) * u128::from(self.magic)) >> 64) as u64) >> (self.shift & 63)
     }
 
-    /// The cost of the jobs that arrive within `span` + 1, the first of them at its beginning.
+    /// Returns the cost of the jobs that arrive within `span` + 1, the first of them at its
+    /// beginning.
     ///
-    /// Wraps nothing within the range of [`super`]; the operators that check cost a fifth of the
-    /// speed.
+    /// Nothing wraps within the range of [`super`]. Checked operators cost a fifth of the speed.
     #[inline]
     pub(crate) fn work(&self, span: u64) -> u64 {
         self.quotient(span).wrapping_add(1).wrapping_mul(self.cost)
@@ -94,11 +93,10 @@ impl Row {
     }
 }
 
-/// The memory that tests work in. It grows to the largest set that was asked about, and is reused
-/// otherwise.
+/// Working memory of the tests. It grows to the largest set tested so far, and is reused.
 #[derive(Debug)]
 pub struct Scratch {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<PreparedTask>,
     pub(crate) spare: Vec<u64>,
     limit: u64,
     left: u64,
@@ -111,48 +109,48 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// With the limit of [`PATIENCE`].
+    /// Scratch with the limit [`DEFAULT_STEP_LIMIT`].
     pub fn new() -> Scratch {
-        Scratch::with_limit(PATIENCE)
+        Scratch::with_limit(DEFAULT_STEP_LIMIT)
     }
 
-    /// A test that would take more than `steps`, each of which looks at one task (about a
-    /// nanosecond), answers [`Why::Limit`] instead.
+    /// Scratch with a step limit. A test that would take more than `steps` returns
+    /// [`Inconclusive::Limit`]. A step evaluates one task, about a nanosecond.
     pub fn with_limit(steps: u64) -> Scratch {
         Scratch { rows: Vec::new(), spare: Vec::new(), limit: steps, left: steps }
     }
 
-    /// Takes the tasks in, in their order.
+    /// Loads the tasks, in their order.
     ///
     /// # Errors
-    /// [`Why::Assumption`] number 1 for a task without cost or period; [`Why::Limit`] outside the
-    /// range.
-    pub(crate) fn load(&mut self, tasks: &[Sporadic]) -> Result<(), Why> {
+    /// [`Inconclusive::Assumption`] number 1 for a task without cost or period;
+    /// [`Inconclusive::Limit`] outside the range.
+    pub(crate) fn load(&mut self, tasks: &[Sporadic]) -> Result<(), Inconclusive> {
         self.left = self.limit;
         self.rows.clear();
         let mut sum = 0u64;
         for (at, task) in tasks.iter().enumerate() {
             if task.cost.is_zero() || task.period.is_zero() {
-                return Err(Why::Assumption { number: 1, task: at });
+                return Err(Inconclusive::Assumption { number: 1, task: at });
             }
             let (cost, jitter, blocking) =
                 (task.cost.as_ns(), task.jitter.as_ns(), task.blocking.as_ns());
             let bits = cost | jitter | blocking | task.period.as_ns() | task.deadline.as_ns();
-            if bits >= LONGEST {
-                return Err(Why::Limit);
+            if bits >= MAX_PARAMETER_NS {
+                return Err(Inconclusive::Limit);
             }
             // Four numbers below 2^60: no overflow.
             sum += cost + jitter + blocking;
-            if sum >= LONGEST {
-                return Err(Why::Limit);
+            if sum >= MAX_PARAMETER_NS {
+                return Err(Inconclusive::Limit);
             }
-            self.rows.push(Row::of(task));
+            self.rows.push(PreparedTask::of(task));
         }
         Ok(())
     }
 
-    /// The rows, the spare numbers and the steps that are left, apart.
-    pub(crate) fn parts(&mut self) -> (&mut [Row], &mut Vec<u64>, &mut u64) {
+    /// Returns the rows, the spare numbers and the remaining steps separately.
+    pub(crate) fn parts(&mut self) -> (&mut [PreparedTask], &mut Vec<u64>, &mut u64) {
         (&mut self.rows, &mut self.spare, &mut self.left)
     }
 }
@@ -168,20 +166,24 @@ pub(crate) fn scaled_down(value: u64, parts: u64) -> u64 {
 }
 
 /// The least common multiple of the periods, if it is within the horizon.
-pub(crate) fn hyperperiod<'a>(mut rows: impl Iterator<Item = &'a Row>) -> Option<u64> {
+pub(crate) fn hyperperiod<'a>(mut rows: impl Iterator<Item = &'a PreparedTask>) -> Option<u64> {
     rows.try_fold(1u64, |all, row| {
-        all.checked_mul(row.period / gcd(all, row.period)).filter(|&all| all <= HORIZON)
+        all.checked_mul(row.period / gcd(all, row.period)).filter(|&all| all <= HORIZON_NS)
     })
 }
 
-/// Counts steps; says when it is too much.
+/// Counts steps.
+///
+/// # Errors
+/// [`Inconclusive::Limit`] if none are left.
 #[inline]
-pub(crate) fn spend(left: &mut u64, steps: usize) -> Result<(), Why> {
-    *left = left.checked_sub(steps as u64).ok_or(Why::Limit)?;
+pub(crate) fn count_steps(left: &mut u64, steps: usize) -> Result<(), Inconclusive> {
+    *left = left.checked_sub(steps as u64).ok_or(Inconclusive::Limit)?;
     Ok(())
 }
 
-/// Whether ΣU ≤ 1 over `tasks`, exactly. Allocates: to be asked where rounding leaves it open.
+/// Whether ΣU ≤ 1 over `tasks`, exactly. It allocates; call it only if rounding leaves the answer
+/// open.
 pub(crate) fn fits(tasks: &[Sporadic]) -> bool {
     let demands: Vec<Demand> =
         tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
@@ -194,7 +196,7 @@ mod tests {
     use talea_core::{Span, Work};
 
     #[test]
-    fn multiplying_divides_exactly() {
+    fn multiplication_divides_exactly() {
         let mut seed = 1u64;
         let mut next = |bits: u32| {
             seed = seed
@@ -207,7 +209,11 @@ mod tests {
             periods.extend([(1 << bits) - 1, 1 << bits, (1 << bits) + 1, 1 + next(bits)]);
         }
         for period in periods.into_iter().filter(|&period| period > 0) {
-            let row = Row::of(&Sporadic::new(Work::from_ns(1), Span::from_ns(period), Span::ZERO));
+            let row = PreparedTask::of(&Sporadic::new(
+                Work::from_ns(1),
+                Span::from_ns(period),
+                Span::ZERO,
+            ));
             let check =
                 |span: u64| assert_eq!(row.quotient(span), span / period, "{span} / {period}");
             for span in 0..100 {
@@ -227,12 +233,15 @@ mod tests {
     }
 
     #[test]
-    fn utilisations_are_rounded_up_by_little() {
+    fn utilisations_are_rounded_up_by_a_few_parts() {
         for (cost, period) in
             [(1, 3), (1, 1 << 59), (7, 7), ((1 << 59) - 1, 1 << 59), (123_456, 1_000_003), (9, 4)]
         {
-            let row =
-                Row::of(&Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::ZERO));
+            let row = PreparedTask::of(&Sporadic::new(
+                Work::from_ns(cost),
+                Span::from_ns(period),
+                Span::ZERO,
+            ));
             let exact = (u128::from(cost) << 64).div_ceil(u128::from(period));
             let up = u128::from(row.utilisation_up());
             if exact < u128::from(u64::MAX) - 8 {
@@ -244,20 +253,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_said() {
+    fn values_out_of_range_are_reported() {
         let task = |cost, period, deadline| {
             Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::from_ns(deadline))
         };
         let mut scratch = Scratch::new();
         assert_eq!(
             scratch.load(&[task(1, 2, 2), task(0, 2, 2)]),
-            Err(Why::Assumption { number: 1, task: 1 })
+            Err(Inconclusive::Assumption { number: 1, task: 1 })
         );
-        assert_eq!(scratch.load(&[task(1, 0, 2)]), Err(Why::Assumption { number: 1, task: 0 }));
-        assert_eq!(scratch.load(&[task(1, 2, LONGEST)]), Err(Why::Limit));
-        assert_eq!(scratch.load(&[task(LONGEST - 1, 2, 2), task(1, 2, 2)]), Err(Why::Limit));
-        assert_eq!(scratch.load(&[task(LONGEST - 1, LONGEST - 1, 0)]), Ok(()));
+        assert_eq!(
+            scratch.load(&[task(1, 0, 2)]),
+            Err(Inconclusive::Assumption { number: 1, task: 0 })
+        );
+        assert_eq!(scratch.load(&[task(1, 2, MAX_PARAMETER_NS)]), Err(Inconclusive::Limit));
+        assert_eq!(
+            scratch.load(&[task(MAX_PARAMETER_NS - 1, 2, 2), task(1, 2, 2)]),
+            Err(Inconclusive::Limit)
+        );
+        assert_eq!(scratch.load(&[task(MAX_PARAMETER_NS - 1, MAX_PARAMETER_NS - 1, 0)]), Ok(()));
         let mut left = 2;
-        assert_eq!((spend(&mut left, 2), spend(&mut left, 1)), (Ok(()), Err(Why::Limit)));
+        assert_eq!(
+            (count_steps(&mut left, 2), count_steps(&mut left, 1)),
+            (Ok(()), Err(Inconclusive::Limit))
+        );
     }
 }

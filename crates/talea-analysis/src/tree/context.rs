@@ -1,0 +1,47 @@
+//! Competition of a node: the supply, interference and blocking that its bound accounts for.
+
+use super::servers::NodeSupply;
+use crate::supply::InterferenceCurve;
+use alloc::vec::Vec;
+use talea_core::engine::NodeId;
+
+/// Supply, interference and blocking under which a task or a server competes.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) supply: NodeSupply,
+    /// Interference: curves of everything that is served before the node.
+    pub(super) above: Vec<InterferenceCurve>,
+    /// Blocking once per busy window, in nanoseconds.
+    pub(super) blocking: u64,
+    /// Scheduler whose deadlines order the other competitors; with `true` the order is by arrival
+    /// only.
+    pub(super) level: Option<(NodeId, bool)>,
+    /// Interfering tasks of a flat task set: only tasks, directly below a dedicated CPU. Their
+    /// sources alone decide whether a bound is exact.
+    pub(super) flat: Option<Vec<NodeId>>,
+    /// Flat task set below a non-preemptive root.
+    pub(super) non_preemptive: Option<NonPreemptive>,
+}
+
+impl Context {
+    /// Context without interference on `supply`.
+    pub(super) fn top(supply: NodeSupply) -> Context {
+        Context {
+            supply,
+            above: Vec::new(),
+            blocking: 0,
+            level: None,
+            flat: None,
+            non_preemptive: None,
+        }
+    }
+}
+
+/// Flat task set on a non-preemptive CPU.
+#[derive(Clone, Debug)]
+pub(super) struct NonPreemptive {
+    /// Interfering tasks; empty under EDF.
+    pub(super) above: Vec<NodeId>,
+    /// Other tasks, one of which may have started.
+    pub(super) below: Vec<NodeId>,
+}

@@ -1,0 +1,177 @@
+//! Results of the tree analysis: a bound for each task, or the reason why there is none.
+
+use crate::test_info::{Platform, TestInfo, TestKind};
+use talea_core::Span;
+use talea_core::engine::NodeId;
+
+/// Catalogue entry.
+pub const INFO: TestInfo = TestInfo {
+    name: "tree",
+    policy: "any described tree",
+    platform: Platform::Supply,
+    model: "sporadic, any D, jitter; servers, partitions, EDF bands, non-preemptive nodes, overheads, resources",
+    kind: TestKind::Sufficient,
+    paper: "Shin and Lee, RTSS 2003; Davis and Burns, RTSS 2005; González Harbour and Palencia, RTSS 2003; Thiele, Chakraborty and Naedele, ISCAS 2000",
+    sustainable: "",
+    tests: &[
+        "crates/talea-analysis/tests/it/tree/simulated.rs::no_simulated_response_exceeds_its_bound",
+        "crates/talea-analysis/tests/it/tree/published.rs::l_o4_the_bounds_of_figure_6",
+    ],
+};
+
+/// Response-time bound of one task.
+#[derive(Clone, Debug)]
+pub struct TaskBound {
+    /// The task.
+    pub node: NodeId,
+    /// Relative deadline D.
+    pub deadline: Span,
+    /// Longest time from the arrival of a job to its completion, or the reason why there is no
+    /// bound. (The bounds of [`crate::verdict::Verdict::Proved`] count from the release, which may
+    /// be later by the jitter.)
+    pub bound: Result<Span, NoBound>,
+    /// Exact if the worst case is known to occur, otherwise sufficient.
+    pub kind: TestKind,
+    /// Test that produced the bound.
+    pub test: &'static TestInfo,
+}
+
+impl TaskBound {
+    /// Whether the task has a deadline to meet. A job with endless cost meets no deadline and
+    /// misses none.
+    pub fn has_deadline(&self) -> bool {
+        !matches!(&self.bound, Err(no) if no.reason == Reason::Endless && no.node == self.node)
+    }
+
+    /// Whether every job is proved to complete by its deadline.
+    pub fn is_proved(&self) -> bool {
+        self.bound.as_ref().is_ok_and(|bound| *bound <= self.deadline)
+    }
+
+    /// Whether a job can be late: an exact bound is attained in some run, as long as no job is
+    /// refused.
+    pub fn is_refuted(&self) -> bool {
+        self.kind == TestKind::Exact
+            && self.bound.as_ref().is_ok_and(|bound| *bound > self.deadline)
+    }
+}
+
+/// Absence of a bound, with the node that causes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoBound {
+    /// First node on the path from the root that stops the analysis.
+    pub node: NodeId,
+    /// Reason at that node.
+    pub reason: Reason,
+}
+
+/// Reason why a task has no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Long-run demand up to this node's level exceeds the supply: lateness grows without bound.
+    Overload,
+    /// The server is not proved to receive its budget within its period, so its supply cannot be
+    /// relied on.
+    Starved,
+    /// No test known: a graph activates the task.
+    Graph,
+    /// No test known: jobs suspend themselves.
+    Suspension,
+    /// No test known: jobs wait for accelerators.
+    Accelerators,
+    /// No test known: resources are used elsewhere than by children of an `fp` or `edf` root,
+    /// nested, or without a protocol.
+    Resources,
+    /// No test known: arrivals are unknown or have no minimum separation.
+    Arrivals,
+    /// A job of the task never completes.
+    Endless,
+    /// No test known: an off-line table with overheads, with entries of schedulers, or with jobs
+    /// from two activation sources.
+    OfflineTable,
+    /// No test known: a custom server.
+    CustomServer,
+    /// No test known: a soft CBS under EDF that may also wait (D < T, or an offset).
+    SoftCbs,
+    /// No test known: jobs continue beyond the slots of a table that is non-preemptive, or below a
+    /// non-preemptive scheduler.
+    NonPreemptiveTable,
+    /// No test known: a table inside a table.
+    NestedTable,
+    /// No test known: interference from the partitions of a lending table.
+    Lending,
+    /// No test known: a server below a non-preemptive scheduler.
+    ServerNotPreemptive,
+    /// No test known: the CPUs stall.
+    CpuStalls,
+    /// No test known: overheads together with servers, tables, round robin, several CPUs, priority
+    /// inheritance, or with tasks without a known model.
+    Overheads,
+    /// No test known: groups, overlapping affinities, non-preemptive jobs or this policy on several
+    /// CPUs.
+    SeveralCpus,
+    /// No test known: D > T or jitter on several CPUs, and no test accepts the tasks with shortened
+    /// deadlines instead.
+    JitterOrLateDeadlines,
+    /// The test for several CPUs does not accept these tasks; another test may.
+    Insufficient,
+    /// No test known: the response bounds depend on each other.
+    Circular,
+    /// The analysis reached its step limit, or a number is out of range.
+    Limit,
+}
+
+impl Reason {
+    /// Whether the reason is the structure of the description. If so, other numbers change nothing.
+    pub fn is_structural(self) -> bool {
+        !matches!(
+            self,
+            Reason::Overload
+                | Reason::Starved
+                | Reason::JitterOrLateDeadlines
+                | Reason::Insufficient
+                | Reason::Limit
+                | Reason::Endless
+        )
+    }
+
+    /// Message for users.
+    pub fn text(self) -> &'static str {
+        match self {
+            Reason::Overload => {
+                "overload: the demand at this priority and above exceeds the supply"
+            }
+            Reason::Starved => "the server is not guaranteed its budget within its period",
+            Reason::Graph => "no test known for tasks activated by a graph",
+            Reason::Suspension => "no test known for jobs that suspend themselves",
+            Reason::Accelerators => "no test known for jobs that wait for accelerators",
+            Reason::Resources => "no test known for this use of shared resources",
+            Reason::Arrivals => "no test known: its jobs have no minimum separation",
+            Reason::Endless => "its jobs never complete",
+            Reason::OfflineTable => {
+                "no test known for an off-line table with overheads, entries of schedulers, or jobs from two activation sources"
+            }
+            Reason::CustomServer => "no test known for a custom server",
+            Reason::SoftCbs => "no test known for a soft CBS under EDF with D < T or an offset",
+            Reason::NonPreemptiveTable => {
+                "no test known for a table whose slots can be overrun (it, or a scheduler above, is non-preemptive)"
+            }
+            Reason::NestedTable => "no test known for a table inside a table",
+            Reason::Lending => "no test known for interference from lent slots",
+            Reason::ServerNotPreemptive => {
+                "no test known for a server below a non-preemptive scheduler"
+            }
+            Reason::Overheads => {
+                "no test known for overheads with servers, tables, round robin, inheritance or several CPUs"
+            }
+            Reason::CpuStalls => "no test known for CPUs with stalls",
+            Reason::Circular => "no test known: its bound depends on itself",
+            Reason::SeveralCpus => "no test known for this on several CPUs",
+            Reason::JitterOrLateDeadlines => {
+                "the tests for several CPUs require D <= T without jitter; none accepts the tasks with shortened deadlines"
+            }
+            Reason::Insufficient => "the test does not accept this task set",
+            Reason::Limit => "the analysis reached its step limit",
+        }
+    }
+}
