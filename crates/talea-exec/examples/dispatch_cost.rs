@@ -1,20 +1,20 @@
-//! What the executor costs on this machine: the lock of a root, a dispatcher's work per job, and by
-//! how much a budget is overrun.
+//! Cost of the executor on this system: root lock, CPU time of a dispatcher per job, overrun of a
+//! budget.
 //!
-//! Medians of several rounds, each between two of its baseline; needs the right to real-time
-//! priorities. On a virtual machine most of a wake-up is the hypervisor's, so the baseline (an
-//! empty loop that sleeps to the same times) says more than the number.
+//! The results are medians of several rounds, each between two of its baseline; real-time
+//! priorities are required. On a virtual machine the hypervisor takes most of a wake-up, so the
+//! baseline (an empty loop that sleeps to the same times) says more than the number.
 #![forbid(unsafe_code)]
-#![allow(clippy::cast_precision_loss, reason = "nobody runs for 104 days")]
+#![allow(clippy::cast_precision_loss, reason = "a run is shorter than 104 days")]
 
 use std::time::Instant;
-use talea_core::machine::{Event, NodeId, Order, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
+use talea_core::engine::{Event, NodeId, Order, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{CpuSet, Span, Time, Work};
-use talea_exec::{Arrival, Failure, Load, Options, RootPlan, TaskPlan, What, execute, work};
-use talea_os::bell::Bell;
-use talea_os::pilock::PiLock;
+use talea_exec::{Arrival, Failure, Load, Options, RecordKind, RootPlan, TaskPlan, execute, work};
+use talea_os::event_count::EventCount;
+use talea_os::pi_mutex::PiMutex;
 use talea_os::sched::{self, Attr, Policy as Kernel};
 use talea_os::{Tid, clock};
 
@@ -32,16 +32,16 @@ fn fifo(cpu: u32, priority: u8) -> std::io::Result<()> {
     sched::set(Tid::current(), &Attr::grant(Kernel::Fifo(priority)))
 }
 
-/// CPU time of a thread that does nothing but sleep to `JOBS` times, each in µs.
+/// CPU time of a thread that only sleeps to `JOBS` times, each in µs.
 fn empty(cpu: u32) -> std::io::Result<f64> {
     let sleeper = move || {
         fifo(cpu, 93)?;
-        let bell = Bell::new();
+        let event_count = EventCount::new();
         let before = clock::thread_cpu_time();
         let mut due = clock::now();
         for _ in 0..JOBS {
             due += PERIOD;
-            bell.wait(bell.heard(), due);
+            event_count.wait(event_count.key(), due);
         }
         let used = clock::thread_cpu_time().as_ns() - before.as_ns();
         Ok(used as f64 / JOBS as f64 / 1e3)
@@ -49,17 +49,17 @@ fn empty(cpu: u32) -> std::io::Result<f64> {
     std::thread::spawn(sleeper).join().expect("it sleeps")
 }
 
-/// CPU time of dispatchers per job and steps per job, under `levels` schedulers, on `cpus` CPUs.
+/// CPU time of dispatchers and steps per job, with `levels` schedulers on `cpus` CPUs.
 fn run(levels: usize, cpus: u32) -> Result<(f64, f64), Failure> {
-    let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
+    let mut tree = Tree::new(cpus, SchedulerSpec::new("root", PolicySpec::Edf));
     let mut node = NodeId(0);
     for _ in 1..levels {
-        node = tree.scheduler(node, SchedulerSpec::new("level", Policy::Edf));
+        node = tree.scheduler(node, SchedulerSpec::new("level", PolicySpec::Edf));
     }
     let _ = tree.task(node, TaskSpec::new("task", PERIOD));
     let arrivals = (0..JOBS).map(|k| {
         let at = Time::from_ns(k * PERIOD.as_ns());
-        Arrival { seen: at, nominal: at }
+        Arrival { observed: at, nominal: at }
     });
     let load = Load::new(arrivals.collect(), vec![Work::from_ns(20_000)]);
     let tasks = vec![TaskPlan { load, body: work::spender() }];
@@ -73,23 +73,25 @@ fn run(levels: usize, cpus: u32) -> Result<(f64, f64), Failure> {
     let duration = Span::from_ns(JOBS * PERIOD.as_ns());
     let options = Options { audit: false, monitor: false, ..Options::new(duration) };
     let report = execute(vec![plan], &options)?;
-    let effort = &report.roots[0].effort;
-    let used: u64 = effort.iter().map(|effort| effort.used.as_ns()).sum();
-    let steps: u64 = effort.iter().map(|effort| effort.steps).sum();
+    let stats = &report.roots[0].dispatchers;
+    let used: u64 = stats.iter().map(|stats| stats.cpu_time.as_ns()).sum();
+    let steps: u64 = stats.iter().map(|stats| stats.steps).sum();
     Ok((used as f64 / JOBS as f64 / 1e3, steps as f64 / JOBS as f64))
 }
 
-/// A greedy client of a server with 2 ms every 10 ms: by how much it goes beyond each budget, in
-/// µs, sorted.
+/// Overruns of the budgets of a server with 2 ms every 10 ms by a greedy client, in µs, sorted.
 fn overruns(cpu: u32) -> Result<Vec<f64>, Failure> {
     const BUDGET: u64 = 2_000_000;
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.reservation =
-        Some(Reservation::new(Kind::Deferrable, Work::from_ns(BUDGET), Span::from_ns(5 * BUDGET)));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.reservation = Some(Reservation::new(
+        ServerKind::Deferrable,
+        Work::from_ns(BUDGET),
+        Span::from_ns(5 * BUDGET),
+    ));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("greedy", Span::from_ns(10_000_000_000)));
-    let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
+    let arrivals = vec![Arrival { observed: Time::ZERO, nominal: Time::ZERO }];
     let load = Load::new(arrivals, vec![Work::from_ns(10_000_000_000)]);
     let tasks = vec![TaskPlan { load, body: work::spender() }];
     let plan =
@@ -98,9 +100,9 @@ fn overruns(cpu: u32) -> Result<Vec<f64>, Failure> {
     let report = execute(vec![plan], &options)?;
     let (mut used, mut over) = (0, Vec::new());
     for entry in &report.roots[0].record {
-        match entry.what {
-            What::Told(Event::Ran { work, .. }) => used += work.as_ns(),
-            What::Ordered(Order::Idle { .. }) => {
+        match entry.kind {
+            RecordKind::Event(Event::Ran { work, .. }) => used += work.as_ns(),
+            RecordKind::Order(Order::Idle { .. }) => {
                 over.push((used as f64 - BUDGET as f64) / 1e3);
                 used = 0;
             }
@@ -111,10 +113,10 @@ fn overruns(cpu: u32) -> Result<Vec<f64>, Failure> {
     Ok(over)
 }
 
-/// Nanoseconds for taking and giving back, alone.
+/// Nanoseconds of an uncontended lock and unlock.
 fn alone() -> f64 {
     const TIMES: u32 = 1_000_000;
-    let lock = PiLock::new(0u64);
+    let lock = PiMutex::new(0u64);
     let begun = Instant::now();
     for _ in 0..TIMES {
         *lock.lock() += 1;
@@ -122,10 +124,11 @@ fn alone() -> f64 {
     begun.elapsed().as_nanos() as f64 / f64::from(TIMES)
 }
 
-/// Nanoseconds per turn when two CPUs want it all the time and hold it for about a microsecond.
+/// Nanoseconds per turn when two CPUs contend all the time and hold the lock for about a
+/// microsecond.
 fn contended() -> f64 {
     const TIMES: u32 = 20_000;
-    let lock = PiLock::new(0u64);
+    let lock = PiMutex::new(0u64);
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for cpu in 0..2 {

@@ -1,107 +1,118 @@
-//! The loop of one dispatcher; the twin of the simulator's.
+//! Loop of one dispatcher; the counterpart of the simulator's loop.
 //!
-//! Note how often the bell has rung; take the lock; read the clock; read the mail; step; set the
-//! alarm; give the lock back; sleep until the alarm or the bell. Whatever is posted after the mail
-//! was read has rung the bell, so it is not slept over; so has a worker that stepped after that and
-//! left something to be looked at sooner ([`office`](crate::office)). Nothing here allocates.
+//! 1. Read the key of the event count.
+//! 2. Take the lock of the root.
+//! 3. Read the clock.
+//! 4. Step: drain the mailbox, handle the events, apply the orders.
+//! 5. Compute the next wake-up time.
+//! 6. Release the lock.
+//! 7. Wait for a notification after the key, or for the wake-up time.
+//!
+//! A report that comes after step 4 has notified the event count after step 1, so the wait returns.
+//! The same holds for a worker that stepped meanwhile and needs an earlier wake-up
+//! ([`root_state`](crate::root_state)). The loop does not allocate.
 
+use crate::executor::StepContext;
 use crate::mailbox::Mailbox;
 use crate::mechanism::Mechanism;
-use crate::office::{Office, Steps};
-use crate::root::Stepper;
-use crate::stage::{self, Ranks, Stage};
+use crate::root_shared::{self, PriorityMap, RootShared};
+use crate::root_state::{RootState, WorkerSteps};
 use std::io;
 use std::sync::atomic::Ordering;
 use talea_core::mutate;
-use talea_core::{CpuSet, Span, Time, Work};
-use talea_os::bell::{Bell, Woken};
-use talea_os::pilock::PiLock;
+use talea_core::{CpuSet, Monotonic, Span, Time, Work};
+use talea_os::event_count::{EventCount, Woken};
+use talea_os::pi_mutex::PiMutex;
 use talea_os::{Tid, clock, sched};
 
-/// What a dispatcher says of itself.
+/// Statistics of a dispatcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effort {
-    /// How often it was awake.
+pub struct DispatcherStats {
+    /// Number of its steps.
     pub steps: u64,
-    /// Steps that finishing workers made in its place; what these take of the CPU is the workers'.
-    pub by_workers: u64,
-    /// Steps that workers made in its place which were awake by themselves when their jobs came.
-    pub by_themselves: u64,
-    /// Of its own, because a time had come.
-    pub timers: u64,
-    /// The latest that it was awake after such a time.
-    pub latest: Span,
-    /// What it has used of its CPU.
-    pub used: Work,
-    /// How long it has waited for the lock of its root in all, and the longest of these.
-    pub locked: Span,
-    /// The longest.
-    pub locked_most: Span,
-    /// The longest that it was at it: from the first look at the clock of a wake to the last. By
-    /// two looks that it takes anyway, so without what the kernel needs to wake it and to put it to
-    /// sleep.
-    pub longest: Span,
-    /// When it left, on the run's own time line.
-    pub left: Time,
+    /// Steps that workers made instead of it at the end of a segment; their CPU time is the
+    /// workers'.
+    pub worker_completions: u64,
+    /// Steps that workers made instead of it at the expiry of a release timer.
+    pub worker_releases: u64,
+    /// Its own steps that a timer caused.
+    pub timer_wakeups: u64,
+    /// Maximum lateness after such a timer.
+    pub max_lateness: Span,
+    /// CPU time that it has consumed.
+    pub cpu_time: Work,
+    /// Total time that it has waited for the lock of its root.
+    pub lock_wait: Span,
+    /// Maximum time that it has waited for the lock.
+    pub max_lock_wait: Span,
+    /// Maximum duration of a wake-up, from its first read of the clock to its last. The loop reads
+    /// the clock there anyway; the kernel's work to wake it and to put it to sleep is not included.
+    pub max_step: Span,
+    /// Run time at which it stopped.
+    pub stopped_at: Time,
 }
 
-/// When a run begins and ends, on the machine's clock.
+/// Clock of a run: converts between CLOCK_MONOTONIC and run time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeline {
-    pub(crate) zero: Time,
-    /// On the run's own time line.
+pub(crate) struct RunClock {
+    /// Time at which the run begins.
+    pub(crate) zero: Monotonic,
+    /// Run time at which the run ends.
     pub(crate) until: Time,
 }
 
-impl Timeline {
+impl RunClock {
+    /// Run time of this instant; zero before the run begins.
     pub(crate) fn now(&self) -> Time {
-        Time::from_ns(clock::now().as_ns().saturating_sub(self.zero.as_ns()))
+        clock::now().run_time(self.zero)
     }
 
-    pub(crate) fn of_machine(&self, at: Time) -> Time {
-        self.zero.saturating_add(Span::from_ns(at.as_ns()))
+    /// CLOCK_MONOTONIC at this run time.
+    pub(crate) fn to_monotonic(self, at: Time) -> Monotonic {
+        Monotonic::of_run_time(self.zero, at)
     }
 }
 
-impl Timeline {
-    /// Sleeps until the run begins, or is called off before.
-    fn wait_for_zero(&self, mailbox: &Mailbox, stage: &Stage) {
+impl RunClock {
+    /// Sleeps until the run begins, or is cancelled before.
+    fn wait_for_start(&self, mailbox: &Mailbox, shared: &RootShared) {
         loop {
-            let heard = mailbox.bell.heard();
-            if stage.over.load(Ordering::Acquire) || clock::now() >= self.zero {
+            let key = mailbox.event_count.key();
+            if shared.is_over.load(Ordering::Acquire) || clock::now() >= self.zero {
                 return;
             }
-            mailbox.bell.wait(heard, self.zero);
+            mailbox.event_count.wait(key, self.zero);
         }
     }
 }
 
-/// Puts the calling thread where a dispatcher stands.
-pub(crate) fn enter(cpu: u32, ranks: Ranks) -> io::Result<()> {
+/// Gives the calling thread the CPU and the priority of a dispatcher.
+pub(crate) fn enter(cpu: u32, priorities: PriorityMap) -> io::Result<()> {
     let tid = Tid::current();
     sched::set_affinity(tid, &CpuSet::single(cpu))?;
-    stage::warm_up();
-    ranks.dispatcher(tid)
+    root_shared::prepare_thread();
+    priorities.set_dispatcher(tid)
 }
 
-/// However its dispatcher leaves: the other dispatchers of its root are called off, those of all
-/// roots if it falls; the root is closed, and its workers are ordinary threads that end.
-struct Leaving<'a, M: Mechanism>(&'a Stage, &'a PiLock<Office<M>>);
+/// Cleans up when a dispatcher exits, however it does.
+///
+/// Cancels the other dispatchers of the root, or all roots after a panic; closes the root; releases
+/// its workers as ordinary threads.
+struct ExitGuard<'a, M: Mechanism>(&'a RootShared, &'a PiMutex<RootState<M>>);
 
-impl<M: Mechanism> Drop for Leaving<'_, M> {
+impl<M: Mechanism> Drop for ExitGuard<'_, M> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.call_all_off();
+            self.0.cancel_all();
         }
-        self.0.call_off();
-        self.1.lock().root.close();
-        self.0.let_go();
+        self.0.cancel();
+        self.1.lock().executor.close();
+        self.0.release_workers();
     }
 }
 
-/// How late the calling thread is awake after a time, where nothing disturbs it: the least of some
-/// short sleeps.
-fn least_late() -> Span {
+/// Minimum wake-up latency of the calling thread: the smallest of some short sleeps.
+fn min_wakeup_latency() -> Span {
     const SLEEPS: u32 = 8;
     const SLEEP: Span = Span::from_ns(100_000);
     let late = (0..SLEEPS).map(|_| {
@@ -112,84 +123,83 @@ fn least_late() -> Span {
     late.min().unwrap_or(Span::ZERO)
 }
 
-/// Sleeps until the bell rings or `due` comes; the last of it awake, if so much is to be `spin`.
-fn rest(bell: &Bell, heard: u32, due: Time, spin: Span) -> Woken {
-    if spin.is_zero() || mutate!("exec-spin", due == Time::NEVER, due <= Time::NEVER) {
-        return bell.wait(heard, due);
+/// Sleeps until a notification or `due`; spins at the end for at most `spin`.
+fn sleep(event_count: &EventCount, key: u32, due: Monotonic, spin: Span) -> Woken {
+    if spin.is_zero() || mutate!("exec-spin", due == Monotonic::NEVER, due <= Monotonic::NEVER) {
+        return event_count.wait(key, due);
     }
     let now = clock::now();
-    // Half of the time at least is somebody else's.
-    let half = due.as_ns().saturating_sub(now.as_ns()) / 2;
+    // At least half of the time belongs to other threads.
+    let half = due.saturating_since(now).as_ns() / 2;
     let early = Span::from_ns(half.min(spin.as_ns()));
-    if bell.wait(heard, Time::from_ns(due.as_ns().saturating_sub(early.as_ns()))) == Woken::Rung {
-        return Woken::Rung;
+    if event_count.wait(key, due.saturating_sub(early)) == Woken::Notified {
+        return Woken::Notified;
     }
     while clock::now() < due {
-        if bell.heard() != heard {
-            return Woken::Rung;
+        if event_count.key() != key {
+            return Woken::Notified;
         }
         std::hint::spin_loop();
     }
-    Woken::Due
+    Woken::TimedOut
 }
 
-/// Drives the root of `office` as the dispatcher of its CPU `cpu` from the zero of `time` to its
-/// end.
-pub(crate) fn drive<M: Mechanism>(
+/// Runs the dispatcher of CPU `cpu` from the start of the run to its end.
+pub(crate) fn run<M: Mechanism>(
     cpu: usize,
-    stage: &Stage,
-    office: &PiLock<Office<M>>,
-    time: Timeline,
+    shared: &RootShared,
+    state: &PiMutex<RootState<M>>,
+    clock: RunClock,
     spin: Span,
-) -> Result<Effort, M::Error> {
-    let _leaving = Leaving(stage, office);
-    let mailbox = &stage.cpus[cpu].mailbox;
-    let mut effort = Effort::default();
-    office.lock().root.expect_to_be_late(cpu, least_late());
+) -> Result<DispatcherStats, M::Error> {
+    let _guard = ExitGuard(shared, state);
+    let mailbox = &shared.cpus[cpu].mailbox;
+    let mut stats = DispatcherStats::default();
+    state.lock().executor.calibrate_latency(cpu, min_wakeup_latency());
     let before = clock::thread_cpu_time();
-    time.wait_for_zero(mailbox, stage);
+    clock.wait_for_start(mailbox, shared);
     let mut due = Time::ZERO;
-    let mut woken = Woken::Due;
+    let mut woken = Woken::TimedOut;
     loop {
-        let heard = mailbox.bell.heard();
-        let wakes = time.now();
-        if stage.over.load(Ordering::Acquire) || wakes >= time.until {
-            effort.left = wakes.min(time.until);
+        let key = mailbox.event_count.key();
+        let wakes = clock.now();
+        if shared.is_over.load(Ordering::Acquire) || wakes >= clock.until {
+            stats.stopped_at = wakes.min(clock.until);
             break;
         }
-        effort.steps += 1;
-        if woken == Woken::Due {
-            effort.timers += 1;
-            effort.latest = effort.latest.max(wakes.since(due));
+        stats.steps += 1;
+        if woken == Woken::TimedOut {
+            stats.timer_wakeups += 1;
+            stats.max_lateness = stats.max_lateness.max(wakes.since(due));
         }
         {
-            let mut office = office.lock();
-            // Of this moment, not of before the lock: nobody's time runs backwards.
-            let now = time.now();
+            let mut state = state.lock();
+            // Read under the lock, so that the time of the engine never goes backwards.
+            let now = clock.now();
             let waited = now.since(wakes);
-            effort.locked += waited;
-            effort.locked_most = effort.locked_most.max(waited);
-            if woken == Woken::Due {
-                office.root.awake(cpu, due, wakes);
+            stats.lock_wait += waited;
+            stats.max_lock_wait = stats.max_lock_wait.max(waited);
+            if woken == Woken::TimedOut {
+                state.executor.record_wakeup(cpu, due, wakes);
             }
-            let who = Stepper { cpu, worker: None };
-            if !office.step(who, None, now, stage).inspect_err(|_| stage.call_all_off())? {
-                effort.left = now.min(time.until);
+            let context = StepContext { cpu, worker: None };
+            if !state.step(context, None, now, shared).inspect_err(|_| shared.cancel_all())? {
+                stats.stopped_at = now.min(clock.until);
                 break;
             }
-            let ring = |other: usize| stage.cpus[other].mailbox.bell.ring();
-            let done = time.now();
-            effort.longest = effort.longest.max(done.since(wakes));
-            due = office.root.arm(cpu, done, ring).min(time.until);
+            let notify = |other: usize| shared.cpus[other].mailbox.event_count.notify();
+            let done = clock.now();
+            stats.max_step = stats.max_step.max(done.since(wakes));
+            due = state.executor.next_wakeup(cpu, done, notify).min(clock.until);
         }
-        woken = rest(&mailbox.bell, heard, time.of_machine(due), spin);
+        woken = sleep(&mailbox.event_count, key, clock.to_monotonic(due), spin);
     }
-    effort.used = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
-    let mut office = office.lock();
+    stats.cpu_time = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
+    let mut state = state.lock();
     // A worker may have stepped since.
-    let end = time.now().min(time.until);
-    effort.left = effort.left.max(office.close(end)?.min(time.until));
-    let Steps { finished, came } = std::mem::take(&mut office.steps[cpu]);
-    (effort.by_workers, effort.by_themselves) = (finished, came);
-    Ok(effort)
+    let end = clock.now().min(clock.until);
+    stats.stopped_at = stats.stopped_at.max(state.close(end)?.min(clock.until));
+    let WorkerSteps { completions, releases } = std::mem::take(&mut state.steps[cpu]);
+    (stats.worker_completions, stats.worker_releases) = (completions, releases);
+    Ok(stats)
 }

@@ -1,20 +1,19 @@
-//! Tokens that jobs move themselves: how many data lie in a channel, as its two ends and the
-//! machine see it.
+//! Flows: tokens that jobs move explicitly, as the two ends of a channel and the engine count them.
 //!
-//! Model (docs/model.md, section 8): what a job puts becomes visible when it ends, and what it
-//! takes makes room when it ends. So both are counted here while the job runs, told to the machine
-//! in the step of its end, under the machine's lock, and only then settled: an end that asks in
-//! between sees what the machine sees. One task puts and one takes, and the jobs of a task come one
-//! after the other; so each count has one writer at a time. Who puts and who takes hold no lock
-//! meanwhile: what makes a datum theirs, and a cell that somebody has emptied, is the count that
-//! they have found (`Tokens`, in all interleavings in the tests below).
+//! Model (docs/model.md, section 8): what a job pushes becomes visible at its end, and what it pops
+//! makes room at its end. Both are counted here while the job runs, delivered to the engine in the
+//! step of its end under the root lock, and then committed. So an end that reads the counts in
+//! between sees the state of the engine. One task pushes and one pops, and the jobs of a task run
+//! one after the other: each count has one writer at a time. Pushing and popping take no lock. The
+//! count that a job has found entitles it to a datum, or to a cell that an ended job has emptied
+//! (`Tokens`; the tests run all interleavings).
 
-use crate::letters::Word;
+use crate::mpsc_stack::AtomicInt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use talea_core::machine::TaskId;
+use talea_core::engine::TaskId;
 use talea_core::mutate;
 
-/// Of one channel.
+/// Flow of one channel.
 #[derive(Debug)]
 pub struct Flow {
     from: TaskId,
@@ -24,74 +23,75 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Of a channel from a task to another with room for so many data, of which some are there.
+    /// Creates the flow of a channel between two tasks with capacity `size`, of which `there` are
+    /// filled.
     pub fn new(from: TaskId, to: TaskId, size: u32, there: u32) -> Flow {
         Flow { from, to, size, tokens: Tokens::new(size, there.min(size)) }
     }
 
-    /// A job of the source puts one in; whether there was room.
+    /// Pushes a datum in a job of the source; whether there was room.
     pub fn push(&self) -> bool {
         self.tokens.push()
     }
 
-    /// Whether a job of the source would find room: nobody else puts anything in.
+    /// Whether there is room for a job of the source; no other task pushes.
     pub fn has_room(&self) -> bool {
         self.tokens.has_room()
     }
 
-    /// A job of the sink takes one out; whether there was one.
+    /// Pops a datum in a job of the sink; whether there was one.
     pub fn pop(&self) -> bool {
         self.tokens.pop()
     }
 
-    /// Nothing is in it any more: for another run.
+    /// Empties the flow for another run.
     pub fn clear(&self) {
-        self.leave(0);
+        self.reset_to(0);
     }
 
-    /// Data that lie in it, and that no job has taken; of a channel without data, its tokens.
+    /// Number of data that no job has popped; for a channel without data, its tokens.
     pub fn visible(&self) -> u32 {
         self.tokens.visible.load(Ordering::Acquire)
     }
 
-    /// A run is over, and so many tokens have activated nobody: the rest is of no use to another
-    /// run. Their data are whoever kept them's to throw away, the oldest first.
-    pub(crate) fn leave(&self, unclaimed: u32) {
-        self.tokens.leave(self.size, unclaimed);
+    /// Resets the flow after a run to the tokens that have activated no job. The other data are of
+    /// no use to another run; the owner of the data drops them, the oldest first.
+    pub(crate) fn reset_to(&self, unclaimed: u32) {
+        self.tokens.reset(self.size, unclaimed);
     }
 
-    /// Whose jobs put, and whose take.
-    pub(crate) fn ends(&self) -> impl Iterator<Item = TaskId> {
+    /// Returns the tasks whose jobs push and pop.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = TaskId> {
         let to = (self.to != self.from).then_some(self.to);
         std::iter::once(self.from).chain(to)
     }
 
-    /// What the job of `task` under way has popped and pushed here.
-    pub(crate) fn moved_by(&self, task: TaskId) -> (u32, u32) {
-        let popped = if self.to == task { self.tokens.popped() } else { 0 };
-        let pushed = if self.from == task { self.tokens.pushed() } else { 0 };
+    /// Takes the numbers that the current job of `task` has popped and pushed here.
+    pub(crate) fn take_moved(&self, task: TaskId) -> (u32, u32) {
+        let popped = if self.to == task { self.tokens.take_popped() } else { 0 };
+        let pushed = if self.from == task { self.tokens.take_pushed() } else { 0 };
         (popped, pushed)
     }
 
-    /// The machine knows.
-    pub(crate) fn settle(&self, popped: u32, pushed: u32) {
-        self.tokens.settle(popped, pushed);
+    /// Commits the numbers, after they were delivered to the engine.
+    pub(crate) fn commit(&self, popped: u32, pushed: u32) {
+        self.tokens.commit(popped, pushed);
     }
 }
 
-/// The counts; their words are a parameter, for the model checker.
+/// Counts of a flow; the atomic type is a parameter for loom.
 #[derive(Debug)]
 struct Tokens<W = AtomicU32> {
-    /// Data that may be taken, and have not been.
+    /// Data that may be popped.
     visible: W,
-    /// Data that may be put.
+    /// Room that may be filled.
     room: W,
-    /// By the jobs under way.
+    /// Data pushed by the current job.
     pushed: W,
     popped: W,
 }
 
-impl<W: Word> Tokens<W> {
+impl<W: AtomicInt> Tokens<W> {
     fn new(size: u32, there: u32) -> Tokens<W> {
         Tokens {
             visible: W::new(there),
@@ -102,7 +102,7 @@ impl<W: Word> Tokens<W> {
     }
 
     fn push(&self) -> bool {
-        let is_room = one_less(&self.room);
+        let is_room = decrement_if_positive(&self.room);
         if is_room {
             self.pushed.add(1, Ordering::AcqRel);
             mutate!("exec-flow-early", {}, {
@@ -117,22 +117,22 @@ impl<W: Word> Tokens<W> {
     }
 
     fn pop(&self) -> bool {
-        let is_one = one_less(&self.visible);
+        let is_one = decrement_if_positive(&self.visible);
         if is_one {
             self.popped.add(1, Ordering::AcqRel);
         }
         is_one
     }
 
-    fn popped(&self) -> u32 {
+    fn take_popped(&self) -> u32 {
         self.popped.swap(0, Ordering::AcqRel)
     }
 
-    fn pushed(&self) -> u32 {
+    fn take_pushed(&self) -> u32 {
         self.pushed.swap(0, Ordering::AcqRel)
     }
 
-    fn settle(&self, popped: u32, pushed: u32) {
+    fn commit(&self, popped: u32, pushed: u32) {
         mutate!(
             "exec-flow-room",
             {
@@ -145,8 +145,8 @@ impl<W: Word> Tokens<W> {
         self.visible.add(pushed, Ordering::AcqRel);
     }
 
-    /// Nobody is at it.
-    fn leave(&self, size: u32, unclaimed: u32) {
+    /// Resets the counts; no thread uses them.
+    fn reset(&self, size: u32, unclaimed: u32) {
         self.pushed.store(0, Ordering::Release);
         self.popped.store(0, Ordering::Release);
         self.visible.store(unclaimed, Ordering::Release);
@@ -154,11 +154,11 @@ impl<W: Word> Tokens<W> {
     }
 }
 
-/// Whether there was one to take off.
-fn one_less(count: &impl Word) -> bool {
+/// Decrements a count; whether it was positive.
+fn decrement_if_positive(count: &impl AtomicInt) -> bool {
     let mut there = count.load(Ordering::Acquire);
     while there > 0 {
-        match count.replace(there, there - 1, Ordering::AcqRel, Ordering::Acquire) {
+        match count.compare_exchange_weak(there, there - 1, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return true,
             Err(other) => there = other,
         }
@@ -175,54 +175,54 @@ mod tests {
     type Shared = loom::sync::atomic::AtomicU32;
 
     #[test]
-    fn y10_what_is_put_is_seen_and_what_is_taken_makes_room_only_when_the_job_has_ended() {
+    fn y10_pushed_data_are_visible_and_popped_ones_make_room_only_when_the_job_has_ended() {
         let (from, to) = (TaskId(0), TaskId(1));
         let flow = Flow::new(from, to, 2, 0);
         assert!(flow.push() && flow.push() && !flow.push(), "there is room for two");
-        assert!(!flow.pop(), "nobody has ended");
-        assert_eq!(flow.moved_by(to), (0, 0));
-        assert_eq!(flow.moved_by(from), (0, 2));
-        flow.settle(0, 2);
+        assert!(!flow.pop(), "no job has ended");
+        assert_eq!(flow.take_moved(to), (0, 0));
+        assert_eq!(flow.take_moved(from), (0, 2));
+        flow.commit(0, 2);
         assert!(flow.pop() && !flow.push(), "the room is not there yet");
-        assert_eq!(flow.moved_by(to), (1, 0));
-        flow.settle(1, 0);
+        assert_eq!(flow.take_moved(to), (1, 0));
+        flow.commit(1, 0);
         assert!(flow.push() && !flow.push() && flow.pop() && !flow.pop());
         let full = Flow::new(from, to, 2, 9);
         assert!(!full.push() && full.pop() && full.pop() && !full.pop());
     }
 
     const SIZE: u32 = 2;
-    /// In a cell that its last datum was taken out of.
+    /// Content of a cell whose last datum was popped.
     const TAKEN: u32 = 0;
 
-    /// A channel as its two ends use it: what they have found in the flow is all that lets them at
-    /// a cell.
+    /// A channel as its two ends use it: only the counts let them access a cell.
     struct Channel {
         tokens: Tokens<Shared>,
         cells: [Shared; SIZE as usize],
-        /// The machine, behind its lock: what lies in the channel by its account.
-        machine: Mutex<u32>,
+        /// Number of data in the engine, behind its lock.
+        engine: Mutex<u32>,
     }
 
     impl Channel {
-        /// The end of a job, by whoever steps the machine for it.
+        /// Ends a job, as a step does.
         fn end(&self, popped: u32, pushed: u32) {
-            let mut lies = self.machine.lock().unwrap();
-            *lies = lies.checked_sub(popped).expect("the machine knows of what was taken");
-            *lies += pushed;
-            assert!(*lies <= SIZE, "there is no room for it");
-            self.tokens.settle(popped, pushed);
+            let mut count = self.engine.lock().unwrap();
+            *count = count.checked_sub(popped).expect("the engine knows the popped data");
+            *count += pushed;
+            assert!(*count <= SIZE, "there is no room for it");
+            self.tokens.commit(popped, pushed);
         }
 
-        /// Puts the data from `next` on, as many as there is room for; the first that found none.
+        /// Pushes data from number `next` on while there is room. Returns the first that found
+        /// none.
         fn put(&self, mut next: u32) -> u32 {
             while self.tokens.push() {
                 let cell = &self.cells[(next % SIZE) as usize];
-                // Nobody but the count orders these two.
+                // Only the count orders these two.
                 assert_eq!(
                     cell.load(Ordering::Relaxed),
                     TAKEN,
-                    "it was given back, and before that it was emptied"
+                    "the cell was emptied before its room was committed"
                 );
                 cell.store(1 + next, Ordering::Relaxed);
                 next += 1;
@@ -233,7 +233,7 @@ mod tests {
         fn take(&self, mut next: u32) -> u32 {
             while self.tokens.pop() {
                 let cell = &self.cells[(next % SIZE) as usize];
-                assert_eq!(cell.load(Ordering::Relaxed), 1 + next, "it is there, and in its order");
+                assert_eq!(cell.load(Ordering::Relaxed), 1 + next, "the datum is there, in order");
                 cell.store(TAKEN, Ordering::Relaxed);
                 next += 1;
             }
@@ -249,22 +249,22 @@ mod tests {
             let channel = Channel {
                 tokens: Tokens::new(SIZE, 0),
                 cells: [word(), word()],
-                machine: Mutex::new(0),
+                engine: Mutex::new(0),
             };
             check(Arc::new(channel));
         });
     }
 
     #[test]
-    fn y10_in_every_interleaving_a_datum_that_is_found_is_there_and_a_cell_with_room_is_empty() {
+    fn y10_in_every_interleaving_a_counted_datum_is_there_and_a_cell_with_room_is_empty() {
         model(|channel| {
             let source = thread::spawn({
                 let channel = Arc::clone(&channel);
                 move || {
                     (0..2).fold(0, |next, _| {
                         let put = channel.put(next);
-                        let pushed = channel.tokens.pushed();
-                        assert_eq!(pushed, put - next, "what a job has put is counted once");
+                        let pushed = channel.tokens.take_pushed();
+                        assert_eq!(pushed, put - next, "each pushed datum is counted once");
                         channel.end(0, pushed);
                         put
                     })
@@ -272,48 +272,48 @@ mod tests {
             });
             let taken = (0..2).fold(0, |next, _| {
                 let taken = channel.take(next);
-                let popped = channel.tokens.popped();
-                assert_eq!(popped, taken - next, "what a job has taken is counted once");
+                let popped = channel.tokens.take_popped();
+                assert_eq!(popped, taken - next, "each popped datum is counted once");
                 channel.end(popped, 0);
                 taken
             });
             let put = source.join().unwrap();
-            let lies = *channel.machine.lock().unwrap();
+            let count = *channel.engine.lock().unwrap();
             let [visible, room] = [&channel.tokens.visible, &channel.tokens.room]
                 .map(|word| word.load(Ordering::Acquire));
-            assert_eq!((lies, visible, room), (put - taken, put - taken, SIZE + taken - put));
+            assert_eq!((count, visible, room), (put - taken, put - taken, SIZE + taken - put));
         });
     }
 
     #[test]
-    fn y10_in_every_interleaving_another_thread_may_step_the_machine_for_the_end_of_a_job() {
-        // A worker whose job has ended puts itself on a list, and the dispatcher finds it there: a
+    fn y10_in_every_interleaving_another_thread_may_step_for_the_end_of_a_job() {
+        // A worker pushes itself on a stack at the end of its job, and the dispatcher drains it: a
         // release and an acquire.
         model(|channel| {
-            let told = Arc::new(Shared::new(0));
+            let reported = Arc::new(Shared::new(0));
             let source = thread::spawn({
-                let (channel, told) = (Arc::clone(&channel), Arc::clone(&told));
+                let (channel, reported) = (Arc::clone(&channel), Arc::clone(&reported));
                 move || {
                     channel.put(0);
-                    told.store(1, Ordering::Release);
+                    reported.store(1, Ordering::Release);
                 }
             });
             let sink = thread::spawn({
                 let channel = Arc::clone(&channel);
                 move || {
                     let taken = channel.take(0);
-                    channel.end(channel.tokens.popped(), 0);
+                    channel.end(channel.tokens.take_popped(), 0);
                     taken
                 }
             });
-            if told.load(Ordering::Acquire) == 1 {
-                let pushed = channel.tokens.pushed();
-                assert_eq!(pushed, SIZE, "whoever is told of the end is told of all that was put");
+            if reported.load(Ordering::Acquire) == 1 {
+                let pushed = channel.tokens.take_pushed();
+                assert_eq!(pushed, SIZE, "the thread that sees the end sees all pushed data");
                 channel.end(0, pushed);
             }
             source.join().unwrap();
             let taken = sink.join().unwrap();
-            assert!(*channel.machine.lock().unwrap() <= SIZE - taken);
+            assert!(*channel.engine.lock().unwrap() <= SIZE - taken);
         });
     }
 }

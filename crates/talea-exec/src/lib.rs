@@ -1,70 +1,77 @@
-//! The scheduler machine on real threads.
+//! Executor: runs the scheduling engine on real threads.
 //!
-//! Model: each root of a system has its machine, and each CPU that it owns a *dispatcher*: a pinned
-//! FIFO thread at the top of the band, asleep in one futex wait for messages and timers. When it
-//! wakes it tells the machine what has happened (what was consumed, which jobs have ended, which
-//! have come), polls its orders, and has a [`Mechanism`] obey them on the *workers*, one thread a
-//! task, which stand below it in the band. The loop is the twin of the simulator's: the same
-//! machine, unchanged, the same events in the same order, the same orders. What a driver owes the
-//! machine is written in docs/model.md.
+//! Model: each root of a system has an engine, and each of its CPUs a *dispatcher*. A dispatcher is
+//! a pinned FIFO thread at the top of the priority band that sleeps in one futex wait for
+//! notifications and timers. When it wakes, it delivers the pending events to the engine (consumed
+//! CPU time, completions, releases) and polls its orders. A [`Mechanism`] applies the orders to the
+//! *workers*, one thread per task, below the dispatcher in the band. The loop mirrors the
+//! simulator's: the same engine, the same events in the same order, the same orders. docs/model.md
+//! lists the obligations of a driver.
 //!
-//! Strict: no worker runs that the machine has not chosen, and nobody spins to keep others out; as
-//! long as whoever is chosen computes. If a job sleeps or blocks within itself, which the machine
-//! isn't told, one that was stopped may go on meanwhile on a root with one CPU.
+//! Strict: only dispatched workers run, and no thread spins to keep others out, as long as the
+//! dispatched job computes. If a job sleeps or blocks without reporting it, a preempted job may
+//! continue meanwhile on a root with one CPU.
 //!
-//! A map: [`run`] sets a run up and tears it down; `dispatcher` is the loop, `root` its body
-//! without threads in it (`root::desk`: the pieces of jobs and what they do between them;
-//! `root::alarm`: who is awake when); `office` is where all of that is shared and who may step it;
-//! `worker` is the other side, [`programs`] what runs in the place of workers; [`mechanism`] moves
-//! workers; [`native`] is roots that need none of it, because Linux produces their schedule;
-//! [`record`] keeps what went in and came out, in memory and as a file, [`replay`] gets the same
-//! out of a fresh machine, [`course`] says who ran in what order, [`truth`] what the kernel says to
-//! that; [`work`] is what jobs do, [`load`] how many come and how long they are.
+//! | module | content |
+//! | --- | --- |
+//! | [`run`] | set-up and tear-down of a run |
+//! | `dispatcher` | loop of a dispatcher |
+//! | `executor` | body of the loop, without threads; segments, wake-up times, release timers |
+//! | `root_state` | state behind the root lock, and the threads that step it |
+//! | `worker` | loop of a worker |
+//! | [`programs`] | programs instead of workers |
+//! | [`mechanism`] | moving workers and programs |
+//! | [`native`] | roots that Linux schedules alone |
+//! | [`record`], [`replay`] | recorded events and orders; the same from a fresh engine |
+//! | [`schedule_log`] | the schedule as a list of changes |
+//! | [`kernel_check`] | orders against the kernel's switch trace |
+//! | [`stalls`] | CPU stalls |
+//! | [`work`], [`load`] | job bodies; releases and costs |
 #![forbid(unsafe_code)]
 
-pub mod course;
 mod dispatcher;
+mod executor;
 pub mod flow;
-pub mod holes;
-mod letters;
+mod job_stats;
+pub mod kernel_check;
 pub mod load;
+mod lost_time;
 mod mailbox;
 pub mod mechanism;
+mod mpsc_stack;
 pub mod native;
-mod office;
 pub mod panics;
+mod policy_monitor;
 pub mod programs;
 pub mod record;
-mod remote;
 pub mod replay;
 pub mod rights;
-mod root;
+mod root_shared;
+mod root_state;
 pub mod run;
-mod stage;
-mod stretch;
-mod tally;
+mod run_control;
+pub mod schedule_log;
+pub mod stalls;
 #[cfg(test)]
 mod tests;
-pub mod truth;
-mod warden;
 mod watchdog;
 pub mod work;
 mod worker;
 
-pub use course::{Course, Turn};
 pub use flow::Flow;
-pub use holes::Hole;
+pub use job_stats::JobStats;
+pub use kernel_check::{ExecInterval, IdleInterval, OrderViolation};
 pub use load::{Arrival, Arrivals, Load};
-pub use mechanism::{After, Chosen, Means, Mechanism, Wish};
-pub use programs::{Fate, ProgramReport};
-pub use record::{Entry, What};
-pub use remote::Remote;
-pub use rights::{Crew, Grantor, Standing};
+pub use lost_time::LostTime;
+pub use mechanism::{Deferred, Mechanism, MechanismChoice, MechanismKind, RequestedMechanism};
+pub use programs::{ProgramExit, ProgramReport};
+pub use record::{RecordEntry, RecordKind};
+pub use rights::{ObservedPolicies, RightsProvider, RunThreads};
 pub use run::{
     Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_granted,
     execute_until,
 };
-pub use stretch::Stretch;
-pub use tally::Tally;
-pub use truth::{Ran, Stood, Unobeyed};
-pub use work::{Body, Job, Pace};
+pub use run_control::RunControl;
+pub use schedule_log::{ScheduleEvent, ScheduleLog};
+pub use stalls::Stall;
+pub use work::{Calibration, Job, JobBody};

@@ -1,121 +1,128 @@
-//! How many jobs come, when, and how long each is.
+//! Load of a task: when its jobs are released, and how long each is.
 //!
-//! Model: lists, made before the run from the same streams that a simulation draws from. Nothing is
-//! drawn while threads wait for it, and a run and a simulation of one seed have the same jobs. An
-//! application that runs until it is told to stop has a rule instead, or asks for each job itself
-//! ([`Remote`](crate::Remote)).
+//! Model: lists, generated before the run from the same random streams as a simulation. Nothing is
+//! generated while threads wait, and a run and a simulation of one seed have the same jobs. An
+//! application that runs until it is stopped has a rule instead, or activates each job
+//! ([`RunControl`](crate::RunControl)).
 
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
 
-/// One job to come.
+/// Arrival of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When the machine is told.
-    pub seen: Time,
-    /// From when its deadline counts; not after `seen`.
+    /// Time at which the engine is notified.
+    pub observed: Time,
+    /// Time from which the deadline counts; not after `observed`.
     pub nominal: Time,
 }
 
-/// Which jobs come.
+/// Arrivals of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// These, sorted by `seen`.
+    /// A list, sorted by `observed`.
     List(Vec<Arrival>),
-    /// One at `first` and one every `period` from then on, as long as the run is.
-    Every {
-        /// The first.
+    /// One at `first`, and one every `period` after it, until the run ends.
+    Periodic {
+        /// Time of the first arrival.
         first: Time,
-        /// The distance; more than zero.
+        /// Period; more than zero.
         period: Span,
     },
-    /// None by themselves: only those that a graph activates, or somebody from outside.
-    Asked,
+    /// None by rule: a graph or a thread activates each job.
+    OnDemand,
 }
 
-/// What one task has to do.
+/// Load of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// When jobs come.
+    /// Arrivals.
     pub arrivals: Arrivals,
-    /// By version, the last for all others: of its jobs in the order in which they begin; when they
-    /// are used up, from the start again. None: no work at all.
+    /// Costs of the jobs in the order in which they start, by version; the last list is for all
+    /// further versions. A list repeats when it is used up; an empty one means no work.
     pub costs: Vec<Vec<Work>>,
-    /// What its jobs do on their way, whatever they cost: the marks of this count.
+    /// Steps within jobs; only the steps of this cost count.
     pub marks: Cost,
-    /// Its jobs say themselves what they take out of channels and put in ([`Flow`](crate::Flow));
-    /// marks do not count then.
-    pub tells: bool,
-    /// A program and its arguments, which runs instead of the task's body. Its jobs are seen: the
-    /// first comes with the run, then one each time that it wakes. Only on a root with one CPU.
+    /// Whether jobs report the tokens that they pop and push ([`Flow`](crate::Flow)); then `marks`
+    /// does not count.
+    pub explicit_tokens: bool,
+    /// A program and its arguments, run instead of the body. The run observes its jobs: the first
+    /// is released at the start, then one at each wake-up. Only on a root with one CPU.
     pub program: Option<Vec<String>>,
 }
 
 impl Default for Load {
-    /// Nothing to do.
+    /// Returns an empty load.
     fn default() -> Load {
         let marks = Cost::Constant(Work::ZERO);
-        Load { arrivals: Arrivals::Asked, costs: Vec::new(), marks, tells: false, program: None }
+        Load {
+            arrivals: Arrivals::OnDemand,
+            costs: Vec::new(),
+            marks,
+            explicit_tokens: false,
+            program: None,
+        }
     }
 }
 
 impl Load {
-    /// As it was drawn for a simulation: when each job is seen and from when its deadline counts,
-    /// costs by version, and marks.
-    pub fn drawn(arrivals: &[(Time, Time)], costs: Vec<Vec<Work>>, marks: Cost) -> Load {
-        let arrivals = arrivals.iter().map(|&(seen, nominal)| Arrival { seen, nominal }).collect();
+    /// Creates the load that was generated for a simulation: observed and nominal arrivals, costs
+    /// by version, and steps.
+    pub fn generated(arrivals: &[(Time, Time)], costs: Vec<Vec<Work>>, marks: Cost) -> Load {
+        let arrivals =
+            arrivals.iter().map(|&(seen, nominal)| Arrival { observed: seen, nominal }).collect();
         Load { arrivals: Arrivals::List(arrivals), costs, marks, ..Load::default() }
     }
 
-    /// Of a program, with its arguments.
-    pub fn of_program(words: Vec<String>) -> Load {
-        let begin = Arrival { seen: Time::ZERO, nominal: Time::ZERO };
+    /// Creates the load of a program with its arguments.
+    pub fn for_program(words: Vec<String>) -> Load {
+        let begin = Arrival { observed: Time::ZERO, nominal: Time::ZERO };
         Load { program: Some(words), ..Load::new(vec![begin], Vec::new()) }
     }
 
-    /// Of a task with one version, whose jobs do nothing but work.
+    /// Creates the load of a task with one version whose jobs only work.
     pub fn new(arrivals: Vec<Arrival>, costs: Vec<Work>) -> Load {
         Load { arrivals: Arrivals::List(arrivals), costs: vec![costs], ..Load::default() }
     }
 }
 
-/// How far a load has come.
+/// Position in a load.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     load: Load,
-    come: u64,
+    released: u64,
     begun: usize,
 }
 
 impl Cursor {
-    /// What its jobs do says nothing of the machine's: they tell it.
-    pub(crate) fn tells(&self) -> bool {
-        self.load.tells
+    /// Whether jobs report their tokens.
+    pub(crate) fn has_explicit_tokens(&self) -> bool {
+        self.load.explicit_tokens
     }
 
     pub(crate) fn new(load: Load) -> Cursor {
-        Cursor { load, come: 0, begun: 0 }
+        Cursor { load, released: 0, begun: 0 }
     }
 
-    /// The job that comes next.
+    /// Returns the next arrival.
     pub(crate) fn next(&self) -> Option<Arrival> {
         match &self.load.arrivals {
-            Arrivals::List(list) => list.get(usize::try_from(self.come).ok()?).copied(),
-            Arrivals::Every { first, period } => {
-                let after = self.come.checked_mul(period.as_ns())?;
+            Arrivals::List(list) => list.get(usize::try_from(self.released).ok()?).copied(),
+            Arrivals::Periodic { first, period } => {
+                let after = self.released.checked_mul(period.as_ns())?;
                 let nominal = Time::from_ns(first.as_ns().checked_add(after)?);
-                Some(Arrival { seen: nominal, nominal })
+                Some(Arrival { observed: nominal, nominal })
             }
-            Arrivals::Asked => None,
+            Arrivals::OnDemand => None,
         }
     }
 
-    /// It has come.
+    /// Advances to the next arrival.
     pub(crate) fn advance(&mut self) {
-        self.come += 1;
+        self.released += 1;
     }
 
-    /// What the job that begins now costs in this version.
+    /// Returns the cost of the job that starts now, in this version.
     pub(crate) fn cost(&mut self, version: u32) -> Work {
         let at = self.begun;
         self.begun += 1;

@@ -1,100 +1,109 @@
-//! What workers have to say to a dispatcher: that a job is over.
+//! Mailbox of a dispatcher: completions by workers, and requests from outside.
 //!
-//! Model: a list of workers ([`Letters`]), linked through their slots. A worker puts itself in
-//! front and rings; the dispatcher takes the whole list at once. Nobody waits for anybody, and
-//! nobody can be in a list twice: a worker tells the end of a job once, and gets the next one only
-//! after that was read. Everybody rings behind what he leaves, whatever that is, so a reader looks
-//! only where the bell has rung since the last one did, and notes how often it had before it looks.
-//! Whoever is stopped between leaving something and ringing has not told it yet.
+//! | content | written by | read as |
+//! | --- | --- | --- |
+//! | completions | workers, with one push each ([`MpscStack`]) | tasks, oldest first |
+//! | activations | any thread: counter of the task, then its mark | count per task |
+//! | conditions | any thread: value, then its bit | the last value of each kind |
+//! | stop request | any thread: its bit | once |
 //!
-//! What comes from outside is counts and last words: how many jobs somebody asks for, by task, and
-//! what battery, mode and permissions have become. Whoever says it may be stopped in the middle,
-//! for ever; so each does its part with one instruction after the other, and nobody, least of all
-//! the dispatcher, waits for another one's next. What is written is then marked; a mark without
-//! anything behind it means that somebody else's mark was read before.
+//! Invariants:
+//!
+//! - B1. Writers store the content, then the mark, then notify. A writer that was preempted before
+//!   the notification has not reported.
+//! - B2. The reader loads the key of the event count before the contents, and stores it as
+//!   `last_key`. If the key is unchanged, nothing was reported since the last read, and the reader
+//!   skips the contents.
+//! - B3. No thread waits for another: a writer may be stopped between two stores, possibly forever.
+//!   A mark without content means that an earlier read took the content of an unfinished writer.
+//! - B4. A worker is in the stack at most once: it reports a completion once, and gets the next
+//!   segment only after that was read.
+//! - B5. Read order: stop bit, completions, activations, conditions; a step delivers conditions
+//!   before activations, and the stop last. So a condition set before an activation, by one thread,
+//!   is delivered no later than it, and an activation before a stop no later than the stop.
 
-use crate::letters::{Letters, Word};
-use crate::stage::Slot;
+use crate::mpsc_stack::{AtomicInt, MpscStack};
+use crate::root_shared::WorkerSlot;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use talea_core::machine::{Condition, Event, TaskId};
+use talea_core::engine::{Condition, Event, TaskId};
 use talea_core::mutate;
-use talea_os::bell::Bell;
+use talea_os::event_count::EventCount;
 
-/// What a mailbox is made of; a parameter, so that a model checker runs the same code through all
+/// Types that a mailbox is built from; a parameter, so that loom runs the same code through all
 /// interleavings.
-pub(crate) trait Make {
-    type Byte: Word<u8> + Debug;
-    type Short: Word + Debug;
-    type Long: Word<u64> + Debug;
-    type Bell: Default + Debug;
-    /// Whose letters these are.
+pub(crate) trait SyncPrimitives {
+    type U8: AtomicInt<u8> + Debug;
+    type U32: AtomicInt + Debug;
+    type U64: AtomicInt<u64> + Debug;
+    type EventCount: Default + Debug;
+    /// Element of the completion stack.
     type Slot;
 
-    /// See [`Bell::heard`].
-    fn heard(bell: &Self::Bell) -> u32;
-    /// See [`Bell::ring`].
-    fn ring(bell: &Self::Bell);
-    /// The next in the mailbox that it is in.
-    fn next(slot: &Self::Slot) -> &Self::Short;
-    /// Jobs that were asked for from outside and have not been read.
-    fn asked(slot: &Self::Slot) -> &Self::Short;
+    /// See [`EventCount::key`].
+    fn key(event_count: &Self::EventCount) -> u32;
+    /// See [`EventCount::notify`].
+    fn notify(event_count: &Self::EventCount);
+    /// Link of an element in the completion stack.
+    fn next(slot: &Self::Slot) -> &Self::U32;
+    /// Activations of the task that have not been read.
+    fn activations(slot: &Self::Slot) -> &Self::U32;
 }
 
-/// Of what the machine has.
+/// The types of the standard library and of [`talea_os`].
 #[derive(Debug)]
-pub(crate) struct Real;
+pub(crate) struct Std;
 
-impl Make for Real {
-    type Byte = AtomicU8;
-    type Short = AtomicU32;
-    type Long = AtomicU64;
-    type Bell = Bell;
-    type Slot = Slot;
+impl SyncPrimitives for Std {
+    type U8 = AtomicU8;
+    type U32 = AtomicU32;
+    type U64 = AtomicU64;
+    type EventCount = EventCount;
+    type Slot = WorkerSlot;
 
-    fn heard(bell: &Bell) -> u32 {
-        bell.heard()
+    fn key(event_count: &EventCount) -> u32 {
+        event_count.key()
     }
 
-    fn ring(bell: &Bell) {
-        bell.ring();
+    fn notify(event_count: &EventCount) {
+        event_count.notify();
     }
 
-    fn next(slot: &Slot) -> &AtomicU32 {
+    fn next(slot: &WorkerSlot) -> &AtomicU32 {
         &slot.next
     }
 
-    fn asked(slot: &Slot) -> &AtomicU32 {
-        &slot.asked
+    fn activations(slot: &WorkerSlot) -> &AtomicU32 {
+        &slot.activations
     }
 }
 
-/// What may be said of the world: the last of each kind counts, since each says how it is now.
+/// Condition updates: the last value of each kind counts, because each is absolute.
 #[derive(Debug)]
-struct News<M: Make> {
-    /// Which of them, a bit each.
-    which: M::Short,
-    battery: M::Long,
-    mode: M::Byte,
-    permitted: M::Long,
+struct ConditionUpdates<M: SyncPrimitives> {
+    /// Kinds with an unread update, one bit each.
+    pending: M::U32,
+    battery: M::U64,
+    mode: M::U8,
+    permitted: M::U64,
 }
 
-/// Kinds of news.
-const KINDS: usize = 4;
+/// Maximum number of events in a batch: three conditions and a stop.
+const MAX_EVENTS: usize = 4;
 
-impl<M: Make> News<M> {
+impl<M: SyncPrimitives> ConditionUpdates<M> {
     const STOPPED: u32 = 1;
     const BATTERY: u32 = 2;
     const MODE: u32 = 4;
     const PERMITTED: u32 = 8;
 
-    fn new() -> News<M> {
-        let (battery, permitted) = (M::Long::new(0), M::Long::new(0));
-        News { which: M::Short::new(0), battery, mode: M::Byte::new(0), permitted }
+    fn new() -> ConditionUpdates<M> {
+        let (battery, permitted) = (M::U64::new(0), M::U64::new(0));
+        ConditionUpdates { pending: M::U32::new(0), battery, mode: M::U8::new(0), permitted }
     }
 
-    fn change(&self, condition: Condition) {
-        let which = match condition {
+    fn set(&self, condition: Condition) {
+        let pending = match condition {
             Condition::Battery(battery) => {
                 self.battery.store(battery, Ordering::Release);
                 Self::BATTERY
@@ -108,182 +117,201 @@ impl<M: Make> News<M> {
                 Self::PERMITTED
             }
         };
-        self.which.or(which, Ordering::AcqRel);
+        self.pending.or(pending, Ordering::AcqRel);
     }
 
-    /// Whether it was stopped, since this was last asked.
+    /// Whether a stop was requested since the last call.
     fn take_stop(&self) -> bool {
-        self.which.load(Ordering::Acquire) & Self::STOPPED != 0
-            && self.which.and(!Self::STOPPED, Ordering::AcqRel) & Self::STOPPED != 0
+        self.pending.load(Ordering::Acquire) & Self::STOPPED != 0
+            && self.pending.and(!Self::STOPPED, Ordering::AcqRel) & Self::STOPPED != 0
     }
 
-    /// What has become of the world; a stop stays.
-    fn take(&self, said: &mut Vec<Event>) {
-        if self.which.load(Ordering::Acquire) & !Self::STOPPED == 0 {
+    /// Takes the updates into `said`; a stop request stays.
+    fn drain(&self, events: &mut Vec<Event>) {
+        if self.pending.load(Ordering::Acquire) & !Self::STOPPED == 0 {
             return;
         }
-        let which = self.which.and(Self::STOPPED, Ordering::AcqRel);
-        let mut say = |bit: u32, event: Event| {
-            if which & bit != 0 {
-                said.push(event);
+        let pending = self.pending.and(Self::STOPPED, Ordering::AcqRel);
+        let mut push = |bit: u32, event: Event| {
+            if pending & bit != 0 {
+                events.push(event);
             }
         };
-        say(
+        push(
             Self::BATTERY,
             Event::Changed(Condition::Battery(self.battery.load(Ordering::Acquire))),
         );
-        say(Self::MODE, Event::Changed(Condition::Mode(self.mode.load(Ordering::Acquire))));
-        say(
+        push(Self::MODE, Event::Changed(Condition::Mode(self.mode.load(Ordering::Acquire))));
+        push(
             Self::PERMITTED,
             Event::Changed(Condition::Permitted(self.permitted.load(Ordering::Acquire))),
         );
     }
 }
 
-/// Tasks in a word of marks.
-const WORD: usize = u64::BITS as usize;
+/// Tasks per word of activation marks.
+const TASKS_PER_WORD: usize = u64::BITS as usize;
 
-/// All that is read in one step; its room is made before the run.
+/// Everything that is read in one step; its memory is allocated before the run.
 #[derive(Debug, Default)]
-pub(crate) struct Mail {
-    /// Whose pieces are over, oldest first.
-    pub(crate) ended: Vec<TaskId>,
-    /// Of whom how many jobs were asked for.
-    pub(crate) asked: Vec<(TaskId, u32)>,
-    /// What has become of the world.
-    pub(crate) said: Vec<Event>,
+pub(crate) struct Batch {
+    /// Tasks whose segments have ended, oldest first.
+    pub(crate) completed: Vec<TaskId>,
+    /// Activations, by task.
+    pub(crate) activations: Vec<(TaskId, u32)>,
+    /// Condition updates, and a stop request as the last element.
+    pub(crate) events: Vec<Event>,
 }
 
-impl Mail {
-    /// Room for so many tasks.
-    pub(crate) fn new(tasks: usize) -> Mail {
-        Mail {
-            ended: Vec::with_capacity(tasks),
-            asked: Vec::with_capacity(tasks),
-            said: Vec::with_capacity(KINDS),
+impl Batch {
+    /// Creates a batch for `tasks` tasks.
+    pub(crate) fn new(tasks: usize) -> Batch {
+        Batch {
+            completed: Vec::with_capacity(tasks),
+            activations: Vec::with_capacity(tasks),
+            events: Vec::with_capacity(MAX_EVENTS),
         }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.ended.clear();
-        self.asked.clear();
-        self.said.clear();
+        self.completed.clear();
+        self.activations.clear();
+        self.events.clear();
     }
 }
 
-/// Of one dispatcher.
+/// Mailbox of one dispatcher.
 #[derive(Debug)]
-pub(crate) struct Mailbox<M: Make = Real> {
-    letters: Letters<M::Short>,
-    /// Tasks of which somebody has asked for jobs, a bit each.
-    asked: Box<[M::Long]>,
-    news: News<M>,
-    /// The dispatcher sleeps by it.
-    pub(crate) bell: M::Bell,
-    /// How often it had rung when this was last read, by whoever has the lock.
-    read: M::Short,
+pub(crate) struct Mailbox<M: SyncPrimitives = Std> {
+    completions: MpscStack<M::U32>,
+    /// Tasks with unread activations, one bit each.
+    activation_marks: Box<[M::U64]>,
+    updates: ConditionUpdates<M>,
+    /// Event count by which the dispatcher waits.
+    pub(crate) event_count: M::EventCount,
+    /// Key of the event count at the last read; only the holder of the root lock uses it.
+    last_key: M::U32,
 }
 
 impl Mailbox {
-    /// For letters of so many tasks.
+    /// Creates a mailbox for `tasks` tasks.
     pub(crate) fn new(tasks: usize) -> Mailbox {
-        Mailbox::made(tasks)
+        Mailbox::with_primitives(tasks)
     }
 }
 
-impl<M: Make> Mailbox<M> {
-    fn made(tasks: usize) -> Mailbox<M> {
-        let asked = (0..tasks.div_ceil(WORD)).map(|_| M::Long::new(0)).collect();
-        let (bell, read) = (M::Bell::default(), M::Short::new(0));
-        Mailbox { letters: Letters::new(), asked, news: News::new(), bell, read }
+impl<M: SyncPrimitives> Mailbox<M> {
+    fn with_primitives(tasks: usize) -> Mailbox<M> {
+        let activation_marks =
+            (0..tasks.div_ceil(TASKS_PER_WORD)).map(|_| M::U64::new(0)).collect();
+        let (event_count, last_key) = (M::EventCount::default(), M::U32::new(0));
+        Mailbox {
+            completions: MpscStack::new(),
+            activation_marks,
+            updates: ConditionUpdates::new(),
+            event_count,
+            last_key,
+        }
     }
 
-    /// The job of `task` is over.
-    pub(crate) fn post(&self, task: TaskId, slots: &[M::Slot]) {
+    /// Reports that the segment of `task` has ended.
+    pub(crate) fn post_completion(&self, task: TaskId, slots: &[M::Slot]) {
         mutate!(
             "exec-mailbox-ring",
             {
-                self.letters.put(task.0, M::next(&slots[task.0 as usize]));
-                M::ring(&self.bell);
+                self.completions.push(task.0, M::next(&slots[task.0 as usize]));
+                M::notify(&self.event_count);
             },
             {
-                M::ring(&self.bell);
-                self.letters.put(task.0, M::next(&slots[task.0 as usize]));
+                M::notify(&self.event_count);
+                self.completions.push(task.0, M::next(&slots[task.0 as usize]));
             }
         );
     }
 
-    /// Somebody wants a job of `task`.
-    pub(crate) fn ask(&self, task: TaskId, slots: &[M::Slot]) {
+    /// Requests a job of `task`.
+    pub(crate) fn request_activation(&self, task: TaskId, slots: &[M::Slot]) {
         let at = task.0 as usize;
-        M::asked(&slots[at]).add(1, Ordering::AcqRel);
+        M::activations(&slots[at]).add(1, Ordering::AcqRel);
         mutate!(
             "exec-mailbox-ask",
             {
-                self.asked[at / WORD].or(1 << (at % WORD), Ordering::AcqRel);
-                M::ring(&self.bell);
+                self.activation_marks[at / TASKS_PER_WORD]
+                    .or(1 << (at % TASKS_PER_WORD), Ordering::AcqRel);
+                M::notify(&self.event_count);
             },
             {
-                M::ring(&self.bell);
-                self.asked[at / WORD].or(1 << (at % WORD), Ordering::AcqRel);
+                M::notify(&self.event_count);
+                self.activation_marks[at / TASKS_PER_WORD]
+                    .or(1 << (at % TASKS_PER_WORD), Ordering::AcqRel);
             }
         );
     }
 
-    /// The world has changed.
-    pub(crate) fn change(&self, condition: Condition) {
-        self.news.change(condition);
-        M::ring(&self.bell);
+    /// Reports a change of a condition.
+    pub(crate) fn set_condition(&self, condition: Condition) {
+        self.updates.set(condition);
+        M::notify(&self.event_count);
     }
 
-    /// No job is to come any more.
-    pub(crate) fn stop(&self) {
-        self.news.which.or(News::<M>::STOPPED, Ordering::AcqRel);
-        M::ring(&self.bell);
+    /// Requests the end of releases.
+    pub(crate) fn request_stop(&self) {
+        self.updates.pending.or(ConditionUpdates::<M>::STOPPED, Ordering::AcqRel);
+        M::notify(&self.event_count);
     }
 
-    /// Everything that was posted, oldest first, into `mail`, which is empty.
-    pub(crate) fn take(&self, slots: &[M::Slot], mail: &mut Mail) {
-        self.take_letting(slots, mail, || {});
+    /// Drains everything into `batch`, which is empty.
+    pub(crate) fn drain(&self, slots: &[M::Slot], batch: &mut Batch) {
+        self.drain_with_hook(slots, batch, || {});
     }
 
-    /// The same; between two reads somebody else may do something.
-    fn take_letting(&self, slots: &[M::Slot], mail: &mut Mail, mut others: impl FnMut()) {
-        // Most steps find that nobody has.
-        let rung = M::heard(&self.bell);
-        if self.read.load(Ordering::Relaxed) == rung {
+    /// Drains the mailbox, and calls `hook` between two reads: tests run other threads'
+    /// operations there.
+    fn drain_with_hook(&self, slots: &[M::Slot], batch: &mut Batch, mut hook: impl FnMut()) {
+        // Most reads find nothing new.
+        let key = M::key(&self.event_count);
+        if self.last_key.load(Ordering::Relaxed) == key {
             return;
         }
-        self.read.store(rung, Ordering::Relaxed);
-        // First, so that of what somebody has asked for before a stop nothing is found after it.
-        let is_stopped = self.news.take_stop();
-        others();
-        self.letters.take(|who| M::next(&slots[who as usize]), |who| mail.ended.push(TaskId(who)));
-        mail.ended.reverse();
-        for (word, asked) in self.asked.iter().enumerate() {
-            // Most often nobody has.
+        self.last_key.store(key, Ordering::Relaxed);
+        // First, so that no activation made before a stop is read after it.
+        let is_stopped = self.updates.take_stop();
+        let are_conditions_first = mutate!("exec-news-first", false, true);
+        if are_conditions_first {
+            self.updates.drain(&mut batch.events);
+        }
+        hook();
+        self.completions
+            .drain(|who| M::next(&slots[who as usize]), |who| batch.completed.push(TaskId(who)));
+        batch.completed.reverse();
+        for (word, asked) in self.activation_marks.iter().enumerate() {
+            // Usually none.
             if asked.load(Ordering::Relaxed) == 0 {
                 continue;
             }
             let mut marks = asked.swap(0, Ordering::AcqRel);
             while marks != 0 {
-                let at = word * WORD + marks.trailing_zeros() as usize;
+                let at = word * TASKS_PER_WORD + marks.trailing_zeros() as usize;
                 marks &= marks - 1;
-                let count = M::asked(&slots[at]).swap(0, Ordering::AcqRel);
+                let count = M::activations(&slots[at]).swap(0, Ordering::AcqRel);
                 if count > 0 {
-                    mail.asked.push((TaskId(at as u32), mutate!("exec-asked-once", count, 1)));
+                    batch
+                        .activations
+                        .push((TaskId(at as u32), mutate!("exec-asked-once", count, 1)));
                 }
             }
         }
-        others();
-        // Last, so that whoever has said something and then asks for a job has it looked at before
-        // that job: a step does what is said before what is asked for.
-        self.news.take(&mut mail.said);
+        hook();
+        // Last, so that a condition set before an activation is read no later than that: a step
+        // delivers conditions first.
+        if !are_conditions_first {
+            self.updates.drain(&mut batch.events);
+        }
         mutate!("exec-mailbox-read", {}, {
-            self.read.store(M::heard(&self.bell), Ordering::Relaxed);
+            self.last_key.store(M::key(&self.event_count), Ordering::Relaxed);
         });
         if is_stopped {
-            mail.said.push(Event::Stopped);
+            batch.events.push(Event::Stopped);
         }
     }
 }
@@ -292,27 +320,27 @@ impl<M: Make> Mailbox<M> {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
-    use talea_core::Time;
+    use talea_core::Monotonic;
 
-    fn slots(n: usize) -> Vec<Slot> {
-        (0..n).map(|_| Slot::default()).collect()
+    fn slots(n: usize) -> Vec<WorkerSlot> {
+        (0..n).map(|_| WorkerSlot::default()).collect()
     }
 
     #[test]
-    fn letters_are_read_in_the_order_in_which_they_came_and_once() {
+    fn completions_are_read_once_and_in_order() {
         let (mailbox, slots) = (Mailbox::new(4), slots(4));
-        let mut mail = Mail::new(4);
+        let mut batch = Batch::new(4);
         for task in [2, 0, 3] {
-            mailbox.post(TaskId(task), &slots);
+            mailbox.post_completion(TaskId(task), &slots);
         }
-        mailbox.take(&slots, &mut mail);
-        assert_eq!(mail.ended, [TaskId(2), TaskId(0), TaskId(3)]);
-        mail.clear();
-        mailbox.take(&slots, &mut mail);
-        assert_eq!(mail.ended, []);
-        mailbox.post(TaskId(0), &slots);
-        mailbox.take(&slots, &mut mail);
-        assert_eq!(mail.ended, [TaskId(0)]);
+        mailbox.drain(&slots, &mut batch);
+        assert_eq!(batch.completed, [TaskId(2), TaskId(0), TaskId(3)]);
+        batch.clear();
+        mailbox.drain(&slots, &mut batch);
+        assert_eq!(batch.completed, []);
+        mailbox.post_completion(TaskId(0), &slots);
+        mailbox.drain(&slots, &mut batch);
+        assert_eq!(batch.completed, [TaskId(0)]);
     }
 
     #[test]
@@ -320,161 +348,161 @@ mod tests {
         const TASKS: u32 = 4;
         const ROUNDS: u32 = 5_000;
         let (mailbox, slots) = (Mailbox::new(4), slots(TASKS as usize));
-        let go: Vec<Bell> = (0..TASKS).map(|_| Bell::new()).collect();
+        let go: Vec<EventCount> = (0..TASKS).map(|_| EventCount::new()).collect();
         std::thread::scope(|scope| {
             for task in 0..TASKS {
                 let (mailbox, slots, go) = (&mailbox, &slots, &go[task as usize]);
                 scope.spawn(move || {
                     for round in 0..ROUNDS {
-                        mailbox.post(TaskId(task), slots);
-                        // As a worker does: not again before it was read.
-                        go.wait(round, Time::NEVER);
+                        mailbox.post_completion(TaskId(task), slots);
+                        // A worker does not report again before its report was read.
+                        go.wait(round, Monotonic::NEVER);
                     }
                 });
             }
-            let (mut seen, mut mail) = (0, Mail::new(TASKS as usize));
+            let (mut seen, mut batch) = (0, Batch::new(TASKS as usize));
             while seen < TASKS * ROUNDS {
-                let heard = mailbox.bell.heard();
-                mail.clear();
-                mailbox.take(&slots, &mut mail);
-                seen += mail.ended.len() as u32;
-                for task in &mail.ended {
-                    go[task.0 as usize].ring();
+                let key = mailbox.event_count.key();
+                batch.clear();
+                mailbox.drain(&slots, &mut batch);
+                seen += batch.completed.len() as u32;
+                for task in &batch.completed {
+                    go[task.0 as usize].notify();
                 }
-                if mail.ended.is_empty() {
-                    mailbox.bell.wait(heard, Time::NEVER);
+                if batch.completed.is_empty() {
+                    mailbox.event_count.wait(key, Monotonic::NEVER);
                 }
             }
         });
     }
 
     #[test]
-    fn nothing_that_is_asked_for_is_lost_or_doubled_whoever_asks() {
-        const ASKERS: u32 = 3;
+    fn no_activation_is_lost_or_duplicated_between_threads() {
+        const THREADS: u32 = 3;
         const EACH: u32 = 20_000;
         let (mailbox, slots) = (Mailbox::new(4), slots(2));
-        let gone = AtomicU32::new(0);
+        let finished = AtomicU32::new(0);
         std::thread::scope(|scope| {
-            for _ in 0..ASKERS {
+            for _ in 0..THREADS {
                 scope.spawn(|| {
-                    (0..EACH).for_each(|count| mailbox.ask(TaskId(count % 2), &slots));
-                    gone.fetch_add(1, Ordering::AcqRel);
-                    mailbox.bell.ring();
+                    (0..EACH)
+                        .for_each(|count| mailbox.request_activation(TaskId(count % 2), &slots));
+                    finished.fetch_add(1, Ordering::AcqRel);
+                    mailbox.event_count.notify();
                 });
             }
-            let (mut seen, mut mail) = ([0; 2], Mail::new(2));
+            let (mut seen, mut batch) = ([0; 2], Batch::new(2));
             loop {
-                let heard = mailbox.bell.heard();
-                let are_gone = gone.load(Ordering::Acquire) == ASKERS;
-                mail.clear();
-                mailbox.take(&slots, &mut mail);
-                for &(task, count) in &mail.asked {
+                let key = mailbox.event_count.key();
+                let are_finished = finished.load(Ordering::Acquire) == THREADS;
+                batch.clear();
+                mailbox.drain(&slots, &mut batch);
+                for &(task, count) in &batch.activations {
                     assert!(count > 0);
                     seen[task.0 as usize] += count;
                 }
-                if mail.asked.is_empty() {
-                    if are_gone {
+                if batch.activations.is_empty() {
+                    if are_finished {
                         break;
                     }
-                    mailbox.bell.wait(heard, Time::NEVER);
+                    mailbox.event_count.wait(key, Monotonic::NEVER);
                 }
             }
-            assert_eq!(seen, [ASKERS * EACH / 2; 2]);
+            assert_eq!(seen, [THREADS * EACH / 2; 2]);
         });
     }
 
     #[test]
-    fn of_what_is_said_of_the_world_the_last_counts_and_a_stop_comes_behind_it() {
+    fn the_last_update_of_each_condition_counts_and_a_stop_comes_after_them() {
         let (mailbox, slots) = (Mailbox::new(0), slots(0));
         let read = || {
-            let mut mail = Mail::new(0);
-            mailbox.take(&slots, &mut mail);
-            mail.said
+            let mut batch = Batch::new(0);
+            mailbox.drain(&slots, &mut batch);
+            batch.events
         };
-        mailbox.stop();
+        mailbox.request_stop();
         for mode in [3, 1, 2] {
-            mailbox.change(Condition::Mode(mode));
+            mailbox.set_condition(Condition::Mode(mode));
         }
-        mailbox.change(Condition::Battery(7));
+        mailbox.set_condition(Condition::Battery(7));
         let changed = |condition| Event::Changed(condition);
         let expected =
             [changed(Condition::Battery(7)), changed(Condition::Mode(2)), Event::Stopped];
         assert_eq!(read(), expected);
         assert_eq!(read(), []);
-        mailbox.change(Condition::Permitted(5));
+        mailbox.set_condition(Condition::Permitted(5));
         assert_eq!(read(), [changed(Condition::Permitted(5))]);
     }
 
     #[test]
-    fn who_is_stopped_while_asking_keeps_nobody_else_from_it() {
+    fn a_writer_stopped_while_activating_blocks_no_other_writer() {
         let (mailbox, slots) = (Mailbox::new(70), slots(70));
-        // Counted, and no mark yet.
-        slots[69].asked.fetch_add(1, Ordering::AcqRel);
-        mailbox.ask(TaskId(69), &slots);
-        let mut mail = Mail::new(70);
-        mailbox.take(&slots, &mut mail);
-        assert_eq!(mail.asked, [(TaskId(69), 2)]);
-        // It goes on: there is nothing behind its mark.
-        mailbox.asked[1].fetch_or(1 << 5, Ordering::AcqRel);
-        mailbox.bell.ring();
-        mail.clear();
-        mailbox.take(&slots, &mut mail);
-        assert_eq!(mail.asked, []);
+        // Counted, but not yet marked.
+        slots[69].activations.fetch_add(1, Ordering::AcqRel);
+        mailbox.request_activation(TaskId(69), &slots);
+        let mut batch = Batch::new(70);
+        mailbox.drain(&slots, &mut batch);
+        assert_eq!(batch.activations, [(TaskId(69), 2)]);
+        // The writer continues: its mark has no content.
+        mailbox.activation_marks[1].fetch_or(1 << 5, Ordering::AcqRel);
+        mailbox.event_count.notify();
+        batch.clear();
+        mailbox.drain(&slots, &mut batch);
+        assert_eq!(batch.activations, []);
     }
 
-    /// What steps would be told, in their order, if what `program` does falls into this gap of the
-    /// first read.
-    fn told(gap: usize, program: impl Fn(&Mailbox, &[Slot])) -> Vec<Vec<String>> {
+    /// Events of each step, in order, if `program` runs in this gap of the first read.
+    fn delivered_events(gap: usize, program: impl Fn(&Mailbox, &[WorkerSlot])) -> Vec<Vec<String>> {
         let (mailbox, slots) = (Mailbox::new(1), slots(1));
-        // As somebody who has left nothing, so that it is read at all.
-        mailbox.bell.ring();
+        // A notification without content, so that the mailbox is read.
+        mailbox.event_count.notify();
         let mut gaps = 0;
-        let others = || {
+        let hook = || {
             if gaps == gap {
                 program(&mailbox, &slots);
             }
             gaps += 1;
         };
         let mut steps = Vec::new();
-        let mut mail = Mail::new(1);
-        let mut tell = |mail: &mut Mail| {
+        let mut batch = Batch::new(1);
+        let mut tell = |batch: &mut Batch| {
             let (stops, said): (Vec<Event>, Vec<Event>) =
-                mail.said.iter().partition(|&&event| event == Event::Stopped);
+                batch.events.iter().partition(|&&event| event == Event::Stopped);
             let said = said.iter().map(|_| "changed".to_owned());
-            let asked = mail.asked.iter().map(|(_, count)| format!("asked {count}"));
+            let asked = batch.activations.iter().map(|(_, count)| format!("activated {count}"));
             let stops = stops.iter().map(|_| "stopped".to_owned());
             steps.push(said.chain(asked).chain(stops).collect());
-            mail.clear();
+            batch.clear();
         };
-        mailbox.take_letting(&slots, &mut mail, others);
-        tell(&mut mail);
+        mailbox.drain_with_hook(&slots, &mut batch, hook);
+        tell(&mut batch);
         for _ in 0..2 {
-            mailbox.take(&slots, &mut mail);
-            tell(&mut mail);
+            mailbox.drain(&slots, &mut batch);
+            tell(&mut batch);
         }
-        assert!(gap < gaps, "there is such a gap");
+        assert!(gap < gaps, "the read has such a gap");
         steps
     }
 
     #[test]
-    fn y6_what_is_said_before_a_job_is_asked_for_is_told_before_it_wherever_the_reader_stands() {
+    fn y6_a_condition_set_before_an_activation_is_delivered_before_it_wherever_the_reader_is() {
         for gap in 0..2 {
-            let all: Vec<String> = told(gap, |mailbox, slots| {
-                mailbox.change(Condition::Battery(7));
-                mailbox.ask(TaskId(0), slots);
+            let all: Vec<String> = delivered_events(gap, |mailbox, slots| {
+                mailbox.set_condition(Condition::Battery(7));
+                mailbox.request_activation(TaskId(0), slots);
             })
             .concat();
-            assert_eq!(all, ["changed", "asked 1"], "gap {gap}");
+            assert_eq!(all, ["changed", "activated 1"], "gap {gap}");
         }
     }
 
     #[test]
-    fn y14_what_is_asked_for_before_a_stop_is_told_before_it_wherever_the_reader_stands() {
+    fn y14_an_activation_before_a_stop_is_delivered_before_it_wherever_the_reader_is() {
         for gap in 0..2 {
-            let all: Vec<String> = told(gap, |mailbox, slots| {
-                mailbox.ask(TaskId(0), slots);
-                mailbox.change(Condition::Mode(1));
-                mailbox.stop();
+            let all: Vec<String> = delivered_events(gap, |mailbox, slots| {
+                mailbox.request_activation(TaskId(0), slots);
+                mailbox.set_condition(Condition::Mode(1));
+                mailbox.request_stop();
             })
             .concat();
             assert_eq!(all.last().map(String::as_str), Some("stopped"), "gap {gap}: {all:?}");
@@ -482,10 +510,10 @@ mod tests {
         }
     }
 
-    /// The same code, in terms of the model checker.
+    /// Tests of the same code under loom.
     mod interleaved {
         use super::*;
-        use crate::letters;
+        use crate::mpsc_stack;
         use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
         use loom::sync::{Arc, Mutex};
         use loom::thread;
@@ -496,92 +524,96 @@ mod tests {
         #[derive(Default)]
         struct Links {
             next: AtomicU32,
-            asked: AtomicU32,
+            activations: AtomicU32,
         }
 
-        impl Make for Checked {
-            type Byte = AtomicU8;
-            type Short = AtomicU32;
-            type Long = AtomicU64;
-            type Bell = letters::tests::Bell;
+        impl SyncPrimitives for Checked {
+            type U8 = AtomicU8;
+            type U32 = AtomicU32;
+            type U64 = AtomicU64;
+            type EventCount = mpsc_stack::tests::EventCount;
             type Slot = Links;
 
-            fn heard(bell: &Self::Bell) -> u32 {
-                bell.heard()
+            fn key(event_count: &Self::EventCount) -> u32 {
+                event_count.key()
             }
 
-            fn ring(bell: &Self::Bell) {
-                bell.ring();
+            fn notify(event_count: &Self::EventCount) {
+                event_count.notify();
             }
 
             fn next(slot: &Links) -> &AtomicU32 {
                 &slot.next
             }
 
-            fn asked(slot: &Links) -> &AtomicU32 {
-                &slot.asked
+            fn activations(slot: &Links) -> &AtomicU32 {
+                &slot.activations
             }
         }
 
-        /// Somebody leaves something.
-        type Leaves = fn(&Desk);
+        /// A report to the mailbox.
+        type Report = fn(&TestMailbox);
 
-        /// What steps have found, all together.
+        /// Everything that steps have read.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        struct Found {
+        struct ReadEvents {
             ended: usize,
             asked: u32,
             changed: bool,
             stopped: bool,
         }
 
-        /// A mailbox, and what there is of it behind the lock of those who step.
-        struct Desk {
+        /// A mailbox, and the state behind the root lock.
+        struct TestMailbox {
             mailbox: Mailbox<Checked>,
             slots: [Links; 2],
-            office: Mutex<Found>,
+            state: Mutex<ReadEvents>,
         }
 
-        fn desk() -> Arc<Desk> {
-            let office = Mutex::new(Found::default());
-            Arc::new(Desk { mailbox: Mailbox::made(2), slots: Default::default(), office })
+        fn mailbox_under_test() -> Arc<TestMailbox> {
+            let state = Mutex::new(ReadEvents::default());
+            Arc::new(TestMailbox {
+                mailbox: Mailbox::with_primitives(2),
+                slots: Default::default(),
+                state,
+            })
         }
 
-        impl Desk {
-            /// As a step by whoever it is: what has been found so far.
-            fn step(&self) -> Found {
-                let mut office = self.office.lock().unwrap();
-                let mut mail = Mail::new(2);
-                self.mailbox.take(&self.slots, &mut mail);
-                office.ended += mail.ended.len();
-                office.asked += mail.asked.iter().map(|(_, count)| count).sum::<u32>();
-                office.stopped |= mail.said.contains(&Event::Stopped);
-                office.changed |= mail.said.iter().any(|said| *said != Event::Stopped);
-                *office
+        impl TestMailbox {
+            /// Makes a step, and returns everything read so far.
+            fn step(&self) -> ReadEvents {
+                let mut state = self.state.lock().unwrap();
+                let mut batch = Batch::new(2);
+                self.mailbox.drain(&self.slots, &mut batch);
+                state.ended += batch.completed.len();
+                state.asked += batch.activations.iter().map(|(_, count)| count).sum::<u32>();
+                state.stopped |= batch.events.contains(&Event::Stopped);
+                state.changed |= batch.events.iter().any(|said| *said != Event::Stopped);
+                *state
             }
 
-            /// As a dispatcher does: hear, step, sleep over what was heard, until all of it is
-            /// found. A letter that is slept over is a deadlock, which is found.
-            fn listen(&self, all: Found) {
+            /// Waits as a dispatcher does (key, step, wait) until everything is read. A lost report
+            /// is a deadlock, which loom reports.
+            fn wait_for(&self, all: ReadEvents) {
                 loop {
-                    let heard = self.mailbox.bell.heard();
+                    let key = self.mailbox.event_count.key();
                     if self.step() == all {
                         return;
                     }
-                    self.mailbox.bell.wait(heard);
+                    self.mailbox.event_count.wait(key);
                 }
             }
 
             fn post(&self, task: u32) {
-                self.mailbox.post(TaskId(task), &self.slots);
+                self.mailbox.post_completion(TaskId(task), &self.slots);
             }
 
             fn ask(&self) {
-                self.mailbox.ask(TaskId(0), &self.slots);
+                self.mailbox.request_activation(TaskId(0), &self.slots);
             }
 
             fn change(&self) {
-                self.mailbox.change(Condition::Mode(1));
+                self.mailbox.set_condition(Condition::Mode(1));
             }
         }
 
@@ -593,94 +625,108 @@ mod tests {
         }
 
         #[test]
-        fn in_every_interleaving_a_reader_that_looks_only_where_it_has_rung_sleeps_over_nothing() {
-            let leave: [(Leaves, Found); 4] = [
-                (|desk| desk.post(0), Found { ended: 1, ..Found::default() }),
-                (Desk::ask, Found { asked: 1, ..Found::default() }),
-                (Desk::change, Found { changed: true, ..Found::default() }),
-                (|desk| desk.mailbox.stop(), Found { stopped: true, ..Found::default() }),
+        fn in_every_interleaving_a_reader_that_skips_an_unchanged_mailbox_misses_nothing() {
+            let report: [(Report, ReadEvents); 4] = [
+                (
+                    |mailbox_under_test| mailbox_under_test.post(0),
+                    ReadEvents { ended: 1, ..ReadEvents::default() },
+                ),
+                (TestMailbox::ask, ReadEvents { asked: 1, ..ReadEvents::default() }),
+                (TestMailbox::change, ReadEvents { changed: true, ..ReadEvents::default() }),
+                (
+                    |mailbox_under_test| mailbox_under_test.mailbox.request_stop(),
+                    ReadEvents { stopped: true, ..ReadEvents::default() },
+                ),
             ];
-            for (leave, all) in leave {
+            for (report, all) in report {
                 loom::model(move || {
-                    let desk = desk();
-                    let writer = Arc::clone(&desk);
-                    thread::spawn(move || leave(&writer));
-                    desk.listen(all);
+                    let mailbox_under_test = mailbox_under_test();
+                    let writer = Arc::clone(&mailbox_under_test);
+                    thread::spawn(move || report(&writer));
+                    mailbox_under_test.wait_for(all);
                 });
             }
         }
 
         #[test]
-        fn in_every_interleaving_of_two_writers_a_reader_finds_the_letter_of_each_and_once() {
+        fn in_every_interleaving_of_two_writers_a_reader_finds_each_completion_once() {
             model(|| {
-                let desk = desk();
+                let mailbox_under_test = mailbox_under_test();
                 for task in 0..2 {
-                    let writer = Arc::clone(&desk);
+                    let writer = Arc::clone(&mailbox_under_test);
                     thread::spawn(move || writer.post(task));
                 }
-                desk.listen(Found { ended: 2, ..Found::default() });
+                mailbox_under_test.wait_for(ReadEvents { ended: 2, ..ReadEvents::default() });
             });
         }
 
         #[test]
-        fn in_every_interleaving_two_who_step_in_turn_find_everything_between_them_and_once() {
+        fn in_every_interleaving_two_steppers_together_find_everything_once() {
             model(|| {
-                let desk = desk();
-                let (writer, worker) = (Arc::clone(&desk), Arc::clone(&desk));
+                let mailbox_under_test = mailbox_under_test();
+                let (writer, worker) =
+                    (Arc::clone(&mailbox_under_test), Arc::clone(&mailbox_under_test));
                 thread::spawn(move || {
                     writer.post(0);
                     writer.ask();
                 });
                 thread::spawn(move || worker.step());
-                desk.listen(Found { ended: 1, asked: 1, ..Found::default() });
+                mailbox_under_test.wait_for(ReadEvents {
+                    ended: 1,
+                    asked: 1,
+                    ..ReadEvents::default()
+                });
             });
         }
 
         #[test]
-        fn y14_in_every_interleaving_what_was_asked_for_before_a_stop_is_found_with_it_and_once() {
+        fn y14_in_every_interleaving_an_activation_before_a_stop_is_found_with_it_and_once() {
             model(|| {
-                let desk = desk();
-                let (first, other) = (Arc::clone(&desk), Arc::clone(&desk));
-                // One asks and stops it; another one asks meanwhile.
+                let mailbox_under_test = mailbox_under_test();
+                let (first, other) =
+                    (Arc::clone(&mailbox_under_test), Arc::clone(&mailbox_under_test));
+                // One thread activates and stops; another activates meanwhile.
                 let stopping = thread::spawn(move || {
                     first.ask();
-                    first.mailbox.stop();
+                    first.mailbox.request_stop();
                 });
                 let asking = thread::spawn(move || other.ask());
                 for _ in 0..2 {
-                    let found = desk.step();
-                    assert!(!found.stopped || found.asked >= 1, "its own was asked for before");
+                    let found = mailbox_under_test.step();
+                    assert!(
+                        !found.stopped || found.asked >= 1,
+                        "its own activation came before the stop"
+                    );
                     if found.stopped {
                         break;
                     }
                 }
                 stopping.join().unwrap();
                 asking.join().unwrap();
-                assert_eq!(desk.step().asked, 2, "nothing is lost or doubled");
+                assert_eq!(mailbox_under_test.step().asked, 2, "nothing is lost or duplicated");
             });
         }
 
         #[test]
-        fn y6_in_every_interleaving_what_is_said_before_a_job_is_asked_for_is_found_with_it_or_before()
-         {
+        fn y6_in_every_interleaving_a_condition_set_first_is_found_no_later() {
             loom::model(|| {
-                let desk = desk();
+                let mailbox_under_test = mailbox_under_test();
                 let program = {
-                    let desk = Arc::clone(&desk);
+                    let mailbox_under_test = Arc::clone(&mailbox_under_test);
                     thread::spawn(move || {
-                        desk.change();
-                        desk.ask();
+                        mailbox_under_test.change();
+                        mailbox_under_test.ask();
                     })
                 };
                 for _ in 0..2 {
-                    let found = desk.step();
+                    let found = mailbox_under_test.step();
                     assert!(
                         found.changed || found.asked == 0,
-                        "the job would have the world before"
+                        "the job would have the old conditions"
                     );
                 }
                 program.join().unwrap();
-                let found = desk.step();
+                let found = mailbox_under_test.step();
                 assert_eq!((found.asked, found.changed), (1, true));
             });
         }

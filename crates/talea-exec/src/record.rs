@@ -1,62 +1,62 @@
-//! What went into a machine and what came out, in its order.
+//! Record of a run: events delivered to an engine and orders returned, in order.
 //!
-//! Model: each dispatcher appends to a list of its own that was made before the run; a number taken
-//! under the machine's lock orders the lists of all of them. What does not fit any more is counted:
-//! a record with losses is a record of the begin.
+//! Model: each dispatcher appends to its own list, which was allocated before the run. A number
+//! taken under the root lock orders the entries of all lists. Entries without room are counted; a
+//! record with losses contains the beginning of the run.
 //!
-//! One *step* of the loop is: its time; events; orders, until the machine has no more; perhaps more
-//! events (what is left of a budget that is too little to sleep for) and orders. [`What::Polled`]
-//! stands where the machine said that there are no more.
+//! One *step* is its time, then events, then orders until the engine has no more, and possibly more
+//! events (remainders of budgets too short to sleep for) and orders. [`RecordKind::Polled`] stands
+//! where the engine had no more orders.
 
 pub mod text;
 
 use talea_core::Time;
-use talea_core::machine::{Event, Order};
+use talea_core::engine::{Event, Order};
 use talea_core::mutate;
 
-/// One thing that happened.
+/// Content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// A dispatcher looks at the world.
+pub enum RecordKind {
+    /// A step starts.
     Step,
-    /// The machine was told.
-    Told(Event),
-    /// The machine ordered.
-    Ordered(Order),
-    /// The machine had no more orders.
+    /// An event was delivered to the engine.
+    Event(Event),
+    /// The engine returned an order.
+    Order(Order),
+    /// The engine had no more orders.
     Polled,
 }
 
-/// One thing with its place.
+/// An entry with its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Counts what happened to this machine.
+pub struct RecordEntry {
+    /// Number of the entry for this engine.
     pub number: u64,
-    /// As the machine was told.
+    /// Time of the step.
     pub now: Time,
-    /// What.
-    pub what: What,
+    /// Content.
+    pub kind: RecordKind,
 }
 
-/// The list of one dispatcher.
+/// List of one dispatcher.
 #[derive(Debug)]
 pub(crate) struct Log {
-    entries: Vec<Entry>,
+    entries: Vec<RecordEntry>,
     lost: u64,
 }
 
 impl Log {
-    /// Room for so many.
+    /// Creates a list with room for this number of entries.
     pub(crate) fn new(room: usize) -> Log {
-        let filler = Entry { number: 0, now: Time::ZERO, what: What::Step };
-        // Written once, so that no page is missing when it matters.
+        let filler = RecordEntry { number: 0, now: Time::ZERO, kind: RecordKind::Step };
+        // Written once, so that no page fault occurs in the run.
         let mut entries = vec![filler; room];
         entries.clear();
         Log { entries, lost: 0 }
     }
 
     #[inline]
-    pub(crate) fn put(&mut self, entry: Entry) {
+    pub(crate) fn push(&mut self, entry: RecordEntry) {
         if self.entries.len() == self.entries.capacity() {
             self.lost += 1;
         } else {
@@ -65,10 +65,10 @@ impl Log {
     }
 }
 
-/// The lists of all dispatchers of a machine as one, and how many entries are missing.
-pub(crate) fn merge(logs: Vec<Log>) -> (Vec<Entry>, u64) {
+/// Merges the lists of all dispatchers of a root, and counts the missing entries.
+pub(crate) fn merge(logs: Vec<Log>) -> (Vec<RecordEntry>, u64) {
     let lost = logs.iter().map(|log| log.lost).sum();
-    let mut all: Vec<Entry> = logs.into_iter().flat_map(|log| log.entries).collect();
+    let mut all: Vec<RecordEntry> = logs.into_iter().flat_map(|log| log.entries).collect();
     mutate!(
         "exec-record-order",
         {
@@ -78,7 +78,7 @@ pub(crate) fn merge(logs: Vec<Log>) -> (Vec<Entry>, u64) {
     );
 
     if lost > 0 {
-        // Behind the first that is missing nothing can be replayed.
+        // Behind the first missing entry nothing can be replayed.
         let whole = (0..).zip(&all).take_while(|(number, entry)| entry.number == *number).count();
         all.truncate(whole);
     }
@@ -89,18 +89,18 @@ pub(crate) fn merge(logs: Vec<Log>) -> (Vec<Entry>, u64) {
 mod tests {
     use super::*;
 
-    fn entry(number: u64) -> Entry {
-        Entry { number, now: Time::from_ns(number / 2), what: What::Step }
+    fn entry(number: u64) -> RecordEntry {
+        RecordEntry { number, now: Time::from_ns(number / 2), kind: RecordKind::Step }
     }
 
     #[test]
-    fn two_lists_become_one_in_the_machines_order() {
+    fn two_lists_are_merged_in_the_order_of_the_engine() {
         let (mut a, mut b) = (Log::new(8), Log::new(8));
         for number in [0, 1, 4] {
-            a.put(entry(number));
+            a.push(entry(number));
         }
         for number in [2, 3, 5] {
-            b.put(entry(number));
+            b.push(entry(number));
         }
         let (all, lost) = merge(vec![a, b]);
         assert_eq!(all, (0..6).map(entry).collect::<Vec<_>>());
@@ -108,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_counted_and_nothing_behind_it_is_kept() {
+    fn lost_entries_are_counted_and_nothing_after_them_is_kept() {
         let (mut a, mut b) = (Log::new(2), Log::new(8));
         for number in [0, 1, 2, 5] {
-            a.put(entry(number));
+            a.push(entry(number));
         }
         for number in [3, 4] {
-            b.put(entry(number));
+            b.push(entry(number));
         }
         let (all, lost) = merge(vec![a, b]);
         assert_eq!((all, lost), (vec![entry(0), entry(1)], 2));

@@ -1,108 +1,111 @@
-//! The recorded events into a fresh machine, and the same orders out of it.
+//! Replay: delivers recorded events to a fresh engine, and compares its orders with the recorded
+//! ones.
 
-use crate::record::{Entry, What};
+use crate::record::{RecordEntry, RecordKind};
 use std::fmt;
-use talea_core::machine::{Event, Handled, LONGEST, Machine, Order, Watch};
+use talea_core::engine::{Engine, Event, Handled, MAX_RUN, Observer, Order};
 use talea_core::mutate;
 use talea_core::{Span, Time};
 
-/// Where a replay and its record part.
+/// First difference between a replay and its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// The entry's place in the record.
+pub struct Divergence {
+    /// Position of the entry in the record.
     pub at: usize,
-    /// The entry.
-    pub recorded: Option<Entry>,
-    /// What the machine ordered there; nothing, if it could not even be told what the entry says.
+    /// Recorded entry.
+    pub recorded: Option<RecordEntry>,
+    /// Order of the engine there; nothing if the engine does not accept the event of the entry.
     pub replayed: Option<Order>,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "entry {}: recorded {:?}, the machine says {:?}",
+            "entry {}: recorded {:?}, the engine returns {:?}",
             self.at, self.recorded, self.replayed
         )
     }
 }
 
-/// Feeds `record` to `machine`, which stands at time zero, and compares what it orders; how many
-/// orders were the same.
+/// Replays `record` with `engine`, which is at time zero. Returns the number of equal orders.
 ///
 /// # Errors
-/// The first difference: another order, one too many, one too few; or an event that no run of this
-/// machine tells it.
-pub fn replay<W: Watch>(machine: &mut Machine<W>, record: &[Entry]) -> Result<usize, Difference> {
-    replay_to(machine, record, &mut ())
+/// The first difference: another order, an additional one, a missing one, or an event that no run
+/// of this system delivers.
+pub fn replay<W: Observer>(
+    engine: &mut Engine<W>,
+    record: &[RecordEntry],
+) -> Result<usize, Divergence> {
+    replay_with(engine, record, &mut ())
 }
 
-/// Hears what happens in a replay. What is not overridden is not heard.
+/// Callbacks of a replay; each does nothing by default.
 #[allow(unused_variables, reason = "an open list")]
-pub trait Listener<W: Watch = ()> {
-    /// The machine is about to be told.
-    fn telling(&mut self, machine: &Machine<W>, now: Time, event: Event) {}
-    /// It was told.
-    fn told(&mut self, now: Time, event: Event, handled: Handled) {}
-    /// It ordered.
-    fn ordered(&mut self, now: Time, order: Order) {}
-    /// It had no more orders.
-    fn polled(&mut self, machine: &mut Machine<W>, now: Time) {}
+pub trait ReplayListener<W: Observer = ()> {
+    /// Called before an event is delivered to the engine.
+    fn before_event(&mut self, engine: &Engine<W>, now: Time, event: Event) {}
+    /// Called after it.
+    fn after_event(&mut self, now: Time, event: Event, handled: Handled) {}
+    /// Called for each order.
+    fn on_order(&mut self, now: Time, order: Order) {}
+    /// Called when the engine has no more orders.
+    fn on_orders_drained(&mut self, engine: &mut Engine<W>, now: Time) {}
 }
 
-impl<W: Watch> Listener<W> for () {}
+impl<W: Observer> ReplayListener<W> for () {}
 
-/// As [`replay`], with somebody who listens.
+/// Replays `record` with callbacks, like [`replay`].
 ///
 /// # Errors
 /// As [`replay`].
-pub fn replay_to<W: Watch>(
-    machine: &mut Machine<W>,
-    record: &[Entry],
-    listener: &mut impl Listener<W>,
-) -> Result<usize, Difference> {
+pub fn replay_with<W: Observer>(
+    engine: &mut Engine<W>,
+    record: &[RecordEntry],
+    listener: &mut impl ReplayListener<W>,
+) -> Result<usize, Divergence> {
     let mut orders = 0;
     let mut last = Time::ZERO;
     for (at, entry) in record.iter().enumerate() {
-        let differs = |replayed| Difference { at, recorded: Some(*entry), replayed };
-        if !is_possible(machine, last, entry) {
+        let differs = |replayed| Divergence { at, recorded: Some(*entry), replayed };
+        if !is_valid(engine, last, entry) {
             return Err(differs(None));
         }
         last = entry.now;
-        match entry.what {
-            What::Step => {}
-            What::Told(event) => {
-                listener.telling(machine, entry.now, event);
-                let handled = machine.handle(entry.now, event);
-                listener.told(entry.now, event, handled);
+        match entry.kind {
+            RecordKind::Step => {}
+            RecordKind::Event(event) => {
+                listener.before_event(engine, entry.now, event);
+                let handled = engine.handle(entry.now, event);
+                listener.after_event(entry.now, event, handled);
             }
-            What::Ordered(order) => {
-                let replayed = machine.poll(entry.now);
+            RecordKind::Order(order) => {
+                let replayed = engine.poll(entry.now);
                 if mutate!("exec-replay-order", replayed != Some(order), replayed.is_none()) {
                     return Err(differs(replayed));
                 }
-                listener.ordered(entry.now, order);
+                listener.on_order(entry.now, order);
                 orders += 1;
             }
-            What::Polled => {
-                if let Some(more) = machine.poll(entry.now) {
+            RecordKind::Polled => {
+                if let Some(more) = engine.poll(entry.now) {
                     return Err(differs(Some(more)));
                 }
-                listener.polled(machine, entry.now);
+                listener.on_orders_drained(engine, entry.now);
             }
         }
     }
     Ok(orders)
 }
 
-/// Whether the executor can have written this: its machine takes for granted what this looks at.
-fn is_possible<W: Watch>(machine: &Machine<W>, last: Time, entry: &Entry) -> bool {
-    let end = Time::ZERO + LONGEST;
-    let What::Told(event) = entry.what else { return (last..=end).contains(&entry.now) };
+/// Whether the executor can have written this entry: the engine assumes what is checked here.
+fn is_valid<W: Observer>(engine: &Engine<W>, last: Time, entry: &RecordEntry) -> bool {
+    let end = Time::ZERO + MAX_RUN;
+    let RecordKind::Event(event) = entry.kind else { return (last..=end).contains(&entry.now) };
     let is_short = match event {
         Event::Arrived { arrival, .. } => arrival <= end,
-        Event::Ran { work, .. } => Span::from_ns(work.as_ns()) <= LONGEST,
+        Event::Ran { work, .. } => Span::from_ns(work.as_ns()) <= MAX_RUN,
         _ => true,
     };
-    (last..=end).contains(&entry.now) && is_short && machine.is_possible(event)
+    (last..=end).contains(&entry.now) && is_short && engine.accepts(event)
 }

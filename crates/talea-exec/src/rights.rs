@@ -1,61 +1,61 @@
-//! Priorities that somebody else gives, once, before the run begins; and what the kernel says of
-//! everybody's in the end.
+//! Priorities that another process grants once before the run, and the policies that the kernel
+//! reports.
 //!
-//! Model: who may not move priorities has three levels, given by whoever may: the watchdog's, below
-//! it the dispatchers', below that one for all workers. Nobody is moved after that. Whoever is to
-//! stop is stopped by its gate, and whoever goes on is let go by a futex
-//! ([`Flip`](crate::mechanism)); so of the workers of a CPU one is awake, and where the kernel
-//! would put it among its equals does not matter. A dispatcher that stood no higher than a worker
-//! would not get its CPU from it: that is looked at here, by the kernel's word.
+//! Model: a run that may not set priorities has three levels, set by a rights provider: the
+//! watchdog's, below it the dispatchers', below that one level for all workers. No priority changes
+//! after that. A preempted worker is stopped by its gate, and a resumed one is woken by a futex
+//! ([`MechanismKind::Signal`](crate::MechanismKind::Signal)). So at most one worker of a CPU is
+//! awake, and its place among equal priorities does not matter. A dispatcher that stood no higher
+//! than a worker would not preempt it: the policies are read back from the kernel and checked.
 
-use crate::stage::Stage;
+use crate::root_shared::RootShared;
 use std::io;
 use std::sync::Arc;
 use talea_core::CpuSet;
 use talea_core::mutate;
 use talea_os::Tid;
-use talea_os::memory;
+use talea_os::mlock;
 use talea_os::sched::{self, Policy};
 
-/// The threads of a run that want a priority. All of them sleep.
+/// Threads of a run that want a priority. All of them sleep.
 #[derive(Clone, Debug, Default)]
-pub struct Crew {
-    /// Above the others.
+pub struct RunThreads {
+    /// Watchdog, above the others.
     pub watchdog: Vec<Tid>,
-    /// With the CPU that each drives.
+    /// Dispatchers with their CPUs.
     pub dispatchers: Vec<(Tid, u32)>,
-    /// With the CPUs of its root.
+    /// Workers with the CPUs of their root.
     pub workers: Vec<(Tid, Vec<u32>)>,
 }
 
-/// Whoever gives a run its rights.
-pub trait Grantor: Sync {
-    /// Gives every thread of the crew the level where it belongs, or none of them any.
+/// Provider of real-time rights for a run.
+pub trait RightsProvider: Sync {
+    /// Grants each thread the level where it belongs, or none of them any.
     ///
     /// # Errors
-    /// `PermissionDenied`, with the reason, where it is refused; else what broke.
-    fn grant(&self, crew: &Crew) -> io::Result<()>;
+    /// `PermissionDenied`, with the reason, if it is refused; otherwise the failure.
+    fn grant(&self, threads: &RunThreads) -> io::Result<()>;
 }
 
-/// How the kernel schedules the threads of a run, read back from it just before the run begins.
+/// Policies of the threads of a run, read from the kernel just before it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// By CPU, over all roots.
+pub struct ObservedPolicies {
+    /// Dispatchers, by CPU over all roots.
     pub dispatchers: Vec<Policy>,
-    /// By task, over all roots.
+    /// Workers, by task over all roots.
     pub workers: Vec<Policy>,
-    /// Of whoever ends a run that does not end.
+    /// Watchdog.
     pub watchdog: Vec<Policy>,
-    /// Whether the process's memory was locked for it.
+    /// Whether the memory of the process was locked.
     pub is_locked: bool,
 }
 
-impl Standing {
-    /// Whether all of them run before ordinary threads, every dispatcher before every worker, and
-    /// nobody before the watchdog, wherever it stands: it could not end a dispatcher that hangs.
+impl ObservedPolicies {
+    /// Whether all threads run before ordinary ones, every dispatcher before every worker, and the
+    /// watchdog before every dispatcher, so that it can end one that hangs.
     pub fn is_real_time(&self) -> bool {
         let levels =
-            |of: &[Policy]| -> Vec<u8> { of.iter().map(|&policy| level(policy)).collect() };
+            |of: &[Policy]| -> Vec<u8> { of.iter().map(|&policy| fifo_priority(policy)).collect() };
         let (dispatchers, workers) = (levels(&self.dispatchers), levels(&self.workers));
         let least = dispatchers.iter().min().copied().unwrap_or(0);
         let most = workers.iter().max().copied().unwrap_or(1);
@@ -68,60 +68,59 @@ impl Standing {
     }
 }
 
-/// 0: an ordinary thread.
-fn level(policy: Policy) -> u8 {
+/// Returns the priority; 0 for an ordinary thread.
+fn fifo_priority(policy: Policy) -> u8 {
     match policy {
         Policy::Fifo(priority) | Policy::Rr(priority) => priority,
         _ => 0,
     }
 }
 
-/// Everybody is in, and asleep: gives them what they are to have, if it is somebody else's to give,
-/// and says what they have.
-pub(crate) fn settle(
-    crew: &Crew,
-    stages: &[Arc<Stage>],
-    grantor: Option<&dyn Grantor>,
+/// Grants the priorities, if a provider does that, and reads the policies. All threads are ready
+/// and asleep.
+pub(crate) fn grant_and_read_policies(
+    threads: &RunThreads,
+    roots: &[Arc<RootShared>],
+    provider: Option<&dyn RightsProvider>,
     locks: bool,
-) -> io::Result<Standing> {
-    if let Some(grantor) = grantor {
-        grantor.grant(crew)?;
-        // Whoever gives priorities may have a place in mind, too; who runs where is said by the
-        // machine.
-        for &(tid, cpu) in &crew.dispatchers {
+) -> io::Result<ObservedPolicies> {
+    if let Some(provider) = provider {
+        provider.grant(threads)?;
+        // A provider may change affinities, too; the engine decides on CPUs.
+        for &(tid, cpu) in &threads.dispatchers {
             sched::set_affinity(tid, &CpuSet::single(cpu))?;
         }
-        for stage in stages {
-            for &tid in stage.workers.lock().iter() {
-                sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
+        for root in roots {
+            for &tid in root.worker_tids.lock().iter() {
+                sched::set_affinity(tid, &CpuSet::single(root.cpus[0].number))?;
             }
         }
-        // It is to find a CPU whatever happens on the one where it was put: any that the run
-        // drives, where it is granted, and no other.
-        let whole: CpuSet = crew.dispatchers.iter().map(|&(_, cpu)| cpu).collect();
-        for &tid in &crew.watchdog {
+        // The watchdog must find a CPU whatever happens on the one where it was put: any CPU of the
+        // run, and no other.
+        let whole: CpuSet = threads.dispatchers.iter().map(|&(_, cpu)| cpu).collect();
+        for &tid in &threads.watchdog {
             sched::set_affinity(tid, &whole)?;
         }
     }
     let policy = |tid: Tid| sched::get(tid).map(|attr| attr.policy);
-    let standing = Standing {
-        dispatchers: crew
+    let observed = ObservedPolicies {
+        dispatchers: threads
             .dispatchers
             .iter()
             .map(|&(tid, _)| policy(tid))
             .collect::<io::Result<_>>()?,
-        workers: crew.workers.iter().map(|(tid, _)| policy(*tid)).collect::<io::Result<_>>()?,
-        watchdog: crew.watchdog.iter().map(|&tid| policy(tid)).collect::<io::Result<_>>()?,
-        // With the stacks of all of them.
-        is_locked: mutate!("runtime-unlocked", locks, false && locks) && memory::lock().is_ok(),
+        workers: threads.workers.iter().map(|(tid, _)| policy(*tid)).collect::<io::Result<_>>()?,
+        watchdog: threads.watchdog.iter().map(|&tid| policy(tid)).collect::<io::Result<_>>()?,
+        // Now, so that the stacks of all threads are included.
+        is_locked: mutate!("runtime-unlocked", locks, false && locks) && mlock::lock().is_ok(),
     };
-    if grantor.is_some() && !standing.is_real_time() {
+    if provider.is_some() && !observed.is_real_time() {
         let why = format!(
-            "what was granted does not put the watchdog above dispatchers and these above workers: {standing:?}"
+            "the granted priorities do not put the watchdog above the dispatchers and these above the workers: {observed:?}"
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
-    Ok(standing)
+    Ok(observed)
 }
 
 #[cfg(test)]
@@ -129,12 +128,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crew_is_real_time_when_every_dispatcher_stands_above_every_worker() {
+    fn policies_are_real_time_if_every_dispatcher_is_above_every_worker() {
         let ordinary = Policy::NORMAL;
         let is = |dispatchers: &[Policy], workers: &[Policy]| {
             let (dispatchers, workers) = (dispatchers.into(), workers.into());
-            Standing { dispatchers, workers, watchdog: vec![Policy::Fifo(5)], is_locked: false }
-                .is_real_time()
+            ObservedPolicies {
+                dispatchers,
+                workers,
+                watchdog: vec![Policy::Fifo(5)],
+                is_locked: false,
+            }
+            .is_real_time()
         };
         assert!(is(&[Policy::Fifo(3), Policy::Rr(4)], &[Policy::Fifo(2), Policy::Fifo(1)]));
         assert!(
@@ -142,7 +146,7 @@ mod tests {
             "no higher than a worker"
         );
         assert!(!is(&[Policy::Fifo(3)], &[ordinary]) && !is(&[ordinary], &[ordinary]));
-        assert!(is(&[Policy::Fifo(3)], &[]), "nobody to stand above");
+        assert!(is(&[Policy::Fifo(3)], &[]), "there are no workers");
         assert!(
             !is(&[Policy::Fifo(3), Policy::Fifo(5)], &[Policy::Fifo(2)]),
             "the watchdog could not end it"

@@ -1,112 +1,119 @@
-//! Ends a run that does not end.
+//! Watchdog: ends a run that does not end.
 //!
-//! Model: a thread above everything that a run may order, asleep until the run is overdue. First it
-//! calls the run off and makes ordinary threads of all that belong to it, so that the machine can
-//! be used; whoever then leaves does so in order. Who still has not ended, in a loop of a job's
-//! own, can't be ended but with the whole program.
+//! Model: a thread above everything that a run orders sleeps until the run is overdue. It then
+//! cancels the run and makes ordinary threads of all its threads, so that the system stays usable;
+//! threads that exit then do so in order. A job that still does not return cannot be ended except
+//! with the whole process.
 
-use crate::programs::Programs;
-use crate::stage::{Ranks, Stage};
+use crate::programs::ProgramControl;
+use crate::root_shared::{PriorityMap, RootShared};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use talea_core::{Span, Time};
+use talea_core::{Monotonic, Span};
 use talea_os::Tid;
-use talea_os::bell::{Bell, Woken};
-use talea_os::pilock::PiLock;
+use talea_os::event_count::{EventCount, Woken};
+use talea_os::pi_mutex::PiMutex;
 
-/// What a run may take beyond its end. Holes are shorter; but whoever leaves is an ordinary thread,
-/// and where other programs' real-time threads have the CPUs such a one was seen to wait for 0.95
-/// seconds, for the 50 ms that the kernel leaves it.
-const GRACE: Span = Span::from_ns(2_000_000_000);
+/// Grace period after the end of a run.
+///
+/// Stalls are shorter. But exiting threads are ordinary ones, and with real-time threads of other
+/// programs on the CPUs one was seen to wait for 0.95 seconds, for the 50 ms per second that the
+/// kernel leaves to ordinary threads.
+const GRACE_PERIOD: Span = Span::from_ns(2_000_000_000);
 
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    bell: Bell,
-    off: AtomicBool,
-    bitten: AtomicBool,
-    /// When the run was over, if that was sooner than planned.
-    over: AtomicU64,
-    /// The run's dispatchers, until they have been waited for.
-    pub(crate) dispatchers: PiLock<Vec<Tid>>,
-    /// The watchdog's own thread, once it is in.
-    pub(crate) own: PiLock<Vec<Tid>>,
+    event_count: EventCount,
+    cancelled: AtomicBool,
+    fired: AtomicBool,
+    /// Time at which the run ended, if that was before the planned end.
+    ended_at_ns: AtomicU64,
+    /// Dispatchers of the run, until they were joined.
+    pub(crate) dispatchers: PiMutex<Vec<Tid>>,
+    /// Thread of the watchdog, once it is ready.
+    pub(crate) own_tid: PiMutex<Vec<Tid>>,
 }
 
 impl Watchdog {
     pub(crate) fn new() -> Watchdog {
-        let dispatchers = PiLock::new(Vec::new());
+        let dispatchers = PiMutex::new(Vec::new());
         Watchdog {
-            bell: Bell::new(),
-            off: AtomicBool::new(false),
-            bitten: AtomicBool::new(false),
-            over: AtomicU64::new(u64::MAX),
+            event_count: EventCount::new(),
+            cancelled: AtomicBool::new(false),
+            fired: AtomicBool::new(false),
+            ended_at_ns: AtomicU64::new(u64::MAX),
             dispatchers,
-            own: PiLock::new(Vec::new()),
+            own_tid: PiMutex::new(Vec::new()),
         }
     }
 
-    /// Everything has ended.
-    pub(crate) fn call_off(&self) {
-        self.off.store(true, Ordering::Release);
-        self.bell.ring();
+    /// Cancels the watchdog: everything has ended.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.event_count.notify();
     }
 
-    /// The run is over, whether planned or not: all that is left of it has a grace from then on.
-    pub(crate) fn is_over(&self, now: Time) {
-        self.over.store(now.as_ns(), Ordering::Release);
-        self.bell.ring();
+    /// Notes that the run has ended, planned or not: the grace period starts now.
+    pub(crate) fn run_ended(&self, now: Monotonic) {
+        self.ended_at_ns.store(now.as_ns(), Ordering::Release);
+        self.event_count.notify();
     }
 
-    /// Sleeps until so long after the end, if it is not called off before; whether it was.
-    fn sleep(&self, planned: Time, grace: Span) -> bool {
+    /// Sleeps until a time after the end, unless it is cancelled; whether it was.
+    fn wait_until_overdue(&self, planned: Monotonic, grace: Span) -> bool {
         loop {
-            let heard = self.bell.heard();
-            if self.off.load(Ordering::Acquire) {
+            let key = self.event_count.key();
+            if self.cancelled.load(Ordering::Acquire) {
                 return true;
             }
-            let end = planned.min(Time::from_ns(self.over.load(Ordering::Acquire)));
-            if self.bell.wait(heard, end.saturating_add(grace)) == Woken::Due {
+            let end = planned.min(Monotonic::from_ns(self.ended_at_ns.load(Ordering::Acquire)));
+            if self.event_count.wait(key, end.saturating_add(grace)) == Woken::TimedOut {
                 return false;
             }
         }
     }
 
-    /// Whether the run had to be ended.
-    pub(crate) fn has_bitten(&self) -> bool {
-        self.bitten.load(Ordering::Acquire)
+    /// Whether the watchdog had to end the run.
+    pub(crate) fn has_fired(&self) -> bool {
+        self.fired.load(Ordering::Acquire)
     }
 
-    /// Puts the calling thread where the watchdog stands.
-    pub(crate) fn enter(&self, ranks: Ranks) -> io::Result<()> {
+    /// Gives the calling thread the priority of the watchdog.
+    pub(crate) fn enter(&self, priorities: PriorityMap) -> io::Result<()> {
         let own = Tid::current();
-        self.own.lock().push(own);
-        ranks.watchdog(own)
+        self.own_tid.lock().push(own);
+        priorities.set_watchdog(own)
     }
 
-    /// Watches until it is called off. From `begun` comes when the run should be over, on the
-    /// machine's clock; nothing, if there is no run.
-    pub(crate) fn watch(&self, begun: &Receiver<Time>, stages: &[Arc<Stage>], programs: &Programs) {
+    /// Watches until it is cancelled. `begun` yields the planned end of the run; nothing if there
+    /// is no run.
+    pub(crate) fn run(
+        &self,
+        begun: &Receiver<Monotonic>,
+        roots: &[Arc<RootShared>],
+        programs: &ProgramControl,
+    ) {
         let Ok(end) = begun.recv() else { return };
-        if self.sleep(end, GRACE) {
+        if self.wait_until_overdue(end, GRACE_PERIOD) {
             return;
         }
-        self.bitten.store(true, Ordering::Release);
-        programs.end();
+        self.fired.store(true, Ordering::Release);
+        programs.kill_all();
         for &tid in self.dispatchers.lock().iter() {
-            if let Some(stage) = stages.first() {
-                stage.dismiss(tid);
+            if let Some(root) = roots.first() {
+                root.demote_thread(tid);
             }
         }
-        for stage in stages {
-            stage.call_off();
-            // Whoever has not left by itself by now is at work.
-            stage.demote();
-            stage.let_go();
+        for root in roots {
+            root.cancel();
+            // Workers that have not left by now are in a job.
+            root.demote_workers();
+            root.release_workers();
         }
-        if !self.sleep(end, GRACE + GRACE) {
-            eprintln!("a job of this run never ends; ending the program");
+        if !self.wait_until_overdue(end, GRACE_PERIOD + GRACE_PERIOD) {
+            eprintln!("talea: a job of this run does not return; aborting the process");
             std::process::abort();
         }
     }

@@ -1,79 +1,82 @@
-//! What jobs do.
+//! Job bodies: what jobs execute.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use talea_core::Work;
 use talea_os::clock;
 
-/// One job of a task, as its worker gets it; of a job that does something on its way, one piece.
+/// One job of a task, or one segment of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Which of its task, from 0.
+    /// Number of the job within its task, from 0.
     pub number: u64,
-    /// In which version it is done.
+    /// Version of the job.
     pub version: u32,
-    /// What it, or this piece of it, costs, says its load.
+    /// CPU time of this job, or this segment, in its load.
     pub cost: Work,
 }
 
-/// What the jobs of one task do; called for each piece. The flag is raised when the run is over: a
-/// job that looks at it may end early.
-pub type Body<'a> = Box<dyn FnMut(&Job, &AtomicBool) + Send + 'a>;
+/// Body of the jobs of one task, called for each segment. The flag is set when the run is over: a
+/// job may then end early.
+pub type JobBody<'a> = Box<dyn FnMut(&Job, &AtomicBool) + Send + 'a>;
 
-/// Spends what each job costs: polls the thread's own CPU clock until that much is used. What takes
-/// the CPU away costs the job nothing; what the job itself does beside polling is part of it.
-pub fn spender<'a>() -> Body<'a> {
+/// Returns a body that consumes the cost of each job, by polling the CPU clock of the thread.
+///
+/// Time in which the CPU is taken away does not count; what the job does beside polling does.
+pub fn spender<'a>() -> JobBody<'a> {
     Box::new(|job, over| {
         let end = clock::thread_cpu_time().checked_add(job.cost).unwrap_or(Work::from_ns(u64::MAX));
         while clock::thread_cpu_time() < end && !over.load(Ordering::Relaxed) {}
     })
 }
 
-/// How fast a CPU counts: what a fixed number of rounds costs.
+/// Speed of a CPU for [`counter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
-    /// Rounds in a millisecond of CPU time.
-    pub rounds: u64,
+pub struct Calibration {
+    /// Rounds per millisecond of CPU time.
+    pub rounds_per_ms: u64,
 }
 
-/// Rounds between two looks at the flag: some ten microseconds.
-const CHUNK: u64 = 16_384;
-/// Rounds of a sample: about a millisecond where a round is one cycle of 2 GHz.
-const SAMPLE: u64 = 2_000_000;
+/// Rounds between two reads of the flag: some ten microseconds.
+const CHUNK_ROUNDS: u64 = 16_384;
+/// Rounds of a sample: about a millisecond where a round takes one cycle at 2 GHz.
+const SAMPLE_ROUNDS: u64 = 2_000_000;
 const SAMPLES: usize = 15;
-const MILLISECOND: u64 = 1_000_000;
+const NS_PER_MS: u64 = 1_000_000;
 
-impl Pace {
-    /// Of the CPU that the caller runs on: the median of some samples of a millisecond each.
-    pub fn measure() -> Pace {
+impl Calibration {
+    /// Measures the calling thread's CPU: the median of some samples of a millisecond each.
+    pub fn measure() -> Calibration {
         let mut samples: Vec<u64> = (0..SAMPLES)
             .map(|_| {
                 let before = clock::thread_cpu_time();
-                count(SAMPLE, &AtomicBool::new(false));
+                count(SAMPLE_ROUNDS, &AtomicBool::new(false));
                 let spent = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
                 spent.as_ns().max(1)
             })
             .collect();
         samples.sort_unstable();
-        Pace { rounds: (SAMPLE * MILLISECOND / samples[SAMPLES / 2]).max(1) }
+        Calibration { rounds_per_ms: (SAMPLE_ROUNDS * NS_PER_MS / samples[SAMPLES / 2]).max(1) }
     }
 
-    /// How many rounds cost so much.
-    fn rounds_of(self, work: Work) -> u64 {
-        let rounds = u128::from(work.as_ns()) * u128::from(self.rounds) / u128::from(MILLISECOND);
+    /// Returns the number of rounds that cost `work`.
+    fn rounds_for(self, work: Work) -> u64 {
+        let rounds =
+            u128::from(work.as_ns()) * u128::from(self.rounds_per_ms) / u128::from(NS_PER_MS);
         u64::try_from(rounds).unwrap_or(u64::MAX)
     }
 }
 
-/// Does as many rounds as cost what the job costs where `pace` was measured: how long it really
-/// takes, the machine decides, as with the code of an application.
-pub fn counter<'a>(pace: Pace) -> Body<'a> {
-    Box::new(move |job, over| count(pace.rounds_of(job.cost), over))
+/// Returns a body that executes the rounds that cost the job's cost at the speed of `pace`.
+///
+/// Its real length is up to the CPU, as with code of an application.
+pub fn counter<'a>(pace: Calibration) -> JobBody<'a> {
+    Box::new(move |job, over| count(pace.rounds_for(job.cost), over))
 }
 
 fn count(rounds: u64, over: &AtomicBool) {
     let mut left = rounds;
     while left > 0 && !over.load(Ordering::Relaxed) {
-        let chunk = left.min(CHUNK);
+        let chunk = left.min(CHUNK_ROUNDS);
         for round in 0..chunk {
             std::hint::black_box(round);
         }
@@ -86,13 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spender_spends_what_the_job_costs_and_little_more() {
+    fn a_spender_consumes_the_cost_and_little_more() {
         let cost = Work::from_ns(2_000_000);
-        // A stop of the whole machine may fall between two looks at the clock, but not every time.
+        // A stall may fall between two reads of the clock, but not every time.
         let least = (0..20).map(|number| {
             let before = clock::thread_cpu_time();
             spender()(&Job { number, version: 0, cost }, &AtomicBool::new(false));
-            let spent = clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
+            let spent = clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock");
             assert!(spent >= cost, "{spent}");
             spent
         });
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn s21_spent_jobs_cost_what_was_asked_to_three_thousandths() {
+    fn s21_spent_jobs_cost_the_request_within_three_thousandths() {
         let mut body = spender();
         for ms in [1, 5, 20] {
             let cost = Work::from_ns(ms * 1_000_000);
@@ -110,58 +113,57 @@ mod tests {
                     let before = clock::thread_cpu_time();
                     body(&Job { number, version: 0, cost }, &AtomicBool::new(false));
                     let spent =
-                        clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
+                        clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock");
                     spent.checked_sub(cost).expect("it spends all of it").as_ns()
                 })
                 .collect();
             off.sort_unstable();
-            // The best third: a stop of the machine between two looks at the clock counts as spent.
+            // The best third: a stall between two reads of the clock counts as consumed.
             assert!(off[2] <= cost.as_ns() * 3 / 1_000, "{off:?} ns beyond {cost}");
         }
     }
 
     #[test]
-    fn s21_the_median_of_counted_jobs_costs_what_was_asked() {
+    fn s21_the_median_of_counted_jobs_costs_the_request() {
         let cost = Work::from_ns(5_000_000);
-        // A machine that changes its speed between the measurement and the jobs shows that by
-        // itself: measured anew then, for some seconds at most. A pace that is wrong is wrong each
-        // time.
-        let differs = |pace: Pace| {
+        // A CPU that changes its speed between measurement and jobs is measured again, for some
+        // seconds at most. A wrong calibration is wrong each time.
+        let differs = |pace: Calibration| {
             let mut body = counter(pace);
             let mut spent: Vec<u64> = (0..9)
                 .map(|number| {
                     let before = clock::thread_cpu_time();
                     body(&Job { number, version: 0, cost }, &AtomicBool::new(false));
-                    clock::thread_cpu_time()
-                        .checked_sub(before)
-                        .expect("a clock that goes on")
-                        .as_ns()
+                    clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock").as_ns()
                 })
                 .collect();
             spent.sort_unstable();
             spent[4].abs_diff(cost.as_ns())
         };
-        let tries = (0..60).map(|_| differs(Pace::measure()));
+        let tries = (0..60).map(|_| differs(Calibration::measure()));
         let near = tries.filter(|differs| *differs < cost.as_ns() / 50).take(3).count();
-        assert_eq!(near, 3, "hardly ever within a fiftieth of {cost}");
+        assert_eq!(near, 3, "rarely within a fiftieth of {cost}");
     }
 
     #[test]
-    fn rounds_follow_the_pace_and_no_job_is_too_long_to_be_counted() {
-        let pace = Pace { rounds: 1_000_000 };
-        assert_eq!(pace.rounds_of(Work::from_ns(1_500_000)), 1_500_000);
-        assert_eq!(pace.rounds_of(Work::ZERO), 0);
-        assert_eq!(Pace { rounds: u64::MAX }.rounds_of(Work::from_ns(u64::MAX)), u64::MAX);
+    fn rounds_follow_the_calibration_and_no_job_is_too_long() {
+        let pace = Calibration { rounds_per_ms: 1_000_000 };
+        assert_eq!(pace.rounds_for(Work::from_ns(1_500_000)), 1_500_000);
+        assert_eq!(pace.rounds_for(Work::ZERO), 0);
+        assert_eq!(
+            Calibration { rounds_per_ms: u64::MAX }.rounds_for(Work::from_ns(u64::MAX)),
+            u64::MAX
+        );
         count(u64::MAX, &AtomicBool::new(true));
     }
 
     #[test]
-    fn a_run_that_is_over_is_not_worked_for() {
+    fn a_job_ends_early_when_the_run_is_over() {
         let before = clock::thread_cpu_time();
-        // Beyond what any clock shows.
+        // Beyond the range of any clock.
         let cost = Work::from_ns(u64::MAX);
         spender()(&Job { number: 0, version: 0, cost }, &AtomicBool::new(true));
-        let spent = clock::thread_cpu_time().checked_sub(before).expect("a clock that goes on");
+        let spent = clock::thread_cpu_time().checked_sub(before).expect("a monotonic clock");
         assert!(spent < Work::from_ns(cost.as_ns() / 2));
     }
 }

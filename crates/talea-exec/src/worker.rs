@@ -1,108 +1,113 @@
-//! The other side of the desk: a thread that does the jobs of one task, piece by piece.
+//! Worker: a thread that runs the jobs of one task, segment by segment.
 
-use crate::mechanism::{Identity, Mechanism};
-use crate::office::Counter;
-use crate::stage::{self, Ranks, Stage};
-use crate::work::{Body, Job};
+use crate::mechanism::{Mechanism, WorkerThread};
+use crate::root_shared::{self, PriorityMap, RootShared};
+use crate::root_state::StepHandle;
+use crate::work::{Job, JobBody};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use talea_core::machine::TaskId;
-use talea_core::{CpuSet, Time};
+use talea_core::engine::TaskId;
+use talea_core::{CpuSet, Monotonic};
 use talea_os::Tid;
-use talea_os::bell::Woken;
+use talea_os::event_count::Woken;
 use talea_os::sched;
-use talea_os::threadclock::ThreadClock;
+use talea_os::thread_cpu_clock::ThreadCpuClock;
 
-/// A worker at its desk.
+/// A worker, between its shared state and its job body.
 #[derive(Debug)]
 pub(crate) struct Worker<'a, M: Mechanism> {
     task: TaskId,
-    stage: &'a Stage,
-    /// Where it steps the machine itself, if it may.
-    counter: &'a OnceLock<Counter<M>>,
-    /// How often its bell has rung and was answered.
-    heard: u32,
-    busy: bool,
+    shared: &'a RootShared,
+    /// Handle for steps by this worker, if it may step.
+    step_handle: &'a OnceLock<StepHandle<M>>,
+    /// Number of assigned jobs and final notifications that it has taken.
+    job_key: u32,
+    is_busy: bool,
 }
 
 impl<'a, M: Mechanism> Worker<'a, M> {
     pub(crate) fn new(
         task: TaskId,
-        stage: &'a Stage,
-        counter: &'a OnceLock<Counter<M>>,
+        shared: &'a RootShared,
+        step_handle: &'a OnceLock<StepHandle<M>>,
     ) -> Worker<'a, M> {
-        Worker { task, stage, counter, heard: 0, busy: false }
+        Worker { task, shared, step_handle, job_key: 0, is_busy: false }
     }
 
-    /// Tells that the piece under way is over, if there is one, and waits for the next, of the same
-    /// job or another one; `None`: the run is over.
-    pub(crate) fn wait_period(&mut self) -> Option<Job> {
-        let slot = &self.stage.slots[self.task.0 as usize];
-        let counter = self.counter.get();
-        let mut alarm = Time::NEVER;
-        if std::mem::take(&mut self.busy) {
-            let told = counter.and_then(|counter| counter.finish(self.task, self.stage));
-            if told.is_none() {
+    /// Reports the end of the current segment, if there is one, and waits for the next segment, of
+    /// this job or another.
+    ///
+    /// Returns `None` when the run is over.
+    pub(crate) fn wait_for_job(&mut self) -> Option<Job> {
+        let slot = &self.shared.slots[self.task.0 as usize];
+        let step_handle = self.step_handle.get();
+        let mut sleep_until = Monotonic::NEVER;
+        if std::mem::take(&mut self.is_busy) {
+            let timeout = step_handle
+                .and_then(|step_handle| step_handle.step_on_completion(self.task, self.shared));
+            if timeout.is_none() {
                 let cpu = slot.cpu.load(Ordering::Acquire) as usize;
-                // On its own CPU the dispatcher has the CPU before this returns.
-                self.stage.cpus[cpu].mailbox.post(self.task, &self.stage.slots);
+                // The dispatcher of the same CPU runs before this returns.
+                self.shared.cpus[cpu].mailbox.post_completion(self.task, &self.shared.slots);
             }
-            alarm = told.unwrap_or(Time::NEVER);
+            sleep_until = timeout.unwrap_or(Monotonic::NEVER);
         }
-        // Who is armed has a counter. If the job that comes is its to run its bell has rung when
-        // that returns.
-        while let (Woken::Due, Some(counter)) = (slot.wait_until(self.heard, alarm), counter) {
-            alarm = counter.come(self.task, self.stage);
+        // A worker with a timer has a step handle. If its own step assigns its job, its event count
+        // is incremented there.
+        while let (Woken::TimedOut, Some(step_handle)) =
+            (slot.wait_until(self.job_key, sleep_until), step_handle)
+        {
+            sleep_until = step_handle.step_on_release(self.task, self.shared);
         }
-        self.heard = self.heard.wrapping_add(1);
-        if self.stage.over.load(Ordering::Acquire) {
+        self.job_key = self.job_key.wrapping_add(1);
+        if self.shared.is_over.load(Ordering::Acquire) {
             return None;
         }
-        self.busy = true;
+        self.is_busy = true;
         Some(slot.job())
     }
 }
 
-/// Calls the run off if its worker panics; the others would wait for it.
-struct Fallen<'a>(&'a Stage);
+/// Cancels the run if its worker panics; the other threads would wait for it.
+struct PanicGuard<'a>(&'a RootShared);
 
-impl Drop for Fallen<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.call_all_off();
+            self.0.cancel_all();
         }
     }
 }
 
-/// The life of a worker. `say` is called once, with who it is, when it stands in its place and is
-/// about to wait.
-pub(crate) fn live<M: Mechanism>(
+/// Runs a worker. Calls `report` once with its identity, when it has its priority and is about to
+/// wait.
+pub(crate) fn run<M: Mechanism>(
     task: TaskId,
-    stage: &Stage,
-    counter: &OnceLock<Counter<M>>,
-    ranks: Ranks,
-    mut body: Body<'_>,
-    say: impl FnOnce(io::Result<Identity>),
+    shared: &RootShared,
+    step_handle: &OnceLock<StepHandle<M>>,
+    priorities: PriorityMap,
+    mut body: JobBody<'_>,
+    report: impl FnOnce(io::Result<WorkerThread>),
 ) {
-    let _fallen = Fallen(stage);
+    let _guard = PanicGuard(shared);
     let enter = || {
         let tid = Tid::current();
-        sched::set_affinity(tid, &CpuSet::single(stage.cpus[0].number))?;
-        ranks.raised(tid, 0)?;
-        stage::warm_up();
-        Ok(Identity { tid, clock: ThreadClock::current()? })
+        sched::set_affinity(tid, &CpuSet::single(shared.cpus[0].number))?;
+        priorities.set_runnable(tid, 0)?;
+        root_shared::prepare_thread();
+        Ok(WorkerThread { tid, clock: ThreadCpuClock::current()? })
     };
     let identity = enter();
     let is_in = identity.is_ok();
-    let slot = &stage.slots[task.0 as usize];
-    let mut worker = Worker::new(task, stage, counter);
+    let slot = &shared.slots[task.0 as usize];
+    let mut worker = Worker::new(task, shared, step_handle);
     let work = || {
-        say(identity);
-        while is_in && let Some(job) = worker.wait_period() {
-            body(&job, &stage.over);
+        report(identity);
+        while is_in && let Some(job) = worker.wait_for_job() {
+            body(&job, &shared.is_over);
         }
     };
-    // Fails only where the mask of signals can't be changed, which has no reason to fail.
-    slot.gate.within(work).expect("SIGURG lets itself be unblocked");
+    // Fails only if the signal mask cannot be changed.
+    slot.stop_gate.run_stoppable(work).expect("SIGURG can be unblocked");
 }

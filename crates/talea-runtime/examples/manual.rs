@@ -1,4 +1,4 @@
-//! What `docs/manual/runtime.md` shows, as a program; a test holds them against each other.
+//! Code of `docs/manual/runtime.md` as a program; a test compares the two.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use talea_runtime::{Application, Config, Priorities, Server, Table, Task, Versio
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Frames that were shown.
+/// Displayed frames.
 static SHOWN: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
@@ -69,7 +69,7 @@ fn fork_and_join() -> Result<(), Box<dyn Error>> {
     let (app, report) = running.stop()?;
     println!(
         "{} of {} frames late",
-        report.tasks[join.number()].late,
+        report.tasks[join.number()].deadline_misses,
         report.tasks[join.number()].jobs
     );
     drop(app);
@@ -101,13 +101,13 @@ fn table() -> Result<(), Box<dyn Error>> {
         .entry(0, Duration::ZERO, 5 * MS, fork)
         .entry(1, 5 * MS, 8 * MS, left)
         .in_version(fast);
-    app.follow(Some(table));
+    app.set_table(Some(table));
     let text = app.describe()?;
-    app.follow(Some(app.read_table(&text)?));
+    app.set_table(Some(app.read_table(&text)?));
     Ok(())
 }
 
-/// All of it.
+/// Runs everything.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     fork_and_join()?;
     server(policy()?);

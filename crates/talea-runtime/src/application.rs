@@ -1,11 +1,10 @@
-//! What an application declares. It can't be changed while it runs: it is in the hands of the run
-//! then.
+//! Declaration of an application. While it runs, the run owns it, so it cannot be changed.
 
-use crate::channel::{self, End, Input, Kept, Output};
+use crate::channel::{self, ChannelState, End, Input, Output};
 use crate::config::{Config, Mapping};
-use crate::doing::{self, Doing};
-use crate::rights::Booking;
-use crate::running::{Error, Hand, NotStarted, Running};
+use crate::current_task::{self, CurrentTask};
+use crate::rights::TaskDemand;
+use crate::running::{Error, NotStarted, RunHandle, Running};
 use crate::server::{Server, ServerId};
 use crate::table::Table;
 use crate::task::{Task, Version};
@@ -13,58 +12,57 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use talea_core::Work;
-use talea_core::machine::{self, AcceleratorId, Affinity, NodeId, Tree, TreeError};
+use talea_core::engine::{self, AcceleratorId, Affinity, NodeId, Tree, TreeError};
 use talea_core::mutate;
 use talea_exec::{Flow, Job};
 
-/// A task of an application.
+/// Task of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u32);
 
 impl TaskId {
-    /// The task with this [`number`](TaskId::number), for whoever keeps numbers only. There need
-    /// not be one.
+    /// Returns the task with this [`number`](TaskId::number). It need not exist.
     pub fn from_number(number: u32) -> TaskId {
         TaskId(number)
     }
 
-    /// Counts the tasks in the order of their declaration, from 0.
+    /// Number of the task in the order of declaration, from 0.
     pub fn number(self) -> usize {
         self.0 as usize
     }
 
-    pub(crate) fn of_number(number: usize) -> TaskId {
+    pub(crate) fn from_index(number: usize) -> TaskId {
         TaskId(number as u32)
     }
 
-    pub(crate) fn of_machine(self) -> machine::TaskId {
-        machine::TaskId(self.0)
+    pub(crate) fn to_engine(self) -> engine::TaskId {
+        engine::TaskId(self.0)
     }
 }
 
-/// A version of a task.
+/// Version of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionId {
     task: TaskId,
     pub(crate) number: usize,
 }
 
-/// An accelerator of an application.
+/// Accelerator of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accelerator(AcceleratorId);
 
-/// What the jobs of a version do.
+/// Function that a version runs for each job.
 pub(crate) type Function = Box<dyn FnMut(&Job) + Send>;
 
-/// A task with all that was said of it.
+/// A task with its versions and functions.
 pub(crate) struct Declared {
     pub(crate) task: Task,
     pub(crate) versions: Vec<Version>,
-    /// By version. Nobody but the task's worker ever locks them while it runs.
+    /// Functions, by version. During a run only the task's worker locks them.
     pub(crate) functions: Arc<Mutex<Vec<Function>>>,
 }
 
-/// An edge of a graph.
+/// Edge of a graph.
 struct Edge {
     from: TaskId,
     to: TaskId,
@@ -72,19 +70,19 @@ struct Edge {
     tokens: u32,
 }
 
-/// Tasks, versions, accelerators and channels (YASMIN Table 1).
+/// An application: tasks, versions, accelerators and channels (YASMIN Table 1).
 pub struct Application {
-    /// Among all of the process.
+    /// Id of the application within the process.
     id: u64,
     pub(crate) config: Config,
     pub(crate) tasks: Vec<Declared>,
     servers: Vec<Server>,
     accelerators: Vec<String>,
     edges: Vec<Edge>,
-    /// What it follows instead of its configuration.
+    /// Table that replaces the configured policy.
     pub(crate) table: Option<Table>,
-    /// By edge.
-    pub(crate) channels: Vec<Kept>,
+    /// Channels, by edge.
+    pub(crate) channels: Vec<ChannelState>,
 }
 
 impl fmt::Debug for Application {
@@ -99,14 +97,14 @@ impl fmt::Debug for Application {
 }
 
 impl Application {
-    /// One that does nothing so far.
+    /// Creates an application without tasks.
     pub fn new(config: Config) -> Application {
         let (tasks, servers, accelerators, edges, table, channels) = Default::default();
-        let id = doing::another_application();
+        let id = current_task::next_application_id();
         Application { id, config, tasks, servers, accelerators, edges, table, channels }
     }
 
-    /// The rules by which it runs.
+    /// Returns the configuration.
     pub fn config(&mut self) -> &mut Config {
         &mut self.config
     }
@@ -124,30 +122,29 @@ impl Application {
         ServerId(self.servers.len() as u32 - 1)
     }
 
-    /// Declares a server anew, for the next start; its tasks stay.
+    /// Replaces a server for the next start; its tasks stay.
     ///
     /// # Panics
     /// If there is no such server.
-    pub fn redeclare_server(&mut self, server: ServerId, anew: Server) {
+    pub fn replace_server(&mut self, server: ServerId, new: Server) {
         mutate!(
             "runtime-server-anew",
-            self.servers[server.0 as usize] = anew,
-            self.servers[server.0 as usize].name = anew.name
+            self.servers[server.0 as usize] = new,
+            self.servers[server.0 as usize].name = new.name
         );
     }
 
-    /// Declares a task anew, for the next start: when its jobs come, and how urgent they are. Its
-    /// versions and channels stay. One that is to rest becomes one that is
-    /// [activated](Task::activated).
+    /// Replaces a task for the next start: its releases and its urgency. Its versions and channels
+    /// stay. To disable a task, replace it by one that is [activated](Task::activated).
     ///
     /// # Panics
     /// If there is no such task.
-    pub fn redeclare(&mut self, task: TaskId, anew: Task) {
-        self.tasks[task.number()].task = anew;
+    pub fn replace_task(&mut self, task: TaskId, new: Task) {
+        mutate!("runtime-redeclared", self.tasks[task.number()].task = new, drop(new));
     }
 
-    /// Adds a version to a task, in the order of preference, and what its jobs do. A job that
-    /// panics ends there; the next one is called as if nothing had happened.
+    /// Adds a version to a task, in the order of preference, and its function. A job that panics
+    /// ends there; the next one is called as if nothing had happened.
     ///
     /// # Panics
     /// If there is no such task.
@@ -170,8 +167,8 @@ impl Application {
         Accelerator(AcceleratorId(self.accelerators.len() as u32 - 1))
     }
 
-    /// A version needs an accelerator: held from the begin of a job to its end, with all others
-    /// that it needs or not at all.
+    /// Makes a version use an accelerator: its jobs hold it from start to end, together with all
+    /// others that they need.
     ///
     /// # Panics
     /// If there is no such version.
@@ -182,14 +179,14 @@ impl Application {
             .push(accelerator.0);
     }
 
-    /// A job of `to` comes when one of `from` has ended, without data between them.
+    /// Adds an edge: each completion of `from` activates a job of `to`, without data between them.
     pub fn edge(&mut self, from: TaskId, to: TaskId) {
-        let (_, _, kept) = self.ends::<()>(from, to, 0);
-        self.join(Edge { from, to, size: 0, tokens: 1 }, kept);
+        let (_, _, channel) = self.endpoints::<()>(from, to, 0);
+        self.add_edge(Edge { from, to, size: 0, tokens: 1 }, channel);
     }
 
-    /// A channel with room for `size` data; a job of `to` comes when there is one (and all else
-    /// that it needs) that no other job has come for.
+    /// Adds a channel with room for `size` data. Each datum activates a job of `to`, once all its
+    /// other inputs are there.
     pub fn channel<T: Send + 'static>(
         &mut self,
         from: TaskId,
@@ -199,7 +196,7 @@ impl Application {
         self.channel_of(from, to, size, 1)
     }
 
-    /// The same, where a job comes for so many.
+    /// Adds a channel like [`channel`](Application::channel), where `tokens` data activate a job.
     pub fn channel_of<T: Send + 'static>(
         &mut self,
         from: TaskId,
@@ -207,40 +204,43 @@ impl Application {
         size: u32,
         tokens: u32,
     ) -> (Output<T>, Input<T>) {
-        let (output, input, kept) = self.ends(from, to, size);
-        self.join(Edge { from, to, size, tokens }, kept);
+        let (output, input, channel) = self.endpoints(from, to, size);
+        self.add_edge(Edge { from, to, size, tokens }, channel);
         (output, input)
     }
 
-    fn ends<T: Send + 'static>(
+    fn endpoints<T: Send + 'static>(
         &self,
         from: TaskId,
         to: TaskId,
         size: u32,
-    ) -> (Output<T>, Input<T>, Kept) {
-        let flow = Flow::new(from.of_machine(), to.of_machine(), size, 0);
-        let end = |task: TaskId| End { doing: self.doing(task), task: self.name(task).to_owned() };
+    ) -> (Output<T>, Input<T>, ChannelState) {
+        let flow = Flow::new(from.to_engine(), to.to_engine(), size, 0);
+        let end = |task: TaskId| End {
+            owner: self.current_task(task),
+            task: self.name_of(task).to_owned(),
+        };
         channel::channel(flow, size, (end(from), end(to)))
     }
 
-    /// A task among all of the process.
-    pub(crate) fn doing(&self, task: TaskId) -> Doing {
-        Doing::new(self.id, task.of_machine())
+    /// Returns the task as [`CurrentTask`] identifies it.
+    pub(crate) fn current_task(&self, task: TaskId) -> CurrentTask {
+        CurrentTask::new(self.id, task.to_engine())
     }
 
-    /// Of a task; what has been declared need not be one.
-    fn name(&self, task: TaskId) -> &str {
+    /// Name of a task; a declaration may name one that does not exist.
+    fn name_of(&self, task: TaskId) -> &str {
         self.tasks
             .get(task.number())
-            .map_or("a task that there is not", |known| &known.task.spec.name)
+            .map_or("a task that does not exist", |known| &known.task.spec.name)
     }
 
-    fn join(&mut self, edge: Edge, kept: Kept) {
+    fn add_edge(&mut self, edge: Edge, channel: ChannelState) {
         self.edges.push(edge);
-        self.channels.push(kept);
+        self.channels.push(channel);
     }
 
-    /// What the scheduler machine is made of.
+    /// Builds the tree of the engine.
     pub(crate) fn tree(&self, cpus: u32) -> Tree {
         let (root, migration) = self.config.root();
         let mut tree = Tree::new(cpus, root);
@@ -252,7 +252,7 @@ impl Application {
         let servers: Vec<NodeId> = (self.servers.iter())
             .map(|server| {
                 let affinity = affinity(server.core, server.cores);
-                let mut spec = server.of_machine(clients.policy.clone(), affinity);
+                let mut spec = server.to_spec(clients.policy.clone(), affinity);
                 spec.preemptive = self.config.preemptive;
                 tree.scheduler(Tree::ROOT, spec)
             })
@@ -260,14 +260,14 @@ impl Application {
         let nodes: Vec<NodeId> = (self.tasks.iter())
             .map(|declared| {
                 let mut spec = declared.task.spec.clone();
-                spec.versions = declared.versions.iter().map(Version::of_machine).collect();
+                spec.versions = declared.versions.iter().map(Version::to_spec).collect();
                 let costs: Option<Vec<Work>> = declared
                     .versions
                     .iter()
-                    .map(|version| Some(version.cost.as_ref()?.most()))
+                    .map(|version| Some(version.cost.as_ref()?.max()))
                     .collect();
                 spec.cost = costs.and_then(|costs| costs.into_iter().max());
-                // One that a server serves is where the server is.
+                // A served task is where its server is.
                 let server = declared.task.server.map(|server| servers[server.0 as usize]);
                 if server.is_none() {
                     spec.affinity = affinity(declared.task.core, declared.task.cores);
@@ -287,12 +287,12 @@ impl Application {
             let channel = tree.channel(from, to, edge.size);
             let spec = &mut tree.channels[channel.0 as usize];
             spec.tokens = edge.tokens;
-            spec.name = format!("{}-{}", self.name(edge.from), self.name(edge.to));
+            spec.name = format!("{}-{}", self.name_of(edge.from), self.name_of(edge.to));
         }
         if let Some(table) = &self.table {
             let policy = table.policy(&tree);
-            if let Some(machine::Body::Scheduler(root)) =
-                tree.get_mut(Tree::ROOT).map(|root| &mut root.body)
+            if let Some(engine::NodeSpec::Scheduler(root)) =
+                tree.get_mut(Tree::ROOT).map(|root| &mut root.spec)
             {
                 (root.policy, root.preemptive) = (policy, true);
             }
@@ -302,7 +302,7 @@ impl Application {
 
     fn affinity(&self, core: u32, cores: Affinity) -> Affinity {
         match self.config.mapping {
-            // A table says where everybody is.
+            // A table places the tasks.
             _ if self.table.is_some() => Affinity::ANY,
             Mapping::Global => Affinity::ANY,
             Mapping::Clustered => mutate!("runtime-cluster", cores, Affinity(cores.0 | u64::MAX)),
@@ -310,13 +310,13 @@ impl Application {
         }
     }
 
-    /// What whoever grants CPUs is to know, by task; `cpus` are the application's.
-    pub(crate) fn bookings(&self, cpus: &[u32]) -> Vec<Booking> {
-        let booking = |(number, declared): (usize, &Declared)| {
+    /// Returns the demand of each task on `cpus`, the application's, for a rights provider.
+    pub(crate) fn demands(&self, cpus: &[u32]) -> Vec<TaskDemand> {
+        let demand_of_task = |(number, declared): (usize, &Declared)| {
             let task = &declared.task;
             let reach =
                 match (&self.table, task.server.map(|server| &self.servers[server.0 as usize])) {
-                    (Some(table), _) => table.cores(TaskId::of_number(number)),
+                    (Some(table), _) => table.cores(TaskId::from_index(number)),
                     (None, Some(server)) => self.affinity(server.core, server.cores),
                     (None, None) => self.affinity(task.core, task.cores),
                 };
@@ -325,35 +325,35 @@ impl Application {
             let costs: Option<Vec<Work>> = declared
                 .versions
                 .iter()
-                .map(|version| Some(version.cost.as_ref()?.most()))
+                .map(|version| Some(version.cost.as_ref()?.max()))
                 .collect();
             let cost = costs.and_then(|costs| costs.into_iter().max());
-            // A task without a rule may come as often as somebody likes, and a job that could not
-            // be done is no demand.
+            // A task without a rule may come as often as it is activated, and a job that cannot be
+            // done is no demand.
             let demand = cost.zip(task.separation()).filter(|(cost, every)| {
                 !cost.is_zero() && cost.as_ns() <= every.as_ns().min(task.spec.deadline.as_ns())
             });
             let long = Duration::from_nanos;
-            Booking {
+            TaskDemand {
                 cpus: reached.collect(),
                 demand: demand.map(|(cost, every)| (long(cost.as_ns()), long(every.as_ns()))),
             }
         };
-        self.tasks.iter().enumerate().map(booking).collect()
+        self.tasks.iter().enumerate().map(demand_of_task).collect()
     }
 
-    /// The same, if what is declared makes sense.
-    pub(crate) fn sound_tree(&self, cpus: u32) -> Result<Tree, Error> {
+    /// Builds the tree, and checks the declaration.
+    pub(crate) fn checked_tree(&self, cpus: u32) -> Result<Tree, Error> {
         mutate!(
             "runtime-unknown-names",
             {
-                self.knows_its_names()?;
+                self.check_ids()?;
             },
             {}
         );
 
         let tree = self.tree(cpus);
-        tree.check().map_err(|error| Application::wrong(&tree, &error))?;
+        tree.check().map_err(|error| Application::tree_error(&tree, &error))?;
         let wrong = |of: &Declared, why: &str| {
             Err(Error::Declared(format!("task {}: {why}", of.task.spec.name)))
         };
@@ -371,36 +371,39 @@ impl Application {
         Ok(tree)
     }
 
-    /// Whether there is what edges, tasks, versions and the table name by number: a number of
-    /// another application's may be none here.
-    fn knows_its_names(&self) -> Result<(), Error> {
-        let none = |whose: String, what: &str, number: u32, declared: usize| {
+    /// Checks that the ids in edges, tasks, versions and the table exist: one of another
+    /// application may not exist here.
+    fn check_ids(&self) -> Result<(), Error> {
+        let none = |declared_in: String, what: &str, number: u32, declared: usize| {
             Err(Error::Declared(format!(
-                "{whose}: there is no {what} {number}, {declared} are declared"
+                "{declared_in}: there is no {what} {number}, {declared} are declared"
             )))
         };
         for edge in &self.edges {
             let unknown =
                 [edge.from, edge.to].into_iter().find(|end| end.number() >= self.tasks.len());
             if let Some(TaskId(number)) = unknown {
-                let whose =
-                    format!("the edge from {} to {}", self.name(edge.from), self.name(edge.to));
-                return none(whose, "task", number, self.tasks.len());
+                let declared_in = format!(
+                    "the edge from {} to {}",
+                    self.name_of(edge.from),
+                    self.name_of(edge.to)
+                );
+                return none(declared_in, "task", number, self.tasks.len());
             }
         }
         for Declared { task, versions, .. } in &self.tasks {
-            let whose = format!("task {}", task.spec.name);
+            let declared_in = format!("task {}", task.spec.name);
             if let Some(ServerId(number)) =
                 task.server.filter(|server| server.0 as usize >= self.servers.len())
             {
-                return none(whose, "server", number, self.servers.len());
+                return none(declared_in, "server", number, self.servers.len());
             }
             let mut needed = versions.iter().flat_map(|version| &version.spec.accelerators);
             let accelerators = self.accelerators.len();
             if let Some(AcceleratorId(number)) =
                 needed.find(|needed| needed.0 as usize >= accelerators)
             {
-                return none(whose, "accelerator", *number, accelerators);
+                return none(declared_in, "accelerator", *number, accelerators);
             }
         }
         let mut owners = self.table.iter().flat_map(Table::owners);
@@ -416,34 +419,34 @@ impl Application {
         Ok(())
     }
 
-    /// Whose fault it is, in the words of the application.
-    fn wrong(tree: &Tree, error: &TreeError) -> Error {
-        let name = match tree.get(error.node).map(|node| &node.body) {
-            Some(machine::Body::Task(spec)) => format!("task {}", spec.name),
-            Some(machine::Body::Scheduler(spec)) if error.node != Tree::ROOT => {
+    /// Describes an error of the tree with the names of the application.
+    fn tree_error(tree: &Tree, error: &TreeError) -> Error {
+        let name = match tree.get(error.node).map(|node| &node.spec) {
+            Some(engine::NodeSpec::Task(spec)) => format!("task {}", spec.name),
+            Some(engine::NodeSpec::Scheduler(spec)) if error.node != Tree::ROOT => {
                 format!("server {}", spec.name)
             }
             _ => "the application".to_owned(),
         };
-        Error::Declared(format!("{name}: {}", error.why))
+        Error::Declared(format!("{name}: {}", error.kind))
     }
 
-    /// Runs it: its time zero is a moment later.
+    /// Starts the application: its time zero is a moment later.
     ///
     /// # Errors
-    /// If what is declared makes no sense (a task without a version, a graph with a circle), if the
-    /// machine has not these CPUs, and for want of rights if the configuration insists on them.
+    /// If the declaration is invalid (a task without a version, a cyclic graph), if the CPUs do not
+    /// exist, and for want of rights if the configuration requires them.
     pub fn start(self) -> Result<Running, Error> {
         Running::start(self, drop).map_err(|not_started| not_started.error)
     }
 
-    /// The same for whoever needs it back if it does not start. `tell` gets the
-    /// [`Hand`](crate::Hand) before the first job can come, so that jobs may use it from the first
-    /// on.
+    /// Starts the application like [`start`](Application::start), and returns it if it does not
+    /// start. `tell` gets the [`RunHandle`] before the first job is released, so
+    /// that all jobs may use it.
     ///
     /// # Errors
     /// As [`start`](Application::start), with the application.
-    pub fn start_telling(self, tell: impl FnOnce(Hand)) -> Result<Running, Box<NotStarted>> {
+    pub fn start_with(self, tell: impl FnOnce(RunHandle)) -> Result<Running, Box<NotStarted>> {
         Running::start(self, tell)
     }
 }

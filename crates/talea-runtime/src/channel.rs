@@ -1,14 +1,15 @@
-//! Data from one task to another.
+//! Channels: data from one task to another.
 //!
-//! Model (docs/model.md, section 8): a bounded first-in first-out queue. What a job puts in can be
-//! taken when the job has ended, and what it takes makes room when it has ended ([`Flow`]). Nobody
-//! waits: a full channel takes nothing and an empty one gives nothing, which is counted. The queue
-//! has no lock, because whoever puts or takes may be stopped in the middle of it; and since one end
-//! is one task, whose jobs come one after the other, and the flow lets nobody touch a cell before
-//! the job that had it last has ended, nobody ever spins for another one's next step there. Whoever
-//! does no job of the task at an end is turned away ([`Doing`]).
+//! Model (docs/model.md, section 8): a bounded first-in first-out queue. A pushed datum can be
+//! popped when the pushing job has ended, and a popped one makes room when the popping job has
+//! ended ([`Flow`]). No thread waits: a push to a full channel and a pop from an empty one fail,
+//! and are counted. The queue has no lock, because a thread that pushes or pops may be stopped in
+//! the middle of it. Each end is one task, whose jobs run one after the other, and the flow lets no
+//! job use a cell before the job that used it last has ended. So no thread ever spins for another
+//! one's next instruction. A thread that does not run a job of the task at an end is rejected
+//! ([`CurrentTask`]).
 
-use crate::doing::Doing;
+use crate::current_task::CurrentTask;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,24 +18,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use talea_core::mutate;
 use talea_exec::{Flow, panics};
 
-/// What became of what was put and taken.
+/// Failed operations of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) full: AtomicU64,
     pub(crate) empty: AtomicU64,
 }
 
-/// Whose an end is.
+/// Owner of an end.
 #[derive(Debug)]
 pub(crate) struct End {
-    pub(crate) doing: Doing,
-    /// Its name, when the channel was declared.
+    pub(crate) owner: CurrentTask,
+    /// Name of its task when the channel was declared.
     pub(crate) task: String,
 }
 
 impl Counts {
-    /// A run that had to be ended has told nobody.
-    pub(crate) fn forget(&self) {
+    /// Resets the counts: a run that had to be ended has not reported them.
+    pub(crate) fn reset(&self) {
         self.full.store(0, Ordering::Relaxed);
         self.empty.store(0, Ordering::Relaxed);
     }
@@ -48,10 +49,10 @@ struct Shared<T> {
     data: ArrayQueue<T>,
 }
 
-/// The end that the source puts into; each of its versions may have one.
+/// The end to which the source pushes; each of its versions may have one.
 pub struct Output<T>(Arc<Shared<T>>);
 
-/// The end that the sink takes from; each of its versions may have one.
+/// The end from which the sink pops; each of its versions may have one.
 pub struct Input<T>(Arc<Shared<T>>);
 
 impl<T> Clone for Output<T> {
@@ -80,34 +81,33 @@ impl<T> fmt::Debug for Input<T> {
 
 impl<T> Shared<T> {
     #[cold]
-    fn turn_away(&self, whose: &End, does: &str) -> ! {
-        let (from, to, whose) = (&self.from.task, &self.to.task, &whose.task);
-        panic!(
-            "the channel from {from} to {to}: only a job of {whose} {does}, in the thread that does it"
-        );
+    fn reject(&self, owner: &End, does: &str) -> ! {
+        let (from, to, owner) = (&self.from.task, &self.to.task, &owner.task);
+        panic!("the channel from {from} to {to}: only a job of {owner} {does}, in its own thread");
     }
 }
 
 impl<T> Output<T> {
-    /// Whether the calling thread may put something in: it does a job of the source.
+    /// Whether the calling thread may push: it runs a job of the source.
     pub fn is_mine(&self) -> bool {
-        self.0.from.doing.is_under_way()
+        self.0.from.owner.is_current()
     }
 
-    /// Puts one in, from a job of the source.
+    /// Pushes a datum, in a job of the source.
     ///
     /// # Errors
-    /// Gives it back if the channel is full.
+    /// Returns the datum if the channel is full.
     ///
     /// # Panics
-    /// If the calling thread does [no such job](Output::is_mine).
+    /// If the calling thread does not run [such a job](Output::is_mine).
     pub fn push(&self, value: T) -> Result<(), T> {
         if self.has_room() { self.put(value) } else { Err(value) }
     }
 
-    /// Puts in what `value` makes, which is asked only when there is room; whether there was.
-    /// Whatever room a job finds belonged to jobs that have ended, so what these have given back is
-    /// there, complete. If `value` panics nothing was put in.
+    /// Pushes what `value` makes, which is called only if there is room; whether there was.
+    ///
+    /// The room belonged to jobs that have ended, so what they popped is complete. If `value`
+    /// panics, nothing was pushed.
     ///
     /// # Panics
     /// As [`push`](Output::push).
@@ -115,18 +115,18 @@ impl<T> Output<T> {
         self.has_room() && self.put(value()).is_ok()
     }
 
-    /// There is as much in the queue as the flow says: what is put is counted just before, with
-    /// nothing between that could fail.
+    /// Pushes to the flow and to the queue, so that they agree: the count comes first, and nothing
+    /// in between can fail.
     fn put(&self, value: T) -> Result<(), T> {
         if self.0.flow.push() { self.0.data.push(value) } else { Err(value) }
     }
 
     fn has_room(&self) -> bool {
         mutate!(
-            "runtime-channel-anybody",
+            "runtime-channel-any-thread",
             {
                 if !self.is_mine() {
-                    self.0.turn_away(&self.0.from, "puts something in");
+                    self.0.reject(&self.0.from, "pushes");
                 }
             },
             {}
@@ -142,21 +142,21 @@ impl<T> Output<T> {
 }
 
 impl<T> Input<T> {
-    /// Whether the calling thread may take something out: it does a job of the sink.
+    /// Whether the calling thread may pop: it runs a job of the sink.
     pub fn is_mine(&self) -> bool {
-        self.0.to.doing.is_under_way()
+        self.0.to.owner.is_current()
     }
 
-    /// Takes the first out, from a job of the sink; nothing, if the channel is empty.
+    /// Pops the first datum, in a job of the sink; nothing if the channel is empty.
     ///
     /// # Panics
-    /// If the calling thread does [no such job](Input::is_mine).
+    /// As [`push`](Output::push), for the sink.
     pub fn pop(&self) -> Option<T> {
         mutate!(
             "runtime-channel-sink",
             {
                 if !self.is_mine() {
-                    self.0.turn_away(&self.0.to, "takes something out");
+                    self.0.reject(&self.0.to, "pops");
                 }
             },
             {}
@@ -170,39 +170,39 @@ impl<T> Input<T> {
     }
 }
 
-/// What the application keeps of a channel, whatever lies in it.
-pub(crate) struct Kept {
+/// State of a channel in the application, for any type of data.
+pub(crate) struct ChannelState {
     pub(crate) flow: Arc<Flow>,
     pub(crate) counts: Arc<Counts>,
-    /// Throws away what is left in it but for the last so many. What panics while it is thrown away
-    /// is gone all the same.
-    trim: Box<dyn Fn(usize) + Send>,
+    /// Drops the data but for the last so many. A datum that panics when it is dropped is gone all
+    /// the same.
+    drop_oldest: Box<dyn Fn(usize) + Send>,
 }
 
-impl Kept {
-    /// For another start, with empty channels.
+impl ChannelState {
+    /// Empties the channel for another start.
     pub(crate) fn clear(&self) {
-        (self.trim)(0);
+        (self.drop_oldest)(0);
         self.flow.clear();
     }
 
-    /// For another start, with what has activated nobody.
-    pub(crate) fn trim(&self) {
-        (self.trim)(self.flow.visible() as usize);
+    /// Drops the data that have activated jobs, for another start.
+    pub(crate) fn drop_claimed(&self) {
+        (self.drop_oldest)(self.flow.visible() as usize);
     }
 }
 
-/// Both ends of a channel with room for `size`, and whose they are.
+/// Creates both ends of a channel with room for `size` data, and its state.
 pub(crate) fn channel<T: Send + 'static>(
     flow: Flow,
     size: u32,
     (from, to): (End, End),
-) -> (Output<T>, Input<T>, Kept) {
+) -> (Output<T>, Input<T>, ChannelState) {
     let (flow, counts) = (Arc::new(flow), Arc::new(Counts::default()));
     let data = ArrayQueue::new(size.max(1) as usize);
     let shared =
         Arc::new(Shared { from, to, flow: Arc::clone(&flow), counts: Arc::clone(&counts), data });
-    let trim = {
+    let drop_oldest = {
         let shared = Arc::clone(&shared);
         Box::new(move |left| {
             while shared.data.len() > left {
@@ -212,8 +212,8 @@ pub(crate) fn channel<T: Send + 'static>(
                         if let Err(panic) =
                             catch_unwind(AssertUnwindSafe(|| drop(shared.data.pop())))
                         {
-                            // The hook of the program has said it, as of any panic.
-                            drop(panics::said(panic));
+                            // The panic hook has reported it.
+                            drop(panics::message(panic));
                         }
                     },
                     {
@@ -223,7 +223,7 @@ pub(crate) fn channel<T: Send + 'static>(
             }
         })
     };
-    (Output(Arc::clone(&shared)), Input(shared), Kept { flow, counts, trim })
+    (Output(Arc::clone(&shared)), Input(shared), ChannelState { flow, counts, drop_oldest })
 }
 
 #[cfg(test)]

@@ -1,50 +1,51 @@
-//! By which rules the tasks run; nothing of it is in the tasks.
+//! Configuration: the rules by which the tasks run, separate from the tasks.
 
 use std::path::PathBuf;
 use std::time::Duration;
-use talea_core::machine::{Migration, SchedulerSpec, Selection};
+use talea_core::engine::{Migration, SchedulerSpec, Selection};
 use talea_core::mutate;
-use talea_core::sched::{Maker, Policy};
+use talea_core::sched::{PolicyFactory, PolicySpec};
 use talea_system::system::Registry;
 
-/// Where tasks may run (YASMIN section 3.3).
+/// CPUs of tasks (YASMIN section 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mapping {
-    /// On every CPU of the application, each job where there is room.
+    /// Every CPU of the application, each job where there is room.
     #[default]
     Global,
-    /// Each task on its [cores](crate::Task::cores), each job where there is room among these.
+    /// The [cores](crate::Task::cores) of each task, each job where there is room among these.
     Clustered,
-    /// Each task on its core ([`Task::core`](crate::Task::core)) alone.
+    /// The core of each task ([`Task::core`](crate::Task::core)).
     Partitioned,
 }
 
-/// Who goes first (YASMIN section 3.3).
+/// Order of tasks (YASMIN section 3.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Priorities {
-    /// The earliest absolute deadline.
+    /// Earliest absolute deadline first.
     #[default]
     Edf,
-    /// The shortest period.
+    /// Shortest period first.
     RateMonotonic,
-    /// The shortest relative deadline.
+    /// Shortest relative deadline first.
     DeadlineMonotonic,
-    /// The largest [`Task::priority`](crate::Task::priority).
+    /// Largest [`Task::priority`](crate::Task::priority) first.
     User,
-    /// As somebody else's policy says: whatever implements
-    /// [`Scheduler`](talea_core::sched::Scheduler). Where it needs to know what jobs cost, versions
-    /// must [say so](crate::Version::cost). `examples/policy-edf-us` is one.
+    /// A policy of the application, which implements [`Policy`](talea_core::sched::Policy).
+    ///
+    /// If it needs the costs of jobs, versions must [declare them](crate::Version::cost).
+    /// `examples/policy-edf-us` is one.
     Custom {
-        /// What a system file calls it. It must be none of Talea's own names; whoever reads the
-        /// file registers it under this one.
+        /// Name in a system file. It must not be the name of a policy of Talea; readers of the file
+        /// register the policy under it.
         name: &'static str,
-        /// How it is made.
-        make: Maker,
+        /// Constructor of the policy.
+        make: PolicyFactory,
     },
 }
 
 impl PartialEq for Priorities {
-    /// Policies of somebody else are known by their names.
+    /// Compares policies of applications by their names.
     fn eq(&self, other: &Priorities) -> bool {
         match (self, other) {
             (Priorities::Custom { name, .. }, Priorities::Custom { name: other, .. }) => {
@@ -57,98 +58,103 @@ impl PartialEq for Priorities {
 
 impl Eq for Priorities {}
 
-/// Whose right to real-time priorities it uses.
+/// Source of the right to real-time priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rights {
-    /// The process's own, if it has it; else the daemon's; else none.
+    /// The process's own right, if it has it; else the daemon's; else none.
     #[default]
     Any,
-    /// The process's own (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO` up to 94); else none.
+    /// The process's own right (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO` up to 94); else none.
     Own,
-    /// Those that `talead` gives; else none. On several CPUs every task is booked on each CPU that
-    /// its jobs may run on, and the plugin has to keep one order of priorities for all of them
-    /// (`levels = "common"` in its configuration).
+    /// Grants of `talead`; else none.
+    ///
+    /// On several CPUs every task is charged on each CPU of its jobs, and the plugin must keep one
+    /// order of priorities for all of them (`levels = "common"` in its configuration).
     Daemon,
-    /// None: its threads are ordinary ones, and nothing is promised.
+    /// None: the threads are ordinary ones, and nothing is guaranteed.
     Unused,
 }
 
-/// What is asked of the daemon.
+/// Request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Daemon {
-    /// Where it listens; otherwise where `TALEA_SOCKET` says, or where daemons do.
+    /// Socket of the daemon; otherwise `TALEA_SOCKET`, or the default.
     pub socket: Option<PathBuf>,
-    /// Which of its plugins, one of fixed priorities; otherwise the first that takes it.
+    /// Plugin of the daemon, one of fixed priorities; otherwise the first that accepts.
     pub plugin: Option<String>,
-    /// The priority to ask for, 1 to 97, for the application's jobs; its dispatchers have the next
-    /// higher one, and its watchdog the one above that. What they become in the kernel is the
-    /// daemon's to say; their order is kept.
+    /// Priority to request for the jobs, 1 to 97; the dispatchers get the next higher one, and the
+    /// watchdog the one above that. The daemon maps them to kernel priorities and keeps their
+    /// order.
     pub priority: u8,
 }
 
 impl Default for Daemon {
-    /// The system's daemon, any plugin, priority 50.
+    /// Returns the system's daemon, any plugin, priority 50.
     fn default() -> Daemon {
         Daemon { socket: None, plugin: None, priority: 50 }
     }
 }
 
-/// How a dispatcher waits for what it knows to be due (YASMIN section 3.5).
+/// How a dispatcher waits for a timed event (YASMIN section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Waiting {
-    /// Asleep.
+pub enum WaitMode {
+    /// It sleeps.
     #[default]
     Sleep,
-    /// Asleep at first, and at the end awake, looking at the clock, for so long at most: it is
-    /// there sooner, and the CPU is lost to everybody else meanwhile. Never for more than a
-    /// millisecond, nor for more than half of the wait, so that others have a CPU at all.
+    /// It sleeps, and spins at the end for at most this time.
+    ///
+    /// It is on time then, and the CPU is lost to all other threads meanwhile. It never spins for
+    /// more than a millisecond, nor for more than half of the wait, so that other threads get a CPU
+    /// at all.
     Spin(Duration),
 }
 
-/// All of them.
+/// Configuration of an application.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where.
+    /// CPUs of tasks.
     pub mapping: Mapping,
-    /// Who first.
+    /// Order of tasks.
     pub priorities: Priorities,
-    /// Whether a job may be interrupted by one that goes first.
+    /// Whether a job may be preempted by one that precedes it in the order.
     pub preemptive: bool,
-    /// Which version a job is done in.
+    /// Selection of the version of a job.
     pub selection: Selection,
-    /// Whether a job that waits for an accelerator lends its urgency to whoever holds it (YASMIN
-    /// section 3.2).
+    /// Whether a job that waits for an accelerator lends its urgency to the holder (YASMIN section
+    /// 3.2).
     pub inheritance: bool,
-    /// How its dispatchers wait.
-    pub waiting: Waiting,
+    /// How the dispatchers wait.
+    pub wait_mode: WaitMode,
     /// Whether the memory of the whole process is locked at the start, as far as it may be
-    /// (`CAP_IPC_LOCK`, `RLIMIT_MEMLOCK`), so that no page is missing when it matters (YASMIN
-    /// section 3.5). It stays locked.
-    pub locks_memory: bool,
-    /// Whether what lies in its channels when it is stopped, and has activated nobody, is there
-    /// when it is started again: it then activates whom it has to at the new time zero. Otherwise
-    /// channels are empty at each start.
-    pub keeps_channels: bool,
-    /// The machine's CPUs, as the kernel counts them; empty: the first that this process may use.
+    /// (`CAP_IPC_LOCK`, `RLIMIT_MEMLOCK`), to avoid page faults (YASMIN section 3.5). It stays
+    /// locked.
+    pub lock_memory: bool,
+    /// Whether data that have activated no job are retained from a stop to the next start. They
+    /// then activate jobs at the new time zero. Otherwise channels are empty at each start.
+    pub retain_channels: bool,
+    /// CPUs, as the kernel numbers them; empty: the first that this process may use.
     pub cpus: Vec<u32>,
-    /// Whether these are cleared of everybody else's threads and interrupts for the time of the
-    /// run, as far as this kernel allows (YASMIN sections 3.3 and 3.5, "shielded processors"); at
-    /// least one CPU must be left for them. It takes root, whoever gives the priorities: without,
-    /// the application runs unshielded, says so once, and its [`Report`](crate::Report) says so.
-    /// Everything is put back at the end.
+    /// Whether the CPUs are cleared of foreign threads and interrupts during the run, as far as
+    /// this kernel allows (YASMIN sections 3.3 and 3.5, "shielded processors").
+    ///
+    /// At least one CPU must be left for them. The shield needs root, whichever right to priorities
+    /// is used: without root the application runs unshielded, prints that once, and its
+    /// [`Report`](crate::Report) has the reason. Everything is restored at the end.
     pub shield: bool,
-    /// Whose right to real-time priorities it uses.
+    /// Source of the right to real-time priorities.
     pub rights: Rights,
-    /// How the daemon is asked for them.
+    /// Request to the daemon for them.
     pub daemon: Daemon,
-    /// Whether to insist on real-time priorities, and on the shield if one is wanted; otherwise a
-    /// process that is given no right to them runs as well as it can, says so on standard error,
-    /// once, and its [`Report`](crate::Report) says so.
-    pub insist: bool,
+    /// Whether the start fails without real-time priorities, or without the shield if one is
+    /// requested.
+    ///
+    /// Otherwise a process without these rights runs as well as it can, prints that once to
+    /// standard error, and its [`Report`](crate::Report) has the reason.
+    pub require_real_time: bool,
 }
 
 impl Default for Config {
-    /// Global preemptive EDF on one CPU, the first version that can be had.
+    /// Returns global preemptive EDF on one CPU with the first available version.
     fn default() -> Config {
         Config {
             mapping: Mapping::default(),
@@ -156,40 +162,39 @@ impl Default for Config {
             preemptive: true,
             selection: Selection::default(),
             inheritance: true,
-            waiting: Waiting::default(),
-            locks_memory: true,
-            keeps_channels: false,
+            wait_mode: WaitMode::default(),
+            lock_memory: true,
+            retain_channels: false,
             cpus: Vec::new(),
             shield: false,
             rights: Rights::default(),
             daemon: Daemon::default(),
-            insist: false,
+            require_real_time: false,
         }
     }
 }
 
-/// What a system file calls the root.
+/// Name of the root in a system file.
 pub(crate) const ROOT: &str = "application";
 
 impl Config {
-    /// The root that it says, and when jobs may move to another CPU: never while they run, as in
-    /// YASMIN.
+    /// Returns the root, and when jobs may migrate: never while they run, as in YASMIN.
     pub(crate) fn root(&self) -> (SchedulerSpec, Migration) {
         let policy = mutate!(
             "runtime-custom",
             match self.priorities {
-                Priorities::Edf => Policy::Edf,
-                Priorities::RateMonotonic => Policy::RateMonotonic,
-                Priorities::DeadlineMonotonic => Policy::DeadlineMonotonic,
-                Priorities::User => Policy::FixedPriority,
-                Priorities::Custom { name, make } => Policy::Custom { name, make },
+                Priorities::Edf => PolicySpec::Edf,
+                Priorities::RateMonotonic => PolicySpec::RateMonotonic,
+                Priorities::DeadlineMonotonic => PolicySpec::DeadlineMonotonic,
+                Priorities::User => PolicySpec::FixedPriority,
+                Priorities::Custom { name, make } => PolicySpec::Custom { name, make },
             },
             match self.priorities {
-                Priorities::Edf => Policy::Edf,
-                Priorities::RateMonotonic => Policy::RateMonotonic,
-                Priorities::DeadlineMonotonic => Policy::DeadlineMonotonic,
-                Priorities::User => Policy::FixedPriority,
-                Priorities::Custom { .. } => Policy::Edf,
+                Priorities::Edf => PolicySpec::Edf,
+                Priorities::RateMonotonic => PolicySpec::RateMonotonic,
+                Priorities::DeadlineMonotonic => PolicySpec::DeadlineMonotonic,
+                Priorities::User => PolicySpec::FixedPriority,
+                Priorities::Custom { .. } => PolicySpec::Edf,
             }
         );
         let mut root = SchedulerSpec::new(ROOT, policy);
@@ -197,8 +202,7 @@ impl Config {
         (root, Migration::JobBoundaries)
     }
 
-    /// What its system file names beside what every reader knows, or the name that would mean two
-    /// things.
+    /// Returns the policies of its system file beside Talea's, or the name that has two meanings.
     pub(crate) fn registry(&self) -> Result<Registry, &'static str> {
         let known = Registry::new();
         match self.priorities {

@@ -1,17 +1,17 @@
-//! The application runtime: tasks in several versions, accelerators, graphs with channels, on real
-//! cores.
+//! Application runtime: tasks in several versions, accelerators, and graphs with channels, on real
+//! CPUs.
 //!
-//! An application declares its tasks, what their versions do, which accelerators these need and
-//! which channels join them; a [`Config`] says by which policy and on which CPUs they run, without
-//! a change to any of them. It is YASMIN's model (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time
+//! An application declares its tasks, the functions of their versions, the accelerators that these
+//! use, and the channels between tasks. A [`Config`] selects policy and CPUs without a change to
+//! the tasks. This is the model of YASMIN (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time
 //! middleware for COTS heterogeneous platforms", Middleware 2021, sections 2 and 3); where the
 //! paper leaves room, `docs/model.md` decides.
 //!
-//! There is no ready queue here and no second task model: a declaration becomes a tree of the
-//! scheduler machine, and [`talea_exec`] drives it.
+//! The runtime has no ready queue and no task model of its own: a declaration becomes a tree of the
+//! scheduling engine, and [`talea_exec`] executes it.
 //!
-//! A task that forks, two that work on the halves, one of them in two versions, and one that joins
-//! (the paper's example):
+//! The example of the paper is a task that forks, two tasks for the halves, one of them in two
+//! versions, and one that joins:
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,14 +31,20 @@
 //! app.version(fork, "plain", move |job| to_left.push(job.number as u32).expect("room for one"));
 //! let on_gpu = app.version(left, "gpu", {
 //!     let (at_left, from_left) = (at_left.clone(), from_left.clone());
-//!     move |_| from_left.push(at_left.pop().expect("what fork has put") * 2).expect("room for one")
+//!     move |_| {
+//!         let number = at_left.pop().expect("a datum of fork");
+//!         from_left.push(number * 2).expect("room for one");
+//!     }
 //! });
 //! app.uses(on_gpu, gpu);
-//! app.version(left, "cpu", move |_| from_left.push(at_left.pop().expect("what fork has put") * 2).expect("room for one"));
+//! app.version(left, "cpu", move |_| {
+//!     let number = at_left.pop().expect("a datum of fork");
+//!     from_left.push(number * 2).expect("room for one");
+//! });
 //! app.version(right, "plain", |_| {});
 //! app.version(join, "plain", move |job| assert_eq!(joined.pop(), Some(job.number as u32 * 2)));
 //!
-//! let running = app.start().expect("a sound application");
+//! let running = app.start().expect("a valid application");
 //! std::thread::sleep(Duration::from_millis(60));
 //! let (_app, report) = running.stop().expect("a run");
 //! assert!(report.tasks[join.number()].jobs >= 1);
@@ -48,8 +54,8 @@
 mod application;
 mod channel;
 mod config;
+mod current_task;
 mod describe;
-mod doing;
 mod report;
 mod rights;
 mod running;
@@ -60,12 +66,12 @@ mod task;
 
 pub use application::{Accelerator, Application, TaskId, VersionId};
 pub use channel::{Input, Output};
-pub use config::{Config, Daemon, Mapping, Priorities, Rights, Waiting};
+pub use config::{Config, Daemon, Mapping, Priorities, Rights, WaitMode};
 pub use report::{Report, ShieldReport, TaskReport};
-pub use running::{Error, Hand, NotStarted, Running, first_cpus};
+pub use running::{Error, NotStarted, RunHandle, Running, first_cpus};
 pub use server::{Server, ServerId};
 pub use table::Table;
-pub use talea_core::machine::{Candidates, Chooser, Condition, GivenChooser, Selection};
+pub use talea_core::engine::{Candidates, Condition, ContextSelector, Selection, VersionSelector};
 pub use talea_exec::{Failure, Job};
 pub use talea_os::sched::Policy;
 pub use task::{Task, Version};

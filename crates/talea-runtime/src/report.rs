@@ -1,84 +1,83 @@
-//! What became of a run.
+//! Report of a run.
 
 use crate::config::Rights;
 use std::time::Duration;
 use talea_os::sched::Policy;
 
-/// Of an application between a start and a stop.
+/// Report of an application from a start to a stop.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How long it was.
+    /// Length of the run.
     pub length: Duration,
-    /// Whether its threads had real-time priorities, in an order that keeps its promises. Without
-    /// them nothing is promised: the kernel ran beside them whom it liked.
+    /// Whether its threads had real-time priorities in the required order. Without them nothing is
+    /// guaranteed: the kernel ran other threads beside them.
     pub is_real_time: bool,
-    /// Whose right to them it was; [`Rights::Unused`] if there was none.
+    /// Source of the right to them; [`Rights::Unused`] if there was none.
     pub rights: Rights,
-    /// Why it had none, if it wanted them.
-    pub why_not: Option<String>,
-    /// Whether the process's memory was locked.
+    /// Reason why it had none, if it wanted them.
+    pub rights_error: Option<String>,
+    /// Whether the memory of the process was locked.
     pub is_locked: bool,
-    /// What was done to keep its CPUs clear, if it was.
+    /// Shield of its CPUs, if there was one.
     pub shield: Option<ShieldReport>,
-    /// Why that was not done, if it was wanted.
-    pub why_not_shielded: Option<String>,
-    /// How the kernel scheduled the dispatcher of each of its CPUs, read back from it.
+    /// Reason why there was no shield, if one was requested.
+    pub shield_error: Option<String>,
+    /// Policy of the dispatcher of each CPU, read from the kernel.
     pub dispatchers: Vec<Policy>,
-    /// CPU time that its dispatchers have used, that of waiting awake included.
-    pub scheduling: Duration,
-    /// The longest that one of them was at it at a time, from waking to having set its next alarm,
-    /// by the clock: whoever comes then waits for that. All whose jobs come at one instant are
-    /// served at a time.
-    pub longest_step: Duration,
-    /// CPU time of the threads that work: their jobs, and what they do between them.
-    pub worked: Duration,
-    /// Activations for which there was no room in a backlog.
+    /// CPU time of its dispatchers, including spinning.
+    pub scheduling_time: Duration,
+    /// Maximum duration of a step of a dispatcher, from waking to setting its next wake-up time; an
+    /// event in it waits for that. A step delivers all jobs that are released at one instant.
+    pub max_step: Duration,
+    /// CPU time of the workers: their jobs, and what they do between them.
+    pub worker_time: Duration,
+    /// Activations that were refused because a backlog was full.
     pub refused: u64,
-    /// Data that were put into full channels, and so not taken.
-    pub full: u64,
-    /// Data that were wanted from empty channels.
-    pub empty: u64,
-    /// By task, in the order of their declaration.
+    /// Pushes to full channels.
+    pub rejected_pushes: u64,
+    /// Pops from empty channels.
+    pub failed_pops: u64,
+    /// Reports of the tasks, in the order of declaration.
     pub tasks: Vec<TaskReport>,
 }
 
-/// Of the CPUs that were kept clear of others.
+/// Report of the shield of its CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShieldReport {
-    /// Threads that were moved away, those of this process included that were no part of the run.
+    /// Threads that were moved away, including those of this process that were not part of the run.
     pub threads: u32,
     /// Interrupts that were moved away.
     pub interrupts: u32,
-    /// Whatever could still use these CPUs when that was done, each with the reason, as a look at
-    /// the machine said.
-    pub left: Vec<String>,
-    /// Who could use them at the end, and could not at the beginning: somebody has moved there.
-    pub strangers: Vec<String>,
-    /// How many of what was moved were as they had been at the end.
+    /// Threads and interrupts that could still use these CPUs after that, each with the reason, by
+    /// one scan of the system.
+    pub not_moved: Vec<String>,
+    /// Threads that could use the CPUs at the end and not at the beginning.
+    pub foreign_threads: Vec<String>,
+    /// Number of moved threads and interrupts that were unchanged at the end and were restored.
     pub restored: u32,
-    /// How many somebody else had changed meanwhile, and were left alone.
+    /// Number of those that another process had changed meanwhile; they were left alone.
     pub changed: u32,
 }
 
-/// Of one task.
+/// Report of one task.
 #[derive(Clone, Debug, Default)]
 pub struct TaskReport {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Jobs that have ended.
+    /// Jobs that have completed.
     pub jobs: u64,
-    /// Of these, later than their deadlines.
-    pub late: u64,
-    /// The longest from release to end.
-    pub longest: Duration,
-    /// From release to end on the average.
-    pub mean: Duration,
-    /// By version: jobs that began in it.
+    /// Completed jobs that missed their deadline.
+    pub deadline_misses: u64,
+    /// Maximum response time, from release to completion.
+    pub max_response: Duration,
+    /// Mean response time.
+    pub mean_response: Duration,
+    /// Jobs that started, by version.
     pub versions: Vec<u64>,
-    /// How the kernel scheduled the thread of its jobs at the start, read back from it.
+    /// Policy of its worker at the start, read from the kernel.
     pub policy: Option<Policy>,
-    /// Jobs that panicked: each ended there, and its accelerators were given back.
+    /// Jobs that panicked: each ended there, and its accelerators were released.
     pub panics: u64,
-    /// What the first of these said.
+    /// Message of the first panic.
     pub first_panic: Option<String>,
 }

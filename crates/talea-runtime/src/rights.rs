@@ -1,16 +1,16 @@
-//! The right to real-time priorities: the process's own, or the daemon's to give.
+//! Real-time rights: the process's own, or grants of the daemon.
 //!
-//! Model: one group of grants, all or none: the watchdog, a dispatcher a CPU, a worker a task, each
-//! with one of three levels, for as long as the run is. A group has at most [`GROUP`] grants; of an
-//! application that needs more, several groups, and what one refuses the others give back. The
-//! daemon decides by its rules; what it says no with is passed on.
+//! Model: one group of grants, all or none: the watchdog, a dispatcher per CPU, a worker per task,
+//! on three levels, for the length of the run. A group has at most [`GROUP_MAX`] grants; an
+//! application that needs more has several groups, and one refusal returns all. The daemon decides
+//! by its rules; its refusal is passed on.
 //!
-//! A dispatcher is granted the CPU that it drives, and a worker each CPU that its jobs may run on,
-//! with what they use of it where that was declared: its thread holds the grant of one of them, and
-//! grants without threads stand in for it on the others, so that what the daemon reckons with is
-//! there on each of them. Who moves between CPUs must find the same order on all, now and when
-//! others have come and gone: such an application needs a plugin that keeps one order for all its
-//! CPUs (`levels = "common"`), which a grant says of itself. The watchdog may come to any of them.
+//! A dispatcher is granted its CPU, and a worker each CPU of its jobs, with its demand if that was
+//! declared. The thread of a worker holds the grant for one of these CPUs; grants without threads
+//! stand in for it on the others, so that the daemon's ledger has the demand on each. A worker that
+//! moves between CPUs must find the same order of priorities on all of them, also after other
+//! grants have come and gone. Such an application needs a plugin that keeps one order for all its
+//! CPUs (`levels = "common"`), which each grant reports. The watchdog may run on any of them.
 
 use crate::config::Daemon;
 use std::io;
@@ -18,75 +18,83 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use talea_client::{Client, CpuSet, Failure, GROUP_MAX, Grant, Notes, Outcome, Spec};
 use talea_core::mutate;
-use talea_exec::{Crew, Grantor};
+use talea_exec::{RightsProvider, RunThreads};
 use talea_os::Tid;
 use talea_os::sched::{self, Policy};
 
-/// A daemon that does not answer by then is none.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of the connection to the daemon.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks the daemon; what it gives is held as long as this is.
-pub(crate) struct ByDaemon<'a> {
+/// Rights provider that asks the daemon; it holds the grants.
+pub(crate) struct DaemonRights<'a> {
     config: &'a Daemon,
-    booked: &'a [Booking],
-    held: Mutex<Vec<Grant>>,
+    demands: &'a [TaskDemand],
+    grants: Mutex<Vec<Grant>>,
 }
 
-/// What the daemon's books are to know of a task.
+/// Demand of a task for the daemon's ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Booking {
-    /// Where its jobs may run.
+pub(crate) struct TaskDemand {
+    /// CPUs on which its jobs may run.
     pub(crate) cpus: Vec<u32>,
-    /// What a job costs at most, and how often one comes at most, if both were declared.
+    /// Maximum cost of a job and minimum distance of jobs, if both were declared.
     pub(crate) demand: Option<(Duration, Duration)>,
 }
 
-/// A grant that is wanted.
+/// Request for a grant.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
-    /// Whose it is; nobody's, if it only stands for a thread that may come there.
+struct GrantRequest {
+    /// Thread of the grant; nothing if it stands in for a thread that may come to the CPU.
     thread: Option<Tid>,
-    /// How many levels above the workers it belongs.
-    above: u8,
+    /// Number of levels above the workers.
+    level: u8,
     cpu: u32,
     demand: Option<(Duration, Duration)>,
 }
 
-/// Of all threads: each where it runs, and where it may.
-fn wanted(crew: &Crew, booked: &[Booking]) -> Vec<Wanted> {
-    let one =
-        |tid: Tid, above: u8, cpu: u32| Wanted { thread: Some(tid), above, cpu, demand: None };
-    let dispatchers = crew.dispatchers.iter().map(|&(tid, cpu)| one(tid, 1, cpu));
-    let workers =
-        crew.workers.iter().zip(booked).enumerate().flat_map(|(number, ((tid, _), booking))| {
-            // Not all on the first, if it is the same to them.
-            let home = number % booking.cpus.len().max(1);
-            booking.cpus.iter().enumerate().map(move |(at, &cpu)| Wanted {
+/// Returns the requests of all threads: for the CPU where each runs, and for those where it may
+/// run.
+fn grant_requests(threads: &RunThreads, demands: &[TaskDemand]) -> Vec<GrantRequest> {
+    let one = |tid: Tid, level: u8, cpu: u32| GrantRequest {
+        thread: Some(tid),
+        level,
+        cpu,
+        demand: None,
+    };
+    let dispatchers = threads.dispatchers.iter().map(|&(tid, cpu)| one(tid, 1, cpu));
+    let workers = threads.workers.iter().zip(demands).enumerate().flat_map(
+        |(number, ((tid, _), demand_of_task))| {
+            // Not all on the first CPU, if they are free to choose.
+            let home = number % demand_of_task.cpus.len().max(1);
+            let cpus = &demand_of_task.cpus;
+            let cpus = &cpus[..mutate!("runtime-stand-ins", cpus.len(), cpus.len().min(1))];
+            cpus.iter().enumerate().map(move |(at, &cpu)| GrantRequest {
                 thread: (at == home).then_some(*tid),
-                above: 0,
+                level: 0,
                 cpu,
-                demand: booking.demand,
+                demand: demand_of_task.demand,
             })
-        });
-    let watchdog = crew.watchdog.iter().flat_map(|&tid| {
-        let place = move |(at, &(_, cpu)): (usize, &(Tid, u32))| Wanted {
+        },
+    );
+    let watchdog = threads.watchdog.iter().flat_map(|&tid| {
+        let place = move |(at, &(_, cpu)): (usize, &(Tid, u32))| GrantRequest {
             thread: (at == 0).then_some(tid),
             ..one(tid, 2, cpu)
         };
-        crew.dispatchers.iter().enumerate().map(place)
+        threads.dispatchers.iter().enumerate().map(place)
     });
     dispatchers.chain(workers).chain(watchdog).collect()
 }
 
-impl<'a> ByDaemon<'a> {
-    /// `booked`: by task.
-    pub(crate) fn new(config: &'a Daemon, booked: &'a [Booking]) -> ByDaemon<'a> {
-        ByDaemon { config, booked, held: Mutex::new(Vec::new()) }
+impl<'a> DaemonRights<'a> {
+    /// Creates the provider; `charged` has the demands by task.
+    pub(crate) fn new(config: &'a Daemon, demands: &'a [TaskDemand]) -> DaemonRights<'a> {
+        DaemonRights { config, demands, grants: Mutex::new(Vec::new()) }
     }
 
-    /// Whether there is a daemon to ask.
+    /// Connects to the daemon.
     pub(crate) fn connect(&self) -> Result<Client, Failure> {
-        let builder = Client::builder().timeout(PATIENCE);
+        let builder = Client::builder().timeout(CONNECT_TIMEOUT);
         match &self.config.socket {
             Some(path) => builder.path(path.clone()),
             None => builder,
@@ -94,62 +102,63 @@ impl<'a> ByDaemon<'a> {
         .connect()
     }
 
-    fn spec(&self, wanted: &Wanted, plugin: Option<&str>) -> io::Result<Spec> {
-        let priority = self.config.priority.saturating_add(wanted.above);
-        let builder = Spec::builder().priority(priority).only_cpus(CpuSet::single(wanted.cpu));
+    fn spec(&self, request: &GrantRequest, plugin: Option<&str>) -> io::Result<Spec> {
+        let priority = self.config.priority.saturating_add(request.level);
+        let builder = Spec::builder().priority(priority).only_cpus(CpuSet::single(request.cpu));
         let builder = match plugin {
             Some(plugin) => builder.plugin(plugin),
             None => builder,
         };
-        let builder = match wanted.demand {
+        let builder = match request.demand {
             Some((cost, period)) => builder.runtime(cost).period(period),
             None => builder,
         };
         let of = self.config.priority;
         builder.build().map_err(|error| {
             refused(format!(
-                "{error}: the application's priority is {of}, and what watches over it stands up to two above"
+                "{error}: the application's priority is {of}, and its dispatchers and watchdog need up to two above it"
             ))
         })
     }
 
-    /// The plugin for all of them: the one that takes a dispatcher. A worker that declares what it
-    /// uses could be had by others, whose levels have nothing to do with a dispatcher's. Nothing,
-    /// if none takes it: then the group is refused with the reason.
-    fn plugin(&self, client: &Client, wanted: &[Wanted]) -> io::Result<Option<String>> {
-        if self.config.plugin.is_some() || wanted.iter().all(|wanted| wanted.demand.is_none()) {
+    /// Returns the plugin for all grants: the one that accepts a dispatcher. A worker that declares
+    /// its demand could be accepted by others, with levels unrelated to a dispatcher's. Returns
+    /// nothing if none accepts it: the group is then refused with the reason.
+    fn plugin(&self, client: &Client, request: &[GrantRequest]) -> io::Result<Option<String>> {
+        if self.config.plugin.is_some() || request.iter().all(|request| request.demand.is_none()) {
             return Ok(self.config.plugin.clone());
         }
-        let Some(first) = wanted.first() else { return Ok(None) };
-        let said = answer(client.explain(&self.spec(first, None)?))?;
-        let chosen = said.chosen.and_then(|chosen| said.answers.get(chosen));
+        let Some(first) = request.first() else { return Ok(None) };
+        let explanation = flatten(client.explain(&self.spec(first, None)?))?;
+        let chosen = explanation.chosen.and_then(|chosen| explanation.answers.get(chosen));
         Ok(chosen.map(|answer| answer.name.as_str().to_owned()))
     }
 
-    /// All of them, each with its thread, or none.
-    fn ask(&self, client: &Client, wanted: &[Wanted]) -> io::Result<Vec<Grant>> {
-        let plugin = self.plugin(client, wanted)?;
+    /// Requests all grants and attaches their threads, or fails with none.
+    fn request(&self, client: &Client, request: &[GrantRequest]) -> io::Result<Vec<Grant>> {
+        let plugin = self.plugin(client, request)?;
         let mut grants = Vec::new();
-        for group in wanted.chunks(GROUP_MAX) {
+        for group in request.chunks(GROUP_MAX) {
             let specs: Vec<Spec> = group
                 .iter()
-                .map(|wanted| self.spec(wanted, plugin.as_deref()))
+                .map(|request| self.spec(request, plugin.as_deref()))
                 .collect::<io::Result<_>>()?;
             grants.extend(
-                answer(client.create_group(&specs)).map_err(|error| of_all(error, wanted.len()))?,
+                flatten(client.create_group(&specs))
+                    .map_err(|error| with_grant_count(error, request.len()))?,
             );
         }
-        for (wanted, grant) in wanted.iter().zip(&grants) {
-            if let Some(tid) = wanted.thread {
-                answer(grant.attach(tid.as_raw() as u32))?;
+        for (request, grant) in request.iter().zip(&grants) {
+            if let Some(tid) = request.thread {
+                flatten(grant.attach(tid.as_raw() as u32))?;
             }
         }
         Ok(grants)
     }
 }
 
-/// Quotas and sums are about all groups of an application.
-fn of_all(error: io::Error, count: usize) -> io::Error {
+/// Quotas and sums concern all groups of an application.
+fn with_grant_count(error: io::Error, count: usize) -> io::Error {
     if count <= GROUP_MAX {
         error
     } else {
@@ -161,8 +170,8 @@ fn refused(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// What broke is no right either: there is nobody else to ask.
-fn answer<T>(outcome: Outcome<T>) -> io::Result<T> {
+/// A failure is a missing right, too: there is no other provider.
+fn flatten<T>(outcome: Outcome<T>) -> io::Result<T> {
     match outcome {
         Ok(Ok(granted)) => Ok(granted),
         Ok(Err(refusal)) => Err(refused(format!("talead refuses: {refusal}"))),
@@ -170,56 +179,57 @@ fn answer<T>(outcome: Outcome<T>) -> io::Result<T> {
     }
 }
 
-impl Grantor for ByDaemon<'_> {
-    fn grant(&self, crew: &Crew) -> io::Result<()> {
+impl RightsProvider for DaemonRights<'_> {
+    fn grant(&self, threads: &RunThreads) -> io::Result<()> {
         let client = self.connect().map_err(|failure| refused(failure.to_string()))?;
-        let grants = self.ask(&client, &wanted(crew, self.booked))?;
-        must_stay(crew, &grants)?;
-        // Whatever else puts them out of order is refused with what the kernel says of it, by
-        // whoever asked for this.
+        let grants = self.request(&client, &grant_requests(threads, self.demands))?;
+        require_common_levels(threads, &grants)?;
+        // Any other wrong order is refused later with the kernel's policies.
         if mutate!(
             "runtime-given-order",
-            !are_in_order(crew)?,
-            crew.dispatchers.is_empty() && !are_in_order(crew)?
+            !has_required_order(threads)?,
+            threads.dispatchers.is_empty() && !has_required_order(threads)?
         ) {
-            must_be_apart(&client, &grants)?;
+            require_distinct_levels(&client, &grants)?;
         }
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = grants;
+        *self.grants.lock().unwrap_or_else(PoisonError::into_inner) = grants;
         Ok(())
     }
 }
 
-/// An order that is that of one CPU fits that of another at best until somebody else asks for a
-/// level there.
-fn must_stay(crew: &Crew, grants: &[Grant]) -> io::Result<()> {
+/// Checks that the plugin keeps one order for all CPUs: per-CPU levels fit together only until
+/// another client requests one.
+fn require_common_levels(threads: &RunThreads, grants: &[Grant]) -> io::Result<()> {
     let is_common = |grant: &Grant| {
         grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS))
     };
     mutate!(
         "runtime-common-order",
-        if crew.dispatchers.len() < 2 || grants.iter().all(is_common) {
+        if threads.dispatchers.len() < 2 || grants.iter().all(is_common) {
             return Ok(());
         },
-        if crew.dispatchers.len() < 2 || grants.iter().all(is_common) || are_in_order(crew)? {
+        if threads.dispatchers.len() < 2
+            || grants.iter().all(is_common)
+            || has_required_order(threads)?
+        {
             return Ok(());
         }
     );
     Err(refused(
-        "talead has granted levels in an order of each CPU's own: its plugin has to keep one order for all CPUs of the \
+        "talead has granted levels in a separate order for each CPU: its plugin must keep one order for all CPUs of the \
          application (`levels = \"common\"`)"
             .to_owned(),
     ))
 }
 
-/// As many distinct priorities as there are levels: whoever comes then shares one with its
-/// neighbour.
-fn must_be_apart(client: &Client, grants: &[Grant]) -> io::Result<()> {
+/// Checks that the levels are distinct: a full band makes neighbours share one.
+fn require_distinct_levels(client: &Client, grants: &[Grant]) -> io::Result<()> {
     for grant in grants {
-        let granted = answer(grant.info())?.granted;
+        let granted = flatten(grant.info())?.granted;
         if !granted.notes.contains(Notes::LEVEL_SHARED) {
             continue;
         }
-        let plugins = answer(client.plugins())?;
+        let plugins = flatten(client.plugins())?;
         let plugin = plugins.iter().find(|plugin| plugin.index == granted.plugin);
         let (name, (low, high)) =
             plugin.map_or(("?", (0, 0)), |plugin| (plugin.name.as_str(), plugin.band));
@@ -227,14 +237,14 @@ fn must_be_apart(client: &Client, grants: &[Grant]) -> io::Result<()> {
         return Err(refused(format!(
             "no level is free: {count} of the {count} levels of {name} are taken, and the application would share one \
              where it needs three of its own (`talea list` shows who has them; a wider band, `priorities`, has more, \
-             and `refuse_sharing = true` refuses whoever comes when none is left)"
+             and `refuse_sharing = true` refuses new grants when none is left)"
         )));
     }
     Ok(())
 }
 
-/// Whether every dispatcher stands above every worker, and the watchdog above them all.
-fn are_in_order(crew: &Crew) -> io::Result<bool> {
+/// Whether every dispatcher is above every worker, and the watchdog above all.
+fn has_required_order(threads: &RunThreads) -> io::Result<bool> {
     let level = |tid: Tid| {
         sched::get(tid).map(|attr| match attr.policy {
             Policy::Fifo(priority) | Policy::Rr(priority) => priority,
@@ -242,10 +252,11 @@ fn are_in_order(crew: &Crew) -> io::Result<bool> {
         })
     };
     let dispatchers =
-        crew.dispatchers.iter().map(|&(tid, _)| level(tid)).collect::<io::Result<Vec<u8>>>()?;
+        threads.dispatchers.iter().map(|&(tid, _)| level(tid)).collect::<io::Result<Vec<u8>>>()?;
     let workers =
-        crew.workers.iter().map(|(tid, _)| level(*tid)).collect::<io::Result<Vec<u8>>>()?;
-    let watchdog = crew.watchdog.iter().map(|&tid| level(tid)).collect::<io::Result<Vec<u8>>>()?;
+        threads.workers.iter().map(|(tid, _)| level(*tid)).collect::<io::Result<Vec<u8>>>()?;
+    let watchdog =
+        threads.watchdog.iter().map(|&tid| level(tid)).collect::<io::Result<Vec<u8>>>()?;
     let is_above = watchdog.iter().min().is_none_or(|least| Some(least) > dispatchers.iter().max());
     Ok(is_above && dispatchers.iter().min() > workers.iter().max())
 }
@@ -259,29 +270,29 @@ mod tests {
     }
 
     #[test]
-    fn y22_every_cpu_is_booked_where_a_thread_may_run_and_each_thread_once() {
-        let crew = Crew {
+    fn y22_a_demand_is_charged_on_every_cpu_and_each_thread_is_granted_once() {
+        let threads = RunThreads {
             watchdog: vec![tid(9)],
             dispatchers: vec![(tid(1), 4), (tid(2), 6)],
             workers: vec![(tid(11), vec![4, 6]), (tid(12), vec![4, 6]), (tid(13), vec![4, 6])],
         };
         let demand = Some((Duration::from_millis(2), Duration::from_millis(10)));
-        let booked = [
-            Booking { cpus: vec![4, 6], demand },
-            Booking { cpus: vec![4, 6], demand: None },
-            Booking { cpus: vec![6], demand },
+        let demands = [
+            TaskDemand { cpus: vec![4, 6], demand },
+            TaskDemand { cpus: vec![4, 6], demand: None },
+            TaskDemand { cpus: vec![6], demand },
         ];
-        let wanted = wanted(&crew, &booked);
+        let request = grant_requests(&threads, &demands);
         let seen = |cpu| -> Vec<(Option<i32>, u8, bool)> {
-            let here = wanted.iter().filter(|wanted| wanted.cpu == cpu);
-            here.map(|wanted| {
-                (wanted.thread.map(Tid::as_raw), wanted.above, wanted.demand.is_some())
+            let here = request.iter().filter(|request| request.cpu == cpu);
+            here.map(|request| {
+                (request.thread.map(Tid::as_raw), request.level, request.demand.is_some())
             })
             .collect()
         };
         let on_4 =
             [(Some(1), 1, false), (Some(11), 0, true), (None, 0, false), (Some(9), 2, false)];
-        assert_eq!(seen(4), on_4, "its dispatcher, two that may come, and who watches");
+        assert_eq!(seen(4), on_4, "its dispatcher, two stand-ins, and the watchdog");
         let on_6 = [
             (Some(2), 1, false),
             (None, 0, true),
@@ -289,6 +300,6 @@ mod tests {
             (Some(13), 0, true),
             (None, 2, false),
         ];
-        assert_eq!(seen(6), on_6, "whose tasks are nobody else's, too");
+        assert_eq!(seen(6), on_6, "also for its own task");
     }
 }

@@ -1,11 +1,11 @@
-//! An application that runs.
+//! A running application.
 
 use crate::application::{Application, Declared, Function, TaskId};
-use crate::channel::Kept;
-use crate::config::{Daemon, Rights, Waiting};
-use crate::doing::Doing;
+use crate::channel::ChannelState;
+use crate::config::{Daemon, Rights, WaitMode};
+use crate::current_task::CurrentTask;
 use crate::report::{Report, ShieldReport, TaskReport};
-use crate::rights::{Booking, ByDaemon};
+use crate::rights::{DaemonRights, TaskDemand};
 use crate::shield;
 use std::fmt;
 use std::io;
@@ -15,21 +15,22 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use talea_core::Span;
-use talea_core::machine::{Condition, LONGEST, Tree};
+use talea_core::engine::{Condition, MAX_RUN, Tree};
 use talea_core::mutate;
 use talea_exec::{
-    Body, Failure, Grantor, Load, Options, Remote, RootPlan, TaskPlan, execute_granted, panics,
+    Failure, JobBody, Load, Options, RightsProvider, RootPlan, RunControl, TaskPlan,
+    execute_granted, panics,
 };
 use talea_os::{Tid, clock, sched};
 
-/// Why there is no run, or was none.
+/// Reason why there is no run, or why it failed.
 #[derive(Debug)]
 pub enum Error {
-    /// What is declared makes no sense.
+    /// The declaration is invalid.
     Declared(String),
-    /// The machine has not what is configured.
+    /// The system does not have what is configured.
     Machine(String),
-    /// It can't be executed here, or had to be ended.
+    /// The run cannot be executed here, or had to be ended.
     Run(Failure),
 }
 
@@ -54,22 +55,22 @@ impl std::error::Error for Error {
 /// An application that could not be started.
 #[derive(Debug)]
 pub struct NotStarted {
-    /// As it was.
+    /// The application, unchanged.
     pub app: Application,
-    /// Why not.
+    /// Reason.
     pub error: Error,
 }
 
-/// What the jobs of a task have met with.
+/// Counters of the jobs of a task.
 #[derive(Debug, Default)]
-struct Met {
+struct TaskCounters {
     versions: Vec<AtomicU64>,
     panics: AtomicU64,
     first_panic: OnceLock<String>,
 }
 
-/// What became of a run, and by whose rights.
-struct Ran {
+/// Outcome of a run, and the rights that it had.
+struct RunOutcome {
     report: talea_exec::Report,
     rights: Rights,
     why_not: Option<String>,
@@ -77,66 +78,66 @@ struct Ran {
     why_not_shielded: Option<String>,
 }
 
-type Outcome = Result<Ran, Failure>;
+type Outcome = Result<RunOutcome, Failure>;
 
 /// An application between its start and its stop. Dropping it stops it, too.
 #[derive(Debug)]
 pub struct Running {
-    remote: Arc<Remote>,
-    met: Vec<Arc<Met>>,
-    /// Both until it is stopped.
+    control: Arc<RunControl>,
+    counters: Vec<Arc<TaskCounters>>,
+    /// Application and thread, until it is stopped.
     app: Option<Application>,
     thread: Option<JoinHandle<Outcome>>,
 }
 
-/// Between two looks whether a run has begun.
-const LOOK: Duration = Duration::from_millis(1);
+/// Period of polling whether a run has begun.
+const BEGIN_POLL_PERIOD: Duration = Duration::from_millis(1);
 
 impl Running {
     pub(crate) fn start(
         app: Application,
-        tell: impl FnOnce(Hand),
+        tell: impl FnOnce(RunHandle),
     ) -> Result<Running, Box<NotStarted>> {
-        let (tree, cpus) = match sound(&app) {
+        let (tree, cpus) = match validate(&app) {
             Ok(sound) => sound,
             Err(error) => return Err(Box::new(NotStarted { app, error })),
         };
         for channel in &app.channels {
-            channel.counts.forget();
-            if app.config.keeps_channels {
-                channel.trim();
+            channel.counts.reset();
+            if app.config.retain_channels {
+                mutate!("runtime-resume-data", channel.drop_claimed(), ());
             } else {
                 channel.clear();
             }
         }
-        let met: Vec<Arc<Met>> =
-            app.tasks.iter().map(|declared| Arc::new(Met::of(declared))).collect();
+        let counters: Vec<Arc<TaskCounters>> =
+            app.tasks.iter().map(|declared| Arc::new(TaskCounters::for_task(declared))).collect();
         let plan = Plan {
             tasks: (0..)
-                .zip(app.tasks.iter().zip(&met))
-                .map(|(at, (_, met))| Planned::of(&app, at, met))
+                .zip(app.tasks.iter().zip(&counters))
+                .map(|(at, (_, counters))| Planned::of(&app, at, counters))
                 .collect(),
-            spin: match app.config.waiting {
-                Waiting::Sleep => Span::ZERO,
-                Waiting::Spin(most) => {
+            spin: match app.config.wait_mode {
+                WaitMode::Sleep => Span::ZERO,
+                WaitMode::Spin(most) => {
                     Span::from_ns(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX))
                 }
             },
-            flows: app.channels.iter().map(|kept| Arc::clone(&kept.flow)).collect(),
-            locks_memory: app.config.locks_memory,
+            flows: app.channels.iter().map(|channel| Arc::clone(&channel.flow)).collect(),
+            lock_memory: app.config.lock_memory,
             rights: app.config.rights,
             daemon: app.config.daemon.clone(),
-            booked: app.bookings(&cpus),
-            insist: app.config.insist,
+            demands: app.demands(&cpus),
+            require_real_time: app.config.require_real_time,
             shield: app.config.shield,
             tree,
             cpus,
         };
-        let remote = Arc::new(Remote::default());
-        tell(Hand(Arc::clone(&remote)));
+        let control = Arc::new(RunControl::default());
+        tell(RunHandle(Arc::clone(&control)));
         let thread = std::thread::Builder::new().name("talea-runtime".into()).spawn({
-            let remote = Arc::clone(&remote);
-            move || plan.execute(&remote)
+            let control = Arc::clone(&control);
+            move || plan.execute(&control)
         });
         let thread = match thread {
             Ok(thread) => thread,
@@ -144,51 +145,54 @@ impl Running {
                 return Err(Box::new(NotStarted { app, error: Error::Run(Failure::Os(error)) }));
             }
         };
-        while remote.zero().is_none() && !thread.is_finished() {
-            std::thread::sleep(LOOK);
+        while control.zero().is_none() && !thread.is_finished() {
+            std::thread::sleep(BEGIN_POLL_PERIOD);
         }
-        let mut running = Running { remote, met, app: Some(app), thread: Some(thread) };
-        if running.remote.zero().is_none() {
+        let mut running = Running { control, counters, app: Some(app), thread: Some(thread) };
+        if running.control.zero().is_none() {
             return match running.end() {
                 (app, Err(error)) => Err(Box::new(NotStarted { app, error })),
-                (_, Ok(_)) => unreachable!("a run that has not begun has not ended well"),
+                (_, Ok(_)) => unreachable!("a run that has not begun cannot succeed"),
             };
         }
         Ok(running)
     }
 
-    /// Wants a job of a task: of one that is [activated](crate::Task::activated) or
-    /// [sporadic](crate::Task::sporadic), or one more of any other. Takes no lock: jobs may call
-    /// it. Whether the application runs.
+    /// Activates a job of a task, [activated](crate::Task::activated),
+    /// [sporadic](crate::Task::sporadic) or any other. Takes no lock: jobs may call it. Whether the
+    /// application runs.
     pub fn activate(&self, task: TaskId) -> bool {
-        self.remote.activate(0, task.of_machine())
+        self.control.activate(0, task.to_engine())
     }
 
-    /// For jobs and other threads: what activates tasks and tells what has become of the world.
-    pub fn hand(&self) -> Hand {
-        Hand(Arc::clone(&self.remote))
+    /// Returns a handle for jobs and other threads, which activates tasks and changes conditions.
+    pub fn handle(&self) -> RunHandle {
+        RunHandle(Arc::clone(&self.control))
     }
 
-    /// Battery, mode or permissions have become this. Whether it was heard.
+    /// Sets battery, mode or permissions. Whether the application runs.
     pub fn change(&self, condition: Condition) -> bool {
-        self.remote.change(0, condition)
+        self.control.change(0, condition)
     }
 
-    /// No job comes any more; those that have come are done, and then it is over (YASMIN Table 1).
-    /// The application may be changed and started again then. Waits for a job however long it
-    /// takes; to give it up, drop this instead: a job that does not come back within four seconds
-    /// of that can't be stopped otherwise than with the whole program, which is aborted.
+    /// Stops releases: released jobs complete, and then the run ends (YASMIN Table 1). The
+    /// application may then be changed and started again.
+    ///
+    /// Waits for a job however long it takes. To give it up, drop this value instead: a job that
+    /// does not return within four seconds of that can be stopped only with the whole process,
+    /// which is aborted.
     ///
     /// # Errors
-    /// If it had to be ended.
+    /// If the run had to be ended.
     pub fn stop(self) -> Result<(Application, Report), Error> {
         let (app, report) = self.stop_keeping();
         Ok((app, report?))
     }
 
-    /// The same for whoever needs the application back also if it had to be ended.
+    /// Stops like [`stop`](Running::stop), and returns the application also if the run had to be
+    /// ended.
     pub fn stop_keeping(mut self) -> (Application, Result<Report, Error>) {
-        self.remote.stop();
+        self.control.stop();
         self.end()
     }
 
@@ -202,66 +206,70 @@ impl Running {
                 self.abandon(&app);
                 Err(Error::Run(failure))
             }
-            // A bug of ours; whoever has the application keeps it.
+            // A bug in Talea; the caller still gets the application.
             Err(panic) => {
                 self.abandon(&app);
                 Err(Error::Run(Failure::Os(io::Error::other(format!(
                     "the run's thread panicked: {}",
-                    panics::said(panic)
+                    panics::message(panic)
                 )))))
             }
         };
         (app, report)
     }
 
-    /// If jobs were under way, what lies in the channels is nobody's.
+    /// Empties the channels if jobs were running: their data belong to no job.
     fn abandon(&self, app: &Application) {
-        if self.remote.zero().is_some() {
-            app.channels.iter().for_each(Kept::clear);
+        if self.control.zero().is_some() {
+            app.channels.iter().for_each(ChannelState::clear);
         }
     }
 
-    fn report(&self, app: &Application, ran: &Ran) -> Report {
+    fn report(&self, app: &Application, ran: &RunOutcome) -> Report {
         let report = &ran.report;
-        let standing = &report.standing;
+        let policies = &report.policies;
         let root = &report.roots[0];
         let long = |span: Span| Duration::from_nanos(span.as_ns());
         let worked = root.consumed.iter().map(|consumed| consumed.total.as_ns());
-        let tasks = app.tasks.iter().zip(&root.tallies).zip(&self.met).enumerate().map(
-            |(at, ((declared, tally), met))| TaskReport {
+        let tasks = app.tasks.iter().zip(&root.job_stats).zip(&self.counters).enumerate().map(
+            |(at, ((declared, stats), counters))| TaskReport {
                 name: declared.task.spec.name.clone(),
-                policy: standing.workers.get(at).copied(),
-                jobs: tally.jobs,
-                late: tally.late,
-                longest: long(tally.longest),
-                mean: Duration::from_nanos(
-                    tally.total.as_ns().checked_div(tally.jobs).unwrap_or(0),
+                policy: policies.workers.get(at).copied(),
+                jobs: stats.jobs,
+                deadline_misses: stats.late,
+                max_response: long(stats.max_response),
+                mean_response: Duration::from_nanos(
+                    stats.total_response.as_ns().checked_div(stats.jobs).unwrap_or(0),
                 ),
-                versions: met.versions.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
-                panics: met.panics.load(Ordering::Relaxed),
-                first_panic: met.first_panic.get().cloned(),
+                versions: counters
+                    .versions
+                    .iter()
+                    .map(|count| count.load(Ordering::Relaxed))
+                    .collect(),
+                panics: counters.panics.load(Ordering::Relaxed),
+                first_panic: counters.first_panic.get().cloned(),
             },
         );
         let counted = |of: fn(&crate::channel::Counts) -> &AtomicU64| {
-            app.channels.iter().map(|kept| of(&kept.counts).swap(0, Ordering::Relaxed)).sum()
+            app.channels.iter().map(|channel| of(&channel.counts).swap(0, Ordering::Relaxed)).sum()
         };
         Report {
             length: long(report.length),
-            is_real_time: standing.is_real_time(),
+            is_real_time: policies.is_real_time(),
             rights: ran.rights,
-            why_not: ran.why_not.clone(),
-            is_locked: standing.is_locked,
+            rights_error: ran.why_not.clone(),
+            is_locked: policies.is_locked,
             shield: ran.shield.clone(),
-            why_not_shielded: ran.why_not_shielded.clone(),
-            dispatchers: standing.dispatchers.clone(),
-            scheduling: Duration::from_nanos(root.scheduling().as_ns()),
-            longest_step: long(
-                root.effort.iter().map(|effort| effort.longest).max().unwrap_or(Span::ZERO),
+            shield_error: ran.why_not_shielded.clone(),
+            dispatchers: policies.dispatchers.clone(),
+            scheduling_time: Duration::from_nanos(root.scheduling().as_ns()),
+            max_step: long(
+                root.dispatchers.iter().map(|effort| effort.max_step).max().unwrap_or(Span::ZERO),
             ),
-            worked: Duration::from_nanos(worked.sum()),
+            worker_time: Duration::from_nanos(worked.sum()),
             refused: root.refused,
-            full: counted(|counts| &counts.full),
-            empty: counted(|counts| &counts.empty),
+            rejected_pushes: counted(|counts| &counts.full),
+            failed_pops: counted(|counts| &counts.empty),
             tasks: tasks.collect(),
         }
     }
@@ -270,30 +278,30 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.remote.call_off();
-            // Whoever drops it does not want to know.
+            self.control.cancel();
+            // The caller is not interested in the outcome.
             let _ = thread.join();
         }
     }
 }
 
-/// A hand on a running application; does nothing any more when it is over.
+/// Handle of a running application; it does nothing after the end of the run.
 #[derive(Clone, Debug)]
-pub struct Hand(Arc<Remote>);
+pub struct RunHandle(Arc<RunControl>);
 
-impl Hand {
-    /// As [`Running::activate`].
+impl RunHandle {
+    /// Activates a job like [`Running::activate`].
     pub fn activate(&self, task: TaskId) -> bool {
-        self.0.activate(0, task.of_machine())
+        self.0.activate(0, task.to_engine())
     }
 
-    /// As [`Running::change`].
+    /// Sets a condition like [`Running::change`].
     pub fn change(&self, condition: Condition) -> bool {
         self.0.change(0, condition)
     }
 
-    /// How long the application has run: job k of a periodic task came at its offset and k periods.
-    /// Nothing before it begins.
+    /// Time since the start: job k of a periodic task is released at its offset and k periods. Zero
+    /// before the start.
     pub fn now(&self) -> Duration {
         let now = clock::now();
         Duration::from_nanos(mutate!(
@@ -304,24 +312,24 @@ impl Hand {
     }
 }
 
-/// The machine's tree and the CPUs for it, if what is declared makes sense here.
-fn sound(app: &Application) -> Result<(Tree, Vec<u32>), Error> {
-    let cpus = cpus(app)?;
+/// Checks the declaration, and returns the tree of the engine and the CPUs.
+fn validate(app: &Application) -> Result<(Tree, Vec<u32>), Error> {
+    let cpus = select_cpus(app)?;
     if app.config.shield {
-        shield::can_be(&cpus).map_err(|why| Error::Machine(format!("no shield: {why}")))?;
+        shield::check_cpus(&cpus).map_err(|why| Error::Machine(format!("no shield: {why}")))?;
     }
-    let tree = app.sound_tree(cpus.len() as u32)?;
+    let tree = app.checked_tree(cpus.len() as u32)?;
     Ok((tree, cpus))
 }
 
-/// Those that are configured, or the first of this process.
-fn cpus(app: &Application) -> Result<Vec<u32>, Error> {
+/// Returns the configured CPUs, or the first of this process.
+fn select_cpus(app: &Application) -> Result<Vec<u32>, Error> {
     let own =
         sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
     let configured = &app.config.cpus;
     if let Some(cpu) = configured.iter().find(|&&cpu| !own.contains(cpu)) {
         return Err(Error::Machine(format!(
-            "CPU {cpu} is none of this process's: it may use {own}"
+            "CPU {cpu} is not available to this process: it may use {own}"
         )));
     }
     if !configured.is_empty() {
@@ -333,24 +341,27 @@ fn cpus(app: &Application) -> Result<Vec<u32>, Error> {
         .ok_or_else(|| Error::Machine("there is no CPU".to_owned()))
 }
 
-/// The first `count` CPUs that this process may use, for [`Config::cpus`](crate::Config::cpus).
+/// Returns the first `count` CPUs that this process may use, for
+/// [`Config::cpus`](crate::Config::cpus).
 ///
 /// # Errors
-/// If it may not use so many.
+/// If it may use fewer.
 pub fn first_cpus(count: usize) -> Result<Vec<u32>, Error> {
     let own =
         sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
     let first: Vec<u32> = own.iter().take(count).collect();
     if first.len() < count {
-        return Err(Error::Machine(format!("{count} CPUs are wanted: this process may use {own}")));
+        return Err(Error::Machine(format!(
+            "{count} CPUs are requested, and this process may use {own}"
+        )));
     }
     Ok(first)
 }
 
-impl Met {
-    fn of(declared: &Declared) -> Met {
+impl TaskCounters {
+    fn for_task(declared: &Declared) -> TaskCounters {
         let versions = declared.versions.iter().map(|_| AtomicU64::new(0)).collect();
-        Met { versions, ..Met::default() }
+        TaskCounters { versions, ..TaskCounters::default() }
     }
 }
 
@@ -358,90 +369,90 @@ impl Met {
 struct Planned {
     arrivals: talea_exec::Arrivals,
     functions: Arc<Mutex<Vec<Function>>>,
-    met: Arc<Met>,
-    doing: Doing,
+    counters: Arc<TaskCounters>,
+    task: CurrentTask,
 }
 
 impl Planned {
-    fn of(app: &Application, task: usize, met: &Arc<Met>) -> Planned {
+    fn of(app: &Application, task: usize, counters: &Arc<TaskCounters>) -> Planned {
         let declared = &app.tasks[task];
         let by_table =
-            app.table.as_ref().is_some_and(|table| table.activates(TaskId::of_number(task)));
+            app.table.as_ref().is_some_and(|table| table.activates(TaskId::from_index(task)));
         let arrivals =
-            if by_table { talea_exec::Arrivals::Asked } else { declared.task.arrivals() };
-        let (functions, doing) =
-            (Arc::clone(&declared.functions), app.doing(TaskId::of_number(task)));
-        Planned { arrivals, functions, met: Arc::clone(met), doing }
+            if by_table { talea_exec::Arrivals::OnDemand } else { declared.task.arrivals() };
+        let (functions, task) =
+            (Arc::clone(&declared.functions), app.current_task(TaskId::from_index(task)));
+        Planned { arrivals, functions, counters: Arc::clone(counters), task }
     }
 
     fn task(&self) -> TaskPlan<'_> {
-        let load = Load { arrivals: self.arrivals.clone(), tells: true, ..Load::default() };
-        let body: Body<'_> = Box::new(|job, _| {
+        let load =
+            Load { arrivals: self.arrivals.clone(), explicit_tokens: true, ..Load::default() };
+        let body: JobBody<'_> = Box::new(|job, _| {
             let version = mutate!(
                 "runtime-allocates",
                 job.version as usize,
                 *std::hint::black_box(Box::new(job.version as usize))
             );
-            if let Some(count) = self.met.versions.get(version) {
+            if let Some(count) = self.counters.versions.get(version) {
                 count.fetch_add(1, Ordering::Relaxed);
             }
-            // A panic is caught before it could poison anything; who comes after it gets the
-            // function as it was left.
+            // The panic is caught before the lock could be poisoned; the next job gets the function
+            // as it was left.
             let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(function) = functions.get_mut(version) else { return };
-            if let Err(panic) =
-                catch_unwind(AssertUnwindSafe(|| self.doing.during(|| function(job))))
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.task.enter(|| function(job))))
             {
-                self.met.panics.fetch_add(1, Ordering::Relaxed);
-                let _ = self.met.first_panic.set(panics::said(panic));
+                self.counters.panics.fetch_add(1, Ordering::Relaxed);
+                let _ = self.counters.first_panic.set(panics::message(panic));
             }
         });
         TaskPlan { load, body }
     }
 }
 
-/// All of a run, for the thread that makes it.
+/// Everything that the thread of a run needs.
 struct Plan {
     tree: Tree,
     tasks: Vec<Planned>,
     flows: Vec<Arc<talea_exec::Flow>>,
     cpus: Vec<u32>,
     spin: Span,
-    locks_memory: bool,
+    lock_memory: bool,
     rights: Rights,
     daemon: Daemon,
-    /// By task.
-    booked: Vec<Booking>,
-    insist: bool,
+    /// Demands, by task.
+    demands: Vec<TaskDemand>,
+    require_real_time: bool,
     shield: bool,
 }
 
 impl Plan {
-    /// On CPUs that are clear of others, if that is wanted and can be had.
-    fn execute(&self, remote: &Remote) -> Outcome {
+    /// Executes the run, on shielded CPUs if that is requested and possible.
+    fn execute(&self, control: &RunControl) -> Outcome {
         if !self.shield {
-            return self.execute_by_rights(remote);
+            return self.execute_by_rights(control);
         }
-        match shield::raise(&self.cpus, self.insist)? {
+        match shield::raise(&self.cpus, self.require_real_time)? {
             Ok(shield) => {
-                // However it ends, the shield does.
-                let ran = self.execute_by_rights(remote)?;
-                Ok(Ran { shield: Some(shield::lower(shield)), ..ran })
+                // Ends with the run, however that ends.
+                let ran = self.execute_by_rights(control)?;
+                Ok(RunOutcome { shield: Some(shield::lower(shield)), ..ran })
             }
             Err(why) => {
-                static SAID: AtomicBool = AtomicBool::new(false);
-                say_once(
-                    &SAID,
+                static WARNED: AtomicBool = AtomicBool::new(false);
+                warn_once(
+                    &WARNED,
                     &format!("this application runs on CPUs that are not shielded: {why}"),
                 );
-                Ok(Ran { why_not_shielded: Some(why), ..self.execute_by_rights(remote)? })
+                Ok(RunOutcome { why_not_shielded: Some(why), ..self.execute_by_rights(control)? })
             }
         }
     }
 
-    /// By the first rights that can be had.
-    fn execute_by_rights(&self, remote: &Remote) -> Outcome {
-        let ran = |report, rights, why_not| Ran {
+    /// Executes the run with the first rights that are available.
+    fn execute_by_rights(&self, control: &RunControl) -> Outcome {
+        let ran = |report, rights, why_not| RunOutcome {
             report,
             rights,
             why_not,
@@ -456,32 +467,32 @@ impl Plan {
         };
         let mut denied = Vec::new();
         for &rights in tries {
-            match self.run(remote, rights) {
-                // A right that is lost on the way ends the run: nobody could tell another one
-                // anything.
-                Err(Failure::NoRight(why)) if remote.zero().is_none() => denied.push(why),
+            match self.run(control, rights) {
+                // A right that is lost later ends the run: another attempt would be unknown to the
+                // handles.
+                Err(Failure::NoRight(why)) if control.zero().is_none() => denied.push(why),
                 done => return done.map(|report| ran(report, rights, None)),
             }
         }
         let why: Vec<String> = denied.iter().map(ToString::to_string).collect();
         let why_not = (!why.is_empty()).then(|| why.join("; "));
-        if self.insist {
-            let why = why_not.unwrap_or_else(|| "the configuration wants none".to_owned());
+        if self.require_real_time {
+            let why = why_not.unwrap_or_else(|| "the configuration requests none".to_owned());
             return Err(Failure::NoRight(io::Error::new(io::ErrorKind::PermissionDenied, why)));
         }
         if let Some(why) = &why_not {
-            static SAID: AtomicBool = AtomicBool::new(false);
-            say_once(
-                &SAID,
+            static WARNED: AtomicBool = AtomicBool::new(false);
+            warn_once(
+                &WARNED,
                 &format!(
-                    "this application runs without real-time priorities, and nothing is promised: {why}"
+                    "this application runs without real-time priorities, and nothing is guaranteed: {why}"
                 ),
             );
         }
-        self.run(remote, Rights::Unused).map(|report| ran(report, Rights::Unused, why_not))
+        self.run(control, Rights::Unused).map(|report| ran(report, Rights::Unused, why_not))
     }
 
-    fn run(&self, remote: &Remote, rights: Rights) -> Result<talea_exec::Report, Failure> {
+    fn run(&self, control: &RunControl, rights: Rights) -> Result<talea_exec::Report, Failure> {
         let root = RootPlan {
             tree: &self.tree,
             tasks: self.tasks.iter().map(Planned::task).collect(),
@@ -494,29 +505,29 @@ impl Plan {
             priorities,
             audit: false,
             monitor: false,
-            room: 0,
+            record_capacity: 0,
             spin: self.spin,
-            locks_memory: self.locks_memory,
-            ..Options::new(LONGEST)
+            locks_memory: self.lock_memory,
+            ..Options::new(MAX_RUN)
         };
-        // What it is given is held as long as this is, which is until its threads have ended.
-        let daemon = ByDaemon::new(&self.daemon, &self.booked);
-        let grantor: Option<&dyn Grantor> =
+        // Holds the grants until the threads have ended.
+        let daemon = DaemonRights::new(&self.daemon, &self.demands);
+        let grantor: Option<&dyn RightsProvider> =
             if rights == Rights::Daemon { Some(&daemon) } else { None };
         if grantor.is_some()
             && let Err(failure) = daemon.connect()
         {
-            // Before threads are made in vain.
+            // Before threads are created in vain.
             let why = io::Error::new(io::ErrorKind::PermissionDenied, failure.to_string());
             return Err(Failure::NoRight(why));
         }
-        execute_granted(vec![root], &options, remote, grantor)
+        execute_granted(vec![root], &options, control, grantor)
     }
 }
 
-/// Once in the life of a process: what is not promised may be noticed late otherwise.
-fn say_once(said: &AtomicBool, what: &str) {
-    if !said.swap(true, Ordering::Relaxed) {
+/// Prints a message once per process, because a missing guarantee may be noticed late otherwise.
+fn warn_once(warned: &AtomicBool, what: &str) {
+    if !warned.swap(true, Ordering::Relaxed) {
         eprintln!("talea: {what}");
     }
 }

@@ -1,20 +1,24 @@
-//! CPUs of an application that are kept clear of others (YASMIN sections 3.3 and 3.5).
+//! Shield: CPUs of an application that are kept clear of foreign threads (YASMIN sections 3.3 and
+//! 3.5).
 
 use crate::report::ShieldReport;
 use std::io;
 use talea_exec::Failure;
-use talea_os::shield::{Refusal, Shield, check};
+use talea_os::shield::{Shield, ShieldError, check};
 
-/// Whether these can be kept clear at all here, by whoever may.
-pub(crate) fn can_be(cpus: &[u32]) -> Result<(), Refusal> {
+/// Checks that these CPUs can be shielded here by a process with the rights.
+pub(crate) fn check_cpus(cpus: &[u32]) -> Result<(), ShieldError> {
     check(&cpus.iter().copied().collect())
 }
 
-/// What keeps them clear, or why nothing does.
-pub(crate) fn raise(cpus: &[u32], insist: bool) -> Result<Result<Shield, String>, Failure> {
+/// Raises a shield, or returns the reason why there is none.
+pub(crate) fn raise(
+    cpus: &[u32],
+    require_real_time: bool,
+) -> Result<Result<Shield, String>, Failure> {
     match Shield::raise(&cpus.iter().copied().collect()) {
         Ok(shield) => Ok(Ok(shield)),
-        Err(why) if insist => {
+        Err(why) if require_real_time => {
             let why = format!("no shield: {why}");
             Err(Failure::NoRight(io::Error::new(io::ErrorKind::PermissionDenied, why)))
         }
@@ -22,18 +26,19 @@ pub(crate) fn raise(cpus: &[u32], insist: bool) -> Result<Result<Shield, String>
     }
 }
 
-/// Looks again, and puts everything back.
+/// Scans again for foreign threads, and restores everything.
 pub(crate) fn lower(shield: Shield) -> ShieldReport {
-    let cleared = shield.cleared();
-    let told = |left: &[talea_os::shield::Left]| left.iter().map(ToString::to_string).collect();
+    let cleared = shield.report();
+    let describe =
+        |left: &[talea_os::shield::Unmoved]| left.iter().map(ToString::to_string).collect();
     let mut report = ShieldReport {
         threads: cleared.threads,
         interrupts: cleared.interrupts,
-        left: told(&cleared.left),
-        strangers: told(&shield.strangers()),
+        not_moved: describe(&cleared.unmoved),
+        foreign_threads: describe(&shield.foreign()),
         ..ShieldReport::default()
     };
     let restored = shield.lower();
-    (report.restored, report.changed) = (restored.restored, restored.left);
+    (report.restored, report.changed) = (restored.restored, restored.skipped);
     report
 }

@@ -1,28 +1,27 @@
-//! Off-line schedules: who has which CPU from when to when, computed beforehand (YASMIN section
-//! 3.4).
+//! Off-line schedules: intervals of CPUs computed beforehand (YASMIN section 3.4).
 //!
 //! Model (docs/model.md, section 9): entries on each CPU in a hyperperiod that repeats from the
-//! start; what lies between them is a delay. A job that begins in an entry is done in the entry's
-//! version, and accelerators are not asked for: both were the table's business. Jobs come as they
-//! are declared to, or an entry makes the one that it runs.
+//! start; between them the CPU is idle. A job that starts in an entry has the version of the entry,
+//! and accelerators are not checked: both were decided by the table. Jobs are released as declared,
+//! or an entry activates the job that it runs.
 
 use crate::application::{Application, TaskId, VersionId};
 use crate::running::Error;
 use std::fmt::Write;
 use std::time::Duration;
 use talea_core::Span;
-use talea_core::machine::{Affinity, Body, Tree};
+use talea_core::engine::{Affinity, NodeSpec, Tree};
 use talea_core::mutate;
-use talea_core::sched::{Policy, TableEntry};
+use talea_core::sched::{PolicySpec, TableEntry};
 use talea_system::diagnostic;
 use talea_system::system;
 use talea_system::write::text as quoted;
 
-/// A table, for [`Application::follow`].
+/// A table, for [`Application::set_table`].
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(crate) hyperperiod: Span,
-    /// In the order in which they were said; whose they are is said by task.
+    /// Entries in the order of declaration, with their tasks.
     pub(crate) entries: Vec<(TaskId, TableEntry)>,
 }
 
@@ -31,12 +30,13 @@ fn span(duration: Duration) -> Span {
 }
 
 impl Table {
-    /// An empty one, which repeats so often.
+    /// Creates an empty table with this hyperperiod.
     pub fn new(hyperperiod: Duration) -> Table {
         Table { hyperperiod: span(hyperperiod), entries: Vec::new() }
     }
 
-    /// From `start` on for `length` the application's CPU `core`, from 0, belongs to `task`.
+    /// Adds an entry: from `start` for `length` the application's CPU `core`, from 0, belongs to
+    /// `task`.
     #[must_use]
     pub fn entry(mut self, core: u32, start: Duration, length: Duration, task: TaskId) -> Table {
         let (start, end) = (span(start), span(start.saturating_add(length)));
@@ -44,78 +44,81 @@ impl Table {
         self
     }
 
-    /// Where a task has entries.
+    /// Returns the CPUs of the entries of a task.
     pub(crate) fn cores(&self, task: TaskId) -> Affinity {
         let own = self.entries.iter().filter(|(owner, _)| *owner == task);
         Affinity(own.fold(0, |all, (_, entry)| all | 1_u64.checked_shl(entry.cpu).unwrap_or(0)))
     }
 
-    /// The last entry is for a job in this version, which is one of its task's.
+    /// Sets the version of the last entry, which is one of its task's.
     #[must_use]
     pub fn in_version(mut self, version: VersionId) -> Table {
         self.last().version = Some(version.number as u32);
         self
     }
 
-    /// The last entry makes the job that it runs. Its task's jobs come from such entries only.
+    /// Makes the last entry activate the job that it runs. All jobs of its task then come from such
+    /// entries.
     #[must_use]
     pub fn activating(mut self) -> Table {
         self.last().activates = true;
         self
     }
 
-    /// The job in the last entry is meant to go on in a later one, and no overrun if it does.
+    /// Lets the job of the last entry continue in a later one; otherwise that is an overrun.
     #[must_use]
-    pub fn going_on(mut self) -> Table {
-        self.last().goes_on = true;
+    pub fn continues(mut self) -> Table {
+        self.last().continues = true;
         self
     }
 
+    /// Returns the last entry.
+    ///
     /// # Panics
-    /// If there is none: whoever says something of an entry has said one before.
+    /// If there is none: an entry must be added before it is modified.
     fn last(&mut self) -> &mut TableEntry {
         &mut self.entries.last_mut().expect("an entry").1
     }
 
-    /// Whether it makes the jobs of `task`.
+    /// Whether the table activates the jobs of `task`.
     pub(crate) fn activates(&self, task: TaskId) -> bool {
         self.entries.iter().any(|(owner, entry)| *owner == task && entry.activates)
     }
 
-    /// Whose its entries are.
+    /// Returns the tasks of the entries.
     pub(crate) fn owners(&self) -> impl Iterator<Item = TaskId> {
         self.entries.iter().map(|&(task, _)| task)
     }
 
-    /// As the root of `tree` follows it, whose children are the servers and then the tasks.
-    pub(crate) fn policy(&self, tree: &Tree) -> Policy {
+    /// Returns the policy of the root of `tree`, with the servers and then the tasks as children.
+    pub(crate) fn policy(&self, tree: &Tree) -> PolicySpec {
         let first = tree.children(Tree::ROOT).count();
-        let tasks = tree.nodes().filter(|(_, node)| matches!(node.body, Body::Task(_)));
+        let tasks = tree.nodes().filter(|(_, node)| matches!(node.spec, NodeSpec::Task(_)));
         let tasks: Vec<_> = tasks.map(|(id, _)| id).collect();
         let number = |task: TaskId| {
             let id = tasks[task.number()];
-            // One that a server serves is no child of the root: told by a number that no child has.
+            // A served task is no child of the root; it gets a number that no child has.
             tree.children(Tree::ROOT).position(|(child, _)| child == id).unwrap_or(first) as u32
         };
         let entries =
             self.entries.iter().map(|&(task, entry)| TableEntry { owner: number(task), ..entry });
-        Policy::Table { hyperperiod: self.hyperperiod, entries: entries.collect() }
+        PolicySpec::Table { hyperperiod: self.hyperperiod, entries: entries.collect() }
     }
 }
 
 impl Application {
-    /// Follows a table from the next start on, whatever is configured of mapping, priorities and
+    /// Follows a table from the next start on, instead of the configured mapping, order and
     /// preemption; or no longer.
-    pub fn follow(&mut self, table: Option<Table>) {
+    pub fn set_table(&mut self, table: Option<Table>) {
         self.table = table;
     }
 
-    /// The table in a system file: of a whole one, whose tasks are called as this application's, or
-    /// of what `talea analyze --synthesize table` answers, which has none.
+    /// Reads the table of a system file: of a complete file with the task names of this
+    /// application, or of the output of `talea analyze --synthesize table`, which has no tasks.
     ///
     /// # Errors
-    /// The complaints about the file; that it has no table, or that its entries are somebody's whom
-    /// the application does not know.
+    /// The diagnostics of the file; if it has no table, or entries of tasks that the application
+    /// does not have.
     pub fn read_table(&self, text: &str) -> Result<Table, Error> {
         let mut text = text.to_owned();
         if !text.lines().any(|line| line.trim_start().starts_with("[[task]]")) {
@@ -123,26 +126,28 @@ impl Application {
         }
         let system = system::read(&text, "the table", &())
             .map_err(|found| Error::Declared(diagnostic::render(&found, false)))?;
-        let tables = system.roots.iter().find_map(|root| match &root.tree.get(Tree::ROOT)?.body {
-            Body::Scheduler(spec) => match &spec.policy {
-                Policy::Table { hyperperiod, entries } => Some((&root.tree, *hyperperiod, entries)),
+        let tables = system.roots.iter().find_map(|root| match &root.tree.get(Tree::ROOT)?.spec {
+            NodeSpec::Scheduler(spec) => match &spec.policy {
+                PolicySpec::Table { hyperperiod, entries } => {
+                    Some((&root.tree, *hyperperiod, entries))
+                }
                 _ => None,
             },
-            Body::Task(_) => None,
+            NodeSpec::Task(_) => None,
         });
         let Some((tree, hyperperiod, entries)) = tables else {
             return Err(Error::Declared(
-                "there is no table in it: no root has the policy \"table\"".to_owned(),
+                "it has no table: no root has the policy \"table\"".to_owned(),
             ));
         };
-        let entries = entries.iter().map(|entry| self.adopt(tree, entry));
+        let entries = entries.iter().map(|entry| self.import_entry(tree, entry));
         Ok(Table { hyperperiod, entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// An entry of a file as one of this application.
-    fn adopt(&self, tree: &Tree, entry: &TableEntry) -> Result<(TaskId, TableEntry), Error> {
-        let owner = tree.children(Tree::ROOT).nth(entry.owner as usize).map(|(_, node)| &node.body);
-        let Some(Body::Task(spec)) = owner else {
+    /// Converts an entry of a file to one of this application.
+    fn import_entry(&self, tree: &Tree, entry: &TableEntry) -> Result<(TaskId, TableEntry), Error> {
+        let owner = tree.children(Tree::ROOT).nth(entry.owner as usize).map(|(_, node)| &node.spec);
+        let Some(NodeSpec::Task(spec)) = owner else {
             return Err(Error::Declared("an entry of the table belongs to a scheduler".to_owned()));
         };
         let named =
@@ -150,7 +155,7 @@ impl Application {
         let Some(task) = named(&spec.name) else {
             let name = &spec.name;
             return Err(Error::Declared(format!(
-                "the table has entries of {name}, which is no task here"
+                "the table has entries of {name}, which is not a task of the application"
             )));
         };
         let version = |number: u32| {
@@ -158,16 +163,14 @@ impl Application {
             let versions = self.tasks[task].versions.iter();
             let found = versions.into_iter().position(|version| version.spec.name == *name);
             found.map(|at| at as u32).ok_or_else(|| {
-                let why = format!(
-                    "the table wants {} in its version {name}, which it has not",
-                    spec.name
-                );
+                let why =
+                    format!("the table has {} in version {name}, which does not exist", spec.name);
                 Error::Declared(why)
             })
         };
         let version = entry.version.map(version).transpose()?;
         Ok((
-            TaskId::of_number(task),
+            TaskId::from_index(task),
             mutate!(
                 "runtime-table-version",
                 TableEntry { version, ..*entry },
@@ -176,10 +179,10 @@ impl Application {
         ))
     }
 
-    /// Tasks and versions by name, so that a table without any can be read.
+    /// Writes tasks and versions with their names, so that a table without any can be read.
     fn write_names(&self, text: &mut String) {
         for declared in &self.tasks {
-            // Writing to a String can't fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
                 "\n[[task]]\nname = {}\nperiod = \"1s\"",

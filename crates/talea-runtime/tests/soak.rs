@@ -1,9 +1,9 @@
-//! Many jobs through a graph of twenty tasks: nothing is lost, nothing gets stuck, nothing leaks,
-//! and while it runs nothing is allocated and no page is missing.
+//! Many jobs through a graph of twenty tasks: no job is lost, stuck or leaked, and a run allocates
+//! no memory and causes no page fault.
 //!
-//! A program of its own, because the allocator that counts is that of the whole program.
-//! `TALEA_SOAK` asks for ten times as many jobs, and `TALEA_SOAK_JOBS` for so many: a million takes
-//! a quarter of a minute.
+//! A program of its own, because the counting allocator belongs to the whole program. `TALEA_SOAK`
+//! asks for ten times as many jobs, and `TALEA_SOAK_JOBS` for this number: a million takes a
+//! quarter of a minute.
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -13,65 +13,65 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_runtime::{
-    Application, Candidates, Condition, Config, Hand, Input, Mapping, Output, Priorities, Report,
-    Running, Selection, Server, Table, Task, TaskId, Version, Waiting,
+    Application, Candidates, Condition, Config, Input, Mapping, Output, Priorities, Report,
+    RunHandle, Running, Selection, Server, Table, Task, TaskId, Version, WaitMode,
 };
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What it counts belongs to everybody: one test at a time.
+/// The counts belong to the whole program: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
 const MS: Duration = Duration::from_millis(1);
-/// Between the first task and the last: layers of so many, each with two sources.
+/// Layers between the first task and the last, each task with two sources.
 const LAYERS: usize = 3;
 const WIDTH: usize = 6;
 const TASKS: usize = LAYERS * WIDTH + 2;
-/// Activations of the graph at a time.
+/// Concurrent activations of the graph.
 const WINDOW: u64 = 8;
 const JOBS: u64 = 1_000_000;
 
-/// Spreads a number over all bits (Steele, Lea and Flood, OOPSLA 2014).
+/// Mixes the bits of a number (Steele, Lea and Flood, OOPSLA 2014).
 fn spread(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
 }
 
-/// Any of those that can be had.
+/// Selects any available version.
 fn any(of: &Candidates<'_>) -> Option<u32> {
     let count = of.iter().count() as u64;
     of.iter().nth((spread(of.job) % count) as usize).map(|(number, _)| number)
 }
 
-/// What the graph and its test know of each other.
+/// State that the graph and its test share.
 #[derive(Default)]
 struct Shared {
-    /// Of the run under way; the last task's alone while it runs.
-    hand: Mutex<Option<Hand>>,
-    /// Activations that have gone through it.
+    /// Handle of the current run; only the last task uses it meanwhile.
+    handle: Mutex<Option<RunHandle>>,
+    /// Activations that have passed the graph.
     through: AtomicU64,
-    /// Nobody asks for more.
+    /// No job activates the graph any more.
     is_ending: AtomicBool,
-    /// Whether jobs fall.
+    /// Whether jobs panic.
     panics: bool,
-    fallen: AtomicU64,
-    /// Somebody found another number than the others have.
+    panicked: AtomicU64,
+    /// Jobs that found different numbers at their inputs.
     wrong: AtomicU64,
 }
 
 impl Shared {
-    /// A job in a hundred falls.
-    fn perhaps_fall(&self, task: usize, job: u64) {
+    /// Panics in one job of a hundred.
+    fn perhaps_panic(&self, task: usize, job: u64) {
         if self.panics && spread(job * TASKS as u64 + task as u64).is_multiple_of(100) {
-            self.fallen.fetch_add(1, Ordering::Relaxed);
+            self.panicked.fetch_add(1, Ordering::Relaxed);
             panic!("as it was meant to");
         }
     }
 }
 
-/// The ends of a task's channels.
+/// Ends of a task's channels.
 #[derive(Clone, Default)]
 struct Ends {
     inputs: Vec<Input<u64>>,
@@ -106,7 +106,7 @@ fn graph(config: Config, shared: &Arc<Shared>) -> (Application, [TaskId; TASKS])
         join(&mut app, 1 + (LAYERS - 1) * WIDTH + at, TASKS - 1);
     }
     for (at, ends) in ends.into_iter().enumerate() {
-        // The last one needs nothing, so that nobody has to wait.
+        // The last version needs no accelerator, so that no job has to wait.
         let needs = [Some(accelerators[0]), Some(accelerators[1]), None];
         for (version, need) in needs.into_iter().enumerate() {
             let (ends, shared, first) = (ends.clone(), Arc::clone(shared), tasks[0]);
@@ -123,12 +123,12 @@ fn graph(config: Config, shared: &Arc<Shared>) -> (Application, [TaskId; TASKS])
                 if ends.outputs.is_empty() {
                     shared.through.fetch_add(1, Ordering::Release);
                     if !shared.is_ending.load(Ordering::Relaxed)
-                        && let Some(hand) = &*shared.hand.lock().expect("whole")
+                        && let Some(handle) = &*shared.handle.lock().expect("whole")
                     {
-                        hand.activate(first);
+                        handle.activate(first);
                     }
                 }
-                shared.perhaps_fall(at, job.number);
+                shared.perhaps_panic(at, job.number);
             });
             if let Some(accelerator) = need.filter(|_| at % 3 > 0) {
                 app.uses(id, accelerator);
@@ -138,8 +138,8 @@ fn graph(config: Config, shared: &Arc<Shared>) -> (Application, [TaskId; TASKS])
     (app, tasks)
 }
 
-/// A run until so many activations have gone through, in the middle of others; `during`: when it is
-/// well under way.
+/// Runs until this number of activations has passed, among others; `during` is called in the
+/// middle.
 fn run<T>(
     app: Application,
     first: TaskId,
@@ -160,8 +160,8 @@ fn run<T>(
 fn start(app: Application, shared: &Shared) -> Running {
     shared.is_ending.store(false, Ordering::Relaxed);
     shared.through.store(0, Ordering::Release);
-    let tell = |hand: Hand| *shared.hand.lock().expect("whole") = Some(hand);
-    app.start_telling(tell).expect("it can be run")
+    let tell = |handle: RunHandle| *shared.handle.lock().expect("whole") = Some(handle);
+    app.start_with(tell).expect("it can be run")
 }
 
 fn activate(running: &Running, first: TaskId) {
@@ -170,7 +170,7 @@ fn activate(running: &Running, first: TaskId) {
     }
 }
 
-/// Waits until so many have gone through.
+/// Waits until this number has passed.
 fn wait_for(shared: &Shared, count: u64) {
     let end = Instant::now() + Duration::from_mins(1);
     while shared.through.load(Ordering::Acquire) < count {
@@ -179,7 +179,7 @@ fn wait_for(shared: &Shared, count: u64) {
     }
 }
 
-/// What came is done, by each task as often, in order.
+/// Checks that all released jobs completed, equally often in each task, in order.
 fn must_be_whole(report: &Report, shared: &Shared) {
     let through = shared.through.load(Ordering::Acquire);
     assert!(
@@ -187,12 +187,12 @@ fn must_be_whole(report: &Report, shared: &Shared) {
         "{through} went through: {report:?}"
     );
     assert_eq!(
-        (report.full, report.empty, shared.wrong.load(Ordering::Relaxed)),
+        (report.rejected_pushes, report.failed_pops, shared.wrong.load(Ordering::Relaxed)),
         (0, 0, 0),
         "{report:?}"
     );
     let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
-    assert_eq!(panics, shared.fallen.load(Ordering::Relaxed), "{report:?}");
+    assert_eq!(panics, shared.panicked.load(Ordering::Relaxed), "{report:?}");
     for task in &report.tasks {
         assert_eq!(task.versions.iter().sum::<u64>(), task.jobs, "each in one version");
     }
@@ -202,13 +202,13 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").expect("threads").count()
 }
 
-/// Bytes that are allocated and not given back.
+/// Allocated bytes.
 fn held() -> i64 {
     let now = ALLOCATOR.stats();
     now.bytes_allocated as i64 - now.bytes_deallocated as i64
 }
 
-/// How the rounds differ.
+/// Configurations of the rounds.
 fn configs() -> Vec<Config> {
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     let one = Config { cpus: cpus[..1].to_vec(), ..Config::default() };
@@ -217,19 +217,19 @@ fn configs() -> Vec<Config> {
         one.clone(),
         two.clone(),
         Config { mapping: Mapping::Partitioned, priorities: Priorities::User, ..two.clone() },
-        Config { preemptive: false, keeps_channels: true, ..one.clone() },
-        Config { priorities: Priorities::User, keeps_channels: true, ..one },
+        Config { preemptive: false, retain_channels: true, ..one.clone() },
+        Config { priorities: Priorities::User, retain_channels: true, ..one },
         Config { mapping: Mapping::Clustered, inheritance: false, ..two },
     ]
 }
 
-/// Jobs fall in silence as long as this is kept: each would say some twenty lines. What the test
-/// itself has to say is heard.
+/// Silences the panics of jobs while the value lives: each would print some twenty lines. The test
+/// itself is not silenced.
 fn quiet() -> impl Drop {
     struct Loud;
     impl Drop for Loud {
         fn drop(&mut self) {
-            // Who panics may not touch it.
+            // A panicking thread must not call it.
             if !std::thread::panicking() {
                 let _ = std::panic::take_hook();
             }
@@ -254,10 +254,10 @@ fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
         std::env::var("TALEA_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(jobs);
     let _quiet = quiet();
     let configs = configs();
-    let (mut done, mut fallen, mut before, mut turn) = (0, 0, None, None::<(Bench, Instant)>);
+    let (mut done, mut panicked, mut before, mut turn) = (0, 0, None, None::<(Bench, Instant)>);
     for round in 0_u64.. {
         let of = |round: u64| configs[round as usize % configs.len()].clone();
-        // Nobody keeps the machine for as long as ten million jobs take.
+        // No test locks the system for as long as ten million jobs take.
         if turn.as_ref().is_none_or(|(_, since)| since.elapsed() > Duration::from_secs(30)) {
             drop(turn.take());
             turn = Some((Bench::new("runtime_soak"), Instant::now()));
@@ -272,7 +272,7 @@ fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
             (app, report, ()) = run(app, tasks[0], &shared, wanted, || ());
             must_be_whole(&report, &shared);
             done += report.tasks.iter().map(|task| task.jobs).sum::<u64>();
-            fallen += shared.fallen.swap(0, Ordering::Relaxed);
+            panicked += shared.panicked.swap(0, Ordering::Relaxed);
         }
         drop((app, shared));
         let held = held();
@@ -290,7 +290,7 @@ fn y9_y14_a_million_jobs_leave_no_token_no_thread_and_no_memory_behind() {
             before = Some((threads() + 1, held));
         }
     }
-    assert!(fallen > done / 200, "{fallen} of {done} fell");
+    assert!(panicked > done / 200, "{panicked} of {done} fell");
 }
 
 #[test]
@@ -311,8 +311,8 @@ fn y14_a_hundred_starts_and_stops_of_one_application_leave_no_memory_and_no_thre
         }
     }
     let (threads_before, held_before) = before.expect("it was looked at");
-    // The harness may have a thread more, and keep a line of what somebody printed; ninety cycles
-    // of ours are not in it.
+    // The harness may have another thread, and keep a printed line; ninety cycles of the runtime
+    // are not in this allowance.
     assert!(
         threads() <= threads_before + 1,
         "threads were left: {} of {threads_before}",
@@ -327,8 +327,8 @@ fn y19_nothing_is_allocated_between_start_and_stop() {
     let _bench = Bench::new("runtime_allocation");
     needs!("two CPUs", kernel::cpus().iter().count() >= 2);
     for at in 0..configs().len() {
-        // The harness says what became of the test before, whenever it comes to that; ours would do
-        // it again.
+        // The harness may report the previous test at any time; an allocation by the runtime would
+        // be repeated.
         let changes = (0..3).map(|_| {
             let shared = Arc::new(Shared::default());
             let (app, tasks) = graph(configs().swap_remove(at), &shared);
@@ -348,8 +348,7 @@ fn y19_nothing_is_allocated_between_start_and_stop() {
     }
 }
 
-/// Tasks of every other kind: their jobs come by themselves, as a table makes them, or behind
-/// servers, and one is more than there is time for.
+/// Tasks of all other kinds: periodic, by a table, behind servers, and one with an overload.
 fn kinds(config: Config, counts: &Arc<[AtomicU64; 4]>) -> (Application, TaskId) {
     let by_table = config.priorities == Priorities::User;
     let mut app = Application::new(config);
@@ -381,7 +380,7 @@ fn kinds(config: Config, counts: &Arc<[AtomicU64; 4]>) -> (Application, TaskId) 
     if by_table {
         let table =
             Table::new(10 * MS).entry(0, MS, 2 * MS, tasks[0]).entry(0, 4 * MS, MS, tasks[2]);
-        app.follow(Some(
+        app.set_table(Some(
             table.entry(0, 6 * MS, MS, tasks[1]).entry(0, 8 * MS, MS, tasks[3]).activating(),
         ));
     }
@@ -389,7 +388,7 @@ fn kinds(config: Config, counts: &Arc<[AtomicU64; 4]>) -> (Application, TaskId) 
 }
 
 #[test]
-fn y19_nothing_is_allocated_whatever_makes_jobs_come_and_whoever_bounds_them() {
+fn y19_nothing_is_allocated_with_any_arrivals_servers_and_tables() {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let _bench = Bench::new("runtime_allocation_kinds");
     let one = Config { cpus: kernel::cpus().iter().take(1).collect(), ..Config::default() };
@@ -397,11 +396,11 @@ fn y19_nothing_is_allocated_whatever_makes_jobs_come_and_whoever_bounds_them() {
         Config { selection: Selection::Energy, ..one.clone() },
         Config {
             priorities: Priorities::DeadlineMonotonic,
-            waiting: Waiting::Spin(MS),
+            wait_mode: WaitMode::Spin(MS),
             ..one.clone()
         },
         Config { selection: Selection::Mode, preemptive: false, ..one.clone() },
-        // And this one by a table.
+        // This one follows a table.
         Config { priorities: Priorities::User, ..one },
     ];
     for config in configs {
@@ -412,7 +411,7 @@ fn y19_nothing_is_allocated_whatever_makes_jobs_come_and_whoever_bounds_them() {
             let region = Region::new(ALLOCATOR);
             let end = Instant::now() + Duration::from_secs(30);
             for round in 0.. {
-                // More than there is room for; and a battery that falls.
+                // An overload, and a decreasing battery.
                 assert!(running.activate(asked) && running.activate(TaskId::from_number(3)));
                 assert!(running.change(Condition::Battery(400 / (1 + round))));
                 assert!(running.change(Condition::Mode((round % 2) as u8)));
@@ -431,8 +430,7 @@ fn y19_nothing_is_allocated_whatever_makes_jobs_come_and_whoever_bounds_them() {
     }
 }
 
-/// Pages that the threads of the run have missed: those that were in memory, and those that were
-/// not.
+/// Page faults of the threads of the run: minor and major.
 fn missed() -> (u64, u64) {
     let (mut minor, mut major) = (0, 0);
     for task in fs::read_dir("/proc/self/task").expect("threads").flatten() {
@@ -441,7 +439,7 @@ fn missed() -> (u64, u64) {
         else {
             continue;
         };
-        // Behind the name: state, five ids, flags, then these (proc(5)).
+        // After the name: state, five ids, flags, then these (proc(5)).
         let fields: Vec<&str> = rest.split_whitespace().collect();
         if name.starts_with("exec-") {
             minor += fields[7].parse::<u64>().expect("a number");
@@ -452,7 +450,7 @@ fn missed() -> (u64, u64) {
 }
 
 #[test]
-fn y20_memory_is_locked_and_no_page_is_missing_in_the_loop() {
+fn y20_memory_is_locked_and_the_loop_causes_no_page_fault() {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     needs_root!();
     let _bench = Bench::new("runtime_pages");
@@ -473,7 +471,7 @@ fn y20_memory_is_locked_and_no_page_is_missing_in_the_loop() {
             windows.iter().all(|(before, after)| before.1 == after.1),
             "fetched from a disk: {windows:?}"
         );
-        // The kernel may move a page now and then; what the loop has not got it misses each time.
+        // The kernel may move a page now and then; a page that the loop lacks faults each time.
         assert!(
             windows.iter().any(|(before, after)| before == after),
             "missed in every window: {windows:?}"
@@ -481,7 +479,7 @@ fn y20_memory_is_locked_and_no_page_is_missing_in_the_loop() {
     }
 }
 
-/// A number that is counted as long as it is anywhere.
+/// A number that is counted while it exists.
 struct Counted(u64, Arc<AtomicU64>);
 
 impl Counted {
@@ -498,7 +496,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn y9_y14_jobs_that_fall_anywhere_lose_no_token_and_no_datum() {
+fn y9_y14_jobs_that_panic_anywhere_lose_no_token_and_no_datum() {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let _bench = Bench::new("runtime_falling");
     needs!("two CPUs", kernel::cpus().iter().count() >= 2);
@@ -513,11 +511,11 @@ fn y9_y14_jobs_that_fall_anywhere_lose_no_token_and_no_datum() {
         let (put, take) = app.channel::<Counted>(source, nodes[0], room);
         let (pass, last) = app.channel::<Counted>(nodes[0], nodes[1], room);
         let alive = Arc::new(AtomicU64::new(0));
-        // What was put and what was taken, by channel.
+        // Pushed and popped data, by channel.
         let moved: Arc<[[AtomicU64; 2]; 2]> = Arc::default();
-        let hand = Arc::new(Mutex::new(None::<Hand>));
-        // One in eight jobs falls at each of its places.
-        let falls = move |task: u64, place: u64, job: u64| {
+        let handle = Arc::new(Mutex::new(None::<RunHandle>));
+        // One job in eight panics at each of its places.
+        let panics_here = move |task: u64, place: u64, job: u64| {
             let is_here =
                 spread((round << 40) | (job << 8) | (task << 4) | place).is_multiple_of(8);
             assert!(!is_here, "as it was meant to");
@@ -529,44 +527,44 @@ fn y9_y14_jobs_that_fall_anywhere_lose_no_token_and_no_datum() {
         let (was_put, was_taken, was_passed, was_last) =
             (count(0, 0), count(0, 1), count(1, 0), count(1, 1));
         app.version(source, "only", {
-            let (alive, hand) = (Arc::clone(&alive), Arc::clone(&hand));
+            let (alive, handle) = (Arc::clone(&alive), Arc::clone(&handle));
             move |job| {
                 if job.number + 1 < JOBS
-                    && let Some(hand) =
-                        &*hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+                    && let Some(handle) =
+                        &*handle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
                 {
-                    hand.activate(source);
+                    handle.activate(source);
                 }
-                falls(0, 0, job.number);
+                panics_here(0, 0, job.number);
                 let made = put.push_with(|| {
-                    falls(0, 1, job.number);
+                    panics_here(0, 1, job.number);
                     Counted::new(job.number, &alive)
                 });
                 assert!(made, "room for all");
                 was_put();
-                falls(0, 2, job.number);
+                panics_here(0, 2, job.number);
             }
         });
         let version = app.version(nodes[0], "only", move |job| {
-            falls(1, 0, job.number);
+            panics_here(1, 0, job.number);
             let datum = take.pop().expect("it came for one");
             was_taken();
-            falls(1, 1, job.number);
+            panics_here(1, 1, job.number);
             assert!(pass.push(datum).is_ok(), "room for all");
             was_passed();
-            falls(1, 2, job.number);
+            panics_here(1, 2, job.number);
         });
         app.uses(version, accelerator);
         let mut before = None;
         let version = app.version(nodes[1], "only", move |job| {
-            falls(2, 0, job.number);
+            panics_here(2, 0, job.number);
             let Counted(number, _) = *last.pop().as_ref().expect("it came for one");
             was_last();
             assert!(before.replace(number).is_none_or(|before| before < number), "in order");
         });
         app.uses(version, accelerator);
-        let tell = |told: Hand| *hand.lock().expect("whole") = Some(told);
-        let running = app.start_telling(tell).expect("it can be run");
+        let tell = |reported: RunHandle| *handle.lock().expect("whole") = Some(reported);
+        let running = app.start_with(tell).expect("it can be run");
         assert!(running.activate(source));
         let end = Instant::now() + Duration::from_secs(30);
         while moved[0][0].load(Ordering::Relaxed) < JOBS / 2 && Instant::now() < end {
@@ -575,22 +573,25 @@ fn y9_y14_jobs_that_fall_anywhere_lose_no_token_and_no_datum() {
         let (app, report) = running.stop().expect("it ends by itself");
         let of = |channel: usize, what: usize| moved[channel][what].load(Ordering::Relaxed);
         let jobs = [0, 1, 2].map(|task| report.tasks[task].jobs);
-        // Whoever has put something in has activated somebody, whatever became of the job.
+        // Each push has activated a job, whatever became of the pushing one.
         assert_eq!((jobs[1], jobs[2]), (of(0, 0), of(1, 0)), "{report:?}");
         assert!(of(0, 0) >= JOBS / 2, "it is stuck: {report:?}");
-        let fallen: u64 = report.tasks.iter().map(|task| task.panics).sum();
-        assert!(fallen > jobs[0] / 2, "{fallen} have fallen: {report:?}");
+        let panicked: u64 = report.tasks.iter().map(|task| task.panics).sum();
+        assert!(panicked > jobs[0] / 2, "{panicked} have fallen: {report:?}");
         for task in &report.tasks {
             let said = task.first_panic.as_deref();
-            assert_eq!(said, Some("as it was meant to"), "nobody finds anything else: {report:?}");
+            assert_eq!(said, Some("as it was meant to"), "no other panic: {report:?}");
         }
-        // The last source may have asked for another one after the stop.
-        assert!((report.full, report.empty) == (0, 0) && report.refused <= 1, "{report:?}");
+        // The last source may have activated another one after the stop.
+        assert!(
+            (report.rejected_pushes, report.failed_pops) == (0, 0) && report.refused <= 1,
+            "{report:?}"
+        );
         let left = of(0, 0) - of(0, 1) + of(1, 0) - of(1, 1);
         assert_eq!(
             alive.load(Ordering::Relaxed),
             left,
-            "what nobody has taken lies in its channel"
+            "data that were not popped are in their channels"
         );
         drop(app);
         assert_eq!(alive.load(Ordering::Relaxed), 0, "and goes with the application");

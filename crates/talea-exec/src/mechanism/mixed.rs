@@ -1,103 +1,103 @@
-//! Each task by the mechanism that fits it: threads by their priorities, programs by their groups.
+//! Mechanism that uses priorities for threads and cgroups for programs.
 
-use super::freeze::{Cage, Freeze};
-use super::{After, Flip, Mechanism};
+use super::freeze::{Freezable, Freeze};
+use super::{Deferred, Mechanism, PriorityMechanism};
 use crate::work::Job;
 use std::io;
-use talea_core::machine::{Cpu, TaskId};
+use talea_core::engine::{Cpu, TaskId};
 use talea_core::{Time, Work};
 
-/// The mechanism of a root whose tasks are threads, or programs, or both.
+/// Mechanism of a root whose tasks are threads, programs, or both.
 #[derive(Debug)]
 pub(crate) struct Mixed<C> {
-    flip: Flip,
-    freeze: Option<Freeze<C>>,
+    threads: PriorityMechanism,
+    programs: Option<Freeze<C>>,
 }
 
-impl<C: Cage> Mixed<C> {
-    /// `freeze`: where there are programs.
-    pub(crate) fn new(flip: Flip, freeze: Option<Freeze<C>>) -> Mixed<C> {
-        Mixed { flip, freeze }
+impl<C: Freezable> Mixed<C> {
+    /// Creates the mechanism; `freeze` is present if there are programs.
+    pub(crate) fn new(flip: PriorityMechanism, freeze: Option<Freeze<C>>) -> Mixed<C> {
+        Mixed { threads: flip, programs: freeze }
     }
 
-    fn freeze(&mut self, task: TaskId) -> Option<&mut Freeze<C>> {
-        self.freeze.as_mut().filter(|freeze| freeze.has(task))
+    fn programs_with(&mut self, task: TaskId) -> Option<&mut Freeze<C>> {
+        self.programs.as_mut().filter(|freeze| freeze.contains(task))
     }
 }
 
-impl<C: Cage> Mechanism for Mixed<C> {
+impl<C: Freezable> Mechanism for Mixed<C> {
     type Error = io::Error;
 
-    fn at(&mut self, now: Time, by: Option<TaskId>) {
-        self.flip.at(now, by);
+    fn begin_decision(&mut self, now: Time, by: Option<TaskId>) {
+        self.threads.begin_decision(now, by);
     }
 
-    fn used(&mut self, task: TaskId) -> io::Result<Work> {
-        match self.freeze(task) {
-            Some(freeze) => freeze.used(task),
-            None => self.flip.used(task),
+    fn cpu_time(&mut self, task: TaskId) -> io::Result<Work> {
+        match self.programs_with(task) {
+            Some(freeze) => freeze.cpu_time(task),
+            None => self.threads.cpu_time(task),
         }
     }
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> io::Result<()> {
-        match self.freeze(task) {
+        match self.programs_with(task) {
             Some(freeze) => freeze.run(cpu, task),
-            None => self.flip.begin(cpu, task, job),
+            None => self.threads.begin(cpu, task, job),
         }
     }
 
     fn resume(&mut self, cpu: Cpu, task: TaskId) -> io::Result<()> {
-        match self.freeze(task) {
+        match self.programs_with(task) {
             Some(freeze) => freeze.run(cpu, task),
-            None => self.flip.resume(cpu, task),
+            None => self.threads.resume(cpu, task),
         }
     }
 
     fn stop(&mut self, cpu: Cpu, task: TaskId, successor: bool) -> io::Result<()> {
-        match self.freeze(task) {
+        match self.programs_with(task) {
             Some(freeze) => freeze.stop(cpu, task),
-            None => self.flip.stop(cpu, task, successor),
+            None => self.threads.stop(cpu, task, successor),
         }
     }
 
-    fn ended(&mut self, task: TaskId) -> io::Result<()> {
-        match self.freeze(task) {
-            Some(freeze) => freeze.ended(task),
-            None => self.flip.ended(task),
+    fn complete(&mut self, task: TaskId) -> io::Result<()> {
+        match self.programs_with(task) {
+            Some(freeze) => freeze.complete(task),
+            None => self.threads.complete(task),
         }
     }
 
-    fn grade(&mut self, grades: &[u8]) -> io::Result<()> {
-        self.flip.grade(grades)
+    fn set_levels(&mut self, levels: &[u8]) -> io::Result<()> {
+        self.threads.set_levels(levels)
     }
 
-    fn ready(&mut self, task: TaskId) -> io::Result<()> {
-        self.flip.ready(task)
+    fn unpark(&mut self, task: TaskId) -> io::Result<()> {
+        self.threads.unpark(task)
     }
 
-    fn after(&mut self) -> After {
-        self.flip.after()
+    fn take_deferred(&mut self) -> Deferred {
+        self.threads.take_deferred()
     }
 
-    fn rest(&mut self, cpu: Cpu) -> io::Result<()> {
-        self.flip.rest(cpu)
+    fn idle(&mut self, cpu: Cpu) -> io::Result<()> {
+        self.threads.idle(cpu)
     }
 
-    fn quiet(&mut self, cpu: Cpu) -> Option<TaskId> {
-        self.freeze.as_mut()?.quiet(cpu)
+    fn take_idle(&mut self, cpu: Cpu) -> Option<TaskId> {
+        self.programs.as_mut()?.take_idle(cpu)
     }
 
-    fn woke(&mut self) -> Option<TaskId> {
-        self.freeze.as_mut()?.woke()
+    fn take_woken(&mut self) -> Option<TaskId> {
+        self.programs.as_mut()?.take_woken()
     }
 
-    fn settle(&mut self) -> io::Result<()> {
-        self.freeze.as_mut().map_or(Ok(()), Freeze::settle)
+    fn commit(&mut self) -> io::Result<()> {
+        self.programs.as_mut().map_or(Ok(()), Freeze::commit)
     }
 
-    fn leave(&mut self) {
-        if let Some(freeze) = &mut self.freeze {
-            freeze.leave();
+    fn shut_down(&mut self) {
+        if let Some(freeze) = &mut self.programs {
+            freeze.shut_down();
         }
     }
 }

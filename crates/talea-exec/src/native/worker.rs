@@ -1,143 +1,150 @@
-//! A thread that does the jobs of one task when they come, and asks nobody.
+//! Worker of a root that Linux schedules: it runs its jobs at their releases, without orders.
 
-use super::LONGEST_PERIOD;
-use super::course::Life;
-use super::queue::{Come, Queue};
-use crate::dispatcher::Timeline;
-use crate::mailbox::Mail;
-use crate::stage::{self, Slot, Stage};
-use crate::work::{Body, Job};
+use super::MAX_DL_PERIOD;
+use super::queue::{JobQueue, PendingJob};
+use super::report::JobRecord;
+use crate::dispatcher::RunClock;
+use crate::mailbox::Batch;
+use crate::root_shared::{self, RootShared, WorkerSlot};
+use crate::work::{Job, JobBody};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use talea_core::machine::{Event, TaskId};
+use talea_core::engine::{Event, TaskId};
 use talea_core::mutate;
 use talea_core::{CpuSet, Span, Time, Work};
-use talea_os::bell::Woken;
+use talea_os::event_count::Woken;
 use talea_os::sched::{self, Attr, Policy};
-use talea_os::{Tid, clock};
+use talea_os::{Tid, clock as os_clock};
 
-/// What a worker knows when it leaves.
+/// Jobs that a worker recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Diary {
-    pub(crate) lives: Vec<Life>,
-    /// Jobs for which there was no room in here.
+pub(crate) struct JobLog {
+    pub(crate) jobs: Vec<JobRecord>,
+    /// Jobs without room in the log.
     pub(crate) lost: u64,
-    /// What it has used in all, and for jobs.
+    /// CPU time that the worker consumed in total, and for jobs.
     pub(crate) total: Work,
     pub(crate) ordered: Work,
-    /// Jobs that were refused, as far as there was room for them.
-    pub(crate) refused: Vec<crate::load::Arrival>,
-    /// How many there were.
+    /// Refused arrivals, as far as there was room.
+    pub(crate) refused_arrivals: Vec<crate::load::Arrival>,
+    /// Number of refused arrivals.
     pub(crate) refusals: u64,
 }
 
-impl Diary {
-    /// For so many jobs; written once, so that no page is missing when it matters.
-    pub(crate) fn new(room: usize) -> Diary {
-        let mut lives = vec![Life::default(); room];
-        lives.clear();
-        Diary { lives, ..Diary::default() }
+impl JobLog {
+    /// Creates a log for this number of jobs; written once, so that no page fault occurs in the
+    /// run.
+    pub(crate) fn new(room: usize) -> JobLog {
+        let mut jobs = vec![JobRecord::default(); room];
+        jobs.clear();
+        JobLog { jobs, ..JobLog::default() }
     }
 
-    fn put(&mut self, life: Life) {
-        if self.lives.len() == self.lives.capacity() {
+    fn push(&mut self, record: JobRecord) {
+        if self.jobs.len() == self.jobs.capacity() {
             self.lost += 1;
         } else {
-            self.lives.push(life);
+            self.jobs.push(record);
         }
     }
 }
 
-/// Puts the calling thread on its CPU and gives it what its schedule is made of.
-pub(crate) fn enter(cpu: u32, stand: Policy) -> io::Result<Tid> {
+/// Pins the calling thread to its CPU and sets its policy.
+pub(crate) fn enter(cpu: u32, policy: Policy) -> io::Result<Tid> {
     let tid = Tid::current();
     sched::set_affinity(tid, &CpuSet::single(cpu))?;
-    stage::warm_up();
-    claim(stand).map(|()| tid)
+    root_shared::prepare_thread();
+    set_policy_when_free(policy).map(|()| tid)
 }
 
-/// Gives the calling thread a policy. What a run before this one had reserved the kernel gives back
-/// up to a period after its end: that is waited for.
-pub(crate) fn claim(stand: Policy) -> io::Result<()> {
-    let patience = clock::now() + LONGEST_PERIOD;
+/// Sets the policy of the calling thread.
+///
+/// The kernel returns the bandwidth of an earlier run's reservation up to a period after its end;
+/// the function waits for that.
+pub(crate) fn set_policy_when_free(policy: Policy) -> io::Result<()> {
+    let give_up_at = os_clock::now() + MAX_DL_PERIOD;
     loop {
-        match sched::set(Tid::current(), &Attr::grant(stand)) {
+        match sched::set(Tid::current(), &Attr::grant(policy)) {
             Err(error)
-                if error.kind() == io::ErrorKind::ResourceBusy && clock::now() < patience =>
+                if error.kind() == io::ErrorKind::ResourceBusy && os_clock::now() < give_up_at =>
             {
-                clock::sleep_until(clock::now() + LOOK);
+                os_clock::sleep_until(os_clock::now() + RETRY_PERIOD);
             }
             set => return set,
         }
     }
 }
 
-/// Between two tries.
-const LOOK: Span = Span::from_ns(5_000_000);
+/// Period of the attempts.
+const RETRY_PERIOD: Span = Span::from_ns(5_000_000);
 
-/// Calls the run off if its worker panics.
-struct Fallen<'a>(&'a Stage);
+/// Cancels the run if its worker panics.
+struct PanicGuard<'a>(&'a RootShared);
 
-impl Drop for Fallen<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.call_all_off();
+            self.0.cancel_all();
         }
     }
 }
 
-/// How a root ends before its time: nobody comes any more, what has come is done, and whoever is
-/// last says so.
+/// Shutdown of a root before its end: no job arrives, arrived jobs complete, and the last worker
+/// reports it.
 #[derive(Debug)]
-pub(crate) struct Closing {
-    /// From when on, on the time line; the end of all time as long as it is open.
-    from: AtomicU64,
+pub(crate) struct Shutdown {
+    /// Run time from which no job arrives; [`Time::NEVER`] without a shutdown.
+    since_ns: AtomicU64,
     /// Workers that have not left.
-    present: AtomicU32,
+    active_workers: AtomicU32,
 }
 
-impl Closing {
-    /// For so many workers.
-    pub(crate) fn new(workers: usize) -> Closing {
-        Closing { from: AtomicU64::new(u64::MAX), present: AtomicU32::new(workers as u32) }
+impl Shutdown {
+    /// Creates the state for this number of workers.
+    pub(crate) fn new(workers: usize) -> Shutdown {
+        Shutdown {
+            since_ns: AtomicU64::new(u64::MAX),
+            active_workers: AtomicU32::new(workers as u32),
+        }
     }
 
-    fn from(&self) -> Time {
-        Time::from_ns(self.from.load(Ordering::Acquire))
+    fn since(&self) -> Time {
+        Time::from_ns(self.since_ns.load(Ordering::Acquire))
     }
 
     fn is_done(&self) -> bool {
-        self.from() != Time::NEVER && self.present.load(Ordering::Acquire) == 0
+        self.since() != Time::NEVER && self.active_workers.load(Ordering::Acquire) == 0
     }
 }
 
-/// Why a worker does not do its next job.
-enum Leave {
+/// Reason why a worker does not run its next job.
+enum ExitReason {
     /// The run is over.
     Over,
-    /// It has not come, and does not come any more.
-    Closed,
+    /// The job does not arrive, because of a shutdown.
+    Shutdown,
 }
 
-/// Sleeps until a job of the calling worker may run. By the machine's clock: before its zero the
-/// time line stands. There is no wake but for a job: it would cost a reservation its budget.
-fn await_turn(
-    stage: &Stage,
+/// Sleeps until a job of the calling worker may run, by CLOCK_MONOTONIC: run time stands still
+/// before the run begins. There is no other wake-up, because it would cost a reservation its
+/// budget.
+fn wait_until_ready(
+    shared: &RootShared,
     task: TaskId,
-    closing: &Closing,
-    come: &Come,
-    time: Timeline,
-) -> Result<(), Leave> {
-    let at = time.of_machine(come.ready());
-    // The close of the root rings, and the end of the run.
-    for heard in 0.. {
-        if stage.over.load(Ordering::Acquire) {
-            return Err(Leave::Over);
-        } else if come.arrival.seen >= closing.from() {
-            return Err(Leave::Closed);
-        } else if clock::now() >= at
-            || stage.slots[task.0 as usize].wait_until(heard, at) == Woken::Due
+    shutdown: &Shutdown,
+    job: &PendingJob,
+    clock: RunClock,
+) -> Result<(), ExitReason> {
+    let at = clock.to_monotonic(job.ready());
+    // A shutdown notifies, and so does the end of the run.
+    for key in 0.. {
+        if shared.is_over.load(Ordering::Acquire) {
+            return Err(ExitReason::Over);
+        } else if job.arrival.observed >= shutdown.since() {
+            return Err(ExitReason::Shutdown);
+        } else if os_clock::now() >= at
+            || shared.slots[task.0 as usize].wait_until(key, at) == Woken::TimedOut
         {
             return Ok(());
         }
@@ -145,88 +152,90 @@ fn await_turn(
     Ok(())
 }
 
-/// From the zero of the time line, which comes from `started`, to the end of the run.
-pub(crate) fn live(
+/// Runs a worker from the start of the run, which `started` yields, to its end.
+pub(crate) fn run(
     task: TaskId,
-    (stage, closing): (&Stage, &Closing),
-    mut queue: Queue,
-    mut diary: Diary,
-    mut body: Body<'_>,
-    started: &Receiver<Timeline>,
-) -> Diary {
-    let _fallen = Fallen(stage);
-    let Ok(time) = started.recv() else { return diary };
-    let is_over = || stage.over.load(Ordering::Acquire);
-    let before = clock::thread_cpu_time();
-    // Of a reservation that would be all there is of it until the next period.
+    (shared, shutdown): (&RootShared, &Shutdown),
+    mut queue: JobQueue,
+    mut log: JobLog,
+    mut body: JobBody<'_>,
+    started: &Receiver<RunClock>,
+) -> JobLog {
+    let _guard = PanicGuard(shared);
+    let Ok(clock) = started.recv() else { return log };
+    let is_over = || shared.is_over.load(Ordering::Acquire);
+    let before = os_clock::thread_cpu_time();
+    // A reservation would lose the rest of its budget until the next period.
     let yields = !sched::get(Tid::current()).is_ok_and(|attr| attr.policy.is_deadline());
-    while let Some(come) = queue.next() {
-        let ready = come.ready();
-        let mut life = Life::of(&come);
-        if ready >= time.until {
-            diary.put(life);
+    while let Some(job) = queue.next() {
+        let ready = job.ready();
+        let mut record = JobRecord::of(&job);
+        if ready >= clock.until {
+            log.push(record);
             break;
         }
-        let turn = await_turn(stage, task, closing, &come, time);
-        if let Err(Leave::Closed) = turn {
+        let outcome = wait_until_ready(shared, task, shutdown, &job, clock);
+        if let Err(ExitReason::Shutdown) = outcome {
             break;
         }
-        let begin = time.now();
-        if turn.is_err() || is_over() || begin >= time.until {
-            diary.put(life);
+        let begin = clock.now();
+        if outcome.is_err() || is_over() || begin >= clock.until {
+            log.push(record);
             break;
         }
-        let used = clock::thread_cpu_time();
+        let used = os_clock::thread_cpu_time();
         let cost = queue.cursor.cost(0);
-        body(&Job { number: come.number, version: 0, cost }, &stage.over);
-        life.used = clock::thread_cpu_time().checked_sub(used).unwrap_or(Work::ZERO);
-        diary.ordered += life.used;
-        let end = time.now();
-        life.begin = Some(begin);
-        // What ends after the run is not of the run.
-        if is_over() || end >= time.until {
-            diary.put(life);
+        body(&Job { number: job.number, version: 0, cost }, &shared.is_over);
+        record.cpu_time = os_clock::thread_cpu_time().checked_sub(used).unwrap_or(Work::ZERO);
+        log.ordered += record.cpu_time;
+        let end = clock.now();
+        record.begin = Some(begin);
+        // A completion after the end does not belong to the run.
+        if is_over() || end >= clock.until {
+            log.push(record);
             break;
         }
-        life.end = Some(end);
-        diary.put(life);
-        queue.come_until(end.min(closing.from()));
-        if yields && queue.left().next().is_some_and(|next| next.ready() <= end) {
-            // Behind its neighbours of the same level, who have waited.
+        record.end = Some(end);
+        log.push(record);
+        queue.admit_until(end.min(shutdown.since()));
+        if yields && queue.pending().next().is_some_and(|next| next.ready() <= end) {
+            // Behind the other threads of the same level, which have waited.
             std::thread::yield_now();
         }
     }
-    queue.come_until(time.now().min(time.until).min(closing.from()));
-    for come in queue.left() {
-        diary.put(Life::of(come));
+    queue.admit_until(clock.now().min(clock.until).min(shutdown.since()));
+    for job in queue.pending() {
+        log.push(JobRecord::of(job));
     }
-    diary.total = clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
-    (diary.refused, diary.refusals) = (queue.refused, queue.refusals);
-    closing.present.fetch_sub(1, Ordering::AcqRel);
-    stage.cpus[0].mailbox.bell.ring();
-    diary
+    log.total = os_clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO);
+    (log.refused_arrivals, log.refusals) = (queue.refused, queue.refusals);
+    shutdown.active_workers.fetch_sub(1, Ordering::AcqRel);
+    shared.cpus[0].mailbox.event_count.notify();
+    log
 }
 
-/// Sleeps through the run and ends it: from outside, because whoever works does not look at the
-/// clock.
-pub(crate) fn end(stage: &Stage, closing: &Closing, time: Timeline) -> Time {
-    let mailbox = &stage.cpus[0].mailbox;
-    let mut mail = Mail::new(stage.slots.len());
-    let mut heard = 0;
-    while !stage.over.load(Ordering::Acquire) && time.now() < time.until && !closing.is_done() {
-        mailbox.bell.wait(heard, time.of_machine(time.until));
-        heard = mailbox.bell.heard();
-        mailbox.take(&stage.slots, &mut mail);
-        if mail.said.contains(&Event::Stopped) && closing.from() == Time::NEVER {
-            closing.from.store(time.now().as_ns(), Ordering::Release);
+/// Sleeps until the run is over and ends it: a worker in a job does not read the clock.
+pub(crate) fn wait_for_end(shared: &RootShared, shutdown: &Shutdown, clock: RunClock) -> Time {
+    let mailbox = &shared.cpus[0].mailbox;
+    let mut batch = Batch::new(shared.slots.len());
+    let mut key = 0;
+    while !shared.is_over.load(Ordering::Acquire)
+        && clock.now() < clock.until
+        && !shutdown.is_done()
+    {
+        mailbox.event_count.wait(key, clock.to_monotonic(clock.until));
+        key = mailbox.event_count.key();
+        mailbox.drain(&shared.slots, &mut batch);
+        if batch.events.contains(&Event::Stopped) && shutdown.since() == Time::NEVER {
+            shutdown.since_ns.store(clock.now().as_ns(), Ordering::Release);
             mutate!(
                 "exec-native-stop",
-                stage.slots.iter().for_each(Slot::ring),
-                stage.slots.iter().take(0).for_each(Slot::ring)
+                shared.slots.iter().for_each(WorkerSlot::notify),
+                shared.slots.iter().take(0).for_each(WorkerSlot::notify)
             );
         }
-        mail.clear();
+        batch.clear();
     }
-    stage.let_go();
-    time.now().min(time.until)
+    shared.release_workers();
+    clock.now().min(clock.until)
 }

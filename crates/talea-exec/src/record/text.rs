@@ -1,55 +1,55 @@
-//! A record as a file: one line a thing, in order, to be read by people and by a replay on another
-//! machine.
+//! Text format of a record: one line per entry, in order, for readers and for a replay on another
+//! system.
 //!
-//! Form: the first line is [`HEADER`]; then `TIME WORD NUMBERS…`, times in nanoseconds of the run's
-//! own time line, tasks, CPUs, resources and channels by their numbers in the machine. A file that
-//! was cut off is the record of the begin.
+//! Format: the first line is [`HEADER`]; then `TIME WORD NUMBERS…`, with times in nanoseconds of
+//! run time, and tasks, CPUs, resources and channels by their numbers in the engine. A truncated
+//! file is the record of the beginning.
 
-use super::{Entry, What};
+use super::{RecordEntry, RecordKind};
 use std::fmt;
 use std::io::{self, Write};
-use talea_core::machine::{ChannelId, Condition, Cpu, Event, Order, ResourceId, TaskId};
+use talea_core::engine::{ChannelId, Condition, Cpu, Event, Order, ResourceId, TaskId};
 use talea_core::{Time, Work};
 
-/// What the first line says; the number changes with the form.
+/// First line; its number changes with the format.
 pub const HEADER: &str = "talea-record 1";
 
-/// A line that means nothing.
+/// Error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
-    /// Which, from 1.
+pub struct ParseError {
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
-    pub why: &'static str,
+    /// Reason.
+    pub reason: &'static str,
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.why)
+        write!(f, "line {}: {}", self.line, self.reason)
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for ParseError {}
 
-/// Writes a record, a few bytes a time: give it something that buffers.
-pub fn write(record: &[Entry], out: &mut impl Write) -> io::Result<()> {
+/// Writes a record, a few bytes at a time: `out` should buffer.
+pub fn write(record: &[RecordEntry], out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{HEADER}")?;
     for entry in record {
         write!(out, "{} ", entry.now.as_ns())?;
-        match entry.what {
-            What::Step => writeln!(out, "step"),
-            What::Polled => writeln!(out, "polled"),
-            What::Told(event) => tell(event, out),
-            What::Ordered(Order::Run { cpu, task, job, version }) => {
+        match entry.kind {
+            RecordKind::Step => writeln!(out, "step"),
+            RecordKind::Polled => writeln!(out, "polled"),
+            RecordKind::Event(event) => write_event(event, out),
+            RecordKind::Order(Order::Run { cpu, task, job, version }) => {
                 writeln!(out, "run {} {} {job} {version}", cpu.0, task.0)
             }
-            What::Ordered(Order::Idle { cpu }) => writeln!(out, "idle {}", cpu.0),
+            RecordKind::Order(Order::Idle { cpu }) => writeln!(out, "idle {}", cpu.0),
         }?;
     }
     Ok(())
 }
 
-fn tell(event: Event, out: &mut impl Write) -> io::Result<()> {
+fn write_event(event: Event, out: &mut impl Write) -> io::Result<()> {
     match event {
         Event::Arrived { task, arrival } => writeln!(out, "arrived {} {}", task.0, arrival.as_ns()),
         Event::Completed { task } => writeln!(out, "completed {}", task.0),
@@ -68,61 +68,64 @@ fn tell(event: Event, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Reads what was written.
+/// Reads a record.
 ///
 /// # Errors
-/// The first line that means nothing. That the machine can do with it what it says, and that there
-/// is such a task or CPU, is for the replay to find out.
-pub fn read(text: &str) -> Result<Vec<Entry>, Unreadable> {
+/// The first invalid line. The replay checks whether tasks and CPUs exist and whether the engine
+/// accepts the events.
+pub fn read(text: &str) -> Result<Vec<RecordEntry>, ParseError> {
     let mut lines = (1..).zip(text.lines());
     if lines.next().is_none_or(|(_, line)| line != HEADER) {
-        return Err(Unreadable { line: 1, why: "this is no record, or one of another form" });
+        return Err(ParseError {
+            line: 1,
+            reason: "not a record, or a record of another format version",
+        });
     }
-    let mut record: Vec<Entry> = Vec::new();
+    let mut record: Vec<RecordEntry> = Vec::new();
     for (line, text) in lines {
-        let wrong = |why| Unreadable { line, why };
-        let (now, what) = entry(text).map_err(wrong)?;
+        let wrong = |why| ParseError { line, reason: why };
+        let (now, what) = parse_entry(text).map_err(wrong)?;
         if record.last().is_some_and(|last| last.now > now) {
-            return Err(wrong("time runs backwards"));
+            return Err(wrong("time goes backwards"));
         }
-        record.push(Entry { number: record.len() as u64, now, what });
+        record.push(RecordEntry { number: record.len() as u64, now, kind: what });
     }
     Ok(record)
 }
 
-/// The numbers behind a word.
+/// Numbers after the word of a line.
 struct Numbers<'a>(std::str::SplitAsciiWhitespace<'a>);
 
 impl Numbers<'_> {
     fn next<T: std::str::FromStr>(&mut self) -> Result<T, &'static str> {
-        let word = self.0.next().ok_or("a number is missing")?;
-        word.parse().map_err(|_| "a number is none, or too large")
+        let word = self.0.next().ok_or("missing number")?;
+        word.parse().map_err(|_| "invalid or too large number")
     }
 }
 
-fn entry(line: &str) -> Result<(Time, What), &'static str> {
+fn parse_entry(line: &str) -> Result<(Time, RecordKind), &'static str> {
     let mut rest = Numbers(line.split_ascii_whitespace());
     let now = Time::from_ns(rest.next()?);
-    let word = rest.0.next().ok_or("there is no word")?;
+    let word = rest.0.next().ok_or("missing word")?;
     let what = match word {
-        "step" => What::Step,
-        "polled" => What::Polled,
-        "run" => What::Ordered(Order::Run {
+        "step" => RecordKind::Step,
+        "polled" => RecordKind::Polled,
+        "run" => RecordKind::Order(Order::Run {
             cpu: Cpu(rest.next()?),
             task: TaskId(rest.next()?),
             job: rest.next()?,
             version: rest.next()?,
         }),
-        "idle" => What::Ordered(Order::Idle { cpu: Cpu(rest.next()?) }),
-        word => What::Told(told(word, &mut rest)?),
+        "idle" => RecordKind::Order(Order::Idle { cpu: Cpu(rest.next()?) }),
+        word => RecordKind::Event(parse_event(word, &mut rest)?),
     };
     match rest.0.next() {
         None => Ok((now, what)),
-        Some(_) => Err("there is more than belongs to the word"),
+        Some(_) => Err("too many numbers after the word"),
     }
 }
 
-fn told(word: &str, rest: &mut Numbers<'_>) -> Result<Event, &'static str> {
+fn parse_event(word: &str, rest: &mut Numbers<'_>) -> Result<Event, &'static str> {
     let mut task = || Ok::<_, &'static str>(TaskId(rest.next()?));
     Ok(match word {
         "arrived" => Event::Arrived { task: task()?, arrival: Time::from_ns(rest.next()?) },
@@ -139,7 +142,7 @@ fn told(word: &str, rest: &mut Numbers<'_>) -> Result<Event, &'static str> {
         "stopped" => Event::Stopped,
         "ran" => Event::Ran { cpu: Cpu(rest.next()?), work: Work::from_ns(rest.next()?) },
         "timer" => Event::Timer,
-        _ => return Err("nobody knows this word"),
+        _ => return Err("unknown word"),
     })
 }
 
@@ -147,61 +150,69 @@ fn told(word: &str, rest: &mut Numbers<'_>) -> Result<Event, &'static str> {
 mod tests {
     use super::*;
 
-    fn all() -> Vec<Entry> {
+    fn all() -> Vec<RecordEntry> {
         let (task, cpu, resource) = (TaskId(3), Cpu(1), ResourceId(4));
         let channel = ChannelId(5);
         let whats = [
-            What::Step,
-            What::Told(Event::Arrived { task, arrival: Time::from_ns(7) }),
-            What::Told(Event::Completed { task }),
-            What::Told(Event::Blocked { task }),
-            What::Told(Event::Woke { task }),
-            What::Told(Event::Locked { task, resource }),
-            What::Told(Event::Unlocked { task, resource }),
-            What::Told(Event::Pushed { channel }),
-            What::Told(Event::Popped { channel }),
-            What::Told(Event::Changed(Condition::Battery(u64::MAX))),
-            What::Told(Event::Changed(Condition::Mode(2))),
-            What::Told(Event::Changed(Condition::Permitted(9))),
-            What::Told(Event::Stopped),
-            What::Told(Event::Ran { cpu, work: Work::from_ns(11) }),
-            What::Told(Event::Timer),
-            What::Ordered(Order::Run { cpu, task, job: 12, version: 1 }),
-            What::Ordered(Order::Idle { cpu }),
-            What::Polled,
+            RecordKind::Step,
+            RecordKind::Event(Event::Arrived { task, arrival: Time::from_ns(7) }),
+            RecordKind::Event(Event::Completed { task }),
+            RecordKind::Event(Event::Blocked { task }),
+            RecordKind::Event(Event::Woke { task }),
+            RecordKind::Event(Event::Locked { task, resource }),
+            RecordKind::Event(Event::Unlocked { task, resource }),
+            RecordKind::Event(Event::Pushed { channel }),
+            RecordKind::Event(Event::Popped { channel }),
+            RecordKind::Event(Event::Changed(Condition::Battery(u64::MAX))),
+            RecordKind::Event(Event::Changed(Condition::Mode(2))),
+            RecordKind::Event(Event::Changed(Condition::Permitted(9))),
+            RecordKind::Event(Event::Stopped),
+            RecordKind::Event(Event::Ran { cpu, work: Work::from_ns(11) }),
+            RecordKind::Event(Event::Timer),
+            RecordKind::Order(Order::Run { cpu, task, job: 12, version: 1 }),
+            RecordKind::Order(Order::Idle { cpu }),
+            RecordKind::Polled,
         ];
         (0..)
             .zip(whats)
-            .map(|(number, what)| Entry { number, now: Time::from_ns(number / 3), what })
+            .map(|(number, what)| RecordEntry {
+                number,
+                now: Time::from_ns(number / 3),
+                kind: what,
+            })
             .collect()
     }
 
     fn written() -> String {
         let mut text = Vec::new();
-        write(&all(), &mut text).expect("memory takes all");
+        write(&all(), &mut text).expect("writing to memory cannot fail");
         String::from_utf8(text).expect("plain text")
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_record_is_read_back() {
         assert_eq!(read(&written()), Ok(all()));
     }
 
     #[test]
-    fn a_line_that_means_nothing_is_named() {
+    fn an_invalid_line_is_reported_with_its_number() {
         for (line, why) in [
-            ("7", "there is no word"),
-            ("", "a number is missing"),
-            ("soon step", "a number is none, or too large"),
-            ("7 run 1 2 3", "a number is missing"),
-            ("7 ran 1 99999999999999999999", "a number is none, or too large"),
-            ("7 idle -1", "a number is none, or too large"),
-            ("7 step 1", "there is more than belongs to the word"),
-            ("7 jumped 1", "nobody knows this word"),
-            ("1 step", "time runs backwards"),
+            ("7", "missing word"),
+            ("", "missing number"),
+            ("soon step", "invalid or too large number"),
+            ("7 run 1 2 3", "missing number"),
+            ("7 ran 1 99999999999999999999", "invalid or too large number"),
+            ("7 idle -1", "invalid or too large number"),
+            ("7 step 1", "too many numbers after the word"),
+            ("7 jumped 1", "unknown word"),
+            ("1 step", "time goes backwards"),
         ] {
             let text = format!("{}{line}\n", written());
-            assert_eq!(read(&text), Err(Unreadable { line: all().len() + 2, why }), "{line}");
+            assert_eq!(
+                read(&text),
+                Err(ParseError { line: all().len() + 2, reason: why }),
+                "{line}"
+            );
         }
         assert_eq!(read("").map_err(|wrong| wrong.line), Err(1));
         assert_eq!(read("talea-record 2\n").map_err(|wrong| wrong.line), Err(1));

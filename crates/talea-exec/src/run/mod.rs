@@ -1,66 +1,66 @@
-//! A run from its threads' first breath to their last.
+//! Set-up and tear-down of a run.
 //!
-//! Everything that is changed belongs to threads that the run made itself, and ends with them:
-//! nothing of the machine is touched but for the groups of [`programs`](crate::programs), which are
-//! the run's own and go with it. Only the handler of SIGURG is the process's; it is put back.
+//! All changed system state belongs to threads of the run and ends with them, except for the
+//! cgroups of [`programs`](crate::programs), which belong to the run and are removed with it. Only
+//! the handler of SIGURG belongs to the process; it is restored.
 //!
-//! Order: programs, standing still; workers, each at its desk; the machine and its mechanism;
-//! dispatchers, watchdog and monitors; the zero of the time line, a moment later. And back:
-//! dispatchers leave at the end, the last things are done to the workers, all are waited for. A
-//! panic in any of them calls the run off and is passed on when all have ended; one in a step of
-//! the machine, which asks policies and choosers that need not be ours, is its [`Failure`].
+//! Set-up: programs, frozen; workers, waiting; engine and mechanism; dispatchers, watchdog and
+//! monitors; the start time, a moment later. Tear-down: dispatchers leave at the end, demote and
+//! release the workers, and all threads are joined. A panic in a thread cancels the run and is
+//! passed on when all have ended. A panic in a step of the engine, which calls policies and version
+//! selectors of the application, becomes a [`Failure`].
 
-mod cast;
-mod crew;
 mod plan;
 mod report;
+mod root_threads;
+mod service_threads;
 
-use crate::dispatcher::{Effort, Timeline};
+use crate::dispatcher::{DispatcherStats, RunClock};
+use crate::kernel_check;
 use crate::mechanism::Mixed;
 use crate::mechanism::audit::Audited;
 use crate::native::Plan;
-use crate::office::{Counter, Office};
-use crate::programs::{Actor, Programs};
-use crate::remote::Remote;
-use crate::rights::{self, Crew, Grantor, Standing};
-pub use crate::stage::Band;
-use crate::stage::{Hold, Ranks, Stage};
-use crate::truth;
+use crate::programs::{ProgramControl, ProgramHandle};
+use crate::rights::{self, ObservedPolicies, RightsProvider, RunThreads};
+pub use crate::root_shared::Band;
+use crate::root_shared::{PriorityControl, PriorityMap, RootShared};
+use crate::root_state::{RootState, StepHandle};
+use crate::run_control::RunControl;
 use crate::watchdog::Watchdog;
-use cast::{Above, Cast};
-pub use plan::{MOST_ROOM, MOST_SPIN, Options, RootPlan, TaskPlan};
-use plan::{check, natives};
+pub use plan::{MAX_RECORD_CAPACITY, MAX_SPIN, Options, RootPlan, TaskPlan};
+use plan::{check, linux_plans};
 pub use report::{Failure, Report, RootReport};
+use root_threads::{MonitorPolicy, RootThreads};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Scope, ScopedJoinHandle};
-use talea_core::machine::Machine;
+use talea_core::engine::Engine;
 use talea_core::mutate;
-use talea_core::{Span, Time};
-use talea_os::gate::Handler;
-use talea_os::switches::Switches;
+use talea_core::{Monotonic, Span, Time};
+use talea_os::signal_stop::Handler;
+use talea_os::switch_trace::SwitchTrace;
 use talea_os::{Tid, clock, sched};
 
-/// Between the last thread's readiness and the zero of the time line.
-const LEAD: Span = Span::from_ns(3_000_000);
+/// Time between the readiness of the last thread and the start of the run.
+const START_DELAY: Span = Span::from_ns(3_000_000);
 
-/// Runs the system and says what happened.
+/// Executes the system and returns the report.
 ///
-/// A job that is still under way at the end of the run is waited for. After two seconds of that the
-/// run is ended: all its threads become ordinary ones, and [`Failure::Hung`] is returned once the
-/// body has come back. A body that has not come back four seconds after the end, because it ignores
-/// its flag, can't be stopped otherwise: **the program is aborted**.
+/// A job that still runs at the end of the run is waited for. After two seconds the watchdog ends
+/// the run: all its threads become ordinary ones, and [`Failure::Hung`] is returned once the body
+/// has returned. A body that has not returned four seconds after the end, because it ignores its
+/// flag, cannot be stopped otherwise: **the process is aborted**.
 ///
 /// # Errors
-/// If it can't be run here, or had to be ended.
+/// If the system cannot be executed here, or had to be ended.
 ///
 /// # Panics
 /// Passes on the panic of a job.
 pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Failure> {
-    execute_until(roots, options, &Remote::default())
+    execute_until(roots, options, &RunControl::default())
 }
 
-/// As [`execute`], with somebody who may call it off, or ask for more.
+/// Executes the system like [`execute`]; `remote` may cancel the run, or activate jobs.
 ///
 /// # Errors
 /// As [`execute`].
@@ -70,13 +70,13 @@ pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Fa
 pub fn execute_until(
     roots: Vec<RootPlan<'_>>,
     options: &Options,
-    remote: &Remote,
+    remote: &RunControl,
 ) -> Result<Report, Failure> {
     execute_granted(roots, options, remote, None)
 }
 
-/// As [`execute_until`]; where the run does not take priorities itself (`options.priorities`),
-/// `grantor` gives them.
+/// Executes the system like [`execute_until`]; where the run does not set priorities itself
+/// (`options.priorities`), `grantor` grants them.
 ///
 /// # Errors
 /// As [`execute`].
@@ -86,243 +86,280 @@ pub fn execute_until(
 pub fn execute_granted(
     roots: Vec<RootPlan<'_>>,
     options: &Options,
-    remote: &Remote,
-    grantor: Option<&dyn Grantor>,
+    remote: &RunControl,
+    grantor: Option<&dyn RightsProvider>,
 ) -> Result<Report, Failure> {
     check(&roots, options)?;
-    let mut machines = Vec::new();
+    let mut engines = Vec::new();
     for root in &roots {
-        let machine = root.tree.build().map_err(Failure::Tree)?;
-        if machine.tasks() != root.tasks.len() {
+        let engine = root.tree.build().map_err(Failure::Tree)?;
+        if engine.tasks() != root.tasks.len() {
             let why =
-                format!("a root with {} tasks was given {}", machine.tasks(), root.tasks.len());
+                format!("a root with {} tasks was given {}", engine.tasks(), root.tasks.len());
             return Err(Failure::Plan(why));
         }
-        machines.push(machine);
+        engines.push(engine);
     }
-    let natives = natives(&roots, options).map_err(Failure::Plan)?;
+    let linux_plans = linux_plans(&roots, options).map_err(Failure::Plan)?;
     let everywhere = sched::get_affinity(Tid::current())?;
     let away =
         everywhere.difference(&roots.iter().flat_map(|root| root.cpus.iter().copied()).collect());
     let home = if away.is_empty() { everywhere } else { away };
-    let stage = |(root, native): (&RootPlan<'_>, &Option<Plan>)| {
-        Arc::new(Stage::new(&root.cpus, root.tasks.len(), native.is_some(), &home))
+    let shared = |(root, linux_plan): (&RootPlan<'_>, &Option<Plan>)| {
+        Arc::new(RootShared::new(&root.cpus, root.tasks.len(), linux_plan.is_some(), &home))
     };
-    let stages: Vec<Arc<Stage>> = roots.iter().zip(&natives).map(stage).collect();
-    for stage in &stages {
-        stage.crew.set(stages.iter().map(Arc::downgrade).collect()).expect("set once");
+    let shared_roots: Vec<Arc<RootShared>> = roots.iter().zip(&linux_plans).map(shared).collect();
+    for shared in &shared_roots {
+        shared.all_roots.set(shared_roots.iter().map(Arc::downgrade).collect()).expect("set once");
     }
     // Outlives every thread that may be stopped.
     let _handler = Handler::install()?;
     mutate!("exec-remote-known", {}, {
-        remote.begins(&stages, Time::ZERO);
+        remote.begin(&shared_roots, Monotonic::ZERO);
     });
     let watchdog = Watchdog::new();
     let stop = AtomicBool::new(false);
-    // Who is killed by it is waited for by threads of the scope.
-    let programs = Programs::new();
-    let (watchdog, stop, programs, stages) = (&watchdog, &stop, &programs, &stages[..]);
+    // Threads of the scope wait for killed programs.
+    let programs = ProgramControl::new();
+    let (watchdog, stop, programs, shared_roots) = (&watchdog, &stop, &programs, &shared_roots[..]);
     let grantor = grantor.filter(|_| !options.priorities);
-    let shared = Shared { stages, watchdog, remote, stop, options, programs, grantor };
+    let shared = RunContext { shared_roots, watchdog, remote, stop, options, programs, grantor };
     let result = std::thread::scope(|scope| {
-        // Also when something fails half way: the scope waits for all threads.
-        let _ending = Ending(&shared);
-        let roots = roots.into_iter().zip(machines).zip(natives);
-        shared.run(scope, roots.map(|((root, machine), native)| (root, machine, native)).collect())
+        // Also on an early error, because the scope waits for all threads.
+        let _guard = EndGuard(&shared);
+        let roots = roots.into_iter().zip(engines).zip(linux_plans);
+        shared.run(
+            scope,
+            roots.map(|((root, engine), linux_plan)| (root, engine, linux_plan)).collect(),
+        )
     });
-    if watchdog.has_bitten() { Err(Failure::Hung) } else { result }
+    if watchdog.has_fired() { Err(Failure::Hung) } else { result }
 }
 
-/// Of everything that the threads of a run borrow.
-struct Shared<'s> {
-    stages: &'s [Arc<Stage>],
+/// Everything that the threads of a run borrow.
+struct RunContext<'s> {
+    shared_roots: &'s [Arc<RootShared>],
     watchdog: &'s Watchdog,
-    remote: &'s Remote,
-    /// Monitors leave.
+    remote: &'s RunControl,
+    /// Stops the monitors.
     stop: &'s AtomicBool,
     options: &'s Options,
-    programs: &'s Programs,
-    grantor: Option<&'s dyn Grantor>,
+    programs: &'s ProgramControl,
+    grantor: Option<&'s dyn RightsProvider>,
 }
 
-/// Lets everybody go, whatever has happened.
-struct Ending<'a, 's>(&'a Shared<'s>);
+/// Releases all threads at the end of the scope, however it ends.
+struct EndGuard<'a, 's>(&'a RunContext<'s>);
 
-impl Drop for Ending<'_, '_> {
+impl Drop for EndGuard<'_, '_> {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
-        self.0.programs.end();
-        for stage in self.0.stages {
-            stage.call_off();
-            stage.let_go();
+        self.0.programs.kill_all();
+        for shared in self.0.shared_roots {
+            shared.cancel();
+            shared.release_workers();
         }
-        self.0.watchdog.call_off();
+        self.0.watchdog.cancel();
     }
 }
 
-type Live = Office<Audited<Mixed<Actor>>>;
-/// Where the workers of a root find it once it is there.
-type Door = Arc<OnceLock<Counter<Audited<Mixed<Actor>>>>>;
+type LiveState = RootState<Audited<Mixed<ProgramHandle>>>;
+/// Cell of the handle with which workers step their root.
+type StepHandleCell = Arc<OnceLock<StepHandle<Audited<Mixed<ProgramHandle>>>>>;
 
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-impl<'s> Shared<'s> {
+impl<'s> RunContext<'s> {
     fn run<'scope, 'a: 'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        roots: Vec<(RootPlan<'a>, Machine, Option<Plan>)>,
+        roots: Vec<(RootPlan<'a>, Engine, Option<Plan>)>,
     ) -> Result<Report, Failure>
     where
         's: 'scope,
     {
-        let wanted: Vec<Vec<Option<Vec<String>>>> = roots
+        let program_commands: Vec<Vec<Option<Vec<String>>>> = roots
             .iter()
             .map(|(root, ..)| root.tasks.iter().map(|task| task.load.program.clone()).collect())
             .collect();
-        let hold = match (self.options.priorities, self.grantor) {
-            (true, _) => Hold::Own,
-            (false, Some(_)) => Hold::Given,
-            (false, None) => Hold::Nothing,
+        let control = match (self.options.priorities, self.grantor) {
+            (true, _) => PriorityControl::Full,
+            (false, Some(_)) => PriorityControl::Fixed,
+            (false, None) => PriorityControl::None,
         };
-        let ranks = Ranks::new(self.options.band, hold);
-        let mut troupe = self.programs.gather(scope, &wanted, self.stages, ranks, self.options)?;
+        let priorities = PriorityMap::new(self.options.band, control);
+        let mut started_programs = self.programs.start_all(
+            scope,
+            &program_commands,
+            self.shared_roots,
+            priorities,
+            self.options,
+        )?;
         let mut workers = Vec::new();
-        let mut casts = Vec::new();
-        for (number, ((root, machine, native), stage)) in
-            roots.into_iter().zip(self.stages).enumerate()
+        let mut root_threads = Vec::new();
+        for (number, ((root, engine, linux_plan), shared)) in
+            roots.into_iter().zip(self.shared_roots).enumerate()
         {
-            let actors = troupe.actors(number);
-            casts.push(match native {
-                Some(plan) => Cast::native(scope, (root, plan, stage), self.options, &mut workers)?,
-                None => Cast::new(
+            let handles = started_programs.take_handles(number);
+            root_threads.push(match linux_plan {
+                Some(plan) => {
+                    RootThreads::linux(scope, (root, plan, shared), self.options, &mut workers)?
+                }
+                None => RootThreads::new(
                     scope,
-                    (root, machine, stage),
-                    actors,
-                    ranks,
+                    (root, engine, shared),
+                    handles,
+                    priorities,
                     self.options,
                     &mut workers,
                 )?,
             });
         }
-        let all: Vec<(u32, Above)> = casts
+        let monitored_cpus: Vec<(u32, MonitorPolicy)> = root_threads
             .iter()
-            .flat_map(|cast| cast.cpus.iter().map(|&cpu| (cpu, cast.above())))
+            .flat_map(|threads| threads.cpus.iter().map(|&cpu| (cpu, threads.monitor_policy())))
             .collect();
-        let mut dispatchers = self.dispatchers(scope, &casts, ranks)?;
-        let mut watchers = self.watchers(scope, &all, ranks)?;
-        let crew = self.crew(&casts);
-        let standing = if dispatchers.are_all_in {
-            rights::settle(&crew, self.stages, self.grantor, self.options.locks_memory)?
+        let mut dispatchers = self.dispatchers(scope, &root_threads, priorities)?;
+        let mut monitors = self.monitors(scope, &monitored_cpus, priorities)?;
+        let run_threads = self.run_threads(&root_threads);
+        let policies = if dispatchers.are_all_ready {
+            rights::grant_and_read_policies(
+                &run_threads,
+                self.shared_roots,
+                self.grantor,
+                self.options.locks_memory,
+            )?
         } else {
-            Standing::default()
+            ObservedPolicies::default()
         };
-        // Without the right to it a run is a run all the same.
-        let switches = match self.options.switches {
+        // The switch trace is optional, because it needs a right.
+        let switches = match self.options.max_switches {
             0 => None,
-            most => {
-                Switches::watch(&all.iter().map(|&(cpu, _)| cpu).collect::<Vec<_>>(), most).ok()
-            }
+            max_switches => SwitchTrace::start(
+                &monitored_cpus.iter().map(|&(cpu, _)| cpu).collect::<Vec<_>>(),
+                max_switches,
+            )
+            .ok(),
         };
         let tids: Vec<Vec<Tid>> =
-            self.stages.iter().map(|stage| stage.workers.lock().clone()).collect();
-        let ours = self.watchdog.dispatchers.lock().clone();
-        let zero = self.begin(&casts, &mut dispatchers, &mut watchers);
-        let mut efforts = Vec::new();
+            self.shared_roots.iter().map(|shared| shared.worker_tids.lock().clone()).collect();
+        let dispatcher_tids = self.watchdog.dispatchers.lock().clone();
+        let zero = self.begin(&root_threads, &mut dispatchers, &mut monitors);
+        let mut dispatcher_stats = Vec::new();
         for dispatcher in dispatchers.threads {
-            efforts.push(join(dispatcher)?);
+            dispatcher_stats.push(join(dispatcher)?);
         }
         self.watchdog.dispatchers.lock().clear();
-        // However they came to leave: the others have as long from now on as after a planned end.
-        self.watchdog.is_over(clock::now());
-        self.programs.end();
-        let mut fates = troupe.leave().into_iter();
-        let left = efforts.iter().map(|effort: &Effort| effort.left).max().unwrap_or(Time::ZERO);
+        // However they came to stop: the other threads have the same grace period as after a
+        // planned end.
+        self.watchdog.run_ended(clock::now());
+        self.programs.kill_all();
+        let mut program_reports = started_programs.join_all().into_iter();
+        let stopped_at = dispatcher_stats
+            .iter()
+            .map(|stats: &DispatcherStats| stats.stopped_at)
+            .max()
+            .unwrap_or(Time::ZERO);
         for worker in workers {
             join(worker);
         }
-        // Whoever has been waited for is nobody's thread any more, however this goes on.
-        for stage in self.stages {
-            stage.workers.lock().clear();
+        // The id of a joined thread may be reused.
+        for shared in self.shared_roots {
+            shared.worker_tids.lock().clear();
         }
         mutate!(
-            "exec-office-goes-on",
+            "exec-root-state-goes-on",
             {
-                if let Some(said) = casts.iter().find_map(Cast::fell) {
-                    return Err(Failure::Fell(said));
+                if let Some(message) = root_threads.iter().find_map(RootThreads::panic_message) {
+                    return Err(Failure::Panicked(message));
                 }
             },
             {}
         );
 
         let mut reports = Vec::new();
-        let mut efforts = efforts.into_iter();
-        for cast in &casts {
-            let effort = efforts.by_ref().take(cast.cpus.len()).collect();
-            reports.push(cast.report(effort, left, fates.next().unwrap_or_default()));
+        let mut dispatcher_stats = dispatcher_stats.into_iter();
+        for threads in &root_threads {
+            let stats = dispatcher_stats.by_ref().take(threads.cpus.len()).collect();
+            reports.push(threads.report(
+                stats,
+                stopped_at,
+                program_reports.next().unwrap_or_default(),
+            ));
         }
-        if let Some(stays) =
-            switches.and_then(|switches| switches.finish().ok()).filter(|stays| stays.lost == 0)
+        if let Some(trace) =
+            switches.and_then(|switches| switches.finish().ok()).filter(|trace| trace.lost == 0)
         {
-            for ((report, tids), cast) in reports.iter_mut().zip(&tids).zip(&casts) {
-                report.stood = Some(truth::of_others(&stays.stays, &ours, &cast.cpus, zero));
-                report.ran = Some(truth::of_workers(&stays.stays, tids, &cast.cpus, zero));
-                if let Some(course) = &report.native {
-                    report.stretches = course.stretches(report.ran.as_deref(), left);
+            for ((report, tids), threads) in reports.iter_mut().zip(&tids).zip(&root_threads) {
+                report.idle = Some(kernel_check::idle_intervals(
+                    &trace.intervals,
+                    &dispatcher_tids,
+                    &threads.cpus,
+                    zero,
+                ));
+                report.executed = Some(kernel_check::worker_intervals(
+                    &trace.intervals,
+                    tids,
+                    &threads.cpus,
+                    zero,
+                ));
+                if let Some(native) = &report.native {
+                    report.lost_times = native.lost_times(report.executed.as_deref(), stopped_at);
                 }
             }
         }
         self.stop.store(true, Ordering::Relaxed);
-        let mut holes = Vec::new();
-        for monitor in watchers.monitors {
-            holes.extend(join(monitor));
+        let mut stalls = Vec::new();
+        for monitor in monitors.threads {
+            stalls.extend(join(monitor));
         }
-        self.watchdog.call_off();
-        join(watchers.dog);
-        Ok(Report { zero, roots: reports, holes, length: left.since(Time::ZERO), standing })
+        self.watchdog.cancel();
+        join(monitors.watchdog);
+        Ok(Report { zero, roots: reports, stalls, length: stopped_at.since(Time::ZERO), policies })
     }
 
-    /// All threads that are in.
-    fn crew(&self, casts: &[Cast]) -> Crew {
-        let numbers = casts.iter().flat_map(|cast| &cast.cpus).copied();
-        let workers = self.stages.iter().zip(casts).flat_map(|(stage, cast)| {
-            let tids = stage.workers.lock().clone();
-            tids.into_iter().map(|tid| (tid, cast.cpus.clone()))
+    /// Returns all threads of the run.
+    fn run_threads(&self, root_threads: &[RootThreads]) -> RunThreads {
+        let numbers = root_threads.iter().flat_map(|threads| &threads.cpus).copied();
+        let workers = self.shared_roots.iter().zip(root_threads).flat_map(|(shared, threads)| {
+            let tids = shared.worker_tids.lock().clone();
+            tids.into_iter().map(|tid| (tid, threads.cpus.clone()))
         });
-        Crew {
-            watchdog: self.watchdog.own.lock().clone(),
+        RunThreads {
+            watchdog: self.watchdog.own_tid.lock().clone(),
             dispatchers: self.watchdog.dispatchers.lock().iter().copied().zip(numbers).collect(),
             workers: workers.collect(),
         }
     }
 
-    /// Everybody is in: the zero of the time line, a moment from now, for all of them.
+    /// Sets the start of the run, a moment from now, and sends it to all threads.
     fn begin(
         &self,
-        casts: &[Cast],
-        dispatchers: &mut crew::Dispatchers<'_>,
-        watchers: &mut crew::Watchers<'_>,
-    ) -> Time {
-        let settled = casts.iter().map(Cast::settles).max().unwrap_or(Span::ZERO);
-        let soonest = clock::now() + settled + LEAD;
+        root_threads: &[RootThreads],
+        dispatchers: &mut service_threads::Dispatchers<'_>,
+        monitors: &mut service_threads::Monitors<'_>,
+    ) -> Monotonic {
+        let warmup = root_threads.iter().map(RootThreads::warmup_time).max().unwrap_or(Span::ZERO);
+        let soonest = clock::now() + warmup + START_DELAY;
         let zero = self.options.begin.map_or(soonest, |begin| begin.max(soonest));
         let until = Time::ZERO + self.options.duration;
-        let begin = watchers.begin.take();
-        if dispatchers.are_all_in {
+        let begin = monitors.planned_end.take();
+        if dispatchers.are_all_ready {
             let _ = begin.map(|begin| begin.send(zero + self.options.duration));
-            self.remote.begins(self.stages, zero);
+            self.remote.begin(self.shared_roots, zero);
         }
-        for look in &watchers.looks {
-            let _ = look.send(zero);
+        for start in &monitors.monitor_starts {
+            let _ = start.send(zero);
         }
-        let time = Timeline { zero, until };
-        for cast in casts {
-            cast.begin(time);
+        let clock = RunClock { zero, until };
+        for threads in root_threads {
+            threads.begin(clock);
         }
         for start in dispatchers.starts.drain(..) {
-            // One that fell has called everybody off.
-            let _ = start.send(time);
+            // A thread that panicked has cancelled the run.
+            let _ = start.send(clock);
         }
         zero
     }

@@ -1,27 +1,27 @@
-//! What is to be run, and whether it can be.
+//! Plan of a run, and its validation.
 
+use crate::executor::MIN_REMAINDER;
 use crate::flow::Flow;
 use crate::load::{Arrivals, Load};
-use crate::mechanism::Wish;
+use crate::mechanism::RequestedMechanism;
 use crate::native;
-use crate::root::LEAST;
+use crate::root_shared::Band;
 use crate::run::Failure;
-use crate::stage::Band;
-use crate::work::Body;
+use crate::work::JobBody;
 use std::fmt;
 use std::sync::Arc;
 use talea_core::cpus::MAX_CPUS;
-use talea_core::machine::{Body as Node, Condition, LONGEST, Tree};
-use talea_core::sched::Policy;
-use talea_core::{Span, Time};
+use talea_core::engine::{Condition, MAX_RUN, NodeSpec as Node, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::{Monotonic, Span, Time};
 use talea_os::sched;
 
-/// A task of a root: what comes, and what its jobs do.
+/// A task of a root: its load and its body.
 pub struct TaskPlan<'a> {
-    /// Jobs.
+    /// Load.
     pub load: Load,
-    /// [`crate::work::spender`], or anybody's own.
-    pub body: Body<'a>,
+    /// Body: [`crate::work::spender`], or one of the caller.
+    pub body: JobBody<'a>,
 }
 
 impl fmt::Debug for TaskPlan<'_> {
@@ -33,97 +33,101 @@ impl fmt::Debug for TaskPlan<'_> {
 /// A root of the system.
 #[derive(Debug)]
 pub struct RootPlan<'a> {
-    /// Its tree.
+    /// Tree of the root.
     pub tree: &'a Tree,
-    /// By task of its machine.
+    /// Tasks, by task of the engine.
     pub tasks: Vec<TaskPlan<'a>>,
-    /// What becomes of battery, mode and mask, in order of time.
+    /// Changes of battery, mode and permissions, in order of time.
     pub changes: Vec<(Time, Condition)>,
-    /// By channel of the tree, if there are tasks whose jobs move tokens themselves
-    /// ([`Load::tells`]). What lies in them when the run begins counts as activations at its zero;
-    /// what has activated nobody lies in them when it is over.
+    /// Flows, by channel of the tree, if jobs report their tokens ([`Load::explicit_tokens`]).
+    /// Tokens in them at the start count as activations at time zero; tokens that activated no job
+    /// are in them at the end.
     pub flows: Vec<Arc<Flow>>,
-    /// The CPUs that it gets, as the kernel counts them; as many as the tree has, and nobody
-    /// else's.
+    /// CPUs of the root, as the kernel numbers them; as many as the tree has, and in no other root.
     pub cpus: Vec<u32>,
 }
 
-/// How a run is made.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long it is; at most [`LONGEST`].
+    /// Length; at most [`MAX_RUN`].
     pub duration: Span,
-    /// When it begins, on the machine's monotonic clock, for somebody who wants to be there;
-    /// without it, and if its threads are not ready by then, a moment after they are.
-    pub begin: Option<Time>,
+    /// Start on CLOCK_MONOTONIC; without it, or if the threads are not ready by then, the run
+    /// begins a moment after they are.
+    pub begin: Option<Monotonic>,
     /// Priorities.
     pub band: Band,
-    /// Entries of a dispatcher's record, made before the run begins; at most [`MOST_ROOM`].
-    pub room: usize,
-    /// Whether each worker's clock is read whenever it is let run and stopped
+    /// Entries of a dispatcher's record, allocated before the run; at most [`MAX_RECORD_CAPACITY`].
+    pub record_capacity: usize,
+    /// Whether the clock of each worker is read at each dispatch and preemption
     /// ([`Consumed`](crate::mechanism::audit::Consumed)).
     pub audit: bool,
-    /// Whether a monitor looks for holes on each CPU.
+    /// Whether a monitor detects stalls on each CPU.
     pub monitor: bool,
-    /// Whether threads get the priorities at all. Without them, and without any right, the
-    /// machine's orders are obeyed by stopping threads; who else the kernel runs meanwhile is its
-    /// own affair.
+    /// Whether the run sets real-time priorities. Without them, and without any right, orders are
+    /// applied by stopping threads; the kernel runs other threads meanwhile as it likes.
     pub priorities: bool,
-    /// By what roots are to run.
-    pub wish: Wish,
-    /// Whether the kernel is asked to tell when programs wake; otherwise, and where it refuses,
-    /// their clocks are looked at each millisecond.
-    pub listen: bool,
-    /// Whether the process's memory is locked when all threads are there, as far as it may be; it
-    /// stays so.
+    /// Requested mechanism of the roots.
+    pub mechanism: RequestedMechanism,
+    /// Whether the kernel reports wake-ups of programs; otherwise, and if it refuses, their clocks
+    /// are polled each millisecond.
+    pub wakeup_events: bool,
+    /// Whether the memory of the process is locked when all threads are ready, as far as it may be;
+    /// it stays locked.
     pub locks_memory: bool,
-    /// For so long, at most, and no more than half of its sleep, a dispatcher is awake before it
-    /// has something to do, looking at the clock; at most [`MOST_SPIN`].
+    /// Maximum time for which a dispatcher spins before a timed event, and no more than half of its
+    /// sleep; at most [`MAX_SPIN`].
     pub spin: Span,
-    /// Up to how many switches of threads the kernel is asked to write down on each CPU; 0: none.
-    pub switches: usize,
+    /// Maximum number of context switches that the kernel records on each CPU; 0: none.
+    pub max_switches: usize,
 }
 
-/// The largest record of a dispatcher: nearly a gigabyte.
-pub const MOST_ROOM: usize = 1 << 24;
+/// Maximum record of a dispatcher: nearly a gigabyte.
+pub const MAX_RECORD_CAPACITY: usize = 1 << 24;
 
-/// Whoever looks at the clock keeps everybody else from the CPU.
-pub const MOST_SPIN: Span = Span::from_ns(1_000_000);
+/// Maximum time of spinning, because a spinning dispatcher keeps all other threads from the CPU.
+pub const MAX_SPIN: Span = Span::from_ns(1_000_000);
 
 impl Options {
-    /// A run of this length with everything that can be looked at.
+    /// Returns the options of a run of this length with all measurements.
     pub fn new(duration: Span) -> Options {
         let band = Band::default();
         Options {
             duration,
             begin: None,
             band,
-            room: 1 << 16,
+            record_capacity: 1 << 16,
             audit: true,
             monitor: true,
             priorities: true,
-            wish: Wish::Machine,
-            listen: true,
+            mechanism: RequestedMechanism::Engine,
+            wakeup_events: true,
             locks_memory: false,
             spin: Span::ZERO,
-            switches: 0,
+            max_switches: 0,
         }
     }
 }
 pub(super) fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Failure> {
     let wrong = |why: String| Err(Failure::Plan(why));
-    if !options.band.is_sound() {
-        return wrong(format!("{:?} is no band: 1 ≤ bottom, bottom + 2 ≤ top ≤ 98", options.band));
+    if !options.band.is_valid() {
+        return wrong(format!(
+            "{:?} is not a valid priority band: required are 1 ≤ bottom, bottom + 2 ≤ top ≤ 98",
+            options.band
+        ));
     }
-    if options.duration > LONGEST {
-        return wrong(format!("a run of {} is longer than any clock goes", options.duration));
+    if options.duration > MAX_RUN {
+        return wrong(format!("a run of {} is longer than the maximum", options.duration));
     }
-    if options.room > MOST_ROOM {
-        return wrong(format!("a record with {} entries; at most {MOST_ROOM}", options.room));
+    if options.record_capacity > MAX_RECORD_CAPACITY {
+        return wrong(format!(
+            "a record of {} entries is too large: at most {MAX_RECORD_CAPACITY}",
+            options.record_capacity
+        ));
     }
     let mut seen = Vec::new();
     for root in roots {
-        can_be_driven(root.tree).map_err(Failure::Plan)?;
+        check_budgets(root.tree).map_err(Failure::Plan)?;
         if root.cpus.len() != root.tree.cpus as usize {
             return wrong(format!(
                 "a root with {} CPUs was given {}",
@@ -132,16 +136,19 @@ pub(super) fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Fai
             ));
         }
         for (task, plan) in root.tasks.iter().enumerate() {
-            if matches!(plan.load.arrivals, Arrivals::Every { period, .. } if period.is_zero()) {
+            if matches!(plan.load.arrivals, Arrivals::Periodic { period, .. } if period.is_zero()) {
                 return wrong(format!("task {task} has a job every 0 ns"));
             }
         }
         if root.tasks.iter().any(|task| task.load.program.is_some()) {
-            programs_can_run(root, options).map_err(Failure::Plan)?;
+            check_programs(root, options).map_err(Failure::Plan)?;
         }
         for &cpu in &root.cpus {
             if cpu as usize >= MAX_CPUS {
-                return wrong(format!("CPU {cpu} is beyond the last one, {}", MAX_CPUS - 1));
+                return wrong(format!(
+                    "CPU {cpu} is beyond the last supported one, {}",
+                    MAX_CPUS - 1
+                ));
             }
             if seen.contains(&cpu) {
                 return wrong(format!("CPU {cpu} was given twice"));
@@ -152,39 +159,42 @@ pub(super) fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Fai
     Ok(())
 }
 
-/// What the kernel is told of each root, where it is to produce the schedules.
-pub(super) fn natives(
+/// Plans each root for Linux, if that is requested.
+pub(super) fn linux_plans(
     roots: &[RootPlan<'_>],
     options: &Options,
 ) -> Result<Vec<Option<native::Plan>>, String> {
-    if options.wish == Wish::Machine {
+    if options.mechanism == RequestedMechanism::Engine {
         return Ok(roots.iter().map(|_| None).collect());
     }
     if !options.priorities {
-        return Err("without real-time priorities Linux runs whom it likes".to_owned());
+        return Err(
+            "without real-time priorities Linux does not keep the order of the tasks".to_owned()
+        );
     }
-    let quantum =
-        sched::quantum().map_err(|error| format!("the kernel's quantum can't be read: {error}"))?;
+    let quantum = sched::quantum()
+        .map_err(|error| format!("the kernel's quantum cannot be read: {error}"))?;
     let of = |root: &RootPlan<'_>| {
         let loads: Vec<&Load> = root.tasks.iter().map(|task| &task.load).collect();
         let end = Time::ZERO + options.duration;
         let plan = native::plan(root.tree, &loads, options.band.top, quantum, end);
-        plan.map(Some).map_err(|why| format!("Linux alone can't run {}: {why}", name_of(root.tree)))
+        plan.map(Some)
+            .map_err(|why| format!("Linux alone cannot schedule {}: {why}", root_name(root.tree)))
     };
     roots.iter().map(of).collect()
 }
 
-/// What a root is called.
-fn name_of(tree: &Tree) -> &str {
-    match tree.get(Tree::ROOT).map(|node| &node.body) {
+/// Returns the name of a root.
+fn root_name(tree: &Tree) -> &str {
+    match tree.get(Tree::ROOT).map(|node| &node.spec) {
         Some(Node::Scheduler(spec)) => &spec.name,
         _ => "a root",
     }
 }
 
-/// What the first task of a root that is a program is called.
-fn program_of<'a>(root: &RootPlan<'a>) -> &'a str {
-    let tasks = root.tree.nodes().filter_map(|(_, node)| match &node.body {
+/// Returns the name of the first task of a root that is a program.
+fn first_program_name<'a>(root: &RootPlan<'a>) -> &'a str {
+    let tasks = root.tree.nodes().filter_map(|(_, node)| match &node.spec {
         Node::Task(task) => Some(task.name.as_str()),
         Node::Scheduler(_) => None,
     });
@@ -192,39 +202,41 @@ fn program_of<'a>(root: &RootPlan<'a>) -> &'a str {
     programs.next().map_or("a task", |(name, _)| name)
 }
 
-/// Whether programs can be tasks of this root in this run.
-fn programs_can_run(root: &RootPlan<'_>, options: &Options) -> Result<(), String> {
+/// Checks that programs can be tasks of this root in this run.
+fn check_programs(root: &RootPlan<'_>, options: &Options) -> Result<(), String> {
     if root.tree.cpus > 1 {
-        let (name, task, cpus) = (name_of(root.tree), program_of(root), root.tree.cpus);
+        let (name, task, cpus) = (root_name(root.tree), first_program_name(root), root.tree.cpus);
         Err(format!(
-            "{name} has {cpus} CPUs, and its task {task} is a program, which stays on one: let it stand below a root that owns one"
+            "{name} has {cpus} CPUs, and its task {task} is a program, which cannot migrate: put it below a root with one CPU"
         ))
     } else if !options.priorities {
-        Err("programs need real-time priorities and groups of their own, which are root's"
-            .to_owned())
-    } else if !options.band.is_roomy() {
-        Err(format!("{:?} leaves no place for programs: bottom + 3 ≤ top", options.band))
+        Err("programs need real-time priorities and cgroups, which only root has".to_owned())
+    } else if !options.band.has_program_level() {
+        Err(format!(
+            "{:?} has no priority for programs: required is bottom + 3 ≤ top",
+            options.band
+        ))
     } else {
         Ok(())
     }
 }
 
-/// Whether threads can do what the tree says.
-fn can_be_driven(tree: &Tree) -> Result<(), String> {
+/// Checks that budgets and quanta are long enough to be enforced.
+fn check_budgets(tree: &Tree) -> Result<(), String> {
     for (_, node) in tree.nodes() {
-        match &node.body {
+        match &node.spec {
             Node::Task(_) => {}
             Node::Scheduler(spec) => {
                 let quantum = match spec.policy {
-                    Policy::RoundRobin { quantum } => Some(quantum),
+                    PolicySpec::RoundRobin { quantum } => Some(quantum),
                     _ => None,
                 };
                 let budget = spec.reservation.map(|reservation| reservation.budget);
                 for (what, work) in [("quantum", quantum), ("budget", budget)] {
-                    if let Some(work) = work.filter(|work| work.as_ns() < LEAST.as_ns()) {
+                    if let Some(work) = work.filter(|work| work.as_ns() < MIN_REMAINDER.as_ns()) {
                         let name = &spec.name;
                         return Err(format!(
-                            "{name}: a {what} of {work} can't be kept; at least {LEAST}"
+                            "{name}: a {what} of {work} is too short to be enforced: at least {MIN_REMAINDER}"
                         ));
                     }
                 }

@@ -1,110 +1,108 @@
-//! What became of a run.
+//! Reports of a run.
 
-use crate::dispatcher::Effort;
-use crate::holes::Hole;
-use crate::mechanism::Chosen;
+use crate::dispatcher::DispatcherStats;
+use crate::job_stats::JobStats;
+use crate::kernel_check::{ExecInterval, IdleInterval};
+use crate::lost_time::{self, LostTime};
+use crate::mechanism::MechanismChoice;
 use crate::mechanism::audit::Consumed;
 use crate::native;
 use crate::programs::ProgramReport;
-use crate::record::Entry;
-use crate::rights::Standing;
-use crate::stretch::{self, Stretch};
-use crate::tally::Tally;
-use crate::truth::{Ran, Stood};
+use crate::record::RecordEntry;
+use crate::rights::ObservedPolicies;
+use crate::stalls::Stall;
 use std::fmt;
 use std::io;
-use talea_core::machine::TreeError;
-use talea_core::{Span, Time, Work};
+use talea_core::engine::TreeError;
+use talea_core::{Monotonic, Span, Work};
 
-/// What became of a root.
+/// Report of a root.
 #[derive(Clone, Debug)]
 pub struct RootReport {
-    /// By what its tasks were made to run.
-    pub chosen: Chosen,
-    /// What its workers have seen, where no machine gave orders; then there is no record.
-    pub native: Option<native::Course>,
-    /// What went into its machine and what came out.
-    pub record: Vec<Entry>,
-    /// Entries that found no room; then the record ends where the first of them should be.
+    /// Mechanism of its tasks.
+    pub mechanism: MechanismChoice,
+    /// Jobs that its workers recorded, if Linux scheduled it; then `record` is empty.
+    pub native: Option<native::NativeReport>,
+    /// Events delivered to its engine, and orders.
+    pub record: Vec<RecordEntry>,
+    /// Entries without room; the record ends where the first of them is missing.
     pub lost: u64,
-    /// By task.
+    /// CPU time, by task.
     pub consumed: Vec<Consumed>,
-    /// By CPU.
-    pub effort: Vec<Effort>,
-    /// Jobs for which there was no room.
+    /// Statistics of its dispatchers, by CPU.
+    pub dispatchers: Vec<DispatcherStats>,
+    /// Number of refused jobs.
     pub refused: u64,
-    /// By task: what became of its jobs, recorded or not.
-    pub tallies: Vec<Tally>,
-    /// By task: of those that are programs.
+    /// Statistics of jobs, recorded or not, by task.
+    pub job_stats: Vec<JobStats>,
+    /// Reports of programs, by task.
     pub programs: Vec<Option<ProgramReport>>,
-    /// When its CPUs did less than they were told to, as far as its workers were audited: in the
-    /// order of their ends.
-    pub stretches: Vec<Stretch>,
-    /// Who really ran where and when, by the kernel's word, if it was asked and has lost nothing.
-    pub ran: Option<Vec<Ran>>,
-    /// When its CPUs were idle or had one of the run's dispatchers, in the same way.
-    pub stood: Option<Vec<Stood>>,
+    /// Intervals in which its CPUs made less progress than ordered, as far as workers were audited,
+    /// by their ends.
+    pub lost_times: Vec<LostTime>,
+    /// Execution of its workers by the switch trace, if that was requested and is complete.
+    pub executed: Option<Vec<ExecInterval>>,
+    /// Intervals in which its CPUs were idle or ran a dispatcher of the run, from the switch trace.
+    pub idle: Option<Vec<IdleInterval>>,
 }
 
 impl RootReport {
-    /// What dispatchers have used, and workers beside their jobs: a worker that has finished, or
-    /// whose job comes, steps the machine itself. SF3P's scheduler overhead. Of a run that was not
-    /// audited only what dispatchers have used.
+    /// CPU time of dispatchers, and of workers beside their jobs: workers step the engine, too.
+    /// SF3P calls it scheduler overhead. Without an audit only that of dispatchers.
     pub fn scheduling(&self) -> Work {
-        let dispatchers: u64 = self.effort.iter().map(|effort| effort.used.as_ns()).sum();
+        let dispatchers: u64 = self.dispatchers.iter().map(|effort| effort.cpu_time.as_ns()).sum();
         let workers: u64 = self.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum();
         Work::from_ns(dispatchers + workers)
     }
 
-    /// For how long CPUs belonged to workers that got nothing done.
-    pub fn stretched(&self) -> Span {
+    /// Total time in which CPUs belonged to workers that made no progress.
+    pub fn total_lost_time(&self) -> Span {
         match &self.native {
-            Some(course) => course.stretched(self.ran.as_deref()),
-            None => stretch::of(self),
+            Some(course) => course.total_lost_time(self.executed.as_deref()),
+            None => lost_time::total(self),
         }
     }
 }
 
-/// What became of a run.
+/// Report of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// When it began, on the machine's monotonic clock: time zero of everything else here.
-    pub zero: Time,
-    /// By root.
+    /// Start on CLOCK_MONOTONIC: time zero of all other times.
+    pub zero: Monotonic,
+    /// Reports, by root.
     pub roots: Vec<RootReport>,
-    /// On all CPUs, where a monitor looked.
-    pub holes: Vec<Hole>,
-    /// How long it was: shorter than planned if it was called off.
+    /// Stalls of all monitored CPUs.
+    pub stalls: Vec<Stall>,
+    /// Length: shorter than planned if the run was cancelled.
     pub length: Span,
-    /// How the kernel scheduled its threads when it began.
-    pub standing: Standing,
+    /// Policies of its threads at the start.
+    pub policies: ObservedPolicies,
 }
 
-/// Why there was no run, or no end to it.
+/// Reason why there was no run, or why it was ended.
 #[derive(Debug)]
 pub enum Failure {
-    /// The plan can't be executed.
+    /// The plan cannot be executed.
     Plan(String),
-    /// A tree can't be built.
+    /// A tree cannot be built.
     Tree(TreeError),
     /// The kernel refused something that needs a right: CAP_SYS_NICE, or RLIMIT_RTPRIO up to the
     /// watchdog's priority.
     NoRight(io::Error),
     /// The kernel refused something else.
     Os(io::Error),
-    /// It did not end by itself and was ended.
+    /// The run did not end by itself and was ended.
     Hung,
-    /// Whoever decides who runs panicked, a policy or a chooser of versions that is not Talea's
-    /// most likely, and said this. What the machine held then is not known, so the run was ended at
-    /// once.
-    Fell(String),
+    /// A policy or version selector panicked with this message; most likely one of the application.
+    /// The state of the engine was unknown, so the run was ended at once.
+    Panicked(String),
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Plan(why) => f.write_str(why),
-            Failure::Tree(wrong) => write!(f, "node {} of the tree: {}", wrong.node.0, wrong.why),
+            Failure::Tree(wrong) => write!(f, "node {} of the tree: {}", wrong.node.0, wrong.kind),
             Failure::NoRight(error) => write!(
                 f,
                 "no right to real-time priorities ({error}): run it as root or with CAP_SYS_NICE, outside control \
@@ -114,10 +112,10 @@ impl fmt::Display for Failure {
             Failure::Hung => {
                 f.write_str("the run did not end by itself and was ended by its watchdog")
             }
-            Failure::Fell(said) => write!(
+            Failure::Panicked(said) => write!(
                 f,
-                "what decides who runs panicked, and the run was ended: {said} (a policy or a chooser of versions of yours may not \
-                 panic; where there is none, it is a bug of Talea's)"
+                "a scheduling decision panicked, and the run was ended: {said} (a policy or version selector of the application must not \
+                 panic; if it has none, this is a bug in Talea)"
             ),
         }
     }

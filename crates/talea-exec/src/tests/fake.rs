@@ -1,63 +1,64 @@
-//! Workers that are numbers, CPUs that work at full speed, and dispatchers that wake when they
-//! said.
+//! Simulated threads: workers are numbers, CPUs run at full speed, and dispatchers wake when
+//! planned.
 
-#[path = "told.rs"]
-mod told;
+#[path = "sim_log.rs"]
+mod sim_log;
 
-use crate::course::{Course, Turn};
+use crate::executor::{Executor, StepContext};
+use crate::job_stats::JobStats;
 use crate::load::Load;
-use crate::mailbox::Mail;
-use crate::mechanism::{After, Mechanism};
-use crate::record::{Entry, Log, merge};
-use crate::root::{Root, Stepper};
-use crate::stretch::Stretch;
-use crate::tally::Tally;
+use crate::lost_time::LostTime;
+use crate::mailbox::Batch;
+use crate::mechanism::{Deferred, Mechanism};
+use crate::record::{Log, RecordEntry, merge};
+use crate::schedule_log::{ScheduleEvent, ScheduleLog};
 use crate::work::Job;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::rc::Rc;
-use talea_core::machine::{Condition, Cpu, TaskId, Tree};
+use talea_core::engine::{Condition, Cpu, TaskId, Tree};
 use talea_core::workload::Workload;
 use talea_core::{Span, Time, Work};
-use talea_sim::World;
+use talea_sim::Simulation;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct FakeWorker {
     used: u64,
-    /// Of its job.
+    /// Rest of its job.
     left: Option<u64>,
-    /// Where it is let run.
+    /// CPU where it may run.
     cpu: Option<usize>,
-    /// It has a job and was not called to it: its own timer wakes it.
+    /// Time at which its own timer wakes it: it has a job for which it was not woken.
     awake: u64,
-    /// So many levels below the highest it stands.
-    grade: u8,
+    /// Level: 0 is the highest.
+    level: u8,
 }
 
-/// What the mechanism and the test look at.
+/// State that the mechanism and the test share.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     workers: Vec<FakeWorker>,
     now: u64,
-    /// When workers go on.
+    /// Time from which workers continue.
     from: u64,
-    /// Who steps, if it is a worker.
-    steps: Option<TaskId>,
-    /// Who was given a job by another worker in this step.
-    called: Option<TaskId>,
+    /// Worker that makes the step; none: a dispatcher.
+    stepping_worker: Option<TaskId>,
+    /// Task to which another worker assigned a job in this step.
+    assigned: Option<TaskId>,
     pub(super) stops: u64,
-    /// How often somebody got the CPU who stands no higher than one that was stopped.
-    below: u64,
+    /// Number of dispatches of a task whose level is no higher than that of a preempted one.
+    level_inversions: u64,
 }
 
 impl Threads {
-    /// The dispatcher has the CPU until `to`, and the way back to the worker takes `switch` more.
+    /// Gives the CPU to the dispatcher until `to`; the switch back to the worker takes `switch`
+    /// more.
     fn lose(&mut self, to: u64, switch: u64) {
         self.now = to;
         self.from = to + switch;
     }
 
-    /// Whoever is let run works until `to`.
+    /// Advances the dispatched workers to `to`.
     fn advance(&mut self, to: u64) {
         let from = self.now.max(self.from);
         self.now = to;
@@ -77,13 +78,13 @@ impl Threads {
             .unwrap_or(u64::MAX)
     }
 
-    /// Whether a worker that is awake by itself at `awake` gets the CPU, of which there is one.
-    fn is_let_in(&self, task: usize, awake: u64) -> bool {
+    /// Whether a worker whose timer wakes it at `awake` gets the CPU, of a root with one.
+    fn would_get_cpu(&self, task: usize, awake: u64) -> bool {
         let mut running = self.workers.iter().filter(|worker| worker.cpu.is_some());
-        running.all(|running| self.workers[task].grade < running.grade || awake < running.awake)
+        running.all(|running| self.workers[task].level < running.level || awake < running.awake)
     }
 
-    /// Who has just ended, and where.
+    /// Returns the workers whose job has just ended, with their CPUs.
     fn ended(&self) -> Vec<(TaskId, usize)> {
         let over =
             |(task, worker): (u32, &FakeWorker)| Some((TaskId(task), worker.cpu?, worker.left?));
@@ -91,21 +92,21 @@ impl Threads {
         all.filter(|&(.., left)| left == 0).map(|(task, cpu, _)| (task, cpu)).collect()
     }
 
-    /// `task` gets a CPU of which there is one: whoever was stopped stands lower, if grades are
-    /// preemption levels.
-    fn look_below(&mut self, task: usize) {
-        let grade = self.workers[task].grade;
+    /// Checks a dispatch of `task` on a root with one CPU: preempted workers have lower levels, if
+    /// levels are preemption levels.
+    fn check_levels(&mut self, task: usize) {
+        let level = self.workers[task].level;
         let others = self
             .workers
             .iter()
             .enumerate()
             .filter(|&(other, worker)| other != task && worker.left.is_some());
-        self.below += u64::from(
-            others.into_iter().any(|(_, worker)| worker.cpu.is_none() && worker.grade <= grade),
+        self.level_inversions += u64::from(
+            others.into_iter().any(|(_, worker)| worker.cpu.is_none() && worker.level <= level),
         );
     }
 
-    /// Never two on one CPU.
+    /// Checks that each CPU has one worker at most.
     fn check(&self) {
         let mut taken: Vec<usize> = self.workers.iter().filter_map(|worker| worker.cpu).collect();
         let running = taken.len();
@@ -115,7 +116,7 @@ impl Threads {
     }
 }
 
-/// Moves them.
+/// Mechanism that moves the simulated workers.
 #[derive(Clone, Debug)]
 pub(super) struct Fake(pub(super) Rc<RefCell<Threads>>);
 
@@ -125,7 +126,7 @@ impl Fake {
         Fake(Rc::new(RefCell::new(Threads { workers, ..Threads::default() })))
     }
 
-    /// Whoever is let run does so until then.
+    /// Runs the dispatched workers until `now`.
     pub(super) fn work_until(&self, now: u64) {
         self.0.borrow_mut().advance(now);
     }
@@ -134,24 +135,24 @@ impl Fake {
 impl Mechanism for Fake {
     type Error = Infallible;
 
-    fn used(&mut self, task: TaskId) -> Result<Work, Infallible> {
+    fn cpu_time(&mut self, task: TaskId) -> Result<Work, Infallible> {
         Ok(Work::from_ns(self.0.borrow().workers[task.0 as usize].used))
     }
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Infallible> {
         let mut threads = self.0.borrow_mut();
-        if threads.steps == Some(task) {
-            let grade = threads.workers[task.0 as usize].grade;
+        if threads.stepping_worker == Some(task) {
+            let level = threads.workers[task.0 as usize].level;
             let is_there =
-                |worker: &FakeWorker| worker.cpu == Some(cpu.0 as usize) && worker.grade <= grade;
+                |worker: &FakeWorker| worker.cpu == Some(cpu.0 as usize) && worker.level <= level;
             assert!(
                 !threads.workers.iter().any(is_there),
-                "whoever steps goes behind one that nobody stops then"
+                "the stepping worker waits behind one that is not stopped"
             );
-        } else if threads.steps.is_some() {
-            threads.called = Some(task);
+        } else if threads.stepping_worker.is_some() {
+            threads.assigned = Some(task);
         }
-        threads.look_below(task.0 as usize);
+        threads.check_levels(task.0 as usize);
         let worker = &mut threads.workers[task.0 as usize];
         assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
         worker.left = Some(job.cost.as_ns());
@@ -161,7 +162,7 @@ impl Mechanism for Fake {
 
     fn resume(&mut self, cpu: Cpu, task: TaskId) -> Result<(), Infallible> {
         let mut threads = self.0.borrow_mut();
-        threads.look_below(task.0 as usize);
+        threads.check_levels(task.0 as usize);
         let worker = &mut threads.workers[task.0 as usize];
         assert!(worker.left.is_some(), "it has no job");
         worker.cpu = Some(cpu.0 as usize);
@@ -176,85 +177,85 @@ impl Mechanism for Fake {
         Ok(())
     }
 
-    fn ended(&mut self, task: TaskId) -> Result<(), Infallible> {
+    fn complete(&mut self, task: TaskId) -> Result<(), Infallible> {
         let worker = &mut self.0.borrow_mut().workers[task.0 as usize];
         assert_eq!(worker.left.take(), Some(0), "it has work left");
         worker.cpu = None;
         Ok(())
     }
 
-    fn grade(&mut self, grades: &[u8]) -> Result<(), Infallible> {
-        for (worker, &grade) in self.0.borrow_mut().workers.iter_mut().zip(grades) {
-            worker.grade = grade;
+    fn set_levels(&mut self, levels: &[u8]) -> Result<(), Infallible> {
+        for (worker, &level) in self.0.borrow_mut().workers.iter_mut().zip(levels) {
+            worker.level = level;
         }
         Ok(())
     }
 
-    fn ready(&mut self, task: TaskId) -> Result<(), Infallible> {
+    fn unpark(&mut self, task: TaskId) -> Result<(), Infallible> {
         let threads = self.0.borrow();
-        assert!(threads.steps.is_none_or(|by| by == task), "it does not step");
+        assert!(threads.stepping_worker.is_none_or(|by| by == task), "it does not step");
         let worker = &threads.workers[task.0 as usize];
         assert_eq!((worker.left, worker.cpu), (None, None), "it has a job");
         Ok(())
     }
 
-    fn after(&mut self) -> After {
-        After { call: self.0.borrow().called, ..After::default() }
+    fn take_deferred(&mut self) -> Deferred {
+        Deferred { wake: self.0.borrow().assigned, ..Deferred::default() }
     }
 
-    fn rest(&mut self, cpu: Cpu) -> Result<(), Infallible> {
+    fn idle(&mut self, cpu: Cpu) -> Result<(), Infallible> {
         let threads = self.0.borrow();
         assert!(
             threads.workers.iter().all(|worker| worker.cpu != Some(cpu.0 as usize)),
-            "somebody runs"
+            "a worker runs"
         );
         Ok(())
     }
 }
 
-/// A run of the loop.
-pub(super) struct Ran {
-    pub(super) course: Course,
-    pub(super) record: Vec<Entry>,
+/// Result of a run.
+pub(super) struct RunResult {
+    pub(super) log: ScheduleLog,
+    pub(super) record: Vec<RecordEntry>,
     pub(super) stops: u64,
     pub(super) steps: u64,
-    /// Of these, by workers that had finished.
-    pub(super) by_workers: u64,
-    /// And by workers whose jobs came.
-    pub(super) by_themselves: u64,
-    /// How many were not called to their jobs, because they were awake by themselves.
-    pub(super) up: u64,
-    pub(super) tallies: Vec<Tally>,
+    /// Steps by workers at the end of a segment.
+    pub(super) worker_completions: u64,
+    /// Steps by workers at the expiry of a release timer.
+    pub(super) worker_releases: u64,
+    /// Jobs whose worker was not woken, because its own timer does that.
+    pub(super) already_awake: u64,
+    pub(super) job_stats: Vec<JobStats>,
     pub(super) refused: u64,
-    /// How often somebody got the CPU who stands no higher than one that was stopped.
-    pub(super) below: u64,
-    /// When dispatchers were awake late, or workers in their places.
-    pub(super) late: Vec<Stretch>,
+    /// Number of dispatches of a task whose level is no higher than that of a preempted one.
+    pub(super) level_inversions: u64,
+    /// Late wake-ups of dispatchers, and of workers that step instead of them.
+    pub(super) late_wakeups: Vec<LostTime>,
 }
 
-/// Runs `tree` until `until`; each time that a dispatcher wakes by its alarm it is late by `late`.
+/// Runs `tree` until `until`; each timer wakes a dispatcher late by `late`.
 pub(super) fn run(
     tree: &Tree,
     workload: &Workload,
     until: Time,
     late: impl FnMut() -> Span,
-) -> Ran {
+) -> RunResult {
     run_with(tree, workload, until, (Span::ZERO, Span::ZERO), late)
 }
 
-/// The same, where a step keeps all CPUs busy for so long, and the way back to the workers for so
-/// much longer.
+/// Runs it with steps that keep all CPUs busy for `effort`, and switches to workers that take
+/// `switch`.
 pub(super) fn run_with(
     tree: &Tree,
     workload: &Workload,
     until: Time,
     (effort, switch): (Span, Span),
     late: impl FnMut() -> Span,
-) -> Ran {
+) -> RunResult {
     run_in(tree, workload, until, (effort, switch), Vec::new(), late)
 }
 
-/// The same in a world that changes.
+/// Runs it with changes of conditions.
 pub(super) fn run_in(
     tree: &Tree,
     workload: &Workload,
@@ -262,13 +263,13 @@ pub(super) fn run_in(
     (effort, switch): (Span, Span),
     changes: Vec<(Time, Condition)>,
     late: impl FnMut() -> Span,
-) -> Ran {
-    run_by(tree, workload, until, (effort, switch), changes, |_| false, late)
+) -> RunResult {
+    run_with_worker_steps(tree, workload, until, (effort, switch), changes, |_| false, late)
 }
 
-/// The same, where a worker that finishes may step the root itself if `may` says so, told how many
-/// steps there were.
-pub(super) fn run_by(
+/// Runs it with steps by workers at the end of a segment, if `may` allows it; its argument is the
+/// number of steps.
+pub(super) fn run_with_worker_steps(
     tree: &Tree,
     workload: &Workload,
     until: Time,
@@ -276,44 +277,42 @@ pub(super) fn run_by(
     changes: Vec<(Time, Condition)>,
     may: impl FnMut(u64) -> bool,
     late: impl FnMut() -> Span,
-) -> Ran {
-    go(tree, workload, until, (effort, switch), changes, may, late, None)
+) -> RunResult {
+    run_all(tree, workload, until, (effort, switch), changes, may, late, None)
 }
 
-/// Where workers always step the root when they finish, and those that may are awake by themselves
-/// when their jobs come, late by `late` as dispatchers are; on so many levels. In a world that
-/// changes.
-pub(super) fn run_dozing(
+/// Runs it with steps by workers, and release timers on `room` levels, late by `late` as
+/// dispatchers are.
+pub(super) fn run_with_release_timers(
     tree: &Tree,
     workload: &Workload,
     until: Time,
     room: u8,
     changes: Vec<(Time, Condition)>,
     late: impl FnMut() -> Span,
-) -> Ran {
+) -> RunResult {
     let none = (Span::ZERO, Span::ZERO);
-    go(tree, workload, until, none, changes, |_| true, late, Some((room, &mut || None)))
+    run_all(tree, workload, until, none, changes, |_| true, late, Some((room, &mut || None)))
 }
 
-/// For a job of whom somebody asks.
-type Asks<'a> = &'a mut dyn FnMut() -> Option<TaskId>;
+/// Activations by the test.
+type Activations<'a> = &'a mut dyn FnMut() -> Option<TaskId>;
 
-/// The same, where each worker that finishes finds that somebody has asked for a job of the task
-/// that `asks` says.
-pub(super) fn run_asked(
+/// Runs it with an activation of the task that `activations` returns, at each end of a segment.
+pub(super) fn run_with_activations(
     tree: &Tree,
     workload: &Workload,
     until: Time,
     room: u8,
-    asks: Asks<'_>,
+    activations: Activations<'_>,
     late: impl FnMut() -> Span,
-) -> Ran {
+) -> RunResult {
     let none = (Span::ZERO, Span::ZERO);
-    go(tree, workload, until, none, Vec::new(), |_| true, late, Some((room, asks)))
+    run_all(tree, workload, until, none, Vec::new(), |_| true, late, Some((room, activations)))
 }
 
-#[allow(clippy::too_many_arguments, reason = "everything that a run may differ in")]
-fn go(
+#[allow(clippy::too_many_arguments, reason = "all parameters of a run")]
+fn run_all(
     tree: &Tree,
     workload: &Workload,
     until: Time,
@@ -321,61 +320,63 @@ fn go(
     changes: Vec<(Time, Condition)>,
     mut may: impl FnMut(u64) -> bool,
     mut late: impl FnMut() -> Span,
-    mut dozes: Option<(u8, Asks<'_>)>,
-) -> Ran {
+    mut timers_option: Option<(u8, Activations<'_>)>,
+) -> RunResult {
     let cpus = tree.cpus as usize;
-    let machine = tree.build().expect("a sound tree");
-    let meters = machine.meters();
-    let fake = Fake::new(machine.tasks());
-    let drawn = talea_sim::draw(workload, until, |_| 1_000);
+    let engine = tree.build().expect("a valid tree");
+    let has_accounting = engine.needs_accounting();
+    let fake = Fake::new(engine.tasks());
+    let drawn = talea_sim::generate_jobs(workload, until, |_| 1_000);
     let loads = drawn
         .into_iter()
         .zip(&workload.sources)
-        .map(|(drawn, source)| Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()));
-    let Ok(mut root) = Root::new(machine, cpus, fake.clone(), loads.collect(), changes, Vec::new());
-    if let Some((room, _)) = dozes {
-        let Ok(()) = root.let_doze(room);
+        .map(|(drawn, source)| Load::generated(&drawn.arrivals, drawn.costs, source.cost.clone()));
+    let Ok(mut root) =
+        Executor::new(engine, cpus, fake.clone(), loads.collect(), changes, Vec::new());
+    if let Some((room, _)) = timers_option {
+        let Ok(()) = root.enable_release_timers(room);
     }
-    // As any dispatcher is; where there are budgets it would look at them earlier than a twin does.
-    for cpu in (0..cpus).filter(|_| !meters) {
-        root.expect_to_be_late(cpu, Span::from_ns(5_000));
+    // As of any dispatcher; with budgets it would check earlier than the simulator does.
+    for cpu in (0..cpus).filter(|_| !has_accounting) {
+        root.calibrate_latency(cpu, Span::from_ns(5_000));
     }
     let mut logs: Vec<Log> = (0..cpus).map(|_| Log::new(1 << 16)).collect();
     let mut due = vec![0; cpus];
-    // By task: when its worker is awake by itself, and gets the CPU if nobody has it or it stands
-    // above whoever has it.
-    let mut naps = vec![Nap::NONE; workload.sources.len()];
-    let (mut steps, mut by_workers, mut by_themselves, mut up) = (0, 0, 0, 0);
+    // Timer of each worker. It gets the CPU if that is idle or runs a task of a lower level.
+    let mut timers = vec![TimerState::NONE; workload.sources.len()];
+    let (mut steps, mut worker_completions, mut worker_releases, mut already_awake) = (0, 0, 0, 0);
     loop {
         let first = fake.0.borrow().first_end().min(due.iter().copied().min().expect("a CPU"));
-        for (nap, worker) in naps.iter_mut().zip(&fake.0.borrow().workers) {
-            // Whoever was called sleeps no more.
-            *nap = if worker.left.is_some() { Nap::NONE } else { *nap };
+        for (timer, worker) in timers.iter_mut().zip(&fake.0.borrow().workers) {
+            // A woken worker sleeps no more.
+            *timer = if worker.left.is_some() { TimerState::NONE } else { *timer };
         }
-        let (nap, sleeper) = {
+        let (timer, sleeper) = {
             let threads = fake.0.borrow();
-            let naps =
-                naps.iter().enumerate().filter(|&(task, nap)| threads.is_let_in(task, nap.awake));
-            naps.map(|(task, nap)| (nap.awake, task as u32)).min().unwrap_or((u64::MAX, 0))
+            let timers = timers
+                .iter()
+                .enumerate()
+                .filter(|&(task, timer)| threads.would_get_cpu(task, timer.awake));
+            timers.map(|(task, timer)| (timer.awake, task as u32)).min().unwrap_or((u64::MAX, 0))
         };
-        if nap < first.min(until.as_ns()) {
-            let now = nap.max(fake.0.borrow().now);
+        if timer < first.min(until.as_ns()) {
+            let now = timer.max(fake.0.borrow().now);
             fake.0.borrow_mut().advance(now);
-            naps[sleeper as usize] = Nap::NONE;
+            timers[sleeper as usize] = TimerState::NONE;
             let (task, now) = (TaskId(sleeper), Time::from_ns(now));
-            if root.comes(task, now) {
-                let who = Stepper { cpu: 0, worker: Some(task) };
-                fake.0.borrow_mut().steps = who.worker;
-                let Ok(()) = root.step(who, now, &Mail::default(), &mut logs[0]);
-                (steps, by_themselves) = (steps + 1, by_themselves + 1);
-                let Ok(nap) = root.doze(task);
-                naps[sleeper as usize] = Nap::of(nap, &mut late);
-                up += u64::from(is_up(&mut root, &fake, &naps));
-                root.alert(0, |other| due[other] = now.as_ns());
+            if root.on_timer_expired(task, now) {
+                let context = StepContext { cpu: 0, worker: Some(task) };
+                fake.0.borrow_mut().stepping_worker = context.worker;
+                let Ok(()) = root.step(context, now, &Batch::default(), &mut logs[0]);
+                (steps, worker_releases) = (steps + 1, worker_releases + 1);
+                let Ok(timer) = root.arm_release_timer(task);
+                timers[sleeper as usize] = TimerState::of(timer, &mut late);
+                already_awake += u64::from(is_already_awake(&mut root, &fake, &timers));
+                root.notify_late_dispatchers(0, |other| due[other] = now.as_ns());
             }
             continue;
         }
-        // What was due while a dispatcher was busy is looked at when it is done.
+        // An event during a dispatcher's step is handled after it.
         let now = first.max(fake.0.borrow().now);
         if now >= until.as_ns() {
             break;
@@ -383,114 +384,119 @@ fn go(
         fake.0.borrow_mut().advance(now);
         let ended = fake.0.borrow().ended();
         let awake = due.iter().position(|&due| due <= now);
-        // A worker speaks for itself alone. Where two end at one instant, in two steps, no
-        // simulation is their twin.
+        // A worker reports only its own end. Two ends at one instant, in two steps, have no
+        // counterpart in the simulator.
         let alone = if let [one] = ended[..] { Some(one) } else { None };
-        let worker = alone.filter(|_| awake.is_none() && !root.is_metered() && may(steps));
-        let asks = worker.and(dozes.as_mut()).and_then(|(_, asks)| asks());
-        let asked = asks.into_iter().map(|task| (task, 1)).collect();
-        let ended = ended.into_iter().map(|(task, _)| task).collect();
-        let mail = Mail { ended, asked, ..Mail::default() };
-        // Which dispatcher it is matters only for who wakes when.
+        let worker = alone.filter(|_| awake.is_none() && !root.needs_accounting() && may(steps));
+        let activations =
+            worker.and(timers_option.as_mut()).and_then(|(_, activations)| activations());
+        let activations = activations.into_iter().map(|task| (task, 1)).collect();
+        let completed = ended.into_iter().map(|(task, _)| task).collect();
+        let batch = Batch { completed, activations, ..Batch::default() };
+        // The choice of the dispatcher matters only for wake-ups.
         let cpu = worker.map_or(awake.unwrap_or(0), |(_, cpu)| cpu);
-        let who = Stepper { cpu, worker: worker.map(|(task, _)| task) };
-        fake.0.borrow_mut().steps = who.worker;
-        let Ok(()) = root.step(who, Time::from_ns(now), &mail, &mut logs[cpu]);
+        let context = StepContext { cpu, worker: worker.map(|(task, _)| task) };
+        fake.0.borrow_mut().stepping_worker = context.worker;
+        let Ok(()) = root.step(context, Time::from_ns(now), &batch, &mut logs[cpu]);
         fake.0.borrow().check();
         steps += 1;
-        assert!(steps < 1_000_000, "time stands still at {now}");
+        assert!(steps < 1_000_000, "no progress at {now}");
         let mut rung = Vec::new();
         let asleep = now + effort.as_ns();
         fake.0.borrow_mut().lose(asleep, switch.as_ns());
         if worker.is_some() {
-            by_workers += 1;
-            for &task in &mail.ended {
-                let Ok(nap) = root.doze(task);
-                naps[task.0 as usize] = Nap::of(nap, &mut late);
+            worker_completions += 1;
+            for &task in &batch.completed {
+                let Ok(timer) = root.arm_release_timer(task);
+                timers[task.0 as usize] = TimerState::of(timer, &mut late);
             }
-            up += u64::from(is_up(&mut root, &fake, &naps));
-            root.alert(cpu, |other| due[other] = asleep);
+            already_awake += u64::from(is_already_awake(&mut root, &fake, &timers));
+            root.notify_late_dispatchers(cpu, |other| due[other] = asleep);
             continue;
         }
-        let armed = root.arm(cpu, Time::from_ns(asleep), |other| rung.push(other)).as_ns();
+        let armed = root.next_wakeup(cpu, Time::from_ns(asleep), |other| rung.push(other)).as_ns();
         due[cpu] = armed.saturating_add(late().as_ns());
         for other in rung {
             due[other] = asleep;
         }
     }
-    root.conclude(until, &mut logs[0]);
+    root.finish_run(until, &mut logs[0]);
     let (record, lost) = merge(logs);
     assert_eq!(lost, 0);
-    let (stops, below) = (fake.0.borrow().stops, fake.0.borrow().below);
-    let (tallies, refused, late) = (root.tallies().to_vec(), root.refused(), root.late().to_vec());
-    let course = Course::of(tree.cpus, &record);
-    Ran {
-        course,
+    let (stops, level_inversions) = (fake.0.borrow().stops, fake.0.borrow().level_inversions);
+    let (job_stats, refused, late_wakeups) =
+        (root.job_stats().to_vec(), root.refused(), root.late_wakeups().to_vec());
+    let log = ScheduleLog::from_record(tree.cpus, &record);
+    RunResult {
+        log,
         record,
         stops,
         steps,
-        by_workers,
-        by_themselves,
-        up,
-        tallies,
+        worker_completions,
+        worker_releases,
+        already_awake,
+        job_stats,
         refused,
-        below,
-        late,
+        level_inversions,
+        late_wakeups,
     }
 }
 
-/// When a worker that sleeps is awake by itself.
+/// Timer of a sleeping worker.
 #[derive(Clone, Copy)]
-struct Nap {
-    /// Its alarm.
-    until: u64,
-    /// When it hears that.
+struct TimerState {
+    /// Planned time.
+    expires_at: u64,
+    /// Time at which it wakes.
     awake: u64,
 }
 
-impl Nap {
-    const NONE: Nap = Nap { until: u64::MAX, awake: u64::MAX };
+impl TimerState {
+    const NONE: TimerState = TimerState { expires_at: u64::MAX, awake: u64::MAX };
 
-    fn of(until: Option<Time>, late: &mut impl FnMut() -> Span) -> Nap {
-        let of = |until: Time| Nap {
-            until: until.as_ns(),
+    fn of(until: Option<Time>, late: &mut impl FnMut() -> Span) -> TimerState {
+        let of = |until: Time| TimerState {
+            expires_at: until.as_ns(),
             awake: until.as_ns().saturating_add(late().as_ns()),
         };
-        until.map_or(Nap::NONE, of)
+        until.map_or(TimerState::NONE, of)
     }
 }
 
-/// Whether the one who was given a job in this worker's step is not called to it, who then must be
-/// awake by itself: his alarm is one that he has not heard, for now or earlier. He begins when he
-/// hears it.
-fn is_up(root: &mut Root<Fake>, fake: &Fake, naps: &[Nap]) -> bool {
-    let after = root.after();
-    let Some(given) = fake.0.borrow_mut().called.take() else { return false };
-    let is_up = after.call != Some(given);
-    if is_up {
-        let nap = naps[given.0 as usize];
-        assert!(nap.until != u64::MAX, "{given:?} sleeps over its job");
-        assert!(nap.until <= root.now().as_ns(), "{given:?} sleeps on until {}", nap.until);
-        fake.0.borrow_mut().workers[given.0 as usize].awake = nap.awake;
+/// Whether the worker that got a job in this step is not woken. Its own timer, due by now, must
+/// then wake it; its job starts at that time.
+fn is_already_awake(root: &mut Executor<Fake>, fake: &Fake, timers: &[TimerState]) -> bool {
+    let after = root.take_deferred();
+    let Some(given) = fake.0.borrow_mut().assigned.take() else { return false };
+    let is_already_awake = after.wake != Some(given);
+    if is_already_awake {
+        let timer = timers[given.0 as usize];
+        assert!(timer.expires_at != u64::MAX, "{given:?} misses its job");
+        assert!(
+            timer.expires_at <= root.now().as_ns(),
+            "{given:?} sleeps on until {}",
+            timer.expires_at
+        );
+        fake.0.borrow_mut().workers[given.0 as usize].awake = timer.awake;
     }
-    is_up
+    is_already_awake
 }
 
-/// The same in the simulator.
-pub(super) fn simulate(tree: &Tree, workload: &Workload, until: Time) -> Course {
+/// Simulates the same system.
+pub(super) fn simulate(tree: &Tree, workload: &Workload, until: Time) -> ScheduleLog {
     simulate_in(tree, workload, until, Vec::new())
 }
 
-/// The same in a world that changes.
+/// Simulates the same system with changes of conditions.
 pub(super) fn simulate_in(
     tree: &Tree,
     workload: &Workload,
     until: Time,
     changes: Vec<(Time, Condition)>,
-) -> Course {
-    let mut world = World::new(tree.build().expect("a sound tree"), tree.cpus, workload);
+) -> ScheduleLog {
+    let mut world = Simulation::new(tree.build().expect("a valid tree"), tree.cpus, workload);
     if !changes.is_empty() {
-        world = world.with_changes(changes);
+        world = world.with_condition_changes(changes);
     }
-    told::course(world, tree.cpus, until)
+    sim_log::simulated_log(world, tree.cpus, until)
 }

@@ -1,55 +1,62 @@
-//! The loop drives the machine as the simulator does.
+//! The executor drives the engine as the simulator does.
 
-use super::fake::{run, run_by, run_with, simulate};
-use super::{at, in_time, ms};
-use crate::course::{Course, Turn};
-use crate::record::{Entry, What};
+use super::fake::{run, run_with, run_with_worker_steps, simulate};
+use super::{at, ms, no_delay};
+use crate::record::{RecordEntry, RecordKind};
 use crate::replay::replay;
-use talea_core::criteria::Own;
-use talea_core::machine::{Affinity, NodeId, Order, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::{Policy, Slot};
-use talea_core::server::{Kind, Reservation};
+use crate::schedule_log::{ScheduleEvent, ScheduleLog};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{Affinity, NodeId, Order, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{PolicySpec, Slot};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::workload::{Arrivals, Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
-use talea_sim::dice::Dice;
+use talea_sim::rng::Rng;
 
-/// A random scheduler; a third of them are servers.
-fn group(dice: &mut Dice) -> SchedulerSpec {
-    let policies = [Policy::Edf, Policy::FixedPriority, Policy::RateMonotonic, Policy::Fifo];
-    let mut spec = SchedulerSpec::new("group", policies[dice.below(4) as usize].clone());
-    spec.own = Own { priority: Some(dice.below(9) as u8), ..Own::default() };
-    if dice.below(3) == 0 {
-        let kinds = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs];
-        let period = 5 + dice.below(20);
-        let budget = Work::from_ns((1 + dice.below(period)) * 1_000_000);
-        spec.reservation =
-            Some(Reservation::new(kinds[dice.below(5) as usize], budget, ms(period)));
+/// Returns a random scheduler; a third of them are servers.
+fn group(rng: &mut Rng) -> SchedulerSpec {
+    let policies =
+        [PolicySpec::Edf, PolicySpec::FixedPriority, PolicySpec::RateMonotonic, PolicySpec::Fifo];
+    let mut spec = SchedulerSpec::new("group", policies[rng.below(4) as usize].clone());
+    spec.overrides = Overrides { priority: Some(rng.below(9) as u8), ..Overrides::default() };
+    if rng.below(3) == 0 {
+        let kinds = [
+            ServerKind::Polling,
+            ServerKind::Deferrable,
+            ServerKind::Sporadic,
+            ServerKind::HardCbs,
+            ServerKind::SoftCbs,
+        ];
+        let period = 5 + rng.below(20);
+        let budget = Work::from_ns((1 + rng.below(period)) * 1_000_000);
+        spec.reservation = Some(Reservation::new(kinds[rng.below(5) as usize], budget, ms(period)));
     }
     spec
 }
 
-/// Below a root of `cpus` CPUs: up to three groups, tasks everywhere; and what they do.
-fn system(dice: &mut Dice, cpus: u32) -> (Tree, Workload) {
+/// Returns a root with `cpus` CPUs, up to three groups, tasks everywhere, and their workload.
+fn system(rng: &mut Rng, cpus: u32) -> (Tree, Workload) {
     let root = SchedulerSpec::new(
         "root",
-        [Policy::Edf, Policy::FixedPriority][dice.below(2) as usize].clone(),
+        [PolicySpec::Edf, PolicySpec::FixedPriority][rng.below(2) as usize].clone(),
     );
     let mut tree = Tree::new(cpus, root);
     let mut parents = vec![NodeId(0)];
-    for _ in 0..dice.below(4) {
-        parents.push(tree.scheduler(Tree::ROOT, group(dice)));
+    for _ in 0..rng.below(4) {
+        parents.push(tree.scheduler(Tree::ROOT, group(rng)));
     }
     let mut sources = Vec::new();
-    for _ in 0..2 + dice.below(5) {
-        let period = 5 + dice.below(30);
+    for _ in 0..2 + rng.below(5) {
+        let period = 5 + rng.below(30);
         let mut spec = TaskSpec::new("task", ms(period));
-        spec.priority = dice.below(9) as u8;
-        let _ = tree.task(parents[dice.below(parents.len() as u64) as usize], spec);
-        // All in tenths of a millisecond: rests of budgets that are rounded up would be no twin's.
+        spec.priority = rng.below(9) as u8;
+        let _ = tree.task(parents[rng.below(parents.len() as u64) as usize], spec);
+        // All times are tenths of a millisecond, because rounded remainders of budgets would differ
+        // from the simulator.
         let tenths = |n: u64| Work::from_ns(n * 100_000);
         let mut next = 0;
         let mut sometime = || {
-            next += (period * 10) + dice.below(30);
+            next += (period * 10) + rng.below(30);
             Time::from_ns(next * 100_000)
         };
         let arrivals = match period % 3 {
@@ -60,72 +67,73 @@ fn system(dice: &mut Dice, cpus: u32) -> (Tree, Workload) {
                 jitter: Span::ZERO,
             },
         };
-        let costs = (0..7).map(|_| tenths(1 + dice.below(period * 3))).collect();
+        let costs = (0..7).map(|_| tenths(1 + rng.below(period * 3))).collect();
         sources.push(Source { arrivals, cost: Cost::List(costs) });
     }
-    (tree, Workload { sources, seed: dice.next() })
+    (tree, Workload { sources, seed: rng.next() })
 }
 
 #[test]
-fn the_loop_is_the_simulators_twin() {
-    let mut dice = Dice::new(5);
-    let (mut turns, mut stops) = (0, 0);
+fn the_executor_makes_the_same_schedule_as_the_simulator() {
+    let mut rng = Rng::new(5);
+    let (mut events, mut stops) = (0, 0);
     for case in 0..400 {
         let cpus = 1 + (case % 3) as u32;
-        let (tree, workload) = system(&mut dice, cpus);
+        let (tree, workload) = system(&mut rng, cpus);
         let until = at(300);
-        let ran = run(&tree, &workload, until, in_time);
+        let result = run(&tree, &workload, until, no_delay);
         let simulated = simulate(&tree, &workload, until);
-        if let Some(differs) = ran.course.parts_from(&simulated) {
+        if let Some(differs) = result.log.first_difference(&simulated) {
             panic!("case {case}: {differs:?}\n{tree:?}");
         }
-        turns += simulated.turns().count();
-        stops += ran.stops;
-        let orders = replay(&mut tree.build().expect("a sound tree"), &ran.record);
+        events += simulated.events().count();
+        stops += result.stops;
+        let orders = replay(&mut tree.build().expect("a valid tree"), &result.record);
         assert!(orders.expect("the same orders") > 0);
     }
-    assert!(turns > 50_000 && stops > 1_000, "{turns} turns, {stops} stops: too little happens");
+    assert!(events > 50_000 && stops > 1_000, "{events} turns, {stops} stops: too little happens");
 }
 
 #[test]
-fn s8_a_worker_that_finishes_steps_the_machine_as_its_dispatcher_would() {
-    let mut dice = Dice::new(8);
-    let (mut by_workers, mut steps) = (0, 0);
+fn s8_a_worker_at_the_end_of_a_segment_steps_as_its_dispatcher_would() {
+    let mut rng = Rng::new(8);
+    let (mut worker_completions, mut steps) = (0, 0);
     for case in 0..400 {
-        let (tree, workload) = system(&mut dice, 1 + (case % 3) as u32);
+        let (tree, workload) = system(&mut rng, 1 + (case % 3) as u32);
         let until = at(300);
-        // All of them, or now one and now the other.
-        let mut coin = Dice::new(case);
+        // All ends, or some of them.
+        let mut coin = Rng::new(case);
         let mut may = |_| case % 2 == 0 || coin.below(2) == 0;
-        let ran = run_by(
+        let result = run_with_worker_steps(
             &tree,
             &workload,
             until,
             (Span::ZERO, Span::ZERO),
             Vec::new(),
             &mut may,
-            in_time,
+            no_delay,
         );
-        if let Some(differs) = ran.course.parts_from(&simulate(&tree, &workload, until)) {
+        if let Some(differs) = result.log.first_difference(&simulate(&tree, &workload, until)) {
             panic!("case {case}: {differs:?}\n{tree:?}");
         }
         assert!(
-            replay(&mut tree.build().expect("a sound tree"), &ran.record).expect("the same orders")
+            replay(&mut tree.build().expect("a valid tree"), &result.record)
+                .expect("the same orders")
                 > 0
         );
-        by_workers += ran.by_workers;
-        steps += ran.steps;
+        worker_completions += result.worker_completions;
+        steps += result.steps;
     }
     assert!(
-        by_workers * 4 > steps,
-        "{by_workers} of {steps}: most ends are of jobs that nobody meters"
+        worker_completions * 4 > steps,
+        "{worker_completions} of {steps}: most jobs that end are not accounted"
     );
 }
 
 #[test]
-fn s8_a_job_costs_one_wake_of_a_dispatcher() {
+fn s8_a_job_costs_one_wakeup_of_a_dispatcher() {
     for cpus in [1, 2] {
-        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", Policy::Edf));
+        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", PolicySpec::Edf));
         let mut sources = Vec::new();
         for period in [7, 11, 13] {
             let _ = tree.task(Tree::ROOT, TaskSpec::new("task", ms(period)));
@@ -134,20 +142,24 @@ fn s8_a_job_costs_one_wake_of_a_dispatcher() {
         }
         let workload = Workload { sources, seed: 1 };
         let no = (Span::ZERO, Span::ZERO);
-        let ran = run_by(&tree, &workload, at(1_001), no, Vec::new(), |_| true, in_time);
-        let ends =
-            ran.course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
-        assert_eq!(ran.by_workers, ends);
-        // One for each time at which something arrives, and at first one for each of them.
-        let by_dispatchers = ran.steps - ran.by_workers;
+        let result =
+            run_with_worker_steps(&tree, &workload, at(1_001), no, Vec::new(), |_| true, no_delay);
+        let ends = result
+            .log
+            .events()
+            .filter(|event| matches!(event, ScheduleEvent::Completed { .. }))
+            .count() as u64;
+        assert_eq!(result.worker_completions, ends);
+        // One for each time of an arrival, and at first one for each dispatcher.
+        let by_dispatchers = result.steps - result.worker_completions;
         assert!(by_dispatchers < ends + u64::from(cpus), "{by_dispatchers} steps for {ends} jobs");
     }
 }
 
 #[test]
-fn s8_a_worker_that_goes_to_another_cpu_does_so_when_that_is_free() {
+fn s8_a_stepping_worker_migrates_when_the_other_cpu_is_free() {
     let tenth = |tenths: u64| Time::from_ns(tenths * 100_000);
-    let mut tree = Tree::new(2, SchedulerSpec::new("root", Policy::FixedPriority));
+    let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::FixedPriority));
     let mut sources = Vec::new();
     for (priority, affinity, arrivals, cost) in [
         (1, Affinity::ANY, vec![tenth(0)], 20_000_000),
@@ -160,46 +172,48 @@ fn s8_a_worker_that_goes_to_another_cpu_does_so_when_that_is_free() {
         sources.push(Source { arrivals: Arrivals::List(arrivals), cost });
     }
     let workload = Workload { sources, seed: 1 };
-    // Dispatchers are late by half a millisecond. So the second task begins on CPU 1 at 1.5, and
-    // ends when the third, which may run nowhere else, comes: its next job goes to CPU 0, where the
-    // first one runs.
+    // Dispatchers are late by half a millisecond. So the second task starts on CPU 1 at 1.5, and
+    // ends when the third, bound to that CPU, arrives: its next job goes to CPU 0, where the first
+    // one runs.
     let no = (Span::ZERO, Span::ZERO);
     let late = || Span::from_ns(500_000);
-    let ran = run_by(&tree, &workload, at(4), no, Vec::new(), |_| true, late);
-    let runs = |turn: Turn| match turn {
-        Turn::Runs { cpu, task, job, .. } => Some((cpu.0, task.0, job)),
+    let result = run_with_worker_steps(&tree, &workload, at(4), no, Vec::new(), |_| true, late);
+    let runs = |event: ScheduleEvent| match event {
+        ScheduleEvent::Dispatched { cpu, task, job, .. } => Some((cpu.0, task.0, job)),
         _ => None,
     };
-    let runs: Vec<_> = ran.course.turns().filter_map(runs).collect();
+    let runs: Vec<_> = result.log.events().filter_map(runs).collect();
     assert_eq!(runs, [(0, 0, 0), (1, 1, 0), (0, 1, 1), (1, 2, 0)]);
-    assert_eq!((ran.by_workers, ran.stops), (1, 1));
+    assert_eq!((result.worker_completions, result.stops), (1, 1));
 }
 
 #[test]
-fn what_a_worker_starts_for_a_server_is_looked_after() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
+fn a_budget_is_enforced_if_a_worker_starts_its_job() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
     let mut plain = TaskSpec::new("plain", ms(100));
     plain.priority = 9;
     let _ = tree.task(Tree::ROOT, plain);
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(2_000_000), ms(20)));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.reservation =
+        Some(Reservation::new(ServerKind::Deferrable, Work::from_ns(2_000_000), ms(20)));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("client", ms(100)));
     let source = |cost| Source::periodic(ms(100), Work::from_ns(cost));
     let workload = Workload { sources: vec![source(3_000_000), source(10_000_000)], seed: 1 };
     let no = (Span::ZERO, Span::ZERO);
-    let ran = run_by(&tree, &workload, at(19), no, Vec::new(), |_| true, in_time);
-    // The client begins when `plain` has ended, by the step of its worker, and has its budget and
+    let result =
+        run_with_worker_steps(&tree, &workload, at(19), no, Vec::new(), |_| true, no_delay);
+    // The client starts when `plain` has ended, in the step of its worker, and has its budget and
     // no more.
-    let times: Vec<_> = ran.course.timed().iter().map(|&(now, _)| now).collect();
-    assert_eq!((ran.by_workers, times), (1, vec![at(0), at(3), at(3), at(5)]));
+    let times: Vec<_> = result.log.timed_events().iter().map(|&(now, _)| now).collect();
+    assert_eq!((result.worker_completions, times), (1, vec![at(0), at(3), at(3), at(5)]));
 }
 
 #[test]
-fn partitions_turn_at_their_edges() {
+fn partitions_switch_at_their_slot_boundaries() {
     let root = SchedulerSpec::new(
         "root",
-        Policy::Partitions {
+        PolicySpec::Partitions {
             frame: ms(20),
             slots: vec![
                 Slot { start: ms(0), end: ms(8), owner: 0 },
@@ -211,82 +225,85 @@ fn partitions_turn_at_their_edges() {
     let mut tree = Tree::new(1, root);
     let mut sources = Vec::new();
     for _ in 0..2 {
-        let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new("partition", Policy::Edf));
+        let partition =
+            tree.scheduler(Tree::ROOT, SchedulerSpec::new("partition", PolicySpec::Edf));
         let _ = tree.task(partition, TaskSpec::new("task", ms(40)));
         sources.push(Source::periodic(ms(40), Work::from_ns(11_000_000)));
     }
     let workload = Workload { sources, seed: 1 };
-    let ran = run(&tree, &workload, at(400), in_time);
-    assert_eq!(ran.course.parts_from(&simulate(&tree, &workload, at(400))), None);
-    // Each job goes over two slots of its own.
-    assert_eq!(ran.stops, 20);
+    let result = run(&tree, &workload, at(400), no_delay);
+    assert_eq!(result.log.first_difference(&simulate(&tree, &workload, at(400))), None);
+    // Each job takes two of its slots.
+    assert_eq!(result.stops, 20);
 }
 
 #[test]
-fn late_dispatchers_record_what_a_fresh_machine_does_again() {
-    let mut dice = Dice::new(11);
+fn late_dispatchers_record_what_a_fresh_engine_repeats() {
+    let mut rng = Rng::new(11);
     for case in 0..200 {
-        let (tree, workload) = system(&mut dice, 1 + (case % 3) as u32);
-        let mut late = Dice::new(case);
-        let ran =
+        let (tree, workload) = system(&mut rng, 1 + (case % 3) as u32);
+        let mut late = Rng::new(case);
+        let result =
             run(&tree, &workload, at(300), || Span::from_ns(late.below(3) * late.below(400_000)));
-        let replayed = replay(&mut tree.build().expect("a sound tree"), &ran.record);
+        let replayed = replay(&mut tree.build().expect("a valid tree"), &result.record);
         assert!(replayed.unwrap_or_else(|differs| panic!("case {case}: {differs}")) > 0);
     }
 }
 
 #[test]
 fn a_record_is_replayed_from_its_file() {
-    let mut dice = Dice::new(21);
+    let mut rng = Rng::new(21);
     for case in 0..20 {
-        let (tree, workload) = system(&mut dice, 1 + (case % 3) as u32);
-        let ran = run(&tree, &workload, at(300), in_time);
+        let (tree, workload) = system(&mut rng, 1 + (case % 3) as u32);
+        let result = run(&tree, &workload, at(300), no_delay);
         let mut text = Vec::new();
-        crate::record::text::write(&ran.record, &mut text).expect("memory takes all");
+        crate::record::text::write(&result.record, &mut text)
+            .expect("writing to memory cannot fail");
         let text = String::from_utf8(text).expect("plain text");
         let record = crate::record::text::read(&text).expect("what was written");
-        assert_eq!(record, ran.record);
+        assert_eq!(record, result.record);
         assert!(
-            replay(&mut tree.build().expect("a sound tree"), &record).expect("the same orders") > 0
+            replay(&mut tree.build().expect("a valid tree"), &record).expect("the same orders") > 0
         );
     }
 }
 
 #[test]
-fn a_record_with_two_orders_exchanged_is_caught() {
-    let mut dice = Dice::new(3);
-    let (tree, workload) = system(&mut dice, 1);
-    let ran = run(&tree, &workload, at(300), in_time);
-    let orders: Vec<usize> = (0..ran.record.len())
-        .filter(|&at| matches!(ran.record[at].what, What::Ordered(Order::Run { .. })))
+fn a_record_with_two_exchanged_orders_is_detected() {
+    let mut rng = Rng::new(3);
+    let (tree, workload) = system(&mut rng, 1);
+    let result = run(&tree, &workload, at(300), no_delay);
+    let orders: Vec<usize> = (0..result.record.len())
+        .filter(|&at| matches!(result.record[at].kind, RecordKind::Order(Order::Run { .. })))
         .collect();
     let mut caught = 0;
     for pair in orders.windows(2) {
-        let mut record = ran.record.clone();
-        let (a, b) = (record[pair[0]].what, record[pair[1]].what);
-        record[pair[0]].what = b;
-        record[pair[1]].what = a;
+        let mut record = result.record.clone();
+        let (a, b) = (record[pair[0]].kind, record[pair[1]].kind);
+        record[pair[0]].kind = b;
+        record[pair[1]].kind = a;
         let differs =
-            replay(&mut tree.build().expect("a sound tree"), &record).expect_err("exchanged");
+            replay(&mut tree.build().expect("a valid tree"), &record).expect_err("exchanged");
         assert_eq!(differs.at, pair[0]);
         caught += 1;
     }
     assert!(caught > 20);
-    // One that is missing, and one too many.
-    let mut record: Vec<Entry> = ran.record.clone();
+    // One missing and one additional order.
+    let mut record: Vec<RecordEntry> = result.record.clone();
     record.remove(orders[5]);
-    assert!(replay(&mut tree.build().expect("a sound tree"), &record).is_err());
-    let mut record = ran.record;
+    assert!(replay(&mut tree.build().expect("a valid tree"), &record).is_err());
+    let mut record = result.record;
     record.insert(orders[5], record[orders[5]]);
-    assert!(replay(&mut tree.build().expect("a sound tree"), &record).is_err());
+    assert!(replay(&mut tree.build().expect("a valid tree"), &record).is_err());
 }
 
 #[test]
-fn a_dispatcher_that_takes_its_time_starves_nobody() {
-    let root = SchedulerSpec::new("root", Policy::FixedPriority);
+fn a_slow_dispatcher_starves_no_client() {
+    let root = SchedulerSpec::new("root", PolicySpec::FixedPriority);
     let mut tree = Tree::new(1, root);
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.reservation =
+        Some(Reservation::new(ServerKind::Deferrable, Work::from_ns(5_000_000), ms(20)));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("client", ms(40)));
     let workload =
@@ -296,35 +313,40 @@ fn a_dispatcher_that_takes_its_time_starves_nobody() {
         [(30_000, 0), (0, 3_000), (7_000, 20_000), (40_000, 40_000), (10, 200_000)]
     {
         let costs = (Span::from_ns(effort), Span::from_ns(switch));
-        let ran = run_with(&tree, &workload, at(400), costs, in_time);
-        assert_eq!(ran.course.parts_from(&simulated), None, "{costs:?}");
-        assert!(ran.steps < 20 * 12, "{costs:?}: {} steps for ten jobs in two pieces", ran.steps);
+        let result = run_with(&tree, &workload, at(400), costs, no_delay);
+        assert_eq!(result.log.first_difference(&simulated), None, "{costs:?}");
+        assert!(
+            result.steps < 20 * 12,
+            "{costs:?}: {} steps for ten jobs in two segments",
+            result.steps
+        );
     }
 }
 
-/// A greedy client of a server with 5 ms in 20 ms: what it consumes beyond each budget, or short of
-/// it, when its dispatcher is `late`.
+/// Returns the overrun of each budget of a greedy client of a server with 5 ms in 20 ms, if its
+/// dispatcher is `late`.
 fn overruns(late: impl FnMut() -> Span) -> Vec<i64> {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.reservation =
+        Some(Reservation::new(ServerKind::Deferrable, Work::from_ns(5_000_000), ms(20)));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("client", ms(2_000)));
     let workload = Workload {
         sources: vec![Source::periodic(ms(2_000), Work::from_ns(900_000_000))],
         seed: 1,
     };
-    let ran = run(&tree, &workload, at(2_000), late);
+    let result = run(&tree, &workload, at(2_000), late);
     let mut since = None;
     let mut overruns = Vec::new();
-    for &(now, turn) in ran.course.timed() {
-        match turn {
-            Turn::Runs { .. } => since = Some(now),
-            Turn::Rests { .. } => {
+    for &(now, event) in result.log.timed_events() {
+        match event {
+            ScheduleEvent::Dispatched { .. } => since = Some(now),
+            ScheduleEvent::Idle { .. } => {
                 let used = now.since(since.take().expect("it ran"));
                 overruns.push(used.as_ns() as i64 - 5_000_000);
             }
-            Turn::Ended { .. } => unreachable!("it never ends"),
+            ScheduleEvent::Completed { .. } => unreachable!("it never ends"),
         }
     }
     assert_eq!(overruns.len(), 100);
@@ -332,21 +354,21 @@ fn overruns(late: impl FnMut() -> Span) -> Vec<i64> {
 }
 
 #[test]
-fn l5_a_dispatcher_that_is_always_late_sets_its_alarm_earlier() {
+fn l5_a_dispatcher_that_is_always_late_wakes_earlier() {
     let late = Span::from_ns(9_000);
     let overruns = overruns(|| late);
-    assert_eq!(overruns[0], 9_000, "nobody has told it");
+    assert_eq!(overruns[0], 9_000, "it has not learned yet");
     assert!(overruns[40..].iter().all(|&over| (-4_000..=0).contains(&over)), "{overruns:?}");
 }
 
 #[test]
-fn l5_a_dispatcher_that_is_late_no_more_gives_budgets_back() {
-    let mut looks = 0;
+fn l5_a_dispatcher_that_is_no_longer_late_restores_the_budgets() {
+    let mut checks = 0;
     let overruns = overruns(|| {
-        looks += 1;
-        Span::from_ns(if looks < 100 { 9_000 } else { 0 })
+        checks += 1;
+        Span::from_ns(if checks < 100 { 9_000 } else { 0 })
     });
-    // About two looks a budget. What is left beyond two microseconds comes back.
+    // About two checks per budget. What is left beyond two microseconds is used again.
     assert!(overruns[20..40].iter().all(|&over| over >= -4_000), "{overruns:?}");
     assert!(overruns[90..].iter().all(|&over| (-2_000..=0).contains(&over)), "{overruns:?}");
 }
@@ -354,29 +376,30 @@ fn l5_a_dispatcher_that_is_late_no_more_gives_budgets_back() {
 #[test]
 fn l5_one_disturbance_costs_no_client_its_budget() {
     let mut overran = 0;
-    // Now at the end of a budget, now before it, now where a new one comes.
+    // At the end of a budget, before it, and at a refill.
     for disturbed in 20..60 {
-        let mut looks = 0;
+        let mut checks = 0;
         let overruns = overruns(|| {
-            looks += 1;
-            Span::from_ns(if looks == disturbed { 3_000_000 } else { 0 })
+            checks += 1;
+            Span::from_ns(if checks == disturbed { 3_000_000 } else { 0 })
         });
         let far = overruns.iter().filter(|&&over| over > 1_000_000).count();
         assert!(far <= 1, "{disturbed}: {overruns:?}");
         overran += far;
-        // It is followed by a step, not by itself; half of what is rounded off anyway is never
-        // given up.
+        // The correction follows by a step, not by the whole error; half of the negligible
+        // remainder is never given up.
         assert!(overruns.iter().all(|&over| over >= -2_250), "{disturbed}: {overruns:?}");
     }
     assert!(overran > 10, "{overran}");
 }
 
 #[test]
-fn a_rest_of_a_budget_that_is_too_little_to_sleep_for_is_used_up() {
-    let root = SchedulerSpec::new("root", Policy::FixedPriority);
+fn a_negligible_remainder_of_a_budget_is_charged() {
+    let root = SchedulerSpec::new("root", PolicySpec::FixedPriority);
     let mut tree = Tree::new(1, root);
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.reservation =
+        Some(Reservation::new(ServerKind::Deferrable, Work::from_ns(5_000_000), ms(20)));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("client", ms(20)));
     // Ends 3 µs before its server's budget would: the next job finds none, although 3 µs are left.
@@ -385,39 +408,45 @@ fn a_rest_of_a_budget_that_is_too_little_to_sleep_for_is_used_up() {
         cost: Cost::List(vec![Work::from_ns(4_997_000), Work::from_ns(1_000_000)]),
     }];
     let workload = Workload { sources, seed: 1 };
-    let ran = run(&tree, &workload, at(40), in_time);
-    let runs: Vec<_> = ran.course.timed().iter().map(|&(time, _)| time).collect();
+    let result = run(&tree, &workload, at(40), no_delay);
+    let runs: Vec<_> = result.log.timed_events().iter().map(|&(time, _)| time).collect();
     assert_eq!(runs[..2], [Time::ZERO, Time::from_ns(4_997_000)]);
-    // It begins at the refill, not at 10 ms for 3 µs.
+    // It starts at the refill, not at 10 ms for 3 µs.
     assert_eq!(runs[3], at(20));
-    assert!(ran.steps < 12, "{} steps: somebody counts microseconds", ran.steps);
+    assert!(result.steps < 12, "{} steps: too many checks", result.steps);
 }
 
 #[test]
-fn quanta_and_soft_budgets_that_are_shorter_than_a_look_do_not_stop_the_loop() {
-    let mut soft = SchedulerSpec::new("soft", Policy::Fifo);
-    soft.reservation = Some(Reservation::new(Kind::SoftCbs, Work::from_ns(2_000), ms(1)));
-    let turns = SchedulerSpec::new("turns", Policy::RoundRobin { quantum: Work::from_ns(2_000) });
-    for group in [soft, turns] {
-        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+fn quanta_and_soft_budgets_shorter_than_a_check_do_not_stop_the_loop() {
+    let mut soft = SchedulerSpec::new("soft", PolicySpec::Fifo);
+    soft.reservation = Some(Reservation::new(ServerKind::SoftCbs, Work::from_ns(2_000), ms(1)));
+    let events =
+        SchedulerSpec::new("turns", PolicySpec::RoundRobin { quantum: Work::from_ns(2_000) });
+    for group in [soft, events] {
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
         let group = tree.scheduler(Tree::ROOT, group);
         let mut sources = Vec::new();
         for _ in 0..2 {
             let _ = tree.task(group, TaskSpec::new("task", ms(10)));
             sources.push(Source::periodic(ms(10), Work::from_ns(1_000_000)));
         }
-        let ran = run(&tree, &Workload { sources, seed: 1 }, at(50), in_time);
-        let ends = ran.course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count();
+        let result = run(&tree, &Workload { sources, seed: 1 }, at(50), no_delay);
+        let ends = result
+            .log
+            .events()
+            .filter(|event| matches!(event, ScheduleEvent::Completed { .. }))
+            .count();
         assert_eq!(ends, 10, "{:?}", tree.get(group));
     }
 }
 
 #[test]
-fn a_budget_is_enforced_however_often_somebody_looks_before() {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::FixedPriority));
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.own = Own { priority: Some(9), ..Own::default() };
-    server.reservation = Some(Reservation::new(Kind::Deferrable, Work::from_ns(5_000_000), ms(20)));
+fn a_budget_is_enforced_however_often_it_is_checked_before() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.overrides = Overrides { priority: Some(9), ..Overrides::default() };
+    server.reservation =
+        Some(Reservation::new(ServerKind::Deferrable, Work::from_ns(5_000_000), ms(20)));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("client", ms(20)));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("noise", ms(20)));
@@ -428,16 +457,16 @@ fn a_budget_is_enforced_however_often_somebody_looks_before() {
         cost: Cost::Constant(Work::from_ns(cost)),
     };
     let sources = vec![source(vec![at(0)], 15_000_000), source(noise, 10_000)];
-    let ran = run(&tree, &Workload { sources, seed: 1 }, at(40), in_time);
-    let (stopped, _) = ran.course.timed()[1];
-    assert_eq!(stopped, at(5), "{:?}", &ran.course.timed()[..3]);
+    let result = run(&tree, &Workload { sources, seed: 1 }, at(40), no_delay);
+    let (stopped, _) = result.log.timed_events()[1];
+    assert_eq!(stopped, at(5), "{:?}", &result.log.timed_events()[..3]);
 }
 
 #[test]
-fn a_record_of_another_machine_is_refused_and_nothing_falls() {
-    let (tree, workload) = system(&mut Dice::new(3), 1);
-    let ran = run(&tree, &workload, at(50), in_time);
-    let begin = ran.record[0];
+fn a_record_of_another_system_is_rejected_without_a_panic() {
+    let (tree, workload) = system(&mut Rng::new(3), 1);
+    let result = run(&tree, &workload, at(50), no_delay);
+    let begin = result.record[0];
     let huge = u64::MAX;
     for line in [
         "arrived 4294967295 0".to_owned(),
@@ -456,16 +485,18 @@ fn a_record_of_another_machine_is_refused_and_nothing_falls() {
     ] {
         let text = format!("{}\n0 {line}\n", crate::record::text::HEADER);
         let record = crate::record::text::read(&text).expect("words and numbers");
-        let refused = replay(&mut tree.build().expect("a sound tree"), &record).expect_err(&line);
+        let refused = replay(&mut tree.build().expect("a valid tree"), &record).expect_err(&line);
         assert_eq!(refused.at, 0, "{line}");
         assert!(
-            Course::of(tree.cpus, &record).turns().all(|turn| matches!(turn, Turn::Ended { .. })),
+            ScheduleLog::from_record(tree.cpus, &record)
+                .events()
+                .all(|event| matches!(event, ScheduleEvent::Completed { .. })),
             "{line}"
         );
     }
     // A time beyond all, and one that runs backwards.
-    let late = Entry { now: Time::from_ns(huge), ..begin };
+    let late = RecordEntry { now: Time::from_ns(huge), ..begin };
     assert_eq!(replay(&mut tree.build().expect("sound"), &[late]).expect_err("late").at, 0);
-    let record = [Entry { now: at(1), ..begin }, begin];
+    let record = [RecordEntry { now: at(1), ..begin }, begin];
     assert_eq!(replay(&mut tree.build().expect("sound"), &record).expect_err("backwards").at, 1);
 }

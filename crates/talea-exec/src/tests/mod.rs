@@ -1,9 +1,9 @@
-//! The loop without threads: workers are numbers, time is whatever happens next.
+//! The executor without threads: workers are numbers, and time advances to the next event.
 
-mod doze;
 mod fake;
 mod loops;
 mod programs;
+mod release_timers;
 mod rich;
 
 use talea_core::{Span, Time, Work};
@@ -20,7 +20,7 @@ fn tenths(tenths: u64) -> Work {
     Work::from_ns(tenths * 100_000)
 }
 
-/// Of a dispatcher: by so much it is late.
-fn in_time() -> Span {
+/// Lateness of a dispatcher.
+fn no_delay() -> Span {
     Span::ZERO
 }

@@ -1,54 +1,54 @@
-//! Programs without processes: groups that are numbers, an ear and a sentinel that take no time, a
-//! CPU that works at full speed.
+//! Programs without processes: cgroups are numbers, listener and idle detector take no time, and
+//! the CPU runs at full speed.
 
 use super::fake::simulate;
-use crate::course::Course;
+use crate::executor::{Executor, StepContext};
 use crate::load::{Arrival, Load};
-use crate::mailbox::Mail;
+use crate::mailbox::Batch;
 use crate::mechanism::Mechanism;
-use crate::mechanism::freeze::{Cage, Freeze};
-use crate::record::{Entry, Log, merge};
+use crate::mechanism::freeze::{Freezable, Freeze};
+use crate::record::{Log, RecordEntry, merge};
 use crate::replay::replay;
-use crate::root::{Root, Stepper};
-use crate::stage::Stage;
+use crate::root_shared::RootShared;
+use crate::schedule_log::ScheduleLog;
 use crate::work::Job;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use talea_core::criteria::Own;
-use talea_core::machine::{Cpu, SchedulerSpec, TaskId, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{Cpu, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::workload::{Source, Workload};
 use talea_core::{CpuSet, Span, Time, Work};
-use talea_sim::dice::Dice;
+use talea_sim::rng::Rng;
 
 const MS: u64 = 1_000_000;
-/// By so much a budget may be overrun for want of a timer that is shorter (`root::alarm`).
+/// Overrun of a budget for want of a shorter timer (`executor::wakeup`).
 const OVERRUN: u64 = 320_000;
 
-/// A task, by a program or by a worker.
+/// A task: a program or a worker.
 #[derive(Clone, Copy, Debug, Default)]
-struct Actor {
+struct FakeTask {
     is_program: bool,
     used: u64,
-    /// What it still wants to do.
+    /// Remaining work.
     wants: u64,
     frozen: bool,
-    /// Its ear listens.
+    /// Its wakeup listener is armed.
     armed: bool,
-    /// It is ordered to run.
+    /// It is dispatched.
     ordered: bool,
 }
 
-type World = Rc<RefCell<Vec<Actor>>>;
+type World = Rc<RefCell<Vec<FakeTask>>>;
 
 #[derive(Debug)]
-struct FakeCage(World, usize);
+struct FakeProgram(World, usize);
 
-impl Cage for FakeCage {
+impl Freezable for FakeProgram {
     fn freeze(&mut self) -> io::Result<()> {
         self.0.borrow_mut()[self.1].frozen = true;
         Ok(())
@@ -59,41 +59,41 @@ impl Cage for FakeCage {
         Ok(())
     }
 
-    fn used(&mut self) -> io::Result<Work> {
+    fn cpu_time(&mut self) -> io::Result<Work> {
         Ok(Work::from_ns(self.0.borrow()[self.1].used))
     }
 
-    fn arm(&mut self) -> io::Result<()> {
+    fn arm_wakeup(&mut self) -> io::Result<()> {
         self.0.borrow_mut()[self.1].armed = true;
         Ok(())
     }
 }
 
-/// As `Mixed`, with workers that are numbers.
+/// Mechanism like `Mixed`, with simulated workers.
 #[derive(Debug)]
-struct Twin {
+struct MixedModel {
     world: World,
-    freeze: Freeze<FakeCage>,
+    freeze: Freeze<FakeProgram>,
 }
 
-impl Twin {
+impl MixedModel {
     fn order(&mut self, task: TaskId, ordered: bool) {
-        let actor = &mut self.world.borrow_mut()[task.0 as usize];
-        assert_ne!(actor.ordered, ordered, "{task:?}");
-        actor.ordered = ordered;
+        let task = &mut self.world.borrow_mut()[task.0 as usize];
+        assert_ne!(task.ordered, ordered, "{task:?}");
+        task.ordered = ordered;
     }
 }
 
-impl Mechanism for Twin {
+impl Mechanism for MixedModel {
     type Error = io::Error;
 
-    fn used(&mut self, task: TaskId) -> io::Result<Work> {
+    fn cpu_time(&mut self, task: TaskId) -> io::Result<Work> {
         Ok(Work::from_ns(self.world.borrow()[task.0 as usize].used))
     }
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> io::Result<()> {
         self.order(task, true);
-        if self.freeze.has(task) {
+        if self.freeze.contains(task) {
             return self.freeze.run(cpu, task);
         }
         self.world.borrow_mut()[task.0 as usize].wants = job.cost.as_ns();
@@ -102,65 +102,68 @@ impl Mechanism for Twin {
 
     fn resume(&mut self, cpu: Cpu, task: TaskId) -> io::Result<()> {
         self.order(task, true);
-        if self.freeze.has(task) { self.freeze.run(cpu, task) } else { Ok(()) }
+        if self.freeze.contains(task) { self.freeze.run(cpu, task) } else { Ok(()) }
     }
 
     fn stop(&mut self, cpu: Cpu, task: TaskId, _successor: bool) -> io::Result<()> {
         self.order(task, false);
-        if self.freeze.has(task) { self.freeze.stop(cpu, task) } else { Ok(()) }
+        if self.freeze.contains(task) { self.freeze.stop(cpu, task) } else { Ok(()) }
     }
 
-    fn ended(&mut self, task: TaskId) -> io::Result<()> {
+    fn complete(&mut self, task: TaskId) -> io::Result<()> {
         self.order(task, false);
-        if self.freeze.has(task) { self.freeze.ended(task) } else { Ok(()) }
+        if self.freeze.contains(task) { self.freeze.complete(task) } else { Ok(()) }
     }
 
-    fn rest(&mut self, _cpu: Cpu) -> io::Result<()> {
+    fn idle(&mut self, _cpu: Cpu) -> io::Result<()> {
         Ok(())
     }
 
-    fn quiet(&mut self, cpu: Cpu) -> Option<TaskId> {
-        self.freeze.quiet(cpu)
+    fn take_idle(&mut self, cpu: Cpu) -> Option<TaskId> {
+        self.freeze.take_idle(cpu)
     }
 
-    fn woke(&mut self) -> Option<TaskId> {
-        self.freeze.woke()
+    fn take_woken(&mut self) -> Option<TaskId> {
+        self.freeze.take_woken()
     }
 
-    fn settle(&mut self) -> io::Result<()> {
-        self.freeze.settle()
+    fn commit(&mut self) -> io::Result<()> {
+        self.freeze.commit()
     }
 }
 
-/// When a program wants to do how much more.
+/// Times at which a program wants to do work, and how much.
 type Wakes = Vec<Vec<(u64, u64)>>;
 
-struct Ran {
-    record: Vec<Entry>,
-    /// By task: when it had the CPU, from and to.
+struct RunResult {
+    record: Vec<RecordEntry>,
+    /// Intervals in which the task had the CPU, by task.
     had: Vec<Vec<(u64, u64)>>,
     left: Vec<u64>,
 }
 
-/// Runs `tree`; of tasks with `wakes` those are programs.
-fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: u64) -> Ran {
+/// Runs `tree`; tasks with `wakes` are programs.
+fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: u64) -> RunResult {
     let tasks = wakes.len();
-    let stage = Arc::new(Stage::new(&[0], tasks, false, &CpuSet::single(0)));
-    let actors = wakes.iter().map(|wakes| Actor {
+    let shared = Arc::new(RootShared::new(&[0], tasks, false, &CpuSet::single(0)));
+    let fake_tasks = wakes.iter().map(|wakes| FakeTask {
         is_program: wakes.is_some(),
         frozen: wakes.is_some(),
-        ..Actor::default()
+        ..FakeTask::default()
     });
-    let world: World = Rc::new(RefCell::new(actors.collect()));
-    let cages =
-        (0..tasks).map(|at| wakes[at].as_ref().map(|_| FakeCage(Rc::clone(&world), at))).collect();
-    let twin = Twin { world: Rc::clone(&world), freeze: Freeze::new(Arc::clone(&stage), cages) };
-    let machine = tree.build().expect("a sound tree");
+    let world: World = Rc::new(RefCell::new(fake_tasks.collect()));
+    let cages = (0..tasks)
+        .map(|at| wakes[at].as_ref().map(|_| FakeProgram(Rc::clone(&world), at)))
+        .collect();
+    let model =
+        MixedModel { world: Rc::clone(&world), freeze: Freeze::new(Arc::clone(&shared), cages) };
+    let engine = tree.build().expect("a valid tree");
     let loads = loads.into_iter().zip(wakes);
     let loads = loads
-        .map(|(load, wakes)| if wakes.is_some() { Load::of_program(Vec::new()) } else { load })
+        .map(|(load, wakes)| if wakes.is_some() { Load::for_program(Vec::new()) } else { load })
         .collect();
-    let mut root = Root::new(machine, 1, twin, loads, Vec::new(), Vec::new()).expect("no kernel");
+    let mut root =
+        Executor::new(engine, 1, model, loads, Vec::new(), Vec::new()).expect("no kernel");
     let mut log = Log::new(1 << 16);
     let mut pending: Wakes = wakes.iter().map(|wakes| wakes.clone().unwrap_or_default()).collect();
     let mut had = vec![Vec::new(); tasks];
@@ -171,7 +174,7 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
                 world.borrow_mut()[at].wants += pending.remove(0).1;
             }
         }
-        // Programs stand above workers; one that is let go by mistake would have the CPU.
+        // Programs stand above workers; one that is thawed by mistake would have the CPU.
         let runs = |world: &World| {
             let world = world.borrow();
             let wants =
@@ -181,70 +184,67 @@ fn run(tree: &Tree, loads: Vec<Load>, wakes: &[Option<Vec<(u64, u64)>>], until: 
                 .or_else(|| (0..tasks).find(|&at| !world[at].is_program && world[at].ordered))
         };
         let running = runs(&world);
-        let mut mail = Mail::new(tasks);
+        let mut batch = Batch::new(tasks);
         let mut is_heard = false;
         if let Some(at) = running.filter(|&at| world.borrow()[at].armed) {
             world.borrow_mut()[at].armed = false;
-            stage.slots[at].woke.store(true, Ordering::Relaxed);
+            shared.slots[at].has_woken.store(true, Ordering::Relaxed);
             is_heard = true;
         }
-        let sentinel = &stage.cpus[0].sentinel;
+        let detector = &shared.cpus[0].idle_detector;
         let is_unwanted = running.is_none_or(|at| !world.borrow()[at].is_program);
         if is_unwanted
-            && sentinel.quiet.swap(sentinel.bell.heard(), Ordering::Relaxed)
-                != sentinel.bell.heard()
+            && detector.idle_epoch.swap(detector.epoch.key(), Ordering::Relaxed)
+                != detector.epoch.key()
         {
             is_heard = true;
         }
         if let Some(at) =
             running.filter(|&at| !world.borrow()[at].is_program && world.borrow()[at].wants == 0)
         {
-            mail.ended.push(TaskId(at as u32));
+            batch.completed.push(TaskId(at as u32));
             is_heard = true;
         }
         if is_heard || due <= now {
-            root.step(Stepper { cpu: 0, worker: None }, Time::from_ns(now), &mail, &mut log)
+            root.step(StepContext { cpu: 0, worker: None }, Time::from_ns(now), &batch, &mut log)
                 .expect("no kernel");
-            due = root.arm(0, Time::from_ns(now), |_| ()).as_ns();
+            due = root.next_wakeup(0, Time::from_ns(now), |_| ()).as_ns();
             steps += 1;
-            assert!(steps < 100_000, "time stands still at {now}");
+            assert!(steps < 100_000, "no progress at {now}");
             let world = world.borrow();
-            for (at, actor) in
-                world.iter().enumerate().filter(|(_, actor)| actor.is_program && !actor.ordered)
+            for (at, task) in
+                world.iter().enumerate().filter(|(_, task)| task.is_program && !task.ordered)
             {
-                // Whoever wants nothing may stand there as if it ran; whoever wants something is
-                // stopped, or about to be heard.
+                // A program without work may stay thawed; one with work is frozen, or about to be
+                // detected.
                 assert!(
-                    actor.frozen || actor.wants == 0 || actor.armed,
+                    task.frozen || task.wants == 0 || task.armed,
                     "{at} runs without an order at {now}"
                 );
-                assert!(
-                    actor.frozen || actor.armed,
-                    "{at} could wake and nobody would hear it at {now}"
-                );
+                assert!(task.frozen || task.armed, "{at} could wake undetected at {now}");
             }
             continue;
         }
-        // Until something happens.
+        // Until the next event.
         let next_wake =
             pending.iter().filter_map(|pending| pending.first()).map(|&(at, _)| at).min();
         let end = running.map_or(u64::MAX, |at| now + world.borrow()[at].wants);
         let next = due.min(next_wake.unwrap_or(u64::MAX)).min(end).min(until);
         if let Some(at) = running {
-            let actor = &mut world.borrow_mut()[at];
-            actor.used += next - now;
-            actor.wants -= next - now;
+            let task = &mut world.borrow_mut()[at];
+            task.used += next - now;
+            task.wants -= next - now;
             had[at].push((now, next));
         }
         now = next;
     }
     let (record, lost) = merge(vec![log]);
     assert_eq!(lost, 0);
-    let left = world.borrow().iter().map(|actor| actor.wants).collect();
-    Ran { record, had, left }
+    let left = world.borrow().iter().map(|task| task.wants).collect();
+    RunResult { record, had, left }
 }
 
-/// How much of `[from, to)` lies in these.
+/// Length of the part of `[from, to)` in these intervals.
 fn within(had: &[(u64, u64)], from: u64, to: u64) -> u64 {
     had.iter().map(|&(a, b)| b.min(to).saturating_sub(a.max(from))).sum()
 }
@@ -252,80 +252,86 @@ fn within(had: &[(u64, u64)], from: u64, to: u64) -> u64 {
 struct System {
     tree: Tree,
     loads: Vec<Load>,
-    /// Of programs.
+    /// Wake-ups of the programs.
     wakes: Vec<Option<Vec<(u64, u64)>>>,
-    /// Theirs: budget and period.
+    /// Budgets and periods of their servers.
     servers: Vec<(u64, u64)>,
 }
 
-/// Up to three programs, each in a server of its own, and workers, all below fixed priorities; and
-/// what they do.
-fn system(dice: &mut Dice, kind: Kind) -> System {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+/// Returns up to three programs, each in a server, and workers, all under fixed priorities, with
+/// their workload.
+fn system(rng: &mut Rng, kind: ServerKind) -> System {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let (mut loads, mut wakes, mut servers) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..=dice.below(3) {
-        let period = 10 + dice.below(20);
-        let budget = 1 + dice.below(period / 4);
-        let mut server = SchedulerSpec::new("server", Policy::Fifo);
-        server.own = Own { priority: Some(5 + dice.below(9) as u8), ..Own::default() };
+    for _ in 0..=rng.below(3) {
+        let period = 10 + rng.below(20);
+        let budget = 1 + rng.below(period / 4);
+        let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+        server.overrides =
+            Overrides { priority: Some(5 + rng.below(9) as u8), ..Overrides::default() };
         server.reservation =
             Some(Reservation::new(kind, Work::from_ns(budget * MS), Span::from_ns(period * MS)));
         let server = tree.scheduler(Tree::ROOT, server);
         let _ = tree.task(server, TaskSpec::new("program", Span::from_ns(period * MS)));
         servers.push((budget * MS, period * MS));
         loads.push(Load::default());
-        // Half of what its server has in the long run, in lumps.
-        let mut times: Vec<u64> = (0..20).map(|_| dice.below(1_000) * MS).collect();
+        // Half of what its server has in the long run, in bursts.
+        let mut times: Vec<u64> = (0..20).map(|_| rng.below(1_000) * MS).collect();
         times.sort_unstable();
         let each = 1_000 / period * budget * MS / 20 / 2;
-        wakes.push(Some(times.into_iter().map(|at| (at, 1 + dice.below(2 * each))).collect()));
+        wakes.push(Some(times.into_iter().map(|at| (at, 1 + rng.below(2 * each))).collect()));
     }
-    for _ in 0..dice.below(3) {
-        let period = 10 + dice.below(30);
+    for _ in 0..rng.below(3) {
+        let period = 10 + rng.below(30);
         let mut spec = TaskSpec::new("worker", Span::from_ns(period * MS));
-        spec.priority = dice.below(14) as u8;
+        spec.priority = rng.below(14) as u8;
         let _ = tree.task(Tree::ROOT, spec);
         let at = |k: u64| Time::from_ns(k * period * MS);
         let arrivals =
-            (0..1_000 / period).map(|k| Arrival { seen: at(k), nominal: at(k) }).collect();
-        loads.push(Load::new(arrivals, vec![Work::from_ns((1 + dice.below(period / 8 + 1)) * MS)]));
+            (0..1_000 / period).map(|k| Arrival { observed: at(k), nominal: at(k) }).collect();
+        loads.push(Load::new(arrivals, vec![Work::from_ns((1 + rng.below(period / 8 + 1)) * MS)]));
         wakes.push(None);
     }
     System { tree, loads, wakes, servers }
 }
 
 #[test]
-fn l20_whatever_programs_do_and_whenever_they_wake_they_have_what_their_servers_have() {
-    let mut dice = Dice::new(20);
+fn l20_programs_have_the_budgets_of_their_servers_whenever_they_wake() {
+    let mut rng = Rng::new(20);
     let (mut all, mut orders) = (0, 0);
     for case in 0..300 {
-        let kind = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs][case % 4];
-        let System { tree, loads, wakes, servers } = system(&mut dice, kind);
-        let ran = run(&tree, loads, &wakes, 2_000 * MS);
+        let kind = [
+            ServerKind::Polling,
+            ServerKind::Deferrable,
+            ServerKind::Sporadic,
+            ServerKind::HardCbs,
+        ][case % 4];
+        let System { tree, loads, wakes, servers } = system(&mut rng, kind);
+        let result = run(&tree, loads, &wakes, 2_000 * MS);
         for (at, &(budget, period)) in servers.iter().enumerate() {
-            // Two budgets may touch, whatever the kind; no window of a period has more.
-            let ends = ran.had[at].iter().map(|&(from, _)| from);
+            // Two budgets may meet, whatever the server; no window of a period has more.
+            let ends = result.had[at].iter().map(|&(from, _)| from);
             let most =
-                ends.map(|from| within(&ran.had[at], from, from + period)).max().unwrap_or(0);
+                ends.map(|from| within(&result.had[at], from, from + period)).max().unwrap_or(0);
             assert!(
                 most <= 2 * budget + OVERRUN,
                 "case {case}, {kind:?}: {most} of {budget} each {period}"
             );
-            let total = within(&ran.had[at], 0, 2_000 * MS);
+            let total = within(&result.had[at], 0, 2_000 * MS);
             assert!(
                 total <= (2_000 * MS / period + 2) * budget + OVERRUN,
                 "case {case}, {kind:?}: {total}"
             );
             all += total;
         }
-        // They asked for half of it, and had as long again.
+        // They wanted half of it, and had as long again.
         assert!(
-            ran.left.iter().all(|&left| left == 0),
+            result.left.iter().all(|&left| left == 0),
             "case {case}, {kind:?}: {:?} is not done",
-            ran.left
+            result.left
         );
-        orders +=
-            replay(&mut tree.build().expect("a sound tree"), &ran.record).expect("the same orders");
+        orders += replay(&mut tree.build().expect("a valid tree"), &result.record)
+            .expect("the same orders");
     }
     assert!(
         all > 10_000 * MS && orders > 20_000,
@@ -334,11 +340,13 @@ fn l20_whatever_programs_do_and_whenever_they_wake_they_have_what_their_servers_
 }
 
 #[test]
-fn l20_a_program_that_always_wants_the_cpu_has_it_exactly_when_the_simulator_says() {
-    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
-        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
-        let mut server = SchedulerSpec::new("server", Policy::Fifo);
-        server.own = Own { priority: Some(9), ..Own::default() };
+fn l20_a_program_that_always_wants_the_cpu_has_it_exactly_as_simulated() {
+    for kind in
+        [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs]
+    {
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
+        let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+        server.overrides = Overrides { priority: Some(9), ..Overrides::default() };
         server.reservation =
             Some(Reservation::new(kind, Work::from_ns(MS), Span::from_ns(20 * MS)));
         let server = tree.scheduler(Tree::ROOT, server);
@@ -350,14 +358,20 @@ fn l20_a_program_that_always_wants_the_cpu_has_it_exactly_when_the_simulator_say
         ];
         let workload = Workload { sources, seed: 1 };
         let until = 600 * MS;
-        let drawn = talea_sim::draw(&workload, Time::from_ns(until), |_| 1_000);
+        let drawn = talea_sim::generate_jobs(&workload, Time::from_ns(until), |_| 1_000);
         let loads = drawn.into_iter().zip(&workload.sources);
         let loads = loads
-            .map(|(drawn, source)| Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()))
+            .map(|(drawn, source)| {
+                Load::generated(&drawn.arrivals, drawn.costs, source.cost.clone())
+            })
             .collect();
-        let ran = run(&tree, loads, &[Some(vec![(0, u64::MAX / 2)]), None], until);
+        let result = run(&tree, loads, &[Some(vec![(0, u64::MAX / 2)]), None], until);
         let simulated = simulate(&tree, &workload, Time::from_ns(until));
-        assert_eq!(Course::of(1, &ran.record).parts_from(&simulated), None, "{kind:?}");
-        assert!(simulated.turns().count() > 100);
+        assert_eq!(
+            ScheduleLog::from_record(1, &result.record).first_difference(&simulated),
+            None,
+            "{kind:?}"
+        );
+        assert!(simulated.events().count() > 100);
     }
 }

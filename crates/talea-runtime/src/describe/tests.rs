@@ -1,4 +1,4 @@
-//! What is described is what is started.
+//! The description of an application builds the tree that is started.
 
 use crate::{
     Application, Config, Error, Mapping, Priorities, Selection, Server, ServerId, Task, TaskId,
@@ -7,14 +7,14 @@ use crate::{
 use proptest::prelude::*;
 use std::time::Duration;
 use talea_core::Span;
-use talea_core::machine::{Body, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{NodeSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::workload::Arrivals;
 use talea_system::system::{self, Registry, System};
 
 const US: Duration = Duration::from_micros(1);
 
-/// What is said of a task.
+/// Declaration of a task.
 #[derive(Clone, Debug)]
 struct Said {
     /// Periodic, sporadic, activated, or activated and expected.
@@ -28,7 +28,7 @@ struct Said {
     versions: Vec<(u32, u32, u64, u64, u64, Vec<usize>)>,
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn declared_task() -> impl Strategy<Value = Said> {
     let version = (
         1_u32..5_000,
         0_u32..5_000,
@@ -49,37 +49,37 @@ fn declare(
     app: &mut Application,
     servers: &[ServerId],
     at: usize,
-    said: &Said,
+    declared_task: &Said,
     is_node: bool,
 ) -> TaskId {
-    let (name, us) = (format!("task-{at}"), said.us * US);
-    let mut task = match said.kind {
+    let (name, us) = (format!("task-{at}"), declared_task.us * US);
+    let mut task = match declared_task.kind {
         _ if is_node => Task::node(&name),
-        0 => Task::periodic(&name, us).offset(said.offset * US),
+        0 => Task::periodic(&name, us).offset(declared_task.offset * US),
         1 => Task::sporadic(&name, us),
         2 => Task::activated(&name, us),
-        _ => Task::activated(&name, us).expected((said.offset + 1) * US),
+        _ => Task::activated(&name, us).expected((declared_task.offset + 1) * US),
     };
-    if let Some(deadline) = said.deadline.filter(|_| !is_node) {
+    if let Some(deadline) = declared_task.deadline.filter(|_| !is_node) {
         task = task.deadline(deadline * US);
     }
-    if let Some(backlog) = said.backlog {
+    if let Some(backlog) = declared_task.backlog {
         task = task.backlog(backlog);
     }
     let cpus = app.config.cpus.len() as u32;
-    let core = said.core % cpus;
-    let cores = (0..cpus).filter(|cpu| *cpu == core || said.priority >> cpu & 1 == 1);
+    let core = declared_task.core % cpus;
+    let cores = (0..cpus).filter(|cpu| *cpu == core || declared_task.priority >> cpu & 1 == 1);
     // About every third.
-    if let Some(&server) = servers.get(said.offset as usize % 6) {
+    if let Some(&server) = servers.get(declared_task.offset as usize % 6) {
         task = task.served_by(server);
     }
-    app.task(task.priority(said.priority).core(core).cores(cores))
+    app.task(task.priority(declared_task.priority).core(core).cores(cores))
 }
 
-/// A policy that nothing here knows.
+/// A policy that is unknown here.
 const OUTSIDE: Priorities = Priorities::Custom { name: "edf-us", make: policy_edf_us::make };
 
-/// Applications of up to eight tasks, those of the second half nodes behind one or two of the
+/// Applications of up to eight tasks; those of the second half are nodes behind one or two of the
 /// first.
 fn application() -> impl Strategy<Value = Application> {
     let alike = prop::bool::weighted(0.8);
@@ -89,8 +89,8 @@ fn application() -> impl Strategy<Value = Application> {
     (
         config,
         alike,
-        prop::collection::vec(said(), 1..5),
-        prop::collection::vec((said(), edges), 0..4),
+        prop::collection::vec(declared_task(), 1..5),
+        prop::collection::vec((declared_task(), edges), 0..4),
     )
         .prop_map(
             |(
@@ -99,11 +99,12 @@ fn application() -> impl Strategy<Value = Application> {
                 mut roots,
                 nodes,
             )| {
-                // Those of one graph have one period and deadline.
+                // Tasks of one graph have one period and deadline.
                 if alike {
                     let (us, deadline) = (roots[0].us, roots[0].deadline);
-                    for said in &mut roots {
-                        (said.kind, said.us, said.deadline) = (said.kind % 3, us, deadline);
+                    for declared_task in &mut roots {
+                        (declared_task.kind, declared_task.us, declared_task.deadline) =
+                            (declared_task.kind % 3, us, deadline);
                     }
                 }
                 let priorities = [
@@ -144,12 +145,13 @@ fn application() -> impl Strategy<Value = Application> {
                 .map(|server| app.server(server));
                 let accelerators = ["gpu", "dsp", "npu"].map(|name| app.accelerator(name));
                 let mut tasks: Vec<TaskId> = Vec::new();
-                let all = roots.iter().map(|said| (said, None));
-                for (at, (said, edges)) in
-                    all.chain(nodes.iter().map(|(said, edges)| (said, Some(edges)))).enumerate()
+                let all = roots.iter().map(|declared_task| (declared_task, None));
+                for (at, (declared_task, edges)) in all
+                    .chain(nodes.iter().map(|(declared_task, edges)| (declared_task, Some(edges))))
+                    .enumerate()
                 {
                     let edges = edges.map_or(&[][..], |edges| &edges[..]);
-                    let id = declare(&mut app, &servers, at, said, !edges.is_empty());
+                    let id = declare(&mut app, &servers, at, declared_task, !edges.is_empty());
                     let mut sources: Vec<TaskId> = Vec::new();
                     for (from, size, twice) in edges {
                         let from = *from.get(&tasks);
@@ -165,12 +167,12 @@ fn application() -> impl Strategy<Value = Application> {
                                     id,
                                     *size,
                                     if *twice { *size } else { 1 },
-                                )
+                                );
                             }
                         }
                     }
                     for (number, (least, more, energy, modes, needs, uses)) in
-                        said.versions.iter().enumerate()
+                        declared_task.versions.iter().enumerate()
                     {
                         let version = Version::new(&format!("v{number}"));
                         let version = if *more == 0 {
@@ -206,18 +208,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn y1_what_is_described_builds_the_machine_that_is_started(app in application()) {
+    fn y1_the_described_file_builds_the_engine_that_is_started(app in application()) {
         let cpus = app.config.cpus.len() as u32;
-        let text = match (app.describe(), app.sound_tree(cpus)) {
+        let text = match (app.describe(), app.checked_tree(cpus)) {
             (Ok(text), _) => text,
-            // Roots of one graph with other periods, a core that it has not: no run and no file.
+            // Roots of one graph with other periods, or a core that does not exist: no run and no
+            // file.
             (Err(Error::Declared(_)), Err(Error::Declared(_))) => return Ok(()),
             (described, tree) => panic!("{described:?}, {tree:?}"),
         };
         let system = read(&text);
         let [root] = &system.roots[..] else { panic!("one root: {text}") };
-        let tree = app.sound_tree(cpus).expect("it was described");
-        let machine = |tree: &talea_core::machine::Tree| format!("{:#?}", tree.build().expect("it was checked"));
+        let tree = app.checked_tree(cpus).expect("it was described");
+        let machine = |tree: &talea_core::engine::Tree| format!("{:#?}", tree.build().expect("it was checked"));
         prop_assert_eq!(machine(&tree), machine(&root.tree), "{}", text);
         for (declared, source) in app.tasks.iter().zip(&root.sources) {
             let costs = source.cost.by_version();
@@ -229,7 +232,7 @@ proptest! {
     }
 }
 
-/// A periodic task, a sporadic one, two that somebody activates, and a node.
+/// A periodic task, a sporadic one, two activated ones, and a node.
 fn mixed() -> (Application, [TaskId; 5]) {
     let mut app = Application::new(Config::default());
     let tasks = [
@@ -248,9 +251,9 @@ fn mixed() -> (Application, [TaskId; 5]) {
 }
 
 #[test]
-fn y1_y13_jobs_come_in_the_file_as_they_are_declared_or_expected() {
+fn y1_y13_arrivals_in_the_file_are_as_declared_or_expected() {
     let (app, tasks) = mixed();
-    let system = read(&app.describe().expect("it can be said"));
+    let system = read(&app.describe().expect("it can be described"));
     let sources = &system.roots[0].sources;
     let arrivals = |of: TaskId| &sources[of.number()].arrivals;
     let every = |us: u64, offset: u64| Arrivals::Periodic {
@@ -260,51 +263,54 @@ fn y1_y13_jobs_come_in_the_file_as_they_are_declared_or_expected() {
     };
     assert_eq!(arrivals(tasks[0]), &every(500_000, 3));
     assert_eq!(arrivals(tasks[1]), &every(20_000, 0), "as often as it may");
-    assert_eq!(arrivals(tasks[2]), &Arrivals::List(vec![]), "nobody knows");
+    assert_eq!(arrivals(tasks[2]), &Arrivals::List(vec![]), "no rule");
     assert_eq!(arrivals(tasks[3]), &every(70_000, 0));
     assert_eq!(arrivals(tasks[4]), &Arrivals::List(vec![]), "its graph activates it");
 }
 
 #[test]
-fn y21_a_policy_from_outside_is_in_the_file_by_its_name_and_says_whom_it_does_not_take() {
+fn y21_a_custom_policy_is_in_the_file_by_name_and_names_the_tasks_that_it_rejects() {
     let (mut app, tasks) = mixed();
     app.config().priorities = OUTSIDE;
     assert!(app.config.priorities == OUTSIDE && app.config.priorities != Priorities::Edf);
-    let text = app.describe().expect("it can be said");
+    let text = app.describe().expect("it can be described");
     assert!(text.contains("policy = \"edf-us\""), "{text}");
-    assert!(system::read(&text, "described", &()).is_err(), "not every reader knows it");
-    let Policy::Custom { name: "edf-us", .. } = policy(&read(&text)) else { panic!("{text}") };
-    // Whether a task is heavy hangs on what it costs.
+    assert!(system::read(&text, "described", &()).is_err(), "a reader must register it");
+    let PolicySpec::Custom { name: "edf-us", .. } = policy(&read(&text)) else { panic!("{text}") };
+    // The policy classifies tasks by their costs.
     app.version(tasks[1], "gpu", |_| {});
-    let Err(Error::Declared(why)) = app.start() else { panic!("nobody knows whether it is heavy") };
-    assert!(
-        why.starts_with("task messages: ") && why.contains("nobody has said its cost"),
-        "{why}"
-    );
+    let Err(Error::Declared(why)) = app.start() else { panic!("its utilization is unknown") };
+    assert!(why.starts_with("task messages: ") && why.contains("cost"), "{why}");
 }
 
-fn policy(system: &System) -> Policy {
-    match system.roots[0].tree.get(Tree::ROOT).map(|root| &root.body) {
-        Some(Body::Scheduler(root)) => root.policy.clone(),
+fn policy(system: &System) -> PolicySpec {
+    match system.roots[0].tree.get(Tree::ROOT).map(|root| &root.spec) {
+        Some(NodeSpec::Scheduler(root)) => root.policy.clone(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn what_no_file_can_say_is_refused_and_named() {
+fn applications_that_no_file_can_describe_are_refused_and_named() {
     let refused = |app: &Application| match app.describe() {
         Err(Error::Declared(why)) => why,
         other => panic!("{other:?}"),
     };
     let (mut app, tasks) = mixed();
     app.version(tasks[1], "gpu", |_| {});
-    assert!(refused(&app).contains("task messages, version gpu: nobody has said what a job costs"));
+    assert!(
+        refused(&app).contains("task messages, version gpu: the cost of a job is not declared")
+    );
     let (mut app, _) = mixed();
     app.config().selection = Selection::User(|_| None);
-    assert!(refused(&app).contains("a function chooses its versions"));
+    assert!(refused(&app).contains("function"));
     let (mut app, _) = mixed();
     app.config().priorities = Priorities::Custom { name: "edf", make: policy_edf_us::make };
-    assert!(refused(&app).contains("policy edf: Talea has one of this name"), "{}", refused(&app));
+    assert!(
+        refused(&app).contains("policy edf: Talea has a policy of this name"),
+        "{}",
+        refused(&app)
+    );
     let (mut app, _) = mixed();
     let blank = app.task(Task::periodic("two words", US));
     app.version(blank, Version::new("only").cost(US), |_| {});

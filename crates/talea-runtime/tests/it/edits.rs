@@ -1,13 +1,13 @@
-//! What may be changed while an application is stopped, and what its jobs may do from the first on.
+//! Changes of a stopped application, and handles that jobs use from the first one on.
 
 use crate::{MS, one_of_some, run};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use talea_kernel_tests::{Bench, eventually};
-use talea_runtime::{Application, Config, Error, Hand, Rights, Task, Waiting, first_cpus};
+use talea_runtime::{Application, Config, Error, Rights, RunHandle, Task, WaitMode, first_cpus};
 
 #[test]
-fn y1_y14_a_task_that_is_declared_anew_comes_by_its_new_rule_and_one_that_rests_does_not_come() {
+fn y1_y14_a_replaced_task_is_released_by_its_new_rule_and_a_disabled_one_is_not() {
     let _bench = Bench::new("runtime_edits");
     let counts: [Arc<AtomicU64>; 2] = Default::default();
     let mut app = Application::new(Config::default());
@@ -19,8 +19,8 @@ fn y1_y14_a_task_that_is_declared_anew_comes_by_its_new_rule_and_one_that_rests_
     }
     let (mut app, report) = run(app, "the first", || counts[0].load(Ordering::Relaxed) >= 5);
     assert_eq!(report.tasks[1].jobs, 0);
-    app.redeclare(tasks[0], Task::activated("first", 50 * MS));
-    app.redeclare(tasks[1], Task::periodic("second", 2 * MS));
+    app.replace_task(tasks[0], Task::activated("first", 50 * MS));
+    app.replace_task(tasks[1], Task::periodic("second", 2 * MS));
     let (_, report) = run(app, "the second", || counts[1].load(Ordering::Relaxed) >= 5);
     assert_eq!(
         (report.tasks[0].jobs, report.tasks[1].jobs),
@@ -31,21 +31,22 @@ fn y1_y14_a_task_that_is_declared_anew_comes_by_its_new_rule_and_one_that_rests_
 #[test]
 fn y13_the_first_job_of_all_may_activate_another_task() {
     let _bench = Bench::new("runtime_first_job");
-    let (hand, done) = (Arc::new(OnceLock::<Hand>::new()), Arc::new(AtomicBool::new(false)));
+    let (handle, done) = (Arc::new(OnceLock::<RunHandle>::new()), Arc::new(AtomicBool::new(false)));
     let mut app = Application::new(Config::default());
     let (root, other) = (
         app.task(Task::periodic("root", 600_000 * MS)),
         app.task(Task::activated("other", 50 * MS)),
     );
     app.version(root, "only", {
-        let hand = Arc::clone(&hand);
-        move |_| assert!(hand.get().expect("it was told before the first job").activate(other))
+        let handle = Arc::clone(&handle);
+        move |_| assert!(handle.get().expect("stored before the first job").activate(other))
     });
     app.version(other, "only", {
         let done = Arc::clone(&done);
         move |_| done.store(true, Ordering::Relaxed)
     });
-    let running = app.start_telling(|told| hand.set(told).expect("once")).expect("it can be run");
+    let running =
+        app.start_with(|reported| handle.set(reported).expect("once")).expect("it can be run");
     eventually("the other's job", || done.load(Ordering::Relaxed));
     let (_, report) = running.stop_keeping();
     let report = report.expect("a run");
@@ -53,12 +54,12 @@ fn y13_the_first_job_of_all_may_activate_another_task() {
 }
 
 #[test]
-fn y1_what_is_not_started_comes_back_and_can_be_mended() {
+fn y1_an_application_that_does_not_start_is_returned_and_can_be_corrected() {
     let _bench = Bench::new("runtime_mended");
     let count = Arc::new(AtomicU64::new(0));
     let mut app = Application::new(Config::default());
     let task = app.task(Task::periodic("task", 2 * MS));
-    let back = app.start_telling(drop).expect_err("a task without a version");
+    let back = app.start_with(drop).expect_err("a task without a version");
     assert!(matches!(back.error, Error::Declared(_)));
     let mut app = back.app;
     app.version(task, "only", {
@@ -70,25 +71,26 @@ fn y1_what_is_not_started_comes_back_and_can_be_mended() {
     assert_eq!(first_cpus(1).expect("there is one").len(), 1);
 }
 
-/// A start that fails in between, for want of a daemon: the application comes back as it was.
+/// A start that fails for want of a daemon: the application comes back unchanged.
 fn not_started(mut app: Application) -> Application {
     let before = app.config().clone();
     let config = app.config();
-    (config.rights, config.insist) = (Rights::Daemon, true);
+    (config.rights, config.require_real_time) = (Rights::Daemon, true);
     config.daemon.socket = Some("/nonexistent/socket".into());
-    let mut app = app.start_telling(|_| ()).expect_err("there is no daemon").app;
+    let mut app = app.start_with(|_| ()).expect_err("there is no daemon").app;
     *app.config() = before;
     app
 }
 
 #[test]
-fn y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it() {
+fn y14_data_in_channels_are_there_after_a_resume_if_they_are_retained() {
     let _bench = Bench::new("runtime_resume");
     for keeps_channels in [true, false] {
-        let mut app = Application::new(Config { keeps_channels, ..Config::default() });
+        let mut app =
+            Application::new(Config { retain_channels: keeps_channels, ..Config::default() });
         let source = app.task(Task::activated("source", 50 * MS));
         let (sink, join) = (app.task(Task::node("sink")), app.task(Task::node("join")));
-        // Three at a time; and a join whose other side never comes in the first run.
+        // Three data per activation; and a join whose other input never comes in the first run.
         let (put, take) = app.channel_of::<u64>(source, sink, 6, 3);
         let other = app.task(Task::activated("other", 50 * MS));
         app.edge(source, join);
@@ -113,7 +115,7 @@ fn y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it() {
             let report;
             (app, report) = running.stop().expect("it ends");
             assert_eq!(
-                (report.tasks[source.number()].jobs, report.full, report.empty),
+                (report.tasks[source.number()].jobs, report.rejected_pushes, report.failed_pops),
                 (jobs, 0, 0)
             );
             joins.push(report.tasks[join.number()].jobs);
@@ -126,9 +128,9 @@ fn y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it() {
 }
 
 #[test]
-fn y14_data_that_a_job_was_activated_by_and_did_not_take_is_not_there_after_a_resume() {
+fn y14_data_that_activated_a_job_and_were_not_popped_are_gone_after_a_resume() {
     let _bench = Bench::new("runtime_resume_left");
-    let mut app = Application::new(Config { keeps_channels: true, ..Config::default() });
+    let mut app = Application::new(Config { retain_channels: true, ..Config::default() });
     let (source, sink) =
         (app.task(Task::activated("source", 50 * MS)), app.task(Task::node("sink")));
     let (put, take) = app.channel::<u64>(source, sink, 3);
@@ -163,28 +165,28 @@ fn y14_data_that_a_job_was_activated_by_and_did_not_take_is_not_there_after_a_re
 }
 
 #[test]
-fn y15_waiting_asleep_and_awake_give_the_same_schedule_and_cost_something_else() {
+fn y15_sleeping_and_spinning_give_the_same_schedule_at_different_costs() {
     let _bench = Bench::new("runtime_waiting");
-    let share = |waiting: Waiting| {
-        let mut app = Application::new(Config { waiting, ..Config::default() });
+    let share = |waiting: WaitMode| {
+        let mut app = Application::new(Config { wait_mode: waiting, ..Config::default() });
         let order = Arc::new(Mutex::new(Vec::new()));
         for (name, offset) in [("a", 0), ("b", 1), ("c", 2)] {
             let task = app.task(Task::periodic(name, 6 * MS).offset(MS * offset));
             let order = Arc::clone(&order);
             app.version(task, "only", move |job| {
-                order.lock().expect("whole").push((job.number, name))
+                order.lock().expect("whole").push((job.number, name));
             });
         }
         let (_, report) = run(app, "50 rounds", || order.lock().expect("whole").len() >= 150);
         let order = order.lock().expect("whole");
         assert!(order.is_sorted(), "one after the other, as they are due: {order:?}");
-        report.scheduling.as_nanos() * 1_000 / report.length.as_nanos()
+        report.scheduling_time.as_nanos() * 1_000 / report.length.as_nanos()
     };
     let mut shares = (0, 0);
-    // Three waits of a millisecond or half of what there is in six: 2 ms of them or a little less,
-    // where the machine does not stand still.
+    // Three waits of a millisecond, or of half of what there is in six: 2 ms of them or a little
+    // less, if there is no CPU stall.
     let costs_more = one_of_some(|| {
-        shares = (share(Waiting::Sleep), share(Waiting::Spin(MS)));
+        shares = (share(WaitMode::Sleep), share(WaitMode::Spin(MS)));
         shares.1 >= 3 * shares.0.max(20)
     });
     assert!(costs_more, "thousandths of a CPU asleep and awake: {shares:?}");

@@ -8,7 +8,8 @@ use std::time::Duration;
 use talea_kernel_tests::{Bench, kernel, needs};
 use talea_runtime::{Application, Config, Mapping, Priorities, Task};
 
-/// Fork, two halves, one of them in two versions, and a join that counts (the paper's listing 1).
+/// A fork, two halves, one of them in two versions, and a join that counts (listing 1 of the
+/// paper).
 fn fork_join(config: Config) -> (Application, Arc<AtomicU64>) {
     let mut app = Application::new(config);
     let joined = Arc::new(AtomicU64::new(0));
@@ -17,7 +18,7 @@ fn fork_join(config: Config) -> (Application, Arc<AtomicU64>) {
     let left = app.task(Task::node("left"));
     let right = app.task(Task::node("right").core(1));
     let join = app.task(Task::node("join").core(1));
-    // Room for a third of a second in which the machine is away.
+    // Room for a CPU stall of a third of a second.
     let (to_left, at_left) = app.channel::<u64>(fork, left, 64);
     let (from_left, at_join) = app.channel::<u64>(left, join, 64);
     app.edge(fork, right);
@@ -29,7 +30,7 @@ fn fork_join(config: Config) -> (Application, Arc<AtomicU64>) {
     });
     app.uses(on_gpu, gpu);
     app.version(left, "cpu", move |_| {
-        second.1.push(second.0.pop().expect("a number") * 3).expect("room")
+        second.1.push(second.0.pop().expect("a number") * 3).expect("room");
     });
     app.version(right, "plain", |_| {});
     app.version(join, "plain", {
@@ -68,7 +69,7 @@ fn y1_y5_y9_fork_and_join_run_end_to_end_under_every_policy_and_mapping() {
                 let jobs: Vec<u64> = report.tasks.iter().map(|task| task.jobs).collect();
                 assert_eq!(jobs, [jobs[0]; 4], "what has come is done: {config:?}");
                 assert_eq!(jobs[0], joined.load(Ordering::Relaxed));
-                assert_eq!((report.full, report.empty), (0, 0));
+                assert_eq!((report.rejected_pushes, report.failed_pops), (0, 0));
                 let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
                 assert_eq!(panics, 0, "{report:?}");
             }
@@ -78,12 +79,12 @@ fn y1_y5_y9_fork_and_join_run_end_to_end_under_every_policy_and_mapping() {
 
 #[test]
 fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
-    // A thousand at the checklist's distance take twenty seconds.
+    // A thousand at a period of 20 ms take twenty seconds.
     let is_soak = std::env::var_os("TALEA_SOAK").is_some();
     let (jobs, period) = if is_soak { (1_000, 20 * MS) } else { (500, 2 * MS) };
     let _bench = Bench::new("runtime_pipeline");
     let mut app = Application::new(Config::default());
-    // However long the machine stands still: there is room for twice as many.
+    // Twice as much room as data, however long the CPU stalls.
     let room = 2 * jobs;
     let source = app.task(Task::periodic("source", period).backlog(room));
     let (middle, sink) =
@@ -94,7 +95,7 @@ fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
     let (all, done) = channel();
     app.version(source, "plain", move |job| put.push(job.number).expect("room"));
     app.version(middle, "plain", move |_| {
-        put_on.push(take.pop().expect("it came for one")).expect("room")
+        put_on.push(take.pop().expect("it came for one")).expect("room");
     });
     app.version(sink, "plain", {
         let seen = Arc::clone(&seen);
@@ -116,16 +117,20 @@ fn y9_a_pipeline_keeps_the_order_and_loses_nothing() {
         [seen.len() as u64; 3]
     );
     let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
-    assert_eq!((report.full, report.empty, report.refused, panics), (0, 0, 0, 0), "{report:?}");
+    assert_eq!(
+        (report.rejected_pushes, report.failed_pops, report.refused, panics),
+        (0, 0, 0, 0),
+        "{report:?}"
+    );
 }
 
 #[test]
-fn y10_a_full_channel_takes_nothing_and_an_empty_one_gives_nothing_and_both_are_counted() {
+fn y10_pushes_to_a_full_channel_and_pops_from_an_empty_one_fail_and_are_counted() {
     let _bench = Bench::new("runtime_channels");
     let mut app = Application::new(Config::default());
     let source = app.task(Task::periodic("source", 4 * MS));
     let sink = app.task(Task::node("sink"));
-    // A job of the sink comes for each, and there are two at a time.
+    // Each datum activates the sink, and there are two at a time.
     let (put, take) = app.channel::<u32>(source, sink, 2);
     let ends = Arc::new(AtomicU64::new(0));
     app.version(source, "plain", move |_| {
@@ -148,23 +153,23 @@ fn y10_a_full_channel_takes_nothing_and_an_empty_one_gives_nothing_and_both_are_
     let (_, report) = run(app, "20 ends", || ends.load(Ordering::Relaxed) >= 20);
     let [source, sink] = &report.tasks[..] else { panic!("two tasks") };
     if source.panics + sink.panics == 0 {
-        assert_eq!((report.full, report.empty), (source.jobs, sink.jobs / 2));
+        assert_eq!((report.rejected_pushes, report.failed_pops), (source.jobs, sink.jobs / 2));
         assert_eq!(sink.jobs, 2 * source.jobs);
     } else {
-        // A machine that stood still for a period: the channel was full when the next job came.
-        assert!(report.full > source.jobs, "{report:?}");
+        // After a CPU stall of a period the channel was full when the next job started.
+        assert!(report.rejected_pushes > source.jobs, "{report:?}");
     }
 }
 
 #[test]
-fn y9_y14_what_was_asked_for_before_the_stop_is_done_and_activations_without_room_are_counted() {
+fn y9_y14_activations_before_the_stop_complete_and_those_without_room_are_counted() {
     let _bench = Bench::new("runtime_refused");
     let mut app = Application::new(Config::default());
     let (source, sink) =
         (app.task(Task::activated("source", 500 * MS)), app.task(Task::node("sink").backlog(0)));
     let (put, take) = app.channel::<u32>(source, sink, 4);
     app.version(source, "plain", move |_| {
-        (0..3).for_each(|datum| put.push(datum).expect("room for four"))
+        (0..3).for_each(|datum| put.push(datum).expect("room for four"));
     });
     app.version(sink, "plain", move |_| assert_eq!(take.pop(), Some(0)));
     let running = app.start().expect("it can be run");

@@ -1,4 +1,4 @@
-//! Starts, stops, activations, and what is refused.
+//! Starts, stops, activations, and refused declarations.
 
 use crate::{MS, run, stopped, user};
 use std::os::unix::process::ExitStatusExt;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, eventually, kernel, needs_root};
 use talea_runtime::{
-    Application, Condition, Config, Error, Hand, Mapping, Policy, Rights, Server, Table, Task,
+    Application, Condition, Config, Error, Mapping, Policy, Rights, RunHandle, Server, Table, Task,
     TaskId, Version,
 };
 
-/// Of `abort`.
+/// Signal of `abort`.
 const SIGABRT: i32 = 6;
 
 fn counting(app: &mut Application, task: Task) -> Arc<AtomicU64> {
@@ -24,7 +24,7 @@ fn counting(app: &mut Application, task: Task) -> Arc<AtomicU64> {
     count
 }
 
-/// By their names: the test harness has some of its own.
+/// Counts threads by their names, because the test harness has threads of its own.
 fn threads_of_applications() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
     let names =
@@ -50,10 +50,10 @@ fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
         (app, report) = stopped(running);
         assert_eq!(report.tasks[0].jobs, count.load(Ordering::Relaxed) - seen, "cycle {cycle}");
     }
-    // Those of another test that runs beside it come and go.
+    // Threads of a test that runs beside it come and go.
     eventually("none of its threads", || threads_of_applications() == 0);
     eventually("no more open files than after the first", || files() <= open);
-    // While it is stopped it can be changed.
+    // A stopped application can be changed.
     let other = counting(&mut app, Task::periodic("other", 2 * MS).offset(3 * MS));
     let running = app.start().expect("it can be run");
     eventually("jobs of both", || other.load(Ordering::Relaxed) >= 3);
@@ -71,24 +71,25 @@ fn y14_it_starts_and_stops_again_and_again_and_leaves_no_thread() {
 fn y20_times_count_from_each_start() {
     let _bench = Bench::new("runtime_zero");
     let mut app = Application::new(Config::default());
-    let (hand, seen) = (Arc::new(Mutex::new(None::<Hand>)), Arc::new(Mutex::new(Vec::new())));
+    let (handle, seen) =
+        (Arc::new(Mutex::new(None::<RunHandle>)), Arc::new(Mutex::new(Vec::new())));
     let task = app.task(Task::periodic("task", 2 * MS).offset(MS));
     app.version(task, "only", {
-        let (hand, seen) = (Arc::clone(&hand), Arc::clone(&seen));
+        let (handle, seen) = (Arc::clone(&handle), Arc::clone(&seen));
         move |job| {
             let now =
-                hand.lock().expect("whole").as_ref().expect("told before the first job").now();
+                handle.lock().expect("whole").as_ref().expect("stored before the first job").now();
             seen.lock().expect("whole").push((job.number, now));
         }
     });
     for _ in 0..3 {
         let before = Instant::now();
         let running = app
-            .start_telling(|told| *hand.lock().expect("whole") = Some(told))
+            .start_with(|reported| *handle.lock().expect("whole") = Some(reported))
             .expect("it can be run");
         eventually("ten jobs", || seen.lock().expect("whole").len() >= 10);
-        let now = running.hand().now();
-        // From the start on, and not from that before it.
+        let now = running.handle().now();
+        // From this start on, not from the previous one.
         assert!(now <= before.elapsed(), "{now:?}");
         (app, _) = stopped(running);
         let times = std::mem::take(&mut *seen.lock().expect("whole"));
@@ -103,7 +104,7 @@ fn y20_times_count_from_each_start() {
 }
 
 #[test]
-fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
+fn y13_activations_become_jobs_and_sporadic_ones_keep_their_separation() {
     const SEPARATION_MS: u32 = 4;
     let _bench = Bench::new("runtime_sporadic");
     let mut app = Application::new(Config::default());
@@ -115,21 +116,21 @@ fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
     });
     let chain = app.task(Task::activated("chain", 50 * MS));
     let done = Arc::new(AtomicU64::new(0));
-    let hand = Arc::new(Mutex::new(None::<talea_runtime::Hand>));
+    let handle = Arc::new(Mutex::new(None::<talea_runtime::RunHandle>));
     app.version(chain, "only", {
-        let (done, hand) = (Arc::clone(&done), Arc::clone(&hand));
-        // One job asks for the next.
+        let (done, handle) = (Arc::clone(&done), Arc::clone(&handle));
+        // Each job activates the next.
         move |job| {
             done.fetch_add(1, Ordering::Relaxed);
             if job.number < 19
-                && let Some(hand) = &*hand.lock().expect("whole")
+                && let Some(handle) = &*handle.lock().expect("whole")
             {
-                assert!(hand.activate(chain));
+                assert!(handle.activate(chain));
             }
         }
     });
     let running = app.start().expect("it can be run");
-    *hand.lock().expect("whole") = Some(running.hand());
+    *handle.lock().expect("whole") = Some(running.handle());
     let asked = Instant::now();
     for _ in 0..100 {
         assert!(running.activate(burst));
@@ -142,19 +143,19 @@ fn y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance() {
     // Each activation is a job or was refused; the first job does not wait in the backlog.
     assert_eq!(times.len() as u64 + report.refused, 100);
     assert!(times.len() >= 9, "{report:?}");
-    // Releases are so far apart, and the first is no sooner than it was asked for; a job that began
+    // Releases are this far apart, and the first is not before its activation; a job that started
     // late may be followed sooner.
     let whole = times[times.len() - 1] - asked;
     let least = MS * SEPARATION_MS * (times.len() as u32 - 1);
     assert!(whole >= least, "{} jobs within {whole:?}", times.len());
     assert!(
-        !hand.lock().expect("whole").as_ref().expect("it was given").activate(burst),
+        !handle.lock().expect("whole").as_ref().expect("it was given").activate(burst),
         "it is over"
     );
 }
 
 #[test]
-fn y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_comes_sooner_than_its_turn() {
+fn y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_is_released_early() {
     const SEPARATION_MS: u32 = 2;
     let _bench = Bench::new("runtime_burst");
     let mut app = Application::new(Config::default());
@@ -170,7 +171,8 @@ fn y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_comes_sooner_than_its_tur
     eventually("all of them", || times.lock().expect("whole").len() == 100);
     let (_, report) = stopped(running);
     assert_eq!((report.refused, report.tasks[0].jobs), (0, 100), "{report:?}");
-    // At most one a separation: a job may begin late, and never before all others have had theirs.
+    // At most one per separation: a job may start late, and never before all earlier ones had
+    // theirs.
     for (turn, &began) in (0..).zip(times.lock().expect("whole").iter()) {
         let soonest = asked + MS * SEPARATION_MS * turn;
         assert!(began >= soonest, "job {turn} came {:?} too soon", soonest - began);
@@ -178,7 +180,7 @@ fn y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_comes_sooner_than_its_tur
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_named() {
+fn invalid_declarations_are_refused_and_named() {
     let none = |app: &mut Application, name: &str| app.task(Task::periodic(name, 10 * MS));
     let refused = |app: Application| match app.start() {
         Err(Error::Declared(why) | Error::Machine(why)) => why,
@@ -197,7 +199,7 @@ fn what_makes_no_sense_is_refused_and_named() {
     let beyond = kernel::cpus().iter().max().expect("a CPU") + 1;
     let mut app = Application::new(Config { cpus: vec![beyond], ..Config::default() });
     counting(&mut app, Task::periodic("task", 10 * MS));
-    assert!(refused(app).contains(&format!("CPU {beyond} is none of this process's")));
+    assert!(refused(app).contains(&format!("CPU {beyond} is not available to this process")));
     let config = Config { mapping: Mapping::Partitioned, ..Config::default() };
     let mut app = Application::new(config);
     counting(&mut app, Task::periodic("far", 10 * MS).core(7));
@@ -208,7 +210,7 @@ fn what_makes_no_sense_is_refused_and_named() {
 }
 
 #[test]
-fn y1_what_is_named_by_a_number_that_there_is_not_is_refused_and_named() {
+fn y1_an_id_that_does_not_exist_is_refused_and_named() {
     let mut rich = Application::new(Config::default());
     let far = (0..3).map(|_| rich.task(Task::node("far"))).last().expect("three");
     let server = rich.server(Server::polling("server", MS, 10 * MS));
@@ -223,17 +225,18 @@ fn y1_what_is_named_by_a_number_that_there_is_not_is_refused_and_named() {
         assert_eq!(described, started);
         started
     };
-    let edge = "the edge from task to a task that there is not: there is no task 2, 1 are declared";
+    let edge =
+        "the edge from task to a task that does not exist: there is no task 2, 1 are declared";
     assert_eq!(refused(&|app, task| app.edge(task, far)), edge);
     assert_eq!(refused(&|app, task| _ = app.channel::<u64>(task, far, 4)), edge);
     let served = Task::activated("task", 10 * MS).served_by(server);
     assert_eq!(
-        refused(&|app, task| app.redeclare(task, served.clone())),
+        refused(&|app, task| app.replace_task(task, served.clone())),
         "task task: there is no server 0, 0 are declared"
     );
     let table = Table::new(10 * MS).entry(0, MS, MS, far);
     assert_eq!(
-        refused(&|app, _| app.follow(Some(table.clone()))),
+        refused(&|app, _| app.set_table(Some(table.clone()))),
         "the table: there is no task 2, 1 are declared"
     );
     let needs = |app: &mut Application, task: TaskId| {
@@ -268,40 +271,40 @@ fn y22_without_rights_it_runs_is_activated_and_stopped_and_says_so() {
     let (app, report) = stopped(running);
     assert!(!report.is_real_time, "an ordinary user has no real time");
     assert_eq!(report.rights, Rights::Unused);
-    assert!(report.why_not.expect("it wanted them").contains("no connection to talead"));
+    assert!(report.rights_error.expect("it wanted them").contains("no connection to talead"));
     let policies = report
         .dispatchers
         .iter()
         .copied()
         .chain(report.tasks.iter().filter_map(|task| task.policy));
-    assert_eq!(policies.collect::<Vec<_>>(), [Policy::NORMAL; 3], "by the kernel's word");
+    assert_eq!(policies.collect::<Vec<_>>(), [Policy::NORMAL; 3], "by the switch trace");
     let (mut app, _) = run(app, "more jobs", || count.load(Ordering::Relaxed) >= 10);
-    app.config().insist = true;
-    assert!(matches!(app.start(), Err(Error::Run(_))), "whoever insists is told");
+    app.config().require_real_time = true;
+    assert!(matches!(app.start(), Err(Error::Run(_))), "a start that requires real time must fail");
 }
 
-/// What says nothing of time: it holds whoever schedules the threads.
+/// Tests that do not depend on time: they hold for any scheduling of the threads.
 const LOGIC: [&str; 16] = [
     "edits::y13_the_first_job_of_all_may_activate_another_task",
-    "edits::y14_data_that_a_job_was_activated_by_and_did_not_take_is_not_there_after_a_resume",
-    "edits::y14_what_lies_in_channels_is_there_after_a_resume_if_they_keep_it",
-    "edits::y1_what_is_not_started_comes_back_and_can_be_mended",
-    "edits::y1_y14_a_task_that_is_declared_anew_comes_by_its_new_rule_and_one_that_rests_does_not_come",
-    "graphs::y10_a_full_channel_takes_nothing_and_an_empty_one_gives_nothing_and_both_are_counted",
+    "edits::y14_data_that_activated_a_job_and_were_not_popped_are_gone_after_a_resume",
+    "edits::y14_data_in_channels_are_there_after_a_resume_if_they_are_retained",
+    "edits::y1_an_application_that_does_not_start_is_returned_and_can_be_corrected",
+    "edits::y1_y14_a_replaced_task_is_released_by_its_new_rule_and_a_disabled_one_is_not",
+    "graphs::y10_pushes_to_a_full_channel_and_pops_from_an_empty_one_fail_and_are_counted",
     "graphs::y1_y5_y9_fork_and_join_run_end_to_end_under_every_policy_and_mapping",
     "graphs::y9_a_pipeline_keeps_the_order_and_loses_nothing",
-    "graphs::y9_y14_what_was_asked_for_before_the_stop_is_done_and_activations_without_room_are_counted",
-    "lives::y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_comes_sooner_than_its_turn",
-    "lives::y13_activations_come_as_jobs_and_sporadic_ones_keep_their_distance",
-    "manual::y1_the_rust_of_the_manual_is_compiled_and_its_fork_and_join_runs",
+    "graphs::y9_y14_activations_before_the_stop_complete_and_those_without_room_are_counted",
+    "lives::y13_a_burst_of_a_hundred_is_a_hundred_jobs_and_none_is_released_early",
+    "lives::y13_activations_become_jobs_and_sporadic_ones_keep_their_separation",
+    "manual::y1_the_rust_code_of_the_manual_compiles_and_its_fork_and_join_runs",
     "stress::y10_a_million_items_of_two_producers_reach_two_consumers_each_once_and_in_order",
-    "versions::a_panic_ends_its_job_gives_back_what_it_held_and_is_told",
-    "versions::y6_the_world_says_which_version_is_taken_while_it_runs",
-    "versions::y7_who_finds_the_accelerator_taken_is_done_without_it",
+    "versions::a_panic_ends_its_job_releases_its_accelerators_and_is_reported",
+    "versions::y6_conditions_select_the_version_during_the_run",
+    "versions::y7_a_job_that_finds_the_accelerator_in_use_runs_without_it",
 ];
 
 #[test]
-fn y22_what_says_nothing_of_time_holds_for_an_ordinary_user_without_a_daemon_too() {
+fn y22_timing_independent_tests_pass_for_an_ordinary_user_without_a_daemon() {
     needs_root!();
     let said = user::must_all_pass(&Bench::new("runtime_logic"), &LOGIC);
     assert_eq!(
@@ -312,8 +315,8 @@ fn y22_what_says_nothing_of_time_holds_for_an_ordinary_user_without_a_daemon_too
 }
 
 #[test]
-fn a_job_that_never_comes_back_ends_the_program_and_not_the_machine() {
-    const NAME: &str = "lives::a_job_that_never_comes_back_ends_the_program_and_not_the_machine";
+fn a_job_that_never_returns_ends_the_program_and_not_the_system() {
+    const NAME: &str = "lives::a_job_that_never_returns_ends_the_program_and_not_the_system";
     if !user::is_it() {
         needs_root!();
         assert_eq!(

@@ -1,5 +1,7 @@
-//! Applications on real threads: what they declare happens. How fast this machine is says nothing
-//! here; without the right to real-time priorities they run as well.
+//! Applications on real threads behave as declared.
+//!
+//! The speed of the system does not matter; without the right to real-time priorities they run as
+//! well.
 
 mod edits;
 mod graphs;
@@ -24,15 +26,15 @@ use talea_runtime::{Application, Report, Running};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-/// Runs the application until it is so, and says what became of it.
+/// Runs the application until a condition holds, and returns its report.
 pub(crate) fn run(app: Application, what: &str, is_so: impl Fn() -> bool) -> (Application, Report) {
     let running = app.start().expect("it can be run");
     eventually(what, is_so);
     stopped(running)
 }
 
-/// Whether one of a few tries shows it. For what a machine that stands still may hide, and what a
-/// wrong runtime never shows.
+/// Whether one of a few attempts shows it. For behaviour that a CPU stall may hide and that a wrong
+/// runtime never shows.
 pub(crate) fn one_of_some(mut shows: impl FnMut() -> bool) -> bool {
     (0..5).any(|_| shows())
 }

@@ -1,4 +1,4 @@
-//! What the manual shows is compiled, and its first program runs.
+//! The code in the manual is compiled, and its first program runs.
 
 #[path = "../../examples/manual.rs"]
 mod program;
@@ -6,14 +6,14 @@ mod program;
 use std::path::Path;
 use talea_kernel_tests::{Bench, kernel, needs};
 
-/// Without blanks, line ends, comments, and the commas that come and go with line ends.
+/// Removes blanks, line ends, comments, and the commas that depend on line ends.
 fn bare(text: &str) -> String {
     let lines = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     lines.flat_map(str::chars).filter(|c| !c.is_whitespace() && *c != ',').collect()
 }
 
 #[test]
-fn y1_the_rust_of_the_manual_is_compiled_and_its_fork_and_join_runs() {
+fn y1_the_rust_code_of_the_manual_compiles_and_its_fork_and_join_runs() {
     let read = |path: &str| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(root.join(path)).expect("a file of the tree")
@@ -29,7 +29,7 @@ fn y1_the_rust_of_the_manual_is_compiled_and_its_fork_and_join_runs() {
     for block in blocks {
         let code = block.lines().filter(|line| !line.starts_with("use "));
         let code = code.collect::<Vec<_>>().join("\n");
-        // What is left out, is said so.
+        // The manual marks omissions.
         for part in code.split("// ...") {
             assert!(source.contains(&bare(part)), "examples/manual.rs does not have: {part}");
         }

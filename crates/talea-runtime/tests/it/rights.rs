@@ -1,5 +1,5 @@
-//! Real-time priorities from the daemon, for an ordinary user: real `talead`, real user, the
-//! kernel's word.
+//! Real-time priorities from the daemon for an ordinary user: real `talead`, real user, policies
+//! read from the kernel.
 
 use crate::{MS, stopped, user};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use talea_runtime::{
     Application, Config, Error, Mapping, Policy, Priorities, Report, Rights, Task, TaskId,
 };
 
-/// A client of root's.
+/// Returns a client of root.
 fn root(daemon: &Daemon) -> talea_client::Client {
     talea_client::Client::builder().path(daemon.socket()).connect().expect("a daemon")
 }
@@ -24,20 +24,20 @@ fn level(policy: Policy) -> u8 {
     }
 }
 
-/// What the kernel said of it: every dispatcher above every worker.
+/// Checks by the policies in the kernel that every dispatcher is above every worker.
 fn must_be_real_time(report: &Report) {
     assert!(report.is_real_time, "{report:?}");
-    assert_eq!((report.rights, &report.why_not), (Rights::Daemon, &None));
+    assert_eq!((report.rights, &report.rights_error), (Rights::Daemon, &None));
     let workers = report.tasks.iter().map(|task| level(task.policy.expect("it was read")));
     let most = workers.max().expect("tasks");
     assert!(report.dispatchers.iter().all(|&policy| level(policy) > most), "{report:?}");
 }
 
-/// A long job that short ones interrupt, whatever the kernel would do with threads of one level: on
+/// A long job that short ones preempt, independent of the kernel's order of equal priorities: on
 /// one CPU.
 struct Interrupted {
     app: Application,
-    /// Short jobs that ended while a long one was under way, of the long job that saw most.
+    /// Largest number of short jobs that ended during a long one.
     seen: Arc<AtomicU64>,
     policies: Arc<Mutex<Vec<Policy>>>,
     long: TaskId,
@@ -71,13 +71,13 @@ fn interrupted(config: Config) -> Interrupted {
 }
 
 #[test]
-fn y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted() {
+fn y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_preempted() {
     if !user::is_it() {
         needs_root!();
         let bench = Bench::new("runtime_granted");
         let daemon = Daemon::start(&bench, &config::open());
         let name =
-            "rights::y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted";
+            "rights::y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_preempted";
         let said = user::must_pass(&bench, name, Some(daemon.socket()));
         assert!(!said.contains("without real-time priorities"), "{said}");
         let left = root(&daemon).list().expect("an answer").expect("a list");
@@ -85,7 +85,8 @@ fn y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted(
         return;
     }
     for _ in 0..2 {
-        // The other would give the CPU to a short job by itself, when a long one's quantum is over.
+        // The other plugin would give the CPU to a short job by itself, at the end of a long one's
+        // quantum.
         let mut config = Config::default();
         config.daemon.plugin = Some("fp".to_owned());
         let Interrupted { app, seen, policies, long } = interrupted(config);
@@ -99,7 +100,7 @@ fn y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_interrupted(
     }
 }
 
-/// The levels of the machine's CPUs don't fit together: others have asked for some on the first.
+/// Makes the levels of the CPUs differ: other grants have some on the first.
 fn crowded(daemon: &Daemon, cpus: &[u32]) -> Vec<talea_client::Grant> {
     let first = cpus.iter().copied().take(1).collect();
     let spec = |priority| {
@@ -112,9 +113,9 @@ fn crowded(daemon: &Daemon, cpus: &[u32]) -> Vec<talea_client::Grant> {
 }
 
 #[test]
-fn y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have() {
+fn y22_on_two_cpus_dispatchers_are_above_workers_whatever_other_grants_exist() {
     const NAME: &str =
-        "rights::y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have";
+        "rights::y22_on_two_cpus_dispatchers_are_above_workers_whatever_other_grants_exist";
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     if !user::is_it() {
         needs_root!();
@@ -148,16 +149,15 @@ fn y22_on_two_cpus_dispatchers_stand_above_workers_whatever_others_have() {
 }
 
 #[test]
-fn y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said() {
-    const NAME: &str =
-        "rights::y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said";
+fn y22_levels_in_separate_orders_are_returned_and_the_remedy_is_named() {
+    const NAME: &str = "rights::y22_levels_in_separate_orders_are_returned_and_the_remedy_is_named";
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     if !user::is_it() {
         needs_root!();
         needs!("two CPUs", cpus.len() == 2);
         let bench = Bench::new("runtime_unfit");
         let daemon = Daemon::start(&bench, &config::open());
-        // They fit now; they would not when others have come.
+        // They fit now, and would not with other grants.
         user::must_pass(&bench, NAME, Some(daemon.socket()));
         let grants = crowded(&daemon, &cpus);
         user::must_pass(&bench, NAME, Some(daemon.socket()));
@@ -169,7 +169,7 @@ fn y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said() {
     config.daemon.plugin = Some("fp".to_owned());
     let (_, report) = some_jobs(config);
     assert_eq!((report.is_real_time, report.rights), (false, Rights::Unused));
-    let why = report.why_not.expect("a reason");
+    let why = report.rights_error.expect("a reason");
     assert!(
         why.contains("one order for all CPUs of the application (`levels = \"common\"`)"),
         "{why}"
@@ -177,8 +177,9 @@ fn y22_levels_that_do_not_fit_together_are_given_back_and_the_remedy_is_said() {
 }
 
 #[test]
-fn y22_who_would_share_the_last_level_is_refused_with_what_is_taken() {
-    const NAME: &str = "rights::y22_who_would_share_the_last_level_is_refused_with_what_is_taken";
+fn y22_an_application_that_would_share_the_last_level_is_refused_with_the_numbers() {
+    const NAME: &str =
+        "rights::y22_an_application_that_would_share_the_last_level_is_refused_with_the_numbers";
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     if !user::is_it() {
         needs_root!();
@@ -187,8 +188,7 @@ fn y22_who_would_share_the_last_level_is_refused_with_what_is_taken() {
         let rules = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\n\
                      priorities = \"20-24\"\nlevels = \"common\"\n";
         let daemon = Daemon::start(&bench, rules);
-        // Four of the five levels are somebody's: the dispatchers and the workers share what is
-        // left.
+        // Other grants have four of the five levels: dispatchers and workers share the last one.
         let grants = crowded(&daemon, &cpus);
         user::must_pass(&bench, NAME, Some(daemon.socket()));
         let left = root(&daemon).list().expect("an answer").expect("a list");
@@ -199,14 +199,13 @@ fn y22_who_would_share_the_last_level_is_refused_with_what_is_taken() {
         let cpus = cpus[..count].to_vec();
         let (_, report) = some_jobs(Config { cpus, rights: Rights::Daemon, ..Config::default() });
         assert_eq!((report.is_real_time, report.rights), (false, Rights::Unused));
-        let why = report.why_not.expect("a reason");
+        let why = report.rights_error.expect("a reason");
         assert!(why.contains("no level is free: 5 of the 5 levels of fp are taken"), "{why}");
         assert!(!why.contains("common"), "that is set: {why}");
     }
 }
 
-/// An application on these CPUs whose tasks have declared what they cost, that runs with the
-/// daemon's rights.
+/// An application on these CPUs with declared costs and the daemon's rights.
 fn declared(cpus: &[u32], mapping: Mapping, priority: u8) -> Application {
     let mut config =
         Config { cpus: cpus.to_vec(), mapping, rights: Rights::Daemon, ..Config::default() };
@@ -219,9 +218,9 @@ fn declared(cpus: &[u32], mapping: Mapping, priority: u8) -> Application {
     app
 }
 
-/// What the daemon knows of the threads of this process by their names, as `talea list` has it:
-/// name and CPU, `-` for none, and what it costs.
-fn books() -> Vec<(String, u32, u64)> {
+/// Returns what the daemon knows of the threads of this process, as `talea list` has it: name (`-`
+/// for none), CPU, and charge.
+fn ledger() -> Vec<(String, u32, u64)> {
     let client = talea_client::Client::connect().expect("a daemon");
     let specs = client.list().expect("an answer").expect("a list");
     let name = |tid: u32| {
@@ -237,14 +236,13 @@ fn books() -> Vec<(String, u32, u64)> {
 }
 
 #[test]
-fn y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numbers() {
-    const NAME: &str =
-        "rights::y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numbers";
+fn y22_two_applications_are_charged_on_both_cpus_and_a_third_is_refused_with_the_numbers() {
+    const NAME: &str = "rights::y22_two_applications_are_charged_on_both_cpus_and_a_third_is_refused_with_the_numbers";
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     if !user::is_it() {
         needs_root!();
         needs!("two CPUs", cpus.len() == 2);
-        let bench = Bench::new("runtime_booked");
+        let bench = Bench::new("runtime_charged");
         // Six levels, three for each application.
         let rules = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\n\
                      priorities = \"20-25\"\nlevels = \"common\"\nrefuse_sharing = true\n";
@@ -256,7 +254,7 @@ fn y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numb
     }
     let first = declared(&cpus, Mapping::Partitioned, 60).start().expect("it can be run");
     // A fifth of a CPU each.
-    let own = books();
+    let own = ledger();
     let of = |name: &str, rows: &[(String, u32, u64)]| -> Vec<(u32, u64)> {
         let own = rows.iter().filter(|row| row.0.starts_with(name));
         own.map(|&(_, cpu, charge)| (cpu, charge)).collect()
@@ -269,7 +267,7 @@ fn y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numb
     assert_eq!(of("exec-cpu", &own), [(cpus[0], 0), (cpus[1], 0)], "{own:?}");
     assert_eq!((own.len(), of("-", &own)), (6, vec![(cpus[1], 0)]), "and who watches: {own:?}");
     let second = declared(&cpus, Mapping::Global, 40).start().expect("it can be run");
-    let both = books();
+    let both = ledger();
     let mut stand_in = of("-", &both);
     stand_in.sort_unstable();
     let expected = [(cpus[0], 200_000), (cpus[1], 0), (cpus[1], 0), (cpus[1], 200_000)];
@@ -277,17 +275,17 @@ fn y22_two_applications_are_booked_on_both_cpus_and_a_third_is_refused_with_numb
     assert_eq!((of("exec-task", &both).len(), both.len()), (4, 14), "{both:?}");
     let (_, refused) =
         stopped(declared(&cpus, Mapping::Global, 20).start().expect("without rights"));
-    let why = refused.why_not.expect("a reason");
+    let why = refused.rights_error.expect("a reason");
     assert!(!refused.is_real_time && why.contains("talead refuses"), "{why}");
-    assert!(why.contains("every one of its 6 priority levels is taken"), "{why}");
-    assert_eq!(books(), both, "none of it");
+    assert!(why.contains("all 6 priority levels of the plugin are in use"), "{why}");
+    assert_eq!(ledger(), both, "none of it");
     for running in [first, second] {
         let (_, report) = stopped(running);
         must_be_real_time(&report);
     }
 }
 
-/// Runs until there are some jobs; what became of it.
+/// Runs until there are some jobs, and returns the report.
 fn some_jobs(config: Config) -> (Application, Report) {
     let mut app = Application::new(config);
     let done = Arc::new(AtomicU64::new(0));
@@ -302,11 +300,11 @@ fn some_jobs(config: Config) -> (Application, Report) {
 }
 
 #[test]
-fn y22_what_the_daemon_refuses_is_refused_as_a_whole_and_said() {
-    const NAME: &str = "rights::y22_what_the_daemon_refuses_is_refused_as_a_whole_and_said";
+fn y22_a_refusal_of_the_daemon_is_for_all_grants_and_reported() {
+    const NAME: &str = "rights::y22_a_refusal_of_the_daemon_is_for_all_grants_and_reported";
     if !user::is_it() {
         needs_root!();
-        // Two of the five that it needs; a priority that it may not have; nobody said that it may.
+        // A quota of two of the five that it needs; a priority that it may not have; no rule.
         let few = format!(
             "[daemon]\naccess = \"off\"\n[daemon.quota]\nspecs_per_user = 2\n{}",
             config::PLUGINS
@@ -324,13 +322,13 @@ fn y22_what_the_daemon_refuses_is_refused_as_a_whole_and_said() {
     }
     let (mut app, report) = some_jobs(Config::default());
     assert_eq!((report.is_real_time, report.rights), (false, Rights::Unused));
-    assert!(report.why_not.expect("a reason").contains("talead refuses"));
-    app.config().insist = true;
+    assert!(report.rights_error.expect("a reason").contains("talead refuses"));
+    app.config().require_real_time = true;
     match app.start() {
         Err(Error::Run(failure)) => {
-            assert!(failure.to_string().contains("talead refuses"), "{failure}")
+            assert!(failure.to_string().contains("talead refuses"), "{failure}");
         }
-        other => panic!("whoever insists is told: {other:?}"),
+        other => panic!("a start that requires real time must fail: {other:?}"),
     }
 }
 
@@ -353,23 +351,26 @@ fn y22_rules_that_allow_three_priorities_are_enough() {
 }
 
 #[test]
-fn y22_rights_are_those_that_are_wanted() {
+fn y22_rights_are_those_that_are_configured() {
     needs_root!();
     let _bench = Bench::new("runtime_own");
     let (_, report) = some_jobs(Config { rights: Rights::Own, ..Config::default() });
     assert_eq!((report.is_real_time, report.rights), (true, Rights::Own));
     let (_, report) = some_jobs(Config { rights: Rights::Unused, ..Config::default() });
-    assert_eq!((report.is_real_time, report.rights, report.why_not), (false, Rights::Unused, None));
-    let nobody =
+    assert_eq!(
+        (report.is_real_time, report.rights, report.rights_error),
+        (false, Rights::Unused, None)
+    );
+    let no_daemon =
         talea_runtime::Daemon { socket: Some("/nonexistent".into()), ..Default::default() };
-    let config = Config { rights: Rights::Daemon, daemon: nobody, ..Config::default() };
+    let config = Config { rights: Rights::Daemon, daemon: no_daemon, ..Config::default() };
     let (_, report) = some_jobs(config);
-    assert!(report.why_not.expect("there is none").contains("no connection to talead"));
+    assert!(report.rights_error.expect("there is none").contains("no connection to talead"));
 }
 
 #[test]
-fn y22_a_daemon_that_dies_takes_nothing_away_from_who_runs() {
-    const NAME: &str = "rights::y22_a_daemon_that_dies_takes_nothing_away_from_who_runs";
+fn y22_a_daemon_that_dies_takes_nothing_from_a_running_application() {
+    const NAME: &str = "rights::y22_a_daemon_that_dies_takes_nothing_from_a_running_application";
     if !user::is_it() {
         needs_root!();
         let bench = Bench::new("runtime_orphaned");
@@ -384,7 +385,7 @@ fn y22_a_daemon_that_dies_takes_nothing_away_from_who_runs() {
             daemon.kill();
             child.join().expect("it passes");
         });
-        // What a dead one left is given back by the next.
+        // The next daemon returns what the killed one left.
         daemon.restart();
         eventually("nothing is held", || {
             root(&daemon).list().expect("an answer").expect("a list").is_empty()

@@ -1,5 +1,5 @@
-//! Servers and clusters: who shares a budget has no more than that, and who has cores is nowhere
-//! else.
+//! Servers and clusters: tasks of a server have no more than its budget, and tasks with cores run
+//! nowhere else.
 
 use crate::{MS, one_of_some, run, stopped};
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use talea_os::{Tid, clock, sched};
 use talea_runtime::{Application, Config, Error, Mapping, Priorities, Server, Task, TaskId};
 
 const PERIOD: Duration = Duration::from_millis(10);
-/// Of a job that somebody activates: ten budgets.
+/// Work of an activated job: ten budgets.
 const WORK: Duration = Duration::from_millis(20);
 
-/// Uses so much of its CPU.
+/// Consumes CPU time.
 fn spend(work: Duration) {
     let end = clock::thread_cpu_time() + Work::from_ns(work.as_nanos() as u64);
     while clock::thread_cpu_time() < end {
@@ -23,14 +23,14 @@ fn spend(work: Duration) {
     }
 }
 
-/// Two jobs that somebody activates behind such a server, above a periodic task: how long each
-/// took, and how many periodic jobs ended meanwhile.
+/// Runs two activated jobs behind a server, above a periodic task: the duration of each, and the
+/// periodic jobs that ended meanwhile.
 fn served(
     server: fn(&str, Duration, Duration) -> Server,
     priorities: Priorities,
 ) -> Vec<(Duration, u64)> {
     let mut app = Application::new(Config { priorities, ..Config::default() });
-    // Without a budget its jobs would have the whole CPU as long as they want it.
+    // Without a budget its jobs would keep the CPU until they end.
     let server = app.server(server("requests", 2 * MS, PERIOD).priority(9));
     let asked = app.task(Task::activated("asked", 1_000 * MS).served_by(server));
     let regular = app.task(Task::periodic("regular", PERIOD).priority(1));
@@ -56,18 +56,17 @@ fn served(
 }
 
 #[test]
-fn y13_a_job_that_somebody_activates_has_the_budget_of_its_server_and_the_others_their_cpu() {
+fn y13_an_activated_job_has_the_budget_of_its_server_and_the_others_their_cpu() {
     let _bench = Bench::new("runtime_server");
     let servers: [fn(&str, Duration, Duration) -> Server; 4] =
         [Server::deferrable, Server::polling, Server::sporadic, Server::bandwidth];
     for (number, server) in servers.into_iter().enumerate() {
         let priorities = if number == 3 { Priorities::Edf } else { Priorities::User };
         let mut seen = Vec::new();
-        // Where the machine stands still and a thread's clock goes on, a job has less to do than it
-        // thinks.
+        // In a CPU stall the thread's clock may go on, and a job has less to do than its cost.
         let is_kept = one_of_some(|| {
             seen = served(server, priorities);
-            // Ten budgets: eight whole periods lie between the first and the last at least.
+            // Ten budgets: at least eight whole periods lie between the first and the last.
             seen.iter().all(|&(took, between)| took >= 8 * PERIOD && between >= 5)
         });
         assert!(is_kept, "{number}: {WORK:?} of work, and regular jobs beside it: {seen:?}");
@@ -110,7 +109,7 @@ fn y5_tasks_of_clusters_run_on_their_cores_and_nowhere_else() {
 }
 
 #[test]
-fn servers_that_make_no_sense_are_refused_and_named() {
+fn invalid_servers_are_refused_and_named() {
     let mut app = Application::new(Config::default());
     let server = app.server(Server::deferrable("greedy", 20 * MS, PERIOD));
     let task = app.task(Task::activated("asked", PERIOD).served_by(server));
@@ -122,7 +121,7 @@ fn servers_that_make_no_sense_are_refused_and_named() {
 }
 
 #[test]
-fn l23_y13_a_server_that_is_joined_and_declared_anew_has_what_it_says_now() {
+fn l23_y13_a_server_that_is_joined_and_replaced_has_its_new_budget() {
     let _bench = Bench::new("runtime_server_anew");
     let ends: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let mut app = Application::new(Config { priorities: Priorities::User, ..Config::default() });
@@ -137,7 +136,7 @@ fn l23_y13_a_server_that_is_joined_and_declared_anew_has_what_it_says_now() {
         task
     };
     let mut clients = vec![client(&mut app, "first")];
-    // From when all of them are activated until the last one has ended.
+    // From the activation of all of them until the last one has ended.
     let took = |app: Application, clients: &[TaskId]| {
         ends.lock().expect("whole").clear();
         let running = app.start().expect("it can be run");
@@ -150,8 +149,8 @@ fn l23_y13_a_server_that_is_joined_and_declared_anew_has_what_it_says_now() {
             ends.lock().expect("whole").iter().max().map_or(Duration::ZERO, |end| *end - begin);
         (stopped(running).0, last)
     };
-    // By how many clients, and what budget: whole periods that lie between the first budget and the
-    // last at least; with the larger one fewer than those, if the machine does not stand still.
+    // Number of clients, and budget: whole periods that lie between the first budget and the last
+    // at least; with the larger budget fewer than those, without a CPU stall.
     const ANY: u32 = 10_000;
     for (count, budget, least, most) in
         [(1, 2, 8, ANY), (1, 8, 1, 7), (2, 8, 3, 17), (2, 2, 18, ANY)]
@@ -159,10 +158,7 @@ fn l23_y13_a_server_that_is_joined_and_declared_anew_has_what_it_says_now() {
         if clients.len() < count {
             clients.push(client(&mut app, "second"));
         }
-        app.redeclare_server(
-            server,
-            Server::deferrable("requests", budget * MS, PERIOD).priority(9),
-        );
+        app.replace_server(server, Server::deferrable("requests", budget * MS, PERIOD).priority(9));
         let (mut seen, mut given) = (Vec::new(), Some(app));
         let is_so = one_of_some(|| {
             let (back, took) = took(given.take().expect("it comes back each time"), &clients);

@@ -1,4 +1,4 @@
-//! Applications on CPUs that are kept clear of others.
+//! Applications on shielded CPUs.
 
 use crate::{MS, stopped, user};
 use std::process::{Child, Command};
@@ -9,7 +9,7 @@ use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
 use talea_os::{Tid, sched};
 use talea_runtime::{Application, Config, Error, Rights, Task};
 
-/// Somebody else.
+/// A process that is not part of the application.
 struct Other(Child);
 
 impl Other {
@@ -29,7 +29,8 @@ impl Drop for Other {
     }
 }
 
-/// An application with a task on the last CPU, how many jobs it has had, and where they could run.
+/// An application with a task on the last CPU, its number of jobs, and the affinities that they
+/// had.
 fn shielded(config: Config) -> (Application, Arc<AtomicU64>, Arc<Mutex<Vec<CpuSet>>>) {
     let last = kernel::cpus().iter().last().expect("a CPU");
     let mut app = Application::new(Config { cpus: vec![last], shield: true, ..config });
@@ -49,20 +50,20 @@ fn shielded(config: Config) -> (Application, Arc<AtomicU64>, Arc<Mutex<Vec<CpuSe
 }
 
 #[test]
-fn y17_a_shielded_application_has_its_cpu_for_itself_and_others_have_it_before_and_after() {
+fn y17_a_shielded_application_has_its_cpu_alone_and_other_threads_have_it_before_and_after() {
     needs_root!();
     let all = kernel::cpus();
     needs!("two CPUs", all.len() >= 2);
     let _bench = Bench::new("runtime_shield");
     let last = CpuSet::single(all.iter().last().expect("a CPU"));
     let other = Other::start();
-    let (mut app, done, places) = shielded(Config { insist: true, ..Config::default() });
+    let (mut app, done, places) = shielded(Config { require_real_time: true, ..Config::default() });
     for _ in 0..2 {
         done.store(0, Ordering::Release);
         let running = app.start().expect("it can be run");
         eventually("jobs", || done.load(Ordering::Acquire) >= 5);
         assert_eq!(other.may_use(), all.difference(&last));
-        // This thread has nothing to do there either.
+        // This thread is moved away, too.
         assert_eq!(sched::get_affinity(Tid::current()).expect("its own"), all.difference(&last));
         let report;
         (app, report) = stopped(running);
@@ -71,10 +72,13 @@ fn y17_a_shielded_application_has_its_cpu_for_itself_and_others_have_it_before_a
             (all, all)
         );
         let shield = report.shield.expect("root may");
-        assert_eq!(report.why_not_shielded, None);
+        assert_eq!(report.shield_error, None);
         assert!(shield.threads >= 2 && shield.restored >= 2, "{shield:?}");
-        // A CPU has threads of the kernel's own.
-        assert!(shield.left.iter().any(|left| left.contains("the kernel's own")), "{shield:?}");
+        // Each CPU has threads of the kernel.
+        assert!(
+            shield.not_moved.iter().any(|left| left.contains("the kernel's own")),
+            "{shield:?}"
+        );
     }
     assert!(places.lock().expect("whole").iter().all(|&place| place == last));
 }
@@ -99,26 +103,26 @@ fn y17_y22_without_the_right_to_a_shield_it_runs_unshielded_and_says_so() {
         let report;
         (app, report) = stopped(running);
         assert_eq!(report.shield, None);
-        let why = report.why_not_shielded.expect("a reason");
+        let why = report.shield_error.expect("a reason");
         assert!(why.contains("CAP_SYS_NICE") && why.contains("daemon"), "{why}");
     }
-    app.config().insist = true;
+    app.config().require_real_time = true;
     match app.start() {
         Err(Error::Run(failure)) => assert!(failure.to_string().contains("no shield"), "{failure}"),
-        other => panic!("whoever insists is told: {other:?}"),
+        other => panic!("a start that requires real time must fail: {other:?}"),
     }
 }
 
 #[test]
-fn y17_a_shield_leaves_a_cpu_for_the_others() {
+fn y17_a_shield_leaves_a_cpu_for_other_threads() {
     let all = kernel::cpus();
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").expect("a list");
     needs!("all CPUs", CpuSet::parse(online.trim_end()).expect("a list") == all);
     let config = Config { cpus: all.iter().collect(), shield: true, ..Config::default() };
     match Application::new(config).start() {
         Err(error @ Error::Machine(_)) => {
-            assert!(error.to_string().contains("none left for everybody else"), "{error}");
+            assert!(error.to_string().contains("none left for"), "{error}");
         }
-        other => panic!("it is told: {other:?}"),
+        other => panic!("the start must fail: {other:?}"),
     }
 }

@@ -1,15 +1,15 @@
-//! When jobs begin: by a table from a file, and by how dispatchers wait.
+//! Start times of jobs: by a table from a file, and by how dispatchers wait.
 
 use crate::timed::{Timed, compute};
 use crate::verdict::{Shown, is_so};
 use crate::{MS, one_of_some};
 use std::time::Duration;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
-use talea_runtime::{Config, Task, Waiting};
+use talea_runtime::{Config, Task, WaitMode};
 
 const HYPERPERIOD: Duration = Duration::from_millis(20);
 
-/// Two cores, and time between the entries that belongs to nobody.
+/// Two CPUs, with idle time between the entries.
 const SCHEDULE: &str = r#"
 [[scheduler]]
 name = "application"
@@ -45,15 +45,15 @@ length = "5ms"
 const STARTS: [u32; 4] = [1, 7, 5, 13];
 
 #[test]
-fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiods() {
+fn y11_jobs_of_a_table_from_a_file_start_on_time_for_a_thousand_hyperperiods() {
     needs_root!();
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     needs!("two CPUs", cpus.len() == 2);
     let is_soak = std::env::var_os("TALEA_SOAK").is_some();
     let rounds = if is_soak { 1_000 } else { 40 };
     is_so("starts by a table", || {
-        // One for each try: seven of a thousand rounds take longer than anybody may keep the
-        // machine.
+        // One lock per attempt: seven of a thousand rounds take longer than a test may lock the
+        // system.
         let bench = Bench::new("runtime_starts");
         let path = bench.write("schedule.toml", SCHEDULE);
         let mut timed = Timed::new(Config { cpus: cpus.clone(), ..Config::default() });
@@ -63,7 +63,7 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
         }
         let text = std::fs::read_to_string(&path).expect("a file");
         let table = timed.app.read_table(&text).expect("a table");
-        timed.app.follow(Some(table));
+        timed.app.set_table(Some(table));
         let seen = timed.run(HYPERPERIOD * rounds);
         let (mut errors, mut lost) = (Vec::new(), 0);
         for (done, start) in seen.done.iter().zip(STARTS) {
@@ -71,12 +71,12 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
                 let from = HYPERPERIOD * done.job as u32 + MS * start;
                 assert!(done.begin >= from, "before its entry at {from:?}: {done:?}");
             }
-            // The last ones may not be over yet.
+            // The last ones may not have ended.
             for job in 0..rounds - 1 {
                 let from = HYPERPERIOD * job + MS * start;
-                // One that did not end within its entry has a later one, and so may those behind
-                // it.
-                if seen.is_touched(from, from + MS, HYPERPERIOD) {
+                // A job that did not end within its entry continues in a later one, and so may
+                // those behind it.
+                if seen.is_affected(from, from + MS, HYPERPERIOD) {
                     lost += 1;
                     continue;
                 }
@@ -89,15 +89,15 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
             errors.get(errors.len() * share / 1_000).copied().unwrap_or(Duration::MAX)
         };
         let saw = format!(
-            "{rounds} hyperperiods: start error p50 {:?}, p99 {:?}, p99.9 {:?} of {} jobs, {lost} in holes",
+            "{rounds} hyperperiods: start error p50 {:?}, p99 {:?}, p99.9 {:?} of {} jobs, {lost} excluded by stalls",
             at(500),
             at(990),
             at(999),
             errors.len()
         );
         println!("{saw}");
-        // What is asked of a thousand rounds can't be asked of forty: half of them, and the rest
-        // within the entry.
+        // The 99th percentile of a thousand rounds; with forty the median, and the others within
+        // the entry.
         let limit = if is_soak { at(990) } else { at(500) };
         Shown {
             is_so: limit < Duration::from_micros(200),
@@ -109,11 +109,11 @@ fn y11_jobs_of_a_table_from_a_file_start_when_it_says_for_a_thousand_hyperperiod
     });
 }
 
-/// The middle start error of jobs that have nothing to do, thousandths of a CPU that dispatchers
-/// and workers have used, and whether no CPU stood still.
-fn idle(waiting: Waiting, period: Duration) -> (Duration, u128, bool) {
+/// Median start error of empty jobs, thousandths of a CPU that dispatchers and workers consumed,
+/// and whether there was no CPU stall.
+fn idle(waiting: WaitMode, period: Duration) -> (Duration, u128, bool) {
     let cpus: Vec<u32> = kernel::cpus().iter().take(1).collect();
-    let mut timed = Timed::new(Config { cpus, waiting, ..Config::default() });
+    let mut timed = Timed::new(Config { cpus, wait_mode: waiting, ..Config::default() });
     let task = timed.task(Task::periodic("idle", period));
     timed.version(task, "only", MS / 10, || {});
     let seen = timed.run(400 * MS);
@@ -122,22 +122,22 @@ fn idle(waiting: Waiting, period: Duration) -> (Duration, u128, bool) {
         .map(|done| done.begin.saturating_sub(period * done.job as u32))
         .collect();
     errors.sort_unstable();
-    let used = (seen.report.scheduling + seen.report.worked).as_nanos();
+    let used = (seen.report.scheduling_time + seen.report.worker_time).as_nanos();
     (errors[errors.len() / 2], used * 1_000 / seen.report.length.as_nanos(), seen.is_calm())
 }
 
 #[test]
-fn y15_asleep_it_uses_next_to_nothing_and_awake_all_that_it_may_and_is_there_sooner() {
+fn y15_sleeping_uses_little_cpu_time_and_spinning_all_that_it_may_and_starts_sooner() {
     needs_root!();
     let _bench = Bench::new("runtime_awake");
     let mut seen = Vec::new();
     let is = one_of_some(|| {
-        let (_, asleep, _) = idle(Waiting::Sleep, 10 * MS);
-        let (error_asleep, ..) = idle(Waiting::Sleep, 2 * MS);
-        // Half of each wait is what it may be awake, so that others have a CPU at all.
-        let (error_awake, awake, is_calm) = idle(Waiting::Spin(MS), 2 * MS);
+        let (_, asleep, _) = idle(WaitMode::Sleep, 10 * MS);
+        let (error_asleep, ..) = idle(WaitMode::Sleep, 2 * MS);
+        // It may spin for half of each wait, so that other threads get a CPU at all.
+        let (error_awake, awake, is_calm) = idle(WaitMode::Spin(MS), 2 * MS);
         seen.push((asleep, awake, error_asleep, error_awake));
-        // What it has slept too long, where the machine is taken away, it is not awake.
+        // A late wake-up, after a CPU stall, shortens the spinning.
         let least = if is_calm { 450 } else { 10 * asleep.max(10) };
         asleep < 20 && (least..=560).contains(&awake) && error_awake < error_asleep
     });

@@ -1,80 +1,81 @@
-//! Applications whose jobs cost what they are said to, and what became of these jobs, beside a
-//! simulation of the application's own file.
+//! Applications with jobs of known costs, whose execution is compared with a simulation of the
+//! application's own file.
 //!
-//! Model: a job computes until it has used its cost of CPU time, or waits for a device for so long,
-//! and notes when it began and ended. Notes of a task are the task's alone: jobs that met at a lock
-//! would wait for each other. What a watch above everything saw stand still is said with them, so
-//! that nobody judges the machine.
+//! Model: a job computes until it has consumed its cost, or waits for a device, and notes when it
+//! started and ended. Each task has its own notes: jobs that met at a lock would wait for each
+//! other. Stall monitors run beside, so that CPU stalls are not attributed to the scheduler.
 
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use talea_core::{CpuSet, Span, Time, Work};
-use talea_exec::holes::{Hole, Looks, Monitor};
+use talea_core::{CpuSet, Monotonic, Span, Time, Work};
+use talea_exec::stalls::{Monitor, ProbeConfig, Stall};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 use talea_runtime::{
-    Application, Config, Hand, Priorities, Report, Rights, Task, TaskId, Version, VersionId,
+    Application, Config, Priorities, Report, Rights, RunHandle, Task, TaskId, Version, VersionId,
 };
-use talea_sim::{Completion, Jobs, World};
+use talea_sim::{Completion, Jobs, Simulation};
 use talea_system::system::{self, Registry};
 
-/// A job that has been done; times from the start of the run.
+/// A completed job; times from the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) job: u64,
     pub(crate) begin: Duration,
     pub(crate) end: Duration,
-    /// CPU time that it has used up; nothing, if it waited for a device.
+    /// CPU time of the job; zero if it waited for a device.
     computed: Duration,
 }
 
 type Notes = Arc<Mutex<Vec<Done>>>;
 
-/// An application that is watched.
+/// An application under measurement.
 pub(crate) struct Timed {
     pub(crate) app: Application,
-    pub(crate) hand: Arc<OnceLock<Hand>>,
+    pub(crate) handle: Arc<OnceLock<RunHandle>>,
     cpus: Vec<u32>,
-    /// What its own file names.
+    /// Custom policies of its file.
     registry: Registry,
     notes: Vec<Notes>,
 }
 
-/// What became of it.
-pub(crate) struct Seen {
-    /// By task, in their order.
+/// Results of a run.
+pub(crate) struct Observed {
+    /// Completed jobs, by task.
     pub(crate) done: Vec<Vec<Done>>,
-    /// When a CPU stood still.
-    pub(crate) holes: Vec<(Duration, Duration)>,
+    /// CPU stalls.
+    pub(crate) stalls: Vec<(Duration, Duration)>,
     pub(crate) report: Report,
 }
 
-/// Above dispatchers and watchdogs of a run.
-const WATCHER: u8 = 98;
-/// More closely than a run looks: of tenths of a millisecond it is that is judged.
-const LOOKS: Looks = Looks { late: Span::from_ns(200_000), ..Looks::OF_RUNS };
-/// More jobs than any of these runs has of a task: notes must not be moved while it runs.
-const MOST: usize = 4_096;
+/// Priority of the stall monitors: above dispatchers and watchdog of a run.
+const MONITOR_PRIORITY: u8 = 98;
+/// Lower latency than in the monitors of runs: the tests compare tenths of a millisecond.
+const PROBES: ProbeConfig =
+    ProbeConfig { latency: Span::from_ns(200_000), ..ProbeConfig::FOR_RUNS };
+/// Maximum number of jobs of a task: the notes must not be reallocated during the run.
+const MAX_JOBS: usize = 4_096;
 
 impl Timed {
-    /// With real-time priorities or not at all.
+    /// Creates an application that requires real-time priorities.
     pub(crate) fn new(config: Config) -> Timed {
         let cpus = config.cpus.clone();
         let registry = match config.priorities {
             Priorities::Custom { name, make } => Registry::new().policy(name, make),
             _ => Registry::new(),
         };
-        let app = Application::new(Config { rights: Rights::Own, insist: true, ..config });
-        Timed { app, cpus, registry, hand: Arc::default(), notes: Vec::new() }
+        let app =
+            Application::new(Config { rights: Rights::Own, require_real_time: true, ..config });
+        Timed { app, cpus, registry, handle: Arc::default(), notes: Vec::new() }
     }
 
     pub(crate) fn task(&mut self, task: Task) -> TaskId {
-        self.notes.push(Arc::new(Mutex::new(Vec::with_capacity(MOST))));
+        self.notes.push(Arc::new(Mutex::new(Vec::with_capacity(MAX_JOBS))));
         self.app.task(task)
     }
 
-    /// A version that does this.
+    /// Adds a version that calls `does`.
     pub(crate) fn version(
         &mut self,
         task: TaskId,
@@ -85,7 +86,7 @@ impl Timed {
         self.noted(task, (name, cost), Duration::ZERO, does)
     }
 
-    /// One that computes.
+    /// Adds a version that computes.
     pub(crate) fn computes(&mut self, task: TaskId, name: &str, cost: Duration) -> VersionId {
         self.noted(task, (name, cost), cost, move || compute(cost))
     }
@@ -97,68 +98,69 @@ impl Timed {
         computed: Duration,
         mut does: impl FnMut() + Send + 'static,
     ) -> VersionId {
-        let (hand, notes) = (Arc::clone(&self.hand), Arc::clone(&self.notes[task.number()]));
+        let (handle, notes) = (Arc::clone(&self.handle), Arc::clone(&self.notes[task.number()]));
         self.app.version(task, Version::new(name).cost(cost), move |job| {
-            let now = || hand.get().map_or(Duration::ZERO, Hand::now);
+            let now = || handle.get().map_or(Duration::ZERO, RunHandle::now);
             let begin = now();
             does();
             let done = Done { job: job.number, begin, end: now(), computed };
             let mut notes = notes.lock().expect("its own");
-            if notes.len() < MOST {
+            if notes.len() < MAX_JOBS {
                 notes.push(done);
             }
         })
     }
 
-    /// A task in one version, which computes.
+    /// Adds a task with one version, which computes.
     pub(crate) fn computing(&mut self, task: Task, cost: Duration) -> TaskId {
         let task = self.task(task);
         self.computes(task, "only", cost);
         task
     }
 
-    /// What the application says of itself, simulated for so long: its jobs in the order in which
-    /// they end.
+    /// Simulates the description of the application for this length; its jobs in the order of
+    /// completion.
     pub(crate) fn simulated(&self, length: Duration) -> Vec<Completion> {
-        let text = self.app.describe().expect("it can be said");
+        let text = self.app.describe().expect("it can be described");
         let mut system = system::read_with(&text, "the application", &(), &self.registry)
             .expect("it is read back");
         let root = system.roots.remove(0);
-        let machine = root.tree.build().expect("a sound tree");
-        let mut world = World::new(machine, self.cpus.len() as u32, &root.workload(system.seed));
+        let machine = root.tree.build().expect("a valid tree");
+        let mut world =
+            Simulation::new(machine, self.cpus.len() as u32, &root.workload(system.seed));
         let mut jobs = Jobs::default();
         world.run(Time::from_ns(length.as_nanos() as u64), &mut jobs);
         jobs.ended
     }
 
-    /// Runs it for so long.
-    pub(crate) fn run(self, length: Duration) -> Seen {
-        let Timed { app, hand, cpus, notes, .. } = self;
+    /// Runs the application for this length.
+    pub(crate) fn run(self, length: Duration) -> Observed {
+        let Timed { app, handle, cpus, notes, .. } = self;
         let monitors: Vec<Monitor> =
-            cpus.iter().map(|&cpu| Monitor::start(cpu, WATCHER, LOOKS)).collect();
-        let tell = |told: Hand| hand.set(told).expect("once");
-        let running = app.start_telling(tell).expect("it can be run");
+            cpus.iter().map(|&cpu| Monitor::start(cpu, MONITOR_PRIORITY, PROBES)).collect();
+        let tell = |reported: RunHandle| handle.set(reported).expect("once");
+        let running = app.start_with(tell).expect("it can be run");
         std::thread::sleep(length);
         let (_, report) = running.stop().expect("it ends by itself");
-        let (now, ran) = (clock::now().as_ns(), hand.get().expect("it was told").now());
-        let zero = now - ran.as_nanos() as u64;
-        let of_run = |at: Time| Duration::from_nanos(at.as_ns().saturating_sub(zero));
-        let holes =
+        let (now, ran) = (clock::now(), handle.get().expect("stored").now());
+        let zero = now.saturating_sub(Span::from_ns(ran.as_nanos() as u64));
+        let of_run = |at: Monotonic| Duration::from_nanos(at.run_time(zero).as_ns());
+        let stalls =
             monitors.into_iter().flat_map(|monitor| monitor.stop().expect("root may watch"));
-        // It may have begun a look earlier than it was seen.
-        let whole = |hole: Hole| {
+        // The stall may have started a period before it was detected.
+        let whole = |stall: Stall<Monotonic>| {
             (
-                of_run(hole.from).saturating_sub(Duration::from_nanos(LOOKS.distance.as_ns())),
-                of_run(hole.to),
+                of_run(stall.from).saturating_sub(Duration::from_nanos(PROBES.period.as_ns())),
+                of_run(stall.to),
             )
         };
-        let holes = holes.filter(|hole| hole.to.as_ns() > zero).map(whole).collect();
+        let stalls = stalls.filter(|stall| stall.to > zero).map(whole).collect();
         let done = notes.iter().map(|notes| notes.lock().expect("it is over").clone()).collect();
-        Seen { done, holes, report }
+        Observed { done, stalls, report }
     }
 }
 
-/// Uses so much of its CPU.
+/// Consumes this CPU time.
 pub(crate) fn compute(cost: Duration) {
     let end = clock::thread_cpu_time()
         .checked_add(Work::from_ns(cost.as_nanos() as u64))
@@ -168,39 +170,40 @@ pub(crate) fn compute(cost: Duration) {
     }
 }
 
-impl Seen {
-    /// Whether no CPU stood still.
+impl Observed {
+    /// Whether there was no CPU stall.
     pub(crate) fn is_calm(&self) -> bool {
-        self.holes.is_empty()
+        self.stalls.is_empty()
     }
 
-    /// Whether a CPU stood still between these, or so long before that who was held up then may
-    /// still be in the way.
-    pub(crate) fn is_touched(&self, from: Duration, to: Duration, after: Duration) -> bool {
-        self.holes.iter().any(|&(begin, end)| begin < to && from < end + after)
+    /// Whether a CPU stalled in the interval, or so shortly before that delayed jobs may still
+    /// interfere.
+    pub(crate) fn is_affected(&self, from: Duration, to: Duration, after: Duration) -> bool {
+        self.stalls.iter().any(|&(begin, end)| begin < to && from < end + after)
     }
 
-    /// As [`Seen::is_touched`], where a hole is in the way for so long after it and ten times its
-    /// own length: what has waited meanwhile is done in what a set of nine tenths of a CPU leaves.
-    pub(crate) fn is_touched_when_full(
+    /// Like [`Observed::is_affected`], with an aftermath of `after` and ten times the stall: the
+    /// delayed work is done in the time that a load of nine tenths leaves.
+    pub(crate) fn is_affected_under_load(
         &self,
         from: Duration,
         to: Duration,
         after: Duration,
     ) -> bool {
-        self.holes
+        self.stalls
             .iter()
             .any(|&(begin, end)| begin < to && from < end + after + end.saturating_sub(begin) * 10)
     }
 
-    /// By how much longer than their CPU time jobs took that computed and that no hole has touched,
-    /// in thousandths: the middle one of the task for which that is least, for somebody is never
-    /// interrupted. What a machine takes from them in slices that no monitor sees; a twentieth at
-    /// most.
+    /// Thousandths by which computing jobs without a CPU stall took longer than their CPU time, at
+    /// most a twentieth.
+    ///
+    /// This is the median of the task with the smallest median, because one task is never
+    /// preempted. It estimates the time that is taken in slices too short for a monitor.
     pub(crate) fn taken(&self) -> u32 {
         let of_task = |done: &Vec<Done>| {
             let clear = done.iter().filter(|done| {
-                !done.computed.is_zero() && !self.is_touched(done.begin, done.end, Duration::ZERO)
+                !done.computed.is_zero() && !self.is_affected(done.begin, done.end, Duration::ZERO)
             });
             let longer = |done: &Done| {
                 done.end.saturating_sub(done.begin + done.computed).as_nanos() * 1_000
@@ -213,14 +216,15 @@ impl Seen {
         self.done.iter().filter_map(of_task).min().unwrap_or(0).min(50) as u32
     }
 
-    /// For how long CPUs stood still, all in all.
-    pub(crate) fn stood(&self) -> Duration {
-        self.holes.iter().map(|&(begin, end)| end.saturating_sub(begin)).sum()
+    /// Total length of the CPU stalls.
+    pub(crate) fn total_stalled(&self) -> Duration {
+        self.stalls.iter().map(|&(begin, end)| end.saturating_sub(begin)).sum()
     }
 
-    /// The responses of a task whose job k is released at `offset` and k periods, in order: of
-    /// those rounds that nothing has touched before the job should have ended, `expected` after its
-    /// release. Of a job that has not ended it is the longest there is.
+    /// Response times of a task whose job k is released at `offset` and k periods, sorted.
+    ///
+    /// Excluded are rounds with a CPU stall before the expected end of the job, `expected` after
+    /// its release. A job that has not ended has the maximum.
     pub(crate) fn responses(
         &self,
         task: TaskId,
@@ -231,7 +235,7 @@ impl Seen {
         let response = |round: u32| {
             let begin = period * round;
             let released = begin + offset;
-            if self.is_touched(begin, released + expected, Duration::ZERO) {
+            if self.is_affected(begin, released + expected, Duration::ZERO) {
                 return None;
             }
             let done = self.done[task.number()].iter().find(|done| done.job == u64::from(round));
@@ -243,29 +247,29 @@ impl Seen {
     }
 }
 
-/// A device: whoever asks it waits for so long and uses no CPU meanwhile.
+/// A device: a call waits for a time and uses no CPU.
 #[derive(Clone)]
-pub(crate) struct Device(Sender<(Time, SyncSender<()>)>);
+pub(crate) struct Device(Sender<(Monotonic, SyncSender<()>)>);
 
 impl Device {
-    /// It ends with the last who has it.
+    /// Its thread ends with the last handle.
     pub(crate) fn new(cpu: u32) -> Device {
-        let (ask, asked) = channel::<(Time, SyncSender<()>)>();
+        let (sender, requests) = channel::<(Monotonic, SyncSender<()>)>();
         std::thread::spawn(move || {
             sched::set_affinity(Tid::current(), &CpuSet::single(cpu)).expect("a CPU");
             sched::set(Tid::current(), &Attr::grant(Policy::Fifo(97))).expect("root");
-            for (until, done) in asked {
+            for (until, done) in requests {
                 clock::sleep_until(until);
                 let _ = done.send(());
             }
         });
-        Device(ask)
+        Device(sender)
     }
 
     pub(crate) fn use_for(&self, time: Duration) {
         let until = clock::now() + Span::from_ns(time.as_nanos() as u64);
-        let (tell, told) = sync_channel(1);
+        let (tell, reported) = sync_channel(1);
         self.0.send((until, tell)).expect("it is there");
-        told.recv().expect("it ends with its last user");
+        reported.recv().expect("it ends with its last user");
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of this program as an ordinary user's.
+//! Tests of this program, run as an ordinary user.
 
 use std::fs::Permissions;
 use std::io::Read;
@@ -9,19 +9,19 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 use talea_kernel_tests::{ALICE, Bench};
 
-/// What tells a test that it is the user's.
+/// Variable that tells a test that it runs as the user.
 const IS_USER: &str = "TALEA_RUNTIME_USER";
 
-/// What such a process prints: how many tests have passed.
+/// File for the output of such a process: the number of passed tests.
 const COUNTED: &str = "counted";
 
-/// Whether this is the user's process.
+/// Whether this is the process of the user.
 pub(crate) fn is_it() -> bool {
     std::env::var_os(IS_USER).is_some()
 }
 
-/// Runs one of these tests in a process of an ordinary user, with the daemon that listens there;
-/// what became of it, and what it said.
+/// Runs one of these tests in a process of an ordinary user, with this daemon. Returns its status
+/// and its standard error.
 pub(crate) fn runs(bench: &Bench, test: &str, socket: Option<&Path>) -> (ExitStatus, String) {
     run_all(bench, &[test], socket, Duration::from_secs(20))
 }
@@ -38,37 +38,37 @@ fn run_all(
     let mut command = Command::new(&program);
     let counted = std::fs::File::create(bench.path(COUNTED)).expect("a file");
     command.args(tests).args(["--exact", "--nocapture"]).env(IS_USER, "1").stdout(counted);
-    // The machine is its parent's; what it locks and writes is its own.
+    // Its parent has locked the system; its own locks and files are private.
     let own = bench.path("own");
     std::fs::create_dir_all(&own).expect("a folder");
     std::os::unix::fs::chown(&own, Some(ALICE), Some(ALICE)).expect("root may give it away");
     command.env("TMPDIR", own);
-    // Else it would be the machine's, if there is one.
+    // Otherwise it would use the system's daemon, if there is one.
     command.env("TALEA_SOCKET", socket.unwrap_or(Path::new("/nonexistent")));
     command.stderr(Stdio::piped()).current_dir("/").uid(ALICE).gid(ALICE);
     let mut child = command.spawn().expect("it is started");
     let mut stderr = child.stderr.take().expect("piped");
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, reported) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut said = String::new();
         let _ = stderr.read_to_string(&mut said);
         let _ = tell.send(said);
     });
     // Its standard error ends with it.
-    let said = told.recv_timeout(patience).or_else(|_| {
+    let said = reported.recv_timeout(patience).or_else(|_| {
         child.kill().expect("a child of ours");
-        told.recv()
+        reported.recv()
     });
     (child.wait().expect("a child of ours"), said.expect("it reads"))
 }
 
-/// The same, for a test that must be green there.
+/// Runs a test that must pass as the user.
 #[track_caller]
 pub(crate) fn must_pass(bench: &Bench, test: &str, socket: Option<&Path>) -> String {
     all_passed(bench, &[test], runs(bench, test, socket))
 }
 
-/// The same, for many, without a daemon.
+/// Runs tests that must pass as the user, without a daemon.
 #[track_caller]
 pub(crate) fn must_all_pass(bench: &Bench, tests: &[&str]) -> String {
     all_passed(bench, tests, run_all(bench, tests, None, Duration::from_mins(2)))
@@ -78,7 +78,7 @@ pub(crate) fn must_all_pass(bench: &Bench, tests: &[&str]) -> String {
 fn all_passed(bench: &Bench, tests: &[&str], (status, said): (ExitStatus, String)) -> String {
     let counted = std::fs::read_to_string(bench.path(COUNTED)).expect("what it printed");
     assert!(status.success(), "{counted}\n{said}");
-    // Nothing has failed as well where nothing has that name.
+    // If no test had the name, none would fail either.
     assert!(counted.contains(&format!("{} passed", tests.len())), "{tests:?}: {counted}");
     said
 }

@@ -1,28 +1,26 @@
-//! What a few tries on a machine that may stand still say.
+//! Verdict of a few attempts on a system that may have CPU stalls.
 //!
-//! Model: each try looks at what no hole has touched, and says whether there was enough of that.
-//! With enough of it, right is right and ends the matter; wrong may be what nobody saw disturb it,
-//! but not in five tries of seven. A try with too little says nothing, whatever it shows. Where
-//! nothing is known in the end, that is said aloud; it is a failure where everything is required
-//! and the machine stood still in none of the tries: then it was not the machine that left so
-//! little to look at.
+//! Model: each attempt excludes what a stall affected, and says whether enough is left. If so, a
+//! success ends the test; a failure may have an undetected cause, but not in five attempts of
+//! seven. An attempt with too little is inconclusive. An inconclusive test says so. It fails where
+//! all tests are required and no attempt had a stall, because then stalls are not the reason.
 
 use std::fmt::Write;
 
-/// So many tries.
+/// Number of attempts.
 const TRIES: usize = 7;
-/// So many wrong ones with enough to go by are no accident.
+/// Number of conclusive failures that cannot be accidental.
 const WRONG: usize = 5;
 
-/// What a try has shown.
+/// Result of an attempt.
 pub(crate) struct Shown {
-    /// In what nothing has touched.
+    /// Whether it succeeded, in what was not excluded.
     pub(crate) is_so: bool,
-    /// Whether there was enough of that.
+    /// Whether enough was not excluded.
     pub(crate) is_enough: bool,
-    /// Whether no CPU stood still.
+    /// Whether there was no CPU stall.
     pub(crate) is_calm: bool,
-    /// In words.
+    /// Description.
     pub(crate) saw: String,
 }
 
@@ -30,13 +28,13 @@ pub(crate) struct Shown {
 enum Verdict {
     Right,
     Wrong,
-    /// Nothing is known, and whether that was the machine's fault.
+    /// Inconclusive, and whether stalls are the reason.
     Open {
         was_disturbed: bool,
     },
 }
 
-/// As many tries as it takes.
+/// Makes as many attempts as necessary.
 fn judge(mut tries: impl FnMut() -> Shown, seen: &mut String) -> Verdict {
     let (mut wrong, mut was_disturbed) = (0, false);
     for _ in 0..TRIES {
@@ -56,8 +54,8 @@ fn judge(mut tries: impl FnMut() -> Shown, seen: &mut String) -> Verdict {
     Verdict::Open { was_disturbed }
 }
 
-/// Whether it is so in a few tries; whether anything is known. What is wrong in five tries with
-/// enough to go by is a failure.
+/// Whether a few attempts succeed; false if the test is inconclusive. Panics after five conclusive
+/// failures.
 pub(crate) fn is_so(what: &str, tries: impl FnMut() -> Shown) -> bool {
     let mut seen = String::new();
     match judge(tries, &mut seen) {
@@ -76,8 +74,8 @@ pub(crate) fn is_so(what: &str, tries: impl FnMut() -> Shown) -> bool {
     false
 }
 
-/// Of a row of tries, each right or wrong or nothing (too little), and whether the machine was
-/// calm.
+/// Returns the verdict of these attempts: success, failure or nothing (too little), and whether
+/// there was no stall.
 #[cfg(test)]
 fn judged(row: &[(Option<bool>, bool)]) -> Verdict {
     let mut row = row.iter();
@@ -94,13 +92,13 @@ fn judged(row: &[(Option<bool>, bool)]) -> Verdict {
 }
 
 #[test]
-fn five_wrong_tries_of_seven_are_a_failure_on_any_machine_and_too_little_to_go_by_is_no_answer() {
+fn five_failed_attempts_of_seven_are_a_failure_and_too_little_data_is_inconclusive() {
     let (right, wrong, little) = ((Some(true), false), (Some(false), false), (None, false));
     assert_eq!(judged(&[wrong, little, wrong, little, wrong, wrong, wrong]), Verdict::Wrong);
     assert_eq!(judged(&[wrong; 5]), Verdict::Wrong);
     assert_eq!(judged(&[wrong, little, wrong, right]), Verdict::Right);
     let open = |was_disturbed| Verdict::Open { was_disturbed };
-    // A right one with too little is none.
+    // A success with too little is none.
     assert_eq!(judged(&[wrong, wrong, little, little, little, little, little]), open(true));
     assert_eq!(judged(&[little; 7]), open(true));
     assert_eq!(judged(&[(None, true); 7]), open(false));

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use talea_core::Time;
 use talea_core::heap::Heap;
-use talea_core::sched::{Child, Entry, Newcomer, Resched, Scheduler};
+use talea_core::sched::{Child, ChildInfo, Policy, ReadyChild, Resched};
 use talea_kernel_tests::{Bench, eventually, kernel, needs};
 use talea_runtime::{
     Application, Candidates, Condition, Config, Error, Failure, Priorities, Selection, Task,
-    Version, Waiting,
+    Version, WaitMode,
 };
 
 #[test]
-fn y6_the_world_says_which_version_is_taken_while_it_runs() {
+fn y6_conditions_select_the_version_during_the_run() {
     let _bench = Bench::new("runtime_versions");
     let cases = [
         (
@@ -45,7 +45,7 @@ fn y6_the_world_says_which_version_is_taken_while_it_runs() {
         }
         let of = |version: usize| counts[version].load(Ordering::Relaxed);
         let running = app.start().expect("it can be run");
-        // Nobody has said anything: everything is permitted, the battery is full, the mode is 0.
+        // By default everything is permitted, the battery is full, and the mode is 0.
         eventually("jobs in the first version", || of(0) >= 5);
         assert_eq!(of(1), 0, "{selection:?}");
         assert!(running.change(condition));
@@ -56,7 +56,7 @@ fn y6_the_world_says_which_version_is_taken_while_it_runs() {
 }
 
 #[test]
-fn y7_who_finds_the_accelerator_taken_is_done_without_it() {
+fn y7_a_job_that_finds_the_accelerator_in_use_runs_without_it() {
     let _bench = Bench::new("runtime_accelerators");
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     needs!("two CPUs", cpus.len() == 2);
@@ -70,7 +70,7 @@ fn y7_who_finds_the_accelerator_taken_is_done_without_it() {
             let (held, with) = (Arc::clone(&held), Arc::clone(&with));
             move |_| {
                 with.fetch_add(1, Ordering::Relaxed);
-                assert_eq!(held.fetch_add(1, Ordering::AcqRel), 0, "somebody else has it");
+                assert_eq!(held.fetch_add(1, Ordering::AcqRel), 0, "another job has it");
                 std::thread::sleep(2 * MS);
                 held.fetch_sub(1, Ordering::AcqRel);
             }
@@ -80,7 +80,7 @@ fn y7_who_finds_the_accelerator_taken_is_done_without_it() {
             let without = Arc::clone(&without);
             move |_| {
                 without.fetch_add(1, Ordering::Relaxed);
-                // While somebody else has the accelerator.
+                // While another job has the accelerator.
                 std::thread::sleep(2 * MS);
             }
         });
@@ -89,13 +89,13 @@ fn y7_who_finds_the_accelerator_taken_is_done_without_it() {
     let (_, report) =
         run(app, "ten jobs with it and ten without", || with() >= 10 && without() >= 10);
     let panics: u64 = report.tasks.iter().map(|task| task.panics).sum();
-    assert_eq!(panics, 0, "nobody holds what another one holds: {report:?}");
+    assert_eq!(panics, 0, "no accelerator has two holders: {report:?}");
     let of = |version: usize| report.tasks.iter().map(|task| task.versions[version]).sum::<u64>();
     assert_eq!((of(0), of(1)), (with(), without()), "{report:?}");
 }
 
 #[test]
-fn a_panic_ends_its_job_gives_back_what_it_held_and_is_told() {
+fn a_panic_ends_its_job_releases_its_accelerators_and_is_reported() {
     let _bench = Bench::new("runtime_panics");
     let mut app = Application::new(Config::default());
     let gpu = app.accelerator("gpu");
@@ -120,28 +120,28 @@ fn falls_at_five(of: &Candidates) -> Option<u32> {
     None
 }
 
-/// First come, first served, up to the fifth.
+/// First come, first served, until the fifth.
 #[derive(Debug)]
 struct Falling {
     ready: Heap,
     come: u64,
 }
 
-fn falling(children: usize) -> Box<dyn Scheduler + Send> {
+fn falling(children: usize) -> Box<dyn Policy + Send> {
     Box::new(Falling { ready: Heap::new(children), come: 0 })
 }
 
-impl Scheduler for Falling {
-    fn admit(&mut self, _: &Newcomer) -> Result<(), String> {
+impl Policy for Falling {
+    fn admit(&mut self, _: &ChildInfo) -> Result<(), String> {
         Ok(())
     }
-    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
+    fn ready(&mut self, _: Time, who: &ReadyChild) -> Resched {
         assert!(self.come < 5, "job {} is one too many", self.come);
         self.come += 1;
         self.ready.set(who.child, self.come);
         Resched::Pick
     }
-    fn update(&mut self, _: Time, _: &Entry) -> Resched {
+    fn update(&mut self, _: Time, _: &ReadyChild) -> Resched {
         Resched::Keep
     }
     fn finished(&mut self, _: Time, who: Child) -> Resched {
@@ -151,13 +151,13 @@ impl Scheduler for Falling {
     fn head(&self, _: Time) -> Option<Child> {
         self.ready.first().map(|(_, who)| who)
     }
-    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+    fn before(&self, _: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
         a.child < b.child
     }
 }
 
 #[test]
-fn who_panics_while_it_decides_ends_the_run_and_is_told_and_the_application_starts_again() {
+fn a_panic_in_a_decision_ends_the_run_is_reported_and_the_application_starts_again() {
     let _bench = Bench::new("runtime_falls");
     let chooser = Config { selection: Selection::User(falls_at_five), ..Config::default() };
     let policy = Config {
@@ -165,16 +165,19 @@ fn who_panics_while_it_decides_ends_the_run_and_is_told_and_the_application_star
         ..Config::default()
     };
     let cpus = |count: usize| kernel::cpus().iter().take(count).collect::<Vec<u32>>();
-    // In a step of the worker that has finished, in one of the dispatcher's, and where there are
-    // two of these.
-    let drivers =
-        [(1, Waiting::Sleep), (1, Waiting::Spin(MS)), (2, Waiting::Sleep), (2, Waiting::Spin(MS))];
+    // In a step by a worker, in one by the dispatcher, and with two of these.
+    let drivers = [
+        (1, WaitMode::Sleep),
+        (1, WaitMode::Spin(MS)),
+        (2, WaitMode::Sleep),
+        (2, WaitMode::Spin(MS)),
+    ];
     for (config, (count, waiting)) in [&chooser, &policy]
         .into_iter()
         .flat_map(|config| drivers.map(|driver| (config.clone(), driver)))
     {
         let is_policy = matches!(config.selection, Selection::Declared);
-        let mut app = Application::new(Config { waiting, cpus: cpus(count), ..config });
+        let mut app = Application::new(Config { wait_mode: waiting, cpus: cpus(count), ..config });
         let done = Arc::new(AtomicU64::new(0));
         let task = app.task(Task::periodic("task", 2 * MS));
         app.version(task, "only", {
@@ -185,12 +188,12 @@ fn who_panics_while_it_decides_ends_the_run_and_is_told_and_the_application_star
         eventually("its end", || !running.change(Condition::Battery(7)));
         let (mut app, ended) = running.stop_keeping();
         assert!(
-            matches!(&ended, Err(Error::Run(Failure::Fell(said))) if said == "job 5 is one too many"),
+            matches!(&ended, Err(Error::Run(Failure::Panicked(said))) if said == "job 5 is one too many"),
             "{ended:?}"
         );
         let before = done.load(Ordering::Relaxed);
-        // A chooser is asked for each job; a policy is not for one that comes behind another one,
-        // where the CPU stood still.
+        // A selector is called for each job; a policy is not for one that queues behind another,
+        // after a CPU stall.
         assert!(before <= 5 || is_policy, "{before} were decided");
         *app.config() = Config::default();
         let (_, report) = run(app, "jobs of another start", || done.load(Ordering::Relaxed) >= 10);

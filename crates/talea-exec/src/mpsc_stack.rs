@@ -1,37 +1,43 @@
-//! A list that many write to and one empties: who has something to say.
+//! Lock-free stack with many producers and one consumer that takes all elements at once.
 //!
-//! R. K. Treiber, "Systems programming: coping with parallelism", IBM RJ 5118, 1986: writers put
-//! themselves in front with one compare-and-swap. The reader takes all at once, so that nothing is
-//! ever taken from the middle and a head that comes back (ABA) does no harm. What a writer did
-//! before is visible to whoever finds it in the list: each put releases, also on behalf of those
-//! whose head it replaced, and the taking acquires.
+//! Reference: R. K. Treiber, "Systems programming: coping with parallelism", IBM RJ 5118, 1986.
+//! Producers push with one compare-and-swap. The consumer drains the whole stack, so no element is
+//! removed from the middle, and a head that returns to an old value (ABA) does no harm. Memory
+//! order: each push releases, also on behalf of the elements that it links to, and the drain
+//! acquires. So everything that a producer stored before its push is visible to the consumer.
 //!
-//! The words are a parameter, so that a model checker runs the same code through all interleavings
-//! (the tests below).
+//! The atomic type is a parameter, so that loom runs the same code through all interleavings (tests
+//! below).
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use talea_core::mutate;
 
-/// Nobody.
+/// End of the list.
 const END: u32 = u32::MAX;
 
-/// A word that threads share.
-pub(crate) trait Word<N = u32> {
+/// An integer that threads share.
+pub(crate) trait AtomicInt<N = u32> {
     fn new(value: N) -> Self;
     fn load(&self, order: Ordering) -> N;
     fn store(&self, value: N, order: Ordering);
     fn swap(&self, value: N, order: Ordering) -> N;
     fn add(&self, value: N, order: Ordering);
-    /// What was there before.
+    /// Returns the previous value.
     fn or(&self, bits: N, order: Ordering) -> N;
-    /// What was there before.
+    /// Returns the previous value.
     fn and(&self, bits: N, order: Ordering) -> N;
-    fn replace(&self, from: N, to: N, success: Ordering, failure: Ordering) -> Result<N, N>;
+    fn compare_exchange_weak(
+        &self,
+        from: N,
+        to: N,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<N, N>;
 }
 
 macro_rules! word {
     ($atomic:ty, $number:ty) => {
-        impl Word<$number> for $atomic {
+        impl AtomicInt<$number> for $atomic {
             fn new(value: $number) -> Self {
                 <$atomic>::new(value)
             }
@@ -60,7 +66,7 @@ macro_rules! word {
                 <$atomic>::fetch_and(self, bits, order)
             }
 
-            fn replace(
+            fn compare_exchange_weak(
                 &self,
                 from: $number,
                 to: $number,
@@ -77,25 +83,25 @@ word!(AtomicU8, u8);
 word!(AtomicU32, u32);
 word!(AtomicU64, u64);
 
-/// The list; the links are the writers' own.
+/// The stack; each element is a number, and its link belongs to the producer.
 #[derive(Debug)]
-pub(crate) struct Letters<W = AtomicU32> {
+pub(crate) struct MpscStack<W = AtomicU32> {
     head: W,
 }
 
-impl<W: Word> Letters<W> {
-    pub(crate) fn new() -> Letters<W> {
-        Letters { head: W::new(END) }
+impl<W: AtomicInt> MpscStack<W> {
+    pub(crate) fn new() -> MpscStack<W> {
+        MpscStack { head: W::new(END) }
     }
 
-    /// Puts `who` in front, who is not in the list; `next` is its link.
-    pub(crate) fn put(&self, who: u32, next: &W) {
+    /// Pushes `task`, which is not in the stack; `next` is its link.
+    pub(crate) fn push(&self, task: u32, next: &W) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             next.store(head, Ordering::Relaxed);
-            match self.head.replace(
+            match self.head.compare_exchange_weak(
                 head,
-                who,
+                task,
                 mutate!("exec-letters", Ordering::Release, Ordering::Relaxed),
                 Ordering::Relaxed,
             ) {
@@ -105,14 +111,14 @@ impl<W: Word> Letters<W> {
         }
     }
 
-    /// Takes all, the last one first, and passes them on; `next` finds their links.
-    pub(crate) fn take<'a>(&self, next: impl Fn(u32) -> &'a W, mut each: impl FnMut(u32))
+    /// Drains the stack, the last pushed element first; `next` returns the link of an element.
+    pub(crate) fn drain<'a>(&self, next: impl Fn(u32) -> &'a W, mut each: impl FnMut(u32))
     where
         W: 'a,
     {
         let mut at = self.head.swap(END, Ordering::Acquire);
         while at != END {
-            // Read before it is passed on: then its writer may use it again.
+            // Read before the call: the producer may push the element again after it.
             let following = next(at).load(Ordering::Relaxed);
             each(at);
             at = following;
@@ -133,78 +139,81 @@ pub(crate) mod tests {
 
     const WRITERS: usize = 2;
 
-    /// What a futex does, in terms of the model checker: who waits for a value is asleep exactly
-    /// while it stands.
+    /// Futex-based event count in loom's terms: a waiter sleeps exactly while the value is
+    /// unchanged.
     #[derive(Debug)]
-    pub(crate) struct Bell {
+    pub(crate) struct EventCount {
         word: Shared,
         sleepers: Mutex<()>,
         woken: Condvar,
     }
 
-    impl Default for Bell {
-        fn default() -> Bell {
-            Bell { word: Shared::new(0), sleepers: Mutex::new(()), woken: Condvar::new() }
+    impl Default for EventCount {
+        fn default() -> EventCount {
+            EventCount { word: Shared::new(0), sleepers: Mutex::new(()), woken: Condvar::new() }
         }
     }
 
-    impl Bell {
-        pub(crate) fn heard(&self) -> u32 {
+    impl EventCount {
+        pub(crate) fn key(&self) -> u32 {
             self.word.load(Ordering::Acquire)
         }
 
-        pub(crate) fn ring(&self) {
+        pub(crate) fn notify(&self) {
             self.word.fetch_add(1, Ordering::Release);
             drop(self.sleepers.lock().unwrap());
             self.woken.notify_all();
         }
 
-        pub(crate) fn wait(&self, heard: u32) {
+        pub(crate) fn wait(&self, key: u32) {
             let mut guard = self.sleepers.lock().unwrap();
-            while self.heard() == heard {
+            while self.key() == key {
                 guard = self.woken.wait(guard).unwrap();
             }
         }
     }
 
-    struct Desk {
-        letters: Letters<Shared>,
+    struct TestMailbox {
+        stack: MpscStack<Shared>,
         links: [Shared; WRITERS],
-        /// Written before a letter, read after it.
+        /// Written before the push, read after the drain.
         contents: [Shared; WRITERS],
-        bell: Bell,
+        event_count: EventCount,
     }
 
-    fn desk() -> Arc<Desk> {
+    fn mailbox() -> Arc<TestMailbox> {
         let word = || Shared::new(0);
-        Arc::new(Desk {
-            letters: Letters::new(),
+        Arc::new(TestMailbox {
+            stack: MpscStack::new(),
             links: [word(), word()],
             contents: [word(), word()],
-            bell: Bell::default(),
+            event_count: EventCount::default(),
         })
     }
 
     #[test]
-    fn in_every_interleaving_each_letter_is_found_once_with_its_content() {
+    fn in_every_interleaving_each_element_is_drained_once_with_its_content() {
         loom::model(|| {
-            let desk = desk();
+            let mailbox = mailbox();
             let writers: Vec<_> = (0..WRITERS)
-                .map(|who| {
-                    let desk = Arc::clone(&desk);
+                .map(|task| {
+                    let mailbox = Arc::clone(&mailbox);
                     thread::spawn(move || {
-                        desk.contents[who].store(7 + who as u32, Ordering::Relaxed);
-                        desk.letters.put(who as u32, &desk.links[who]);
+                        mailbox.contents[task].store(7 + task as u32, Ordering::Relaxed);
+                        mailbox.stack.push(task as u32, &mailbox.links[task]);
                     })
                 })
                 .collect();
             let mut found = Vec::new();
             let mut take = || {
-                desk.letters.take(
-                    |who| &desk.links[who as usize],
-                    |who| {
-                        assert_eq!(desk.contents[who as usize].load(Ordering::Relaxed), 7 + who);
-                        found.push(who);
+                mailbox.stack.drain(
+                    |task| &mailbox.links[task as usize],
+                    |task| {
+                        assert_eq!(
+                            mailbox.contents[task as usize].load(Ordering::Relaxed),
+                            7 + task
+                        );
+                        found.push(task);
                     },
                 );
             };
@@ -218,35 +227,35 @@ pub(crate) mod tests {
         });
     }
 
-    /// As a dispatcher does: hear, take, sleep over what was heard. A lost wake-up is a deadlock,
-    /// which is found.
-    fn listen(writers: usize) {
-        let desk = desk();
-        for who in 0..writers {
-            let desk = Arc::clone(&desk);
+    /// Waits as a dispatcher does: read the key, drain, wait with the key. A lost wake-up is a
+    /// deadlock, which loom reports.
+    fn wait_for(writers: usize) {
+        let mailbox = mailbox();
+        for task in 0..writers {
+            let mailbox = Arc::clone(&mailbox);
             thread::spawn(move || {
-                desk.letters.put(who as u32, &desk.links[who]);
-                desk.bell.ring();
+                mailbox.stack.push(task as u32, &mailbox.links[task]);
+                mailbox.event_count.notify();
             });
         }
         let mut found = 0;
         while found < writers {
-            let heard = desk.bell.heard();
+            let key = mailbox.event_count.key();
             let before = found;
-            desk.letters.take(|who| &desk.links[who as usize], |_| found += 1);
+            mailbox.stack.drain(|task| &mailbox.links[task as usize], |_| found += 1);
             if found == before {
-                desk.bell.wait(heard);
+                mailbox.event_count.wait(key);
             }
         }
     }
 
     #[test]
-    fn in_every_interleaving_a_reader_that_listens_first_sleeps_over_nothing() {
-        loom::model(|| listen(1));
-        // With two there are too many; few bugs need more than two preemptions (Musuvathi and
-        // Qadeer, PLDI 2007).
+    fn in_every_interleaving_a_reader_that_reads_the_key_first_misses_nothing() {
+        loom::model(|| wait_for(1));
+        // Two producers have too many interleavings; few bugs need more than two preemptions
+        // (Musuvathi and Qadeer, PLDI 2007).
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
-        model.check(|| listen(2));
+        model.check(|| wait_for(2));
     }
 }

@@ -1,0 +1,79 @@
+//! Lost time: intervals in which a CPU belonged to a worker that made no progress.
+//!
+//! Causes are switches, interrupts, waits for a lock, and CPU stalls. A CPU that is taken away in
+//! slices too short for the stall monitor shows here: the CPU clock of the thread stands still, and
+//! CLOCK_MONOTONIC goes on.
+
+use crate::run::RootReport;
+use crate::schedule_log::{ScheduleEvent, ScheduleLog};
+use talea_core::{Span, Time};
+
+/// Interval in which a worker got less CPU time than it lasted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostTime {
+    /// CPU of the root.
+    pub cpu: u32,
+    /// Start.
+    pub from: Time,
+    /// End.
+    pub to: Time,
+    /// Time that was lost in it.
+    pub amount: Span,
+}
+
+/// Smallest loss that is recorded: less is the ordinary cost of an order.
+const MIN_LOSS: Span = Span::from_ns(100_000);
+/// Maximum number of records.
+const MAX_RECORDS: usize = 20_000;
+
+/// Recorded losses of a run, in memory that was allocated before it.
+#[derive(Clone, Debug)]
+pub(crate) struct LostTimes(Vec<LostTime>);
+
+impl LostTimes {
+    pub(crate) fn new() -> LostTimes {
+        LostTimes(Vec::with_capacity(MAX_RECORDS))
+    }
+
+    /// Records a loss, if it is large enough.
+    ///
+    /// The last record stands for all further ones: it has no end, because later losses are
+    /// unknown.
+    pub(crate) fn push(&mut self, loss: LostTime) {
+        if loss.amount < MIN_LOSS || self.0.len() == MAX_RECORDS {
+            return;
+        }
+        let is_last = self.0.len() + 1 == MAX_RECORDS;
+        let all = LostTime { to: Time::NEVER, amount: Time::NEVER.since(Time::ZERO), ..loss };
+        self.0.push(if is_last { all } else { loss });
+    }
+
+    pub(crate) fn all(&self) -> &[LostTime] {
+        &self.0
+    }
+}
+
+/// Returns the total loss of a run whose workers were audited.
+///
+/// The ways from an order to its worker, and from the end of a job to the dispatcher, are included;
+/// the CPU time of dispatchers is not.
+pub(crate) fn total(root: &RootReport) -> Span {
+    let cpus = root.dispatchers.len();
+    let mut since: Vec<Option<Time>> = vec![None; cpus];
+    let mut owned = 0;
+    for &(now, event) in ScheduleLog::from_record(cpus as u32, &root.record).timed_events() {
+        let (cpu, begins) = match event {
+            // The next event of the CPU is at the same instant.
+            ScheduleEvent::Completed { .. } => continue,
+            ScheduleEvent::Dispatched { cpu, .. } => (cpu, Some(now)),
+            ScheduleEvent::Idle { cpu } => (cpu, None),
+        };
+        let before = std::mem::replace(&mut since[cpu.0 as usize], begins);
+        owned += before.map_or(0, |before| now.since(before).as_ns());
+    }
+    let end = root.record.last().map_or(Time::ZERO, |entry| entry.now);
+    owned += since.into_iter().flatten().map(|before| end.since(before).as_ns()).sum::<u64>();
+    let done: u64 = root.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
+    let scheduling = root.scheduling().as_ns();
+    Span::from_ns(owned.saturating_sub(done + scheduling))
+}

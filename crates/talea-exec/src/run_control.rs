@@ -1,0 +1,93 @@
+//! Control of a run from any thread, its workers included.
+
+use crate::root_shared::RootShared;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use talea_core::Monotonic;
+use talea_core::engine::{Condition, TaskId};
+
+/// Control of a run: cancels it, even before it begins, activates jobs, and changes conditions.
+#[derive(Debug, Default)]
+pub struct RunControl {
+    cancelled: AtomicBool,
+    /// Set under the lock; read without it.
+    roots: OnceLock<Vec<std::sync::Weak<RootShared>>>,
+    begin_lock: Mutex<()>,
+    zero: OnceLock<Monotonic>,
+}
+
+impl RunControl {
+    /// Cancels the run. What has happened until then is reported as if this end had been planned.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        // A run that begins either sees the flag, or has stored the roots found here.
+        let _lock = self.begin_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        for shared in self.roots.get().into_iter().flatten().filter_map(std::sync::Weak::upgrade) {
+            shared.cancel();
+        }
+    }
+
+    /// Whether the run was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Start of the run on CLOCK_MONOTONIC; nothing while the run is being prepared.
+    pub fn zero(&self) -> Option<Monotonic> {
+        self.zero.get().copied()
+    }
+
+    /// Stops releases: released jobs complete, with those that their graphs activate, and then the
+    /// run ends (YASMIN, Table 1). Also on roots that Linux schedules. Whether there is a run.
+    pub fn stop(&self) -> bool {
+        let notified = (0..)
+            .map_while(|root| self.root(root))
+            .map(|shared| shared.cpus[0].mailbox.request_stop());
+        notified.count() > 0
+    }
+
+    /// Activates a job of a task, as soon as the engine has room and the task allows it. Whether
+    /// there is a run that got the request.
+    ///
+    /// The report of the run counts refused jobs. A root that Linux schedules takes none: its
+    /// workers take no orders, and their reservations are for the jobs of their loads. Takes no
+    /// lock.
+    pub fn activate(&self, root: usize, task: TaskId) -> bool {
+        self.root(root).is_some_and(|shared| {
+            let is_one = (task.0 as usize) < shared.slots.len() && !shared.is_native();
+            if is_one {
+                shared.cpus[0].mailbox.request_activation(task, &shared.slots);
+            }
+            is_one
+        })
+    }
+
+    /// Sets battery, mode or permissions of a root; of several before the next step, the last
+    /// counts.
+    ///
+    /// Whether there is a run that got the request; a root that Linux schedules has no use for
+    /// conditions. Takes no lock.
+    pub fn change(&self, root: usize, condition: Condition) -> bool {
+        let engine_root = self.root(root).filter(|shared| !shared.is_native());
+        engine_root.map(|shared| shared.cpus[0].mailbox.set_condition(condition)).is_some()
+    }
+
+    fn root(&self, root: usize) -> Option<Arc<RootShared>> {
+        self.roots.get()?.get(root)?.upgrade()
+    }
+
+    /// Begins the run at `zero`, when all threads are ready: a cancellation before this is seen
+    /// here, a later one finds the roots. A run that could not begin is not stored, so that another
+    /// attempt is possible.
+    pub(crate) fn begin(&self, shared_roots: &[Arc<RootShared>], zero: Monotonic) {
+        let _lock = self.begin_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // A second run with one control is another run: it is not stored.
+        let _ = self.roots.set(shared_roots.iter().map(Arc::downgrade).collect());
+        let _ = self.zero.set(zero);
+        if self.is_cancelled() {
+            for shared in shared_roots {
+                shared.cancel();
+            }
+        }
+    }
+}
