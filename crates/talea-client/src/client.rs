@@ -1,4 +1,4 @@
-//! The client: where to connect, and what can be asked.
+//! The client: how to connect, and the requests.
 
 use crate::failure::{Failure, Outcome};
 use crate::grant::{Grant, refused_locally};
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use talea_proto::message::{CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status, Token};
 use talea_proto::{
-    Answer, Code, Field, GROUP_MAX, Granted, Named, Refusal, Reply, Request, SOCKET_ENV,
-    SOCKET_PATH, SpecId,
+    Code, Field, GROUP_MAX, Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV,
+    SOCKET_PATH, SpecId, ThreadRef,
 };
 
-/// A connection to the daemon. Clones share it.
+/// Connection to the daemon. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Client {
     session: Arc<Session>,
 }
 
-/// Where and how to connect.
+/// Builder of a [`Client`]: where and how to connect.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -32,26 +32,26 @@ pub struct Builder {
     timeout: Duration,
 }
 
-/// What the daemon would answer to a create.
+/// The daemon's answer to an [explain](Client::explain) request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// Index into `answers` of the plugin that would be chosen.
     pub chosen: Option<usize>,
-    /// One answer for each plugin that was asked.
-    pub answers: Vec<Answer>,
-    /// What a create would be answered if nobody is chosen, its own list of answers included.
+    /// One answer per plugin that was asked.
+    pub answers: Vec<PluginAnswer>,
+    /// The refusal that a create would get if no plugin accepts, its own list of answers included.
     pub refusal: Option<Refusal>,
 }
 
 impl Builder {
-    /// The daemon's socket; otherwise `TALEA_SOCKET` names it, otherwise it is where daemons
-    /// listen.
+    /// Sets the daemon's socket. The default is the value of `TALEA_SOCKET`, otherwise the system's
+    /// socket.
     pub fn path(mut self, path: impl Into<PathBuf>) -> Builder {
         self.path = Some(path.into());
         self
     }
 
-    /// How long a call may take, connecting included; at least a millisecond.
+    /// Sets the time limit of each call, connecting included; at least a millisecond.
     pub fn timeout(mut self, timeout: Duration) -> Builder {
         self.timeout = timeout;
         self
@@ -64,7 +64,7 @@ impl Builder {
         Ok(client)
     }
 
-    /// A client that connects with its first request.
+    /// Creates a client that connects with its first request.
     pub fn lazy(self) -> Result<Client, Failure> {
         if trusted_env(DISABLE_ENV).is_some_and(|value| !value.is_empty() && value != "0") {
             return Err(Failure::Disabled);
@@ -78,8 +78,8 @@ impl Builder {
     }
 }
 
-/// An environment variable, unless a program with more rights than its user has was started by that
-/// user.
+/// Reads an environment variable, except in a set-user-id or set-group-id program, whose
+/// environment the calling user controls.
 fn trusted_env(name: &str) -> Option<OsString> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() == geteuid() && getgid() == getegid() { std::env::var_os(name) } else { None }
@@ -91,17 +91,18 @@ impl Client {
         Client::builder().connect()
     }
 
-    /// Says where and how to connect.
+    /// Returns a builder with the defaults.
     pub fn builder() -> Builder {
         Builder { path: None, timeout: DEFAULT_TIMEOUT }
     }
 
-    /// Asks for a task to be accepted.
+    /// Requests a grant for a task.
     pub fn create(&self, spec: &Spec) -> Outcome<Grant> {
         Ok(self.granted(&Request::Create(*spec.task()))?.map(|granted| self.grant(granted.spec)))
     }
 
-    /// Asks for all of these tasks or none, at most 64. They come in the order of `specs`.
+    /// Requests grants for all of these tasks or none, at most 64. They are returned in the order
+    /// of `specs`.
     pub fn create_group(&self, specs: &[Spec]) -> Outcome<Vec<Grant>> {
         if specs.is_empty() || specs.len() > GROUP_MAX {
             let refusal = refused_locally(Code::Malformed, Field::Group);
@@ -120,12 +121,12 @@ impl Client {
         }
     }
 
-    /// Takes over a spec of the same user, with the token that it was granted with.
+    /// Claims a spec of the same user, with the token of its grant.
     pub fn claim(&self, spec: SpecId, token: Token) -> Outcome<Grant> {
         Ok(self.granted(&Request::Claim { spec, token })?.map(|granted| self.grant(granted.spec)))
     }
 
-    /// Would this be accepted? Nothing is changed.
+    /// Returns whether this would be accepted, and why. Nothing is changed.
     pub fn explain(&self, spec: &Spec) -> Outcome<Explanation> {
         match self.session.ask(&Request::Explain(*spec.task()), None)? {
             Reply::Explained { chosen, answers, refusal } => Ok(Ok(Explanation {
@@ -137,7 +138,7 @@ impl Client {
         }
     }
 
-    /// What is known of a spec.
+    /// Returns the daemon's information about a spec.
     pub fn query(&self, spec: SpecId) -> Outcome<SpecInfo> {
         match self.session.ask(&Request::Query(spec), None)? {
             Reply::Spec(info) => Ok(Ok(*info)),
@@ -145,10 +146,10 @@ impl Client {
         }
     }
 
-    /// Gives a spec back, without a [`Grant`] at hand.
+    /// Releases a spec, without a [`Grant`].
     pub fn release(&self, spec: SpecId) -> Outcome<()> {
         match self.session.release(spec)? {
-            Reply::Done | Reply::DoneBut(_) => Ok(Ok(())),
+            Reply::Done | Reply::DoneWithCaveat(_) => Ok(Ok(())),
             other => refused(other),
         }
     }
@@ -156,21 +157,21 @@ impl Client {
     /// Makes a thread real-time under a spec. `tid` is a thread number in this PID namespace, or a
     /// process by its number; 0 is the calling thread.
     ///
-    /// A thread of this process costs one exchange; another one, or any where the daemon lives in
-    /// another PID namespace, costs two and a pidfd (`docs/decisions/0015`).
+    /// A thread of this process costs one exchange. Another one, or any if the daemon lives in
+    /// another PID namespace, costs two exchanges and a pidfd (`docs/decisions/0015`).
     pub fn attach(&self, spec: SpecId, tid: u32) -> Outcome<()> {
         let tid = if tid == 0 { rustix::thread::gettid().as_raw_pid() as u32 } else { tid };
-        match self.done(&Request::Attach { spec, thread: Named::Own(tid) }, None)? {
-            Err(refusal) if refusal.code == Code::BareTid => {}
-            said => return Ok(said),
+        match self.done(&Request::Attach { spec, thread: ThreadRef::OwnTid(tid) }, None)? {
+            Err(refusal) if refusal.code == Code::TidNotAccepted => {}
+            result => return Ok(result),
         }
         match thread_pidfd(tid) {
             Ok(pidfd) => self.attach_pidfd(spec, pidfd.as_fd()),
             Err(Errno::SRCH) => Ok(Err(refused_locally(Code::NoSuchThread, Field::Thread))),
-            // Before Linux 6.9, and where a sandbox forbids the call, nothing names a thread but
-            // its number.
+            // Before Linux 6.9, and where a sandbox forbids the call, only the number names a
+            // thread.
             Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => {
-                self.done(&Request::Attach { spec, thread: Named::Number(tid) }, None)
+                self.done(&Request::Attach { spec, thread: ThreadRef::Tid(tid) }, None)
             }
             Err(error) => {
                 Err(Failure::Os { doing: "open a pidfd of the thread", source: error.into() })
@@ -180,15 +181,15 @@ impl Client {
 
     /// Makes the thread of a pidfd real-time under a spec; a process pidfd names the main thread.
     pub fn attach_pidfd(&self, spec: SpecId, pidfd: BorrowedFd) -> Outcome<()> {
-        self.done(&Request::Attach { spec, thread: Named::Pidfd }, Some(pidfd))
+        self.done(&Request::Attach { spec, thread: ThreadRef::Pidfd }, Some(pidfd))
     }
 
-    /// Puts the spec's thread back to what it was.
+    /// Restores the spec's thread to its attributes before the attach.
     pub fn detach(&self, spec: SpecId) -> Outcome<()> {
         self.done(&Request::Detach(spec), None)
     }
 
-    /// The daemon in numbers.
+    /// Returns the daemon's counters.
     pub fn status(&self) -> Outcome<Status> {
         match self.session.ask(&Request::Status, None)? {
             Reply::Status(status) => Ok(Ok(*status)),
@@ -196,7 +197,7 @@ impl Client {
         }
     }
 
-    /// All plugins, in order of precedence.
+    /// Returns all plugins, in order of precedence.
     pub fn plugins(&self) -> Outcome<Vec<PluginInfo>> {
         self.collect(
             0,
@@ -211,7 +212,7 @@ impl Client {
         )
     }
 
-    /// What a plugin has on each of its CPUs, lowest first.
+    /// Returns a plugin's state on each of its CPUs, lowest first.
     pub fn plugin_cpus(&self, plugin: u32) -> Outcome<Vec<CpuInfo>> {
         self.collect(
             0,
@@ -226,7 +227,7 @@ impl Client {
         )
     }
 
-    /// All specs that this user may see, by number.
+    /// Returns all specs that this user may see, by number.
     pub fn list(&self) -> Outcome<Vec<SpecInfo>> {
         self.collect(
             SpecId(0),
@@ -241,7 +242,7 @@ impl Client {
         )
     }
 
-    /// All connections that this user may see, by number.
+    /// Returns all connections that this user may see, by number.
     pub fn sessions(&self) -> Outcome<Vec<SessionInfo>> {
         self.collect(
             0,
@@ -256,23 +257,24 @@ impl Client {
         )
     }
 
-    /// Root only: ends the daemon; with `release`, everything is given back first.
+    /// Root only: ends the daemon; with `release`, it releases all specs first.
     pub fn stop(&self, release: bool) -> Outcome<()> {
         self.done(&Request::Stop { release }, None)
     }
 
-    /// Any request as the protocol has it. What it grants is not held: it is not claimed after a
+    /// Sends any request of the protocol. A spec that it grants is not claimed after a
     /// reconnection.
     pub fn request(&self, request: &Request, fd: Option<BorrowedFd>) -> Result<Reply, Failure> {
         self.session.ask(request, fd)
     }
 
-    /// Makes sure that there is a connection; a request would do so too.
+    /// Connects if there is no connection; a request would do so too.
     pub fn reconnect(&self) -> Result<(), Failure> {
         self.session.connect()
     }
 
-    /// Tells one start of the daemon from the next; `None` before the first connection.
+    /// Returns the number that distinguishes one start of the daemon from the next; `None` before
+    /// the first connection.
     pub fn instance(&self) -> Option<u64> {
         self.session.instance()
     }
@@ -294,12 +296,12 @@ impl Client {
 
     fn done(&self, request: &Request, fd: Option<BorrowedFd>) -> Outcome<()> {
         match self.session.ask(request, fd)? {
-            Reply::Done | Reply::DoneBut(_) => Ok(Ok(())),
+            Reply::Done | Reply::DoneWithCaveat(_) => Ok(Ok(())),
             other => refused(other),
         }
     }
 
-    /// Asks for one thing after the other until there is no more.
+    /// Requests one item after the other until there is no more.
     fn collect<N, T>(
         &self,
         mut next: N,
@@ -317,7 +319,7 @@ impl Client {
     }
 }
 
-/// The refusal in a reply; anything else answers another question.
+/// Returns the refusal in a reply; any other reply is a protocol error.
 pub(crate) fn refused<T>(reply: Reply) -> Outcome<T> {
     match reply {
         Reply::Refused(refusal) => Ok(Err(*refusal)),
@@ -325,9 +327,9 @@ pub(crate) fn refused<T>(reply: Reply) -> Outcome<T> {
     }
 }
 
-/// A pidfd of one thread (`PIDFD_THREAD`). `EINVAL` where the kernel has none.
+/// Opens a pidfd of one thread (`PIDFD_THREAD`). `EINVAL` where the kernel lacks it.
 fn thread_pidfd(tid: u32) -> Result<OwnedFd, Errno> {
-    // The kernel gives the flag the number of O_EXCL on every architecture.
+    // The flag has the value of O_EXCL on every architecture.
     let thread = PidfdFlags::from_bits_retain(rustix::fs::OFlags::EXCL.bits());
     let tid = i32::try_from(tid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     pidfd_open(tid, thread)

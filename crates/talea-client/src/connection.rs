@@ -1,8 +1,8 @@
-//! One socket to the daemon: a request out, its reply in, both before a deadline.
+//! One socket to the daemon: a request and its reply, both before a deadline.
 //!
-//! Invariants. A reply is only taken for the request whose number it carries. The reply to a
-//! request that was given up on is thrown away when it comes, and what it granted is given back,
-//! because nobody knows of it.
+//! Invariants. A reply is accepted only for the request whose number it carries. The reply to an
+//! abandoned request is discarded when it arrives, and the specs that it grants are released,
+//! because no caller knows them.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -16,37 +16,37 @@ use talea_os::seqpacket;
 use talea_proto::wire::decode_reply;
 use talea_proto::{MESSAGE_MAX, Refusal, Reply, Request, SpecId};
 
-/// How many requests that were given up on are remembered.
+/// Number of abandoned requests that are remembered.
 const ABANDONED_MAX: usize = 64;
 
-/// A connected socket with its buffer.
+/// Connected socket with its buffer.
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: OwnedFd,
     buffer: Box<[u8; MESSAGE_MAX]>,
     seq: u32,
-    /// The time-out that the socket has now, and should have between calls.
-    armed: Duration,
-    usual: Duration,
-    /// Creates without a reply so far.
+    /// Current time-out of the socket, and the one between calls.
+    socket_timeout: Duration,
+    default_timeout: Duration,
+    /// Numbers of create requests that were abandoned without a reply.
     abandoned: Vec<u32>,
-    /// Granted to nobody.
-    orphans: Vec<SpecId>,
+    /// Specs granted to abandoned requests.
+    unclaimed: Vec<SpecId>,
 }
 
-/// Why an exchange came to nothing.
+/// Reason why an exchange failed.
 #[derive(Debug)]
-pub(crate) enum Broken {
-    /// The request did not leave: the daemon has not seen it.
+pub(crate) enum ConnectionError {
+    /// The request was not sent: the daemon has not received it.
     NotSent(io::Error),
-    /// The connection ended after the request had left.
+    /// The connection ended after the request was sent.
     Lost(io::Error),
     /// The deadline passed.
     TimedOut,
-    /// The daemon spoke without being asked, to say that it will not serve this connection.
+    /// The daemon sent an unsolicited refusal: it will not serve this connection.
     Rejected(Box<Refusal>),
-    /// The reply could not be understood.
-    Garbled(Refusal),
+    /// The reply could not be decoded.
+    Undecodable(Refusal),
 }
 
 impl Connection {
@@ -56,28 +56,28 @@ impl Connection {
             socket,
             buffer: Box::new([0; MESSAGE_MAX]),
             seq: 0,
-            armed: timeout,
-            usual: timeout,
+            socket_timeout: timeout,
+            default_timeout: timeout,
             abandoned: Vec::new(),
-            orphans: Vec::new(),
+            unclaimed: Vec::new(),
         })
     }
 
-    /// Sends `request`, with `fd` beside it, and waits for its reply.
+    /// Sends `request` with `fd`, and waits for its reply.
     pub(crate) fn exchange(
         &mut self,
         request: &Request,
         fd: Option<BorrowedFd>,
         deadline: Instant,
-    ) -> Result<Reply, Broken> {
-        self.settle(deadline)?;
-        // Number 0 is the daemon's own, for what it says unasked.
+    ) -> Result<Reply, ConnectionError> {
+        self.reset_timeout(deadline)?;
+        // Number 0 is for the daemon's unsolicited messages.
         self.seq = self.seq.checked_add(1).unwrap_or(1);
         let len = request.encode(self.seq, &mut self.buffer[..]);
         self.send(len, fd, deadline)?;
         let reply = self.receive(deadline);
         let grants = matches!(request, Request::Create(_) | Request::CreateGroup(_));
-        if grants && matches!(reply, Err(Broken::TimedOut)) {
+        if grants && matches!(reply, Err(ConnectionError::TimedOut)) {
             if self.abandoned.len() == ABANDONED_MAX {
                 self.abandoned.remove(0);
             }
@@ -86,9 +86,9 @@ impl Connection {
         reply
     }
 
-    /// What was granted to requests that nobody waits for any more.
-    pub(crate) fn take_orphan(&mut self) -> Option<SpecId> {
-        self.orphans.pop()
+    /// Returns a spec granted to an abandoned request.
+    pub(crate) fn pop_unclaimed(&mut self) -> Option<SpecId> {
+        self.unclaimed.pop()
     }
 
     fn send(
@@ -96,92 +96,96 @@ impl Connection {
         len: usize,
         fd: Option<BorrowedFd>,
         deadline: Instant,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ConnectionError> {
         loop {
             match seqpacket::send(&self.socket, &self.buffer[..len], fd) {
                 // The daemon has stopped reading and its queue is full.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.await_room(deadline)?
+                    self.wait_writable(deadline)?;
                 }
-                sent => return sent.map_err(Broken::NotSent),
+                sent => return sent.map_err(ConnectionError::NotSent),
             }
         }
     }
 
-    /// Waits until the socket takes more, or until a signal handler has run.
-    fn await_room(&self, deadline: Instant) -> Result<(), Broken> {
-        let left = left_until(deadline)?;
-        let left = Timespec::try_from(left).map_err(|_| Broken::TimedOut)?;
+    /// Waits until the socket is writable, or until a signal handler has run.
+    fn wait_writable(&self, deadline: Instant) -> Result<(), ConnectionError> {
+        let left = remaining(deadline)?;
+        let left = Timespec::try_from(left).map_err(|_| ConnectionError::TimedOut)?;
         match poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&left)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(Broken::NotSent(error.into())),
+            Err(error) => Err(ConnectionError::NotSent(error.into())),
         }
     }
 
-    fn receive(&mut self, deadline: Instant) -> Result<Reply, Broken> {
+    fn receive(&mut self, deadline: Instant) -> Result<Reply, ConnectionError> {
         loop {
             match rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::empty()) {
-                Ok((_, 0)) => return Err(Broken::Lost(Errno::CONNRESET.into())),
+                Ok((_, 0)) => return Err(ConnectionError::Lost(Errno::CONNRESET.into())),
                 Ok((len, _)) => match decode_reply(&self.buffer[..len]) {
                     Ok((seq, reply)) if seq == self.seq => return Ok(reply),
-                    Ok((0, Reply::Refused(refusal))) => return Err(Broken::Rejected(refusal)),
+                    Ok((0, Reply::Refused(refusal))) => {
+                        return Err(ConnectionError::Rejected(refusal));
+                    }
                     Ok((seq, reply)) => self.discard(seq, reply),
-                    Err(garbled) => return Err(Broken::Garbled(garbled.refusal)),
+                    Err(error) => return Err(ConnectionError::Undecodable(error.refusal)),
                 },
                 // A signal handler ran. The kernel would start the whole wait again.
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
                     return mutate!(
                         "recovery-client-timeout",
-                        Err(Broken::TimedOut),
-                        self.receive(deadline + self.usual)
+                        Err(ConnectionError::TimedOut),
+                        self.receive(deadline + self.default_timeout)
                     );
                 }
-                Err(error) => return Err(Broken::Lost(error.into())),
+                Err(error) => return Err(ConnectionError::Lost(error.into())),
             }
-            self.arm(deadline)?;
+            self.set_timeout(deadline)?;
         }
     }
 
-    /// A reply that comes too late.
+    /// Discards a late reply, but remembers the specs that it grants.
     fn discard(&mut self, seq: u32, reply: Reply) {
         let Some(at) = self.abandoned.iter().position(|&abandoned| abandoned == seq) else {
             return;
         };
         self.abandoned.remove(at);
         match reply {
-            Reply::Granted(granted) => self.orphans.push(granted.spec),
+            Reply::Granted(granted) => self.unclaimed.push(granted.spec),
             Reply::GrantedGroup(group) => {
-                self.orphans.extend(group.iter().map(|granted| granted.spec))
+                self.unclaimed.extend(group.iter().map(|granted| granted.spec));
             }
             _ => {}
         }
     }
 
-    /// Before a request: the socket's usual time-out serves the usual case without a system call.
-    fn settle(&mut self, deadline: Instant) -> Result<(), Broken> {
+    /// Prepares the time-out for a request. The default one serves the usual case without a system
+    /// call.
+    fn reset_timeout(&mut self, deadline: Instant) -> Result<(), ConnectionError> {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left < self.usual * 7 / 8 {
-            return self.arm(deadline);
+        if left < self.default_timeout * 7 / 8 {
+            return self.set_timeout(deadline);
         }
-        if self.armed != self.usual {
-            seqpacket::set_timeout(&self.socket, self.usual).map_err(Broken::NotSent)?;
-            self.armed = self.usual;
+        if self.socket_timeout != self.default_timeout {
+            seqpacket::set_timeout(&self.socket, self.default_timeout)
+                .map_err(ConnectionError::NotSent)?;
+            self.socket_timeout = self.default_timeout;
         }
         Ok(())
     }
 
-    /// Lets the next wait last until `deadline`.
-    fn arm(&mut self, deadline: Instant) -> Result<(), Broken> {
-        let left = left_until(deadline)?;
-        seqpacket::set_timeout(&self.socket, left).map_err(Broken::Lost)?;
-        self.armed = left;
+    /// Sets the socket's time-out so that the next wait ends at `deadline`.
+    fn set_timeout(&mut self, deadline: Instant) -> Result<(), ConnectionError> {
+        let left = remaining(deadline)?;
+        seqpacket::set_timeout(&self.socket, left).map_err(ConnectionError::Lost)?;
+        self.socket_timeout = left;
         Ok(())
     }
 }
 
-/// What is left of the time; nothing is a time-out.
-fn left_until(deadline: Instant) -> Result<Duration, Broken> {
+/// Returns the time until `deadline`; none left is a time-out.
+fn remaining(deadline: Instant) -> Result<Duration, ConnectionError> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Broken::TimedOut) } else { Ok(left) }
+    if left.is_zero() { Err(ConnectionError::TimedOut) } else { Ok(left) }
 }

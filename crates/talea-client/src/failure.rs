@@ -1,55 +1,55 @@
-//! What can break between a client and its daemon. Being refused is not among it.
+//! Failures between a client and its daemon. A refusal is not a failure.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use talea_proto::Refusal;
 
-/// Outer: the machinery broke. Inner: the daemon's answer.
+/// Result of a request. Outer: communication failed. Inner: the daemon's answer.
 pub type Outcome<T> = Result<Result<T, Refusal>, Failure>;
 
-/// The machinery broke.
+/// Communication with the daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The environment switches Talea off.
     #[error("Talea is switched off by TALEA_DISABLE in the environment")]
     Disabled,
-    /// The daemon can't be reached, or the connection broke during the call.
-    #[error("no connection to talead at {}: {doing}: {source}; is the daemon running? (TALEA_SOCKET names another socket)", path.display())]
+    /// The daemon cannot be reached, or the connection broke during the call.
+    #[error("no connection to talead at {}: {doing}: {source}; start the daemon, or name another socket in TALEA_SOCKET", path.display())]
     Connection {
         /// The daemon's socket.
         path: PathBuf,
-        /// What was tried.
+        /// The step that failed.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The daemon did not answer in time. What was asked may still come to pass.
+    /// The daemon did not answer in time. The request may still take effect.
     #[error("talead at {} did not answer within {after:?}", path.display())]
     TimedOut {
         /// The daemon's socket.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The time limit.
         after: Duration,
     },
-    /// The daemon does not want this connection: its version, a quota, its end.
+    /// The daemon rejected this connection: its version, a quota, its end.
     #[error("talead refused the connection: {0}")]
     Rejected(Box<Refusal>),
-    /// The daemon's answer makes no sense.
+    /// The daemon's answer is invalid.
     #[error("talead's answer can't be understood: {0}")]
     Protocol(String),
-    /// The kernel refused something on this side.
+    /// The kernel refused a call in this process.
     #[error("{doing}: {source}")]
     Os {
-        /// What was tried.
+        /// The step that failed.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Failure {
-    /// A POSIX error number that comes closest, for callers that have nothing better.
+    /// Returns the closest POSIX error number, for callers without a better one.
     pub fn errno(&self) -> i32 {
         use rustix::io::Errno;
         let errno = match self {

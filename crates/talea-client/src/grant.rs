@@ -1,4 +1,4 @@
-//! A task specification that the daemon has accepted. Dropping it gives it back.
+//! A task specification that the daemon has accepted. Dropping it releases it.
 
 use crate::client::Client;
 use crate::failure::Outcome;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use talea_proto::message::SpecInfo;
 use talea_proto::{Code, Field, Granted, Refusal, Request, SpecId};
 
-/// An accepted task specification.
+/// Accepted task specification.
 ///
-/// Dropping releases it: its bandwidth returns and its thread goes back to what it was. A drop that
-/// fails says nothing, because the daemon gives back whatever its owner leaves behind;
-/// [`Grant::release`] tells.
-#[must_use = "a grant that is dropped is given back"]
+/// Dropping it releases it: its bandwidth returns and its thread gets its previous attributes. A
+/// failure of the drop is not reported, because the daemon releases all specs of an owner that
+/// ends; [`Grant::release`] reports it.
+#[must_use = "dropping a grant releases it"]
 pub struct Grant {
     client: Client,
     spec: SpecId,
@@ -26,24 +26,23 @@ impl Grant {
         Grant { client, spec, released: false }
     }
 
-    /// Its number.
+    /// Returns the number of the spec.
     pub fn spec(&self) -> SpecId {
         self.spec
     }
 
-    /// What was granted; `None` in a child of the process that was granted it.
+    /// Returns what was granted; `None` in a child of the process that was granted it.
     pub fn granted(&self) -> Option<Granted> {
         self.client.session().held(self.spec)
     }
 
-    /// Q^a: CPU time of each activation, between the runtime and the desired one. `None` when no
-    /// runtime was declared.
+    /// Returns Q^a: CPU time of each activation, between the runtime and the desired one. `None` if
+    /// no runtime was declared.
     pub fn accepted_runtime(&self) -> Option<Duration> {
         self.granted()?.runtime.map(|runtime| Duration::from_nanos(runtime.as_ns()))
     }
 
-    /// Whether the grant did not survive a break of the connection: the daemon was asked and did
-    /// not know it.
+    /// Whether the grant was lost in a reconnection: the daemon did not know it.
     pub fn is_lost(&self) -> bool {
         self.client.session().is_lost(self.spec)
     }
@@ -53,8 +52,8 @@ impl Grant {
         self.client.attach(self.spec, 0)
     }
 
-    /// Makes a thread real-time by its number in this PID namespace; a process is meant by its main
-    /// thread.
+    /// Makes a thread real-time by its number in this PID namespace; a process number names its
+    /// main thread.
     pub fn attach(&self, tid: u32) -> Outcome<()> {
         self.client.attach(self.spec, tid)
     }
@@ -64,37 +63,37 @@ impl Grant {
         self.client.attach_pidfd(self.spec, pidfd)
     }
 
-    /// Puts its thread back to what it was; another can be attached.
+    /// Restores its thread to its attributes before the attach; another can be attached.
     pub fn detach(&self) -> Outcome<()> {
         self.client.detach(self.spec)
     }
 
-    /// Replaces its parameters; it may move to another plugin. On a refusal everything stays as it
-    /// was. The owner stays what it is.
+    /// Replaces its parameters; the spec may move to another plugin. A refusal changes nothing. The
+    /// owner stays the same.
     pub fn change(&self, spec: &Spec) -> Outcome<()> {
         let request = Request::Change { spec: self.spec, task: *spec.task() };
         Ok(self.client.granted(&request)?.map(|_| ()))
     }
 
-    /// Everything that the daemon knows of it.
+    /// Returns all that the daemon knows about the spec.
     pub fn info(&self) -> Outcome<SpecInfo> {
         self.client.query(self.spec)
     }
 
-    /// Gives it back and says how that went.
+    /// Releases the spec and returns the result.
     pub fn release(mut self) -> Outcome<()> {
         self.released = true;
         self.client.release(self.spec)
     }
 
-    /// Leaves the grant to its declared owner instead of giving it back: with [`Owner::Thread`] or
-    /// [`Owner::Process`] it lives until that ends or somebody entitled releases it, with
+    /// Leaves the spec to its declared owner instead of releasing it. With [`Owner::Thread`] or
+    /// [`Owner::Process`] it lives until that ends or an entitled user releases it, with
     /// [`Owner::Session`] until the client's connection ends.
     ///
     /// [`Owner::Thread`]: crate::Owner::Thread
     /// [`Owner::Process`]: crate::Owner::Process
     /// [`Owner::Session`]: crate::Owner::Session
-    pub fn leave_to_owner(mut self) -> SpecId {
+    pub fn disown(mut self) -> SpecId {
         self.released = true;
         self.client.session().forget(self.spec);
         self.spec
@@ -103,7 +102,7 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        // In a child process and after a loss there is nothing to give back.
+        // In a child process and after a loss there is nothing to release.
         if self.is_lost() {
             self.client.session().forget(self.spec);
         } else if !self.released {
@@ -121,7 +120,7 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// A refusal that needs no daemon.
+/// Creates a refusal that needs no daemon.
 pub(crate) fn refused_locally(code: Code, field: Field) -> Refusal {
     Refusal { code, field, asked: 0, limit: 0, errno: 0, index: 0, rule: None, answers: Vec::new() }
 }

@@ -1,8 +1,8 @@
-//! Ask Talea's daemon for real-time service, from Rust.
+//! Rust client of Talea's daemon: requests real-time service for threads.
 //!
-//! Model: a [`Client`] is one connection that heals itself. A [`Spec`] says what a task needs; what
-//! the daemon accepts is a [`Grant`], and dropping the grant gives it back. Attach a thread and it
-//! becomes real-time; a [`Periodic`] then wakes it at the right times.
+//! Model: a [`Client`] is one connection, re-established when it breaks. A [`Spec`] describes what
+//! a task needs; the daemon's acceptance is a [`Grant`], and dropping the grant releases it. A
+//! thread attached to it becomes real-time; a [`Periodic`] then wakes it at the right times.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -23,12 +23,13 @@
 //!
 //! Invariants. Every call ends within its time-out, whatever the daemon does. A dead daemon is a
 //! [`Failure`], never a signal. When the connection breaks, the next call makes a new one and
-//! claims what was granted. One request is under way at a time; a client may be shared by threads
-//! and cloned.
+//! claims the granted specs. One request is in progress at a time; a client may be shared by
+//! threads and cloned.
 //!
-//! Threads that share a client wait for each other behind a lock that does not inherit priorities,
-//! so that an urgent one may wait for a less urgent one, and with it for the daemon. Ask before the
-//! loop, or give the urgent thread a client of its own; [`Periodic`] takes no lock and asks nobody.
+//! Threads that share a client wait for each other on a lock without priority inheritance. So a
+//! thread may wait for one of lower priority, and with it for the daemon. Make requests before the
+//! loop, or give the thread of high priority its own client; [`Periodic`] takes no lock and makes
+//! no request.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -42,16 +43,16 @@ mod spec;
 pub use client::{Builder, Client, Explanation};
 pub use failure::{Failure, Outcome};
 pub use grant::Grant;
-pub use periodic::{Activation, Late, Periodic};
+pub use periodic::{Activation, OverrunPolicy, Periodic};
 pub use spec::{BadSpec, Spec, SpecBuilder};
-pub use talea_core::{Attr, Charge, CpuSet, Policy};
+pub use talea_core::{Attr, Charge, CpuSet, Monotonic, Policy};
 pub use talea_proto::message::{
     CpuInfo, Mechanism, Name, Notes, Owner, PluginInfo, SessionInfo, SpecId, SpecInfo, Status,
     Token,
 };
-pub use talea_proto::{Answer, Code, Field, GROUP_MAX, Granted, No, Refusal};
+pub use talea_proto::{Code, Field, GROUP_MAX, Granted, PluginAnswer, Refusal, Rejection};
 
-/// A daemon that has not answered by then is not going to.
+/// Default time-out of a call.
 pub const DEFAULT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
-/// The environment variable that switches Talea off for a program: any value but empty and `0`.
+/// Environment variable that switches Talea off for a program: any value but empty and `0`.
 pub const DISABLE_ENV: &str = "TALEA_DISABLE";

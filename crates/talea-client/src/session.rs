@@ -1,18 +1,18 @@
-//! A connection that heals itself, and what is held through it.
+//! A connection that is re-established when it breaks, and the specs granted through it.
 //!
 //! Model: [`Session`] remembers every spec that the daemon has granted through it, with its token.
-//! When the connection is gone, the next request first makes a new one and claims them all; a spec
-//! that the daemon does not know any more is *lost*, which its grant can tell.
+//! If the connection has ended, the next request first makes a new one and claims all specs; a spec
+//! that the daemon does not know any more is *lost*, which its grant reports.
 //!
 //! A request that could not be sent is sent again on the new connection. One that was sent and
-//! never answered is not: nobody knows whether it came to pass.
+//! never answered is not repeated, because it may have taken effect.
 //!
-//! A child of a fork has its parent's memory but is another client: it starts with a connection of
-//! its own and holds nothing, so that it neither reads its parent's replies nor gives back its
-//! parent's grants. It also has a lock of its own: its copy of the parent's may be held by a thread
-//! that it does not have.
+//! A child of a fork has its parent's memory but is another client. It starts with a connection of
+//! its own and holds nothing, so that it neither reads its parent's replies nor releases its
+//! parent's grants. It also has a lock of its own: its copy of the parent's lock may be held by a
+//! thread that it does not have.
 
-use crate::connection::{Broken, Connection};
+use crate::connection::{Connection, ConnectionError};
 use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::io;
@@ -24,20 +24,20 @@ use talea_core::mutate;
 use talea_os::process;
 use talea_proto::{Granted, Reply, Request, SpecId, VERSION};
 
-/// What clones of a client and its grants share.
+/// State shared by the clones of a client and its grants.
 #[derive(Debug)]
 pub(crate) struct Session {
     path: PathBuf,
     timeout: Duration,
-    own: Own,
+    per_process: PerProcess,
 }
 
-/// What belongs to one process, and behind it what belongs to its child.
+/// State of one process, and the link to that of its child.
 #[derive(Debug)]
-struct Own {
+struct PerProcess {
     process: u32,
     state: Mutex<State>,
-    child: OnceLock<Box<Own>>,
+    child: OnceLock<Box<PerProcess>>,
 }
 
 #[derive(Debug)]
@@ -45,37 +45,42 @@ struct State {
     connection: Option<Connection>,
     /// The daemon's instance at the last welcome.
     instance: Option<u64>,
-    held: BTreeMap<SpecId, Held>,
-    /// Held, but nobody wants them any more: to be given back as soon as there is a connection.
-    unwanted: Vec<SpecId>,
+    held: BTreeMap<SpecId, HeldGrant>,
+    /// Specs that the caller has dropped and that are to be released as soon as there is a
+    /// connection.
+    to_release: Vec<SpecId>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldGrant {
     granted: Granted,
     lost: bool,
 }
 
 impl State {
     fn new() -> State {
-        State { connection: None, instance: None, held: BTreeMap::new(), unwanted: Vec::new() }
+        State { connection: None, instance: None, held: BTreeMap::new(), to_release: Vec::new() }
     }
 }
 
-impl Own {
-    fn new() -> Own {
-        Own { process: process::id(), state: Mutex::new(State::new()), child: OnceLock::new() }
+impl PerProcess {
+    fn new() -> PerProcess {
+        PerProcess {
+            process: process::id(),
+            state: Mutex::new(State::new()),
+            child: OnceLock::new(),
+        }
     }
 }
 
 impl Session {
     pub(crate) fn new(path: PathBuf, timeout: Duration) -> Session {
-        // Zero would mean to wait for ever.
+        // Zero would mean to wait forever.
         let timeout = timeout.max(Duration::from_millis(1));
-        Session { path, timeout, own: Own::new() }
+        Session { path, timeout, per_process: PerProcess::new() }
     }
 
-    /// Makes sure that there is a connection.
+    /// Connects if there is no connection.
     pub(crate) fn connect(&self) -> Result<(), Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
@@ -85,16 +90,17 @@ impl Session {
         Ok(())
     }
 
-    /// Asks, and waits for the answer for at most the time-out, connecting included.
+    /// Sends a request and waits for the reply for at most the time-out, connecting included.
     pub(crate) fn ask(&self, request: &Request, fd: Option<BorrowedFd>) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
         let reply = self.ask_locked(&mut state, request, fd, deadline)?;
-        Session::give_orphans_back(&mut state, deadline);
+        Session::release_unclaimed(&mut state, deadline);
         Ok(reply)
     }
 
-    /// As [`Session::ask`] for a request that grants: what was granted is held from here on.
+    /// Variant of [`Session::ask`] for a request that grants: the granted specs are held from here
+    /// on.
     pub(crate) fn ask_and_hold(&self, request: &Request) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
@@ -105,14 +111,14 @@ impl Session {
             _ => &[],
         };
         for granted in granted {
-            state.held.insert(granted.spec, Held { granted: *granted, lost: false });
+            state.held.insert(granted.spec, HeldGrant { granted: *granted, lost: false });
         }
-        Session::give_orphans_back(&mut state, deadline);
+        Session::release_unclaimed(&mut state, deadline);
         Ok(reply)
     }
 
-    /// Gives a spec back. What is held is only forgotten when the daemon has answered: until then a
-    /// new connection must claim it, or it could not be given back there.
+    /// Releases a spec. The spec is forgotten only when the daemon has answered: until then a new
+    /// connection must claim it, or it could not be released there.
     pub(crate) fn release(&self, spec: SpecId) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
@@ -120,23 +126,23 @@ impl Session {
         if reply.is_ok() {
             state.held.remove(&spec);
         } else if state.held.contains_key(&spec) {
-            state.unwanted.push(spec);
+            state.to_release.push(spec);
         }
-        Session::give_orphans_back(&mut state, deadline);
+        Session::release_unclaimed(&mut state, deadline);
         reply
     }
 
-    /// What is known here of a spec; `None` in a child of the process that was granted it.
+    /// Returns what was granted for a spec; `None` in a child of the process that was granted it.
     pub(crate) fn held(&self, spec: SpecId) -> Option<Granted> {
         self.lock().held.get(&spec).map(|held| held.granted)
     }
 
-    /// Whether the daemon was asked for this spec after a reconnection and did not know it.
+    /// Whether the daemon did not know this spec after a reconnection.
     pub(crate) fn is_lost(&self, spec: SpecId) -> bool {
         self.lock().held.get(&spec).is_none_or(|held| held.lost)
     }
 
-    /// Stops holding a spec; it is not claimed again.
+    /// Forgets a spec; it is not claimed again.
     pub(crate) fn forget(&self, spec: SpecId) {
         self.lock().held.remove(&spec);
     }
@@ -147,7 +153,7 @@ impl Session {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         let process = process::id();
-        let mut own = &self.own;
+        let mut own = &self.per_process;
         mutate!(
             "recovery-client-fork",
             while own.process != process {
@@ -157,7 +163,7 @@ impl Session {
                 if let Ok(mut parents) = own.state.try_lock() {
                     parents.connection = None;
                 }
-                own = own.child.get_or_init(|| Box::new(Own::new()));
+                own = own.child.get_or_init(|| Box::new(PerProcess::new()));
             },
             while own.process != process && process == 0 {
                 // Closing our copy of the descriptor does not end the parent's connection. If the
@@ -166,7 +172,7 @@ impl Session {
                 if let Ok(mut parents) = own.state.try_lock() {
                     parents.connection = None;
                 }
-                own = own.child.get_or_init(|| Box::new(Own::new()));
+                own = own.child.get_or_init(|| Box::new(PerProcess::new()));
             }
         );
         // A panic of another thread leaves the state as it was between two of its steps.
@@ -189,9 +195,11 @@ impl Session {
             let connection = state.connection.as_mut().expect("just connected");
             match connection.exchange(request, fd, deadline) {
                 Ok(reply) => return Ok(reply),
-                // The daemon is slow, not gone: its reply is thrown away when it comes.
-                Err(Broken::TimedOut) => return Err(self.timed_out()),
-                Err(Broken::NotSent(error)) if is_gone(&error) && !fresh => state.connection = None,
+                // The daemon is slow, not gone: its reply is discarded when it arrives.
+                Err(ConnectionError::TimedOut) => return Err(self.timed_out()),
+                Err(ConnectionError::NotSent(error)) if is_gone(&error) && !fresh => {
+                    state.connection = None;
+                }
                 Err(broken) => {
                     state.connection = None;
                     return Err(self.failure(broken));
@@ -200,7 +208,7 @@ impl Session {
         }
     }
 
-    /// Connects, says hello, claims what is held.
+    /// Connects, sends the hello, and claims all specs.
     fn reconnect(&self, state: &mut State, deadline: Instant) -> Result<(), Failure> {
         state.connection = None;
         let mut connection =
@@ -216,7 +224,11 @@ impl Session {
             Reply::Refused(refusal) => return Err(Failure::Rejected(refusal)),
             other => return Err(unexpected(&other)),
         };
-        for (&spec, held) in state.held.iter_mut().filter(|(_, held)| !held.lost) {
+        for (&spec, held) in state
+            .held
+            .iter_mut()
+            .filter(|(_, held)| mutate!("recovery-client-claim", !held.lost, false))
+        {
             match ask(&Request::Claim { spec, token: held.granted.token })? {
                 Reply::Granted(granted) => held.granted = granted,
                 Reply::Refused(_) => held.lost = true,
@@ -228,22 +240,22 @@ impl Session {
         Ok(())
     }
 
-    /// Releases what was granted to requests that had been given up on, and what could not be
-    /// released before.
-    fn give_orphans_back(state: &mut State, deadline: Instant) {
+    /// Releases the specs granted to abandoned requests, and those that could not be released
+    /// before.
+    fn release_unclaimed(state: &mut State, deadline: Instant) {
         while let Some(connection) = state.connection.as_mut() {
             let Some(spec) = mutate!(
                 "recovery-client-orphan",
-                connection.take_orphan().or_else(|| state.unwanted.pop()),
-                state.unwanted.pop()
+                connection.pop_unclaimed().or_else(|| state.to_release.pop()),
+                state.to_release.pop()
             ) else {
                 return;
             };
             match connection.exchange(&Request::Release(spec), None, deadline) {
                 Ok(_) => drop(state.held.remove(&spec)),
                 Err(broken) => {
-                    state.unwanted.push(spec);
-                    if !matches!(broken, Broken::TimedOut) {
+                    state.to_release.push(spec);
+                    if !matches!(broken, ConnectionError::TimedOut) {
                         state.connection = None;
                     }
                     return;
@@ -252,18 +264,18 @@ impl Session {
         }
     }
 
-    /// Counted from before the wait for other threads' requests.
+    /// Returns the deadline of a call, which includes the wait for other threads' requests.
     fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 
-    fn failure(&self, broken: Broken) -> Failure {
+    fn failure(&self, broken: ConnectionError) -> Failure {
         match broken {
-            Broken::NotSent(source) => self.connection("send", source),
-            Broken::Lost(source) => self.connection("receive", source),
-            Broken::TimedOut => self.timed_out(),
-            Broken::Rejected(refusal) => Failure::Rejected(refusal),
-            Broken::Garbled(refusal) => Failure::Protocol(refusal.to_string()),
+            ConnectionError::NotSent(source) => self.connection("send", source),
+            ConnectionError::Lost(source) => self.connection("receive", source),
+            ConnectionError::TimedOut => self.timed_out(),
+            ConnectionError::Rejected(refusal) => Failure::Rejected(refusal),
+            ConnectionError::Undecodable(refusal) => Failure::Protocol(refusal.to_string()),
         }
     }
 
@@ -284,9 +296,9 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// A reply to something else.
+/// Creates the failure for a reply of another kind.
 pub(crate) fn unexpected(reply: &Reply) -> Failure {
     let text = format!("{reply:?}");
     let end = text.floor_char_boundary(60);
-    Failure::Protocol(format!("a reply to something else: {}", &text[..end]))
+    Failure::Protocol(format!("unexpected reply: {}", &text[..end]))
 }

@@ -1,15 +1,15 @@
-//! What a task needs, said with types and units.
+//! Specification of a task, with types and units.
 
 use std::time::Duration;
 use talea_core::{CpuSet, Priority, Span, Work};
 use talea_proto::Task;
 use talea_proto::message::{Name, Owner};
 
-/// A task specification: none to all of period, runtime, desired runtime, deadline and priority.
+/// Task specification: any subset of period, runtime, desired runtime, deadline and priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec(Task);
 
-/// Collects a [`Spec`].
+/// Builder of a [`Spec`].
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct SpecBuilder {
@@ -17,14 +17,14 @@ pub struct SpecBuilder {
     wrong: Option<BadSpec>,
 }
 
-/// A specification that no daemon could be asked for.
+/// Reason why a specification is invalid for every daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpec {
     /// Longer than 2^64 − 1 nanoseconds.
     #[error("the {0} is longer than 584 years")]
     TooLong(&'static str),
     /// Not a real-time priority.
-    #[error("{0} is not a real-time priority; they go from 1 (least) to 99 (most urgent)")]
+    #[error("{0} is not a real-time priority; give 1 (lowest) to 99 (highest)")]
     Priority(u8),
     /// Not a plugin's name.
     #[error("a plugin's name has 1 to 31 bytes, none of them zero")]
@@ -32,48 +32,48 @@ pub enum BadSpec {
 }
 
 impl Spec {
-    /// Starts with nothing declared.
+    /// Creates a builder with nothing declared.
     pub fn builder() -> SpecBuilder {
         SpecBuilder::default()
     }
 
-    /// From a task as the protocol has it.
+    /// Converts from the protocol's task.
     pub fn from_task(task: Task) -> Spec {
         Spec(task)
     }
 
-    /// As the protocol has it.
+    /// Returns the protocol's task.
     pub fn task(&self) -> &Task {
         &self.0
     }
 }
 
 impl SpecBuilder {
-    /// T: distance between activations.
+    /// Sets T: the distance between activations.
     pub fn period(mut self, period: Duration) -> SpecBuilder {
         self.task.params.period = self.ns("period", period).map(Span::from_ns);
         self
     }
 
-    /// Q: CPU time that each activation needs.
+    /// Sets Q: the CPU time that each activation needs.
     pub fn runtime(mut self, runtime: Duration) -> SpecBuilder {
         self.task.params.runtime = self.ns("runtime", runtime).map(Work::from_ns);
         self
     }
 
-    /// Q^d: CPU time that each activation could make use of; at least the runtime.
+    /// Sets Q^d: the CPU time that each activation could use; at least the runtime.
     pub fn desired(mut self, desired: Duration) -> SpecBuilder {
         self.task.params.desired = self.ns("desired runtime", desired).map(Work::from_ns);
         self
     }
 
-    /// D: relative deadline; the period if it is not declared.
+    /// Sets D: the relative deadline; the period if it is not declared.
     pub fn deadline(mut self, deadline: Duration) -> SpecBuilder {
         self.task.params.deadline = self.ns("deadline", deadline).map(Span::from_ns);
         self
     }
 
-    /// P: static priority, 1 (least) to 99 (most urgent).
+    /// Sets P: the static priority, 1 (lowest) to 99 (highest).
     pub fn priority(mut self, priority: u8) -> SpecBuilder {
         if !(1..=99).contains(&priority) {
             self.wrong.get_or_insert(BadSpec::Priority(priority));
@@ -82,7 +82,7 @@ impl SpecBuilder {
         self
     }
 
-    /// The only plugin to ask.
+    /// Restricts the request to one plugin.
     pub fn plugin(mut self, name: &str) -> SpecBuilder {
         self.task.plugin = Name::new(name);
         if self.task.plugin.is_none() {
@@ -91,33 +91,33 @@ impl SpecBuilder {
         self
     }
 
-    /// CPUs that the task would rather run on.
+    /// Sets the preferred CPUs of the task.
     pub fn cpus(mut self, cpus: CpuSet) -> SpecBuilder {
         self.task.cpus = cpus;
         self.task.cpus_mandatory = false;
         self
     }
 
-    /// CPUs that the task must run on.
+    /// Sets the CPUs that the task must run on.
     pub fn only_cpus(mut self, cpus: CpuSet) -> SpecBuilder {
         self.task.cpus = cpus;
         self.task.cpus_mandatory = true;
         self
     }
 
-    /// Take the task although its plugin's test fails; needs an access rule.
+    /// Accepts the task even if its plugin's test fails; needs an access rule.
     pub fn ignore_admission(mut self, ignore: bool) -> SpecBuilder {
         self.task.ignore_admission = ignore;
         self
     }
 
-    /// Whose end ends the grant.
+    /// Sets the owner, whose end releases the grant.
     pub fn owner(mut self, owner: Owner) -> SpecBuilder {
         self.task.owner = owner;
         self
     }
 
-    /// The specification; the first thing that was wrong with it otherwise.
+    /// Returns the specification, or the first error in it.
     pub fn build(self) -> Result<Spec, BadSpec> {
         self.wrong.map_or(Ok(Spec(self.task)), Err)
     }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r1_what_is_not_declared_is_absent_not_zero() {
+    fn r1_undeclared_parameters_are_absent_not_zero() {
         let spec = Spec::builder().build().expect("nothing is a specification");
         assert_eq!(spec.task(), &Task::default());
         let spec = Spec::builder()
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_mistake_is_named() {
+    fn the_first_error_is_reported() {
         let build = |builder: SpecBuilder| builder.build();
         assert_eq!(build(Spec::builder().priority(0).plugin("")), Err(BadSpec::Priority(0)));
         assert_eq!(build(Spec::builder().priority(100)), Err(BadSpec::Priority(100)));

@@ -1,26 +1,26 @@
-//! The one clock: `CLOCK_MONOTONIC`, in nanoseconds, and the boot it belongs to.
+//! `CLOCK_MONOTONIC`, thread CPU time and the boot id.
 //!
-//! Timers are absolute and are `clock_nanosleep`: timerfd and POSIX timers starve behind FIFO
+//! Sleeps are absolute and use `clock_nanosleep`: timerfd and POSIX timers starve behind FIFO
 //! threads on PREEMPT_RT.
 
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec};
 use std::io;
-use talea_core::Time;
 use talea_core::mutate;
+use talea_core::{Monotonic, Span};
 
-/// Now.
-pub fn now() -> Time {
-    Time::from_ns(nanoseconds(rustix::time::clock_gettime(ClockId::Monotonic)))
+/// Returns the current time of `CLOCK_MONOTONIC`.
+pub fn now() -> Monotonic {
+    Monotonic::from_ns(nanoseconds(rustix::time::clock_gettime(ClockId::Monotonic)))
 }
 
-/// CPU time that the calling thread has used so far.
+/// Returns the CPU time consumed by the calling thread.
 pub fn thread_cpu_time() -> talea_core::Work {
     talea_core::Work::from_ns(nanoseconds(rustix::time::clock_gettime(ClockId::ThreadCPUTime)))
 }
 
 /// Sleeps until `at`; signals do not shorten it. Returns at once when `at` has passed.
-pub fn sleep_until(at: Time) {
+pub fn sleep_until(at: Monotonic) {
     loop {
         match rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &timespec(at)) {
             Ok(()) => return,
@@ -30,11 +30,11 @@ pub fn sleep_until(at: Time) {
     }
 }
 
-/// From now on the calling thread's time-outs are not put off to share an interrupt with others, as
-/// an ordinary thread's are by 50 µs, and before Linux 6.12 also a real-time thread's that waits by
-/// a futex.
-pub fn wake_on_time() {
-    // Refused nowhere; a thread that is real-time keeps what the kernel has for it.
+/// Sets the calling thread's timer slack to its minimum, so that its time-outs are not delayed to
+/// share an interrupt. The default slack of an ordinary thread is 50 µs. Before Linux 6.12 it also
+/// delays the futex time-outs of real-time threads.
+pub fn set_timer_slack_min() {
+    // No kernel refuses this. A real-time thread keeps the slack that the kernel has for it.
     let _ = rustix::thread::set_current_timer_slack(mutate!(
         "os-clock-slack",
         std::num::NonZeroU64::new(1),
@@ -42,7 +42,8 @@ pub fn wake_on_time() {
     ));
 }
 
-/// Identifies this boot: thread numbers, start times and pidfd inodes mean nothing in another one.
+/// Returns the id of this boot: thread numbers, start times and pidfd inodes mean nothing in
+/// another one.
 pub fn boot_id() -> io::Result<[u8; 16]> {
     parse_boot_id(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "boot_id is not a UUID"))
@@ -61,23 +62,29 @@ fn nanoseconds(at: Timespec) -> u64 {
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
 
-pub(crate) fn timespec(at: Time) -> Timespec {
-    Timespec {
-        tv_sec: (at.as_ns() / 1_000_000_000) as i64,
-        tv_nsec: (at.as_ns() % 1_000_000_000) as _,
-    }
+/// Converts a point of the clock, for an absolute time-out.
+pub(crate) fn timespec(at: Monotonic) -> Timespec {
+    timespec_of_ns(at.as_ns())
+}
+
+/// Converts a length, for a relative time-out.
+pub(crate) fn timespec_of_span(length: Span) -> Timespec {
+    timespec_of_ns(length.as_ns())
+}
+
+fn timespec_of_ns(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use talea_core::Span;
 
     #[test]
-    fn whoever_is_to_wake_on_time_has_no_slack() {
+    fn the_minimal_timer_slack_is_at_most_one_nanosecond() {
         let slack = || rustix::thread::current_timer_slack().expect("a number");
         let before = slack();
-        wake_on_time();
+        set_timer_slack_min();
         assert!(slack() <= 1, "{} after {before}", slack());
     }
 
@@ -96,6 +103,6 @@ mod tests {
         let target = now() + Span::from_ns(2_000_000);
         sleep_until(target);
         assert!(now() >= target);
-        sleep_until(Time::ZERO);
+        sleep_until(Monotonic::ZERO);
     }
 }

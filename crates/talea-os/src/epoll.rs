@@ -1,6 +1,6 @@
-//! Waiting for many descriptors, until an absolute time.
+//! Waits for many descriptors until an absolute time.
 //!
-//! `epoll_pwait2(2)` (Linux 5.11) takes nanoseconds; a wait that a signal, the freezer or a
+//! `epoll_pwait2(2)` (Linux 5.11) takes nanoseconds. A wait that a signal, the freezer or a
 //! debugger interrupts is continued to the same absolute time.
 
 use crate::clock;
@@ -8,73 +8,73 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use talea_core::Time;
+use talea_core::Monotonic;
 
-/// What to wait for. Errors and hang-ups are always reported.
+/// Set of events to wait for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest(EventFlags);
 
 impl Interest {
     /// Only errors and hang-ups.
     pub const NONE: Interest = Interest(EventFlags::empty());
-    /// Something to read, or the peer closed its end.
+    /// Data to read, or the peer closed its end.
     pub const READ: Interest = Interest(EventFlags::IN.union(EventFlags::RDHUP));
-    /// Room to write.
+    /// Space to write.
     pub const WRITE: Interest = Interest(EventFlags::OUT);
-    /// Both.
+    /// Data to read or space to write.
     pub const READ_WRITE: Interest = Interest(Interest::READ.0.union(Interest::WRITE.0));
-    /// As [`Interest::READ`], but reported when something arrives and not as long as something is
-    /// there (edge triggered). What is there when this is asked for counts as arrived; of two
-    /// arrivals between two waits only one is reported.
+    /// Edge-triggered variant of [`Interest::READ`]: reported on each arrival, not as long as data
+    /// is there. Data that is there when the watch starts counts as arrived. Two arrivals between
+    /// two waits are reported once.
     pub const ARRIVAL: Interest = Interest(Interest::READ.0.union(EventFlags::ET));
 }
 
-/// One descriptor that is ready.
+/// Descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The number given when it was added.
+    /// Token passed to [`Epoll::add`].
     pub token: u64,
     flags: EventFlags,
 }
 
 impl Event {
-    /// Reading will not block (also at the end of the stream).
+    /// Whether reading does not block (also at the end of the stream).
     pub fn is_readable(self) -> bool {
         let end = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         self.flags.intersects(EventFlags::IN | end)
     }
 
-    /// Writing will not block.
+    /// Whether writing does not block.
     pub fn is_writable(self) -> bool {
         self.flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR)
     }
 
-    /// The other end is gone, or a pidfd's thread has ended.
+    /// Whether the other end is closed, or the thread of a pidfd has ended.
     pub fn is_hangup(self) -> bool {
         self.flags.intersects(EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR)
     }
 }
 
-/// Room for the events of one wait; allocated once.
+/// Buffer for the events of one wait; allocated once.
 pub struct Events {
     slots: Vec<epoll::Event>,
     ready: usize,
 }
 
 impl Events {
-    /// At most `capacity` events a wait, at least one.
+    /// Creates a buffer for at most `capacity` events per wait, at least one.
     pub fn with_capacity(capacity: usize) -> Events {
         let none = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         Events { slots: vec![none; capacity.max(1)], ready: 0 }
     }
 
-    /// The event of the last wait, if it was the only one.
+    /// Returns the event of the last wait if there was exactly one.
     #[inline]
-    pub fn sole(&self) -> Option<Event> {
+    pub fn single(&self) -> Option<Event> {
         (self.ready == 1).then(|| self.iter().next()).flatten()
     }
 
-    /// The events of the last wait.
+    /// Iterates over the events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.slots[..self.ready]
             .iter()
@@ -82,42 +82,40 @@ impl Events {
     }
 }
 
-/// A set of watched descriptors, level triggered where not asked for arrivals.
+/// Set of watched descriptors, level-triggered except for [`Interest::ARRIVAL`].
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
-    /// An empty set.
+    /// Creates an empty set.
     pub fn new() -> io::Result<Epoll> {
         Ok(Epoll(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
-    /// Watches `fd`, reported as `token`. Closing the last copy of `fd` ends it.
+    /// Watches `fd` and reports it as `token`. Closing the last copy of `fd` ends the watch.
     pub fn add(&self, fd: impl AsFd, interest: Interest, token: u64) -> io::Result<()> {
         Ok(epoll::add(&self.0, fd, EventData::new_u64(token), interest.0)?)
     }
 
-    /// Changes what is watched.
+    /// Changes the interest and the token of `fd`.
     pub fn modify(&self, fd: impl AsFd, interest: Interest, token: u64) -> io::Result<()> {
         Ok(epoll::modify(&self.0, fd, EventData::new_u64(token), interest.0)?)
     }
 
-    /// Stops watching.
+    /// Stops watching `fd`.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.0, fd)?)
     }
 
-    /// Waits until something is ready or the clock reaches `until` (`None`: for ever). Returns how
-    /// many events there are; 0 means the time has come. A time that has passed makes it a poll.
+    /// Waits until a descriptor is ready or `until` has passed (`None`: no time limit). Returns the
+    /// number of events; 0 means that `until` has passed. A time in the past makes it a poll.
     // Inlined for the reason that `seqpacket::recv` is.
     #[inline]
-    pub fn wait(&self, events: &mut Events, until: Option<Time>) -> io::Result<usize> {
+    pub fn wait(&self, events: &mut Events, until: Option<Monotonic>) -> io::Result<usize> {
         events.ready = 0;
         loop {
-            let left = until.map(|until| {
-                let left = until.as_ns().saturating_sub(clock::now().as_ns());
-                clock::timespec(Time::from_ns(left))
-            });
+            let left =
+                until.map(|until| clock::timespec_of_span(until.saturating_since(clock::now())));
             match epoll::wait(&self.0, &mut events.slots[..], left.as_ref()) {
                 Ok(ready) => {
                     events.ready = ready;

@@ -1,12 +1,12 @@
-//! Files that nobody but root and ourselves can have changed.
+//! Files that only root and this user can have changed.
 //!
-//! Model: a file is trusted when it is a regular file of root or of our effective user, writable by
-//! neither group nor others, and so is every directory on the way to it, links followed one by one.
-//! A sticky directory that others may write (such as `/tmp`) will do if root owns it, because they
-//! can't replace what is not theirs. What passes can only be changed by root or us, so there is no
-//! race between the check and the use.
+//! Model: a file is trusted if it is a regular file of root or of our effective user, writable by
+//! neither group nor others, and so is every directory on its path, symbolic links followed one by
+//! one. A sticky directory that others may write (such as `/tmp`) is accepted if root owns it,
+//! because other users cannot replace files that are not theirs. A trusted file can only be changed
+//! by root or this user, so there is no race between the check and the use.
 //!
-//! Access control lists need no extra look: a list that lets somebody write shows in the group
+//! Access control lists need no extra check: a list that lets another user write shows in the group
 //! bits.
 
 use std::collections::VecDeque;
@@ -18,37 +18,37 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use talea_core::mutate;
 
-/// What is wrong with a file or a directory above it.
+/// Reason why a file or a directory above it is not trusted.
 #[derive(Debug)]
 pub enum Problem {
-    /// Neither root's nor ours.
+    /// Owned by another user.
     Owner,
-    /// Writable by its group or by everybody.
+    /// Writable by its group or by all users.
     Writable,
     /// Not a regular file.
     NotAFile,
-    /// Links lead in a circle.
-    Circle,
-    /// The kernel refused to tell.
+    /// Symbolic links form a loop.
+    LinkLoop,
+    /// The kernel refused to return its attributes.
     Os(io::Error),
 }
 
-/// A file that others could have changed, and how to mend that.
+/// Untrusted file, with the reason and a remedy.
 #[derive(Debug)]
 pub struct Untrusted {
-    /// The offending file, link or directory.
+    /// The file, link or directory that fails the check.
     pub path: PathBuf,
     /// Its owner.
     pub uid: u32,
     /// Its permission bits.
     pub mode: u32,
-    /// What is wrong with it.
+    /// The reason.
     pub problem: Problem,
-    /// Whom it may belong to besides root.
+    /// User that may own it besides root.
     pub euid: u32,
 }
 
-/// How many links are followed; the kernel's own limit.
+/// Maximum number of links followed; the kernel's own limit.
 const LINKS_MAX: usize = 40;
 
 /// Checks the file at `path` and every directory that leads to it.
@@ -58,10 +58,10 @@ pub fn check_trusted(path: &Path) -> Result<(), Untrusted> {
 
 /// Checks the directory at `path` and every directory that leads to it.
 pub fn check_trusted_directory(path: &Path) -> Result<(), Untrusted> {
-    check_path(path, rustix::process::geteuid().as_raw(), Kind::Directory)
+    check_path(path, rustix::process::geteuid().as_raw(), FileKind::Directory)
 }
 
-/// As [`check_trusted`], then opens it for reading.
+/// Checks the file like [`check_trusted`], then opens the file for reading.
 pub fn open_trusted(path: &Path) -> Result<File, Untrusted> {
     let euid = rustix::process::geteuid().as_raw();
     check_trusted_for(path, euid)?;
@@ -72,29 +72,29 @@ pub fn open_trusted(path: &Path) -> Result<File, Untrusted> {
         problem: Problem::Os(error),
         euid,
     };
-    // Not blocking: a pipe put there by mistake must not hang the daemon.
+    // Non-blocking: a pipe put there by mistake must not block the daemon.
     let file = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(path)
         .map_err(os)?;
     let meta = file.metadata().map_err(os)?;
-    check_one(path, &meta, euid, Kind::File)?;
+    check_one(path, &meta, euid, FileKind::File)?;
     Ok(file)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FileKind {
     File,
     Directory,
     Link,
 }
 
 fn check_trusted_for(path: &Path, euid: u32) -> Result<(), Untrusted> {
-    check_path(path, euid, Kind::File)
+    check_path(path, euid, FileKind::File)
 }
 
-fn check_path(path: &Path, euid: u32, last: Kind) -> Result<(), Untrusted> {
+fn check_path(path: &Path, euid: u32, last: FileKind) -> Result<(), Untrusted> {
     let fail =
         |path: &Path, problem| Untrusted { path: path.to_owned(), uid: 0, mode: 0, problem, euid };
     let absolute = std::path::absolute(path).map_err(|error| fail(path, Problem::Os(error)))?;
@@ -112,20 +112,20 @@ fn check_path(path: &Path, euid: u32, last: Kind) -> Result<(), Untrusted> {
     let mut at = PathBuf::from("/");
     let mut links = 0;
     let stat = |at: &Path| at.symlink_metadata().map_err(|error| fail(at, Problem::Os(error)));
-    check_one(&at, &stat(&at)?, euid, Kind::Directory)?;
+    check_one(&at, &stat(&at)?, euid, FileKind::Directory)?;
     while let Some(name) = rest.pop_front() {
         if name == ".." {
-            // `at` holds no links any more, so its parent is the one that the kernel means.
+            // `at` contains no links any more, so its parent is the one that the kernel means.
             at.pop();
             continue;
         }
         at.push(&name);
         let meta = stat(&at)?;
         if meta.is_symlink() {
-            check_one(&at, &meta, euid, Kind::Link)?;
+            check_one(&at, &meta, euid, FileKind::Link)?;
             links += 1;
             if links > LINKS_MAX {
-                return Err(fail(&at, Problem::Circle));
+                return Err(fail(&at, Problem::LinkLoop));
             }
             let target = std::fs::read_link(&at).map_err(|error| fail(&at, Problem::Os(error)))?;
             if target.is_absolute() {
@@ -135,31 +135,34 @@ fn check_path(path: &Path, euid: u32, last: Kind) -> Result<(), Untrusted> {
             }
             push_front(&mut rest, &target);
         } else {
-            let kind = if rest.is_empty() { last } else { Kind::Directory };
+            let kind = if rest.is_empty() { last } else { FileKind::Directory };
             check_one(&at, &meta, euid, kind)?;
         }
     }
     Ok(())
 }
 
-/// One step. That it was reached through a sticky directory needs no memory: everything below must
-/// be root's or ours in any case, and what is ours there nobody else can replace.
+/// Checks one step. Whether it was reached through a sticky directory is irrelevant: everything
+/// below must be root's or ours anyway, and no other user can replace our files there.
 fn check_one(
     path: &Path,
     meta: &std::fs::Metadata,
     euid: u32,
-    kind: Kind,
+    kind: FileKind,
 ) -> Result<(), Untrusted> {
     let problem = if mutate!("trust-owner", meta.uid() != 0 && meta.uid() != euid, false) {
         Problem::Owner
-    } else if kind == Kind::File && !meta.is_file() {
+    } else if kind == FileKind::File && !meta.is_file() {
         Problem::NotAFile
-    } else if kind == Kind::Directory && !meta.is_dir() {
+    } else if kind == FileKind::Directory && !meta.is_dir() {
         Problem::Os(io::Error::from_raw_os_error(libc::ENOTDIR))
     } else {
-        let sticky = kind == Kind::Directory && meta.mode() & libc::S_ISVTX != 0 && meta.uid() == 0;
-        // The bits of a link mean nothing.
-        if kind == Kind::Link || sticky || mutate!("trust-writable", meta.mode() & 0o022 == 0, true)
+        let sticky =
+            kind == FileKind::Directory && meta.mode() & libc::S_ISVTX != 0 && meta.uid() == 0;
+        // The permission bits of a link have no effect.
+        if kind == FileKind::Link
+            || sticky
+            || mutate!("trust-writable", meta.mode() & 0o022 == 0, true)
         {
             return Ok(());
         }
@@ -192,7 +195,7 @@ impl fmt::Display for Untrusted {
                 self.mode
             ),
             Problem::NotAFile => write!(f, "{path} is not a regular file"),
-            Problem::Circle => write!(f, "{path}: symbolic links lead in a circle"),
+            Problem::LinkLoop => write!(f, "{path}: symbolic links form a loop"),
             Problem::Os(error) => write!(f, "{path}: {error}"),
         }
     }

@@ -1,30 +1,29 @@
-//! Starting a program that stands still in its group until it is let go.
+//! Starts a program frozen in its cgroup.
 //!
-//! Model: between fork and exec the child takes the place that is meant for it (CPU, priority),
-//! enters its group, which is frozen, and so stops there. It is the program when the group is
-//! thawed for the first time: nothing of it, not even its beginning, is outside of what is metered.
-//! Whoever starts it waits until then, so this is for a thread of its own.
+//! Model: between fork and exec the child sets its CPU and priority and enters its cgroup, which is
+//! frozen, and stops there. It executes the program when the cgroup is thawed for the first time:
+//! no part of the program, not even its start, is outside of what is metered. The starting thread
+//! waits until then, so a separate thread should do it.
 //!
-//! It dies with the thread that starts it: the kernel is asked for that first, and the child ends
-//! by itself if its parent was gone before.
+//! The program dies with the thread that starts it: the child asks the kernel for that first, and
+//! exits by itself if its parent was gone before.
 //!
-//! The last net: if all who could end it are gone, too (the run, its keeper), a program at a
-//! real-time priority would have its CPU for ever. So each of its threads may use only so much CPU
-//! time at a stretch as the whole run could give it and some seconds (`RLIMIT_RTTIME`); then the
-//! kernel kills the process. That is counted in ticks, from the last time that the thread slept;
-//! whoever a program creates inherits the limit, and one with rights may lift it.
+//! Last resort: if every process that could kill it is gone too (the run and its reaper), a program
+//! at a real-time priority would occupy its CPU forever. So the CPU time that each of its threads
+//! may use without blocking is limited (`RLIMIT_RTTIME`) to what the whole run could give it, plus
+//! some seconds; then the kernel kills the process. The kernel counts in ticks from the thread's
+//! last sleep. Children inherit the limit, and a program with rights may lift it.
 //!
-//! Who is scheduled by somebody else must not schedule itself: the program, and whoever it creates,
-//! has no CAP_SYS_NICE, also not as root, and may have no real-time priority but the one that it is
-//! given (`RLIMIT_RTPRIO`). The kernel refuses it a higher priority and another real-time policy;
-//! to step back from its own, and to go to another CPU, everybody may, and one with
-//! CAP_SYS_RESOURCE can lift the limit.
+//! A scheduled program must not schedule itself. The program and its children have no CAP_SYS_NICE,
+//! even as root, and no real-time priority but the given one (`RLIMIT_RTPRIO`). The kernel refuses
+//! them a higher priority and another real-time policy. Any thread may lower its own policy or move
+//! to another CPU, and one with CAP_SYS_RESOURCE can lift the limit.
 //!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
 use crate::Tid;
-use crate::dropcaps::Capability;
-use crate::groups::Group;
+use crate::capabilities::Capability;
+use crate::cgroup::Cgroup;
 use crate::sys::check;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -34,8 +33,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use talea_core::CpuSet;
+use talea_core::mutate;
 
-/// A program that can be started.
+/// Executable file with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     file: PathBuf,
@@ -43,45 +43,49 @@ pub struct Program {
 }
 
 impl Program {
-    /// `arguments`, of which the first names the program: a path, or without a slash a file in one
-    /// of the folders of `PATH`.
+    /// Resolves `arguments`, of which the first names the program: a path, or without a slash a
+    /// file in one of the directories of `PATH`.
     ///
     /// # Errors
     /// If there is no such file that this process may execute.
     pub fn find(arguments: &[impl AsRef<OsStr>]) -> io::Result<Program> {
-        let none = || io::Error::new(io::ErrorKind::NotFound, "there is no such program");
-        let name = arguments.first().ok_or_else(none)?.as_ref();
+        let not_found = || io::Error::new(io::ErrorKind::NotFound, "no such executable file");
+        let name = arguments.first().ok_or_else(not_found)?.as_ref();
         let may = |file: &Path| {
             file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
         };
         let file = if name.as_encoded_bytes().contains(&b'/') {
             Some(PathBuf::from(name)).filter(|file| may(file))
         } else {
-            let folders = std::env::var_os("PATH").unwrap_or_default();
-            std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| may(file))
+            let directories = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&directories)
+                .map(|directory| directory.join(name))
+                .find(|file| may(file))
         };
         let arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
-        Ok(Program { file: file.ok_or_else(none)?, arguments })
+        Ok(Program { file: file.ok_or_else(not_found)?, arguments })
     }
 
-    /// Starts it in `group`, on `cpu`; returns when it has begun, which is not before the group is
-    /// thawed. At SCHED_RR, `priority`: its threads and children take turns with each other, and
-    /// inherit that; they get no higher one and no other real-time policy. It reads nothing, and
-    /// what it prints goes to standard error. It dies with the calling thread, and if one of its
-    /// threads has used `most` of CPU time without a pause.
+    /// Starts the program in `cgroup`, on `cpu`. Returns when the program has started, which is not
+    /// before the cgroup is thawed.
+    ///
+    /// It runs at SCHED_RR, `priority`: its threads and children inherit that and share the CPU in
+    /// turn; they get no higher priority and no other real-time policy. Its standard input is
+    /// empty, and its output goes to standard error. It dies with the calling thread, or when one
+    /// of its threads has used `max_cpu_time` without blocking.
     ///
     /// # Errors
-    /// If the kernel refuses any of it.
+    /// If the kernel refuses any step.
     pub fn start(
         &self,
-        group: &Group,
+        cgroup: &Cgroup,
         cpu: u32,
         priority: u8,
-        most: Option<Duration>,
+        max_cpu_time: Option<Duration>,
     ) -> io::Result<Child> {
-        let door = group.door()?;
-        let (mask, raw) = (mask(&CpuSet::single(cpu)), door.as_raw_fd());
-        let limit = most.map(limit).transpose()?;
+        let procs = cgroup.procs_file()?;
+        let (mask, raw) = (mask(&CpuSet::single(cpu)), procs.as_raw_fd());
+        let limit = max_cpu_time.map(limit).transpose()?;
         let parent = Tid::of_process().as_raw();
         let mut command = Command::new(&self.file);
         command.arg0(&self.arguments[0]).args(&self.arguments[1..]).stdin(Stdio::null());
@@ -91,10 +95,10 @@ impl Program {
             // SAFETY: integers, and structures that live as long as the calls; the descriptor is
             // open until exec.
             unsafe {
-                // A signal of the terminal is for whoever started it.
+                // A terminal signal is for the program's starter only.
                 check(libc::setpgid(0, 0))?;
                 check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
-                // It may have died before that was asked for.
+                // The parent may have died before `prctl`.
                 if libc::getppid() != parent {
                     libc::_exit(127);
                 }
@@ -103,35 +107,37 @@ impl Program {
                 }
                 check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask))?;
                 check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
-                // It has what it is to have. Both are refused only to those who could not do either
-                // in any case.
+                // Policy and affinity are set. Both calls are refused only to processes that could
+                // not change their policy anyway.
                 let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                 libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const none);
-                libc::prctl(libc::PR_CAPBSET_DROP, Capability::SysNice as libc::c_ulong, 0, 0, 0);
-                // Zero: whoever writes. It stops on the way back from this.
+                let sys_nice = Capability::SysNice as libc::c_ulong;
+                mutate!("os-launch-nice", libc::prctl(libc::PR_CAPBSET_DROP, sys_nice, 0, 0, 0), 0);
+                // Zero names the writing process. The child stops on the return from this write.
                 if libc::write(raw, c"0".as_ptr().cast(), 1) != 1 {
                     return Err(io::Error::last_os_error());
                 }
             }
             Ok(())
         };
-        // SAFETY: the closure runs between fork and exec and only makes system calls; `door`
+        // SAFETY: the closure runs between fork and exec and only makes system calls; `procs`
         // outlives the start.
         unsafe { command.pre_exec(enter) };
         let child = command.spawn();
-        drop(door);
+        drop(procs);
         child
     }
 }
 
-/// So much real-time CPU time at a stretch; less, where this process may not have so much itself.
-fn limit(most: Duration) -> io::Result<libc::rlimit> {
+/// Limit of real-time CPU time without blocking; less where this process's own hard limit is lower.
+fn limit(max_cpu_time: Duration) -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid structure, which the kernel fills.
     check(unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) })?;
-    let most = u64::try_from(most.as_micros()).unwrap_or(libc::RLIM_INFINITY).min(limit.rlim_max);
-    // Both: the first would be a signal that a program may catch.
-    Ok(libc::rlimit { rlim_cur: most, rlim_max: most })
+    let limit_us =
+        u64::try_from(max_cpu_time.as_micros()).unwrap_or(libc::RLIM_INFINITY).min(limit.rlim_max);
+    // Both limits: the soft one alone would send a signal that a program may catch.
+    Ok(libc::rlimit { rlim_cur: limit_us, rlim_max: limit_us })
 }
 
 fn mask(cpus: &CpuSet) -> libc::cpu_set_t {
@@ -149,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_found_by_its_path_or_in_the_folders_of_path_and_a_text_is_none() {
+    fn a_program_is_found_by_its_path_or_in_path() {
         assert!(Program::find(&["sh"]).is_ok());
         assert!(Program::find(&["/bin/sh", "-c", "true"]).is_ok());
         for wrong in [&["no-such-program-anywhere"][..], &["/etc/passwd"], &["/bin"], &[""], &[]] {

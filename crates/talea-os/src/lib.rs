@@ -1,49 +1,50 @@
-//! The only part of Talea that knows Linux.
+//! Linux system calls behind safe types.
 //!
-//! Everything above speaks of threads, policies, sockets and files through the types here; every
-//! number of a kernel call, every `unsafe` block around one and every trap of a kernel version
-//! lives below this line. The crate decides nothing: whom to serve, where and how is told to it,
-//! and what came of it is returned with the kernel's own error number.
+//! All other crates use threads, policies, sockets and files through the types of this crate.
+//! Kernel constants, `unsafe` blocks around system calls and workarounds for kernel versions are
+//! confined to it. The crate makes no decision: the caller passes what to do, and each call returns
+//! its result with the kernel's error number.
 //!
-//! Oldest kernel: 6.1. What newer ones add (`PIDFD_THREAD`, `PIDFD_GET_INFO`, `SO_PEERPIDFD`) is
-//! used where it is found and replaced by `/proc` where it is not; [`machine::Machine`] says which.
+//! Oldest kernel: 6.1. Newer features (`PIDFD_THREAD`, `PIDFD_GET_INFO`, `SO_PEERPIDFD`) are used
+//! where the kernel has them and are replaced by `/proc` where it does not; [`sysinfo::SystemInfo`]
+//! reports which.
 #![allow(
     unsafe_code,
     reason = "kernel calls that no safe wrapper offers; each block carries its argument"
 )]
 #![warn(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 
-pub mod alarm;
-pub mod bell;
+pub mod capabilities;
+pub mod cgroup;
 pub mod clock;
-pub mod dropcaps;
 pub mod epoll;
+pub mod event_count;
 pub mod files;
-pub mod gate;
-pub mod groups;
-mod keeper;
 pub mod launch;
-pub mod machine;
-pub mod memory;
+pub mod mlock;
 pub mod partition;
 pub mod peer;
 mod perf;
-pub mod pilock;
+pub mod pi_mutex;
 pub mod proc;
 pub mod process;
+mod reaper;
 pub mod sched;
 pub mod seqpacket;
 pub mod shield;
+pub mod signal_stop;
 pub mod signals;
 pub mod spawn;
 pub mod statefile;
-pub mod switches;
+pub mod switch_trace;
 mod sys;
+pub mod sysinfo;
 pub mod thread;
-pub mod threadclock;
+pub mod thread_cpu_clock;
 mod tid;
+pub mod timerfd;
 pub mod users;
-pub mod wakes;
+pub mod wakeup_events;
 
 pub use sched::{Attr, Policy};
 pub use thread::{ApplyError, OpenError, Snapshot, Thread};

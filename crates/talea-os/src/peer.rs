@@ -1,8 +1,8 @@
-//! Who is at the other end of a UNIX socket, as the kernel says.
+//! The peer of a UNIX socket, as the kernel identifies it.
 //!
-//! Model: credentials are those of the process at the time of its `connect`; a socket handed to
-//! another process keeps speaking with the rights of the one that connected. Nothing in a message
-//! is believed.
+//! Model: credentials are those of the process at the time of its `connect`. A socket passed to
+//! another process keeps the rights of the one that connected. The content of a message proves
+//! nothing.
 
 use crate::sys::{check, errno, is};
 use crate::{Tid, proc, thread};
@@ -10,10 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// The peer of a connected UNIX socket.
+/// Peer of a connected UNIX socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The process; `None` when it is not visible in our PID namespace.
+    /// Process; `None` if it is not visible in our PID namespace.
     pub pid: Option<Tid>,
     /// Effective user id at `connect`.
     pub uid: u32,
@@ -26,8 +26,8 @@ pub struct Peer {
 /// Linux 6.5; the same number on every architecture that Rust's Linux targets have, except SPARC.
 const SO_PEERPIDFD: i32 = 77;
 
-/// Asks the kernel for the peer of `socket`.
-pub fn of(socket: impl AsFd) -> io::Result<Peer> {
+/// Reads the credentials of the peer of `socket`.
+pub fn credentials(socket: impl AsFd) -> io::Result<Peer> {
     let socket = socket.as_fd();
     let mut creds = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -41,14 +41,14 @@ pub fn of(socket: impl AsFd) -> io::Result<Peer> {
             &raw mut length,
         )
     })?;
-    // An unconnected socket has no peer and answers with the overflow ids of nobody in particular.
+    // An unconnected socket has no peer and reports the overflow ids.
     if creds.uid == u32::MAX {
         return Err(errno(libc::ENOTCONN));
     }
     Ok(Peer { pid: Tid::new(creds.pid), uid: creds.uid, gid: creds.gid, groups: groups(socket)? })
 }
 
-/// A pidfd of the peer's process (Linux 6.5). `ENOPROTOOPT` before that.
+/// Opens a pidfd of the peer's process (Linux 6.5). `ENOPROTOOPT` before that.
 pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -66,11 +66,11 @@ pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether numbers that the peer writes mean the same here: it lives in our PID namespace.
+/// Whether thread numbers of the peer mean the same here: it lives in our PID namespace.
 ///
 /// A process has one number in each namespace from `/proc`'s down to its own. Exactly one, for it
-/// and for us, means that both live in the namespace of `/proc`. `false` whenever that can't be
-/// shown. Needs no privilege, unlike comparing `/proc/PID/ns/pid`.
+/// and for us, means that both live in the namespace of `/proc`. `false` if that cannot be shown.
+/// Needs no privilege, unlike comparing `/proc/PID/ns/pid`.
 pub fn same_pid_namespace(socket: impl AsFd) -> bool {
     let one =
         |tids: io::Result<Vec<i32>>| tids.is_ok_and(|tids| matches!(tids[..], [tid] if tid > 0));
@@ -81,8 +81,10 @@ pub fn same_pid_namespace(socket: impl AsFd) -> bool {
     match pidfd(&socket) {
         Ok(fd) => one(thread::ns_tids(fd.as_fd())),
         Err(error) if is(&error, libc::ENOPROTOOPT) => {
-            // Held open while /proc is read, so that the number can't change hands unseen.
-            let Some(pid) = of(&socket).ok().and_then(|peer| peer.pid) else { return false };
+            // Held open while /proc is read, so that the number cannot be reused unnoticed.
+            let Some(pid) = credentials(&socket).ok().and_then(|peer| peer.pid) else {
+                return false;
+            };
             let Ok(held) = thread::open_process(pid) else { return false };
             one(proc::status(pid).map(|status| status.ns_tids))
                 && one(thread::ns_tids(held.as_fd()))
@@ -111,9 +113,9 @@ fn groups(socket: BorrowedFd) -> io::Result<Vec<u32>> {
                 groups.truncate(count);
                 return Ok(groups);
             }
-            // The kernel has written how much room it needs.
+            // The kernel has written the size that it needs.
             Err(error) if is(&error, libc::ERANGE) && count > groups.len() => {
-                groups.resize(count, 0)
+                groups.resize(count, 0);
             }
             // A peer made by socketpair before any credentials were set has no list.
             Err(error) if is(&error, libc::ENODATA) => return Ok(Vec::new()),

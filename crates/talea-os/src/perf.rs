@@ -1,4 +1,4 @@
-//! What the modules that use `perf_event_open(2)` share.
+//! Definitions of `perf_event_open(2)` shared by the tracing modules.
 
 use crate::sys::{check, check_long};
 use std::io;
@@ -46,7 +46,7 @@ pub(crate) const INHERIT: u64 = 1 << 1;
 pub(crate) const WATERMARK: u64 = 1 << 14;
 pub(crate) const PAGE: usize = 4096;
 
-/// An event of this thread, or of all (-1), on this CPU.
+/// Opens an event of thread `tid`, or of all threads (-1), on this CPU.
 pub(crate) fn open(attr: &Attr, tid: i32, cpu: u32) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads `attr.size` bytes, the size of `attr`; the rest are integers.
     let fd = check_long(unsafe {
@@ -63,8 +63,8 @@ pub(crate) fn open(attr: &Attr, tid: i32, cpu: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// [`ENABLE`] or [`DISABLE`].
-pub(crate) fn control(event: &OwnedFd, what: libc::c_ulong) -> io::Result<()> {
+/// Sends [`ENABLE`] or [`DISABLE`] to an event.
+pub(crate) fn control(event: &OwnedFd, request: libc::c_ulong) -> io::Result<()> {
     // SAFETY: takes no argument beside the request.
-    check(unsafe { libc::ioctl(event.as_raw_fd(), what as _, 0) }).map(drop)
+    check(unsafe { libc::ioctl(event.as_raw_fd(), request as _, 0) }).map(drop)
 }

@@ -1,7 +1,8 @@
-//! What `/proc` says about a thread.
+//! Attributes of threads from `/proc`.
 //!
-//! Every answer is about whoever has the number at that moment; [`crate::Thread`] checks before and
-//! after. Paths of the form `/proc/TID` exist for every thread, not only for main threads.
+//! Every answer is about the thread that has the number at that moment; [`crate::Thread`] checks
+//! before and after. Paths of the form `/proc/TID` exist for every thread, not only for main
+//! threads.
 
 use crate::Tid;
 use std::io::{self, Read};
@@ -12,11 +13,11 @@ use std::path::PathBuf;
 pub struct Uids {
     /// Real user id.
     pub real: u32,
-    /// Effective user id: whose thread it is for access rules.
+    /// Effective user id: the thread's owner for access rules.
     pub effective: u32,
 }
 
-/// The fields of `/proc/TID/stat` that identify a thread.
+/// Fields of `/proc/TID/stat` that identify a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// `R`, `S`, `D`, `T`, `Z`, `X` …
@@ -27,22 +28,22 @@ pub struct Stat {
     pub flags: u32,
     /// Start time in clock ticks since boot. With the number it names one thread of this boot.
     pub start_ticks: u64,
-    /// CPU that it ran on last. A sleeping thread stays there, whatever its affinity says, until it
-    /// wakes.
+    /// CPU on which it ran last. A sleeping thread stays there until it wakes, even if its affinity
+    /// excludes it.
     pub cpu: u32,
 }
 
 const PF_KTHREAD: u32 = 0x0020_0000;
-/// Nobody outside the kernel may move it.
+/// The kernel lets no user move it.
 const PF_NO_SETAFFINITY: u32 = 0x0400_0000;
 
 impl Stat {
-    /// Whether it is a thread of the kernel itself.
+    /// Whether it is a kernel thread.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
     }
 
-    /// Whether the kernel lets nobody say where it runs.
+    /// Whether the kernel refuses to change its affinity.
     pub fn is_bound(&self) -> bool {
         self.flags & PF_NO_SETAFFINITY != 0
     }
@@ -53,24 +54,25 @@ impl Stat {
     }
 }
 
-/// The fields of `/proc/TID/status` that Talea asks for.
+/// Fields of `/proc/TID/status` that Talea uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The process, by its main thread.
+    /// Process, by its main thread.
     pub tgid: Tid,
     /// Parent process; 0 for none.
     pub parent: i32,
-    /// Whose it is.
+    /// Its users.
     pub uids: Uids,
     /// Its effective group.
     pub effective_group: u32,
     /// Its supplementary groups.
     pub groups: Vec<u32>,
-    /// The thread's number in each PID namespace from that of the mounted `/proc` down to its own.
+    /// Number of the thread in each PID namespace from that of the mounted `/proc` down to its own.
     pub ns_tids: Vec<i32>,
 }
 
-/// The threads of process `pid`, main thread first. Threads that start meanwhile may be missing.
+/// Returns the threads of process `pid`, main thread first. Threads that start meanwhile may be
+/// missing.
 pub fn threads_of(pid: Tid) -> io::Result<Vec<Tid>> {
     let mut tids = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -82,19 +84,19 @@ pub fn threads_of(pid: Tid) -> io::Result<Vec<Tid>> {
     Ok(tids)
 }
 
-/// The thread's name, at most 15 bytes; what is not UTF-8 is replaced.
+/// Returns the thread's name, at most 15 bytes; invalid UTF-8 is replaced.
 pub fn comm(tid: Tid) -> io::Result<String> {
     let name = std::fs::read(format!("/proc/{tid}/comm"))?;
     Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// The program that the process runs. Needs the right to inspect it; kernel threads have none
-/// (`ENOENT`).
+/// Returns the path of the program that the process runs. Needs the right to inspect it; kernel
+/// threads have none (`ENOENT`).
 pub fn exe(tid: Tid) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/{tid}/exe"))
 }
 
-/// The effective user of `tid`, now.
+/// Returns the current effective user of `tid`.
 pub fn euid_of(tid: Tid) -> io::Result<u32> {
     Ok(status(tid)?.uids.effective)
 }
@@ -104,16 +106,16 @@ pub fn stat(tid: Tid) -> io::Result<Stat> {
     stat_at(&format!("/proc/{tid}/stat"))
 }
 
-/// As [`stat`], for a thread of process `tgid`. `/proc/TID/stat` adds up what all threads of the
-/// process have used, which takes as long as there are threads; this file does not.
+/// Variant of [`stat`] for a thread of process `tgid`. `/proc/TID/stat` sums the CPU time of all
+/// threads of the process, which takes time proportional to their number; this file does not.
 pub fn stat_of(tgid: Tid, tid: Tid) -> io::Result<Stat> {
     stat_at(&format!("/proc/{tgid}/task/{tid}/stat"))
 }
 
-/// Reads such a file, and allocates nothing for what has the known form.
+/// Reads a stat file without allocating, if it has the known form.
 pub(crate) fn stat_at(path: &str) -> io::Result<Stat> {
-    // 52 numbers of at most 20 digits and a name of at most 64 bytes; the kernel gives the line in
-    // one piece.
+    // 52 numbers of at most 20 digits and a name of at most 64 bytes; the kernel returns the line
+    // in one piece.
     let mut buffer = [0; 2048];
     parse_stat(read_into(path, &mut buffer)?).ok_or_else(|| unreadable("stat"))
 }
@@ -127,12 +129,13 @@ fn unreadable(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("/proc/TID/{name} has an unknown form"))
 }
 
-/// A thread that ends between open and read gives `ESRCH`; both are "not found" to callers.
+/// Reads a file of `/proc`. A thread that ends between open and read gives `ESRCH`, which is
+/// reported as "not found".
 pub(crate) fn read(path: &str) -> io::Result<Vec<u8>> {
     std::fs::read(path).map_err(ended_is_absent)
 }
 
-/// As [`read`] for what fits into `buffer`: three system calls and no allocation.
+/// Variant of [`read`] for a file that fits into `buffer`: three system calls and no allocation.
 pub(crate) fn read_into<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let length = std::fs::File::open(path)
         .and_then(|mut file| file.read(buffer))
@@ -140,7 +143,7 @@ pub(crate) fn read_into<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a 
     Ok(&buffer[..length])
 }
 
-/// A thread that ends between opening and reading is one that is not there.
+/// Converts the error of a thread that ends between open and read to "not found".
 fn ended_is_absent(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::ESRCH) => crate::sys::errno(libc::ENOENT),
@@ -148,10 +151,11 @@ fn ended_is_absent(error: io::Error) -> io::Error {
     }
 }
 
-/// The name may hold spaces and parentheses: fields are counted from the last one.
+/// Parses a stat line. The name may contain spaces and parentheses: fields are counted from the
+/// last parenthesis.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let rest = &text[text.iter().rposition(|&byte| byte == b')')? + 1..];
-    // `nth` goes on from where it was: the numbers count what lies between.
+    // `nth` continues from the last field: its argument counts the fields in between.
     let mut fields = std::str::from_utf8(rest).ok()?.split_ascii_whitespace();
     Some(Stat {
         state: *fields.next()?.as_bytes().first()?,
@@ -176,8 +180,8 @@ fn parse_status(text: &[u8]) -> Option<Status> {
     })
 }
 
-/// The words after `name:` at the start of a line. The first line of `status` is the thread's own
-/// name, in which the kernel escapes line ends.
+/// Returns the words after `name:` at the start of a line. The first line of `status` is the
+/// thread's own name, in which the kernel escapes line ends.
 pub(crate) fn field<'a>(text: &'a [u8], name: &str) -> Option<std::str::SplitAsciiWhitespace<'a>> {
     let line = text.split(|&byte| byte == b'\n').find(|line| {
         line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b':'))

@@ -1,16 +1,16 @@
-//! Which process this is, without asking the kernel each time.
+//! The number of the calling process, without a system call each time.
 //!
-//! Model: a page that the kernel empties in the child of a fork (`MADV_WIPEONFORK`) holds the
-//! number, so an empty page was not filled by this process. Where there can be no such page the
-//! kernel is asked each time.
+//! Model: a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`) holds the
+//! number, so an empty page was not filled by this process. Without such a page each call asks the
+//! kernel.
 //!
 //! Absent on purpose: children that share their parent's memory (`vfork`). They read their parent's
-//! number, and may do nothing but `execve`.
+//! number, and may only call `execve`.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// The number of the calling process, also right after a fork.
+/// Returns the number of the calling process, also right after a fork.
 pub fn id() -> u32 {
     let page = page();
     match page.load(Ordering::Relaxed) {
@@ -25,13 +25,14 @@ pub fn id() -> u32 {
     }
 }
 
-/// Stands for the page where there is none; stays zero.
+/// Placeholder where there is no page; always zero.
 static NO_PAGE: AtomicU32 = AtomicU32::new(0);
 
-/// Not a lock: a fork may come while another thread is in here, and the child must not wait for it.
+/// Returns the page. Lock-free: a fork may happen while another thread is in here, and the child
+/// must not wait for that thread.
 fn page() -> &'static AtomicU32 {
     static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-    // SAFETY: null, or a page or static that lives for ever and is only used as an atomic.
+    // SAFETY: null, or a page or static that lives forever and is only used as an atomic.
     if let Some(page) = unsafe { PAGE.load(Ordering::Acquire).as_ref() } {
         return page;
     }
@@ -54,8 +55,8 @@ fn wiped_on_fork() -> Option<*mut AtomicU32> {
     if base == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping is ours and nobody uses it yet; it is given back where the kernel will
-    // not wipe it.
+    // SAFETY: the mapping is ours and not used yet; it is unmapped where the kernel will not wipe
+    // it.
     unsafe {
         if libc::madvise(base, LENGTH, libc::MADV_WIPEONFORK) == 0 {
             return Some(base.cast());

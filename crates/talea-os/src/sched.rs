@@ -1,8 +1,8 @@
 //! Scheduling attributes of one thread, as values.
 //!
 //! Model: `sched_setattr(2)` and `sched_getattr(2)` with a 56-byte `sched_attr` (Linux 5.3 layout),
-//! affinity by `sched_setaffinity(2)`. What is read can be written back unchanged: flags and slices
-//! that Talea does not use are carried along in [`Extra`].
+//! affinity by `sched_setaffinity(2)`. Attributes that were read can be written back unchanged:
+//! flags and slices that Talea does not use are kept in [`Extra`].
 //!
 //! These calls name a thread by its number and are therefore only safe on threads that cannot end
 //! meanwhile: the caller's own, or those guarded by [`crate::Thread`].
@@ -43,7 +43,7 @@ pub enum Policy {
         runtime: Work,
         /// Relative deadline.
         deadline: Span,
-        /// Distance of replenishments; 100 µs to 4.19 s unless the administrator moved the bounds.
+        /// Replenishment period; 100 µs to 4.19 s unless the administrator changed the bounds.
         period: Span,
     },
     /// `SCHED_EXT` (Linux 6.12 and later, where configured).
@@ -73,28 +73,30 @@ impl Policy {
 pub struct Extra {
     /// `SCHED_FLAG_RECLAIM` and `SCHED_FLAG_DL_OVERRUN` of a deadline thread.
     deadline_flags: u64,
-    /// Slice of a time-sharing thread (Linux 6.12 and later), 0 where not told.
+    /// Slice of a time-sharing thread (Linux 6.12 and later), 0 where the kernel does not report
+    /// it.
     slice_ns: u64,
 }
 
-/// Everything that one `sched_setattr` call sets.
+/// Attributes that one `sched_setattr` call sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// Policy and parameters.
     pub policy: Policy,
-    /// Children start as ordinary threads. A deadline thread cannot have children without it.
+    /// Whether children start as ordinary threads. A deadline thread cannot create children without
+    /// it.
     pub reset_on_fork: bool,
-    /// Carried along.
+    /// Attributes that are written back unchanged.
     pub extra: Extra,
 }
 
 impl Attr {
-    /// `policy` as Talea hands it out: children never inherit a real-time policy.
+    /// Returns `policy` as Talea grants it: children never inherit a real-time policy.
     pub fn grant(policy: Policy) -> Attr {
         Attr { policy, reset_on_fork: true, extra: Extra::default() }
     }
 
-    /// `policy` without the flag, as a thread has it that nobody configured.
+    /// Returns `policy` without that flag, as a thread that was never configured has it.
     pub fn plain(policy: Policy) -> Attr {
         Attr { policy, reset_on_fork: false, extra: Extra::default() }
     }
@@ -102,7 +104,7 @@ impl Attr {
     /// Length of [`Attr::to_bytes`].
     pub const BYTES: usize = size_of::<Raw>();
 
-    /// The kernel's own layout, for keeping in a file on the same machine.
+    /// Encodes the attributes in the kernel's layout, for a file on the same machine.
     pub fn to_bytes(&self) -> [u8; Attr::BYTES] {
         let raw = Raw::from(self);
         let mut out = [0; Attr::BYTES];
@@ -118,7 +120,8 @@ impl Attr {
         out
     }
 
-    /// The inverse of [`Attr::to_bytes`]; `None` for a policy or priority that does not exist.
+    /// Decodes the result of [`Attr::to_bytes`]; `None` for a policy or priority that does not
+    /// exist.
     pub fn from_bytes(bytes: &[u8; Attr::BYTES]) -> Option<Attr> {
         let word =
             |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -140,8 +143,8 @@ impl Attr {
     }
 }
 
-/// `struct sched_attr`, 56 bytes. Utilisation clamps are only written by the kernel under flags
-/// that are never set here, so a thread keeps its own.
+/// `struct sched_attr`, 56 bytes. The kernel writes utilisation clamps only under flags that are
+/// never set here, so a thread keeps its own.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Raw {
@@ -165,7 +168,7 @@ const FLAG_RECLAIM: u64 = 0x02;
 const FLAG_DL_OVERRUN: u64 = 0x04;
 
 impl Policy {
-    /// As `sched_getscheduler(2)` says it.
+    /// Returns the number of `sched_getscheduler(2)`.
     pub fn number(self) -> i32 {
         match self {
             Policy::Other { .. } => libc::SCHED_OTHER,
@@ -178,7 +181,7 @@ impl Policy {
         }
     }
 
-    /// As `sched_getparam(2)` says it: 0 where the policy has none.
+    /// Returns the priority of `sched_getparam(2)`: 0 where the policy has none.
     pub fn priority(self) -> u8 {
         match self {
             Policy::Fifo(priority) | Policy::Rr(priority) => priority,
@@ -241,7 +244,7 @@ impl From<&Attr> for Raw {
     }
 }
 
-/// The attributes that `tid` has now. `EINVAL` also for a policy that this version does not know.
+/// Reads the attributes of `tid`. `EINVAL` also for a policy that this version does not know.
 pub fn get(tid: Tid) -> io::Result<Attr> {
     let mut raw = Raw::default();
     // SAFETY: the kernel writes at most the size passed, which is that of `raw`.
@@ -257,7 +260,7 @@ pub fn get(tid: Tid) -> io::Result<Attr> {
     raw.to_attr().ok_or_else(|| crate::sys::errno(libc::EINVAL))
 }
 
-/// Gives `tid` these attributes.
+/// Sets the attributes of `tid`.
 ///
 /// `EPERM`: no right, or a deadline thread that may not run on its whole root domain, or a
 /// real-time policy in a control group without real-time runtime. `EBUSY`: the kernel's own
@@ -271,7 +274,7 @@ pub fn set(tid: Tid, attr: &Attr) -> io::Result<()> {
     Ok(())
 }
 
-/// The CPUs that `tid` may use and that are active now.
+/// Returns the active CPUs in the affinity of `tid`.
 pub fn get_affinity(tid: Tid) -> io::Result<CpuSet> {
     let mut words = [0u64; talea_core::cpus::MAX_CPUS / 64];
     // SAFETY: the kernel writes at most `size_of_val(&words)` bytes into `words`.
@@ -299,14 +302,14 @@ pub fn set_affinity(tid: Tid, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-/// How long a thread of SCHED_RR runs before the next one's turn: one number for the whole machine.
+/// Returns the time slice of SCHED_RR threads: one value for the whole machine.
 pub fn quantum() -> io::Result<Span> {
     let text = std::fs::read_to_string("/proc/sys/kernel/sched_rr_timeslice_ms")?;
     let ms: u64 = text.trim().parse().map_err(|_| crate::sys::errno(libc::EINVAL))?;
     Ok(Span::from_ns(ms.saturating_mul(1_000_000)))
 }
 
-/// The nice value that `tid` has, also while a real-time policy hides it.
+/// Returns the nice value of `tid`, also while a real-time policy hides it.
 pub fn get_nice(tid: Tid) -> io::Result<i32> {
     // SAFETY: takes two integers. The raw call returns 20 - nice, so that -1 always means an error.
     let biased = check_long(unsafe {
@@ -315,7 +318,7 @@ pub fn get_nice(tid: Tid) -> io::Result<i32> {
     Ok(20 - biased as i32)
 }
 
-/// Gives `tid` a nice value of -20..=19; the kernel clamps others.
+/// Sets the nice value of `tid`, -20..=19; the kernel clamps others.
 pub fn set_nice(tid: Tid, nice: i32) -> io::Result<()> {
     // SAFETY: takes three integers.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.as_raw() as libc::id_t, nice) })?;

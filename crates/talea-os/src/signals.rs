@@ -1,7 +1,7 @@
-//! Signals as something to read.
+//! Signals that are read from a descriptor.
 //!
 //! `signalfd(2)`: the signals are blocked in the calling thread (and in threads it creates later)
-//! and wait in a descriptor, so that no handler ever runs between two lines of the daemon. Call it
+//! and are queued in a descriptor, so that no handler ever interrupts the daemon's code. Call it
 //! before other threads exist.
 
 use crate::sys::check;
@@ -10,26 +10,26 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The signals that Talea reads.
+/// Signals that Talea reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Please end.
+    /// Request to end.
     Term,
-    /// Interrupted from the keyboard.
+    /// Interrupt from the keyboard.
     Int,
-    /// Read the configuration again.
+    /// Request to reload the configuration.
     Hup,
-    /// Please end, and say where you were.
+    /// Request to end and report the current state.
     Quit,
-    /// Say what is going on.
+    /// Request to report the current state.
     Usr1,
-    /// The program's own.
+    /// Defined by the program.
     Usr2,
     /// The terminal's window has another size.
     Winch,
-    /// Stopped from the keyboard.
+    /// Stop from the keyboard.
     Tstp,
-    /// Go on. The kernel has continued the process already.
+    /// Continue. The kernel has continued the process already.
     Cont,
     /// A child has changed its state.
     Chld,
@@ -49,7 +49,7 @@ impl Signal {
         Signal::Chld,
     ];
 
-    /// The kernel's number.
+    /// Returns the kernel's number.
     pub fn number(self) -> i32 {
         match self {
             Signal::Term => libc::SIGTERM,
@@ -66,25 +66,25 @@ impl Signal {
     }
 }
 
-/// A signal and where it came from.
+/// Received signal with its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
-    /// Which.
+pub struct ReceivedSignal {
+    /// The signal.
     pub signal: Signal,
-    /// The kernel itself has sent it, as it does for a terminal's keys, and not another process.
+    /// Whether the kernel itself has sent it, as for a terminal's keys, and not another process.
     pub by_kernel: bool,
 }
 
 /// `SI_KERNEL` of `siginfo.h`.
 const BY_KERNEL: i32 = 0x80;
 
-/// A descriptor that becomes readable when one of its signals arrives.
+/// Descriptor that becomes readable when one of its signals arrives.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks `wanted` in this thread and collects them instead. They stay blocked when this is
-    /// dropped: what has arrived unread would otherwise kill the process at that moment.
+    /// Blocks `wanted` in this thread and queues them in the descriptor. They stay blocked when
+    /// this is dropped: an unread signal would otherwise kill the process at that moment.
     pub fn new(wanted: &[Signal]) -> io::Result<Signals> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the
@@ -110,14 +110,14 @@ impl Signals {
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The next signal that has arrived, `None` when there is none.
+    /// Returns the next signal that has arrived, `None` if there is none.
     pub fn take(&self) -> io::Result<Option<Signal>> {
         Ok(self.next()?.map(|arrived| arrived.signal))
     }
 
-    /// As [`Signals::take`], with its origin.
-    pub fn next(&self) -> io::Result<Option<Arrived>> {
-        // Signal, error and code come first, each four bytes; the structure is 128 bytes and is
+    /// Returns the next signal that has arrived, with its origin.
+    pub fn next(&self) -> io::Result<Option<ReceivedSignal>> {
+        // Signal, error and code come first, each four bytes; the structure has 128 bytes and is
         // read whole.
         let mut info = [0u8; 128];
         match rustix::io::read(&self.0, &mut info) {
@@ -126,7 +126,7 @@ impl Signals {
                     i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]])
                 };
                 let signal = Signal::ALL.into_iter().find(|signal| signal.number() == word(0));
-                Ok(signal.map(|signal| Arrived { signal, by_kernel: word(8) == BY_KERNEL }))
+                Ok(signal.map(|signal| ReceivedSignal { signal, by_kernel: word(8) == BY_KERNEL }))
             }
             Err(rustix::io::Errno::AGAIN) => Ok(None),
             Err(error) => Err(error.into()),
@@ -140,19 +140,19 @@ impl AsFd for Signals {
     }
 }
 
-/// The keys and the terminal do not stop this thread, nor those that it creates, while this lives:
-/// SIGTSTP, SIGTTIN and SIGTTOU are blocked. One that came meanwhile stops the process at the end
-/// of that.
+/// Guard that blocks SIGTSTP, SIGTTIN and SIGTTOU in this thread and those that it creates: keys
+/// and the terminal do not stop them. A signal that arrived meanwhile stops the process when the
+/// guard is dropped.
 #[derive(Debug)]
-pub struct Unstopped {
+pub struct TerminalStopsBlocked {
     before: libc::sigset_t,
-    /// A thread's own.
+    /// Signal masks are per thread.
     here: PhantomData<*const ()>,
 }
 
-impl Unstopped {
-    /// From now on. Call it before other threads exist.
-    pub fn new() -> io::Result<Unstopped> {
+impl TerminalStopsBlocked {
+    /// Blocks the signals. Call it before other threads exist.
+    pub fn new() -> io::Result<TerminalStopsBlocked> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the
@@ -163,16 +163,16 @@ impl Unstopped {
                 check(libc::sigaddset(set.as_mut_ptr(), signal))?;
             }
             match libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) {
-                0 => Ok(Unstopped { before: before.assume_init(), here: PhantomData }),
+                0 => Ok(TerminalStopsBlocked { before: before.assume_init(), here: PhantomData }),
                 failed => Err(io::Error::from_raw_os_error(failed)),
             }
         }
     }
 }
 
-impl Drop for Unstopped {
+impl Drop for TerminalStopsBlocked {
     fn drop(&mut self) {
-        // Only these: others may have been blocked meanwhile, and stay so.
+        // Unblocks only these: others may have been blocked meanwhile and stay blocked.
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; `before`
         // is a whole set.
@@ -188,8 +188,8 @@ impl Drop for Unstopped {
     }
 }
 
-/// Whether the process has been told to ignore SIGPIPE. Rust programs do; a C program that loads a
-/// library of ours may not, which is why every send carries `MSG_NOSIGNAL`.
+/// Whether the process ignores SIGPIPE. Rust programs do; a C program that loads a library of ours
+/// may not, which is why every send uses `MSG_NOSIGNAL`.
 pub fn ignores_sigpipe() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: only asks; the kernel fills `action`, which is valid as zeroes already.
@@ -199,7 +199,7 @@ pub fn ignores_sigpipe() -> bool {
     }
 }
 
-/// The descriptor of the set, for `epoll`.
+/// The descriptor, for `epoll`.
 impl AsRawFd for Signals {
     fn as_raw_fd(&self) -> i32 {
         self.0.as_raw_fd()

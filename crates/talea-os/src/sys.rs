@@ -1,18 +1,18 @@
-//! What the modules share: turning return values into errors.
+//! Conversion of return values into errors, shared by all modules.
 
 use std::io;
 
-/// The error of the call that has just returned `-1`.
+/// Returns the error of the call that has just returned `-1`.
 pub(crate) fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// As [`check`], for calls that return a long.
+/// Returns the error of the call that has just returned a long `-1`.
 pub(crate) fn check_long(returned: libc::c_long) -> io::Result<libc::c_long> {
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// An error with a kernel number.
+/// Creates an error with a kernel number.
 pub(crate) fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }

@@ -1,36 +1,36 @@
-//! A thread's number.
+//! Thread numbers.
 //!
 //! Invariant: never zero and never negative. The kernel reads 0 as "the caller" and negative
-//! numbers as process groups; a daemon that lets a client's 0 through configures itself.
+//! numbers as process groups; a daemon that accepts a client's 0 configures itself.
 
 use std::fmt;
 use std::num::NonZeroI32;
 
-/// A thread number in the caller's PID namespace. A process is named by the number of its main
+/// Thread number in the caller's PID namespace. A process is named by the number of its main
 /// thread.
 ///
-/// A bare number names whoever has it now; hold a [`crate::Thread`] to mean one thread and no later
-/// one.
+/// A bare number names the thread that has it now; use a [`crate::Thread`] to mean one thread and
+/// no later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid(NonZeroI32);
 
 impl Tid {
-    /// From a number as the kernel prints it; `None` for anything below 1.
+    /// Creates a thread number; `None` for anything below 1.
     pub fn new(raw: i32) -> Option<Tid> {
         NonZeroI32::new(raw).filter(|raw| raw.get() > 0).map(Tid)
     }
 
-    /// The calling thread.
+    /// Returns the number of the calling thread.
     pub fn current() -> Tid {
         Tid(rustix::thread::gettid().as_raw_nonzero())
     }
 
-    /// The calling process, by its main thread.
+    /// Returns the number of the calling process, which is that of its main thread.
     pub fn of_process() -> Tid {
         Tid(rustix::process::getpid().as_raw_nonzero())
     }
 
-    /// The number, at least 1.
+    /// Returns the number, at least 1.
     pub fn as_raw(self) -> i32 {
         self.0.get()
     }

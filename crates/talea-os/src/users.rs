@@ -1,13 +1,13 @@
-//! Names of users and groups, as the system's name service knows them.
+//! Names of users and groups, from the system's name service.
 //!
-//! Only configuration and reports speak in names; every decision is made on numbers.
+//! Only configuration and reports use names; every decision is made on numbers.
 
 use crate::sys::errno;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 
-/// One account.
+/// User account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Login name.
@@ -18,7 +18,7 @@ pub struct User {
     pub gid: u32,
 }
 
-/// One group.
+/// Group of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Name.
@@ -27,10 +27,10 @@ pub struct Group {
     pub gid: u32,
 }
 
-/// Larger records than this are somebody's mistake.
+/// Maximum size of a record; a larger one is a configuration mistake.
 const ROOM_MAX: usize = 1 << 20;
 
-/// The account called `name`; `None` when there is none.
+/// Returns the account called `name`; `None` if there is none.
 pub fn user_by_name(name: &str) -> io::Result<Option<User>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     user(|record, room, found| {
@@ -41,7 +41,7 @@ pub fn user_by_name(name: &str) -> io::Result<Option<User>> {
     })
 }
 
-/// The account with this number; `None` when there is none.
+/// Returns the account with this number; `None` if there is none.
 pub fn user_by_id(uid: u32) -> io::Result<Option<User>> {
     user(|record, room, found| {
         // SAFETY: as above.
@@ -49,7 +49,7 @@ pub fn user_by_id(uid: u32) -> io::Result<Option<User>> {
     })
 }
 
-/// The group called `name`; `None` when there is none.
+/// Returns the group called `name`; `None` if there is none.
 pub fn group_by_name(name: &str) -> io::Result<Option<Group>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     group(|record, room, found| {
@@ -60,7 +60,7 @@ pub fn group_by_name(name: &str) -> io::Result<Option<Group>> {
     })
 }
 
-/// The group with this number; `None` when there is none.
+/// Returns the group with this number; `None` if there is none.
 pub fn group_by_id(gid: u32) -> io::Result<Option<Group>> {
     group(|record, room, found| {
         // SAFETY: as above.
@@ -68,7 +68,7 @@ pub fn group_by_id(gid: u32) -> io::Result<Option<Group>> {
     })
 }
 
-/// Every group that a login of `user` would have, the primary one included.
+/// Returns every group that a login of `user` would have, the primary one included.
 pub fn groups_of(user: &User) -> io::Result<Vec<u32>> {
     let name = CString::new(user.name.as_str()).map_err(|_| errno(libc::EINVAL))?;
     let mut groups = vec![0 as libc::gid_t; 64];
@@ -110,8 +110,8 @@ fn group(
     })
 }
 
-/// Asks with more room until the answer fits. `take` reads the record while the room is still
-/// alive.
+/// Calls `ask` with a growing buffer until the record fits. `take` reads the record while the
+/// buffer is alive.
 fn lookup<R, T>(
     mut ask: impl FnMut(*mut R, &mut [u8], *mut *mut R) -> libc::c_int,
     take: impl FnOnce(&R) -> T,
@@ -128,7 +128,7 @@ fn lookup<R, T>(
             libc::EINTR => {}
             // SAFETY: null, or `record`, which the call then has filled with pointers into `room`.
             0 => return Ok(unsafe { found.as_ref() }.map(take)),
-            // "Not found" in the dialects of name services.
+            // "Not found", as different name services report it.
             libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
             other => return Err(errno(other)),
         }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_has_is_not_an_error() {
+    fn an_unknown_name_is_not_an_error() {
         assert_eq!(user_by_name("no such user").expect("a lookup"), None);
         assert_eq!(user_by_name("nul\0name").expect("a lookup"), None);
         assert_eq!(group_by_name("no such group").expect("a lookup"), None);

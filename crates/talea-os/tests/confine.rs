@@ -1,4 +1,4 @@
-//! Children in a sandbox, and rights given up.
+//! Sandboxed children, and dropped capabilities.
 #![allow(unsafe_code, reason = "raw system calls, to see what is refused")]
 
 mod support;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 use support::{is_root, needs, wait_until};
 use talea_core::Span;
-use talea_os::dropcaps::{self, CapSet, Capability};
+use talea_os::capabilities::{self, CapSet, Capability};
 use talea_os::spawn::{Child, Sandbox, has_seccomp, spawn_sandboxed};
 use talea_os::{Policy, sched, seqpacket};
 
@@ -27,7 +27,7 @@ fn says(socket: &OwnedFd) -> String {
     String::from_utf8_lossy(&buffer[..got.len]).trim_end().to_owned()
 }
 
-fn nobody() -> Sandbox {
+fn sandbox() -> Sandbox {
     Sandbox { user: is_root().then_some((64_001, 64_002)), ..Sandbox::default() }
 }
 
@@ -41,23 +41,24 @@ fn status(child: &Child, name: &str) -> String {
 
 #[test]
 fn a_child_gets_one_descriptor_no_rights_and_no_environment() {
-    let all_of_it = std::thread::spawn(|| {
+    let checks = std::thread::spawn(|| {
         if is_root() {
             // A group that would leak. The raw call changes this thread alone, and it starts the
-            // child. SAFETY: the kernel reads one group.
+            // child.
+            // SAFETY: the kernel reads one group.
             unsafe { libc::syscall(libc::SYS_setgroups, 1, [7001 as libc::gid_t].as_ptr()) };
         }
-        look_at_a_child();
+        check_a_child();
     });
-    all_of_it.join().expect("all as said");
+    checks.join().expect("all as said");
 }
 
-fn look_at_a_child() {
-    // Something that would leak: not close-on-exec.
+fn check_a_child() {
+    // A descriptor that would leak: not close-on-exec.
     let leak = std::fs::File::open("/dev/zero").expect("a file");
     // SAFETY: clears a flag of an open descriptor.
     unsafe { libc::fcntl(leak.as_raw_fd(), libc::F_SETFD, 0) };
-    let (child, socket) = shell("echo started $HOME$USER >&3; read x <&3", &nobody());
+    let (child, socket) = shell("echo started $HOME$USER >&3; read x <&3", &sandbox());
     assert_eq!(says(&socket), "started");
     let fds = std::fs::read_dir(format!("/proc/{}/fd", child.pid())).expect("its descriptors");
     let mut fds: Vec<i32> =
@@ -103,33 +104,33 @@ fn a_child_starts_no_process_and_writes_no_file() {
         { read word < /proc/sys/kernel/ostype; } && echo read $word >&3
         read x <&3";
     let script = format!("trap 'echo refused >&3' EXIT; {script}");
-    let (mut child, socket) = shell(&script, &nobody());
-    // A shell that can't fork gives up there, which is the first thing it tries.
+    let (mut child, socket) = shell(&script, &sandbox());
+    // A shell that cannot fork exits there, which it tries first.
     assert_eq!(says(&socket), "refused");
     child.wait().expect("ended");
     let script = "{ : > /dev/null; } 2>&3 && echo wrote >&3; echo refused >&3";
-    let (mut child, socket) = shell(script, &nobody());
+    let (mut child, socket) = shell(script, &sandbox());
     let first = says(&socket);
     assert!(first != "wrote", "{first}");
     child.wait().expect("ended");
-    // Without the filter the same two go through: the test is able to fail.
+    // Without the filter both succeed: the test is able to fail.
     let (_child, socket) =
-        shell("(exit 0) && echo forked >&3", &Sandbox { seccomp: false, ..nobody() });
+        shell("(exit 0) && echo forked >&3", &Sandbox { seccomp: false, ..sandbox() });
     assert_eq!(says(&socket), "forked");
 }
 
 #[test]
-fn a_child_that_spins_is_ended_by_its_limit() {
-    let sandbox = Sandbox { cpu: Some(Span::from_ns(1_000_000_000)), ..nobody() };
+fn a_spinning_child_is_killed_by_its_cpu_limit() {
+    let sandbox = Sandbox { cpu: Some(Span::from_ns(1_000_000_000)), ..sandbox() };
     let (mut child, _socket) = shell("while :; do :; done", &sandbox);
     let status = child.wait().expect("ended");
-    let text = talea_os::spawn::describe(status);
+    let text = talea_os::spawn::describe_exit(status);
     assert!(text.contains("signal"), "{text}");
 }
 
 #[test]
-fn a_dropped_child_is_gone_and_collected() {
-    let (child, socket) = shell("echo $$ >&3; while :; do read x <&3; done", &nobody());
+fn a_dropped_child_is_killed_and_collected() {
+    let (child, socket) = shell("echo $$ >&3; while :; do read x <&3; done", &sandbox());
     let pid = says(&socket);
     assert_eq!(pid, child.pid().to_string());
     drop(child);
@@ -139,7 +140,7 @@ fn a_dropped_child_is_gone_and_collected() {
 #[test]
 fn a_child_ends_with_the_thread_that_started_it() {
     let (pid, _socket) = std::thread::spawn(|| {
-        let (child, socket) = shell("echo up >&3; while :; do read x <&3; done", &nobody());
+        let (child, socket) = shell("echo up >&3; while :; do read x <&3; done", &sandbox());
         assert_eq!(says(&socket), "up");
         let pid = child.pid();
         std::mem::forget(child);
@@ -158,20 +159,20 @@ fn a_child_ends_with_the_thread_that_started_it() {
 fn a_program_that_is_not_there_is_an_error_here() {
     let (_ours, theirs) = seqpacket::pair(false).expect("a pair");
     let missing = Path::new("/no/such/program");
-    let error = spawn_sandboxed(missing, [""; 0], theirs, Stdio::null(), &nobody())
+    let error = spawn_sandboxed(missing, [""; 0], theirs, Stdio::null(), &sandbox())
         .expect_err("no program");
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 }
 
 #[test]
-fn rights_given_up_are_gone() {
+fn dropped_capabilities_are_gone() {
     needs!("root", is_root());
-    // Capabilities are a thread's own: this one ends afterwards.
+    // Capabilities are per thread: this one ends afterwards.
     std::thread::spawn(|| {
         let wanted = CapSet::of(&[Capability::SysNice, Capability::DacReadSearch]);
-        let kept = dropcaps::keep_only(wanted).expect("given up");
+        let kept = capabilities::keep_only(wanted).expect("dropped");
         assert!(kept.has(Capability::SysNice) && !kept.has(Capability::SetUid));
-        assert_eq!(dropcaps::effective().expect("what is left"), kept);
+        assert_eq!(capabilities::effective().expect("what is left"), kept);
         // SAFETY: integers; refused.
         let denied = unsafe { libc::syscall(libc::SYS_setresuid, 1, 1, 1) };
         assert_eq!(
@@ -180,7 +181,7 @@ fn rights_given_up_are_gone() {
         );
         let me = talea_os::Tid::current();
         sched::set(me, &talea_os::Attr::grant(Policy::Fifo(1))).expect("what was kept still works");
-        sched::set(me, &talea_os::Attr::plain(Policy::NORMAL)).expect("given back");
+        sched::set(me, &talea_os::Attr::plain(Policy::NORMAL)).expect("restored");
         let text = std::fs::read_to_string("/proc/thread-self/status").expect("own status");
         let bounding = text.lines().find_map(|line| line.strip_prefix("CapBnd:")).expect("a line");
         assert_eq!(u64::from_str_radix(bounding.trim(), 16).expect("a mask"), kept.0 & wanted.0);

@@ -1,4 +1,4 @@
-//! Which files are trusted.
+//! Checks of trusted files.
 
 mod support;
 
@@ -42,7 +42,7 @@ fn r26_files_that_others_can_write_are_refused() {
         chmod(&below, mode);
         let answer = check_trusted(&file);
         if mode & 0o1000 != 0 && is_root() {
-            answer.expect("sticky and root's: nobody can replace what is not theirs");
+            answer.expect("sticky and root's: no user can replace another user's file");
         } else {
             assert_eq!(answer.expect_err("refused").path, below);
         }
@@ -100,10 +100,10 @@ fn r26_links_are_followed_and_every_step_is_checked() {
             "{way}"
         );
     }
-    symlink("circle", scratch.join("circle")).expect("a link");
+    symlink("loop", scratch.join("loop")).expect("a link");
     assert!(matches!(
-        check_trusted(&scratch.join("circle")).expect_err("endless").problem,
-        Problem::Circle
+        check_trusted(&scratch.join("loop")).expect_err("endless").problem,
+        Problem::LinkLoop
     ));
     if is_root() {
         chmod(&scratch.join("bad"), 0o755);
@@ -116,7 +116,7 @@ fn r26_links_are_followed_and_every_step_is_checked() {
 }
 
 #[test]
-fn what_is_not_a_regular_file_is_refused() {
+fn other_files_than_regular_ones_are_refused() {
     assert!(matches!(
         check_trusted(Path::new("/dev/null")).expect_err("refused").problem,
         Problem::NotAFile

@@ -1,7 +1,7 @@
-//! What needs a process of its own: other users, other namespaces, writers that are killed.
+//! Tests that need separate processes: other users, other namespaces, killed writers.
 //!
 //! Forking copies every descriptor of the test program, locks included, so these tests are apart
-//! from the others and one at a time.
+//! from the others and run one at a time.
 #![allow(unsafe_code, reason = "fork and unshare, as a hostile client uses them")]
 
 mod support;
@@ -19,7 +19,7 @@ use talea_os::{Attr, Policy, Thread, Tid, peer, process, sched};
 const OPEN: Access = Access { mode: 0o666, uid: None, gid: None };
 const SECOND: Duration = Duration::from_secs(1);
 
-fn alone() -> MutexGuard<'static, ()> {
+fn serialize_tests() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -43,11 +43,11 @@ unsafe fn in_child(child: impl FnOnce() -> i32) -> i32 {
 }
 
 #[test]
-fn a_child_of_a_fork_does_not_take_itself_for_its_parent() {
-    let _alone = alone();
+fn a_forked_child_has_its_own_process_number() {
+    let _serialized = serialize_tests();
     let parent = process::id();
     assert_eq!((parent, process::id()), (std::process::id(), parent));
-    // SAFETY: system calls, and a page that lives for ever.
+    // SAFETY: system calls, and a page that lives forever.
     let code = unsafe {
         in_child(|| {
             let child = process::id();
@@ -60,7 +60,7 @@ fn a_child_of_a_fork_does_not_take_itself_for_its_parent() {
 
 #[test]
 fn r25_credentials_are_those_of_the_moment_of_connecting() {
-    let _alone = alone();
+    let _serialized = serialize_tests();
     needs!("root", is_root());
     let scratch = Scratch::new("creds");
     std::fs::set_permissions(&scratch.0, std::fs::Permissions::from_mode(0o755))
@@ -84,15 +84,15 @@ fn r25_credentials_are_those_of_the_moment_of_connecting() {
     };
     assert_eq!(code, 0);
     let server = listener.accept().expect("no error").expect("a connection");
-    let peer = peer::of(&server).expect("a peer");
+    let peer = peer::credentials(&server).expect("a peer");
     assert_eq!((peer.uid, peer.gid), (5002, 5001));
     assert_eq!(peer.groups, (7000..7040).collect::<Vec<u32>>());
     assert!(!peer::same_pid_namespace(&server), "it has ended");
 }
 
 #[test]
-fn a_peer_in_another_pid_namespace_is_told_apart() {
-    let _alone = alone();
+fn a_peer_in_another_pid_namespace_is_recognised() {
+    let _serialized = serialize_tests();
     let scratch = Scratch::new("namespace");
     let path = scratch.join("socket");
     let listener = Listener::bind(&path, OPEN, 16).expect("a listener");
@@ -123,7 +123,10 @@ fn a_peer_in_another_pid_namespace_is_told_apart() {
         server.is_some()
     });
     let server = server.expect("a connection");
-    assert!(peer::of(&server).expect("a peer").pid.is_some(), "visible here, under another number");
+    assert!(
+        peer::credentials(&server).expect("a peer").pid.is_some(),
+        "visible here, under another number"
+    );
     assert!(!peer::same_pid_namespace(&server));
     drop(ours);
 }
@@ -132,7 +135,7 @@ fn a_peer_in_another_pid_namespace_is_told_apart() {
 /// its pidfd.
 #[test]
 fn a_pidfd_from_another_namespace_names_the_thread_here() {
-    let _alone = alone();
+    let _serialized = serialize_tests();
     needs!("PIDFD_THREAD", Thread::open_by(Tid::current(), Method::Pidfd).is_ok());
     let (ours, theirs) = seqpacket::pair(false).expect("a pair");
     seqpacket::set_timeout(&ours, std::time::Duration::from_secs(10)).expect("a time-out");
@@ -175,14 +178,14 @@ fn a_pidfd_from_another_namespace_names_the_thread_here() {
         let old = thread.snapshot().expect("a snapshot");
         thread.apply(&Attr::grant(Policy::Fifo(1)), None).expect("FIFO");
         assert_eq!(sched::get(thread.tid()).expect("attributes").policy, Policy::Fifo(1));
-        thread.restore(&old).expect("given back");
+        thread.restore(&old).expect("restored");
     }
     drop(ours);
     wait_until("it has ended", || !thread.is_alive());
 }
 
 /// # Safety
-/// Nobody uses the descriptor afterwards.
+/// The descriptor is not used afterwards.
 unsafe fn drop_raw(fd: i32) {
     // SAFETY: as the caller promises.
     unsafe { libc::close(fd) };
@@ -190,7 +193,7 @@ unsafe fn drop_raw(fd: i32) {
 
 #[test]
 fn a_writer_killed_at_any_moment_leaves_whole_records() {
-    let _alone = alone();
+    let _serialized = serialize_tests();
     let scratch = Scratch::new("state-kill");
     let path = scratch.join("state");
     drop(StateFile::open_or_create(&path, 64, 8).expect("a state file"));

@@ -1,5 +1,5 @@
-//! Leaving the deadline class: nothing leaks from the kernel's books, and nobody is frozen by
-//! coming back.
+//! Leaving the deadline class: no bandwidth leaks in the kernel's accounting, and no thread is
+//! frozen when it enters again.
 
 mod support;
 
@@ -16,9 +16,13 @@ fn exactly(restored: &Restored) -> bool {
     matches!(restored, Restored::Exactly)
 }
 
-/// The kernel's sum over all CPUs, in units of 2^-20 CPUs.
-fn booked() -> i64 {
-    talea_os::machine::dl_books().expect("the kernel's books").iter().map(|book| book.total).sum()
+/// Returns the kernel's admitted bandwidth, summed over all CPUs, in units of 2^-20 CPUs.
+fn admitted_bandwidth() -> i64 {
+    talea_os::sysinfo::dl_bandwidth()
+        .expect("the kernel's accounting")
+        .iter()
+        .map(|cpu| cpu.total)
+        .sum()
 }
 
 #[test]
@@ -26,13 +30,13 @@ fn r36_releasing_a_sleeping_deadline_thread_leaks_no_kernel_bandwidth() {
     needs!("debugfs", support::mount_debugfs_for_tests());
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
-    let before = booked();
+    let before = admitted_bandwidth();
     let sleeper = Sleeper::start();
     let thread = Thread::open(sleeper.tid).expect("a living thread");
     let old = thread.snapshot().expect("a snapshot");
     let fifo = Attr::grant(Policy::Fifo(1));
-    // Alternately given back, and moved to another class: 60 grants of 20 %, 12 times what a
-    // machine of two CPUs can lose before it refuses.
+    // Alternately restored, and moved to another class: 60 grants of 20 %, 12 times what a machine
+    // of two CPUs can lose before it refuses.
     for cycle in 0..60 {
         let granted = thread.apply(&Attr::grant(deadline(2_000, 10_000)), Some(&online()));
         if cycle == 0
@@ -43,19 +47,19 @@ fn r36_releasing_a_sleeping_deadline_thread_leaks_no_kernel_bandwidth() {
         granted.expect("SCHED_DEADLINE");
         sleeper.settle();
         if cycle % 2 == 0 {
-            assert!(exactly(&thread.restore(&old).expect("given back")));
+            assert!(exactly(&thread.restore(&old).expect("restored")));
         } else {
             thread.apply(&fifo, Some(&CpuSet::single(0))).expect("FIFO");
-            thread.restore(&old).expect("given back");
+            thread.restore(&old).expect("restored");
         }
     }
-    // What a running thread still owes returns at its zero-lag time, at most one period later. One
-    // residue is 1024 ns in 4.19 s, which is nothing in units of 2^-20.
-    let residue = talea_os::machine::dl_books().expect("books").len() as i64;
-    wait_until("the bandwidth is back", || booked() - before <= residue);
+    // The bandwidth of a running thread with an overrun returns at its zero-lag time, at most one
+    // period later. One residue is 1024 ns in 4.19 s, which is nothing in units of 2^-20.
+    let residue = talea_os::sysinfo::dl_bandwidth().expect("the kernel's accounting").len() as i64;
+    wait_until("the bandwidth is back", || admitted_bandwidth() - before <= residue);
 }
 
-/// A thread that does its thing again and again while nobody stops it, for 20 s at most.
+/// Thread that repeats its work until it is stopped, for 20 s at most.
 struct Restless {
     sleeper: Arc<Sleeper>,
     stop: Arc<AtomicBool>,
@@ -84,7 +88,7 @@ impl Restless {
 
 impl Drop for Restless {
     fn drop(&mut self) {
-        // One that the kernel has frozen could never end, nor the test program.
+        // A thread that the kernel has frozen could never end, nor the test program.
         drop(sched::set(self.tid(), &Attr::plain(Policy::NORMAL)));
         self.stop.store(true, Ordering::Relaxed);
         if let Some(handle) = self.handle.take() {
@@ -93,48 +97,50 @@ impl Drop for Restless {
     }
 }
 
-/// What became of asking for one grant again and again.
+/// Results of requesting one grant repeatedly.
 #[derive(Default)]
-struct Asked {
+struct Requests {
     grants: u32,
     refusals: u32,
-    /// Refusals until a time that nobody would wait for.
+    /// Refusals until a time that is too far to wait for.
     far_off: u32,
 }
 
-/// What became of asking once.
-enum Answer {
+/// Result of one request.
+enum RequestResult {
     Granted,
-    /// Asleep until the time that was named.
+    /// Refused; slept until the time in the error.
     Waited,
     FarOff,
-    /// This machine has no such policy for us.
+    /// The machine does not offer the policy to this process.
     Never(std::io::Error),
 }
 
-impl Asked {
-    fn once_more(&mut self, thread: &Thread, grant: &Attr, patience_ns: u64) -> Answer {
+impl Requests {
+    fn once_more(&mut self, thread: &Thread, grant: &Attr, max_wait_ns: u64) -> RequestResult {
         match thread.apply(grant, Some(&online())) {
             Ok(()) => {
                 self.grants += 1;
-                Answer::Granted
+                RequestResult::Granted
             }
-            Err(ApplyError::TooSoon { until }) => {
+            Err(ApplyError::OverrunDebt { until }) => {
                 self.refusals += 1;
-                if until > talea_os::clock::now().saturating_add(Span::from_ns(patience_ns)) {
+                if until > talea_os::clock::now().saturating_add(Span::from_ns(max_wait_ns)) {
                     self.far_off += 1;
-                    return Answer::FarOff;
+                    return RequestResult::FarOff;
                 }
                 talea_os::clock::sleep_until(until);
-                Answer::Waited
+                RequestResult::Waited
             }
-            Err(ApplyError::Refused { error, .. }) if self.grants == 0 => Answer::Never(error),
+            Err(ApplyError::Refused { error, .. }) if self.grants == 0 => {
+                RequestResult::Never(error)
+            }
             Err(other) => panic!("{other}"),
         }
     }
 }
 
-impl std::fmt::Display for Asked {
+impl std::fmt::Display for Requests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -151,7 +157,7 @@ fn ran(tid: Tid) -> u64 {
 }
 
 #[test]
-fn a_thread_released_with_its_budget_overdrawn_is_not_frozen_by_its_next_grant() {
+fn a_thread_released_with_an_overdrawn_budget_is_not_frozen_by_its_next_grant() {
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
     let spinner = Restless::start(std::hint::spin_loop);
@@ -161,7 +167,7 @@ fn a_thread_released_with_its_budget_overdrawn_is_not_frozen_by_its_next_grant()
     let old = thread.snapshot().expect("a snapshot");
     let grant = Attr::grant(deadline(1_000, 20_000));
     let (mut grants, mut refusals) = (0, 0);
-    // The longer the pause, the more of the kernel's timers have gone by when the next grant comes.
+    // The longer the pause, the more of the kernel's timers have expired when the next grant comes.
     for pause in [0, 5, 20, 30, 60] {
         let granted = thread.apply(&grant, Some(&online()));
         if grants == 0
@@ -171,11 +177,11 @@ fn a_thread_released_with_its_budget_overdrawn_is_not_frozen_by_its_next_grant()
         }
         match granted {
             Ok(()) => {}
-            Err(ApplyError::TooSoon { until }) => {
+            Err(ApplyError::OverrunDebt { until }) => {
                 refusals += 1;
                 assert_eq!(thread.snapshot().expect("a snapshot"), old);
                 talea_os::clock::sleep_until(until);
-                thread.apply(&grant, Some(&online())).expect("after the time that was named");
+                thread.apply(&grant, Some(&online())).expect("after the time in the error");
             }
             Err(other) => panic!("{other}"),
         }
@@ -184,7 +190,7 @@ fn a_thread_released_with_its_budget_overdrawn_is_not_frozen_by_its_next_grant()
         wait_until("it runs under its grant", || ran(tid) > before);
         // Long enough to spend its budget: ticks are 1 to 10 ms.
         std::thread::sleep(Duration::from_millis(15));
-        assert!(exactly(&thread.restore(&old).expect("given back")));
+        assert!(exactly(&thread.restore(&old).expect("restored")));
         let before = ran(tid);
         wait_until("it runs without a grant", || ran(tid) > before);
         std::thread::sleep(Duration::from_millis(pause));
@@ -193,13 +199,13 @@ fn a_thread_released_with_its_budget_overdrawn_is_not_frozen_by_its_next_grant()
     assert!(refusals > 0, "a spinning thread overdraws its budget");
 }
 
-/// As whoever is killed between the two calls leaves it.
+/// Simulates a process killed between the two calls.
 #[test]
-fn r28_a_thread_that_somebody_was_killed_over_is_taken_out_of_the_class_by_the_next() {
+fn r28_an_exit_begun_by_a_killed_process_is_finished_by_its_successor() {
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
     let own = Attr::grant(deadline(1_000, 20_000));
-    // The least budget over a period that makes its share nothing.
+    // The smallest runtime over a period that makes its share round to zero.
     let shrunk = Attr::grant(Policy::Deadline {
         runtime: Work::from_ns(1_024),
         deadline: Span::from_ns((1_024 << 20) + 1),
@@ -216,56 +222,57 @@ fn r28_a_thread_that_somebody_was_killed_over_is_taken_out_of_the_class_by_the_n
                 needs!(format!("SCHED_DEADLINE ({error})"), false);
                 return;
             }
-            Err(ApplyError::TooSoon { until }) => {
+            Err(ApplyError::OverrunDebt { until }) => {
                 let far = talea_os::clock::now().saturating_add(Span::from_ns(2_000_000_000));
                 if until > far {
-                    eprintln!("the machine kept it throttled with the least budget for too long");
+                    eprintln!(
+                        "the kernel kept it throttled with the smallest runtime for too long"
+                    );
                     break;
                 }
                 talea_os::clock::sleep_until(until);
-                before.apply(&own, Some(&online())).expect("after the time that was named");
+                before.apply(&own, Some(&online())).expect("after the time in the error");
             }
             other => other.expect("granted"),
         }
-        // Who has what was granted is left alone.
-        assert!(!before.finish_leaving(&own, &old.attr).expect("read"));
+        // A thread with its granted policy is left alone.
+        assert!(!before.finish_deadline_exit(&own, &old.attr).expect("read"));
         assert!(before.snapshot().expect("a snapshot").attr.policy.is_deadline());
         sched::set(tid, &shrunk).expect("smaller");
         std::thread::sleep(Duration::from_millis(pause));
         let next = Thread::open(tid).expect("a living thread");
-        assert!(next.finish_leaving(&own, &old.attr).expect("taken out"));
+        assert!(next.finish_deadline_exit(&own, &old.attr).expect("taken out"));
         assert_eq!(next.snapshot().expect("a snapshot"), old);
         let so_far = ran(tid);
         wait_until("it runs without a grant", || ran(tid) > so_far);
         assert!(
-            !next.finish_leaving(&own, &old.attr).expect("read"),
+            !next.finish_deadline_exit(&own, &old.attr).expect("read"),
             "there is nothing more to be finished"
         );
         finished += 1;
     }
-    // A hole of the machine may end it early, but not before anything was seen.
+    // A CPU stall may end the loop early, but not before one round.
     eprintln!("taken out {finished} times");
     assert!(finished > 0);
-    // With the least budget it has overdrawn that in the last pause at the latest: whoever took it
-    // over knows that this is not paid soon.
+    // With the smallest runtime it has overrun that in the last pause at the latest: the process
+    // that resumed the exit has recorded that this is not paid off soon.
     let thread = Thread::open(tid).expect("a living thread");
     let soon = talea_os::clock::now().saturating_add(Span::from_ns(1_000_000_000));
     match thread.apply(&own, Some(&online())) {
-        Err(ApplyError::TooSoon { until }) => assert!(until > soon, "{until:?}"),
+        Err(ApplyError::OverrunDebt { until }) => assert!(until > soon, "{until:?}"),
         other => panic!("{other:?}"),
     }
 }
 
-/// The moment at which its books are hardest to read from outside: the kernel counts what it has
-/// run, and finds its budget overdrawn, only as it goes to sleep.
+/// The moment at which its budget is hardest to read from outside: the kernel accounts its runtime,
+/// and finds its budget overdrawn, only as it falls asleep.
 #[test]
-fn threads_that_overdraw_their_budgets_while_they_go_to_sleep_are_not_frozen_by_their_next_grants()
-{
+fn threads_that_overdraw_their_budget_while_falling_asleep_are_not_frozen_by_their_next_grant() {
     const BURST: Duration = Duration::from_micros(1_010);
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
     let grant = Attr::grant(deadline(1_000, 20_000));
-    let mut asked = Asked::default();
+    let mut asked = Requests::default();
     for _ in 0..6 {
         let (begun, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let restless = Restless::start({
@@ -281,10 +288,10 @@ fn threads_that_overdraw_their_budgets_while_they_go_to_sleep_are_not_frozen_by_
         let old = thread.snapshot().expect("a snapshot");
         for round in 0..40 {
             match asked.once_more(&thread, &grant, 100_000_000) {
-                Answer::Granted => {}
-                Answer::Waited => continue,
-                Answer::FarOff => break,
-                Answer::Never(error) => {
+                RequestResult::Granted => {}
+                RequestResult::Waited => continue,
+                RequestResult::FarOff => break,
+                RequestResult::Never(error) => {
                     needs!(format!("SCHED_DEADLINE ({error})"), false);
                     return;
                 }
@@ -292,50 +299,50 @@ fn threads_that_overdraw_their_budgets_while_they_go_to_sleep_are_not_frozen_by_
             let last = begun.load(Ordering::Relaxed);
             wait_until("a burst begins under its grant", || begun.load(Ordering::Relaxed) > last);
             let end = Duration::from_nanos(begun.load(Ordering::Relaxed)) + BURST;
-            // From 100 us before the end of the burst on, in steps of 2 us: a look takes about so
-            // long.
+            // From 100 us before the end of the burst on, in steps of 2 us: a reading takes about
+            // that long.
             let look =
                 (end + Duration::from_micros(2 * round)).saturating_sub(Duration::from_micros(100));
             while start.elapsed() < look {}
-            thread.restore(&old).expect("given back");
+            thread.restore(&old).expect("restored");
         }
     }
     eprintln!("{asked}");
-    // Kept from the CPU at the wrong moment we must suppose the worst of it, but that is not the
-    // rule.
+    // If this process is preempted at the wrong moment it must assume the worst, but that is not
+    // the rule.
     assert!(asked.grants > 40 && asked.far_off < 3, "{asked}");
 }
 
 #[test]
-fn r36_threads_that_come_and_go_as_they_like_are_neither_frozen_nor_leaked() {
+fn r36_threads_with_random_bursts_are_neither_frozen_nor_leaked() {
     needs!("debugfs", support::mount_debugfs_for_tests());
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
-    let before = booked();
+    let before = admitted_bandwidth();
     let mut seed = 0x5EED_u64;
     let mut random = move |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % below
     };
     let grant = Attr::grant(deadline(1_000, 10_000));
-    let mut asked = Asked::default();
+    let mut asked = Requests::default();
     for _ in 0..6 {
-        // Bursts below and above the budget, naps below and above the period.
-        let (burst, nap) = (200 + random(2_500), 500 + random(15_000));
+        // Bursts below and above the budget, sleeps below and above the period.
+        let (burst, sleep) = (200 + random(2_500), 500 + random(15_000));
         let restless = Restless::start(move || {
             let begin = Instant::now();
             while begin.elapsed() < Duration::from_micros(burst) {}
-            std::thread::sleep(Duration::from_micros(nap));
+            std::thread::sleep(Duration::from_micros(sleep));
         });
         let tid = restless.tid();
         let thread = Thread::open(tid).expect("a living thread");
         let old = thread.snapshot().expect("a snapshot");
         for _ in 0..25 {
             match asked.once_more(&thread, &grant, 300_000_000) {
-                Answer::Granted => {}
-                Answer::Waited => continue,
-                Answer::FarOff => break,
-                Answer::Never(error) => {
+                RequestResult::Granted => {}
+                RequestResult::Waited => continue,
+                RequestResult::FarOff => break,
+                RequestResult::Never(error) => {
                     needs!(format!("SCHED_DEADLINE ({error})"), false);
                     return;
                 }
@@ -345,14 +352,13 @@ fn r36_threads_that_come_and_go_as_they_like_are_neither_frozen_nor_leaked() {
                 wait_until("it runs under its grant", || ran(tid) > was);
                 std::thread::sleep(Duration::from_micros(random(12_000)));
             }
-            thread.restore(&old).expect("given back");
+            thread.restore(&old).expect("restored");
             std::thread::sleep(Duration::from_micros(random(6_000)));
         }
     }
     eprintln!("{asked}");
-    // Being kept from the CPU at the wrong moment may cost a thread its next grants, but not every
-    // thread.
+    // A preemption at the wrong moment may cost a thread its next grants, but not every thread.
     assert!(asked.grants > 30 && asked.far_off < 6, "{asked}");
-    let residue = talea_os::machine::dl_books().expect("books").len() as i64;
-    wait_until("the bandwidth is back", || booked() - before <= residue);
+    let residue = talea_os::sysinfo::dl_bandwidth().expect("the kernel's accounting").len() as i64;
+    wait_until("the bandwidth is back", || admitted_bandwidth() - before <= residue);
 }

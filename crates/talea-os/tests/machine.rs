@@ -1,4 +1,4 @@
-//! Facts about a machine: this one, and ones that exist only as files.
+//! Facts about a machine: this one, and simulated ones that consist of files.
 
 mod support;
 
@@ -6,10 +6,12 @@ use std::path::Path;
 use support::{Scratch, machine_lock, mount_debugfs_for_tests, needs, online};
 use talea_core::{Charge, CpuSet, Span, Work};
 use talea_os::Tid;
-use talea_os::dropcaps::Capability;
-use talea_os::machine::{Calls, Hierarchy, Machine, RtLimit, dl_books, rt_group_of};
+use talea_os::capabilities::Capability;
+use talea_os::sysinfo::{
+    Hierarchy, RtLimit, SyscallSupport, SystemInfo, dl_bandwidth, rt_group_of,
+};
 
-/// Writes files below a directory: a path per line, then its text after a colon.
+/// Writes files below a directory: pairs of a path and its text.
 fn fake(root: &Path, files: &[(&str, &str)]) {
     for (path, text) in files {
         let path = root.join(path.trim_start_matches('/'));
@@ -28,7 +30,7 @@ const COMMON: [(&str, &str); 7] = [
     ("/proc/self/status", "Name:\tx\nCapEff:\t0000000000800000"),
 ];
 
-fn domains(machine: &Machine) -> Vec<String> {
+fn domains(machine: &SystemInfo) -> Vec<String> {
     machine.domains.iter().map(|domain| domain.cpus.to_string()).collect()
 }
 
@@ -59,8 +61,8 @@ fn an_old_machine_with_cgroup_v1() {
             ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc"),
         ],
     );
-    let calls = Calls { thread_pidfds: false, tick: Some(Span::from_ns(4_000_000)) };
-    let machine = Machine::from_dir(&scratch.0, calls).expect("a machine");
+    let calls = SyscallSupport { thread_pidfds: false, tick: Some(Span::from_ns(4_000_000)) };
+    let machine = SystemInfo::from_dir(&scratch.0, calls).expect("a machine");
     assert_eq!(machine.kernel, (6, 1));
     assert!(machine.preempt_rt && !machine.has_fair_server() && machine.is_one_domain());
     assert_eq!(machine.deadline_share(), Some(Charge::ratio(95, 100)));
@@ -76,8 +78,8 @@ fn an_old_machine_with_cgroup_v1() {
         machine.capabilities.has(Capability::SysNice)
             && !machine.capabilities.has(Capability::SysAdmin)
     );
-    assert_eq!(machine.calls, calls);
-    // Partitioned as talea-os does it, and as somebody else might.
+    assert_eq!(machine.syscalls, calls);
+    // Partitioned as talea-os does it, and as other software might.
     fake(
         &scratch.0,
         &[
@@ -89,7 +91,7 @@ fn an_old_machine_with_cgroup_v1() {
             ("/cg/set/other/below/cpuset.effective_cpus", "2-3"),
         ],
     );
-    let machine = Machine::from_dir(&scratch.0, calls).expect("a machine");
+    let machine = SystemInfo::from_dir(&scratch.0, calls).expect("a machine");
     assert_eq!(domains(&machine), ["1", "2-3", "0"]);
     assert!(!machine.is_one_domain());
     assert!(!machine.domain_of(0).expect("a domain").balanced);
@@ -119,7 +121,7 @@ fn a_new_machine_with_cgroup_v2() {
             ("/sys/kernel/debug/sched/features", "HRTICK HRTICK_DL"),
         ],
     );
-    let machine = Machine::from_dir(&scratch.0, Calls::default()).expect("a machine");
+    let machine = SystemInfo::from_dir(&scratch.0, SyscallSupport::default()).expect("a machine");
     assert_eq!(machine.cgroups.cpuset, Hierarchy::V2("/cg".into()));
     assert_eq!(machine.cgroups.rt_group, None);
     assert_eq!(domains(&machine), ["2", "0-1", "3"]);
@@ -127,7 +129,7 @@ fn a_new_machine_with_cgroup_v2() {
     assert_eq!(machine.hrtick, Some(true));
     assert_eq!(machine.lockdown, None, "unknown, which is not the same as none");
     fake(&scratch.0, &[("/proc/sys/kernel/sched_rt_runtime_us", "-1")]);
-    let machine = Machine::from_dir(&scratch.0, Calls::default()).expect("a machine");
+    let machine = SystemInfo::from_dir(&scratch.0, SyscallSupport::default()).expect("a machine");
     let period = Span::from_ns(1_000_000_000);
     assert_eq!(machine.rt_limit, Some(RtLimit { runtime: None, period }));
     assert_eq!(machine.deadline_share(), None, "the kernel admits anything");
@@ -136,18 +138,18 @@ fn a_new_machine_with_cgroup_v2() {
 #[test]
 fn a_directory_that_is_no_machine_is_an_error() {
     let scratch = Scratch::new("machine-none");
-    assert!(Machine::from_dir(&scratch.0, Calls::default()).is_err());
+    assert!(SystemInfo::from_dir(&scratch.0, SyscallSupport::default()).is_err());
     fake(
         &scratch.0,
         &[("/proc/sys/kernel/osrelease", "strange"), ("/sys/devices/system/cpu/online", "0")],
     );
-    assert!(Machine::from_dir(&scratch.0, Calls::default()).is_err());
+    assert!(SystemInfo::from_dir(&scratch.0, SyscallSupport::default()).is_err());
 }
 
 #[test]
 fn this_machine_is_as_the_kernel_says() {
     let _machine = machine_lock();
-    let machine = Machine::probe().expect("facts");
+    let machine = SystemInfo::probe().expect("facts");
     assert_eq!(machine.online, online());
     assert!(machine.kernel >= (6, 1), "{}", machine.release);
     assert!(machine.deadline_periods.0 < machine.deadline_periods.1);
@@ -158,11 +160,11 @@ fn this_machine_is_as_the_kernel_says() {
     assert_eq!(sum, machine.online.len(), "and in one only");
     assert_eq!(rt_group_of(Tid::of_process()), machine.cgroups.rt_group);
     needs!("debugfs", mount_debugfs_for_tests());
-    let books = dl_books().expect("the kernel's books");
-    assert_eq!(books.len() as u32, machine.online.len());
+    let bandwidth = dl_bandwidth().expect("the kernel's accounting");
+    assert_eq!(bandwidth.len() as u32, machine.online.len());
     // The kernel's limit per CPU is the knob, in units of 2^-20, rounded down.
     let limit = machine.rt_limit.and_then(|limit| Some(Charge::new(limit.runtime?, limit.period)));
     let wanted = limit.map_or(-1, |charge| ((charge.bits() - 1) >> 44) as i64);
-    assert_eq!(books[0].limit, wanted);
+    assert_eq!(bandwidth[0].limit, wanted);
     assert!(Work::ZERO.is_zero());
 }

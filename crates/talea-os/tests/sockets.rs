@@ -1,4 +1,4 @@
-//! Sequenced-packet sockets, who is behind them, and waiting for them.
+//! Sequenced-packet sockets, their peers, and epoll.
 #![allow(
     unsafe_code,
     reason = "fork, raw messages and raw descriptors, as a hostile client uses them"
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::{Scratch, is_root, needs, wait_until};
-use talea_core::{Span, Time};
+use talea_core::{Monotonic, Span};
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::seqpacket::{self, Access, BindError, Listener};
 use talea_os::signals::{Signal, Signals};
@@ -32,7 +32,7 @@ fn inode(fd: i32) -> Option<u64> {
     std::fs::metadata(format!("/proc/self/fd/{fd}")).ok().map(|meta| meta.ino())
 }
 
-/// How many descriptors of this process lead to the file with this inode.
+/// Returns the number of descriptors of this process for the file with this inode.
 fn open_copies(ino: u64) -> usize {
     let numbers = std::fs::read_dir("/proc/self/fd").expect("own descriptors");
     numbers
@@ -110,7 +110,7 @@ fn surplus_descriptors_are_closed() {
         drop(got);
         assert_eq!(open_copies(ino), 1);
     }
-    // What is never received goes with the socket.
+    // Descriptors that are never received are closed with the socket.
     send_many(&a, &file, 5);
     drop((a, b));
     wait_until("the queue is gone", || open_copies(ino) == 1);
@@ -139,12 +139,12 @@ fn all_descriptors_of_a_message_can_be_taken_in() {
 }
 
 #[test]
-fn whether_something_lies_unread_is_known_before_a_connection_is_closed() {
+fn unread_messages_are_known_before_a_connection_is_closed() {
     let scratch = Scratch::new("unread");
     let file = File::create(scratch.join("file")).expect("a file");
     for peer_is_there in [true, false] {
         let pair = || seqpacket::pair(true).expect("a pair");
-        // Nothing was ever sent; everything was read.
+        // Nothing was sent, or everything was read.
         for read in [false, true] {
             let (a, b) = pair();
             if read {
@@ -152,12 +152,12 @@ fn whether_something_lies_unread_is_known_before_a_connection_is_closed() {
                 seqpacket::recv(&b, &mut [0; 8]).expect("received");
             }
             let a = peer_is_there.then_some(a);
-            assert!(!seqpacket::finish(&b, 0).expect("an end"), "{read}");
-            assert!(!seqpacket::finish(&b, 0).expect("an end again"), "{read}");
+            assert!(!seqpacket::shutdown_and_drain(&b, 0).expect("an end"), "{read}");
+            assert!(!seqpacket::shutdown_and_drain(&b, 0).expect("an end again"), "{read}");
             drop(a);
         }
-        // A message, an empty one, an empty one with a descriptor, one that the peer has not read
-        // of us before.
+        // A message, an empty one, an empty one with a descriptor, one with a descriptor after
+        // unread data in the other direction.
         for what in 0..4 {
             let (a, b) = pair();
             match what {
@@ -170,18 +170,18 @@ fn whether_something_lies_unread_is_known_before_a_connection_is_closed() {
                 }
             }
             let a = peer_is_there.then_some(a);
-            assert!(seqpacket::finish(&b, 0).expect("an end"), "{what}");
-            // From now on nothing comes in, and what is there can still be taken out.
+            assert!(seqpacket::shutdown_and_drain(&b, 0).expect("an end"), "{what}");
+            // From now on no message arrives, and those that are there can still be received.
             if let Some(a) = &a {
                 assert!(seqpacket::send(a, b"x", None).is_err());
             }
-            // What carries a descriptor is left to the caller.
-            assert_eq!(seqpacket::finish(&b, 1).expect("an end"), what >= 2, "{what}");
+            // A message with a descriptor is left to the caller.
+            assert_eq!(seqpacket::shutdown_and_drain(&b, 1).expect("an end"), what >= 2, "{what}");
             if what >= 2 {
                 let got = seqpacket::recv_all(&b, &mut [0; 8]).expect("received");
                 assert!(got.fd.is_some(), "{what}");
             }
-            assert!(!seqpacket::finish(&b, 0).expect("an end"), "{what}");
+            assert!(!seqpacket::shutdown_and_drain(&b, 0).expect("an end"), "{what}");
         }
     }
 }
@@ -189,7 +189,7 @@ fn whether_something_lies_unread_is_known_before_a_connection_is_closed() {
 #[test]
 fn retif_d1_retif_d2_a_dead_or_silent_reader_neither_kills_nor_blocks_the_sender() {
     let (a, b) = seqpacket::pair(true).expect("a pair");
-    // A waiting socket makes no difference: sending never waits.
+    // A blocking socket makes no difference: sending never waits.
     let (c, d) = seqpacket::pair(false).expect("a pair");
     let mut sent = 0;
     while seqpacket::send(&c, &[0; 128], None).is_ok() {
@@ -199,8 +199,9 @@ fn retif_d1_retif_d2_a_dead_or_silent_reader_neither_kills_nor_blocks_the_sender
     let full = seqpacket::send(&c, &[0; 128], None).expect_err("full");
     assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     drop(d);
-    // SIGPIPE would end the process: the test program ignores it, so ask for the default in this
-    // one moment. SAFETY: sets and restores a disposition.
+    // SIGPIPE would end the process: the test program ignores it, so restore the default for this
+    // one moment.
+    // SAFETY: sets and restores a disposition.
     unsafe {
         let before = libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         drop(b);
@@ -212,7 +213,7 @@ fn retif_d1_retif_d2_a_dead_or_silent_reader_neither_kills_nor_blocks_the_sender
 }
 
 #[test]
-fn the_socket_has_owner_group_and_mode_before_anybody_can_connect() {
+fn the_socket_has_owner_group_and_mode_before_a_client_can_connect() {
     let scratch = Scratch::new("modes");
     let path = scratch.join("socket");
     for mode in [0o600, 0o660, 0o666] {
@@ -230,7 +231,7 @@ fn the_socket_has_owner_group_and_mode_before_anybody_can_connect() {
 }
 
 #[test]
-fn retif_s13_a_second_instance_is_refused_and_the_first_goes_on() {
+fn retif_s13_a_second_instance_is_refused_and_the_first_continues() {
     let scratch = Scratch::new("second");
     let path = scratch.join("socket");
     let first = listener(&path, OPEN);
@@ -241,24 +242,24 @@ fn retif_s13_a_second_instance_is_refused_and_the_first_goes_on() {
     let client = seqpacket::connect(&path, SECOND).expect("connected");
     assert!(first.accept().expect("no error").is_some());
     drop((client, first));
-    // What a killed instance leaves is taken over; the lock went with its process.
-    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket that nobody answers"));
+    // The socket of a killed instance is taken over; the lock went with its process.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket that no process answers"));
     assert!(path.exists());
     let again = listener(&path, OPEN);
     drop(again);
-    // A listener that does not know our lock is respected all the same.
+    // A listener without our lock is respected, too.
     let foreign = socket_without_lock(&path);
     assert!(matches!(Listener::bind(&path, OPEN, 16), Err(BindError::InUse { pid: None, .. })));
     assert!(path.exists());
     drop(foreign);
     std::fs::remove_file(&path).expect("removed");
-    // And what is no socket is left alone.
+    // A file that is no socket is left alone.
     std::fs::write(&path, "precious").expect("a file");
     assert!(matches!(Listener::bind(&path, OPEN, 16), Err(BindError::NotASocket { .. })));
     assert_eq!(std::fs::read_to_string(&path).expect("the file"), "precious");
 }
 
-/// A listener made behind our back: another path, renamed into place.
+/// Creates a listener without our lock: another path, renamed into place.
 fn socket_without_lock(path: &Path) -> Listener {
     let elsewhere = path.with_extension("elsewhere");
     let listener = listener(&elsewhere, OPEN);
@@ -267,12 +268,12 @@ fn socket_without_lock(path: &Path) -> Listener {
 }
 
 #[test]
-fn retif_s13_a_lock_that_somebody_else_has_laid_out_is_not_taken() {
+fn retif_s13_a_lock_file_of_another_user_is_refused() {
     let scratch = Scratch::new("lock");
     let path = scratch.join("socket");
     let lock = scratch.join("socket.lock");
     let bind = || Listener::bind(&path, Access { mode: 0o600, uid: None, gid: None }, 1);
-    // Another name for it, under which somebody could hold it.
+    // A second name, under which another process could hold the lock.
     File::create(&lock).expect("a file");
     std::fs::hard_link(&lock, scratch.join("other")).expect("a second name");
     assert!(matches!(bind(), Err(BindError::Untrusted { .. })));
@@ -289,13 +290,13 @@ fn retif_s13_a_lock_that_somebody_else_has_laid_out_is_not_taken() {
     std::fs::remove_file(&lock).expect("removed");
     if rustix::process::geteuid().is_root() {
         File::create(&lock).expect("a file");
-        std::os::unix::fs::chown(&lock, Some(60_001), None).expect("somebody else's");
+        std::os::unix::fs::chown(&lock, Some(60_001), None).expect("another user's file");
         let before = std::fs::metadata(&lock).expect("it is there").permissions();
         assert!(matches!(bind(), Err(BindError::Untrusted { .. })));
         assert_eq!(
             std::fs::metadata(&lock).expect("it is there").permissions(),
             before,
-            "and is not touched"
+            "and is unchanged"
         );
         std::fs::remove_file(&lock).expect("removed");
     }
@@ -324,15 +325,15 @@ fn r6_every_wait_of_a_client_ends() {
     let scratch = Scratch::new("timeouts");
     let path = scratch.join("socket");
     let short = Duration::from_millis(30);
-    let nobody = seqpacket::connect(&path, short).expect_err("no socket");
-    assert_eq!(nobody.kind(), io::ErrorKind::NotFound);
+    let missing = seqpacket::connect(&path, short).expect_err("no socket");
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     let listener = Listener::bind(&path, OPEN, 0).expect("a listener");
     let client = seqpacket::connect(&path, short).expect("connected");
     let before = Instant::now();
     let silent = seqpacket::recv_waiting(&client, &mut [0; 8]).expect_err("no answer");
     assert_eq!(silent.kind(), io::ErrorKind::TimedOut);
     assert!(before.elapsed() >= short);
-    // Nobody accepts: the queue is full at some point, and connecting must give up then.
+    // No connection is accepted: the queue is full at some point, and connecting must give up then.
     let mut waiting = Vec::new();
     let full = loop {
         match seqpacket::connect(&path, short) {
@@ -373,7 +374,7 @@ fn only_listening_sequenced_packet_sockets_are_taken_over() {
     let _client = seqpacket::connect(&path, SECOND).expect("connected");
     assert!(taken.accept().expect("no error").is_some());
     drop(taken);
-    assert!(path.exists(), "whoever made it removes it");
+    assert!(path.exists(), "its creator removes it");
 }
 
 #[test]
@@ -382,13 +383,13 @@ fn without_a_service_manager_nothing_is_inherited() {
 }
 
 #[test]
-fn the_kernel_says_who_is_there() {
+fn the_kernel_identifies_the_peer() {
     let scratch = Scratch::new("peer");
     let path = scratch.join("socket");
     let listener = listener(&path, OPEN);
     let client = seqpacket::connect(&path, SECOND).expect("connected");
     let server = listener.accept().expect("no error").expect("a connection");
-    let peer = peer::of(&server).expect("a peer");
+    let peer = peer::credentials(&server).expect("a peer");
     assert_eq!(peer.pid.map(talea_os::Tid::as_raw), Some(std::process::id() as i32));
     assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
     assert_eq!(peer.gid, rustix::process::getegid().as_raw());
@@ -397,12 +398,12 @@ fn the_kernel_says_who_is_there() {
         .into_iter()
         .map(rustix::process::Gid::as_raw)
         .collect();
-    let mut told = peer.groups;
+    let mut found = peer.groups;
     groups.sort_unstable();
-    told.sort_unstable();
-    assert_eq!(told, groups);
+    found.sort_unstable();
+    assert_eq!(found, groups);
     assert!(peer::same_pid_namespace(&server));
-    // A peer that has ended is nobody's neighbour; a socket without a peer says so.
+    // A peer that has ended is in no namespace; a socket without a peer gives an error.
     drop(client);
     let alone: OwnedFd = rustix::net::socket(
         rustix::net::AddressFamily::UNIX,
@@ -410,7 +411,7 @@ fn the_kernel_says_who_is_there() {
         None,
     )
     .expect("a socket");
-    assert!(peer::of(&alone).is_err());
+    assert!(peer::credentials(&alone).is_err());
     assert!(!peer::same_pid_namespace(&alone));
 }
 
@@ -428,7 +429,7 @@ fn epoll_waits_until_an_absolute_time() {
     let event = events.iter().next().expect("an event");
     assert!(event.token == 17 && event.is_readable() && !event.is_writable() && !event.is_hangup());
     epoll.modify(&b, Interest::READ_WRITE, 18).expect("changed");
-    epoll.wait(&mut events, Some(Time::ZERO)).expect("a poll");
+    epoll.wait(&mut events, Some(Monotonic::ZERO)).expect("a poll");
     let event = events.iter().next().expect("an event");
     assert!(event.token == 18 && event.is_writable());
     drop(a);
@@ -438,11 +439,11 @@ fn epoll_waits_until_an_absolute_time() {
         events.iter().next().expect("an event").is_hangup()
     });
     epoll.remove(&b).expect("no longer watched");
-    assert_eq!(epoll.wait(&mut events, Some(Time::ZERO)).expect("a poll"), 0);
+    assert_eq!(epoll.wait(&mut events, Some(Monotonic::ZERO)).expect("a poll"), 0);
 }
 
 #[test]
-fn signals_are_read_and_not_suffered() {
+fn signals_are_read_and_not_delivered() {
     let signals = Signals::new(&[Signal::Term, Signal::Usr1]).expect("a set");
     assert_eq!(signals.take().expect("no error"), None);
     for signal in [Signal::Usr1, Signal::Term] {
@@ -455,8 +456,8 @@ fn signals_are_read_and_not_suffered() {
 
 #[test]
 fn r6_a_listener_that_the_service_manager_opened_is_found() {
-    // The protocol is about a whole process: shell out to ourselves is not possible from a test, so
-    // check with the environment of a child that runs this very test program with one test.
+    // The protocol concerns a whole process, so this test runs its own program with one test as a
+    // child with that environment.
     if std::env::var_os("LISTEN_FDS").is_some() {
         let found = seqpacket::inherited_listeners().expect("no error");
         assert_eq!(found.len(), 1);

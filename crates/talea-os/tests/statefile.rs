@@ -1,4 +1,4 @@
-//! The state file: torn writes, crashes, reboots, and who may hold it.
+//! The state file: torn writes, crashes, reboots, and its lock.
 
 mod support;
 
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use support::{Scratch, is_root, needs};
 use talea_core::Span;
-use talea_os::statefile::{Found, StateError, StateFile, Torn};
+use talea_os::statefile::{OpenResult, StateError, StateFile, TornWrite};
 
 fn open(path: &Path, capacity: usize) -> StateFile {
     StateFile::open_or_create(path, 20, capacity).expect("a state file")
@@ -21,7 +21,7 @@ fn records_survive_their_writer() {
     let scratch = Scratch::new("state");
     let path = scratch.join("state");
     let mut state = open(&path, 4);
-    assert_eq!(state.found(), Found::Nothing);
+    assert_eq!(state.open_result(), OpenResult::New);
     state.write(1, &record(1)).expect("written");
     state.write(3, &record(3)).expect("written");
     state.write(3, &record(33)).expect("replaced");
@@ -30,13 +30,13 @@ fn records_survive_their_writer() {
     state.clear(1000);
     drop(state);
     let state = open(&path, 4);
-    assert_eq!(state.found(), Found::SameBoot);
+    assert_eq!(state.open_result(), OpenResult::SameBoot);
     assert!(state.records().eq([(1, &record(1)[..]), (3, &record(33)[..])]));
     assert_eq!(path.metadata().expect("a file").permissions().mode() & 0o7777, 0o600);
 }
 
 #[test]
-fn it_grows_and_keeps_what_it_has() {
+fn growing_keeps_all_records() {
     let scratch = Scratch::new("state-grow");
     let path = scratch.join("state");
     let mut state = open(&path, 1);
@@ -52,7 +52,7 @@ fn it_grows_and_keeps_what_it_has() {
 
 #[test]
 fn a_torn_write_loses_only_itself() {
-    for torn in [Torn::Record, Torn::Checksum, Torn::State] {
+    for torn in [TornWrite::Record, TornWrite::Checksum, TornWrite::State] {
         let scratch = Scratch::new("state-torn");
         let path = scratch.join("state");
         let mut state = open(&path, 4);
@@ -91,10 +91,10 @@ fn records_of_another_boot_are_gone() {
     state.write(2, &record(2)).expect("written");
     drop(state);
     let state = StateFile::open_in_boot(&path, 20, 4, [1; 16]).expect("a state file");
-    assert_eq!((state.found(), state.records().count()), (Found::SameBoot, 1));
+    assert_eq!((state.open_result(), state.records().count()), (OpenResult::SameBoot, 1));
     drop(state);
     let state = StateFile::open_in_boot(&path, 20, 4, [2; 16]).expect("a state file");
-    assert_eq!((state.found(), state.records().count()), (Found::OtherBoot, 0));
+    assert_eq!((state.open_result(), state.records().count()), (OpenResult::OtherBoot, 0));
     drop(state);
     let state = StateFile::open_in_boot(&path, 20, 4, [1; 16]).expect("a state file");
     assert_eq!(state.records().count(), 0, "not even back in the first one");
@@ -115,15 +115,15 @@ fn retif_s13_there_is_one_holder() {
         let path = path.clone();
         move || {
             StateFile::open_waiting(&path, 20, 4, Span::from_ns(10_000_000_000))
-                .map(|state| state.found())
+                .map(|state| state.open_result())
         }
     });
     drop(first);
-    assert_eq!(waiting.join().expect("a result").expect("its turn"), Found::SameBoot);
+    assert_eq!(waiting.join().expect("a result").expect("its turn"), OpenResult::SameBoot);
 }
 
 #[test]
-fn what_others_could_have_written_is_refused() {
+fn a_file_that_others_could_have_written_is_refused() {
     let scratch = Scratch::new("state-trust");
     let path = scratch.join("state");
     drop(open(&path, 4));
@@ -143,7 +143,7 @@ fn what_others_could_have_written_is_refused() {
     std::fs::remove_file(scratch.join("second name")).expect("removed");
     drop(open(&path, 4));
     needs!("root", is_root());
-    std::os::unix::fs::chown(&path, Some(65_534), None).expect("given away");
+    std::os::unix::fs::chown(&path, Some(65_534), None).expect("changed owner");
     match StateFile::open_or_create(&path, 20, 4) {
         Err(StateError::Untrusted { uid, .. }) => assert_eq!(uid, 65_534),
         other => panic!("{other:?}"),
@@ -151,7 +151,7 @@ fn what_others_could_have_written_is_refused() {
 }
 
 #[test]
-fn what_is_no_state_file_is_refused_untouched() {
+fn a_file_of_another_kind_is_refused_and_unchanged() {
     let scratch = Scratch::new("state-foreign");
     let path = scratch.join("state");
     std::fs::write(&path, vec![b'#'; 5000]).expect("a file");

@@ -1,4 +1,4 @@
-//! Threads of the running kernel: held, configured, put back.
+//! Threads of the running kernel: opened, configured, restored.
 #![allow(unsafe_code, reason = "fork, unshare and raw descriptors, as a hostile client uses them")]
 
 mod support;
@@ -38,7 +38,7 @@ fn retif_s4_zero_and_negative_numbers_are_no_threads() {
 }
 
 #[test]
-fn r28_retif_s10_detaching_gives_back_policy_priority_nice_and_affinity() {
+fn r28_retif_s10_restoring_sets_policy_priority_nice_and_affinity() {
     needs!("the right to set real-time policies", may_be_realtime());
     let last = online().iter().last().expect("a CPU");
     let befores = [
@@ -67,14 +67,14 @@ fn r28_retif_s10_detaching_gives_back_policy_priority_nice_and_affinity() {
             assert_eq!(now.affinity, CpuSet::single(0));
             // The thread may renice itself meanwhile, which its real-time policy hides.
             sched::set_nice(sleeper.tid, 11).expect("nice");
-            assert!(exactly(&thread.restore(&before).expect("given back")), "{policy:?}");
+            assert!(exactly(&thread.restore(&before).expect("restored")), "{policy:?}");
             assert_eq!(thread.snapshot().expect("a snapshot"), before, "{method:?} {policy:?}");
         }
     }
 }
 
 #[test]
-fn r28_a_deadline_thread_goes_back_to_what_it_was() {
+fn r28_a_deadline_thread_is_restored_to_its_previous_attributes() {
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
     let sleeper = Sleeper::start();
@@ -82,8 +82,8 @@ fn r28_a_deadline_thread_goes_back_to_what_it_was() {
     sched::set_affinity(sleeper.tid, &CpuSet::single(0)).expect("pinned");
     sched::set_nice(sleeper.tid, 6).expect("nice");
     let before = thread.snapshot().expect("a snapshot");
-    // Pinned threads get EPERM for SCHED_DEADLINE: the affinity has to be widened first, and
-    // narrowed after.
+    // Pinned threads get EPERM for SCHED_DEADLINE: the affinity must be widened first, and narrowed
+    // after.
     match thread.apply(&Attr::grant(deadline(1_000, 100_000)), Some(&online())) {
         Err(ApplyError::Refused { error, .. }) if error.raw_os_error() == Some(libc::EPERM) => {
             needs!("one root domain of all CPUs", false);
@@ -99,7 +99,7 @@ fn r28_a_deadline_thread_goes_back_to_what_it_was() {
     thread.apply(&Attr::grant(Policy::Fifo(3)), Some(&CpuSet::single(0))).expect("FIFO");
     assert_eq!(thread.snapshot().expect("a snapshot").affinity, CpuSet::single(0));
     thread.apply(&Attr::grant(deadline(1_000, 100_000)), Some(&online())).expect("SCHED_DEADLINE");
-    assert!(exactly(&thread.restore(&before).expect("given back")));
+    assert!(exactly(&thread.restore(&before).expect("restored")));
     assert_eq!(thread.snapshot().expect("a snapshot"), before);
 }
 
@@ -113,25 +113,25 @@ fn retif_s11_a_refused_policy_leaves_the_thread_as_it_was() {
     for before in [Policy::Other { nice: 5 }, Policy::Rr(8), Policy::Batch { nice: 2 }] {
         sched::set(sleeper.tid, &Attr::plain(before)).expect("a policy");
         let before = thread.snapshot().expect("a snapshot");
-        // A runtime beyond the period is EINVAL; the affinity had to be changed before that is
-        // found out.
+        // A runtime beyond the period is EINVAL; the affinity must be changed before that is
+        // detected.
         let refused = thread.apply(&Attr::grant(deadline(2_000, 1_000)), Some(&online()));
         match refused {
             Err(ApplyError::Refused { error, .. }) => {
-                assert_eq!(error.raw_os_error(), Some(libc::EINVAL))
+                assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
             }
             other => panic!("{other:?}"),
         }
         assert_eq!(thread.snapshot().expect("a snapshot"), before);
     }
-    // And the other way round: a good policy with an affinity that no CPU can serve.
+    // The reverse: a valid policy with an affinity that no CPU satisfies.
     let before = thread.snapshot().expect("a snapshot");
     let nowhere = CpuSet::single(1023);
     assert!(!online().contains(1023));
     for policy in [Policy::Fifo(9), Policy::Other { nice: 1 }] {
         match thread.apply(&Attr::grant(policy), Some(&nowhere)) {
             Err(ApplyError::Refused { error, .. }) => {
-                assert_eq!(error.raw_os_error(), Some(libc::EINVAL))
+                assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
             }
             other => panic!("{other:?}"),
         }
@@ -144,12 +144,12 @@ fn retif_s11_a_refused_policy_leaves_the_thread_as_it_was() {
         assert_eq!(thread.snapshot().expect("a snapshot"), before);
         thread
             .restore(&Snapshot { attr: Attr::plain(Policy::NORMAL), ..before })
-            .expect("given back");
+            .expect("restored");
     }
 }
 
 #[test]
-fn r28_what_the_kernel_no_longer_grants_becomes_ordinary() {
+fn r28_a_thread_whose_old_policy_is_refused_becomes_ordinary() {
     needs!("the right to set real-time policies", may_be_realtime());
     let sleeper = Sleeper::start();
     let thread = Thread::open(sleeper.tid).expect("a living thread");
@@ -157,16 +157,16 @@ fn r28_what_the_kernel_no_longer_grants_becomes_ordinary() {
     old.attr = Attr::plain(deadline(2_000, 1_000));
     old.nice = 4;
     thread.apply(&Attr::grant(Policy::Fifo(2)), None).expect("FIFO");
-    let restored = thread.restore(&old).expect("given back");
-    assert!(matches!(restored, Restored::Demoted(_)), "{restored:?}");
+    let restored = thread.restore(&old).expect("restored");
+    assert!(matches!(restored, Restored::PolicyLost(_)), "{restored:?}");
     assert_eq!(thread.snapshot().expect("a snapshot").attr.policy, Policy::Other { nice: 4 });
-    // CPUs that have gone: anywhere rather than nowhere.
+    // CPUs that have disappeared: any CPU rather than none.
     old.attr = Attr::plain(Policy::NORMAL);
     old.nice = 0;
     old.affinity = CpuSet::single(1023);
     thread.apply(&Attr::grant(Policy::Fifo(2)), Some(&CpuSet::single(0))).expect("FIFO");
-    let restored = thread.restore(&old).expect("given back");
-    assert!(matches!(restored, Restored::Wider), "{restored:?}");
+    let restored = thread.restore(&old).expect("restored");
+    assert!(matches!(restored, Restored::AffinityWidened), "{restored:?}");
     let now = thread.snapshot().expect("a snapshot");
     assert_eq!((now.attr.policy, now.affinity), (Policy::NORMAL, online()));
 }
@@ -182,14 +182,14 @@ fn retif_s6_children_of_a_granted_thread_are_ordinary() {
             needs!(format!("{policy:?} ({error})"), !policy.is_deadline());
             panic!("{policy:?}: {error}");
         }
-        // A deadline thread without the flag can't start one at all (EAGAIN).
+        // A deadline thread without the flag cannot create a thread at all (EAGAIN).
         let child = sleeper.run(|| {
             let child = std::thread::spawn(|| sched::get(Tid::current()).expect("attributes"));
             child.join().expect("a child")
         });
         assert_eq!((child.policy, child.reset_on_fork), (Policy::NORMAL, false), "{policy:?}");
         sleeper.settle();
-        thread.apply(&Attr::plain(Policy::NORMAL), None).expect("given back");
+        thread.apply(&Attr::plain(Policy::NORMAL), None).expect("restored");
     }
 }
 
@@ -203,7 +203,7 @@ fn retif_s14_an_ended_thread_is_noticed_and_refused() {
         let epoll = talea_os::epoll::Epoll::new().expect("epoll");
         let mut events = talea_os::epoll::Events::with_capacity(1);
         epoll.add(&thread, talea_os::epoll::Interest::READ, 7).expect("watched");
-        assert_eq!(epoll.wait(&mut events, Some(talea_core::Time::ZERO)).expect("a poll"), 0);
+        assert_eq!(epoll.wait(&mut events, Some(talea_core::Monotonic::ZERO)).expect("a poll"), 0);
         sleeper.end();
         if method == Method::Pidfd {
             assert_eq!(epoll.wait(&mut events, None).expect("the end"), 1);
@@ -305,7 +305,7 @@ fn r25_the_owner_is_read_at_the_time_of_use() {
 }
 
 #[test]
-fn a_thread_is_found_again_by_what_was_written_down() {
+fn a_thread_is_reopened_by_its_identity() {
     let mut sleeper = Sleeper::start();
     let thread = Thread::open(sleeper.tid).expect("a living thread");
     let identity = thread.identity().expect("an identity");
@@ -314,14 +314,14 @@ fn a_thread_is_found_again_by_what_was_written_down() {
         Identity { start_ticks: identity.start_ticks + 1, ..identity },
         Identity { inode: identity.inode + 1, ..identity },
     ] {
-        assert!(matches!(Thread::reopen(&other), Err(OpenError::Another)));
+        assert!(matches!(Thread::reopen(&other), Err(OpenError::OtherThread)));
     }
     sleeper.end();
     assert!(matches!(Thread::reopen(&identity), Err(OpenError::Gone)));
 }
 
 #[test]
-fn a_snapshot_survives_being_written_down() {
+fn a_snapshot_survives_encoding() {
     let sleeper = Sleeper::start();
     let thread = Thread::open(sleeper.tid).expect("a living thread");
     let snapshot = thread.snapshot().expect("a snapshot");
@@ -349,7 +349,7 @@ fn the_threads_of_a_process_are_listed_main_thread_first() {
     assert!(!talea_os::proc::comm(sleepers[0].tid).expect("a name").is_empty());
 }
 
-/// Starts a program that gets exactly the number `wanted`; `None` when others were faster.
+/// Starts a program with the number `wanted`; `None` if other processes took it first.
 fn spawn_as(wanted: Tid) -> Option<std::process::Child> {
     for _ in 0..200 {
         std::fs::write("/proc/sys/kernel/ns_last_pid", (wanted.as_raw() - 1).to_string()).ok()?;
@@ -364,15 +364,14 @@ fn spawn_as(wanted: Tid) -> Option<std::process::Child> {
 }
 
 #[test]
-fn r32_retif_s7_a_reused_number_hits_no_stranger() {
+fn r32_retif_s7_a_reused_number_hits_no_other_thread() {
     needs!("root", is_root());
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
-    // Of the thread, and of the stranger: the one that leaves the deadline class has a shorter way
-    // out.
+    // Policies of the thread and of the other one: leaving the deadline class takes a shorter path.
     let kinds =
         [(Policy::Fifo(1), Policy::Rr(3)), (deadline(1_000, 100_000), deadline(2_000, 100_000))];
-    for (method, (own, other)) in
+    for (method, (own, foreign)) in
         both_methods().into_iter().flat_map(|method| kinds.map(|kinds| (method, kinds)))
     {
         let mut first = Command::new("sleep").arg("30").spawn().expect("a child");
@@ -383,28 +382,28 @@ fn r32_retif_s7_a_reused_number_hits_no_stranger() {
         thread.apply(&Attr::grant(own), None).expect("a real-time policy");
         first.kill().expect("killed");
         first.wait().expect("collected");
-        let stranger = spawn_as(tid);
-        needs!("the right to choose the next number", stranger.is_some());
-        let mut stranger = stranger.expect("as just said");
-        // The stranger has a policy of its own, as in the original's defect: it must stay.
-        sched::set(tid, &Attr::plain(other)).expect("its own policy");
+        let other_thread = spawn_as(tid);
+        needs!("the right to choose the next number", other_thread.is_some());
+        let mut other_thread = other_thread.expect("as just said");
+        // The other thread has a policy of its own, as in the original's defect: it must keep it.
+        sched::set(tid, &Attr::plain(foreign)).expect("its own policy");
         let refused = [
             thread.apply(&Attr::grant(Policy::Fifo(50)), None).map(drop),
             thread.restore(&old).map(drop),
             thread.snapshot().map(drop),
         ];
         let found_again = Thread::reopen(&identity);
-        let kept = sched::get(tid).expect("the stranger's attributes");
-        stranger.kill().expect("killed");
-        stranger.wait().expect("collected");
+        let kept = sched::get(tid).expect("the other_thread's attributes");
+        other_thread.kill().expect("killed");
+        other_thread.wait().expect("collected");
         assert!(
             refused.iter().all(|answer| matches!(answer, Err(ApplyError::Gone))),
             "{refused:?}"
         );
         assert!(
-            matches!(found_again, Err(OpenError::Another)),
-            "{method:?}: a start time has the grain of a clock tick, an inode is unique: {found_again:?}"
+            matches!(found_again, Err(OpenError::OtherThread)),
+            "{method:?}: a start time has the granularity of a clock tick, an inode is unique: {found_again:?}"
         );
-        assert_eq!(kept.policy, other);
+        assert_eq!(kept.policy, foreign);
     }
 }

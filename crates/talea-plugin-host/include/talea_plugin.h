@@ -1,32 +1,39 @@
 /*
- * talea_plugin.h - how to write a scheduling plugin for talead.
+ * talea_plugin.h - the interface of a scheduling plugin for talead.
  *
- * A plugin is a shared object that exports one function, talea_plugin_entry(). It decides; it never acts. The
- * daemon asks it the questions of ReTiF's Table 4 (J. Systems Architecture 2021, section 3.4), one at a time,
- * and makes every system call itself: a plugin answers with a verdict, a CPU and a priority.
+ * A plugin is a shared object that exports one function, talea_plugin_entry(). It decides; it never
+ * acts. The daemon asks it the questions of ReTiF's Table 4 (J. Systems Architecture 2021, section
+ * 3.4), one at a time, and makes every system call itself: a plugin answers with a verdict, a CPU
+ * and a priority.
  *
- * Where it runs. Each [[plugin]] entry of kind "foreign" gets a process of its own (talea-plugin-host), with no
- * rights, no network, no new files and no new processes; the same .so under two names runs twice and shares
- * nothing. All calls come from one thread. It may use the C library, allocate memory, and write to stderr
- * (what it writes there ends up in the daemon's log). A plugin that crashes, exits, answers late or answers
- * outside its bounds is taken out of service: its tasks keep what they have, and new requests pass it by.
+ * Process. Each [[plugin]] entry of kind "foreign" gets a separate process (talea-plugin-host),
+ * with no rights, no network, no new files and no new processes; the same .so under two names runs
+ * twice and shares nothing. All calls come from one thread. It may use the C library, allocate
+ * memory, and write to stderr (the daemon's log shows that output). A plugin that crashes, exits,
+ * answers late or answers outside its bounds is taken out of service: its tasks keep their threads'
+ * attributes, and new requests skip it.
  *
  * Order of calls.
  *
- *     talea_plugin_entry -> init -> { accept | change | schedule | release | attach | detach }* -> fini
+ *     talea_plugin_entry -> init -> { accept | change | schedule | release | attach | detach }*
+ *     -> fini
  *
- *   accept(task)              could it be served? Changes nothing: many questions lead to no grant.
- *   change(id, task)          the same, as if task `id` were gone. Changes nothing.
- *   schedule(id, task, a)     it is the plugin's now, placed as in `a`. A known `id` is replaced.
- *   attach(id), detach(id)    a thread now runs, or no longer runs, under it.
- *   release(id)               it is no longer the plugin's.
+ *   accept(task)            whether the task could be served. Changes nothing: many questions lead
+ *                           to no grant.
+ *   change(id, task)        the same, as if task `id` were gone. Changes nothing.
+ *   schedule(id, task, a)   the task is now the plugin's, placed as in `a`. A known `id` is
+ *                           replaced.
+ *   attach(id), detach(id)  a thread now runs, or no longer runs, under the task.
+ *   release(id)             the task is no longer the plugin's.
  *
- * Placement is only ever what accept() or change() answered, so a plugin that keeps books keeps them in
- * schedule() and release(). Tasks that outlive the daemon are told to the next one's plugin by schedule().
+ * A placement is always one that accept() or change() answered, so a plugin with a ledger updates
+ * it in schedule() and release(). The daemon passes tasks that outlive it to the plugin of the next
+ * daemon by schedule().
  *
- * Binary interface. Everything here is plain C with fixed-width types. Every structure starts with its size in
- * bytes: a field may be read only if it lies within the size, and later versions only ever append. The version
- * of this file is TALEA_PLUGIN_ABI; a daemon refuses a plugin of another one.
+ * Binary interface. Everything here is plain C with fixed-width types. Every structure starts with
+ * its size in bytes: a field may be read only if it lies within the size, and later versions only
+ * append fields. The version of this file is TALEA_PLUGIN_ABI; a daemon refuses a plugin of another
+ * version.
  */
 #ifndef TALEA_PLUGIN_H
 #define TALEA_PLUGIN_H
@@ -64,7 +71,7 @@ struct talea_plugin_setup {
     const char *argument;          /* `argument` of its entry, "" if there is none */
 };
 
-/* A request. What was not declared is 0. */
+/* A request. Undeclared parameters are 0. */
 struct talea_plugin_task {
     uint32_t size;                 /* sizeof(struct talea_plugin_task) */
     uint32_t flags;                /* TALEA_PLUGIN_IGNORE_ADMISSION */
@@ -77,7 +84,7 @@ struct talea_plugin_task {
     struct talea_plugin_cpus cpus; /* where an answer would be accepted: never empty */
 };
 
-/* Take the task although a test fails (the daemon has checked that the client may ask for that). */
+/* Accept the task although a test fails (the daemon has checked that the client may ask this). */
 #define TALEA_PLUGIN_IGNORE_ADMISSION 1u
 
 /* Where a task is placed. accept() and change() fill in cpu and priority. */
@@ -93,22 +100,23 @@ struct talea_plugin_place {
 #define TALEA_PLUGIN_PARTIAL 0 /* its mandatory needs are met, something recommended is missing */
 #define TALEA_PLUGIN_NO (-1)   /* no */
 
-/* The plugin. `self` is whatever init() has stored. No member may be NULL but fini. */
+/* The plugin. `self` is the pointer that init() has stored. No member may be NULL but fini. */
 struct talea_plugin {
     uint32_t size; /* sizeof(struct talea_plugin) */
     uint32_t abi;  /* TALEA_PLUGIN_ABI */
 
-    /* Once, before anything else. 0: ready. Anything else: the daemon does not start, and says so. */
+    /* Once, before anything else. 0: ready. Else the daemon does not start and logs the value. */
     int32_t (*init)(const struct talea_plugin_setup *setup, void **self);
     /* Once, when the daemon ends in an orderly way; may be NULL. */
     void (*fini)(void *self);
 
     /* Pure questions: a TALEA_PLUGIN_* verdict, and for OK and PARTIAL a place. */
-    int32_t (*accept)(void *self, const struct talea_plugin_task *task, struct talea_plugin_place *place);
+    int32_t (*accept)(void *self, const struct talea_plugin_task *task,
+                      struct talea_plugin_place *place);
     int32_t (*change)(void *self, uint64_t id, const struct talea_plugin_task *task,
                       struct talea_plugin_place *place);
 
-    /* News. They can't be refused. */
+    /* Notifications. They cannot be refused. */
     void (*schedule)(void *self, uint64_t id, const struct talea_plugin_task *task,
                      const struct talea_plugin_place *place);
     void (*release)(void *self, uint64_t id);
@@ -117,8 +125,8 @@ struct talea_plugin {
 };
 
 /*
- * The one exported symbol. `abi` is the daemon's version; return NULL if that does not suit. What is returned
- * must stay valid as long as the object is loaded.
+ * The one exported symbol. `abi` is the daemon's version; return NULL if the plugin does not
+ * support it. The returned table must stay valid as long as the object is loaded.
  */
 #if defined(__GNUC__)
 __attribute__((visibility("default")))

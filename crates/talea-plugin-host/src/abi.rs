@@ -1,7 +1,6 @@
-//! The structures of `talea_plugin.h`, as Rust sees them.
+//! The structures of `talea_plugin.h` in Rust.
 //!
-//! The header is the source; the numbers below are checked against it by a C program in
-//! `tests/abi.rs`.
+//! The header is the source; a C program in `tests/abi.rs` checks the numbers below against it.
 
 use std::ffi::{c_char, c_void};
 
@@ -9,7 +8,7 @@ use std::ffi::{c_char, c_void};
 pub(crate) const ABI: u32 = 1;
 /// `TALEA_PLUGIN_IGNORE_ADMISSION`.
 pub(crate) const IGNORE_ADMISSION: u32 = 1;
-/// `TALEA_PLUGIN_NO`; also what a plugin's place is worth with it: nothing.
+/// `TALEA_PLUGIN_NO`. The plugin's placement is ignored with it.
 pub(crate) const NO: i32 = -1;
 
 /// `struct talea_plugin_setup`.
@@ -47,7 +46,7 @@ pub(crate) struct Place {
     pub(crate) reserved: u32,
 }
 
-/// `struct talea_plugin`. Every pointer may be null as it comes from a stranger.
+/// `struct talea_plugin`. Any pointer may be null, because the plugin is untrusted.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Plugin {

@@ -1,30 +1,30 @@
-//! A loaded plugin: the border between its C and our Rust.
+//! A loaded plugin: the boundary between its C code and our Rust.
 //!
-//! Nothing here trusts what the plugin returns; the daemon judges it. What the plugin does to this
-//! process is its own affair: the process exists so that it may.
+//! No value that the plugin returns is trusted; the daemon checks it. What the plugin does to this
+//! process affects this process only: that is its purpose.
 
 use crate::abi;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CString, c_void};
 use std::fmt;
-use talea_proto::host::{Answer, Call, IGNORE_ADMISSION, Question, Setup};
+use talea_proto::host::{HostRequest, HostResponse, HostSetup, IGNORE_ADMISSION, PluginFunction};
 
-/// A plugin after its init.
+/// Initialised plugin.
 pub(crate) struct Plugin {
     table: abi::Plugin,
     this: *mut c_void,
-    // Never unloaded: `table` points into it, and destructors of a stranger gain nothing.
+    // Never unloaded: `table` points into it, and running the plugin's destructors has no benefit.
     _library: std::mem::ManuallyDrop<Library>,
 }
 
-/// Why there is none.
+/// Reason why a plugin cannot be loaded.
 #[derive(Debug)]
 pub(crate) enum LoadError {
-    /// The dynamic loader said no.
+    /// The dynamic loader refused.
     Open(libloading::Error),
     /// There is no `talea_plugin_entry`.
     Entry(libloading::Error),
-    /// The entry does not speak our version.
+    /// The entry does not support our version.
     Version,
     /// The structure is too small or of another version.
     Shape {
@@ -35,9 +35,9 @@ pub(crate) enum LoadError {
     },
     /// A function is missing.
     Missing(&'static str),
-    /// Its init answered something else than zero.
+    /// Its init returned something else than zero.
     Init(i32),
-    /// A text of the setup holds a zero byte.
+    /// A string of the setup contains a zero byte.
     Text,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for LoadError {
             LoadError::Version => {
                 write!(
                     f,
-                    "its talea_plugin_entry does not speak version {} of the interface",
+                    "its talea_plugin_entry does not support version {} of the interface",
                     abi::ABI
                 )
             }
@@ -60,15 +60,19 @@ impl fmt::Display for LoadError {
                 abi::ABI
             ),
             LoadError::Missing(name) => write!(f, "its struct talea_plugin has no `{name}`"),
-            LoadError::Init(code) => write!(f, "its init answered {code} instead of 0"),
-            LoadError::Text => f.write_str("the setup holds a zero byte"),
+            LoadError::Init(code) => write!(f, "its init returned {code} instead of 0"),
+            LoadError::Text => f.write_str("the setup contains a zero byte"),
         }
     }
 }
 
 impl Plugin {
     /// Loads `module` and calls its init.
-    pub(crate) fn load(setup: &Setup, module: &[u8], argument: &[u8]) -> Result<Plugin, LoadError> {
+    pub(crate) fn load(
+        setup: &HostSetup,
+        module: &[u8],
+        argument: &[u8],
+    ) -> Result<Plugin, LoadError> {
         let module = CString::new(module).map_err(|_| LoadError::Text)?;
         let argument = CString::new(argument).map_err(|_| LoadError::Text)?;
         let name_len =
@@ -85,9 +89,9 @@ impl Plugin {
         let entry = unsafe { library.get::<abi::Entry>(b"talea_plugin_entry\0") }
             .map_err(LoadError::Entry)?;
         // SAFETY: as above.
-        let told = unsafe { entry(abi::ABI) };
-        let table = read_table(told)?;
-        let told = abi::Setup {
+        let returned = unsafe { entry(abi::ABI) };
+        let table = read_table(returned)?;
+        let setup = abi::Setup {
             size: size_of::<abi::Setup>() as u32,
             priority_low: setup.priority_low,
             priority_high: setup.priority_high,
@@ -99,16 +103,16 @@ impl Plugin {
         let mut this = std::ptr::null_mut();
         let init = table.init.ok_or(LoadError::Missing("init"))?;
         // SAFETY: both pointers are valid for the call; the strings live until its end.
-        let code = unsafe { init(&raw const told, &raw mut this) };
+        let code = unsafe { init(&raw const setup, &raw mut this) };
         if code != 0 {
             return Err(LoadError::Init(code));
         }
         Ok(Plugin { table, this, _library: library })
     }
 
-    /// Puts one question; `None` for a call that does not exist.
-    pub(crate) fn ask(&mut self, question: &Question) -> Option<Answer> {
-        let call = Call::from_number(question.call)?;
+    /// Asks one question; `None` for a call that does not exist.
+    pub(crate) fn ask(&mut self, question: &HostRequest) -> Option<HostResponse> {
+        let call = PluginFunction::from_number(question.call)?;
         let task = abi::Task {
             size: size_of::<abi::Task>() as u32,
             flags: if question.flags & IGNORE_ADMISSION != 0 { abi::IGNORE_ADMISSION } else { 0 },
@@ -132,23 +136,25 @@ impl Plugin {
         // functions are called from this one thread, after init.
         let verdict = unsafe {
             match call {
-                Call::Accept => table.accept.expect(CHECKED)(this, &raw const task, &raw mut place),
-                Call::Change => {
+                PluginFunction::Accept => {
+                    table.accept.expect(CHECKED)(this, &raw const task, &raw mut place)
+                }
+                PluginFunction::Change => {
                     table.change.expect(CHECKED)(this, id, &raw const task, &raw mut place)
                 }
-                Call::Schedule => {
+                PluginFunction::Schedule => {
                     table.schedule.expect(CHECKED)(this, id, &raw const task, &raw const place);
                     0
                 }
-                Call::Release => {
+                PluginFunction::Release => {
                     table.release.expect(CHECKED)(this, id);
                     0
                 }
-                Call::Attach => {
+                PluginFunction::Attach => {
                     table.attach.expect(CHECKED)(this, id);
                     0
                 }
-                Call::Detach => {
+                PluginFunction::Detach => {
                     table.detach.expect(CHECKED)(this, id);
                     0
                 }
@@ -156,10 +162,10 @@ impl Plugin {
         };
         let (cpu, priority) =
             if verdict == abi::NO { (-1, 0) } else { (place.cpu, place.priority) };
-        Some(Answer { ticket: question.ticket, verdict, cpu, priority, reserved: 0 })
+        Some(HostResponse { ticket: question.ticket, verdict, cpu, priority, reserved: 0 })
     }
 
-    /// Says goodbye.
+    /// Calls the plugin's `fini`.
     pub(crate) fn finish(self) {
         if let Some(fini) = self.table.fini {
             // SAFETY: `this` is what init stored; nothing is called after this.
@@ -168,19 +174,19 @@ impl Plugin {
     }
 }
 
-/// Copies the plugin's table after checking that all of it is there.
-fn read_table(told: *const abi::Plugin) -> Result<abi::Plugin, LoadError> {
-    if told.is_null() {
+/// Copies the plugin's table after checking that it is complete.
+fn read_table(returned: *const abi::Plugin) -> Result<abi::Plugin, LoadError> {
+    if returned.is_null() {
         return Err(LoadError::Version);
     }
-    // SAFETY: not null; the header says that at least `size` and `abi` are there, always in this
-    // place.
-    let (size, version) = unsafe { ((*told).size, (*told).abi) };
+    // SAFETY: not null; the header guarantees that at least `size` and `abi` are there, always at
+    // this offset.
+    let (size, version) = unsafe { ((*returned).size, (*returned).abi) };
     if (size as usize) < size_of::<abi::Plugin>() || version != abi::ABI {
         return Err(LoadError::Shape { size, abi: version });
     }
-    // SAFETY: the plugin vouches for as many bytes as we read.
-    let table = unsafe { *told };
+    // SAFETY: the plugin's size field covers all bytes that are read.
+    let table = unsafe { *returned };
     let missing = [
         ("init", table.init.is_none()),
         ("accept", table.accept.is_none()),
@@ -196,7 +202,7 @@ fn read_table(told: *const abi::Plugin) -> Result<abi::Plugin, LoadError> {
     }
 }
 
-/// A path from its bytes.
+/// Conversion of a path from its bytes.
 trait FromEncoded {
     fn from_encoded(text: &CString) -> &Self;
 }

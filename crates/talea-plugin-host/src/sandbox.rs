@@ -1,20 +1,21 @@
-//! Giving up what is left of our rights, for good, before foreign code is loaded.
+//! Drops all remaining rights, permanently, before foreign code is loaded.
 //!
 //! `talead` starts this program with another user, resource limits and no way to gain privileges.
-//! Here the rest goes: capabilities, and every system call that computing does not need. What is
-//! left to the plugin: memory up to a bound, reading files that everybody may read, writing to
+//! This module drops the rest: capabilities, and every system call that computing does not need.
+//! The plugin keeps: memory up to a limit, reading files that every user may read, writing to
 //! standard error, and answering.
 //!
-//! Nothing is taken on trust: a host that finds itself with rights refuses to load anything.
+//! The state is verified: a host that finds itself with rights refuses to load anything.
 
 use crate::seccomp;
 use std::io;
 use talea_core::mutate;
 
-/// Makes sure that there is nothing left to misuse.
+/// Drops all rights, and verifies that none are left.
 ///
 /// # Errors
-/// What could not be given up, in words. The process must then end without loading anything.
+/// The right that could not be dropped, in words. The process must then end without loading
+/// anything.
 pub(crate) fn enter() -> Result<(), String> {
     if rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
         return Err(
@@ -22,9 +23,9 @@ pub(crate) fn enter() -> Result<(), String> {
         );
     }
     drop_capabilities()?;
-    close_strangers();
-    // Without it the filter would need a capability, and a set-user-id program could bring rights
-    // back.
+    close_leaked_descriptors();
+    // Without it the filter would need a capability, and a set-user-id program could restore
+    // rights.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(|error| format!("PR_SET_NO_NEW_PRIVS: {error}"))?;
     prctl(libc::PR_SET_DUMPABLE, 0).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
     mutate!(
@@ -34,15 +35,15 @@ pub(crate) fn enter() -> Result<(), String> {
     )
 }
 
-/// Descriptors that leaked into this process: there should be none.
-fn close_strangers() {
+/// Closes descriptors that leaked into this process: there should be none.
+fn close_leaked_descriptors() {
     let first = crate::SOCKET as u32 + 1;
     // SAFETY: takes integers; nothing in this process owns a descriptor above the socket yet.
     // Kernels without the call (before 5.9) are older than Talea supports.
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0u32) };
 }
 
-/// A daemon that is no root but has CAP_SYS_NICE may have passed it on.
+/// Drops capabilities: a daemon that is not root but has CAP_SYS_NICE may have passed it on.
 fn drop_capabilities() -> Result<(), String> {
     use rustix::thread::{CapabilitySet, CapabilitySets};
     let none = CapabilitySets {

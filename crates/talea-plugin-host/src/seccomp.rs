@@ -1,18 +1,18 @@
-//! A list of the system calls that a plugin may make.
+//! Seccomp filter: a list of the system calls that a plugin may make.
 //!
-//! Everything else answers EPERM. Files may be opened for reading only, and the only process that
-//! may be signalled is the plugin's own (`abort` does that): also not by way of a file that signals
-//! its owner, which the kernel allows towards everybody of the same user, and so towards a daemon
-//! that is no root. Descriptors can't be sent: the daemon would have to close them, and some files
-//! make that take for ever.
+//! All others fail with EPERM. Files may be opened for reading only, and the plugin may signal only
+//! its own process (`abort` does that). That excludes files that signal their owner (`F_SETOWN`),
+//! which the kernel allows towards every process of the same user, and so towards a daemon that is
+//! not root. Descriptors cannot be sent: the daemon would have to close them, and closing some
+//! files blocks forever.
 //!
-//! Reference: `Documentation/userspace-api/seccomp_filter.rst`. The arguments of a call lie in
-//! memory that the filter can't read, so that only numbers are judged.
+//! Reference: `Documentation/userspace-api/seccomp_filter.rst`. Arguments that are pointers refer
+//! to memory that the filter cannot read, so only numbers are checked.
 
 use std::io;
 
-/// Calls that are harmless whatever their arguments are.
-const HARMLESS: &[libc::c_long] = &[
+/// Calls that are allowed with any arguments.
+const ALLOWED: &[libc::c_long] = &[
     // The socket, standard error, and files that are open.
     libc::SYS_read,
     libc::SYS_readv,
@@ -49,7 +49,7 @@ const HARMLESS: &[libc::c_long] = &[
     libc::SYS_futex,
     libc::SYS_sched_yield,
     libc::SYS_getrandom,
-    // About itself.
+    // Properties of the process itself.
     libc::SYS_getpid,
     libc::SYS_gettid,
     libc::SYS_getuid,
@@ -72,9 +72,9 @@ const HARMLESS: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// The same, for calls that only older architectures have.
+/// Calls allowed with any arguments that only this architecture has.
 #[cfg(target_arch = "x86_64")]
-const HARMLESS_HERE: &[libc::c_long] = &[
+const ALLOWED_ON_ARCH: &[libc::c_long] = &[
     libc::SYS_stat,
     libc::SYS_lstat,
     libc::SYS_access,
@@ -95,7 +95,7 @@ const ARCH: u32 = 0xC000_00F3;
 // Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
-/// The low half of the argument `index`, on a little-endian machine.
+/// Returns the offset of the low half of argument `index`, on a little-endian machine.
 const fn argument(index: u32) -> u32 {
     16 + 8 * index
 }
@@ -118,17 +118,17 @@ const fn branch(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// The filter as a program: one comparison a call, then the few that depend on an argument.
+/// Builds the filter program: one comparison per call, then the few calls that depend on an
+/// argument.
 fn program() -> Vec<libc::sock_filter> {
-    // A call of another architecture has other numbers: nobody has asked for one, so it ends the
-    // process.
+    // A call of another ABI has other numbers and is never legitimate, so it ends the process.
     let mut code = vec![
         plain(LOAD, ARCHITECTURE),
         branch(IF_EQUAL, ARCH, 1, 0),
         plain(RETURN, libc::SECCOMP_RET_KILL_PROCESS),
         plain(LOAD, NUMBER),
     ];
-    for &call in HARMLESS.iter().chain(HARMLESS_HERE) {
+    for &call in ALLOWED.iter().chain(ALLOWED_ON_ARCH) {
         code.extend([branch(IF_EQUAL, call as u32, 0, 1), ALLOW]);
     }
     // fcntl: copies and flags; not owners, signals, leases, locks.
@@ -169,7 +169,7 @@ fn program() -> Vec<libc::sock_filter> {
     code
 }
 
-/// Puts the filter in force for this process, for good. Needs `PR_SET_NO_NEW_PRIVS`.
+/// Installs the filter in this process, permanently. Needs `PR_SET_NO_NEW_PRIVS`.
 pub(crate) fn install() -> io::Result<()> {
     let mut code = program();
     let program = libc::sock_fprog { len: code.len() as libc::c_ushort, filter: code.as_mut_ptr() };

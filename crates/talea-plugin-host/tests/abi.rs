@@ -1,4 +1,4 @@
-//! The header against the Rust side, by a C and a C++ compiler with every warning an error.
+//! Checks the header against the Rust side, by a C and a C++ compiler with every warning an error.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The host as the daemon sees it: a socket and a process.
+//! The host from the daemon's side: a socket and a process.
 
 use rustix::net::{RecvFlags, SendFlags};
 use std::fs::File;
@@ -7,14 +7,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use talea_os::spawn::{Child, Sandbox, spawn_sandboxed};
-use talea_proto::host::{Answer, Call, HOST_VERSION, Question, Setup, failure};
+use talea_proto::host::{
+    HOST_VERSION, HostRequest, HostResponse, HostSetup, PluginFunction, failure,
+};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Compiles `source` to a shared object that any user may read.
 fn build(name: &str, source: &Path) -> PathBuf {
-    let object = folder().join(format!("{name}.so"));
+    let object = directory().join(format!("{name}.so"));
     let output = Command::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-std=c11", "-shared", "-fPIC", "-o"])
         .arg(&object)
@@ -42,7 +44,7 @@ struct Host {
 }
 
 impl Host {
-    fn start(module: &Path, argument: &str) -> (Host, Answer) {
+    fn start(module: &Path, argument: &str) -> (Host, HostResponse) {
         let (ours, theirs) = talea_os::seqpacket::pair(false).expect("a pair of sockets");
         talea_os::seqpacket::set_timeout(&ours, std::time::Duration::from_secs(10))
             .expect("time-out");
@@ -53,8 +55,8 @@ impl Host {
         let child = loop {
             let ends = (theirs.try_clone().expect("a socket"), stderr.try_clone().expect("a pipe"));
             match spawn_sandboxed(&exe, [""; 0], ends.0, ends.1.into(), &sandbox) {
-                // Another test has just begun a process, which for a moment has everything open
-                // that this one was writing.
+                // Another test has just forked a process, which for a moment has every descriptor
+                // open, also the one with which this one was written.
                 Err(busy) if busy.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                     std::thread::yield_now();
                 }
@@ -67,7 +69,7 @@ impl Host {
         let mut name = [0; 32];
         name[..4].copy_from_slice(b"test");
         let module = module.to_str().expect("a path");
-        let setup = Setup {
+        let setup = HostSetup {
             version: HOST_VERSION,
             priority_low: 10,
             priority_high: 19,
@@ -85,18 +87,18 @@ impl Host {
         (host, answer)
     }
 
-    fn answer(&self) -> Option<Answer> {
+    fn answer(&self) -> Option<HostResponse> {
         let mut bytes = [0; 64];
         let (length, _) = rustix::net::recv(&self.socket, &mut bytes, RecvFlags::empty()).ok()?;
-        Answer::read_from_bytes(&bytes[..length]).ok()
+        HostResponse::read_from_bytes(&bytes[..length]).ok()
     }
 
-    fn ask(&self, question: &Question) -> Option<Answer> {
+    fn ask(&self, question: &HostRequest) -> Option<HostResponse> {
         rustix::net::send(&self.socket, question.as_bytes(), SendFlags::NOSIGNAL).ok()?;
         self.answer()
     }
 
-    /// Ends the conversation; what the host printed and how it ended.
+    /// Ends the connection; returns the host's output and its exit status.
     fn end(self) -> (String, ExitStatus) {
         let Host { mut child, socket, mut said } = self;
         drop(socket);
@@ -107,15 +109,15 @@ impl Host {
     }
 }
 
-/// Both ends of a pipe: a file would run into the limit on file sizes that the host gets.
+/// Creates a pipe: a file would run into the limit on file sizes of the host.
 fn pipe() -> (File, OwnedFd) {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
     (File::from(read), write)
 }
 
-/// The program where another user can reach it.
+/// Copies the program to a place where another user can execute it.
 fn stage(exe: &Path) -> PathBuf {
-    let staged = folder().join("talea-plugin-host");
+    let staged = directory().join("talea-plugin-host");
     if !staged.exists() {
         let fresh = staged.with_extension(format!("{:?}", std::thread::current().id()));
         std::fs::copy(exe, &fresh).expect("copy");
@@ -124,16 +126,16 @@ fn stage(exe: &Path) -> PathBuf {
     staged
 }
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
-    let folder = std::env::temp_dir().join(format!("talea-host-test-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("scratch folder");
-    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("mode");
-    folder
+    let directory = std::env::temp_dir().join(format!("talea-host-test-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("scratch folder");
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).expect("mode");
+    directory
 }
 
-fn question(call: Call, spec: u64) -> Question {
-    let mut question = Question::new_zeroed();
+fn question(call: PluginFunction, spec: u64) -> HostRequest {
+    let mut question = HostRequest::new_zeroed();
     question.ticket = 7;
     question.call = call as u32;
     question.spec = spec;
@@ -150,20 +152,20 @@ fn r18_the_example_places_on_the_least_loaded_cpu() {
     assert_eq!(ready.verdict, 0);
     let mut places = Vec::new();
     for spec in 1..=4 {
-        let said = host.ask(&question(Call::Accept, 0)).expect("an answer");
-        assert_eq!((said.ticket, said.verdict), (7, 1));
-        assert_eq!(said.priority, 10 + 49 * 9 / 98);
-        let mut placed = question(Call::Schedule, spec);
-        (placed.place_cpu, placed.place_priority) = (said.cpu, said.priority);
+        let answer = host.ask(&question(PluginFunction::Accept, 0)).expect("an answer");
+        assert_eq!((answer.ticket, answer.verdict), (7, 1));
+        assert_eq!(answer.priority, 10 + 49 * 9 / 98);
+        let mut placed = question(PluginFunction::Schedule, spec);
+        (placed.place_cpu, placed.place_priority) = (answer.cpu, answer.priority);
         host.ask(&placed).expect("an answer");
-        places.push(said.cpu);
+        places.push(answer.cpu);
     }
     assert_eq!(places, [0, 1, 0, 1]);
-    host.ask(&question(Call::Release, 2)).expect("an answer");
-    assert_eq!(host.ask(&question(Call::Accept, 0)).expect("an answer").cpu, 1);
-    // Spec 1 leaves CPU 0 with one task, as CPU 1 has: the tie goes to the lower number.
-    assert_eq!(host.ask(&question(Call::Change, 1)).expect("an answer").cpu, 0);
-    let mut nothing = question(Call::Accept, 0);
+    host.ask(&question(PluginFunction::Release, 2)).expect("an answer");
+    assert_eq!(host.ask(&question(PluginFunction::Accept, 0)).expect("an answer").cpu, 1);
+    // Without spec 1, CPU 0 has one task, as CPU 1 has: the tie goes to the lower number.
+    assert_eq!(host.ask(&question(PluginFunction::Change, 1)).expect("an answer").cpu, 0);
+    let mut nothing = question(PluginFunction::Accept, 0);
     nothing.priority = 0;
     assert_eq!(host.ask(&nothing).expect("an answer").verdict, -1);
     let (said, status) = host.end();
@@ -207,11 +209,11 @@ fn r18_init_gets_its_argument_and_may_refuse() {
     let (said, status) = host.end();
     assert!(!status.success());
     assert!(said.contains("test wants an argument"), "{said}");
-    assert!(said.contains("its init answered 42"), "{said}");
+    assert!(said.contains("its init returned 42"), "{said}");
 }
 
 #[test]
-fn r18_retif_m8_what_is_no_plugin_is_refused_with_a_reason() {
+fn r18_retif_m8_an_invalid_plugin_is_refused_with_a_reason() {
     let (host, answer) = Host::start(Path::new("/nonexistent/plugin.so"), "");
     assert_eq!(answer.verdict, failure::LOAD);
     assert!(host.end().0.contains("/nonexistent/plugin.so"));
@@ -227,15 +229,15 @@ fn r18_retif_m8_what_is_no_plugin_is_refused_with_a_reason() {
     assert_eq!(answer.verdict, failure::LOAD);
     assert!(host.end().0.contains("version 9"));
 
-    let holes = "#include \"talea_plugin.h\"
+    let incomplete = "#include \"talea_plugin.h\"
         const struct talea_plugin *talea_plugin_entry(uint32_t abi)
         { static const struct talea_plugin plugin = { .size = sizeof plugin, .abi = 1 }; (void)abi; return &plugin; }";
-    let (host, answer) = Host::start(&build_text("holes", holes), "");
+    let (host, answer) = Host::start(&build_text("incomplete", incomplete), "");
     assert_eq!(answer.verdict, failure::LOAD);
     assert!(host.end().0.contains("no `init`"));
 }
 
-/// Each attempt that succeeds is a bit of the CPU number that comes back; none may.
+/// Each attempt that succeeds sets a bit in the CPU number of the answer; none may be set.
 #[test]
 fn r18_a_plugin_can_do_nothing_but_compute() {
     let text = format!(
@@ -282,7 +284,7 @@ fn r18_a_plugin_can_do_nothing_but_compute() {
     );
     let (host, ready) = Host::start(&build_text("breaks_out", &text), "");
     assert_eq!(ready.verdict, 0);
-    let said = host.ask(&question(Call::Accept, 0)).expect("an answer");
-    assert_eq!((said.verdict, said.cpu), (1, 0), "what got through: {:#b}", said.cpu);
+    let answer = host.ask(&question(PluginFunction::Accept, 0)).expect("an answer");
+    assert_eq!((answer.verdict, answer.cpu), (1, 0), "calls that succeeded: {:#b}", answer.cpu);
     host.end();
 }

@@ -1,10 +1,10 @@
-//! Asking, holding and giving back.
+//! Requests, grants and releases.
 
 use crate::mock::Mock;
 use std::sync::Barrier;
 use std::time::Duration;
 use talea_client::{Client, Code, Failure, Field, Grant, Owner, Spec};
-use talea_proto::{Named, Request};
+use talea_proto::{Request, ThreadRef};
 
 pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -18,7 +18,7 @@ pub(crate) fn connect(mock: &Mock) -> Client {
         .expect("it listens")
 }
 
-/// `runtime` of every 10 ms.
+/// Returns a spec of `runtime` in every 10 ms.
 pub(crate) fn spec(runtime: u64) -> Spec {
     Spec::builder().period(ms(10)).runtime(ms(runtime)).build().expect("a good spec")
 }
@@ -28,7 +28,7 @@ pub(crate) fn create(client: &Client, runtime: u64) -> Grant {
 }
 
 #[test]
-fn r2_a_dropped_grant_is_given_back() {
+fn r2_a_dropped_grant_is_released() {
     let mock = Mock::start();
     let client = connect(&mock);
     let grant = create(&client, 2);
@@ -38,7 +38,7 @@ fn r2_a_dropped_grant_is_given_back() {
 }
 
 #[test]
-fn r2_releasing_says_how_it_went_and_happens_once() {
+fn r2_a_release_reports_its_result_and_happens_once() {
     let mock = Mock::start();
     let client = connect(&mock);
     let grant = create(&client, 2);
@@ -49,11 +49,11 @@ fn r2_releasing_says_how_it_went_and_happens_once() {
 }
 
 #[test]
-fn a_grant_left_to_its_owner_is_not_given_back() {
+fn a_disowned_grant_is_not_released() {
     let mock = Mock::start();
     let client = connect(&mock);
     let spec = Spec::builder().period(ms(10)).owner(Owner::Thread).build().expect("good");
-    let id = client.create(&spec).expect("connected").expect("room").leave_to_owner();
+    let id = client.create(&spec).expect("connected").expect("room").disown();
     assert_eq!(mock.world().specs[&id.0].task.owner, Owner::Thread);
 }
 
@@ -62,8 +62,9 @@ fn r8_the_accepted_runtime_lies_between_runtime_and_desired() {
     let mock = Mock::start();
     let client = connect(&mock);
     let _first = create(&client, 5);
-    let wish = Spec::builder().period(ms(10)).runtime(ms(2)).desired(ms(9)).build().expect("good");
-    let grant = client.create(&wish).expect("connected").expect("room");
+    let desired =
+        Spec::builder().period(ms(10)).runtime(ms(2)).desired(ms(9)).build().expect("good");
+    let grant = client.create(&desired).expect("connected").expect("room");
     let accepted = grant.accepted_runtime().expect("a runtime was declared");
     assert!(ms(4) < accepted && accepted <= ms(5), "{accepted:?}");
     let without = client.create(&Spec::builder().period(ms(10)).build().expect("good"));
@@ -71,18 +72,18 @@ fn r8_the_accepted_runtime_lies_between_runtime_and_desired() {
 }
 
 #[test]
-fn a_refusal_is_a_value_that_says_what_would_fit() {
+fn a_refusal_is_a_value_that_contains_what_would_fit() {
     let mock = Mock::start();
     let client = connect(&mock);
     let _grant = create(&client, 6);
     let refusal =
         client.create(&spec(5)).expect("connected").expect_err("60 % and 50 % do not fit");
     assert_eq!(refusal.code, Code::NoPlugin);
-    assert!(refusal.to_string().contains("a runtime of 5ms was asked"), "{refusal}");
+    assert!(refusal.to_string().contains("a runtime of 5ms was requested"), "{refusal}");
 }
 
 #[test]
-fn r7_a_refused_change_leaves_everything_as_it_was() {
+fn r7_a_refused_change_changes_nothing() {
     let mock = Mock::start();
     let client = connect(&mock);
     let grant = create(&client, 4);
@@ -95,7 +96,7 @@ fn r7_a_refused_change_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn groups_are_granted_whole_or_not_at_all() {
+fn groups_are_granted_entirely_or_not_at_all() {
     let mock = Mock::start();
     let client = connect(&mock);
     let group = client.create_group(&[spec(2), spec(3)]).expect("connected").expect("room");
@@ -126,14 +127,14 @@ fn r2_attach_names_the_calling_thread_and_others(elsewhere: bool) {
     let spec = grant.spec().0;
     grant.attach_current().expect("connected").expect("it lives");
     assert_eq!(mock.world().specs[&spec].tid, Some(rustix::thread::gettid().as_raw_pid() as u32));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (send, received) = std::sync::mpsc::channel();
     let done = Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            tell.send(rustix::thread::gettid().as_raw_pid() as u32).expect("somebody listens");
+            send.send(rustix::thread::gettid().as_raw_pid() as u32).expect("the test receives");
             done.wait();
         });
-        let tid = told.recv().expect("a thread id");
+        let tid = received.recv().expect("a thread id");
         grant.attach(tid).expect("connected").expect("it lives");
         assert_eq!(mock.world().specs[&spec].tid, Some(tid));
         done.wait();
@@ -142,13 +143,13 @@ fn r2_attach_names_the_calling_thread_and_others(elsewhere: bool) {
     let refusal = grant.detach().expect("connected").expect_err("detached already");
     assert_eq!(refusal.code, Code::NotAttached);
     let world = mock.world();
-    let by = |named: fn(&Named) -> bool| {
+    let by = |named: fn(&ThreadRef) -> bool| {
         let is =
             |request: &&Request| matches!(request, Request::Attach { thread, .. } if named(thread));
         world.log.iter().filter(is).count()
     };
-    assert_eq!(by(|named| matches!(named, Named::Own(_))), 2, "this is tried first");
-    assert_eq!(by(|named| matches!(named, Named::Pidfd)), if elsewhere { 2 } else { 0 });
+    assert_eq!(by(|named| matches!(named, ThreadRef::OwnTid(_))), 2, "the number is tried first");
+    assert_eq!(by(|named| matches!(named, ThreadRef::Pidfd)), if elsewhere { 2 } else { 0 });
 }
 
 #[test]
@@ -156,12 +157,12 @@ fn attaching_a_thread_that_is_not_there_is_a_refusal() {
     let mock = Mock::start();
     let client = connect(&mock);
     let grant = create(&client, 1);
-    for (nobody, elsewhere) in
+    for (tid, elsewhere) in
         [(u32::MAX, false), (i32::MAX as u32, false), (u32::MAX, true), (i32::MAX as u32, true)]
     {
         mock.world().elsewhere = elsewhere;
         let refusal =
-            grant.attach(nobody).expect("no failure").expect_err("nobody has this number");
+            grant.attach(tid).expect("no failure").expect_err("no thread has this number");
         assert_eq!(refusal.code, Code::NoSuchThread);
     }
 }
@@ -197,14 +198,7 @@ fn retif_w14_threads_that_share_a_client_get_a_spec_each() {
             .map(|_| {
                 scope.spawn(|| {
                     (0..200)
-                        .map(|_| {
-                            client
-                                .create(&free)
-                                .expect("connected")
-                                .expect("room")
-                                .leave_to_owner()
-                                .0
-                        })
+                        .map(|_| client.create(&free).expect("connected").expect("room").disown().0)
                         .collect::<Vec<_>>()
                 })
             })
@@ -220,7 +214,7 @@ fn a_missing_daemon_is_a_failure_that_names_the_socket() {
     let failure = Client::builder()
         .path("/nonexistent/talea.sock")
         .connect()
-        .expect_err("nobody listens there");
+        .expect_err("no process listens there");
     assert!(matches!(failure, Failure::Connection { .. }));
     assert!(failure.to_string().contains("/nonexistent/talea.sock"), "{failure}");
     assert_eq!(failure.errno(), rustix::io::Errno::NOENT.raw_os_error());

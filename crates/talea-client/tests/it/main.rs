@@ -1,4 +1,4 @@
-//! The client against a daemon that can be told to misbehave.
+//! Tests of the client against a mock daemon that misbehaves on request.
 
 mod grants;
 mod mock;

@@ -1,6 +1,6 @@
-//! A daemon of one thread and one CPU that keeps books but touches no thread, and that can be told
-//! to be silent, slow, or dead.
-#![allow(dead_code, reason = "also used by the tests of the C library, each part by somebody")]
+//! Mock daemon with one thread and one CPU. It keeps a ledger but configures no thread, and can be
+//! made silent, slow, or dead.
+#![allow(dead_code, reason = "also used by the tests of the C library, each part by some test")]
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,55 +15,55 @@ use talea_os::{Thread, Tid};
 use talea_proto::message::{
     CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
-use talea_proto::refusal::{Reason, Said};
+use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::wire::decode_request;
 use talea_proto::{
-    Answer, Code, Field, Granted, MESSAGE_MAX, Named, No, Owner, Refusal, Reply, Request, SpecId,
-    Task, VERSION,
+    Code, Field, Granted, MESSAGE_MAX, Owner, PluginAnswer, Refusal, Rejection, Reply, Request,
+    SpecId, Task, ThreadRef, VERSION,
 };
 
-/// What happens to the next request that is not a hello.
+/// Treatment of the next request that is not a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It is carried out but the answer is never sent.
+    /// It is executed but the answer is never sent.
     Mute,
-    /// It is carried out and the answer is sent just before the answer to the next one.
+    /// It is executed, and the answer is sent just before the answer to the next one.
     Late,
-    /// The connection is closed instead of answering.
+    /// The connection is closed instead of an answer.
     HangUp,
-    /// Bytes that are no message are sent instead of the answer.
+    /// Invalid bytes are sent instead of the answer.
     Nonsense,
 }
 
-/// One spec in the books.
+/// Spec in the ledger.
 #[derive(Clone, Debug)]
-pub(crate) struct Booked {
+pub(crate) struct LedgerEntry {
     pub(crate) granted: Granted,
     pub(crate) task: Task,
     pub(crate) tid: Option<u32>,
     session: Option<u64>,
 }
 
-/// The daemon's state, open to tests.
+/// State of the daemon, accessible to tests.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) instance: u64,
-    pub(crate) specs: BTreeMap<u64, Booked>,
+    pub(crate) specs: BTreeMap<u64, LedgerEntry>,
     pub(crate) script: VecDeque<Next>,
     pub(crate) log: Vec<Request>,
     pub(crate) connections: u64,
-    /// Read nothing.
+    /// Whether the daemon reads nothing.
     pub(crate) frozen: bool,
-    /// Answer every create as the access rules would.
+    /// Whether the access rules refuse every create.
     pub(crate) deny: bool,
-    /// Live in another PID namespace than the client.
+    /// Whether the daemon lives in another PID namespace than the client.
     pub(crate) elsewhere: bool,
     next: u64,
 }
 
-/// A running daemon; stops when dropped.
+/// Running daemon; stops when dropped.
 pub(crate) struct Mock {
-    folder: PathBuf,
+    directory: PathBuf,
     world: Arc<(Mutex<World>, Condvar)>,
     stop: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
@@ -73,45 +73,42 @@ impl Mock {
     pub(crate) fn start() -> Mock {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder =
+        let directory =
             std::env::temp_dir().join(format!("talea-mock-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        std::fs::create_dir_all(&directory).expect("a temporary directory");
         let world =
             Arc::new((Mutex::new(World { instance: 100, ..World::default() }), Condvar::new()));
-        let mut mock = Mock { folder, world, stop: None, thread: None };
+        let mut mock = Mock { directory, world, stop: None, thread: None };
         mock.up();
         mock
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join("talea.sock")
+        self.directory.join("talea.sock")
     }
 
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
         self.world.0.lock().expect("the daemon's thread has panicked")
     }
 
-    /// Waits until the daemon has come to a state.
+    /// Waits until the daemon has reached a state.
     pub(crate) fn until(&self, there: impl Fn(&World) -> bool) -> MutexGuard<'_, World> {
-        let patience = std::time::Duration::from_secs(20);
+        let timeout = std::time::Duration::from_secs(20);
         let (world, result) = self
             .world
             .1
-            .wait_timeout_while(self.world(), patience, |world| !there(world))
+            .wait_timeout_while(self.world(), timeout, |world| !there(world))
             .expect("alive");
-        assert!(
-            !result.timed_out(),
-            "the daemon never came to the state that was waited for: {world:?}"
-        );
+        assert!(!result.timed_out(), "the daemon never reached the expected state: {world:?}");
         world
     }
 
-    /// What the next requests meet.
+    /// Sets the treatment of the next requests.
     pub(crate) fn script(&self, script: impl IntoIterator<Item = Next>) {
         self.world().script = script.into_iter().collect();
     }
 
-    /// Dies as after SIGKILL: connections break, the books stay in the state file.
+    /// Dies as after SIGKILL: connections break, the ledger stays in the state file.
     pub(crate) fn down(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -119,7 +116,7 @@ impl Mock {
         }
     }
 
-    /// Reads nothing more from anybody until it is dropped, like a stopped process.
+    /// Reads nothing more until it is dropped, like a stopped process.
     pub(crate) fn freeze(&mut self) {
         self.world().frozen = true;
     }
@@ -131,7 +128,7 @@ impl Mock {
         let (stop, stopped) = seqpacket::pair(true).expect("a pair");
         let mut state = self.world();
         state.instance += 1;
-        state.specs.values_mut().for_each(|booked| booked.session = None);
+        state.specs.values_mut().for_each(|entry| entry.session = None);
         drop(state);
         let world = Arc::clone(&self.world);
         self.stop = Some(stop);
@@ -145,7 +142,7 @@ impl Drop for Mock {
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
-        drop(std::fs::remove_dir_all(Path::new(&self.folder)));
+        drop(std::fs::remove_dir_all(Path::new(&self.directory)));
     }
 }
 
@@ -182,24 +179,24 @@ fn serve(listener: &Listener, stopped: &OwnedFd, world: &(Mutex<World>, Condvar)
         peers.retain_mut(|peer| {
             index += 1;
             let ready = ready.get(index + 1).copied().unwrap_or(false);
-            if !ready || turn(peer, &mut state) {
+            if !ready || serve_message(peer, &mut state) {
                 return true;
             }
-            state.specs.retain(|_, booked| booked.session != Some(peer.number));
+            state.specs.retain(|_, entry| entry.session != Some(peer.number));
             false
         });
         world.1.notify_all();
     }
 }
 
-/// Serves one message; false when the connection is over.
-fn turn(peer: &mut Peer, world: &mut World) -> bool {
+/// Serves one message; false if the connection is over.
+fn serve_message(peer: &mut Peer, world: &mut World) -> bool {
     let mut bytes = [0; MESSAGE_MAX];
     let received = match seqpacket::recv(&peer.socket, &mut bytes) {
         Ok(received) if received.len > 0 => received,
         _ => return false,
     };
-    let (seq, request) = decode_request(&bytes[..received.len]).expect("our client speaks well");
+    let (seq, request) = decode_request(&bytes[..received.len]).expect("a valid request");
     let next =
         if matches!(request, Request::Hello { .. }) { None } else { world.script.pop_front() };
     world.log.push(request.clone());
@@ -244,27 +241,27 @@ impl World {
             }
             Request::Change { spec, task } => self.change(session, spec, &task),
             Request::Release(spec) => match self.specs.get(&spec.0) {
-                Some(booked)
-                    if booked.session == Some(session) || booked.task.owner != Owner::Session =>
+                Some(entry)
+                    if entry.session == Some(session) || entry.task.owner != Owner::Session =>
                 {
                     self.specs.remove(&spec.0);
                     Reply::Done
                 }
-                Some(_) => refuse(Code::NotYours, Field::Request),
+                Some(_) => refuse(Code::NotOwner, Field::Request),
                 None => no_such(spec),
             },
-            Request::Attach { thread: Named::Own(_), .. } if self.elsewhere => {
-                refuse(Code::BareTid, Field::Thread)
+            Request::Attach { thread: ThreadRef::OwnTid(_), .. } if self.elsewhere => {
+                refuse(Code::TidNotAccepted, Field::Thread)
             }
             Request::Attach { spec, thread } => {
-                let named = match thread.number() {
+                let named = match thread.tid() {
                     Some(tid) => Tid::new(tid as i32).and_then(|tid| Thread::open(tid).ok()),
                     None => fd.and_then(|fd| Thread::from_fd(fd).ok()),
                 };
                 let tid = named.map(|thread| thread.tid().as_raw() as u32);
                 match (self.specs.get_mut(&spec.0), tid) {
-                    (Some(booked), Some(tid)) => {
-                        booked.tid = Some(tid);
+                    (Some(entry), Some(tid)) => {
+                        entry.tid = Some(tid);
                         Reply::Done
                     }
                     (None, _) => no_such(spec),
@@ -272,7 +269,7 @@ impl World {
                 }
             }
             Request::Detach(spec) => match self.specs.get_mut(&spec.0) {
-                Some(booked) => match booked.tid.take() {
+                Some(entry) => match entry.tid.take() {
                     Some(_) => Reply::Done,
                     None => refuse(Code::NotAttached, Field::Thread),
                 },
@@ -280,9 +277,9 @@ impl World {
             },
             Request::Query(spec) => self.specs.get(&spec.0).map_or_else(|| no_such(spec), info),
             Request::Claim { spec, token } => match self.specs.get_mut(&spec.0) {
-                Some(booked) if booked.granted.token == token => {
-                    booked.session = Some(session);
-                    Reply::Granted(booked.granted)
+                Some(entry) if entry.granted.token == token => {
+                    entry.session = Some(session);
+                    Reply::Granted(entry.granted)
                 }
                 Some(_) => refuse(Code::BadToken, Field::Request),
                 None => no_such(spec),
@@ -321,7 +318,7 @@ impl World {
                 specs: self.specs.len() as u32,
             }),
             Request::NextSpec(from) => {
-                self.specs.range(from.0..).next().map_or(Reply::End, |(_, booked)| info(booked))
+                self.specs.range(from.0..).next().map_or(Reply::End, |(_, entry)| info(entry))
             }
             Request::NextSession(from) if from <= session => Reply::Session(SessionInfo {
                 session,
@@ -337,10 +334,10 @@ impl World {
     fn used(&self) -> Charge {
         self.specs
             .values()
-            .fold(Charge::ZERO, |sum, booked| sum.saturating_add(booked.granted.charge))
+            .fold(Charge::ZERO, |sum, entry| sum.saturating_add(entry.granted.charge))
     }
 
-    /// One CPU, filled up to the last bit; a missing runtime costs nothing.
+    /// Admission test: one CPU, filled to the last bit; a missing runtime costs nothing.
     fn test(&self, task: &Task) -> Result<(Option<Work>, Charge), Box<Refusal>> {
         let refusal = |code, field| Box::new(blank(code, field));
         if self.deny {
@@ -349,12 +346,13 @@ impl World {
         if task.plugin.is_some_and(|wanted| wanted != name("rm")) {
             return Err(refusal(Code::UnknownPlugin, Field::Plugin));
         }
-        let no = |no: No| {
-            let answer = Answer { plugin: 0, name: name("rm"), verdict: Said::No(no) };
+        let refused = |no: Rejection| {
+            let answer =
+                PluginAnswer { plugin: 0, name: name("rm"), verdict: PluginVerdict::No(no) };
             Box::new(Refusal { answers: vec![answer], ..blank(Code::NoPlugin, Field::Request) })
         };
-        let missing = No {
-            reason: Reason::Missing,
+        let missing = Rejection {
+            reason: RejectionReason::Missing,
             field: Field::Period,
             cpu: None,
             asked: 0,
@@ -363,13 +361,13 @@ impl World {
             witness: None,
         };
         let span = task.params.density_span().filter(|_| task.params.period.is_some());
-        let span = span.ok_or_else(|| no(missing))?;
+        let span = span.ok_or_else(|| refused(missing))?;
         let Some(runtime) = task.params.runtime else { return Ok((None, Charge::ZERO)) };
         let free = Charge::ONE.saturating_sub(self.used());
         let (asked, fits) = (Charge::new(runtime, span), free.of(span));
         if asked > free {
-            return Err(no(No {
-                reason: Reason::NoRoom,
+            return Err(refused(Rejection {
+                reason: RejectionReason::NoRoom,
                 field: Field::Runtime,
                 cpu: Some(0),
                 asked: runtime.as_ns(),
@@ -395,11 +393,13 @@ impl World {
             charge,
             priority: 50,
             mechanism: Mechanism::Fifo,
-            grain: Span::ZERO,
+            granularity: Span::ZERO,
             notes: Notes::default(),
         };
-        self.specs
-            .insert(self.next, Booked { granted, task: *task, tid: None, session: Some(session) });
+        self.specs.insert(
+            self.next,
+            LedgerEntry { granted, task: *task, tid: None, session: Some(session) },
+        );
         Ok(granted)
     }
 
@@ -408,8 +408,10 @@ impl World {
         match self.test(task) {
             Ok((runtime, charge)) => {
                 let granted = Granted { runtime, charge, ..old.granted };
-                self.specs
-                    .insert(spec.0, Booked { granted, task: *task, session: Some(session), ..old });
+                self.specs.insert(
+                    spec.0,
+                    LedgerEntry { granted, task: *task, session: Some(session), ..old },
+                );
                 Reply::Granted(granted)
             }
             Err(refusal) => {
@@ -420,15 +422,15 @@ impl World {
     }
 }
 
-fn info(booked: &Booked) -> Reply {
+fn info(entry: &LedgerEntry) -> Reply {
     Reply::Spec(Box::new(SpecInfo {
-        granted: booked.granted,
-        task: booked.task,
+        granted: entry.granted,
+        task: entry.task,
         plugin_name: name("rm"),
         uid: 0,
         pid: std::process::id(),
-        // Threads are numbered like processes there.
-        tid: booked.tid.filter(|tid| Path::new(&format!("/proc/{tid}")).exists()),
+        // `/proc` lists threads by number as it does processes.
+        tid: entry.tid.filter(|tid| Path::new(&format!("/proc/{tid}")).exists()),
         attr: None,
     }))
 }

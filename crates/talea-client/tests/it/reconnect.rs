@@ -1,4 +1,4 @@
-//! A daemon that dies and comes back.
+//! A daemon that dies and is restarted.
 
 use crate::grants::{connect, create, ms};
 use crate::mock::Mock;
@@ -17,7 +17,7 @@ fn r6_a_dead_daemon_is_a_failure_every_time() {
 }
 
 #[test]
-fn a_restarted_daemon_is_found_again_and_grants_are_claimed() {
+fn the_client_reconnects_to_a_restarted_daemon_and_claims_its_grants() {
     let mut mock = Mock::start();
     let client = connect(&mock);
     let kept = create(&client, 2);
@@ -25,7 +25,7 @@ fn a_restarted_daemon_is_found_again_and_grants_are_claimed() {
     mock.down();
     mock.up();
     let another = create(&client, 3);
-    assert_ne!(client.instance(), first, "the instance tells a restart");
+    assert_ne!(client.instance(), first, "the instance changes with a restart");
     assert!(!kept.is_lost());
     let claims = |mock: &Mock| {
         mock.world().log.iter().filter(|request| matches!(request, Request::Claim { .. })).count()
@@ -37,7 +37,7 @@ fn a_restarted_daemon_is_found_again_and_grants_are_claimed() {
 }
 
 #[test]
-fn a_grant_that_the_daemon_has_forgotten_is_lost() {
+fn a_grant_that_the_daemon_does_not_know_is_lost() {
     let mut mock = Mock::start();
     let client = connect(&mock);
     let grant = create(&client, 2);
@@ -48,11 +48,11 @@ fn a_grant_that_the_daemon_has_forgotten_is_lost() {
     assert!(grant.is_lost());
     let requests = mock.world().log.len();
     drop(grant);
-    assert_eq!(mock.world().log.len(), requests, "what is lost is not released");
+    assert_eq!(mock.world().log.len(), requests, "a lost grant is not released");
 }
 
 #[test]
-fn a_grant_is_given_back_to_a_restarted_daemon_that_must_first_be_told_whose_it_is() {
+fn a_grant_is_claimed_before_it_is_released_to_a_restarted_daemon() {
     let mut mock = Mock::start();
     let client = connect(&mock);
     let (dropped, released) = (create(&client, 2), create(&client, 3));
@@ -64,7 +64,7 @@ fn a_grant_is_given_back_to_a_restarted_daemon_that_must_first_be_told_whose_it_
 }
 
 #[test]
-fn what_could_not_be_given_back_is_given_back_later() {
+fn a_failed_release_is_repeated_later() {
     let mut mock = Mock::start();
     let client = connect(&mock);
     let grant = create(&client, 2);

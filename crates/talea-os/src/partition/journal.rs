@@ -1,8 +1,8 @@
-//! What was changed, in order, written down before it is changed.
+//! Journal of the changes to cpusets, written in order, each before it is made.
 //!
-//! Form: a line of the boot id, then a line per step: `dir PATH`, `set PATH OLD NEW`, `enable
+//! Format: a line with the boot id, then a line per step: `dir PATH`, `set PATH OLD NEW`, `enable
 //! PATH`, words separated by tabs. A step whose line is incomplete was not begun. Undoing goes
-//! backwards and takes each step only as far as it was made.
+//! backwards and undoes each step only as far as it was made.
 
 use super::PartitionError;
 use crate::clock;
@@ -18,7 +18,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Starts an empty one; [`PartitionError::Exists`] when there is one.
+    /// Creates an empty journal; [`PartitionError::Exists`] if there is one.
     pub(super) fn create(path: &Path) -> Result<Journal, PartitionError> {
         let os = |error| PartitionError::Os { path: path.to_owned(), error };
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
@@ -28,16 +28,16 @@ impl Journal {
             },
         )?;
         let mut journal = Journal { file, path: path.to_owned() };
-        journal.note(&boot().map_err(os)?)?;
+        journal.append(&boot().map_err(os)?)?;
         Ok(journal)
     }
 
     pub(super) fn make_directory(&mut self, path: &Path) -> Result<(), PartitionError> {
         if path.exists() {
-            // Made by somebody else: undoing must not remove it.
+            // Created by another process: undoing must not remove it.
             return Err(PartitionError::Foreign { path: path.to_owned() });
         }
-        self.note(&format!("dir\t{}", path.display()))?;
+        self.append(&format!("dir\t{}", path.display()))?;
         fs::create_dir(path).map_err(|error| PartitionError::Os { path: path.to_owned(), error })
     }
 
@@ -47,33 +47,34 @@ impl Journal {
         self.write_over(path, old.trim_end(), new)
     }
 
-    /// As [`Journal::write`], where it is known what must come back, whoever may have written there
-    /// just now.
+    /// Variant of [`Journal::write`] with a given old value to restore, regardless of the current
+    /// content.
     pub(super) fn write_over(
         &mut self,
         path: &Path,
         old: &str,
         new: &str,
     ) -> Result<(), PartitionError> {
-        self.note(&format!("set\t{}\t{old}\t{new}", path.display()))?;
+        self.append(&format!("set\t{}\t{old}\t{new}", path.display()))?;
         fs::write(path, new).map_err(|error| PartitionError::Os { path: path.to_owned(), error })
     }
 
     pub(super) fn enable_cpuset(&mut self, path: &Path) -> Result<(), PartitionError> {
-        self.note(&format!("enable\t{}", path.display()))?;
+        self.append(&format!("enable\t{}", path.display()))?;
         fs::write(path, "+cpuset")
             .map_err(|error| PartitionError::Os { path: path.to_owned(), error })
     }
 
-    /// One write, so that a killed writer leaves a whole line or none that counts.
-    fn note(&mut self, line: &str) -> Result<(), PartitionError> {
+    /// Appends a line in one write, so that a killed writer leaves a whole line or none that
+    /// counts.
+    fn append(&mut self, line: &str) -> Result<(), PartitionError> {
         self.file
             .write_all(format!("{line}\n").as_bytes())
             .map_err(|error| PartitionError::Os { path: self.path.clone(), error })
     }
 }
 
-/// The steps that were begun in this boot, in order; `None` when there is no journal.
+/// Reads the steps begun in this boot, in order; `None` if there is no journal.
 pub(super) fn read(journal: &Path) -> Result<Option<Vec<String>>, PartitionError> {
     let os = |path: &Path| {
         let path = path.to_owned();
@@ -85,7 +86,7 @@ pub(super) fn read(journal: &Path) -> Result<Option<Vec<String>>, PartitionError
             crate::files::Problem::Os(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(None);
             }
-            // Its lines are paths that root writes to: nobody else may have put them there.
+            // Its lines are paths that root writes to: no other user may have written them.
             _ => {
                 return Err(os(journal)(io::Error::new(
                     io::ErrorKind::PermissionDenied,
@@ -117,7 +118,7 @@ pub(super) fn undo(journal: &Path) -> Result<bool, PartitionError> {
     Ok(true)
 }
 
-/// Undoes one step. What is not there any more, or was never made, is done.
+/// Undoes one step. A step whose object is missing is done.
 fn undo_step(line: &str) -> Result<(), (PathBuf, io::Error)> {
     let (verb, rest) = line.split_once('\t').unwrap_or((line, ""));
     let at = |path: &str| {
@@ -137,12 +138,12 @@ fn undo_step(line: &str) -> Result<(), (PathBuf, io::Error)> {
                 words.next().unwrap_or(""),
                 words.next().unwrap_or(""),
             );
-            // The files of a new group are empty; they go with it.
+            // The files of a new group are empty; they are removed with it.
             if old.is_empty() {
                 return Ok(());
             }
             match fs::read_to_string(path) {
-                // Somebody else has changed it since, or it was never made: not ours to change.
+                // Another process has changed it since, or the step was never made: leave it.
                 Ok(now) if now.trim_end() != new => Ok(()),
                 Ok(_) => fs::write(path, old).map_err(at(path)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -155,10 +156,10 @@ fn undo_step(line: &str) -> Result<(), (PathBuf, io::Error)> {
     }
 }
 
-/// Removes a group; threads inside go to the one above first.
+/// Removes a group; its threads are moved to the parent first.
 fn remove_group(group: &Path) -> io::Result<()> {
     // A thread that forks meanwhile needs another round; more than this is a fork storm, which must
-    // not hold us up for ever.
+    // not block this process forever.
     const ROUNDS: usize = 100;
     let above = group.parent().unwrap_or(Path::new("/"));
     let file = if group.join("tasks").exists() { "tasks" } else { "cgroup.procs" };
@@ -172,7 +173,7 @@ fn remove_group(group: &Path) -> io::Result<()> {
             Err(_) => return last,
         }
         for thread in fs::read_to_string(group.join(file))?.lines() {
-            // One that has ended meanwhile is as good as moved.
+            // A thread that has ended meanwhile need not be moved.
             drop(fs::write(above.join(file), thread));
         }
     }

@@ -1,23 +1,22 @@
 //! CPUs with a root domain each, so that a deadline thread can be pinned.
 //!
-//! Model: on cgroup v2 a partition root per CPU, which takes the CPU away from everybody else. On
-//! cgroup v1 the root set stops balancing and sets below it balance instead: one for each wanted
-//! CPU and one for the rest. That changes how every thread of the machine is balanced, so the
-//! caller must say that it is wanted.
+//! Model: on cgroup v2 a partition root per CPU, which removes the CPU from all other cpusets. On
+//! cgroup v1 the root set stops balancing and sets below it balance instead: one for each requested
+//! CPU and one for the rest. That changes the load balancing of every thread of the machine, so the
+//! caller must allow it explicitly.
 //!
 //! Invariant: every change is written to a journal before it is made. [`undo`] reads the journal
-//! and puts everything back, from another process too, after a crash at any point; done twice it
-//! does nothing.
+//! and restores everything, from another process too, after a crash at any point; it is idempotent.
 //!
-//! The kernel rebuilds its deadline books at each of these writes, and gets them wrong when a
-//! deadline thread has left within its last period: wait that long first.
+//! The kernel rebuilds its deadline bandwidth accounting at each of these writes, and gets it wrong
+//! if a deadline thread has left within its last period: wait that long first.
 //!
 //! Reference: `Documentation/admin-guide/cgroup-v1/cpusets.rst`, `cgroup-v2.rst`.
 
 mod journal;
 
 use crate::Tid;
-use crate::machine::{Hierarchy, Machine};
+use crate::sysinfo::{Hierarchy, SystemInfo};
 use journal::Journal;
 use std::fmt;
 use std::fs;
@@ -25,60 +24,60 @@ use std::io;
 use std::path::{Path, PathBuf};
 use talea_core::CpuSet;
 
-/// Whether cgroup v1 may be used, where it changes balancing for everybody.
+/// Whether cgroup v1 may be used, where partitions change load balancing for all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version1 {
-    /// Refuse.
+pub enum CgroupV1 {
+    /// Refuse cgroup v1.
     Refuse,
-    /// The administrator wants it.
+    /// The administrator allows it.
     Allow,
 }
 
-/// Why there are no partitions.
+/// Reason why partitions cannot be created.
 #[derive(Debug)]
 pub enum PartitionError {
     /// No cpuset hierarchy is mounted.
     NoCpuset,
-    /// Only cgroup v1 is there, and that was not allowed.
+    /// Only cgroup v1 is mounted, and it was not allowed.
     Version1NotAllowed,
-    /// These CPUs are not the machine's, or none was named.
+    /// The set is empty or has a CPU that is not online.
     NoSuchCpus(Box<CpuSet>),
-    /// No CPU would be left for everybody else.
+    /// No CPU would remain for all other threads.
     NothingLeft,
-    /// Others have changed balancing already: what they set up is left alone.
+    /// Load balancing was changed before by other software, whose configuration is left alone.
     Foreign {
         /// The file that shows it.
         path: PathBuf,
     },
-    /// A journal is there: partitions exist or were left by a crash. [`undo`] removes them.
+    /// A journal exists: partitions exist or were left by a crash. [`undo`] removes them.
     Exists {
         /// The journal.
         journal: PathBuf,
     },
-    /// The kernel took everything, and a CPU still shares its domain: another cpuset that balances
-    /// overlaps it (on cgroup v1, containers have such sets).
+    /// The kernel accepted all writes, but a CPU still shares its domain: another cpuset that
+    /// balances overlaps it (on cgroup v1, containers have such sets).
     Shared {
         /// The CPU.
         cpu: u32,
         /// Its domain.
         domain: Box<CpuSet>,
     },
-    /// The kernel did not make a valid partition, such as `root invalid (Cpu list is not
+    /// The kernel did not create a valid partition, such as `root invalid (Cpu list is not
     /// exclusive)`.
     Invalid {
-        /// The kernel's words.
+        /// The kernel's text.
         state: String,
     },
-    /// The kernel refused. `EBUSY` means that living deadline threads would not fit.
+    /// The kernel refused. `EBUSY` means that existing deadline threads would not fit.
     Os {
-        /// On what.
+        /// The file.
         path: PathBuf,
-        /// Its answer.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// Partitions that exist. Dropping this leaves them: threads may live in them.
+/// Existing partitions. Dropping this keeps them: threads may live in them.
 #[derive(Debug)]
 pub struct Partitions {
     journal: PathBuf,
@@ -88,16 +87,16 @@ pub struct Partitions {
 }
 
 const REST: &str = "talea-rest";
-/// How the group of a CPU is called, before its number.
-const OF_A_CPU: &str = "talea-cpu";
+/// Prefix of the name of a CPU's group; the CPU number follows.
+const CPU_GROUP_PREFIX: &str = "talea-cpu";
 
-/// Gives each CPU of `cpus` a root domain of its own. `online` are the machine's CPUs, `cpuset` as
-/// [`crate::machine::Machine`] found it. On failure everything is put back.
+/// Creates a root domain for each CPU of `cpus`. `online` are the machine's CPUs, `cpuset` as
+/// [`crate::sysinfo::SystemInfo`] found it. A failure restores everything.
 pub fn create(
     cpuset: &Hierarchy,
     online: &CpuSet,
     cpus: &CpuSet,
-    version_1: Version1,
+    version_1: CgroupV1,
     journal: &Path,
 ) -> Result<Partitions, PartitionError> {
     if cpus.is_empty() || !cpus.is_subset(online) {
@@ -105,7 +104,7 @@ pub fn create(
     }
     let (mount, is_v1) = match cpuset {
         Hierarchy::Absent => return Err(PartitionError::NoCpuset),
-        Hierarchy::V1(_) if version_1 == Version1::Refuse => {
+        Hierarchy::V1(_) if version_1 == CgroupV1::Refuse => {
             return Err(PartitionError::Version1NotAllowed);
         }
         Hierarchy::V1(at) => (PathBuf::from(at), true),
@@ -117,34 +116,34 @@ pub fn create(
     } else {
         make_v2(&mut log, &mount, online, cpus)
     };
-    if let Err(error) = made.and_then(|()| apart(cpus)) {
+    if let Err(error) = made.and_then(|()| check_separate(cpus)) {
         drop(log);
-        // What was refused first is the news; a journal that can't be undone now stays for the next
-        // try.
+        // The first refusal is reported; a journal that cannot be undone now remains for the next
+        // attempt.
         drop(undo(journal));
         return Err(error);
     }
     Ok(Partitions { journal: journal.to_owned(), mount, version_1: is_v1, cpus: *cpus })
 }
 
-/// The CPUs for which `journal` says that partitions were begun in this boot; `None` when there is
-/// no journal. Whether they are whole is for [`crate::machine::Machine`] to say.
-pub fn begun(journal: &Path) -> Result<Option<CpuSet>, PartitionError> {
+/// Returns the CPUs for which `journal` says that partitions were begun in this boot; `None` if
+/// there is no journal. Whether they are complete is shown by [`crate::sysinfo::SystemInfo`].
+pub fn journalled_cpus(journal: &Path) -> Result<Option<CpuSet>, PartitionError> {
     let Some(steps) = journal::read(journal)? else { return Ok(None) };
     let name =
         |step: &str| Some(Path::new(step.strip_prefix("dir\t")?).file_name()?.to_str()?.to_owned());
-    let cpu = |step: &String| name(step)?.strip_prefix(OF_A_CPU)?.parse().ok();
-    let known = |cpu: &u32| (*cpu as usize) < talea_core::cpus::MAX_CPUS;
-    Ok(Some(steps.iter().filter_map(cpu).filter(known).fold(CpuSet::EMPTY, |mut all, cpu| {
+    let cpu = |step: &String| name(step)?.strip_prefix(CPU_GROUP_PREFIX)?.parse().ok();
+    let is_valid = |cpu: &u32| (*cpu as usize) < talea_core::cpus::MAX_CPUS;
+    Ok(Some(steps.iter().filter_map(cpu).filter(is_valid).fold(CpuSet::EMPTY, |mut all, cpu| {
         all.insert(cpu);
         all
     })))
 }
 
-/// Whether each CPU has a domain of its own now.
-fn apart(cpus: &CpuSet) -> Result<(), PartitionError> {
+/// Checks that each CPU has a domain of its own now.
+fn check_separate(cpus: &CpuSet) -> Result<(), PartitionError> {
     let os = |error| PartitionError::Os { path: "/proc and /sys".into(), error };
-    let machine = Machine::probe().map_err(os)?;
+    let machine = SystemInfo::probe().map_err(os)?;
     match cpus
         .iter()
         .find_map(|cpu| Some((cpu, machine.domain_of(cpu)?.cpus)).filter(|(_, set)| set.len() > 1))
@@ -154,13 +153,13 @@ fn apart(cpus: &CpuSet) -> Result<(), PartitionError> {
     }
 }
 
-/// Puts back everything that `journal` says was changed. `false` when there is no journal.
+/// Restores everything that `journal` says was changed. `false` if there is no journal.
 pub fn undo(journal: &Path) -> Result<bool, PartitionError> {
     journal::undo(journal)
 }
 
 impl Partitions {
-    /// The CPUs that have a domain of their own.
+    /// Returns the CPUs that have a domain of their own.
     pub fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
@@ -168,7 +167,7 @@ impl Partitions {
     /// Moves a thread into the partition of `cpu`. On cgroup v2 only whole processes can be moved:
     /// `tid` must be a main thread there.
     ///
-    /// On cgroup v1 a thread in the root set may as well be pinned by affinity alone.
+    /// On cgroup v1 a thread in the root set can be pinned by affinity alone.
     pub fn admit(&self, tid: Tid, cpu: u32) -> io::Result<()> {
         self.move_to(&group(&self.mount, cpu), tid)
     }
@@ -183,18 +182,18 @@ impl Partitions {
         fs::write(group.join(file), tid.to_string())
     }
 
-    /// Puts everything back; threads inside go to the root set.
+    /// Restores everything; threads inside move to the root set.
     pub fn undo(self) -> Result<(), PartitionError> {
         undo(&self.journal).map(drop)
     }
 }
 
 fn group(mount: &Path, cpu: u32) -> PathBuf {
-    mount.join(format!("{OF_A_CPU}{cpu}"))
+    mount.join(format!("{CPU_GROUP_PREFIX}{cpu}"))
 }
 
-/// The sets come first, the root's switch last: until then they overlap the root set and change
-/// nothing, so no CPU is ever without a domain.
+/// Creates the sets first and switches the root last: until then they overlap the root set and have
+/// no effect, so no CPU is ever without a domain.
 fn make_v1(
     log: &mut Journal,
     mount: &Path,
@@ -208,14 +207,14 @@ fn make_v1(
     let memory = read(&mount.join("cpuset.mems"))?;
     let rest = online.difference(cpus);
     let wanted = cpus.iter().map(|cpu| (group(mount, cpu), CpuSet::single(cpu)));
-    let left = (!rest.is_empty()).then(|| (mount.join(REST), rest));
-    for (group, set) in wanted.chain(left) {
+    let rest_set = (!rest.is_empty()).then(|| (mount.join(REST), rest));
+    for (group, set) in wanted.chain(rest_set) {
         log.make_directory(&group)?;
         log.write(&group.join("cpuset.cpus"), &set.to_string())?;
         log.write(&group.join("cpuset.mems"), &memory)?;
     }
-    // What was read above: somebody who has switched it off meanwhile must not have it journalled
-    // as the way it was.
+    // The old value is the one read above: a process that has switched it off meanwhile must not
+    // have that journalled as the original value.
     log.write_over(&switch, "1", "0")
 }
 
@@ -257,14 +256,14 @@ impl fmt::Display for PartitionError {
         match self {
             PartitionError::NoCpuset => f.write_str("no cpuset hierarchy is mounted"),
             PartitionError::Version1NotAllowed => f.write_str(
-                "cpusets are of cgroup v1 here, where a partition switches load balancing off for everybody; it \
+                "cpusets are of cgroup v1 here, where a partition switches load balancing off for all threads; it \
                  must be allowed explicitly",
             ),
-            PartitionError::NoSuchCpus(cpus) if cpus.is_empty() => f.write_str("no CPU was named"),
+            PartitionError::NoSuchCpus(cpus) if cpus.is_empty() => f.write_str("the set of CPUs is empty"),
             PartitionError::NoSuchCpus(cpus) => write!(f, "not all of CPUs {cpus} are online"),
-            PartitionError::NothingLeft => f.write_str("no CPU would be left for everybody else"),
+            PartitionError::NothingLeft => f.write_str("no CPU would be left for other threads"),
             PartitionError::Foreign { path } => {
-                write!(f, "somebody else has divided the CPUs already, or an earlier Talea whose journal is lost: see {}", path.display())
+                write!(f, "other software, or an earlier Talea whose journal is lost, has divided the CPUs already: see {}", path.display())
             }
             PartitionError::Exists { journal } => {
                 write!(f, "partitions exist already or were left by a crash: see {}", journal.display())

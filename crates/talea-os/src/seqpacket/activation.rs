@@ -1,7 +1,7 @@
-//! Sockets that a service manager has opened for us.
+//! Sockets that a service manager has opened for this process.
 //!
-//! Reference: `sd_listen_fds(3)`: descriptors from 3 on, as many as `LISTEN_FDS` says, if
-//! `LISTEN_PID` is us.
+//! Reference: `sd_listen_fds(3)`: descriptors from 3 on, `LISTEN_FDS` of them, if `LISTEN_PID` is
+//! this process.
 
 use super::Listener;
 use crate::sys::{check, errno};
@@ -12,9 +12,10 @@ use talea_core::mutate;
 
 const FIRST: i32 = 3;
 
-/// The listeners that were handed over; empty when there are none or when they were taken before.
+/// Returns the listeners passed by the service manager; empty if there are none or they were taken
+/// before.
 ///
-/// `EINVAL` when one of them is not a listening sequenced-packet UNIX socket, `EBADF` when one is
+/// `EINVAL` if one of them is not a listening sequenced-packet UNIX socket, `EBADF` if one is
 /// missing.
 pub fn inherited_listeners() -> io::Result<Vec<Listener>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -28,7 +29,7 @@ pub fn inherited_listeners() -> io::Result<Vec<Listener>> {
     let end = FIRST.checked_add(count).ok_or_else(|| errno(libc::EINVAL))?;
     (FIRST..end)
         .map(|fd| {
-            // SAFETY: only asks whether the descriptor is open.
+            // SAFETY: only checks whether the descriptor is open.
             check(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
             // SAFETY: it is open, and by the protocol it is meant for us; `TAKEN` makes us take it
             // once.

@@ -1,12 +1,12 @@
 //! A listening socket that two daemons never share.
 //!
-//! Invariants. Whoever holds the lock file beside the socket owns the path; a second instance is
-//! told the pid of the first. What lies at the path is only removed when it is a socket that nobody
-//! answers. Until its owner and mode are final the socket does not listen, so nobody connects
-//! through a door that is still too wide.
+//! Invariants. The process that holds the lock file beside the socket owns the path; a second
+//! instance gets the pid of the first. The file at the path is only removed if it is a socket that
+//! no process answers. The socket does not listen until its owner and mode are final, so no client
+//! connects while its permissions are too wide.
 //!
-//! The lock file stays when the listener goes: removing a lock file lets two processes lock two
-//! files.
+//! The lock file stays when the listener is dropped: removing a lock file lets two processes lock
+//! two files.
 
 use super::{address, connect, socket};
 use crate::sys::{check, is};
@@ -21,33 +21,33 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use talea_core::mutate;
 
-/// Who may connect.
+/// Permissions of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Permission bits of the socket; connecting needs write.
     pub mode: u32,
-    /// Owner, if not ours.
+    /// Owner, if not this user.
     pub uid: Option<u32>,
-    /// Group, if not ours.
+    /// Group, if not this user's.
     pub gid: Option<u32>,
 }
 
-/// Why a socket can't be put at a path.
+/// Reason why a socket cannot be created at a path.
 #[derive(Debug)]
 pub enum BindError {
-    /// Another instance has it.
+    /// Another instance owns it.
     InUse {
         /// Its socket.
         path: PathBuf,
-        /// Its process, where it is known.
+        /// Process of that instance, where it is known.
         pid: Option<u32>,
     },
-    /// Something else than a socket lies there.
+    /// The file there is no socket.
     NotASocket {
-        /// Where.
+        /// Its path.
         path: PathBuf,
     },
-    /// The lock file beside the socket is not a file of root's or ours alone: whoever made it could
+    /// The lock file beside the socket is not a file of root or this user alone: its creator could
     /// keep every daemon out.
     Untrusted {
         /// The file.
@@ -55,16 +55,16 @@ pub enum BindError {
     },
     /// The kernel refused.
     Os {
-        /// What was tried, such as `bind`.
+        /// Step that failed, such as `bind`.
         doing: &'static str,
-        /// On what.
+        /// On which file.
         path: PathBuf,
-        /// Its answer.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// A listening socket; accepted connections are non-blocking and close-on-exec.
+/// Listening socket; accepted connections are non-blocking and close-on-exec.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
@@ -82,7 +82,7 @@ impl Listener {
         };
         let fd = socket(libc::SOCK_NONBLOCK).map_err(os("socket"))?;
         let (name, length) = address(path).map_err(os("bind"))?;
-        // The new file takes its mode from the socket: closed to others from the first moment.
+        // The new file takes its mode from the socket: closed to others from the start.
         rustix::fs::fchmod(&fd, rustix::fs::Mode::from_raw_mode(0o600))
             .map_err(|error| os("fchmod")(error.into()))?;
         // SAFETY: `name` is a sockaddr_un of which `length` bytes are meant.
@@ -99,8 +99,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// A listener that somebody else has set up, such as systemd. `EINVAL` unless it is a listening
-    /// sequenced-packet UNIX socket.
+    /// Takes over a listener set up by another process, such as systemd. `EINVAL` unless it is a
+    /// listening sequenced-packet UNIX socket.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Listener> {
         let option = |name: libc::c_int| -> io::Result<libc::c_int> {
             let mut value: libc::c_int = 0;
@@ -128,10 +128,10 @@ impl Listener {
         Ok(Listener { fd, path: None, _lock: None })
     }
 
-    /// The next waiting connection, `None` when there is none.
+    /// Accepts the next waiting connection, `None` if there is none.
     ///
     /// `EMFILE` and `ENFILE` leave the connection waiting: the listener stays readable, so a caller
-    /// in a loop must stop watching it until it has closed something.
+    /// in a loop must stop watching it until it has closed a descriptor.
     pub fn accept(&self) -> io::Result<Option<OwnedFd>> {
         loop {
             // SAFETY: no address is asked for.
@@ -156,12 +156,12 @@ impl Listener {
     }
 }
 
-/// Removes the socket that [`Listener::bind`] made; one from [`Listener::from_fd`] belongs to its
-/// maker.
+/// Removes the socket that [`Listener::bind`] created; one from [`Listener::from_fd`] belongs to
+/// its creator.
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Still under the lock, so it is ours. A file that is already gone is as good.
+            // Still under the lock, so it is ours. A file that is already gone is fine.
             drop(std::fs::remove_file(path));
         }
     }
@@ -196,7 +196,7 @@ fn lock(path: &Path) -> Result<File, BindError> {
     if !meta.is_file() || !ours || meta.nlink() != 1 {
         return Err(BindError::Untrusted { path: name });
     }
-    // Whoever can open the file can hold its lock and keep every later daemon out.
+    // A process that can open the file can hold its lock and keep every later daemon out.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
         .map_err(os("chmod"))?;
     match rustix::fs::flock(
@@ -219,7 +219,7 @@ fn lock(path: &Path) -> Result<File, BindError> {
     Ok(file)
 }
 
-/// Makes `path` free if what lies there is a dead socket.
+/// Removes the file at `path` if it is a dead socket.
 fn clear_stale(path: &Path) -> Result<(), BindError> {
     let os = |doing: &'static str| {
         move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error }
@@ -232,8 +232,7 @@ fn clear_stale(path: &Path) -> Result<(), BindError> {
         }
         Ok(_) => {}
     }
-    // A listener without our lock is somebody else's: another program, or the same with another
-    // idea of locks.
+    // A listener without our lock belongs to another program, or to one with another lock scheme.
     match connect(path, Duration::from_millis(200)) {
         Err(error) if is(&error, libc::ECONNREFUSED) => {
             std::fs::remove_file(path).map_err(os("unlink"))
@@ -243,11 +242,11 @@ fn clear_stale(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// Sets the mode of the socket itself; a symbolic link put there meanwhile is not followed to a
-/// file elsewhere (`ENXIO` or `EOPNOTSUPP`, depending on the kernel, is then the answer).
+/// Sets the mode of the socket itself; a symbolic link put there meanwhile is not followed to
+/// another file (the result is then `ENXIO` or `EOPNOTSUPP`, depending on the kernel).
 fn chmod(path: &Path, mode: u32) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: `path` is a C string; O_PATH opens without touching what it names.
+    // SAFETY: `path` is a C string; O_PATH opens without accessing the file.
     let fd = check(unsafe {
         libc::open(path.as_ptr(), libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)
     })?;
@@ -257,7 +256,7 @@ fn chmod(path: &Path, mode: u32) -> io::Result<()> {
     if meta.st_mode & libc::S_IFMT != libc::S_IFSOCK {
         return Err(crate::sys::errno(libc::ENXIO));
     }
-    // fchmod does not take O_PATH descriptors; their /proc name leads to the same inode.
+    // fchmod does not accept O_PATH descriptors; their /proc name leads to the same inode.
     std::fs::set_permissions(
         format!("/proc/self/fd/{}", fd.as_raw_fd()),
         std::os::unix::fs::PermissionsExt::from_mode(mode),
@@ -277,7 +276,7 @@ impl fmt::Display for BindError {
             BindError::Untrusted { path } => {
                 write!(
                     f,
-                    "{} was made by somebody else; remove it, and see who may write there",
+                    "{} belongs to another user; remove it, and check the permissions of its directory",
                     path.display()
                 )
             }

@@ -1,13 +1,13 @@
 //! UNIX sequenced-packet sockets: one message, one call.
 //!
 //! Invariants. Receiving and sending are one system call each and allocate nothing, unless
-//! [`recv_all`] finds more descriptors than one. Descriptors arrive close-on-exec. Sending never
+//! [`recv_all`] finds more than one descriptor. Descriptors arrive close-on-exec. Sending never
 //! raises SIGPIPE and never waits for a slow reader.
 //!
-//! Whoever drops the last copy of a descriptor may have to wait: for a TCP socket that lingers, for
-//! the program behind a file system. That holds for descriptors that the kernel drops on our
-//! behalf, too: those beyond the one that [`recv`] takes in, and those in messages that lie unread
-//! in a socket that is closed. Who must not wait uses [`recv_all`] and [`finish`].
+//! Dropping the last copy of a descriptor may block: for a TCP socket that lingers, for the program
+//! behind a file system. That also holds for descriptors that the kernel drops for us: those beyond
+//! the first that [`recv`] receives, and those in unread messages of a socket that is closed. A
+//! caller that must not block uses [`recv_all`] and [`shutdown_and_drain`].
 //!
 //! An empty message looks like the end of the stream; the protocol above must not send one.
 
@@ -29,49 +29,48 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// What one [`recv`] has brought.
+/// Result of one [`recv`].
 #[derive(Debug)]
 pub struct Received {
-    /// Bytes in the buffer; 0 when the peer has closed.
+    /// Number of bytes in the buffer; 0 if the peer has closed.
     pub len: usize,
     /// The first descriptor of the message.
     pub fd: Option<OwnedFd>,
-    /// The message was longer than the buffer; the rest is lost.
+    /// Whether the message was longer than the buffer; the rest is lost.
     pub truncated: bool,
-    /// The message carried more descriptors than one, or than could be taken in.
+    /// Whether the message carried more than one descriptor, or more than could be received.
     pub surplus_fds: bool,
-    /// Those of them that [`recv_all`] has taken in; [`recv`] has them closed.
+    /// Further descriptors received by [`recv_all`]; [`recv`] has them closed.
     pub surplus: Vec<OwnedFd>,
 }
 
 const ONE_FD: usize = size_of::<RawFd>();
-/// The kernel's `SCM_MAX_FD`: most descriptors that one message carries.
-const MOST_FDS: usize = 253;
-/// A control message's header.
+/// The kernel's `SCM_MAX_FD`: maximum number of descriptors in one message.
+const MAX_FDS: usize = 253;
+/// Size of a control message's header.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// Aligned as `cmsghdr` must be.
+/// Buffer for control messages, aligned as `cmsghdr` must be.
 #[repr(C, align(8))]
 struct Control<const ROOM: usize>([MaybeUninit<u8>; ROOM]);
 
-/// Receives one message and at most one descriptor: the kernel drops the rest. Waits only if the
-/// socket is a waiting one; `EAGAIN` otherwise.
+/// Receives one message and at most one descriptor: the kernel drops the others. Blocks only on a
+/// blocking socket; `EAGAIN` otherwise.
 #[inline]
 pub fn recv(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     receive::<{ HEADER + ONE_FD }>(socket.as_fd(), buffer)
 }
 
-/// As [`recv`], with every descriptor that the message carries, so that it is the caller who closes
-/// them. Where there is no room for them in our table the kernel still drops them.
+/// Variant of [`recv`] with every descriptor of the message, so that the caller closes them. The
+/// kernel still drops those for which our table has no space.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "see `receive`")]
 pub fn recv_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
-    receive::<{ HEADER + MOST_FDS * ONE_FD }>(socket.as_fd(), buffer)
+    receive::<{ HEADER + MAX_FDS * ONE_FD }>(socket.as_fd(), buffer)
 }
 
-/// `ROOM` is for exactly so many descriptors: without the padding the kernel has no place to
-/// install another.
-//
+/// Receives one message. `ROOM` is the exact size for the wanted number of descriptors: without
+/// padding the kernel has no space to install another.
 // Inlined, like `send`: a return out of the function that made a system call finds the processor's
 // return stack refilled by the kernel, is mispredicted, and may cost more than all our work on a
 // message. See the daemon's loop.
@@ -109,39 +108,39 @@ fn receive<const ROOM: usize>(socket: BorrowedFd, buffer: &mut [u8]) -> io::Resu
     })
 }
 
-/// Whether a message lies unread in it. One without content does not count.
+/// Whether an unread message is queued. One without content does not count.
 pub fn has_unread(socket: impl AsFd) -> bool {
     rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
 }
 
-/// Ends a connection in both directions, throws away up to `most` messages that lie unread in it
-/// and carry no descriptor, and tells whether something is left. From then on nothing comes in, so
-/// where the answer is `false` closing the socket drops nothing but the socket.
-pub fn finish(socket: impl AsFd, most: usize) -> io::Result<bool> {
+/// Shuts a connection down in both directions and discards up to `max_messages` unread messages
+/// without descriptors. Returns whether messages are left. No message arrives afterwards, so after
+/// `false` closing the socket drops nothing but the socket.
+pub fn shutdown_and_drain(socket: impl AsFd, max_messages: usize) -> io::Result<bool> {
     let socket = socket.as_fd();
     match rustix::net::shutdown(socket, rustix::net::Shutdown::Both) {
         Ok(()) | Err(rustix::io::Errno::NOTCONN) => {}
         Err(error) => return Err(error.into()),
     }
-    // Every message carries its sender's credentials to a socket that wants them; the end of the
-    // stream has none. So an empty message, which may carry descriptors like any other, is told
-    // from the end.
+    // Every message carries its sender's credentials to a socket that requests them; the end of the
+    // stream has none. This distinguishes an empty message, which may carry descriptors like any
+    // other, from the end.
     rustix::net::sockopt::set_socket_passcred(socket, true)?;
-    let left = throw_away(socket, most);
+    let left = discard_unread(socket, max_messages);
     rustix::net::sockopt::set_socket_passcred(socket, false)?;
     left
 }
 
-fn throw_away(socket: BorrowedFd, most: usize) -> io::Result<bool> {
-    let mut thrown = 0;
+fn discard_unread(socket: BorrowedFd, max_messages: usize) -> io::Result<bool> {
+    let mut discarded = 0;
     loop {
-        match look(socket) {
-            // A peer that hung up with something of ours unread: said once, before what it had sent
-            // itself.
+        match peek(socket) {
+            // A peer that closed with unread messages of ours: reported once, before the messages
+            // that it had sent itself.
             Err(error) if is(&error, libc::ECONNRESET) => {}
             Ok(Unread::Nothing) => return Ok(false),
-            Ok(Unread::Message) if thrown < most => {
-                thrown += 1;
+            Ok(Unread::Message) if discarded < max_messages => {
+                discarded += 1;
                 let mut byte = 0u8;
                 // SAFETY: `byte` has room for one byte.
                 let size = unsafe {
@@ -155,7 +154,7 @@ fn throw_away(socket: BorrowedFd, most: usize) -> io::Result<bool> {
     }
 }
 
-/// What lies unread at the front of a socket that wants credentials.
+/// First unread message of a socket that requests credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unread {
     Nothing,
@@ -164,8 +163,8 @@ enum Unread {
     Descriptors,
 }
 
-fn look(socket: BorrowedFd) -> io::Result<Unread> {
-    /// Room for credentials and for nothing behind them.
+fn peek(socket: BorrowedFd) -> io::Result<Unread> {
+    /// Space for credentials and for nothing behind them.
     const ROOM: usize = 32;
     // SAFETY: only computes.
     const _: () =
@@ -179,8 +178,8 @@ fn look(socket: BorrowedFd) -> io::Result<Unread> {
     // SAFETY: `message` describes `control`, which is writable for the whole call; the descriptor
     // is open while borrowed.
     check_size(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) })?;
-    let told: usize = message.msg_controllen as _;
-    Ok(match (told, message.msg_flags & libc::MSG_CTRUNC) {
+    let control_len: usize = message.msg_controllen as _;
+    Ok(match (control_len, message.msg_flags & libc::MSG_CTRUNC) {
         (0, 0) => Unread::Nothing,
         (_, 0) => Unread::Message,
         _ => Unread::Descriptors,
@@ -191,14 +190,14 @@ fn check_size(returned: libc::ssize_t) -> io::Result<()> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sends one message, with a descriptor or without. Never waits: `EAGAIN` when the peer's queue is
-/// full. `EPIPE` when it has closed.
+/// Sends one message, with or without a descriptor. Never waits: `EAGAIN` if the peer's queue is
+/// full. `EPIPE` if the peer has closed.
 #[inline]
 pub fn send(socket: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd>) -> io::Result<()> {
     send_with(socket.as_fd(), bytes, fd, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
 
-/// As [`send`], but waits as long as the socket's time-out says ([`set_timeout`]).
+/// Variant of [`send`] that waits up to the socket's time-out ([`set_timeout`]).
 pub fn send_waiting(socket: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd>) -> io::Result<()> {
     send_with(socket.as_fd(), bytes, fd, SendFlags::NOSIGNAL)
 }
@@ -211,12 +210,12 @@ fn send_with(
     flags: SendFlags,
 ) -> io::Result<()> {
     loop {
-        // Most messages bring none: the kernel need not read a header from us first.
+        // Most messages have none: without a header the kernel reads less.
         let sent = match fd {
             None => rustix::net::send(socket, bytes, flags),
             Some(fd) => send_descriptor(socket, bytes, fd, flags),
         };
-        // A sequenced packet goes whole or not at all.
+        // A sequenced packet is sent whole or not at all.
         match sent {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
@@ -239,9 +238,9 @@ fn send_descriptor(
     rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
 }
 
-/// Connects to the socket at `path` and gives every later wait on it the same time-out.
+/// Connects to the socket at `path` and sets the time-out of every later wait on it.
 ///
-/// `TimedOut` when the listener does not accept in time; `ECONNREFUSED` when nobody listens;
+/// `TimedOut` if the listener does not accept in time; `ECONNREFUSED` if no process listens;
 /// `ENOENT`.
 pub fn connect(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let socket = socket(0)?;
@@ -254,7 +253,7 @@ pub fn connect(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
         });
         match done {
             Ok(_) => return Ok(socket),
-            // UNIX connects that a signal interrupts have done nothing yet.
+            // A UNIX connect that a signal interrupts has had no effect.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(timed_out()),
             Err(error) => return Err(error),
@@ -262,7 +261,7 @@ pub fn connect(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// As [`recv`] on a waiting socket with a time-out: `TimedOut` instead of `EAGAIN`.
+/// Variant of [`recv`] for a blocking socket with a time-out: `TimedOut` instead of `EAGAIN`.
 pub fn recv_waiting(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     recv(socket, buffer).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => timed_out(),
@@ -274,7 +273,7 @@ fn timed_out() -> io::Error {
     errno(libc::ETIMEDOUT)
 }
 
-/// Bounds every later wait on `socket`. Zero is taken as the shortest wait, not as for ever.
+/// Bounds every later wait on `socket`. Zero means the shortest wait, not forever.
 pub fn set_timeout(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
     let timeout = timeout.max(Duration::from_micros(1));
     let value = libc::timeval {
@@ -296,7 +295,7 @@ pub fn set_timeout(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Two connected ends, both close-on-exec; with `nonblocking` neither ever waits.
+/// Creates two connected sockets, both close-on-exec; with `nonblocking` neither ever blocks.
 pub fn pair(nonblocking: bool) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [-1; 2];
     let kind = libc::SOCK_SEQPACKET
@@ -314,8 +313,8 @@ fn socket(flags: libc::c_int) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?)) }
 }
 
-/// The address of a path, with its true length. `EINVAL` for a path that is empty, holds a NUL or
-/// does not fit into the 107 bytes that the kernel has.
+/// Returns the address of a path, with its actual length. `EINVAL` for a path that is empty,
+/// contains a NUL or exceeds the kernel's 107 bytes.
 fn address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = path.as_os_str().as_bytes();

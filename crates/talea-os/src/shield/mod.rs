@@ -1,34 +1,52 @@
-//! CPUs that are kept clear of everybody else for the time of a run (YASMIN, sections 3.3 and 3.5;
-//! "shielded processors").
+//! Shielded CPUs: CPUs kept free of all other threads and interrupts during a run (YASMIN, sections
+//! 3.3 and 3.5; "shielded processors").
 //!
-//! Model: whatever runs on some CPUs without being bound to them is told to run on the others:
-//! threads, one by one, by their affinity; interrupts; the kernel's workers that are bound to no
-//! CPU; and interrupts to come. What stays is told with its reason: the kernel's own threads of
-//! each CPU, interrupts that it does not let go, whoever somebody has put there with a real-time
-//! policy. The timer's tick and other CPUs' calls stay, too, and are no news.
+//! Model: everything that may run on the shielded CPUs without being bound to them is moved to the
+//! other CPUs: threads one by one by their affinity, interrupts, the kernel's unbound workers, and
+//! the default affinity of new interrupts. What stays is reported with its reason: per-CPU kernel
+//! threads, interrupts that the kernel does not move, threads pinned there with a real-time policy.
+//! The timer tick and calls from other CPUs stay too and are not reported.
 //!
-//! Invariant: every change is in the books before it is made, and is taken back when the [`Shield`]
-//! is dropped; if the process is killed, by its keeper; if both are killed at the same instant, by
-//! the next shield or [`sweep`].
+//! | state | journal file | affinities | transition |
+//! | --- | --- | --- | --- |
+//! | *none* | absent, or of a dead owner | as configured | *raising*: [`Shield::raise`] |
+//! | *raising* | owner, entries so far | partly moved | *raised*; on death *restoring* |
+//! | *raised* | owner, all entries | moved | *restoring*: [`Shield::lower`], drop, death |
+//! | *restoring* | owner, all entries | partly restored | *none*: the file is removed |
 //!
-//! One shield at a time on a machine, as two could not both be put back. A thread that begins
-//! meanwhile inherits where its parent may run, and one that moves itself back is not followed:
-//! [`Shield::strangers`] tells. In a PID namespace others' threads can't be seen.
+//! | the process that dies | the process that restores |
+//! | --- | --- |
+//! | none | the owner, in [`Shield::lower`] or on drop |
+//! | the owner | its reaper |
+//! | the owner and its reaper | the next [`Shield::raise`], or [`recover`] |
+//!
+//! Invariants:
+//!
+//! 1. Every change is in the journal before it is made.
+//! 2. There is at most one shield on a machine, because the original affinities of two could not
+//!    both be restored. A journal whose owner lives belongs to that owner alone.
+//! 3. Restoring is idempotent, so it may be interrupted and repeated at any point.
+//! 4. The owner removes the journal before it disarms its reaper: a journal without a reaper would
+//!    look like that of a killed process.
+//!
+//! A thread created meanwhile inherits the affinity of its parent, and a thread that moves itself
+//! back is not followed; [`Shield::foreign`] reports them. In a PID namespace the threads of other
+//! namespaces are invisible.
 //!
 //! Absent on purpose: cpuset partitions (decision 13).
 
-mod books;
-mod ground;
-mod heirs;
+mod inherited;
+mod journal;
+mod ops;
 #[cfg(test)]
 mod tests;
 
-use crate::dropcaps::{self, Capability};
-use crate::keeper::{Duty, Keeper, Post};
+use crate::capabilities::{self, Capability};
+use crate::reaper::{Cleanup, Reaper, ReaperConfig};
 use crate::{Tid, clock, proc};
-pub use books::Restored;
-use books::{Books, Entry, Owner, Turned};
-use ground::{Ground, Knob, Linux};
+pub use journal::Restored;
+use journal::{Change, Entry, Journal, Owner};
+use ops::{AffinityTarget, Linux, SystemOps};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,230 +54,253 @@ use std::sync::{Arc, OnceLock};
 use talea_core::CpuSet;
 use talea_core::mutate;
 
-/// Where the books are: gone with the boot, as what they speak of is.
-const BOOKS: &str = "/run/talea-shield";
-/// Looks for threads that others begin meanwhile.
-const ROUNDS: u32 = 10;
+/// Path of the journal. `/run` ends with the boot, as the threads in the journal do.
+const JOURNAL: &str = "/run/talea-shield";
+/// Maximum number of scans for threads created meanwhile.
+const MAX_SCANS: u32 = 10;
 
-/// Why there is no shield.
+/// Reason why a shield cannot be raised.
 #[derive(Debug)]
-pub enum Refusal {
-    /// No CPU was named, or one that is not online.
+pub enum ShieldError {
+    /// The set is empty or has a CPU that is not online.
     NoSuchCpus(Box<CpuSet>),
-    /// No CPU would be left for everybody else.
+    /// No CPU would remain for all other threads.
     NothingLeft,
-    /// Another process has one.
+    /// Another process has a shield.
     Busy {
-        /// A thread of it.
+        /// A thread of that process.
         by: Tid,
     },
-    /// It takes root, and `CAP_SYS_NICE` above all.
+    /// The process lacks the rights of root, above all `CAP_SYS_NICE`.
     NoRight,
     /// The kernel refused.
     Os {
-        /// What.
+        /// Step that failed.
         doing: &'static str,
-        /// Its answer.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// What may still use a shielded CPU.
+/// Thread or interrupt that may still use a shielded CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum UnmovedKind {
     /// A thread.
     Thread {
-        /// Its number.
+        /// Thread number.
         tid: Tid,
-        /// Its name.
+        /// Thread name.
         name: String,
     },
     /// An interrupt.
     Interrupt {
-        /// Its number.
+        /// Interrupt number.
         number: u32,
-        /// Whose it is.
+        /// Names of its handlers.
         name: String,
     },
-    /// All the kernel's workers that are bound to no CPU.
-    Workers,
+    /// All of the kernel's unbound workers.
+    UnboundWorkers,
 }
 
-/// Why it was not moved.
+impl UnmovedKind {
+    fn is_interrupt(&self, with: u32) -> bool {
+        matches!(self, UnmovedKind::Interrupt { number, .. } if *number == with)
+    }
+}
+
+/// Reason why something was not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// A thread of the kernel that belongs to its CPU, or to workers whose end is near.
-    Bound,
-    /// It goes elsewhere the next time that it comes: an interrupt that is on its way to another
-    /// CPU, or a thread that handles one.
-    Follows,
-    /// Somebody has put it there with a real-time policy, and promised something by it.
-    Promised,
-    /// The kernel said no with this number: to an interrupt that it manages itself (`EPERM`,
-    /// `EIO`), to a thread in a cpuset without other CPUs (`EINVAL`), to one with a reservation
-    /// (`EBUSY`).
+pub enum UnmovedReason {
+    /// Per-CPU kernel thread, or a kernel worker that is about to end.
+    CpuBound,
+    /// It moves at its next occurrence: an interrupt that was given another CPU, or the thread that
+    /// handles it.
+    MovesLater,
+    /// A user pinned it there with a real-time policy, which may carry a guarantee.
+    RealTime,
+    /// The kernel refused with this number: an interrupt that it manages itself (`EPERM`, `EIO`), a
+    /// thread in a cpuset without other CPUs (`EINVAL`), a thread with a reservation (`EBUSY`).
     Refused(i32),
-    /// It came there later, or went back.
-    Came,
+    /// It arrived later, or moved itself back.
+    Arrived,
 }
 
-/// Something that was not moved.
+/// Thread or interrupt that was not moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// What.
-    pub what: What,
-    /// Why.
-    pub why: Why,
+pub struct Unmoved {
+    /// The thread or interrupt.
+    pub kind: UnmovedKind,
+    /// The reason.
+    pub reason: UnmovedReason,
 }
 
-/// What a shield has done, as was seen when it had.
+/// Effect of a shield, as observed right after it was raised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cleared {
-    /// Threads that were moved.
+pub struct ShieldReport {
+    /// Number of threads moved.
     pub threads: u32,
-    /// Interrupts that were moved.
+    /// Number of interrupts moved.
     pub interrupts: u32,
-    /// Whatever may still use a CPU of it.
-    pub left: Vec<Left>,
+    /// Threads and interrupts that may still use a shielded CPU.
+    pub unmoved: Vec<Unmoved>,
 }
 
-/// CPUs that are kept clear. Dropping it puts everything back.
+/// Shielded CPUs. Dropping the shield restores all affinities.
 #[derive(Debug)]
 pub struct Shield {
-    books: Books,
+    journal: Journal,
     path: PathBuf,
     cpus: CpuSet,
-    cleared: Cleared,
-    keeper: Option<Keeper>,
+    report: ShieldReport,
+    reaper: Option<Reaper>,
 }
 
-/// What the keeper of a shield does.
-struct Undo {
+/// Cleanup by the reaper of a shield.
+struct RestoreShield {
     path: PathBuf,
     owner: Owner,
     boot: [u8; 16],
 }
 
-impl Duty for Undo {
-    fn clean(&self) {
-        // The descriptors of the process are not its own any more; and a next shield may have been
-        // faster.
-        if let Ok(Some(books)) = Books::reopen(&self.path, self.owner, self.boot) {
-            books.undo(&Linux);
+impl Cleanup for RestoreShield {
+    fn run(&self) {
+        // The reaper has closed the process's descriptors. A later shield may have restored
+        // already.
+        if let Ok(Some(journal)) = Journal::reopen(&self.path, self.owner, self.boot) {
+            journal.undo(&Linux);
             let _ = rustix::fs::unlink(&self.path);
         }
     }
 }
 
-/// Whether CPUs could be shielded here, whoever asks.
+/// Checks whether `cpus` could be shielded on this machine, regardless of rights.
 ///
 /// # Errors
-/// If not: [`Refusal::NoSuchCpus`], [`Refusal::NothingLeft`].
-pub fn check(cpus: &CpuSet) -> Result<(), Refusal> {
-    others(cpus).map(drop)
+/// [`ShieldError::NoSuchCpus`] or [`ShieldError::NothingLeft`].
+pub fn check(cpus: &CpuSet) -> Result<(), ShieldError> {
+    remaining_cpus(cpus).map(drop)
 }
 
-/// The CPUs that are left for everybody else.
-fn others(cpus: &CpuSet) -> Result<CpuSet, Refusal> {
+/// Returns the online CPUs outside `cpus`.
+fn remaining_cpus(cpus: &CpuSet) -> Result<CpuSet, ShieldError> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online")
         .and_then(|text| CpuSet::parse(text.trim_end()).map_err(io::Error::other))
-        .map_err(|error| Refusal::Os { doing: "asking which CPUs are online", error })?;
+        .map_err(|error| ShieldError::Os { doing: "reading the online CPUs", error })?;
     if cpus.is_empty() || !cpus.is_subset(&online) {
-        return Err(Refusal::NoSuchCpus(Box::new(*cpus)));
+        return Err(ShieldError::NoSuchCpus(Box::new(*cpus)));
     }
     let rest = online.difference(cpus);
     mutate!(
         "runtime-shield-all",
-        if rest.is_empty() { Err(Refusal::NothingLeft) } else { Ok(rest) },
+        if rest.is_empty() { Err(ShieldError::NothingLeft) } else { Ok(rest) },
         Ok(rest)
     )
 }
 
 impl Shield {
-    /// Clears these CPUs of everybody but the calling thread, and whom it makes.
+    /// Moves all threads but the calling one and its children off `cpus`.
     ///
     /// # Errors
-    /// If that can't be begun; what can't be moved is no error.
-    pub fn raise(cpus: &CpuSet) -> Result<Shield, Refusal> {
-        let rest = others(cpus)?;
-        if !dropcaps::effective().is_ok_and(|held| held.has(Capability::SysNice)) {
-            return Err(Refusal::NoRight);
+    /// If the shield cannot be started; a thread that cannot be moved is no error.
+    pub fn raise(cpus: &CpuSet) -> Result<Shield, ShieldError> {
+        let rest = remaining_cpus(cpus)?;
+        if !capabilities::effective().is_ok_and(|held| held.has(Capability::SysNice)) {
+            return Err(ShieldError::NoRight);
         }
-        Shield::raise_at(Path::new(BOOKS), cpus, &rest)
+        Shield::raise_with_journal(Path::new(JOURNAL), cpus, &rest)
     }
 
-    fn raise_at(path: &Path, cpus: &CpuSet, rest: &CpuSet) -> Result<Shield, Refusal> {
-        let os = |doing| move |error| Refusal::Os { doing, error };
-        let boot = clock::boot_id().map_err(os("asking which boot this is"))?;
-        let (path, place, other) = (path.to_owned(), path.to_owned(), Arc::new(OnceLock::new()));
+    fn raise_with_journal(
+        path: &Path,
+        cpus: &CpuSet,
+        rest: &CpuSet,
+    ) -> Result<Shield, ShieldError> {
+        let os = |doing| move |error| ShieldError::Os { doing, error };
+        let boot = clock::boot_id().map_err(os("reading the boot id"))?;
+        let (path, shield_path, other) =
+            (path.to_owned(), path.to_owned(), Arc::new(OnceLock::new()));
         let begin = {
             let other = Arc::clone(&other);
             move |parent, start| {
-                let owner = Owner { parent, start };
-                match Books::begin(&path, &Linux, owner, boot)? {
-                    Ok(books) => {
-                        let top = crate::groups::hierarchy();
-                        Ok((Post::new(Undo { path, owner, boot }, top.as_deref(), None)?, books))
+                let owner = Owner { thread: parent, start_ticks: start };
+                match Journal::start(&path, &Linux, owner, boot)? {
+                    Ok(journal) => {
+                        let top = crate::cgroup::mount_point();
+                        Ok((
+                            ReaperConfig::new(
+                                RestoreShield { path, owner, boot },
+                                top.as_deref(),
+                                None,
+                            )?,
+                            journal,
+                        ))
                     }
                     Err(found) => {
-                        // There must be no keeper of another one's books, not for a moment.
-                        let _ = other.set(found.parent);
+                        // A reaper must never exist for the journal of another owner.
+                        let _ = other.set(found.thread);
                         Err(crate::sys::errno(libc::EBUSY))
                     }
                 }
             }
         };
-        let (keeper, books) = Keeper::start(begin).map_err(|error| match other.get() {
-            Some(&by) => Refusal::Busy { by },
-            None => Refusal::Os { doing: "keeping books of what is changed in /run", error },
+        let (reaper, journal) = Reaper::start(begin).map_err(|error| match other.get() {
+            Some(&by) => ShieldError::Busy { by },
+            None => ShieldError::Os { doing: "writing the journal in /run", error },
         })?;
         let mut shield = Shield {
-            books,
-            path: place,
+            journal,
+            path: shield_path,
             cpus: *cpus,
-            cleared: Cleared::default(),
-            keeper: Some(keeper),
+            report: ShieldReport::default(),
+            reaper: Some(reaper),
         };
-        let clear = Clear { ground: &Linux, books: &shield.books, cpus: *cpus, rest: *rest };
-        let mut cleared = clear.all();
-        cleared.left = clear.look(&cleared.left);
-        shield.cleared = cleared;
+        let evacuation =
+            Evacuation { ops: &Linux, journal: &shield.journal, cpus: *cpus, rest: *rest };
+        let mut report = evacuation.run();
+        report.unmoved = evacuation.list_users(&report.unmoved);
+        shield.report = report;
         Ok(shield)
     }
 
-    /// Which CPUs.
+    /// Returns the shielded CPUs.
     pub fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// What was done.
-    pub fn cleared(&self) -> &Cleared {
-        &self.cleared
+    /// Returns the effect of the shield.
+    pub fn report(&self) -> &ShieldReport {
+        &self.report
     }
 
-    /// Who may use its CPUs now and could not when it was raised: threads of other processes that
-    /// are not the kernel's own, and interrupts.
-    pub fn strangers(&self) -> Vec<Left> {
-        let clear =
-            Clear { ground: &Linux, books: &self.books, cpus: self.cpus, rest: CpuSet::EMPTY };
-        let mut found = clear.look(&[]);
-        found.retain(|left| {
-            left.why == Why::Came && !self.cleared.left.iter().any(|known| known.what == left.what)
+    /// Returns what may use the shielded CPUs now and could not when the shield was raised: threads
+    /// of other processes, except per-CPU kernel threads, and interrupts.
+    pub fn foreign(&self) -> Vec<Unmoved> {
+        let evacuation = Evacuation {
+            ops: &Linux,
+            journal: &self.journal,
+            cpus: self.cpus,
+            rest: CpuSet::EMPTY,
+        };
+        let mut found = evacuation.list_users(&[]);
+        found.retain(|unmoved| {
+            unmoved.reason == UnmovedReason::Arrived
+                && !self.report.unmoved.iter().any(|known| known.kind == unmoved.kind)
         });
         found
     }
 
-    /// Puts everything back now, and says what came of it.
+    /// Restores all affinities now and returns the result.
     pub fn lower(mut self) -> Restored {
         self.undo()
     }
 
     fn undo(&mut self) -> Restored {
-        let Some(keeper) = self.keeper.take() else { return Restored::default() };
-        let restored = self.books.undo(&Linux);
-        // Before the keeper leaves: books without anybody would be an orphan's.
+        let Some(reaper) = self.reaper.take() else { return Restored::default() };
+        let restored = self.journal.undo(&Linux);
+        // Before the reaper is disarmed: see invariant 4.
         let _ = std::fs::remove_file(&self.path);
-        keeper.dismiss();
+        reaper.disarm();
         restored
     }
 }
@@ -270,191 +311,232 @@ impl Drop for Shield {
     }
 }
 
-/// Puts back what a shield has left whose process was killed together with its keeper; nothing
-/// where there is none.
+/// Restores what a shield changed whose process and reaper were both killed; `None` if there is no
+/// such shield.
 ///
 /// # Errors
-/// Without the right to it.
-pub fn sweep() -> io::Result<Option<Restored>> {
-    Books::sweep(Path::new(BOOKS), &Linux)
+/// Without the right to change affinities.
+pub fn recover() -> io::Result<Option<Restored>> {
+    Journal::recover(Path::new(JOURNAL), &Linux)
 }
 
-/// Whether there is one for [`sweep`].
-pub fn is_left() -> bool {
-    Books::are_left(Path::new(BOOKS), &Linux)
+/// Whether there is work for [`recover`].
+pub fn has_leftover() -> bool {
+    Journal::has_leftover(Path::new(JOURNAL), &Linux)
 }
 
-/// Clears CPUs.
-struct Clear<'a> {
-    ground: &'a dyn Ground,
-    books: &'a Books,
+/// Moves threads and interrupts off the shielded CPUs.
+struct Evacuation<'a> {
+    ops: &'a dyn SystemOps,
+    journal: &'a Journal,
     cpus: CpuSet,
     rest: CpuSet,
 }
 
-impl Clear<'_> {
-    /// Everything that can be moved; what refused, in `left`.
-    fn all(&self) -> Cleared {
-        let mut cleared = Cleared::default();
-        for knob in [Knob::NewInterrupts, Knob::Workers] {
-            if let Err(error) = self.turn(knob)
-                && knob == Knob::Workers
+impl Evacuation<'_> {
+    /// Moves everything that can be moved; refusals are in `unmoved`.
+    fn run(&self) -> ShieldReport {
+        let mut report = ShieldReport::default();
+        for target in [AffinityTarget::NewInterrupts, AffinityTarget::UnboundWorkers] {
+            if let Err(error) = self.move_mask(target)
+                && target == AffinityTarget::UnboundWorkers
             {
-                cleared.left.push(Left { what: What::Workers, why: refused(&error) });
+                report
+                    .unmoved
+                    .push(Unmoved { kind: UnmovedKind::UnboundWorkers, reason: refused(&error) });
             }
         }
-        for number in self.ground.interrupts() {
-            match self.turn(Knob::Interrupt(number)) {
-                Ok(moved) => cleared.interrupts += u32::from(moved),
+        for number in self.ops.interrupts() {
+            match self.move_mask(AffinityTarget::Interrupt(number)) {
+                Ok(moved) => report.interrupts += u32::from(moved),
                 Err(error) => {
-                    let what = What::Interrupt { number, name: String::new() };
-                    cleared.left.push(Left { what, why: refused(&error) });
+                    let what = UnmovedKind::Interrupt { number, name: String::new() };
+                    report.unmoved.push(Unmoved { kind: what, reason: refused(&error) });
                 }
             }
         }
         let mut refusals = Vec::new();
-        for _ in 0..ROUNDS {
-            let before = cleared.threads;
+        for _ in 0..MAX_SCANS {
+            let before = report.threads;
             let mut found = Vec::new();
-            self.ground.each(&mut |process, tid, stat| found.push((process, tid, *stat)));
+            self.ops.for_each_thread(&mut |process, tid, stat| found.push((process, tid, *stat)));
             refusals.clear();
             for (process, tid, stat) in found {
-                match self.move_away(process, tid, &stat) {
-                    Ok(moved) => cleared.threads += u32::from(moved),
-                    Err(error) => refusals.push(Left {
-                        what: What::Thread { tid, name: String::new() },
-                        why: refused(&error),
+                match self.move_thread(process, tid, &stat) {
+                    Ok(moved) => report.threads += u32::from(moved),
+                    Err(error) => refusals.push(Unmoved {
+                        kind: UnmovedKind::Thread { tid, name: String::new() },
+                        reason: refused(&error),
                     }),
                 }
             }
-            if cleared.threads == before {
+            if report.threads == before {
                 break;
             }
         }
-        cleared.left.append(&mut refusals);
-        cleared
+        report.unmoved.append(&mut refusals);
+        report
     }
 
-    /// Whether it had to be moved, and was.
-    fn turn(&self, knob: Knob) -> io::Result<bool> {
-        // An interrupt that has gone meanwhile.
-        let Ok(was) = self.ground.read(knob) else { return Ok(false) };
-        let went = match knob {
-            Knob::Interrupt(number) => {
-                // Where it may go anywhere but goes to one CPU only.
-                self.ground.read(Knob::Effective(number)).ok().filter(|cpus| cpus.len() == 1)
+    /// Returns whether the mask had to be changed, and was.
+    fn move_mask(&self, target: AffinityTarget) -> io::Result<bool> {
+        // An interrupt that has disappeared meanwhile.
+        let Ok(before) = self.ops.read_mask(target) else { return Ok(false) };
+        let previous_cpu = match target {
+            AffinityTarget::Interrupt(number) => {
+                // Its mask may allow many CPUs, but it is delivered to one only.
+                self.ops
+                    .read_mask(AffinityTarget::EffectiveInterrupt(number))
+                    .ok()
+                    .filter(|cpus| cpus.len() == 1)
             }
             _ => None,
         };
-        let went = went.and_then(|cpus| cpus.iter().next()).filter(|&cpu| was.contains(cpu));
-        let Some(now) = self.without(&was) else { return Ok(false) };
-        let mut entry = Entry { what: Turned::Knob(knob), went, returning: false, was, now };
-        let at = self.books.add(&entry)?;
-        self.ground.turn(knob, &now)?;
-        self.correct(at, &mut entry, &self.ground.read(knob))?;
+        let previous_cpu =
+            previous_cpu.and_then(|cpus| cpus.iter().next()).filter(|&cpu| before.contains(cpu));
+        let Some(now) = self.reduced_mask(&before) else { return Ok(false) };
+        let mut entry = Entry {
+            change: Change::Mask(target),
+            previous_cpu,
+            restoring: false,
+            before,
+            applied: now,
+        };
+        let at = self.journal.append(&entry)?;
+        self.ops.write_mask(target, &now)?;
+        self.record_actual(at, &mut entry, &self.ops.read_mask(target))?;
         Ok(true)
     }
 
-    fn move_away(&self, process: Tid, tid: Tid, stat: &proc::Stat) -> io::Result<bool> {
+    fn move_thread(&self, process: Tid, tid: Tid, stat: &proc::Stat) -> io::Result<bool> {
         if tid == Tid::current() || stat.has_ended() {
             return Ok(false);
         }
-        // One that has ended meanwhile.
-        let Ok(was) = self.ground.affinity(tid) else { return Ok(false) };
-        let Some(now) = self.without(&was) else { return Ok(false) };
-        if self.stays(process, tid, stat, &was).is_some() {
+        // A thread that has ended meanwhile.
+        let Ok(before) = self.ops.affinity(tid) else { return Ok(false) };
+        let Some(now) = self.reduced_mask(&before) else { return Ok(false) };
+        if self.unmoved_reason(process, tid, stat, &before).is_some() {
             return Ok(false);
         }
-        let anywhere = self.cpus.union(&self.rest).is_subset(&was);
-        let what = Turned::Thread { process, tid, start: stat.start_ticks, anywhere };
-        let mut entry = Entry { what, went: None, returning: false, was, now };
-        let at = self.books.add(&entry)?;
-        match self.ground.set_affinity(tid, &now) {
+        let anywhere = self.cpus.union(&self.rest).is_subset(&before);
+        let what = Change::Thread { process, tid, start: stat.start_ticks, anywhere };
+        let mut entry =
+            Entry { change: what, previous_cpu: None, restoring: false, before, applied: now };
+        mutate!("os-shield-late-journal", {}, drop(self.ops.set_affinity(tid, &now)));
+        let at = self.journal.append(&entry)?;
+        match self.ops.set_affinity(tid, &now) {
             Err(error) if crate::sys::is(&error, libc::ESRCH) => return Ok(false),
             set => set?,
         }
-        self.correct(at, &mut entry, &self.ground.affinity(tid))?;
+        self.record_actual(at, &mut entry, &self.ops.affinity(tid))?;
         Ok(true)
     }
 
-    /// The kernel may have taken less than was said: what is put back is told by what it has.
-    fn correct(&self, at: u64, entry: &mut Entry, found: &io::Result<CpuSet>) -> io::Result<()> {
+    /// Records the affinity that the kernel has set, which may be smaller than requested: restoring
+    /// compares with it.
+    fn record_actual(
+        &self,
+        at: u64,
+        entry: &mut Entry,
+        found: &io::Result<CpuSet>,
+    ) -> io::Result<()> {
         match *found {
-            Ok(found) if found != entry.now && found != entry.was => {
-                entry.now = found;
-                self.books.correct(at, entry)
+            Ok(found) if found != entry.applied && found != entry.before => {
+                entry.applied = found;
+                self.journal.update(at, entry)
             }
             _ => Ok(()),
         }
     }
 
-    /// Where something may go instead; nothing if it needs not.
-    fn without(&self, was: &CpuSet) -> Option<CpuSet> {
-        if was.intersection(&self.cpus).is_empty() {
+    /// Returns the affinity without the shielded CPUs; `None` if no change is needed.
+    fn reduced_mask(&self, before: &CpuSet) -> Option<CpuSet> {
+        if before.intersection(&self.cpus).is_empty() {
             return None;
         }
-        let now = was.difference(&self.cpus);
+        let now = before.difference(&self.cpus);
         Some(if now.is_empty() { self.rest } else { now })
     }
 
-    /// Why a thread is not moved; nothing if it is to be.
-    fn stays(&self, process: Tid, tid: Tid, stat: &proc::Stat, may_use: &CpuSet) -> Option<Why> {
-        let is_put_there = may_use.is_subset(&self.cpus);
+    /// Returns the reason why a thread is not moved; `None` if it is to be moved.
+    fn unmoved_reason(
+        &self,
+        process: Tid,
+        tid: Tid,
+        stat: &proc::Stat,
+        may_use: &CpuSet,
+    ) -> Option<UnmovedReason> {
+        let is_pinned = may_use.is_subset(&self.cpus);
         if stat.is_bound() {
-            Some(Why::Bound)
+            Some(UnmovedReason::CpuBound)
         } else if stat.is_kernel_thread()
             && proc::comm(tid).is_ok_and(|name| name.starts_with("irq/"))
         {
-            Some(Why::Follows)
-        } else if is_put_there && stat.is_kernel_thread() {
-            Some(Why::Bound)
-        } else if is_put_there && (self.ground.is_real_time(tid) || process == Tid::of_process()) {
-            // Its own it has put there itself.
-            Some(Why::Promised)
+            Some(UnmovedReason::MovesLater)
+        } else if is_pinned && stat.is_kernel_thread() {
+            Some(UnmovedReason::CpuBound)
+        } else if is_pinned && (self.ops.is_real_time(tid) || process == Tid::of_process()) {
+            // Threads of this process were pinned by the process itself.
+            Some(UnmovedReason::RealTime)
         } else {
             None
         }
     }
 
-    /// Who may use these CPUs now but for this process, with the reasons that `known` has.
-    fn look(&self, known: &[Left]) -> Vec<Left> {
-        let mut left: Vec<Left> =
-            known.iter().filter(|left| left.what == What::Workers).cloned().collect();
-        let why = |is_it: &dyn Fn(&What) -> bool| {
-            known.iter().find(|left| is_it(&left.what)).map_or(Why::Came, |left| left.why)
+    /// Lists what may use the shielded CPUs now, without this process; reasons in `known` are kept.
+    fn list_users(&self, known: &[Unmoved]) -> Vec<Unmoved> {
+        let mut unmoved: Vec<Unmoved> = known
+            .iter()
+            .filter(|unmoved| unmoved.kind == UnmovedKind::UnboundWorkers)
+            .cloned()
+            .collect();
+        let reason = |matches_kind: &dyn Fn(&UnmovedKind) -> bool| {
+            known
+                .iter()
+                .find(|unmoved| matches_kind(&unmoved.kind))
+                .map_or(UnmovedReason::Arrived, |unmoved| unmoved.reason)
         };
         let has_ours = |cpus: &CpuSet| !cpus.intersection(&self.cpus).is_empty();
-        for number in self.ground.interrupts() {
-            let Ok(may) = self.ground.read(Knob::Interrupt(number)) else { continue };
-            let goes = self.ground.read(Knob::Effective(number)).unwrap_or(may);
+        for number in self.ops.interrupts() {
+            let Ok(may) = self.ops.read_mask(AffinityTarget::Interrupt(number)) else { continue };
+            let goes =
+                self.ops.read_mask(AffinityTarget::EffectiveInterrupt(number)).unwrap_or(may);
             if has_ours(&goes) {
-                let is_it =
-                    |what: &What| matches!(what, What::Interrupt { number: n, .. } if *n == number);
-                let why = if has_ours(&may) { why(&is_it) } else { Why::Follows };
-                left.push(Left { what: What::Interrupt { number, name: name_of(number) }, why });
+                let reason = if has_ours(&may) {
+                    reason(&|kind| kind.is_interrupt(number))
+                } else {
+                    UnmovedReason::MovesLater
+                };
+                unmoved.push(Unmoved {
+                    kind: UnmovedKind::Interrupt { number, name: handler_names(number) },
+                    reason,
+                });
             }
         }
-        self.ground.each(&mut |process, thread, stat| {
-            let Ok(may_use) = self.ground.affinity(thread) else { return };
+        self.ops.for_each_thread(&mut |process, thread, stat| {
+            let Ok(may_use) = self.ops.affinity(thread) else { return };
             if !has_ours(&may_use) || process == Tid::of_process() || stat.has_ended() {
                 return;
             }
-            let why = self.stays(process, thread, stat, &may_use).unwrap_or_else(|| {
-                why(&|what| matches!(what, What::Thread { tid, .. } if *tid == thread))
-            });
+            let reason =
+                self.unmoved_reason(process, thread, stat, &may_use).unwrap_or_else(|| {
+                    reason(
+                        &|what| matches!(what, UnmovedKind::Thread { tid, .. } if *tid == thread),
+                    )
+                });
             let name = proc::comm(thread).unwrap_or_default();
-            left.push(Left { what: What::Thread { tid: thread, name }, why });
+            unmoved.push(Unmoved { kind: UnmovedKind::Thread { tid: thread, name }, reason });
         });
-        left
+        unmoved
     }
 }
 
-fn refused(error: &io::Error) -> Why {
-    Why::Refused(error.raw_os_error().unwrap_or(0))
+fn refused(error: &io::Error) -> UnmovedReason {
+    UnmovedReason::Refused(error.raw_os_error().unwrap_or(0))
 }
 
-/// Whose an interrupt is: its handlers have a directory each.
-fn name_of(interrupt: u32) -> String {
+/// Returns the names of an interrupt's handlers, which have a directory each.
+fn handler_names(interrupt: u32) -> String {
     let entries = std::fs::read_dir(format!("/proc/irq/{interrupt}"));
     let is_directory =
         |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -464,48 +546,49 @@ fn name_of(interrupt: u32) -> String {
     names.join(",")
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for Unmoved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Thread { tid, name } => write!(f, "thread {tid} ({name})"),
-            What::Interrupt { number, name } => write!(f, "interrupt {number} ({name})"),
-            What::Workers => f.write_str("the kernel's unbound workers"),
+        match &self.kind {
+            UnmovedKind::Thread { tid, name } => write!(f, "thread {tid} ({name})"),
+            UnmovedKind::Interrupt { number, name } => write!(f, "interrupt {number} ({name})"),
+            UnmovedKind::UnboundWorkers => f.write_str("the kernel's unbound workers"),
         }?;
-        match self.why {
-            Why::Bound => f.write_str(": the kernel's own, bound to its CPU"),
-            Why::Follows => f.write_str(": goes elsewhere the next time that it comes"),
-            Why::Promised => f.write_str(": put there with a real-time policy"),
-            Why::Refused(number) => {
+        match self.reason {
+            UnmovedReason::CpuBound => f.write_str(": a per-CPU kernel thread"),
+            UnmovedReason::MovesLater => f.write_str(": moves at its next occurrence"),
+            UnmovedReason::RealTime => f.write_str(": pinned there with a real-time policy"),
+            UnmovedReason::Refused(number) => {
                 write!(
                     f,
-                    ": the kernel does not let it go: {}",
+                    ": the kernel refuses to move it: {}",
                     io::Error::from_raw_os_error(number)
                 )
             }
-            Why::Came => f.write_str(": came there meanwhile"),
+            UnmovedReason::Arrived => f.write_str(": arrived meanwhile"),
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ShieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NoSuchCpus(cpus) if cpus.is_empty() => f.write_str("no CPU was named"),
-            Refusal::NoSuchCpus(cpus) => write!(f, "not all of CPUs {cpus} are online"),
-            Refusal::NothingLeft => f.write_str("all CPUs would be shielded, and none left for everybody else"),
-            Refusal::Busy { by } => write!(f, "thread {by} has a shield, and there is one at a time"),
-            Refusal::NoRight => f.write_str(
-                "a shield takes root: CAP_SYS_NICE to move others' threads, and the files of interrupts, which are root's; the daemon does neither for anybody",
+            ShieldError::NoSuchCpus(cpus) if cpus.is_empty() => f.write_str("the set of CPUs is empty"),
+            ShieldError::NoSuchCpus(cpus) => write!(f, "not all of CPUs {cpus} are online"),
+            ShieldError::NothingLeft => f.write_str("all CPUs would be shielded; leave at least one for other threads"),
+            ShieldError::Busy { by } => write!(f, "thread {by} has a shield; only one can exist at a time"),
+            ShieldError::NoRight => f.write_str(
+                "a shield needs root: CAP_SYS_NICE to move other users' threads, and write access to \
+                 root's interrupt files; the daemon does not raise shields",
             ),
-            Refusal::Os { doing, error } => write!(f, "{doing}: {error}"),
+            ShieldError::Os { doing, error } => write!(f, "{doing}: {error}"),
         }
     }
 }
 
-impl std::error::Error for Refusal {
+impl std::error::Error for ShieldError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Refusal::Os { error, .. } => Some(error),
+            ShieldError::Os { error, .. } => Some(error),
             _ => None,
         }
     }

@@ -1,9 +1,9 @@
-//! Shields of a machine that is not this one, with threads that come, go and are moved by others;
-//! and killed at every point.
+//! Shields of a simulated machine, with threads that start, end and are moved by other processes;
+//! the owner is killed after every change.
 
-use super::books::{Books, Owner};
-use super::ground::{Ground, Knob};
-use super::{Clear, What, Why};
+use super::journal::{Journal, Owner};
+use super::ops::{AffinityTarget, SystemOps};
+use super::{Evacuation, UnmovedKind, UnmovedReason};
 use crate::Tid;
 use crate::proc::Stat;
 use std::cell::{Cell, RefCell};
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use talea_core::CpuSet;
 
 const BOOT: [u8; 16] = [7; 16];
-/// When shields of these tests begin.
-const BEGUN: u64 = 1_000;
+/// Start tick of the shields in these tests.
+const START_TICKS: u64 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Thread {
@@ -33,7 +33,7 @@ struct Interrupt {
     may_use: CpuSet,
     goes: u32,
     is_managed: bool,
-    /// It comes all the time.
+    /// Whether it occurs all the time.
     comes: bool,
 }
 
@@ -44,7 +44,7 @@ struct World {
     others: BTreeMap<bool, CpuSet>,
 }
 
-/// A machine; it stops doing what it is told after some changes, as for one that was killed.
+/// Simulated machine. After a number of changes it can simulate a kill.
 struct Fake {
     world: RefCell<World>,
     online: Cell<CpuSet>,
@@ -75,7 +75,7 @@ impl Fake {
     fn change(&self) {
         match self.changes_left.get().checked_sub(1) {
             Some(left) => self.changes_left.set(left),
-            // Without a word of the panic hook's.
+            // Without output by the panic hook.
             None if self.kills => std::panic::resume_unwind(Box::new(Killed)),
             None => {}
         }
@@ -88,8 +88,8 @@ impl Fake {
     }
 }
 
-impl Ground for Fake {
-    fn each(&self, visit: &mut dyn FnMut(Tid, Tid, &Stat)) {
+impl SystemOps for Fake {
+    fn for_each_thread(&self, visit: &mut dyn FnMut(Tid, Tid, &Stat)) {
         let all: Vec<i32> = self.world.borrow().threads.keys().copied().collect();
         for number in all {
             let process = self.world.borrow().threads[&number].process;
@@ -130,24 +130,26 @@ impl Ground for Fake {
         self.world.borrow().threads.get(&tid.as_raw()).is_some_and(|thread| thread.is_real_time)
     }
 
-    fn read(&self, knob: Knob) -> io::Result<CpuSet> {
+    fn read_mask(&self, target: AffinityTarget) -> io::Result<CpuSet> {
         let world = self.world.borrow();
         let interrupt = |number| world.interrupts.get(&number).ok_or_else(gone);
-        match knob {
-            Knob::NewInterrupts => Ok(world.others[&false]),
-            Knob::Workers => Ok(world.others[&true]),
-            Knob::Interrupt(number) => interrupt(number).map(|one| one.may_use),
-            Knob::Effective(number) => interrupt(number).map(|one| CpuSet::single(one.goes)),
+        match target {
+            AffinityTarget::NewInterrupts => Ok(world.others[&false]),
+            AffinityTarget::UnboundWorkers => Ok(world.others[&true]),
+            AffinityTarget::Interrupt(number) => interrupt(number).map(|one| one.may_use),
+            AffinityTarget::EffectiveInterrupt(number) => {
+                interrupt(number).map(|one| CpuSet::single(one.goes))
+            }
         }
     }
 
-    fn turn(&self, knob: Knob, cpus: &CpuSet) -> io::Result<()> {
+    fn write_mask(&self, target: AffinityTarget, cpus: &CpuSet) -> io::Result<()> {
         self.change();
         let mut world = self.world.borrow_mut();
-        match knob {
-            Knob::NewInterrupts => _ = world.others.insert(false, *cpus),
-            Knob::Workers => _ = world.others.insert(true, *cpus),
-            Knob::Interrupt(number) | Knob::Effective(number) => {
+        match target {
+            AffinityTarget::NewInterrupts => _ = world.others.insert(false, *cpus),
+            AffinityTarget::UnboundWorkers => _ = world.others.insert(true, *cpus),
+            AffinityTarget::Interrupt(number) | AffinityTarget::EffectiveInterrupt(number) => {
                 let interrupt = world.interrupts.get_mut(&number).ok_or_else(gone)?;
                 if interrupt.is_managed {
                     return Err(io::Error::from_raw_os_error(libc::EIO));
@@ -163,7 +165,7 @@ impl Ground for Fake {
         self.world.borrow().interrupts.keys().copied().collect()
     }
 
-    fn pause(&self) {}
+    fn sleep_1_ms(&self) {}
 }
 
 fn thread(process: i32, may_use: &str) -> Thread {
@@ -182,7 +184,7 @@ fn interrupt(may_use: &str, goes: u32) -> Interrupt {
     Interrupt { may_use: set(may_use), goes, is_managed: false, comes: true }
 }
 
-/// Four CPUs, of which 2 and 3 are shielded.
+/// Machine with four CPUs, of which 2 and 3 are shielded.
 fn world() -> World {
     let threads = [
         (1, thread(1, "0-3")),
@@ -192,9 +194,9 @@ fn world() -> World {
         (5, thread(4, "2-3")),
         (6, Thread { is_real_time: true, ..thread(6, "2-3") }),
         (7, Thread { is_real_time: true, ..thread(7, "1-2") }),
-        // Nothing is left for it in its cpuset.
+        // Its cpuset has no other CPU.
         (8, Thread { within: set("2"), ..thread(8, "2") }),
-        // Its cpuset has less than it is told.
+        // Its cpuset has fewer CPUs than requested.
         (9, Thread { within: set("1-3"), ..thread(9, "3") }),
     ];
     let interrupts = [
@@ -211,7 +213,7 @@ fn world() -> World {
     }
 }
 
-/// A file of one test's own.
+/// Journal file of one test.
 struct Place(PathBuf);
 
 impl Place {
@@ -219,9 +221,9 @@ impl Place {
         Place(std::env::temp_dir().join(format!("talea-shield-{}-{name}", std::process::id())))
     }
 
-    fn begin(&self, ground: &dyn Ground, owner: i32) -> Result<Books, Owner> {
-        let owner = Owner { parent: Tid::new(owner).expect("one"), start: BEGUN };
-        Books::begin(&self.0, ground, owner, BOOT).expect("a file")
+    fn begin(&self, ops: &dyn SystemOps, owner: i32) -> Result<Journal, Owner> {
+        let owner = Owner { thread: Tid::new(owner).expect("one"), start_ticks: START_TICKS };
+        Journal::start(&self.0, ops, owner, BOOT).expect("a file")
     }
 }
 
@@ -231,68 +233,69 @@ impl Drop for Place {
     }
 }
 
-fn clear<'a>(ground: &'a Fake, books: &'a Books) -> Clear<'a> {
-    Clear { ground, books, cpus: set("2-3"), rest: set("0-1") }
+fn evacuation<'a>(ops: &'a Fake, journal: &'a Journal) -> Evacuation<'a> {
+    Evacuation { ops, journal, cpus: set("2-3"), rest: set("0-1") }
 }
 
 #[test]
-fn y17_whatever_can_be_moved_is_and_the_rest_is_told_with_its_reason() {
+fn y17_all_movable_objects_are_moved_and_the_others_are_reported_with_a_reason() {
     let (place, fake) = (Place::new("moves"), Fake::new(world()));
-    let books = place.begin(&fake, 999).expect("nobody has one");
-    let clear = clear(&fake, &books);
-    let cleared = clear.all();
-    let left = clear.look(&cleared.left);
+    let journal = place.begin(&fake, 999).expect("no other owner");
+    let evacuation = evacuation(&fake, &journal);
+    let report = evacuation.run();
+    let unmoved = evacuation.list_users(&report.unmoved);
     let may_use = |number: i32| fake.world.borrow().threads[&number].may_use.to_string();
     let now: Vec<String> = (1..=9).map(may_use).collect();
     assert_eq!(now, ["0-1", "2", "0", "1", "0-1", "2-3", "1", "2", "1"]);
     let goes: Vec<u32> = fake.world.borrow().interrupts.values().map(|one| one.goes).collect();
     assert_eq!(goes, [0, 0, 0, 3, 2]);
-    assert_eq!((cleared.threads, cleared.interrupts), (5, 3));
-    let told: Vec<(i64, Why)> = left
+    assert_eq!((report.threads, report.interrupts), (5, 3));
+    let reasons: Vec<(i64, UnmovedReason)> = unmoved
         .iter()
-        .map(|left| match &left.what {
-            What::Thread { tid, .. } => (i64::from(tid.as_raw()), left.why),
-            What::Interrupt { number, .. } => (-i64::from(*number), left.why),
-            What::Workers => (0, left.why),
+        .map(|unmoved| match &unmoved.kind {
+            UnmovedKind::Thread { tid, .. } => (i64::from(tid.as_raw()), unmoved.reason),
+            UnmovedKind::Interrupt { number, .. } => (-i64::from(*number), unmoved.reason),
+            UnmovedKind::UnboundWorkers => (0, unmoved.reason),
         })
         .collect();
     let expected = [
-        (-23, Why::Refused(libc::EIO)),
-        (-24, Why::Follows),
-        (2, Why::Bound),
-        (6, Why::Promised),
-        (8, Why::Refused(libc::EINVAL)),
+        (-23, UnmovedReason::Refused(libc::EIO)),
+        (-24, UnmovedReason::MovesLater),
+        (2, UnmovedReason::CpuBound),
+        (6, UnmovedReason::RealTime),
+        (8, UnmovedReason::Refused(libc::EINVAL)),
     ];
-    assert_eq!(told, expected);
-    books.undo(&fake);
+    assert_eq!(reasons, expected);
+    journal.undo(&fake);
     assert_eq!(*fake.world.borrow(), world());
-    // Once more changes nothing.
-    assert_eq!(books.undo(&fake).left, 0);
+    // Restoring twice changes nothing.
+    assert_eq!(journal.undo(&fake).skipped, 0);
     assert_eq!(*fake.world.borrow(), world());
 }
 
 #[test]
-fn y17_what_others_change_meanwhile_is_left_and_new_threads_get_what_their_parents_had() {
+fn y17_changes_by_other_processes_stay_and_new_threads_get_their_parents_affinity() {
     let (place, fake) = (Place::new("others"), Fake::new(world()));
-    let books = place.begin(&fake, 999).expect("nobody has one");
-    clear(&fake, &books).all();
+    let journal = place.begin(&fake, 999).expect("no other owner");
+    evacuation(&fake, &journal).run();
     let mut expected = world();
     {
         let mut world = fake.world.borrow_mut();
         world.threads.remove(&4);
         expected.threads.remove(&4);
-        // The same number, another thread: no kin, and so an orphan.
-        world.threads.insert(7, Thread { start: BEGUN + 3, ..thread(7, "1") });
-        expected.threads.insert(7, Thread { start: BEGUN + 3, ..thread(7, "1,3") });
+        // The same number, another thread: no ancestor in the journal, so it counts as orphaned.
+        world.threads.insert(7, Thread { start: START_TICKS + 3, ..thread(7, "1") });
+        expected.threads.insert(7, Thread { start: START_TICKS + 3, ..thread(7, "1,3") });
         for to in [&mut *world, &mut expected] {
             to.threads.get_mut(&5).expect("it is there").may_use = set("1");
             to.interrupts.get_mut(&22).expect("it is there").may_use = set("1");
             to.interrupts.get_mut(&22).expect("it is there").goes = 1;
             to.others.insert(true, set("0"));
         }
-        // Of process 1, of one that process 1 began, of one that asked for these itself, and a
-        // real-time one.
-        let new = |process, may_use: &str| Thread { start: BEGUN + 5, ..thread(process, may_use) };
+        // A thread of process 1, a child of process 1, a thread that requested this affinity
+        // itself, and a real-time one.
+        let new =
+            |process, may_use: &str| Thread { start: START_TICKS + 5, ..thread(process, may_use) };
         world.threads.insert(30, new(1, "0-1"));
         expected.threads.insert(30, new(1, "0-3"));
         world.threads.insert(31, new(31, "0-1"));
@@ -300,83 +303,85 @@ fn y17_what_others_change_meanwhile_is_left_and_new_threads_get_what_their_paren
         for to in [&mut *world, &mut expected] {
             to.threads.insert(32, new(32, "0"));
             to.threads.insert(33, Thread { is_real_time: true, ..new(33, "0-1") });
-            // There before, and where it wants to be.
+            // Started before the shield, with an affinity of its own.
             to.threads.insert(34, thread(34, "0-1"));
         }
     }
-    let restored = books.undo(&fake);
+    let restored = journal.undo(&fake);
     assert_eq!(*fake.world.borrow(), expected, "{restored:?}");
-    assert_eq!((restored.left, restored.ended, restored.inherited), (3, 2, 3), "{restored:?}");
+    assert_eq!((restored.skipped, restored.ended, restored.inherited), (3, 2, 3), "{restored:?}");
 }
 
 #[test]
-fn y17_whoever_was_pinned_before_a_shield_and_whom_it_makes_stay_where_they_are() {
+fn y17_shield_leaves_pinned_and_unmovable_threads_alone() {
     let (place, fake) = (Place::new("pinned"), Fake::new(world()));
-    // What the shield makes of process 1 and many others they had been told before.
+    // These had the applied affinity of process 1 before the shield.
     for (number, of, parent) in [(40, 40, 1), (43, 43, 1), (44, 43, 1)] {
         fake.world.borrow_mut().threads.insert(number, Thread { parent, ..thread(of, "0-1") });
     }
     fake.world.borrow_mut().threads.get_mut(&44).expect("it is there").may_use = set("0-3");
     let mut expected = fake.world.borrow().clone();
-    let books = place.begin(&fake, 999).expect("nobody has one");
-    clear(&fake, &books).all();
+    let journal = place.begin(&fake, 999).expect("no other owner");
+    evacuation(&fake, &journal).run();
     let new = |process, parent, may_use: &str| Thread {
-        start: BEGUN + 5,
+        start: START_TICKS + 5,
         parent,
         ..thread(process, may_use)
     };
-    // A thread of the pinned one, a child, and a child of that one's.
+    // A thread of the pinned process, a child, and a grandchild.
     for (number, of, parent) in [(50, 40, 1), (51, 51, 40), (52, 52, 51)] {
         fake.world.borrow_mut().threads.insert(number, new(of, parent, "0-1"));
         expected.threads.insert(number, new(of, parent, "0-1"));
     }
-    // A child of one of whose threads was moved, and a child of that one's; one that somebody from
-    // outside began; and orphans.
-    let heirs = [(53, 53, 43, "0-1", "0-3"), (54, 54, 53, "0-1", "0-3"), (55, 55, 0, "0-1", "0-1")];
+    // A child and a grandchild of a process with a moved thread; a process started from outside the
+    // namespace; and orphans.
+    let children =
+        [(53, 53, 43, "0-1", "0-3"), (54, 54, 53, "0-1", "0-3"), (55, 55, 0, "0-1", "0-1")];
     let orphans = [(56, 56, 1, "1", "1,3"), (57, 57, 500, "1", "1,3")];
-    for (number, of, parent, now, then) in heirs.into_iter().chain(orphans) {
+    for (number, of, parent, now, then) in children.into_iter().chain(orphans) {
         fake.world.borrow_mut().threads.insert(number, new(of, parent, now));
         expected.threads.insert(number, new(of, parent, then));
     }
-    // One that was moved, and that somebody has moved since to where another one is.
+    // A moved thread that another process has since moved to an affinity applied elsewhere.
     fake.world.borrow_mut().threads.get_mut(&44).expect("it is there").may_use = set("1");
     expected.threads.get_mut(&44).expect("it is there").may_use = set("1");
-    let restored = books.undo(&fake);
+    let restored = journal.undo(&fake);
     assert_eq!(*fake.world.borrow(), expected, "{restored:?}");
-    assert_eq!((restored.left, restored.inherited), (1, 4), "{restored:?}");
+    assert_eq!((restored.skipped, restored.inherited), (1, 4), "{restored:?}");
 }
 
 #[test]
-fn y17_where_no_orphan_can_have_been_moved_none_is_moved_back() {
+fn y17_orphans_stay_if_the_shield_moved_none() {
     let (place, fake) = (Place::new("init"), Fake::new(world()));
-    // As of a machine on which everything but the application is told at boot where to run.
+    // A machine whose boot configuration already keeps everything else off the shielded CPUs.
     fake.world.borrow_mut().threads.get_mut(&1).expect("it is there").may_use = set("1");
-    let books = place.begin(&fake, 999).expect("nobody has one");
-    clear(&fake, &books).all();
-    let service = Thread { start: BEGUN + 5, ..thread(60, "1") };
+    let journal = place.begin(&fake, 999).expect("no other owner");
+    evacuation(&fake, &journal).run();
+    let service = Thread { start: START_TICKS + 5, ..thread(60, "1") };
     fake.world.borrow_mut().threads.insert(60, service.clone());
-    books.undo(&fake);
+    journal.undo(&fake);
     assert_eq!(fake.world.borrow().threads[&60], service);
 }
 
 #[test]
-fn y17_a_shield_during_which_a_cpu_goes_off_line_is_put_back() {
+fn y17_a_shield_is_restored_after_a_cpu_has_gone_offline() {
     for offline in ["0", "1", "2"] {
         let (place, fake) = (Place::new("offline"), Fake::new(world()));
-        let books = place.begin(&fake, 999).expect("nobody has one");
-        clear(&fake, &books).all();
-        let new = Thread { start: BEGUN + 5, ..thread(30, "0-1") };
+        let journal = place.begin(&fake, 999).expect("no other owner");
+        evacuation(&fake, &journal).run();
+        let new = Thread { start: START_TICKS + 5, ..thread(30, "0-1") };
         fake.world.borrow_mut().threads.insert(30, new.clone());
-        // Somebody else's change is told from the CPU that has gone.
+        // Another process's change is recognised without the offline CPU.
         fake.world.borrow_mut().threads.get_mut(&9).expect("it is there").may_use = set("2-3");
         fake.online.set(set("0-3").difference(&set(offline)));
-        let restored = books.undo(&fake);
+        let restored = journal.undo(&fake);
         fake.online.set(set("0-3"));
         let mut expected = world();
         expected.threads.insert(30, Thread { may_use: set("0-3"), ..new });
         expected.threads.get_mut(&9).expect("it is there").may_use = set("2-3");
         if offline == "1" {
-            // Of what was made of these nothing is left: the kernel has put them somewhere else.
+            // Nothing remains of these applied affinities: the kernel has moved the threads
+            // elsewhere.
             for number in [4, 7] {
                 expected.threads.get_mut(&number).expect("it is there").may_use = set("1");
             }
@@ -386,25 +391,24 @@ fn y17_a_shield_during_which_a_cpu_goes_off_line_is_put_back() {
 }
 
 #[test]
-fn y17_a_shield_that_is_killed_after_any_number_of_changes_is_put_back_by_the_next() {
+fn y17_a_shield_killed_after_any_change_is_restored_by_the_next() {
     let mut kills = 0;
     for killed_after in 0.. {
         let place = Place::new("killed");
         let fake = Fake { kills: true, ..Fake::new(world()) };
-        let books = place.begin(&fake, 999).expect("nobody has one");
+        let journal = place.begin(&fake, 999).expect("no other owner");
         fake.changes_left.set(killed_after);
         let whole = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            clear(&fake, &books).all();
-            // And so is one that is killed while it puts things back.
-            books.undo(&fake);
+            evacuation(&fake, &journal).run();
+            // The owner may also be killed while it restores.
+            journal.undo(&fake);
         }));
         kills += u32::from(whole.is_err());
         fake.changes_left.set(u32::MAX);
-        // The one that was killed is not there any more.
-        let next = place.begin(&fake, 998).expect("nobody who lives has one");
+        // The killed owner does not exist any more.
+        let next = place.begin(&fake, 998).expect("no living owner");
         let mut found = fake.world.borrow().clone();
-        // Who is not where it was may be there: interrupts that are killed amid are where they may
-        // be.
+        // Interrupts killed in between may be delivered to any CPU of their mask.
         found.interrupts.values_mut().for_each(|one| one.goes = 0);
         let mut expected = world();
         expected.interrupts.values_mut().for_each(|one| one.goes = 0);
@@ -418,26 +422,26 @@ fn y17_a_shield_that_is_killed_after_any_number_of_changes_is_put_back_by_the_ne
 }
 
 #[test]
-fn y17_there_is_one_shield_at_a_time_and_another_boots_books_are_nobodys() {
+fn y17_there_is_one_shield_at_a_time_and_a_journal_of_another_boot_is_ignored() {
     let (place, fake) = (Place::new("one"), Fake::new(world()));
-    fake.world.borrow_mut().threads.insert(999, Thread { start: BEGUN, ..thread(999, "0") });
-    let books = place.begin(&fake, 999).expect("nobody has one");
-    clear(&fake, &books).all();
+    fake.world.borrow_mut().threads.insert(999, Thread { start: START_TICKS, ..thread(999, "0") });
+    let journal = place.begin(&fake, 999).expect("no other owner");
+    evacuation(&fake, &journal).run();
     let before = fake.world.borrow().clone();
-    assert_eq!(place.begin(&fake, 998).expect_err("it lives").parent.as_raw(), 999);
+    assert_eq!(place.begin(&fake, 998).expect_err("it lives").thread.as_raw(), 999);
     assert_eq!(*fake.world.borrow(), before);
-    // Its keeper finds its own, and not another one's.
-    let owner = |number| Owner { parent: Tid::new(number).expect("one"), start: BEGUN };
-    assert!(Books::reopen(&place.0, owner(998), BOOT).expect("a file").is_none());
-    assert!(Books::reopen(&place.0, owner(999), BOOT).expect("a file").is_some());
+    // A reaper finds the journal of its own owner only.
+    let owner = |number| Owner { thread: Tid::new(number).expect("one"), start_ticks: START_TICKS };
+    assert!(Journal::reopen(&place.0, owner(998), BOOT).expect("a file").is_none());
+    assert!(Journal::reopen(&place.0, owner(999), BOOT).expect("a file").is_some());
     fake.world.borrow_mut().threads.remove(&999);
-    let next = place.begin(&fake, 998).expect("nobody who lives has one");
-    assert!(Books::reopen(&place.0, owner(999), BOOT).expect("a file").is_none());
-    // Those of another boot say nothing about this one.
+    let next = place.begin(&fake, 998).expect("no living owner");
+    assert!(Journal::reopen(&place.0, owner(999), BOOT).expect("a file").is_none());
+    // A journal of another boot is ignored.
     let before = world();
     assert_eq!(*fake.world.borrow(), before);
-    clear(&fake, &next).all();
+    evacuation(&fake, &next).run();
     let before = fake.world.borrow().clone();
-    assert!(Books::begin(&place.0, &fake, owner(997), [8; 16]).expect("a file").is_ok());
+    assert!(Journal::start(&place.0, &fake, owner(997), [8; 16]).expect("a file").is_ok());
     assert_eq!(*fake.world.borrow(), before);
 }

@@ -1,9 +1,9 @@
-//! Starting a program that is not trusted.
+//! Starts an untrusted program in a sandbox.
 //!
 //! Model: the child gets one descriptor of ours (number 3), no environment, no other descriptor, a
 //! user of its own, resource limits, and no way to gain privileges (`NO_NEW_PRIVS`). It dies with
-//! us. Optionally a seccomp filter refuses the calls by which it could reach other processes or the
-//! network.
+//! this process. Optionally a seccomp filter refuses the calls by which it could reach other
+//! processes or the network.
 //!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
@@ -20,15 +20,15 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use talea_core::Span;
 
-/// How long the kernel may take to end a killed child.
-const DYING: Span = Span::from_ns(200_000_000);
-/// The number under which the child finds its descriptor.
+/// Time limit for the kernel to end a killed child.
+const KILL_TIMEOUT: Span = Span::from_ns(200_000_000);
+/// Number of the child's descriptor.
 pub const CHILD_FD: i32 = 3;
 
-/// How a child is confined.
+/// Restrictions of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    /// User and group to become; `None` to stay who we are (without privileges nothing else is
+    /// User and group of the child; `None` to keep ours (without privileges nothing else is
     /// possible).
     pub user: Option<(u32, u32)>,
     /// RLIMIT_AS in bytes.
@@ -37,8 +37,8 @@ pub struct Sandbox {
     pub files: u64,
     /// RLIMIT_CPU, rounded up to seconds; `None` for no bound.
     pub cpu: Option<Span>,
-    /// Refuse calls that reach other processes or the network. Not on every architecture: see
-    /// [`has_seccomp`].
+    /// Whether to refuse calls that reach other processes or the network. Not available on every
+    /// architecture: see [`has_seccomp`].
     pub seccomp: bool,
 }
 
@@ -53,7 +53,7 @@ pub const fn has_seccomp() -> bool {
     seccomp::SUPPORTED
 }
 
-/// A confined child. Dropping it kills and collects it.
+/// Sandboxed child. Dropping it kills and collects it.
 #[derive(Debug)]
 pub struct Child {
     inner: std::process::Child,
@@ -61,10 +61,10 @@ pub struct Child {
     pid: Tid,
 }
 
-/// Starts `exe` with `args` and with `fd` as its descriptor 3, confined by `sandbox`. What it
-/// writes to its standard error goes to `stderr`.
+/// Starts `exe` with `args` and with `fd` as its descriptor 3, confined by `sandbox`. Its standard
+/// error goes to `stderr`.
 ///
-/// `PDEATHSIG` follows the calling *thread*: call it from one that lives as long as the child
+/// `PDEATHSIG` follows the calling *thread*: call this from one that lives as long as the child
 /// shall.
 pub fn spawn_sandboxed(
     exe: &Path,
@@ -102,8 +102,8 @@ pub fn spawn_sandboxed(
     }
 }
 
-/// In the child, before exec. Order matters: groups before user, user before PDEATHSIG (changing
-/// users clears it), the filter last.
+/// Runs in the child, before exec. Order matters: groups before user, user before PDEATHSIG
+/// (changing users clears it), the filter last.
 fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
     for (resource, value) in [
         (libc::RLIMIT_CORE, 0),
@@ -117,13 +117,13 @@ fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
     if let Some(cpu) = sandbox.cpu {
         limit(libc::RLIMIT_CPU, cpu.as_ns().div_ceil(1_000_000_000))?;
     }
-    // Never inherit what we are: a real-time policy, a nice value, blocked signals.
+    // The child must not inherit a real-time policy, a nice value or blocked signals.
     let ordinary = libc::sched_param { sched_priority: 0 };
     // SAFETY: a valid structure, integers, and a set that sigemptyset initialises before it is
     // used.
     unsafe {
         check(libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary))?;
-        // May be refused to those who started with a higher one; it then stays as it is.
+        // Refused if this process started with a higher nice value; the child then keeps it.
         libc::setpriority(libc::PRIO_PROCESS, 0, 0);
         let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         check(libc::sigemptyset(none.as_mut_ptr()))?;
@@ -133,13 +133,13 @@ fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
         // SAFETY: clears close-on-exec of a descriptor that the caller gave us.
         check(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) })?;
     } else {
-        // SAFETY: the child has its own table, in which 3 belongs to nobody who still runs: what
-        // was there in the parent is not needed any more, and the pipe on which the standard
-        // library reports a failed exec has its writing end above it, because 0 to 2 are always
-        // open and its reading end comes first.
+        // SAFETY: the child has its own table, in which nothing that still runs uses 3: what was
+        // there in the parent is not needed any more, and the pipe on which the standard library
+        // reports a failed exec has its writing end above it, because 0 to 2 are always open and
+        // its reading end comes first.
         check(unsafe { libc::dup2(fd, CHILD_FD) })?;
     }
-    // Descriptors that somebody forgot to mark are marked here; 3 is the last that exec keeps.
+    // Descriptors without close-on-exec are marked here; 3 is the last that exec keeps.
     // SAFETY: integers.
     check_long(unsafe {
         libc::syscall(
@@ -149,13 +149,14 @@ fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
             libc::CLOSE_RANGE_CLOEXEC,
         )
     })?;
-    become_nobody(parent, sandbox)
+    drop_privileges(parent, sandbox)
 }
 
-fn become_nobody(parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
+fn drop_privileges(parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
     if let Some((uid, gid)) = sandbox.user {
-        // The raw calls: those of the C library make all threads follow, and after fork there is
-        // only this one. SAFETY: integers, and an empty list.
+        // Raw system calls: those of the C library synchronise all threads, and after fork there is
+        // only this one.
+        // SAFETY: integers, and an empty list.
         unsafe {
             check_long(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;
             check_long(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
@@ -187,26 +188,26 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
 }
 
 impl Child {
-    /// Its process.
+    /// Returns its process number.
     pub fn pid(&self) -> Tid {
         self.pid
     }
 
-    /// Ends it at once.
+    /// Sends SIGKILL to the child.
     pub fn kill(&mut self) -> io::Result<()> {
         self.inner.kill()
     }
 
-    /// Kills it and says how it ended; `None` for one that even that does not end within `DYING`:
-    /// it waits inside the kernel, for a file system that does not answer, and is gone when that
-    /// is.
-    pub fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+    /// Kills the child and returns its exit status; `None` for one that does not end within
+    /// `KILL_TIMEOUT`: it blocks in the kernel, in a file system that does not answer, and ends
+    /// when that does.
+    pub fn kill_and_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.kill()?;
         let mut poll =
             [libc::pollfd { fd: self.pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
-        let end = crate::clock::now() + DYING;
+        let end = crate::clock::now() + KILL_TIMEOUT;
         loop {
-            let left = end.as_ns().saturating_sub(crate::clock::now().as_ns()).div_ceil(1_000_000);
+            let left = end.saturating_since(crate::clock::now()).as_ns().div_ceil(1_000_000);
             // SAFETY: one valid element.
             match check(unsafe { libc::poll(poll.as_mut_ptr(), 1, left as libc::c_int) }) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -216,7 +217,7 @@ impl Child {
         }
     }
 
-    /// How it ended, `None` while it runs.
+    /// Returns its exit status, `None` while it runs.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.try_wait()
     }
@@ -227,8 +228,8 @@ impl Child {
     }
 }
 
-/// How a process ended, in words for a log.
-pub fn describe(status: ExitStatus) -> String {
+/// Describes an exit status in words for a log.
+pub fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
@@ -238,11 +239,11 @@ pub fn describe(status: ExitStatus) -> String {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        drop(self.end());
+        drop(self.kill_and_wait());
     }
 }
 
-/// Becomes readable when it ends.
+/// The descriptor becomes readable when the child ends.
 impl AsFd for Child {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()

@@ -1,9 +1,9 @@
-//! A list of calls that a confined child has no use for.
+//! Seccomp filter: a list of system calls that a sandboxed child must not make.
 //!
-//! Model: classic BPF over the call's number; what is listed fails with EPERM, the rest goes on. A
-//! list of what is allowed would be stronger but would name every call of every C library's loader;
-//! the child's user has no rights beyond everybody's anyway, so this takes away other processes,
-//! new processes, scheduling, the network and opening files for writing.
+//! Model: classic BPF over the call's number; a listed call fails with EPERM, all others are
+//! allowed. A list of allowed calls would be stronger but would have to name every call of every C
+//! library's loader. The child's user has no rights beyond every user's anyway, so this removes
+//! access to other processes, new processes, scheduling, the network and opening files for writing.
 //!
 //! Reference: `seccomp(2)`, `Documentation/userspace-api/seccomp_filter.rst`.
 
@@ -101,7 +101,7 @@ const AT_NUMBER: u32 = 0;
 const AT_ARCH: u32 = 4;
 /// Lower half of the third argument, on little-endian machines.
 const AT_FLAGS: u32 = 32;
-/// Calls of the x32 dialect carry this bit.
+/// Bit in the number of system calls of the x32 ABI.
 const X32: u32 = 0x4000_0000;
 
 const ALLOW: u32 = 0x7FFF_0000;
@@ -110,7 +110,8 @@ const fn refuse(errno: i32) -> u32 {
     0x0005_0000 | errno as u32
 }
 
-/// Around the list: architecture (3), number (1), dialect (2), clone3 (2), openat (4), allow (1).
+/// Length of the program around the list: architecture (3), number (1), ABI (2), clone3 (2), openat
+/// (4), allow (1).
 const LENGTH: usize = 13 + 2 * DENIED.len();
 
 const PROGRAM: [libc::sock_filter; LENGTH] = program();
@@ -126,12 +127,12 @@ const fn program() -> [libc::sock_filter; LENGTH] {
     let mut program = [statement(RETURN, ALLOW); LENGTH];
     program[0] = statement(LOAD, AT_ARCH);
     program[1] = libc::sock_filter { code: EQUAL, jt: 1, jf: 0, k: ARCH };
-    // Another dialect has other numbers: the list would mean nothing.
+    // Another ABI has other numbers: the list would not apply.
     program[2] = statement(RETURN, KILL);
     program[3] = statement(LOAD, AT_NUMBER);
     program[4] = test(AT_LEAST, X32);
     program[5] = statement(RETURN, KILL);
-    // Its flags are in memory that a filter can't see; C libraries fall back to clone on ENOSYS.
+    // Its flags are in memory that a filter cannot read; C libraries fall back to clone on ENOSYS.
     program[6] = test(EQUAL, libc::SYS_clone3 as u32);
     program[7] = statement(RETURN, refuse(libc::ENOSYS));
     let mut i = 0;

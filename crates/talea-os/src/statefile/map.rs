@@ -1,6 +1,6 @@
 //! A shared mapping of a file, with words that are stored in order.
 //!
-//! Invariant: every access lies inside the mapping, and words are aligned to eight.
+//! Invariant: every access is inside the mapping, and words are aligned to eight bytes.
 
 use crate::sys::errno;
 use std::fs::File;
@@ -36,10 +36,10 @@ impl Map {
         mapped(base).map(|base| Map { base, length })
     }
 
-    /// Makes it longer; it may move.
+    /// Extends the mapping; it may move.
     pub(super) fn remap(&mut self, length: usize) -> io::Result<()> {
-        // SAFETY: the old mapping is ours, and `&mut self` says that nobody holds a reference into
-        // it.
+        // SAFETY: the old mapping is ours, and `&mut self` guarantees that no reference into it
+        // exists.
         let base = unsafe {
             libc::mremap(self.base.as_ptr().cast(), self.length, length, libc::MREMAP_MAYMOVE)
         };
@@ -52,11 +52,11 @@ impl Map {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Everything stored before is there before this word is.
+    /// Stores a word after everything that was stored before.
     pub(super) fn store(&mut self, at: usize, word: u64) {
         self.word(at).store(word, Ordering::Release);
-        // Nor does anything later come before it: the next write may reuse the half that this word
-        // gives up. Only the compiler can break that, because a killed process stops at one point
+        // Nor may a later store precede it: the next write may reuse the half that this word
+        // releases. Only the compiler can reorder them, because a killed process stops at one point
         // of its own order.
         compiler_fence(Ordering::SeqCst);
     }
@@ -68,7 +68,8 @@ impl Map {
         unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() }
     }
 
-    /// Bytes that nobody else changes: the file is locked, and writing needs `&mut self`.
+    /// Returns bytes that no other process changes: the file is locked, and writing needs `&mut
+    /// self`.
     pub(super) fn read(&self, at: usize, length: usize) -> &[u8] {
         assert!(at <= self.length && length <= self.length - at, "bytes outside the mapping");
         // SAFETY: inside the mapping; only a process that ignores the lock and is root or us could
@@ -78,8 +79,8 @@ impl Map {
 
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) {
         assert!(at <= self.length && bytes.len() <= self.length - at, "bytes outside the mapping");
-        // SAFETY: inside the mapping; `&mut self` says that nobody reads it, so the two do not
-        // overlap.
+        // SAFETY: inside the mapping; `&mut self` guarantees that nothing reads it, so the two do
+        // not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at).as_ptr(), bytes.len());
         }

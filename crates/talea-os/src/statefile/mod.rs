@@ -1,17 +1,17 @@
 //! A file of records, bounded in size, that survives the death of its writer.
 //!
-//! Model: a header, then slots. Each slot has two halves and a state word that says which half
-//! counts. A write fills the other half, then turns the state word, so at every instant the file
+//! Model: a header, then slots. Each slot has two halves and a state word that selects the valid
+//! half. A write fills the other half, then flips the state word. So at every instant the file
 //! holds the whole old record or the whole new one: a writer that is killed in between loses at
-//! most the write it was doing. A checksum guards against what is not a torn write. Writing is
-//! plain stores into a mapping: no system call but for growth.
+//! most the write in progress. A checksum detects damage other than a torn write. Writing is plain
+//! stores into a mapping: no system call except for growth.
 //!
-//! Invariants. One holder at a time, by `flock`. Only root or we can read or write the file.
-//! Records of another boot are gone when it is opened: the thread numbers in them mean nothing any
-//! more.
+//! Invariants. One holder at a time, by `flock`. Only root or this user can read or write the file.
+//! Records of another boot are cleared when the file is opened, because their thread numbers have
+//! no meaning any more.
 //!
-//! The file is for one machine and one life of `/run`: numbers are in the machine's own byte order,
-//! and nothing is synchronised to a disk.
+//! The file is for one machine and one life of `/run`: numbers are in native byte order, and
+//! nothing is synchronised to a disk.
 
 mod map;
 
@@ -36,30 +36,30 @@ const AT_FORMAT: usize = 8;
 const AT_RECORD: usize = 16;
 const AT_BOOT: usize = 24;
 
-/// The state word of a slot: bit 0 says that a record is there, bit 1 which half it is in.
+/// State word of a slot: bit 0 is set if it has a record, bit 1 selects the half.
 const VALID: u64 = 1;
 const HALF: u64 = 2;
 
-/// What the file held when it was opened.
+/// State of the file when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum OpenResult {
     /// It is new.
-    Nothing,
-    /// It was left by an earlier life in this boot; its records are there.
+    New,
+    /// An earlier process of this boot has left it; its records are there.
     SameBoot,
-    /// It was left by another boot; its records were cleared.
+    /// It is of another boot; its records were cleared.
     OtherBoot,
 }
 
-/// Why a state file can't be used.
+/// Reason why a state file cannot be used.
 #[derive(Debug)]
 pub enum StateError {
-    /// Somebody else holds it.
+    /// Another process holds it.
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// Others own it or could have changed it.
+    /// Another user owns it or could have changed it.
     Untrusted {
         /// The file.
         path: PathBuf,
@@ -72,20 +72,20 @@ pub enum StateError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The field that differs.
         what: &'static str,
-        /// The number found.
+        /// Value found.
         found: u64,
-        /// The number that was expected.
+        /// Value expected.
         wanted: u64,
     },
     /// The kernel refused.
     Os {
-        /// What was tried.
+        /// Step that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// Its answer.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -99,13 +99,13 @@ pub struct StateFile {
     path: PathBuf,
     record: usize,
     capacity: usize,
-    found: Found,
+    found: OpenResult,
 }
 
 impl StateFile {
-    /// Opens the file at `path`, or makes it, for records of at most `record_size` bytes.
+    /// Opens or creates the file at `path`, for records of at most `record_size` bytes.
     ///
-    /// There is room for `capacity` records from the start; it grows by itself.
+    /// It initially has `capacity` slots, and grows by itself.
     ///
     /// # Panics
     /// If `record_size` is zero.
@@ -123,15 +123,16 @@ impl StateFile {
         StateFile::open_in_boot(path, record_size, capacity, boot)
     }
 
-    /// As [`StateFile::open_or_create`], waiting up to `patience` for another holder to let go.
+    /// Variant of [`StateFile::open_or_create`] that waits up to `timeout` for another holder to
+    /// release the file.
     pub fn open_waiting(
         path: &Path,
         record_size: usize,
         capacity: usize,
-        patience: Span,
+        timeout: Span,
     ) -> Result<StateFile, StateError> {
         const PAUSE: Span = Span::from_ns(1_000_000);
-        let end = clock::now() + patience;
+        let end = clock::now() + timeout;
         loop {
             match StateFile::open_or_create(path, record_size, capacity) {
                 Err(StateError::InUse { .. }) if clock::now() < end => {
@@ -142,7 +143,7 @@ impl StateFile {
         }
     }
 
-    /// As [`StateFile::open_or_create`] in a boot of the caller's choice, so that a test can
+    /// Variant of [`StateFile::open_or_create`] with a given boot id, so that a test can simulate a
     /// reboot.
     pub fn open_in_boot(
         path: &Path,
@@ -182,7 +183,7 @@ impl StateFile {
             }
             Err(error) => return Err(os("lock")(error.into())),
         }
-        // Read again: it may have grown while somebody else held it.
+        // Read again: it may have grown while another process held it.
         let length = file.metadata().map_err(os("stat"))?.len() as usize;
         let capacity = capacity.max(length.saturating_sub(HEADER) / slot_size(record_size));
         let wanted = HEADER + capacity * slot_size(record_size);
@@ -196,30 +197,30 @@ impl StateFile {
             path: path.to_owned(),
             record: record_size,
             capacity,
-            found: Found::Nothing,
+            found: OpenResult::New,
         };
-        state.found = state.settle(boot)?;
+        state.found = state.read_header(boot)?;
         Ok(state)
     }
 
-    /// Reads the header, or writes it into a new file. The magic is written last: a file whose
-    /// maker was killed has none and is new.
-    fn settle(&mut self, boot: [u8; 16]) -> Result<Found, StateError> {
+    /// Reads the header, or writes it into a new file. The magic number is written last: a file
+    /// whose creator was killed has none and counts as new.
+    fn read_header(&mut self, boot: [u8; 16]) -> Result<OpenResult, StateError> {
         let boot_now = u128::from_ne_bytes(boot);
         let boot_now = [boot_now as u64, (boot_now >> 64) as u64];
         let magic = self.map.load(AT_MAGIC);
         if magic != 0 {
             let record = self.record as u64;
-            for (what, found, wanted) in [
+            for (what, open_result, wanted) in [
                 ("magic number", magic, MAGIC),
                 ("format", self.map.load(AT_FORMAT), FORMAT),
                 ("record size", self.map.load(AT_RECORD), record),
             ] {
-                if found != wanted {
+                if open_result != wanted {
                     return Err(StateError::Foreign {
                         path: self.path.clone(),
                         what,
-                        found,
+                        found: open_result,
                         wanted,
                     });
                 }
@@ -229,7 +230,7 @@ impl StateFile {
                 [self.map.load(AT_BOOT), self.map.load(AT_BOOT + 8)] == boot_now,
                 magic != 0
             ) {
-                return Ok(Found::SameBoot);
+                return Ok(OpenResult::SameBoot);
             }
         }
         for slot in 0..self.capacity {
@@ -240,24 +241,24 @@ impl StateFile {
         self.map.store(AT_BOOT, boot_now[0]);
         self.map.store(AT_BOOT + 8, boot_now[1]);
         self.map.store(AT_MAGIC, MAGIC);
-        Ok(if magic == 0 { Found::Nothing } else { Found::OtherBoot })
+        Ok(if magic == 0 { OpenResult::New } else { OpenResult::OtherBoot })
     }
 
-    /// What it held when it was opened.
-    pub fn found(&self) -> Found {
+    /// Returns the state of the file when it was opened.
+    pub fn open_result(&self) -> OpenResult {
         self.found
     }
 
-    /// How many slots there are now.
+    /// Returns the current number of slots.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Puts `record` into `slot`, replacing what is there. Grows the file when `slot` lies beyond
-    /// it, which is the only way to fail.
+    /// Writes `record` into `slot`, replacing its record. Grows the file if `slot` is beyond its
+    /// end; only that can fail.
     ///
     /// # Panics
-    /// If `record` is longer than this file's records may be.
+    /// If `record` is longer than the record size of the file.
     pub fn write(&mut self, slot: usize, record: &[u8]) -> Result<(), StateError> {
         assert!(record.len() <= self.record, "a record that is too long");
         if slot >= self.capacity {
@@ -271,12 +272,12 @@ impl StateFile {
         self.map.write(half + PREFIX, record);
         self.map.store(half + 8, record.len() as u64);
         self.map.store(half, checksum(slot, record));
-        // The store that makes the record count; everything above happens before it.
+        // This store makes the record valid; everything above happens before it.
         self.map.store(at, other | VALID);
         Ok(())
     }
 
-    /// Empties `slot`.
+    /// Clears `slot`.
     pub fn clear(&mut self, slot: usize) {
         if slot < self.capacity {
             let at = slot_at(slot, self.record);
@@ -285,7 +286,7 @@ impl StateFile {
         }
     }
 
-    /// The record in `slot`; `None` for an empty or damaged one.
+    /// Returns the record in `slot`; `None` for an empty or damaged one.
     pub fn get(&self, slot: usize) -> Option<&[u8]> {
         if slot >= self.capacity {
             return None;
@@ -307,7 +308,7 @@ impl StateFile {
         )
     }
 
-    /// All records, by ascending slot.
+    /// Iterates over all records, by ascending slot.
     pub fn records(&self) -> impl Iterator<Item = (usize, &[u8])> + '_ {
         (0..self.capacity).filter_map(|slot| Some((slot, self.get(slot)?)))
     }
@@ -326,7 +327,8 @@ impl StateFile {
     }
 }
 
-/// Makes room that is really there: a store into a hole would kill us when the file system is full.
+/// Allocates the space: a store into a sparse part would kill this process if the file system is
+/// full.
 fn reserve(file: &File, length: usize) -> io::Result<()> {
     let length = u64::try_from(length).map_err(|_| errno(libc::EFBIG))?;
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, length) {
@@ -336,10 +338,10 @@ fn reserve(file: &File, length: usize) -> io::Result<()> {
     }
 }
 
-/// Before the bytes of a record: checksum, length.
+/// Length of checksum and length, which precede the bytes of a record.
 const PREFIX: usize = 16;
 
-/// State word, then twice checksum, length and record; a multiple of eight.
+/// Size of a slot: the state word, then twice checksum, length and record; a multiple of eight.
 const fn slot_size(record: usize) -> usize {
     8 + 2 * half_size(record)
 }
@@ -356,8 +358,8 @@ fn half_at(slot_at: usize, half: u64, record: usize) -> usize {
     slot_at + 8 + if half == 0 { 0 } else { half_size(record) }
 }
 
-/// Multiply and rotate, a word at a time in four chains that a processor works on at once. Guards
-/// against accidents, not against malice: whoever can write the file is root.
+/// Computes a checksum: multiply and rotate, word by word in four chains that a processor executes
+/// in parallel. It protects against accidents, not against malice: only root can write the file.
 fn checksum(slot: usize, record: &[u8]) -> u64 {
     const FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
     const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -412,29 +414,29 @@ impl std::error::Error for StateError {
     }
 }
 
-/// How far a write has come when its writer is killed.
+/// Point at which a test interrupts a write.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub enum Torn {
-    /// Half of the record is there.
+pub enum TornWrite {
+    /// Half of the record is written.
     Record,
-    /// The record is there, its checksum is not.
+    /// The record is written, its checksum is not.
     Checksum,
-    /// All but the state word.
+    /// All but the state word is written.
     State,
 }
 
 #[doc(hidden)]
 impl StateFile {
-    /// Does what [`StateFile::write`] does up to `torn`, as if killed there.
-    pub fn write_torn(&mut self, slot: usize, record: &[u8], torn: Torn) {
+    /// Executes [`StateFile::write`] up to `torn`, as if killed there.
+    pub fn write_torn(&mut self, slot: usize, record: &[u8], torn: TornWrite) {
         let at = slot_at(slot, self.record);
         let other = if self.map.load(at) & HALF == 0 { HALF } else { 0 };
         let half = half_at(at, other, self.record);
         let (part, sum) = match torn {
-            Torn::Record => (record.len() / 2, false),
-            Torn::Checksum => (record.len(), false),
-            Torn::State => (record.len(), true),
+            TornWrite::Record => (record.len() / 2, false),
+            TornWrite::Checksum => (record.len(), false),
+            TornWrite::State => (record.len(), true),
         };
         self.map.write(half + PREFIX, &record[..part]);
         if sum {
@@ -443,7 +445,7 @@ impl StateFile {
         }
     }
 
-    /// Where the record of `slot` lies in the file, so that a test can damage it.
+    /// Returns the offset of the record of `slot` in the file, so that a test can damage it.
     pub fn offset_of(&self, slot: usize) -> usize {
         let at = slot_at(slot, self.record);
         half_at(at, self.map.load(at) & HALF, self.record) + PREFIX

@@ -1,21 +1,22 @@
-//! Giving a thread its attributes, and giving back what it had.
+//! Sets the attributes of a thread, and restores earlier ones.
 //!
-//! Invariant: a thread is never left half configured. Either policy and affinity are both as asked,
-//! or both are as they were, or the error says that putting back failed too.
+//! Invariant: a thread is never left half configured. Policy and affinity are both as requested, or
+//! both as they were, or the error reports that restoring failed too.
 //!
-//! Order of the calls, and why. The kernel refuses a deadline policy to a thread that may not use
-//! its whole root domain (`EPERM`) and refuses to narrow a deadline thread (`EBUSY`): so affinity
-//! comes before a real-time policy and after leaving one. Leaving the deadline class has traps of
-//! its own: see the module `leave`.
+//! Order of the calls. The kernel refuses a deadline policy to a thread that may not use its whole
+//! root domain (`EPERM`), and refuses to narrow the affinity of a deadline thread (`EBUSY`). So the
+//! affinity is set before a real-time policy and after leaving one. Leaving the deadline class has
+//! its own protocol: see the module `deadline_exit`.
 //!
-//! The window between a look and a call is some ten microseconds (at an attach the broker decides
-//! and the state file is written in it) and a number comes round again only after all others were
-//! given out; should it still happen, the stranger is found and made ordinary again.
+//! The window between a check and a call is some ten microseconds (at an attach it includes the
+//! broker's decision and the write of the state file), and a number is reused only after all others
+//! were used. If it happens nevertheless, the other thread is detected and becomes an ordinary
+//! thread.
 
-use super::errors::{ApplyError, Failed, Step};
-use super::leave::Entered;
+use super::deadline_exit::ExecAtEntry;
+use super::errors::{ApplyError, ApplyStep, FailedStep};
 use super::snapshot::{Snapshot, every_cpu, read, read_in_force, shown_nice};
-use super::{Thread, debts, leave};
+use super::{Thread, deadline_exit, dl_overruns};
 use crate::Tid;
 use crate::proc;
 use crate::sched::{self, Attr, Policy};
@@ -25,60 +26,61 @@ use std::sync::{MutexGuard, PoisonError};
 use talea_core::CpuSet;
 use talea_core::mutate;
 
-/// How completely [`Thread::restore`] gave back what a thread had.
+/// Completeness of [`Thread::restore`].
 #[derive(Debug)]
 pub enum Restored {
-    /// Policy, priority, nice and affinity are as they were.
+    /// Policy, priority, nice value and affinity are as they were.
     Exactly,
-    /// None of its CPUs is usable any more; it may use all.
-    Wider,
+    /// None of its CPUs is usable any more; it may use all CPUs.
+    AffinityWidened,
     /// The kernel no longer grants the policy it had: it is an ordinary thread with its old nice
     /// value.
-    Demoted(io::Error),
+    PolicyLost(io::Error),
 }
 
-/// Whether something that was read after the last call shows that the number is still the thread's.
+/// Whether a value read after the last call proves that the number is still the thread's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lives {
-    Seen,
+enum Liveness {
+    Confirmed,
     Unknown,
 }
 
 impl Thread {
-    /// What it has now.
+    /// Reads the thread's attributes.
     pub fn snapshot(&self) -> Result<Snapshot, ApplyError> {
         self.read_alive(read)
     }
 
-    /// As [`Thread::snapshot`] for [`Thread::apply_over`] at once, which sees whether the thread
-    /// has lived all the while.
-    pub fn glimpse(&self) -> Result<Snapshot, ApplyError> {
+    /// Variant of [`Thread::snapshot`] without a check that the thread lives, for an immediate
+    /// [`Thread::apply_over`], which checks that.
+    pub fn snapshot_unchecked(&self) -> Result<Snapshot, ApplyError> {
         read(self.tid()).map_err(|error| match error {
             error if is(&error, libc::ESRCH) => ApplyError::Gone,
-            error => Failed::at(Step::Read)(error).into(),
+            error => FailedStep::at(ApplyStep::Read)(error).into(),
         })
     }
 
-    /// What was read is about the thread if it still lives afterwards.
+    /// Reads attributes and checks that the thread still lives afterwards, so that they are the
+    /// thread's.
     fn read_alive(
         &self,
         read: impl FnOnce(Tid) -> io::Result<Snapshot>,
     ) -> Result<Snapshot, ApplyError> {
-        let snapshot = read(self.tid()).map_err(Failed::at(Step::Read));
+        let snapshot = read(self.tid()).map_err(FailedStep::at(ApplyStep::Read));
         if self.is_alive() { Ok(snapshot?) } else { Err(ApplyError::Gone) }
     }
 
-    /// Gives it `attr` and, where told, `affinity`: both or neither.
+    /// Sets `attr` and, if given, `affinity`: both or neither.
     ///
-    /// A deadline policy needs an affinity that covers the thread's root domain; pass it when the
-    /// thread may be pinned. A deadline thread can't go from one root domain to another (`EBUSY`):
-    /// restore it first.
+    /// A deadline policy needs an affinity that covers the thread's root domain; pass one if the
+    /// thread may be pinned. A deadline thread cannot move from one root domain to another
+    /// (`EBUSY`): restore it first.
     pub fn apply(&self, attr: &Attr, affinity: Option<&CpuSet>) -> Result<(), ApplyError> {
         let before = self.read_alive(read_in_force)?;
         self.apply_over(&before, attr, affinity)
     }
 
-    /// As [`Thread::apply`], for who has just taken this [`Thread::snapshot`].
+    /// Variant of [`Thread::apply`] with a [`Thread::snapshot`] taken just before.
     pub fn apply_over(
         &self,
         before: &Snapshot,
@@ -86,28 +88,28 @@ impl Thread {
         affinity: Option<&CpuSet>,
     ) -> Result<(), ApplyError> {
         const TRIES: u32 = 4;
-        let may_have_moved = |answer: &Result<(), ApplyError>| match answer {
-            Err(ApplyError::Refused { step: Step::Policy, error }) => {
+        let may_have_moved = |result: &Result<(), ApplyError>| match result {
+            Err(ApplyError::Refused { step: ApplyStep::Policy, error }) => {
                 attr.policy.is_deadline() && affinity.is_some() && is(error, libc::EPERM)
             }
             _ => false,
         };
-        let mut answer = self.apply_watched(before, attr, affinity, || ());
+        let mut result = self.apply_once(before, attr, affinity, || ());
         for _ in 1..TRIES {
-            if !may_have_moved(&answer) {
+            if !may_have_moved(&result) {
                 break;
             }
-            // It slept in another root domain when the kernel looked and was awake when we did:
-            // once more.
+            // It slept in another root domain when the kernel checked, and was awake when this
+            // process did: try again.
             let before = self.read_alive(read_in_force)?;
-            answer = self.apply_watched(&before, attr, affinity, || ());
+            result = self.apply_once(&before, attr, affinity, || ());
         }
-        answer
+        result
     }
 
-    /// As [`Thread::apply_over`], once; `between` runs after the first check, where a test lets the
-    /// thread end.
-    pub(super) fn apply_watched(
+    /// One attempt of [`Thread::apply_over`]. `between` runs after the first check, where a test
+    /// ends the thread.
+    pub(super) fn apply_once(
         &self,
         before: &Snapshot,
         attr: &Attr,
@@ -116,28 +118,33 @@ impl Thread {
     ) -> Result<(), ApplyError> {
         between();
         let affinity = affinity.filter(|&wanted| *wanted != before.affinity);
-        // Also one that was told where to go and has not woken since.
+        // An affinity may have been set before without effect yet, because the thread has not woken
+        // since.
         let cpus = affinity.unwrap_or(&before.affinity);
-        let done = self.perform(before, attr, affinity).map(|_| ());
+        let done = self.set_in_order(before, attr, affinity).map(|_| ());
         if !self.is_alive() {
-            self.spare_stranger(attr, affinity);
+            self.undo_on_reused_tid(attr, affinity);
             return Err(ApplyError::Gone);
         }
         let Err(failed) = done else { return Ok(()) };
         let undone = mutate!(
             "kernel-attach-undone",
             read_in_force(self.tid())
-                .map_err(Failed::at(Step::Read))
-                .and_then(|now| self.perform(&now, &before.attr, before.changed_affinity(&now)))
+                .map_err(FailedStep::at(ApplyStep::Read))
+                .and_then(|now| self.set_in_order(
+                    &now,
+                    &before.attr,
+                    before.changed_affinity(&now)
+                ))
                 .map(|_| ()),
-            read_in_force(self.tid()).map_err(Failed::at(Step::Read)).map(drop)
+            read_in_force(self.tid()).map_err(FailedStep::at(ApplyStep::Read)).map(drop)
         );
         match undone {
             Ok(()) => {
                 Err(self.sleeps_outside(attr, cpus, &failed).unwrap_or_else(|| failed.into()))
             }
             Err(_) if !self.is_alive() => Err(ApplyError::Gone),
-            Err(undo) => Err(ApplyError::Unsettled {
+            Err(undo) => Err(ApplyError::RestoreFailed {
                 step: failed.step,
                 error: failed.error,
                 undo: undo.error,
@@ -145,24 +152,24 @@ impl Thread {
         }
     }
 
-    /// Changes only where it may run; it moves there at once when it runs, otherwise when it wakes.
+    /// Changes the affinity only. A running thread moves at once, a sleeping one when it wakes.
     pub fn pin(&self, affinity: &CpuSet) -> Result<(), ApplyError> {
         let now = self.read_alive(read_in_force)?;
         self.apply_over(&now, &now.attr, Some(affinity))
     }
 
-    /// Finishes what a process began that was killed while it took the thread out of the deadline
-    /// class: whoever is left there with next to no budget would not run for hours. `own` is what
-    /// it had in the class, at which it pays what it owes, and `old` what it had before. Says
-    /// whether there was anything to be finished.
-    pub fn finish_leaving(&self, own: &Attr, old: &Attr) -> Result<bool, ApplyError> {
+    /// Finishes the exit from the deadline class that a killed process has begun: a thread left
+    /// with the smallest share would not run for hours. `own` is the policy it was granted, at
+    /// which it pays off its overrun, and `old` the one before. Returns whether an exit had been
+    /// begun.
+    pub fn finish_deadline_exit(&self, own: &Attr, old: &Attr) -> Result<bool, ApplyError> {
         let has = self.read_alive(read)?;
-        if !leave::is_begun(&has.attr, own, old) {
+        if !deadline_exit::is_exit_begun(&has.attr, own, old) {
             return Ok(false);
         }
-        leave::take_over((self.tgid(), self.tid()), self.debtor(), self.main_mark());
+        deadline_exit::resume_exit((self.tgid(), self.tid()), self.key(), self.main_incarnation());
         if own.policy.is_deadline() {
-            // Not an error where that is refused: then it pays at the rate that it has.
+            // A refusal is not an error: the thread then pays off at the rate that it has.
             drop(sched::set(self.tid(), own));
         }
         let now = self.read_alive(read)?;
@@ -171,162 +178,174 @@ impl Thread {
         Ok(true)
     }
 
-    fn sleeps_outside(&self, attr: &Attr, cpus: &CpuSet, failed: &Failed) -> Option<ApplyError> {
+    fn sleeps_outside(
+        &self,
+        attr: &Attr,
+        cpus: &CpuSet,
+        failed: &FailedStep,
+    ) -> Option<ApplyError> {
         let refused = attr.policy.is_deadline() && is(&failed.error, libc::EPERM);
         let stat = refused.then(|| proc::stat(self.tid()).ok()).flatten()?;
         let outside = !cpus.contains(stat.cpu) && stat.state != b'R';
-        outside.then_some(ApplyError::Elsewhere { cpu: stat.cpu })
+        outside.then_some(ApplyError::OtherRootDomain { cpu: stat.cpu })
     }
 
-    /// Gives back what `snapshot` says, as far as the kernel lets.
+    /// Restores `snapshot` as far as the kernel allows.
     ///
-    /// A thread never keeps a real-time policy that the snapshot does not have: where the old
-    /// policy is refused it becomes an ordinary thread.
+    /// A thread never keeps a real-time policy that the snapshot does not have: where the kernel
+    /// refuses the old policy it becomes an ordinary thread.
     pub fn restore(&self, snapshot: &Snapshot) -> Result<Restored, ApplyError> {
-        let before = match self.read_to_leave(snapshot) {
+        let before = match self.read_for_exit(snapshot) {
             Some(before) => before,
             None => self.read_to_restore(snapshot)?,
         };
-        let mut lives = Lives::Unknown;
-        let done = self.give_back(&before, snapshot, &mut lives);
-        if lives == Lives::Seen || self.is_alive() {
+        let mut liveness = Liveness::Unknown;
+        let done = self.restore_in_order(&before, snapshot, &mut liveness);
+        if liveness == Liveness::Confirmed || self.is_alive() {
             return Ok(done?);
         }
-        self.spare_stranger(
+        self.undo_on_reused_tid(
             &snapshot.attr,
             before.changed_affinity(snapshot).and(Some(&snapshot.affinity)),
         );
         Err(ApplyError::Gone)
     }
 
-    /// What it has before [`Thread::restore`].
+    /// Reads the attributes before [`Thread::restore`].
     fn read_to_restore(&self, old: &Snapshot) -> Result<Snapshot, ApplyError> {
-        // A policy that shows its nice value sets it, whatever was hidden before.
+        // A policy that contains a nice value sets it, regardless of the hidden one.
         let shows = shown_nice(old.attr.policy).is_some();
         self.read_alive(if shows { read_in_force } else { read })
     }
 
-    /// The same of a thread that is in the deadline class by us and leaves it: whether it lives is
-    /// seen on the way out.
-    fn read_to_leave(&self, old: &Snapshot) -> Option<Snapshot> {
-        // Any other policy hides a nice value that has to be looked at.
+    /// Reads the attributes of a thread to which this process gave a deadline policy and that
+    /// leaves it. The exit itself checks whether it lives.
+    fn read_for_exit(&self, old: &Snapshot) -> Option<Snapshot> {
+        // Any other policy hides a nice value that must be read.
         shown_nice(old.attr.policy)?;
-        self.lock_entered().as_ref().filter(|entered| entered.is_metered())?;
+        self.lock_exec_at_entry().as_ref().filter(|entered| entered.has_open_reader())?;
         read_in_force(self.tid()).ok().filter(|now| now.attr.policy.is_deadline())
     }
 
-    /// Out of the deadline class, with its traps.
-    fn leave(&self, has: &Attr, attr: &Attr) -> Result<Lives, Failed> {
-        let entered = self.lock_entered().take();
-        let (entered, meter) = Entered::since(entered, self.tid());
-        let debtor = self.debtor();
-        debts::make_room();
+    /// Takes the thread out of the deadline class, as `deadline_exit` describes.
+    fn leave_deadline_class(&self, has: &Attr, attr: &Attr) -> Result<Liveness, FailedStep> {
+        let entered = self.lock_exec_at_entry().take();
+        let (entered, reader) = ExecAtEntry::into_parts(entered, self.tid());
+        let key = self.key();
+        dl_overruns::reserve_slot();
         let named = (self.tgid(), self.tid());
-        let leaving = leave::prepare(named, has, entered, &meter, || self.is_alive())
-            .ok_or_else(|| Failed::at(Step::Read)(errno(libc::ESRCH)))?;
-        let announced = leaving.announce(debtor);
+        let exit = deadline_exit::prepare_exit(named, has, entered, &reader, || self.is_alive())
+            .ok_or_else(|| FailedStep::at(ApplyStep::Read)(errno(libc::ESRCH)))?;
+        let pending = exit.record_pending(key);
         sched::set(self.tid(), attr)
-            .map_err(Failed::at(Step::Policy))
-            .inspect_err(|_| leave::stay(&announced))?;
-        let lives = mutate!(
+            .map_err(FailedStep::at(ApplyStep::Policy))
+            .inspect_err(|_| deadline_exit::abort_exit(&pending))?;
+        let is_alive = mutate!(
             "os-debts-main",
-            leave::settle(&announced, leaving, &meter, || self.main_mark()),
-            leave::settle(&announced, leaving, &meter, debts::Mark::default)
+            deadline_exit::finish_exit(&pending, exit, &reader, || self.main_incarnation()),
+            deadline_exit::finish_exit(
+                &pending,
+                exit,
+                &reader,
+                dl_overruns::ThreadIncarnation::default
+            )
         );
-        Ok(if lives { Lives::Seen } else { Lives::Unknown })
+        Ok(if is_alive { Liveness::Confirmed } else { Liveness::Unknown })
     }
 
-    /// The calls in the order that the kernel accepts. Stops at the first refusal and undoes
+    /// Makes the calls in the order that the kernel accepts. Stops at the first refusal and undoes
     /// nothing.
-    fn perform(
+    fn set_in_order(
         &self,
         has: &Snapshot,
         attr: &Attr,
         affinity: Option<&CpuSet>,
-    ) -> Result<Lives, Failed> {
-        let policy = |attr: &Attr| sched::set(self.tid(), attr).map_err(Failed::at(Step::Policy));
+    ) -> Result<Liveness, FailedStep> {
+        let policy =
+            |attr: &Attr| sched::set(self.tid(), attr).map_err(FailedStep::at(ApplyStep::Policy));
         let pin = |cpus: &CpuSet| {
-            sched::set_affinity(self.tid(), cpus).map_err(Failed::at(Step::Affinity))
+            sched::set_affinity(self.tid(), cpus).map_err(FailedStep::at(ApplyStep::Affinity))
         };
         match (has.attr.policy.is_deadline(), attr.policy.is_deadline()) {
             (true, false) => {
-                let lives = self.leave(&has.attr, attr)?;
+                let liveness = self.leave_deadline_class(&has.attr, attr)?;
                 return match affinity {
-                    // Seen before that.
-                    Some(cpus) => pin(cpus).map(|()| Lives::Unknown),
-                    None => Ok(lives),
+                    // Confirmed before that call only.
+                    Some(cpus) => pin(cpus).map(|()| Liveness::Unknown),
+                    None => Ok(liveness),
                 };
             }
-            // Within its root domain. To another there is no direct way (EBUSY), and the detours
-            // through another class all break somebody's books or stop the thread: it has to be
-            // released first.
+            // Within its root domain. To another one there is no direct way (EBUSY), and each
+            // detour through another class corrupts the bandwidth accounting or stops the thread:
+            // it must be released first.
             (true, true) => {
                 affinity.map_or(Ok(()), pin)?;
                 policy(attr)
             }
             (false, true) => {
-                if let Some(until) = debts::owing_until(&self.debtor()) {
-                    return Err(Failed::too_soon(until));
+                if let Some(until) = dl_overruns::blocked_until(&self.key()) {
+                    return Err(FailedStep::overrun_debt(until));
                 }
                 affinity.map_or(Ok(()), pin)?;
-                let entered = Entered::of(self.tid());
+                let entered = ExecAtEntry::read(self.tid());
                 policy(attr)?;
-                *self.lock_entered() = Some(entered);
+                *self.lock_exec_at_entry() = Some(entered);
                 Ok(())
             }
-            // If it had been in the deadline class, it has left by itself.
+            // If it was in the deadline class, it has left that by itself.
             (false, false) if attr.policy.is_realtime() => {
-                self.forget_entered();
+                self.clear_exec_at_entry();
                 affinity.map_or(Ok(()), pin)?;
                 policy(attr)
             }
             (false, false) => {
-                self.forget_entered();
+                self.clear_exec_at_entry();
                 policy(attr)?;
                 affinity.map_or(Ok(()), pin)
             }
         }
-        .map(|()| Lives::Unknown)
+        .map(|()| Liveness::Unknown)
     }
 
-    fn lock_entered(&self) -> MutexGuard<'_, Option<Entered>> {
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_exec_at_entry(&self) -> MutexGuard<'_, Option<ExecAtEntry>> {
+        self.exec_at_entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn forget_entered(&self) {
-        drop(self.lock_entered().take());
+    fn clear_exec_at_entry(&self) {
+        drop(self.lock_exec_at_entry().take());
     }
 
-    fn give_back(
+    fn restore_in_order(
         &self,
         has: &Snapshot,
         old: &Snapshot,
-        lives: &mut Lives,
-    ) -> Result<Restored, Failed> {
+        liveness: &mut Liveness,
+    ) -> Result<Restored, FailedStep> {
         let affinity = old.changed_affinity(has);
         let mut restored = Restored::Exactly;
-        let refused = self.perform(has, &old.attr, affinity).map(|seen| *lives = seen).err();
+        let refused =
+            self.set_in_order(has, &old.attr, affinity).map(|found| *liveness = found).err();
         if let Some(refused) = refused {
-            // Its number may be a stranger's by now.
+            // Its number may be another thread's by now.
             if !self.is_alive() {
                 return Err(refused);
             }
-            // Step by step from what is there now, each part as far as it goes.
-            let now = read(self.tid()).map_err(Failed::at(Step::Read))?;
+            // Step by step from the current attributes, each part as far as possible.
+            let now = read(self.tid()).map_err(FailedStep::at(ApplyStep::Read))?;
             if now.attr.policy != old.attr.policy {
                 let policy = Policy::Other { nice: old.nice };
                 let ordinary =
                     Attr { reset_on_fork: old.attr.reset_on_fork, ..Attr::plain(policy) };
-                self.perform(&now, &ordinary, None)?;
-                restored = Restored::Demoted(refused.error);
+                self.set_in_order(&now, &ordinary, None)?;
+                restored = Restored::PolicyLost(refused.error);
             }
             if let Some(cpus) = affinity
                 && sched::set_affinity(self.tid(), cpus).is_err()
             {
                 sched::set_affinity(self.tid(), &every_cpu())
-                    .map_err(Failed::at(Step::Affinity))?;
-                if !matches!(restored, Restored::Demoted(_)) {
-                    restored = Restored::Wider;
+                    .map_err(FailedStep::at(ApplyStep::Affinity))?;
+                if !matches!(restored, Restored::PolicyLost(_)) {
+                    restored = Restored::AffinityWidened;
                 }
             }
         }
@@ -335,11 +354,12 @@ impl Thread {
             && has.nice != old.nice
             && sched::get_nice(self.tid()).is_ok_and(|nice| nice != old.nice)
         {
-            *lives = Lives::Unknown;
+            *liveness = Liveness::Unknown;
             mutate!(
                 "kernel-restore-nice",
                 {
-                    sched::set_nice(self.tid(), old.nice).map_err(Failed::at(Step::Nice))?;
+                    sched::set_nice(self.tid(), old.nice)
+                        .map_err(FailedStep::at(ApplyStep::Nice))?;
                 },
                 {}
             );
@@ -347,9 +367,9 @@ impl Thread {
         Ok(restored)
     }
 
-    /// The thread has ended around the calls: if its number already belongs to another one that now
-    /// has exactly what was meant for this one, that other becomes an ordinary thread.
-    fn spare_stranger(&self, attr: &Attr, affinity: Option<&CpuSet>) {
+    /// Repairs the effect of calls on a reused number: if another thread with this number now has
+    /// exactly the attributes meant for this one, it becomes an ordinary thread.
+    fn undo_on_reused_tid(&self, attr: &Attr, affinity: Option<&CpuSet>) {
         let Ok(other) = Thread::open(self.tid()) else { return };
         if other.is_same(self) {
             return;

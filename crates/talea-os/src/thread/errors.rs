@@ -1,30 +1,30 @@
-//! Why a thread could not be held or configured.
+//! Errors of opening and configuring a thread.
 
 use crate::sys::is;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use talea_core::Time;
+use talea_core::Monotonic;
 
-/// Why a thread can't be held.
+/// Reason why a thread cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
     /// There is no such thread, or it is not visible in this PID namespace.
     Gone,
-    /// The descriptor is something else than a pidfd: this one. Closing it may take its time.
+    /// The descriptor is no pidfd; it is returned. Closing it may block.
     NotAPidfd(OwnedFd),
-    /// A thread of the kernel itself.
+    /// It is a kernel thread.
     KernelThread,
     /// The number belongs to another thread than the one that was meant.
-    Another,
+    OtherThread,
     /// The kernel refused.
     Os(io::Error),
 }
 
-/// Which call was refused.
+/// Call that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Reading what the thread has.
+pub enum ApplyStep {
+    /// Reading the thread's attributes.
     Read,
     /// `sched_setattr`.
     Policy,
@@ -34,67 +34,72 @@ pub enum Step {
     Nice,
 }
 
-/// Why attributes could not be given.
+/// Reason why attributes could not be set.
 #[derive(Debug)]
 pub enum ApplyError {
-    /// The thread has ended; nobody else was changed.
+    /// The thread has ended; no other thread was changed.
     Gone,
-    /// The kernel refused; the thread has what it had.
+    /// The kernel refused; the thread has its previous attributes.
     Refused {
-        /// Which call.
-        step: Step,
-        /// The kernel's answer.
+        /// The refused call.
+        step: ApplyStep,
+        /// The kernel's error.
         error: io::Error,
     },
-    /// A deadline policy was refused because the thread sleeps on a CPU outside its new affinity,
-    /// in another root domain; the thread has what it had.
+    /// The kernel refused a deadline policy because the thread sleeps on a CPU outside its new
+    /// affinity, in another root domain; the thread has its previous attributes.
     ///
     /// A sleeping thread moves when it wakes, not when its affinity changes. [`crate::Thread::pin`]
-    /// it, let it run, and ask again.
-    Elsewhere {
-        /// Where it sleeps.
+    /// it, let it run, and try again.
+    OtherRootDomain {
+        /// CPU on which it sleeps.
         cpu: u32,
     },
-    /// The thread has left a deadline policy with its budget overdrawn. Put back before its
-    /// zero-lag time, the kernel would never run it again. The thread has what it had.
-    TooSoon {
-        /// When to ask again; an upper bound.
-        until: Time,
+    /// The thread has left a deadline policy with its budget overdrawn. If it entered the class
+    /// before its zero-lag time, the kernel would never run it again. The thread has its previous
+    /// attributes.
+    OverrunDebt {
+        /// Earliest time to try again; an upper bound of the zero-lag time.
+        until: Monotonic,
     },
-    /// The kernel refused, and refused putting back as well: the thread is in between.
-    Unsettled {
-        /// Which call was refused first.
-        step: Step,
-        /// The first answer.
+    /// The kernel refused, and restoring failed as well: the thread is half configured.
+    RestoreFailed {
+        /// The call that was refused first.
+        step: ApplyStep,
+        /// The error of that call.
         error: io::Error,
-        /// The answer to putting back.
+        /// The error of restoring.
         undo: io::Error,
     },
 }
 
-/// One refused step, before it is known what could be put back.
-pub(super) struct Failed {
-    pub(super) step: Step,
+/// Refused call, before it is known whether the thread could be restored.
+pub(super) struct FailedStep {
+    pub(super) step: ApplyStep,
     pub(super) error: io::Error,
-    /// Not the kernel's refusal but ours, until then.
-    pub(super) until: Option<Time>,
+    /// Set if this crate refused, not the kernel: the time until which it refuses.
+    pub(super) until: Option<Monotonic>,
 }
 
-impl Failed {
-    /// For `map_err`.
-    pub(super) fn at(step: Step) -> impl FnOnce(io::Error) -> Failed {
-        move |error| Failed { step, error, until: None }
+impl FailedStep {
+    /// Returns a function for `map_err`.
+    pub(super) fn at(step: ApplyStep) -> impl FnOnce(io::Error) -> FailedStep {
+        move |error| FailedStep { step, error, until: None }
     }
 
-    pub(super) fn too_soon(until: Time) -> Failed {
-        Failed { step: Step::Policy, error: crate::sys::errno(libc::EAGAIN), until: Some(until) }
+    pub(super) fn overrun_debt(until: Monotonic) -> FailedStep {
+        FailedStep {
+            step: ApplyStep::Policy,
+            error: crate::sys::errno(libc::EAGAIN),
+            until: Some(until),
+        }
     }
 }
 
-impl From<Failed> for ApplyError {
-    fn from(failed: Failed) -> ApplyError {
+impl From<FailedStep> for ApplyError {
+    fn from(failed: FailedStep) -> ApplyError {
         match failed.until {
-            Some(until) => ApplyError::TooSoon { until },
+            Some(until) => ApplyError::OverrunDebt { until },
             None if is(&failed.error, libc::ESRCH) => ApplyError::Gone,
             None => ApplyError::Refused { step: failed.step, error: failed.error },
         }
@@ -102,13 +107,13 @@ impl From<Failed> for ApplyError {
 }
 
 impl ApplyError {
-    /// The kernel's number, where there is one.
+    /// Returns the kernel's error number, where there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             ApplyError::Gone => None,
-            ApplyError::Elsewhere { .. } => Some(libc::EPERM),
-            ApplyError::TooSoon { .. } => Some(libc::EAGAIN),
-            ApplyError::Refused { error, .. } | ApplyError::Unsettled { error, .. } => {
+            ApplyError::OtherRootDomain { .. } => Some(libc::EPERM),
+            ApplyError::OverrunDebt { .. } => Some(libc::EAGAIN),
+            ApplyError::Refused { error, .. } | ApplyError::RestoreFailed { error, .. } => {
                 error.raw_os_error()
             }
         }
@@ -130,7 +135,7 @@ impl fmt::Display for OpenError {
             OpenError::Gone => f.write_str("no such thread is alive in this PID namespace"),
             OpenError::NotAPidfd(_) => f.write_str("the descriptor is not a pidfd"),
             OpenError::KernelThread => f.write_str("it is a thread of the kernel"),
-            OpenError::Another => f.write_str("the number now belongs to another thread"),
+            OpenError::OtherThread => f.write_str("the number now belongs to another thread"),
             OpenError::Os(error) => write!(f, "the kernel refused: {error}"),
         }
     }
@@ -141,29 +146,29 @@ impl fmt::Display for ApplyError {
         match self {
             ApplyError::Gone => f.write_str("the thread has ended"),
             ApplyError::Refused { step, error } => write!(f, "the kernel refused {step}: {error}"),
-            ApplyError::Elsewhere { cpu } => {
+            ApplyError::OtherRootDomain { cpu } => {
                 write!(
                     f,
                     "the thread sleeps on CPU {cpu}, in another root domain, until it next runs"
                 )
             }
-            ApplyError::TooSoon { .. } => {
-                f.write_str("the thread still owes CPU time to its last deadline reservation")
+            ApplyError::OverrunDebt { .. } => {
+                f.write_str("the thread has overrun its last deadline reservation and has not paid that off yet")
             }
-            ApplyError::Unsettled { step, error, undo } => {
-                write!(f, "the kernel refused {step}: {error}; putting back failed too: {undo}")
+            ApplyError::RestoreFailed { step, error, undo } => {
+                write!(f, "the kernel refused {step}: {error}; restoring its attributes failed too: {undo}")
             }
         }
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for ApplyStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Step::Read => "to tell the thread's attributes",
-            Step::Policy => "the scheduling policy",
-            Step::Affinity => "the CPU affinity",
-            Step::Nice => "the nice value",
+            ApplyStep::Read => "to return the thread's attributes",
+            ApplyStep::Policy => "the scheduling policy",
+            ApplyStep::Affinity => "the CPU affinity",
+            ApplyStep::Nice => "the nice value",
         })
     }
 }
@@ -180,7 +185,9 @@ impl std::error::Error for OpenError {
 impl std::error::Error for ApplyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ApplyError::Refused { error, .. } | ApplyError::Unsettled { error, .. } => Some(error),
+            ApplyError::Refused { error, .. } | ApplyError::RestoreFailed { error, .. } => {
+                Some(error)
+            }
             _ => None,
         }
     }

@@ -1,29 +1,29 @@
-//! One thread, held so that no other can be mistaken for it.
+//! Handle to one thread that can never refer to a later thread with the same number.
 //!
 //! Model: a [`Thread`] owns a `PIDFD_THREAD` pidfd. The scheduling calls take a bare number, so
-//! each is guarded: a look at the thread itself, the calls, a look. Between two looks that both
-//! find it the number belongs to the thread. A look asks the pidfd, or reads a file of `/proc` that
-//! was opened before.
+//! they are guarded: a check of the thread itself, the calls, another check. Between two successful
+//! checks the number belongs to the thread. A check polls the pidfd, or reads a file of `/proc`
+//! that was opened before.
 //!
 //! Kernels before 6.9 have no thread pidfds. There a process pidfd watches the process, and the
-//! thread's start time, read before and after, tells it from a later one ([`Method::StartTime`]). A
-//! thread's own end is then not an event: only its process's is.
+//! thread's start time, read before and after, distinguishes it from a later one
+//! ([`Method::StartTime`]). The end of such a thread is not an event: only that of its process is.
 //!
 //! Absent on purpose: configuring kernel threads. They belong to the machine, not to a client.
 
 mod apply;
-pub mod debts;
+mod deadline_exit;
+pub mod dl_overruns;
 mod errors;
-mod leave;
 mod pidfd;
-mod schedclock;
+mod sched_clock;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 
 pub use apply::Restored;
-pub use errors::{ApplyError, OpenError, Step};
-pub use leave::{comes_of, descriptors_kept};
+pub use deadline_exit::{is_same_or_nudged, max_open_readers};
+pub use errors::{ApplyError, ApplyStep, OpenError};
 pub(crate) use pidfd::{has_thread_pidfds, ns_tids, open_process};
 pub use snapshot::Snapshot;
 use talea_core::mutate;
@@ -35,21 +35,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
-/// How a thread is told from a later one with the same number.
+/// Method by which a thread is distinguished from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// A pidfd of the thread itself (Linux 6.9 and later).
+    /// Pidfd of the thread itself (Linux 6.9 and later).
     Pidfd,
-    /// A pidfd of its process, and the thread's start time.
+    /// Pidfd of its process, and the thread's start time.
     StartTime,
 }
 
-/// Whether a descriptor is a pidfd, which never keeps whoever closes it waiting.
+/// Whether a descriptor is a pidfd. Closing a pidfd never blocks.
 pub fn is_pidfd(fd: impl AsFd) -> bool {
     pidfd::is_pidfd(fd.as_fd())
 }
 
-/// A thread that may have ended but is never another one.
+/// Handle to a thread. The thread may have ended, but the handle never refers to another one.
 #[derive(Debug)]
 pub struct Thread {
     fd: OwnedFd,
@@ -57,94 +57,95 @@ pub struct Thread {
     tgid: Tid,
     uids: Uids,
     inode: u64,
-    /// Start time where it is the guard.
+    /// Start time, if the method is [`Method::StartTime`].
     start: Option<u64>,
-    /// Whether its descriptor came from somebody who may have kept a copy.
+    /// Whether the descriptor was received from another process, which may have kept a copy.
     shared: bool,
-    /// What it had run when we last gave it a deadline policy, while it has it.
-    entered: Mutex<Option<leave::Entered>>,
+    /// Run count when this process last gave the thread a deadline policy, while it has that
+    /// policy.
+    exec_at_entry: Mutex<Option<deadline_exit::ExecAtEntry>>,
 }
 
-/// What names a thread across a restart of ours, within one boot.
+/// Identity of a thread across a restart of this process, within one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number.
+    /// Thread number.
     pub tid: Tid,
     /// Inode of its pidfd, unique for the boot; 0 on kernels before 6.9.
     pub inode: u64,
-    /// Start time in clock ticks since boot; 0: not known, the inode tells.
+    /// Start time in clock ticks since boot; 0: not known, the inode identifies the thread.
     pub start_ticks: u64,
 }
 
 impl Thread {
-    /// Holds the thread that has this number now. A process is meant by its main thread.
+    /// Opens the thread that has this number now. The number of a process names its main thread.
     pub fn open(tid: Tid) -> Result<Thread, OpenError> {
-        Thread::numbered(tid)?.living()
+        Thread::open_unchecked(tid)?.if_alive()
     }
 
-    /// As [`Thread::open`] for who asks the thread something next, and is told then that it has
-    /// ended.
-    pub fn numbered(tid: Tid) -> Result<Thread, OpenError> {
-        match Thread::numbered_by(tid, Method::Pidfd) {
+    /// Variant of [`Thread::open`] without a final check that the thread lives, for a caller whose
+    /// next call checks that.
+    pub fn open_unchecked(tid: Tid) -> Result<Thread, OpenError> {
+        match Thread::open_unchecked_by(tid, Method::Pidfd) {
             Err(OpenError::Os(error)) if is(&error, libc::EINVAL) => {
-                Thread::numbered_by(tid, Method::StartTime)
+                Thread::open_unchecked_by(tid, Method::StartTime)
             }
             other => other,
         }
     }
 
-    /// As [`Thread::open`], with a chosen method. `EINVAL` where the kernel does not have it.
+    /// Variant of [`Thread::open`] with a given method. `EINVAL` where the kernel lacks it.
     pub fn open_by(tid: Tid, method: Method) -> Result<Thread, OpenError> {
-        Thread::numbered_by(tid, method)?.living()
+        Thread::open_unchecked_by(tid, method)?.if_alive()
     }
 
-    /// The number and the facts are read one after the other: they are one thread's only if it
-    /// still lives.
-    fn living(self) -> Result<Thread, OpenError> {
+    /// Returns the thread if it lives. Number and attributes were read one after the other: they
+    /// are of one thread only if it still lives.
+    fn if_alive(self) -> Result<Thread, OpenError> {
         if self.is_alive() { Ok(self) } else { Err(OpenError::Gone) }
     }
 
-    fn numbered_by(tid: Tid, method: Method) -> Result<Thread, OpenError> {
+    fn open_unchecked_by(tid: Tid, method: Method) -> Result<Thread, OpenError> {
         match method {
             Method::Pidfd => {
                 let fd = pidfd::open_thread(tid)?;
-                let (told, inode) = (pidfd::told(fd.as_fd())?, pidfd::inode(fd.as_fd())?);
-                Thread::new(fd, told, inode, None)
+                let (info, inode) = (pidfd::info(fd.as_fd())?, pidfd::inode(fd.as_fd())?);
+                Thread::new(fd, info, inode, None)
             }
             Method::StartTime => {
-                let told = pidfd::read(tid)?;
+                let info = pidfd::info_from_proc(tid)?;
                 let start = proc::stat(tid)?.start_ticks;
-                let fd = pidfd::open_process(told.tgid)?;
-                Thread::new(fd, told, 0, Some(start))
+                let fd = pidfd::open_process(info.tgid)?;
+                Thread::new(fd, info, 0, Some(start))
             }
         }
     }
 
-    /// Holds the thread that a received descriptor names. A process pidfd names the main thread.
+    /// Opens the thread that a received descriptor names. A process pidfd names the main thread.
     ///
-    /// Anything can be received over a socket: what is no pidfd is given back untouched.
+    /// A socket can deliver any descriptor: one that is no pidfd is returned unchanged.
     pub fn from_fd(fd: OwnedFd) -> Result<Thread, OpenError> {
-        Thread::named_by(fd)?.living()
+        Thread::from_fd_unchecked(fd)?.if_alive()
     }
 
-    /// As [`Thread::from_fd`] for who asks the thread something next, and is told then that it has
-    /// ended.
-    pub fn named_by(fd: OwnedFd) -> Result<Thread, OpenError> {
+    /// Variant of [`Thread::from_fd`] without a final check that the thread lives, for a caller
+    /// whose next call checks that.
+    pub fn from_fd_unchecked(fd: OwnedFd) -> Result<Thread, OpenError> {
         if !pidfd::is_pidfd(fd.as_fd()) {
             return Err(OpenError::NotAPidfd(fd));
         }
         let inode = pidfd::inode(fd.as_fd())?;
-        let told = pidfd::told(fd.as_fd())?;
+        let info = pidfd::info(fd.as_fd())?;
         if pidfd::names_thread(fd.as_fd())? {
-            return Ok(Thread { shared: true, ..Thread::new(fd, told, inode, None)? });
+            return Ok(Thread { shared: true, ..Thread::new(fd, info, inode, None)? });
         }
-        let own = Thread::open(told.tid)?;
-        // While the sender's descriptor is alive its number is not given out again, so ours names
-        // the same.
+        let own = Thread::open(info.tid)?;
+        // While the sender's descriptor is alive its number is not reused, so ours names the same
+        // thread.
         if pidfd::is_alive(fd.as_fd()) { Ok(own) } else { Err(OpenError::Gone) }
     }
 
-    /// Holds the thread that was written down earlier in this boot, if it still lives.
+    /// Opens the thread with an identity recorded earlier in this boot, if it still lives.
     pub fn reopen(identity: &Identity) -> Result<Thread, OpenError> {
         let thread = Thread::open(identity.tid)?;
         let unread = identity.inode != 0 && identity.start_ticks == 0;
@@ -157,86 +158,86 @@ impl Thread {
         match (same, thread.is_alive()) {
             (_, false) => Err(OpenError::Gone),
             (true, true) => Ok(thread),
-            (false, true) => Err(OpenError::Another),
+            (false, true) => Err(OpenError::OtherThread),
         }
     }
 
     fn new(
         fd: OwnedFd,
-        told: pidfd::Told,
+        info: pidfd::PidfdInfo,
         inode: u64,
         start: Option<u64>,
     ) -> Result<Thread, OpenError> {
         const KTHREADD: i32 = 2;
         // Kernel threads are children of kthreadd, but so are programs that the kernel starts, and
-        // in a PID namespace 2 is anybody: only the flags decide.
-        if (told.parent == KTHREADD || told.tid.as_raw() == KTHREADD)
-            && proc::stat(told.tid)?.is_kernel_thread()
+        // in a PID namespace 2 may be any process: only the flags decide.
+        if (info.parent == KTHREADD || info.tid.as_raw() == KTHREADD)
+            && proc::stat(info.tid)?.is_kernel_thread()
         {
             return Err(OpenError::KernelThread);
         }
         Ok(Thread {
             fd,
-            tid: told.tid,
-            tgid: told.tgid,
-            uids: told.uids,
+            tid: info.tid,
+            tgid: info.tgid,
+            uids: info.uids,
             inode,
             start,
             shared: false,
-            entered: Mutex::new(None),
+            exec_at_entry: Mutex::new(None),
         })
     }
 
-    /// Its number.
+    /// Returns the thread number.
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// Its process, by the main thread, when it was opened.
+    /// Returns the thread's process, by its main thread, as of the opening.
     pub fn tgid(&self) -> Tid {
         self.tgid
     }
 
-    /// Whose it was when it was opened. For a decision about rights ask [`Thread::uids_now`].
+    /// Returns the thread's users as of the opening. For a decision about rights call
+    /// [`Thread::uids_now`].
     pub fn uids(&self) -> Uids {
         self.uids
     }
 
-    /// Inode of its pidfd: unique for this boot, 0 on kernels before 6.9.
+    /// Returns the inode of its pidfd: unique for this boot, 0 on kernels before 6.9.
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// As whom it may owe something to its deadline reservation.
-    fn debtor(&self) -> debts::Debtor {
-        // Where pidfds have no inode of their own.
+    /// Returns the thread's key in [`dl_overruns`].
+    fn key(&self) -> dl_overruns::ThreadKey {
+        // Needed where pidfds have no inode of their own.
         let start = if self.inode == 0 { self.start_ticks().unwrap_or(0) } else { 0 };
-        debts::Debtor {
+        dl_overruns::ThreadKey {
             process: self.tgid,
             tid: self.tid,
-            mark: debts::Mark { inode: self.inode, start },
+            incarnation: dl_overruns::ThreadIncarnation { inode: self.inode, start },
         }
     }
 
-    /// What tells its main thread from that of a later process; nothing where that can't be looked
-    /// at.
-    fn main_mark(&self) -> debts::Mark {
+    /// Returns the incarnation of its main thread; unknown where that cannot be opened.
+    fn main_incarnation(&self) -> dl_overruns::ThreadIncarnation {
         if self.tid == self.tgid {
-            return self.debtor().mark;
+            return self.key().incarnation;
         }
         match Thread::open(self.tgid) {
-            Ok(main) if main.tgid == self.tgid => main.debtor().mark,
-            _ => debts::Mark::default(),
+            Ok(main) if main.tgid == self.tgid => main.key().incarnation,
+            _ => dl_overruns::ThreadIncarnation::default(),
         }
     }
 
-    /// Whether its descriptor came from somebody who may have kept a copy: then closing it does not
-    /// end watching it.
+    /// Whether the descriptor was received from another process, which may have kept a copy.
+    /// Closing ours then does not end an epoll watch.
     pub fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// How it is told from a later one.
+    /// Returns the method that distinguishes it from a later thread.
     pub fn method(&self) -> Method {
         if self.start.is_some() { Method::StartTime } else { Method::Pidfd }
     }
@@ -253,16 +254,16 @@ impl Thread {
             })
     }
 
-    /// Whose it is now: credentials change with `setresuid` and set-user-id programs.
+    /// Returns the thread's users now: `setresuid` and set-user-id programs change them.
     pub fn uids_now(&self) -> Result<Uids, OpenError> {
         let uids = match self.method() {
-            Method::Pidfd => pidfd::told(self.fd.as_fd())?.uids,
-            Method::StartTime => pidfd::read(self.tid)?.uids,
+            Method::Pidfd => pidfd::info(self.fd.as_fd())?.uids,
+            Method::StartTime => pidfd::info_from_proc(self.tid)?.uids,
         };
         if self.is_alive() { Ok(uids) } else { Err(OpenError::Gone) }
     }
 
-    /// Start time in clock ticks since boot.
+    /// Returns the start time in clock ticks since boot.
     pub fn start_ticks(&self) -> Result<u64, OpenError> {
         let start = match self.start {
             Some(start) => start,
@@ -271,26 +272,26 @@ impl Thread {
         if self.is_alive() { Ok(start) } else { Err(OpenError::Gone) }
     }
 
-    /// What to write down to find it again with [`Thread::reopen`].
+    /// Returns the identity with which [`Thread::reopen`] finds it again.
     pub fn identity(&self) -> Result<Identity, OpenError> {
         Ok(Identity { tid: self.tid, inode: self.inode, start_ticks: self.start_ticks()? })
     }
 
-    /// Whether both hold the same thread.
+    /// Whether both handles refer to the same thread.
     pub fn is_same(&self, other: &Thread) -> bool {
         self.tid == other.tid && self.inode == other.inode && self.start == other.start
-            // Without an inode each two handles of one number agree only while both live.
+            // Without inodes, two handles of one number agree only while both threads live.
             && (self.inode != 0 || (self.is_alive() && other.is_alive()))
     }
 
-    /// Sends a signal: to the thread, or with [`Method::StartTime`] to its process.
+    /// Sends a signal to the thread, or with [`Method::StartTime`] to its process.
     pub fn signal(&self, number: i32) -> io::Result<()> {
         pidfd::signal(&self.fd, number)
     }
 }
 
-/// Becomes readable when the thread (with [`Method::StartTime`]: its process) ends; for `epoll` and
-/// for passing it over a socket.
+/// The descriptor becomes readable when the thread (with [`Method::StartTime`]: its process) ends;
+/// for `epoll` and for passing it over a socket.
 impl AsFd for Thread {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -1,8 +1,8 @@
 //! Pidfds: descriptors that name one thread and never a later one with the same number.
 //!
 //! A pidfd opened with `PIDFD_THREAD` (Linux 6.9) names a thread; without it, a process by its main
-//! thread. Since 6.9 pidfds live in a file system of their own, where the inode number is unique
-//! for the boot. Before, they share one anonymous inode.
+//! thread. Since 6.9 pidfds are in a file system of their own, where the inode number is unique for
+//! the boot. Before, they share one anonymous inode.
 
 use crate::sys::{check, check_long, errno};
 use crate::{Tid, proc};
@@ -42,9 +42,9 @@ const INFO_CREDS: u64 = 2;
 /// `_IOWR(0xFF, 11, struct pidfd_info)`.
 const PIDFD_GET_INFO: libc::c_ulong = 3 << 30 | 64 << 16 | 0xFF << 8 | 0x0B;
 
-/// What the kernel says about the thread of a pidfd.
+/// Attributes of the thread of a pidfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct PidfdInfo {
     pub(crate) tid: Tid,
     pub(crate) tgid: Tid,
     pub(crate) parent: i32,
@@ -73,9 +73,9 @@ fn open(tid: Tid, flags: libc::c_uint) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// The inode of a pidfd, 0 where they share one.
+/// Returns the inode of a pidfd, 0 where all share one.
 pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
-    // On one kernel all of them have their own, or none.
+    // On one kernel either all or none have their own.
     static OWN: OnceLock<bool> = OnceLock::new();
     let own = if let Some(own) = OWN.get() {
         *own
@@ -86,15 +86,15 @@ pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
     if own { Ok(rustix::fs::fstat(fd)?.st_ino) } else { Ok(0) }
 }
 
-/// Whether a descriptor is a pidfd at all. Asked before anything else: other calls are handed on to
-/// the file's own file system, which may be a stranger's program and never answer.
+/// Whether a descriptor is a pidfd. Must be checked before any other call: the kernel passes other
+/// calls to the file's own file system, which may be an untrusted program that never answers.
 pub(crate) fn is_pidfd(fd: BorrowedFd) -> bool {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: no information is asked for, and WNOWAIT leaves whatever has ended to be collected.
     let answer = unsafe {
         libc::waitid(libc::P_PIDFD, fd.as_raw_fd() as libc::id_t, std::ptr::null_mut(), flags)
     };
-    // ECHILD is what a pidfd of somebody else's child gets.
+    // A pidfd of another process's child gives ECHILD.
     check(answer).err().and_then(|error| error.raw_os_error()) != Some(libc::EBADF)
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn names_thread(fd: BorrowedFd) -> io::Result<bool> {
     Ok(flags as libc::c_uint & PIDFD_THREAD != 0)
 }
 
-/// Whether what the pidfd names has not ended.
+/// Whether the thread or process of the pidfd has not ended.
 pub(crate) fn is_alive(fd: BorrowedFd) -> bool {
     let mut poll = [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
     loop {
@@ -113,35 +113,37 @@ pub(crate) fn is_alive(fd: BorrowedFd) -> bool {
         match check(unsafe { libc::poll(poll.as_mut_ptr(), 1, 0) }) {
             Ok(ready) => return ready == 0,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Only lack of memory is left; a thread that can't be watched is not one to configure.
+            // The only other error is lack of memory; a thread that cannot be watched must not be
+            // configured.
             Err(_) => return false,
         }
     }
 }
 
-/// Who it is: from the descriptor where the kernel can (6.13), else by number from `/proc`.
+/// Reads the thread's attributes: from the descriptor where the kernel can (6.13), else by number
+/// from `/proc`.
 ///
 /// `ESRCH`: ended, or not visible in this PID namespace.
-pub(crate) fn told(fd: BorrowedFd) -> io::Result<Told> {
-    if let Some(told) = asked(fd)? {
-        return Ok(told);
+pub(crate) fn info(fd: BorrowedFd) -> io::Result<PidfdInfo> {
+    if let Some(info) = info_by_ioctl(fd)? {
+        return Ok(info);
     }
     let tid = ns_tids(fd)?.first().copied().and_then(Tid::new).ok_or_else(|| errno(libc::ESRCH))?;
-    let told = read(tid)?;
-    // While the descriptor is alive the number cannot belong to somebody else, so what was read was
-    // it.
-    if is_alive(fd) { Ok(told) } else { Err(errno(libc::ESRCH)) }
+    let info = info_from_proc(tid)?;
+    // While the descriptor is alive the number cannot be reused, so the attributes are the
+    // thread's.
+    if is_alive(fd) { Ok(info) } else { Err(errno(libc::ESRCH)) }
 }
 
-/// By `PIDFD_GET_INFO`; `None` where this kernel does not answer it.
-fn asked(fd: BorrowedFd) -> io::Result<Option<Told>> {
+/// Reads the attributes by `PIDFD_GET_INFO`; `None` where this kernel lacks it.
+fn info_by_ioctl(fd: BorrowedFd) -> io::Result<Option<PidfdInfo>> {
     let mut info = Info { mask: INFO_PID | INFO_CREDS, ..Info::default() };
     // SAFETY: `fd` is a pidfd, for which this number writes at most the 64 bytes that it encodes.
     let answer = check(unsafe { libc::ioctl(fd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) });
     match answer {
         Ok(_) if info.mask & (INFO_PID | INFO_CREDS) == INFO_PID | INFO_CREDS => {
             let tid = |raw: u32| Tid::new(raw as i32).ok_or_else(|| errno(libc::ESRCH));
-            Ok(Some(Told {
+            Ok(Some(PidfdInfo {
                 tid: tid(info.pid)?,
                 tgid: tid(info.tgid)?,
                 parent: info.ppid as i32,
@@ -154,17 +156,17 @@ fn asked(fd: BorrowedFd) -> io::Result<Option<Told>> {
     }
 }
 
-/// Who has this number now, from `/proc`.
-pub(crate) fn read(tid: Tid) -> io::Result<Told> {
+/// Reads the attributes of the thread that has this number now, from `/proc`.
+pub(crate) fn info_from_proc(tid: Tid) -> io::Result<PidfdInfo> {
     let status = proc::status(tid).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => errno(libc::ESRCH),
         _ => error,
     })?;
-    Ok(Told { tid, tgid: status.tgid, parent: status.parent, uids: status.uids })
+    Ok(PidfdInfo { tid, tgid: status.tgid, parent: status.parent, uids: status.uids })
 }
 
-/// The numbers in the PID namespaces from that of `/proc` down to the thread's own: -1 after its
-/// end, 0 when it is not visible here.
+/// Returns the thread's numbers in the PID namespaces from that of `/proc` down to its own: -1
+/// after its end, 0 if it is not visible here.
 pub(crate) fn ns_tids(fd: BorrowedFd) -> io::Result<Vec<i32>> {
     let text = proc::read(&format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
     let words =
@@ -172,7 +174,8 @@ pub(crate) fn ns_tids(fd: BorrowedFd) -> io::Result<Vec<i32>> {
     Ok(words.filter_map(|word| word.parse().ok()).collect())
 }
 
-/// Sends a signal to what the pidfd names; 0 only asks whether that would be allowed.
+/// Sends a signal to the thread or process of the pidfd; 0 only checks whether that would be
+/// allowed.
 pub(crate) fn signal(fd: impl AsFd, number: i32) -> io::Result<()> {
     // SAFETY: no siginfo is passed; the rest are integers.
     check_long(unsafe {

@@ -1,4 +1,4 @@
-//! What a thread had before it was touched.
+//! Scheduling attributes of a thread, to be restored later.
 
 use crate::sched::{self, Attr, Policy};
 use crate::{Tid, proc};
@@ -6,14 +6,14 @@ use std::io;
 use std::sync::OnceLock;
 use talea_core::CpuSet;
 
-/// What a thread had before it was touched.
+/// Policy, nice value and affinity of a thread at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Policy with its parameters.
     pub attr: Attr,
     /// Nice value, also while a real-time policy hides it.
     pub nice: i32,
-    /// Where it may run.
+    /// Affinity.
     pub affinity: CpuSet,
 }
 
@@ -21,7 +21,7 @@ impl Snapshot {
     /// Length of [`Snapshot::to_bytes`].
     pub const BYTES: usize = Attr::BYTES + 8 + size_of::<CpuSet>();
 
-    /// For keeping in a file on the same machine.
+    /// Encodes the snapshot for a file on the same machine.
     pub fn to_bytes(&self) -> [u8; Snapshot::BYTES] {
         let mut out = [0; Snapshot::BYTES];
         let (attr, rest) = out.split_at_mut(Attr::BYTES);
@@ -34,7 +34,7 @@ impl Snapshot {
         out
     }
 
-    /// The inverse of [`Snapshot::to_bytes`]; `None` for what no thread can have.
+    /// Decodes the result of [`Snapshot::to_bytes`]; `None` for attributes that no thread can have.
     pub fn from_bytes(bytes: &[u8; Snapshot::BYTES]) -> Option<Snapshot> {
         let (attr, rest) = bytes.split_first_chunk::<{ Attr::BYTES }>()?;
         let (nice, affinity) = rest.split_first_chunk::<8>()?;
@@ -49,10 +49,10 @@ impl Snapshot {
         })
     }
 
-    /// The affinity to write so that a thread that has `now` gets this one; `None` when it has.
+    /// Returns the affinity to set on a thread that has `now`; `None` if it has the right one.
     ///
     /// A thread that could use every CPU gets the full mask: the kernel then lets it follow its
-    /// cpuset, as it does with a thread that nobody ever restricted.
+    /// cpuset, as it does with a thread that was never restricted.
     pub(super) fn changed_affinity(&self, now: &Snapshot) -> Option<&CpuSet> {
         (self.affinity != now.affinity).then(|| {
             static EVERY: OnceLock<CpuSet> = OnceLock::new();
@@ -65,7 +65,7 @@ impl Snapshot {
     }
 }
 
-/// Reads what `tid` has, whoever that is at the moment.
+/// Reads the attributes of the thread that has number `tid` at the moment.
 pub(super) fn read(tid: Tid) -> io::Result<Snapshot> {
     let snapshot = read_in_force(tid)?;
     Ok(match shown_nice(snapshot.attr.policy) {
@@ -74,7 +74,8 @@ pub(super) fn read(tid: Tid) -> io::Result<Snapshot> {
     })
 }
 
-/// As [`read`], without a call for a nice value that the policy hides; zero stands for that.
+/// Variant of [`read`] without a system call for a nice value that the policy hides; it is reported
+/// as zero.
 pub(super) fn read_in_force(tid: Tid) -> io::Result<Snapshot> {
     let attr = sched::get(tid)?;
     Ok(Snapshot {
@@ -84,7 +85,7 @@ pub(super) fn read_in_force(tid: Tid) -> io::Result<Snapshot> {
     })
 }
 
-/// The nice value that is part of a policy.
+/// Returns the nice value that is part of a policy.
 pub(super) fn shown_nice(policy: Policy) -> Option<i32> {
     match policy {
         Policy::Other { nice } | Policy::Batch { nice } | Policy::Ext { nice } => Some(nice),
@@ -92,8 +93,8 @@ pub(super) fn shown_nice(policy: Policy) -> Option<i32> {
     }
 }
 
-/// The CPUs that were online when first asked. A CPU that comes later makes restored masks exact
-/// instead of full.
+/// Returns the CPUs that were online at the first call. A CPU that comes online later makes
+/// restored masks exact instead of full.
 fn online() -> &'static CpuSet {
     static ONLINE: OnceLock<CpuSet> = OnceLock::new();
     ONLINE.get_or_init(|| {

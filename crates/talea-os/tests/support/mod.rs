@@ -1,7 +1,7 @@
-//! What the kernel tests share. Copy it into another crate's tests as it is.
+//! Helpers shared by the kernel tests. Copy this file into another crate's tests unchanged.
 //!
-//! Kernel tests change the machine for a moment: [`machine_lock`] keeps those of all crates from
-//! meeting, and whatever they change is put back when a guard is dropped.
+//! Kernel tests change the machine temporarily: [`machine_lock`] serialises those of all crates,
+//! and each change is undone when a guard is dropped.
 #![allow(
     dead_code,
     unused_macros,
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use talea_core::{CpuSet, Span, Work};
 use talea_os::{Attr, Policy, Tid};
 
-/// Returns from the test, saying so, when the machine lacks something. With
+/// Returns from the test with a message if the machine lacks something. With
 /// `TALEA_KERNEL_TESTS=required` that is a failure: a skip is not a pass.
 macro_rules! needs {
     ($what:expr, $have:expr) => {
@@ -36,13 +36,13 @@ macro_rules! needs {
 }
 pub(crate) use needs;
 
-/// Whether we may set any thread's policy and become anybody.
+/// Whether this process may set any thread's policy and become any user.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Mounts debugfs where it is not mounted, to read the kernel's deadline books. Left mounted: other
-/// tests may be reading.
+/// Mounts debugfs where it is not mounted, to read the kernel's deadline bandwidth. It stays
+/// mounted: other tests may be reading.
 pub fn mount_debugfs_for_tests() -> bool {
     let debug = Path::new("/sys/kernel/debug/sched/debug");
     if !debug.exists() {
@@ -51,7 +51,8 @@ pub fn mount_debugfs_for_tests() -> bool {
     std::fs::read(debug).is_ok()
 }
 
-/// Held while a test depends on machine-wide state: deadline books, cpusets, `ns_last_pid`.
+/// Returns a lock to hold while a test depends on machine-wide state: deadline bandwidth, cpusets,
+/// `ns_last_pid`.
 pub fn machine_lock() -> File {
     let path = std::env::temp_dir().join("talea-kernel-tests.lock");
     let file =
@@ -60,7 +61,7 @@ pub fn machine_lock() -> File {
     file
 }
 
-/// A directory that goes when the test ends.
+/// Directory that is removed when the test ends.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -82,7 +83,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A thread that sleeps until it is told to end, and runs small jobs in between.
+/// Thread that sleeps until it must end, and runs small jobs in between.
 pub struct Sleeper {
     pub tid: Tid,
     jobs: Option<mpsc::Sender<Box<dyn FnOnce() + Send>>>,
@@ -92,28 +93,28 @@ pub struct Sleeper {
 impl Sleeper {
     pub fn start() -> Sleeper {
         let (jobs, inbox) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
-        let (tell, told) = mpsc::channel();
+        let (send, received) = mpsc::channel();
         let handle = std::thread::spawn(move || {
-            tell.send(Tid::current()).expect("somebody who asked");
+            send.send(Tid::current()).expect("a receiver");
             while let Ok(job) = inbox.recv() {
                 job();
             }
         });
-        let tid = told.recv().expect("a thread number");
+        let tid = received.recv().expect("a thread number");
         let sleeper = Sleeper { tid, jobs: Some(jobs), handle: Some(handle) };
         sleeper.settle();
         sleeper
     }
 
-    /// Runs `job` in the thread and returns what it returns.
+    /// Runs `job` in the thread and returns its result.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = mpsc::channel();
-        let job = Box::new(move || tell.send(job()).expect("somebody who asked"));
+        let (send, received) = mpsc::channel();
+        let job = Box::new(move || send.send(job()).expect("a receiver"));
         self.jobs.as_ref().expect("a living thread").send(job).expect("a living thread");
-        told.recv().expect("the job's result")
+        received.recv().expect("the job's result")
     }
 
-    /// Returns when the thread is really asleep.
+    /// Waits until the thread is asleep.
     pub fn settle(&self) {
         wait_until("the thread sleeps", || {
             talea_os::proc::stat(self.tid).is_ok_and(|stat| stat.state == b'S')
@@ -128,7 +129,7 @@ impl Sleeper {
         if let Some(handle) = self.handle.take() {
             handle.join().expect("an orderly end");
         }
-        // join returns when the thread has told so, a little before the kernel has forgotten its
+        // join returns when the thread has reported its end, a little before the kernel frees its
         // number.
         let path = format!("/proc/self/task/{}", self.tid);
         wait_until("the thread is gone", || !Path::new(&path).exists());
@@ -159,13 +160,13 @@ pub fn deadline(runtime_us: u64, period_us: u64) -> Policy {
     }
 }
 
-/// CPUs that run now, as the kernel lists them.
+/// Returns the CPUs that are online.
 pub fn online() -> CpuSet {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").expect("the online CPUs");
     CpuSet::parse(&text).expect("a CPU list")
 }
 
-/// Whether the kernel gives this process a real-time policy at all.
+/// Whether the kernel grants this process a real-time policy at all.
 pub fn may_be_realtime() -> bool {
     let sleeper = Sleeper::start();
     talea_os::sched::set(sleeper.tid, &Attr::grant(Policy::Fifo(1))).is_ok()

@@ -1,66 +1,67 @@
-//! What this machine is and which of the kernel's real-time mechanisms it lets us use.
+//! Facts about a machine and the real-time mechanisms that its kernel offers.
 //!
 //! Model: plain data, read once. Almost everything comes from files, so a machine can also be read
-//! from a directory of copies ([`Machine::from_dir`]); what only a system call can tell is in
-//! [`Calls`]. What can't be read is `None`: unknown is not the same as absent.
+//! from a directory of copies ([`SystemInfo::from_dir`]); results of system calls are in
+//! [`SyscallSupport`]. Unreadable values are `None`: unknown is not the same as absent.
 
-mod books;
 mod cgroups;
+mod dl_bandwidth;
 mod domains;
 mod limits;
-mod source;
+mod sys_root;
 
-pub use books::{DlBook, dl_books};
 pub use cgroups::{Cgroups, Hierarchy, RtGroup};
+pub use dl_bandwidth::{DlBandwidth, dl_bandwidth};
 pub use domains::Domain;
 pub use limits::Limits;
 
-use crate::dropcaps::CapSet;
+use crate::capabilities::CapSet;
 use crate::thread::has_thread_pidfds;
 use crate::{Tid, proc};
-use source::Source;
 use std::io;
 use std::path::Path;
+use sys_root::SysRoot;
 use talea_core::{Charge, CpuSet, Span, Work};
 
 /// Facts about a machine.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct SystemInfo {
     /// Kernel version as numbers, such as (6, 18).
     pub kernel: (u32, u32),
-    /// As `uname -r` prints it.
+    /// Kernel release, as `uname -r` prints it.
     pub release: String,
-    /// Fully preemptible: timerfd, POSIX timers and perf signals starve behind FIFO threads there.
+    /// Whether the kernel is fully preemptible: timerfd, POSIX timers and perf signals starve
+    /// behind FIFO threads there.
     pub preempt_rt: bool,
-    /// CPUs that run now.
+    /// CPUs that are online.
     pub online: CpuSet,
-    /// CPUs that the scheduler leaves alone (`isolcpus`, isolated partitions).
+    /// CPUs that the scheduler does not balance (`isolcpus`, isolated partitions).
     pub isolated: CpuSet,
-    /// What all real-time threads together may use.
+    /// Limit of the CPU time of all real-time threads together.
     pub rt_limit: Option<RtLimit>,
     /// Shortest and longest period of a deadline thread.
     pub deadline_periods: (Span, Span),
-    /// What each CPU's fair server takes from the deadline class; zero where there is none.
+    /// Share that each CPU's fair server takes from the deadline class; zero where there is none.
     pub fair_server: Charge,
-    /// Where the scheduler balances and where SCHED_DEADLINE admits.
+    /// Root domains: where the scheduler balances and SCHED_DEADLINE admits.
     pub domains: Vec<Domain>,
     /// Control groups that matter to scheduling.
     pub cgroups: Cgroups,
-    /// Whether budgets of deadline threads are policed exactly and not at the tick; `None`: not
-    /// readable.
+    /// Whether the kernel enforces budgets of deadline threads exactly and not at the tick; `None`:
+    /// not readable.
     pub hrtick: Option<bool>,
     /// Length of a timer tick.
     pub tick: Option<Span>,
-    /// Such as `tsc`.
+    /// Clock source, such as `tsc`.
     pub clocksource: Option<String>,
     /// Kernel lockdown mode, such as `none` or `integrity`.
     pub lockdown: Option<String>,
-    /// What this process may do.
+    /// Effective capabilities of this process.
     pub capabilities: CapSet,
     /// Resource limits of this process.
     pub limits: Limits,
-    /// What only calls can tell.
-    pub calls: Calls,
+    /// Results of system calls.
+    pub syscalls: SyscallSupport,
 }
 
 /// The kernel's bound on real-time threads: `runtime` in every `period`; no runtime means no bound.
@@ -72,84 +73,84 @@ pub struct RtLimit {
     pub period: Span,
 }
 
-/// What only system calls can tell.
+/// Facts that only system calls return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
-    /// Pidfds can name threads (Linux 6.9): else identity rests on start times and a thread's own
-    /// end is no event.
+pub struct SyscallSupport {
+    /// Whether pidfds can name threads (Linux 6.9). Otherwise identity relies on start times, and
+    /// the end of a single thread is no event.
     pub thread_pidfds: bool,
     /// Resolution of the coarse clock: one tick.
     pub tick: Option<Span>,
 }
 
-impl Calls {
-    fn ask() -> Calls {
-        Calls { thread_pidfds: has_thread_pidfds(), tick: coarse_resolution() }
+impl SyscallSupport {
+    fn probe() -> SyscallSupport {
+        SyscallSupport { thread_pidfds: has_thread_pidfds(), tick: coarse_resolution() }
     }
 }
 
-impl Machine {
-    /// Reads the running machine.
-    pub fn probe() -> io::Result<Machine> {
-        Machine::read(&Source::live(), Calls::ask())
+impl SystemInfo {
+    /// Reads the facts of the running machine.
+    pub fn probe() -> io::Result<SystemInfo> {
+        SystemInfo::read(&SysRoot::live(), SyscallSupport::probe())
     }
 
-    /// Reads copies of `/proc`, `/sys` and `/boot` below `root`; `calls` stands for the system
+    /// Reads copies of `/proc`, `/sys` and `/boot` below `root`; `syscalls` replaces the system
     /// calls.
-    pub fn from_dir(root: &Path, calls: Calls) -> io::Result<Machine> {
-        Machine::read(&Source::below(root), calls)
+    pub fn from_dir(root: &Path, calls: SyscallSupport) -> io::Result<SystemInfo> {
+        SystemInfo::read(&SysRoot::below(root), calls)
     }
 
-    fn read(source: &Source, calls: Calls) -> io::Result<Machine> {
-        let release = source.text("/proc/sys/kernel/osrelease")?;
+    fn read(root: &SysRoot, calls: SyscallSupport) -> io::Result<SystemInfo> {
+        let release = root.text("/proc/sys/kernel/osrelease")?;
         let kernel = version(&release)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown kernel release"))?;
-        let version_line = source.text("/proc/sys/kernel/version").unwrap_or_default();
-        let online = source.cpus("/sys/devices/system/cpu/online").ok_or_else(|| {
+        let version_line = root.text("/proc/sys/kernel/version").unwrap_or_default();
+        let online = root.cpus("/sys/devices/system/cpu/online").ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "the list of online CPUs can't be read")
         })?;
-        let isolated = source.cpus("/sys/devices/system/cpu/isolated").unwrap_or_default();
-        let cgroups = Cgroups::read(source);
-        let status = source.bytes("/proc/self/status").unwrap_or_default();
+        let isolated = root.cpus("/sys/devices/system/cpu/isolated").unwrap_or_default();
+        let cgroups = Cgroups::read(root);
+        let status = root.bytes("/proc/self/status").unwrap_or_default();
         let capabilities = proc::field(&status, "CapEff")
             .and_then(|mut words| u64::from_str_radix(words.next()?, 16).ok())
             .map_or(CapSet::default(), CapSet);
         let us =
-            |path: &str| source.number(path).and_then(|us| Span::from_us(u64::try_from(us).ok()?));
-        Ok(Machine {
+            |path: &str| root.number(path).and_then(|us| Span::from_us(u64::try_from(us).ok()?));
+        Ok(SystemInfo {
             kernel,
             preempt_rt: version_line.contains("PREEMPT_RT")
-                || source.number("/sys/kernel/realtime") == Some(1),
-            rt_limit: rt_limit(source),
+                || root.number("/sys/kernel/realtime") == Some(1),
+            rt_limit: rt_limit(root),
             deadline_periods: (
                 us("/proc/sys/kernel/sched_deadline_period_min_us")
                     .unwrap_or(Span::from_ns(100_000)),
                 us("/proc/sys/kernel/sched_deadline_period_max_us")
                     .unwrap_or(Span::from_ns(4_194_304_000)),
             ),
-            fair_server: fair_server(source, kernel, &online),
-            domains: domains::read(source, &cgroups, &online, &isolated),
-            hrtick: hrtick(source),
+            fair_server: fair_server(root, kernel, &online),
+            domains: domains::read(root, &cgroups, &online, &isolated),
+            hrtick: hrtick(root),
             tick: calls.tick,
-            clocksource: source
+            clocksource: root
                 .text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
                 .ok(),
-            lockdown: source
+            lockdown: root
                 .text("/sys/kernel/security/lockdown")
                 .ok()
-                .and_then(|text| chosen(&text)),
+                .and_then(|text| bracketed(&text)),
             capabilities,
-            limits: Limits::read(source),
+            limits: Limits::read(root),
             release,
             online,
             isolated,
             cgroups,
-            calls,
+            syscalls: calls,
         })
     }
 
-    /// What the kernel admits per CPU of a domain to SCHED_DEADLINE; `None` when it does not test
-    /// at all (`sched_rt_runtime_us` is -1).
+    /// Returns the share that the kernel admits per CPU of a domain to SCHED_DEADLINE; `None` if it
+    /// does not test at all (`sched_rt_runtime_us` is -1).
     pub fn deadline_share(&self) -> Option<Charge> {
         let limit = self.rt_limit?;
         let whole = Charge::new(limit.runtime?, limit.period);
@@ -162,7 +163,7 @@ impl Machine {
         matches!(&self.domains[..], [only] if only.cpus == self.online)
     }
 
-    /// The root domain that `cpu` belongs to.
+    /// Returns the root domain of `cpu`.
     pub fn domain_of(&self, cpu: u32) -> Option<&Domain> {
         self.domains.iter().find(|domain| domain.cpus.contains(cpu))
     }
@@ -173,10 +174,11 @@ impl Machine {
     }
 }
 
-/// The group that decides whether `tid` may have a real-time policy; `None` where groups don't.
+/// Returns the group that decides whether `tid` may have a real-time policy; `None` where groups do
+/// not matter.
 pub fn rt_group_of(tid: Tid) -> Option<RtGroup> {
-    let source = Source::live();
-    cgroups::rt_group(&source, &cgroups::mounts(&source), &format!("/proc/{tid}/cgroup"))
+    let root = SysRoot::live();
+    cgroups::rt_group(&root, &cgroups::mounts(&root), &format!("/proc/{tid}/cgroup"))
 }
 
 fn version(release: &str) -> Option<(u32, u32)> {
@@ -184,9 +186,9 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-fn rt_limit(source: &Source) -> Option<RtLimit> {
-    let runtime = source.number("/proc/sys/kernel/sched_rt_runtime_us")?;
-    let period = source.number("/proc/sys/kernel/sched_rt_period_us")?;
+fn rt_limit(root: &SysRoot) -> Option<RtLimit> {
+    let runtime = root.number("/proc/sys/kernel/sched_rt_runtime_us")?;
+    let period = root.number("/proc/sys/kernel/sched_rt_period_us")?;
     Some(RtLimit {
         runtime: u64::try_from(runtime).ok().and_then(Work::from_us),
         period: u64::try_from(period)
@@ -196,36 +198,36 @@ fn rt_limit(source: &Source) -> Option<RtLimit> {
     })
 }
 
-/// The largest share that any CPU's fair server has: 50 ms in 1 s unless debugfs says otherwise.
-fn fair_server(source: &Source, kernel: (u32, u32), online: &CpuSet) -> Charge {
+/// Returns the largest share of any CPU's fair server: 50 ms in 1 s unless debugfs shows another.
+fn fair_server(root: &SysRoot, kernel: (u32, u32), online: &CpuSet) -> Charge {
     if kernel < (6, 12) {
         return Charge::ZERO;
     }
-    let told = |cpu: u32| {
+    let share = |cpu: u32| {
         let number = |name: &str| {
-            source
-                .number(&format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/{name}"))
+            root.number(&format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/{name}"))
                 .and_then(|ns| u64::try_from(ns).ok())
         };
         let period = number("period").filter(|&ns| ns > 0)?;
         Some(Charge::new(Work::from_ns(number("runtime")?), Span::from_ns(period)))
     };
-    online.iter().filter_map(told).max().unwrap_or(Charge::ratio(5, 100))
+    online.iter().filter_map(share).max().unwrap_or(Charge::ratio(5, 100))
 }
 
-/// On by itself from 7.x, before that a feature that debugfs can switch on.
-fn hrtick(source: &Source) -> Option<bool> {
-    let features = source.text("/sys/kernel/debug/sched/features").ok()?;
+/// Reads whether the deadline high-resolution tick is on: by default from 7.x, before that a
+/// feature that debugfs can switch on.
+fn hrtick(root: &SysRoot) -> Option<bool> {
+    let features = root.text("/sys/kernel/debug/sched/features").ok()?;
     let has = |name: &str| features.split_ascii_whitespace().any(|word| word == name);
     if has("HRTICK_DL") {
         return Some(true);
     }
-    // Kernels without a switch of its own for deadline threads follow the general one.
+    // Kernels without a separate switch for deadline threads use the general one.
     Some(has("HRTICK") && !has("NO_HRTICK_DL"))
 }
 
-/// The word in brackets of a line such as `none [integrity] confidentiality`.
-fn chosen(text: &str) -> Option<String> {
+/// Returns the word in brackets of a line such as `none [integrity] confidentiality`.
+fn bracketed(text: &str) -> Option<String> {
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 

@@ -1,19 +1,20 @@
-//! Control groups: which version rules scheduling here, and whether they refuse real-time policies.
+//! Control groups: the version that controls scheduling here, and whether they refuse real-time
+//! policies.
 //!
 //! With RT_GROUP_SCHED on cgroup v1 every group but the root starts with no real-time runtime, and
 //! FIFO is then refused (`EPERM`); SCHED_DEADLINE is not.
 
-use super::source::Source;
+use super::sys_root::SysRoot;
 use talea_core::{Span, Work};
 
-/// Which hierarchy a controller is in.
+/// Hierarchy of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
     /// Version 1, mounted here.
     V1(String),
     /// Version 2, mounted here.
     V2(String),
-    /// Nowhere that we see.
+    /// Not visible.
     Absent,
 }
 
@@ -31,9 +32,9 @@ pub struct Cgroups {
 /// Real-time runtime of a cgroup v1 `cpu` group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtGroup {
-    /// Its path in the hierarchy; `/` is the root group.
+    /// Path in the hierarchy; `/` is the root group.
     pub path: String,
-    /// What its FIFO and RR threads may use per period; zero: such policies are refused. `None` for
+    /// Runtime of its FIFO and RR threads per period; zero: such policies are refused. `None` for
     /// no bound.
     pub runtime: Option<Work>,
     /// The period.
@@ -48,8 +49,8 @@ impl RtGroup {
 }
 
 impl Cgroups {
-    pub(super) fn read(source: &Source) -> Cgroups {
-        let mounts = mounts(source);
+    pub(super) fn read(root: &SysRoot) -> Cgroups {
+        let mounts = mounts(root);
         let find = |controller: &str| {
             let v1 =
                 mounts.iter().find(|mount| mount.options.iter().any(|option| option == controller));
@@ -57,7 +58,7 @@ impl Cgroups {
                 return Hierarchy::V1(mount.at.clone());
             }
             let v2 = mounts.iter().find(|mount| {
-                let listed = source.text(&format!("{}/cgroup.controllers", mount.at));
+                let listed = root.text(&format!("{}/cgroup.controllers", mount.at));
                 mount.v2
                     && listed.is_ok_and(|text| {
                         text.split_ascii_whitespace().any(|word| word == controller)
@@ -65,7 +66,7 @@ impl Cgroups {
             });
             v2.map_or(Hierarchy::Absent, |mount| Hierarchy::V2(mount.at.clone()))
         };
-        let rt_group = rt_group(source, &mounts, "/proc/self/cgroup");
+        let rt_group = rt_group(root, &mounts, "/proc/self/cgroup");
         Cgroups { cpu: find("cpu"), cpuset: find("cpuset"), rt_group }
     }
 }
@@ -73,14 +74,14 @@ impl Cgroups {
 pub(super) struct Mount {
     at: String,
     v2: bool,
-    /// Options of the file system: for v1 they name the controllers.
+    /// Mount options: for v1 they name the controllers.
     options: Vec<String>,
 }
 
-/// Control group file systems from `/proc/self/mounts`. Later mounts hide earlier ones at the same
-/// place.
-pub(super) fn mounts(source: &Source) -> Vec<Mount> {
-    let text = source.text("/proc/self/mounts").unwrap_or_default();
+/// Reads the control group file systems from `/proc/self/mounts`. Later mounts hide earlier ones at
+/// the same place.
+pub(super) fn mounts(root: &SysRoot) -> Vec<Mount> {
+    let text = root.text("/proc/self/mounts").unwrap_or_default();
     let mount = |line: &str| {
         let mut words = line.split(' ').skip(1);
         let (at, kind, options) = (words.next()?, words.next()?, words.next()?);
@@ -93,9 +94,9 @@ pub(super) fn mounts(source: &Source) -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
-/// The group that a line of `/proc/TID/cgroup` such as `1:cpu,cpuacct:/path` names.
-pub(super) fn rt_group(source: &Source, mounts: &[Mount], membership: &str) -> Option<RtGroup> {
-    let text = source.text(membership).ok()?;
+/// Reads the group that a line of `/proc/TID/cgroup` such as `1:cpu,cpuacct:/path` names.
+pub(super) fn rt_group(root: &SysRoot, mounts: &[Mount], membership: &str) -> Option<RtGroup> {
+    let text = root.text(membership).ok()?;
     let path = text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let controllers = parts.next()?;
@@ -103,9 +104,8 @@ pub(super) fn rt_group(source: &Source, mounts: &[Mount], membership: &str) -> O
     })?;
     let mount =
         mounts.iter().find(|mount| !mount.v2 && mount.options.iter().any(|name| name == "cpu"))?;
-    let read = |name: &str| {
-        source.number(&format!("{}/{}/{name}", mount.at, path.trim_start_matches('/')))
-    };
+    let read =
+        |name: &str| root.number(&format!("{}/{}/{name}", mount.at, path.trim_start_matches('/')));
     let runtime = read("cpu.rt_runtime_us")?;
     let period =
         read("cpu.rt_period_us").and_then(|us| u64::try_from(us).ok()).and_then(Span::from_us)?;

@@ -1,47 +1,47 @@
-//! What a keeper does with groups whose run was killed.
+//! Cleanup by a reaper of the cgroups of a killed run.
 
-use crate::keeper::Duty;
+use crate::reaper::Cleanup;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Tries to remove a group, a millisecond apart.
-const TRIES: u32 = 5_000;
-/// Groups stand below each other at most so deep, or are left.
-const DEPTH: u32 = 16;
+/// Attempts to remove a cgroup, one millisecond apart.
+const MAX_REMOVE_ATTEMPTS: u32 = 5_000;
+/// Maximum nesting depth; deeper cgroups are left.
+const MAX_DEPTH: u32 = 16;
 
-/// Kills who is in a group, and removes it.
-pub(super) struct Rites {
+/// Cleanup that kills the members of a cgroup and removes it.
+pub(super) struct KillCgroup {
     kill: CString,
-    room: CString,
+    directory: CString,
 }
 
 fn c_string(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-impl Rites {
-    /// For the group there, with those in it; it need not exist yet.
-    pub(super) fn of(path: &Path) -> io::Result<Rites> {
-        Ok(Rites { kill: c_string(&path.join("cgroup.kill"))?, room: c_string(path)? })
+impl KillCgroup {
+    /// Prepares the cleanup of the cgroup at `path` and those below it; it need not exist yet.
+    pub(super) fn new(path: &Path) -> io::Result<KillCgroup> {
+        Ok(KillCgroup { kill: c_string(&path.join("cgroup.kill"))?, directory: c_string(path)? })
     }
 }
 
-impl Duty for Rites {
-    fn clean(&self) {
+impl Cleanup for KillCgroup {
+    fn run(&self) {
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         // SAFETY: system calls on strings that end, and on a structure that is valid; none of them
         // allocates.
         unsafe {
-            for _ in 0..TRIES {
-                // Each time: a child that was being made may have been missed, and would live.
+            for _ in 0..MAX_REMOVE_ATTEMPTS {
+                // Repeated: a child that was being created may have been missed and would live.
                 let file = libc::open(self.kill.as_ptr(), libc::O_WRONLY);
                 if file != -1 {
                     libc::write(file, c"1".as_ptr().cast(), 1);
                     libc::close(file);
                 }
-                if remove(libc::AT_FDCWD, self.room.as_ptr(), DEPTH) {
+                if remove(libc::AT_FDCWD, self.directory.as_ptr(), MAX_DEPTH) {
                     return;
                 }
                 libc::nanosleep(&raw const pause, std::ptr::null_mut());
@@ -50,18 +50,19 @@ impl Duty for Rites {
     }
 }
 
-/// Removes a group with those below it: a program may have made some. Whether it is gone.
+/// Removes a cgroup with those below it (a program may have created some). Returns whether it is
+/// gone.
 ///
 /// # Safety
-/// Only system calls: see [`Duty::clean`]. The name ends.
+/// Only system calls: see [`Cleanup::run`]. The name ends.
 unsafe fn remove(at: libc::c_int, name: *const libc::c_char, depth: u32) -> bool {
-    // What `getdents64` writes: a number and an offset, of eight bytes each, the entry's length, of
-    // two, its kind, of one, and its name.
+    // `getdents64` writes: a number and an offset of eight bytes each, the entry's length of two,
+    // its type of one, and its name.
     const LENGTH: usize = 16;
     const KIND: usize = 18;
     const NAME: usize = 19;
     // SAFETY: system calls on a name that ends; the kernel fills the buffer with whole entries,
-    // whose names end, and says how much it has filled.
+    // whose names end, and returns how much it has filled.
     unsafe {
         let is_gone = || matches!(*libc::__errno_location(), libc::ENOENT | libc::ENODEV);
         if libc::unlinkat(at, name, libc::AT_REMOVEDIR) == 0 || is_gone() {
@@ -70,14 +71,16 @@ unsafe fn remove(at: libc::c_int, name: *const libc::c_char, depth: u32) -> bool
         if depth == 0 {
             return false;
         }
-        let folder = libc::openat(at, name, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW);
-        if folder == -1 {
+        let directory =
+            libc::openat(at, name, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW);
+        if directory == -1 {
             return is_gone();
         }
         let mut buffer = [0_u64; 256];
         let bytes = buffer.as_mut_ptr().cast::<u8>();
         loop {
-            let filled = libc::syscall(libc::SYS_getdents64, folder, bytes, size_of_val(&buffer));
+            let filled =
+                libc::syscall(libc::SYS_getdents64, directory, bytes, size_of_val(&buffer));
             let Some(filled) = usize::try_from(filled).ok().filter(|&filled| filled > 0) else {
                 break;
             };
@@ -86,12 +89,12 @@ unsafe fn remove(at: libc::c_int, name: *const libc::c_char, depth: u32) -> bool
                 let of = bytes.add(entry);
                 let name = of.add(NAME).cast::<libc::c_char>();
                 if *of.add(KIND) == libc::DT_DIR && *name != b'.' as libc::c_char {
-                    remove(folder, name, depth - 1);
+                    remove(directory, name, depth - 1);
                 }
                 entry += usize::from(of.add(LENGTH).cast::<u16>().read_unaligned());
             }
         }
-        libc::close(folder);
+        libc::close(directory);
         libc::unlinkat(at, name, libc::AT_REMOVEDIR) == 0 || is_gone()
     }
 }

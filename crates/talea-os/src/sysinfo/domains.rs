@@ -3,39 +3,39 @@
 //! The kernel does not list them; they follow from the cpusets. Version 1: with
 //! `sched_load_balance` in the root set, one domain of all CPUs that are not isolated; without, one
 //! for each connected union of the topmost sets that balance. Version 2: one per valid partition,
-//! and one for what is left. CPUs that nobody balances share the kernel's default domain, whose
-//! span a pinned deadline thread can't cover unless it has one CPU.
+//! and one for the remaining CPUs. CPUs that no set balances share the kernel's default domain,
+//! whose span a pinned deadline thread cannot cover unless it has one CPU.
 //!
 //! Reference: `generate_sched_domains` in `kernel/cgroup/cpuset.c`; measured on cgroup v1 and v2.
 
 use super::cgroups::{Cgroups, Hierarchy};
-use super::source::Source;
+use super::sys_root::SysRoot;
 use talea_core::CpuSet;
 
 /// One root domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Domain {
-    /// Its CPUs.
+    /// CPUs of the domain.
     pub cpus: CpuSet,
-    /// Whether threads move between its CPUs by themselves.
+    /// Whether the kernel moves threads between its CPUs.
     pub balanced: bool,
 }
 
 pub(super) fn read(
-    source: &Source,
+    root: &SysRoot,
     cgroups: &Cgroups,
     online: &CpuSet,
     isolated: &CpuSet,
 ) -> Vec<Domain> {
     let (sets, rest_balanced) = match &cgroups.cpuset {
-        Hierarchy::V1(at) => (version_1(source, at), false),
-        Hierarchy::V2(at) => (version_2(source, at), true),
+        Hierarchy::V1(at) => (version_1(root, at), false),
+        Hierarchy::V2(at) => (version_2(root, at), true),
         Hierarchy::Absent => (vec![*online], false),
     };
     assemble(sets, rest_balanced, online, isolated)
 }
 
-/// Merges what overlaps; what no set names is what is left (version 2) or unbalanced (version 1).
+/// Merges overlapping sets. CPUs in no set form the rest (version 2) or are unbalanced (version 1).
 fn assemble(
     sets: Vec<CpuSet>,
     rest_balanced: bool,
@@ -73,32 +73,32 @@ fn assemble(
     domains
 }
 
-/// The topmost sets that balance; below one of them nothing more is asked.
-fn version_1(source: &Source, at: &str) -> Vec<CpuSet> {
+/// Reads the topmost sets that balance; sets below them are irrelevant.
+fn version_1(root: &SysRoot, at: &str) -> Vec<CpuSet> {
     let read = |name: &str| {
-        // Mounted with `noprefix`, as Android does, the names are bare.
+        // Mounted with `noprefix`, as on Android, the names have no prefix.
         let prefixed = format!("{at}/cpuset.{name}");
-        let path = if source.path(&prefixed).exists() { prefixed } else { format!("{at}/{name}") };
-        (source.number(&path), source.cpus(&path))
+        let path = if root.path(&prefixed).exists() { prefixed } else { format!("{at}/{name}") };
+        (root.number(&path), root.cpus(&path))
     };
     if read("sched_load_balance").0 != Some(0) {
         return read("effective_cpus").1.or(read("cpus").1).into_iter().collect();
     }
-    source.children(at).iter().flat_map(|name| version_1(source, &format!("{at}/{name}"))).collect()
+    root.children(at).iter().flat_map(|name| version_1(root, &format!("{at}/{name}"))).collect()
 }
 
-/// Valid partitions, at any depth.
-fn version_2(source: &Source, at: &str) -> Vec<CpuSet> {
+/// Reads the valid partitions, at any depth.
+fn version_2(root: &SysRoot, at: &str) -> Vec<CpuSet> {
     let mut found = Vec::new();
-    for name in source.children(at) {
+    for name in root.children(at) {
         let below = format!("{at}/{name}");
-        let state = source.text(&format!("{below}/cpuset.cpus.partition")).unwrap_or_default();
-        // An isolated one is in `isolated` where the kernel tells; each of its CPUs is balanced by
-        // nobody.
+        let state = root.text(&format!("{below}/cpuset.cpus.partition")).unwrap_or_default();
+        // An isolated partition is in `isolated` where the kernel reports it; its CPUs are not
+        // balanced.
         if state == "root" {
-            found.extend(source.cpus(&format!("{below}/cpuset.cpus.effective")));
+            found.extend(root.cpus(&format!("{below}/cpuset.cpus.effective")));
         }
-        found.extend(version_2(source, &below));
+        found.extend(version_2(root, &below));
     }
     found
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_partitions_leave_is_a_domain_of_its_own() {
+    fn the_cpus_outside_all_partitions_form_a_domain() {
         assert_eq!(
             spans(&["3"], true, CpuSet::EMPTY),
             [("3".into(), true), ("0-2,4-7".into(), true)]
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn isolated_cpus_are_in_nobodys_domain() {
+    fn isolated_cpus_form_an_unbalanced_domain() {
         assert_eq!(
             spans(&["0-7"], false, set("6-7")),
             [("0-5".into(), true), ("6-7".into(), false)]

@@ -1,8 +1,8 @@
-//! Capabilities of the calling thread, and giving up those that are not needed.
+//! Capabilities of the calling thread, and how to drop them.
 //!
-//! Linux keeps capabilities per thread: drop them before other threads start. Dropping is for ever:
-//! the bounding set shrinks too, where that is allowed, so that no program started later gets them
-//! back.
+//! Linux keeps capabilities per thread: drop them before other threads start. Dropping is final:
+//! the bounding set shrinks too, where that is allowed, so that no program started later regains
+//! them.
 //!
 //! Reference: `capabilities(7)`.
 
@@ -10,7 +10,7 @@ use crate::sys::{check, check_long, is};
 use std::fmt;
 use std::io;
 
-/// The capabilities that Talea speaks about, with the kernel's numbers.
+/// Capabilities that Talea uses, with the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Capability {
@@ -40,12 +40,12 @@ pub enum Capability {
     SysResource = 24,
 }
 
-/// A set of capabilities, by bit number.
+/// Set of capabilities, by bit number.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct CapSet(pub u64);
 
 impl CapSet {
-    /// Exactly these.
+    /// Returns the set of these capabilities.
     pub fn of(capabilities: &[Capability]) -> CapSet {
         CapSet(capabilities.iter().fold(0, |bits, &one| bits | 1 << one as u8))
     }
@@ -79,19 +79,18 @@ struct Word {
     inheritable: u32,
 }
 
-/// What the calling thread may use now.
+/// Returns the effective capabilities of the calling thread.
 pub fn effective() -> io::Result<CapSet> {
     Ok(join(&read()?, |word| word.effective))
 }
 
-/// Keeps those of `wanted` that the calling thread has, permitted and effective, and nothing else.
-/// Returns what is left.
+/// Drops all capabilities of the calling thread that are not in `wanted`. Returns the remaining
+/// ones, permitted and effective.
 pub fn keep_only(wanted: CapSet) -> io::Result<CapSet> {
     let has = join(&read()?, |word| word.permitted);
     let kept = CapSet(has.0 & wanted.0);
-    // First the bounding set, while the right to shrink it is still there; without it nothing is
-    // lost, because a thread that has no capabilities gains none without a program that is
-    // set-user-id.
+    // The bounding set comes first, while the right to shrink it remains. Without that right
+    // nothing is lost: a thread without capabilities gains none except by a set-user-id program.
     for number in 0..64u64 {
         if wanted.0 & 1 << number != 0 {
             continue;

@@ -1,26 +1,26 @@
-//! What another thread of this process has used of the CPU.
+//! CPU time of another thread of this process.
 //!
-//! Model: the POSIX CPU clock of a thread (`pthread_getcpuclockid`), which the kernel brings up to
-//! date when it is read, also for a thread that runs on another CPU at that moment. Only threads of
-//! the own process have one that can be read; for others there is nothing finer than the tick.
+//! Model: the POSIX CPU clock of a thread (`pthread_getcpuclockid`). The kernel updates it on each
+//! read, also for a thread that runs on another CPU at that moment. Only threads of the own process
+//! have a readable one; for others nothing is finer than the tick.
 
 use std::io;
 use talea_core::Work;
 
-/// The CPU clock of one thread.
+/// CPU clock of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadClock(libc::clockid_t);
+pub struct ThreadCpuClock(libc::clockid_t);
 
-impl ThreadClock {
-    /// That of the calling thread, for others to read.
-    pub fn current() -> io::Result<ThreadClock> {
+impl ThreadCpuClock {
+    /// Returns the clock of the calling thread, for other threads to read.
+    pub fn current() -> io::Result<ThreadCpuClock> {
         let mut clock = 0;
         // SAFETY: the calling thread exists, and `clock` is a place for one clock id.
         let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
-        if failed == 0 { Ok(ThreadClock(clock)) } else { Err(crate::sys::errno(failed)) }
+        if failed == 0 { Ok(ThreadCpuClock(clock)) } else { Err(crate::sys::errno(failed)) }
     }
 
-    /// What the thread has used since it began. `EINVAL` once it has ended.
+    /// Reads the CPU time used since the thread started. `EINVAL` once the thread has ended.
     pub fn read(self) -> io::Result<Work> {
         let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the kernel writes one timespec; a clock id that names nothing is an error.
@@ -36,23 +36,23 @@ mod tests {
 
     #[test]
     fn another_thread_is_read_while_it_runs_and_sleeps() {
-        let (say, heard) = channel();
+        let (send, received) = channel();
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::spawn(move || {
             while crate::clock::thread_cpu_time() < Work::from_ns(2_000_000) {}
-            say.send(ThreadClock::current().expect("a clock")).expect("somebody listens");
+            send.send(ThreadCpuClock::current().expect("a clock")).expect("the test receives");
             let _ = stopped.recv();
         });
-        let clock = heard.recv().expect("its clock");
+        let clock = received.recv().expect("its clock");
         assert!(clock.read().expect("alive") >= Work::from_ns(2_000_000));
         drop(stop);
         thread.join().expect("it ends");
-        // A join returns when the kernel has let go of the thread's memory, which is a little
-        // before the thread is gone.
-        let patience = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        // A join returns when the kernel has released the thread's memory, which is a little before
+        // the thread is gone.
+        let timeout = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while clock.read().is_ok() {
             assert!(
-                std::time::Instant::now() < patience,
+                std::time::Instant::now() < timeout,
                 "the clock of a thread that has ended can still be read"
             );
             std::thread::yield_now();

@@ -1,14 +1,14 @@
-//! Pages that are there when they are needed.
+//! Locks memory, so that no page fault delays a real-time thread.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
 
-/// Fetches every page that the process has mapped, stacks of its threads included, and keeps them
-/// in memory until it ends. What it maps later is not meant: where there is a limit, mapping itself
-/// would fail then.
+/// Faults in every page that the process has mapped, stacks of its threads included, and locks it
+/// in memory until the process ends. Later mappings are not locked, because under a limit they
+/// would fail.
 ///
-/// `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EPERM`: that is 0. Then nothing is kept that was not before,
-/// or only a part.
+/// `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EPERM`: that limit is 0. Then no page, or only a part, has
+/// been locked.
 pub fn lock() -> io::Result<()> {
     Ok(mlockall(MlockAllFlags::CURRENT)?)
 }
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_locked_counts_as_locked() {
+    fn locked_pages_count_in_vm_lck() {
         if let Err(error) = lock() {
             assert!(!rustix::process::geteuid().is_root(), "root may lock its memory: {error}");
             eprintln!("skipped: an ordinary user's RLIMIT_MEMLOCK is below what this program has");

@@ -1,6 +1,6 @@
 //! Resource limits that decide what a process may do without privileges.
 
-use super::source::Source;
+use super::sys_root::SysRoot;
 
 /// Soft limits of a process; `u64::MAX` for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub(super) fn read(source: &Source) -> Limits {
-        let text = source.text("/proc/self/limits").unwrap_or_default();
+    pub(super) fn read(root: &SysRoot) -> Limits {
+        let text = root.text("/proc/self/limits").unwrap_or_default();
         let find = |name: &str| {
             let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
             match rest.split_ascii_whitespace().next()? {

@@ -1,7 +1,7 @@
-//! What a shield sees of the machine, and what it may turn there.
+//! System interface of a shield: threads, affinities and interrupt masks.
 //!
-//! Whatever a keeper needs of it (all but the names) allocates nothing: its process is a copy with
-//! one thread.
+//! All operations that a reaper needs (all but the list of interrupts) allocate nothing: the reaper
+//! is a copy of a process with one thread.
 
 use crate::proc::{self, Stat};
 use crate::{Policy, Tid, sched};
@@ -13,51 +13,51 @@ use std::mem::MaybeUninit;
 use talea_core::CpuSet;
 use talea_core::cpus::MAX_CPUS;
 
-/// Which CPUs serve something that is no thread.
+/// Affinity mask of something that is no thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knob {
-    /// Interrupts that are set up from now on.
+pub(super) enum AffinityTarget {
+    /// Default affinity of new interrupts.
     NewInterrupts,
-    /// The kernel's workers that are bound to no CPU.
-    Workers,
-    /// An interrupt.
+    /// Unbound kernel workers.
+    UnboundWorkers,
+    /// Allowed CPUs of an interrupt.
     Interrupt(u32),
-    /// Where an interrupt really goes; can't be turned.
-    Effective(u32),
+    /// CPUs to which an interrupt is delivered; read-only.
+    EffectiveInterrupt(u32),
 }
 
-/// The machine.
-pub(super) trait Ground {
-    /// All threads, each with its process.
-    fn each(&self, visit: &mut dyn FnMut(Tid, Tid, &Stat));
-    /// One of them.
+/// Operations on a machine; the tests have a simulated one.
+pub(super) trait SystemOps {
+    /// Calls `visit` with the process and the number of each thread.
+    fn for_each_thread(&self, visit: &mut dyn FnMut(Tid, Tid, &Stat));
+    /// Reads the state of a thread.
     fn stat(&self, process: Tid, tid: Tid) -> io::Result<Stat>;
-    /// Where it may run.
+    /// Returns a thread's affinity.
     fn affinity(&self, tid: Tid) -> io::Result<CpuSet>;
-    /// Where it may run from now on.
+    /// Sets a thread's affinity.
     fn set_affinity(&self, tid: Tid, cpus: &CpuSet) -> io::Result<()>;
-    /// The CPUs that threads can run on now: the kernel tells of no others where threads may run.
+    /// Returns the online CPUs. The kernel reports affinities without offline ones.
     fn online(&self) -> CpuSet;
-    /// Whether it goes before all ordinary threads.
+    /// Whether a thread has a real-time policy.
     fn is_real_time(&self, tid: Tid) -> bool;
-    /// What a knob says.
-    fn read(&self, knob: Knob) -> io::Result<CpuSet>;
-    /// Turns it.
-    fn turn(&self, knob: Knob, cpus: &CpuSet) -> io::Result<()>;
-    /// The machine's interrupts. Allocates.
+    /// Reads a mask.
+    fn read_mask(&self, target: AffinityTarget) -> io::Result<CpuSet>;
+    /// Writes a mask.
+    fn write_mask(&self, target: AffinityTarget, cpus: &CpuSet) -> io::Result<()>;
+    /// Returns the machine's interrupts. Allocates.
     fn interrupts(&self) -> Vec<u32>;
-    /// A millisecond goes by.
-    fn pause(&self);
+    /// Sleeps for one millisecond.
+    fn sleep_1_ms(&self);
 }
 
-/// The real one.
+/// The running machine.
 pub(super) struct Linux;
 
-impl Ground for Linux {
-    fn each(&self, visit: &mut dyn FnMut(Tid, Tid, &Stat)) {
-        each_number("/proc", &mut |process| {
-            each_number(
-                Line::<64>::of(format_args!("/proc/{process}/task")).as_str(),
+impl SystemOps for Linux {
+    fn for_each_thread(&self, visit: &mut dyn FnMut(Tid, Tid, &Stat)) {
+        for_each_number("/proc", &mut |process| {
+            for_each_number(
+                FixedText::<64>::of(format_args!("/proc/{process}/task")).as_str(),
                 &mut |tid| {
                     if let Ok(stat) = self.stat(process, tid) {
                         visit(process, tid, &stat);
@@ -68,7 +68,7 @@ impl Ground for Linux {
     }
 
     fn stat(&self, process: Tid, tid: Tid) -> io::Result<Stat> {
-        proc::stat_at(Line::<64>::of(format_args!("/proc/{process}/task/{tid}/stat")).as_str())
+        proc::stat_at(FixedText::<64>::of(format_args!("/proc/{process}/task/{tid}/stat")).as_str())
     }
 
     fn affinity(&self, tid: Tid) -> io::Result<CpuSet> {
@@ -80,10 +80,10 @@ impl Ground for Linux {
     }
 
     fn online(&self) -> CpuSet {
-        let mut buffer = [0; LIST];
+        let mut buffer = [0; MAX_LIST_LEN];
         let read = proc::read_into("/sys/devices/system/cpu/online", &mut buffer);
         let text = read.ok().and_then(|text| std::str::from_utf8(text).ok());
-        // Where it can't be read, threads are compared as if there were all.
+        // If unreadable, all CPUs count as online.
         text.and_then(|text| CpuSet::parse(text).ok()).unwrap_or(CpuSet::first(MAX_CPUS as u32))
     }
 
@@ -91,56 +91,64 @@ impl Ground for Linux {
         sched::get(tid).is_ok_and(|attr| Policy::is_realtime(attr.policy))
     }
 
-    fn read(&self, knob: Knob) -> io::Result<CpuSet> {
-        let mut buffer = [0; 2 * MASK];
-        let text = match knob {
-            // What was asked for; the other file is without the CPUs of isolated partitions. Older
-            // kernels have that one alone.
-            Knob::Workers => {
+    fn read_mask(&self, target: AffinityTarget) -> io::Result<CpuSet> {
+        let mut buffer = [0; 2 * MAX_MASK_LEN];
+        let text = match target {
+            // `cpumask_requested` is what was written; `cpumask` lacks the CPUs of isolated
+            // partitions. Older kernels have `cpumask` only.
+            AffinityTarget::UnboundWorkers => {
                 match proc::read_into(
                     "/sys/devices/virtual/workqueue/cpumask_requested",
                     &mut buffer,
                 ) {
                     Ok(text) => text.len(),
-                    Err(_) => proc::read_into(path(knob).as_str(), &mut buffer)?.len(),
+                    Err(_) => proc::read_into(mask_path(target).as_str(), &mut buffer)?.len(),
                 }
             }
-            _ => proc::read_into(path(knob).as_str(), &mut buffer)?.len(),
+            _ => proc::read_into(mask_path(target).as_str(), &mut buffer)?.len(),
         };
         parse_mask(&buffer[..text]).ok_or_else(|| crate::sys::errno(libc::EINVAL))
     }
 
-    fn turn(&self, knob: Knob, cpus: &CpuSet) -> io::Result<()> {
-        let mut file = File::options().write(true).open(path(knob).as_str())?;
-        file.write_all(mask(cpus).as_str().as_bytes())
+    fn write_mask(&self, target: AffinityTarget, cpus: &CpuSet) -> io::Result<()> {
+        let mut file = File::options().write(true).open(mask_path(target).as_str())?;
+        file.write_all(format_mask(cpus).as_str().as_bytes())
     }
 
     fn interrupts(&self) -> Vec<u32> {
         let mut found = Vec::new();
-        // No interrupt's number is zero but the timer's, and that is nobody's to move.
-        each_number("/proc/irq", &mut |number| found.push(number.as_raw().unsigned_abs()));
+        // Interrupt 0 is the timer's, which cannot be moved.
+        for_each_number("/proc/irq", &mut |number| found.push(number.as_raw().unsigned_abs()));
         found.sort_unstable();
         found
     }
 
-    fn pause(&self) {
+    fn sleep_1_ms(&self) {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
-fn path(knob: Knob) -> Line<64> {
-    match knob {
-        Knob::NewInterrupts => Line::of(format_args!("/proc/irq/default_smp_affinity")),
-        Knob::Workers => Line::of(format_args!("/sys/devices/virtual/workqueue/cpumask")),
-        Knob::Interrupt(number) => Line::of(format_args!("/proc/irq/{number}/smp_affinity")),
-        Knob::Effective(number) => Line::of(format_args!("/proc/irq/{number}/effective_affinity")),
+fn mask_path(target: AffinityTarget) -> FixedText<64> {
+    match target {
+        AffinityTarget::NewInterrupts => {
+            FixedText::of(format_args!("/proc/irq/default_smp_affinity"))
+        }
+        AffinityTarget::UnboundWorkers => {
+            FixedText::of(format_args!("/sys/devices/virtual/workqueue/cpumask"))
+        }
+        AffinityTarget::Interrupt(number) => {
+            FixedText::of(format_args!("/proc/irq/{number}/smp_affinity"))
+        }
+        AffinityTarget::EffectiveInterrupt(number) => {
+            FixedText::of(format_args!("/proc/irq/{number}/effective_affinity"))
+        }
     }
 }
 
-/// Those entries of a directory that are positive numbers.
-fn each_number(path: &str, visit: &mut dyn FnMut(Tid)) {
+/// Visits the entries of a directory whose names are positive numbers.
+fn for_each_number(path: &str, visit: &mut dyn FnMut(Tid)) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // One that has ended has none.
+    // A process that has ended has no directory.
     let Ok(directory) = rustix::fs::open(path, flags, Mode::empty()) else { return };
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(directory, &mut buffer);
@@ -152,19 +160,19 @@ fn each_number(path: &str, visit: &mut dyn FnMut(Tid)) {
     }
 }
 
-/// The longest mask: eight digits and a comma for 32 CPUs.
-const MASK: usize = MAX_CPUS / 32 * 9;
+/// Length of the longest mask: eight digits and a comma for 32 CPUs.
+const MAX_MASK_LEN: usize = MAX_CPUS / 32 * 9;
 
-/// The longest list: every second CPU of all, with a comma each.
-const LIST: usize = MAX_CPUS / 2 * 5;
+/// Length of the longest list: every second CPU, with a comma each.
+const MAX_LIST_LEN: usize = MAX_CPUS / 2 * 5;
 
-/// A set of CPUs as the kernel writes masks: hexadecimal words of 32, the highest first.
-fn mask(cpus: &CpuSet) -> Line<MASK> {
+/// Formats a CPU mask as the kernel does: hexadecimal words of 32 bits, the highest first.
+fn format_mask(cpus: &CpuSet) -> FixedText<MAX_MASK_LEN> {
     let half = |at: usize| (cpus.words()[at / 2] >> (at % 2 * 32)) as u32;
     let highest = (0..MAX_CPUS / 32).rev().find(|&at| half(at) != 0).unwrap_or(0);
-    let mut line = Line::of(format_args!("{:x}", half(highest)));
+    let mut line = FixedText::of(format_args!("{:x}", half(highest)));
     for at in (0..highest).rev() {
-        // It has room for all.
+        // The buffer has room for all words.
         let _ = write!(line, ",{:08x}", half(at));
     }
     line
@@ -184,16 +192,16 @@ fn parse_mask(text: &[u8]) -> Option<CpuSet> {
     Some(CpuSet::from_words(words))
 }
 
-/// Text without allocation; what is longer is cut.
-struct Line<const N: usize> {
+/// Fixed-size text buffer without allocation; longer text is cut.
+struct FixedText<const N: usize> {
     bytes: [u8; N],
     length: usize,
 }
 
-impl<const N: usize> Line<N> {
-    fn of(text: fmt::Arguments<'_>) -> Line<N> {
-        let mut line = Line { bytes: [0; N], length: 0 };
-        // Every caller has counted.
+impl<const N: usize> FixedText<N> {
+    fn of(text: fmt::Arguments<'_>) -> FixedText<N> {
+        let mut line = FixedText { bytes: [0; N], length: 0 };
+        // Each caller's `N` is large enough.
         let _ = line.write_fmt(text);
         line
     }
@@ -203,7 +211,7 @@ impl<const N: usize> Line<N> {
     }
 }
 
-impl<const N: usize> fmt::Write for Line<N> {
+impl<const N: usize> fmt::Write for FixedText<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
         room.copy_from_slice(text.as_bytes());
@@ -217,10 +225,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn masks_are_written_as_the_kernel_reads_them() {
+    fn masks_have_the_kernels_format() {
         let check = |cpus: &str, text: &str| {
             let cpus = CpuSet::parse(cpus).expect("a list");
-            assert_eq!(mask(&cpus).as_str(), text);
+            assert_eq!(format_mask(&cpus).as_str(), text);
             assert_eq!(parse_mask(format!("{text}\n").as_bytes()), Some(cpus));
         };
         check("0-1", "3");
@@ -228,17 +236,19 @@ mod tests {
         check("0,32", "1,00000001");
         check("64,95", "80000001,00000000,00000000");
         let all = CpuSet::first(MAX_CPUS as u32);
-        assert_eq!(mask(&all).as_str().len(), MASK - 1);
-        assert_eq!(parse_mask(mask(&all).as_str().as_bytes()), Some(all));
+        assert_eq!(format_mask(&all).as_str().len(), MAX_MASK_LEN - 1);
+        assert_eq!(parse_mask(format_mask(&all).as_str().as_bytes()), Some(all));
         assert_eq!(parse_mask(b"00000000,00000003\n"), Some(CpuSet::first(2)));
         assert_eq!(parse_mask(b"no\n"), None);
     }
 
     #[test]
-    fn all_threads_are_seen() {
+    fn all_threads_are_visited() {
         let (me, other) = (Tid::current(), Tid::of_process());
         let mut found = Vec::new();
-        Linux.each(&mut |process, tid, stat| found.push((process, tid, stat.start_ticks)));
+        Linux.for_each_thread(&mut |process, tid, stat| {
+            found.push((process, tid, stat.start_ticks));
+        });
         let stat = Linux.stat(other, me).expect("its own");
         assert!(found.contains(&(other, me, stat.start_ticks)));
         assert!(found.iter().any(|&(process, tid, _)| (process, tid) == (other, other)));

@@ -1,19 +1,19 @@
-//! Where facts are read from: the live `/proc` and `/sys`, or copies below a directory.
+//! Source of the files: the live `/proc` and `/sys`, or copies below a directory.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use talea_core::CpuSet;
 
-pub(super) struct Source(PathBuf);
+pub(super) struct SysRoot(PathBuf);
 
-impl Source {
-    pub(super) fn live() -> Source {
-        Source::below(Path::new("/"))
+impl SysRoot {
+    pub(super) fn live() -> SysRoot {
+        SysRoot::below(Path::new("/"))
     }
 
-    pub(super) fn below(root: &Path) -> Source {
-        Source(root.to_owned())
+    pub(super) fn below(root: &Path) -> SysRoot {
+        SysRoot(root.to_owned())
     }
 
     pub(super) fn path(&self, absolute: &str) -> PathBuf {
@@ -24,9 +24,9 @@ impl Source {
         fs::read(self.path(path))
     }
 
-    /// Without the line end.
+    /// Reads a file without its line end.
     pub(super) fn text(&self, path: &str) -> io::Result<String> {
-        // Threads and groups have what names their owners like.
+        // Thread and group names may be invalid UTF-8.
         Ok(String::from_utf8_lossy(&fs::read(self.path(path))?).trim_end().to_owned())
     }
 
@@ -34,13 +34,13 @@ impl Source {
         self.text(path).ok()?.trim().parse().ok()
     }
 
-    /// A CPU list; an empty file is an empty set.
+    /// Reads a CPU list; an empty file is an empty set.
     pub(super) fn cpus(&self, path: &str) -> Option<CpuSet> {
         let text = self.text(path).ok()?;
         if text.trim().is_empty() { Some(CpuSet::EMPTY) } else { CpuSet::parse(&text).ok() }
     }
 
-    /// The directories directly below `path`, by name.
+    /// Returns the names of the directories directly below `path`.
     pub(super) fn children(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries
@@ -54,15 +54,15 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use super::Source;
+    use super::SysRoot;
 
     #[test]
-    fn what_somebody_named_in_bytes_of_his_own_keeps_nobody_from_reading_the_rest() {
-        let folder = std::env::temp_dir().join(format!("talea-source-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        std::fs::write(folder.join("debug"), b"a \xff thread\nnumber: 7\n").expect("a file");
-        let text = Source::below(&folder).text("/debug");
-        std::fs::remove_dir_all(&folder).expect("it was there");
+    fn a_file_with_invalid_utf_8_is_readable() {
+        let directory = std::env::temp_dir().join(format!("talea-source-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        std::fs::write(directory.join("debug"), b"a \xff thread\nnumber: 7\n").expect("a file");
+        let text = SysRoot::below(&directory).text("/debug");
+        std::fs::remove_dir_all(&directory).expect("it was there");
         assert!(text.expect("it is read").ends_with("number: 7"));
     }
 }
