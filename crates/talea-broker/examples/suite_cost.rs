@@ -1,22 +1,22 @@
-//! What the plugins' part of a request costs: ask + admit + release, and a change, beside specs
-//! that are there already.
+//! Measures the plugins' part of a request: ask + admit + release, and a change, with existing
+//! specs.
 //!
-//! `cargo run --release -p talea-broker --example suite_cost [rounds]`. Prints nanoseconds per
-//! operation, in the quietest of several rounds and in the median one; nothing is judged, since
-//! time on a shared machine proves nothing.
-#![expect(clippy::disallowed_methods, reason = "a measurement looks at the clock")]
+//! `cargo run --release -p talea-broker --example suite_cost [rounds]` prints nanoseconds per
+//! operation: the minimum and the median over several rounds. There is no threshold, because
+//! timings on a shared machine are not reliable.
+#![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 #![expect(clippy::cast_precision_loss, reason = "it is printed in whole nanoseconds")]
 
 use std::hint::black_box;
 use std::time::Instant;
-use talea_broker::input::Machine;
-use talea_broker::plugin::{Ask, Clip, Offer, Verdict};
-use talea_broker::{Slot, Suite};
+use talea_broker::input::Platform;
+use talea_broker::plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+use talea_broker::{PluginSet, SpecSlot};
 use talea_core::setup::{Band, EdfOptions, FpOptions, PluginKind, PluginSetup, RmOptions, Setup};
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 
-/// The four plugins on `cpus` CPUs, `instances` times each with bands of their own.
-fn suite(cpus: u32, instances: u8) -> Suite {
+/// Returns the four plugins on `cpus` CPUs, `instances` times each, with bands of their own.
+fn plugin_set(cpus: u32, instances: u8) -> PluginSet {
     let mut plugins = vec![];
     let levels = 99 / (3 * instances);
     for i in 0..instances {
@@ -31,19 +31,19 @@ fn suite(cpus: u32, instances: u8) -> Suite {
             let band = Band { low: Priority(high - levels + 1), high: Priority(high) };
             let band = (k > 0).then_some(band);
             plugins.push(PluginSetup {
-                name: format!("{}{i}", kind.word()),
+                name: format!("{}{i}", kind.name()),
                 cpus: CpuSet::first(cpus),
                 band,
                 kind,
             });
         }
     }
-    let machine = Machine { partitionable: CpuSet::first(cpus), ..Machine::declared(cpus) };
-    Suite::new(&Setup { plugins, ..Setup::default() }, &machine).expect("a sound setup")
+    let platform = Platform { partitionable: CpuSet::first(cpus), ..Platform::declared(cpus) };
+    PluginSet::new(&Setup { plugins, ..Setup::default() }, &platform).expect("a valid setup")
 }
 
-/// Parameters as in ReTiF's benchmark: period 1024 to 11263 us; tiny runtimes, so that 16,384 tasks
-/// fit.
+/// Returns parameters as in ReTiF's benchmark: period 1024 to 11263 us; tiny runtimes, so that
+/// 16,384 tasks fit.
 fn params(seed: &mut u64) -> Params {
     let mut roll = |sides: u64| {
         *seed =
@@ -58,19 +58,31 @@ fn params(seed: &mut u64) -> Params {
     }
 }
 
-fn ask(params: &Params) -> Ask<'_> {
-    let (allowed, wished) = (CpuSet::EMPTY, CpuSet::EMPTY);
-    Ask { params, allowed, wished, ignore_admission: false, clip: Clip::default(), tries: None }
+fn ask(params: &Params) -> PluginRequest<'_> {
+    let (allowed, preferred) = (CpuSet::EMPTY, CpuSet::EMPTY);
+    PluginRequest {
+        params,
+        allowed,
+        preferred,
+        ignore_admission: false,
+        cap: RuntimeCap::default(),
+        exact_tests: None,
+    }
 }
 
-fn offer(suite: &Suite, plugin: u32, ask: &Ask<'_>, leaving: Option<Slot>) -> Option<Offer> {
-    match suite.ask(plugin, ask, leaving) {
+fn offer(
+    plugin_set: &PluginSet,
+    plugin: u32,
+    ask: &PluginRequest<'_>,
+    leaving: Option<SpecSlot>,
+) -> Option<Offer> {
+    match plugin_set.ask(plugin, ask, leaving) {
         Verdict::Ok(offer) | Verdict::Partial(offer) => Some(offer),
         Verdict::No(_) => None,
     }
 }
 
-/// The quietest round and the median one.
+/// Formats the minimum and the median.
 fn show(mut times: Vec<f64>) -> String {
     times.sort_by(f64::total_cmp);
     match (times.first(), times.get(times.len() / 2)) {
@@ -88,18 +100,18 @@ fn main() {
     for (cpus, instances) in [(1, 1), (2, 1), (20, 1), (64, 1), (2, 8)] {
         for plugin in 0..4 {
             for specs in [0, 1_024, 16_384] {
-                let (mut suite, mut seed) = (suite(cpus, instances), 7);
+                let (mut plugin_set, mut seed) = (plugin_set(cpus, instances), 7);
                 let mut held = 0;
                 for _ in 0..specs {
                     let params = params(&mut seed);
-                    // With one CPU not all of them fit; then without a runtime, where that is
-                    // served.
+                    // On one CPU not all of them fit; then without a runtime, if the plugin accepts
+                    // that.
                     let bare = Params { runtime: None, ..params };
                     let found = [params, bare]
                         .into_iter()
-                        .find_map(|p| Some((p, offer(&suite, plugin, &ask(&p), None)?)));
+                        .find_map(|p| Some((p, offer(&plugin_set, plugin, &ask(&p), None)?)));
                     let Some((params, offer)) = found else { break };
-                    suite.admit(plugin, Slot(held), &ask(&params), &offer);
+                    plugin_set.admit(plugin, SpecSlot(held), &ask(&params), &offer);
                     held += 1;
                 }
                 let (mut create, mut change) = (vec![], vec![]);
@@ -108,12 +120,12 @@ fn main() {
                     let tasks: Vec<Params> = (0..500).map(|_| params(&mut seed)).collect();
                     let start = Instant::now();
                     for params in &tasks {
-                        if let Some(offer) = offer(&suite, plugin, &ask(params), None) {
-                            suite.admit(plugin, Slot(held), &ask(params), &offer);
-                            suite.release(Slot(held), None);
-                            suite.drain_moved(&mut moved);
+                        if let Some(offer) = offer(&plugin_set, plugin, &ask(params), None) {
+                            plugin_set.admit(plugin, SpecSlot(held), &ask(params), &offer);
+                            plugin_set.release(SpecSlot(held), None);
+                            plugin_set.drain_moved(&mut moved);
                         }
-                        black_box(&suite);
+                        black_box(&plugin_set);
                     }
                     create.push(start.elapsed().as_nanos() as f64 / tasks.len() as f64);
                     if held == 0 {
@@ -121,10 +133,10 @@ fn main() {
                     }
                     let start = Instant::now();
                     for (i, params) in tasks.iter().enumerate() {
-                        let slot = Slot(i as u32 % held);
-                        if let Some(offer) = offer(&suite, plugin, &ask(params), Some(slot)) {
-                            suite.replace(slot, plugin, &ask(params), &offer, None);
-                            suite.drain_moved(&mut moved);
+                        let slot = SpecSlot(i as u32 % held);
+                        if let Some(offer) = offer(&plugin_set, plugin, &ask(params), Some(slot)) {
+                            plugin_set.replace(slot, plugin, &ask(params), &offer, None);
+                            plugin_set.drain_moved(&mut moved);
                         }
                     }
                     change.push(start.elapsed().as_nanos() as f64 / tasks.len() as f64);

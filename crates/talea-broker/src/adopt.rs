@@ -1,18 +1,23 @@
-//! Adoption: what an earlier daemon granted goes on (design, section 9).
+//! Adoption of the grants of an earlier daemon.
 //!
-//! Each record of the state file whose owner still lives gets its place, its name and its token
-//! back, and waits to be claimed. Unclaimed, it lives as long as the process that created it (or
-//! its thread, if that owns it). A record without an owner whose thread still lives has its thread
-//! put back first. Nothing is tested: it was promised. Threads are brought to what the books say
-//! once all records are in, so that none is moved to and fro while the books fill.
+//! | record in the state file | result |
+//! | --- | --- |
+//! | its owner exists | the spec keeps its place, id and token, and waits to be claimed |
+//! | its owner has ended, its thread exists | the thread is restored, then the record is erased |
+//! | its owner and its thread have ended | the record is erased |
+//!
+//! An unclaimed spec exists as long as the process that created it, or its thread if the thread is
+//! its owner. No admission test is made, because the grant was already given. Threads get the
+//! attributes of the ledger after the last record, so that no thread is changed twice while the
+//! ledger is filled.
 
-use crate::broker::{Broker, Holder};
-use crate::input::{Effect, ForeignQuestion, Groups, LogEvent, Peer, ProcessId, ThreadFacts};
+use crate::broker::{Broker, WatchOwner};
+use crate::input::{Effect, ForeignCall, Groups, LogEvent, Peer, ProcessId, ThreadFacts};
 use crate::plugin::Offer;
-use crate::spec::{Attached, Spec, Step};
-use crate::suite::Slot;
+use crate::plugin_set::SpecSlot;
+use crate::spec::{Attached, PendingOp, Spec};
 use talea_core::mutate;
-use talea_core::{Attr, Charge, Time};
+use talea_core::{Attr, Charge, Monotonic};
 use talea_proto::Owner;
 use talea_proto::message::Notes;
 use talea_proto::record::Record;
@@ -28,9 +33,9 @@ impl Broker {
     ) {
         let id = record.spec;
         if id.0 == 0 || self.ids.get(id).is_some() {
-            // Not ours, or a second copy from a crash between two writes.
-            self.drop_facts(facts.map(Ok));
-            return self.emit(Effect::Erase { slot });
+            // An invalid record, or a second copy from a crash between two writes.
+            self.forget_unused(facts.map(Ok));
+            return self.emit(Effect::EraseRecord { slot });
         }
         mutate!(
             "recovery-adopt-ids",
@@ -41,23 +46,24 @@ impl Broker {
         );
 
         let thread = self.same_thread(record, facts);
-        let plugin = self.suite.find(&record.plugin);
+        let plugin = self.plugin_set.find(&record.plugin);
         let peer = creator(record, groups);
         let spec = self.adopted_spec(record, plugin, peer, thread.is_some(), process_alive);
-        let (owner, watched, process) = (spec.task.owner, spec.watched, spec.process);
+        let (owner, process_watched, process) =
+            (spec.task.owner, spec.process_watched, spec.process);
         let client = spec.client;
         assert!(self.specs.insert_at(slot, spec), "slot {slot} is adopted twice");
         if plugin.is_some() {
             self.ids.insert(id, slot);
-            self.users.of(record.uid).ids.insert(id, slot);
+            self.users.user(record.uid).ids.insert(id, slot);
         }
-        self.users.of(record.uid).specs += 1;
-        if watched {
-            self.watch_process(process, Holder::Spec(slot));
+        self.users.user(record.uid).specs += 1;
+        if process_watched {
+            self.watch_process(process, WatchOwner::Spec(slot));
         }
         if let Some(plugin) = plugin {
-            self.suite.adopt(plugin, Slot(slot), record);
-            let placed = self.suite.placed(Slot(slot));
+            self.plugin_set.adopt(plugin, SpecSlot(slot), record);
+            let placed = self.plugin_set.placement(SpecSlot(slot));
             let spec = self.specs.at_mut(slot);
             spec.offer = Offer {
                 cpu: placed.cpu,
@@ -67,36 +73,36 @@ impl Broker {
                 priority: record.priority,
             };
             self.rules.charge(self.clients.snapshot(client), plugin, placed.charge);
-            self.tell_scheduled(slot);
+            self.notify_scheduled(slot);
         }
         if thread.is_none()
             && let Some(period) = record.task.params.period
         {
-            // It may have had one until a moment ago (checklist R36).
-            self.keep_lag(slot, Some(self.now.saturating_add(period)));
+            // The spec may have had a thread until a moment ago (R36).
+            self.keep_zero_lag(slot, Some(self.now.saturating_add(period)));
         }
         let tid = thread.map(|(facts, _)| facts.tid);
         if let Some((facts, previous)) = thread {
-            self.enter_thread(slot, Attached::new(&facts, previous, facts.attr));
+            self.add_thread(slot, Attached::new(&facts, previous, facts.attr));
             if let Some(plugin) = plugin {
-                self.suite.attached(Slot(slot), true);
-                self.tell(plugin, ForeignQuestion::Attach { spec: id });
+                self.plugin_set.set_attached(SpecSlot(slot), true);
+                self.notify_plugin(plugin, ForeignCall::Attach { spec: id });
             }
         }
         let ended = owner == Owner::Thread && record.thread.is_some() && thread.is_none();
         if plugin.is_some() && !ended && self.is_owned(slot) {
             self.counters.adopted += 1;
-            self.emit(Effect::Remember { slot });
-            self.unsettled.push(slot);
+            self.emit(Effect::WriteRecord { slot });
+            self.unverified.push(slot);
             self.log(LogEvent::Adopted { spec: id, uid: record.uid, tid });
         } else {
             self.specs.at_mut(slot).disowned = true;
             self.log(LogEvent::Dropped { spec: id });
-            self.reconsider(slot);
+            self.release_if_unowned(slot);
         }
     }
 
-    /// The thread of the record, if that is what the driver found.
+    /// Returns the thread of the record, if it is the one that the driver found.
     fn same_thread(
         &mut self,
         record: &Record,
@@ -110,7 +116,7 @@ impl Broker {
         let taken = self.identities.contains_key(&facts.identity());
         let same = same.filter(|_| !taken && !self.threads.contains_key(&facts.thread));
         if same.is_none() {
-            self.drop_facts(Some(Ok(facts)));
+            self.forget_unused(Some(Ok(facts)));
         }
         same.map(|thread| (facts, thread.previous))
     }
@@ -125,7 +131,7 @@ impl Broker {
     ) -> Spec {
         let process = ProcessId { pid: record.pid, start: record.pid_start };
         let owner = record.task.owner;
-        let awaiting = owner != Owner::Thread || !has_thread;
+        let unclaimed = owner != Owner::Thread || !has_thread;
         let offer = Offer {
             cpu: record.cpu,
             runtime: record.runtime,
@@ -138,33 +144,33 @@ impl Broker {
             token: record.token,
             uid: record.uid,
             process,
-            watched: awaiting && process_alive && process.pid != 0,
-            process_gone: mutate!("recovery-adopt-dead", !process_alive, false),
+            process_watched: unclaimed && process_alive && process.pid != 0,
+            process_exited: mutate!("recovery-adopt-dead", !process_alive, false),
             client: self.clients.insert(peer, &self.rules),
             session: None,
-            awaiting,
+            unclaimed,
             task: record.task,
-            booked: plugin.is_some(),
+            in_ledger: plugin.is_some(),
             disowned: false,
             plugin: plugin.unwrap_or(0),
             offer,
             thread: None,
-            lags_until: Time::ZERO,
-            step: Step::Idle,
+            zero_lag_until: Monotonic::ZERO,
+            step: PendingOp::Idle,
         }
     }
 
-    /// Every record is in: brings the adopted threads to what the books say, in one go.
-    pub(crate) fn settle_adopted(&mut self) {
-        if !self.unsettled.is_empty() {
-            let slots = std::mem::take(&mut self.unsettled);
+    /// Updates the adopted threads to the attributes of the ledger, after the last record.
+    pub(crate) fn apply_adopted(&mut self) {
+        if !self.unverified.is_empty() {
+            let slots = std::mem::take(&mut self.unverified);
             self.apply_moves(&slots);
         }
     }
 }
 
-/// Whose rules hold until the grant is claimed. Without groups (the number is the kernel's "no id")
-/// only rules for everybody and for the user do.
+/// Returns the peer whose rules apply until the grant is claimed. Without groups (the kernel's "no
+/// id"), only rules for all users and for the user apply.
 fn creator(record: &Record, groups: Option<Groups>) -> Peer {
     let (gid, groups) =
         groups.map_or((u32::MAX, Vec::new()), |groups| (groups.effective, groups.supplementary));

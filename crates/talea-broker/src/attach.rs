@@ -1,143 +1,157 @@
-//! Attach and detach: a thread becomes real-time under a spec, and becomes again what it was.
+//! Attach and detach of threads.
 //!
-//! Record, watch, apply; the answer waits for the kernel. Whose thread it is was read from the
-//! kernel when the request was read (checklist R25). A thread serves one spec and a spec has one
-//! thread (facts S5, S9), so one admission never makes two threads real-time.
+//! The steps of an attach are record, watch, apply; the reply waits for the kernel. The driver
+//! reads the thread's owner from the kernel together with the request (R25). A thread serves one
+//! spec and a spec has one thread, so one admission never makes two threads real-time.
 
 use crate::broker::Broker;
-use crate::input::{Effect, Errno, ForeignQuestion, ThreadError, ThreadFacts};
-use crate::refuse::{ESRCH, kernel, plain, refusal};
-use crate::restore::Way;
-use crate::spec::{Asker, Attached, Step};
-use crate::suite::Slot;
-use crate::whose::Wish;
+use crate::input::{Effect, Errno, ForeignCall, ThreadError, ThreadFacts};
+use crate::ownership::AccessKind;
+use crate::plugin_set::SpecSlot;
+use crate::refuse::{ESRCH, kernel_refusal, refusal, refusal_without_numbers};
+use crate::restore::RestoreReason;
+use crate::spec::{Attached, PendingOp, ReplyTo};
 use talea_core::mutate;
-use talea_proto::message::{But, SpecId};
-use talea_proto::{Code, Field, Named, Refusal, Reply};
+use talea_proto::message::{Caveat, SpecId};
+use talea_proto::{Code, Field, Refusal, Reply, ThreadRef};
 
 impl Broker {
     pub(crate) fn attach(
         &mut self,
-        asker: Asker,
+        reply_to: ReplyTo,
         id: SpecId,
-        named: Named,
+        named: ThreadRef,
         thread: Option<Result<ThreadFacts, ThreadError>>,
     ) {
-        match self.may_attach(asker, id, named, thread.as_ref()) {
+        match self.check_attach(reply_to, id, named, thread.as_ref()) {
             Ok((slot, facts)) => {
-                let (previous, given) = (self.previous_of(&facts), self.suite.attr(Slot(slot)));
-                self.enter_thread(slot, Attached::new(&facts, previous, given));
-                self.specs.at_mut(slot).step = Step::Attaching(asker);
+                let (previous, applied) =
+                    (self.original_attr(&facts), self.plugin_set.attr(SpecSlot(slot)));
+                self.add_thread(slot, Attached::new(&facts, previous, applied));
+                self.specs.at_mut(slot).step = PendingOp::Attaching(reply_to);
                 let ticket = self.ticket(slot);
                 let attached =
-                    self.specs.at_mut(slot).thread.as_mut().expect("it was just entered");
+                    self.specs.at_mut(slot).thread.as_mut().expect("the thread was just added");
                 attached.ticket = Some(ticket);
-                self.emit(Effect::Apply { ticket, thread: facts.thread, attr: given });
+                self.emit(Effect::Apply { ticket, thread: facts.thread, attr: applied });
             }
             Err(refusal) => {
-                self.drop_facts(thread);
+                self.forget_unused(thread);
                 match (named, refusal.code) {
-                    // Clients try this first and come back with a pidfd: nothing that anybody
-                    // should read in a log.
-                    (Named::Own(_), Code::BareTid) => self.reply(asker, Reply::Refused(refusal)),
-                    _ => self.refuse(asker, refusal),
+                    // Clients try this first and fall back to a pidfd, so it is not logged.
+                    (ThreadRef::OwnTid(_), Code::TidNotAccepted) => {
+                        self.reply(reply_to, Reply::Refused(refusal));
+                    }
+                    _ => self.refuse(reply_to, refusal),
                 }
             }
         }
     }
 
-    fn may_attach(
+    fn check_attach(
         &self,
-        asker: Asker,
+        reply_to: ReplyTo,
         id: SpecId,
-        named: Named,
+        named: ThreadRef,
         thread: Option<&Result<ThreadFacts, ThreadError>>,
     ) -> Result<(u32, ThreadFacts), Box<Refusal>> {
-        let slot = self.find_idle(asker.session, id, Wish::Command)?;
+        let slot = self.find_idle(reply_to.session, id, AccessKind::Modify)?;
         let facts = match thread {
-            // Neither a descriptor nor an id came along (0 never means the daemon: facts S4), or
-            // what came is something else.
+            // The request has neither a descriptor nor an id (0 never means the daemon), or the
+            // descriptor is not a thread.
             None | Some(Err(ThreadError::NotAThread)) => {
-                return Err(plain(Code::Malformed, Field::Thread));
+                return Err(refusal_without_numbers(Code::Malformed, Field::Thread));
             }
-            Some(Err(ThreadError::Gone)) => return Err(plain(Code::NoSuchThread, Field::Thread)),
-            Some(Err(ThreadError::BareTid)) => {
+            Some(Err(ThreadError::Gone)) => {
+                return Err(refusal_without_numbers(Code::NoSuchThread, Field::Thread));
+            }
+            Some(Err(ThreadError::TidNotAccepted)) => {
                 return Err(refusal(
-                    Code::BareTid,
+                    Code::TidNotAccepted,
                     Field::Thread,
-                    named.number().unwrap_or(0).into(),
+                    named.tid().unwrap_or(0).into(),
                     0,
                 ));
             }
-            Some(Err(ThreadError::Kernel(errno))) => return Err(kernel(*errno)),
+            Some(Err(ThreadError::Kernel(errno))) => return Err(kernel_refusal(*errno)),
             Some(Ok(facts)) => facts,
         };
-        let session = &self.sessions[&asker.session];
-        if let Named::Own(tid) = named
+        let session = &self.sessions[&reply_to.session];
+        if let ThreadRef::OwnTid(tid) = named
             && mutate!("message-attach-own", facts.tgid != session.process.pid, false)
         {
-            return Err(refusal(Code::BareTid, Field::Thread, tid.into(), 0));
+            return Err(refusal(Code::TidNotAccepted, Field::Thread, tid.into(), 0));
         }
         let uid = session.uid;
         if mutate!("message-attach-owner", uid != 0 && facts.euid != uid, false) {
-            return Err(refusal(Code::OthersThread, Field::Thread, facts.euid.into(), uid.into()));
+            return Err(refusal(Code::ForeignThread, Field::Thread, facts.euid.into(), uid.into()));
         }
         let held = |code, tid: u32| Err(refusal(code, Field::Thread, facts.tid.into(), tid.into()));
-        if let Some(thread) = &self.specs.at(slot).thread {
+        let attached = self.specs.at(slot).thread.as_ref();
+        if let Some(thread) = mutate!("message-attach-spec-taken", attached, None) {
             return held(Code::SpecTaken, thread.tid);
         }
-        let taken = self.identities.contains_key(&facts.identity());
-        if taken || self.threads.contains_key(&facts.thread) {
+        let is_taken = self.identities.contains_key(&facts.identity())
+            || self.threads.contains_key(&facts.thread);
+        if mutate!("message-attach-taken", is_taken, false) {
             return held(Code::ThreadTaken, facts.tid);
         }
         Ok((slot, *facts))
     }
 
-    pub(crate) fn attach_done(&mut self, slot: u32, asker: Asker, result: Result<(), Errno>) {
+    pub(crate) fn attach_done(&mut self, slot: u32, reply_to: ReplyTo, result: Result<(), Errno>) {
         match result {
-            Ok(()) => self.say_attached(slot, asker, Reply::Done),
+            Ok(()) => self.reply_attached(slot, reply_to, Reply::Done),
             Err(ESRCH) => {
-                self.strike_thread(slot);
-                self.emit(Effect::Remember { slot });
-                self.refuse(asker, kernel(ESRCH));
-                self.reconsider(slot);
+                self.remove_thread(slot);
+                self.emit(Effect::WriteRecord { slot });
+                self.refuse(reply_to, kernel_refusal(ESRCH));
+                self.release_if_unowned(slot);
             }
-            // The kernel may have done half of it, such as the CPUs without the policy (facts S11).
-            Err(errno) => self.start_restore(slot, Some(asker), Some(kernel(errno)), Way::Courtesy),
+            // The kernel may have applied a part, such as the CPUs without the policy.
+            Err(errno) => self.start_restore(
+                slot,
+                Some(reply_to),
+                Some(kernel_refusal(errno)),
+                RestoreReason::AttachFailed,
+            ),
         }
     }
 
-    /// The thread has its place; the rest comes when it wakes.
-    pub(crate) fn attached_but(&mut self, slot: u32, asker: Asker) {
-        self.say_attached(slot, asker, Reply::DoneBut(But::Asleep));
+    /// Answers an attach to a sleeping thread, whose attributes follow at its wake-up.
+    pub(crate) fn attached_pending_wakeup(&mut self, slot: u32, reply_to: ReplyTo) {
+        self.reply_attached(slot, reply_to, Reply::DoneWithCaveat(Caveat::PendingWakeup));
     }
 
-    fn say_attached(&mut self, slot: u32, asker: Asker, said: Reply) {
-        self.suite.attached(Slot(slot), true);
+    fn reply_attached(&mut self, slot: u32, reply_to: ReplyTo, said: Reply) {
+        self.plugin_set.set_attached(SpecSlot(slot), true);
         let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
-        self.tell(plugin, ForeignQuestion::Attach { spec });
-        self.reply(asker, said);
-        self.settle(slot);
-        self.reconsider(slot);
+        self.notify_plugin(plugin, ForeignCall::Attach { spec });
+        self.reply(reply_to, said);
+        self.apply_current(slot);
+        self.release_if_unowned(slot);
     }
 
-    pub(crate) fn detach(&mut self, asker: Asker, id: SpecId) {
-        match self.find_idle(asker.session, id, Wish::Command) {
+    pub(crate) fn detach(&mut self, reply_to: ReplyTo, id: SpecId) {
+        match self.find_idle(reply_to.session, id, AccessKind::Modify) {
             Ok(slot) if self.specs.at(slot).thread.is_none() => {
                 mutate!(
                     "message-detach",
-                    self.refuse(asker, plain(Code::NotAttached, Field::Thread)),
-                    self.reply(asker, Reply::Done)
+                    self.refuse(
+                        reply_to,
+                        refusal_without_numbers(Code::NotAttached, Field::Thread)
+                    ),
+                    self.reply(reply_to, Reply::Done)
                 );
             }
-            Ok(slot) => self.start_restore(slot, Some(asker), None, Way::Detach),
-            Err(refusal) => self.refuse(asker, refusal),
+            Ok(slot) => self.start_restore(slot, Some(reply_to), None, RestoreReason::Detach),
+            Err(refusal) => self.refuse(reply_to, refusal),
         }
     }
 
-    /// Tells a foreign plugin that its spec's thread is its own again.
-    pub(crate) fn tell_detached(&mut self, slot: u32) {
+    /// Notifies a foreign plugin that the thread of its spec is detached.
+    pub(crate) fn notify_detached(&mut self, slot: u32) {
         let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
-        self.tell(plugin, ForeignQuestion::Detach { spec });
+        self.notify_plugin(plugin, ForeignCall::Detach { spec });
     }
 }

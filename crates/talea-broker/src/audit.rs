@@ -1,17 +1,17 @@
-//! The broker's lists against each other. For tests, the simulation and fuzzing: every index is
-//! compared with what it indexes, every counter with what it counts.
+//! Consistency checks for tests, the simulation and fuzzing: every index is compared with the
+//! indexed data, every counter with a recount.
 
-use crate::broker::{Broker, Holder, Timer};
+use crate::broker::{Broker, Timer, WatchOwner};
+use crate::plugin_set::SpecSlot;
 use crate::rules::Rules;
-use crate::spec::Step;
-use crate::suite::Slot;
+use crate::spec::PendingOp;
 use std::collections::BTreeMap;
 
 impl Broker {
     /// Compares every list and counter with its source.
     ///
     /// # Panics
-    /// When two of them differ: that is a bug in the broker.
+    /// If they differ, which is a bug in the broker.
     pub fn audit(&self) {
         self.audit_specs();
         self.audit_sessions();
@@ -19,24 +19,24 @@ impl Broker {
         self.audit_timers();
     }
 
-    /// Compares what the rules' subjects hold with a count from the beginning.
+    /// Compares the usage of the rules' subjects with a recount.
     ///
     /// # Panics
-    /// When they differ.
+    /// If they differ.
     pub fn audit_aggregates(&self) {
         let mut fresh = Rules::compile(&self.setup);
-        for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.booked) {
+        for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.in_ledger) {
             fresh.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
         }
         assert_eq!(format!("{fresh:?}"), format!("{:?}", self.rules), "aggregates are miscounted");
     }
 
-    /// What is left, one line for each kind of thing; empty when every counter is back to zero.
+    /// Returns the remaining objects, one line per kind; empty if every counter is zero.
     pub fn leftovers(&self) -> Vec<String> {
         let (sessions, specs, _) = self.users.totals();
         let mut left: Vec<String> = [
             ("sessions", self.sessions.len()),
-            ("connections turned away", self.turned_away as usize),
+            ("rejected connections", self.rejected_sessions as usize),
             ("clients", self.clients.len()),
             ("specs", self.specs.len() as usize),
             ("ids", self.ids.len()),
@@ -44,21 +44,21 @@ impl Broker {
             ("specs of users", specs as usize),
             ("threads", self.threads.len()),
             ("identities", self.identities.len()),
-            ("families", self.families.len()),
+            ("threads by process", self.threads_by_process.len()),
             ("watched processes", self.processes.len()),
             ("timers", self.timers.len()),
             ("changes", self.changing as usize),
             ("blocked requests", self.blocked.len()),
-            ("stuck threads", self.stuck as usize),
-            ("parked changes", self.parked.len()),
+            ("threads with refused restores", self.restore_failed as usize),
+            ("deferred changes", self.deferred.len()),
             ("attached threads", self.counters.attached as usize),
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)
         .map(|(what, count)| format!("{count} {what}"))
         .collect();
-        for plugin in 0..self.suite.len() as u32 {
-            for cpu in (0..).map_while(|index| self.suite.cpu(plugin, index)) {
+        for plugin in 0..self.plugin_set.len() as u32 {
+            for cpu in (0..).map_while(|index| self.plugin_set.cpu_info(plugin, index)) {
                 if cpu.used != talea_core::Charge::ZERO || cpu.specs != 0 {
                     left.push(format!("plugin {plugin}: {cpu:?}"));
                 }
@@ -68,60 +68,77 @@ impl Broker {
     }
 
     fn audit_specs(&self) {
-        let (mut named, mut attached, mut changing, mut stuck) = (0, 0, 0, 0);
+        let (mut named, mut attached, mut changing, mut restore_failed) = (0, 0, 0, 0);
         for (slot, spec) in self.specs.iter() {
-            if spec.id.0 != 0 && spec.booked {
+            if spec.id.0 != 0 && spec.in_ledger {
                 assert_eq!(self.ids.get(spec.id), Some(slot), "ids and slots differ");
                 let listed = self.users.spec_at_least(spec.uid, spec.id);
-                assert_eq!(listed, Some((spec.id, slot)), "a user's list of specs is off");
+                assert_eq!(listed, Some((spec.id, slot)), "a user's list of specs is wrong");
                 named += 1;
             }
-            if spec.booked {
-                let placed = self.suite.placed(Slot(slot));
-                assert_eq!(placed.plugin, spec.plugin, "suite and spec differ about the plugin");
+            if spec.in_ledger {
+                let placed = self.plugin_set.placement(SpecSlot(slot));
+                assert_eq!(placed.plugin, spec.plugin, "plugin set and spec differ in the plugin");
                 assert_eq!(
                     placed.charge, spec.offer.charge,
-                    "suite and spec differ about the charge"
+                    "plugin set and spec differ in the charge"
                 );
             }
             if let Some((session, position)) = spec.session {
                 assert_eq!(
                     self.sessions[&session].specs[position as usize], slot,
-                    "lost by its session"
+                    "the session's list lacks the spec"
                 );
             }
-            let watch = self.processes.contains(&(spec.process, Holder::Spec(slot)));
-            assert_eq!(watch, spec.watched, "watched processes differ");
-            changing += u32::from(matches!(spec.step, Step::Changing(_)));
+            let watch = self.processes.contains(&(spec.process, WatchOwner::Spec(slot)));
+            assert_eq!(watch, spec.process_watched, "watched processes differ");
+            changing += u32::from(matches!(spec.step, PendingOp::Changing(_)));
             let Some(thread) = &spec.thread else {
-                assert!(spec.is_idle(), "something is under way without a thread");
+                assert!(spec.is_idle(), "an operation is in progress without a thread");
                 continue;
             };
             attached += 1;
-            assert_eq!(self.threads.get(&thread.thread), Some(&slot), "lost by its handle");
-            assert_eq!(self.identities.get(&thread.identity()), Some(&slot), "lost by its id");
-            assert!(self.families.contains(&(thread.tgid, slot)), "lost by its process");
+            assert_eq!(
+                self.threads.get(&thread.thread),
+                Some(&slot),
+                "the index by handle lacks the thread"
+            );
+            assert_eq!(
+                self.identities.get(&thread.identity()),
+                Some(&slot),
+                "the index by identity lacks the thread"
+            );
+            assert!(
+                self.threads_by_process.contains(&(thread.tgid, slot)),
+                "the index by process lacks the thread"
+            );
             if let Some(at) = thread.retry_at {
-                assert!(thread.ticket.is_none(), "an order waits for its answer and for its time");
-                assert!(self.timers.contains(&(at, Timer::Retry(slot))), "its retry has no timer");
-                stuck += u32::from(matches!(spec.step, Step::Restoring(_)));
+                assert!(
+                    thread.ticket.is_none(),
+                    "an order waits for both its result and its retry time"
+                );
+                assert!(self.timers.contains(&(at, Timer::Retry(slot))), "a retry has no timer");
+                restore_failed += u32::from(matches!(spec.step, PendingOp::Restoring(_)));
             } else {
                 assert!(
                     spec.is_idle() || thread.ticket.is_some(),
-                    "something is under way without an order"
+                    "an operation is in progress without an order"
                 );
             }
         }
         assert_eq!(named, self.ids.len(), "ids without specs");
         assert_eq!(attached, self.counters.attached, "attached threads are miscounted");
-        let lists = (self.threads.len(), self.identities.len(), self.families.len());
+        let lists = (self.threads.len(), self.identities.len(), self.threads_by_process.len());
         assert_eq!(
             lists,
             (attached as usize, attached as usize, attached as usize),
             "threads without specs"
         );
         assert_eq!(changing, self.changing, "changes are miscounted");
-        assert_eq!(stuck, self.stuck, "stuck threads are miscounted");
+        assert_eq!(
+            restore_failed, self.restore_failed,
+            "threads with refused restores are miscounted"
+        );
     }
 
     fn audit_sessions(&self) {
@@ -130,23 +147,27 @@ impl Broker {
                 assert_eq!(
                     self.specs.at(slot).session,
                     Some((*id, position as u32)),
-                    "a list of specs is off"
+                    "a session's list of specs is wrong"
                 );
             }
         }
-        let turned_away = self.sessions.values().filter(|session| session.is_turned_away()).count();
-        assert_eq!(turned_away as u32, self.turned_away, "those turned away are miscounted");
+        let rejected_sessions =
+            self.sessions.values().filter(|session| session.is_rejected()).count();
+        assert_eq!(
+            rejected_sessions as u32, self.rejected_sessions,
+            "rejected connections are miscounted"
+        );
         let watchers =
-            self.processes.iter().filter(|(_, holder)| matches!(holder, Holder::Session(_)));
+            self.processes.iter().filter(|(_, holder)| matches!(holder, WatchOwner::Session(_)));
         for (process, holder) in watchers {
-            let Holder::Session(id) = holder else { continue };
-            assert_eq!(self.sessions[id].process, *process, "a session's process is off");
+            let WatchOwner::Session(id) = holder else { continue };
+            assert_eq!(self.sessions[id].process, *process, "a session's process is wrong");
         }
     }
 
     fn audit_users(&self) {
         let mut users: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
-        for session in self.sessions.values().filter(|session| !session.is_turned_away()) {
+        for session in self.sessions.values().filter(|session| !session.is_rejected()) {
             users.entry(session.uid).or_default().0 += 1;
         }
         for (_, spec) in self.specs.iter() {
@@ -154,23 +175,26 @@ impl Broker {
         }
         let mut totals = (0, 0);
         for (uid, held) in users {
-            assert_eq!(self.user_usage(uid), held, "what user {uid} holds is miscounted");
+            assert_eq!(self.user_usage(uid), held, "the usage of user {uid} is miscounted");
             totals = (totals.0 + held.0, totals.1 + held.1);
         }
         let (sessions, specs, _) = self.users.totals();
-        assert_eq!((sessions, specs), totals, "users who hold nothing have counts");
+        assert_eq!((sessions, specs), totals, "users without usage have counts");
     }
 
     fn audit_timers(&self) {
         for &(at, timer) in &self.timers {
             match timer {
-                Timer::Rearm(id) => {
-                    assert!(self.sessions[&id].owes(at), "a timer for a session without debt");
-                }
-                Timer::Again(id) => {
+                Timer::RateLimitEnd(id) => {
                     assert!(
-                        self.parked.contains_key(&id),
-                        "a timer for a change that is not parked"
+                        self.sessions[&id].is_rate_limited_until(at),
+                        "a timer for a session within its rate"
+                    );
+                }
+                Timer::ResumeDeferred(id) => {
+                    assert!(
+                        self.deferred.contains_key(&id),
+                        "a timer for a change that is not deferred"
                     );
                 }
                 Timer::Retry(slot) => {
@@ -178,7 +202,7 @@ impl Broker {
                     assert_eq!(
                         thread.and_then(|thread| thread.retry_at),
                         Some(at),
-                        "a timer for nothing"
+                        "a timer without a retry"
                     );
                 }
             }

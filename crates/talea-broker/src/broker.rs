@@ -1,135 +1,137 @@
-//! The machine: what it holds, how inputs reach it and effects leave it.
+//! State of the broker, dispatch of inputs and queue of effects.
 //!
-//! Model: [`Broker::handle`] is told the time and one input; everything that follows from it at
-//! once lies in the queue of effects when it returns. What the kernel or a foreign plugin must say
-//! first comes back as an input of its own.
+//! Model: [`Broker::handle`] receives the time and one input. When it returns, the queue contains
+//! all immediate effects. The results of the kernel or of a foreign plugin return as separate
+//! inputs.
 //!
-//! Invariants, checked by the simulation after each step: a request of a living connection is
-//! answered exactly once; an effect that makes a thread privileged is preceded by the effect that
-//! records it; books follow what the kernel has confirmed, and until then hold what would be needed
-//! either way.
+//! Invariants, checked by the simulation after each step:
+//!
+//! 1. A request of an existing connection is answered exactly once.
+//! 2. An effect that makes a thread privileged is preceded by the effect that records it.
+//! 3. The ledger contains what the kernel has confirmed. Until a confirmation, it reserves the
+//!    maximum of both outcomes.
 
+use crate::admission::AdmissionRequest;
 use crate::clients::Clients;
-use crate::decide::Job;
-use crate::foreign::{Host, Word};
+use crate::deferred::DeferredChange;
+use crate::foreign::{Host, HostReply};
 use crate::ids::Ids;
-use crate::input::{Effect, Input, LogEvent, Machine, ProcessId, SessionId, ThreadId, Ticket};
-use crate::later::Parked;
+use crate::input::{Effect, Input, LogEvent, Platform, ProcessId, SessionId, ThreadId, Ticket};
+use crate::plugin_set::{PluginSet, SpecSlot};
 use crate::rules::Rules;
-use crate::session::{Session, Waiting};
+use crate::session::{QueuedRequest, Session};
 use crate::slab::Slab;
-use crate::spec::Asker;
-use crate::suite::{Slot, Suite};
-use crate::threads::Move;
+use crate::spec::ReplyTo;
+use crate::threads::AttrChange;
 use crate::users::Users;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use talea_core::Time;
+use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_core::setup::Setup;
 use talea_proto::message::Name;
 use talea_proto::record::Record;
-use talea_proto::refusal::Answer;
+use talea_proto::refusal::PluginAnswer;
 use talea_proto::{Code, Field, Refusal, Reply, SpecId};
 
 /// Sessions, specs, rules and plugins of one daemon.
 pub struct Broker {
     pub(crate) setup: Setup,
-    pub(crate) machine: Machine,
-    pub(crate) suite: Suite,
+    pub(crate) platform: Platform,
+    pub(crate) plugin_set: PluginSet,
     pub(crate) rules: Rules,
-    /// The plugins' names, in order of precedence.
+    /// `names[p]`: name of plugin `p`, in order of precedence.
     pub(crate) names: Vec<Name>,
-    /// The plugins' hosts; idle for those that are built in.
+    /// `hosts[p]`: host of plugin `p`; unused for built-in plugins.
     pub(crate) hosts: Vec<Host>,
 
     pub(crate) instance: u64,
     pub(crate) pid: u32,
-    pub(crate) started: Option<Time>,
-    pub(crate) now: Time,
+    pub(crate) started: Option<Monotonic>,
+    pub(crate) now: Monotonic,
     effects: VecDeque<Effect>,
     orders: u32,
 
     pub(crate) sessions: BTreeMap<SessionId, Session>,
-    /// Connections that are open only to be told that they are too many.
-    pub(crate) turned_away: u32,
+    /// Number of connections beyond the quota, which are open only for their refusal.
+    pub(crate) rejected_sessions: u32,
     pub(crate) clients: Clients,
     pub(crate) users: Users,
 
     pub(crate) specs: Slab,
     pub(crate) ids: Ids,
     pub(crate) next_id: u64,
-    /// Attached threads by handle.
+    /// Slot of each attached thread, by handle.
     pub(crate) threads: BTreeMap<ThreadId, u32>,
-    /// Attached threads by what names them for ever.
+    /// Slot of each attached thread, by unique identity.
     pub(crate) identities: BTreeMap<(u32, u64), u32>,
-    /// Attached threads by process.
-    pub(crate) families: BTreeSet<(u32, u32)>,
-    /// Watched processes and for whom.
-    pub(crate) processes: BTreeSet<(ProcessId, Holder)>,
-    pub(crate) timers: BTreeSet<(Time, Timer)>,
+    /// Process and slot of each attached thread.
+    pub(crate) threads_by_process: BTreeSet<(u32, u32)>,
+    /// Watched processes, with the owner of each watch.
+    pub(crate) processes: BTreeSet<(ProcessId, WatchOwner)>,
+    pub(crate) timers: BTreeSet<(Monotonic, Timer)>,
 
-    /// Connections whose next waiting request can be served.
+    /// Connections with a queued request that can be served now.
     pub(crate) ready: VecDeque<SessionId>,
-    /// Specs whose changed parameters are with the kernel. While there is one, nobody else may
-    /// book: the room that the old parameters held must still be there if the kernel refuses the
-    /// new ones.
+    /// Number of specs whose changed parameters await the kernel's result. Meanwhile no other
+    /// request may reserve: the capacity of the old parameters must still be free if the kernel
+    /// refuses the new ones.
     pub(crate) changing: u32,
-    /// What waits for [`Broker::changing`] to become zero.
+    /// Requests that wait for [`Broker::changing`] to become zero.
     pub(crate) blocked: VecDeque<Blocked>,
-    /// Changes that wait for their thread's debt.
-    pub(crate) parked: BTreeMap<SessionId, Parked>,
-    /// Specs whose thread the kernel does not let us put back, tried again by timer.
-    pub(crate) stuck: u32,
-    pub(crate) stopping: Option<Stopping>,
-    /// Adopted specs whose thread has not been compared with the books.
-    pub(crate) unsettled: Vec<u32>,
+    /// Changes that wait for the end of their thread's overrun.
+    pub(crate) deferred: BTreeMap<SessionId, DeferredChange>,
+    /// Number of specs whose thread the kernel refuses to restore; retried by timer.
+    pub(crate) restore_failed: u32,
+    pub(crate) stopping: Option<Shutdown>,
+    /// Adopted specs whose thread has not been compared with the ledger.
+    pub(crate) unverified: Vec<u32>,
 
     pub(crate) counters: Counters,
-    /// Reused from request to request.
-    pub(crate) answers: Vec<Answer>,
-    pub(crate) moved: Vec<Slot>,
-    pub(crate) moves: Vec<Move>,
+    /// Buffer, reused.
+    pub(crate) answers: Vec<PluginAnswer>,
+    pub(crate) moved: Vec<SpecSlot>,
+    pub(crate) moves: Vec<AttrChange>,
 }
 
-/// On whose behalf a process is watched.
+/// Owner of a watch on a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Holder {
-    /// A connection, which a child of the process must not keep alive.
+pub(crate) enum WatchOwner {
+    /// A connection, which a child of the process must not keep open.
     Session(SessionId),
     /// A spec.
     Spec(u32),
 }
 
-/// What a point in time is for.
+/// Purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A connection's debt is back inside the burst.
-    Rearm(SessionId),
-    /// An order that the kernel refused, or did not take yet, is given again.
+    /// The request rate of a connection is within the limit again.
+    RateLimitEnd(SessionId),
+    /// An apply or restore that the kernel refused or deferred is repeated.
     Retry(u32),
-    /// A change that had to wait is decided anew.
-    Again(SessionId),
+    /// A deferred change is evaluated again.
+    ResumeDeferred(SessionId),
 }
 
-/// What waits until nobody's change is with the kernel.
+/// Item that waits until no change awaits the kernel's result.
 #[derive(Debug)]
 pub(crate) enum Blocked {
-    /// A request that would book.
-    Request(SessionId, Box<Waiting>),
-    /// A deliberation that a foreign plugin has just answered.
-    Resume(Box<Job>, Word),
+    /// A request that would reserve capacity.
+    Request(SessionId, Box<QueuedRequest>),
+    /// An admission that a foreign plugin has just answered.
+    Resume(Box<AdmissionRequest>, HostReply),
 }
 
-/// How the end was asked for.
+/// Shutdown in progress.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stopping {
-    /// Who waits for the last thread to be put back; `None` once they have been answered.
-    pub(crate) asker: Option<Asker>,
-    /// Whether everything is given back first.
+pub(crate) struct Shutdown {
+    /// Request to answer after the last thread is restored; `None` once answered.
+    pub(crate) reply_to: Option<ReplyTo>,
+    /// Whether every grant is released first.
     pub(crate) release: bool,
 }
 
-/// What only people want to know.
+/// Counters for the status report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: u64,
@@ -139,26 +141,27 @@ pub(crate) struct Counters {
 }
 
 impl Broker {
-    /// A broker with nothing granted. The error says which plugin cannot work and why.
-    pub fn new(setup: Setup, machine: Machine) -> Result<Broker, String> {
-        let suite = Suite::new(&setup, &machine)?;
+    /// Creates a broker without grants. The error names the plugin that cannot work, with the
+    /// reason.
+    pub fn new(setup: Setup, platform: Platform) -> Result<Broker, String> {
+        let plugin_set = PluginSet::new(&setup, &platform)?;
         let rules = Rules::compile(&setup);
-        let plugins = 0..suite.len() as u32;
+        let plugins = 0..plugin_set.len() as u32;
         Ok(Broker {
-            names: plugins.clone().map(|plugin| suite.info(plugin).name).collect(),
+            names: plugins.clone().map(|plugin| plugin_set.info(plugin).name).collect(),
             hosts: plugins.map(|_| Host::default()).collect(),
             setup,
-            machine,
-            suite,
+            platform,
+            plugin_set,
             rules,
             instance: 0,
             pid: 0,
             started: None,
-            now: Time::ZERO,
+            now: Monotonic::ZERO,
             effects: VecDeque::new(),
             orders: 0,
             sessions: BTreeMap::new(),
-            turned_away: 0,
+            rejected_sessions: 0,
             clients: Clients::default(),
             users: Users::default(),
             specs: Slab::default(),
@@ -166,16 +169,16 @@ impl Broker {
             next_id: 1,
             threads: BTreeMap::new(),
             identities: BTreeMap::new(),
-            families: BTreeSet::new(),
+            threads_by_process: BTreeSet::new(),
             processes: BTreeSet::new(),
             timers: BTreeSet::new(),
             ready: VecDeque::new(),
             changing: 0,
             blocked: VecDeque::new(),
-            parked: BTreeMap::new(),
-            stuck: 0,
+            deferred: BTreeMap::new(),
+            restore_failed: 0,
             stopping: None,
-            unsettled: Vec::new(),
+            unverified: Vec::new(),
             counters: Counters::default(),
             answers: Vec::new(),
             moved: Vec::new(),
@@ -183,39 +186,38 @@ impl Broker {
         })
     }
 
-    /// What the daemon calls itself in welcomes and in its status.
-    pub fn introduce(&mut self, instance: u64, pid: u32) {
+    /// Sets the identity for the welcome reply and the status report.
+    pub fn set_identity(&mut self, instance: u64, pid: u32) {
         self.instance = instance;
         self.pid = pid;
     }
 
-    /// Takes in what has happened. Times may repeat; an earlier one than before counts as the
-    /// latest.
-    pub fn handle(&mut self, now: Time, input: Input) {
+    /// Handles one input. Times may repeat; a time before the last one counts as the last one.
+    pub fn handle(&mut self, now: Monotonic, input: Input) {
         self.now = self.now.max(now);
         self.started.get_or_insert(self.now);
-        self.suite.expire(self.now);
+        self.plugin_set.release_expired(self.now);
         self.fire_timers();
         if !matches!(input, Input::Adopt { .. }) {
-            self.settle_adopted();
+            self.apply_adopted();
         }
         match input {
-            Input::Connected { session, peer } => self.connected(session, peer),
-            Input::Asked { session, seq, request, thread, entropy } => {
-                self.asked(session, Waiting { seq, request, thread, entropy });
+            Input::Connected { session, peer } => self.session_opened(session, peer),
+            Input::Received { session, seq, request, thread, entropy } => {
+                self.received(session, QueuedRequest { seq, request, thread, entropy });
             }
-            Input::Garbled { session, seq, refusal } => {
-                self.garbled(Asker { session, seq }, refusal)
+            Input::Undecodable { session, seq, refusal } => {
+                self.undecodable(ReplyTo { session, seq }, refusal);
             }
-            Input::Hungup { session } => self.hung_up(session),
-            Input::Became { thread, euid } => self.became(thread, euid),
-            Input::ThreadGone { thread } => self.thread_gone(thread),
-            Input::ProcessGone { process } => self.process_gone(process),
+            Input::Disconnected { session } => self.disconnected(session),
+            Input::CredentialsChanged { thread, euid } => self.credentials_changed(thread, euid),
+            Input::ThreadExited { thread } => self.thread_exited(thread),
+            Input::ProcessExited { process } => self.process_exited(process),
             Input::Done { ticket, result } => self.done(ticket, result),
-            Input::DoneBut { ticket, but } => self.done_but(ticket, but),
+            Input::DoneWithCaveat { ticket, caveat } => self.done_with_caveat(ticket, caveat),
             Input::NotBefore { ticket, at } => self.not_before(ticket, at),
-            Input::Answered { ticket, answer } => self.answered(ticket, answer),
-            Input::PluginDown { plugin } => self.plugin_out(plugin, "its host has ended"),
+            Input::PluginAnswered { ticket, answer } => self.plugin_answered(ticket, answer),
+            Input::HostFailed { plugin } => self.take_out_of_service(plugin, "its host has ended"),
             Input::Reloaded { setup } => self.reloaded(*setup),
             Input::Adopt { slot, record, thread, process_alive, groups } => {
                 self.adopt(slot, &record, thread, process_alive, groups);
@@ -226,31 +228,30 @@ impl Broker {
         self.finish_stopping();
     }
 
-    /// The next thing to be done, in order.
+    /// Returns the next effect, in order.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// When [`Input::Timer`] is wanted, if nothing else happens before.
+    /// Returns the time for the next [`Input::Timer`], if no other input arrives before.
     ///
-    /// Not for charges that linger until their zero-lag time: whatever asks for them comes as an
-    /// input, and each input first gives back what is due. A timer for them would cost every wait
-    /// of the driver's, and a wake-up for nobody.
-    pub fn next_wakeup(&self) -> Option<Time> {
-        if !self.unsettled.is_empty() {
+    /// Zero-lag holds need no timer: every input that depends on them first releases the expired
+    /// ones. A timer would add a wake-up without effect.
+    pub fn next_wakeup(&self) -> Option<Monotonic> {
+        if !self.unverified.is_empty() {
             return Some(self.now);
         }
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// The thread under a spec. Before a request to change the spec the driver looks whose it is
-    /// now ([`Input::Became`]).
+    /// Returns the thread of a spec. Before a request to change the spec the driver checks the
+    /// thread's owner ([`Input::CredentialsChanged`]).
     pub fn thread_of(&self, spec: SpecId) -> Option<ThreadId> {
         let slot = self.ids.get(spec)?;
         self.specs.at(slot).thread.as_ref().map(|thread| thread.thread)
     }
 
-    fn became(&mut self, thread: ThreadId, euid: u32) {
+    fn credentials_changed(&mut self, thread: ThreadId, euid: u32) {
         if let Some(&slot) = self.threads.get(&thread)
             && let Some(attached) = self.specs.at_mut(slot).thread.as_mut()
         {
@@ -258,7 +259,7 @@ impl Broker {
         }
     }
 
-    /// What the state file has to hold for `slot`; `None` clears it.
+    /// Returns the record of `slot` for the state file; `None` clears the slot.
     pub fn record(&self, slot: u32) -> Option<Record> {
         self.specs
             .get(slot)
@@ -266,7 +267,7 @@ impl Broker {
             .map(|spec| spec.record(self.plugin_name(spec.plugin)))
     }
 
-    /// The name of a plugin; empty for one that this daemon does not have.
+    /// Returns the name of a plugin; empty if this daemon does not have it.
     pub(crate) fn plugin_name(&self, plugin: u32) -> Name {
         self.names.get(plugin as usize).copied().unwrap_or_default()
     }
@@ -279,35 +280,35 @@ impl Broker {
         self.emit(Effect::Log(event));
     }
 
-    /// A ticket that leads back to `place`: a slot, or a plugin.
+    /// Creates a ticket that contains `place`: a slot, or a plugin.
     pub(crate) fn ticket(&mut self, place: u32) -> Ticket {
         self.orders = self.orders.wrapping_add(1);
         Ticket(u64::from(self.orders) << 32 | u64::from(place))
     }
 
-    /// Answers a request, unless its connection is gone, and lets the next one of that connection
-    /// come.
-    pub(crate) fn reply(&mut self, asker: Asker, reply: Reply) {
-        if let Some(session) = self.sessions.get_mut(&asker.session) {
-            session.answered();
+    /// Answers a request, unless its connection is gone, and makes the next request of that
+    /// connection ready.
+    pub(crate) fn reply(&mut self, reply_to: ReplyTo, reply: Reply) {
+        if let Some(session) = self.sessions.get_mut(&reply_to.session) {
+            session.reply_sent();
             if session.has_waiting() {
-                self.ready.push_back(asker.session);
+                self.ready.push_back(reply_to.session);
             }
-            self.emit(Effect::Reply { session: asker.session, seq: asker.seq, reply });
-            self.hold_back(asker.session);
+            self.emit(Effect::Reply { session: reply_to.session, seq: reply_to.seq, reply });
+            self.update_reading(reply_to.session);
         }
     }
 
-    /// Says no, and says it to the log when it is the first of its cause on this connection.
-    pub(crate) fn refuse(&mut self, asker: Asker, refusal: Box<Refusal>) {
+    /// Refuses a request, and logs the first refusal of each cause per connection.
+    pub(crate) fn refuse(&mut self, reply_to: ReplyTo, refusal: Box<Refusal>) {
         self.counters.refused += 1;
-        self.log_refusal(asker.session, &refusal);
-        self.reply(asker, Reply::Refused(refusal));
+        self.log_refusal(reply_to.session, &refusal);
+        self.reply(reply_to, Reply::Refused(refusal));
     }
 
     pub(crate) fn log_refusal(&mut self, session: SessionId, refusal: &Refusal) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
-        if session.first_of_its_cause(refusal.code, refusal.field) {
+        if session.is_first_of_cause(refusal.code, refusal.field) {
             let (uid, pid) = (session.uid, session.process.pid);
             if self.users.may_log(uid, self.now) {
                 self.log(LogEvent::Refused { uid, pid, refusal: Box::new(refusal.clone()) });
@@ -316,58 +317,64 @@ impl Broker {
     }
 
     /// Answers with success or with the refusal.
-    pub(crate) fn conclude(&mut self, asker: Asker, result: Result<Reply, Box<Refusal>>) {
+    pub(crate) fn reply_or_refuse(
+        &mut self,
+        reply_to: ReplyTo,
+        result: Result<Reply, Box<Refusal>>,
+    ) {
         match result {
-            Ok(reply) => self.reply(asker, reply),
-            Err(refusal) => self.refuse(asker, refusal),
+            Ok(reply) => self.reply(reply_to, reply),
+            Err(refusal) => self.refuse(reply_to, refusal),
         }
     }
 
-    pub(crate) fn watch_process(&mut self, process: ProcessId, holder: Holder) {
+    pub(crate) fn watch_process(&mut self, process: ProcessId, owner: WatchOwner) {
         let known = self.watches(process);
-        self.processes.insert((process, holder));
+        self.processes.insert((process, owner));
         if !known {
             self.emit(Effect::WatchProcess { process });
         }
     }
 
-    pub(crate) fn unwatch_process(&mut self, process: ProcessId, holder: Holder) {
-        if self.processes.remove(&(process, holder)) && !self.watches(process) {
+    pub(crate) fn unwatch_process(&mut self, process: ProcessId, owner: WatchOwner) {
+        if self.processes.remove(&(process, owner)) && !self.watches(process) {
             self.emit(Effect::ForgetProcess { process });
         }
     }
 
     fn watches(&self, process: ProcessId) -> bool {
-        let least = (process, Holder::Session(SessionId(0)));
+        let least = (process, WatchOwner::Session(SessionId(0)));
         self.processes.range(least..).next().is_some_and(|(found, _)| *found == process)
     }
 
-    fn process_gone(&mut self, process: ProcessId) {
-        let least = (process, Holder::Session(SessionId(0)));
+    fn process_exited(&mut self, process: ProcessId) {
+        let least = (process, WatchOwner::Session(SessionId(0)));
         let of_it = self.processes.range(least..).take_while(|(found, _)| *found == process);
-        let holders: Vec<Holder> = of_it.map(|&(_, holder)| holder).collect();
-        for &holder in &holders {
-            self.processes.remove(&(process, holder));
+        let owners: Vec<WatchOwner> = of_it.map(|&(_, owner)| owner).collect();
+        for &owner in &owners {
+            self.processes.remove(&(process, owner));
         }
-        for holder in holders {
-            match holder {
-                // A child may still hold the socket; it is not whom we talked to (facts S12).
-                Holder::Session(session) => self.close(session),
-                Holder::Spec(slot) => {
-                    // An earlier holder's end may have taken this one along.
+        for owner in owners {
+            match owner {
+                // A child process may still hold the socket, but it is not the peer that connected.
+                WatchOwner::Session(session) => {
+                    mutate!("life-inherited-socket", self.close(session), ());
+                }
+                WatchOwner::Spec(slot) => {
+                    // The end of an earlier watch owner may have removed this spec.
                     if let Some(spec) =
                         self.specs.get_mut(slot).filter(|spec| spec.process == process)
                     {
-                        spec.watched = false;
+                        spec.process_watched = false;
                         mutate!(
                             "life-process",
                             {
-                                spec.process_gone = true;
+                                spec.process_exited = true;
                             },
                             {}
                         );
 
-                        self.reconsider(slot);
+                        self.release_if_unowned(slot);
                     }
                 }
             }
@@ -378,41 +385,45 @@ impl Broker {
         while let Some(&(at, timer)) = self.timers.first().filter(|(at, _)| *at <= self.now) {
             self.timers.remove(&(at, timer));
             match timer {
-                Timer::Rearm(session) => self.rearm(session),
+                Timer::RateLimitEnd(session) => self.rate_limit_ended(session),
                 Timer::Retry(slot) => self.retry(slot),
-                Timer::Again(session) => self.ask_again(session),
+                Timer::ResumeDeferred(session) => self.resume_deferred(session),
             }
         }
     }
 
     fn finish_stopping(&mut self) {
-        let all_tried = self.specs.len() <= self.stuck;
-        if let Some(Stopping { asker: Some(asker), release: true }) = self.stopping
+        let all_tried = self.specs.len() <= self.restore_failed;
+        if let Some(Shutdown { reply_to: Some(reply_to), release: true }) = self.stopping
             && all_tried
         {
-            self.stopping = Some(Stopping { asker: None, release: true });
-            self.reply(asker, Reply::Done);
+            self.stopping = Some(Shutdown { reply_to: None, release: true });
+            self.reply(reply_to, Reply::Done);
             self.emit(Effect::Exit);
         }
     }
 
-    /// Root asks for the end. With `release`, every thread is put back first; the last one answers.
-    pub(crate) fn stop(&mut self, asker: Asker, release: bool) {
-        if mutate!("message-stop", self.sessions[&asker.session].uid != 0, false) {
-            return self.refuse(asker, crate::refuse::plain(Code::NotRoot, Field::Request));
+    /// Stops the daemon on request of root. With `release`, every thread is restored first, and the
+    /// last one triggers the reply.
+    pub(crate) fn stop(&mut self, reply_to: ReplyTo, release: bool) {
+        if mutate!("message-stop", self.sessions[&reply_to.session].uid != 0, false) {
+            return self.refuse(
+                reply_to,
+                crate::refuse::refusal_without_numbers(Code::NotRoot, Field::Request),
+            );
         }
-        self.stopping = Some(Stopping { asker: release.then_some(asker), release });
+        self.stopping = Some(Shutdown { reply_to: release.then_some(reply_to), release });
         self.refuse_pending();
-        self.refuse_parked();
+        self.refuse_deferred();
         if !release {
-            self.reply(asker, Reply::Done);
+            self.reply(reply_to, Reply::Done);
             self.emit(Effect::Exit);
             return;
         }
         let slots: Vec<u32> = self.specs.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             if self.specs.get(slot).is_some() {
-                self.reconsider(slot);
+                self.release_if_unowned(slot);
             }
         }
     }

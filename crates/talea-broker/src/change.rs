@@ -1,82 +1,86 @@
-//! Change: other terms, perhaps another plugin, in one step (checklist R7).
+//! Change of a spec: other terms, possibly another plugin, in one step (R7).
 //!
-//! While the new attributes of an attached thread are with the kernel nobody else books, so that
-//! the old terms still have their room if the kernel refuses the new ones. The thread is given its
-//! new attributes directly; at no instant is it without a real-time policy.
+//! While the new attributes of an attached thread await the kernel's result, no other request
+//! reserves. So the old terms still fit if the kernel refuses the new ones. The thread is switched
+//! directly to its new attributes: it always has a real-time policy.
 
+use crate::admission::{AdmissionRequest, Evaluation, RequestKind, plugin_request};
 use crate::broker::Broker;
-use crate::decide::{Job, Kind, Round, ask_for};
-use crate::exact::Tries;
-use crate::input::{Effect, Errno, ForeignQuestion};
-use crate::plugin::{Clip, Offer};
-use crate::refuse::{ESRCH, kernel, plain, refusal};
-use crate::spec::{Asker, Step, Undo};
-use crate::suite::Slot;
-use crate::whose::Wish;
-use talea_core::Time;
+use crate::exact_test::ExactTestBudget;
+use crate::input::{Effect, Errno, ForeignCall};
+use crate::ownership::AccessKind;
+use crate::plugin::{Offer, RuntimeCap};
+use crate::plugin_set::SpecSlot;
+use crate::refuse::{ESRCH, kernel_refusal, refusal, refusal_without_numbers};
+use crate::spec::{PendingOp, ReplyTo, Rollback};
+use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_proto::message::SpecId;
 use talea_proto::{Code, Field, Granted, Reply, Task};
 
 impl Broker {
-    pub(crate) fn change(&mut self, asker: Asker, id: SpecId, mut task: Task) {
-        let slot = match self.find_idle(asker.session, id, Wish::Command) {
+    pub(crate) fn change(&mut self, reply_to: ReplyTo, id: SpecId, mut task: Task) {
+        let slot = match self.find_idle(reply_to.session, id, AccessKind::Modify) {
             Ok(slot) => slot,
-            Err(refusal) => return self.refuse(asker, refusal),
+            Err(refusal) => return self.refuse(reply_to, refusal),
         };
         let (client, uid) =
-            (self.sessions[&asker.session].client, self.sessions[&asker.session].uid);
-        // It was theirs when it was attached; what it has become since is given nothing more.
+            (self.sessions[&reply_to.session].client, self.sessions[&reply_to.session].uid);
+        // The thread belonged to the user when it was attached; after a change of its owner it must
+        // not get new attributes.
         if let Some(thread) = &self.specs.at(slot).thread
             && uid != 0
             && mutate!("message-change-owner", thread.euid != uid, thread.euid == u32::MAX)
         {
             let refusal =
-                refusal(Code::OthersThread, Field::Thread, thread.euid.into(), uid.into());
-            return self.refuse(asker, refusal);
+                refusal(Code::ForeignThread, Field::Thread, thread.euid.into(), uid.into());
+            return self.refuse(reply_to, refusal);
         }
         task.owner = self.specs.at(slot).task.owner;
-        match self.round(client, &task, Some((id, slot)), false) {
-            Ok(round) => {
-                let kind = Kind::Change { spec: id };
-                let tries = Tries::default();
-                self.deliberate(Job { asker, kind, entropy: 0, round, tries }, None);
+        match self.start_evaluation(client, &task, Some((id, slot)), false) {
+            Ok(evaluation) => {
+                let kind = RequestKind::Change { spec: id };
+                let exact_tests = ExactTestBudget::default();
+                self.run_admission(
+                    AdmissionRequest { reply_to, kind, entropy: 0, evaluation, exact_tests },
+                    None,
+                );
             }
-            Err(refusal) => self.refuse(asker, refusal),
+            Err(refusal) => self.refuse(reply_to, refusal),
         }
     }
 
-    pub(crate) fn take_up_change(
+    pub(crate) fn accept_change(
         &mut self,
-        asker: Asker,
+        reply_to: ReplyTo,
         id: SpecId,
-        round: &Round,
+        evaluation: &Evaluation,
         plugin: u32,
         offer: &Offer,
     ) {
-        let task = &round.task;
-        let slot = match round.slot_still() {
+        let task = &evaluation.task;
+        let slot = match evaluation.unchanged_slot() {
             Some(slot) => slot,
-            // A foreign plugin has taken its time over this.
-            None => match self.find_idle(asker.session, id, Wish::Command) {
+            // The request was suspended for a foreign plugin.
+            None => match self.find_idle(reply_to.session, id, AccessKind::Modify) {
                 Ok(slot) => slot,
-                Err(refusal) => return self.refuse(asker, refusal),
+                Err(refusal) => return self.refuse(reply_to, refusal),
             },
         };
         let free_at = self.zero_lag(slot);
         let spec = self.specs.at(slot);
         let old_plugin = spec.plugin;
-        let undo = spec.thread.as_ref().map(|thread| Undo {
-            asker,
+        let rollback = spec.thread.as_ref().map(|thread| Rollback {
+            reply_to,
             task: spec.task,
             plugin: old_plugin,
             offer: spec.offer,
-            given: thread.given,
+            applied: thread.applied,
         });
         self.set_terms(slot, task, plugin, offer, free_at);
-        match undo {
-            Some(undo) if self.suite.attr(Slot(slot)) != undo.given => {
-                self.specs.at_mut(slot).step = Step::Changing(Box::new(undo));
+        match rollback {
+            Some(rollback) if self.plugin_set.attr(SpecSlot(slot)) != rollback.applied => {
+                self.specs.at_mut(slot).step = PendingOp::Changing(Box::new(rollback));
                 self.changing += 1;
                 self.apply_moves(&[slot]);
             }
@@ -84,15 +88,15 @@ impl Broker {
                 mutate!(
                     "message-change-recorded",
                     {
-                        self.emit(Effect::Remember { slot });
+                        self.emit(Effect::WriteRecord { slot });
                     },
                     {}
                 );
 
                 self.apply_moves(&[]);
-                // What lingers of the old terms was not there when the offer was made.
-                let granted = free_at.is_none().then(|| self.granted_on(slot));
-                self.changed(slot, asker, old_plugin, granted);
+                // The zero-lag hold of the old terms was not there when the offer was made.
+                let granted = free_at.is_none().then(|| self.granted_from_offer(slot));
+                self.changed(slot, reply_to, old_plugin, granted);
             }
         }
     }
@@ -103,7 +107,7 @@ impl Broker {
         task: &Task,
         plugin: u32,
         offer: &Offer,
-        free_at: Option<Time>,
+        free_at: Option<Monotonic>,
     ) {
         let spec = self.specs.at_mut(slot);
         let snapshot = self.clients.snapshot(spec.client);
@@ -112,52 +116,67 @@ impl Broker {
         spec.task = *task;
         spec.plugin = plugin;
         spec.offer = *offer;
-        self.suite.replace(Slot(slot), plugin, &ask_for(task, Clip::default()), offer, free_at);
+        self.plugin_set.replace(
+            SpecSlot(slot),
+            plugin,
+            &plugin_request(task, RuntimeCap::default()),
+            offer,
+            free_at,
+        );
     }
 
-    pub(crate) fn change_done(&mut self, slot: u32, undo: &Undo, result: Result<(), Errno>) {
+    pub(crate) fn change_done(
+        &mut self,
+        slot: u32,
+        rollback: &Rollback,
+        result: Result<(), Errno>,
+    ) {
         self.changing -= 1;
         match result {
             Ok(()) => {
-                self.changed(slot, undo.asker, undo.plugin, None);
-                self.settle(slot);
-                self.reconsider(slot);
+                self.changed(slot, rollback.reply_to, rollback.plugin, None);
+                self.apply_current(slot);
+                self.release_if_unowned(slot);
             }
             Err(ESRCH) => {
-                // The new terms hold; there is just no thread any more.
+                // The new terms stay in force, without a thread.
                 let id = self.specs.at(slot).id;
-                self.thread_ended(slot);
+                self.finish_thread_exit(slot);
                 if self.ids.get(id) == Some(slot) {
-                    self.changed(slot, undo.asker, undo.plugin, None);
+                    self.changed(slot, rollback.reply_to, rollback.plugin, None);
                 } else {
-                    self.refuse(undo.asker, plain(Code::NoSuchThread, Field::Thread));
+                    self.refuse(
+                        rollback.reply_to,
+                        refusal_without_numbers(Code::NoSuchThread, Field::Thread),
+                    );
                 }
             }
             Err(errno) => {
-                self.take_back(slot, undo);
-                self.refuse(undo.asker, kernel(errno));
-                self.reconsider(slot);
+                self.roll_back(slot, rollback);
+                self.refuse(rollback.reply_to, kernel_refusal(errno));
+                self.release_if_unowned(slot);
             }
         }
     }
 
-    /// The old terms hold.
-    pub(crate) fn take_back(&mut self, slot: u32, undo: &Undo) {
-        self.set_terms(slot, &undo.task, undo.plugin, &undo.offer, None);
-        // The kernel may have done half of it, such as the CPUs without the policy.
-        let attr = self.suite.attr(Slot(slot));
-        self.order(slot, attr);
+    /// Restores the old terms.
+    pub(crate) fn roll_back(&mut self, slot: u32, rollback: &Rollback) {
+        let (task, plugin, offer) = (&rollback.task, rollback.plugin, &rollback.offer);
+        mutate!("message-change", self.set_terms(slot, task, plugin, offer, None), ());
+        // The kernel may have applied a part, such as the CPUs without the policy.
+        let attr = self.plugin_set.attr(SpecSlot(slot));
+        self.order_apply(slot, attr);
         self.apply_moves(&[]);
     }
 
-    /// The new terms hold; `granted` is what they are, where that is known.
-    fn changed(&mut self, slot: u32, asker: Asker, old_plugin: u32, granted: Option<Granted>) {
+    /// Completes a change with the new terms; `granted` is the grant, if already known.
+    fn changed(&mut self, slot: u32, reply_to: ReplyTo, old_plugin: u32, granted: Option<Granted>) {
         let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
         if plugin != old_plugin {
-            self.tell(old_plugin, ForeignQuestion::Release { spec });
+            self.notify_plugin(old_plugin, ForeignCall::Release { spec });
         }
-        self.tell_scheduled(slot);
+        self.notify_scheduled(slot);
         let granted = granted.unwrap_or_else(|| self.granted(slot));
-        self.reply(asker, Reply::Granted(granted));
+        self.reply(reply_to, Reply::Granted(granted));
     }
 }

@@ -1,64 +1,68 @@
-//! Claim: a client that has lost its connection, or its daemon, takes its spec over (design,
-//! section 9).
+//! Claim: a client that has lost its connection, or its daemon, takes its spec over.
 
-use crate::broker::{Broker, Holder};
+use crate::broker::{Broker, WatchOwner};
 use crate::input::Effect;
-use crate::refuse::plain;
-use crate::spec::Asker;
-use crate::whose::Wish;
+use crate::ownership::AccessKind;
+use crate::refuse::refusal_without_numbers;
+use crate::spec::ReplyTo;
 use talea_core::mutate;
 use talea_proto::message::{SpecId, Token};
 use talea_proto::{Code, Field, Owner, Refusal, Reply};
 
 impl Broker {
-    pub(crate) fn claim(&mut self, asker: Asker, id: SpecId, token: Token) {
-        let claimed = self.may_claim(asker, id, token).map(|slot| {
-            self.take_over(asker, slot);
+    pub(crate) fn claim(&mut self, reply_to: ReplyTo, id: SpecId, token: Token) {
+        let claimed = self.check_claim(reply_to, id, token).map(|slot| {
+            self.take_over(reply_to, slot);
             Reply::Granted(self.granted(slot))
         });
-        self.conclude(asker, claimed);
+        self.reply_or_refuse(reply_to, claimed);
     }
 
-    fn may_claim(&self, asker: Asker, id: SpecId, token: Token) -> Result<u32, Box<Refusal>> {
-        let slot = self.find_idle(asker.session, id, Wish::See)?;
+    fn check_claim(
+        &self,
+        reply_to: ReplyTo,
+        id: SpecId,
+        token: Token,
+    ) -> Result<u32, Box<Refusal>> {
+        let slot = self.find_idle(reply_to.session, id, AccessKind::Read)?;
         let spec = self.specs.at(slot);
         if mutate!("message-claim", spec.token != token, false) {
-            return Err(plain(Code::BadToken, Field::Request));
+            return Err(refusal_without_numbers(Code::BadToken, Field::Request));
         }
-        let session = &self.sessions[&asker.session];
+        let session = &self.sessions[&reply_to.session];
         if spec.task.owner == Owner::Process && session.process.pid == 0 {
-            return Err(plain(Code::Malformed, Field::Owner));
+            return Err(refusal_without_numbers(Code::Malformed, Field::Owner));
         }
         Ok(slot)
     }
 
-    fn take_over(&mut self, asker: Asker, slot: u32) {
-        self.command(asker.session, slot);
-        let session = &self.sessions[&asker.session];
+    fn take_over(&mut self, reply_to: ReplyTo, slot: u32) {
+        self.bind_to_session(reply_to.session, slot);
+        let session = &self.sessions[&reply_to.session];
         let (uid, process, client) = (session.uid, session.process, session.client);
         let spec = self.specs.at_mut(slot);
-        spec.awaiting = false;
+        spec.unclaimed = false;
         let before = std::mem::replace(&mut spec.process, process);
-        let (was_watched, owner) = (std::mem::take(&mut spec.watched), spec.task.owner);
+        let (was_watched, owner) = (std::mem::take(&mut spec.process_watched), spec.task.owner);
         if was_watched {
-            self.unwatch_process(before, Holder::Spec(slot));
+            self.unwatch_process(before, WatchOwner::Spec(slot));
         }
         let spec = self.specs.at_mut(slot);
-        spec.process_gone = false;
-        spec.watched = owner == Owner::Process;
-        // An adopted spec knows its user but not its groups; from here on it is booked under what
-        // the kernel says of the claimer. Root claims for the user that created it.
+        spec.process_exited = false;
+        spec.process_watched = owner == Owner::Process;
+        // An adopted spec has its user but not its groups; from now on the rules for the claimer
+        // count it. Root claims for the user that created it.
         if uid == spec.uid {
             let old = std::mem::replace(&mut spec.client, client);
             let (plugin, charge) = (spec.plugin, spec.offer.charge);
             self.rules.discharge(self.clients.snapshot(old), plugin, charge);
             self.rules.charge(self.clients.snapshot(client), plugin, charge);
-            self.clients.hold(client);
-            self.clients.let_go(old);
+            self.clients.acquire(client);
+            self.clients.release(old);
         }
         if owner == Owner::Process {
-            self.watch_process(process, Holder::Spec(slot));
+            self.watch_process(process, WatchOwner::Spec(slot));
         }
-        self.emit(Effect::Remember { slot });
+        self.emit(Effect::WriteRecord { slot });
     }
 }

@@ -1,76 +1,82 @@
-//! Create, alone or as a group: reserve, then publish.
+//! Creation of specs, single or as a group: reserve, then publish.
 //!
-//! A reserved spec has its place in the books and its slot, but no name yet: nobody can see it, and
-//! the state file does not hold it. A group is published when its last task has its place, or not
-//! at all.
+//! A reserved spec has a ledger entry and a slot, but no id: it is invisible and not in the state
+//! file. A group is published when its last task is reserved, or not at all.
 
-use crate::broker::{Broker, Holder};
-use crate::decide::{Job, Kind, ask_for};
-use crate::exact::Tries;
-use crate::input::{Effect, ForeignQuestion, ProcessId};
-use crate::plugin::{Clip, Offer};
-use crate::refuse::{plain, refusal};
-use crate::spec::{Asker, Spec, Step};
-use crate::suite::{Placed, Slot};
-use talea_core::Time;
+use crate::admission::{AdmissionRequest, RequestKind, plugin_request};
+use crate::broker::{Broker, WatchOwner};
+use crate::exact_test::ExactTestBudget;
+use crate::input::{Effect, ForeignCall, ProcessId};
+use crate::plugin::{Offer, RuntimeCap};
+use crate::plugin_set::{Placement, SpecSlot};
+use crate::refuse::{refusal, refusal_without_numbers};
+use crate::spec::{PendingOp, ReplyTo, Spec};
+use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_proto::message::{SpecId, Token};
 use talea_proto::record::Record;
 use talea_proto::{Code, Field, GROUP_MAX, Granted, Owner, Refusal, Reply, Task};
 
-/// Keeps the tokens of one group apart; odd, so that they are 2^128 steps apart before one repeats.
+/// Distance between the tokens of one group; odd, so that the tokens repeat only after 2^128 steps.
 const TOKEN_STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Broker {
-    pub(crate) fn create(&mut self, asker: Asker, task: &Task, entropy: u128) {
-        match self.first_round(asker, 1, task) {
-            Ok(round) => {
-                let (kind, tries) = (Kind::Create, Tries::default());
-                self.deliberate(Job { asker, kind, entropy, round, tries }, None);
+    pub(crate) fn create(&mut self, reply_to: ReplyTo, task: &Task, entropy: u128) {
+        match self.start_first_evaluation(reply_to, 1, task) {
+            Ok(evaluation) => {
+                let (kind, exact_tests) = (RequestKind::Create, ExactTestBudget::default());
+                self.run_admission(
+                    AdmissionRequest { reply_to, kind, entropy, evaluation, exact_tests },
+                    None,
+                );
             }
-            Err(refusal) => self.refuse(asker, refusal),
+            Err(refusal) => self.refuse(reply_to, refusal),
         }
     }
 
-    pub(crate) fn create_group(&mut self, asker: Asker, tasks: Vec<Task>, entropy: u128) {
+    pub(crate) fn create_group(&mut self, reply_to: ReplyTo, tasks: Vec<Task>, entropy: u128) {
         let count = tasks.len();
         if count == 0 || count > GROUP_MAX {
             let limit = if count == 0 { 1 } else { GROUP_MAX as u64 };
-            return self.refuse(asker, refusal(Code::Malformed, Field::Group, count as u64, limit));
+            return self
+                .refuse(reply_to, refusal(Code::Malformed, Field::Group, count as u64, limit));
         }
-        // What makes no sense is said before anything is reserved, wherever in the group it stands.
+        // Invalid tasks are refused before anything is reserved, at any position in the group.
         for (index, task) in tasks.iter().enumerate().skip(1) {
-            if let Err(mut refusal) = crate::check::check(task, &self.machine.cpus) {
+            if let Err(mut refusal) = crate::validate::validate(task, &self.platform.cpus) {
                 refusal.index = index as u32;
-                return self.refuse(asker, refusal);
+                return self.refuse(reply_to, refusal);
             }
         }
-        match self.first_round(asker, count as u32, &tasks[0]) {
-            Ok(round) => {
-                let kind = Kind::Group { tasks, reserved: Vec::with_capacity(count) };
-                let tries = Tries::default();
-                self.deliberate(Job { asker, kind, entropy, round, tries }, None);
+        match self.start_first_evaluation(reply_to, count as u32, &tasks[0]) {
+            Ok(evaluation) => {
+                let kind = RequestKind::Group { tasks, reserved: Vec::with_capacity(count) };
+                let exact_tests = ExactTestBudget::default();
+                self.run_admission(
+                    AdmissionRequest { reply_to, kind, entropy, evaluation, exact_tests },
+                    None,
+                );
             }
-            Err(refusal) => self.refuse(asker, refusal),
+            Err(refusal) => self.refuse(reply_to, refusal),
         }
     }
 
-    fn first_round(
+    fn start_first_evaluation(
         &mut self,
-        asker: Asker,
+        reply_to: ReplyTo,
         count: u32,
         task: &Task,
-    ) -> Result<crate::decide::Round, Box<Refusal>> {
-        let client = self.sessions[&asker.session].client;
-        self.room_for(client, count)?;
-        self.owner_can_be(client, task)?;
-        self.round(client, task, None, false)
+    ) -> Result<crate::admission::Evaluation, Box<Refusal>> {
+        let client = self.sessions[&reply_to.session].client;
+        self.check_spec_quota(client, count)?;
+        self.check_owner(client, task)?;
+        self.start_evaluation(client, task, None, false)
     }
 
-    /// Whether this client may hold so many specs more.
-    pub(crate) fn room_for(&self, client: u32, count: u32) -> Result<(), Box<Refusal>> {
+    /// Checks the quota for `count` more specs of this client.
+    pub(crate) fn check_spec_quota(&self, client: u32, count: u32) -> Result<(), Box<Refusal>> {
         let quota = &self.setup.quota;
-        let (_, own) = self.users.held(self.clients.peer(client).uid);
+        let (_, own) = self.users.usage(self.clients.peer(client).uid);
         let all = self.specs.len();
         for (held, limit) in [(own, quota.specs_per_user), (all, quota.specs)] {
             if mutate!(
@@ -89,62 +95,72 @@ impl Broker {
         Ok(())
     }
 
-    /// A process that we cannot see cannot own anything.
-    pub(crate) fn owner_can_be(&self, client: u32, task: &Task) -> Result<(), Box<Refusal>> {
+    /// Checks the owner: a process in another PID namespace cannot own a spec.
+    pub(crate) fn check_owner(&self, client: u32, task: &Task) -> Result<(), Box<Refusal>> {
         match task.owner {
             Owner::Process if self.clients.peer(client).pid == 0 => {
-                Err(plain(Code::Malformed, Field::Owner))
+                Err(refusal_without_numbers(Code::Malformed, Field::Owner))
             }
             _ => Ok(()),
         }
     }
 
-    /// Takes up a chosen offer. True when a group is not complete: `job` has its next task then.
-    pub(crate) fn take_up(&mut self, job: &mut Job, plugin: u32, offer: &Offer) -> bool {
-        let Job { asker, kind, entropy, round, .. } = job;
-        let (asker, entropy) = (*asker, *entropy);
-        self.recycle(round);
+    /// Accepts a chosen offer. Returns true if a group is incomplete: `job` then has its next task.
+    pub(crate) fn accept_offer(
+        &mut self,
+        request: &mut AdmissionRequest,
+        plugin: u32,
+        offer: &Offer,
+    ) -> bool {
+        let AdmissionRequest { reply_to, kind, entropy, evaluation, .. } = request;
+        let (reply_to, entropy) = (*reply_to, *entropy);
+        self.recycle(evaluation);
         match kind {
-            Kind::Explain => unreachable!("a survey chooses nobody"),
-            Kind::Change { spec } => self.take_up_change(asker, *spec, round, plugin, offer),
-            Kind::Create => match self.reserve(asker, &round.task, plugin, offer, entropy) {
-                Ok(slot) => {
-                    self.publish(asker, slot);
-                    let granted = self.granted_on(slot);
-                    self.apply_moves(&[]);
-                    self.reply(asker, Reply::Granted(granted));
+            RequestKind::Explain => unreachable!("an explanation chooses no plugin"),
+            RequestKind::Change { spec } => {
+                self.accept_change(reply_to, *spec, evaluation, plugin, offer);
+            }
+            RequestKind::Create => {
+                match self.reserve(reply_to, &evaluation.task, plugin, offer, entropy) {
+                    Ok(slot) => {
+                        self.publish(reply_to, slot);
+                        let granted = self.granted_from_offer(slot);
+                        self.apply_moves(&[]);
+                        self.reply(reply_to, Reply::Granted(granted));
+                    }
+                    Err(refusal) => self.refuse(reply_to, refusal),
                 }
-                Err(refusal) => self.refuse(asker, refusal),
-            },
-            Kind::Group { tasks, reserved } => {
+            }
+            RequestKind::Group { tasks, reserved } => {
                 let index = reserved.len();
                 let token = entropy.wrapping_add(TOKEN_STEP.wrapping_mul(index as u128));
-                let booked = self.reserve(asker, &round.task, plugin, offer, token);
-                let next = booked.and_then(|slot| {
+                let reserved_slot = self.reserve(reply_to, &evaluation.task, plugin, offer, token);
+                let next = reserved_slot.and_then(|slot| {
                     reserved.push(slot);
                     let Some(task) = tasks.get(index + 1) else { return Ok(None) };
-                    let client = self.sessions[&asker.session].client;
-                    self.owner_can_be(client, task)?;
-                    self.round(client, task, None, false).map(Some)
+                    let client = self.sessions[&reply_to.session].client;
+                    self.check_owner(client, task)?;
+                    self.start_evaluation(client, task, None, false).map(Some)
                 });
                 match next {
                     Ok(Some(next)) => {
-                        *round = next;
+                        *evaluation = next;
                         return true;
                     }
                     Ok(None) => {
                         let granted = reserved.iter().map(|&slot| {
-                            self.publish(asker, slot);
+                            self.publish(reply_to, slot);
                             self.granted(slot)
                         });
                         let granted = granted.collect();
                         self.apply_moves(&[]);
-                        self.reply(asker, Reply::GrantedGroup(granted));
+                        self.reply(reply_to, Reply::GrantedGroup(granted));
                     }
                     Err(mut refusal) => {
                         refusal.index = reserved.len() as u32;
-                        self.unreserve(std::mem::take(reserved));
-                        self.refuse(asker, refusal);
+                        let reserved = std::mem::take(reserved);
+                        mutate!("message-create-group-native", self.unreserve(reserved), ());
+                        self.refuse(reply_to, refusal);
                     }
                 }
             }
@@ -152,113 +168,123 @@ impl Broker {
         false
     }
 
-    /// Books an offer. What was heard from a foreign plugin may be late for the quota.
+    /// Reserves an offer. The quota is checked again, because a foreign plugin may have answered
+    /// late.
     fn reserve(
         &mut self,
-        asker: Asker,
+        reply_to: ReplyTo,
         task: &Task,
         plugin: u32,
         offer: &Offer,
         entropy: u128,
     ) -> Result<u32, Box<Refusal>> {
-        let session = &self.sessions[&asker.session];
+        let session = &self.sessions[&reply_to.session];
         let (client, uid, process) = (session.client, session.uid, session.process);
-        self.room_for(client, 1)?;
+        self.check_spec_quota(client, 1)?;
         let spec = Spec {
             id: SpecId(0),
             token: Token(entropy.to_le_bytes()),
             uid,
             process,
-            watched: false,
-            process_gone: false,
+            process_watched: false,
+            process_exited: false,
             client,
             session: None,
-            awaiting: false,
+            unclaimed: false,
             task: *task,
-            booked: true,
+            in_ledger: true,
             disowned: false,
             plugin,
             offer: *offer,
             thread: None,
-            lags_until: Time::ZERO,
-            step: Step::Idle,
+            zero_lag_until: Monotonic::ZERO,
+            step: PendingOp::Idle,
         };
         let slot = self.specs.insert(spec);
-        self.suite.admit(plugin, Slot(slot), &ask_for(task, Clip::default()), offer);
+        self.plugin_set.admit(
+            plugin,
+            SpecSlot(slot),
+            &plugin_request(task, RuntimeCap::default()),
+            offer,
+        );
         self.rules.charge(self.clients.snapshot(client), plugin, offer.charge);
-        self.clients.hold(client);
-        self.users.of(uid).specs += 1;
+        self.clients.acquire(client);
+        self.users.user(uid).specs += 1;
         Ok(slot)
     }
 
-    /// Takes reservations back, the last one first.
+    /// Releases reservations, last one first.
     pub(crate) fn unreserve(&mut self, reserved: Vec<u32>) {
         for slot in reserved.into_iter().rev() {
-            let spec = self.specs.remove(slot).expect("it was reserved");
-            self.suite.release(Slot(slot), None);
+            let spec = self.specs.remove(slot).expect("the slot was reserved");
+            self.plugin_set.release(SpecSlot(slot), None);
             self.rules.discharge(
                 self.clients.snapshot(spec.client),
                 spec.plugin,
                 spec.offer.charge,
             );
-            self.users.of(spec.uid).specs -= 1;
-            self.clients.let_go(spec.client);
+            self.users.user(spec.uid).specs -= 1;
+            self.clients.release(spec.client);
         }
         self.apply_moves(&[]);
     }
 
-    /// Gives a reserved spec its name.
-    fn publish(&mut self, asker: Asker, slot: u32) {
+    /// Assigns an id to a reserved spec.
+    fn publish(&mut self, reply_to: ReplyTo, slot: u32) {
         let id = SpecId(self.next_id);
         self.next_id += 1;
         self.ids.insert(id, slot);
-        self.users.of(self.specs.at(slot).uid).ids.insert(id, slot);
-        self.command(asker.session, slot);
+        self.users.user(self.specs.at(slot).uid).ids.insert(id, slot);
+        self.bind_to_session(reply_to.session, slot);
         let spec = self.specs.at_mut(slot);
         spec.id = id;
         let (owner, process) = (spec.task.owner, spec.process);
         if owner == Owner::Process {
-            spec.watched = true;
-            self.watch_process(process, Holder::Spec(slot));
+            spec.process_watched = true;
+            self.watch_process(process, WatchOwner::Spec(slot));
         }
         mutate!(
             "message-create",
             {
-                self.emit(Effect::Remember { slot });
+                self.emit(Effect::WriteRecord { slot });
             },
             {}
         );
 
-        self.tell_scheduled(slot);
+        self.notify_scheduled(slot);
     }
 
-    /// Tells a foreign plugin that a spec is its own now.
-    pub(crate) fn tell_scheduled(&mut self, slot: u32) {
+    /// Notifies a foreign plugin of a spec that it now serves.
+    pub(crate) fn notify_scheduled(&mut self, slot: u32) {
         let spec = self.specs.at(slot);
-        if self.suite.is_foreign(spec.plugin) {
-            let question = ForeignQuestion::Schedule {
+        if self.plugin_set.is_foreign(spec.plugin) {
+            let question = ForeignCall::Schedule {
                 spec: spec.id,
                 task: spec.task,
                 cpu: spec.offer.cpu.unwrap_or(0),
                 priority: spec.offer.priority,
             };
-            self.tell(spec.plugin, question);
+            self.notify_plugin(spec.plugin, question);
         }
     }
 
-    /// What the holder of a spec is told.
+    /// Returns the grant of a spec.
     pub(crate) fn granted(&self, slot: u32) -> Granted {
-        self.granted_as(slot, &self.suite.placed(Slot(slot)))
+        self.granted_with(slot, &self.plugin_set.placement(SpecSlot(slot)))
     }
 
-    /// As [`Broker::granted`] right after the spec's offer was taken up: see [`Suite::placed_on`].
+    /// Returns the grant of a spec directly after its offer was accepted: see
+    /// [`PluginSet::placement_from_offer`].
     ///
-    /// [`Suite::placed_on`]: crate::suite::Suite::placed_on
-    pub(crate) fn granted_on(&self, slot: u32) -> Granted {
-        self.granted_as(slot, &self.suite.placed_on(Slot(slot), &self.specs.at(slot).offer))
+    /// [`PluginSet::placement_from_offer`]: crate::plugin_set::PluginSet::placement_from_offer
+    pub(crate) fn granted_from_offer(&self, slot: u32) -> Granted {
+        self.granted_with(
+            slot,
+            &self.plugin_set.placement_from_offer(SpecSlot(slot), &self.specs.at(slot).offer),
+        )
     }
 
-    fn granted_as(&self, slot: u32, placed: &Placed) -> Granted {
+    fn granted_with(&self, slot: u32, placed: &Placement) -> Granted {
         let spec = self.specs.at(slot);
         Granted {
             spec: spec.id,
@@ -269,14 +295,14 @@ impl Broker {
             charge: placed.charge,
             priority: placed.priority,
             mechanism: placed.mechanism,
-            grain: placed.grain,
+            granularity: placed.granularity,
             notes: placed.notes,
         }
     }
 }
 
 impl Spec {
-    /// What survives the daemon.
+    /// Returns the persistent record of the spec.
     pub(crate) fn record(&self, plugin: talea_proto::message::Name) -> Record {
         let ProcessId { pid, start } = self.process;
         Record {

@@ -1,70 +1,77 @@
-//! Questions to plugins outside: one at a time for each plugin, with a time-out, while everybody
-//! else goes on.
+//! Calls of foreign plugins: one in flight per plugin, with a time-out, while other requests are
+//! served.
 //!
-//! A plugin that is late, lies, or whose host has ended is out of service until the daemon starts
-//! again: it is asked no more, whoever waits for it hears so, and what it has accepted keeps its
-//! attributes (design, section 9).
+//! | state of a host | event | next state |
+//! | --- | --- | --- |
+//! | *idle* | a call is queued and sent | *busy* |
+//! | *busy* | the answer arrives; the next call is sent | *busy*, *idle* |
+//! | *idle*, *busy* | time-out, answer outside the bounds, exit | *out of service* |
+//! | *out of service* | none until the next start of the daemon | |
+//!
+//! An out-of-service plugin is not called any more. Requests that wait for it continue with a
+//! rejection, and the specs that it serves keep their attributes.
 
+use crate::admission::{AdmissionRequest, RequestKind};
 use crate::broker::{Blocked, Broker};
-use crate::decide::{Job, Kind};
-use crate::input::{Effect, ForeignAnswer, ForeignQuestion, LogEvent, SessionId, Ticket};
-use crate::plugin::Clip;
-use crate::refuse::plain;
+use crate::input::{Effect, ForeignAnswer, ForeignCall, LogEvent, SessionId, Ticket};
+use crate::plugin::RuntimeCap;
+use crate::refuse::refusal_without_numbers;
 use std::collections::VecDeque;
+use talea_core::mutate;
 use talea_proto::{Code, Field, SpecId};
 
-/// The line to one plugin's host.
+/// State of one plugin's host.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
-    /// The question under way; `None` inside when nobody waits for its answer any more.
-    asked: Option<(Ticket, Option<Question>)>,
-    queue: VecDeque<Question>,
-    out: bool,
+    /// Call in flight; the inner value is `None` if the request behind it is gone.
+    in_flight: Option<(Ticket, Option<Query>)>,
+    queue: VecDeque<Query>,
+    out_of_service: bool,
 }
 
-/// What a host is to be asked.
+/// Call for a host.
 #[derive(Debug)]
-pub(crate) enum Question {
-    /// Could you serve this? The job goes on with the answer.
-    Accept(Box<Job>),
-    /// Told rather than asked; only a missing answer matters.
-    Tell(Box<ForeignQuestion>),
+pub(crate) enum Query {
+    /// Ask whether the plugin accepts a task; the admission continues with the answer.
+    Accept(Box<AdmissionRequest>),
+    /// Notify the plugin; only a missing answer matters.
+    Notify(Box<ForeignCall>),
 }
 
-/// What comes back.
+/// Reply of a host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Word {
+pub(crate) enum HostReply {
     /// An answer.
     Answer(ForeignAnswer),
     /// The plugin is out of service.
-    Down,
+    Failed,
 }
 
-impl Word {
+impl HostReply {
     pub(crate) fn answer(&self) -> Option<ForeignAnswer> {
         match self {
-            Word::Answer(answer) => Some(*answer),
-            Word::Down => None,
+            HostReply::Answer(answer) => Some(*answer),
+            HostReply::Failed => None,
         }
     }
 }
 
 impl Host {
-    /// What is left to tell when the plugin has not even heard of the opposite. Whoever attaches
-    /// and detaches in a loop while the plugin takes its time must not make this queue grow.
-    fn cancel_out(&mut self, what: ForeignQuestion) -> Option<ForeignQuestion> {
-        let about = subject(&what)?;
-        let last = self.queue.iter().rposition(|question| match question {
-            Question::Tell(told) => subject(told) == Some(about),
-            Question::Accept(_) => false,
+    /// Returns the notification unless it cancels a queued opposite one. Bounds the queue when a
+    /// client attaches and detaches repeatedly while the plugin is slow.
+    fn cancel_opposite(&mut self, what: ForeignCall) -> Option<ForeignCall> {
+        let about = spec_of(&what)?;
+        let last = self.queue.iter().rposition(|query| match query {
+            Query::Notify(queued) => spec_of(queued) == Some(about),
+            Query::Accept(_) => false,
         });
         let Some(at) = last else { return Some(what) };
-        let Question::Tell(told) = &self.queue[at] else { return Some(what) };
+        let Query::Notify(queued) = &self.queue[at] else { return Some(what) };
         let opposite = matches!(
-            (&**told, &what),
-            (ForeignQuestion::Attach { .. }, ForeignQuestion::Detach { .. })
-                | (ForeignQuestion::Detach { .. }, ForeignQuestion::Attach { .. })
-                | (ForeignQuestion::Schedule { .. }, ForeignQuestion::Release { .. })
+            (&**queued, &what),
+            (ForeignCall::Attach { .. }, ForeignCall::Detach { .. })
+                | (ForeignCall::Detach { .. }, ForeignCall::Attach { .. })
+                | (ForeignCall::Schedule { .. }, ForeignCall::Release { .. })
         );
         if opposite {
             self.queue.remove(at);
@@ -72,153 +79,160 @@ impl Host {
         (!opposite).then_some(what)
     }
 
-    pub(crate) fn is_out(&self) -> bool {
-        self.out
+    pub(crate) fn is_failed(&self) -> bool {
+        self.out_of_service
     }
 }
 
 impl Broker {
-    /// Puts a question, after those that are waiting.
-    pub(crate) fn put_question(&mut self, plugin: u32, question: Question) {
-        self.hosts[plugin as usize].queue.push_back(question);
-        self.next_question(plugin);
+    /// Queues a call and sends it if the host is idle.
+    pub(crate) fn enqueue(&mut self, plugin: u32, query: Query) {
+        self.hosts[plugin as usize].queue.push_back(query);
+        self.send_next(plugin);
     }
 
-    /// Tells a foreign plugin what became of one of its specs; the others need no telling.
-    pub(crate) fn tell(&mut self, plugin: u32, what: ForeignQuestion) {
-        if self.suite.is_foreign(plugin)
-            && !self.hosts[plugin as usize].out
-            && let Some(what) = self.hosts[plugin as usize].cancel_out(what)
+    /// Notifies a foreign plugin of an event of its spec; no effect for built-in plugins.
+    pub(crate) fn notify_plugin(&mut self, plugin: u32, what: ForeignCall) {
+        if self.plugin_set.is_foreign(plugin)
+            && !self.hosts[plugin as usize].out_of_service
+            && let Some(what) = self.hosts[plugin as usize].cancel_opposite(what)
         {
-            self.put_question(plugin, Question::Tell(Box::new(what)));
+            self.enqueue(plugin, Query::Notify(Box::new(what)));
         }
     }
 
-    fn next_question(&mut self, plugin: u32) {
+    fn send_next(&mut self, plugin: u32) {
         let host = &mut self.hosts[plugin as usize];
-        if host.out || host.asked.is_some() {
+        if host.out_of_service || host.in_flight.is_some() {
             return;
         }
         let Some(next) = host.queue.pop_front() else { return };
-        let question = match &next {
-            Question::Tell(what) => ForeignQuestion::clone(what),
-            Question::Accept(job) => {
-                let ask = crate::decide::ask_for(&job.round.task, Clip::default());
-                ForeignQuestion::Accept {
-                    task: job.round.task,
-                    cpus: self.suite.cpus_for(plugin, &ask),
-                    replaces: job.round.leaving(),
-                    epoch: self.suite.epoch(),
+        let call = match &next {
+            Query::Notify(what) => ForeignCall::clone(what),
+            Query::Accept(request) => {
+                let ask = crate::admission::plugin_request(
+                    &request.evaluation.task,
+                    RuntimeCap::default(),
+                );
+                ForeignCall::Accept {
+                    task: request.evaluation.task,
+                    cpus: self.plugin_set.cpus_for(plugin, &ask),
+                    replaces: request.evaluation.leaving(),
+                    epoch: self.plugin_set.epoch(),
                 }
             }
         };
         let ticket = self.ticket(plugin);
-        self.hosts[plugin as usize].asked = Some((ticket, Some(next)));
-        let timeout = self.suite.timeout(plugin);
-        self.emit(Effect::Ask { ticket, plugin, question: Box::new(question), timeout });
+        self.hosts[plugin as usize].in_flight = Some((ticket, Some(next)));
+        let timeout = self.plugin_set.timeout(plugin);
+        self.emit(Effect::CallPlugin { ticket, plugin, call: Box::new(call), timeout });
     }
 
-    pub(crate) fn answered(&mut self, ticket: Ticket, answer: Option<ForeignAnswer>) {
+    pub(crate) fn plugin_answered(&mut self, ticket: Ticket, answer: Option<ForeignAnswer>) {
         let plugin = ticket.0 as u32;
         let Some(host) = self.hosts.get_mut(plugin as usize) else { return };
-        if host.asked.as_ref().is_none_or(|(asked, _)| *asked != ticket) {
+        if host.in_flight.as_ref().is_none_or(|(in_flight, _)| *in_flight != ticket) {
             return;
         }
         let Some(answer) = answer else {
-            let why = format!("no answer within {}", self.suite.timeout(plugin));
-            return self.plugin_out(plugin, &why);
+            let why = format!("no answer within {}", self.plugin_set.timeout(plugin));
+            return self.take_out_of_service(plugin, &why);
         };
-        let question = host.asked.take().and_then(|(_, question)| question);
-        if let Some(Question::Accept(job)) = question {
-            self.deliberate(*job, Some(Word::Answer(answer)));
+        let query = host.in_flight.take().and_then(|(_, query)| query);
+        if let Some(Query::Accept(request)) = query {
+            self.run_admission(*request, Some(HostReply::Answer(answer)));
         }
-        self.next_question(plugin);
+        self.send_next(plugin);
     }
 
-    pub(crate) fn plugin_lied(&mut self, plugin: u32, what: &str) {
+    pub(crate) fn plugin_out_of_bounds(&mut self, plugin: u32, what: &str) {
         let name = self.names[plugin as usize].to_string();
-        self.log(LogEvent::PluginLied { name, what: what.to_owned() });
-        self.plugin_out(plugin, "it answered outside its bounds");
+        self.log(LogEvent::PluginOutOfBounds { name, what: what.to_owned() });
+        self.take_out_of_service(plugin, "it answered outside its bounds");
     }
 
-    /// Takes a plugin out of service and lets everybody who waits for it go on.
-    pub(crate) fn plugin_out(&mut self, plugin: u32, why: &str) {
-        let Some(host) = self.hosts.get_mut(plugin as usize).filter(|host| !host.out) else {
+    /// Takes a plugin out of service; requests that wait for it continue.
+    pub(crate) fn take_out_of_service(&mut self, plugin: u32, why: &str) {
+        let Some(host) = self.hosts.get_mut(plugin as usize).filter(|host| !host.out_of_service)
+        else {
             return;
         };
-        host.out = true;
-        let asked = host.asked.take().and_then(|(_, question)| question);
+        host.out_of_service = true;
+        let in_flight = host.in_flight.take().and_then(|(_, query)| query);
         let queue = std::mem::take(&mut host.queue);
-        self.suite.out_of_service(plugin);
+        self.plugin_set.out_of_service(plugin);
         let name = self.names[plugin as usize].to_string();
-        self.log(LogEvent::PluginOut { name, why: why.to_owned() });
-        self.emit(Effect::EndHost { plugin });
-        for question in asked.into_iter().chain(queue) {
-            if let Question::Accept(job) = question {
-                self.deliberate(*job, Some(Word::Down));
+        self.log(LogEvent::PluginOutOfService { name, why: why.to_owned() });
+        self.emit(Effect::StopHost { plugin });
+        for query in in_flight.into_iter().chain(queue) {
+            if let Query::Accept(request) = query {
+                self.run_admission(*request, Some(HostReply::Failed));
             }
         }
     }
 
-    /// The connection whose request is before a plugin has ended: nobody waits any more.
-    pub(crate) fn abandon(&mut self, session: SessionId) {
+    /// Cancels the calls for a connection that has ended.
+    pub(crate) fn cancel_pending(&mut self, session: SessionId) {
         self.blocked
             .retain(|blocked| !matches!(blocked, Blocked::Request(id, _) if *id == session));
-        let of_it = |job: &Job| job.asker.session == session;
-        for job in self.take_pending(of_it) {
-            self.drop_job(job);
+        let of_it = |request: &AdmissionRequest| request.reply_to.session == session;
+        for request in self.take_pending(of_it) {
+            self.drop_request(request);
         }
     }
 
-    /// The daemon is stopping: whoever waits for a plugin or for somebody's change hears so.
+    /// Refuses the requests that wait for a plugin or a change when the daemon stops.
     pub(crate) fn refuse_pending(&mut self) {
-        for job in self.take_pending(|_| true) {
-            let asker = job.asker;
-            self.drop_job(job);
-            self.refuse(asker, plain(Code::Stopping, Field::Request));
+        for request in self.take_pending(|_| true) {
+            let reply_to = request.reply_to;
+            self.drop_request(request);
+            self.refuse(reply_to, refusal_without_numbers(Code::Stopping, Field::Request));
         }
     }
 
-    fn drop_job(&mut self, mut job: Job) {
-        if let Kind::Group { reserved, .. } = job.kind {
-            self.unreserve(reserved);
+    fn drop_request(&mut self, mut request: AdmissionRequest) {
+        if let RequestKind::Group { reserved, .. } = request.kind {
+            mutate!("message-create-group", self.unreserve(reserved), ());
         }
-        self.recycle(&mut job.round);
+        self.recycle(&mut request.evaluation);
     }
 
-    fn take_pending(&mut self, wanted: impl Fn(&Job) -> bool) -> Vec<Job> {
-        let mut jobs = Vec::new();
-        let mut sift = |question: Question| match question {
-            Question::Accept(job) if wanted(&job) => {
-                jobs.push(*job);
+    fn take_pending(
+        &mut self,
+        wanted: impl Fn(&AdmissionRequest) -> bool,
+    ) -> Vec<AdmissionRequest> {
+        let mut requests = Vec::new();
+        let mut sift = |query: Query| match query {
+            Query::Accept(request) if wanted(&request) => {
+                requests.push(*request);
                 None
             }
             other => Some(other),
         };
         for host in &mut self.hosts {
-            if let Some((_, asked)) = &mut host.asked {
-                *asked = asked.take().and_then(&mut sift);
+            if let Some((_, in_flight)) = &mut host.in_flight {
+                *in_flight = in_flight.take().and_then(&mut sift);
             }
             host.queue =
                 std::mem::take(&mut host.queue).into_iter().filter_map(&mut sift).collect();
         }
         for blocked in std::mem::take(&mut self.blocked) {
             match blocked {
-                Blocked::Resume(job, _) if wanted(&job) => jobs.push(*job),
+                Blocked::Resume(request, _) if wanted(&request) => requests.push(*request),
                 other => self.blocked.push_back(other),
             }
         }
-        jobs
+        requests
     }
 }
 
-/// The spec that a plugin is told about.
-fn subject(what: &ForeignQuestion) -> Option<SpecId> {
+/// Returns the spec of a notification.
+fn spec_of(what: &ForeignCall) -> Option<SpecId> {
     match *what {
-        ForeignQuestion::Accept { .. } => None,
-        ForeignQuestion::Schedule { spec, .. }
-        | ForeignQuestion::Release { spec }
-        | ForeignQuestion::Attach { spec }
-        | ForeignQuestion::Detach { spec } => Some(spec),
+        ForeignCall::Accept { .. } => None,
+        ForeignCall::Schedule { spec, .. }
+        | ForeignCall::Release { spec }
+        | ForeignCall::Attach { spec }
+        | ForeignCall::Detach { spec } => Some(spec),
     }
 }

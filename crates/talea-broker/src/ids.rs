@@ -1,53 +1,53 @@
-//! From spec id to slot, in order of ids.
+//! Ordered map from spec id to slot.
 //!
-//! Ids only grow, so a sorted array with holes is an ordered map without a tree: insertion is a
-//! push, lookup a binary search, removal leaves a hole. Holes are squeezed out when they are the
-//! majority, which is O(1) for each removal in the long run and allocates nothing once the array
-//! has its size. Only adoption inserts in the middle.
+//! Ids only grow, so a sorted array with vacant entries is an ordered map without a tree. Insertion
+//! is a push, lookup a binary search, and removal marks the entry as vacant. Vacant entries are
+//! removed when they are the majority. This is O(1) amortised per removal and allocates nothing
+//! once the array has its size. Only adoption inserts in the middle.
 
 use std::collections::VecDeque;
 use talea_proto::SpecId;
 
-const HOLE: u32 = u32::MAX;
+const VACANT: u32 = u32::MAX;
 
-/// An ordered map from [`SpecId`] to slot.
+/// Ordered map from [`SpecId`] to slot.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
-    /// Sorted by id; a slot of [`HOLE`] has been removed.
+    /// Entries sorted by id; slot [`VACANT`] marks a removed id.
     entries: VecDeque<(SpecId, u32)>,
-    holes: usize,
+    vacant: usize,
 }
 
 impl Ids {
-    /// How many ids are present.
+    /// Returns the number of ids.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() - self.holes
+        self.entries.len() - self.vacant
     }
 
-    /// The slot of `id`.
+    /// Returns the slot of `id`.
     pub(crate) fn get(&self, id: SpecId) -> Option<u32> {
         let (_, slot) = self.entries[self.position(id).ok()?];
-        (slot != HOLE).then_some(slot)
+        (slot != VACANT).then_some(slot)
     }
 
-    /// The first id that is `id` or greater, with its slot.
+    /// Returns the first id that is `id` or greater, with its slot.
     pub(crate) fn at_least(&self, id: SpecId) -> Option<(SpecId, u32)> {
         let start = self.position(id).unwrap_or_else(|at| at);
-        self.entries.range(start..).find(|(_, slot)| *slot != HOLE).copied()
+        self.entries.range(start..).find(|(_, slot)| *slot != VACANT).copied()
     }
 
     /// Adds `id`, which must be new.
     pub(crate) fn insert(&mut self, id: SpecId, slot: u32) {
-        assert_ne!(slot, HOLE, "slot numbers end below the mark for holes");
+        assert_ne!(slot, VACANT, "slot numbers are below the mark for vacant entries");
         if self.entries.back().is_none_or(|&(last, _)| last < id) {
             return self.entries.push_back((id, slot));
         }
         match self.position(id) {
             Err(at) => self.entries.insert(at, (id, slot)),
             Ok(at) => {
-                assert_eq!(self.entries[at].1, HOLE, "{id:?} is named twice");
+                assert_eq!(self.entries[at].1, VACANT, "{id:?} is inserted twice");
                 self.entries[at].1 = slot;
-                self.holes -= 1;
+                self.vacant -= 1;
             }
         }
     }
@@ -55,18 +55,18 @@ impl Ids {
     /// Removes `id`, if it is there.
     pub(crate) fn remove(&mut self, id: SpecId) {
         let Ok(at) = self.position(id) else { return };
-        if self.entries[at].1 == HOLE {
+        if self.entries[at].1 == VACANT {
             return;
         }
-        self.entries[at].1 = HOLE;
-        self.holes += 1;
-        while self.entries.back().is_some_and(|(_, slot)| *slot == HOLE) {
+        self.entries[at].1 = VACANT;
+        self.vacant += 1;
+        while self.entries.back().is_some_and(|(_, slot)| *slot == VACANT) {
             self.entries.pop_back();
-            self.holes -= 1;
+            self.vacant -= 1;
         }
-        if self.holes > 16 && self.holes > self.entries.len() / 2 {
-            self.entries.retain(|(_, slot)| *slot != HOLE);
-            self.holes = 0;
+        if self.vacant > 16 && self.vacant > self.entries.len() / 2 {
+            self.entries.retain(|(_, slot)| *slot != VACANT);
+            self.vacant = 0;
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
                     plain.insert(next, step);
                 }
                 2 => {
-                    // Adoption may bring an id from below.
+                    // Adoption may insert a lower id.
                     let id = 1 + random(next);
                     if let std::collections::btree_map::Entry::Vacant(free) = plain.entry(id) {
                         free.insert(step);

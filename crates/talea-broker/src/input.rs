@@ -1,40 +1,40 @@
-//! What the world tells the broker, and what the broker asks of the world.
+//! Inputs and effects of the broker.
 
 use talea_core::setup::Setup;
-use talea_core::{Attr, CpuSet, Span, Time};
-use talea_proto::message::But;
+use talea_core::{Attr, CpuSet, Monotonic, Span};
+use talea_proto::message::Caveat;
 use talea_proto::record::Record;
 use talea_proto::{Refusal, Reply, Request, SpecId};
 
-/// One connection; numbers are given by the driver and never used twice.
+/// Number of a connection; assigned by the driver, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// One thread that the driver holds by pidfd; numbers are given by the driver and never used twice.
+/// Number of a thread that the driver holds by pidfd; assigned by the driver, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(pub u64);
 
-/// Connects an effect with its [`Input::Done`] or [`Input::Answered`].
+/// Number that relates an effect to its [`Input::Done`] or [`Input::PluginAnswered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A POSIX error number as the kernel gave it.
+/// POSIX error number from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-/// One process for ever: a process id alone names another process tomorrow.
+/// Unique identity of a process: a process id alone is reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId {
-    /// Process id in our PID namespace; 0 when it has none there.
+    /// Process id in the daemon's PID namespace; 0 if it has none there.
     pub pid: u32,
     /// Start time in clock ticks since boot; 0 when unknown.
     pub start: u64,
 }
 
-/// Who is at the other end of a connection, as the kernel says at connect.
+/// Peer of a connection, as reported by the kernel at connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Process id in our PID namespace; 0 when it has none there.
+    /// Process id in the daemon's PID namespace; 0 if it has none there.
     pub pid: u32,
     /// Start time of that process in clock ticks since boot; 0 when unknown.
     pub pid_start: u64,
@@ -46,382 +46,384 @@ pub struct Peer {
     pub groups: Vec<u32>,
 }
 
-/// A thread that a request names, as the driver found it just now.
+/// Thread named by a request, as found by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadFacts {
-    /// The driver's handle. Two requests that name the same thread may carry different handles;
-    /// `tid` and `inode` together tell, or `start` where that is 0.
+    /// Handle of the driver. Two requests for the same thread may have different handles; `tid` and
+    /// `inode` together identify the thread, or `tid` and `start` if `inode` is 0.
     pub thread: ThreadId,
-    /// Thread id in our PID namespace.
+    /// Thread id in the daemon's PID namespace.
     pub tid: u32,
-    /// Its process.
+    /// Process of the thread.
     pub tgid: u32,
-    /// Its effective user id, from the kernel.
+    /// Effective user id, from the kernel.
     pub euid: u32,
-    /// Start time in clock ticks since boot, which with `tid` names a thread for ever; may be 0
-    /// where `inode` is not.
+    /// Start time in clock ticks since boot, unique together with `tid`; may be 0 if `inode` is
+    /// not.
     pub start: u64,
-    /// Inode of its pidfd, where the kernel gives unique ones; else 0.
+    /// Inode of the pidfd, if the kernel has unique ones; otherwise 0.
     pub inode: u64,
-    /// What it is now; to be put back at the end.
+    /// Current attributes, to be restored at the end of the grant.
     pub attr: Attr,
 }
 
-/// Why the driver could not find the thread that a request names.
+/// Reason why the driver could not find the thread named by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadError {
-    /// No such thread, or it has ended.
+    /// The thread does not exist or has exited.
     Gone,
-    /// A bare thread id from another PID namespace.
-    BareTid,
-    /// The descriptor that came along is not a pidfd of a thread.
+    /// The thread id is from another PID namespace.
+    TidNotAccepted,
+    /// The passed descriptor is not a pidfd of a thread.
     NotAThread,
-    /// The kernel said otherwise.
+    /// The kernel reported another error.
     Kernel(Errno),
 }
 
-/// What the world tells the broker.
+/// Input of the broker.
 #[expect(
     clippy::large_enum_variant,
-    reason = "requests are what the broker mostly hears; a box each would cost more"
+    reason = "most inputs are requests; boxing each would cost more"
 )]
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A connection was accepted.
     Connected {
-        /// Its number.
+        /// Number of the connection.
         session: SessionId,
-        /// Who it is.
+        /// Peer of the connection.
         peer: Peer,
     },
-    /// A request arrived.
-    Asked {
-        /// From whom.
+    /// A request was received.
+    Received {
+        /// Connection of the request.
         session: SessionId,
-        /// Its number on that connection; goes back with the reply.
+        /// Number of the request on its connection; repeated in the reply.
         seq: u32,
-        /// What is asked.
+        /// The request.
         request: Request,
-        /// For attach: the thread that was named, resolved by the driver.
+        /// Thread named by an attach request, resolved by the driver.
         thread: Option<Result<ThreadFacts, ThreadError>>,
-        /// Fresh random bits for a token.
+        /// Unused random bits for a token.
         entropy: u128,
     },
-    /// A message that could not be decoded arrived.
-    Garbled {
-        /// From whom.
+    /// A message that could not be decoded was received.
+    Undecodable {
+        /// Connection of the message.
         session: SessionId,
-        /// Its number, if that much could be read; else 0.
+        /// Number of the message; 0 if it could not be read.
         seq: u32,
-        /// What was wrong.
+        /// Reason, as a refusal.
         refusal: Refusal,
     },
     /// A connection ended.
-    Hungup {
-        /// Which.
+    Disconnected {
+        /// The connection.
         session: SessionId,
     },
-    /// An attached thread is another user's than it was: its credentials have changed. Told before
-    /// the request for which it matters.
-    Became {
-        /// Which.
+    /// The owner of an attached thread has changed with its credentials. Passed before the request
+    /// for which it matters.
+    CredentialsChanged {
+        /// The thread.
         thread: ThreadId,
-        /// Its effective user id now, from the kernel.
+        /// New effective user id, from the kernel.
         euid: u32,
     },
-    /// A watched thread ended.
-    ThreadGone {
-        /// Which.
+    /// A watched thread exited.
+    ThreadExited {
+        /// The thread.
         thread: ThreadId,
     },
-    /// A watched process ended.
-    ProcessGone {
-        /// Which.
+    /// A watched process exited.
+    ProcessExited {
+        /// The process.
         process: ProcessId,
     },
-    /// An effect that carried a ticket was carried out, and not quite as it says: what comes after
-    /// [`Effect::Apply`] is [`But::Asleep`], and the thread's CPUs are set; after
-    /// [`Effect::Restore`] any of the others.
-    DoneBut {
-        /// Which.
+    /// An effect with a ticket was executed with a restriction. For [`Effect::Apply`] this is
+    /// [`Caveat::PendingWakeup`], and the thread's CPUs are set; for [`Effect::Restore`] it is any
+    /// of the others.
+    DoneWithCaveat {
+        /// Ticket of the effect.
         ticket: Ticket,
-        /// What is missing.
-        but: But,
+        /// The restriction.
+        caveat: Caveat,
     },
-    /// An [`Effect::Apply`] can't be carried out yet: the thread has overdrawn its last deadline
-    /// budget, and has what it had.
+    /// An [`Effect::Apply`] cannot be executed yet: the thread has overrun its last deadline
+    /// budget. Its attributes are unchanged.
     NotBefore {
-        /// Which.
+        /// Ticket of the effect.
         ticket: Ticket,
-        /// When it can.
-        at: Time,
+        /// Earliest time for the next attempt.
+        at: Monotonic,
     },
-    /// An effect that carried a ticket was carried out, or not.
+    /// An effect with a ticket was executed, or failed.
     Done {
-        /// Which.
+        /// Ticket of the effect.
         ticket: Ticket,
-        /// How it went.
+        /// Result of the kernel.
         result: Result<(), Errno>,
     },
-    /// A foreign plugin answered, or its time ran out (`None`).
-    Answered {
-        /// Which question.
+    /// A foreign plugin answered, or its call timed out (`None`).
+    PluginAnswered {
+        /// Ticket of the call.
         ticket: Ticket,
-        /// Its answer.
+        /// Answer of the plugin.
         answer: Option<ForeignAnswer>,
     },
-    /// A foreign plugin's host ended or broke the protocol.
-    PluginDown {
+    /// The host of a foreign plugin exited or violated the protocol.
+    HostFailed {
         /// Index of the plugin.
         plugin: u32,
     },
-    /// The administrator's file was read again: rules and quotas of this setup hold from now on.
-    /// Its plugins must be those of the start.
+    /// The configuration was reloaded: the rules and quotas of this setup apply from now on. Its
+    /// plugins must be those of the start.
     Reloaded {
         /// The new setup.
         setup: Box<Setup>,
     },
-    /// At start, before anything else: a grant of an earlier daemon that may live on.
+    /// A grant of an earlier daemon to adopt. Passed at start, before any other input.
     Adopt {
-        /// Where the state file has it; it stays there. Given in rising order.
+        /// Slot of the record in the state file; it stays there. Slots are passed in increasing
+        /// order.
         slot: u32,
-        /// What the state file says.
+        /// Record from the state file.
         record: Box<Record>,
-        /// The thread, if the record names one and it still lives.
+        /// Thread of the record, if it still exists.
         thread: Option<ThreadFacts>,
-        /// Whether the owning process, if the record names one, still lives.
+        /// Whether the owning process of the record still exists.
         process_alive: bool,
-        /// The groups of that process, or else of a thread of the same user: those by which rules
-        /// for groups count the grant until it is claimed. `None` when neither is left.
+        /// Groups of that process, or else of a thread of the same user. Rules for groups count the
+        /// grant under these groups until it is claimed. `None` if neither exists.
         groups: Option<Groups>,
     },
-    /// The time that [`crate::Broker::next_wakeup`] named has come.
+    /// The time of [`crate::Broker::next_wakeup`] has been reached.
     Timer,
 }
 
-/// The groups of a process, as the kernel says.
+/// Groups of a process, from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Groups {
-    /// Its effective group.
+    /// Effective group.
     pub effective: u32,
-    /// Its supplementary groups.
+    /// Supplementary groups.
     pub supplementary: Vec<u32>,
 }
 
-/// What the broker asks of the world. Data, so that a test can read it.
+/// Effect that the driver must execute. Plain data, so that tests can inspect it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Send a reply.
     Reply {
-        /// To whom.
+        /// Connection of the reply.
         session: SessionId,
-        /// To which request.
+        /// Number of the request.
         seq: u32,
-        /// What.
+        /// The reply.
         reply: Reply,
     },
-    /// End a connection.
+    /// Close a connection.
     Close {
-        /// Which.
+        /// The connection.
         session: SessionId,
     },
-    /// Do not read from this connection until [`Effect::Arm`].
-    Disarm {
-        /// Which.
+    /// Stop reading from this connection until [`Effect::ResumeReading`].
+    SuspendReading {
+        /// The connection.
         session: SessionId,
     },
-    /// Read from this connection again.
-    Arm {
-        /// Which.
+    /// Resume reading from this connection.
+    ResumeReading {
+        /// The connection.
         session: SessionId,
     },
-    /// Set a thread's attributes; answer with [`Input::Done`].
+    /// Set the attributes of a thread; answered with [`Input::Done`].
     Apply {
-        /// For the answer.
+        /// Ticket for the answer.
         ticket: Ticket,
-        /// Which thread.
+        /// The thread.
         thread: ThreadId,
-        /// What it becomes.
+        /// New attributes.
         attr: Attr,
     },
-    /// Put a thread's attributes back; answer with [`Input::Done`]. A deadline thread is shrunk
-    /// first.
+    /// Restore the attributes of a thread; answered with [`Input::Done`]. The runtime of a deadline
+    /// thread is shrunk first.
     Restore {
-        /// For the answer.
+        /// Ticket for the answer.
         ticket: Ticket,
-        /// Which thread.
+        /// The thread.
         thread: ThreadId,
-        /// What it becomes.
+        /// Attributes to restore.
         attr: Attr,
     },
-    /// Tell when this thread ends.
-    Watch {
-        /// Which.
+    /// Report the exit of this thread.
+    WatchThread {
+        /// The thread.
         thread: ThreadId,
     },
-    /// This thread is of no further interest; close what is held of it.
-    Forget {
-        /// Which.
+    /// Close the handle of this thread.
+    ForgetThread {
+        /// The thread.
         thread: ThreadId,
     },
-    /// Tell when this process ends; at once if it has ended already or its start time is another.
+    /// Report the exit of this process; immediately if it has already exited or its start time
+    /// differs.
     WatchProcess {
-        /// Which.
+        /// The process.
         process: ProcessId,
     },
-    /// This process is of no further interest.
+    /// Stop watching this process.
     ForgetProcess {
-        /// Which.
+        /// The process.
         process: ProcessId,
     },
-    /// Write [`crate::Broker::record`] of this slot to the state file, before what follows is
-    /// carried out; a slot without a record is cleared (a later [`Effect::Erase`] has overtaken
-    /// this one).
-    Remember {
-        /// The slot, in the broker and in the file.
+    /// Write [`crate::Broker::record`] of this slot to the state file before the next effect is
+    /// executed. A slot without a record is cleared (a later [`Effect::EraseRecord`] has superseded
+    /// this effect).
+    WriteRecord {
+        /// Slot in the broker and in the file.
         slot: u32,
     },
     /// Clear a slot of the state file.
-    Erase {
-        /// Which.
+    EraseRecord {
+        /// The slot.
         slot: u32,
     },
-    /// Put a question to a foreign plugin; answer with [`Input::Answered`] within its time-out.
-    Ask {
-        /// For the answer.
+    /// Call a foreign plugin; answered with [`Input::PluginAnswered`] within its time-out.
+    CallPlugin {
+        /// Ticket for the answer.
         ticket: Ticket,
         /// Index of the plugin.
         plugin: u32,
-        /// What is asked.
-        question: Box<ForeignQuestion>,
-        /// How long the answer may take.
+        /// The call.
+        call: Box<ForeignCall>,
+        /// Time-out of the call.
         timeout: Span,
     },
-    /// End the host of a foreign plugin that will not be asked any more. What it has still to
-    /// answer is void.
-    EndHost {
+    /// Stop the host of a foreign plugin that is no longer called. Its outstanding answers are
+    /// void.
+    StopHost {
         /// Index of the plugin.
         plugin: u32,
     },
-    /// End the daemon.
+    /// Stop the daemon.
     Exit,
-    /// Something that an administrator would want to read.
+    /// Write an event to the log.
     Log(LogEvent),
 }
 
-/// Log lines; healthy is silent.
+/// Event for the log. Successful requests are not logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEvent {
-    /// First refusal of its cause on a session.
+    /// First refusal with this code and field on a session.
     Refused {
-        /// Of which user.
+        /// User of the session.
         uid: u32,
-        /// Of which process.
+        /// Process of the session.
         pid: u32,
-        /// What was said.
+        /// The refusal.
         refusal: Box<Refusal>,
     },
-    /// A thread that was put back is not quite what it was.
-    NotAsBefore {
-        /// Which thread id.
+    /// A thread was restored with a restriction.
+    RestoredWithCaveat {
+        /// Thread id.
         tid: u32,
-        /// Whose grant it had.
+        /// User of the grant.
         uid: u32,
-        /// What is missing.
-        but: But,
+        /// The restriction.
+        caveat: Caveat,
     },
-    /// A thread could not be put back; it is tried again.
+    /// Restoring a thread failed; it will be retried.
     RestoreFailed {
-        /// Which thread id.
+        /// Thread id.
         tid: u32,
-        /// What the kernel said.
+        /// Error of the kernel.
         errno: Errno,
     },
-    /// An attached thread whose kernel priority had to move could not be moved; it is tried again.
+    /// Changing the kernel priority of an attached thread failed; it will be retried.
     ApplyFailed {
-        /// Which thread id.
+        /// Thread id.
         tid: u32,
-        /// What the kernel said.
+        /// Error of the kernel.
         errno: Errno,
     },
-    /// A spec was taken over from an earlier daemon.
+    /// A spec of an earlier daemon was adopted.
     Adopted {
-        /// Which.
+        /// The spec.
         spec: SpecId,
-        /// Whose.
+        /// User of the spec.
         uid: u32,
-        /// Its thread, if any.
+        /// Thread of the spec, if any.
         tid: Option<u32>,
     },
-    /// A grant of an earlier daemon has nobody left and was given back.
+    /// A grant of an earlier daemon has no owner any more and was released.
     Dropped {
-        /// Which.
+        /// The spec.
         spec: SpecId,
     },
     /// A foreign plugin is out of service.
-    PluginOut {
-        /// Its name.
+    PluginOutOfService {
+        /// Name of the plugin.
         name: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// A foreign plugin answered outside its bounds.
-    PluginLied {
-        /// Its name.
+    PluginOutOfBounds {
+        /// Name of the plugin.
         name: String,
-        /// What it said.
+        /// The invalid part of the answer.
         what: String,
     },
-    /// A reload was refused; the old rules stay.
+    /// A reload was refused; the old rules stay in force.
     ReloadRefused {
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// A user is over its request rate (once per user and second).
+    /// A user exceeds the request rate (logged at most once per user and second).
     RateLimited {
-        /// Which.
+        /// The user.
         uid: u32,
     },
 }
 
-/// A question of ReTiF's Table 4 to a plugin outside.
+/// Call of a foreign plugin (ReTiF, Table 4).
 #[derive(Clone, Debug, PartialEq)]
-pub enum ForeignQuestion {
-    /// Could you serve this? (`accept`, and `change` with the spec that would be replaced.)
+pub enum ForeignCall {
+    /// `accept`, or `change` with the spec to be replaced: can the plugin serve the task?
     Accept {
-        /// The request.
+        /// The task.
         task: talea_proto::Task,
-        /// The CPUs on which an answer would be accepted.
+        /// CPUs on which a placement would be accepted.
         cpus: CpuSet,
-        /// The spec that would be replaced.
+        /// Spec to be replaced.
         replaces: Option<SpecId>,
-        /// The ledger's epoch; comes back in the answer.
+        /// Epoch of the ledger; repeated in the answer.
         epoch: u64,
     },
-    /// It is yours now (`schedule`).
+    /// `schedule`: the spec is now served by the plugin.
     Schedule {
-        /// Its id.
+        /// Id of the spec.
         spec: SpecId,
-        /// The request.
+        /// The task.
         task: talea_proto::Task,
-        /// Where.
+        /// CPU of the placement.
         cpu: u32,
-        /// At which kernel priority.
+        /// Kernel priority.
         priority: u8,
     },
-    /// It is no longer yours (`release`).
+    /// `release`: the spec is no longer served by the plugin.
     Release {
-        /// Its id.
+        /// Id of the spec.
         spec: SpecId,
     },
-    /// A thread is attached to it (`attach`).
+    /// `attach`: a thread is attached to the spec.
     Attach {
-        /// Its id.
+        /// Id of the spec.
         spec: SpecId,
     },
-    /// Its thread is detached (`detach`).
+    /// `detach`: the thread of the spec is detached.
     Detach {
-        /// Its id.
+        /// Id of the spec.
         spec: SpecId,
     },
 }
@@ -429,52 +431,52 @@ pub enum ForeignQuestion {
 /// A foreign plugin's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignAnswer {
-    /// The epoch of the question.
+    /// Epoch of the call.
     pub epoch: u64,
-    /// 1 OK, 0 partial, −1 no; anything else is a lie.
+    /// 1: OK, 0: partial, −1: no; any other value violates the protocol.
     pub verdict: i32,
-    /// Where.
+    /// CPU of the placement.
     pub cpu: i32,
-    /// At which kernel priority.
+    /// Kernel priority.
     pub priority: i32,
 }
 
-/// What the broker must know of the machine; the driver probes it once.
+/// Facts about the machine; the driver probes it once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct Platform {
     /// CPUs online.
     pub cpus: CpuSet,
-    /// The sets of CPUs over which the kernel balances and admits `SCHED_DEADLINE`.
+    /// Root domains: sets of CPUs over which the kernel balances and admits `SCHED_DEADLINE`.
     pub root_domains: Vec<CpuSet>,
     /// CPUs on which a deadline thread can be confined to one CPU (a partition exists or can be
     /// made).
     pub partitionable: CpuSet,
-    /// The same with `confine = "partition"` (cgroup v1 opt-in).
+    /// CPUs with such a partition made by `confine = "partition"` (opt-in for cgroup v1).
     pub partitionable_opt_in: CpuSet,
-    /// Largest share of each CPU that the kernel admits to `SCHED_DEADLINE`; more than one CPU when
+    /// Maximum share of each CPU that the kernel admits to `SCHED_DEADLINE`; more than one CPU if
     /// its admission test is off.
     pub deadline_share: talea_core::Charge,
-    /// Shortest and longest `SCHED_DEADLINE` period.
+    /// Minimum and maximum `SCHED_DEADLINE` period.
     pub deadline_period: (Span, Span),
-    /// How coarsely the kernel polices deadline budgets: a tick, or zero with HRTICK.
-    pub grain: Span,
-    /// Whether FIFO and RR are open to a thread of the root cgroup.
+    /// Enforcement granularity of deadline budgets: a tick, or zero with HRTICK.
+    pub granularity: Span,
+    /// Whether a thread of the root cgroup may use FIFO and RR.
     pub fifo: bool,
 }
 
-impl Machine {
-    /// A machine of `count` CPUs in one root domain with a stock kernel; for tests and declared
-    /// machines.
-    pub fn declared(count: u32) -> Machine {
+impl Platform {
+    /// Returns a platform of `count` CPUs in one root domain with a stock kernel; for tests and
+    /// declared machines.
+    pub fn declared(count: u32) -> Platform {
         let cpus = CpuSet::first(count);
-        Machine {
+        Platform {
             cpus,
             root_domains: vec![cpus],
             partitionable: CpuSet::EMPTY,
             partitionable_opt_in: cpus,
             deadline_share: talea_core::Charge::ratio(9, 10),
             deadline_period: (Span::from_ns(100_000), Span::from_ns(4_194_304_000)),
-            grain: Span::from_ns(4_000_000),
+            granularity: Span::from_ns(4_000_000),
             fifo: true,
         }
     }

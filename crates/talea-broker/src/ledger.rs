@@ -1,30 +1,29 @@
-//! What has been given out: per CPU over all plugins, per CPU and plugin, and per root domain.
+//! Ledger of all reservations: per CPU over all plugins, per CPU and plugin, and per root domain.
 //!
-//! Model: every accepted spec makes one [`Claim`], on one CPU or on a whole root domain (`edf`
-//! without pinning). A claim is given back as the very numbers that were taken, so empty books add
-//! up to exactly zero, and a negative book is a bug that panics. A claim that leaves before its
-//! zero-lag time (checklist R36) keeps its charge, but not its seat among the specs, until that
-//! time.
+//! Model: every accepted spec has one [`Claim`], on one CPU or on a whole root domain (`edf`
+//! without pinning). A claim is released with exactly the numbers that were reserved, so an empty
+//! ledger sums to exactly zero, and a negative sum is a bug that panics. A claim that leaves before
+//! its zero-lag time (R36) keeps its charge until that time, but is no longer counted as a spec.
 //!
-//! Charges are rounded up; a sum that is over a limit by no more than its charges can have been
-//! rounded is settled with exact fractions by [`View::fits`], off the hot path: ten tasks of 10 %
-//! fill a CPU.
+//! Charges are rounded up. A sum that exceeds a limit by no more than the possible rounding is
+//! decided with exact fractions by [`View::fits`], off the hot path: ten tasks of 10 % fill a CPU.
 //!
-//! Absent on purpose: what each subject of an access rule holds. That is policy, and lives in
-//! [`crate::rules`].
+//! Absent on purpose: the usage of each subject of an access rule. It belongs to the access policy
+//! in [`crate::rules`].
 
 mod view;
 
+use talea_core::mutate;
 pub(crate) use view::View;
 
-use crate::classes::Classes;
-use crate::exact::TASKS_MAX;
+use crate::exact_test::MAX_TASKS;
+use crate::span_tree::SpanTree;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use talea_analysis::{Demand, Sporadic};
-use talea_core::{Charge, CpuSet, Span, Time, Work};
+use talea_core::{Charge, CpuSet, Monotonic, Span, Work};
 
-/// Where a claim lies.
+/// Place of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// One CPU.
@@ -33,149 +32,150 @@ pub(crate) enum Place {
     Domain(u32),
 }
 
-/// One entry: what a spec takes.
+/// Ledger entry: the reservation of one spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claim {
     /// Index of the plugin.
     pub(crate) plugin: u32,
-    /// Where.
+    /// Place of the reservation.
     pub(crate) place: Place,
-    /// Q^a / min(T, D).
+    /// Charge: Q^a / min(T, D).
     pub(crate) charge: Charge,
-    /// Q^a in nanoseconds; 0 when unknown.
-    pub(crate) work: u64,
-    /// min(T, D) in nanoseconds; 1 when unknown.
-    pub(crate) span: u64,
-    /// T in nanoseconds, or the span where no period is known; 1 when unknown.
-    pub(crate) period: u64,
-    /// Q^a / T; zero when unknown.
+    /// Q^a in nanoseconds; 0 if unknown.
+    pub(crate) work_ns: u64,
+    /// min(T, D) in nanoseconds; 1 if unknown.
+    pub(crate) span_ns: u64,
+    /// T in nanoseconds, or min(T, D) without a period; 1 if unknown.
+    pub(crate) period_ns: u64,
+    /// Q^a / T; zero if unknown.
     pub(crate) rate: Charge,
-    /// Whether the kernel's deadline class serves it.
+    /// Whether the spec is in the kernel's deadline class.
     pub(crate) deadline: bool,
-    /// Whether nothing can be proved for those beside and below: the runtime is unknown, or a
-    /// failed test was ignored.
-    pub(crate) voids: bool,
+    /// Whether no guarantee is provable for tasks of the same or a lower priority, because the
+    /// runtime is unknown or a failed test was ignored.
+    pub(crate) unproved: bool,
 }
 
 impl Claim {
-    /// What the kernel itself counts: Q^a / T in the deadline class, nothing in the others.
+    /// Returns the bandwidth in the kernel's accounting: Q^a / T in the deadline class, zero in the
+    /// others.
     pub(crate) fn bandwidth(&self) -> Charge {
         if self.deadline { self.rate } else { Charge::ZERO }
     }
 
-    /// As a sporadic task that must end each job within min(T, D).
+    /// Returns the claim as a sporadic task with the deadline min(T, D).
     pub(crate) fn sporadic(&self) -> Sporadic {
-        let (period, span) = (Span::from_ns(self.period), Span::from_ns(self.span));
-        Sporadic::new(Work::from_ns(self.work), period, span)
+        let (period, span) = (Span::from_ns(self.period_ns), Span::from_ns(self.span_ns));
+        Sporadic::new(Work::from_ns(self.work_ns), period, span)
     }
 
-    /// As the analysis sees it.
+    /// Returns the claim as a demand for the analysis.
     pub(crate) fn demand(&self) -> Demand {
-        Demand { work: self.work.into(), within: Span::from_ns(self.span) }
+        Demand { work: self.work_ns.into(), within: Span::from_ns(self.span_ns) }
     }
 }
 
-/// One CPU.
+/// Account of one CPU.
 #[derive(Clone, Debug, Default)]
-struct CpuBook {
-    /// All charges on this CPU alone.
+struct CpuAccount {
+    /// Sum of the charges on this CPU alone.
     total: Charge,
-    /// How many charges that is.
+    /// Number of these charges.
     charges: u32,
-    /// Specs on this CPU alone, those that linger not counted.
+    /// Number of specs on this CPU alone, without zero-lag holds.
     specs: u32,
-    /// Σ Q/T of all of them.
+    /// Σ Q/T of all these charges.
     rate: Charge,
-    /// What the kernel counts against its own share of this CPU.
+    /// Bandwidth in the kernel's accounting of this CPU.
     bandwidth: Charge,
-    /// Deadline-class claims here that void proofs.
-    voids: u32,
-    /// The domain that global claims on this CPU go to.
+    /// Number of unproved deadline-class claims.
+    unproved: u32,
+    /// Root domain for global claims on this CPU.
     domain: Option<u32>,
 }
 
-/// One root domain with global claims.
+/// Account of one root domain with global claims.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DomainBook {
-    /// Its CPUs.
+pub(crate) struct DomainAccount {
+    /// CPUs of the domain.
     pub(crate) cpus: CpuSet,
-    /// How many they are.
+    /// Number of these CPUs.
     pub(crate) count: u32,
-    /// All charges on the domain as a whole.
+    /// Sum of the charges on the domain as a whole.
     pub(crate) total: Charge,
     charges: u32,
     specs: u32,
     bandwidth: Charge,
-    voids: u32,
-    /// All charges on single CPUs of the domain, and how many that is.
+    unproved: u32,
+    /// Sum and number of the charges on single CPUs of the domain.
     pinned: Charge,
     pinned_charges: u32,
     densities: BTreeMap<Charge, u32>,
-    /// Whether an `rm` plugin on one of its CPUs has to reckon with its claims.
+    /// Whether the domain's claims interfere with an `rm` plugin on one of its CPUs.
     interferes: bool,
-    /// What the domain's claims may take from any of its CPUs: each with twice its work (argument 4
-    /// in `talea_analysis::rm`). Empty when they interfere with nobody.
-    pub(crate) classes: Classes,
+    /// Work of the domain's claims on any of its CPUs: each with twice its work (argument 4 in
+    /// `talea_analysis::rm`). Empty if there is no such interference.
+    pub(crate) classes: SpanTree,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct Usage {
     charge: Charge,
     specs: u32,
 }
 
-/// All books.
+/// All accounts.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    cpus: Vec<CpuBook>,
-    domains: Vec<DomainBook>,
+    cpus: Vec<CpuAccount>,
+    domains: Vec<DomainAccount>,
     plugins: usize,
-    /// By place, then plugin.
-    held: Vec<Held>,
-    lingering: BinaryHeap<Reverse<(Time, Claim)>>,
+    /// `usage[place * plugins + plugin]`: usage of one plugin at one place.
+    usage: Vec<Usage>,
+    zero_lag_holds: BinaryHeap<Reverse<(Monotonic, Claim)>>,
 }
 
 impl Ledger {
-    /// Empty books for `plugins` plugins on CPUs below `cpus`, with these domains for global
-    /// claims; `rm` are the CPUs on which such claims interfere with `rm` plugins.
+    /// Creates an empty ledger for `plugins` plugins on CPUs below `cpus`, with these domains for
+    /// global claims; `rm` are the CPUs on which such claims interfere with `rm` plugins.
     pub(crate) fn new(plugins: usize, cpus: u32, domains: &[CpuSet], rm: &CpuSet) -> Ledger {
-        let mut books = vec![CpuBook::default(); cpus as usize];
+        let mut accounts = vec![CpuAccount::default(); cpus as usize];
         for (i, domain) in domains.iter().enumerate() {
             for cpu in domain {
-                books[cpu as usize].domain = Some(i as u32);
+                accounts[cpu as usize].domain = Some(i as u32);
             }
         }
-        let domain = |cpus: &CpuSet| DomainBook {
+        let domain = |cpus: &CpuSet| DomainAccount {
             cpus: *cpus,
             count: cpus.len(),
             interferes: !cpus.intersection(rm).is_empty(),
-            ..DomainBook::default()
+            ..DomainAccount::default()
         };
         Ledger {
-            held: vec![Held::default(); (books.len() + domains.len()) * plugins],
-            cpus: books,
+            usage: vec![Usage::default(); (accounts.len() + domains.len()) * plugins],
+            cpus: accounts,
             domains: domains.iter().map(domain).collect(),
             plugins,
-            lingering: BinaryHeap::new(),
+            zero_lag_holds: BinaryHeap::new(),
         }
     }
 
-    /// The domain of this index.
-    pub(crate) fn domain(&self, index: u32) -> &DomainBook {
+    /// Returns the domain of this index.
+    pub(crate) fn domain(&self, index: u32) -> &DomainAccount {
         &self.domains[index as usize]
     }
 
-    /// The domain whose global claims may run on `cpu`.
+    /// Returns the domain with global claims that may run on `cpu`.
     pub(crate) fn domain_of(&self, cpu: u32) -> Option<u32> {
         self.cpus[cpu as usize].domain
     }
 
-    /// The index of the domain that consists of exactly these CPUs.
+    /// Returns the index of the domain with exactly these CPUs.
     pub(crate) fn find_domain(&self, cpus: &CpuSet) -> Option<u32> {
         self.domains.iter().position(|domain| domain.cpus == *cpus).map(|index| index as u32)
     }
 
-    fn held(&self, place: Place, plugin: u32) -> usize {
+    fn usage_index(&self, place: Place, plugin: u32) -> usize {
         let place = match place {
             Place::Cpu(cpu) => cpu as usize,
             Place::Domain(domain) => self.cpus.len() + domain as usize,
@@ -183,152 +183,156 @@ impl Ledger {
         place * self.plugins + plugin as usize
     }
 
-    /// Takes what `claim` says.
-    pub(crate) fn take(&mut self, claim: &Claim) {
-        self.seat(claim, 1);
-        self.take_charge(claim);
+    /// Reserves `claim`.
+    pub(crate) fn reserve(&mut self, claim: &Claim) {
+        self.count_spec(claim, 1);
+        self.add_charge(claim);
     }
 
-    /// Gives back what `claim` took.
-    pub(crate) fn give(&mut self, claim: &Claim) {
-        self.seat(claim, -1);
-        self.give_charge(claim);
+    /// Releases `claim`.
+    pub(crate) fn release(&mut self, claim: &Claim) {
+        self.count_spec(claim, -1);
+        self.subtract_charge(claim);
     }
 
-    /// The spec of `claim` is gone, its charge stays until [`Ledger::expired`] returns it; `rest`
-    /// is the part of the claim that stays.
-    pub(crate) fn linger(&mut self, claim: &Claim, rest: &Claim, until: Time) {
-        self.give(claim);
-        self.take_charge(rest);
-        self.lingering.push(Reverse((until, *rest)));
+    /// Releases `claim`, but holds the part `rest` until [`Ledger::release_expired`].
+    pub(crate) fn hold_until(&mut self, claim: &Claim, rest: &Claim, until: Monotonic) {
+        self.release(claim);
+        if mutate!("ledger-zero-lag", false, true) {
+            return;
+        }
+        self.add_charge(rest);
+        self.zero_lag_holds.push(Reverse((until, *rest)));
     }
 
-    /// A charge that lingered until `now` at the latest, given back by this call.
-    pub(crate) fn expired(&mut self, now: Time) -> Option<Claim> {
+    /// Releases and returns one zero-lag hold that ends at `now` or before.
+    pub(crate) fn release_expired(&mut self, now: Monotonic) -> Option<Claim> {
         self.next_expiry().filter(|&at| at <= now)?;
-        let Reverse((_, claim)) = self.lingering.pop()?;
-        self.give_charge(&claim);
+        let Reverse((_, claim)) = self.zero_lag_holds.pop()?;
+        self.subtract_charge(&claim);
         Some(claim)
     }
 
-    /// When the next lingering charge is due.
-    pub(crate) fn next_expiry(&self) -> Option<Time> {
-        self.lingering.peek().map(|Reverse((at, _))| *at)
+    /// Returns the end of the next zero-lag hold.
+    pub(crate) fn next_expiry(&self) -> Option<Monotonic> {
+        self.zero_lag_holds.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// What lingers at `place`; `None` where so much lingers everywhere that it takes long to find
-    /// out.
-    pub(crate) fn lingering_at(&self, place: Place) -> Option<impl Iterator<Item = &Claim>> {
-        let all = self.lingering.iter().map(|Reverse((_, claim))| claim);
-        (self.lingering.len() <= TASKS_MAX).then(|| all.filter(move |claim| claim.place == place))
+    /// Returns the zero-lag holds at `place`; `None` if there are too many in total to search.
+    pub(crate) fn zero_lag_holds_at(&self, place: Place) -> Option<impl Iterator<Item = &Claim>> {
+        let all = self.zero_lag_holds.iter().map(|Reverse((_, claim))| claim);
+        (self.zero_lag_holds.len() <= MAX_TASKS)
+            .then(|| all.filter(move |claim| claim.place == place))
     }
 
-    fn seat(&mut self, claim: &Claim, by: i32) {
-        let held = self.held(claim.place, claim.plugin);
+    fn count_spec(&mut self, claim: &Claim, by: i32) {
+        let usage = self.usage_index(claim.place, claim.plugin);
         let specs = match claim.place {
             Place::Cpu(cpu) => &mut self.cpus[cpu as usize].specs,
             Place::Domain(domain) => &mut self.domains[domain as usize].specs,
         };
-        for count in [specs, &mut self.held[held].specs] {
-            *count = count.checked_add_signed(by).expect("a spec given back that was not taken");
+        for count in [specs, &mut self.usage[usage].specs] {
+            *count = count.checked_add_signed(by).expect("a released spec was not reserved");
         }
     }
 
-    fn take_charge(&mut self, claim: &Claim) {
-        let held = self.held(claim.place, claim.plugin);
+    fn add_charge(&mut self, claim: &Claim) {
+        let usage = self.usage_index(claim.place, claim.plugin);
         let add = |sum: &mut Charge, charge| *sum = sum.saturating_add(charge);
-        add(&mut self.held[held].charge, claim.charge);
+        add(&mut self.usage[usage].charge, claim.charge);
         match claim.place {
             Place::Cpu(cpu) => {
-                let book = &mut self.cpus[cpu as usize];
-                add(&mut book.total, claim.charge);
-                add(&mut book.rate, claim.rate);
-                add(&mut book.bandwidth, claim.bandwidth());
-                book.charges += 1;
-                book.voids += u32::from(claim.voids && claim.deadline);
-                if let Some(domain) = book.domain {
+                let account = &mut self.cpus[cpu as usize];
+                add(&mut account.total, claim.charge);
+                add(&mut account.rate, claim.rate);
+                add(&mut account.bandwidth, claim.bandwidth());
+                account.charges += 1;
+                account.unproved += u32::from(claim.unproved && claim.deadline);
+                if let Some(domain) = account.domain {
                     let domain = &mut self.domains[domain as usize];
                     add(&mut domain.pinned, claim.charge);
                     domain.pinned_charges += 1;
                 }
             }
             Place::Domain(domain) => {
-                let book = &mut self.domains[domain as usize];
-                add(&mut book.total, claim.charge);
-                add(&mut book.bandwidth, claim.bandwidth());
-                book.charges += 1;
-                book.voids += u32::from(claim.voids);
-                *book.densities.entry(claim.charge).or_default() += 1;
-                if book.interferes {
-                    book.classes.add(claim.span, u128::from(claim.work) * 2);
+                let account = &mut self.domains[domain as usize];
+                add(&mut account.total, claim.charge);
+                add(&mut account.bandwidth, claim.bandwidth());
+                account.charges += 1;
+                account.unproved += u32::from(claim.unproved);
+                *account.densities.entry(claim.charge).or_default() += 1;
+                if account.interferes {
+                    account.classes.add(claim.span_ns, u128::from(claim.work_ns) * 2);
                 }
             }
         }
     }
 
-    fn give_charge(&mut self, claim: &Claim) {
-        let held = self.held(claim.place, claim.plugin);
+    fn subtract_charge(&mut self, claim: &Claim) {
+        let usage = self.usage_index(claim.place, claim.plugin);
         let subtract = |sum: &mut Charge, charge| {
-            *sum = sum.checked_sub(charge).expect("a charge given back that was not taken");
+            *sum = sum.checked_sub(charge).expect("a released charge was not reserved");
         };
-        subtract(&mut self.held[held].charge, claim.charge);
+        subtract(&mut self.usage[usage].charge, claim.charge);
         match claim.place {
             Place::Cpu(cpu) => {
-                let book = &mut self.cpus[cpu as usize];
-                subtract(&mut book.total, claim.charge);
-                subtract(&mut book.rate, claim.rate);
-                subtract(&mut book.bandwidth, claim.bandwidth());
-                book.charges -= 1;
-                book.voids -= u32::from(claim.voids && claim.deadline);
-                if let Some(domain) = book.domain {
+                let account = &mut self.cpus[cpu as usize];
+                subtract(&mut account.total, claim.charge);
+                subtract(&mut account.rate, claim.rate);
+                subtract(&mut account.bandwidth, claim.bandwidth());
+                account.charges -= 1;
+                account.unproved -= u32::from(claim.unproved && claim.deadline);
+                if let Some(domain) = account.domain {
                     let domain = &mut self.domains[domain as usize];
                     subtract(&mut domain.pinned, claim.charge);
                     domain.pinned_charges -= 1;
                 }
             }
             Place::Domain(domain) => {
-                let book = &mut self.domains[domain as usize];
-                subtract(&mut book.total, claim.charge);
-                subtract(&mut book.bandwidth, claim.bandwidth());
-                book.charges -= 1;
-                book.voids -= u32::from(claim.voids);
-                let count =
-                    book.densities.get_mut(&claim.charge).expect("a density that was not taken");
+                let account = &mut self.domains[domain as usize];
+                subtract(&mut account.total, claim.charge);
+                subtract(&mut account.bandwidth, claim.bandwidth());
+                account.charges -= 1;
+                account.unproved -= u32::from(claim.unproved);
+                let count = account
+                    .densities
+                    .get_mut(&claim.charge)
+                    .expect("a released density was not reserved");
                 *count -= 1;
                 if *count == 0 {
-                    book.densities.remove(&claim.charge);
+                    account.densities.remove(&claim.charge);
                 }
-                if book.interferes {
-                    book.classes.remove(claim.span, u128::from(claim.work) * 2);
+                if account.interferes {
+                    account.classes.remove(claim.span_ns, u128::from(claim.work_ns) * 2);
                 }
             }
         }
     }
 
-    /// What lingers, and until when.
+    /// Returns all zero-lag holds with their ends.
     #[cfg(test)]
-    pub(crate) fn lingerers(&self) -> Vec<(Time, Claim)> {
-        self.lingering.iter().map(|Reverse(lingerer)| *lingerer).collect()
+    pub(crate) fn all_zero_lag_holds(&self) -> Vec<(Monotonic, Claim)> {
+        self.zero_lag_holds.iter().map(|Reverse(lingerer)| *lingerer).collect()
     }
 
-    /// Whether nothing at all is given out or lingers.
+    /// Whether the ledger has no reservation and no zero-lag hold.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        let cpu = |book: &CpuBook| {
-            (book.total, book.bandwidth, book.charges, book.specs, book.voids)
+        let cpu = |account: &CpuAccount| {
+            (account.total, account.bandwidth, account.charges, account.specs, account.unproved)
                 == (Charge::ZERO, Charge::ZERO, 0, 0, 0)
-                && book.rate == Charge::ZERO
+                && account.rate == Charge::ZERO
         };
-        let domain = |book: &DomainBook| {
-            (book.total, book.bandwidth, book.charges, book.specs, book.voids)
+        let domain = |account: &DomainAccount| {
+            (account.total, account.bandwidth, account.charges, account.specs, account.unproved)
                 == (Charge::ZERO, Charge::ZERO, 0, 0, 0)
-                && (book.pinned, book.pinned_charges) == (Charge::ZERO, 0)
-                && book.densities.is_empty()
-                && book.classes.total().work == 0
+                && (account.pinned, account.pinned_charges) == (Charge::ZERO, 0)
+                && account.densities.is_empty()
+                && account.classes.total().work == 0
         };
         self.cpus.iter().all(cpu)
             && self.domains.iter().all(domain)
-            && self.held.iter().all(|held| held.charge == Charge::ZERO && held.specs == 0)
-            && self.lingering.is_empty()
+            && self.usage.iter().all(|usage| usage.charge == Charge::ZERO && usage.specs == 0)
+            && self.zero_lag_holds.is_empty()
     }
 }

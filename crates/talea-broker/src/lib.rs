@@ -1,47 +1,46 @@
-//! The broker: sessions, rules, ledger, plugins. Pure: inputs with a time go in, effects come out
-//! as data.
+//! Broker: sessions, access rules, ledger and plugins, as a pure state machine.
 //!
-//! The second of Talea's two machines without hands (the first is the scheduler machine of
-//! `talea-core`). It owns no thread, clock, socket or system call; the daemon feeds it and obeys
-//! it, and tests do the same with a fake kernel. A grant has three steps: reserve in the ledger,
-//! apply, then confirm or give back when [`Input::Done`] says how it went.
+//! Inputs with a time go in; effects come out as data. The broker owns no thread, clock, socket or
+//! system call. The daemon passes it inputs and executes its effects; tests do the same with a
+//! simulated kernel. A grant has three steps: reserve in the ledger, apply, then confirm or release
+//! after [`Input::Done`] with the kernel's result.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod adopt;
 mod attach;
 mod audit;
-mod bound;
 mod broker;
 mod change;
-mod check;
+mod chunked_map;
 mod claim;
-mod classes;
 mod clients;
 mod create;
-mod decide;
-#[cfg(test)]
-mod dice;
-mod exact;
+mod deferred;
+mod exact_test;
 mod foreign;
 mod ids;
-mod later;
-mod leaves;
 mod ledger;
 mod levels;
-mod look;
+mod ownership;
+mod placements;
 mod plugins;
+mod queries;
 mod refuse;
 mod release;
 mod reload;
-mod residents;
 mod restore;
-mod segments;
+mod rm_bounds;
+#[cfg(test)]
+mod rng;
+mod segment_tree;
 mod session;
 mod slab;
+mod span_tree;
 mod spec;
 mod threads;
 mod users;
-mod whose;
+mod validate;
 
 pub mod input;
 #[cfg(any(test, feature = "sim"))]
@@ -51,12 +50,12 @@ pub mod sim;
 mod tests;
 
 pub mod plugin;
+pub mod plugin_set;
 pub mod rules;
-pub mod suite;
 
 pub use broker::Broker;
-pub use exact::Tries;
+pub use exact_test::ExactTestBudget;
 pub use input::{Effect, Input, LogEvent, Peer, SessionId, ThreadFacts, ThreadId, Ticket};
-pub use plugin::{Ask, Clip, Offer, Verdict};
+pub use plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+pub use plugin_set::{BoundsViolation, Placement, PluginSet, SpecSlot};
 pub use rules::{Denial, Rules, Snapshot};
-pub use suite::{Lie, Placed, Slot, Suite};

@@ -1,59 +1,58 @@
-//! What a plugin is asked and what it answers: ReTiF's Table 4 as pure questions.
+//! Interface between the broker and the plugins: ReTiF's Table 4 as pure functions.
 
-use crate::exact::Tries;
+use crate::exact_test::ExactTestBudget;
 use talea_core::{Charge, CpuSet, Params, Work};
-use talea_proto::No;
+use talea_proto::Rejection;
 use talea_proto::message::Notes;
 
-/// A request as a plugin sees it: the parameters, and what is left of the freedom after rules and
-/// wishes.
+/// Request for a plugin: the parameters and the placement freedom left by rules and preferences.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct PluginRequest<'a> {
     /// The declared parameters.
     pub params: &'a Params,
     /// CPUs that the client accepts; empty means all.
     pub allowed: CpuSet,
-    /// CPUs that it would rather have; empty means no wish.
-    pub wished: CpuSet,
-    /// Accept although the test fails.
+    /// Preferred CPUs; empty means no preference.
+    pub preferred: CpuSet,
+    /// Accept even if the test fails.
     pub ignore_admission: bool,
-    /// Bounds that the rules put on a runtime above the minimum.
-    pub clip: Clip,
-    /// The exact tests that the request may still have; without, as many as a request of its own.
-    pub tries: Option<&'a Tries>,
+    /// Bounds of the access rules for a runtime above the minimum.
+    pub cap: RuntimeCap,
+    /// Exact tests left for the request; `None` means the budget of a separate request.
+    pub exact_tests: Option<&'a ExactTestBudget>,
 }
 
-/// How far a desired runtime may be granted (checklist R8).
+/// Bounds for the grant of a desired runtime (R8).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Clip {
-    /// Smallest `max_runtime` that applies.
+pub struct RuntimeCap {
+    /// Smallest applicable `max_runtime`.
     pub runtime: Option<Work>,
-    /// What is left of the smallest `max_utilization` that applies.
+    /// Rest of the smallest applicable `max_utilization`.
     pub charge: Option<Charge>,
 }
 
-/// A plugin's answer.
+/// Answer of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// RTF_OK.
+    /// RTF_OK: the task is served in full.
     Ok(Offer),
     /// RTF_PARTIAL: mandatory requirements are met, a recommended parameter is missing.
     Partial(Offer),
-    /// RTF_NO.
-    No(No),
+    /// RTF_NO: the task is rejected.
+    No(Rejection),
 }
 
-/// Where a plugin would put a task and what that costs.
+/// Placement that a plugin offers, with its charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The CPU, or `None` for a whole domain.
+    /// CPU; `None` for a whole root domain.
     pub cpu: Option<u32>,
     /// Q^a.
     pub runtime: Option<Work>,
-    /// The cost in the ledger.
+    /// Charge in the ledger.
     pub charge: Charge,
-    /// What the client should know.
+    /// Remarks for the client.
     pub notes: Notes,
-    /// For a foreign plugin: the kernel priority that it named.
+    /// Kernel priority assigned by a foreign plugin; otherwise 0.
     pub priority: u8,
 }

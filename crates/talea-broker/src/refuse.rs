@@ -1,13 +1,13 @@
-//! Refusals as the broker writes them: boxed, because they are large, rare, and travel far.
+//! Construction of refusals. They are boxed, because they are large and rare.
 #![expect(clippy::unnecessary_box_returns, reason = "refusals travel boxed")]
 
 use crate::input::Errno;
 use talea_proto::{Code, Field, Refusal};
 
-/// "No such process": the kernel's word for a thread that has ended.
+/// "No such process": the kernel's error for a thread that has exited.
 pub(crate) const ESRCH: Errno = Errno(3);
 
-/// A refusal with one pair of numbers.
+/// Returns a refusal with a requested value and a limit.
 pub(crate) fn refusal(code: Code, field: Field, asked: u64, limit: u64) -> Box<Refusal> {
     Box::new(Refusal {
         code,
@@ -21,17 +21,17 @@ pub(crate) fn refusal(code: Code, field: Field, asked: u64, limit: u64) -> Box<R
     })
 }
 
-/// A refusal whose code says it all.
-pub(crate) fn plain(code: Code, field: Field) -> Box<Refusal> {
+/// Returns a refusal without numbers.
+pub(crate) fn refusal_without_numbers(code: Code, field: Field) -> Box<Refusal> {
     refusal(code, field, 0, 0)
 }
 
-/// The kernel's own refusal.
-pub(crate) fn kernel(errno: Errno) -> Box<Refusal> {
+/// Returns the refusal for a kernel error.
+pub(crate) fn kernel_refusal(errno: Errno) -> Box<Refusal> {
     match errno {
-        ESRCH => plain(Code::NoSuchThread, Field::Thread),
+        ESRCH => refusal_without_numbers(Code::NoSuchThread, Field::Thread),
         Errno(number) => {
-            let mut refusal = plain(Code::Kernel, Field::Thread);
+            let mut refusal = refusal_without_numbers(Code::Kernel, Field::Thread);
             refusal.errno = number;
             refusal
         }

@@ -1,32 +1,32 @@
-//! The end of a spec: asked for, or because nobody is left for whom it exists (checklist R29).
+//! End of a spec: on request, or because its owner has ended (R29).
 
-use crate::broker::{Broker, Holder};
-use crate::input::{Effect, ForeignQuestion};
-use crate::restore::Way;
-use crate::spec::{Asker, Step};
-use crate::suite::Slot;
-use crate::whose::Wish;
-use talea_core::Time;
+use crate::broker::{Broker, WatchOwner};
+use crate::input::{Effect, ForeignCall};
+use crate::ownership::AccessKind;
+use crate::plugin_set::SpecSlot;
+use crate::restore::RestoreReason;
+use crate::spec::{PendingOp, ReplyTo};
+use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_proto::Reply;
 use talea_proto::message::SpecId;
 
 impl Broker {
-    pub(crate) fn release(&mut self, asker: Asker, id: SpecId) {
-        match self.find_idle(asker.session, id, Wish::Release) {
+    pub(crate) fn release(&mut self, reply_to: ReplyTo, id: SpecId) {
+        match self.find_idle(reply_to.session, id, AccessKind::Release) {
             Ok(slot) if self.specs.at(slot).thread.is_some() => {
-                self.start_restore(slot, Some(asker), None, Way::Release);
+                self.start_restore(slot, Some(reply_to), None, RestoreReason::Release);
             }
             Ok(slot) => {
                 self.drop_spec(slot, self.zero_lag(slot));
-                self.reply(asker, Reply::Done);
+                self.reply(reply_to, Reply::Done);
             }
-            Err(refusal) => self.refuse(asker, refusal),
+            Err(refusal) => self.refuse(reply_to, refusal),
         }
     }
 
-    /// Whether a grant still has somebody to exist for. A daemon that ends without giving back
-    /// leaves every grant to the next one.
+    /// Whether the grant still has an owner. A daemon that stops without `release` leaves every
+    /// grant to the next daemon.
     pub(crate) fn is_owned(&self, slot: u32) -> bool {
         mutate!(
             "message-stop-release",
@@ -41,57 +41,60 @@ impl Broker {
         )
     }
 
-    /// Somebody has ended: whoever is left without an owner is given back. What is with the kernel
-    /// comes here again when it is through.
-    pub(crate) fn reconsider(&mut self, slot: u32) {
+    /// Releases the spec if it has no owner any more. Specs with an operation in progress are
+    /// checked again at its end.
+    pub(crate) fn release_if_unowned(&mut self, slot: u32) {
         if self.specs.get(slot).is_none_or(|spec| spec.id.0 == 0) || self.is_owned(slot) {
             return;
         }
         let spec = self.specs.at_mut(slot);
         match &mut spec.step {
-            Step::Idle if spec.thread.is_some() => {
-                self.start_restore(slot, None, None, Way::Stubborn)
+            PendingOp::Idle if spec.thread.is_some() => {
+                self.start_restore(slot, None, None, RestoreReason::OwnerGone);
             }
-            Step::Idle => self.drop_spec(slot, self.zero_lag(slot)),
-            Step::Restoring(restoring) if restoring.way != Way::Courtesy => {
-                restoring.way = Way::Stubborn
+            PendingOp::Idle => self.drop_spec(slot, self.zero_lag(slot)),
+            PendingOp::Restoring(restoring) if restoring.reason != RestoreReason::AttachFailed => {
+                restoring.reason = RestoreReason::OwnerGone;
             }
-            Step::Restoring(_) | Step::Attaching(_) | Step::Changing(_) => {}
+            PendingOp::Restoring(_) | PendingOp::Attaching(_) | PendingOp::Changing(_) => {}
         }
     }
 
-    /// Takes a spec off every list. `free_at` is when its bandwidth may be given to others, if not
-    /// now.
-    pub(crate) fn drop_spec(&mut self, slot: u32, free_at: Option<Time>) {
-        self.set_free(slot);
+    /// Removes a spec from every list. `free_at` is the time at which its bandwidth becomes free,
+    /// if not now.
+    pub(crate) fn drop_spec(&mut self, slot: u32, free_at: Option<Monotonic>) {
+        self.unbind_from_session(slot);
         let spec = self.specs.remove(slot).expect("a spec ends once");
-        assert!(spec.thread.is_none() && spec.is_idle(), "a spec ends without its thread");
-        if spec.booked {
-            self.suite.release(Slot(slot), free_at);
+        assert!(
+            spec.thread.is_none() && spec.is_idle(),
+            "a spec with a thread or an operation in progress was removed"
+        );
+        if spec.in_ledger {
+            self.plugin_set.release(SpecSlot(slot), free_at);
             self.rules.discharge(
                 self.clients.snapshot(spec.client),
                 spec.plugin,
                 spec.offer.charge,
             );
         }
-        let user = self.users.of(spec.uid);
+        let user = self.users.user(spec.uid);
         user.specs -= 1;
         user.ids.remove(spec.id);
-        self.clients.let_go(spec.client);
-        if spec.watched {
-            self.unwatch_process(spec.process, Holder::Spec(slot));
+        self.clients.release(spec.client);
+        if spec.process_watched {
+            self.unwatch_process(spec.process, WatchOwner::Spec(slot));
         }
         self.ids.remove(spec.id);
         mutate!(
             "message-release",
             {
-                self.emit(Effect::Erase { slot });
+                self.emit(Effect::EraseRecord { slot });
             },
             {}
         );
 
-        if spec.booked {
-            self.tell(spec.plugin, ForeignQuestion::Release { spec: spec.id });
+        if spec.in_ledger {
+            self.notify_plugin(spec.plugin, ForeignCall::Release { spec: spec.id });
         }
         self.apply_moves(&[]);
     }

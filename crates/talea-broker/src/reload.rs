@@ -1,5 +1,4 @@
-//! Reload: other rules and quotas for living connections; what is granted stays (design, section
-//! 9).
+//! Reload: new rules and quotas for existing connections; grants stay.
 
 use crate::broker::Broker;
 use crate::input::LogEvent;
@@ -9,7 +8,7 @@ use talea_core::setup::Setup;
 
 impl Broker {
     pub(crate) fn reloaded(&mut self, setup: Setup) {
-        if let Some(why) = self.other_plugins(&setup) {
+        if let Some(why) = self.plugin_difference(&setup) {
             return self.log(LogEvent::ReloadRefused { why });
         }
         self.setup = setup;
@@ -22,13 +21,14 @@ impl Broker {
             {}
         );
 
-        for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.booked) {
+        for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.in_ledger) {
             self.rules.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
         }
     }
 
-    /// Plugins hold what is granted, so they stay as they were at the start.
-    fn other_plugins(&self, setup: &Setup) -> Option<String> {
+    /// Returns the difference to the plugins of the start, if any: plugins hold grants, so they
+    /// must not change.
+    fn plugin_difference(&self, setup: &Setup) -> Option<String> {
         let (old, new) = (&self.setup.plugins, &setup.plugins);
         let differs = old.iter().zip(new).find(|(old, new)| old != new);
         let name = match differs {
@@ -38,7 +38,7 @@ impl Broker {
             None => return None,
         };
         Some(format!(
-            "plugin \"{name}\" differs from the start; plugins change with a restart of the daemon"
+            "plugin \"{name}\" differs from its configuration at start; restart the daemon to change plugins"
         ))
     }
 }

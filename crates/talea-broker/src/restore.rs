@@ -1,68 +1,81 @@
-//! The way back: a thread becomes again what it was before its grant (checklist R28).
+//! Restore of a thread's attributes at the end of its grant (R28).
 //!
-//! The books and the record let go only when the kernel has said that the thread is back: until
-//! then it may still be real-time, and a daemon that starts in between must know. If the kernel
-//! refuses the previous attributes (a CPU has gone, a limit has changed), ordinary ones on all CPUs
-//! are tried, then ordinary ones wherever the thread is. If it refuses even these, a client that
-//! asked is told so and keeps its grant; where nobody is left to ask again, it is tried once a
-//! second until it succeeds or the thread ends.
+//! The ledger and the record keep the grant until the kernel has confirmed the restore: until then
+//! the thread may still be real-time, and a daemon that starts meanwhile must know it.
+//!
+//! | attempt | attributes | kernel accepts | kernel refuses |
+//! | --- | --- | --- | --- |
+//! | 1 | the previous ones | *restored* | attempt 2 |
+//! | 2 | ordinary, on all CPUs | *restored*, affinity widened or policy lost | attempt 3 |
+//! | 3 | ordinary, affinity unchanged | *restored*, policy lost | *refused* |
+//!
+//! The previous attributes can be refused if a CPU is offline or a limit has changed. In state
+//! *refused* a requesting client receives the error and keeps its grant. Without a client, the
+//! attempts are repeated once per second until one succeeds or the thread exits.
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Effect, Errno, LogEvent};
-use crate::refuse::{ESRCH, kernel};
-use crate::spec::{Asker, Restoring, Step};
-use crate::suite::Slot;
+use crate::plugin_set::SpecSlot;
+use crate::refuse::{ESRCH, kernel_refusal};
+use crate::spec::{PendingOp, ReplyTo, Restoring};
 use crate::threads::RETRY_AFTER;
 use talea_core::mutate;
-use talea_proto::message::But;
+use talea_proto::message::Caveat;
 use talea_proto::{Refusal, Reply};
 
-/// What a restoration is part of.
+/// Operation that a restore belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// A first apply was refused: nothing was granted, and what the kernel will not take back was
-    /// never given.
-    Courtesy,
-    /// The spec stays.
+pub(crate) enum RestoreReason {
+    /// The first apply was refused: the thread was never granted anything.
+    AttachFailed,
+    /// Detach: the spec stays.
     Detach,
-    /// The spec ends, as its client asked.
+    /// Release: the spec ends at its client's request.
     Release,
-    /// The spec ends because its owner has ended, or the daemon is told to give everything back.
-    Stubborn,
+    /// The spec ends because its owner has ended, or because the daemon releases every grant.
+    OwnerGone,
 }
 
 impl Broker {
-    /// Sends the thread of a spec back, and answers when it has arrived.
+    /// Starts the restore of the spec's thread; the reply follows its completion.
     pub(crate) fn start_restore(
         &mut self,
         slot: u32,
-        asker: Option<Asker>,
-        answer: Option<Box<Refusal>>,
-        way: Way,
+        reply_to: Option<ReplyTo>,
+        refusal: Option<Box<Refusal>>,
+        reason: RestoreReason,
     ) {
-        if self.specs.at(slot).booked {
-            self.suite.attached(Slot(slot), false);
+        if self.specs.at(slot).in_ledger {
+            self.plugin_set.set_attached(SpecSlot(slot), false);
         }
         let spec = self.specs.at_mut(slot);
         if let Some(at) = spec.thread.as_mut().and_then(|thread| thread.retry_at.take()) {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         let spec = self.specs.at_mut(slot);
-        spec.step =
-            Step::Restoring(Restoring { refused: 0, errno: ESRCH, asker, answer, but: None, way });
+        spec.step = PendingOp::Restoring(Restoring {
+            refused: 0,
+            errno: ESRCH,
+            reply_to,
+            refusal,
+            caveat: None,
+            reason,
+        });
         self.order_restore(slot);
     }
 
     /// Orders the next set of attributes.
     pub(crate) fn order_restore(&mut self, slot: u32) {
-        let (ticket, ordinary) = (self.ticket(slot), self.ordinary());
+        let (ticket, ordinary) = (self.ticket(slot), self.default_attr());
         let spec = self.specs.at_mut(slot);
-        let Step::Restoring(restoring) = &spec.step else { unreachable!("only on the way back") };
-        let attached = spec.thread.as_mut().expect("only threads are sent back");
+        let PendingOp::Restoring(restoring) = &spec.step else {
+            unreachable!("only while a restore is in progress")
+        };
+        let attached = spec.thread.as_mut().expect("a restore needs a thread");
         let attr = match restoring.refused {
             0 => attached.previous,
             1 => ordinary,
-            _ => Broker::leave_cpus(ordinary),
+            _ => Broker::without_affinity(ordinary),
         };
         attached.ticket = Some(ticket);
         let thread = attached.thread;
@@ -76,16 +89,16 @@ impl Broker {
         result: Result<(), Errno>,
     ) {
         let errno = match result {
-            // The kernel would not take what it was before.
+            // The kernel has refused the previous attributes.
             Ok(()) if restoring.refused > 0 => {
                 let was_urgent = (self.specs.at(slot).thread.as_ref())
                     .is_some_and(|thread| thread.previous.policy.is_real_time());
-                let but = if was_urgent || restoring.refused > 1 {
-                    But::Demoted { errno: restoring.errno.0 }
+                let caveat = if was_urgent || restoring.refused > 1 {
+                    Caveat::PolicyLost { errno: restoring.errno.0 }
                 } else {
-                    But::Wider
+                    Caveat::AffinityWidened
                 };
-                return self.restored_but(slot, restoring, but);
+                return self.restored_with_caveat(slot, restoring, caveat);
             }
             Ok(()) | Err(ESRCH) => return self.restored(slot, restoring),
             Err(errno) => errno,
@@ -95,65 +108,66 @@ impl Broker {
         }
         restoring.refused += 1;
         if restoring.refused < 3 {
-            self.specs.at_mut(slot).step = Step::Restoring(restoring);
+            self.specs.at_mut(slot).step = PendingOp::Restoring(restoring);
             return self.order_restore(slot);
         }
-        self.give_up(slot, restoring);
+        self.restore_refused(slot, restoring);
     }
 
-    /// The thread is back, or has ended.
+    /// Completes a restore: the thread is restored or has exited.
     pub(crate) fn restored(&mut self, slot: u32, restoring: Restoring) {
-        let Restoring { asker, answer, but, way, .. } = restoring;
-        let free_at = self.zero_lag(slot).filter(|_| way != Way::Courtesy);
-        self.strike_thread(slot);
-        if way != Way::Courtesy && self.specs.at(slot).booked {
-            self.tell_detached(slot);
+        let Restoring { reply_to, refusal, caveat, reason, .. } = restoring;
+        let free_at = self.zero_lag(slot).filter(|_| reason != RestoreReason::AttachFailed);
+        self.remove_thread(slot);
+        if reason != RestoreReason::AttachFailed && self.specs.at(slot).in_ledger {
+            self.notify_detached(slot);
         }
-        match way {
-            Way::Release | Way::Stubborn => self.drop_spec(slot, free_at),
-            Way::Courtesy | Way::Detach => {
-                self.keep_lag(slot, free_at);
-                self.emit(Effect::Remember { slot });
+        match reason {
+            RestoreReason::Release | RestoreReason::OwnerGone => self.drop_spec(slot, free_at),
+            RestoreReason::AttachFailed | RestoreReason::Detach => {
+                self.keep_zero_lag(slot, free_at);
+                self.emit(Effect::WriteRecord { slot });
             }
         }
-        if let Some(asker) = asker {
-            let done = but.map_or(Reply::Done, Reply::DoneBut);
-            self.conclude(asker, answer.map_or(Ok(done), Err));
+        if let Some(reply_to) = reply_to {
+            let done = caveat.map_or(Reply::Done, Reply::DoneWithCaveat);
+            self.reply_or_refuse(reply_to, refusal.map_or(Ok(done), Err));
         }
-        if way == Way::Courtesy || way == Way::Detach {
-            self.reconsider(slot);
+        if reason == RestoreReason::AttachFailed || reason == RestoreReason::Detach {
+            self.release_if_unowned(slot);
         }
     }
 
-    /// The kernel took none of the three.
-    fn give_up(&mut self, slot: u32, mut restoring: Restoring) {
+    /// Handles the refusal of all three sets of attributes.
+    fn restore_refused(&mut self, slot: u32, mut restoring: Restoring) {
         let (errno, now) = (restoring.errno, self.now);
-        let attached = self.specs.at_mut(slot).thread.as_mut().expect("it could not be sent back");
-        let (tid, first) = (attached.tid, !std::mem::replace(&mut attached.failing, true));
+        let attached =
+            self.specs.at_mut(slot).thread.as_mut().expect("its restore was just refused");
+        let (tid, first) = (attached.tid, !std::mem::replace(&mut attached.apply_refused, true));
         if first {
             self.log(LogEvent::RestoreFailed { tid, errno });
         }
-        match restoring.way {
-            Way::Courtesy => self.restored(slot, restoring),
-            Way::Detach | Way::Release => {
-                self.suite.attached(Slot(slot), true);
-                if let Some(asker) = restoring.asker {
-                    self.refuse(asker, kernel(errno));
+        match restoring.reason {
+            RestoreReason::AttachFailed => self.restored(slot, restoring),
+            RestoreReason::Detach | RestoreReason::Release => {
+                self.plugin_set.set_attached(SpecSlot(slot), true);
+                if let Some(reply_to) = restoring.reply_to {
+                    self.refuse(reply_to, kernel_refusal(errno));
                 }
-                // Some of it may have been done.
-                let attr = self.suite.attr(Slot(slot));
-                self.order(slot, attr);
-                self.reconsider(slot);
+                // The kernel may have applied a part.
+                let attr = self.plugin_set.attr(SpecSlot(slot));
+                self.order_apply(slot, attr);
+                self.release_if_unowned(slot);
             }
-            Way::Stubborn => {
-                if let Some(asker) = restoring.asker.take() {
-                    self.refuse(asker, kernel(errno));
+            RestoreReason::OwnerGone => {
+                if let Some(reply_to) = restoring.reply_to.take() {
+                    self.refuse(reply_to, kernel_refusal(errno));
                 }
                 restoring.refused = 0;
                 let at = now.saturating_add(RETRY_AFTER);
                 let spec = self.specs.at_mut(slot);
-                spec.step = Step::Restoring(restoring);
-                spec.thread.as_mut().expect("it could not be sent back").retry_at = Some(at);
+                spec.step = PendingOp::Restoring(restoring);
+                spec.thread.as_mut().expect("its restore was just refused").retry_at = Some(at);
                 mutate!(
                     "recovery-refused-restore",
                     {
@@ -162,7 +176,7 @@ impl Broker {
                     {}
                 );
 
-                self.stuck += 1;
+                self.restore_failed += 1;
             }
         }
     }

@@ -1,31 +1,32 @@
-//! Access rules: who may ask which plugin for what. ReTiF (JSA 2021) section 4.
+//! Access rules: requests allowed to clients. ReTiF (JSA 2021) section 4.
 //!
-//! Model: a rule speaks about a *subject*, a domain (everybody, a user, a group) with a plugin or
-//! with any, and bounds one property. Nothing is allowed that no rule speaks about; where several
-//! match, all must hold. A rule for one plugin grants nothing on another. At connect the matching
-//! rules are compiled, per plugin, into the tightest bound of each property ([`Snapshot`]), so that
-//! a request costs a few comparisons however many rules there are.
+//! Model: a rule is about a *subject*, a domain (all users, a user, a group) with one plugin or
+//! any, and bounds one property. A request is allowed only if at least one rule matches; all
+//! matching rules must hold. A rule for one plugin allows nothing on another plugin. At connect the
+//! matching rules are compiled, per plugin, into the tightest bound of each property
+//! ([`Snapshot`]), so that a request costs a few comparisons for any number of rules.
 //!
-//! *Aggregates.* `max_utilization` bounds what its subject holds in all: the charges of all specs
-//! whose creator belongs to the domain, of that plugin or of any, root's included. The books are
-//! exact (what was charged is discharged), and since every charge is rounded up by less than 2^-64,
-//! a sum that is over the bound by less than that a charge still passes: a bound of 1.0 takes ten
+//! *Aggregates.* `max_utilization` bounds the total charge of its subject: the charges of all specs
+//! whose creator belongs to the domain, of that plugin or of any, including those of root. The sums
+//! are exact (each charge is later discharged). Every charge is rounded up by less than 2^-64, so a
+//! sum that exceeds the bound by less than that per charge still passes: a bound of 1.0 allows ten
 //! tasks of 10 %.
 //!
-//! *Escape by omission* (checklist R22). Whoever is bounded in something must declare it: an
-//! undeclared runtime, period, deadline (if there is no period either) or utilisation is a refusal,
-//! since no plugin could hold the bound. A priority is special. `fp` and `rr` take it from the
-//! request; `edf` and `rm` hand out one of their own (100, as ReTiF's files count the deadline
-//! class, or one of the band), whatever the request says, so there the bound must contain that; a
-//! foreign plugin may do either, so it counts as the one kind when a priority is declared and as
-//! the other when not. `allow_unbounded` lifts all of this.
+//! *Escape by omission* (R22). A client with a bound on a property must declare it: an undeclared
+//! runtime, period, deadline (without a period) or utilization is refused, because no plugin could
+//! enforce the bound. The priority is special. `fp` and `rr` use the priority of the request. `edf`
+//! and `rm` assign one of their own (100 for the deadline class, as in ReTiF's files, or one of the
+//! band), so the bound must contain it. A foreign plugin may do either: it counts as the first kind
+//! if a priority is declared, else as the second. `allow_unbounded` lifts all of this.
 //!
-//! *Ignoring tests* and *omitting* need a matching rule that allows it, and none that forbids it.
+//! *Ignoring tests* and *omitting* require a matching rule that allows it, and no rule that forbids
+//! it.
 //!
-//! Absent on purpose: whose threads a client may touch. That is not configurable.
+//! Absent on purpose: rules for the threads that a client may attach. Access to threads is not
+//! configurable.
 
 use crate::input::Peer;
-use crate::plugin::Clip;
+use crate::plugin::RuntimeCap;
 use talea_core::mutate;
 use talea_core::setup::{
     Access, Bound, DEADLINE_CLASS, Domain, Groups, PluginKind, Root, RuleId, Setup,
@@ -33,34 +34,34 @@ use talea_core::setup::{
 use talea_core::{Charge, Priority, Span, Work};
 use talea_proto::{Code, Field, Task};
 
-/// Why the rules say no.
+/// Denial of a request by the access rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// `NotAllowed`, `RuleBound` or `RuleOmission`.
     pub code: Code,
-    /// About what; fixes the unit of the numbers.
+    /// Field concerned; determines the unit of the numbers.
     pub field: Field,
-    /// What was asked for, 0 when it was left out. For a utilisation: what the subject would hold
-    /// in all. For a priority that the plugin hands out by itself: that one.
+    /// Requested value, 0 if it was omitted. For a utilization: the resulting total of the subject.
+    /// For a priority that the plugin assigns: that priority.
     pub asked: u64,
-    /// The rule's bound.
+    /// Bound of the rule.
     pub limit: u64,
-    /// Which rule; `None` when none matches.
+    /// The rule; `None` if no rule matches.
     pub rule: Option<RuleId>,
 }
 
-/// What the rules say about one client: compiled at connect, and anew after a reload.
+/// Rules for one client, compiled at connect and after a reload.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     unrestricted: bool,
-    /// By plugin; empty for the unrestricted.
+    /// `bounds[p]`: bounds for plugin `p`; empty for an unrestricted client.
     bounds: Box<[Bounds]>,
-    /// Subjects with an aggregate that the client belongs to: index, and the plugin if it is about
-    /// one.
+    /// Subjects with an aggregate that the client belongs to: index, and the plugin if the subject
+    /// has one.
     subjects: Box<[(u32, Option<u32>)]>,
 }
 
-/// The tightest bounds of one client on one plugin, each with the rule it comes from.
+/// Tightest bounds of one client on one plugin, each with its rule.
 #[derive(Clone, Debug, Default)]
 struct Bounds {
     /// Whether any rule matches.
@@ -74,35 +75,35 @@ struct Bounds {
     priority_max: Option<(u8, RuleId)>,
     ignore_admission: Option<(bool, RuleId)>,
     allow_unbounded: Option<(bool, RuleId)>,
-    /// Every aggregate that applies: subject and bound.
+    /// All applicable aggregates: subject and bound.
     shares: Vec<(u32, Charge, RuleId)>,
 }
 
-/// What a subject holds.
+/// Usage of a subject.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct Usage {
     charge: Charge,
     specs: u32,
 }
 
-/// Where a plugin's priorities come from.
+/// Source of a plugin's priorities.
 #[derive(Clone, Copy, Debug)]
 enum Priorities {
-    /// From the request.
+    /// The request.
     Requested,
-    /// From the plugin: lowest and highest.
+    /// The plugin: lowest and highest.
     Own(u8, u8),
-    /// From the request or, if that has none, from the plugin.
+    /// The request or, if it declares none, the plugin.
     Either(u8, u8),
 }
 
-/// All rules, and what each subject of an aggregate holds.
+/// All rules, and the usage of each subject with an aggregate.
 #[derive(Debug)]
 pub struct Rules {
     setup: Setup,
     priorities: Vec<Priorities>,
     subjects: Vec<(Domain, Option<u32>)>,
-    held: Vec<Held>,
+    usage: Vec<Usage>,
 }
 
 impl Rules {
@@ -126,13 +127,13 @@ impl Rules {
         });
         Rules {
             priorities: priorities.collect(),
-            held: vec![Held::default(); subjects.len()],
+            usage: vec![Usage::default(); subjects.len()],
             subjects,
             setup: setup.clone(),
         }
     }
 
-    /// What applies to `peer`.
+    /// Returns the rules that apply to `peer`.
     pub fn snapshot(&self, peer: &Peer) -> Snapshot {
         let setup = &self.setup;
         let unrestricted = setup.access == Access::Off
@@ -202,37 +203,60 @@ impl Rules {
                     .iter()
                     .position(|s| *s == subject)
                     .expect("compiled with the rules");
-                bounds.shares.push((index as u32, limit, id));
+                mutate!("rule-max-utilization", bounds.shares.push((index as u32, limit, id)), ());
             }
-            Bound::MaxRuntime(limit) => at_most(&mut bounds.runtime_max, limit, id),
-            Bound::MinPeriod(limit) => at_least(&mut bounds.period_min, limit, id),
-            Bound::MaxPeriod(limit) => at_most(&mut bounds.period_max, limit, id),
-            Bound::MinDeadline(limit) => at_least(&mut bounds.deadline_min, limit, id),
-            Bound::MaxDeadline(limit) => at_most(&mut bounds.deadline_max, limit, id),
-            Bound::MinPriority(Priority(limit)) => at_least(&mut bounds.priority_min, limit, id),
-            Bound::MaxPriority(Priority(limit)) => at_most(&mut bounds.priority_max, limit, id),
+            Bound::MaxRuntime(limit) => {
+                mutate!("rule-max-runtime", at_most(&mut bounds.runtime_max, limit, id), ());
+            }
+            Bound::MinPeriod(limit) => {
+                mutate!("rule-min-period", at_least(&mut bounds.period_min, limit, id), ());
+            }
+            Bound::MaxPeriod(limit) => {
+                mutate!("rule-max-period", at_most(&mut bounds.period_max, limit, id), ());
+            }
+            Bound::MinDeadline(limit) => {
+                mutate!("rule-min-deadline", at_least(&mut bounds.deadline_min, limit, id), ());
+            }
+            Bound::MaxDeadline(limit) => {
+                mutate!("rule-max-deadline", at_most(&mut bounds.deadline_max, limit, id), ());
+            }
+            Bound::MinPriority(Priority(limit)) => {
+                mutate!("rule-min-priority", at_least(&mut bounds.priority_min, limit, id), ());
+            }
+            Bound::MaxPriority(Priority(limit)) => {
+                mutate!("rule-max-priority", at_most(&mut bounds.priority_max, limit, id), ());
+            }
             // `false` is the tighter of the two.
-            Bound::IgnoreAdmission(allowed) => at_most(&mut bounds.ignore_admission, allowed, id),
-            Bound::AllowUnbounded(allowed) => at_most(&mut bounds.allow_unbounded, allowed, id),
+            Bound::IgnoreAdmission(allowed) => mutate!(
+                "rule-ignore-adm-test",
+                at_most(&mut bounds.ignore_admission, allowed, id),
+                ()
+            ),
+            Bound::AllowUnbounded(allowed) => mutate!(
+                "rule-allow-unbounded",
+                at_most(&mut bounds.allow_unbounded, allowed, id),
+                ()
+            ),
         }
     }
 
-    /// Whether any rule lets this client ask for anything.
-    pub fn any(&self, client: &Snapshot) -> bool {
+    /// Whether any rule allows this client a request.
+    pub fn allows_anything(&self, client: &Snapshot) -> bool {
         client.unrestricted || client.bounds.iter().any(|bounds| bounds.consent)
     }
 
-    /// Whether the client may ask `plugin` for `task`, and how far a desired runtime may go.
-    /// `leaving` is what the spec being changed holds of which plugin: it counts as given back.
+    /// Checks whether the client may request `task` from `plugin`; returns the bounds for a desired
+    /// runtime. `leaving` is the plugin and charge of the spec to be replaced: it counts as
+    /// released.
     pub fn admit(
         &self,
         client: &Snapshot,
         plugin: u32,
         task: &Task,
         leaving: Option<(u32, Charge)>,
-    ) -> Result<Clip, Denial> {
+    ) -> Result<RuntimeCap, Denial> {
         if client.unrestricted {
-            return Ok(Clip::default());
+            return Ok(RuntimeCap::default());
         }
         let denial =
             |code, field, asked, limit, rule| Err(Denial { code, field, asked, limit, rule });
@@ -241,7 +265,7 @@ impl Rules {
             return mutate!(
                 "rule-consent",
                 denial(Code::NotAllowed, Field::Request, 0, 0, None),
-                Ok(Clip::default())
+                Ok(RuntimeCap::default())
             );
         };
         match bounds.ignore_admission {
@@ -253,7 +277,8 @@ impl Rules {
             None => return denial(Code::NotAllowed, Field::IgnoreAdmission, 1, 0, None),
         }
         bounds.check(task, self.priorities[plugin as usize])?;
-        let mut clip = Clip { runtime: bounds.runtime_max.map(|(limit, _)| limit), charge: None };
+        let mut cap =
+            RuntimeCap { runtime: bounds.runtime_max.map(|(limit, _)| limit), charge: None };
         let charge = task.params.runtime.and_then(|runtime| task.params.charge_of(runtime));
         for &(subject, limit, rule) in &bounds.shares {
             let Some(charge) = charge else {
@@ -262,8 +287,8 @@ impl Rules {
                 }
                 return denial(Code::RuleOmission, Field::Utilization, 0, limit.ppm(), Some(rule));
             };
-            let (held, slack) = self.held_by(subject, leaving);
-            let after = held.saturating_add(charge);
+            let (usage, slack) = self.usage_without(subject, leaving);
+            let after = usage.saturating_add(charge);
             if after > limit.saturating_add(slack) {
                 return denial(
                     Code::RuleBound,
@@ -273,59 +298,59 @@ impl Rules {
                     Some(rule),
                 );
             }
-            let left = limit.saturating_add(slack).saturating_sub(held);
-            clip.charge = Some(clip.charge.map_or(left, |least| least.min(left)));
+            let left = limit.saturating_add(slack).saturating_sub(usage);
+            cap.charge = Some(cap.charge.map_or(left, |least| least.min(left)));
         }
-        Ok(clip)
+        Ok(cap)
     }
 
-    /// What a subject holds without what is leaving, and by how much rounding may have raised that
+    /// Returns the usage of a subject without `leaving`, and the maximum rounding error of that sum
     /// and one charge.
-    fn held_by(&self, subject: u32, leaving: Option<(u32, Charge)>) -> (Charge, Charge) {
-        let held = self.held[subject as usize];
+    fn usage_without(&self, subject: u32, leaving: Option<(u32, Charge)>) -> (Charge, Charge) {
+        let usage = self.usage[subject as usize];
         let counts = self.subjects[subject as usize].1;
         let leaving = leaving.filter(|&(plugin, _)| counts.is_none_or(|only| only == plugin));
-        let rest = held.charge.saturating_sub(leaving.map_or(Charge::ZERO, |(_, charge)| charge));
-        (rest, Charge::from_bits(u128::from(held.specs) + 1))
+        let rest = usage.charge.saturating_sub(leaving.map_or(Charge::ZERO, |(_, charge)| charge));
+        (rest, Charge::from_bits(u128::from(usage.specs) + 1))
     }
 
-    /// Counts what the client now holds of `plugin` towards every subject that it belongs to.
+    /// Adds a charge of the client on `plugin` to all its subjects.
     pub fn charge(&mut self, client: &Snapshot, plugin: u32, charge: Charge) {
         for subject in client.subjects_of(plugin) {
-            let held = &mut self.held[subject as usize];
+            let usage = &mut self.usage[subject as usize];
             mutate!(
                 "rule-aggregate",
                 {
-                    held.charge = held.charge.saturating_add(charge);
+                    usage.charge = usage.charge.saturating_add(charge);
                 },
                 {}
             );
 
-            held.specs += 1;
+            usage.specs += 1;
         }
     }
 
-    /// Takes back what [`Rules::charge`] counted, with the same arguments.
+    /// Reverts [`Rules::charge`] with the same arguments.
     ///
     /// # Panics
-    /// If it was never counted.
+    /// If the charge was not counted.
     pub fn discharge(&mut self, client: &Snapshot, plugin: u32, charge: Charge) {
         for subject in client.subjects_of(plugin) {
-            let held = &mut self.held[subject as usize];
-            held.charge =
-                held.charge.checked_sub(charge).expect("a subject gives back more than it holds");
-            held.specs -= 1;
+            let usage = &mut self.usage[subject as usize];
+            usage.charge =
+                usage.charge.checked_sub(charge).expect("more is discharged than was charged");
+            usage.specs -= 1;
         }
     }
 
-    /// Where a rule was written.
+    /// Returns the location of a rule.
     pub fn origin(&self, rule: RuleId) -> &str {
         self.setup.rules.get(rule.0 as usize).map_or("", |rule| &rule.origin)
     }
 }
 
 impl Snapshot {
-    /// The subjects that count what the client holds of `plugin`.
+    /// Returns the subjects that count the client's charges on `plugin`.
     fn subjects_of(&self, plugin: u32) -> impl Iterator<Item = u32> {
         let counts = move |only: &Option<u32>| only.is_none_or(|only| only == plugin);
         self.subjects.iter().filter(move |(_, only)| counts(only)).map(|&(subject, _)| subject)
@@ -337,7 +362,7 @@ impl Bounds {
         self.allow_unbounded.is_some_and(|(allowed, _)| allowed)
     }
 
-    /// The bounds on single parameters.
+    /// Checks the bounds on single parameters.
     fn check(&self, task: &Task, priorities: Priorities) -> Result<(), Denial> {
         let params = &task.params;
         let runtime = params.runtime.map(Work::as_ns);
@@ -361,7 +386,7 @@ impl Bounds {
                 if asked.is_some() {
                     self.within(Field::Priority, asked, min, max)?;
                 }
-                self.holds(low.into(), high.into(), min, max)
+                self.check_own_priorities(low.into(), high.into(), min, max)
             }
         }
     }
@@ -402,8 +427,8 @@ impl Bounds {
         }
     }
 
-    /// Whether priorities that a plugin hands out by itself stay within the bounds.
-    fn holds(
+    /// Checks that the priorities assigned by the plugin are within the bounds.
+    fn check_own_priorities(
         &self,
         low: u64,
         high: u64,
@@ -426,14 +451,14 @@ fn subject(rule: &talea_core::setup::Rule) -> (Domain, Option<u32>) {
     (rule.domain, rule.plugin.map(|plugin| plugin as u32))
 }
 
-/// Keeps the smaller bound; the first rule that says so is named.
+/// Keeps the smaller bound; among equal bounds, the first rule.
 fn at_most<T: PartialOrd>(bound: &mut Option<(T, RuleId)>, limit: T, rule: RuleId) {
     if bound.as_ref().is_none_or(|(tightest, _)| limit < *tightest) {
         *bound = Some((limit, rule));
     }
 }
 
-/// Keeps the larger bound; the first rule that says so is named.
+/// Keeps the larger bound; among equal bounds, the first rule.
 fn at_least<T: PartialOrd>(bound: &mut Option<(T, RuleId)>, limit: T, rule: RuleId) {
     if bound.as_ref().is_none_or(|(tightest, _)| limit > *tightest) {
         *bound = Some((limit, rule));

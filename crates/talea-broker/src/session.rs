@@ -1,64 +1,69 @@
-//! Connections: hello, one request at a time, who is held back and why.
+//! Connections: hello, queueing of requests, and flow control.
 //!
-//! A connection has at most one unanswered request. What a client sends behind it waits here, and
-//! the connection is not read from meanwhile, so a client can fill its own socket but not our
-//! memory. The same holds for whoever asks too fast, until its debt is back inside the burst
-//! (users.rs), and for connections beyond the quota, which live only to hear why they are refused.
+//! A connection has at most one unanswered request. Further requests wait in the session's queue,
+//! and meanwhile the connection is not read. A client can therefore fill its own socket buffer, but
+//! not the broker's memory.
+//!
+//! | state of a connection | reason | next state |
+//! | --- | --- | --- |
+//! | *reading* | a request waits for a plugin or a change; requests are queued | *suspended* |
+//! | *reading* | the request rate of the user is exceeded (users.rs) | *suspended* |
+//! | *suspended* | no reason holds any more | *reading* |
+//! | *rejected*: beyond the quota | hello is answered with the refusal | *closed* |
 
-use crate::broker::{Blocked, Broker, Holder, Timer};
+use crate::broker::{Blocked, Broker, Timer, WatchOwner};
 use crate::input::{Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts};
-use crate::refuse::{plain, refusal};
-use crate::spec::Asker;
-use crate::users::Spent;
+use crate::refuse::{refusal, refusal_without_numbers};
+use crate::spec::ReplyTo;
+use crate::users::RateVerdict;
 use std::collections::VecDeque;
-use talea_core::Time;
+use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_proto::{Code, Field, Refusal, Reply, Request, VERSION};
 
-/// Requests of one connection that may wait for the one before them.
+/// Maximum number of queued requests of one connection.
 const WAITING_MAX: usize = 4;
-/// Connections beyond the quota that are kept until they have been told so.
-const TURNED_AWAY_MAX: u32 = 64;
-/// Places that only root gets when the connections are all taken, so that `talea stop` gets
-/// through.
-const ROOTS_PLACES: u32 = 8;
+/// Maximum number of connections beyond the quota that wait for their refusal.
+const REJECTED_MAX: u32 = 64;
+/// Additional connections reserved for root, so that `talea stop` always works.
+const ROOT_RESERVE: u32 = 8;
 
-/// One connection.
+/// State of a connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) uid: u32,
     pub(crate) process: ProcessId,
     pub(crate) client: u32,
-    /// Slots of the specs that it commands.
+    /// Slots of the specs bound to this connection.
     pub(crate) specs: Vec<u32>,
-    greeted: bool,
-    /// Why it was turned away at the door.
-    turned_away: Option<Box<Refusal>>,
-    unanswered: Unanswered,
-    waiting: VecDeque<Waiting>,
-    /// How long its request may wait for a thread's debt, once it does.
-    pub(crate) patient_until: Option<Time>,
-    /// Until when it has asked too much.
-    owes_until: Option<Time>,
-    disarmed: bool,
-    /// A bit for each field, by code: what has been logged.
-    logged: [u32; 32],
+    hello_done: bool,
+    /// Refusal of a connection beyond the quota.
+    rejection: Option<Box<Refusal>>,
+    pending_reply: PendingReply,
+    waiting: VecDeque<QueuedRequest>,
+    /// Latest time until which the current request may wait for the end of a thread's overrun.
+    pub(crate) wait_until: Option<Monotonic>,
+    /// Time until which the request rate is exceeded.
+    rate_limited_until: Option<Monotonic>,
+    is_suspended: bool,
+    /// `logged_refusals[code]`: a bit for each field with a logged refusal.
+    logged_refusals: [u32; 32],
 }
 
-/// What a connection's unanswered request waits for.
+/// Event that the unanswered request of a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unanswered {
-    /// There is none.
-    Nothing,
-    /// For the kernel, which answers at once.
+enum PendingReply {
+    /// There is no unanswered request.
+    None,
+    /// The kernel, which answers at once.
     Kernel,
-    /// For a foreign plugin or for somebody else's change: the connection is not read from.
-    Long,
+    /// A foreign plugin or a change of another client: the connection is not read.
+    External,
 }
 
-/// A request with what the driver found out about it.
+/// A request with the facts found by the driver.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedRequest {
     pub(crate) seq: u32,
     pub(crate) request: Request,
     pub(crate) thread: Option<Result<ThreadFacts, ThreadError>>,
@@ -66,36 +71,37 @@ pub(crate) struct Waiting {
 }
 
 impl Session {
-    pub(crate) fn answered(&mut self) {
-        self.unanswered = Unanswered::Nothing;
-        self.patient_until = None;
+    pub(crate) fn reply_sent(&mut self) {
+        self.pending_reply = PendingReply::None;
+        self.wait_until = None;
     }
 
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    pub(crate) fn is_turned_away(&self) -> bool {
-        self.turned_away.is_some()
+    pub(crate) fn is_rejected(&self) -> bool {
+        self.rejection.is_some()
     }
 
-    /// Whether it is held back until `at`.
-    pub(crate) fn owes(&self, at: Time) -> bool {
-        self.owes_until == Some(at)
+    /// Whether the request rate is exceeded until `at`.
+    pub(crate) fn is_rate_limited_until(&self, at: Monotonic) -> bool {
+        self.rate_limited_until == Some(at)
     }
 
-    /// Whether nothing was refused here with this code and field before.
-    pub(crate) fn first_of_its_cause(&mut self, code: Code, field: Field) -> bool {
-        let (of_code, bit) = (&mut self.logged[code as usize % 32], 1 << (field as u32 % 32));
+    /// Whether this is the first refusal with this code and field.
+    pub(crate) fn is_first_of_cause(&mut self, code: Code, field: Field) -> bool {
+        let (of_code, bit) =
+            (&mut self.logged_refusals[code as usize % 32], 1 << (field as u32 % 32));
         let first = *of_code & bit == 0;
         *of_code |= bit;
         first
     }
 }
 
-/// How many ordinary requests one is worth: each task of a group is decided, booked and recorded
+/// Cost of a request in ordinary requests: each task of a group is evaluated, reserved and recorded
 /// like a single one.
-fn weight(request: &Request) -> u32 {
+fn request_cost(request: &Request) -> u32 {
     mutate!(
         "quota-rate-groups",
         match request {
@@ -110,15 +116,15 @@ fn weight(request: &Request) -> u32 {
 }
 
 impl Broker {
-    pub(crate) fn connected(&mut self, id: SessionId, peer: Peer) {
+    pub(crate) fn session_opened(&mut self, id: SessionId, peer: Peer) {
         self.users.sweep(self.now);
-        let turned_away = self.too_many_sessions(peer.uid);
-        if turned_away.is_some() && self.turned_away >= TURNED_AWAY_MAX {
+        let rejection = self.too_many_sessions(peer.uid);
+        if rejection.is_some() && self.rejected_sessions >= REJECTED_MAX {
             return self.emit(Effect::Close { session: id });
         }
-        match turned_away {
-            Some(_) => self.turned_away += 1,
-            None => self.users.of(peer.uid).sessions += 1,
+        match rejection {
+            Some(_) => self.rejected_sessions += 1,
+            None => self.users.user(peer.uid).sessions += 1,
         }
         let (uid, process) = (peer.uid, ProcessId { pid: peer.pid, start: peer.pid_start });
         let session = Session {
@@ -126,26 +132,27 @@ impl Broker {
             process,
             client: self.clients.insert(peer, &self.rules),
             specs: Vec::new(),
-            greeted: false,
-            turned_away,
-            unanswered: Unanswered::Nothing,
+            hello_done: false,
+            rejection,
+            pending_reply: PendingReply::None,
             waiting: VecDeque::new(),
-            patient_until: None,
-            owes_until: None,
-            disarmed: false,
-            logged: [0; 32],
+            wait_until: None,
+            rate_limited_until: None,
+            is_suspended: false,
+            logged_refusals: [0; 32],
         };
         let known = self.sessions.insert(id, session);
         assert!(known.is_none(), "{id:?} was given twice");
         if process.pid != 0 {
-            self.watch_process(process, Holder::Session(id));
+            self.watch_process(process, WatchOwner::Session(id));
         }
     }
 
     fn too_many_sessions(&self, uid: u32) -> Option<Box<Refusal>> {
         let quota = &self.setup.quota;
-        let (all, (own, _)) = (self.sessions.len() as u32 - self.turned_away, self.users.held(uid));
-        let places = quota.sessions.saturating_add(if uid == 0 { ROOTS_PLACES } else { 0 });
+        let (all, (own, _)) =
+            (self.sessions.len() as u32 - self.rejected_sessions, self.users.usage(uid));
+        let places = quota.sessions.saturating_add(if uid == 0 { ROOT_RESERVE } else { 0 });
         let too_many = |held: u32, limit: u32| {
             Some(refusal(Code::Quota, Field::Sessions, u64::from(held) + 1, u64::from(limit)))
         };
@@ -155,177 +162,181 @@ impl Broker {
         if all >= places { too_many(all, quota.sessions) } else { None }
     }
 
-    pub(crate) fn asked(&mut self, id: SessionId, mut asked: Waiting) {
+    pub(crate) fn received(&mut self, id: SessionId, mut queued: QueuedRequest) {
         self.counters.requests += 1;
         let Some(session) = self.sessions.get_mut(&id) else {
-            return self.drop_facts(asked.thread);
+            return self.forget_unused(queued.thread);
         };
-        let idle = session.unanswered == Unanswered::Nothing && session.waiting.is_empty();
+        let idle = session.pending_reply == PendingReply::None && session.waiting.is_empty();
         let full = session.waiting.len() >= WAITING_MAX;
-        self.pay(id, weight(&asked.request));
-        let asker = Asker { session: id, seq: asked.seq };
-        if let Some(Ok(facts)) = &mut asked.thread {
-            // It may wait here until the grant that the thread has now is over.
+        self.charge_request(id, request_cost(&queued.request));
+        let reply_to = ReplyTo { session: id, seq: queued.seq };
+        if let Some(Ok(facts)) = &mut queued.thread {
+            // The request may be queued until the thread's current grant has ended.
             if let Some(thread) = self.thread_named(facts.identity()) {
                 facts.attr = thread.previous;
             }
         }
         if idle {
-            self.serve(id, asked);
+            self.serve(id, queued);
         } else if full {
-            // Only a driver that reads on from a disarmed connection comes here.
-            self.drop_facts(asked.thread);
+            // Reached only if the driver reads from a suspended connection.
+            self.forget_unused(queued.thread);
             self.counters.refused += 1;
-            let reply = Reply::Refused(plain(Code::Busy, Field::Request));
-            self.emit(Effect::Reply { session: id, seq: asker.seq, reply });
+            let reply = Reply::Refused(refusal_without_numbers(Code::Busy, Field::Request));
+            self.emit(Effect::Reply { session: id, seq: reply_to.seq, reply });
         } else {
-            self.sessions.get_mut(&id).expect("it was just there").waiting.push_back(asked);
+            self.sessions
+                .get_mut(&id)
+                .expect("the session was just looked up")
+                .waiting
+                .push_back(queued);
         }
-        self.hold_back(id);
+        self.update_reading(id);
     }
 
-    pub(crate) fn garbled(&mut self, asker: Asker, refusal: Refusal) {
+    pub(crate) fn undecodable(&mut self, reply_to: ReplyTo, refusal: Refusal) {
         self.counters.requests += 1;
-        let Some(session) = self.sessions.get(&asker.session) else { return };
-        let greeted = session.greeted;
-        self.pay(asker.session, 1);
+        let Some(session) = self.sessions.get(&reply_to.session) else { return };
+        let hello_done = session.hello_done;
+        self.charge_request(reply_to.session, 1);
         self.counters.refused += 1;
         let refusal = Box::new(refusal);
-        self.log_refusal(asker.session, &refusal);
+        self.log_refusal(reply_to.session, &refusal);
         // Not by `reply`: an older request of this connection may still be unanswered.
         let reply = Reply::Refused(refusal);
-        self.emit(Effect::Reply { session: asker.session, seq: asker.seq, reply });
-        if greeted {
-            self.hold_back(asker.session);
+        self.emit(Effect::Reply { session: reply_to.session, seq: reply_to.seq, reply });
+        if hello_done {
+            self.update_reading(reply_to.session);
         } else {
-            self.close(asker.session);
+            self.close(reply_to.session);
         }
     }
 
-    /// Books a request, and holds the connection back when it was one too many.
-    fn pay(&mut self, id: SessionId, weight: u32) {
-        let session = self.sessions.get_mut(&id).expect("only living connections pay");
+    /// Charges a request to the user's rate and suspends the connection if the rate is exceeded.
+    fn charge_request(&mut self, id: SessionId, cost: u32) {
+        let session = self.sessions.get_mut(&id).expect("only open connections are charged");
         let uid = session.uid;
-        if let Spent::Over { until, log } =
-            self.users.spend(uid, self.now, &self.setup.quota, weight)
+        if let RateVerdict::Over { until, log } =
+            self.users.charge(uid, self.now, &self.setup.quota, cost)
         {
-            if let Some(before) = session.owes_until.replace(until) {
-                self.timers.remove(&(before, Timer::Rearm(id)));
+            if let Some(before) = session.rate_limited_until.replace(until) {
+                self.timers.remove(&(before, Timer::RateLimitEnd(id)));
             }
-            self.timers.insert((until, Timer::Rearm(id)));
+            self.timers.insert((until, Timer::RateLimitEnd(id)));
             if log {
                 self.log(LogEvent::RateLimited { uid });
             }
         }
     }
 
-    pub(crate) fn rearm(&mut self, id: SessionId) {
+    pub(crate) fn rate_limit_ended(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.owes_until = None;
-            self.hold_back(id);
+            session.rate_limited_until = None;
+            self.update_reading(id);
         }
     }
 
-    /// Reads from a connection again, or no longer, as it now stands.
-    pub(crate) fn hold_back(&mut self, id: SessionId) {
+    /// Updates whether the connection is read.
+    pub(crate) fn update_reading(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let disarm = session.owes_until.is_some()
-            || session.unanswered == Unanswered::Long
+        let suspend = session.rate_limited_until.is_some()
+            || session.pending_reply == PendingReply::External
             || !session.waiting.is_empty();
-        if disarm != session.disarmed {
-            session.disarmed = disarm;
-            self.emit(if disarm {
-                Effect::Disarm { session: id }
+        if suspend != session.is_suspended {
+            session.is_suspended = suspend;
+            self.emit(if suspend {
+                Effect::SuspendReading { session: id }
             } else {
-                Effect::Arm { session: id }
+                Effect::ResumeReading { session: id }
             });
         }
     }
 
-    /// The unanswered request of this connection will take long.
-    pub(crate) fn takes_long(&mut self, id: SessionId) {
+    /// Marks the unanswered request as waiting for an external event.
+    pub(crate) fn wait_external(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.unanswered = Unanswered::Long;
-            self.hold_back(id);
+            session.pending_reply = PendingReply::External;
+            self.update_reading(id);
         }
     }
 
-    /// Serves what could not be served before, in order, until nothing more can be.
+    /// Serves blocked and queued requests, in order, as far as possible.
     pub(crate) fn serve_waiting(&mut self) {
         loop {
             if self.changing == 0
                 && let Some(blocked) = self.blocked.pop_front()
             {
                 match blocked {
-                    Blocked::Request(id, asked) => self.serve(id, *asked),
-                    Blocked::Resume(job, word) => self.deliberate(*job, Some(word)),
+                    Blocked::Request(id, queued) => self.serve(id, *queued),
+                    Blocked::Resume(request, reply) => self.run_admission(*request, Some(reply)),
                 }
                 continue;
             }
             let Some(id) = self.ready.pop_front() else { return };
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            if session.unanswered == Unanswered::Nothing
-                && let Some(asked) = session.waiting.pop_front()
+            if session.pending_reply == PendingReply::None
+                && let Some(queued) = session.waiting.pop_front()
             {
-                self.serve(id, asked);
-                self.hold_back(id);
+                self.serve(id, queued);
+                self.update_reading(id);
             }
         }
     }
 
-    fn serve(&mut self, id: SessionId, asked: Waiting) {
-        let Waiting { seq, request, thread, entropy } = asked;
-        let asker = Asker { session: id, seq };
-        let session = self.sessions.get_mut(&id).expect("only living connections are served");
-        session.unanswered = Unanswered::Kernel;
+    fn serve(&mut self, id: SessionId, queued: QueuedRequest) {
+        let QueuedRequest { seq, request, thread, entropy } = queued;
+        let reply_to = ReplyTo { session: id, seq };
+        let session = self.sessions.get_mut(&id).expect("only open connections are served");
+        session.pending_reply = PendingReply::Kernel;
         if let Request::Hello { min, max } = request {
-            self.drop_facts(thread);
-            return self.hello(asker, min, max);
+            self.forget_unused(thread);
+            return self.hello(reply_to, min, max);
         }
-        if mutate!("message-hello", !session.greeted, false) {
-            self.drop_facts(thread);
-            self.refuse(asker, refusal(Code::Version, Field::Message, 0, VERSION.into()));
+        if mutate!("message-hello", !session.hello_done, false) {
+            self.forget_unused(thread);
+            self.refuse(reply_to, refusal(Code::Version, Field::Message, 0, VERSION.into()));
             return self.close(id);
         }
         if self.stopping.is_some() {
-            self.drop_facts(thread);
-            return self.refuse(asker, plain(Code::Stopping, Field::Request));
+            self.forget_unused(thread);
+            return self.refuse(reply_to, refusal_without_numbers(Code::Stopping, Field::Request));
         }
-        let books = matches!(
+        let reserves = matches!(
             request,
             Request::Create(_) | Request::CreateGroup(_) | Request::Change { .. }
         );
-        if books && self.changing > 0 {
-            self.takes_long(id);
-            self.drop_facts(thread);
-            let asked = Waiting { seq, request, thread: None, entropy };
-            return self.blocked.push_back(Blocked::Request(id, Box::new(asked)));
+        if reserves && self.changing > 0 {
+            self.wait_external(id);
+            self.forget_unused(thread);
+            let queued = QueuedRequest { seq, request, thread: None, entropy };
+            return self.blocked.push_back(Blocked::Request(id, Box::new(queued)));
         }
         if let Request::Attach { spec, thread: named } = request {
-            return self.attach(asker, spec, named, thread);
+            return self.attach(reply_to, spec, named, thread);
         }
-        self.drop_facts(thread);
+        self.forget_unused(thread);
         match request {
             Request::Hello { .. } | Request::Attach { .. } => unreachable!("served above"),
-            Request::Create(task) => self.create(asker, &task, entropy),
-            Request::CreateGroup(tasks) => self.create_group(asker, tasks, entropy),
-            Request::Change { spec, task } => self.change(asker, spec, task),
-            Request::Release(spec) => self.release(asker, spec),
-            Request::Detach(spec) => self.detach(asker, spec),
-            Request::Claim { spec, token } => self.claim(asker, spec, token),
-            Request::Explain(task) => self.explain(asker, &task),
-            Request::Stop { release } => self.stop(asker, release),
+            Request::Create(task) => self.create(reply_to, &task, entropy),
+            Request::CreateGroup(tasks) => self.create_group(reply_to, tasks, entropy),
+            Request::Change { spec, task } => self.change(reply_to, spec, task),
+            Request::Release(spec) => self.release(reply_to, spec),
+            Request::Detach(spec) => self.detach(reply_to, spec),
+            Request::Claim { spec, token } => self.claim(reply_to, spec, token),
+            Request::Explain(task) => self.explain(reply_to, &task),
+            Request::Stop { release } => self.stop(reply_to, release),
             question => {
-                let said = self.look_up(id, &question);
-                self.conclude(asker, said);
+                let reply = self.query(id, &question);
+                self.reply_or_refuse(reply_to, reply);
             }
         }
     }
 
-    fn hello(&mut self, asker: Asker, min: u16, max: u16) {
+    fn hello(&mut self, reply_to: ReplyTo, min: u16, max: u16) {
         let session =
-            self.sessions.get_mut(&asker.session).expect("only living connections are served");
-        let no = match session.turned_away.take() {
+            self.sessions.get_mut(&reply_to.session).expect("only open connections are served");
+        let no = match session.rejection.take() {
             Some(refusal) => Some(refusal),
             None if mutate!(
                 "message-hello-version",
@@ -338,57 +349,57 @@ impl Broker {
             None => Some(refusal(Code::Version, Field::Message, max.into(), VERSION.into())),
         };
         if let Some(no) = no {
-            // A connection that was turned away stays counted as such until it is closed, below.
-            session.turned_away = (no.code == Code::Quota).then(|| no.clone());
-            self.refuse(asker, no);
-            return self.close(asker.session);
+            // A rejected connection stays counted as rejected until it is closed, below.
+            session.rejection = (no.code == Code::Quota).then(|| no.clone());
+            self.refuse(reply_to, no);
+            return self.close(reply_to.session);
         }
-        session.greeted = true;
+        session.hello_done = true;
         let welcome = Reply::Welcome { version: VERSION, instance: self.instance };
-        self.reply(asker, welcome);
+        self.reply(reply_to, welcome);
     }
 
-    /// Ends a connection from our side.
+    /// Closes a connection.
     pub(crate) fn close(&mut self, id: SessionId) {
         if self.sessions.contains_key(&id) {
             self.emit(Effect::Close { session: id });
-            self.hung_up(id);
+            self.disconnected(id);
         }
     }
 
-    /// A connection has ended: what it commanded is given back unless somebody else owns it.
-    pub(crate) fn hung_up(&mut self, id: SessionId) {
+    /// Handles the end of a connection: its specs are released unless they have another owner.
+    pub(crate) fn disconnected(&mut self, id: SessionId) {
         let Some(session) = self.sessions.remove(&id) else { return };
-        match session.turned_away {
-            Some(_) => self.turned_away -= 1,
-            None => self.users.of(session.uid).sessions -= 1,
+        match session.rejection {
+            Some(_) => self.rejected_sessions -= 1,
+            None => self.users.user(session.uid).sessions -= 1,
         }
-        self.unwatch_process(session.process, Holder::Session(id));
-        if let Some(until) = session.owes_until {
-            self.timers.remove(&(until, Timer::Rearm(id)));
+        self.unwatch_process(session.process, WatchOwner::Session(id));
+        if let Some(until) = session.rate_limited_until {
+            self.timers.remove(&(until, Timer::RateLimitEnd(id)));
         }
-        for asked in session.waiting {
-            self.drop_facts(asked.thread);
+        for queued in session.waiting {
+            self.forget_unused(queued.thread);
         }
-        if session.unanswered == Unanswered::Long {
-            self.abandon(id);
-            self.unpark(id);
+        if session.pending_reply == PendingReply::External {
+            self.cancel_pending(id);
+            self.cancel_deferred(id);
         }
         for &slot in &session.specs {
             self.specs.at_mut(slot).session = None;
         }
         for slot in session.specs {
-            self.reconsider(slot);
+            self.release_if_unowned(slot);
         }
-        self.clients.let_go(session.client);
+        self.clients.release(session.client);
     }
 
-    /// Nobody will use this thread that the driver looked up.
-    pub(crate) fn drop_facts(&mut self, thread: Option<Result<ThreadFacts, ThreadError>>) {
+    /// Forgets a thread that the driver resolved for a request that does not use it.
+    pub(crate) fn forget_unused(&mut self, thread: Option<Result<ThreadFacts, ThreadError>>) {
         if let Some(Ok(facts)) = thread {
-            // Unless the driver gave the same handle to a thread that is attached.
+            // The driver may have passed the handle of an attached thread.
             if !self.threads.contains_key(&facts.thread) {
-                self.emit(Effect::Forget { thread: facts.thread });
+                self.emit(Effect::ForgetThread { thread: facts.thread });
             }
         }
     }

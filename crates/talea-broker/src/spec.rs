@@ -1,160 +1,168 @@
-//! One accepted task specification, and where it stands between reserve, apply and confirm.
+//! Accepted task specifications and their state between reserve, apply and confirm.
 //!
-//! Invariants: a spec whose [`Step`] is not [`Step::Idle`] has a thread, and the ticket of that
-//! thread is the one whose [`crate::Input::Done`] moves it on. A thread's record keeps the
-//! attributes to put back until the kernel has said that they are back.
+//! Invariants.
+//!
+//! 1. A spec with a [`PendingOp`] other than [`PendingOp::Idle`] has a thread, and the
+//!    [`crate::Input::Done`] with this thread's ticket completes the operation.
+//! 2. A thread keeps the attributes to restore until the kernel has confirmed the restore.
+//!
+//! | operation | started by | kernel accepts | kernel refuses |
+//! | --- | --- | --- | --- |
+//! | *attaching* | attach | *idle*, thread attached | *restoring* (attach failed) |
+//! | *changing* | change | *idle*, new terms | *idle*, old terms |
+//! | *restoring* | detach, release, end of the owner | *idle*, or the spec ends | see `restore.rs` |
 
 use crate::input::{Errno, ProcessId, SessionId, ThreadId, Ticket};
 use crate::plugin::Offer;
-use crate::restore::Way;
-use talea_core::{Attr, Time};
-use talea_proto::message::{But, SpecId, Task, Token};
+use crate::restore::RestoreReason;
+use talea_core::{Attr, Monotonic};
+use talea_proto::message::{Caveat, SpecId, Task, Token};
 use talea_proto::{Owner, Refusal};
 
-/// One accepted task specification.
+/// An accepted task specification.
 #[derive(Debug)]
 pub(crate) struct Spec {
-    /// Its name; [`SpecId`] zero while it is reserved for a group that is not complete.
+    /// Id; zero while the spec is reserved for an incomplete group.
     pub(crate) id: SpecId,
-    /// Proof for claims.
+    /// Secret required for claims.
     pub(crate) token: Token,
-    /// User that created it.
+    /// User that created the spec.
     pub(crate) uid: u32,
-    /// Process whose end may end it.
+    /// Process whose exit may end the spec.
     pub(crate) process: ProcessId,
-    /// Whether the broker has asked to hear of that end.
-    pub(crate) watched: bool,
-    /// Whether that end has come.
-    pub(crate) process_gone: bool,
-    /// Whose rules it is booked under.
+    /// Whether that process is watched for this spec.
+    pub(crate) process_watched: bool,
+    /// Whether that process has exited.
+    pub(crate) process_exited: bool,
+    /// Client whose rules count the spec.
     pub(crate) client: u32,
-    /// The connection that commands it, and its place in that connection's list.
+    /// Connection that the spec is bound to, and the spec's position in its list.
     pub(crate) session: Option<(SessionId, u32)>,
-    /// Adopted and not claimed yet: lives as long as its process.
-    pub(crate) awaiting: bool,
-    /// What was asked.
+    /// Whether the spec was adopted and not claimed yet: then it exists as long as its process.
+    pub(crate) unclaimed: bool,
+    /// The request.
     pub(crate) task: Task,
-    /// Whether the books know it; an adopted spec whose plugin is gone only waits for its thread to
-    /// be put back.
-    pub(crate) booked: bool,
-    /// Whether its owner has ended, whatever else speaks for it.
+    /// Whether the spec is in the ledger. An adopted spec without its plugin only waits until its
+    /// thread is restored.
+    pub(crate) in_ledger: bool,
+    /// Whether the owner has ended, regardless of other conditions.
     pub(crate) disowned: bool,
-    /// Who serves it.
+    /// Index of the plugin that serves the spec.
     pub(crate) plugin: u32,
-    /// On what terms.
+    /// Terms of the grant.
     pub(crate) offer: Offer,
-    /// The attached thread.
+    /// Attached thread.
     pub(crate) thread: Option<Box<Attached>>,
-    /// Until when its bandwidth is still owed to a thread that has left it (checklist R36); in the
-    /// past when to none.
-    pub(crate) lags_until: Time,
-    /// What is under way.
-    pub(crate) step: Step,
+    /// Time until which the kernel still counts the bandwidth of a thread that has left the spec
+    /// (R36); in the past if there is none.
+    pub(crate) zero_lag_until: Monotonic,
+    /// Operation in progress.
+    pub(crate) step: PendingOp,
 }
 
-/// A thread under a spec.
+/// Thread attached to a spec.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    /// The driver's handle.
+    /// Handle of the driver.
     pub(crate) thread: ThreadId,
-    /// Its id in our PID namespace.
+    /// Thread id in the daemon's PID namespace.
     pub(crate) tid: u32,
-    /// Its process.
+    /// Process of the thread.
     pub(crate) tgid: u32,
-    /// Its start time, which with `tid` names it for ever.
+    /// Start time, unique together with `tid`.
     pub(crate) start: u64,
-    /// Its pidfd's inode.
+    /// Inode of the pidfd.
     pub(crate) inode: u64,
-    /// Its effective user id when the driver looked last.
+    /// Last known effective user id.
     pub(crate) euid: u32,
-    /// What it was before and shall be again.
+    /// Attributes before the grant, restored at its end.
     pub(crate) previous: Attr,
-    /// What it was told to be last.
-    pub(crate) given: Attr,
-    /// The youngest order to the kernel that has not been answered.
+    /// Last ordered attributes.
+    pub(crate) applied: Attr,
+    /// Ticket of the last unanswered apply or restore.
     pub(crate) ticket: Option<Ticket>,
-    /// How often it was found asleep where it can't be given what it was promised (later.rs); 0
-    /// once it is awake.
-    pub(crate) naps: u8,
-    /// Whether it has ended while an order was under way.
-    pub(crate) gone: bool,
-    /// Whether the kernel refused the last order; logged once until one succeeds.
-    pub(crate) failing: bool,
-    /// When the last order is given again.
-    pub(crate) retry_at: Option<Time>,
+    /// Number of attempts that found the thread asleep in another root domain (deferred.rs); 0 once
+    /// it has woken.
+    pub(crate) sleep_retries: u8,
+    /// Whether the thread has exited while an operation was in progress.
+    pub(crate) exited: bool,
+    /// Whether the kernel refused the last apply; logged once until one succeeds.
+    pub(crate) apply_refused: bool,
+    /// Time of the next attempt.
+    pub(crate) retry_at: Option<Monotonic>,
 }
 
-/// What is under way for a spec.
+/// Operation in progress for a spec.
 #[derive(Debug, Default)]
-pub(crate) enum Step {
-    /// Nothing that a request waits for.
+pub(crate) enum PendingOp {
+    /// No request waits for a result.
     #[default]
     Idle,
-    /// The first apply is with the kernel.
-    Attaching(Asker),
-    /// New parameters are with the kernel; the old ones come back if it refuses.
-    Changing(Box<Undo>),
-    /// The previous attributes are on their way back.
+    /// The first apply awaits the kernel's result.
+    Attaching(ReplyTo),
+    /// New attributes await the kernel's result; the old terms are restored on a refusal.
+    Changing(Box<Rollback>),
+    /// The restore of the previous attributes awaits the kernel's result.
     Restoring(Restoring),
 }
 
-/// Who waits for an answer.
+/// Request that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asker {
-    /// On which connection.
+pub(crate) struct ReplyTo {
+    /// Connection of the request.
     pub(crate) session: SessionId,
-    /// For which request.
+    /// Number of the request.
     pub(crate) seq: u32,
 }
 
-/// What a change puts back when the kernel refuses it.
+/// State before a change, restored if the kernel refuses the change.
 #[derive(Debug)]
-pub(crate) struct Undo {
-    /// Who waits.
-    pub(crate) asker: Asker,
-    /// The old request.
+pub(crate) struct Rollback {
+    /// Request of the change.
+    pub(crate) reply_to: ReplyTo,
+    /// Old request.
     pub(crate) task: Task,
-    /// The old plugin.
+    /// Old plugin.
     pub(crate) plugin: u32,
-    /// The old terms.
+    /// Old terms.
     pub(crate) offer: Offer,
-    /// What the thread had.
-    pub(crate) given: Attr,
+    /// Old attributes of the thread.
+    pub(crate) applied: Attr,
 }
 
-/// The way back of a thread.
+/// Restore of a thread in progress.
 #[derive(Debug)]
 pub(crate) struct Restoring {
-    /// How many sets of attributes the kernel has refused in this round.
+    /// Number of sets of attributes that the kernel has refused in this attempt.
     pub(crate) refused: u8,
-    /// What it said first in this round.
+    /// First error of this attempt.
     pub(crate) errno: Errno,
-    /// Who waits for the end of it.
-    pub(crate) asker: Option<Asker>,
-    /// What they are told; `None` means success.
-    pub(crate) answer: Option<Box<Refusal>>,
-    /// What was not quite put back.
-    pub(crate) but: Option<But>,
-    /// What it is part of.
-    pub(crate) way: Way,
+    /// Request that waits for the result.
+    pub(crate) reply_to: Option<ReplyTo>,
+    /// Refusal for that request; `None` means success.
+    pub(crate) refusal: Option<Box<Refusal>>,
+    /// Restriction of the restore.
+    pub(crate) caveat: Option<Caveat>,
+    /// Operation that the restore belongs to.
+    pub(crate) reason: RestoreReason,
 }
 
 impl Spec {
-    /// Whether somebody is left for whom the grant exists (checklist R29).
+    /// Whether the owner of the grant still exists (R29).
     pub(crate) fn has_owner(&self) -> bool {
         if self.disowned {
             return false;
         }
-        let claimed = self.session.is_some() || (self.awaiting && !self.process_gone);
+        let claimed = self.session.is_some() || (self.unclaimed && !self.process_exited);
         match self.task.owner {
             Owner::Session => claimed,
-            Owner::Process => !self.process_gone,
-            Owner::Thread => claimed || self.thread.as_ref().is_some_and(|thread| !thread.gone),
+            Owner::Process => !self.process_exited,
+            Owner::Thread => claimed || self.thread.as_ref().is_some_and(|thread| !thread.exited),
         }
     }
 
-    /// Whether no request waits for anything here.
+    /// Whether no operation is in progress.
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.step, Step::Idle)
+        matches!(self.step, PendingOp::Idle)
     }
 }

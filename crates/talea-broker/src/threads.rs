@@ -1,38 +1,39 @@
-//! Attached threads: which they are, what they have been told to be, and what the kernel said to
-//! that.
+//! Attached threads: identity, ordered attributes and the kernel's results.
 //!
-//! A thread is named by its id and its pidfd's inode, or its start time where there is none, never
-//! by its id alone (checklist R32). When a decision moves the kernel priorities of threads that are
-//! attached already, they are told in an order that never turns theirs round: those that rise, the
-//! highest first; then those that fall, the lowest first. Proof: the move keeps the order of every
-//! pair but those with the changed spec, so of two that rise the upper one is out of the way before
-//! the lower one arrives, of two that fall the lower one, and of one that rises and one that falls
-//! past no common level neither is in the way. The changed spec is sorted in with the others, so
-//! the pairs that it is meant to turn round turn at one instant.
+//! A thread is identified by its id and its pidfd's inode, or its start time if there is no inode,
+//! never by the id alone (R32).
+//!
+//! *Order of changes.* A decision may move the kernel priorities of attached threads. The changes
+//! are ordered so that no pair of threads is inverted meanwhile: first the threads that rise,
+//! highest first; then the threads that fall, lowest first. Proof: the decision keeps the order of
+//! every pair without the changed spec. Of two rising threads, the upper one has left before the
+//! lower one arrives; of two falling threads, the lower one. A rising and a falling thread share no
+//! level on their ways. The changed spec is sorted in with the others, so each pair that it must
+//! invert is inverted by a single change.
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Effect, Errno, LogEvent, ThreadFacts, ThreadId, Ticket};
+use crate::plugin_set::SpecSlot;
 use crate::refuse::ESRCH;
-use crate::spec::{Attached, Step};
-use crate::suite::Slot;
+use crate::spec::{Attached, PendingOp};
 use talea_core::mutate;
-use talea_core::{Attr, CpuSet, Policy, Span, Time};
+use talea_core::{Attr, CpuSet, Monotonic, Policy, Span};
 use talea_proto::Owner;
 use talea_proto::record::RecordThread;
 
-/// How long a refused order rests before it is given again.
+/// Delay before a refused order is repeated.
 pub(crate) const RETRY_AFTER: Span = Span::from_ns(1_000_000_000);
 
-/// A thread on its way to other attributes.
+/// Change of a thread's attributes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Move {
+pub(crate) struct AttrChange {
     slot: u32,
     attr: Attr,
-    /// Rising ones first, from above; then falling ones, from below.
+    /// Sort key: rising threads first, highest first; then falling threads, lowest first.
     order: (bool, i16),
 }
 
-/// Which threads run first: the deadline class, then by real-time priority.
+/// Precedence of a policy in the kernel: the deadline class, then real-time priorities.
 fn rank(policy: &Policy) -> i16 {
     match policy {
         Policy::Deadline { .. } => 100,
@@ -42,20 +43,20 @@ fn rank(policy: &Policy) -> i16 {
 }
 
 impl ThreadFacts {
-    /// What names the thread for ever.
+    /// Returns the unique identity of the thread.
     pub(crate) fn identity(&self) -> (u32, u64) {
         identity(self.tid, self.inode, self.start)
     }
 }
 
-/// An inode is never used again in this boot, and a start time not for the same number: either
-/// tells.
+/// Returns the unique identity: an inode is never reused during a boot, and a start time not for
+/// the same id.
 fn identity(tid: u32, inode: u64, start: u64) -> (u32, u64) {
     (tid, if inode == 0 { start } else { inode })
 }
 
 impl Attached {
-    pub(crate) fn new(facts: &ThreadFacts, previous: Attr, given: Attr) -> Attached {
+    pub(crate) fn new(facts: &ThreadFacts, previous: Attr, applied: Attr) -> Attached {
         Attached {
             thread: facts.thread,
             tid: facts.tid,
@@ -64,64 +65,64 @@ impl Attached {
             inode: facts.inode,
             euid: facts.euid,
             previous,
-            given,
+            applied,
             ticket: None,
-            naps: 0,
-            gone: false,
-            failing: false,
+            sleep_retries: 0,
+            exited: false,
+            apply_refused: false,
             retry_at: None,
         }
     }
 
-    /// What names it for ever.
+    /// Returns the unique identity of the thread.
     pub(crate) fn identity(&self) -> (u32, u64) {
         identity(self.tid, self.inode, self.start)
     }
 
     pub(crate) fn record(&self) -> RecordThread {
-        let Attached { tid, tgid, start, inode, previous, given, .. } = *self;
-        RecordThread { tid, tgid, start, inode, previous, given }
+        let Attached { tid, tgid, start, inode, previous, applied, .. } = *self;
+        RecordThread { tid, tgid, start, inode, previous, applied }
     }
 }
 
 impl Broker {
-    /// What a thread gets back one day. Values that a grant has left on it are not its own
-    /// (checklist R28): a child is born with the CPUs of an attached thread of its process, and a
-    /// thread that an earlier daemon left behind without a trace still has the mark of a grant,
-    /// reset-on-fork on a single CPU.
-    pub(crate) fn previous_of(&self, facts: &ThreadFacts) -> Attr {
+    /// Returns the attributes to restore at the end of a grant. Attributes that come from another
+    /// grant are not the thread's own (R28). A thread created by an attached thread inherits its
+    /// CPUs. A thread left behind by an earlier daemon without a record still has the mark of a
+    /// grant: reset-on-fork on a single CPU.
+    pub(crate) fn original_attr(&self, facts: &ThreadFacts) -> Attr {
         let mut attr = facts.attr;
         let left_behind = attr.policy.is_real_time() && attr.reset_on_fork;
         if mutate!("life-thread-previous", left_behind, false)
             && (attr.cpus.len() == 1 || matches!(attr.policy, Policy::Deadline { .. }))
         {
-            return self.ordinary();
+            return self.default_attr();
         }
-        let family = self.families.range((facts.tgid, 0)..=(facts.tgid, u32::MAX));
+        let family = self.threads_by_process.range((facts.tgid, 0)..=(facts.tgid, u32::MAX));
         let mut relatives = family.filter_map(|&(_, slot)| self.specs.get(slot)?.thread.as_ref());
-        if let Some(relative) = relatives.find(|relative| relative.given.cpus == attr.cpus) {
+        if let Some(relative) = relatives.find(|relative| relative.applied.cpus == attr.cpus) {
             attr.cpus = relative.previous.cpus;
         }
         attr
     }
 
-    /// The attached thread of this identity.
+    /// Returns the attached thread with this identity.
     pub(crate) fn thread_named(&self, identity: (u32, u64)) -> Option<&Attached> {
         let slot = *self.identities.get(&identity)?;
         self.specs.at(slot).thread.as_deref()
     }
 
-    /// What a thread becomes when nothing better is known.
-    pub(crate) fn ordinary(&self) -> Attr {
-        Attr { policy: Policy::Other { nice: 0 }, reset_on_fork: false, cpus: self.machine.cpus }
+    /// Returns the attributes of an ordinary thread, used if the previous ones are unknown.
+    pub(crate) fn default_attr(&self) -> Attr {
+        Attr { policy: Policy::Other { nice: 0 }, reset_on_fork: false, cpus: self.platform.cpus }
     }
 
-    /// Enters a thread under a spec and asks to hear of its end.
-    pub(crate) fn enter_thread(&mut self, slot: u32, attached: Attached) {
+    /// Attaches a thread to a spec and watches for its exit.
+    pub(crate) fn add_thread(&mut self, slot: u32, attached: Attached) {
         let Attached { thread, tid, tgid, .. } = attached;
         let taken = self.identities.insert(attached.identity(), slot).is_some()
             || self.threads.insert(thread, slot).is_some()
-            || !self.families.insert((tgid, slot));
+            || !self.threads_by_process.insert((tgid, slot));
         assert!(!taken, "thread {tid} is attached twice");
         let before = self.specs.at_mut(slot).thread.replace(Box::new(attached));
         assert!(before.is_none(), "slot {slot} has a thread already");
@@ -129,120 +130,122 @@ impl Broker {
         mutate!(
             "recovery-order",
             {
-                self.emit(Effect::Remember { slot });
+                self.emit(Effect::WriteRecord { slot });
             },
             {}
         );
 
-        self.emit(Effect::Watch { thread });
+        self.emit(Effect::WatchThread { thread });
     }
 
-    /// Strikes the thread of a spec off every list.
-    pub(crate) fn strike_thread(&mut self, slot: u32) -> Box<Attached> {
-        self.found_awake(slot);
-        let attached = self.specs.at_mut(slot).thread.take().expect("there was a thread");
+    /// Removes the thread of a spec from every list.
+    pub(crate) fn remove_thread(&mut self, slot: u32) -> Box<Attached> {
+        self.mark_awake(slot);
+        let attached = self.specs.at_mut(slot).thread.take().expect("the spec has a thread");
         self.identities.remove(&attached.identity());
         self.threads.remove(&attached.thread);
-        self.families.remove(&(attached.tgid, slot));
+        self.threads_by_process.remove(&(attached.tgid, slot));
         if let Some(at) = attached.retry_at {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         self.counters.attached -= 1;
-        self.emit(Effect::Forget { thread: attached.thread });
+        self.emit(Effect::ForgetThread { thread: attached.thread });
         attached
     }
 
     /// Records and orders new attributes for an attached thread.
-    pub(crate) fn order(&mut self, slot: u32, attr: Attr) {
+    pub(crate) fn order_apply(&mut self, slot: u32, attr: Attr) {
         let ticket = self.ticket(slot);
-        let attached =
-            self.specs.at_mut(slot).thread.as_mut().expect("only threads are ordered about");
-        let on_record = attached.given == attr;
-        attached.given = attr;
+        let attached = self.specs.at_mut(slot).thread.as_mut().expect("an order needs a thread");
+        let on_record = attached.applied == attr;
+        attached.applied = attr;
         attached.ticket = Some(ticket);
         let thread = attached.thread;
         if let Some(at) = attached.retry_at.take() {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         if !on_record {
-            self.emit(Effect::Remember { slot });
+            self.emit(Effect::WriteRecord { slot });
         }
         self.emit(Effect::Apply { ticket, thread, attr });
     }
 
-    /// Tells every attached thread whose attributes a decision has moved, and those of `more`: the
-    /// spec that was changed, or those that were adopted.
+    /// Orders new attributes for every attached thread whose attributes a decision has changed, and
+    /// for those of `more`: the changed spec, or the adopted specs.
     pub(crate) fn apply_moves(&mut self, more: &[u32]) {
         let mut moved = std::mem::take(&mut self.moved);
-        self.suite.drain_moved(&mut moved);
+        self.plugin_set.drain_moved(&mut moved);
         let mut moves = std::mem::take(&mut self.moves);
         moves.clear();
         for slot in moved.iter().map(|slot| slot.0).chain(more.iter().copied()) {
-            let Some(spec) = self.specs.get(slot).filter(|spec| spec.booked) else { continue };
+            let Some(spec) = self.specs.get(slot).filter(|spec| spec.in_ledger) else { continue };
             let Some(thread) = &spec.thread else { continue };
-            // Whatever else is under way there compares once more when it is through.
-            if !(spec.is_idle() || matches!(spec.step, Step::Changing(_)) && more.contains(&slot)) {
+            // Any other operation in progress compares the attributes again at its end.
+            if !(spec.is_idle()
+                || matches!(spec.step, PendingOp::Changing(_)) && more.contains(&slot))
+            {
                 continue;
             }
-            let attr = self.suite.attr(Slot(slot));
-            if attr != thread.given {
-                let (from, to) = (rank(&thread.given.policy), rank(&attr.policy));
+            let attr = self.plugin_set.attr(SpecSlot(slot));
+            if attr != thread.applied {
+                let (from, to) = (rank(&thread.applied.policy), rank(&attr.policy));
                 let order = if to >= from { (false, -to) } else { (true, to) };
-                moves.push(Move { slot, attr, order });
+                moves.push(AttrChange { slot, attr, order });
             }
         }
         moves.sort_unstable_by_key(|m| (m.order, m.slot));
         moves.dedup_by_key(|m| m.slot);
         for m in &moves {
-            self.order(m.slot, m.attr);
+            self.order_apply(m.slot, m.attr);
         }
         self.moved = moved;
         self.moves = moves;
     }
 
-    /// Brings a thread to what its spec says now, after something else was under way.
-    pub(crate) fn settle(&mut self, slot: u32) {
-        let attr = self.suite.attr(Slot(slot));
-        if self.specs.at(slot).thread.as_ref().is_some_and(|thread| thread.given != attr) {
-            self.order(slot, attr);
+    /// Orders the current attributes of the spec, after another operation.
+    pub(crate) fn apply_current(&mut self, slot: u32) {
+        let attr = self.plugin_set.attr(SpecSlot(slot));
+        if self.specs.at(slot).thread.as_ref().is_some_and(|thread| thread.applied != attr) {
+            self.order_apply(slot, attr);
         }
     }
 
-    /// What an answered order was part of, and whether its thread has ended meanwhile. `None` for
-    /// one that a younger one has replaced, or whose thread is forgotten.
-    pub(crate) fn answered_order(&mut self, ticket: Ticket) -> Option<(u32, Step, bool)> {
+    /// Takes the operation of an answered order, and whether its thread has exited meanwhile.
+    /// `None` for an order that a later one has replaced, or whose thread is forgotten.
+    pub(crate) fn take_answered(&mut self, ticket: Ticket) -> Option<(u32, PendingOp, bool)> {
         let slot = ticket.0 as u32;
         let spec = self.specs.get_mut(slot)?;
         let thread = spec.thread.as_mut().filter(|thread| thread.ticket == Some(ticket))?;
         thread.ticket = None;
-        Some((slot, std::mem::take(&mut spec.step), thread.gone))
+        Some((slot, std::mem::take(&mut spec.step), thread.exited))
     }
 
-    /// The kernel has carried an order out, or not.
+    /// Handles the kernel's result of an order.
     pub(crate) fn done(&mut self, ticket: Ticket, result: Result<(), Errno>) {
-        let Some((slot, step, gone)) = self.answered_order(ticket) else { return };
-        self.found_awake(slot);
-        self.finish_order(slot, step, if gone { Err(ESRCH) } else { result });
+        let Some((slot, step, exited)) = self.take_answered(ticket) else { return };
+        self.mark_awake(slot);
+        self.finish_order(slot, step, if exited { Err(ESRCH) } else { result });
     }
 
-    /// What follows from an order that was part of `step`.
-    pub(crate) fn finish_order(&mut self, slot: u32, step: Step, result: Result<(), Errno>) {
+    /// Continues the operation that an order was part of.
+    pub(crate) fn finish_order(&mut self, slot: u32, step: PendingOp, result: Result<(), Errno>) {
         match step {
-            Step::Idle => self.moved_done(slot, result),
-            Step::Attaching(asker) => self.attach_done(slot, asker, result),
-            Step::Changing(undo) => self.change_done(slot, &undo, result),
-            Step::Restoring(restoring) => self.restore_done(slot, restoring, result),
+            PendingOp::Idle => self.reapply_done(slot, result),
+            PendingOp::Attaching(reply_to) => self.attach_done(slot, reply_to, result),
+            PendingOp::Changing(rollback) => self.change_done(slot, &rollback, result),
+            PendingOp::Restoring(restoring) => self.restore_done(slot, restoring, result),
         }
     }
 
-    fn moved_done(&mut self, slot: u32, result: Result<(), Errno>) {
+    fn reapply_done(&mut self, slot: u32, result: Result<(), Errno>) {
         let now = self.now;
         let thread = self.specs.at_mut(slot).thread.as_mut().expect("its order was just answered");
         match result {
-            Ok(()) => thread.failing = false,
-            Err(ESRCH) => self.thread_ended(slot),
+            Ok(()) => thread.apply_refused = false,
+            Err(ESRCH) => self.finish_thread_exit(slot),
             Err(errno) => {
-                let (first, tid) = (!std::mem::replace(&mut thread.failing, true), thread.tid);
+                let (first, tid) =
+                    (!std::mem::replace(&mut thread.apply_refused, true), thread.tid);
                 let at = now.saturating_add(RETRY_AFTER);
                 thread.retry_at = Some(at);
                 self.timers.insert((at, Timer::Retry(slot)));
@@ -253,94 +256,93 @@ impl Broker {
         }
     }
 
-    /// The time for another attempt has come.
+    /// Repeats an order at its retry time.
     pub(crate) fn retry(&mut self, slot: u32) {
         let thread =
-            self.specs.at_mut(slot).thread.as_mut().expect("its timer ends with the thread");
+            self.specs.at_mut(slot).thread.as_mut().expect("the timer is removed with the thread");
         thread.retry_at = None;
         match &self.specs.at(slot).step {
-            Step::Idle | Step::Attaching(_) => {
-                let attr = self.suite.attr(Slot(slot));
-                self.order(slot, attr);
+            PendingOp::Idle | PendingOp::Attaching(_) => {
+                let attr = self.plugin_set.attr(SpecSlot(slot));
+                self.order_apply(slot, attr);
             }
-            Step::Restoring(_) => {
-                self.stuck -= 1;
+            PendingOp::Restoring(_) => {
+                self.restore_failed -= 1;
                 self.order_restore(slot);
             }
-            Step::Changing(_) => unreachable!("a change that must wait is taken back"),
+            PendingOp::Changing(_) => unreachable!("a deferred change is rolled back"),
         }
     }
 
-    pub(crate) fn thread_gone(&mut self, thread: ThreadId) {
+    pub(crate) fn thread_exited(&mut self, thread: ThreadId) {
         let Some(&slot) = self.threads.get(&thread) else { return };
         let spec = self.specs.at_mut(slot);
         if spec.is_idle() {
-            return self.thread_ended(slot);
+            return self.finish_thread_exit(slot);
         }
-        let attached = spec.thread.as_mut().expect("the list of threads is kept");
-        attached.gone = true;
+        let attached = spec.thread.as_mut().expect("the index of threads is consistent");
+        attached.exited = true;
         if attached.retry_at.is_some() {
             let step = std::mem::take(&mut self.specs.at_mut(slot).step);
-            if matches!(step, Step::Restoring(_)) {
-                self.stuck -= 1;
+            if matches!(step, PendingOp::Restoring(_)) {
+                self.restore_failed -= 1;
             }
             self.finish_order(slot, step, Err(ESRCH));
         }
     }
 
-    /// The thread of an idle spec has ended (facts S14): the spec waits for another one, or ends
-    /// with it.
-    pub(crate) fn thread_ended(&mut self, slot: u32) {
+    /// Handles the exit of an idle spec's thread: the spec waits for another thread, or ends.
+    pub(crate) fn finish_thread_exit(&mut self, slot: u32) {
         let free_at = self.zero_lag(slot);
-        let booked = self.specs.at(slot).booked;
-        if booked {
-            self.suite.attached(Slot(slot), false);
+        let in_ledger = self.specs.at(slot).in_ledger;
+        if in_ledger {
+            self.plugin_set.set_attached(SpecSlot(slot), false);
         }
-        self.strike_thread(slot);
-        if booked {
-            self.tell_detached(slot);
+        self.remove_thread(slot);
+        if in_ledger {
+            self.notify_detached(slot);
         }
-        // What belonged to the thread ends with it, also while a connection commands it.
+        // A spec owned by the thread ends with it, even if it is bound to a connection.
         if self.specs.at(slot).task.owner != Owner::Thread && self.is_owned(slot) {
-            self.keep_lag(slot, free_at);
-            self.emit(Effect::Remember { slot });
+            self.keep_zero_lag(slot, free_at);
+            self.emit(Effect::WriteRecord { slot });
         } else {
             self.drop_spec(slot, free_at);
         }
     }
 
-    /// When the bandwidth of a spec may be given to others, were it to end now (checklist R36).
+    /// Returns the time at which the bandwidth of a spec would become free if it ended now (R36).
     ///
-    /// A reservation that leaves with its budget partly used has been ahead of its share; it has
-    /// had exactly its share at its zero-lag time, which is no later than its current deadline,
-    /// which in turn is at most one period away (the kernel sets it to at most now + D, D ≤ T,
-    /// whenever it refills a budget in time; one that it throttles is refilled at the start of the
-    /// next period). A spec outlives its threads, so the last one's time is kept, and holds as long
-    /// as the spec is in the deadline class. `None` when nothing is owed to anybody.
-    pub(crate) fn zero_lag(&self, slot: u32) -> Option<Time> {
+    /// A reservation that leaves with a partly used budget has been ahead of its share. It has
+    /// received exactly its share at its zero-lag time. This is no later than its current deadline,
+    /// which is at most one period away: whenever the kernel refills a budget in time, it sets the
+    /// deadline to at most now + D with D ≤ T, and it refills a throttled budget at the start of
+    /// the next period. A spec outlives its threads, so the time of the last thread is kept while
+    /// the spec is in the deadline class. `None` if no bandwidth is held.
+    pub(crate) fn zero_lag(&self, slot: u32) -> Option<Monotonic> {
         let spec = self.specs.at(slot);
-        let attached = spec.thread.as_ref().and_then(|thread| match thread.given.policy {
+        let attached = spec.thread.as_ref().and_then(|thread| match thread.applied.policy {
             Policy::Deadline { period, .. } => Some(self.now.saturating_add(period)),
             _ => None,
         });
-        let left =
-            Some(spec.lags_until).filter(|&until| until > self.now && spec.booked).filter(|_| {
-                let policy = self.suite.attr(Slot(slot)).policy;
+        let left = Some(spec.zero_lag_until)
+            .filter(|&until| until > self.now && spec.in_ledger)
+            .filter(|_| {
+                let policy = self.plugin_set.attr(SpecSlot(slot)).policy;
                 matches!(policy, Policy::Deadline { .. })
             });
         attached.max(left)
     }
 
-    /// The thread of a spec that stays has left it: others wait for its zero-lag time, whenever the
-    /// spec ends.
-    pub(crate) fn keep_lag(&mut self, slot: u32, until: Option<Time>) {
+    /// Keeps the zero-lag time of a thread that has left its spec.
+    pub(crate) fn keep_zero_lag(&mut self, slot: u32, until: Option<Monotonic>) {
         if let Some(until) = until {
-            self.specs.at_mut(slot).lags_until = until;
+            self.specs.at_mut(slot).zero_lag_until = until;
         }
     }
 
-    /// The CPUs of the machine, for whoever put "leave as it is".
-    pub(crate) fn leave_cpus(attr: Attr) -> Attr {
+    /// Returns `attr` without an affinity: the current affinity stays.
+    pub(crate) fn without_affinity(attr: Attr) -> Attr {
         Attr { cpus: CpuSet::EMPTY, ..attr }
     }
 }

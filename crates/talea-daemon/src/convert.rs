@@ -1,35 +1,37 @@
-//! Between the broker's plain values and the kernel's fuller ones.
+//! Conversions between the broker's values and those of the kernel.
 //!
-//! The kernel's attributes know more than a decision needs (hidden nice values, slices, flags of
-//! deadline threads). What is lost on the way to the broker is kept beside the thread, see
-//! `server::threads`.
+//! The kernel's attributes contain more than a decision needs (hidden nice values, slices, flags of
+//! deadline threads). The daemon keeps the parts that the broker does not see beside the thread,
+//! see `event_loop::threads`.
 
 use talea_broker::input::{Errno, ThreadError};
 use talea_core::{Attr, Charge, CpuSet, Policy, Priority, Span};
-use talea_os::machine::Machine;
+use talea_os::sysinfo::SystemInfo;
 use talea_os::{ApplyError, OpenError, Snapshot, sched};
 
-/// What the broker must know of the machine; `made` are the CPUs of our own partitions.
-pub fn machine(machine: &Machine, made: &CpuSet) -> talea_broker::input::Machine {
-    // An unbalanced domain of several CPUs can't hold a deadline thread: no affinity covers it.
+/// Returns the facts about this machine that the broker needs; `made` are the CPUs of the daemon's
+/// own partitions.
+pub fn platform(machine: &SystemInfo, made: &CpuSet) -> talea_broker::input::Platform {
+    // An unbalanced domain of several CPUs cannot have a deadline thread: no affinity covers it.
     let domains = machine.domains.iter().filter(|domain| domain.balanced || domain.cpus.len() == 1);
     let root_domains: Vec<CpuSet> = domains.map(|domain| domain.cpus).collect();
-    let alone = root_domains.iter().filter(|cpus| cpus.len() == 1);
-    let alone = alone.fold(CpuSet::EMPTY, |all, cpus| all.union(cpus));
-    talea_broker::input::Machine {
+    let single = root_domains.iter().filter(|cpus| cpus.len() == 1);
+    let single = single.fold(CpuSet::EMPTY, |all, cpus| all.union(cpus));
+    talea_broker::input::Platform {
         cpus: machine.online,
-        // Somebody else has set these apart: a thread that is pinned there is confined.
-        partitionable: alone.difference(made),
-        // Ours, for the plugins that asked for them. They were made before this was looked at.
-        partitionable_opt_in: alone.intersection(made),
+        // Single-CPU domains made by the administrator: a thread that is pinned there is confined.
+        partitionable: single.difference(made),
+        // The daemon's own partitions, for the plugins that requested them. They exist before the
+        // machine is probed.
+        partitionable_opt_in: single.intersection(made),
         root_domains,
-        // No admission test at all is more than any number of CPUs could ask for.
+        // Without a kernel admission test the share exceeds every possible demand.
         deadline_share: machine.deadline_share().unwrap_or(Charge::ONE.times(u32::MAX)),
         deadline_period: machine.deadline_periods,
-        grain: match (machine.hrtick, machine.tick) {
+        granularity: match (machine.hrtick, machine.tick) {
             (Some(true), _) => Span::ZERO,
             (_, Some(tick)) => tick,
-            // The slowest tick that Linux can be configured for.
+            // The longest tick that Linux can be configured for.
             (_, None) => Span::from_ns(10_000_000),
         },
         fifo: machine
@@ -39,7 +41,7 @@ pub fn machine(machine: &Machine, made: &CpuSet) -> talea_broker::input::Machine
     }
 }
 
-/// What a thread has, as far as the broker cares.
+/// Returns the attributes of a thread that the broker uses.
 pub(crate) fn attr_of(snapshot: &Snapshot) -> Attr {
     let nice = |nice: i32| nice.clamp(-20, 19) as i8;
     let policy = match snapshot.attr.policy {
@@ -57,7 +59,7 @@ pub(crate) fn attr_of(snapshot: &Snapshot) -> Attr {
     Attr { policy, reset_on_fork: snapshot.attr.reset_on_fork, cpus: snapshot.affinity }
 }
 
-/// What the kernel is told.
+/// Returns the kernel's form of `attr`.
 pub(crate) fn kernel_attr(attr: &Attr) -> sched::Attr {
     let policy = match attr.policy {
         Policy::Other { nice } => sched::Policy::Other { nice: nice.into() },
@@ -72,20 +74,20 @@ pub(crate) fn kernel_attr(attr: &Attr) -> sched::Attr {
     if attr.reset_on_fork { sched::Attr::grant(policy) } else { sched::Attr::plain(policy) }
 }
 
-/// The affinity to set, if any.
+/// Returns the affinity to set, if any.
 pub(crate) fn affinity(attr: &Attr) -> Option<&CpuSet> {
     (!attr.cpus.is_empty()).then_some(&attr.cpus)
 }
 
-/// The number that the broker is told.
+/// Returns the error number for the broker.
 pub(crate) fn errno(error: &ApplyError) -> Errno {
     Errno(error.errno().unwrap_or(rustix::io::Errno::SRCH.raw_os_error()))
 }
 
-/// Why a thread could not be found.
+/// Returns the reason why a thread could not be opened.
 pub(crate) fn thread_error(error: &OpenError) -> ThreadError {
     match error {
-        OpenError::Gone | OpenError::Another => ThreadError::Gone,
+        OpenError::Gone | OpenError::OtherThread => ThreadError::Gone,
         OpenError::NotAPidfd(_) => ThreadError::NotAThread,
         OpenError::KernelThread => {
             ThreadError::Kernel(Errno(rustix::io::Errno::PERM.raw_os_error()))

@@ -2,35 +2,35 @@
 
 use std::io;
 
-/// A pool of bits from the kernel; each is given out once.
+/// Pool of random bits from the kernel; each bit is used once.
 #[derive(Debug)]
 pub(crate) struct Entropy {
     pool: [u8; POOL],
     used: usize,
 }
 
-/// Enough for 256 tokens: one call of a few microseconds for all of them.
+/// Size of the pool: 256 tokens for one system call of a few microseconds.
 const POOL: usize = 4096;
 
 impl Entropy {
-    /// A full pool.
+    /// Creates a full pool.
     pub(crate) fn new() -> io::Result<Entropy> {
         let mut entropy = Entropy { pool: [0; POOL], used: POOL };
         entropy.refill()?;
         Ok(entropy)
     }
 
-    /// Bits that nobody has seen.
+    /// Returns unused bits.
     pub(crate) fn take(&mut self) -> u128 {
         const SIZE: usize = size_of::<u128>();
         if self.used + SIZE > POOL {
-            // After the kernel's pool is ready, which `new` has seen, the call does not fail.
-            self.refill().expect("the kernel's random numbers");
+            // `new` has waited until the kernel's pool is ready; after that the call does not fail.
+            self.refill().expect("getrandom failed after the kernel's pool was ready");
         }
         let mut bytes = [0; SIZE];
         let taken = &mut self.pool[self.used..self.used + SIZE];
         bytes.copy_from_slice(taken);
-        // A token must not be found in our memory before it is given out twice, or after.
+        // A token must not remain in the daemon's memory after it was returned.
         taken.fill(0);
         self.used += SIZE;
         u128::from_ne_bytes(bytes)

@@ -1,12 +1,18 @@
-//! The processes in which foreign plugins live.
+//! Host processes of foreign plugins.
 //!
-//! Model: one process an instance, started before anything is granted, never restarted. One
-//! question is under way at a time; those behind it wait here, and the time-out of each counts from
-//! the moment it is sent. A host that ends, is late, or answers what was not asked is *down*: it is
-//! killed, everything that waited for it is told so, and nothing is sent to it again.
+//! Model: each plugin instance has one process, started before the first grant and never restarted.
+//! One call is in flight at a time; later calls wait in the host's queue. The time-out of a call
+//! starts when the call is sent.
 //!
-//! What a plugin writes to its standard error becomes log lines under its name, so many a second
-//! and no more.
+//! | state of a host | transition | next state |
+//! | --- | --- | --- |
+//! | *idle*: no call in flight | a call is queued and sent | *busy* |
+//! | *busy*: a call in flight, others queued | valid answer; next call sent | *busy*, *idle* |
+//! | *idle*, *busy* | exit, time-out, invalid answer | *failed* |
+//! | *failed*: the process is killed | none; every call is answered with a failure | |
+//!
+//! The standard error of a plugin is written to the log under the plugin's name, at most
+//! [`LINES_PER_SECOND`] lines per second.
 //!
 //! ReTiF, J. Systems Architecture 2021, section 3.4.
 
@@ -19,61 +25,63 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use talea_broker::Ticket;
-use talea_broker::input::{ForeignAnswer, ForeignQuestion};
+use talea_broker::input::{ForeignAnswer, ForeignCall};
 use talea_core::mutate;
 use talea_core::setup::{PluginKind, PluginSetup, Setup};
-use talea_core::{Span, Time};
-use talea_os::spawn::{Child, Sandbox, describe, spawn_sandboxed};
+use talea_core::{Monotonic, Span};
+use talea_os::spawn::{Child, Sandbox, describe_exit, spawn_sandboxed};
 use talea_os::{clock, files, seqpacket};
 use talea_proto::Task;
-use talea_proto::host::{self, Answer, Call, HOST_VERSION, Question, TEXT_MAX, failure};
+use talea_proto::host::{
+    self, HOST_VERSION, HostRequest, HostResponse, PluginFunction, TEXT_MAX, failure,
+};
 use talea_proto::message::Name;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// The program that hosts a plugin.
-pub(crate) const PROGRAM: &str = "talea-plugin-host";
-/// Whom a host becomes when the daemon is root: user and group `nobody`.
-const NOBODY: (u32, u32) = (65534, 65534);
-/// How long loading and init may take.
+/// Program that hosts a plugin.
+pub(crate) const HOST_PROGRAM: &str = "talea-plugin-host";
+/// User and group of a host when the daemon is root: the unprivileged `nobody`.
+const SANDBOX_IDS: (u32, u32) = (65534, 65534);
+/// Maximum duration of loading and `init`.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long all plugins together may take to say goodbye; less than a second.
+/// Maximum total duration of all `fini` functions; less than a second.
 const FINI_TIMEOUT: Span = Span::from_ns(300_000_000);
-/// Lines of a plugin that are logged in one second.
+/// Maximum number of logged lines of a plugin per second.
 const LINES_PER_SECOND: u32 = 10;
 
-/// One plugin's process.
+/// Process of one plugin.
 #[derive(Debug)]
 struct Host {
     name: String,
     child: Child,
     socket: OwnedFd,
     stderr: File,
-    /// The question at the front has been sent; the others wait.
-    pending: VecDeque<Pending>,
-    /// When the answer to it is overdue.
-    deadline: Option<Time>,
-    down: bool,
-    lines: Lines,
+    /// Queued calls. The first one has been sent.
+    pending: VecDeque<PendingCall>,
+    /// Time at which the call in flight times out.
+    deadline: Option<Monotonic>,
+    failed: bool,
+    lines: LineBuffer,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingCall {
     ticket: Ticket,
     epoch: u64,
-    question: Question,
+    request: HostRequest,
     timeout: Span,
 }
 
-/// What has become of a question, or of a host.
+/// Event of a host.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    /// A question was answered, or will never be (`None`).
+pub(crate) enum HostEvent {
+    /// A call was answered, or will never be answered (`None`).
     Answered(Ticket, Option<ForeignAnswer>),
-    /// This plugin's host is no more.
-    Down(u32),
+    /// The host of this plugin has failed.
+    Failed(u32),
 }
 
-/// The hosts of all foreign plugins, by the plugin's index.
+/// Hosts of all foreign plugins, by index of the plugin.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     hosts: Vec<Option<Host>>,
@@ -82,14 +90,15 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// Starts a process for each foreign plugin of `setup` and waits until all of them are ready.
     ///
-    /// The error names the plugin that is not, and why; the others are ended again.
+    /// The error names the plugin that failed, with the reason. The other hosts are stopped.
     pub(crate) fn start(setup: &Setup, program: Option<&Path>, log: &Log) -> Result<Hosts, String> {
         let mut hosts = Vec::with_capacity(setup.plugins.len());
         for plugin in &setup.plugins {
             let host = match &plugin.kind {
                 PluginKind::Foreign(options) => Some(
-                    Host::start(plugin, &options.module, &options.argument, program, log)
-                        .map_err(|why| format!("plugin `{}`: {why}", plugin.name))?,
+                    Host::start(plugin, &options.module, &options.argument, program, log).map_err(
+                        |why| format!("plugin `{}` failed to start: {why}", plugin.name),
+                    )?,
                 ),
                 _ => None,
             };
@@ -98,7 +107,7 @@ impl Hosts {
         Ok(Hosts { hosts })
     }
 
-    /// What the event loop must watch: index, socket, standard error.
+    /// Returns the descriptors for the event loop: index, socket, standard error.
     pub(crate) fn descriptors(
         &self,
     ) -> impl Iterator<Item = (u64, BorrowedFd<'_>, BorrowedFd<'_>)> {
@@ -109,100 +118,113 @@ impl Hosts {
         })
     }
 
-    /// When the first answer is overdue.
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
+    /// Returns the time of the next time-out.
+    pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
         self.hosts.iter().flatten().filter_map(|host| host.deadline).min()
     }
 
-    /// Puts a question, now or after those before it.
-    #[allow(clippy::too_many_arguments)] // The broker's effect, taken apart, and where news and lines go.
-    pub(crate) fn ask(
+    /// Sends a call, or queues it behind earlier calls.
+    #[allow(clippy::too_many_arguments)] // The fields of the broker's effect, and two sinks.
+    pub(crate) fn enqueue(
         &mut self,
-        now: Time,
+        now: Monotonic,
         plugin: u32,
         ticket: Ticket,
-        question: &ForeignQuestion,
+        request: &ForeignCall,
         timeout: Span,
-        news: &mut Vec<News>,
+        events: &mut Vec<HostEvent>,
         log: &Log,
     ) {
-        let Some(host) =
-            self.hosts.get_mut(plugin as usize).and_then(Option::as_mut).filter(|host| !host.down)
+        let Some(host) = self
+            .hosts
+            .get_mut(plugin as usize)
+            .and_then(Option::as_mut)
+            .filter(|host| !host.failed)
         else {
-            news.push(News::Answered(ticket, None));
+            events.push(HostEvent::Answered(ticket, None));
             return;
         };
-        let (epoch, question) = translate(question, ticket);
-        host.pending.push_back(Pending { ticket, epoch, question, timeout });
+        let (epoch, request) = translate(request, ticket);
+        host.pending.push_back(PendingCall { ticket, epoch, request, timeout });
         if host.pending.len() == 1
-            && let Err(why) = host.send_first(now)
+            && let Err(why) = host.send_front(now)
         {
-            host.end(plugin, &why, news, log);
+            host.fail(plugin, &why, events, log);
         }
     }
 
-    /// A host's socket has something to say.
-    pub(crate) fn readable(&mut self, now: Time, index: u64, news: &mut Vec<News>, log: &Log) {
+    /// Handles a readable socket of a host.
+    pub(crate) fn on_readable(
+        &mut self,
+        now: Monotonic,
+        index: u64,
+        events: &mut Vec<HostEvent>,
+        log: &Log,
+    ) {
         let Some(host) = self.hosts.get_mut(index as usize).and_then(Option::as_mut) else {
             return;
         };
-        if host.down {
+        if host.failed {
             return;
         }
         match host.receive() {
             Ok(None) => {}
             Ok(Some(answer)) => {
-                let answered =
-                    host.pending.pop_front().expect("receive has matched it with its question");
+                let answered = host
+                    .pending
+                    .pop_front()
+                    .expect("`receive` has matched the answer with the first call");
                 let answer = ForeignAnswer {
                     epoch: answered.epoch,
                     verdict: answer.verdict,
                     cpu: answer.cpu,
                     priority: answer.priority,
                 };
-                news.push(News::Answered(answered.ticket, Some(answer)));
+                events.push(HostEvent::Answered(answered.ticket, Some(answer)));
                 host.deadline = None;
-                if let Err(why) = host.send_first(now) {
-                    host.end(index as u32, &why, news, log);
+                if let Err(why) = host.send_front(now) {
+                    host.fail(index as u32, &why, events, log);
                 }
             }
-            Err(why) => host.end(index as u32, &why, news, log),
+            Err(why) => host.fail(index as u32, &why, events, log),
         }
     }
 
-    /// A plugin has written to its standard error. `false` when it has closed it.
-    pub(crate) fn stderr_readable(&mut self, now: Time, index: u64, log: &Log) -> bool {
+    /// Handles output of a plugin on its standard error. Returns `false` when the plugin has closed
+    /// it.
+    pub(crate) fn on_stderr_readable(&mut self, now: Monotonic, index: u64, log: &Log) -> bool {
         let Some(host) = self.hosts.get_mut(index as usize).and_then(Option::as_mut) else {
             return false;
         };
-        host.relay(now, log)
+        host.log_stderr(now, log)
     }
 
-    /// Standard error of a host, to stop watching it.
+    /// Returns the standard error of a host, to stop watching it.
     pub(crate) fn stderr(&self, index: u64) -> Option<BorrowedFd<'_>> {
         self.hosts.get(index as usize)?.as_ref().map(|host| host.stderr.as_fd())
     }
 
-    /// The socket of a host that is down, to stop watching it.
-    pub(crate) fn dead_socket(&self, index: u32) -> Option<BorrowedFd<'_>> {
+    /// Returns the socket of a failed host, to stop watching it.
+    pub(crate) fn failed_socket(&self, index: u32) -> Option<BorrowedFd<'_>> {
         let host = self.hosts.get(index as usize)?.as_ref()?;
-        host.down.then(|| host.socket.as_fd())
+        host.failed.then(|| host.socket.as_fd())
     }
 
-    /// Ends the host of a plugin that the broker asks no more; `false` when it has ended already.
-    pub(crate) fn dismiss(&mut self, plugin: u32) -> bool {
+    /// Stops the host of a plugin that the broker no longer calls; `false` if the host has already
+    /// stopped.
+    pub(crate) fn stop_host(&mut self, plugin: u32) -> bool {
         let host = self.hosts.get_mut(plugin as usize).and_then(Option::as_mut);
-        let Some(host) = host.filter(|host| !host.down) else { return false };
+        let Some(host) = host.filter(|host| !host.failed) else { return false };
         host.stop();
         host.pending.clear();
         true
     }
 
-    /// Says goodbye to every plugin and gives them a moment for their `fini`.
-    pub(crate) fn finish(&mut self, log: &Log) {
-        let hosts = || self.hosts.iter().flatten().filter(|host| !host.down);
+    /// Closes the connection of every host and waits a bounded time for their `fini`.
+    pub(crate) fn shut_down(&mut self, log: &Log) {
+        let hosts = || self.hosts.iter().flatten().filter(|host| !host.failed);
         for host in hosts() {
-            // A host reads the end of the stream; one that has ended already needs no telling.
+            // A host reads the end of the stream. An error means that the host has already exited.
             let _ = rustix::net::shutdown(&host.socket, rustix::net::Shutdown::Both);
         }
         let end = clock::now() + FINI_TIMEOUT;
@@ -212,19 +234,19 @@ impl Hosts {
                 tv_sec: 0,
                 tv_nsec: end.as_ns().saturating_sub(now.as_ns()) as i64,
             };
-            // Who is not done by then is killed when the last handle goes.
+            // Dropping the last handle kills a host that has not exited by then.
             let _ = rustix::event::poll(
                 &mut [rustix::event::PollFd::new(&host.child, rustix::event::PollFlags::IN)],
                 Some(&left),
             );
         }
         for host in self.hosts.iter_mut().flatten() {
-            host.relay(clock::now(), log);
+            host.log_stderr(clock::now(), log);
         }
     }
 
-    /// Ends the hosts whose answer is overdue.
-    pub(crate) fn expire(&mut self, now: Time, news: &mut Vec<News>, log: &Log) {
+    /// Fails the hosts with an expired time-out.
+    pub(crate) fn expire(&mut self, now: Monotonic, events: &mut Vec<HostEvent>, log: &Log) {
         for (index, host) in self.hosts.iter_mut().enumerate() {
             let Some(host) = host else { continue };
             if mutate!(
@@ -233,7 +255,7 @@ impl Hosts {
                 host.deadline.is_some_and(|deadline| deadline <= now && deadline > now)
             ) {
                 let timeout = host.pending.front().map_or(Span::ZERO, |first| first.timeout);
-                host.end(index as u32, &format!("no answer within {timeout}"), news, log);
+                host.fail(index as u32, &format!("no answer within {timeout}"), events, log);
             }
         }
     }
@@ -251,12 +273,12 @@ impl Host {
         files::check_trusted(module_path).map_err(|untrusted| untrusted.to_string())?;
         let program = match program {
             Some(program) => program.to_owned(),
-            None => find_program()?,
+            None => find_host_program()?,
         };
-        // The child runs code from it, so it must be as trustworthy as we are.
+        // The child executes this file, so the file must be as trustworthy as the daemon itself.
         files::check_trusted(&program).map_err(|untrusted| untrusted.to_string())?;
         if module.len() > TEXT_MAX || argument.len() > TEXT_MAX {
-            return Err(format!("`module` and `argument` may have {TEXT_MAX} bytes"));
+            return Err(format!("`module` and `argument` may have at most {TEXT_MAX} bytes each"));
         }
         let (ours, theirs) =
             seqpacket::pair(false).map_err(|error| format!("socketpair: {error}"))?;
@@ -266,7 +288,7 @@ impl Host {
             .map_err(|error| format!("pipe: {error}"))?;
         rustix::io::ioctl_fionbio(&read, true).map_err(|error| format!("pipe: {error}"))?;
         let is_root = rustix::process::geteuid().is_root();
-        let sandbox = Sandbox { user: is_root.then_some(NOBODY), ..Sandbox::default() };
+        let sandbox = Sandbox { user: is_root.then_some(SANDBOX_IDS), ..Sandbox::default() };
         let child = spawn_sandboxed(&program, [""; 0], theirs, Stdio::from(write), &sandbox)
             .map_err(|error| format!("{}: {error}", program.display()))?;
         let mut host = Host {
@@ -276,12 +298,12 @@ impl Host {
             stderr: File::from(read),
             pending: VecDeque::new(),
             deadline: None,
-            down: false,
-            lines: Lines::default(),
+            failed: false,
+            lines: LineBuffer::default(),
         };
         let ready = host.init(plugin, module, argument);
-        // What it has said by now explains a failure; later lines come through the event loop.
-        host.relay(clock::now(), log);
+        // Output up to now explains a failure; later lines are read by the event loop.
+        host.log_stderr(clock::now(), log);
         ready?;
         rustix::io::ioctl_fionbio(&host.socket, true)
             .map_err(|error| format!("socket: {error}"))?;
@@ -290,7 +312,7 @@ impl Host {
 
     fn init(&mut self, plugin: &PluginSetup, module: &str, argument: &str) -> Result<(), String> {
         let band = plugin.band.ok_or("a foreign plugin needs `priorities`")?;
-        let setup = host::Setup {
+        let setup = host::HostSetup {
             version: HOST_VERSION,
             priority_low: band.low.0.into(),
             priority_high: band.high.0.into(),
@@ -304,7 +326,7 @@ impl Host {
         message.extend_from_slice(argument.as_bytes());
         seqpacket::send(&self.socket, &message, None)
             .map_err(|error| format!("its host: {error}"))?;
-        let mut buffer = [0; size_of::<Answer>() + 1];
+        let mut buffer = [0; size_of::<HostResponse>() + 1];
         let received = seqpacket::recv_waiting(&self.socket, &mut buffer).map_err(|error| {
             if error.kind() == io::ErrorKind::TimedOut {
                 return format!("its init was not done within {} s", INIT_TIMEOUT.as_secs());
@@ -312,82 +334,89 @@ impl Host {
             format!("its host: {error}")
         })?;
         if received.len == 0 {
-            return Err(format!("its host {} during init", self.how_it_ended()));
+            return Err(format!("its host {} during init", self.exit_description()));
         }
-        let answer = Answer::read_from_bytes(&buffer[..received.len])
-            .map_err(|_| "its host answered the setup with nonsense".to_owned())?;
+        let answer = HostResponse::read_from_bytes(&buffer[..received.len])
+            .map_err(|_| "its host sent an invalid answer to the setup".to_owned())?;
         match answer.verdict {
             0 => Ok(()),
-            failure::LOAD => {
-                Err(format!("{module} could not be loaded (the line before says why)"))
-            }
+            failure::LOAD => Err(format!("{module} could not be loaded (see the previous line)")),
             failure::SANDBOX => {
-                Err("its host could not give up its rights (the line before says why)".to_owned())
+                Err("its host could not drop its capabilities (see the previous line)".to_owned())
             }
             code => Err(format!("its init refused with {code}")),
         }
     }
 
-    fn send_first(&mut self, now: Time) -> Result<(), String> {
+    fn send_front(&mut self, now: Monotonic) -> Result<(), String> {
         let Some(first) = self.pending.front() else { return Ok(()) };
         self.deadline = Some(now + first.timeout);
-        seqpacket::send(&self.socket, first.question.as_bytes(), None).map_err(|error| match error
-            .kind()
-        {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.how_it_ended(),
-            _ => error.to_string(),
+        seqpacket::send(&self.socket, first.request.as_bytes(), None).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                    self.exit_description()
+                }
+                _ => error.to_string(),
+            }
         })
     }
 
-    /// The answer to the question at the front; `None` when nothing is there yet.
-    fn receive(&mut self) -> Result<Option<Answer>, String> {
-        let mut buffer = [0; size_of::<Answer>() + 1];
+    /// Receives the answer to the first queued call; `None` if no message has arrived.
+    fn receive(&mut self) -> Result<Option<HostResponse>, String> {
+        let mut buffer = [0; size_of::<HostResponse>() + 1];
         let received = match seqpacket::recv(&self.socket, &mut buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                return Err(self.how_it_ended());
+                return Err(self.exit_description());
             }
             Err(error) => return Err(error.to_string()),
         };
         if received.len == 0 {
-            return mutate!("plugin-foreign-ended", Err(self.how_it_ended()), Ok(None));
+            return mutate!("plugin-foreign-ended", Err(self.exit_description()), Ok(None));
         }
-        let asked = self.pending.front().ok_or("it spoke without being asked")?;
-        let answer = Answer::read_from_bytes(&buffer[..received.len]).map_err(|_| {
-            format!("its answer has {} bytes instead of {}", received.len, size_of::<Answer>())
+        let in_flight =
+            self.pending.front().ok_or("it sent a message although no call was in flight")?;
+        let answer = HostResponse::read_from_bytes(&buffer[..received.len]).map_err(|_| {
+            format!(
+                "its answer has {} bytes instead of {}",
+                received.len,
+                size_of::<HostResponse>()
+            )
         })?;
-        if mutate!("plugin-foreign-ticket", answer.ticket != asked.question.ticket, false) {
-            return Err("it answered another question".to_owned());
+        if mutate!("plugin-foreign-ticket", answer.ticket != in_flight.request.ticket, false) {
+            return Err("its answer has the ticket of another call".to_owned());
         }
         Ok(Some(answer))
     }
 
-    fn how_it_ended(&mut self) -> String {
-        // Its end of the socket is closed, so it has ended or will not be missed.
-        match self.child.end() {
-            Ok(Some(status)) => describe(status),
-            Ok(None) => "does not end although it was killed".to_owned(),
+    fn exit_description(&mut self) -> String {
+        // The host's end of the socket is closed: the host has exited or is no longer usable.
+        match self.child.kill_and_wait() {
+            Ok(Some(status)) => describe_exit(status),
+            Ok(None) => "did not exit after SIGKILL".to_owned(),
             Err(error) => error.to_string(),
         }
     }
 
-    fn end(&mut self, plugin: u32, why: &str, news: &mut Vec<News>, log: &Log) {
+    fn fail(&mut self, plugin: u32, why: &str, events: &mut Vec<HostEvent>, log: &Log) {
         self.stop();
         log.error(format_args!("plugin `{}`: {why}", self.name));
-        news.extend(self.pending.drain(..).map(|pending| News::Answered(pending.ticket, None)));
-        news.push(News::Down(plugin));
+        events.extend(
+            self.pending.drain(..).map(|pending| HostEvent::Answered(pending.ticket, None)),
+        );
+        events.push(HostEvent::Failed(plugin));
     }
 
     fn stop(&mut self) {
-        self.down = true;
+        self.failed = true;
         self.deadline = None;
-        // It may have ended already, and then there is nothing to kill.
-        let _ = self.child.end();
+        // An error means that the process has already exited.
+        let _ = self.child.kill_and_wait();
     }
 
-    /// Logs what the plugin has written; `false` at the end of it.
-    fn relay(&mut self, now: Time, log: &Log) -> bool {
+    /// Logs the plugin's output; `false` at its end.
+    fn log_stderr(&mut self, now: Monotonic, log: &Log) -> bool {
         let mut buffer = [0; 4096];
         match self.stderr.read(&mut buffer) {
             Ok(0) => {
@@ -405,61 +434,61 @@ impl Host {
     }
 }
 
-/// A plugin's standard error, cut into lines.
+/// Line buffer for a plugin's standard error.
 #[derive(Debug, Default)]
-struct Lines {
-    begun: Vec<u8>,
+struct LineBuffer {
+    partial: Vec<u8>,
     second: u64,
     written: u32,
 }
 
-impl Lines {
-    /// Longer lines are cut.
-    const LONGEST: usize = 512;
+impl LineBuffer {
+    /// Maximum length of a line in bytes; longer lines are split.
+    const MAX_LINE_LEN: usize = 512;
 
-    fn take(&mut self, name: &str, bytes: &[u8], now: Time, log: &Log) {
+    fn take(&mut self, name: &str, bytes: &[u8], now: Monotonic, log: &Log) {
         for &byte in bytes {
-            if byte == b'\n' || self.begun.len() >= Lines::LONGEST {
+            if byte == b'\n' || self.partial.len() >= LineBuffer::MAX_LINE_LEN {
                 self.finish(name, now, log);
             }
             if byte != b'\n' {
-                self.begun.push(byte);
+                self.partial.push(byte);
             }
         }
     }
 
-    fn finish(&mut self, name: &str, now: Time, log: &Log) {
+    fn finish(&mut self, name: &str, now: Monotonic, log: &Log) {
         let second = now.as_ns() / 1_000_000_000;
         if second != self.second {
             (self.second, self.written) = (second, 0);
         }
-        if !self.begun.is_empty() {
+        if !self.partial.is_empty() {
             self.written += 1;
             match self.written {
                 ..=LINES_PER_SECOND => {
                     log.info(format_args!(
-                        "plugin `{name}` says: {}",
-                        String::from_utf8_lossy(&self.begun)
+                        "plugin `{name}`: {}",
+                        String::from_utf8_lossy(&self.partial)
                     ));
                 }
                 over if over == LINES_PER_SECOND + 1 => {
                     log.info(format_args!(
-                        "plugin `{name}` says more than {LINES_PER_SECOND} lines a second"
+                        "plugin `{name}` wrote more than {LINES_PER_SECOND} lines in one second; \\\n                         the rest of this second is dropped"
                     ));
                 }
                 _ => {}
             }
         }
-        self.begun.clear();
+        self.partial.clear();
     }
 }
 
-/// As the host understands it, and the ledger's epoch that comes back with the answer.
-fn translate(question: &ForeignQuestion, ticket: Ticket) -> (u64, Question) {
-    let mut out = Question::new_zeroed();
+/// Returns the call in the host protocol, and the ledger's epoch for the answer.
+fn translate(request: &ForeignCall, ticket: Ticket) -> (u64, HostRequest) {
+    let mut out = HostRequest::new_zeroed();
     out.ticket = ticket.0;
     let mut epoch_now = 0;
-    let describe = |out: &mut Question, task: &Task| {
+    let set_params = |out: &mut HostRequest, task: &Task| {
         let params = &task.params;
         out.period_ns = params.period.map_or(0, Span::as_ns);
         out.runtime_ns = params.runtime.map_or(0, talea_core::Work::as_ns);
@@ -468,41 +497,43 @@ fn translate(question: &ForeignQuestion, ticket: Ticket) -> (u64, Question) {
         out.priority = params.priority.map_or(0, |priority| priority.0.into());
         out.flags = if task.ignore_admission { host::IGNORE_ADMISSION } else { 0 };
     };
-    let (call, spec) = match question {
-        ForeignQuestion::Accept { task, cpus, replaces, epoch } => {
-            describe(&mut out, task);
+    let (call, spec) = match request {
+        ForeignCall::Accept { task, cpus, replaces, epoch } => {
+            set_params(&mut out, task);
             out.cpus = *cpus.words();
             epoch_now = *epoch;
             match replaces {
-                None => (Call::Accept, 0),
-                Some(spec) => (Call::Change, spec.0),
+                None => (PluginFunction::Accept, 0),
+                Some(spec) => (PluginFunction::Change, spec.0),
             }
         }
-        ForeignQuestion::Schedule { spec, task, cpu, priority } => {
-            describe(&mut out, task);
+        ForeignCall::Schedule { spec, task, cpu, priority } => {
+            set_params(&mut out, task);
             out.cpus = *talea_core::CpuSet::single(*cpu).words();
             out.place_cpu = *cpu as i32;
             out.place_priority = i32::from(*priority);
-            (Call::Schedule, spec.0)
+            (PluginFunction::Schedule, spec.0)
         }
-        ForeignQuestion::Release { spec } => (Call::Release, spec.0),
-        ForeignQuestion::Attach { spec } => (Call::Attach, spec.0),
-        ForeignQuestion::Detach { spec } => (Call::Detach, spec.0),
+        ForeignCall::Release { spec } => (PluginFunction::Release, spec.0),
+        ForeignCall::Attach { spec } => (PluginFunction::Attach, spec.0),
+        ForeignCall::Detach { spec } => (PluginFunction::Detach, spec.0),
     };
     out.call = call as u32;
     out.spec = spec;
     (epoch_now, out)
 }
 
-/// Beside our own program, or where an installation puts programs that nobody calls by hand.
-fn find_program() -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+/// Searches the host program beside the daemon's own program, then in the directory for internal
+/// programs of an installation.
+fn find_host_program() -> Result<PathBuf, String> {
+    let own = std::env::current_exe()
+        .map_err(|error| format!("the path of this program is unknown: {error}"))?;
     let beside = own.parent().unwrap_or(Path::new("/"));
-    let places = [beside.join(PROGRAM), beside.join("../libexec/talea").join(PROGRAM)];
+    let places = [beside.join(HOST_PROGRAM), beside.join("../libexec/talea").join(HOST_PROGRAM)];
     match places.iter().find(|place| place.is_file()) {
         Some(found) => Ok(found.clone()),
         None => Err(format!(
-            "{PROGRAM} is neither in {} nor in {}; install it there",
+            "{HOST_PROGRAM} is neither in {} nor in {}; install it there",
             beside.display(),
             places[1].parent().unwrap_or(beside).display()
         )),

@@ -1,22 +1,21 @@
-//! The driver around the broker: sockets, the event loop, the state file, plugins' processes;
-//! little else.
+//! Driver of the broker: sockets, the event loop, the state file and the processes of plugins.
 //!
-//! [`Server`] owns a [`talea_broker::Broker`] and everything of Linux that it needs. The binary
-//! `talead` runs one for a whole machine; the command-line tool runs one for itself when there is
-//! no daemon ([`Server::embedded`]). Nothing here decides: what a client may have, where it goes
-//! and what is put back is the broker's word.
+//! [`Daemon`] owns a [`talea_broker::Broker`] and the Linux resources that it needs. The binary
+//! `talead` runs one for the whole machine. The command-line tool runs one for itself when no
+//! daemon exists ([`Daemon::embedded`]). The broker makes every decision: which requests are
+//! granted, where tasks are placed and what is restored.
 #![forbid(unsafe_code)]
 
 mod convert;
 mod entropy;
+mod event_loop;
 mod hosts;
 pub mod log;
 pub mod partitions;
 mod rights;
-mod server;
 pub mod start;
 pub mod stop;
-mod words;
+mod text;
 
-pub use convert::machine as broker_machine;
-pub use server::{Adoption, Ending, Parts, Reload, Server};
+pub use convert::platform as broker_machine;
+pub use event_loop::{Adoption, Daemon, ExitReason, Parts, Reload};

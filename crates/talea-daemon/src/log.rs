@@ -1,19 +1,20 @@
-//! Lines for whoever looks after the machine.
+//! Log lines for the administrator.
 //!
-//! Model: one line, one write to standard error. Under a service manager that reads priorities
-//! (`JOURNAL_STREAM` is set and names our standard error, see `sd-daemon(3)`), each line starts
-//! with `<N>`; elsewhere with a word. Healthy is silent: requests that succeed are never logged.
+//! Model: one line is one write to standard error. Under a service manager that reads priorities,
+//! each line starts with `<N>`; elsewhere it starts with a word. Such a manager sets
+//! `JOURNAL_STREAM` to the identity of standard error, see `sd-daemon(3)`. Successful requests are
+//! never logged.
 //!
-//! Invariant: a line is a line. Clients choose names, so control characters are replaced before
-//! writing.
+//! Invariant: one message is one line. Clients choose names, so control characters are replaced
+//! before writing.
 
 use std::fmt;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use talea_core::{Span, Time};
+use talea_core::{Monotonic, Span};
 use talea_system::config::LogLevel;
 
-/// Where lines go and how important they must be.
+/// Destination and minimum importance of lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     level: LogLevel,
@@ -21,33 +22,33 @@ pub struct Log {
 }
 
 impl Log {
-    /// Writes to standard error what is at least as important as `level`.
+    /// Creates a log that writes lines of at least this importance to standard error.
     pub fn new(level: LogLevel) -> Log {
         Log { level, priorities: is_journal() }
     }
 
-    /// The same with another level.
+    /// Returns a log with another level.
     #[must_use]
-    pub fn at(self, level: LogLevel) -> Log {
+    pub fn with_level(self, level: LogLevel) -> Log {
         Log { level, ..self }
     }
 
-    /// Something failed.
+    /// Logs a failure.
     pub fn error(&self, line: impl fmt::Display) {
         self.write(LogLevel::Error, &line);
     }
 
-    /// Something is doubtful.
+    /// Logs a warning.
     pub fn warning(&self, line: impl fmt::Display) {
         self.write(LogLevel::Warning, &line);
     }
 
-    /// Start, stop, first refusals.
+    /// Logs information: start, stop, first refusals.
     pub fn info(&self, line: impl fmt::Display) {
         self.write(LogLevel::Info, &line);
     }
 
-    /// For somebody who is looking for something.
+    /// Logs a line for debugging.
     pub fn debug(&self, line: impl fmt::Display) {
         self.write(LogLevel::Debug, &line);
     }
@@ -56,7 +57,7 @@ impl Log {
         if level > self.level {
             return;
         }
-        // Nobody is left to tell when standard error is gone.
+        // Without standard error the line cannot be reported.
         let _ = std::io::stderr().write_all(self.format(level, line).as_bytes());
     }
 
@@ -77,19 +78,19 @@ impl Log {
     }
 }
 
-/// Keeps what somebody can provoke again and again from filling the log.
+/// Rate limit for log lines that clients can trigger repeatedly.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reminder {
-    last: Option<Time>,
+pub(crate) struct LogLimiter {
+    last: Option<Monotonic>,
 }
 
-impl Reminder {
-    /// How often it is worth a line.
-    const EVERY: Span = Span::from_ns(60_000_000_000);
+impl LogLimiter {
+    /// Minimum time between two lines.
+    const PERIOD: Span = Span::from_ns(60_000_000_000);
 
-    /// Whether a line should be written now.
-    pub(crate) fn is_due(&mut self, now: Time) -> bool {
-        let due = self.last.is_none_or(|last| last.saturating_add(Reminder::EVERY) <= now);
+    /// Whether a line may be written now.
+    pub(crate) fn allows(&mut self, now: Monotonic) -> bool {
+        let due = self.last.is_none_or(|last| last.saturating_add(LogLimiter::PERIOD) <= now);
         if due {
             self.last = Some(now);
         }
@@ -97,13 +98,14 @@ impl Reminder {
     }
 }
 
-/// Whether standard error is the stream that the service manager reads: a variable that was merely
-/// inherited names another file.
+/// Whether standard error is the stream that the service manager reads. An inherited variable
+/// refers to another file.
 fn is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     let Some((device, inode)) = stream.split_once(':') else { return false };
-    let told = (device.parse(), inode.parse());
-    std::fs::metadata("/proc/self/fd/2").is_ok_and(|meta| (Ok(meta.dev()), Ok(meta.ino())) == told)
+    let announced = (device.parse(), inode.parse());
+    std::fs::metadata("/proc/self/fd/2")
+        .is_ok_and(|meta| (Ok(meta.dev()), Ok(meta.ino())) == announced)
 }
 
 #[cfg(test)]
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_line_whatever_a_client_calls_itself() {
+    fn control_characters_in_client_names_do_not_break_log_lines() {
         let log = Log { level: LogLevel::Info, priorities: false };
         let name = "rm\n<0>talead: all is lost\x1b[2J";
         let text = log.format(LogLevel::Warning, &name);
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_gets_priorities() {
+    fn journal_lines_have_priority_prefixes() {
         let log = Log { level: LogLevel::Info, priorities: true };
         let levels = [LogLevel::Error, LogLevel::Warning, LogLevel::Info, LogLevel::Debug];
         let lines = levels.map(|level| log.format(level, &"x"));

@@ -1,7 +1,7 @@
-//! `talead`, the daemon.
+//! The daemon `talead`.
 //!
-//! Exit codes: 0 a clean end, 1 it could not start or go on, 2 the command line or the
-//! configuration is wrong.
+//! Exit codes: 0 for an orderly exit, 1 for a failure at start or at run time, 2 for an invalid
+//! command line or configuration.
 #![forbid(unsafe_code)]
 
 use lexopt::prelude::*;
@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use talea_daemon::start::{self, Options, StartError, Started};
-use talea_daemon::{Ending, partitions, stop};
+use talea_daemon::{ExitReason, partitions, stop};
 use talea_system::config::LogLevel;
 use talea_system::diagnostic;
 
@@ -18,36 +18,35 @@ const USAGE: &str = "\
 talead: real-time service by declaration
 
 Usage: talead [OPTIONS]            serve until stopped
-       talead --check [-c FILE]    check the configuration and end
-       talead stop [--release]     end the running daemon
+       talead --check [-c FILE]    check the configuration and exit
+       talead stop [--release]     stop the running daemon
 
 Options:
   -c, --config FILE     configuration [/etc/talea/talead.toml]
       --socket PATH     listen there instead
       --state-dir DIR   mirror grants there instead
       --log-level WORD  error, warning, info or debug
-      --foreground      stay in the foreground (there is no other way)
+      --foreground      stay in the foreground (always the case)
       --check           check the configuration, print every problem
-      --release         with stop: put every thread back first
+      --release         with stop: restore every thread first
       --version         print the version
   -h, --help            print this
 
-SIGHUP reads the configuration again. SIGTERM ends the daemon and keeps what is granted; the next one takes it
-over. `talead stop --release` gives everything back.
+SIGHUP reloads the configuration. SIGTERM stops the daemon and keeps the grants; the next start adopts them.\n`talead stop --release` releases every grant.
 ";
 
 fn usage() -> String {
     USAGE.replace("/etc/talea/talead.toml", start::CONFIG_PATH)
 }
 
-/// What is to be done.
+/// Command of the command line.
 enum Command {
     Serve,
     Check,
     Stop {
         release: bool,
     },
-    /// Not for people: see `partitions`.
+    /// Internal command, see `partitions`.
     Undo(PathBuf),
     Print(String),
 }
@@ -56,11 +55,11 @@ fn main() -> ExitCode {
     abort_on_panic();
     match parse(lexopt::Parser::from_env()) {
         Err(error) => {
-            eprintln!("talead: {error}; `talead --help` shows what there is");
+            eprintln!("talead: {error}; `talead --help` lists the options");
             ExitCode::from(2)
         }
         Ok((Command::Print(text), _)) => {
-            // A reader that went away has seen enough.
+            // The reader may have closed the pipe.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -72,7 +71,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Ok((Command::Undo(journal), _)) => match partitions::help(&journal) {
+        Ok((Command::Undo(journal), _)) => match partitions::run_helper(&journal) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("talead: cpuset partitions: {error}");
@@ -122,7 +121,7 @@ fn log_level(word: &str) -> Result<LogLevel, lexopt::Error> {
     let found = LogLevel::WORDS.into_iter().find(|(name, _)| *name == word);
     found.map(|(_, level)| level).ok_or_else(|| {
         let words: Vec<&str> = LogLevel::WORDS.iter().map(|(name, _)| *name).collect();
-        format!("`{word}` is no log level; there are {}", words.join(", ")).into()
+        format!("`{word}` is not a log level; the levels are {}", words.join(", ")).into()
     })
 }
 
@@ -144,24 +143,24 @@ fn serve(options: &Options) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     if adoption.other_boot {
-        log.info("the grants of an earlier boot are void");
+        log.info("the state file is from an earlier boot: its grants are void");
     }
     if adoption.unreadable > 0 {
         log.error(format_args!(
-            "{} records of the state file could not be read",
+            "{} records of the state file were unreadable and have been cleared",
             adoption.unreadable
         ));
     }
     if adoption.found > 0 {
-        log.info(format_args!("took over {} of {} grants", adoption.kept, adoption.found));
+        log.info(format_args!("adopted {} of {} grants", adoption.kept, adoption.found));
     }
     log.info(format_args!("talead {} serves at {address}", env!("CARGO_PKG_VERSION")));
     start::notify(&[NotifyState::Ready]);
     let ended = server.run();
     start::notify(&[NotifyState::Stopping]);
     match ended {
-        Ok(Ending::Signal) => log.info("ended by a signal; what is granted stays granted"),
-        Ok(Ending::Stopped | Ending::Alone) => log.info("ended on request"),
+        Ok(ExitReason::Signal) => log.info("stopped by a signal; all grants stay in force"),
+        Ok(ExitReason::Requested | ExitReason::Idle) => log.info("stopped on request"),
         Err(error) => {
             log.error(format_args!("the event loop failed: {error}"));
             return ExitCode::FAILURE;
@@ -183,11 +182,11 @@ fn refuse(error: &StartError) -> ExitCode {
     }
 }
 
-/// Where the running daemon listens: the command line, the environment, the configuration, the
-/// default.
+/// Returns the socket of the running daemon: from the command line, the environment, the
+/// configuration or the default.
 fn socket(options: &Options) -> PathBuf {
     let from_file = || {
-        let machine = talea_os::machine::Machine::probe().ok()?;
+        let machine = talea_os::sysinfo::SystemInfo::probe().ok()?;
         Some(PathBuf::from(start::load(&options.config, &machine).ok()?.daemon.socket))
     };
     options
@@ -198,8 +197,7 @@ fn socket(options: &Options) -> PathBuf {
         .unwrap_or_else(|| talea_proto::SOCKET_PATH.into())
 }
 
-/// A bug ends the daemon at once, without unwinding through half-done work; the next start takes
-/// the grants over.
+/// Aborts on a panic, without unwinding through incomplete work; the next start adopts the grants.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

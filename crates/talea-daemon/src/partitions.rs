@@ -1,29 +1,30 @@
-//! Cpuset partitions for the `edf` plugins that ask for them (design, section 9).
+//! Cpuset partitions for the `edf` plugins that request them.
 //!
-//! Model: `confine = "partition"` in the configuration is the administrator's word that each CPU of
-//! that plugin shall be a root domain of its own; on cgroup v1 that switches load balancing off for
-//! everybody, so nothing else makes one. They are made before the broker is told what the machine
-//! is, and from then on they are facts of it like any other.
+//! Model: with `confine = "partition"` in the configuration, the administrator requests that each
+//! CPU of that plugin becomes a root domain of its own. On cgroup v1 this switches off load
+//! balancing for the whole system, so it is never done without this key. The partitions are made
+//! before the broker reads the platform; the broker treats them as a fact.
 //!
-//! Absent on purpose: partitions on cgroup v2. Nobody who is outside can use their CPUs, and only
-//! whole processes can go in, out of their own groups; a client's process is not ours to move
-//! (docs/decisions/0005-no-partitions-on-v2.md). Those that the administrator has made are used as
-//! they are found.
+//! Absent on purpose: partitions on cgroup v2. There only whole processes can enter a partition,
+//! and they must leave their own groups. The daemon must not move a client's process
+//! (docs/decisions/0005-no-partitions-on-v2.md). Partitions made by the administrator are used as
+//! they are.
 //!
-//! Life. They are kept as long as somebody needs them: a daemon that ends while deadline threads
-//! live in its care leaves them, as it leaves the grants, and the next one takes both over. They
-//! are undone when the daemon ends with no such thread left, when a daemon starts that does not
-//! want them, and by `talea doctor --repair`. What to undo is read from a journal beside the state
-//! file, whoever has written it and however that ended. Who holds the state file holds the journal.
+//! Lifetime. Partitions are kept as long as a thread needs them. A daemon that stops while deadline
+//! threads exist under its grants leaves the partitions with the grants, and the next daemon adopts
+//! both. Partitions are undone when the daemon stops without such a thread, when a daemon starts
+//! that does not want them, and by `talea doctor --repair`. A journal beside the state file lists
+//! what to undo, independent of the process that wrote it. The lock on the state file also protects
+//! the journal.
 //!
-//! Rights. The directory in which cpusets are made has no write permission, not even for its owner:
-//! making and removing one takes CAP_DAC_OVERRIDE, which the daemon must not keep. So a helper
-//! keeps it: this program, started once more before rights are given up. It waits for one byte and
-//! undoes what the journal says; it knows nothing else.
+//! Rights. The directory of the cpusets has no write permission, not even for its owner. Creating
+//! and removing a cpuset requires CAP_DAC_OVERRIDE, which the daemon must not keep. Therefore a
+//! helper keeps it: the same program, started once more before the capabilities are dropped. The
+//! helper waits for one byte, then undoes what the journal lists.
 //!
-//! Trap: the kernel builds its deadline books anew at each of these changes, and gets them wrong
-//! when a deadline thread has left within its last period. So every change waits until the last one
-//! that we know of is past that.
+//! Trap: each of these changes makes the kernel recompute its deadline bandwidth accounting. The
+//! result is wrong if a deadline thread has left within its last period. So every change waits
+//! until the last such thread is past its period.
 
 use crate::log::Log;
 use std::io::{self, Read, Write};
@@ -31,49 +32,49 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use talea_core::setup::{Confine, PluginKind, Setup};
-use talea_core::{CpuSet, Policy, Span, Time};
-use talea_os::dropcaps::{CapSet, Capability, keep_only};
-use talea_os::machine::{Hierarchy, Machine};
-use talea_os::partition::{self, Version1};
+use talea_core::{CpuSet, Monotonic, Policy, Span};
+use talea_os::capabilities::{CapSet, Capability, keep_only};
+use talea_os::partition::{self, CgroupV1};
 use talea_os::signals::{Signal, Signals};
 use talea_os::statefile::StateFile;
+use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{Thread, Tid, clock, sched, thread};
 use talea_proto::record::Record;
 
 /// Name of the journal in the state directory.
 pub const JOURNAL: &str = "partitions";
-/// The kernel's timers are not exact.
+/// Margin for the inaccuracy of the kernel's timers.
 const MARGIN: Span = Span::from_ns(50_000_000);
 
-/// Partitions that are there because of us.
+/// Partitions made by the daemon.
 #[derive(Debug)]
 pub struct Partitions {
     cpus: CpuSet,
     helper: Child,
 }
 
-/// The word on the command line of `talead` by which it becomes the helper.
+/// Command-line word that starts `talead` as the helper.
 pub const HELPER: &str = "undo-partitions";
-/// What tells it to begin.
+/// Byte that starts the helper's work.
 const UNDO: u8 = b'u';
 
-/// What the helper does: waits until it is told to undo what `journal` says, or until the daemon
-/// has ended.
+/// Runs the helper: waits for the command to undo what `journal` lists, or for the end of the
+/// daemon.
 ///
 /// # Errors
-/// Why it could not be done.
-pub fn help(journal: &Path) -> Result<(), String> {
-    // The daemon decides when it is time, also where a service manager tells everybody to end.
+/// The reason why the partitions could not be undone.
+pub fn run_helper(journal: &Path) -> Result<(), String> {
+    // The daemon chooses the time, even if a service manager signals all processes.
     let _held_back = Signals::new(&[Signal::Term, Signal::Int, Signal::Hup])
         .map_err(|error| error.to_string())?;
     let rights = [Capability::DacOverride, Capability::SysNice];
-    keep_only(CapSet::of(&rights)).map_err(|error| format!("giving up capabilities: {error}"))?;
+    keep_only(CapSet::of(&rights)).map_err(|error| format!("dropping capabilities: {error}"))?;
     let mut word = [0];
     match io::stdin().read(&mut word) {
         Ok(1) if word[0] == UNDO => {
             partition::undo(journal).map(drop).map_err(|error| error.to_string())
         }
-        // A killed daemon leaves them to the next one.
+        // A killed daemon leaves the partitions to the next daemon.
         _ => Ok(()),
     }
 }
@@ -84,13 +85,13 @@ fn start_helper(journal: &Path) -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
 }
 
-/// The journal that belongs to a state file.
-pub fn journal_of(state: &Path) -> PathBuf {
+/// Returns the path of the journal that belongs to a state file.
+pub fn journal_path(state: &Path) -> PathBuf {
     state.with_file_name(JOURNAL)
 }
 
-/// Which CPUs shall have a domain each: those of every `edf` plugin that asks for it.
-fn wanted(setup: &Setup) -> CpuSet {
+/// Returns the CPUs that need a root domain each: those of every `edf` plugin that requests it.
+fn requested_cpus(setup: &Setup) -> CpuSet {
     let asks = setup.plugins.iter().filter(|plugin| match &plugin.kind {
         PluginKind::Edf(options) => options.confine == Confine::Partition,
         _ => false,
@@ -98,90 +99,94 @@ fn wanted(setup: &Setup) -> CpuSet {
     asks.fold(CpuSet::EMPTY, |all, plugin| all.union(&plugin.cpus))
 }
 
-fn alone(machine: &Machine, cpu: u32) -> bool {
+fn has_own_domain(machine: &SystemInfo, cpu: u32) -> bool {
     machine.domain_of(cpu).is_some_and(|domain| domain.cpus.len() == 1)
 }
 
-/// Makes, keeps or undoes partitions, as `setup` wants. `machine` is what was found, and afterwards
-/// what is there now; `state` is the open state file.
+/// Makes, keeps or undoes partitions, as `setup` requests. `machine` is updated to the resulting
+/// state; `state` is the open state file.
 ///
-/// What can't be had is logged and no reason not to start: the plugin then serves nobody, and says
-/// so.
+/// A failure is logged and does not prevent the start: the plugin then rejects every task, with the
+/// reason.
 pub fn prepare(
     setup: &Setup,
-    machine: &mut Machine,
+    machine: &mut SystemInfo,
     state: &StateFile,
     journal: &Path,
     log: &Log,
 ) -> Option<Partitions> {
-    let begun = match partition::begun(journal) {
+    let begun = match partition::journalled_cpus(journal) {
         Ok(begun) => begun,
         Err(error) => {
             log.error(format_args!(
-                "cpuset partitions of an earlier daemon can't be looked at: {error}"
+                "the journal of cpuset partitions of an earlier daemon is unreadable: {error}"
             ));
             return None;
         }
     };
     let ours = begun.unwrap_or_default();
-    let mut wanted = wanted(setup).intersection(&machine.online);
+    let mut wanted = requested_cpus(setup).intersection(&machine.online);
     if let Hierarchy::V2(_) = machine.cgroups.cpuset
-        && wanted.iter().any(|cpu| !alone(machine, cpu))
+        && wanted.iter().any(|cpu| !has_own_domain(machine, cpu))
     {
         log.error(format_args!(
-            "no cpuset partitions of CPUs {wanted}: on cgroup v2 a thread enters one only with its whole process, out of \
-             its own group, which is for the administrator to decide; make the partitions and start the programs in \
+            "no cpuset partitions of CPUs {wanted}: on cgroup v2 only whole processes enter a partition, and leave \
+             their own group; the administrator must make the partitions and start the programs in \
              them (man talead.toml, `confine`)"
         ));
         wanted = CpuSet::EMPTY;
     }
-    // What somebody else has set apart needs nothing from us.
-    wanted = wanted.iter().filter(|&cpu| ours.contains(cpu) || !alone(machine, cpu)).collect();
-    if !wanted.is_empty() && wanted == ours && wanted.iter().all(|cpu| alone(machine, cpu)) {
+    // CPUs that the administrator has partitioned need no partition of the daemon.
+    wanted =
+        wanted.iter().filter(|&cpu| ours.contains(cpu) || !has_own_domain(machine, cpu)).collect();
+    if !wanted.is_empty() && wanted == ours && wanted.iter().all(|cpu| has_own_domain(machine, cpu))
+    {
         return with_helper(wanted, journal, log);
     }
     if begun.is_none() && wanted.is_empty() {
         return None;
     }
-    // Whoever died with the daemon may have done so just now.
-    clock::sleep_until(clock::now().saturating_add(longest_period(state)));
+    // A deadline thread may have exited together with the earlier daemon.
+    clock::sleep_until(clock::now().saturating_add(max_deadline_period(state)));
     if let Err(error) = partition::undo(journal) {
-        log.error(format_args!("cpuset partitions of an earlier daemon can't be undone: {error}"));
+        log.error(format_args!(
+            "the cpuset partitions of an earlier daemon cannot be undone: {error}"
+        ));
         return None;
     }
     let mut made = None;
     if !wanted.is_empty() {
         let (cpuset, online) = (&machine.cgroups.cpuset, &machine.online);
-        match partition::create(cpuset, online, &wanted, Version1::Allow, journal) {
+        match partition::create(cpuset, online, &wanted, CgroupV1::Allow, journal) {
             Ok(_) => made = with_helper(wanted, journal, log),
             Err(error) => log.error(format_args!("no cpuset partitions of CPUs {wanted}: {error}")),
         }
     }
-    match Machine::probe() {
+    match SystemInfo::probe() {
         Ok(now) => *machine = now,
-        Err(error) => log.error(format_args!("this machine can't be looked at again: {error}")),
+        Err(error) => log.error(format_args!("probing this machine again failed: {error}")),
     }
     made
 }
 
-/// Without a helper there is nobody to undo them at the end, which the next start or a repair then
-/// does.
+/// Starts the helper. Without a helper the daemon cannot undo the partitions at its end; the next
+/// start or a repair does.
 fn with_helper(cpus: CpuSet, journal: &Path, log: &Log) -> Option<Partitions> {
     match start_helper(journal) {
         Ok(helper) => Some(Partitions { cpus, helper }),
         Err(error) => {
             log.error(format_args!(
-                "cpuset partitions will stay when the daemon ends, it has no helper: {error}"
+                "the helper for cpuset partitions failed to start, so the partitions remain when the daemon stops: {error}"
             ));
             None
         }
     }
 }
 
-/// The longest period of a deadline thread on record, with a margin; zero without one.
-fn longest_period(state: &StateFile) -> Span {
+/// Returns the longest period of a recorded deadline thread plus a margin; zero if there is none.
+fn max_deadline_period(state: &StateFile) -> Span {
     let records = state.records().filter_map(|(_, bytes)| Record::decode(bytes));
-    let periods = records.filter_map(|record| match record.thread?.given.policy {
+    let periods = records.filter_map(|record| match record.thread?.applied.policy {
         Policy::Deadline { period, .. } => Some(period),
         _ => None,
     });
@@ -189,61 +194,61 @@ fn longest_period(state: &StateFile) -> Span {
 }
 
 impl Partitions {
-    /// The CPUs that have a domain each.
+    /// Returns the CPUs with a root domain each.
     pub fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// Puts everything back. The last deadline thread has left its share at `quiet`.
-    pub(crate) fn undo(mut self, quiet: Option<Time>, log: &Log) {
+    /// Undoes all partitions. The last deadline thread leaves the kernel's accounting at `quiet`.
+    pub(crate) fn undo(mut self, quiet: Option<Monotonic>, log: &Log) {
         if let Some(quiet) = quiet {
             clock::sleep_until(quiet.saturating_add(MARGIN));
         }
-        let mut tell = || -> io::Result<bool> {
+        let mut command = || -> io::Result<bool> {
             if let Some(mut line) = self.helper.stdin.take() {
                 line.write_all(&[UNDO])?;
             }
             Ok(self.helper.wait()?.success())
         };
-        match tell() {
+        match command() {
             Ok(true) => {}
-            // It has said itself what was wrong.
-            Ok(false) => log.error("cpuset partitions could not be undone; `talea doctor --repair` tries again"),
+            // The helper has already reported the reason.
+            Ok(false) => log.error("the cpuset partitions could not be undone; run `talea doctor --repair` to retry"),
             Err(error) => log.error(format_args!(
-                "cpuset partitions can't be undone, their helper has ended: {error}; `talea doctor --repair` does it"
+                "the cpuset partitions cannot be undone, because their helper has exited: {error}; run `talea doctor \\\n                 --repair`"
             )),
         }
     }
 }
 
-/// What became of the partitions of a broker that is gone.
+/// Result of a repair of partitions left by an earlier daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// There are none.
+    /// No partitions exist.
     Nothing,
-    /// They are undone.
+    /// The partitions are undone.
     Undone,
-    /// Deadline threads still live in them; put those back first.
+    /// Deadline threads still use the partitions; restore those threads first.
     InUse,
 }
 
-/// Undoes what a broker that is gone has left. `state` is its open state file: whoever holds it is
-/// alone with the journal.
+/// Undoes the partitions of a daemon that has ended. `state` is its open state file, whose lock
+/// also protects the journal.
 ///
 /// # Errors
-/// What can't be undone, and why.
+/// The partitions that cannot be undone, with the reason.
 pub fn repair(state: &StateFile, journal: &Path) -> Result<Repair, String> {
-    if partition::begun(journal).map_err(|error| error.to_string())?.is_none() {
+    if partition::journalled_cpus(journal).map_err(|error| error.to_string())?.is_none() {
         return Ok(Repair::Nothing);
     }
     let mut records = state.records().filter_map(|(_, bytes)| Record::decode(bytes));
     if records.any(|record| is_in_deadline_class(&record)) {
         return Ok(Repair::InUse);
     }
-    // Those that were put back a moment ago are not on record any more: as long as any could have
-    // had.
-    let longest =
-        Machine::probe().map_or(Span::from_ns(4_194_304_000), |machine| machine.deadline_periods.1);
+    // Threads that were restored a moment ago have no record any more: wait for the longest
+    // possible period.
+    let longest = SystemInfo::probe()
+        .map_or(Span::from_ns(4_194_304_000), |machine| machine.deadline_periods.1);
     clock::sleep_until(clock::now().saturating_add(longest).saturating_add(MARGIN));
     partition::undo(journal).map_err(|error| error.to_string())?;
     Ok(Repair::Undone)

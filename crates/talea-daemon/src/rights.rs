@@ -1,23 +1,22 @@
-//! What the process may do, and giving up the rest.
+//! Capabilities of the daemon.
 //!
-//! Kept, each for its reason:
+//! The daemon keeps two capabilities:
 //!
-//! - `CAP_SYS_NICE`: policies, priorities and affinities of threads of other users. The daemon's
-//!   work.
-//! - `CAP_KILL`, only with foreign plugins: their hosts are of another user, and one that hangs
-//!   must be ended.
+//! - `CAP_SYS_NICE`: policies, priorities and affinities of other users' threads.
+//! - `CAP_KILL`, only with foreign plugins: their hosts run as another user, and a host that hangs
+//!   must be killed.
 //!
-//! Not kept: everything else. Identity comes from pidfds and from files of `/proc` that everybody
-//! may read; the configuration, the socket and the state file belong to the daemon's own user. On a
-//! machine whose `/proc` hides processes (`hidepid`), give the daemon the group that may see them,
-//! or it will not find its clients' threads.
+//! It drops all others. Identities come from pidfds and from world-readable files of `/proc`. The
+//! configuration, the socket and the state file belong to the daemon's own user. If `/proc` hides
+//! processes (`hidepid`), the daemon must be in the group that may see them; otherwise it does not
+//! find its clients' threads.
 
 use crate::log::Log;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
-use talea_os::dropcaps::{CapSet, Capability, effective, keep_only};
+use talea_os::capabilities::{CapSet, Capability, effective, keep_only};
 
-/// Gives up every capability that serving does not need.
+/// Drops every capability that serving does not need.
 pub(crate) fn drop_rights(has_hosts: bool) -> io::Result<()> {
     let mut wanted = vec![Capability::SysNice];
     if has_hosts {
@@ -26,13 +25,13 @@ pub(crate) fn drop_rights(has_hosts: bool) -> io::Result<()> {
     keep_only(CapSet::of(&wanted)).map(drop)
 }
 
-/// Says what will not work because of who we are.
-pub(crate) fn complain(log: &Log) {
+/// Logs the features that the daemon's rights do not allow.
+pub(crate) fn warn_missing(log: &Log) {
     let is_root = rustix::process::geteuid().is_root();
     let nice = effective().is_ok_and(|has| has.has(Capability::SysNice));
     if !nice {
         log.warning(
-            "without CAP_SYS_NICE no thread can be given a real-time policy: every attach will be refused; start \
+            "CAP_SYS_NICE is missing: the daemon cannot set real-time policies and refuses every attach; start it \
              as root or with that capability",
         );
     }
@@ -44,12 +43,12 @@ pub(crate) fn complain(log: &Log) {
     }
 }
 
-/// Raises the number of descriptors to what is allowed, and says how many that are.
+/// Raises the limit of descriptors to the maximum and returns it.
 pub(crate) fn raise_descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
     if limit.current.is_some_and(|current| current < hard) {
-        // The hard limit is always allowed.
+        // Raising to the hard limit is always allowed.
         let _ =
             setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }

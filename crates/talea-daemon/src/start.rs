@@ -1,46 +1,46 @@
-//! From a configuration file to a running server, or to a clear reason why not.
+//! Start of the daemon: from a configuration file to a running daemon, or to the reason for a
+//! failure.
 //!
-//! Invariant: a daemon runs with all of its configuration or not at all, and never with a file that
-//! somebody else could have written (checklist R26).
+//! Invariant: a daemon runs with its complete configuration or not at all, and never with a file
+//! that another user could have written (R26).
 
+use crate::event_loop::{Adoption, Daemon, Parts, Reload};
 use crate::log::Log;
 use crate::partitions;
 use crate::rights;
-use crate::server::{Adoption, Parts, Reload, Server};
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use talea_core::CpuSet;
 use talea_core::mutate;
 use talea_core::setup::{Confine, PluginKind, Setup};
-use talea_os::machine::{Hierarchy, Machine};
 use talea_os::seqpacket::{self, Access, Listener};
 use talea_os::signals::{Signal, Signals};
+use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{files, users};
 use talea_system::config::{self, DaemonSetup, Loaded, LogLevel, Names, Target};
 use talea_system::diagnostic;
 
-/// Where the configuration lies unless told otherwise. An installation elsewhere has its own, which
-/// is built in.
+/// Default path of the configuration. An installation elsewhere sets another path at build time.
 pub const CONFIG_PATH: &str = match option_env!("TALEA_CONFIG") {
     Some(path) => path,
     None => "/etc/talea/talead.toml",
 };
 /// Name of the state file in the state directory.
 pub const STATE_FILE: &str = "state";
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// What the command line says; it wins over the file.
+/// Options of the command line; they override the file.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The configuration file.
     pub config: PathBuf,
-    /// Another socket.
+    /// Overrides the socket.
     pub socket: Option<PathBuf>,
-    /// Another state directory.
+    /// Overrides the state directory.
     pub state_directory: Option<PathBuf>,
-    /// Another log level.
+    /// Overrides the log level.
     pub log_level: Option<LogLevel>,
 }
 
@@ -50,12 +50,12 @@ impl Default for Options {
     }
 }
 
-/// Why there is no daemon.
+/// Reason why the daemon did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The file can't be used: every problem that was found, ready to be printed.
+    /// The configuration is unusable: every problem found, ready to be printed.
     Configuration(String),
-    /// Something else; one line.
+    /// Any other reason; one line.
     Other(String),
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Users and groups of this machine.
+/// User and group database of this machine.
 pub struct MachineNames;
 
 impl Names for MachineNames {
@@ -85,10 +85,10 @@ impl Names for MachineNames {
 }
 
 /// Reads the configuration file, for this machine.
-pub fn load(path: &Path, machine: &Machine) -> Result<Loaded, StartError> {
+pub fn load(path: &Path, machine: &SystemInfo) -> Result<Loaded, StartError> {
     if matches!(path.try_exists(), Ok(false)) {
         let text = format!(
-            "there is no configuration {}; a sample comes with Talea, and `man talead.toml` has every key",
+            "the configuration {} does not exist; Talea includes a sample, and `man talead.toml` describes every key",
             path.display()
         );
         return Err(StartError::Configuration(text));
@@ -96,7 +96,7 @@ pub fn load(path: &Path, machine: &Machine) -> Result<Loaded, StartError> {
     let untrusted = |error: files::Untrusted| StartError::Configuration(error.to_string());
     let file = files::open_trusted(path).map_err(untrusted)?;
     let mut bytes = Vec::new();
-    // One byte more than is allowed, so that too much is seen as such.
+    // One byte more than the maximum detects a file that is too long.
     file.take(config::FILE_MAX as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| StartError::Configuration(format!("{}: {error}", path.display())))?;
@@ -107,11 +107,11 @@ pub fn load(path: &Path, machine: &Machine) -> Result<Loaded, StartError> {
         .map_err(|found| StartError::Configuration(diagnostic::render(&found, false)))
 }
 
-/// Checks everything that [`start`] would check without touching anything: the file, and the
-/// plugins' objects.
+/// Checks everything that [`start`] would check, without side effects: the configuration and the
+/// plugins' modules.
 pub fn check(options: &Options) -> Result<Loaded, StartError> {
     let machine =
-        Machine::probe().map_err(|error| StartError::Other(format!("this machine: {error}")))?;
+        SystemInfo::probe().map_err(|error| StartError::Other(format!("this machine: {error}")))?;
     let loaded = load(&options.config, &machine)?;
     for (plugin, origin) in loaded.setup.plugins.iter().zip(&loaded.plugin_origins) {
         if let PluginKind::Foreign(foreign) = &plugin.kind {
@@ -123,27 +123,27 @@ pub fn check(options: &Options) -> Result<Loaded, StartError> {
     Ok(loaded)
 }
 
-/// A server that is ready to run, and where it listens.
+/// Daemon that is ready to run, with its address.
 pub struct Started {
-    /// Call [`Server::run`].
-    pub server: Server,
-    /// What it took over.
+    /// Daemon; call [`Daemon::run`].
+    pub server: Daemon,
+    /// Grants adopted from an earlier daemon.
     pub adoption: Adoption,
-    /// Where lines go, at the level that was asked for.
+    /// Log, at the configured level.
     pub log: Log,
-    /// For people.
+    /// Address for the log.
     pub address: String,
 }
 
-/// Starts the daemon: signals, file, socket, state, plugins, what was left behind, and last giving
-/// up rights.
+/// Starts the daemon: signals, configuration, socket, state, plugins, adoption, and finally
+/// dropping capabilities.
 pub fn start(options: &Options) -> Result<Started, StartError> {
     let other =
         |what: &'static str| move |error: io::Error| StartError::Other(format!("{what}: {error}"));
-    // Before anything could start a thread.
+    // Signals are blocked before the first thread can start.
     let signals =
         Signals::new(&[Signal::Term, Signal::Int, Signal::Hup]).map_err(other("signals"))?;
-    let mut machine = Machine::probe().map_err(other("this machine"))?;
+    let mut machine = SystemInfo::probe().map_err(other("this machine"))?;
     let loaded = load(&options.config, &machine)?;
     let daemon = &loaded.daemon;
     let log = Log::new(options.log_level.unwrap_or(daemon.log_level));
@@ -151,14 +151,14 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         log.warning(format_args!("{}:{}: {}", warning.origin, warning.line, warning.what));
     }
     let descriptors = rights::raise_descriptors();
-    // A socket, a pidfd for its process; a pidfd for each thread; some for ourselves; and for
-    // threads in the deadline class.
+    // Per connection: a socket and a pidfd of its process; per spec: a pidfd of its thread. In
+    // addition: the daemon's own descriptors and those of threads in the deadline class.
     let quota = &loaded.setup.quota;
     let wanted = u64::from(quota.sessions) * 2 + u64::from(quota.specs) + 64;
-    let wanted = wanted + talea_os::thread::descriptors_kept(wanted);
+    let wanted = wanted + talea_os::thread::max_open_readers(wanted);
     if descriptors < wanted {
         log.info(format_args!(
-            "{descriptors} descriptors are allowed; quotas that are used to the full would take {wanted}"
+            "the limit of {descriptors} descriptors is too low: fully used quotas need {wanted}"
         ));
     }
     let socket = options.socket.clone().unwrap_or_else(|| daemon.socket.clone().into());
@@ -168,20 +168,21 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     let (listeners, address) = listen(&socket, daemon)?;
     let state_path = directory.join(STATE_FILE);
     let state =
-        Server::open_state(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
+        Daemon::open_state(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
     files::check_trusted(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
-    let debts =
-        Server::keep_debts(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
-    // Before rights are given up, and before the broker is told what the machine is.
+    let overruns =
+        Daemon::open_overruns(&state_path).map_err(|error| StartError::Other(error.to_string()))?;
+    // Partitions are made before the capabilities are dropped and before the broker reads the
+    // platform.
     let partitions = partitions::prepare(
         &loaded.setup,
         &mut machine,
         &state,
-        &partitions::journal_of(&state_path),
+        &partitions::journal_path(&state_path),
         &log,
     );
     let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
-    complain_about_domains(&loaded.setup, &machine, &made, &log);
+    warn_unservable_plugins(&loaded.setup, &machine, &made, &log);
     let has_hosts =
         loaded.setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
     let parts = Parts {
@@ -189,23 +190,24 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         reload: Some(reload(options.config.clone(), machine.clone(), log)),
         machine,
         state,
-        debts,
+        overruns,
         partitions,
         listeners,
         signals: Some(signals),
         host_program: None,
         log,
     };
-    let (server, adoption) = Server::new(parts).map_err(StartError::Other)?;
-    rights::drop_rights(has_hosts).map_err(other("giving up capabilities"))?;
-    rights::complain(&log);
+    let (server, adoption) = Daemon::new(parts).map_err(StartError::Other)?;
+    rights::drop_rights(has_hosts).map_err(other("dropping capabilities"))?;
+    rights::warn_missing(&log);
     Ok(Started { server, adoption, log, address })
 }
 
-/// Says which `edf` plugins can't serve on this machine: a client is only told that it is so.
-fn complain_about_domains(setup: &Setup, machine: &Machine, made: &CpuSet, log: &Log) {
+/// Logs the `edf` plugins that cannot serve on this machine. A client receives only the rejection,
+/// without the cause.
+fn warn_unservable_plugins(setup: &Setup, machine: &SystemInfo, made: &CpuSet, log: &Log) {
     let v1 = matches!(machine.cgroups.cpuset, Hierarchy::V1(_));
-    let machine = crate::convert::machine(machine, made);
+    let machine = crate::convert::platform(machine, made);
     for plugin in &setup.plugins {
         let PluginKind::Edf(options) = &plugin.kind else { continue };
         let alone =
@@ -222,8 +224,8 @@ fn complain_about_domains(setup: &Setup, machine: &Machine, made: &CpuSet, log: 
                 ", or make each of them a partition root"
             };
             log.warning(format_args!(
-                "plugin `{}` serves nobody: the kernel admits deadline threads to whole root domains, and its CPUs \
-                 {} are none; give it `cpus` = {}{or}",
+                "plugin `{}` rejects every task: the kernel admits deadline threads only to whole root domains, and its \
+                 CPUs {} are not a root domain; set `cpus` = {}{or}",
                 plugin.name,
                 plugin.cpus,
                 domains.join(" or ")
@@ -232,7 +234,7 @@ fn complain_about_domains(setup: &Setup, machine: &Machine, made: &CpuSet, log: 
     }
 }
 
-/// Sockets of the service manager, else our own.
+/// Returns the sockets of the service manager, or else the daemon's own.
 fn listen(socket: &Path, daemon: &DaemonSetup) -> Result<(Vec<Listener>, String), StartError> {
     let inherited = seqpacket::inherited_listeners().map_err(|error| {
         StartError::Other(format!("sockets of the service manager (LISTEN_FDS): {error}"))
@@ -254,8 +256,8 @@ fn listen(socket: &Path, daemon: &DaemonSetup) -> Result<(Vec<Listener>, String)
     Ok((vec![listener], socket.display().to_string()))
 }
 
-/// A directory that everybody may enter and nobody else may write, if it is not there yet. One in
-/// which others could put another socket, lock or state file in our place will not do.
+/// Creates a directory that all users may enter and only its owner may write, if it does not exist.
+/// A directory in which other users could replace the socket, lock or state file is refused.
 fn make_directory(path: &Path) -> Result<(), StartError> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o755).create(path) {
@@ -266,8 +268,9 @@ fn make_directory(path: &Path) -> Result<(), StartError> {
     files::check_trusted_directory(path).map_err(|error| StartError::Other(error.to_string()))
 }
 
-/// Reads the file again on SIGHUP; what is wrong with it is logged, and the old one stays.
-fn reload(path: PathBuf, machine: Machine, log: Log) -> Reload {
+/// Returns the function that reads the configuration again on SIGHUP. Errors are logged, and the
+/// old configuration stays in force.
+fn reload(path: PathBuf, machine: SystemInfo, log: Log) -> Reload {
     Box::new(move || -> Option<Setup> {
         notify(&[sd_notify::NotifyState::Reloading, monotonic()?]);
         let loaded = load(&path, &machine);
@@ -280,11 +283,11 @@ fn reload(path: PathBuf, machine: Machine, log: Log) -> Reload {
                         warning.origin, warning.line, warning.what
                     ));
                 }
-                log.info(format_args!("{} was read again", path.display()));
+                log.info(format_args!("{} was reloaded", path.display()));
                 Some(loaded.setup)
             }
             Err(error) => {
-                log.error("the new configuration was not taken, the old one stays:");
+                log.error("the new configuration is invalid, the old one stays in force:");
                 error.to_string().lines().for_each(|line| log.error(line));
                 mutate!("recovery-reload-refused", None, std::process::exit(2))
             }
@@ -296,8 +299,8 @@ fn monotonic() -> Option<sd_notify::NotifyState<'static>> {
     sd_notify::NotifyState::monotonic_usec_now().ok()
 }
 
-/// Tells the service manager, if there is one that wants to know.
+/// Notifies the service manager, if there is one.
 pub fn notify(state: &[sd_notify::NotifyState]) {
-    // A manager that does not listen is not our trouble.
+    // A failed notification does not affect the service.
     let _ = sd_notify::notify(state);
 }

@@ -1,4 +1,4 @@
-//! `talead stop`: asking the running daemon to end.
+//! Client side of `talead stop`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use talea_os::seqpacket;
 use talea_proto::wire::decode_reply;
 use talea_proto::{MESSAGE_MAX, Reply, Request, VERSION};
 
-/// Putting back thousands of threads takes a moment.
+/// Time-out of a request: restoring thousands of threads takes seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks the daemon at `socket` to end, with `release` after giving everything back.
+/// Requests the daemon at `socket` to stop; with `release` it first releases every grant.
 ///
 /// # Errors
-/// What went wrong, as a sentence.
+/// The reason of the failure, as a sentence.
 pub fn stop(socket: &Path, release: bool) -> Result<(), String> {
     let daemon = seqpacket::connect(socket, PATIENCE)
         .map_err(|error| format!("no daemon answers at {}: {error}", socket.display()))?;
@@ -25,22 +25,31 @@ pub fn stop(socket: &Path, release: bool) -> Result<(), String> {
             seqpacket::recv_waiting(&daemon, &mut buffer).map_err(|error| error.to_string())?;
         match decode_reply(&buffer[..received.len]) {
             Ok((_, reply)) => Ok(reply),
-            Err(_) if received.len == 0 => Err("the daemon hung up".to_owned()),
-            Err(_) => Err("the daemon's answer could not be understood".to_owned()),
+            Err(_) if received.len == 0 => Err("the daemon closed the connection".to_owned()),
+            Err(_) => Err(
+                "the daemon's reply could not be decoded; update the older of daemon and client"
+                    .to_owned(),
+            ),
         }
     };
     match ask(1, Request::Hello { min: VERSION, max: VERSION })? {
         Reply::Welcome { .. } => {}
         Reply::Refused(refusal) => {
-            return Err(format!("the daemon refused: {}", crate::words::of(&refusal)));
+            return Err(format!("the daemon refused: {}", crate::text::one_line(&refusal)));
         }
-        _ => return Err("the daemon's answer could not be understood".to_owned()),
+        _ => {
+            return Err(
+                "the daemon's reply could not be decoded; update the older of daemon and client"
+                    .to_owned(),
+            );
+        }
     }
     match ask(2, Request::Stop { release })? {
         Reply::Done => Ok(()),
         Reply::Refused(refusal) => {
-            Err(format!("the daemon refused: {}", crate::words::of(&refusal)))
+            Err(format!("the daemon refused: {}", crate::text::one_line(&refusal)))
         }
-        _ => Err("the daemon's answer could not be understood".to_owned()),
+        _ => Err("the daemon's reply could not be decoded; update the older of daemon and client"
+            .to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! The server inside another program, as the command-line tool runs it where there is no daemon.
+//! Embedded daemon, as used by the command-line tool on a machine without a daemon.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use std::thread::JoinHandle;
 use talea_core::setup::Setup;
 use talea_core::{Params, Span};
 use talea_daemon::log::Log;
-use talea_daemon::{Ending, Server};
-use talea_os::machine::Machine;
+use talea_daemon::{Daemon, ExitReason};
 use talea_os::seqpacket;
+use talea_os::sysinfo::SystemInfo;
 use talea_proto::message::{SpecId, Status, Token};
 use talea_proto::wire::decode_reply;
 use talea_proto::{Granted, MESSAGE_MAX, Owner, Reply, Request, Task, VERSION};
 use talea_system::config::{self, LogLevel, Names, Target};
 
-struct Nobody;
+struct NoNames;
 
-impl Names for Nobody {
+impl Names for NoNames {
     fn user(&self, _: &str) -> Option<u32> {
         None
     }
@@ -27,22 +27,22 @@ impl Names for Nobody {
     }
 }
 
-fn setup(machine: &Machine) -> Setup {
+fn setup(machine: &SystemInfo) -> Setup {
     let text = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"all\"\n\
                 priorities = \"10-19\"\n";
-    config::read(text, "test", &Nobody, &Target::new(machine.online))
+    config::read(text, "test", &NoNames, &Target::new(machine.online))
         .expect("a configuration")
         .setup
 }
 
-/// A folder of this test's own; removed when all is well.
+/// Temporary directory of one test; removed on success.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
         let path =
             std::env::temp_dir().join(format!("talea-embedded-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
+        std::fs::create_dir_all(&path).expect("create a directory");
         Folder(path)
     }
 
@@ -61,7 +61,7 @@ impl Drop for Folder {
 
 struct Client {
     socket: OwnedFd,
-    server: JoinHandle<Ending>,
+    server: JoinHandle<ExitReason>,
     seq: u32,
 }
 
@@ -69,11 +69,11 @@ impl Client {
     fn start(state: &Path) -> Client {
         let (sender, receiver) = std::sync::mpsc::channel();
         let state = state.to_owned();
-        // In one thread from the start to the end, as a server with plugins' hosts must be.
+        // A daemon with plugin hosts must stay in one thread from start to end.
         let server = std::thread::spawn(move || {
-            let machine = Machine::probe().expect("this machine");
+            let machine = SystemInfo::probe().expect("this machine");
             let (mut server, socket) =
-                Server::embedded(setup(&machine), machine, &state, Log::new(LogLevel::Warning))
+                Daemon::embedded(setup(&machine), machine, &state, Log::new(LogLevel::Warning))
                     .expect("a server");
             sender.send(socket).expect("a client");
             server.run().expect("an orderly end")
@@ -114,12 +114,12 @@ impl Client {
 
     fn end(self) {
         drop(self.socket);
-        assert_eq!(self.server.join().expect("no panic"), Ending::Alone);
+        assert_eq!(self.server.join().expect("no panic"), ExitReason::Idle);
     }
 }
 
 #[test]
-fn an_embedded_server_serves_its_one_client_and_ends_with_it() {
+fn an_embedded_daemon_serves_one_client_and_ends_with_it() {
     let folder = Folder::new("one");
     let mut client = Client::start(&folder.state());
     let granted = client.create(Owner::Session);
@@ -127,14 +127,14 @@ fn an_embedded_server_serves_its_one_client_and_ends_with_it() {
     let status = client.status();
     assert_eq!((status.sessions, status.specs, status.pid), (1, 1, std::process::id()));
     client.end();
-    // The session's grant has ended with it: the next one starts with clean books.
+    // The session's grant has ended with the session: the next daemon starts with an empty ledger.
     let mut next = Client::start(&folder.state());
     assert_eq!(next.status().specs, 0);
     next.end();
 }
 
 #[test]
-fn what_belongs_to_a_process_is_found_by_the_next_embedded_server() {
+fn process_owned_grants_are_adopted_by_the_next_embedded_daemon() {
     let folder = Folder::new("process");
     let mut client = Client::start(&folder.state());
     let granted = client.create(Owner::Process);
@@ -152,7 +152,7 @@ fn what_belongs_to_a_process_is_found_by_the_next_embedded_server() {
 }
 
 #[test]
-fn two_embedded_servers_never_hold_the_state_at_once() {
+fn two_embedded_daemons_never_hold_the_state_at_once() {
     let folder = Folder::new("two");
     let mut first = Client::start(&folder.state());
     let granted = first.create(Owner::Process);
@@ -165,7 +165,7 @@ fn two_embedded_servers_never_hold_the_state_at_once() {
         assert_eq!(second.ask(&Request::Release(granted.spec)), Reply::Done);
         second.end();
     });
-    // The second has every chance to go wrong while the first serves.
+    // The second daemon has many opportunities to fail while the first one serves.
     for _ in 0..1_000 {
         assert_eq!(first.status().specs, 1);
     }

@@ -1,28 +1,28 @@
 //! Requests and replies as values.
 
-use crate::refusal::{Answer, Refusal};
+use crate::refusal::{PluginAnswer, Refusal};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use talea_core::{Attr, Charge, CpuSet, Params, Span, Work};
 
-/// Names an accepted task specification; never zero, never used twice by one daemon.
+/// Identifier of an accepted task specification; never zero, never reused by one daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpecId(pub u64);
 
-/// Proof of having created a spec; needed to claim it from another connection.
+/// Secret that proves the creation of a spec; required to claim it from another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub [u8; 16]);
 
-/// Whose end ends a grant (design, section 9; checklist R29).
+/// Owner of a grant: the object whose end ends the grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owner {
-    /// The connection that asked: the grant ends with it.
+    /// The requesting connection: the grant ends with it.
     #[default]
     Session,
-    /// The process at the other end of the connection.
+    /// The process at the client's end of the connection.
     Process,
-    /// The attached thread: the grant lives until that thread ends or somebody entitled releases
-    /// it.
+    /// The attached thread: the grant lives until that thread exits or an authorised client
+    /// releases it.
     Thread,
 }
 
@@ -35,40 +35,40 @@ pub struct Name(pub [u8; 32]);
 pub struct Task {
     /// The declared parameters.
     pub params: Params,
-    /// The only plugin to ask, if one is named.
+    /// The only plugin to consider, if the request names one.
     pub plugin: Option<Name>,
-    /// CPUs the task should run on; empty means no wish.
+    /// Preferred or mandatory CPUs of the task; empty means no preference.
     pub cpus: CpuSet,
-    /// Whether `cpus` is a condition rather than a wish.
+    /// Whether `cpus` is mandatory instead of a preference.
     pub cpus_mandatory: bool,
-    /// Take the task even though its plugin's test fails (needs a rule).
+    /// Accept the task even if its plugin's admission test fails (requires a rule).
     pub ignore_admission: bool,
-    /// Whose end ends the grant.
+    /// Owner of the grant.
     pub owner: Owner,
 }
 
-/// How a request names a thread.
+/// Reference to a thread in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// By the pidfd that comes with the message.
+pub enum ThreadRef {
+    /// The pidfd passed with the message.
     Pidfd,
-    /// By its number in the daemon's PID namespace.
-    Number(u32),
-    /// The same, of a thread of the process that has connected; no other is taken for it.
-    Own(u32),
+    /// A thread id in the daemon's PID namespace.
+    Tid(u32),
+    /// A thread id in the daemon's PID namespace. The thread must belong to the connected process.
+    OwnTid(u32),
 }
 
-impl Named {
-    /// The number, where there is one.
-    pub fn number(self) -> Option<u32> {
+impl ThreadRef {
+    /// Returns the thread id, if the reference contains one.
+    pub fn tid(self) -> Option<u32> {
         match self {
-            Named::Pidfd => None,
-            Named::Number(tid) | Named::Own(tid) => Some(tid),
+            ThreadRef::Pidfd => None,
+            ThreadRef::Tid(tid) | ThreadRef::OwnTid(tid) => Some(tid),
         }
     }
 }
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// First message of a connection; the daemon answers with the version to use.
@@ -82,119 +82,121 @@ pub enum Request {
     Create(Task),
     /// Accept all of these tasks or none.
     CreateGroup(Vec<Task>),
-    /// Replace the parameters of a spec; on refusal everything stays as it was.
+    /// Replace the parameters of a spec; a refusal has no effect.
     Change {
-        /// Which spec.
+        /// The spec.
         spec: SpecId,
-        /// Its new form; the owner is not changed.
+        /// New parameters; the owner is not changed.
         task: Task,
     },
-    /// Give a spec back.
+    /// Release a spec.
     Release(SpecId),
     /// Make a thread real-time under a spec.
     Attach {
-        /// Which spec.
+        /// The spec.
         spec: SpecId,
-        /// Which thread.
-        thread: Named,
+        /// The thread.
+        thread: ThreadRef,
     },
-    /// Put the spec's thread back to what it was.
+    /// Restore the previous attributes of the spec's thread.
     Detach(SpecId),
-    /// What is known of a spec.
+    /// Report a spec.
     Query(SpecId),
-    /// Take over a spec of the same user, from before a reconnection.
+    /// Take over a spec of the same user that was created on an earlier connection.
     Claim {
-        /// Which spec.
+        /// The spec.
         spec: SpecId,
-        /// The token given at create.
+        /// Token returned at creation.
         token: Token,
     },
-    /// Would this task be accepted? What does every plugin say? Nothing is changed.
+    /// Report whether this task would be accepted, with the answer of every plugin. Nothing is
+    /// changed.
     Explain(Task),
-    /// The daemon's state in numbers.
+    /// Report the daemon's counters.
     Status,
-    /// The `index`-th plugin, in order of precedence.
+    /// Report the `index`-th plugin, in order of precedence.
     Plugin(u32),
-    /// What plugin `plugin` has on its `index`-th CPU.
+    /// Report the usage of plugin `plugin` on its `index`-th CPU.
     PluginCpu {
         /// Index of the plugin.
         plugin: u32,
         /// Index into the plugin's CPUs, lowest first.
         index: u32,
     },
-    /// The first spec whose id is at least this one (for listing).
+    /// Report the first spec with at least this id (for listing).
     NextSpec(SpecId),
-    /// The first connection whose number is at least this one (for listing).
+    /// Report the first connection with at least this number (for listing).
     NextSession(u64),
-    /// Root only: stop the daemon; with `release`, give everything back first.
+    /// Stop the daemon (root only); with `release`, release every grant first.
     Stop {
-        /// Demote every thread and forget every grant.
+        /// Whether every thread is restored and every grant released first.
         release: bool,
     },
 }
 
-/// What the daemon answers.
+/// A reply of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// To [`Request::Hello`].
+    /// Reply to [`Request::Hello`].
     Welcome {
-        /// The version to use from here on.
+        /// Protocol version of all later messages.
         version: u16,
-        /// Differs from one start of the daemon to the next.
+        /// Random number of this daemon instance; differs after each start of the daemon.
         instance: u64,
     },
-    /// To create, change and claim.
+    /// Reply to create, change and claim.
     Granted(Granted),
-    /// To [`Request::CreateGroup`], in the order of the request.
+    /// Reply to [`Request::CreateGroup`], in the order of the request.
     GrantedGroup(Vec<Granted>),
-    /// Done, nothing to tell.
+    /// The request succeeded; there is no result value.
     Done,
-    /// To attach, detach and release: done, and something is not quite as asked.
-    DoneBut(But),
-    /// No, and why. Being refused is normal.
+    /// Reply to attach, detach and release: the request succeeded with a restriction.
+    DoneWithCaveat(Caveat),
+    /// The request was refused. A refusal is a normal answer.
     Refused(Box<Refusal>),
-    /// To query and [`Request::NextSpec`].
+    /// Reply to query and [`Request::NextSpec`].
     Spec(Box<SpecInfo>),
-    /// To [`Request::Explain`]: what each plugin says, and which one would get the task.
+    /// Reply to [`Request::Explain`]: the answer of each plugin, and the plugin that would serve
+    /// the task.
     Explained {
-        /// Index into `answers` of the plugin that would be chosen.
+        /// Index into `answers` of the plugin that would serve the task.
         chosen: Option<u32>,
-        /// One answer a plugin that was asked.
-        answers: Vec<Answer>,
-        /// What the request itself would be answered if nobody is chosen, its own list of answers
-        /// included.
+        /// One answer for each plugin considered.
+        answers: Vec<PluginAnswer>,
+        /// The refusal of the request itself if no plugin would serve it, including the list of
+        /// answers.
         refusal: Option<Box<Refusal>>,
     },
-    /// To [`Request::Status`].
+    /// Reply to [`Request::Status`].
     Status(Box<Status>),
-    /// To [`Request::Plugin`].
+    /// Reply to [`Request::Plugin`].
     Plugin(Box<PluginInfo>),
-    /// To [`Request::PluginCpu`].
+    /// Reply to [`Request::PluginCpu`].
     PluginCpu(CpuInfo),
-    /// To [`Request::NextSession`].
+    /// Reply to [`Request::NextSession`].
     Session(SessionInfo),
-    /// There is nothing at this index or beyond.
+    /// No element exists at this index or beyond.
     End,
 }
 
-/// What is not quite as asked although it was done.
+/// Restriction of a successful operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum But {
-    /// The thread has its place, and is real-time from its next wake-up: it sleeps in another root
-    /// domain, and the kernel gives no deadline to a thread there. Until then the spec shows no
-    /// attributes.
-    Asleep,
-    /// None of the CPUs that the thread had before can be used any more; it may use all.
-    Wider,
-    /// The kernel no longer grants the policy that the thread had before, and said this; it is an
+pub enum Caveat {
+    /// The thread's reservation is held, and the thread becomes real-time at its next wake-up: it
+    /// sleeps in another root domain, where the kernel does not admit it to the deadline class.
+    /// Until then the spec reports no attributes.
+    PendingWakeup,
+    /// None of the thread's previous CPUs can be used any more; the thread may use all CPUs.
+    AffinityWidened,
+    /// The kernel refused the thread's previous policy with this error; the thread is now an
     /// ordinary thread.
-    Demoted {
+    PolicyLost {
         /// The kernel's error number.
         errno: i32,
     },
 }
 
-/// How a grant is enforced by the kernel.
+/// Kernel mechanism that enforces a grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mechanism {
     /// `SCHED_FIFO` on one CPU.
@@ -209,12 +211,12 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// All of them.
+    /// All mechanisms.
     pub const ALL: [Mechanism; 4] =
         [Mechanism::Fifo, Mechanism::Rr, Mechanism::DeadlinePinned, Mechanism::DeadlineGlobal];
 
-    /// A stable word for programs.
-    pub fn word(self) -> &'static str {
+    /// Returns the name of the mechanism that programs can rely on.
+    pub fn stable_name(self) -> &'static str {
         match self {
             Mechanism::Fifo => "fifo",
             Mechanism::Rr => "rr",
@@ -224,28 +226,28 @@ impl Mechanism {
     }
 }
 
-/// Things that the holder of a grant should know. A set of bits.
+/// Remarks for the holder of a grant. A set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes(pub u32);
 
 impl Notes {
-    /// No schedulability test covers this task (a runtime is missing, here or beside it on the
-    /// CPU).
+    /// No schedulability test covers this task, because a runtime is missing, either its own or
+    /// that of another task on the CPU.
     pub const NOT_PROVED: Notes = Notes(1);
     /// The test failed and was ignored on request.
     pub const ADMISSION_IGNORED: Notes = Notes(1 << 1);
-    /// The accepted runtime is below the desired one.
+    /// The accepted runtime is below the desired runtime.
     pub const BELOW_DESIRED: Notes = Notes(1 << 2);
     /// Other periods or priorities share this task's kernel priority.
     pub const LEVEL_SHARED: Notes = Notes(1 << 3);
     /// The plugin serves the task partially (a recommended parameter is missing).
     pub const PARTIAL: Notes = Notes(1 << 4);
-    /// A CPU wish could not be met.
-    pub const CPU_WISH_IGNORED: Notes = Notes(1 << 5);
+    /// The task was not placed on its preferred CPUs.
+    pub const PREFERRED_CPUS_IGNORED: Notes = Notes(1 << 5);
     /// The budget is not enforced by the kernel for this mechanism.
     pub const BUDGET_NOT_ENFORCED: Notes = Notes(1 << 6);
-    /// The order of kernel priorities that this one has its place in is that of all CPUs of the
-    /// plugin, not of the task's alone.
+    /// The order of this task's kernel priority spans all CPUs of the plugin, not only the task's
+    /// CPU.
     pub const COMMON_LEVELS: Notes = Notes(1 << 7);
 
     /// Whether every bit of `other` is set.
@@ -253,24 +255,27 @@ impl Notes {
         self.0 & other.0 == other.0
     }
 
-    /// Every note with a stable word for programs.
-    pub const WORDS: [(Notes, &'static str); 8] = [
+    /// Every note with the name that programs can rely on.
+    pub const STABLE_NAMES: [(Notes, &'static str); 8] = [
         (Notes::NOT_PROVED, "not-proved"),
         (Notes::ADMISSION_IGNORED, "admission-ignored"),
         (Notes::BELOW_DESIRED, "below-desired"),
         (Notes::LEVEL_SHARED, "level-shared"),
         (Notes::PARTIAL, "partial"),
-        (Notes::CPU_WISH_IGNORED, "cpu-wish-ignored"),
+        (Notes::PREFERRED_CPUS_IGNORED, "preferred-cpus-ignored"),
         (Notes::BUDGET_NOT_ENFORCED, "budget-not-enforced"),
         (Notes::COMMON_LEVELS, "common-levels"),
     ];
 
-    /// The stable words of the bits that are set.
-    pub fn words(self) -> impl Iterator<Item = &'static str> {
-        Notes::WORDS.into_iter().filter(move |(note, _)| self.contains(*note)).map(|(_, word)| word)
+    /// Returns the names of the bits that are set.
+    pub fn stable_names(self) -> impl Iterator<Item = &'static str> {
+        Notes::STABLE_NAMES
+            .into_iter()
+            .filter(move |(note, _)| self.contains(*note))
+            .map(|(_, word)| word)
     }
 
-    /// Both sets of bits.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn with(self, other: Notes) -> Notes {
         Notes(self.0 | other.0)
@@ -280,124 +285,127 @@ impl Notes {
 /// An accepted task specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Its name from here on.
+    /// Identifier of the spec.
     pub spec: SpecId,
-    /// Needed to claim it after a reconnection.
+    /// Secret required to claim the spec after a reconnection.
     pub token: Token,
     /// Index of the plugin that serves it.
     pub plugin: u32,
-    /// The CPU it is placed on; `None` for a whole domain.
+    /// CPU on which the task is placed; `None` for a whole root domain.
     pub cpu: Option<u32>,
     /// Q^a: the accepted runtime; `None` when no runtime was declared.
     pub runtime: Option<Work>,
-    /// What it costs.
+    /// Charge of the task.
     pub charge: Charge,
-    /// The kernel priority it would get now; 0 for the deadline class.
+    /// Current kernel priority; 0 for the deadline class.
     pub priority: u8,
-    /// How the kernel enforces it.
+    /// Kernel mechanism that enforces the grant.
     pub mechanism: Mechanism,
-    /// How coarsely budgets are enforced.
-    pub grain: Span,
-    /// What the holder should know.
+    /// Enforcement granularity: maximum overrun of the budget before the kernel throttles the
+    /// thread.
+    pub granularity: Span,
+    /// Remarks for the holder.
     pub notes: Notes,
 }
 
-/// Everything known of a spec.
+/// Complete description of a spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecInfo {
-    /// What was granted. The token is zero unless the asker owns the spec.
+    /// The grant. The token is zero unless the requester owns the spec.
     pub granted: Granted,
-    /// What was asked.
+    /// The request.
     pub task: Task,
     /// The plugin's name.
     pub plugin_name: Name,
-    /// User that created it.
+    /// User that created the spec.
     pub uid: u32,
-    /// Process that created it, in the daemon's PID namespace.
+    /// Process that created the spec, in the daemon's PID namespace.
     pub pid: u32,
     /// The attached thread, if any, in the daemon's PID namespace.
     pub tid: Option<u32>,
-    /// What the thread has been given; `None` also while a thread sleeps that is to get it
-    /// ([`But::Asleep`]).
+    /// Attributes applied to the thread; `None` also while a thread sleeps that is to receive them
+    /// ([`Caveat::PendingWakeup`]).
     pub attr: Option<Attr>,
 }
 
-/// The daemon in numbers.
+/// Counters of the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Differs from one start of the daemon to the next.
+    /// Random number of this daemon instance; differs after each start of the daemon.
     pub instance: u64,
     /// The daemon's process id.
     pub pid: u32,
-    /// Nanoseconds since it started.
+    /// Nanoseconds since the start of the daemon.
     pub uptime_ns: u64,
     /// Plugins loaded.
     pub plugins: u32,
-    /// Connections now.
+    /// Number of connections.
     pub sessions: u32,
-    /// Specs now.
+    /// Number of specs.
     pub specs: u32,
-    /// Attached threads now.
+    /// Number of attached threads.
     pub attached: u32,
     /// Requests served since start.
     pub requests: u64,
     /// Requests refused since start.
     pub refused: u64,
-    /// Grants taken over from an earlier daemon.
+    /// Grants adopted from an earlier daemon.
     pub adopted: u32,
     /// Access rules in force.
     pub rules: u32,
-    /// Times the daemon's loop has woken up, to show that it is not woken by its clients' periods.
+    /// Number of wake-ups of the daemon's event loop. Shows that the periods of clients do not wake
+    /// the daemon.
     pub wakeups: u64,
 }
 
-/// One plugin.
+/// Description of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginInfo {
     /// Position in order of precedence.
     pub index: u32,
-    /// Its name.
+    /// Name of the plugin.
     pub name: Name,
-    /// Its kind's word.
+    /// Name of the plugin's kind.
     pub kind: Name,
-    /// Where it may place tasks.
+    /// CPUs on which the plugin may place tasks.
     pub cpus: CpuSet,
-    /// Its band, lowest and highest kernel priority; zeros for the deadline class.
+    /// Lowest and highest kernel priority of the plugin's band; zeros for the deadline class.
     pub band: (u8, u8),
-    /// Specs it serves.
+    /// Number of specs that the plugin serves.
     pub specs: u32,
-    /// Whether it is out of service (a foreign plugin that failed).
+    /// Whether the plugin is out of service (a foreign plugin that failed).
     pub out_of_service: bool,
 }
 
-/// One plugin on one CPU.
+/// Usage of one plugin on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuInfo {
-    /// The kernel's number of the CPU.
+    /// Number of the CPU in the kernel.
     pub cpu: u32,
-    /// What this plugin could still give out there.
+    /// Charge that this plugin could still grant on the CPU.
     pub free: Charge,
-    /// What all plugins have given out there.
+    /// Charge that all plugins have granted on the CPU.
     pub used: Charge,
-    /// Specs of this plugin there.
+    /// Number of this plugin's specs on the CPU.
     pub specs: u32,
 }
 
-/// One connection.
+/// Description of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Its number.
+    /// Number of the connection.
     pub session: u64,
-    /// The peer's process id.
+    /// Process id of the peer.
     pub pid: u32,
-    /// The peer's user id.
+    /// User id of the peer.
     pub uid: u32,
-    /// Specs it holds.
+    /// Number of specs that the connection holds.
     pub specs: u32,
 }
 
 impl Name {
-    /// From text; `None` when it is empty, longer than 31 bytes, or contains a zero.
+    /// Creates a name from text; `None` if the text is empty, longer than 31 bytes, or contains a
+    /// zero.
     pub fn new(text: &str) -> Option<Name> {
         let bytes = text.as_bytes();
         if bytes.is_empty() || bytes.len() > 31 || bytes.contains(&0) {
@@ -408,7 +416,7 @@ impl Name {
         Some(Name(name))
     }
 
-    /// As text; what is not UTF-8 reads as `?`.
+    /// Returns the name as text; `?` if it is not UTF-8.
     pub fn as_str(&self) -> &str {
         let end = self.0.iter().position(|&b| b == 0).unwrap_or(32);
         core::str::from_utf8(&self.0[..end]).unwrap_or("?")

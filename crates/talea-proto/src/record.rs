@@ -1,8 +1,8 @@
-//! What survives the daemon: one fixed-size record a grant, in the state file.
+//! Persistent record of a grant: one fixed-size record for each grant, in the state file.
 //!
-//! Design, section 9: boot id, tid, start time, pidfd inode and previous attributes. A record is
-//! written before what it promises is done, so that whoever reads it after a crash can undo more
-//! than was done, never less.
+//! A record contains the thread id, start time, pidfd inode and previous attributes of the attached
+//! thread. It is written before the recorded operation is executed. After a crash, the recovery may
+//! therefore undo more than was done, never less.
 
 use crate::message::{Name, SpecId, Task, Token};
 use crate::wire::{AttrWire, TaskWire};
@@ -10,59 +10,59 @@ use talea_core::{Attr, Charge, Work};
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One accepted spec.
+/// Record of an accepted spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its name.
+    /// Identifier of the spec.
     pub spec: SpecId,
-    /// Proof for claims.
+    /// Secret required for claims.
     pub token: Token,
-    /// User that created it.
+    /// User that created the spec.
     pub uid: u32,
-    /// Process that created it.
+    /// Process that created the spec.
     pub pid: u32,
     /// Start time of that process, in clock ticks since boot; 0 when unknown.
     pub pid_start: u64,
-    /// What was asked.
+    /// The request.
     pub task: Task,
-    /// The name of the plugin that serves it.
+    /// Name of the plugin that serves the spec.
     pub plugin: Name,
-    /// Where it is placed.
+    /// CPU of the placement; `None` for a whole root domain.
     pub cpu: Option<u32>,
     /// Q^a.
     pub runtime: Option<Work>,
-    /// What it costs.
+    /// Charge of the spec.
     pub charge: Charge,
-    /// The kernel priority, for a foreign plugin's spec.
+    /// Kernel priority that a foreign plugin assigned.
     pub priority: u8,
-    /// The attached thread.
+    /// Attached thread.
     pub thread: Option<RecordThread>,
 }
 
-/// The thread of a record.
+/// Thread of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordThread {
-    /// Its id in the daemon's PID namespace.
+    /// Thread id in the daemon's PID namespace.
     pub tid: u32,
-    /// Its process.
+    /// Process of the thread.
     pub tgid: u32,
-    /// Its start time in clock ticks since boot; 0 where the inode tells.
+    /// Start time of the thread in clock ticks since boot; 0 if the inode identifies the thread.
     pub start: u64,
-    /// Its pidfd's inode, which no other thread of this boot has; 0 when the kernel gives none.
+    /// Inode of the thread's pidfd, unique for this boot; 0 if the kernel has no unique inodes.
     pub inode: u64,
-    /// What it was before and shall be again.
+    /// Attributes before the grant, restored at its end.
     pub previous: Attr,
-    /// What it has been given.
-    pub given: Attr,
+    /// Attributes applied under the grant.
+    pub applied: Attr,
 }
 
 /// Bytes of an encoded record.
 pub const RECORD_SIZE: usize = 704;
 
-/// The part of them that every record has.
+/// Bytes of the part that every record has.
 const HEAD_SIZE: usize = 320;
 
-/// The layout's number; a daemon that does not know it leaves the record alone.
+/// Number of the record layout; a daemon that does not know it ignores the record.
 const FORMAT: u32 = 1;
 
 const HAS_CPU: u32 = 1;
@@ -104,7 +104,7 @@ struct ThreadWire {
     start: U64,
     inode: U64,
     previous: AttrWire,
-    given: AttrWire,
+    applied: AttrWire,
 }
 
 const _: () = assert!(size_of::<ThreadWire>() == 360);
@@ -113,20 +113,18 @@ const _: () = assert!(core::mem::offset_of!(HeadWire, task) == 112);
 const _: () = assert!(core::mem::offset_of!(RecordWire, thread) == HEAD_SIZE);
 
 impl Record {
-    /// As bytes, every one of them written.
+    /// Returns the record as bytes; every byte is initialised.
     pub fn encode(&self) -> [u8; RECORD_SIZE] {
         let mut bytes = [0; RECORD_SIZE];
         self.encode_to(&mut bytes);
         bytes
     }
 
-    /// Writes the bytes that say something to the front of `buffer`, and says how many they are.
-    /// Those that would follow are zero and need not be kept.
-    ///
-    /// # Panics
-    /// If `buffer` is shorter than [`RECORD_SIZE`].
+    /// Writes the significant bytes to the front of `buffer` and returns their number. All
+    /// following bytes of a record are zero and need not be stored.
     pub fn encode_to(&self, buffer: &mut [u8]) -> usize {
-        let (wire, _) = RecordWire::mut_from_prefix(buffer).expect("room for a record");
+        let (wire, _) =
+            RecordWire::mut_from_prefix(buffer).expect("the buffer is shorter than RECORD_SIZE");
         let bit = |is: bool, bit: u32| if is { bit } else { 0 };
         let flags = bit(self.cpu.is_some(), HAS_CPU)
             | bit(self.runtime.is_some(), HAS_RUNTIME)
@@ -152,8 +150,8 @@ impl Record {
         RECORD_SIZE
     }
 
-    /// From bytes, all or those that [`Record::encode_to`] says to keep; `None` for anything that
-    /// [`Record::encode`] does not write.
+    /// Decodes a record from all its bytes or from the significant ones ([`Record::encode_to`]);
+    /// `None` for any input that [`Record::encode`] does not produce.
     pub fn decode(bytes: &[u8]) -> Option<Record> {
         let mut whole = [0; RECORD_SIZE];
         whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -178,7 +176,7 @@ impl Record {
             priority: u8::try_from(head.priority.get()).ok()?,
             thread: if has(HAS_THREAD) { Some(wire.thread.decode()?) } else { None },
         };
-        // What is not declared must be zero and names must be names.
+        // Parameters that are not declared must be zero, and names must be valid.
         let text = head
             .plugin
             .split(|&byte| byte == 0)
@@ -198,7 +196,7 @@ impl ThreadWire {
             start: U64::new(thread.start),
             inode: U64::new(thread.inode),
             previous: AttrWire::new(&thread.previous),
-            given: AttrWire::new(&thread.given),
+            applied: AttrWire::new(&thread.applied),
         }
     }
 
@@ -209,7 +207,7 @@ impl ThreadWire {
             start: self.start.get(),
             inode: self.inode.get(),
             previous: self.previous.decode()?,
-            given: self.given.decode()?,
+            applied: self.applied.decode()?,
         })
     }
 }

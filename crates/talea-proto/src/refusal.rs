@@ -1,67 +1,69 @@
-//! "No", with the numbers that teach what would have worked.
+//! Refusals with the numbers that show which request would succeed.
 //!
-//! Flat on purpose: one code, the field it is about, what was asked and where the bound lies, so
-//! that the same value travels over the wire, into a log line, into C and into a sentence.
+//! A refusal is flat: one code, the field concerned, the requested value and the limit. Therefore
+//! the same value can be sent over the wire, written to the log, converted to C and printed as a
+//! sentence.
 
+mod stable_names;
 mod text;
-mod words;
 
 use crate::message::{Name, Notes};
 use alloc::string::String;
 use alloc::vec::Vec;
 use talea_core::{Charge, Span, Work};
 
-/// Why a request was refused.
+/// Reason for the refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Code {
-    /// No access rule lets this client ask for this (ReTiF 4.1, requirement 1).
+    /// No access rule allows this request for this client (ReTiF 4.1, requirement 1).
     NotAllowed = 1,
-    /// An access rule's bound is exceeded; `rule` names it.
+    /// The request exceeds the bound of an access rule; `rule` names the rule.
     RuleBound = 2,
-    /// A rule bounds something that the request leaves out and the plugin could not hold (checklist
-    /// R22).
+    /// An access rule bounds a parameter that the request omits, so the plugin could not enforce
+    /// the bound (R22).
     RuleOmission = 3,
-    /// No plugin can serve the request; `answers` says what each said.
+    /// No plugin can serve the request; `answers` has the answer of each plugin.
     NoPlugin = 4,
     /// The named plugin does not exist.
     UnknownPlugin = 5,
-    /// There is no such spec, or it is not visible to this client.
+    /// No such spec exists, or it is not visible to this client.
     NoSuchSpec = 6,
     /// The spec belongs to another user or connection.
-    NotYours = 7,
+    NotOwner = 7,
     /// The thread does not exist (any more).
     NoSuchThread = 8,
     /// The thread belongs to another user.
-    OthersThread = 9,
+    ForeignThread = 9,
     /// The thread is attached to another spec already.
     ThreadTaken = 10,
     /// The spec has a thread already; detach it first.
     SpecTaken = 11,
     /// The spec has no thread.
     NotAttached = 12,
-    /// The kernel refused; `errno` says how.
+    /// The kernel refused the operation; `errno` is its error number.
     Kernel = 13,
-    /// A quota is exhausted: `limit` is its size, `asked` what is held.
+    /// A quota is exhausted: `limit` is its size, `asked` the usage that the request would need.
     Quota = 14,
-    /// The request makes no sense; `field` names the part.
+    /// The request is invalid; `field` names the part.
     Malformed = 15,
     /// No common protocol version.
     Version = 16,
     /// The token is wrong.
     BadToken = 17,
-    /// Only root may ask this.
+    /// The request is reserved for root.
     NotRoot = 18,
-    /// A thread id is only understood from the daemon's own PID namespace, and one that is said to
-    /// be the client's own only of its process; pass a pidfd.
-    BareTid = 19,
+    /// The thread id is not accepted: thread ids are valid only in the daemon's PID namespace, and
+    /// a thread declared as the client's own must belong to the client's process. A pidfd is always
+    /// accepted.
+    TidNotAccepted = 19,
     /// The daemon is stopping.
     Stopping = 20,
-    /// An operation on this spec is still under way.
+    /// Another operation on this spec is in progress.
     Busy = 21,
 }
 
-/// The part of a request that an answer is about; it also fixes the unit of `asked`, `limit` and
+/// Part of a request that an answer refers to; it determines the unit of `asked`, `limit` and
 /// `fits`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u16)]
@@ -69,17 +71,17 @@ pub enum Field {
     /// The request as a whole.
     #[default]
     Request = 0,
-    /// T, nanoseconds.
+    /// Period T, nanoseconds.
     Period = 1,
-    /// Q, nanoseconds.
+    /// Runtime Q, nanoseconds.
     Runtime = 2,
-    /// Q^d, nanoseconds.
+    /// Desired runtime Q^d, nanoseconds.
     Desired = 3,
-    /// D, nanoseconds.
+    /// Deadline D, nanoseconds.
     Deadline = 4,
-    /// P, 1..=99.
+    /// Priority P, 1..=99.
     Priority = 5,
-    /// Utilisation, millionths of a CPU.
+    /// Utilization, millionths of a CPU.
     Utilization = 6,
     /// The ignore-admission flag.
     IgnoreAdmission = 7,
@@ -106,123 +108,123 @@ pub enum Field {
 /// A refusal with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// Reason for the refusal.
     pub code: Code,
-    /// About what; fixes the unit of the numbers.
+    /// Field concerned; determines the unit of the numbers.
     pub field: Field,
-    /// What was asked for.
+    /// Requested value.
     pub asked: u64,
-    /// The bound that it met.
+    /// Limit that the request exceeds or falls below.
     pub limit: u64,
-    /// The kernel's error number, with [`Code::Kernel`]; else 0.
+    /// Error number of the kernel, with [`Code::Kernel`]; otherwise 0.
     pub errno: i32,
-    /// Which task of a group; 0 otherwise.
+    /// Index of the task in a group; otherwise 0.
     pub index: u32,
-    /// The access rule: where it was written, such as `talead.toml:12`.
+    /// Location of the access rule, such as `talead.toml:12`.
     pub rule: Option<String>,
-    /// What each plugin said, with [`Code::NoPlugin`].
-    pub answers: Vec<Answer>,
+    /// Answers of the plugins, with [`Code::NoPlugin`].
+    pub answers: Vec<PluginAnswer>,
 }
 
-/// What one plugin said.
+/// Answer of one plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// Its index in order of precedence.
+pub struct PluginAnswer {
+    /// Index of the plugin in order of precedence.
     pub plugin: u32,
-    /// Its name.
+    /// Name of the plugin.
     pub name: Name,
-    /// What it said.
-    pub verdict: Said,
+    /// Verdict of the plugin.
+    pub verdict: PluginVerdict,
 }
 
-/// A plugin's word, for people and programs outside the broker.
+/// Verdict of a plugin, for users and programs outside the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// It can serve the request in full.
+pub enum PluginVerdict {
+    /// The plugin can serve the request in full.
     Ok {
-        /// Where.
+        /// CPU of the placement; `None` for a whole root domain.
         cpu: Option<u32>,
-        /// At what cost.
+        /// Charge of the task.
         charge: Charge,
-        /// What to know.
+        /// Remarks for the holder.
         notes: Notes,
     },
-    /// It can serve the request in part.
+    /// The plugin can serve the request in part.
     Partial {
-        /// Where.
+        /// CPU of the placement; `None` for a whole root domain.
         cpu: Option<u32>,
-        /// At what cost.
+        /// Charge of the task.
         charge: Charge,
-        /// What to know.
+        /// Remarks for the holder.
         notes: Notes,
     },
-    /// It can't.
-    No(No),
-    /// It was not asked: an access rule keeps this client from it (code and field of the denial).
+    /// The plugin cannot serve the request.
+    No(Rejection),
+    /// The plugin was not asked, because an access rule denies it to this client.
     Denied {
         /// `NotAllowed`, `RuleBound` or `RuleOmission`.
         code: Code,
-        /// About what.
+        /// Field concerned.
         field: Field,
-        /// What was asked for.
+        /// Requested value.
         asked: u64,
-        /// The rule's bound.
+        /// Bound of the rule.
         limit: u64,
     },
 }
 
-/// A plugin's "no" and what would have fitted.
+/// Rejection by a plugin, with the value that would fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct No {
-    /// Why.
-    pub reason: Reason,
-    /// About what; fixes the unit of the numbers.
+pub struct Rejection {
+    /// Reason for the rejection.
+    pub reason: RejectionReason,
+    /// Field concerned; determines the unit of the numbers.
     pub field: Field,
-    /// The CPU where the request came closest to fitting.
+    /// CPU on which the request is closest to fitting.
     pub cpu: Option<u32>,
-    /// What was asked for.
+    /// Requested value.
     pub asked: u64,
-    /// Where the bound lies.
+    /// Limit of the plugin.
     pub limit: u64,
-    /// What would have fitted instead, in the unit of `field`; 0 when nothing is known that would.
+    /// Value that would fit, in the unit of `field`; 0 if no such value is known.
     pub fits: u64,
-    /// Why it does not fit, where an exact test said so.
+    /// Counterexample, if an exact test found one.
     pub witness: Option<Witness>,
 }
 
-/// Why a deadline could be missed, as a fact that can be checked by hand.
+/// Counterexample of an admission test: a possible deadline miss that can be checked manually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
-    /// Under fixed priorities: released together with all that is as urgent or more, a task would
-    /// end too late.
-    Late {
-        /// Whether it is the task of the request; else it is one that is served already.
+    /// Under fixed priorities: a task released together with all tasks of equal or higher priority
+    /// would complete after its deadline.
+    DeadlineMiss {
+        /// Whether the task is that of the request; otherwise it is an already accepted task.
         own: bool,
-        /// Its period.
+        /// Period of the task.
         period: Span,
-        /// Its deadline, which counts from its release.
+        /// Deadline of the task, relative to its release.
         deadline: Span,
-        /// When it would end, counted likewise; `None` if that grows without bound.
+        /// Response time of the task; `None` if it grows without bound.
         response: Option<Span>,
     },
-    /// Under earliest deadline first: too much would be due within a window.
+    /// Under earliest deadline first: the demand within a window would exceed the supply.
     Demand {
-        /// Length of the window; all tasks are released at its beginning.
+        /// Length of the window, which begins with the simultaneous release of all tasks.
         at: Span,
-        /// What is due within it.
+        /// Demand within the window.
         demand: Work,
-        /// What there is within it.
+        /// Supply within the window.
         supply: Work,
     },
 }
 
-/// The kinds of "no" that plugins give.
+/// Reason for a rejection by a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-pub enum Reason {
+pub enum RejectionReason {
     /// A mandatory parameter is missing.
     Missing = 1,
-    /// A parameter is outside what the kernel or the plugin can do.
+    /// A parameter is outside the range of the kernel or the plugin.
     OutOfRange = 2,
     /// Parameters contradict each other (Q > D, Q^d < Q, D > T where that is not served).
     Contradiction = 3,
@@ -232,12 +234,12 @@ pub enum Reason {
     NoCpu = 5,
     /// Every priority level is taken and sharing is switched off.
     NoLevel = 6,
-    /// Guarantees given by another plugin would be broken.
+    /// The task would break guarantees of another plugin.
     WouldBreakOthers = 7,
-    /// This machine can't do what the plugin needs (the daemon's log says what).
+    /// This machine lacks a feature that the plugin needs (the daemon's log names it).
     Unsupported = 8,
     /// The plugin is out of service.
     OutOfService = 9,
-    /// A foreign plugin said no, without a reason that we know.
+    /// A foreign plugin rejected the task and gave no reason.
     Foreign = 10,
 }

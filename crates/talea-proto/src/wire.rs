@@ -1,32 +1,41 @@
-//! The byte layout of messages: fixed, little-endian, without padding that the compiler chose.
+//! Byte layout of messages: fixed, little-endian, without compiler-chosen padding.
 //!
-//! Model: eight bytes of [`Header`], then the body that the header's operation names. Bodies are
-//! structs of unaligned little-endian fields, so their layout is what is written down and no byte
-//! of a message is ever left unwritten. Groups, refusals and explanations are a fixed head that
-//! counts what follows.
+//! Model: eight bytes of [`Header`], then the body selected by the header's operation. Bodies are
+//! structs of unaligned little-endian fields. Therefore the layout is exactly the written one, and
+//! every byte of a message is initialised. Groups, refusals and explanations have a fixed head that
+//! counts the elements behind it.
 //!
 //! Invariants. Decoding is strict: a message has exactly the length that its operation and its
-//! counts say, bits without a meaning are zero, and a field that is not declared is zero. So every
-//! value has one encoding, and what a newer peer means differently is refused instead of misread.
-//! Decoding never panics, whatever the bytes.
+//! counts require, bits without a meaning are zero, and a field that is not declared is zero. So
+//! every value has one encoding, and a message of a newer peer is refused instead of
+//! misinterpreted. Decoding never panics, for any input.
 //!
 //! | body | bytes | fields (offset) |
 //! | --- | --- | --- |
 //! | [`Header`] | 8 | op u16 (0), version u16 (2), seq u32 (4) |
 //! | hello | 4 | min u16 (0), max u16 (2) |
-//! | [`TaskWire`] | 208 | period (0), runtime (8), desired (16), deadline (24), flags (32), priority (36), owner (40), zero (44), plugin (48), CPUs (80) |
+//! | [`TaskWire`] | 208 | period (0), runtime (8), desired (16), deadline (24), flags (32), |
+//! | | | priority (36), owner (40), zero (44), plugin (48), CPUs (80) |
 //! | change | 216 | spec u64 (0), task (8) |
 //! | spec | 8 | spec u64 (0): release, detach, query, next spec |
 //! | attach | 16 | spec u64 (0), flags u32 (8), tid u32 (12) |
 //! | claim | 24 | spec u64 (0), token (8) |
 //! | group head | 8 | count u32 (0), zero (4); then the tasks, or the grants |
-//! | [`GrantedWire`] | 72 | spec (0), token (8), charge (24), runtime (40), grain (48), plugin (56), CPU (60), notes (64), flags (68), mechanism (70), priority (71) |
-//! | [`AttrWire`] | 168 | runtime (0), deadline (8), period (16), policy (24), flags (28), nice (32), priority (36), CPUs (40) |
-//! | [`AnswerWire`] | 96 | name (0), plugin (32), kind (36), why (38), field (40), flags (42), CPU (44), asked (48), limit (56), fits (64); a yes: charge (72), notes (88), zero (92); a no: its witness's window or period (72), demand or response (80), supply or deadline (88) |
-//! | refusal head | 40 | code (0), field (2), errno (4), asked (8), limit (16), index (24), answers (28), rule length (30), flags (32), zero (36); then the answers, then the rule's text |
+//! | [`GrantedWire`] | 72 | spec (0), token (8), charge (24), runtime (40), granularity (48), |
+//! | | | plugin (56), CPU (60), notes (64), flags (68), mechanism (70), priority (71) |
+//! | [`AttrWire`] | 168 | runtime (0), deadline (8), period (16), policy (24), flags (28), |
+//! | | | nice (32), priority (36), CPUs (40) |
+//! | [`PluginAnswerWire`] | 96 | name (0), plugin (32), kind (36), reason (38), field (40), |
+//! | | | flags (42), CPU (44), asked (48), limit (56), fits (64), then by kind: |
+//! | acceptance | | charge (72), notes (88), zero (92) |
+//! | rejection | | witness: window or period (72), demand or response (80), |
+//! | | | supply or deadline (88) |
+//! | refusal head | 40 | code (0), field (2), errno (4), asked (8), limit (16), index (24), |
+//! | | | answers (28), rule length (30), flags (32), zero (36); then the answers, |
+//! | | | then the rule's text |
 //!
-//! Hello, welcome and refused keep their layout in every version of the protocol: two peers of
-//! different versions must be able to find that out.
+//! The bodies of hello, welcome and refused are the same in every version of the protocol: two
+//! peers of different versions must be able to detect the difference.
 
 mod bytes;
 mod op;
@@ -35,7 +44,7 @@ mod request;
 mod task;
 
 pub use op::{reply as reply_op, request as request_op};
-pub use reply::{AnswerWire, GrantedWire, RULE_MAX, decode_reply};
+pub use reply::{GrantedWire, PluginAnswerWire, RULE_MAX, decode_reply};
 pub use request::decode_request;
 pub use task::{AttrWire, TaskWire};
 
@@ -44,17 +53,17 @@ use alloc::vec::Vec;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Starts every message.
+/// Header of every message.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct Header {
-    /// What the message is: [`request_op`] or [`reply_op`].
+    /// Operation of the message: [`request_op`] or [`reply_op`].
     pub op: U16,
-    /// The protocol version of the body.
+    /// Protocol version of the body.
     pub version: U16,
-    /// The asker's number for the request; its reply carries the same.
+    /// Number of the request, chosen by the client; the reply repeats it.
     pub seq: U32,
 }
 
@@ -66,50 +75,56 @@ impl Header {
     }
 }
 
-/// A message that could not be understood.
+/// A message that could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Garbled {
-    /// The number in its header; 0 if not even that could be read.
+pub struct DecodeError {
+    /// Number in the header; 0 if the header could not be read.
     pub seq: u32,
-    /// What was wrong with it, fit to be sent back.
+    /// Reason, as a refusal for the sender.
     pub refusal: Refusal,
 }
 
-/// What is wrong with the bytes: which part, what it says, what it may say at most.
+/// Invalid part of a message: the field, its value and the allowed maximum.
 #[derive(Clone, Copy, Debug)]
-struct Wrong {
+struct FieldError {
     code: Code,
     field: Field,
     asked: u64,
     limit: u64,
-    /// Which task of a group.
+    /// Index of the task in a group.
     index: u32,
 }
 
-impl Wrong {
-    fn new(field: Field, asked: impl Into<u64>, limit: impl Into<u64>) -> Wrong {
-        Wrong { code: Code::Malformed, field, asked: asked.into(), limit: limit.into(), index: 0 }
+impl FieldError {
+    fn new(field: Field, asked: impl Into<u64>, limit: impl Into<u64>) -> FieldError {
+        FieldError {
+            code: Code::Malformed,
+            field,
+            asked: asked.into(),
+            limit: limit.into(),
+            index: 0,
+        }
     }
 
-    /// The message is `asked` bytes long and should be `limit`.
-    fn length(asked: usize, limit: usize) -> Wrong {
-        Wrong::new(Field::Message, asked as u64, limit as u64)
+    /// Error for a message of `asked` bytes that should have `limit`.
+    fn length(asked: usize, limit: usize) -> FieldError {
+        FieldError::new(Field::Message, asked as u64, limit as u64)
     }
 
-    /// Bits are set that mean nothing.
-    fn bits(field: Field, all: u32, known: u32) -> Result<(), Wrong> {
-        if all & !known == 0 { Ok(()) } else { Err(Wrong::new(field, all, known)) }
+    /// Checks that only known bits are set.
+    fn bits(field: Field, all: u32, known: u32) -> Result<(), FieldError> {
+        if all & !known == 0 { Ok(()) } else { Err(FieldError::new(field, all, known)) }
     }
 
-    /// A part that is not declared must be zero.
-    fn zero(field: Field, value: impl Into<u64>) -> Result<(), Wrong> {
+    /// Checks that an undeclared part is zero.
+    fn zero(field: Field, value: impl Into<u64>) -> Result<(), FieldError> {
         let value = value.into();
-        if value == 0 { Ok(()) } else { Err(Wrong::new(field, value, 0_u64)) }
+        if value == 0 { Ok(()) } else { Err(FieldError::new(field, value, 0_u64)) }
     }
 }
 
-impl From<Wrong> for Refusal {
-    fn from(wrong: Wrong) -> Refusal {
+impl From<FieldError> for Refusal {
+    fn from(wrong: FieldError) -> Refusal {
         Refusal {
             code: wrong.code,
             field: wrong.field,
@@ -123,27 +138,29 @@ impl From<Wrong> for Refusal {
     }
 }
 
-/// Splits a message into its header and its body; `any_version` lists the operations that never
-/// change.
-fn open<'a>(message: &'a [u8], any_version: &[u16]) -> Result<(&'a Header, &'a [u8]), Garbled> {
-    let garbled = |seq: u32, wrong: Wrong| Garbled { seq, refusal: wrong.into() };
+/// Splits a message into its header and its body; `any_version` lists the operations with a
+/// version-independent layout.
+fn split_header<'a>(
+    message: &'a [u8],
+    any_version: &[u16],
+) -> Result<(&'a Header, &'a [u8]), DecodeError> {
+    let garbled = |seq: u32, wrong: FieldError| DecodeError { seq, refusal: wrong.into() };
     let Ok((header, body)) = Header::ref_from_prefix(message) else {
-        return Err(garbled(0, Wrong::length(message.len(), size_of::<Header>())));
+        return Err(garbled(0, FieldError::length(message.len(), size_of::<Header>())));
     };
     let version = header.version.get();
     if version != crate::VERSION && !any_version.contains(&header.op.get()) {
-        let wrong =
-            Wrong { code: Code::Version, ..Wrong::new(Field::Message, version, crate::VERSION) };
+        let wrong = FieldError {
+            code: Code::Version,
+            ..FieldError::new(Field::Message, version, crate::VERSION)
+        };
         return Err(garbled(header.seq.get(), wrong));
     }
     Ok((header, body))
 }
 
-/// Takes any bytes as a request and as a reply, and checks that what is understood has one
-/// encoding.
-///
-/// # Panics
-/// If the codec breaks its invariants. For fuzzing.
+/// Decodes arbitrary bytes as a request, a reply and a record, and checks that each decoded value
+/// has one encoding.
 #[doc(hidden)]
 pub fn fuzz_wire(bytes: &[u8]) {
     let mut again = [0xa5; crate::MESSAGE_MAX];

@@ -1,9 +1,9 @@
-//! The tasks of one key, by key.
+//! Groups of tasks by key.
 //!
-//! Most keys have one task, of which a word says everything; so that is what is kept in order, and
-//! the others have a place of their own.
+//! Most keys have one task, which fits into one word. The ordered map contains these words; larger
+//! groups are in a second map.
 
-use crate::leaves::Leaves;
+use crate::chunked_map::ChunkedMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -19,47 +19,47 @@ pub(super) struct Group {
 /// Groups in order of keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    brief: Leaves<Brief>,
-    /// Those that a word can't describe.
-    crowds: BTreeMap<u64, Group>,
+    packed: ChunkedMap<PackedGroup>,
+    /// Groups that do not fit into a word.
+    multi: BTreeMap<u64, Group>,
 }
 
-/// A group of one task: its work, whether it is unproved, and whether it is attached. Or one that
-/// can't be told like this.
+/// Packed group of one task (work, unproved flag, attached flag), or a mark for a group in the
+/// second map.
 #[derive(Clone, Copy, Debug)]
-struct Brief(u64);
+struct PackedGroup(u64);
 
-const CROWD: u64 = 1 << 63;
-/// Nobody has joined it yet.
-const NEW: u64 = CROWD | 1;
+const MULTI: u64 = 1 << 63;
+/// Mark for an empty group.
+const NEW: u64 = MULTI | 1;
 const UNPROVED: u64 = 1 << 62;
 const ATTACHED: u64 = 1 << 61;
 const WORK: u64 = ATTACHED - 1;
 
-impl Default for Brief {
-    fn default() -> Brief {
-        Brief(NEW)
+impl Default for PackedGroup {
+    fn default() -> PackedGroup {
+        PackedGroup(NEW)
     }
 }
 
-impl Brief {
-    fn of(group: &Group) -> Brief {
+impl PackedGroup {
+    fn of(group: &Group) -> PackedGroup {
         let Group { tasks, work, unproved, attached } = *group;
         let flag = |count: u32, bit| if count > 0 { bit } else { 0 };
         match u64::try_from(work) {
-            // One task is unproved and attached once at most.
+            // A single task counts at most once as unproved and as attached.
             Ok(work) if tasks == 1 && work <= WORK => {
-                Brief(work | flag(unproved, UNPROVED) | flag(attached, ATTACHED))
+                PackedGroup(work | flag(unproved, UNPROVED) | flag(attached, ATTACHED))
             }
-            _ => Brief(CROWD),
+            _ => PackedGroup(MULTI),
         }
     }
 
-    fn group(self, key: u64, crowds: &BTreeMap<u64, Group>) -> Group {
+    fn group(self, key: u64, multi: &BTreeMap<u64, Group>) -> Group {
         let flag = |bit| u32::from(self.0 & bit != 0);
         match self.0 {
             NEW => Group::default(),
-            CROWD => crowds[&key],
+            MULTI => multi[&key],
             _ => Group {
                 tasks: 1,
                 work: (self.0 & WORK).into(),
@@ -71,57 +71,57 @@ impl Brief {
 }
 
 impl Groups {
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(super) fn len(&self) -> usize {
-        self.brief.len()
+        self.packed.len()
     }
 
-    /// The tasks of `key`.
+    /// Returns the group of `key`.
     pub(super) fn get(&self, key: u64) -> Option<Group> {
-        Some(self.brief.get(key)?.group(key, &self.crowds))
+        Some(self.packed.get(key)?.group(key, &self.multi))
     }
 
-    /// Changes the group of `key`, which is there from now on, and gives it.
+    /// Changes the group of `key`, creating it if necessary, and returns it.
     pub(super) fn update(&mut self, key: u64, change: impl FnOnce(&mut Group)) -> Group {
-        let Groups { brief, crowds } = self;
-        brief.update(key, |brief| {
-            let was = brief.0;
-            let mut group = brief.group(key, crowds);
+        let Groups { packed, multi } = self;
+        packed.update(key, |packed| {
+            let was = packed.0;
+            let mut group = packed.group(key, multi);
             change(&mut group);
-            *brief = Brief::of(&group);
-            if brief.0 == CROWD {
-                crowds.insert(key, group);
-            } else if was == CROWD {
-                crowds.remove(&key);
+            *packed = PackedGroup::of(&group);
+            if packed.0 == MULTI {
+                multi.insert(key, group);
+            } else if was == MULTI {
+                multi.remove(&key);
             }
             group
         })
     }
 
-    /// There is no task of this key any more.
+    /// Removes the group of `key`.
     pub(super) fn remove(&mut self, key: u64) {
-        let brief = self.brief.remove(key).expect("a key that has gone already");
-        if brief.0 == CROWD {
-            self.crowds.remove(&key);
+        let packed = self.packed.remove(key).expect("the key was already removed");
+        if packed.0 == MULTI {
+            self.multi.remove(&key);
         }
     }
 
-    /// The groups whose keys lie in `keys`, in order.
+    /// Iterates over the groups with keys in `keys`, in order.
     pub(super) fn range(&self, keys: Range<u64>) -> impl DoubleEndedIterator<Item = (u64, Group)> {
-        self.brief.range(keys).map(|(key, brief)| (key, brief.group(key, &self.crowds)))
+        self.packed.range(keys).map(|(key, packed)| (key, packed.group(key, &self.multi)))
     }
 
-    /// The least key that is greater than this one.
+    /// Returns the least key greater than this one.
     pub(super) fn next_after(&self, key: u64) -> Option<u64> {
-        self.brief.next_after(key)
+        self.packed.next_after(key)
     }
 
-    /// The invariants; O(n).
+    /// Checks the invariants; O(n).
     #[cfg(test)]
     pub(super) fn check(&self) {
-        self.brief.check();
-        let crowds = self.brief.range(0..u64::MAX).filter(|(_, brief)| brief.0 == CROWD);
-        assert!(crowds.map(|(key, _)| key).eq(self.crowds.keys().copied()));
+        self.packed.check();
+        let multi = self.packed.range(0..u64::MAX).filter(|(_, packed)| packed.0 == MULTI);
+        assert!(multi.map(|(key, _)| key).eq(self.multi.keys().copied()));
         assert!(self.range(0..u64::MAX).all(|(_, group)| group.tasks > 0));
     }
 }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_what_it_was_told_to_be() {
+    fn a_stored_group_is_read_back_unchanged() {
         let one = Group { tasks: 1, work: WORK.into(), unproved: 1, attached: 1 };
         let kinds = [
             Group { tasks: 1, work: 0, unproved: 0, attached: 0 },
@@ -154,7 +154,7 @@ mod tests {
                 assert_eq!((groups.get(9), groups.len()), (Some(after), 1));
                 assert!(groups.range(0..10).eq([(9, after)]));
                 groups.remove(9);
-                assert_eq!((groups.get(9), groups.len(), groups.crowds.len()), (None, 0, 0));
+                assert_eq!((groups.get(9), groups.len(), groups.multi.len()), (None, 0, 0));
             }
         }
     }

@@ -1,58 +1,70 @@
-//! A shared object in a process of its own: its answers, held against its bounds (checklist R18).
+//! Foreign plugin: a shared object in a process of its own; its answers are checked against its
+//! bounds (R18).
 //!
-//! The question travels by the driver. What comes back names a CPU and a kernel priority; both must
-//! lie where the administrator and the client allow, or it is a lie and the plugin is no longer
-//! believed. The charge is ours to compute, and what other plugins have promised is ours to defend.
+//! The driver makes the call. The answer names a CPU and a kernel priority, which must be within
+//! the limits of the administrator and the client. Any other answer violates the protocol and takes
+//! the plugin out of service. The broker computes the charge and protects the guarantees of other
+//! plugins.
 
-use super::{Core, Entry, World, desired_notes, fp, no, sound};
-use crate::exact::Depth;
+use super::{PlacedSpec, PluginBase, PluginContext, desired_notes, fp, rejection, validate};
+use crate::exact_test::TestDepth;
 use crate::input::ForeignAnswer;
 use crate::ledger::Place;
-use crate::plugin::{Ask, Offer, Verdict};
-use crate::suite::Lie;
+use crate::plugin::{Offer, PluginRequest, Verdict};
+use crate::plugin_set::BoundsViolation;
 use talea_core::mutate;
 use talea_core::setup::{Band, ForeignClass};
 use talea_core::{Charge, Policy, Priority, Span};
 use talea_proto::Field;
 use talea_proto::message::{Mechanism, Notes};
-use talea_proto::refusal::Reason;
+use talea_proto::refusal::RejectionReason;
 
-/// The plugin.
+/// A foreign plugin.
 #[derive(Clone, Debug)]
 pub(crate) struct Foreign {
-    /// What all plugins are made of.
-    pub(crate) core: Core,
+    /// Common part of all plugins.
+    pub(crate) base: PluginBase,
     band: Band,
     class: ForeignClass,
-    /// How long an answer may take.
+    /// Time-out of a call.
     pub(crate) timeout: Span,
 }
 
 impl Foreign {
-    /// With its band, kernel class and patience.
-    pub(crate) fn new(core: Core, band: Band, class: ForeignClass, timeout: Span) -> Foreign {
-        Foreign { core, band, class, timeout }
+    /// Creates the plugin with its band, kernel class and time-out.
+    pub(crate) fn new(base: PluginBase, band: Band, class: ForeignClass, timeout: Span) -> Foreign {
+        Foreign { base, band, class, timeout }
     }
 
-    /// What an answer amounts to.
-    pub(crate) fn judge(
+    /// Returns the verdict of an answer.
+    pub(crate) fn check_answer(
         &self,
-        world: &World<'_>,
-        ask: &Ask<'_>,
+        context: &PluginContext<'_>,
+        ask: &PluginRequest<'_>,
         answer: &ForeignAnswer,
-    ) -> Result<Verdict, Lie> {
-        if let Err(no) = sound(ask.params) {
+    ) -> Result<Verdict, BoundsViolation> {
+        if let Err(no) = validate(ask.params) {
             return Ok(Verdict::No(no));
         }
-        let cpus = match self.core.fifo_cpus_for(ask) {
+        let cpus = match self.base.fifo_cpus_for(ask) {
             Ok(cpus) => cpus,
             Err(no) => return Ok(Verdict::No(no)),
         };
         let partial = match answer.verdict {
             1 => Notes::default(),
             0 => Notes::PARTIAL,
-            -1 => return Ok(Verdict::No(no(Reason::Foreign, Field::Plugin, 0, 0, 0))),
-            other => return Err(Lie(format!("verdict {other}, which is none of 1, 0 and -1"))),
+            -1 => {
+                return Ok(Verdict::No(rejection(
+                    RejectionReason::Foreign,
+                    Field::Plugin,
+                    0,
+                    0,
+                    0,
+                )));
+            }
+            other => {
+                return Err(BoundsViolation(format!("verdict {other}, which is not 1, 0 or -1")));
+            }
         };
         let cpu = mutate!(
             "plugin-foreign-cpu",
@@ -60,7 +72,7 @@ impl Foreign {
             u32::try_from(answer.cpu).ok()
         );
         let Some(cpu) = cpu else {
-            return Err(Lie(format!("CPU {}, which is none of {cpus}", answer.cpu)));
+            return Err(BoundsViolation(format!("CPU {}, which is not in {cpus}", answer.cpu)));
         };
         let Band { low, high } = self.band;
         let priority = mutate!(
@@ -69,20 +81,22 @@ impl Foreign {
             u8::try_from(answer.priority).ok()
         );
         let Some(priority) = priority else {
-            return Err(Lie(format!(
+            return Err(BoundsViolation(format!(
                 "priority {}, which is not in {}-{}",
                 answer.priority, low.0, high.0
             )));
         };
-        let coming = fp::coming(self.core.index, Place::Cpu(cpu), ask.params);
-        let borne = match world.bear(&coming, Depth::Bounds) {
-            Err(broken) if broken.open => world.bear(&coming, Depth::Exact),
+        let candidate = fp::candidate(self.base.index, Place::Cpu(cpu), ask.params);
+        let borne = match context.check_guarantees(&candidate, TestDepth::Bounds) {
+            Err(broken) if broken.undecided => {
+                context.check_guarantees(&candidate, TestDepth::Exact)
+            }
             said => said,
         };
         if let Err(broken) = &borne
             && !ask.ignore_admission
         {
-            return Ok(Verdict::No(fp::would_break(world, &coming, broken)));
+            return Ok(Verdict::No(fp::guarantee_rejection(context, &candidate, broken)));
         }
         let runtime = ask.params.runtime;
         let offer = Offer {
@@ -92,7 +106,7 @@ impl Foreign {
             notes: Notes::NOT_PROVED
                 .with(Notes::BUDGET_NOT_ENFORCED)
                 .with(desired_notes(ask.params, runtime))
-                .with(Core::wish_notes(ask, cpu))
+                .with(PluginBase::preference_notes(ask, cpu))
                 .with(if borne.is_ok() { Notes::default() } else { Notes::ADMISSION_IGNORED })
                 .with(partial),
             priority,
@@ -100,15 +114,15 @@ impl Foreign {
         Ok(if partial == Notes::PARTIAL { Verdict::Partial(offer) } else { Verdict::Ok(offer) })
     }
 
-    /// The kernel's policy.
-    pub(crate) fn policy(&self, entry: &Entry) -> Policy {
+    /// Returns the kernel policy of a spec.
+    pub(crate) fn policy(&self, entry: &PlacedSpec) -> Policy {
         match self.class {
             ForeignClass::Fifo => Policy::Fifo(Priority(entry.priority)),
             ForeignClass::Rr => Policy::Rr(Priority(entry.priority)),
         }
     }
 
-    /// How the kernel enforces it.
+    /// Returns the kernel mechanism.
     pub(crate) fn mechanism(&self) -> Mechanism {
         match self.class {
             ForeignClass::Fifo => Mechanism::Fifo,

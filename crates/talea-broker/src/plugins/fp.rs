@@ -1,29 +1,33 @@
 //! Fixed priorities on `SCHED_FIFO` (`fp`) and `SCHED_RR` (`rr`). ReTiF (JSA 2021) section 5.3.
 //!
-//! The requested priority is mandatory, its order is kept (see [`crate::levels`]), its number is
-//! not: the plugin's band may lie elsewhere. The order is that of a CPU, or of all of them (`levels
-//! = "common"`): then an application that moves its threads between CPUs finds above and below them
-//! there whom it has left where it was. A task goes to the CPU with the fewest tasks of this
-//! plugin, then the fewest of all, then the lowest number. There is no admission test, so nothing
-//! here is ever proved; but a declared runtime and period are entered in the shared books, and a
-//! task that would break what an `rm` plugin has promised below it goes elsewhere or is refused
-//! (checklist R31). A task that declares no runtime can't be weighed: it is taken, and the `rm`
-//! tasks below it are told that nothing is proved any more.
+//! The requested priority is mandatory. Its order is kept (see [`crate::levels`]), its number is
+//! not, because the plugin's band may differ. The order is per CPU, or common to all CPUs (`levels
+//! = "common"`): then an application that moves its threads between CPUs keeps their order. A task
+//! is placed on the CPU with the fewest tasks of this plugin, then the fewest tasks in total, then
+//! the lowest number.
+//!
+//! There is no admission test, so no guarantee is proved here. A declared runtime and period are
+//! entered in the ledger, and a task that would break a guarantee of a lower `rm` plugin is placed
+//! elsewhere or rejected (R31). A task without a runtime cannot be tested: it is accepted, and the
+//! `rm` tasks below it become "not proved".
 
-use super::{Core, Entry, Outranking, World, desired_notes, missing, no};
-use crate::exact::{Broken, Depth, Open, keep_telling};
+use super::{
+    HigherPriorityTask, PlacedSpec, PluginBase, PluginContext, desired_notes, missing_parameter,
+    rejection,
+};
+use crate::exact_test::{NotProved, TestDepth, UndecidedCpus, keep_most_informative};
 use crate::ledger::Place;
-use crate::levels::{Levels, Member, Run};
-use crate::plugin::{Ask, Offer, Verdict};
+use crate::levels::{LevelRun, Levels, Member};
+use crate::plugin::{Offer, PluginRequest, Verdict};
 use crate::plugins::place::worst_fit;
 use talea_core::mutate;
 use talea_core::setup::{Band, FpLevels, FpOptions};
 use talea_core::{Charge, Params, Policy, Priority, Span};
 use talea_proto::message::{Mechanism, Notes};
-use talea_proto::refusal::Reason;
-use talea_proto::{Field, No};
+use talea_proto::refusal::RejectionReason;
+use talea_proto::{Field, Rejection};
 
-/// Which kernel class.
+/// Kernel scheduling class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `SCHED_FIFO`.
@@ -32,35 +36,37 @@ pub(crate) enum Class {
     Rr,
 }
 
-/// The plugin.
+/// The plugins `fp` and `rr`.
 #[derive(Clone, Debug)]
 pub(crate) struct Fp {
-    /// What all plugins are made of.
-    pub(crate) core: Core,
+    /// Common part of all plugins.
+    pub(crate) base: PluginBase,
     class: Class,
     options: FpOptions,
-    /// By CPU number, or of all of them; `None` where the plugin is not.
+    /// `levels[cpu]`: order of one CPU, or `levels[0]`: common order; `None` for other CPUs.
     levels: Vec<Option<Levels>>,
 }
 
 impl Fp {
-    /// `band` says which levels there are on each CPU.
+    /// Creates the plugin; `band` returns the band on each CPU.
     pub(crate) fn new(
-        core: Core,
+        base: PluginBase,
         class: Class,
         options: FpOptions,
         band: impl Fn(u32) -> Band,
     ) -> Fp {
         let levels = match options.levels {
             FpLevels::Each => {
-                let cpus = core.cpus.iter().last().map_or(0, |cpu| cpu + 1);
+                let cpus = base.cpus.iter().last().map_or(0, |cpu| cpu + 1);
                 (0..cpus)
-                    .map(|cpu| core.cpus.contains(cpu).then(|| Levels::new(band(cpu))))
+                    .map(|cpu| base.cpus.contains(cpu).then(|| Levels::new(band(cpu))))
                     .collect()
             }
-            FpLevels::Common => vec![core.cpus.iter().map(band).reduce(common).map(Levels::new)],
+            FpLevels::Common => {
+                vec![base.cpus.iter().map(band).reduce(common_band).map(Levels::new)]
+            }
         };
-        Fp { core, class, options, levels }
+        Fp { base, class, options, levels }
     }
 
     fn row(&self, place: Place) -> usize {
@@ -72,63 +78,66 @@ impl Fp {
     }
 
     fn at(&self, place: Place) -> &Levels {
-        self.levels[self.row(place)].as_ref().expect("a CPU of this plugin")
+        self.levels[self.row(place)].as_ref().expect("the CPU belongs to this plugin")
     }
 
     fn at_mut(&mut self, place: Place) -> &mut Levels {
         let row = self.row(place);
-        self.levels[row].as_mut().expect("a CPU of this plugin")
+        self.levels[row].as_mut().expect("the CPU belongs to this plugin")
     }
 
-    /// Can it serve this, where, at what cost?
-    pub(crate) fn ask(&self, world: &World<'_>, ask: &Ask<'_>) -> Verdict {
-        let Some(priority) = ask.params.priority else { return missing(Field::Priority) };
+    /// Returns the verdict for a request.
+    pub(crate) fn ask(&self, context: &PluginContext<'_>, ask: &PluginRequest<'_>) -> Verdict {
+        let Some(priority) = ask.params.priority else { return missing_parameter(Field::Priority) };
         if mutate!("plugin-fp-range", !(1..=99).contains(&priority.0), false) {
             let nearest = priority.0.clamp(1, 99).into();
-            return Verdict::No(no(
-                Reason::OutOfRange,
+            return Verdict::No(rejection(
+                RejectionReason::OutOfRange,
                 Field::Priority,
                 priority.0.into(),
                 nearest,
                 nearest,
             ));
         }
-        let cpus = match self.core.fifo_cpus_for(ask) {
+        let cpus = match self.base.fifo_cpus_for(ask) {
             Ok(cpus) => cpus,
             Err(no) => return Verdict::No(no),
         };
         let key = key(priority);
-        let view = &world.view;
-        let load = |cpu| (view.specs_of(self.core.index, Place::Cpu(cpu)), view.specs(cpu), cpu);
-        let (mut refused, mut ignoring): (Option<No>, Option<Offer>) = (None, None);
-        let mut open = Open::default();
-        for cpu in worst_fit(cpus, &ask.wished, load) {
+        let view = &context.view;
+        let load = |cpu| (view.specs_of(self.base.index, Place::Cpu(cpu)), view.specs(cpu), cpu);
+        let (mut refused, mut ignoring): (Option<Rejection>, Option<Offer>) = (None, None);
+        let mut undecided = UndecidedCpus::default();
+        for cpu in worst_fit(cpus, &ask.preferred, load) {
             let place = Place::Cpu(cpu);
             let levels = self.at(place);
-            let leaving = self.leaving(world, place);
+            let leaving = self.leaving(context, place);
             if mutate!("plugin-fp-sharing", self.options.refuse_sharing, false)
                 && levels.must_share(key, leaving.as_ref())
             {
                 let (asked, limit) = (levels.distinct() as u64 + 1, levels.size() as u64);
-                let no = no(Reason::NoLevel, Field::Levels, asked, limit, limit);
-                refused.get_or_insert(No { cpu: Some(cpu), ..no });
+                let no = rejection(RejectionReason::NoLevel, Field::Levels, asked, limit, limit);
+                refused.get_or_insert(Rejection { cpu: Some(cpu), ..no });
                 continue;
             }
-            let coming = coming(self.core.index, place, ask.params);
-            let Err(broken) = world.bear(&coming, Depth::Bounds) else {
-                return Verdict::Ok(self.offer(world, ask, cpu, key));
+            let candidate = candidate(self.base.index, place, ask.params);
+            let Err(broken) = context.check_guarantees(&candidate, TestDepth::Bounds) else {
+                return Verdict::Ok(self.offer(context, ask, cpu, key));
             };
-            if broken.open {
-                open.push(cpu);
+            if broken.undecided {
+                undecided.push(cpu);
             }
-            ignoring = ignoring.or_else(|| Some(self.offer(world, ask, cpu, key)));
-            refused.get_or_insert_with(|| would_break(world, &coming, &broken));
+            ignoring = ignoring.or_else(|| Some(self.offer(context, ask, cpu, key)));
+            refused.get_or_insert_with(|| guarantee_rejection(context, &candidate, &broken));
         }
-        for cpu in open.cpus() {
-            let coming = coming(self.core.index, Place::Cpu(cpu), ask.params);
-            match world.bear(&coming, Depth::Exact) {
-                Ok(()) => return Verdict::Ok(self.offer(world, ask, cpu, key)),
-                Err(broken) => keep_telling(&mut refused, would_break(world, &coming, &broken)),
+        for cpu in undecided.cpus() {
+            let candidate = candidate(self.base.index, Place::Cpu(cpu), ask.params);
+            match context.check_guarantees(&candidate, TestDepth::Exact) {
+                Ok(()) => return Verdict::Ok(self.offer(context, ask, cpu, key)),
+                Err(broken) => keep_most_informative(
+                    &mut refused,
+                    guarantee_rejection(context, &candidate, &broken),
+                ),
             }
         }
         match ignoring.filter(|_| ask.ignore_admission) {
@@ -139,26 +148,32 @@ impl Fp {
         }
     }
 
-    fn leaving(&self, world: &World<'_>, place: Place) -> Option<Member> {
-        let ours = |entry: &&Entry| {
-            entry.claim.plugin == self.core.index
+    fn leaving(&self, context: &PluginContext<'_>, place: Place) -> Option<Member> {
+        let ours = |entry: &&PlacedSpec| {
+            entry.claim.plugin == self.base.index
                 && mutate!(
                     "plugin-fp-common",
                     self.row(entry.claim.place) == self.row(place),
                     entry.claim.place == place
                 )
         };
-        world.leaving.filter(ours).map(member)
+        context.leaving.filter(ours).map(member)
     }
 
-    fn offer(&self, world: &World<'_>, ask: &Ask<'_>, cpu: u32, key: u64) -> Offer {
+    fn offer(
+        &self,
+        context: &PluginContext<'_>,
+        ask: &PluginRequest<'_>,
+        cpu: u32,
+        key: u64,
+    ) -> Offer {
         let runtime = ask.params.runtime;
         let place = Place::Cpu(cpu);
         let levels = self.at(place);
-        let leaving = self.leaving(world, place);
-        let coming = Member { key, work: 0, unproved: true };
-        let after = levels.after(leaving.as_ref(), Some(&coming));
-        let shared = after.newcomer().is_some_and(Run::is_shared);
+        let leaving = self.leaving(context, place);
+        let candidate = Member { key, work: 0, unproved: true };
+        let after = levels.after(leaving.as_ref(), Some(&candidate));
+        let shared = after.new_run().is_some_and(LevelRun::is_shared);
         Offer {
             cpu: Some(cpu),
             runtime,
@@ -166,24 +181,24 @@ impl Fp {
             notes: Notes::NOT_PROVED
                 .with(Notes::BUDGET_NOT_ENFORCED)
                 .with(desired_notes(ask.params, runtime))
-                .with(Core::wish_notes(ask, cpu))
-                .with(self.standing(shared)),
+                .with(PluginBase::preference_notes(ask, cpu))
+                .with(self.level_notes(shared)),
             priority: 0,
         }
     }
 
-    /// The spec is this plugin's from here on.
-    pub(crate) fn enter(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
+    /// Adds a spec to this plugin.
+    pub(crate) fn add_spec(&mut self, entry: &PlacedSpec, moved: &mut Vec<u32>) {
         self.at_mut(entry.claim.place).insert(&member(entry), moved);
     }
 
-    /// The spec is no longer this plugin's.
-    pub(crate) fn leave(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
+    /// Removes a spec from this plugin.
+    pub(crate) fn remove_spec(&mut self, entry: &PlacedSpec, moved: &mut Vec<u32>) {
         self.at_mut(entry.claim.place).remove(&member(entry), moved);
     }
 
-    /// `new` takes the place of `old` if both have the same CPU and priority.
-    pub(crate) fn exchange(&mut self, old: &Entry, new: &Entry) -> bool {
+    /// Replaces `old` by `new` if both have the same CPU and priority.
+    pub(crate) fn exchange(&mut self, old: &PlacedSpec, new: &PlacedSpec) -> bool {
         let same = old.claim.place == new.claim.place && member(old).key == member(new).key;
         if same {
             self.at_mut(old.claim.place).exchange(&member(old), &member(new));
@@ -191,18 +206,18 @@ impl Fp {
         same
     }
 
-    /// A thread has the attributes of the spec, or no longer.
-    pub(crate) fn attach(&mut self, entry: &Entry, slot: u32, attached: bool) {
+    /// Records whether a thread has the attributes of the spec.
+    pub(crate) fn attach(&mut self, entry: &PlacedSpec, slot: u32, attached: bool) {
         self.at_mut(entry.claim.place).attach(member(entry).key, slot, attached);
     }
 
-    /// The kernel priority now.
-    pub(crate) fn priority(&self, entry: &Entry) -> u8 {
+    /// Returns the current kernel priority.
+    pub(crate) fn priority(&self, entry: &PlacedSpec) -> u8 {
         self.at(entry.claim.place).level(member(entry).key)
     }
 
-    /// The kernel's policy now.
-    pub(crate) fn policy(&self, entry: &Entry) -> Policy {
+    /// Returns the current kernel policy.
+    pub(crate) fn policy(&self, entry: &PlacedSpec) -> Policy {
         let priority = Priority(self.priority(entry));
         match self.class {
             Class::Fifo => Policy::Fifo(priority),
@@ -210,7 +225,7 @@ impl Fp {
         }
     }
 
-    /// How the kernel enforces it.
+    /// Returns the kernel mechanism.
     pub(crate) fn mechanism(&self) -> Mechanism {
         match self.class {
             Class::Fifo => Mechanism::Fifo,
@@ -218,15 +233,14 @@ impl Fp {
         }
     }
 
-    /// What the holder should know beyond what stays true.
-    pub(crate) fn notes(&self, entry: &Entry) -> Notes {
+    /// Returns the variable notes.
+    pub(crate) fn notes(&self, entry: &PlacedSpec) -> Notes {
         let levels = self.at(entry.claim.place);
-        self.standing(levels.runs()[levels.run_of(member(entry).key)].is_shared())
+        self.level_notes(levels.runs()[levels.run_of(member(entry).key)].is_shared())
     }
 
-    /// What is to be known of a level: whether others share it, and whether its order is that of
-    /// all CPUs.
-    fn standing(&self, is_shared: bool) -> Notes {
+    /// Returns the notes of a level: whether it is shared, and whether its order spans all CPUs.
+    fn level_notes(&self, is_shared: bool) -> Notes {
         let shared = if is_shared { Notes::LEVEL_SHARED } else { Notes::default() };
         match self.options.levels {
             FpLevels::Each => shared,
@@ -235,9 +249,9 @@ impl Fp {
     }
 }
 
-/// The levels that there are on both of two CPUs. What another plugin has of either lies at an end
-/// of the band (`narrowed`).
-fn common(one: Band, other: Band) -> Band {
+/// Returns the levels common to two CPUs. Levels withheld for another plugin are at an end of the
+/// band (`narrowed`).
+fn common_band(one: Band, other: Band) -> Band {
     let (low, high) = (one.low.0.max(other.low.0), one.high.0.min(other.high.0));
     Band { low: Priority(low), high: Priority(high) }
 }
@@ -246,30 +260,33 @@ fn key(priority: Priority) -> u64 {
     u64::from(mutate!("plugin-fp-order", 100 - priority.0, priority.0))
 }
 
-fn member(entry: &Entry) -> Member {
-    // An adopted record may lack the priority; then the least urgent one serves.
+fn member(entry: &PlacedSpec) -> Member {
+    // An adopted record may lack the priority; then the lowest one is used.
     let priority = entry.params.priority.filter(|p| (1..=99).contains(&p.0)).unwrap_or(Priority(1));
     Member { key: key(priority), work: 0, unproved: true }
 }
 
-/// A task of plugin `plugin` in the eyes of the `rm` tasks below it.
-pub(crate) fn coming(plugin: u32, place: Place, params: &Params) -> Outranking {
+/// Returns a task of plugin `plugin` as interference for the `rm` tasks below it.
+pub(crate) fn candidate(plugin: u32, place: Place, params: &Params) -> HigherPriorityTask {
     let known = params.runtime.zip(params.density_span());
     let (work, span) = known.map_or((0, 1), |(work, span)| (work.as_ns(), span.as_ns()));
     let period = params.period.map_or(span, Span::as_ns);
-    Outranking { plugin, place, work, span, period }
+    HigherPriorityTask { plugin, place, work_ns: work, span_ns: span, period_ns: period }
 }
 
-/// The "no" for a task that would break what others have been promised, with the share that would
-/// not.
-pub(crate) fn would_break(world: &World<'_>, coming: &Outranking, broken: &Broken) -> No {
-    let share = |work: u64| Charge::ratio(work, coming.span);
-    let fits = share(world.bearable(coming).min(coming.span)).ppm_down();
-    let asked = share(coming.work).ppm();
-    let cpu = match coming.place {
+/// Returns the rejection of a task that would break guarantees, with the share that would not.
+pub(crate) fn guarantee_rejection(
+    context: &PluginContext<'_>,
+    candidate: &HigherPriorityTask,
+    broken: &NotProved,
+) -> Rejection {
+    let share = |work: u64| Charge::ratio(work, candidate.span_ns);
+    let fits = share(context.spare_work(candidate).min(candidate.span_ns)).ppm_down();
+    let asked = share(candidate.work_ns).ppm();
+    let cpu = match candidate.place {
         Place::Cpu(cpu) => Some(cpu),
         Place::Domain(_) => None,
     };
-    let no = no(Reason::WouldBreakOthers, Field::Utilization, asked, fits, fits);
-    No { cpu, witness: broken.witness, ..no }
+    let no = rejection(RejectionReason::WouldBreakOthers, Field::Utilization, asked, fits, fits);
+    Rejection { cpu, witness: broken.witness, ..no }
 }

@@ -1,11 +1,12 @@
-//! The plugins, a file each: ReTiF's Table 4 as pure questions, and the list that names them all.
+//! Plugins: one file each, implementing ReTiF's Table 4 as pure functions, and the closed list of
+//! all plugins.
 //!
-//! A plugin says whether it can serve a task, where, and what that costs ([`Plugin::ask`]); keeps
-//! what it needs of the tasks it has got ([`Plugin::enter`], [`Plugin::leave`]); and names the
-//! kernel's attributes for each of them. It never makes a system call, and what plugins owe to each
-//! other is in the books that they share: see [`crate::suite`]. To add one: a file, a variant of
-//! `talea_core::setup::PluginKind`, a variant here, and what the compiler then asks for; [`fp`] is
-//! the shortest to start from.
+//! A plugin decides whether it can serve a task, where, and at what charge ([`Plugin::ask`]). It
+//! keeps the data that it needs of its tasks ([`Plugin::add_spec`], [`Plugin::remove_spec`]), and
+//! returns the kernel attributes for each of them. It never makes a system call. The obligations
+//! between plugins are in the shared ledger: see [`crate::plugin_set`]. To add a plugin: a file, a
+//! variant of `talea_core::setup::PluginKind`, a variant here, and every place that the compiler
+//! then reports; [`fp`] is the shortest example.
 
 pub(crate) mod edf;
 pub(crate) mod foreign;
@@ -13,10 +14,10 @@ pub(crate) mod fp;
 pub(crate) mod place;
 pub(crate) mod rm;
 
-use crate::exact::{Broken, Depth, Tries};
+use crate::exact_test::{ExactTestBudget, NotProved, TestDepth};
 use crate::ledger::{Claim, Place, View};
-use crate::plugin::{Ask, Offer, Verdict};
-use crate::residents::Residents;
+use crate::placements::SlotsByPlace;
+use crate::plugin::{Offer, PluginRequest, Verdict};
 use edf::Edf;
 use foreign::Foreign;
 use fp::Fp;
@@ -24,147 +25,151 @@ use rm::Rm;
 use talea_core::setup::Band;
 use talea_core::{Charge, CpuSet, Params, Policy, Span, Work};
 use talea_proto::message::{Mechanism, Notes};
-use talea_proto::refusal::Reason;
-use talea_proto::{Field, No};
+use talea_proto::refusal::RejectionReason;
+use talea_proto::{Field, Rejection};
 
-/// An accepted spec, as the suite and its plugins keep it.
+/// Accepted spec in the plugin set.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    /// What it takes.
+pub(crate) struct PlacedSpec {
+    /// Ledger entry of the spec.
     pub(crate) claim: Claim,
-    /// What was asked.
+    /// Requested parameters.
     pub(crate) params: Params,
     /// Q^a.
     pub(crate) runtime: Option<Work>,
-    /// What will stay true of it; the rest is found out when somebody asks.
+    /// Permanent notes; the others are computed on demand.
     pub(crate) notes: Notes,
-    /// The priority that a foreign plugin named; else 0.
+    /// Priority assigned by a foreign plugin; otherwise 0.
     pub(crate) priority: u8,
-    /// Whether a thread has its attributes.
+    /// Whether a thread has the attributes of the spec.
     pub(crate) attached: bool,
-    /// The kernel priority that the thread has, as far as the suite has been told.
-    pub(crate) given: u8,
-    /// Its seat among those at its place.
-    pub(crate) seat: u32,
+    /// Kernel priority that the thread has, as far as known.
+    pub(crate) applied: u8,
+    /// Index of the spec in the list of its place.
+    pub(crate) place_index: u32,
 }
 
-/// What all plugins are made of.
+/// Common part of all plugins.
 #[derive(Clone, Debug)]
-pub(crate) struct Core {
-    /// Its index, in order of precedence.
+pub(crate) struct PluginBase {
+    /// Index of the plugin, in order of precedence.
     pub(crate) index: u32,
-    /// Where it may place tasks.
+    /// CPUs on which the plugin may place tasks.
     pub(crate) cpus: CpuSet,
-    /// Whether FIFO and RR are open on this machine.
+    /// Whether FIFO and RR are available on this machine.
     pub(crate) fifo: bool,
 }
 
-impl Core {
-    /// The CPUs that are left after the client's condition.
-    pub(crate) fn cpus_for(&self, ask: &Ask<'_>) -> CpuSet {
+impl PluginBase {
+    /// Returns the CPUs that the client accepts.
+    pub(crate) fn cpus_for(&self, ask: &PluginRequest<'_>) -> CpuSet {
         if ask.allowed.is_empty() { self.cpus } else { self.cpus.intersection(&ask.allowed) }
     }
 
-    /// The CPUs for a task under a FIFO or RR policy, or why there are none.
-    pub(crate) fn fifo_cpus_for(&self, ask: &Ask<'_>) -> Result<CpuSet, No> {
+    /// Returns the CPUs for a task under a FIFO or RR policy, or the rejection if there are none.
+    pub(crate) fn fifo_cpus_for(&self, ask: &PluginRequest<'_>) -> Result<CpuSet, Rejection> {
         if !self.fifo {
-            return Err(no(Reason::Unsupported, Field::Request, 0, 0, 0));
+            return Err(rejection(RejectionReason::Unsupported, Field::Request, 0, 0, 0));
         }
         let cpus = self.cpus_for(ask);
-        if cpus.is_empty() { Err(no_cpu(ask, &self.cpus)) } else { Ok(cpus) }
+        if cpus.is_empty() { Err(no_cpu_rejection(ask, &self.cpus)) } else { Ok(cpus) }
     }
 
-    /// Whether a wish for CPUs is not met by `cpu`.
-    pub(crate) fn wish_notes(ask: &Ask<'_>, cpu: u32) -> Notes {
-        if ask.wished.is_empty() || ask.wished.contains(cpu) {
+    /// Returns the note for a placement outside the preferred CPUs.
+    pub(crate) fn preference_notes(ask: &PluginRequest<'_>, cpu: u32) -> Notes {
+        if ask.preferred.is_empty() || ask.preferred.contains(cpu) {
             Notes::default()
         } else {
-            Notes::CPU_WISH_IGNORED
+            Notes::PREFERRED_CPUS_IGNORED
         }
     }
 }
 
-/// A task that would run above others on their CPUs.
+/// Task with a higher kernel priority than others on its CPUs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outranking {
-    /// Index of its plugin.
+pub(crate) struct HigherPriorityTask {
+    /// Index of the task's plugin.
     pub(crate) plugin: u32,
-    /// Where it would be.
+    /// Place of the task.
     pub(crate) place: Place,
-    /// Its work in nanoseconds; 0 when unknown.
-    pub(crate) work: u64,
-    /// min(T, D) in nanoseconds.
-    pub(crate) span: u64,
-    /// T in nanoseconds.
-    pub(crate) period: u64,
+    /// Work in nanoseconds; 0 if unknown.
+    pub(crate) work_ns: u64,
+    /// Shorter of period and deadline, min(T, D), in nanoseconds.
+    pub(crate) span_ns: u64,
+    /// Period T in nanoseconds.
+    pub(crate) period_ns: u64,
 }
 
-/// What a question may look at: the books without the spec being replaced, and the other plugins.
+/// Data for an admission test: the ledger without the spec to be replaced, and all plugins.
 #[derive(Clone, Copy)]
-pub(crate) struct World<'a> {
-    /// The books.
+pub(crate) struct PluginContext<'a> {
+    /// View of the ledger.
     pub(crate) view: View<'a>,
-    /// The spec that is judged as if it were gone.
-    pub(crate) leaving: Option<&'a Entry>,
-    /// All plugins, by index.
+    /// Spec treated as released.
+    pub(crate) leaving: Option<&'a PlacedSpec>,
+    /// `plugins[p]`: plugin `p`.
     pub(crate) plugins: &'a [Plugin],
-    /// All specs, by slot.
-    pub(crate) entries: &'a [Option<Entry>],
-    /// Which of them are where.
-    pub(crate) residents: &'a Residents,
-    /// The exact tests that may still be tried.
-    pub(crate) tries: &'a Tries,
+    /// `specs[slot]`: spec in `slot`.
+    pub(crate) specs: &'a [Option<PlacedSpec>],
+    /// Slots of the specs at each place.
+    pub(crate) placements: &'a SlotsByPlace,
+    /// Exact tests left for the request.
+    pub(crate) exact_tests: &'a ExactTestBudget,
 }
 
-impl<'a> World<'a> {
-    /// The specs at `place`, as the question sees them.
-    pub(crate) fn at(&self, place: Place) -> impl Iterator<Item = &'a Entry> {
-        let (entries, leaving) = (self.entries, self.leaving);
+impl<'a> PluginContext<'a> {
+    /// Iterates over the specs at `place`, without the spec to be replaced.
+    pub(crate) fn at(&self, place: Place) -> impl Iterator<Item = &'a PlacedSpec> {
+        let (specs, leaving) = (self.specs, self.leaving);
         let here =
-            self.residents.at(place).iter().filter_map(|&slot| entries[slot as usize].as_ref());
+            self.placements.at(place).iter().filter_map(|&slot| specs[slot as usize].as_ref());
         here.filter(move |entry| !leaving.is_some_and(|leaving| std::ptr::eq(leaving, *entry)))
     }
 
-    /// Whether every guarantee that `rm` plugins have given still holds beside `coming`; what is
-    /// open was not found broken by anything else.
-    pub(crate) fn bear(&self, coming: &Outranking, depth: Depth) -> Result<(), Broken> {
+    /// Checks that every guarantee of `rm` plugins still holds with `candidate`. An undecided
+    /// result means that no other guarantee is broken.
+    pub(crate) fn check_guarantees(
+        &self,
+        candidate: &HigherPriorityTask,
+        depth: TestDepth,
+    ) -> Result<(), NotProved> {
         let mut verdict = Ok(());
-        if coming.work == 0 {
+        if candidate.work_ns == 0 {
             return verdict;
         }
-        for (rm, cpu) in self.below(coming) {
-            match rm.bears(self, cpu, coming, depth) {
+        for (rm, cpu) in self.below(candidate) {
+            match rm.check_guarantee(self, cpu, candidate, depth) {
                 Ok(()) => {}
-                Err(open) if open.open => verdict = Err(open),
+                Err(undecided) if undecided.undecided => verdict = Err(undecided),
                 broken => return broken,
             }
         }
         verdict
     }
 
-    /// The most work, in nanoseconds, that a task like `coming` could have so that [`World::bear`]
-    /// holds by sums alone; rounded down.
-    pub(crate) fn bearable(&self, coming: &Outranking) -> u64 {
-        let rooms = self.below(coming).map(|(rm, cpu)| rm.bearable(self, cpu, coming));
+    /// Returns the maximum work, in nanoseconds, of a task like `candidate` so that
+    /// [`PluginContext::check_guarantees`] passes by sums alone; rounded down.
+    pub(crate) fn spare_work(&self, candidate: &HigherPriorityTask) -> u64 {
+        let rooms = self.below(candidate).map(|(rm, cpu)| rm.spare_work(self, cpu, candidate));
         u64::try_from(rooms.min().unwrap_or(u128::MAX)).unwrap_or(u64::MAX)
     }
 
-    fn below(&self, coming: &Outranking) -> impl Iterator<Item = (&'a Rm, u32)> {
-        let (single, domain) = match coming.place {
+    fn below(&self, candidate: &HigherPriorityTask) -> impl Iterator<Item = (&'a Rm, u32)> {
+        let (single, domain) = match candidate.place {
             Place::Cpu(cpu) => (Some(cpu), None),
             Place::Domain(domain) => (None, Some(self.view.ledger.domain(domain))),
         };
-        let coming = *coming;
+        let candidate = *candidate;
         self.plugins.iter().filter_map(Plugin::as_rm).flat_map(move |rm| {
             let cpus =
                 single.into_iter().chain(domain.into_iter().flat_map(|domain| domain.cpus.iter()));
-            cpus.filter(move |&cpu| rm.is_outranked(cpu, coming.plugin, coming.place))
+            cpus.filter(move |&cpu| rm.is_outranked(cpu, candidate.plugin, candidate.place))
                 .map(move |cpu| (rm, cpu))
         })
     }
 }
 
-/// The closed list.
+/// Closed list of all plugins.
 #[derive(Clone, Debug)]
 pub(crate) enum Plugin {
     /// `edf`.
@@ -178,12 +183,12 @@ pub(crate) enum Plugin {
 }
 
 impl Plugin {
-    fn core(&self) -> &Core {
+    fn base(&self) -> &PluginBase {
         match self {
-            Plugin::Edf(edf) => &edf.core,
-            Plugin::Rm(rm) => &rm.core,
-            Plugin::Fp(fp) => &fp.core,
-            Plugin::Foreign(foreign) => &foreign.core,
+            Plugin::Edf(edf) => &edf.base,
+            Plugin::Rm(rm) => &rm.base,
+            Plugin::Fp(fp) => &fp.base,
+            Plugin::Foreign(foreign) => &foreign.base,
         }
     }
 
@@ -201,31 +206,33 @@ impl Plugin {
         }
     }
 
-    /// Where it may place tasks.
+    /// Returns the CPUs on which the plugin may place tasks.
     pub(crate) fn cpus(&self) -> CpuSet {
-        self.core().cpus
+        self.base().cpus
     }
 
-    /// The CPUs on which it may place this request.
-    pub(crate) fn cpus_for(&self, ask: &Ask<'_>) -> CpuSet {
-        self.core().cpus_for(ask)
+    /// Returns the CPUs on which the plugin may place this request.
+    pub(crate) fn cpus_for(&self, ask: &PluginRequest<'_>) -> CpuSet {
+        self.base().cpus_for(ask)
     }
 
-    /// Accept, or change: can it serve this, where, at what cost?
-    pub(crate) fn ask(&self, world: &World<'_>, ask: &Ask<'_>) -> Verdict {
-        if let Err(no) = sound(ask.params) {
+    /// Returns the verdict for a request (`accept` and `change`).
+    pub(crate) fn ask(&self, context: &PluginContext<'_>, ask: &PluginRequest<'_>) -> Verdict {
+        if let Err(no) = validate(ask.params) {
             return Verdict::No(no);
         }
         match self {
-            Plugin::Edf(edf) => edf.ask(world, ask),
-            Plugin::Rm(rm) => rm.ask(world, ask),
-            Plugin::Fp(fp) => fp.ask(world, ask),
-            // It is asked by the driver and judged by the suite.
-            Plugin::Foreign(_) => Verdict::No(no(Reason::Foreign, Field::Plugin, 0, 0, 0)),
+            Plugin::Edf(edf) => edf.ask(context, ask),
+            Plugin::Rm(rm) => rm.ask(context, ask),
+            Plugin::Fp(fp) => fp.ask(context, ask),
+            // The driver calls a foreign plugin and the plugin set checks its answer.
+            Plugin::Foreign(_) => {
+                Verdict::No(rejection(RejectionReason::Foreign, Field::Plugin, 0, 0, 0))
+            }
         }
     }
 
-    /// Where a global claim of this plugin lies.
+    /// Returns the domain of global claims of this plugin.
     pub(crate) fn domain(&self) -> Option<u32> {
         match self {
             Plugin::Edf(edf) => edf.domain(),
@@ -233,27 +240,27 @@ impl Plugin {
         }
     }
 
-    /// Schedule: the spec is this plugin's from here on. `moved` gets the slots whose kernel
-    /// priority changes.
-    pub(crate) fn enter(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
+    /// Adds a spec to this plugin (`schedule`). `moved` gets the slots with a changed kernel
+    /// priority.
+    pub(crate) fn add_spec(&mut self, entry: &PlacedSpec, moved: &mut Vec<u32>) {
         match self {
-            Plugin::Rm(rm) => rm.enter(entry, moved),
-            Plugin::Fp(fp) => fp.enter(entry, moved),
+            Plugin::Rm(rm) => rm.add_spec(entry, moved),
+            Plugin::Fp(fp) => fp.add_spec(entry, moved),
             Plugin::Edf(_) | Plugin::Foreign(_) => {}
         }
     }
 
-    /// Release: the spec is no longer this plugin's.
-    pub(crate) fn leave(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
+    /// Removes a spec from this plugin (`release`).
+    pub(crate) fn remove_spec(&mut self, entry: &PlacedSpec, moved: &mut Vec<u32>) {
         match self {
-            Plugin::Rm(rm) => rm.leave(entry, moved),
-            Plugin::Fp(fp) => fp.leave(entry, moved),
+            Plugin::Rm(rm) => rm.remove_spec(entry, moved),
+            Plugin::Fp(fp) => fp.remove_spec(entry, moved),
             Plugin::Edf(_) | Plugin::Foreign(_) => {}
         }
     }
 
-    /// `new` takes the place of `old` if no kernel priority depends on the difference.
-    pub(crate) fn exchange(&mut self, old: &Entry, new: &Entry) -> bool {
+    /// Replaces `old` by `new` if no kernel priority depends on the difference.
+    pub(crate) fn exchange(&mut self, old: &PlacedSpec, new: &PlacedSpec) -> bool {
         match self {
             Plugin::Rm(rm) => rm.exchange(old, new),
             Plugin::Fp(fp) => fp.exchange(old, new),
@@ -261,8 +268,8 @@ impl Plugin {
         }
     }
 
-    /// A thread has the attributes of the spec, or no longer.
-    pub(crate) fn attach(&mut self, entry: &Entry, slot: u32, attached: bool) {
+    /// Records whether a thread has the attributes of the spec.
+    pub(crate) fn attach(&mut self, entry: &PlacedSpec, slot: u32, attached: bool) {
         match self {
             Plugin::Rm(rm) => rm.attach(entry, slot, attached),
             Plugin::Fp(fp) => fp.attach(entry, slot, attached),
@@ -270,8 +277,8 @@ impl Plugin {
         }
     }
 
-    /// The kernel priority now; 0 for the deadline class.
-    pub(crate) fn priority(&self, entry: &Entry) -> u8 {
+    /// Returns the current kernel priority; 0 for the deadline class.
+    pub(crate) fn priority(&self, entry: &PlacedSpec) -> u8 {
         match self {
             Plugin::Edf(_) => 0,
             Plugin::Rm(rm) => rm.priority(entry),
@@ -280,8 +287,8 @@ impl Plugin {
         }
     }
 
-    /// The kernel's policy now.
-    pub(crate) fn policy(&self, entry: &Entry) -> Policy {
+    /// Returns the current kernel policy.
+    pub(crate) fn policy(&self, entry: &PlacedSpec) -> Policy {
         match self {
             Plugin::Edf(_) => edf::policy(entry),
             Plugin::Rm(rm) => Policy::Fifo(talea_core::Priority(rm.priority(entry))),
@@ -290,7 +297,7 @@ impl Plugin {
         }
     }
 
-    /// How the kernel enforces it, and how coarsely it polices budgets.
+    /// Returns the kernel mechanism and its enforcement granularity.
     pub(crate) fn mechanism(&self) -> (Mechanism, Span) {
         match self {
             Plugin::Edf(edf) => edf.mechanism(),
@@ -300,17 +307,17 @@ impl Plugin {
         }
     }
 
-    /// What the holder should know, as of now.
-    pub(crate) fn notes(&self, world: &World<'_>, entry: &Entry) -> Notes {
+    /// Returns the current remarks for the holder.
+    pub(crate) fn notes(&self, context: &PluginContext<'_>, entry: &PlacedSpec) -> Notes {
         entry.notes.with(match self {
-            Plugin::Edf(_) => edf::notes(world, entry),
-            Plugin::Rm(rm) => rm.notes(world, entry),
+            Plugin::Edf(_) => edf::notes(context, entry),
+            Plugin::Rm(rm) => rm.notes(context, entry),
             Plugin::Fp(fp) => Notes::NOT_PROVED.with(fp.notes(entry)),
             Plugin::Foreign(_) => Notes::NOT_PROVED,
         })
     }
 
-    /// The notes that stay true of a task of these parameters.
+    /// Returns the permanent notes of a task of these parameters.
     pub(crate) fn lasting_notes(&self, params: &Params, runtime: Option<Work>) -> Notes {
         desired_notes(params, runtime).with(match self {
             Plugin::Edf(_) => Notes::default(),
@@ -319,17 +326,20 @@ impl Plugin {
         })
     }
 
-    /// What it could still give out on a CPU: an upper bound for a task with a span of its own.
-    pub(crate) fn free(&self, world: &World<'_>, cpu: u32) -> Charge {
+    /// Returns the charge that could still be granted on a CPU: an upper bound for a task with a
+    /// span of its own.
+    pub(crate) fn free(&self, context: &PluginContext<'_>, cpu: u32) -> Charge {
         match self {
-            Plugin::Edf(edf) => edf.free(world, cpu),
-            Plugin::Rm(rm) => rm.free(world, cpu),
-            Plugin::Fp(_) | Plugin::Foreign(_) => Charge::ONE.saturating_sub(world.view.load(cpu)),
+            Plugin::Edf(edf) => edf.free(context, cpu),
+            Plugin::Rm(rm) => rm.free(context, cpu),
+            Plugin::Fp(_) | Plugin::Foreign(_) => {
+                Charge::ONE.saturating_sub(context.view.load(cpu))
+            }
         }
     }
 }
 
-/// The claim of a task with `runtime` in plugin `plugin` at `place`.
+/// Returns the claim of a task with `runtime` in plugin `plugin` at `place`.
 pub(crate) fn claim(
     plugin: u32,
     place: Place,
@@ -344,37 +354,43 @@ pub(crate) fn claim(
         plugin,
         place,
         charge: offer.charge,
-        work: known.map_or(0, |(work, _)| work.as_ns()),
-        span: known.map_or(1, |(_, span)| span.as_ns()),
-        period: rate.map_or(1, |(_, period)| period.as_ns()),
+        work_ns: known.map_or(0, |(work, _)| work.as_ns()),
+        span_ns: known.map_or(1, |(_, span)| span.as_ns()),
+        period_ns: rate.map_or(1, |(_, period)| period.as_ns()),
         rate: rate.map_or(Charge::ZERO, |(work, period)| Charge::new(work, period)),
         deadline,
-        voids: known.is_none() || offer.notes.contains(Notes::ADMISSION_IGNORED),
+        unproved: known.is_none() || offer.notes.contains(Notes::ADMISSION_IGNORED),
     }
 }
 
-/// A "no" without a CPU.
-pub(crate) fn no(reason: Reason, field: Field, asked: u64, limit: u64, fits: u64) -> No {
-    No { reason, field, cpu: None, asked, limit, fits, witness: None }
+/// Returns a rejection without a CPU.
+pub(crate) fn rejection(
+    reason: RejectionReason,
+    field: Field,
+    asked: u64,
+    limit: u64,
+    fits: u64,
+) -> Rejection {
+    Rejection { reason, field, cpu: None, asked, limit, fits, witness: None }
 }
 
-/// A mandatory parameter is missing.
-pub(crate) fn missing(field: Field) -> Verdict {
-    Verdict::No(no(Reason::Missing, field, 0, 0, 0))
+/// Returns the rejection for a missing mandatory parameter.
+pub(crate) fn missing_parameter(field: Field) -> Verdict {
+    Verdict::No(rejection(RejectionReason::Missing, field, 0, 0, 0))
 }
 
-/// None of the plugin's CPUs is acceptable: the first one asked for, and the first one that could
-/// be had.
-pub(crate) fn no_cpu(ask: &Ask<'_>, cpus: &CpuSet) -> No {
+/// Returns the rejection for a request that accepts none of the plugin's CPUs: the first requested
+/// CPU and the first available one.
+pub(crate) fn no_cpu_rejection(ask: &PluginRequest<'_>, cpus: &CpuSet) -> Rejection {
     let first = |set: &CpuSet| set.iter().next().unwrap_or(0).into();
-    no(Reason::NoCpu, Field::Cpus, first(&ask.allowed), first(cpus), first(cpus))
+    rejection(RejectionReason::NoCpu, Field::Cpus, first(&ask.allowed), first(cpus), first(cpus))
 }
 
-/// The longest time that a plugin reckons with, in nanoseconds: 292 years.
-const LONGEST: u64 = i64::MAX as u64;
+/// Maximum time in a plugin's calculations, in nanoseconds: 292 years.
+const MAX_TIME_NS: u64 = i64::MAX as u64;
 
-/// Whether the parameters make sense together, whoever serves them (facts W12).
-pub(crate) fn sound(params: &Params) -> Result<(), No> {
+/// Checks the consistency of the parameters, independent of the plugin.
+pub(crate) fn validate(params: &Params) -> Result<(), Rejection> {
     let times = [
         (Field::Period, params.period.map(Span::as_ns)),
         (Field::Runtime, params.runtime.map(Work::as_ns)),
@@ -383,9 +399,15 @@ pub(crate) fn sound(params: &Params) -> Result<(), No> {
     ];
     for (field, ns) in times {
         match ns {
-            Some(0) => return Err(no(Reason::OutOfRange, field, 0, 1, 1)),
-            Some(ns) if ns > LONGEST => {
-                return Err(no(Reason::OutOfRange, field, ns, LONGEST, LONGEST));
+            Some(0) => return Err(rejection(RejectionReason::OutOfRange, field, 0, 1, 1)),
+            Some(ns) if ns > MAX_TIME_NS => {
+                return Err(rejection(
+                    RejectionReason::OutOfRange,
+                    field,
+                    ns,
+                    MAX_TIME_NS,
+                    MAX_TIME_NS,
+                ));
             }
             _ => {}
         }
@@ -393,28 +415,40 @@ pub(crate) fn sound(params: &Params) -> Result<(), No> {
     if let (Some(runtime), Some(span)) = (params.runtime, params.density_span()) {
         let (runtime, span) = (runtime.as_ns(), span.as_ns());
         if runtime > span {
-            return Err(no(Reason::Contradiction, Field::Runtime, runtime, span, span));
+            return Err(rejection(
+                RejectionReason::Contradiction,
+                Field::Runtime,
+                runtime,
+                span,
+                span,
+            ));
         }
     }
     match (params.runtime, params.desired) {
         (Some(runtime), Some(desired)) if desired < runtime => {
             let (desired, runtime) = (desired.as_ns(), runtime.as_ns());
-            Err(no(Reason::Contradiction, Field::Desired, desired, runtime, runtime))
+            Err(rejection(
+                RejectionReason::Contradiction,
+                Field::Desired,
+                desired,
+                runtime,
+                runtime,
+            ))
         }
         _ => Ok(()),
     }
 }
 
-/// The note for whoever wanted more runtime than he gets.
+/// Returns the note for a runtime below the desired one.
 pub(crate) fn desired_notes(params: &Params, runtime: Option<Work>) -> Notes {
     let less =
         params.desired.is_some_and(|desired| runtime.is_some_and(|runtime| runtime < desired));
     if less { Notes::BELOW_DESIRED } else { Notes::default() }
 }
 
-/// A band on one CPU: a plugin whose highest level is another's lowest gives that level up there,
-/// so that who outranks whom is never left to the order of arrival (ReTiF's Listing 2 has such a
-/// pair: 50-99 above 1-50).
+/// Returns the band of a plugin on one CPU. If its highest level is the lowest level of another
+/// plugin, it loses that level, so that precedence does not depend on the order of arrival (ReTiF's
+/// Listing 2 has such a pair: 50-99 above 1-50).
 pub(crate) fn narrowed(band: Band, others: impl Iterator<Item = Band>) -> Band {
     let met = |other: Band| other.low == band.high && other.high.outranks(band.high);
     let mut others = others;

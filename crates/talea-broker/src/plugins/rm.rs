@@ -1,147 +1,150 @@
-//! Rate monotonic on `SCHED_FIFO`; deadline monotonic when D < T. ReTiF (JSA 2021) section 5.2.
+//! Rate monotonic on `SCHED_FIFO`; deadline monotonic if D < T. ReTiF (JSA 2021) section 5.2.
 //!
-//! The period is mandatory, the runtime recommended: without it the task is served partially, is of
-//! no weight in any test, and voids what could be proved for itself and for those at or below its
-//! kernel level ("not proved"). Urgency is min(T, D), the smaller the more urgent;
-//! [`crate::levels`] makes kernel priorities of it. A task goes to the least loaded CPU (all
-//! plugins' charges, then specs, then the number); as the tests are not monotone in load, the next
-//! ones are tried too, up to a fixed number.
+//! The period is mandatory, the runtime recommended. A task without a runtime is served partially:
+//! it is ignored in every test, and makes itself and the tasks at or below its kernel level "not
+//! proved". The urgency is min(T, D), smaller is more urgent; [`crate::levels`] assigns kernel
+//! priorities. A task is placed on the least loaded CPU (charges of all plugins, then number of
+//! specs, then CPU number). The tests are not monotone in the load, so the next CPUs are tried too,
+//! up to a fixed number.
 //!
 //! *Admission.* On one CPU, the classes of `talea_analysis::rm`:
 //!
-//! - every kernel level is one class: all its work within its shortest span;
-//! - tasks that outrank this plugin here (the deadline class, and plugins whose band reaches as
-//!   high as ours) are classes of their own as far as their spans are shorter than our shortest
-//!   class, and add their work to that class otherwise. Tasks under global EDF count with twice
-//!   their work on every CPU of their domain, apart from pinned ones of equal span.
+//! - Every kernel level is one class: all its work within its shortest span.
+//! - Tasks that outrank this plugin here (the deadline class, and plugins whose band reaches as
+//!   high as this one) are classes of their own if their spans are shorter than the shortest class
+//!   of this plugin, and add their work to that class otherwise. Tasks under global EDF count with
+//!   twice their work on every CPU of their domain, separate from pinned ones of equal span.
 //!
-//! `hyperbolic` and `liu-layland` ask about these classes. `exact` asks as `hyperbolic` does, and
-//! where that says no, the whole list of the CPU (`exact.rs`): first of all CPUs that are tried
-//! those on which the bound is enough, then, on no more than [`TRIES_MAX`](crate::exact::TRIES_MAX)
-//! of them, the test. `necessary` asks whether the plain charges on the CPU (and on its domain, if
-//! any) stay within one CPU (the domain's CPUs), and proves nothing, so its tasks are always "not
-//! proved" and bind nobody else.
+//! `hyperbolic` and `liu-layland` test these classes. `exact` first uses the hyperbolic bound on
+//! all tried CPUs. If no CPU passes, it tests the complete list of tasks (`exact.rs`), on at most
+//! [`MAX_EXACT_TESTS`](crate::exact_test::MAX_EXACT_TESTS) CPUs. `necessary` tests whether the
+//! plain charges on the CPU (and on its domain, if any) are within one CPU (the domain's CPUs). It
+//! proves nothing, so its tasks are always "not proved" and restrict no other task.
 //!
-//! *What others owe to us* (checklist R31). The promise of a CPU is about the levels above the
-//! first one that holds an unknown runtime or an ignored test, and there is none while such a task
-//! outranks us. A task of another plugin that would outrank us must leave the promised levels
-//! provable ([`Rm::bears`]). Whether a task is proved is computed anew whenever somebody asks
-//! ([`Rm::notes`]), never remembered.
+//! *Obligations of other plugins* (R31). The guarantee of a CPU covers the levels above the first
+//! one with an unknown runtime or an ignored test; there is none while such a task outranks this
+//! plugin. A task of another plugin that would outrank this one must keep the guaranteed levels
+//! provable ([`Rm::check_guarantee`]). Whether a task is proved is computed on demand
+//! ([`Rm::notes`]), never stored.
 //!
-//! *Assumed*: tasks keep to what they declare; deadline-class tasks are activated no more often
-//! than every T, so that their kernel budgets start afresh with each activation. A task that leaves
-//! frees its share at once; for a job's length those below may see both it and its successor (mode
-//! changes are ReTiF's open point, section 7.5).
+//! *Assumptions*: tasks comply with their declared parameters; deadline-class tasks are activated
+//! at most once per T, so that their kernel budgets are full at each activation. A task that leaves
+//! frees its share at once; for the length of a job, lower tasks may be delayed by both it and its
+//! successor (mode changes are ReTiF's open point, section 7.5).
 //!
-//! A question costs O(CPUs + log n), and up to 99 more where something is not proved; an arrival
-//! O(log n + threads that move), for n tasks. An exact test is beyond that, and bounded
-//! ([`crate::exact`]).
+//! A request costs O(CPUs + log n), and up to 99 more if a task is not proved; an insertion costs
+//! O(log n + changed threads), for n tasks. An exact test costs more, and is bounded
+//! ([`crate::exact_test`]).
 
 mod exact;
 mod sums;
 
 use self::sums::{Change, Sums, domain_classes, weight};
-use super::fp::would_break;
+use super::fp::guarantee_rejection;
 use super::place::worst_fit;
-use super::{Core, Entry, Outranking, World, desired_notes, missing, no};
-use crate::bound::room;
-use crate::classes::Classes;
-use crate::exact::{Broken, Depth, Exactly, Open, keep_telling};
+use super::{
+    HigherPriorityTask, PlacedSpec, PluginBase, PluginContext, desired_notes, missing_parameter,
+    rejection,
+};
+use crate::exact_test::{ExactResult, NotProved, TestDepth, UndecidedCpus, keep_most_informative};
 use crate::ledger::{Claim, Place};
-use crate::levels::{After, Levels, Member};
-use crate::plugin::{Ask, Offer, Verdict};
+use crate::levels::{Levels, LevelsAfter, Member};
+use crate::plugin::{Offer, PluginRequest, Verdict};
+use crate::rm_bounds::spare_work;
+use crate::span_tree::SpanTree;
 use talea_core::mutate;
 use talea_core::setup::{Band, RmOptions, RmTest};
 use talea_core::{Charge, Params, Span};
 use talea_proto::message::Notes;
-use talea_proto::refusal::Reason;
-use talea_proto::{Field, No};
+use talea_proto::refusal::RejectionReason;
+use talea_proto::{Field, Rejection};
 
-/// The plugin.
+/// The plugin `rm`.
 #[derive(Clone, Debug)]
 pub(crate) struct Rm {
-    /// What all plugins are made of.
-    pub(crate) core: Core,
+    /// Common part of all plugins.
+    pub(crate) base: PluginBase,
     options: RmOptions,
-    /// By CPU number; `None` where the plugin is not.
-    cpus: Vec<Option<At>>,
+    /// `cpus[cpu]`: state of the plugin on `cpu`; `None` for other CPUs.
+    cpus: Vec<Option<RmCpu>>,
 }
 
-/// The plugin on one CPU.
+/// State of the plugin on one CPU.
 #[derive(Clone, Debug)]
-struct At {
+struct RmCpu {
     levels: Levels,
-    /// Pinned tasks of other plugins that outrank ours, by span.
-    above: Classes,
-    /// Those of them that void all proofs here.
-    voids: u32,
-    /// ΣU of ours and of those, each rounded up by less than 2^-64, and how many that is.
-    asked: (Charge, u32),
-    /// The plugins they may be of: a bit each. The deadline class over the whole domain always
+    /// Pinned tasks of other plugins that outrank this one, by span.
+    above: SpanTree,
+    /// Number of those tasks that are unproved.
+    unproved: u32,
+    /// ΣU of this plugin's tasks and of those, each rounded up by less than 2^-64, and their
+    /// number.
+    rate_sum: (Charge, u32),
+    /// Plugins that outrank this one, one bit each. The deadline class over the whole domain always
     /// outranks.
     outranked_by: u32,
 }
 
-impl At {
-    /// A claim of ours, or of one that outranks us, has come or gone.
+impl RmCpu {
+    /// Counts a claim of this plugin, or of one that outranks it, when it is added or removed.
     fn count(&mut self, claim: &Claim, comes: bool) {
-        let (sum, count) = self.asked;
-        self.asked = if comes {
+        let (sum, count) = self.rate_sum;
+        self.rate_sum = if comes {
             (sum.saturating_add(claim.rate), count + 1)
         } else {
-            (sum.checked_sub(claim.rate).expect("a rate given back that was not taken"), count - 1)
+            (sum.checked_sub(claim.rate).expect("a removed rate was never added"), count - 1)
         };
     }
 
-    /// Whether ΣU may be at most 1 without `leaving` and with `coming`: as far as rounding lets one
-    /// say.
-    fn may_hold(&self, leaving: Option<&Claim>, coming: Charge) -> bool {
-        let (sum, count) = self.asked;
+    /// Whether ΣU may be at most 1 without `leaving` and with `candidate`, as far as rounding
+    /// allows to decide.
+    fn may_hold(&self, leaving: Option<&Claim>, candidate: Charge) -> bool {
+        let (sum, count) = self.rate_sum;
         let sum = sum
             .saturating_sub(leaving.map_or(Charge::ZERO, |claim| claim.rate))
-            .saturating_add(coming);
+            .saturating_add(candidate);
         sum.saturating_sub(Charge::from_bits(u128::from(count) + 1)) <= Charge::ONE
     }
 }
 
 impl Rm {
-    /// `band` says which levels there are on each CPU, `outranked_by` which plugins may outrank
-    /// this one there.
+    /// Creates the plugin; `band` returns the band on each CPU, `outranked_by` the plugins that may
+    /// outrank this one there.
     pub(crate) fn new(
-        core: Core,
+        base: PluginBase,
         options: RmOptions,
         band: impl Fn(u32) -> Band,
         outranked_by: impl Fn(u32) -> u32,
     ) -> Rm {
-        let at = |cpu| At {
+        let at = |cpu| RmCpu {
             levels: Levels::with_sums(band(cpu)),
-            above: Classes::default(),
-            voids: 0,
-            asked: (Charge::ZERO, 0),
+            above: SpanTree::default(),
+            unproved: 0,
+            rate_sum: (Charge::ZERO, 0),
             outranked_by: outranked_by(cpu),
         };
-        let last = core.cpus.iter().last().map_or(0, |cpu| cpu + 1);
-        let cpus = (0..last).map(|cpu| core.cpus.contains(cpu).then(|| at(cpu))).collect();
-        Rm { core, options, cpus }
+        let last = base.cpus.iter().last().map_or(0, |cpu| cpu + 1);
+        let cpus = (0..last).map(|cpu| base.cpus.contains(cpu).then(|| at(cpu))).collect();
+        Rm { base, options, cpus }
     }
 
-    fn at(&self, cpu: u32) -> &At {
-        self.cpus[cpu as usize].as_ref().expect("a CPU of this plugin")
+    fn at(&self, cpu: u32) -> &RmCpu {
+        self.cpus[cpu as usize].as_ref().expect("the CPU belongs to this plugin")
     }
 
-    fn place(&self, place: Place) -> &At {
+    fn place(&self, place: Place) -> &RmCpu {
         let Place::Cpu(cpu) = place else { unreachable!("fixed priorities are placed on CPUs") };
         self.at(cpu)
     }
 
-    fn place_mut(&mut self, place: Place) -> &mut At {
+    fn place_mut(&mut self, place: Place) -> &mut RmCpu {
         let Place::Cpu(cpu) = place else { unreachable!("fixed priorities are placed on CPUs") };
-        self.cpus[cpu as usize].as_mut().expect("a CPU of this plugin")
+        self.cpus[cpu as usize].as_mut().expect("the CPU belongs to this plugin")
     }
 
-    // ---- what outranks us ----
+    // ---- interference ----
 
-    /// Whether a task of `plugin` at `place` would outrank ours on `cpu`.
+    /// Whether a task of `plugin` at `place` would outrank this plugin on `cpu`.
     pub(crate) fn is_outranked(&self, cpu: u32, plugin: u32, place: Place) -> bool {
         let at = self.cpus.get(cpu as usize).and_then(Option::as_ref);
         at.is_some_and(|at| {
@@ -154,261 +157,295 @@ impl Rm {
         })
     }
 
-    /// A pinned task that outranks ours has come, or gone.
-    pub(crate) fn overshadow(&mut self, claim: &Claim, comes: bool) {
+    /// Adds or removes a pinned task that outranks this plugin.
+    pub(crate) fn update_interference(&mut self, claim: &Claim, comes: bool) {
         let at = self.place_mut(claim.place);
-        match (comes, claim.work) {
+        match (comes, claim.work_ns) {
             (_, 0) => {}
-            (true, work) => at.above.add(claim.span, work.into()),
-            (false, work) => at.above.remove(claim.span, work.into()),
+            (true, work) => at.above.add(claim.span_ns, work.into()),
+            (false, work) => at.above.remove(claim.span_ns, work.into()),
         }
-        let by = u32::from(claim.voids);
-        at.voids = if comes { at.voids + by } else { at.voids - by };
+        let by = u32::from(claim.unproved);
+        at.unproved = if comes { at.unproved + by } else { at.unproved - by };
         at.count(claim, comes);
     }
 
-    fn outranks_us(&self, cpu: u32, claim: &Claim, world: &World<'_>) -> bool {
+    fn outranks_us(&self, cpu: u32, claim: &Claim, context: &PluginContext<'_>) -> bool {
         let here = match claim.place {
             Place::Cpu(other) => other == cpu,
-            Place::Domain(domain) => world.view.ledger.domain(domain).cpus.contains(cpu),
+            Place::Domain(domain) => context.view.ledger.domain(domain).cpus.contains(cpu),
         };
         here && self.is_outranked(cpu, claim.plugin, claim.place)
     }
 
-    /// Whether somebody above voids all proofs on `cpu`.
-    fn is_voided(&self, world: &World<'_>, cpu: u32) -> bool {
+    /// Whether an unproved task outranks this plugin on `cpu`, so that nothing is provable.
+    fn is_unproved_above(&self, context: &PluginContext<'_>, cpu: u32) -> bool {
         let leaving =
-            world.view.leaving.filter(|claim| claim.voids && claim.place == Place::Cpu(cpu));
+            context.view.leaving.filter(|claim| claim.unproved && claim.place == Place::Cpu(cpu));
         let leaving =
             leaving.is_some_and(|claim| self.is_outranked(cpu, claim.plugin, claim.place));
-        let domain = world.view.ledger.domain_of(cpu);
-        mutate!("plugin-rm-voided", self.at(cpu).voids > u32::from(leaving), false)
-            || domain.is_some_and(|d| world.view.voided(Place::Domain(d)))
+        let domain = context.view.ledger.domain_of(cpu);
+        mutate!("plugin-rm-voided", self.at(cpu).unproved > u32::from(leaving), false)
+            || domain.is_some_and(|d| context.view.is_unproved(Place::Domain(d)))
     }
 
     // ---- the tests ----
 
-    /// Whether what is promised on `cpu` still holds with `coming` above.
-    pub(crate) fn bears(
+    /// Checks that the guarantee on `cpu` still holds with `candidate` above.
+    pub(crate) fn check_guarantee(
         &self,
-        world: &World<'_>,
+        context: &PluginContext<'_>,
         cpu: u32,
-        coming: &Outranking,
-        depth: Depth,
-    ) -> Result<(), Broken> {
-        let leaving = self.leaving(world, cpu);
-        let Some((change, sums)) = self.promise(world, cpu, coming, leaving.as_ref()) else {
+        candidate: &HigherPriorityTask,
+        depth: TestDepth,
+    ) -> Result<(), NotProved> {
+        let leaving = self.leaving(context, cpu);
+        let Some((change, sums)) = self.promise(context, cpu, candidate, leaving.as_ref()) else {
             return Ok(());
         };
-        if self.holds(world, cpu, &change, &sums.all()) {
+        if self.holds(context, cpu, &change, &sums.all()) {
             return Ok(());
         }
-        if self.options.test != RmTest::Exact || depth == Depth::Bounds {
-            return Err(Broken { open: self.options.test == RmTest::Exact, witness: None });
+        if self.options.test != RmTest::Exact || depth == TestDepth::Bounds {
+            return Err(NotProved { undecided: self.options.test == RmTest::Exact, witness: None });
         }
-        self.exactly(world, cpu, &change, &self.at(cpu).levels.after(leaving.as_ref(), None))
+        self.exact_test(context, cpu, &change, &self.at(cpu).levels.after(leaving.as_ref(), None))
             .settled()
     }
 
-    /// The most work that a task like `coming` could have so that [`Rm::bears`] holds by the sums;
-    /// rounded down.
-    pub(crate) fn bearable(&self, world: &World<'_>, cpu: u32, coming: &Outranking) -> u128 {
-        let leaving = self.leaving(world, cpu);
-        let Some((_, sums)) = self.promise(world, cpu, coming, leaving.as_ref()) else {
+    /// Returns the maximum work of a task like `candidate` so that [`Rm::check_guarantee`] passes
+    /// by the sums; rounded down.
+    pub(crate) fn spare_work(
+        &self,
+        context: &PluginContext<'_>,
+        cpu: u32,
+        candidate: &HigherPriorityTask,
+    ) -> u128 {
+        let leaving = self.leaving(context, cpu);
+        let Some((_, sums)) = self.promise(context, cpu, candidate, leaving.as_ref()) else {
             return u128::MAX;
         };
-        let weight = weight(coming.place);
-        let others = sums.mine.1 - u128::from(coming.work) * weight;
-        room(self.options.test, &sums.rest, sums.mine.0).saturating_sub(others) / weight
+        let weight = weight(candidate.place);
+        let others = sums.mine.1 - u128::from(candidate.work_ns) * weight;
+        spare_work(self.options.test, &sums.rest, sums.mine.0).saturating_sub(others) / weight
     }
 
-    /// What is promised on `cpu`, with `coming` above; `None` when nothing is.
+    /// Returns the guaranteed classes on `cpu` with `candidate` above; `None` if there is no
+    /// guarantee.
     fn promise<'a>(
         &self,
-        world: &World<'a>,
+        context: &PluginContext<'a>,
         cpu: u32,
-        coming: &'a Outranking,
+        candidate: &'a HigherPriorityTask,
         leaving: Option<&'a Member>,
     ) -> Option<(Change<'a>, Sums)> {
         if mutate!(
             "plugin-rm-promise",
-            self.options.test == RmTest::Necessary || self.is_voided(world, cpu),
+            self.options.test == RmTest::Necessary || self.is_unproved_above(context, cpu),
             true
         ) {
             return None;
         }
-        let above_leaving = world.view.leaving.filter(|claim| self.outranks_us(cpu, claim, world));
+        let above_leaving =
+            context.view.leaving.filter(|claim| self.outranks_us(cpu, claim, context));
         let change = Change {
             leaving,
             above_leaving,
-            above_coming: Some(coming),
+            above_coming: Some(candidate),
             promised: true,
             ..Change::default()
         };
-        let sums = self.sums(world, cpu, &change, &self.at(cpu).levels.after(leaving, None))?;
+        let sums = self.sums(context, cpu, &change, &self.at(cpu).levels.after(leaving, None))?;
         Some((change, sums))
     }
 
-    // ---- questions ----
+    // ---- requests ----
 
-    /// Can it serve this, where, at what cost?
-    pub(crate) fn ask(&self, world: &World<'_>, ask: &Ask<'_>) -> Verdict {
+    /// Returns the verdict for a request.
+    pub(crate) fn ask(&self, context: &PluginContext<'_>, ask: &PluginRequest<'_>) -> Verdict {
         let params = ask.params;
         if params.period.is_none() {
-            return missing(Field::Period);
+            return missing_parameter(Field::Period);
         }
-        let cpus = match self.core.fifo_cpus_for(ask) {
+        let cpus = match self.base.fifo_cpus_for(ask) {
             Ok(cpus) => cpus,
             Err(no) => return Verdict::No(no),
         };
-        let coming = member(
+        let candidate = member(
             params,
             params.runtime.map_or(0, |q| q.as_ns().into()),
             params.runtime.is_none(),
         );
-        let load = |cpu| (world.view.load(cpu), world.view.specs(cpu), cpu);
-        let (mut refused, mut ignoring): (Option<No>, Option<u32>) = (None, None);
-        let mut open = Open::default();
-        for cpu in worst_fit(cpus, &ask.wished, load) {
+        let load = |cpu| (context.view.load(cpu), context.view.specs(cpu), cpu);
+        let (mut refused, mut ignoring): (Option<Rejection>, Option<u32>) = (None, None);
+        let mut undecided = UndecidedCpus::default();
+        for cpu in worst_fit(cpus, &ask.preferred, load) {
             let levels = &self.at(cpu).levels;
-            let leaving = self.leaving(world, cpu);
+            let leaving = self.leaving(context, cpu);
             if mutate!("plugin-rm-sharing", self.options.refuse_sharing, false)
-                && levels.must_share(coming.key, leaving.as_ref())
+                && levels.must_share(candidate.key, leaving.as_ref())
             {
                 let (asked, limit) = (levels.distinct() as u64 + 1, levels.size() as u64);
-                let no = no(Reason::NoLevel, Field::Levels, asked, limit, limit);
-                refused.get_or_insert(No { cpu: Some(cpu), ..no });
+                let no = rejection(RejectionReason::NoLevel, Field::Levels, asked, limit, limit);
+                refused.get_or_insert(Rejection { cpu: Some(cpu), ..no });
                 continue;
             }
-            let after = levels.after(leaving.as_ref(), Some(&coming));
-            match self.try_on(world, ask, cpu, &coming, leaving.as_ref(), &after, Depth::Bounds) {
-                Ok(charge) => return self.offer(world, ask, cpu, &coming, &after, charge),
+            let after = levels.after(leaving.as_ref(), Some(&candidate));
+            match self.try_on(
+                context,
+                ask,
+                cpu,
+                &candidate,
+                leaving.as_ref(),
+                &after,
+                TestDepth::Bounds,
+            ) {
+                Ok(charge) => return self.offer(context, ask, cpu, &candidate, &after, charge),
                 Err((no, is_open)) => {
                     ignoring.get_or_insert(cpu);
-                    keep_telling(&mut refused, no);
+                    keep_most_informative(&mut refused, no);
                     if is_open {
-                        open.push(cpu);
+                        undecided.push(cpu);
                     }
                 }
             }
         }
-        for cpu in open.cpus() {
-            let leaving = self.leaving(world, cpu);
-            let after = self.at(cpu).levels.after(leaving.as_ref(), Some(&coming));
-            match self.try_on(world, ask, cpu, &coming, leaving.as_ref(), &after, Depth::Exact) {
-                Ok(charge) => return self.offer(world, ask, cpu, &coming, &after, charge),
-                Err((no, _)) => keep_telling(&mut refused, no),
+        for cpu in undecided.cpus() {
+            let leaving = self.leaving(context, cpu);
+            let after = self.at(cpu).levels.after(leaving.as_ref(), Some(&candidate));
+            match self.try_on(
+                context,
+                ask,
+                cpu,
+                &candidate,
+                leaving.as_ref(),
+                &after,
+                TestDepth::Exact,
+            ) {
+                Ok(charge) => return self.offer(context, ask, cpu, &candidate, &after, charge),
+                Err((no, _)) => keep_most_informative(&mut refused, no),
             }
         }
         match ignoring.filter(|_| ask.ignore_admission) {
             Some(cpu) => {
-                let (leaving, coming) =
-                    (self.leaving(world, cpu), Member { unproved: true, ..coming });
-                let after = self.at(cpu).levels.after(leaving.as_ref(), Some(&coming));
+                let (leaving, candidate) =
+                    (self.leaving(context, cpu), Member { unproved: true, ..candidate });
+                let after = self.at(cpu).levels.after(leaving.as_ref(), Some(&candidate));
                 let charge = ask.params.runtime.and_then(|q| ask.params.charge_of(q));
-                self.offer(world, ask, cpu, &coming, &after, charge.unwrap_or(Charge::ZERO))
+                self.offer(context, ask, cpu, &candidate, &after, charge.unwrap_or(Charge::ZERO))
             }
             None => Verdict::No(refused.expect("a plugin has at least one CPU")),
         }
     }
 
-    fn leaving(&self, world: &World<'_>, cpu: u32) -> Option<Member> {
-        let ours = |entry: &&Entry| {
-            entry.claim.plugin == self.core.index && entry.claim.place == Place::Cpu(cpu)
+    fn leaving(&self, context: &PluginContext<'_>, cpu: u32) -> Option<Member> {
+        let ours = |entry: &&PlacedSpec| {
+            entry.claim.plugin == self.base.index && entry.claim.place == Place::Cpu(cpu)
         };
-        world.leaving.filter(ours).map(of_entry)
+        context.leaving.filter(ours).map(of_entry)
     }
 
-    /// Whether the tests allow `coming` on `cpu`, and what it costs there; or why not, and whether
-    /// an exact test might say otherwise.
+    /// Tests `candidate` on `cpu` and returns its charge there; or the rejection, and whether an
+    /// exact test might accept.
     #[expect(
         clippy::too_many_arguments,
-        reason = "a question, whom it is about, and how far to go"
+        reason = "the request, its hypothetical change, and the depth of the test"
     )]
     fn try_on(
         &self,
-        world: &World<'_>,
-        ask: &Ask<'_>,
+        context: &PluginContext<'_>,
+        ask: &PluginRequest<'_>,
         cpu: u32,
-        coming: &Member,
+        candidate: &Member,
         leaving: Option<&Member>,
-        after: &After<'_>,
-        depth: Depth,
-    ) -> Result<Charge, (No, bool)> {
+        after: &LevelsAfter<'_>,
+        depth: TestDepth,
+    ) -> Result<Charge, (Rejection, bool)> {
         let params = ask.params;
         let (Some(runtime), Some(period)) = (params.runtime, params.period) else {
             return Ok(Charge::ZERO);
         };
         let charge = params.charge_of(runtime).expect("the period is declared");
-        let refusal = |fits: u64, limit: u64| No {
+        let refusal = |fits: u64, limit: u64| Rejection {
             cpu: Some(cpu),
-            ..no(Reason::NoRoom, Field::Utilization, charge.ppm(), limit, fits)
+            ..rejection(RejectionReason::NoRoom, Field::Utilization, charge.ppm(), limit, fits)
         };
         if self.options.test == RmTest::Necessary {
-            if !self.is_possible(world, cpu, params, charge) {
-                let free = self.free(world, cpu).ppm_down();
+            if !self.is_possible(context, cpu, params, charge) {
+                let free = self.free(context, cpu).ppm_down();
                 return Err((refusal(free, Charge::ONE.ppm()), false));
             }
         } else {
             let above_leaving =
-                world.view.leaving.filter(|claim| self.outranks_us(cpu, claim, world));
+                context.view.leaving.filter(|claim| self.outranks_us(cpu, claim, context));
             let change = Change {
                 leaving,
-                coming: Some(coming),
+                candidate: Some(candidate),
                 period,
                 above_leaving,
                 ..Change::default()
             };
-            let sums = self.sums(world, cpu, &change, after).expect("it has work itself");
+            let sums = self.sums(context, cpu, &change, after).expect("the new task has work");
             let said = if mutate!(
                 "plugin-rm-exact-first",
-                self.holds(world, cpu, &change, &sums.all()),
-                self.options.test != RmTest::Exact && self.holds(world, cpu, &change, &sums.all())
+                self.holds(context, cpu, &change, &sums.all()),
+                self.options.test != RmTest::Exact
+                    && self.holds(context, cpu, &change, &sums.all())
             ) {
                 Ok(())
             } else {
-                let gone = world.view.leaving.filter(|claim| self.counts(cpu, claim));
-                let open = self.options.test == RmTest::Exact
+                let gone = context.view.leaving.filter(|claim| self.counts(cpu, claim));
+                let undecided = self.options.test == RmTest::Exact
                     && self.at(cpu).may_hold(gone, Charge::new(runtime, period));
                 mutate!(
                     "plugin-rm-exact-skipped",
                     match depth {
-                        Depth::Exact if open => self.exactly(world, cpu, &change, after).settled(),
-                        _ => Err(Broken { open, witness: None }),
+                        TestDepth::Exact if undecided =>
+                            self.exact_test(context, cpu, &change, after).settled(),
+                        _ => Err(NotProved { undecided, witness: None }),
                     },
                     match depth {
-                        Depth::Exact if open && cpu > 1_000 =>
-                            self.exactly(world, cpu, &change, after).settled(),
-                        _ => Err(Broken { open, witness: None }),
+                        TestDepth::Exact if undecided && cpu > 1_000 =>
+                            self.exact_test(context, cpu, &change, after).settled(),
+                        _ => Err(NotProved { undecided, witness: None }),
                     }
                 )
             };
-            if let Err(Broken { open, witness }) = said {
-                let others = sums.mine.1 - coming.work;
-                let most = room(self.options.test, &sums.rest, sums.mine.0).saturating_sub(others);
+            if let Err(NotProved { undecided, witness }) = said {
+                let others = sums.mine.1 - candidate.work;
+                let most =
+                    spare_work(self.options.test, &sums.rest, sums.mine.0).saturating_sub(others);
                 let span = params.density_span().expect("the period is declared").as_ns();
                 let most = u64::try_from(most).unwrap_or(u64::MAX).min(span);
                 let fits = Charge::ratio(most, span).ppm_down();
-                return Err((No { witness, ..refusal(fits, fits) }, open));
+                return Err((Rejection { witness, ..refusal(fits, fits) }, undecided));
             }
         }
-        let outranking = super::fp::coming(self.core.index, Place::Cpu(cpu), params);
-        match world.bear(&outranking, depth) {
+        let outranking = super::fp::candidate(self.base.index, Place::Cpu(cpu), params);
+        match context.check_guarantees(&outranking, depth) {
             Ok(()) => Ok(charge),
-            Err(broken) => Err((would_break(world, &outranking, &broken), broken.open)),
+            Err(broken) => {
+                Err((guarantee_rejection(context, &outranking, &broken), broken.undecided))
+            }
         }
     }
 
-    /// Whether the claim is among those that [`At::asked`] counts on `cpu`.
+    /// Whether the claim is counted in [`RmCpu::rate_sum`] on `cpu`.
     fn counts(&self, cpu: u32, claim: &Claim) -> bool {
         claim.place == Place::Cpu(cpu)
-            && (claim.plugin == self.core.index
+            && (claim.plugin == self.base.index
                 || self.is_outranked(cpu, claim.plugin, claim.place))
     }
 
-    /// ReTiF's necessary test: the CPU's charges within one CPU, and its domain's within the
-    /// domain's CPUs.
-    fn is_possible(&self, world: &World<'_>, cpu: u32, params: &Params, charge: Charge) -> bool {
+    /// Evaluates ReTiF's necessary test: the charges of the CPU within one CPU, and those of its
+    /// domain within the domain's CPUs.
+    fn is_possible(
+        &self,
+        context: &PluginContext<'_>,
+        cpu: u32,
+        params: &Params,
+        charge: Charge,
+    ) -> bool {
         let place = Place::Cpu(cpu);
         let offer = Offer {
             cpu: Some(cpu),
@@ -417,11 +454,11 @@ impl Rm {
             notes: Notes::default(),
             priority: 0,
         };
-        let claim = super::claim(self.core.index, place, params, &offer, false);
-        let ledger = world.view.ledger;
-        world.view.fits(cpu, &claim, Charge::ONE)
+        let claim = super::claim(self.base.index, place, params, &offer, false);
+        let ledger = context.view.ledger;
+        context.view.fits(cpu, &claim, Charge::ONE)
             && ledger.domain_of(cpu).is_none_or(|domain| {
-                world.view.fits_beside(
+                context.view.fits_beside(
                     domain,
                     &claim,
                     Charge::ONE.times(ledger.domain(domain).count),
@@ -431,30 +468,30 @@ impl Rm {
 
     fn offer(
         &self,
-        world: &World<'_>,
-        ask: &Ask<'_>,
+        context: &PluginContext<'_>,
+        ask: &PluginRequest<'_>,
         cpu: u32,
-        coming: &Member,
-        after: &After<'_>,
+        candidate: &Member,
+        after: &LevelsAfter<'_>,
         charge: Charge,
     ) -> Verdict {
         let params = ask.params;
-        let ignored = coming.unproved && params.runtime.is_some();
-        let run = after.newcomer().expect("it has a run");
+        let ignored = candidate.unproved && params.runtime.is_some();
+        let run = after.new_run().expect("the new task has a run");
         let shared = run.is_shared();
-        // A walk through all that is above, unless there is nobody to be found.
+        // A walk through all higher levels, unless there is no unproved task.
         let all_proved = run.unproved == 0 && self.at(cpu).levels.all_proved();
         let above = || after.runs().take_while(|above| above.first <= run.first);
         let unproved = (!all_proved && above().any(|run| run.unproved > 0))
             || self.options.test == RmTest::Necessary
-            || self.is_voided(world, cpu);
+            || self.is_unproved_above(context, cpu);
         let when = |yes: bool, note| if yes { note } else { Notes::default() };
         let offer = Offer {
             cpu: Some(cpu),
             runtime: params.runtime,
             charge,
             notes: lasting_notes(params)
-                .with(Core::wish_notes(ask, cpu))
+                .with(PluginBase::preference_notes(ask, cpu))
                 .with(when(ignored, Notes::ADMISSION_IGNORED))
                 .with(when(shared, Notes::LEVEL_SHARED))
                 .with(when(unproved, Notes::NOT_PROVED)),
@@ -463,46 +500,48 @@ impl Rm {
         if params.runtime.is_some() { Verdict::Ok(offer) } else { Verdict::Partial(offer) }
     }
 
-    /// What it could still give out on `cpu`, to a task with a span of its own.
-    pub(crate) fn free(&self, world: &World<'_>, cpu: u32) -> Charge {
+    /// Returns the charge that could still be granted on `cpu` to a task with a span of its own.
+    pub(crate) fn free(&self, context: &PluginContext<'_>, cpu: u32) -> Charge {
         if self.options.test == RmTest::Necessary {
-            let own = Charge::ONE.saturating_sub(world.view.total(cpu));
-            let ledger = world.view.ledger;
+            let own = Charge::ONE.saturating_sub(context.view.total(cpu));
+            let ledger = context.view.ledger;
             let domain = ledger.domain_of(cpu).map(|domain| {
                 Charge::ONE
                     .times(ledger.domain(domain).count)
-                    .saturating_sub(world.view.everything(domain))
+                    .saturating_sub(context.view.everything(domain))
             });
             return domain.map_or(own, |domain| own.min(domain));
         }
-        // A second is as good as any span here: only ratios matter.
+        // Any span gives the same result: only ratios matter.
         let span = 1_000_000_000;
         let after = self.at(cpu).levels.after(None, None);
-        let rest = match self.sums(world, cpu, &Change::default(), &after) {
+        let rest = match self.sums(context, cpu, &Change::default(), &after) {
             Some(sums) => sums.all(),
-            None => self.at(cpu).above.total().sum.and(domain_classes(world, cpu).total().sum),
+            None => {
+                self.at(cpu).above.total().sum.combined(domain_classes(context, cpu).total().sum)
+            }
         };
-        Charge::ratio(room(self.options.test, &rest, span) as u64, span)
+        Charge::ratio(spare_work(self.options.test, &rest, span) as u64, span)
     }
 
-    // ---- what it has got ----
+    // ---- accepted specs ----
 
-    /// The spec is this plugin's from here on.
-    pub(crate) fn enter(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
+    /// Adds a spec to this plugin.
+    pub(crate) fn add_spec(&mut self, entry: &PlacedSpec, moved: &mut Vec<u32>) {
         let at = self.place_mut(entry.claim.place);
         at.levels.insert(&of_entry(entry), moved);
         at.count(&entry.claim, true);
     }
 
-    /// The spec is no longer this plugin's.
-    pub(crate) fn leave(&mut self, entry: &Entry, moved: &mut Vec<u32>) {
+    /// Removes a spec from this plugin.
+    pub(crate) fn remove_spec(&mut self, entry: &PlacedSpec, moved: &mut Vec<u32>) {
         let at = self.place_mut(entry.claim.place);
         at.levels.remove(&of_entry(entry), moved);
         at.count(&entry.claim, false);
     }
 
-    /// `new` takes the place of `old` if both have the same CPU and urgency.
-    pub(crate) fn exchange(&mut self, old: &Entry, new: &Entry) -> bool {
+    /// Replaces `old` by `new` if both have the same CPU and urgency.
+    pub(crate) fn exchange(&mut self, old: &PlacedSpec, new: &PlacedSpec) -> bool {
         let (was, is) = (of_entry(old), of_entry(new));
         let same = old.claim.place == new.claim.place && was.key == is.key;
         if same {
@@ -514,18 +553,18 @@ impl Rm {
         same
     }
 
-    /// A thread has the attributes of the spec, or no longer.
-    pub(crate) fn attach(&mut self, entry: &Entry, slot: u32, attached: bool) {
+    /// Records whether a thread has the attributes of the spec.
+    pub(crate) fn attach(&mut self, entry: &PlacedSpec, slot: u32, attached: bool) {
         self.place_mut(entry.claim.place).levels.attach(of_entry(entry).key, slot, attached);
     }
 
-    /// The kernel priority now.
-    pub(crate) fn priority(&self, entry: &Entry) -> u8 {
+    /// Returns the current kernel priority.
+    pub(crate) fn priority(&self, entry: &PlacedSpec) -> u8 {
         self.place(entry.claim.place).levels.level(of_entry(entry).key)
     }
 
-    /// What the holder should know beyond what stays true.
-    pub(crate) fn notes(&self, world: &World<'_>, entry: &Entry) -> Notes {
+    /// Returns the variable notes.
+    pub(crate) fn notes(&self, context: &PluginContext<'_>, entry: &PlacedSpec) -> Notes {
         let Place::Cpu(cpu) = entry.claim.place else {
             unreachable!("fixed priorities are placed on CPUs")
         };
@@ -535,16 +574,16 @@ impl Rm {
         let shared = if runs[index].is_shared() { Notes::LEVEL_SHARED } else { Notes::default() };
         let proved = self.options.test != RmTest::Necessary
             && runs.iter().all(|run| run.unproved == 0)
-            && !self.is_voided(world, cpu)
+            && !self.is_unproved_above(context, cpu)
             && {
-                // All that is promised includes it; if that does not hold, nobody knows who would
-                // miss.
+                // The guarantee includes this task; if it does not hold as a whole, the late task
+                // is unknown.
                 let change = Change { promised: true, ..Change::default() };
                 let after = at.levels.after(None, None);
-                let sums = self.sums(world, cpu, &change, &after);
+                let sums = self.sums(context, cpu, &change, &after);
                 sums.is_none_or(|sums| {
-                    self.holds(world, cpu, &change, &sums.all())
-                        || self.exactly(world, cpu, &change, &after) == Exactly::Fits
+                    self.holds(context, cpu, &change, &sums.all())
+                        || self.exact_test(context, cpu, &change, &after) == ExactResult::Fits
                 })
             };
         shared.with(if proved { Notes::default() } else { Notes::NOT_PROVED })
@@ -553,29 +592,33 @@ impl Rm {
 
 #[cfg(test)]
 impl Rm {
-    /// `other` has the same members: so it must have the same classes and the same order.
+    /// Checks that this plugin equals `other`, built from the same members: the same classes and
+    /// the same order.
     pub(crate) fn audit(&self, other: &Rm) {
         for (one, other) in self.cpus.iter().zip(&other.cpus) {
             let (Some(one), Some(other)) = (one, other) else { continue };
             one.levels.check();
             assert_eq!(one.above.total(), other.above.total());
-            assert_eq!((one.voids, one.levels.distinct()), (other.voids, other.levels.distinct()));
-            assert_eq!(one.asked, other.asked);
+            assert_eq!(
+                (one.unproved, one.levels.distinct()),
+                (other.unproved, other.levels.distinct())
+            );
+            assert_eq!(one.rate_sum, other.rate_sum);
         }
     }
 }
 
 fn member(params: &Params, work: u128, unproved: bool) -> Member {
-    // An adopted record may lack the period; then it is the least urgent.
+    // An adopted record may lack the period; then the task is the least urgent one.
     let key = params.density_span().map_or(i64::MAX as u64, Span::as_ns);
     Member { key, work, unproved }
 }
 
-fn of_entry(entry: &Entry) -> Member {
-    member(&entry.params, entry.claim.work.into(), entry.claim.voids)
+fn of_entry(entry: &PlacedSpec) -> Member {
+    member(&entry.params, entry.claim.work_ns.into(), entry.claim.unproved)
 }
 
-/// What stays true of a task of these parameters.
+/// Returns the permanent notes of a task of these parameters.
 pub(crate) fn lasting_notes(params: &Params) -> Notes {
     let partial = if params.runtime.is_none() { Notes::PARTIAL } else { Notes::default() };
     Notes::BUDGET_NOT_ENFORCED.with(partial).with(desired_notes(params, params.runtime))

@@ -1,7 +1,7 @@
-//! Every property from both sides, then everything against plain twins.
+//! Every property from both sides, then random histories against a reference model.
 
 use super::*;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use talea_core::setup::{
     Band, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginSetup, RmOptions, Rule,
 };
@@ -9,7 +9,7 @@ use talea_core::{CpuSet, Params};
 
 const MS: u64 = 1_000_000;
 
-/// `edf`, `rm` on 60-89, `fp` on 20-59, `rr` on 10-19, a foreign one on 1-9.
+/// Returns `edf`, `rm` on 60-89, `fp` on 20-59, `rr` on 10-19, and a foreign plugin on 1-9.
 fn plugins() -> Vec<PluginSetup> {
     let band = |low, high| Some(Band { low: Priority(low), high: Priority(high) });
     let foreign = ForeignOptions {
@@ -60,24 +60,24 @@ fn full() -> Params {
     }
 }
 
-/// What the rules say to user 7 about `task` on `plugin`.
+/// Applies the rules for user 7 to `task` on `plugin`.
 fn said(
     rules: &[(Domain, Option<usize>, Bound)],
     plugin: u32,
     task: &Task,
-) -> Result<Clip, Denial> {
+) -> Result<RuntimeCap, Denial> {
     let rules = Rules::compile(&setup(rules));
     rules.admit(&rules.snapshot(&peer(7, 70, &[71, 72])), plugin, task, None)
 }
 
-const ANYBODY: Domain = Domain::Global;
+const ALL_USERS: Domain = Domain::Global;
 const USER: Domain = Domain::User(7);
 
 #[test]
 fn r20_without_a_rule_there_is_no_service() {
     let rules = Rules::compile(&setup(&[]));
     let user = rules.snapshot(&peer(7, 70, &[]));
-    assert!(!rules.any(&user));
+    assert!(!rules.allows_anything(&user));
     for plugin in 0..5 {
         let denial = rules.admit(&user, plugin, &task(full()), None).unwrap_err();
         assert_eq!(
@@ -85,7 +85,7 @@ fn r20_without_a_rule_there_is_no_service() {
             (Code::NotAllowed, Field::Request, None)
         );
     }
-    // Rules for others are none for this user.
+    // Rules for other users do not apply to this user.
     let others = [
         (Domain::User(8), None, Bound::MaxPriority(Priority(99))),
         (Domain::Group(73), None, Bound::MaxPriority(Priority(99))),
@@ -94,8 +94,8 @@ fn r20_without_a_rule_there_is_no_service() {
 }
 
 #[test]
-fn r20_switching_rules_off_must_be_written_and_root_is_free_unless_ruled() {
-    let strict = [(ANYBODY, None, Bound::MaxRuntime(Work::from_ns(1)))];
+fn r20_rules_are_off_only_if_configured_and_root_is_exempt_unless_configured() {
+    let strict = [(ALL_USERS, None, Bound::MaxRuntime(Work::from_ns(1)))];
     for (access, root, uid, free) in [
         (Access::Rules, Root::Unrestricted, 7, false),
         (Access::Rules, Root::Unrestricted, 0, true),
@@ -113,9 +113,9 @@ fn r20_switching_rules_off_must_be_written_and_root_is_free_unless_ruled() {
                 "{access:?} {root:?} {uid}"
             );
         }
-        assert!(rules.any(&client));
+        assert!(rules.allows_anything(&client));
         let none = Rules::compile(&Setup { access, root, ..setup(&[]) });
-        assert_eq!(none.any(&none.snapshot(&peer(uid, 0, &[]))), free);
+        assert_eq!(none.allows_anything(&none.snapshot(&peer(uid, 0, &[]))), free);
     }
     assert_eq!(Setup::default().access, Access::Rules);
 }
@@ -174,7 +174,7 @@ fn r21_each_property_bounds_from_its_side_and_the_bound_itself_passes() {
         ),
         (Bound::MinPriority(Priority(30)), Field::Priority, priority(30), priority(29), 29, 30),
         (Bound::MaxPriority(Priority(30)), Field::Priority, priority(30), priority(31), 31, 30),
-        // 2 ms in 8 ms of deadline, and a nanosecond more.
+        // 2 ms within a deadline of 8 ms, and a nanosecond more.
         (
             Bound::MaxUtilization(Charge::ratio(1, 4)),
             Field::Utilization,
@@ -206,7 +206,7 @@ fn r21_each_property_bounds_from_its_side_and_the_bound_itself_passes() {
 }
 
 #[test]
-fn r21_ignoring_admission_needs_a_rule_that_says_so_and_none_that_does_not() {
+fn r21_ignoring_admission_needs_a_rule_that_allows_it_and_none_that_forbids_it() {
     let ignoring = Task { ignore_admission: true, ..task(full()) };
     let consent = (USER, None, Bound::MaxPriority(Priority(100)));
     let rule = |domain, allowed| (domain, None, Bound::IgnoreAdmission(allowed));
@@ -216,22 +216,22 @@ fn r21_ignoring_admission_needs_a_rule_that_says_so_and_none_that_does_not() {
         (Code::NotAllowed, Field::IgnoreAdmission, None)
     );
     assert!(said(&[consent, rule(USER, true)], 2, &ignoring).is_ok());
-    assert!(said(&[rule(USER, true), rule(ANYBODY, true)], 2, &ignoring).is_ok());
-    let denial = said(&[rule(USER, true), rule(ANYBODY, false)], 2, &ignoring).unwrap_err();
+    assert!(said(&[rule(USER, true), rule(ALL_USERS, true)], 2, &ignoring).is_ok());
+    let denial = said(&[rule(USER, true), rule(ALL_USERS, false)], 2, &ignoring).unwrap_err();
     assert_eq!(
         (denial.code, denial.field, denial.rule),
         (Code::RuleBound, Field::IgnoreAdmission, Some(RuleId(1)))
     );
     assert!(
         said(&[rule(USER, false)], 2, &task(full())).is_ok(),
-        "who does not ask for it does not need it"
+        "a request without the flag needs no rule"
     );
     let elsewhere = (USER, Some(1), Bound::IgnoreAdmission(true));
     assert!(said(&[consent, elsewhere], 2, &ignoring).is_err(), "a rule on another plugin");
 }
 
 #[test]
-fn r22_what_is_bounded_must_be_declared() {
+fn r22_bounded_properties_must_be_declared() {
     let without = |change: &dyn Fn(&mut Params)| {
         let mut params = full();
         change(&mut params);
@@ -253,13 +253,14 @@ fn r22_what_is_bounded_must_be_declared() {
         (Bound::MaxPriority(Priority(60)), Field::Priority, &no_priority, 60),
     ];
     for (bound, field, task, limit) in cases {
-        // A user limited in runtime or utilisation can't get FP, RR or T-only RM; and so on.
+        // A user with a limited runtime or utilization cannot use FP, RR or RM with only T; and so
+        // on.
         for plugin in [2, 3] {
             let denial = said(&[(USER, None, bound)], plugin, task).unwrap_err();
             let expected =
                 Denial { code: Code::RuleOmission, field, asked: 0, limit, rule: Some(RuleId(0)) };
             assert_eq!(denial, expected, "{bound:?}");
-            let lift = |allowed| (ANYBODY, None, Bound::AllowUnbounded(allowed));
+            let lift = |allowed| (ALL_USERS, None, Bound::AllowUnbounded(allowed));
             assert!(said(&[(USER, None, bound), lift(true)], plugin, task).is_ok());
             assert!(said(&[(USER, None, bound), lift(true), lift(false)], plugin, task).is_err());
             let elsewhere = (USER, Some(0), Bound::AllowUnbounded(true));
@@ -274,7 +275,7 @@ fn r22_what_is_bounded_must_be_declared() {
         said(&[(USER, None, Bound::MaxDeadline(Span::from_ns(9 * MS)))], 1, &no_period).is_ok(),
         "D is declared"
     );
-    // What is declared is checked even where omitting it would be allowed.
+    // A declared value is checked even if it may be omitted.
     let rules = [
         (USER, None, Bound::AllowUnbounded(true)),
         (USER, None, Bound::MaxRuntime(Work::from_ns(MS))),
@@ -283,10 +284,10 @@ fn r22_what_is_bounded_must_be_declared() {
 }
 
 #[test]
-fn r22_priorities_that_a_plugin_hands_out_by_itself_must_lie_within_the_bounds() {
+fn r22_priorities_assigned_by_a_plugin_must_be_within_the_bounds() {
     let max = |limit| (USER, None, Bound::MaxPriority(Priority(limit)));
     let min = |limit| (USER, None, Bound::MinPriority(Priority(limit)));
-    // A low declared priority does not help: edf and rm do not look at it.
+    // A low declared priority does not help: edf and rm ignore it.
     let low = task(Params { priority: Some(Priority(5)), ..full() });
     let none = task(Params { priority: None, ..full() });
     for task in [&low, &none] {
@@ -305,19 +306,19 @@ fn r22_priorities_that_a_plugin_hands_out_by_itself_must_lie_within_the_bounds()
     assert_eq!(
         said(&[min(6)], 1, &low).unwrap_err().code,
         Code::RuleBound,
-        "what is declared is checked"
+        "a declared priority is checked"
     );
-    // A foreign plugin may take the request's priority; without one it must stay within the bounds
-    // by itself.
+    // A foreign plugin may use the request's priority; without one its own must be within the
+    // bounds.
     assert!(said(&[max(5)], 4, &low).is_ok() && said(&[max(9)], 4, &none).is_ok());
     assert_eq!(said(&[max(8)], 4, &none).unwrap_err().asked, 9);
 }
 
 #[test]
-fn r23_domains_are_everybody_the_user_and_the_groups() {
+fn r23_domains_are_all_users_one_user_and_groups() {
     let consent = |domain| [(domain, None, Bound::MaxPriority(Priority(100)))];
     for (domain, all, effective) in [
-        (ANYBODY, true, true),
+        (ALL_USERS, true, true),
         (Domain::User(7), true, true),
         (Domain::User(70), false, false),
         (Domain::Group(70), true, true),
@@ -327,14 +328,14 @@ fn r23_domains_are_everybody_the_user_and_the_groups() {
         for (groups, expected) in [(Groups::All, all), (Groups::Effective, effective)] {
             let rules = Rules::compile(&Setup { groups, ..setup(&consent(domain)) });
             let client = rules.snapshot(&peer(7, 70, &[71, 72]));
-            assert_eq!(rules.any(&client), expected, "{domain:?} {groups:?}");
+            assert_eq!(rules.allows_anything(&client), expected, "{domain:?} {groups:?}");
         }
     }
     assert_eq!(Setup::default().groups, Groups::All);
 }
 
 #[test]
-fn r23_a_rule_on_one_plugin_grants_and_binds_nothing_on_another() {
+fn r23_a_rule_on_one_plugin_neither_allows_nor_bounds_another() {
     let rules = [(USER, Some(0), Bound::MaxRuntime(Work::from_ns(3 * MS)))];
     assert!(said(&rules, 0, &task(full())).is_ok());
     for plugin in 1..5 {
@@ -346,10 +347,10 @@ fn r23_a_rule_on_one_plugin_grants_and_binds_nothing_on_another() {
 
 #[test]
 fn r23_the_paper_s_example_of_intersection() {
-    // u1 at most 0.5 in all; everybody at most 0.3 on p1: u1 on p1 at most 0.3. J section 4.3.
+    // u1 at most 0.5 in total; all users at most 0.3 on p1: u1 on p1 at most 0.3. J section 4.3.
     let mut rules = Rules::compile(&setup(&[
         (USER, None, Bound::MaxUtilization(Charge::ratio(5, 10))),
-        (ANYBODY, Some(1), Bound::MaxUtilization(Charge::ratio(3, 10))),
+        (ALL_USERS, Some(1), Bound::MaxUtilization(Charge::ratio(3, 10))),
     ]));
     let client = rules.snapshot(&peer(7, 70, &[]));
     let tenth = task(Params { runtime: Some(Work::from_ns(MS)), deadline: None, ..full() });
@@ -361,13 +362,13 @@ fn r23_the_paper_s_example_of_intersection() {
             granted[i] += 1;
         }
     }
-    assert_eq!(granted, [3, 2], "0.3 on p1, and 0.5 in all");
+    assert_eq!(granted, [3, 2], "0.3 on p1, and 0.5 in total");
     let denial = rules.admit(&client, 1, &tenth, None).unwrap_err();
     assert_eq!((denial.asked, denial.limit), (600_000, 500_000));
 }
 
 #[test]
-fn r24_the_bound_itself_passes_whatever_rounding_does_and_the_clip_is_what_is_left() {
+fn r24_the_bound_itself_passes_despite_rounding_and_the_cap_is_the_rest() {
     let bound = (USER, None, Bound::MaxUtilization(Charge::ONE));
     let mut rules =
         Rules::compile(&setup(&[bound, (USER, None, Bound::MaxRuntime(Work::from_ns(5 * MS)))]));
@@ -378,10 +379,10 @@ fn r24_the_bound_itself_passes_whatever_rounding_does_and_the_clip_is_what_is_le
         ..Params::default()
     });
     for left in [3, 2, 1] {
-        let clip = rules.admit(&client, 0, &third, None).unwrap();
-        assert_eq!(clip.runtime, Some(Work::from_ns(5 * MS)));
+        let cap = rules.admit(&client, 0, &third, None).unwrap();
+        assert_eq!(cap.runtime, Some(Work::from_ns(5 * MS)));
         assert_eq!(
-            clip.charge.unwrap().of(Span::from_ns(3 * MS)),
+            cap.charge.unwrap().of(Span::from_ns(3 * MS)),
             Work::from_ns(left * MS),
             "to the nanosecond"
         );
@@ -389,11 +390,11 @@ fn r24_the_bound_itself_passes_whatever_rounding_does_and_the_clip_is_what_is_le
     }
     let tiny = task(Params { runtime: Some(Work::from_ns(1)), ..third.params });
     assert!(rules.admit(&client, 0, &tiny, None).is_err());
-    // What is leaving counts as given back, for the plugin that it is leaving.
+    // The replaced spec counts as released, on its plugin.
     let leaving = Some((0, Charge::ratio(1, 3)));
     assert!(rules.admit(&client, 2, &third, leaving).is_ok());
     assert!(rules.admit(&client, 2, &tiny, Some((0, Charge::ZERO))).is_err());
-    // A subject that does not count it gets nothing back.
+    // A subject that does not count it is not reduced.
     let bound = (USER, Some(1), Bound::MaxUtilization(Charge::ratio(1, 2)));
     let mut rules =
         Rules::compile(&setup(&[bound, (USER, None, Bound::MaxPriority(Priority(100)))]));
@@ -404,10 +405,10 @@ fn r24_the_bound_itself_passes_whatever_rounding_does_and_the_clip_is_what_is_le
     assert!(rules.admit(&client, 1, &third, Some((1, Charge::ratio(1, 2)))).is_ok());
 }
 
-/// A plain twin of the rules: no compilation, no running sums.
+/// Reference model of the rules: no compilation, no running sums.
 struct Plain {
     setup: Setup,
-    /// Who holds how much of which plugin.
+    /// Charges of each client on each plugin.
     specs: Vec<(Peer, u32, Charge)>,
 }
 
@@ -523,49 +524,55 @@ impl Plain {
     }
 }
 
-fn random_setup(dice: &mut Dice) -> Setup {
-    let domains =
-        [ANYBODY, ANYBODY, Domain::User(7), Domain::User(8), Domain::Group(70), Domain::Group(71)];
-    let rules: Vec<_> = (0..dice.roll(9))
+fn random_setup(rng: &mut Rng) -> Setup {
+    let domains = [
+        ALL_USERS,
+        ALL_USERS,
+        Domain::User(7),
+        Domain::User(8),
+        Domain::Group(70),
+        Domain::Group(71),
+    ];
+    let rules: Vec<_> = (0..rng.below(9))
         .map(|_| {
-            let span = |dice: &mut Dice| Span::from_ns((1 + dice.roll(12)) * MS);
-            let bound = match dice.roll(11) {
-                0 | 1 => Bound::MaxUtilization(Charge::ratio(1 + dice.roll(10), 10)),
-                2 => Bound::MaxRuntime(Work::from_ns((1 + dice.roll(4)) * MS)),
-                3 => Bound::MinPeriod(span(dice)),
-                4 => Bound::MaxPeriod(span(dice)),
-                5 => Bound::MinDeadline(span(dice)),
-                6 => Bound::MaxDeadline(span(dice)),
-                7 => Bound::MinPriority(Priority(1 + dice.roll(70) as u8)),
-                8 => Bound::MaxPriority(Priority(30 + dice.roll(71) as u8)),
-                9 => Bound::IgnoreAdmission(dice.chance(70)),
-                _ => Bound::AllowUnbounded(dice.chance(70)),
+            let span = |rng: &mut Rng| Span::from_ns((1 + rng.below(12)) * MS);
+            let bound = match rng.below(11) {
+                0 | 1 => Bound::MaxUtilization(Charge::ratio(1 + rng.below(10), 10)),
+                2 => Bound::MaxRuntime(Work::from_ns((1 + rng.below(4)) * MS)),
+                3 => Bound::MinPeriod(span(rng)),
+                4 => Bound::MaxPeriod(span(rng)),
+                5 => Bound::MinDeadline(span(rng)),
+                6 => Bound::MaxDeadline(span(rng)),
+                7 => Bound::MinPriority(Priority(1 + rng.below(70) as u8)),
+                8 => Bound::MaxPriority(Priority(30 + rng.below(71) as u8)),
+                9 => Bound::IgnoreAdmission(rng.chance(70)),
+                _ => Bound::AllowUnbounded(rng.chance(70)),
             };
-            let plugin = dice.chance(40).then(|| dice.roll(5) as usize);
-            (*dice.pick(&domains), plugin, bound)
+            let plugin = rng.chance(40).then(|| rng.below(5) as usize);
+            (*rng.pick(&domains), plugin, bound)
         })
         .collect();
-    let root = if dice.chance(50) { Root::Ruled } else { Root::Unrestricted };
-    let groups = if dice.chance(50) { Groups::All } else { Groups::Effective };
-    let access = if dice.chance(3) { Access::Off } else { Access::Rules };
+    let root = if rng.chance(50) { Root::Ruled } else { Root::Unrestricted };
+    let groups = if rng.chance(50) { Groups::All } else { Groups::Effective };
+    let access = if rng.chance(3) { Access::Off } else { Access::Rules };
     Setup { root, groups, access, ..setup(&rules) }
 }
 
-fn random_task(dice: &mut Dice) -> Task {
-    let span = |dice: &mut Dice| dice.chance(75).then(|| Span::from_ns((1 + dice.roll(12)) * MS));
+fn random_task(rng: &mut Rng) -> Task {
+    let span = |rng: &mut Rng| rng.chance(75).then(|| Span::from_ns((1 + rng.below(12)) * MS));
     let params = Params {
-        period: span(dice),
-        runtime: dice.chance(80).then(|| Work::from_ns((1 + dice.roll(4)) * MS)),
+        period: span(rng),
+        runtime: rng.chance(80).then(|| Work::from_ns((1 + rng.below(4)) * MS)),
         desired: None,
-        deadline: span(dice).filter(|_| dice.chance(60)),
-        priority: dice.chance(60).then(|| Priority(1 + dice.roll(99) as u8)),
+        deadline: span(rng).filter(|_| rng.chance(60)),
+        priority: rng.chance(60).then(|| Priority(1 + rng.below(99) as u8)),
     };
-    Task { ignore_admission: dice.chance(20), ..task(params) }
+    Task { ignore_admission: rng.chance(20), ..task(params) }
 }
 
 #[test]
-fn r23_r24_random_lives_equal_a_plain_twin_and_end_at_zero() {
-    let mut dice = Dice::new(24);
+fn r23_r24_random_histories_equal_the_reference_model_and_end_at_zero() {
+    let mut rng = Rng::new(24);
     let peers = [
         peer(0, 0, &[]),
         peer(7, 70, &[71]),
@@ -575,42 +582,42 @@ fn r23_r24_random_lives_equal_a_plain_twin_and_end_at_zero() {
     ];
     let mut seen = std::collections::BTreeMap::new();
     for _ in 0..700 {
-        let setup = random_setup(&mut dice);
+        let setup = random_setup(&mut rng);
         let mut rules = Rules::compile(&setup);
         let clients: Vec<Snapshot> = peers.iter().map(|peer| rules.snapshot(peer)).collect();
         let mut plain = Plain { setup, specs: vec![] };
-        // Index of the client, plugin, charge: in step with the twin's list.
+        // Index of the client, plugin, charge: parallel to the reference model's list.
         let mut held: Vec<(usize, u32, Charge)> = vec![];
         for _ in 0..60 {
-            if dice.chance(25) && !held.is_empty() {
-                let gone = dice.roll(held.len() as u64) as usize;
+            if rng.chance(25) && !held.is_empty() {
+                let gone = rng.below(held.len() as u64) as usize;
                 let (client, plugin, charge) = held.swap_remove(gone);
                 plain.specs.swap_remove(gone);
                 rules.discharge(&clients[client], plugin, charge);
                 continue;
             }
             let (client, plugin, task) =
-                (dice.roll(5) as usize, dice.roll(5) as u32, random_task(&mut dice));
-            let changes = held.iter().position(|&(c, ..)| c == client).filter(|_| dice.chance(40));
+                (rng.below(5) as usize, rng.below(5) as u32, random_task(&mut rng));
+            let changes = held.iter().position(|&(c, ..)| c == client).filter(|_| rng.chance(40));
             let leaving = changes.map(|i| (held[i].1, held[i].2));
             let verdict = rules.admit(&clients[client], plugin, &task, leaving);
             let code = verdict.as_ref().err().map(|denial| denial.code);
             let expected = plain.admits(&peers[client], plugin, &task, changes);
-            // Which of several broken bounds is named first is not the point.
+            // If several bounds are exceeded, any of them may be reported.
             assert_eq!(verdict.is_ok(), expected.is_ok(), "{task:?} {:?}", plain.setup.rules);
             if code == Some(Code::NotAllowed) || expected == Err(Code::NotAllowed) {
                 assert_eq!(code, expected.err());
             }
             *seen.entry(code.map(|code| code as u16)).or_insert(0) += 1;
-            let Ok(clip) = verdict else { continue };
+            let Ok(cap) = verdict else { continue };
             let charge =
                 task.params.runtime.and_then(|q| task.params.charge_of(q)).unwrap_or(Charge::ZERO);
-            if let (Some(most), Some(span)) = (clip.charge, task.params.density_span()) {
-                // The most that the clip allows is still allowed; a nanosecond more is not.
+            if let (Some(most), Some(span)) = (cap.charge, task.params.density_span()) {
+                // The maximum within the cap is allowed; a nanosecond more is not.
                 let most = most.of(span);
                 let with =
                     |q: Work| Task { params: Params { runtime: Some(q), ..task.params }, ..task };
-                let within_runtime = clip.runtime.is_none_or(|max| most < max);
+                let within_runtime = cap.runtime.is_none_or(|max| most < max);
                 if within_runtime {
                     assert!(rules.admit(&clients[client], plugin, &with(most), leaving).is_ok());
                     assert!(
@@ -634,7 +641,7 @@ fn r23_r24_random_lives_equal_a_plain_twin_and_end_at_zero() {
             held.push((client, plugin, charge));
             plain.specs.push((peers[client].clone(), plugin, charge));
         }
-        for (subject, total) in rules.subjects.iter().zip(&rules.held) {
+        for (subject, total) in rules.subjects.iter().zip(&rules.usage) {
             let counted = plain.specs.iter().filter(|(who, what, _)| {
                 plain.matches(subject.0, who) && subject.1.is_none_or(|plugin| plugin == *what)
             });
@@ -646,7 +653,7 @@ fn r23_r24_random_lives_equal_a_plain_twin_and_end_at_zero() {
         for (client, plugin, charge) in held {
             rules.discharge(&clients[client], plugin, charge);
         }
-        assert!(rules.held.iter().all(|held| held.charge == Charge::ZERO && held.specs == 0));
+        assert!(rules.usage.iter().all(|held| held.charge == Charge::ZERO && held.specs == 0));
     }
     assert!(seen.len() == 4 && seen.values().all(|&count| count > 500), "{seen:?}");
 }

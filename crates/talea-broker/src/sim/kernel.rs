@@ -1,92 +1,93 @@
-//! A kernel that is just real enough: processes, threads with attributes, handles that outlive what
-//! they name, and an admission test of its own for the deadline class.
+//! Simulated kernel: processes, threads with attributes, handles that outlive their threads, and an
+//! admission test of its own for the deadline class.
 //!
-//! From facts/kernel.md: a deadline thread must be free to run on its whole admission domain
-//! (EPERM), the domain's sum must stay within its share (EBUSY), and what leaves the class lingers
-//! in that sum for up to one period, unless it is shrunk first.
+//! A deadline thread must be allowed to run on its whole admission domain (EPERM). The domain's sum
+//! must be within its share (EBUSY). The bandwidth of a thread that leaves the class stays in that
+//! sum for up to one period, unless the runtime is shrunk first.
 
-use crate::input::{Errno, Machine, ProcessId, ThreadFacts, ThreadId};
+use crate::input::{Errno, Platform, ProcessId, ThreadFacts, ThreadId};
 use std::collections::BTreeMap;
-use talea_core::{Attr, CpuSet, Policy, Span, Time, Work};
+use talea_core::{Attr, CpuSet, Monotonic, Policy, Span, Work};
 
 const EPERM: Errno = Errno(1);
 const ESRCH: Errno = Errno(3);
 const EBUSY: Errno = Errno(16);
 const EINVAL: Errno = Errno(22);
 
-/// The kernel counts bandwidth in units of 2^-20, rounded down (`to_ratio`).
+/// Fraction bits of the kernel's bandwidth, which is rounded down (`to_ratio`).
 const UNITS: u32 = 20;
 
 fn ratio(runtime: Work, period: Span) -> u64 {
     ((u128::from(runtime.as_ns()) << UNITS) / u128::from(period.as_ns())) as u64
 }
 
-/// One thread.
+/// A thread.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// With its id, this names it for ever.
+    /// Start time, unique together with the id.
     pub start: u64,
-    /// Its process.
+    /// Process of the thread.
     pub tgid: u32,
-    /// Its effective user.
+    /// Effective user.
     pub euid: u32,
-    /// What it is now.
+    /// Current attributes.
     pub attr: Attr,
-    /// What it is when nobody grants it anything.
+    /// Attributes without a grant.
     pub own: Attr,
-    /// The CPU on which it sleeps, and in whose domain it stays until it wakes, whatever its
-    /// attributes say.
+    /// CPU on which the thread sleeps; it stays in that CPU's domain until it wakes, whatever its
+    /// attributes are.
     pub asleep_on: Option<u32>,
-    /// Until when it has to pay for its last deadline budget.
-    pub owes_until: Time,
+    /// End of the overrun of its last deadline budget.
+    pub overrun_until: Monotonic,
 }
 
-/// How the kernel took an order.
+/// Result of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Took {
-    /// As it was given.
+pub enum ApplyOutcome {
+    /// Applied completely.
     Done,
-    /// The CPUs only: it sleeps in another domain.
+    /// Only the CPUs were set: the thread sleeps in another domain.
     Asleep,
-    /// Not at all: the thread is in debt until then.
-    NotBefore(Time),
+    /// Deferred until the end of the thread's overrun.
+    NotBefore(Monotonic),
 }
 
-/// Processes, threads, handles.
+/// Processes, threads and handles.
 #[derive(Debug)]
 pub struct Kernel {
     cpus: CpuSet,
-    /// Where deadline bandwidth is admitted, each with its own sum.
+    /// Admission domains of deadline bandwidth, each with its own sum.
     domains: Vec<CpuSet>,
-    /// Of one CPU, in the kernel's units.
+    /// Share of one CPU, in the kernel's units.
     share: u64,
-    /// Living processes with their start time and user.
+    /// Existing processes with their start time and user.
     pub processes: BTreeMap<u32, (u64, u32)>,
-    /// Living threads by id.
+    /// Existing threads by id.
     pub threads: BTreeMap<u32, Thread>,
     handles: BTreeMap<ThreadId, (u32, u64)>,
-    lingering: Vec<(Time, usize, u64)>,
-    /// Start times and handles given out.
+    zero_lag_holds: Vec<(Monotonic, usize, u64)>,
+    /// Counter for start times and handles.
     ticks: u64,
 }
 
 impl Kernel {
-    /// A kernel for this machine; `pinned` makes a domain of each CPU, as cpuset partitions do.
-    pub fn new(machine: &Machine, pinned: bool) -> Kernel {
-        let single = || machine.cpus.iter().map(CpuSet::single).collect();
+    /// Creates a kernel for this platform; `pinned` makes a domain of each CPU, as cpuset
+    /// partitions do.
+    pub fn new(platform: &Platform, pinned: bool) -> Kernel {
+        let single = || platform.cpus.iter().map(CpuSet::single).collect();
         Kernel {
-            cpus: machine.cpus,
-            domains: if pinned { single() } else { machine.root_domains.clone() },
-            share: (machine.deadline_share.bits() >> (64 - UNITS)) as u64,
+            cpus: platform.cpus,
+            domains: if pinned { single() } else { platform.root_domains.clone() },
+            share: (platform.deadline_share.bits() >> (64 - UNITS)) as u64,
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
             handles: BTreeMap::new(),
-            lingering: Vec::new(),
+            zero_lag_holds: Vec::new(),
             ticks: 0,
         }
     }
 
-    /// An ordinary thread's attributes.
+    /// Returns the attributes of an ordinary thread.
     pub fn ordinary(&self) -> Attr {
         Attr { policy: Policy::Other { nice: 0 }, reset_on_fork: false, cpus: self.cpus }
     }
@@ -96,13 +97,13 @@ impl Kernel {
         self.ticks
     }
 
-    /// The lowest free id from `from` on.
+    /// Returns the lowest free id, starting at `from`.
     pub fn free_id(&self, from: u32) -> u32 {
         let taken = |id: &u32| self.threads.contains_key(id) || self.processes.contains_key(id);
         (from..=u32::MAX).find(|id| !taken(id)).expect("ids do not run out in a test")
     }
 
-    /// A process with its main thread.
+    /// Creates a process with its main thread.
     pub fn spawn(&mut self, pid: u32, uid: u32) -> ProcessId {
         let start = self.tick();
         self.processes.insert(pid, (start, uid));
@@ -111,7 +112,7 @@ impl Kernel {
             pid,
             Thread {
                 asleep_on: None,
-                owes_until: Time::ZERO,
+                overrun_until: Monotonic::ZERO,
                 start,
                 tgid: pid,
                 euid: uid,
@@ -122,26 +123,34 @@ impl Kernel {
         ProcessId { pid, start }
     }
 
-    /// Another thread of a process, as its creator leaves it: reset-on-fork makes it ordinary, its
-    /// CPUs are inherited.
+    /// Creates another thread of a process, as its creator's attributes determine: reset-on-fork
+    /// makes it ordinary, its CPUs are inherited.
     pub fn spawn_thread(&mut self, tid: u32, tgid: u32, own: Attr) {
         let (_, euid) = self.processes[&tgid];
         let start = self.tick();
         self.threads.insert(
             tid,
-            Thread { asleep_on: None, owes_until: Time::ZERO, start, tgid, euid, attr: own, own },
+            Thread {
+                asleep_on: None,
+                overrun_until: Monotonic::ZERO,
+                start,
+                tgid,
+                euid,
+                attr: own,
+                own,
+            },
         );
     }
 
     /// Ends a thread.
-    pub fn end_thread(&mut self, tid: u32, now: Time) {
+    pub fn end_thread(&mut self, tid: u32, now: Monotonic) {
         if let Some(thread) = self.threads.remove(&tid) {
-            self.linger(&thread.attr, now);
+            self.hold_until_zero_lag(&thread.attr, now);
         }
     }
 
     /// Ends a process with all its threads.
-    pub fn end_process(&mut self, pid: u32, now: Time) {
+    pub fn end_process(&mut self, pid: u32, now: Monotonic) {
         self.processes.remove(&pid);
         let threads: Vec<u32> =
             self.threads.iter().filter(|(_, t)| t.tgid == pid).map(|(&tid, _)| tid).collect();
@@ -159,40 +168,40 @@ impl Kernel {
         Some(ThreadFacts { thread: handle, tid, tgid, euid, start, inode: start, attr })
     }
 
-    /// A thread takes another user's credentials.
-    pub fn becomes(&mut self, tid: u32, euid: u32) {
-        self.threads.get_mut(&tid).expect("a living thread").euid = euid;
+    /// Changes the credentials of a thread.
+    pub fn change_credentials(&mut self, tid: u32, euid: u32) {
+        self.threads.get_mut(&tid).expect("the thread exists").euid = euid;
     }
 
-    /// A thread falls asleep on this CPU.
-    /// live twin: a client that waits for the answer to its attach.
-    pub fn falls_asleep(&mut self, tid: u32, cpu: u32) {
-        let thread = self.threads.get_mut(&tid).expect("a living thread");
-        // A deadline thread is never outside of its domain.
+    /// Puts a thread to sleep on this CPU. live counterpart: a client that waits for the reply to
+    /// its attach.
+    pub fn put_to_sleep(&mut self, tid: u32, cpu: u32) {
+        let thread = self.threads.get_mut(&tid).expect("the thread exists");
+        // A deadline thread is always inside its domain.
         if thread.attr.cpus.contains(cpu) && !matches!(thread.attr.policy, Policy::Deadline { .. })
         {
             thread.asleep_on = Some(cpu);
         }
     }
 
-    /// A thread wakes, and moves to where it may run.
-    pub fn wakes(&mut self, tid: u32) {
-        self.threads.get_mut(&tid).expect("a living thread").asleep_on = None;
+    /// Wakes a thread, which moves to its CPUs.
+    pub fn wake(&mut self, tid: u32) {
+        self.threads.get_mut(&tid).expect("the thread exists").asleep_on = None;
     }
 
-    /// A thread has overdrawn its last deadline budget.
-    /// live twin: a thread that is detached while it is throttled.
-    pub fn owes(&mut self, tid: u32, until: Time) {
-        self.threads.get_mut(&tid).expect("a living thread").owes_until = until;
+    /// Sets an overrun of a thread's last deadline budget. live counterpart: a thread that is
+    /// detached while it is throttled.
+    pub fn set_overrun(&mut self, tid: u32, until: Monotonic) {
+        self.threads.get_mut(&tid).expect("the thread exists").overrun_until = until;
     }
 
-    /// Whose the thread of a handle is; `None` when it has ended.
+    /// Returns the user of a handle's thread; `None` if the thread has exited.
     pub fn euid_of(&self, handle: ThreadId) -> Option<u32> {
         let &(tid, start) = self.handles.get(&handle)?;
         self.threads.get(&tid).filter(|thread| thread.start == start).map(|thread| thread.euid)
     }
 
-    /// Gives a handle back.
+    /// Closes a handle.
     pub fn close(&mut self, handle: ThreadId) {
         assert!(
             self.handles.remove(&handle).is_some(),
@@ -200,7 +209,7 @@ impl Kernel {
         );
     }
 
-    /// How many handles are open.
+    /// Returns the number of open handles.
     pub fn open_handles(&self) -> usize {
         self.handles.len()
     }
@@ -210,55 +219,56 @@ impl Kernel {
         self.handles.clear();
     }
 
-    /// The thread that a handle names, if it still lives.
-    pub fn behind(&self, handle: ThreadId) -> Option<(u32, &Thread)> {
+    /// Returns the thread of a handle, if it exists.
+    pub fn thread_of(&self, handle: ThreadId) -> Option<(u32, &Thread)> {
         let (tid, start) = self.handles.get(&handle)?;
         self.threads.get(tid).filter(|thread| thread.start == *start).map(|thread| (*tid, thread))
     }
 
-    /// Whether a process still lives.
-    pub fn lives(&self, process: ProcessId) -> bool {
+    /// Whether a process exists.
+    pub fn is_alive(&self, process: ProcessId) -> bool {
         self.processes.get(&process.pid).is_some_and(|(start, _)| *start == process.start)
     }
 
-    /// Puts attributes back, as the driver does: a deadline thread is shrunk first, so that nothing
-    /// lingers.
-    pub fn put_back(
+    /// Restores attributes, as the driver does: the runtime of a deadline thread is shrunk first,
+    /// so that no zero-lag hold remains.
+    pub fn restore(
         &mut self,
         handle: ThreadId,
         attr: &Attr,
-        now: Time,
+        now: Monotonic,
         fault: Option<Errno>,
     ) -> Result<(), Errno> {
-        let before = self.lingering.len();
+        let before = self.zero_lag_holds.len();
         let result = self.set(handle, attr, now, fault);
-        self.lingering.truncate(before);
+        self.zero_lag_holds.truncate(before);
         match result {
-            Ok(Took::Done) => Ok(()),
-            // Somebody's own deadline policy, which nobody in a crowd has.
+            Ok(ApplyOutcome::Done) => Ok(()),
+            // Deadline policies outside of grants do not occur in the simulation.
             Ok(_) => Err(EPERM),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Whether this domain's sum holds what has left.
-    pub fn is_lingering(&self, cpus: &CpuSet, now: Time) -> bool {
+    /// Whether this domain's sum has a zero-lag hold.
+    pub fn has_zero_lag_hold(&self, cpus: &CpuSet, now: Monotonic) -> bool {
         let domain = self.domain_of(cpus);
-        self.lingering.iter().any(|(until, at, _)| *until > now && Some(*at) == domain)
+        self.zero_lag_holds.iter().any(|(until, at, _)| *until > now && Some(*at) == domain)
     }
 
-    /// `sched_setattr` and `sched_setaffinity` by handle. With `fault`, the kernel refuses with it
-    /// after having moved the thread to its new CPUs: half of the work is done.
+    /// Emulates `sched_setattr` and `sched_setaffinity` by handle. With `fault`, the kernel refuses
+    /// with it after setting the CPUs: only a part is applied.
     pub fn set(
         &mut self,
         handle: ThreadId,
         attr: &Attr,
-        now: Time,
+        now: Monotonic,
         fault: Option<Errno>,
-    ) -> Result<Took, Errno> {
+    ) -> Result<ApplyOutcome, Errno> {
         let (tid, before) =
-            self.behind(handle).map(|(tid, thread)| (tid, thread.attr)).ok_or(ESRCH)?;
-        let (asleep_on, owes_until) = (self.threads[&tid].asleep_on, self.threads[&tid].owes_until);
+            self.thread_of(handle).map(|(tid, thread)| (tid, thread.attr)).ok_or(ESRCH)?;
+        let (asleep_on, overrun_until) =
+            (self.threads[&tid].asleep_on, self.threads[&tid].overrun_until);
         let cpus = if attr.cpus.is_empty() { before.cpus } else { attr.cpus };
         if cpus.intersection(&self.cpus).is_empty() {
             return Err(EINVAL);
@@ -266,7 +276,7 @@ impl Kernel {
         if let Some(errno) = fault {
             // A deadline thread is not moved.
             if !matches!(before.policy, Policy::Deadline { .. }) {
-                self.threads.get_mut(&tid).expect("it lives").attr.cpus = cpus;
+                self.threads.get_mut(&tid).expect("the thread exists").attr.cpus = cpus;
             }
             return Err(errno);
         }
@@ -276,28 +286,28 @@ impl Kernel {
             }
             let Some(domain) = self.domain_of(&cpus) else { return Err(EPERM) };
             if !matches!(before.policy, Policy::Deadline { .. }) {
-                if owes_until > now {
-                    return Ok(Took::NotBefore(owes_until));
+                if overrun_until > now {
+                    return Ok(ApplyOutcome::NotBefore(overrun_until));
                 }
                 if asleep_on.is_some_and(|cpu| !cpus.contains(cpu)) {
-                    self.threads.get_mut(&tid).expect("it lives").attr.cpus = cpus;
-                    return Ok(Took::Asleep);
+                    self.threads.get_mut(&tid).expect("the thread exists").attr.cpus = cpus;
+                    return Ok(ApplyOutcome::Asleep);
                 }
             } else if self.domain_of(&before.cpus) != Some(domain) {
                 // A deadline thread does not leave its domain.
                 return Err(EBUSY);
             }
-            self.lingering.retain(|(until, ..)| *until > now);
+            self.zero_lag_holds.retain(|(until, ..)| *until > now);
             let here = self.bandwidth(domain) - self.share_of(&before, domain);
             let room = self.share * u64::from(self.domains[domain].len());
             if here + ratio(runtime, period) > room {
                 return Err(EBUSY);
             }
         } else {
-            self.linger(&before, now);
+            self.hold_until_zero_lag(&before, now);
         }
-        self.threads.get_mut(&tid).expect("it lives").attr = Attr { cpus, ..*attr };
-        Ok(Took::Done)
+        self.threads.get_mut(&tid).expect("the thread exists").attr = Attr { cpus, ..*attr };
+        Ok(ApplyOutcome::Done)
     }
 
     fn domain_of(&self, cpus: &CpuSet) -> Option<usize> {
@@ -315,19 +325,22 @@ impl Kernel {
         }
     }
 
-    /// The sum that the kernel's admission test looks at.
+    /// Returns the sum of the kernel's admission test.
     pub fn bandwidth(&self, domain: usize) -> u64 {
-        let leaving =
-            self.lingering.iter().filter(|(_, at, _)| *at == domain).map(|(_, _, share)| *share);
+        let leaving = self
+            .zero_lag_holds
+            .iter()
+            .filter(|(_, at, _)| *at == domain)
+            .map(|(_, _, share)| *share);
         let held = self.threads.values().map(|thread| self.share_of(&thread.attr, domain));
         leaving.chain(held).sum()
     }
 
-    fn linger(&mut self, attr: &Attr, now: Time) {
+    fn hold_until_zero_lag(&mut self, attr: &Attr, now: Monotonic) {
         if let (Policy::Deadline { runtime, period, .. }, Some(domain)) =
             (attr.policy, self.domain_of(&attr.cpus))
         {
-            self.lingering.push((now.saturating_add(period), domain, ratio(runtime, period)));
+            self.zero_lag_holds.push((now.saturating_add(period), domain, ratio(runtime, period)));
         }
     }
 }

@@ -1,15 +1,16 @@
-//! A world around the broker: a fake kernel, a driver, clients, a clock, and whoever checks them.
+//! Deterministic simulation of the broker's environment: a simulated kernel, a driver, clients, a
+//! clock, and the checkers.
 //!
-//! Everything is decided by [`Dice`], so a run is its seed (or, for a fuzzer, its bytes). The
-//! driver here obeys effects as late as it likes, but in order, as the real one must; the kernel
-//! has its own admission and its own mind. What the checkers find is a panic that names the seed.
+//! [`Rng`] makes every decision, so a seed (or the bytes of a fuzzer) reproduces a run. The driver
+//! executes effects late but in order, like the real one. The kernel has its own admission test and
+//! its own faults. A checker that finds a violation panics with the seed.
 
-mod crowd;
-mod dice;
+mod clients;
 mod kernel;
-mod world;
+mod rng;
+mod simulation;
 
-pub use crowd::{Crowd, Tally, run_ops, run_seed};
-pub use dice::Dice;
-pub use kernel::{Kernel, Thread, Took};
-pub use world::{Faults, Line, Target, World};
+pub use clients::{Clients, EventCounts, run_ops, run_seed};
+pub use kernel::{ApplyOutcome, Kernel, Thread};
+pub use rng::Rng;
+pub use simulation::{Connection, Faults, Simulation, Target};

@@ -1,12 +1,12 @@
-//! Another daemon: what is alive goes on, what is not is cleaned up (design, section 9).
+//! Restart of the daemon: grants of existing owners are adopted, others are released.
 
 use super::stage::{Words, by, owned, setup, timed, urgent, world, world_of};
 use crate::input::{Errno, LogEvent};
-use crate::sim::{Target, World};
-use talea_proto::{Code, Named, Owner, Reply, Request, VERSION};
+use crate::sim::{Simulation, Target};
+use talea_proto::{Code, Owner, Reply, Request, ThreadRef, VERSION};
 
 #[test]
-fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
+fn retif_10_5_a_killed_daemon_loses_no_grant_with_an_existing_owner() {
     for owner in [Owner::Session, Owner::Process, Owner::Thread] {
         let mut world = world();
         let client = world.connect(1000);
@@ -14,19 +14,19 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
         let before = world.attr_of(pid);
         let attached = world.attached(client, owned(by(timed(2000, 10_000), "edf"), owner), pid);
         let idle = world.create(client, owned(urgent(7), owner));
-        let (given, free) = (world.attr_of(pid), world.free(client));
+        let (applied, free) = (world.attr_of(pid), world.free(client));
         world.restart();
-        world.settle();
-        assert_eq!(world.attr_of(pid), given, "{owner:?}: the thread feels nothing");
+        world.run_until_idle();
+        assert_eq!(world.attr_of(pid), applied, "{owner:?}: the thread keeps its attributes");
         assert_eq!(world.broker.status().adopted, 2);
-        world.check_quiet(false);
+        world.check_idle(false);
 
-        let client = world.dial(pid, 1000, &[]);
+        let client = world.open_connection(pid, 1000, &[]);
         assert!(matches!(
             world.call(client, Request::Hello { min: VERSION, max: VERSION }),
             Reply::Welcome { .. }
         ));
-        assert_eq!(world.free(client), free, "{owner:?}: the books are as before");
+        assert_eq!(world.free(client), free, "{owner:?}: the ledger is as before");
         for granted in [attached, idle] {
             let claim = Request::Claim { spec: granted.spec, token: granted.token };
             let Reply::Granted(again) = world.call(client, claim) else { panic!("claimed") };
@@ -40,12 +40,12 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_the_living() {
             );
         }
         let new = world.create(client, urgent(5));
-        assert!(new.spec > idle.spec, "ids go on above the adopted ones");
+        assert!(new.spec > idle.spec, "new ids are above the adopted ones");
         world.done(client, Request::Release(attached.spec));
         assert_eq!(
             world.attr_of(pid),
             before,
-            "{owner:?}: what was before the first daemon's grant"
+            "{owner:?}: the attributes from before the first daemon's grant"
         );
     }
 }
@@ -58,17 +58,17 @@ fn unclaimed_grants_stay_until_their_owner_ends() {
         let pid = world.tid_of(client);
         world.attached(client, owned(urgent(5), owner), pid);
         world.restart();
-        world.settle();
+        world.run_until_idle();
         assert_eq!((world.broker.specs(), world.broker.attached()), (1, 1), "{owner:?}");
         world.kernel.end_process(pid, world.now);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.leftovers(), Vec::<String>::new(), "{owner:?}");
         assert!(world.file.is_empty());
     }
 }
 
 #[test]
-fn retif_10_5_a_grant_whose_owner_died_with_the_daemon_is_given_back() {
+fn retif_10_5_a_grant_is_released_if_its_owner_exited_with_the_daemon() {
     for owner in [Owner::Session, Owner::Process] {
         let mut world = world();
         let (client, other) = (world.connect(1000), world.connect(1000));
@@ -77,7 +77,7 @@ fn retif_10_5_a_grant_whose_owner_died_with_the_daemon_is_given_back() {
         world.attached(client, owned(urgent(5), owner), tid);
         world.kernel.end_process(pid, world.now);
         world.restart();
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.attr_of(tid), before, "{owner:?}");
         assert!(world.log.iter().any(|event| matches!(event, LogEvent::Dropped { .. })));
         assert_eq!(world.leftovers(), Vec::<String>::new());
@@ -86,7 +86,7 @@ fn retif_10_5_a_grant_whose_owner_died_with_the_daemon_is_given_back() {
 }
 
 #[test]
-fn r36_bandwidth_of_a_thread_that_died_with_the_daemon_waits_for_its_zero_lag_time() {
+fn r36_bandwidth_of_a_thread_that_exited_with_the_daemon_is_held_until_its_zero_lag_time() {
     let mut world = world();
     let client = world.connect(1000);
     let pid = world.tid_of(client);
@@ -97,8 +97,8 @@ fn r36_bandwidth_of_a_thread_that_died_with_the_daemon_waits_for_its_zero_lag_ti
     world.attached(client, task, 500);
     world.kernel.end_thread(500, world.now);
     world.restart();
-    world.settle();
-    let client = world.dial(pid, 1000, &[]);
+    world.run_until_idle();
+    let client = world.open_connection(pid, 1000, &[]);
     world.call(client, Request::Hello { min: VERSION, max: VERSION });
     assert_eq!(world.broker.specs(), 0, "it ended with its thread");
     assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
@@ -114,20 +114,21 @@ fn r32_a_reused_thread_id_is_not_adopted() {
     let own = world.kernel.ordinary();
     for owner in [Owner::Process, Owner::Thread] {
         world.kernel.spawn_thread(500, pid, own);
-        let client = world.dial(pid, 1000, &[]);
+        let client = world.open_connection(pid, 1000, &[]);
         world.call(client, Request::Hello { min: VERSION, max: VERSION });
         let granted = world.attached(client, owned(urgent(5), owner), 500);
         world.kernel.end_thread(500, world.now);
         world.kernel.spawn_thread(500, pid, own);
         world.restart();
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.attr_of(500), own);
         let root = world.connect(0);
         let info = world.query(root, granted.spec);
-        // What a thread owned has ended with it; what a process owns waits for another thread.
+        // A grant owned by the thread has ended with it; one owned by a process waits for another
+        // thread.
         assert_eq!(info.map(|info| info.tid), (owner == Owner::Process).then_some(None));
         world.kernel.end_thread(500, world.now);
-        world.check_quiet(false);
+        world.check_idle(false);
     }
 }
 
@@ -141,18 +142,18 @@ fn retif_10_5_a_crash_at_any_point_of_an_attach_leaves_no_privileged_thread_unkn
             let own = world.kernel.ordinary();
             world.kernel.spawn_thread(500, pid, own);
             let granted = world.create(client, urgent(5));
-            let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
+            let attach = Request::Attach { spec: granted.spec, thread: ThreadRef::Pidfd };
             world.send(client, attach, Some(Target::Thread(500)));
             world.read_one(client);
             for _ in 0..progress {
-                let _ = world.obey_one() || world.hear_one();
+                let _ = world.run_effect() || world.deliver_input();
             }
             if !daemon_only {
                 world.kernel.processes.remove(&pid);
             }
             world.restart();
-            world.settle();
-            world.check_quiet(false);
+            world.run_until_idle();
+            world.check_idle(false);
             if !daemon_only {
                 assert_eq!(world.attr_of(500), own, "{progress}");
                 assert!(world.file.is_empty());
@@ -162,7 +163,7 @@ fn retif_10_5_a_crash_at_any_point_of_an_attach_leaves_no_privileged_thread_unkn
 }
 
 #[test]
-fn a_grant_of_a_plugin_that_is_gone_is_given_back_and_kept_on_record_until_then() {
+fn a_grant_of_a_removed_plugin_stays_recorded_until_its_thread_is_restored() {
     let mut world = world();
     let client = world.connect(1000);
     let pid = world.tid_of(client);
@@ -170,16 +171,16 @@ fn a_grant_of_a_plugin_that_is_gone_is_given_back_and_kept_on_record_until_then(
     world.attached(client, by(urgent(5), "rr"), pid);
     world.next_errors.extend([Errno(1), Errno(1), Errno(1)]);
     world.restart_with(setup(&["edf", "rm", "fp"], 2));
-    world.settle();
-    assert_eq!(world.file.len(), 1, "the kernel has not taken it back yet");
+    world.run_until_idle();
+    assert_eq!(world.file.len(), 1, "the kernel has not restored the thread yet");
     let root = world.connect(0);
     assert_eq!(world.call(root, Request::NextSpec(talea_proto::SpecId(0))), Reply::End);
     world.advance(talea_core::Span::from_ns(1_000_000_000));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.attr_of(pid), before);
     assert!(world.file.is_empty());
-    world.hang_up(root);
-    world.settle();
+    world.close_connection(root);
+    world.run_until_idle();
     assert_eq!(world.leftovers(), Vec::<String>::new());
 }
 
@@ -190,21 +191,21 @@ fn a_claim_after_a_restart_needs_the_token_and_the_same_user() {
     let pid = world.tid_of(client);
     let granted = world.create(client, urgent(5));
     world.restart();
-    world.settle();
-    let (same, other) = (world.dial(pid, 1000, &[]), world.connect(1001));
+    world.run_until_idle();
+    let (same, other) = (world.open_connection(pid, 1000, &[]), world.connect(1001));
     world.call(same, Request::Hello { min: VERSION, max: VERSION });
     let (spec, token) = (granted.spec, granted.token);
     assert_eq!(world.refused(other, Request::Claim { spec, token }).code, Code::NoSuchSpec);
     let wrong = talea_proto::message::Token([0; 16]);
     assert_eq!(world.refused(same, Request::Claim { spec, token: wrong }).code, Code::BadToken);
-    // The same user may not command it before it has claimed it.
-    assert_eq!(world.refused(same, Request::Release(spec)).code, Code::NotYours);
+    // The same user may not modify the spec before claiming it.
+    assert_eq!(world.refused(same, Request::Release(spec)).code, Code::NotOwner);
     assert!(matches!(world.call(same, Request::Claim { spec, token }), Reply::Granted(_)));
     world.done(same, Request::Release(spec));
 }
 
 #[test]
-fn r24_what_a_group_holds_is_counted_on_by_the_next_daemon_before_anybody_claims() {
+fn r24_the_usage_of_a_group_is_counted_by_the_next_daemon_before_any_claim() {
     use talea_core::setup::{Access, Bound, Domain, Rule};
     for owner in [Owner::Process, Owner::Thread] {
         let mut setup = setup(&["rm"], 2);
@@ -216,8 +217,8 @@ fn r24_what_a_group_holds_is_counted_on_by_the_next_daemon_before_anybody_claims
             origin: "talead.toml:3".to_owned(),
         }];
         let mut world = world_of(setup, 2);
-        let greet = |world: &mut World, pid: u32| {
-            let session = world.dial(pid, pid, &[29]);
+        let greet = |world: &mut Simulation, pid: u32| {
+            let session = world.open_connection(pid, pid, &[29]);
             assert!(matches!(
                 world.call(session, Request::Hello { min: VERSION, max: VERSION }),
                 Reply::Welcome { .. }
@@ -228,25 +229,25 @@ fn r24_what_a_group_holds_is_counted_on_by_the_next_daemon_before_anybody_claims
             world.kernel.spawn(pid, uid);
         }
         let client = greet(&mut world, 50);
-        // The thread is another process's, which connects only once to be known.
+        // The thread belongs to another process, which connects only once to be known.
         let other = greet(&mut world, 51);
-        world.hang_up(other);
+        world.close_connection(other);
         let held = world.attached(client, owned(timed(4_000, 10_000), owner), 51);
         if owner == Owner::Thread {
             world.kernel.end_process(50, world.now);
         }
         world.restart();
-        world.settle();
+        world.run_until_idle();
         let (member, root) = (greet(&mut world, 52), world.connect(0));
         let refusal = world.refused(member, Request::Create(timed(2_000, 10_000)));
         assert_eq!((refusal.code, refusal.asked), (Code::RuleBound, 600_000), "{owner:?}");
-        // Root may change it by the rules of its holder.
+        // Root may change it under the rules of its client.
         let less = Request::Change { spec: held.spec, task: timed(3_000, 10_000) };
         assert!(matches!(world.call(root, less), Reply::Granted(_)), "{owner:?}");
         world.create(member, timed(2_000, 10_000));
         world.done(root, Request::Release(held.spec));
         world.create(member, timed(3_000, 10_000));
-        world.check_quiet(false);
+        world.check_idle(false);
     }
 }
 
@@ -260,8 +261,8 @@ fn adopted_users_count_towards_their_quota() {
     world.create(client, urgent(5));
     world.create(client, urgent(5));
     world.restart();
-    world.settle();
-    let client = world.dial(pid, 1000, &[]);
+    world.run_until_idle();
+    let client = world.open_connection(pid, 1000, &[]);
     world.call(client, Request::Hello { min: VERSION, max: VERSION });
     assert_eq!(world.refused(client, Request::Create(urgent(5))).code, Code::Quota);
 }

@@ -1,15 +1,15 @@
-//! Each call, each outcome (checklist R2), connections, groups, explanations, the end.
+//! Each request and each outcome (R2), connections, groups, explanations, shutdown.
 
 use super::stage::{MS, Words, by, owned, setup, timed, urgent, world, world_of};
 use crate::input::{Errno, LogEvent};
 use talea_core::setup::{Access, Bound, Domain, Rule, Setup};
 use talea_core::{CpuSet, Span, Work};
 use talea_proto::message::{SpecId, Token};
-use talea_proto::refusal::Said;
-use talea_proto::{Code, Field, GROUP_MAX, Named, Owner, Reply, Request, VERSION};
+use talea_proto::refusal::PluginVerdict;
+use talea_proto::{Code, Field, GROUP_MAX, Owner, Reply, Request, ThreadRef, VERSION};
 
 #[test]
-fn r2_create_attach_query_detach_release_go_their_way() {
+fn r2_create_attach_query_detach_and_release_succeed() {
     let mut world = world();
     let client = world.connect(1000);
     let tid = world.tid_of(client);
@@ -28,7 +28,7 @@ fn r2_create_attach_query_detach_release_go_their_way() {
     assert_eq!(world.query(client, granted.spec), None);
     let refusal = world.refused(client, Request::Release(granted.spec));
     assert_eq!(refusal.code, Code::NoSuchSpec);
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn r2_release_of_an_attached_spec_detaches_first() {
 }
 
 #[test]
-fn r2_detach_without_a_thread_and_calls_about_nothing_are_refused() {
+fn r2_detach_without_a_thread_and_requests_for_unknown_specs_are_refused() {
     let mut world = world();
     let client = world.connect(1000);
     let granted = world.create(client, urgent(5));
@@ -55,7 +55,7 @@ fn r2_detach_without_a_thread_and_calls_about_nothing_are_refused() {
         Request::Release(spec),
         Request::Detach(spec),
         Request::Query(spec),
-        Request::Attach { spec, thread: Named::Number(1) },
+        Request::Attach { spec, thread: ThreadRef::Tid(1) },
         Request::Claim { spec, token: Token([0; 16]) },
     ] {
         assert_eq!(world.refused(client, request).code, Code::NoSuchSpec);
@@ -63,39 +63,39 @@ fn r2_detach_without_a_thread_and_calls_about_nothing_are_refused() {
 }
 
 #[test]
-fn hello_comes_first_and_settles_the_version() {
+fn hello_is_the_first_message_and_determines_the_version() {
     let mut world = world();
     world.kernel.spawn(50, 1000);
-    let silent = world.dial(50, 1000, &[]);
+    let silent = world.open_connection(50, 1000, &[]);
     world.send(silent, Request::Status, None);
-    world.settle();
-    assert!(!world.lines.contains_key(&silent), "who does not greet is sent away");
+    world.run_until_idle();
+    assert!(!world.connections.contains_key(&silent), "a connection without a hello is closed");
 
     let only = VERSION;
     for (min, max, version) in
         [(only, only, true), (1, 9, true), (only + 1, 9, false), (0, 0, false)]
     {
-        let session = world.dial(50, 1000, &[]);
+        let session = world.open_connection(50, 1000, &[]);
         let seq = world.send(session, Request::Hello { min, max }, None);
-        world.settle();
-        assert_eq!(world.lines.contains_key(&session), version, "{min}..={max} at {seq}");
+        world.run_until_idle();
+        assert_eq!(world.connections.contains_key(&session), version, "{min}..={max} at {seq}");
         if version {
             let (_, _, reply) =
-                world.lines.get_mut(&session).and_then(|l| l.replies.pop_front()).unwrap();
+                world.connections.get_mut(&session).and_then(|l| l.replies.pop_front()).unwrap();
             assert_eq!(reply, Reply::Welcome { version: VERSION, instance: 1 });
         }
     }
 }
 
 #[test]
-fn a_garbled_message_is_refused_and_the_connection_goes_on() {
+fn an_undecodable_message_is_refused_and_the_connection_stays() {
     let mut world = world();
     let client = world.connect(1000);
     let granted = world.create(client, urgent(5));
     world.send_nonsense(client);
-    world.settle();
+    world.run_until_idle();
     let (_, _, reply) =
-        world.lines.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
+        world.connections.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
     assert!(matches!(reply, Reply::Refused(refusal) if refusal.code == Code::Malformed));
     assert!(world.query(client, granted.spec).is_some());
 }
@@ -112,7 +112,7 @@ fn r20_no_rule_no_service_and_root_is_exempt() {
 }
 
 #[test]
-fn rules_are_asked_before_plugins_and_their_origin_travels_with_the_refusal() {
+fn rules_are_checked_before_plugins_and_the_refusal_has_their_origin() {
     let mut setup = setup(&["rm"], 2);
     setup.access = Access::Rules;
     setup.rules = vec![Rule {
@@ -131,7 +131,7 @@ fn rules_are_asked_before_plugins_and_their_origin_travels_with_the_refusal() {
 }
 
 #[test]
-fn r35_a_mandatory_cpu_is_a_condition_and_a_wished_one_is_not() {
+fn r35_a_mandatory_cpu_is_a_condition_and_a_preferred_one_is_not() {
     let mut world = world();
     let client = world.connect(1000);
     for cpu in [0, 1, 1, 0] {
@@ -148,7 +148,7 @@ fn r35_a_mandatory_cpu_is_a_condition_and_a_wished_one_is_not() {
 }
 
 #[test]
-fn a_group_is_granted_whole_or_not_at_all() {
+fn a_group_is_granted_completely_or_not_at_all() {
     let mut world = world();
     let client = world.connect(1000);
     let free = world.free(client);
@@ -171,7 +171,7 @@ fn a_group_is_granted_whole_or_not_at_all() {
     let refusal =
         world.refused(client, Request::CreateGroup(vec![half, half, half, half, half, urgent(1)]));
     assert_eq!((refusal.code, refusal.index), (Code::NoPlugin, 4));
-    assert_eq!(world.free(client), free, "the first four gave their places back");
+    assert_eq!(world.free(client), free, "the reservations of the first four are released");
     assert_eq!((world.broker.specs(), &world.file), (0, &before));
 
     let refusal = world.refused(client, Request::CreateGroup(vec![]));
@@ -181,11 +181,11 @@ fn a_group_is_granted_whole_or_not_at_all() {
     let refusal =
         world.refused(client, Request::CreateGroup(vec![urgent(1), urgent(1), urgent(0)]));
     assert_eq!((refusal.code, refusal.field, refusal.index), (Code::Malformed, Field::Priority, 2));
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
-fn explain_says_what_everybody_says_and_changes_nothing() {
+fn explain_reports_every_plugin_and_changes_nothing() {
     let mut world = world();
     let client = world.connect(1000);
     let free = world.free(client);
@@ -198,18 +198,18 @@ fn explain_says_what_everybody_says_and_changes_nothing() {
     assert_eq!((answers.len(), refusal), (4, None));
     let words: Vec<_> = answers.iter().map(|answer| answer.name.as_str()).collect();
     assert_eq!(words, ["edf", "rm", "fp", "rr"]);
-    assert!(matches!(answers[0].verdict, Said::No(no) if no.field == Field::Runtime));
-    assert!(matches!(answers[1].verdict, Said::Partial { .. }));
-    assert!(matches!(answers[2].verdict, Said::Ok { .. }));
+    assert!(matches!(answers[0].verdict, PluginVerdict::No(no) if no.field == Field::Runtime));
+    assert!(matches!(answers[1].verdict, PluginVerdict::Partial { .. }));
+    assert!(matches!(answers[2].verdict, PluginVerdict::Ok { .. }));
     let granted = world.create(client, task);
-    assert_eq!(chosen, Some(granted.plugin), "what explain says is what create does");
+    assert_eq!(chosen, Some(granted.plugin), "explain and create choose the same plugin");
     world.done(client, Request::Release(granted.spec));
     assert_eq!(world.free(client), free);
 
     let Reply::Explained { chosen: None, answers, refusal: Some(refusal) } =
         world.call(client, Request::Explain(urgent(0)))
     else {
-        panic!("nonsense is explained before anybody is asked")
+        panic!("an invalid task is refused before any plugin is asked")
     };
     assert_eq!((answers.len(), refusal.code), (0, Code::Malformed));
 }
@@ -231,18 +231,18 @@ fn retif_m3_m4_indexes_beyond_every_list_get_the_end_of_the_list() {
 }
 
 #[test]
-fn lists_can_be_walked_and_hold_what_the_status_counts() {
+fn lists_contain_what_the_status_counts() {
     let mut world = world();
     let (root, user, other) = (world.connect(0), world.connect(1000), world.connect(1001));
     for session in [root, user, user, other] {
         world.create(session, urgent(5));
     }
-    let mut walk = |asker, sessions: bool| {
+    let mut walk = |reply_to, sessions: bool| {
         let (mut from, mut seen) = (0, Vec::new());
         loop {
             let request =
                 if sessions { Request::NextSession(from) } else { Request::NextSpec(SpecId(from)) };
-            match world.call(asker, request) {
+            match world.call(reply_to, request) {
                 Reply::Spec(info) => {
                     seen.push(u64::from(info.uid));
                     from = info.granted.spec.0 + 1;
@@ -280,7 +280,7 @@ fn a_refusal_is_logged_once_for_its_cause_and_connection() {
 }
 
 #[test]
-fn stop_is_for_root_and_keeps_or_gives_back_as_told() {
+fn stop_is_reserved_for_root_and_keeps_or_releases_grants() {
     let mut world = world();
     let (root, user) = (world.connect(0), world.connect(1000));
     let tid = world.tid_of(user);
@@ -300,33 +300,33 @@ fn stop_is_for_root_and_keeps_or_gives_back_as_told() {
 }
 
 #[test]
-fn reload_changes_rules_for_living_connections_and_not_what_is_granted() {
+fn reload_changes_rules_for_existing_connections_and_keeps_grants() {
     let mut world = world();
     let client = world.connect(1000);
     let tid = world.tid_of(client);
     let granted = world.attached(client, urgent(50), tid);
-    let given = world.attr_of(tid);
+    let applied = world.attr_of(tid);
 
     let mut strict = world.setup().clone();
     strict.access = Access::Rules;
     world.reload(strict.clone());
     assert_eq!(world.refused(client, Request::Create(urgent(50))).code, Code::NotAllowed);
-    assert_eq!(world.attr_of(tid), given);
+    assert_eq!(world.attr_of(tid), applied);
     world.done(client, Request::Release(granted.spec));
 
     let mut other = strict;
     other.access = Access::Off;
     other.plugins.pop();
     world.reload(other);
-    world.settle();
+    world.run_until_idle();
     let why = world.log.iter().find_map(|event| match event {
         LogEvent::ReloadRefused { why } => Some(why.clone()),
         _ => None,
     });
-    assert!(why.is_some_and(|why| why.contains("\"rr\"")), "it says which plugin");
+    assert!(why.is_some_and(|why| why.contains("\"rr\"")), "the reason names the plugin");
 }
 
-/// At most half a CPU for user 1000.
+/// Returns a rule: at most half a CPU for user 1000.
 fn half_a_cpu(mut setup: Setup) -> Setup {
     setup.access = Access::Rules;
     setup.rules = vec![Rule {
@@ -345,7 +345,7 @@ fn r24_aggregates_follow_every_change_also_one_that_the_kernel_refuses() {
     let granted = world.create(client, timed(4_000, 10_000));
     let tid = world.tid_of(client);
     assert_eq!(world.attach(client, granted.spec, tid), Reply::Done);
-    // Somebody between the two periods on each CPU, so that the kernel has something to refuse.
+    // A task between the two periods on each CPU, so that the kernel must be asked.
     for cpu in 0..2 {
         let mut task = timed(10, 20_000);
         (task.cpus, task.cpus_mandatory) = (CpuSet::single(cpu), true);
@@ -357,9 +357,9 @@ fn r24_aggregates_follow_every_change_also_one_that_the_kernel_refuses() {
         world.next_errors.push_back(Errno(1));
         let _ = world.call(client, change.clone());
         world.next_errors.clear();
-        world.check_quiet(false);
+        world.check_idle(false);
         assert!(matches!(world.call(client, change), Reply::Granted(_)), "{task:?}");
-        world.check_quiet(false);
+        world.check_idle(false);
     }
     assert_eq!(world.refused(client, half.clone()).code, Code::RuleBound);
     let less = Request::Change { spec: granted.spec, task: timed(2_000, 10_000) };
@@ -368,7 +368,7 @@ fn r24_aggregates_follow_every_change_also_one_that_the_kernel_refuses() {
 }
 
 #[test]
-fn r24_aggregates_are_counted_anew_at_a_reload() {
+fn r24_aggregates_are_recounted_at_a_reload() {
     let mut world = world_of(setup(&["rm"], 2), 2);
     let client = world.connect(1000);
     let held = world.create(client, timed(4_000, 10_000));

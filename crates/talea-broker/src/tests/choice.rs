@@ -1,129 +1,127 @@
-//! Which plugin gets a task in a world with a past (checklist R9), that an explanation is what the
-//! request itself would be answered, and that a group is what its tasks are one by one, or nothing.
+//! Choice of the plugin in a system with a history (R9). An explanation equals the answer of the
+//! request itself. A group equals its tasks one by one, or has no effect.
 
 use super::stage::{MS, Words, world_of};
-use crate::input::{Machine, SessionId};
-use crate::sim::{Dice, World};
+use crate::input::{Platform, SessionId};
+use crate::sim::{Rng, Simulation};
 use talea_core::setup::{
     Access, Band, Bound, Confine, Domain, EdfOptions, FpLevels, FpOptions, PluginKind, PluginSetup,
     RmOptions, RmTest, Rule, Setup,
 };
 use talea_core::{Charge, CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId};
-use talea_proto::refusal::Said;
+use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Refusal, Reply, Request, Task, VERSION};
 
 const CPUS: u32 = 3;
 
-/// Up to six plugins in any order, with bands that may meet or overlap.
-fn plugins(dice: &mut Dice) -> Vec<PluginSetup> {
-    let count = 1 + dice.below(6);
-    let plugin = |i: u64, dice: &mut Dice| {
-        let low = 1 + dice.below(90) as u8;
-        let band = Some(Band { low: Priority(low), high: Priority(low + dice.below(9) as u8) });
-        let refuse_sharing = dice.chance(300);
-        let levels = dice.pick(&[FpLevels::Each, FpLevels::Common]);
-        let (kind, band) = match dice.below(5) {
+/// Returns up to six plugins in any order, with bands that may overlap.
+fn plugins(rng: &mut Rng) -> Vec<PluginSetup> {
+    let count = 1 + rng.below(6);
+    let plugin = |i: u64, rng: &mut Rng| {
+        let low = 1 + rng.below(90) as u8;
+        let band = Some(Band { low: Priority(low), high: Priority(low + rng.below(9) as u8) });
+        let refuse_sharing = rng.chance(300);
+        let levels = rng.pick(&[FpLevels::Each, FpLevels::Common]);
+        let (kind, band) = match rng.below(5) {
             0 => {
-                let threshold = dice.chance(500).then(|| Charge::ratio(1 + dice.below(8), 10));
+                let threshold = rng.chance(500).then(|| Charge::ratio(1 + rng.below(8), 10));
                 (PluginKind::Edf(EdfOptions { threshold, confine: Confine::Partition }), None)
             }
             1 | 2 => {
-                let test = dice.pick(&[RmTest::Hyperbolic, RmTest::LiuLayland, RmTest::Necessary]);
+                let test = rng.pick(&[RmTest::Hyperbolic, RmTest::LiuLayland, RmTest::Necessary]);
                 (PluginKind::Rm(RmOptions { test, refuse_sharing }), band)
             }
             3 => (PluginKind::Fp(FpOptions { refuse_sharing, levels }), band),
             _ => (PluginKind::Rr(FpOptions { refuse_sharing, levels }), band),
         };
-        let cpus = if dice.chance(700) {
-            CpuSet::first(CPUS)
-        } else {
-            CpuSet::single(dice.below(3) as u32)
-        };
+        let cpus =
+            if rng.chance(700) { CpuSet::first(CPUS) } else { CpuSet::single(rng.below(3) as u32) };
         PluginSetup { name: format!("p{i}"), cpus, band, kind }
     };
-    (0..count).map(|i| plugin(i, dice)).collect()
+    (0..count).map(|i| plugin(i, rng)).collect()
 }
 
-fn rules(dice: &mut Dice, plugins: u64) -> Vec<Rule> {
-    let rule = |i: u64, dice: &mut Dice| {
-        let bound = match dice.below(7) {
-            0 | 1 => Bound::MaxUtilization(Charge::ratio(2 + dice.below(20), 10)),
-            2 => Bound::MaxRuntime(Work::from_ns((1 + dice.below(6)) * MS)),
-            3 => Bound::MinPeriod(Span::from_ns((1 + dice.below(6)) * MS)),
-            4 => Bound::MaxPriority(Priority(40 + dice.below(61) as u8)),
-            5 => Bound::IgnoreAdmission(dice.chance(700)),
-            _ => Bound::AllowUnbounded(dice.chance(700)),
+fn rules(rng: &mut Rng, plugins: u64) -> Vec<Rule> {
+    let rule = |i: u64, rng: &mut Rng| {
+        let bound = match rng.below(7) {
+            0 | 1 => Bound::MaxUtilization(Charge::ratio(2 + rng.below(20), 10)),
+            2 => Bound::MaxRuntime(Work::from_ns((1 + rng.below(6)) * MS)),
+            3 => Bound::MinPeriod(Span::from_ns((1 + rng.below(6)) * MS)),
+            4 => Bound::MaxPriority(Priority(40 + rng.below(61) as u8)),
+            5 => Bound::IgnoreAdmission(rng.chance(700)),
+            _ => Bound::AllowUnbounded(rng.chance(700)),
         };
-        let plugin = dice.chance(400).then(|| dice.below(plugins) as usize);
-        let domain = dice.pick(&[Domain::Global, Domain::User(1000), Domain::User(1001)]);
+        let plugin = rng.chance(400).then(|| rng.below(plugins) as usize);
+        let domain = rng.pick(&[Domain::Global, Domain::User(1000), Domain::User(1001)]);
         Rule { domain, plugin, bound, origin: format!("talead.toml:{i}") }
     };
-    (0..dice.below(8)).map(|i| rule(i, dice)).collect()
+    (0..rng.below(8)).map(|i| rule(i, rng)).collect()
 }
 
-fn random_setup(dice: &mut Dice) -> Setup {
-    let plugins = plugins(dice);
-    let rules = rules(dice, plugins.len() as u64);
-    let access = if dice.chance(400) { Access::Off } else { Access::Rules };
+fn random_setup(rng: &mut Rng) -> Setup {
+    let plugins = plugins(rng);
+    let rules = rules(rng, plugins.len() as u64);
+    let access = if rng.chance(400) { Access::Off } else { Access::Rules };
     Setup { plugins, rules, access, ..Setup::default() }
 }
 
-fn random_task(dice: &mut Dice, setup: &Setup) -> Task {
-    let period = 2 + dice.below(12);
-    let runtime = 1 + dice.below(period);
+fn random_task(rng: &mut Rng, setup: &Setup) -> Task {
+    let period = 2 + rng.below(12);
+    let runtime = 1 + rng.below(period);
     let params = Params {
-        period: dice.chance(800).then(|| Span::from_ns(period * MS)),
-        runtime: dice.chance(800).then(|| Work::from_ns(runtime * MS / 2)),
-        desired: dice.chance(200).then(|| Work::from_ns(runtime * MS)),
-        deadline: dice.chance(200).then(|| Span::from_ns((runtime + dice.below(3)) * MS)),
-        priority: dice.chance(600).then(|| Priority(1 + dice.below(99) as u8)),
+        period: rng.chance(800).then(|| Span::from_ns(period * MS)),
+        runtime: rng.chance(800).then(|| Work::from_ns(runtime * MS / 2)),
+        desired: rng.chance(200).then(|| Work::from_ns(runtime * MS)),
+        deadline: rng.chance(200).then(|| Span::from_ns((runtime + rng.below(3)) * MS)),
+        priority: rng.chance(600).then(|| Priority(1 + rng.below(99) as u8)),
     };
-    let name = match dice.below(10) {
+    let name = match rng.below(10) {
         0 => Name::new("nobody"),
-        1 | 2 => Name::new(&setup.plugins[dice.below(setup.plugins.len() as u64) as usize].name),
+        1 | 2 => Name::new(&setup.plugins[rng.below(setup.plugins.len() as u64) as usize].name),
         _ => None,
     };
-    let cpus = if dice.chance(200) { CpuSet::single(dice.below(5) as u32) } else { CpuSet::EMPTY };
+    let cpus = if rng.chance(200) { CpuSet::single(rng.below(5) as u32) } else { CpuSet::EMPTY };
     Task {
         params,
         plugin: name,
         cpus,
-        cpus_mandatory: dice.chance(500),
-        ignore_admission: dice.chance(100),
+        cpus_mandatory: rng.chance(500),
+        ignore_admission: rng.chance(100),
         ..Task::default()
     }
 }
 
-/// The first that serves it in full, else the first that serves it in part: ReTiF 3.3, in the words
-/// of the paper.
-fn by_the_paper(answers: &[talea_proto::Answer]) -> Option<u32> {
-    let ok = answers.iter().position(|answer| matches!(answer.verdict, Said::Ok { .. }));
-    let partial = answers.iter().position(|answer| matches!(answer.verdict, Said::Partial { .. }));
+/// Returns the plugin chosen by ReTiF 3.3: the first that serves the task in full, else the first
+/// that serves it in part.
+fn by_the_paper(answers: &[talea_proto::PluginAnswer]) -> Option<u32> {
+    let ok = answers.iter().position(|answer| matches!(answer.verdict, PluginVerdict::Ok { .. }));
+    let partial =
+        answers.iter().position(|answer| matches!(answer.verdict, PluginVerdict::Partial { .. }));
     ok.or(partial).map(|at| at as u32)
 }
 
-/// Everything that a client can see of the books.
-fn seen(world: &mut World, root: SessionId) -> (Vec<u64>, u32, usize) {
+/// Returns everything that a client can read of the ledger.
+fn seen(world: &mut Simulation, root: SessionId) -> (Vec<u64>, u32, usize) {
     (world.free(root), world.broker.specs(), world.file.len())
 }
 
 #[test]
-fn r9_the_first_ok_else_the_first_partial_else_nobody_and_explain_says_so_before() {
-    let mut dice = Dice::Seed(9);
+fn r9_the_first_ok_else_the_first_partial_is_chosen_and_explain_agrees() {
+    let mut rng = Rng::Seed(9);
     let (mut granted, mut partial, mut refused, mut denied) = (0, 0, 0, 0);
     for _ in 0..120 {
-        let setup = random_setup(&mut dice);
+        let setup = random_setup(&mut rng);
         let mut world = world_of(setup.clone(), CPUS);
         let (root, users) = (world.connect(0), [world.connect(1000), world.connect(1001)]);
         let mut held: Vec<(SessionId, SpecId)> = vec![];
         for _ in 0..25 {
-            let client = dice.pick(&users);
-            if dice.chance(200) && !held.is_empty() {
-                let (client, spec) = held.swap_remove(dice.below(held.len() as u64) as usize);
+            let client = rng.pick(&users);
+            if rng.chance(200) && !held.is_empty() {
+                let (client, spec) = held.swap_remove(rng.below(held.len() as u64) as usize);
                 world.done(client, Request::Release(spec));
             }
-            let task = random_task(&mut dice, &setup);
+            let task = random_task(&mut rng, &setup);
             let before = seen(&mut world, root);
             let Reply::Explained { chosen, answers, refusal } =
                 world.call(client, Request::Explain(task))
@@ -134,9 +132,10 @@ fn r9_the_first_ok_else_the_first_partial_else_nobody_and_explain_says_so_before
             assert_eq!(chosen, by_the_paper(&answers), "{answers:?}");
             match world.call(client, Request::Create(task)) {
                 Reply::Granted(grant) => {
-                    let said = &answers[chosen.expect("granted, so somebody was chosen") as usize];
-                    let (Said::Ok { cpu, charge, notes } | Said::Partial { cpu, charge, notes }) =
-                        said.verdict
+                    let said =
+                        &answers[chosen.expect("a granted task has a chosen plugin") as usize];
+                    let (PluginVerdict::Ok { cpu, charge, notes }
+                    | PluginVerdict::Partial { cpu, charge, notes }) = said.verdict
                     else {
                         panic!("{said:?}");
                     };
@@ -147,7 +146,7 @@ fn r9_the_first_ok_else_the_first_partial_else_nobody_and_explain_says_so_before
                     assert_eq!(refusal, None);
                     held.push((client, grant.spec));
                     granted += 1;
-                    partial += u32::from(matches!(said.verdict, Said::Partial { .. }));
+                    partial += u32::from(matches!(said.verdict, PluginVerdict::Partial { .. }));
                 }
                 Reply::Refused(no) => {
                     assert_eq!((chosen, refusal.as_ref()), (None, Some(&no)), "{task:?}");
@@ -158,15 +157,15 @@ fn r9_the_first_ok_else_the_first_partial_else_nobody_and_explain_says_so_before
                 other => panic!("{other:?}"),
             }
         }
-        world.check_quiet(false);
+        world.check_idle(false);
     }
     let all = [granted, partial, refused, denied];
     assert!(granted > 600 && partial > 60 && refused > 600 && denied > 60, "{all:?}");
 }
 
-/// What each task of a group would be answered, one by one; `Err` with the first refusal.
+/// Returns the answer to each task of a group, one by one; `Err` with the first refusal.
 fn one_by_one(
-    world: &mut World,
+    world: &mut Simulation,
     client: SessionId,
     tasks: &[Task],
 ) -> Result<Vec<(u32, Option<u32>)>, Refusal> {
@@ -195,19 +194,20 @@ fn one_by_one(
 }
 
 #[test]
-fn a_group_is_what_its_tasks_are_one_by_one_or_nothing() {
-    let mut dice = Dice::Seed(64);
+fn a_group_equals_its_tasks_one_by_one_or_has_no_effect() {
+    let mut rng = Rng::Seed(64);
     let (mut whole, mut none) = (0, 0);
     for _ in 0..60 {
-        let setup = random_setup(&mut dice);
-        let (mut world, mut twin) = (world_of(setup.clone(), CPUS), world_of(setup.clone(), CPUS));
-        let (client, other) = (world.connect(1000), twin.connect(1000));
-        let (root, watcher) = (world.connect(0), twin.connect(0));
+        let setup = random_setup(&mut rng);
+        let (mut world, mut reference) =
+            (world_of(setup.clone(), CPUS), world_of(setup.clone(), CPUS));
+        let (client, other) = (world.connect(1000), reference.connect(1000));
+        let (root, watcher) = (world.connect(0), reference.connect(0));
         for _ in 0..12 {
             let tasks: Vec<Task> =
-                (0..=dice.below(5)).map(|_| random_task(&mut dice, &setup)).collect();
+                (0..=rng.below(5)).map(|_| random_task(&mut rng, &setup)).collect();
             let before = seen(&mut world, root);
-            let expected = one_by_one(&mut twin, other, &tasks);
+            let expected = one_by_one(&mut reference, other, &tasks);
             match (world.call(client, Request::CreateGroup(tasks.clone())), expected) {
                 (Reply::GrantedGroup(group), Ok(places)) => {
                     let said: Vec<_> =
@@ -216,7 +216,7 @@ fn a_group_is_what_its_tasks_are_one_by_one_or_nothing() {
                     whole += 1;
                 }
                 (Reply::Refused(no), Err(expected)) => {
-                    // What makes no sense is said first, wherever it stands.
+                    // An invalid task is refused first, at any position.
                     if no.code == Code::Malformed {
                         assert!(no.index >= expected.index, "{tasks:?}: {no:?}");
                     } else {
@@ -227,14 +227,14 @@ fn a_group_is_what_its_tasks_are_one_by_one_or_nothing() {
                 }
                 (said, expected) => panic!("{tasks:?}: {said:?} but {expected:?}"),
             }
-            assert_eq!(world.free(root), twin.free(watcher));
+            assert_eq!(world.free(root), reference.free(watcher));
         }
-        world.check_quiet(false);
+        world.check_idle(false);
     }
     assert!(whole > 60 && none > 60, "{whole} {none}");
 }
 
-/// One of the 256 sets of what a request may declare beside its owner.
+/// Returns one of the 256 sets of what a request may declare beside its owner.
 fn declared(bits: u32) -> Task {
     let has = |bit: u32| bits & (1 << bit) != 0;
     Task {
@@ -254,7 +254,7 @@ fn declared(bits: u32) -> Task {
 }
 
 #[test]
-fn r3_whatever_is_declared_travels_is_kept_and_comes_back_as_it_was() {
+fn r3_every_declared_parameter_is_stored_and_returned_unchanged() {
     let mut buffer = vec![0xa5; talea_proto::MESSAGE_MAX];
     let mut kept = 0;
     for bits in 0..256 {
@@ -269,8 +269,11 @@ fn r3_whatever_is_declared_travels_is_kept_and_comes_back_as_it_was() {
         kept += 1;
         let pid = world.tid_of(client);
         for life in ["the first daemon", "the next one"] {
-            let client =
-                if life == "the first daemon" { client } else { world.dial(pid, 1000, &[]) };
+            let client = if life == "the first daemon" {
+                client
+            } else {
+                world.open_connection(pid, 1000, &[])
+            };
             if life != "the first daemon" {
                 world.call(client, Request::Hello { min: VERSION, max: VERSION });
             }
@@ -281,17 +284,17 @@ fn r3_whatever_is_declared_travels_is_kept_and_comes_back_as_it_was() {
             let Reply::Spec(info) = reply else { panic!("{reply:?}") };
             assert_eq!(info.task, task, "{life}");
             world.restart();
-            world.settle();
+            world.run_until_idle();
         }
     }
     assert_eq!(kept, 192 - 32, "T alone is enough for rm, P for fp; with rm named only T counts");
 }
 
 #[test]
-fn retif_m8_a_plugin_without_a_usable_cpu_refuses_and_is_never_asked_beyond_its_list() {
-    // On CPUs that can't be confined edf has none that it may use; the others are asked for CPUs
+fn retif_m8_a_plugin_without_a_usable_cpu_rejects_every_task() {
+    // On CPUs that cannot be confined, edf has no usable CPU; the other plugins are asked for CPUs
     // that they lack.
-    let machine = Machine::declared(4);
+    let platform = Platform::declared(4);
     let mut setup = super::stage::setup(&["edf", "rm", "fp", "rr"], 2);
     for plugin in &mut setup.plugins {
         plugin.cpus = CpuSet::single(2);
@@ -299,7 +302,7 @@ fn retif_m8_a_plugin_without_a_usable_cpu_refuses_and_is_never_asked_beyond_its_
             options.confine = Confine::Auto;
         }
     }
-    let mut world = World::new(setup, machine, true, Dice::Seed(1));
+    let mut world = Simulation::new(setup, platform, true, Rng::Seed(1));
     let client = world.connect(1000);
     for plugin in ["edf", "rm", "fp", "rr"] {
         let mut task = declared(0b1_1111);
@@ -313,5 +316,5 @@ fn retif_m8_a_plugin_without_a_usable_cpu_refuses_and_is_never_asked_beyond_its_
             (_, said) => panic!("{plugin}: {said:?}"),
         }
     }
-    world.check_quiet(false);
+    world.check_idle(false);
 }

@@ -1,4 +1,4 @@
-//! Quotas and rates (facts D4): what one user may hold and ask, and that others do not feel it.
+//! Quotas and request rates: limits per user, and isolation of other users.
 
 use super::stage::{MS, Words, setup, urgent, world, world_of};
 use crate::input::{Input, LogEvent};
@@ -14,7 +14,7 @@ fn quota(change: impl FnOnce(&mut Quota)) -> talea_core::setup::Setup {
 }
 
 #[test]
-fn retif_d4_specs_of_a_user_and_in_all_are_bounded_and_come_free_again() {
+fn retif_d4_specs_are_bounded_per_user_and_in_total_and_become_free_again() {
     let mut world = world_of(
         quota(|quota| {
             quota.specs_per_user = 3;
@@ -38,7 +38,7 @@ fn retif_d4_specs_of_a_user_and_in_all_are_bounded_and_come_free_again() {
 }
 
 #[test]
-fn retif_d4_connections_are_bounded_and_whoever_is_too_many_hears_why() {
+fn retif_d4_connections_are_bounded_and_rejected_ones_receive_the_reason() {
     let mut world = world_of(
         quota(|quota| {
             quota.sessions_per_user = 2;
@@ -48,32 +48,34 @@ fn retif_d4_connections_are_bounded_and_whoever_is_too_many_hears_why() {
     );
     let kept = [world.connect(1000), world.connect(1000)];
     world.kernel.spawn(500, 1000);
-    let flood: Vec<_> = (0..200).map(|_| world.dial(500, 1000, &[])).collect();
-    world.settle();
-    let open = flood.iter().filter(|session| world.lines.contains_key(session)).count();
-    assert_eq!(open, 64, "only so many wait to be told");
+    let flood: Vec<_> = (0..200).map(|_| world.open_connection(500, 1000, &[])).collect();
+    world.run_until_idle();
+    let open = flood.iter().filter(|session| world.connections.contains_key(session)).count();
+    assert_eq!(open, 64, "the number of rejected connections is bounded");
     world.send(flood[0], Request::Hello { min: VERSION, max: VERSION }, None);
-    world.settle();
-    assert!(!world.lines.contains_key(&flood[0]));
+    world.run_until_idle();
+    assert!(!world.connections.contains_key(&flood[0]));
     let refused = world.log.iter().any(|event| {
         matches!(event, LogEvent::Refused { refusal, .. }
-            if refusal.code == Code::Quota && refusal.field == Field::Sessions && refusal.limit == 2)
+            if refusal.code == Code::Quota
+                && refusal.field == Field::Sessions
+                && refusal.limit == 2)
     });
     assert!(refused);
-    // Others get in up to the total, root beyond it.
+    // Other users connect up to the total, root beyond it.
     world.connect(1001);
     let roots = [world.connect(0), world.connect(0)];
     assert_eq!(world.broker.sessions(), 5);
-    world.hang_up(kept[0]);
+    world.close_connection(kept[0]);
     for session in flood.into_iter().chain(roots) {
-        world.hang_up(session);
+        world.close_connection(session);
     }
-    world.settle();
+    world.run_until_idle();
     world.connect(1000);
 }
 
 #[test]
-fn retif_d4_who_asks_too_fast_is_answered_and_then_not_read_from() {
+fn retif_d4_a_client_above_the_rate_is_answered_and_then_suspended() {
     let mut world = world_of(
         quota(|quota| {
             quota.requests_per_second = 100;
@@ -87,31 +89,31 @@ fn retif_d4_who_asks_too_fast_is_answered_and_then_not_read_from() {
             world.send(session, Request::Status, None);
         }
     }
-    world.settle();
-    let answered = world.lines[&greedy].replies.len();
+    world.run_until_idle();
+    let answered = world.connections[&greedy].replies.len();
     assert!((9..=11).contains(&answered), "{answered} answers at once");
-    assert!(!world.lines[&greedy].armed);
-    assert_eq!(world.lines[&root].replies.len(), 1000, "root is exempt");
+    assert!(!world.connections[&greedy].is_reading);
+    assert_eq!(world.connections[&root].replies.len(), 1000, "root is exempt");
     assert!(matches!(world.call(honest, Request::Status), Reply::Status(_)));
 
-    // Served on as fast as the rate allows, with one wake-up each.
-    let before = world.lines[&greedy].replies.len();
+    // Served at the rate, with one wake-up each.
+    let before = world.connections[&greedy].replies.len();
     for _ in 0..100 {
         world.advance(Span::from_ns(10 * MS));
-        world.settle();
+        world.run_until_idle();
     }
-    let served = world.lines[&greedy].replies.len() - before;
+    let served = world.connections[&greedy].replies.len() - before;
     assert!((99..=101).contains(&served), "{served} in a second");
     let limited =
         world.log.iter().filter(|event| matches!(event, LogEvent::RateLimited { uid: 1000 }));
     assert!(limited.count() <= 2, "once a second");
-    world.hang_up(greedy);
-    world.settle();
+    world.close_connection(greedy);
+    world.run_until_idle();
     assert_eq!(world.broker.next_wakeup(), None);
 }
 
 #[test]
-fn retif_d4_a_group_is_as_many_requests_as_it_has_tasks() {
+fn retif_d4_a_group_costs_one_request_per_task() {
     let mut world = world_of(
         quota(|quota| {
             quota.requests_per_second = 100;
@@ -123,14 +125,14 @@ fn retif_d4_a_group_is_as_many_requests_as_it_has_tasks() {
     for _ in 0..100 {
         world.send(greedy, Request::CreateGroup(vec![urgent(5); 50]), None);
     }
-    world.settle();
-    let at_once = world.lines[&greedy].replies.len();
+    world.run_until_idle();
+    let at_once = world.connections[&greedy].replies.len();
     assert!((2..=3).contains(&at_once), "{at_once} groups at once");
     for _ in 0..200 {
         world.advance(Span::from_ns(10 * MS));
-        world.settle();
+        world.run_until_idle();
     }
-    let served = world.lines[&greedy].replies.len() - at_once;
+    let served = world.connections[&greedy].replies.len() - at_once;
     assert!((3..=4).contains(&served), "{served} groups in two seconds");
 }
 
@@ -151,31 +153,38 @@ fn a_flood_of_connections_does_not_multiply_the_rate() {
     }
     for _ in 0..100 {
         world.advance(Span::from_ns(10 * MS));
-        world.settle();
+        world.run_until_idle();
     }
-    let served: usize = sessions.iter().map(|session| world.lines[session].replies.len()).sum();
-    // The burst, one each before it is held back, and a second's worth.
+    let served: usize =
+        sessions.iter().map(|session| world.connections[session].replies.len()).sum();
+    // The burst, one per connection before it is suspended, and the requests of a second.
     assert!(served <= 10 + 20 + 101, "{served} answers");
 }
 
 #[test]
-fn a_driver_that_reads_on_meets_a_bound_and_not_our_memory() {
+fn the_request_queue_is_bounded_even_if_the_driver_ignores_suspension() {
     let mut world = world_of(setup(&["ours", "fp"], 2), 2);
     let client = world.connect(1000);
     for seq in 10..40 {
         let request = Request::Create(urgent(5));
-        world.lines.get_mut(&client).unwrap().outstanding.insert(seq, request.clone());
-        world.tell(Input::Asked { session: client, seq, request, thread: None, entropy: 1 });
+        world.connections.get_mut(&client).unwrap().outstanding.insert(seq, request.clone());
+        world.handle_input(Input::Received {
+            session: client,
+            seq,
+            request,
+            thread: None,
+            entropy: 1,
+        });
     }
-    while world.obey_one() {}
-    let replies = &world.lines[&client].replies;
-    assert_eq!(replies.len(), 25, "one is with the plugin, four wait");
+    while world.run_effect() {}
+    let replies = &world.connections[&client].replies;
+    assert_eq!(replies.len(), 25, "one request is at the plugin, four are queued");
     assert!(replies.iter().all(|(_, _, reply)| {
         matches!(reply, Reply::Refused(refusal) if refusal.code == Code::Busy)
     }));
     world.advance(Span::from_ns(60 * MS));
-    world.settle();
-    assert_eq!(world.lines[&client].replies.len(), 30);
+    world.run_until_idle();
+    assert_eq!(world.connections[&client].replies.len(), 30);
 }
 
 #[test]
@@ -190,12 +199,12 @@ fn retif_w10_ids_start_at_one_never_repeat_and_refused_requests_take_none() {
     }
     world.done(client, Request::Release(first.spec));
     assert_eq!(world.create(client, urgent(5)).spec, SpecId(2));
-    // Ids far beyond what a float can hold stay apart.
-    let mut record = world.broker.record(0).expect("the second one is there");
+    // Ids beyond the precision of a float stay distinct.
+    let mut record = world.broker.record(0).expect("the second spec has a record");
     record.spec = SpecId(1 << 53);
     world.file.insert(0, record);
     world.restart();
-    world.settle();
+    world.run_until_idle();
     let client = world.connect(1000);
     let ids: Vec<_> = (0..3).map(|_| world.create(client, urgent(5)).spec.0).collect();
     assert_eq!(ids, [(1 << 53) + 1, (1 << 53) + 2, (1 << 53) + 3]);

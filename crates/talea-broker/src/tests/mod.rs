@@ -1,5 +1,5 @@
-//! The broker against its rules: each call and outcome, each owner, and a crowd under a fake
-//! kernel.
+//! Tests of the broker: each request and outcome, each kind of owner, and random clients on a
+//! simulated kernel.
 
 mod adopt;
 mod calls;

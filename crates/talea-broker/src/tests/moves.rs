@@ -1,32 +1,33 @@
-//! When kernel priorities move, attached threads are told in an order that never turns theirs round
-//! (checklist R7, R15, R17; facts W4, W5), not even between two orders.
+//! Order of priority changes: the order of attached threads is never inverted, not even between two
+//! applies (R7, R15, R17).
 
 use super::stage::{Words, setup, timed, urgent, world_of};
 use crate::input::SessionId;
-use crate::sim::{Dice, Target, World};
+use crate::sim::{Rng, Simulation, Target};
 use std::collections::BTreeMap;
 use talea_core::setup::{Band, PluginKind, RmOptions, RmTest};
 use talea_core::{Policy, Priority};
 use talea_proto::message::SpecId;
-use talea_proto::{Named, Reply, Request, Task};
+use talea_proto::{Reply, Request, Task, ThreadRef};
 
-/// A thread that is attached and told so, with what its importance goes by: larger runs first.
+/// An attached thread whose client was informed, with its importance: a larger value has
+/// precedence.
 struct Member {
     tid: u32,
     importance: i64,
 }
 
 struct Scene {
-    world: World,
+    world: Simulation,
     client: SessionId,
     members: BTreeMap<SpecId, Member>,
-    /// In the middle of a change; its own order is meant to turn.
+    /// Whether a change is in progress; the order of this thread may be inverted by it.
     changing: Option<SpecId>,
-    /// The most threads that one request has moved.
+    /// Maximum number of threads that one request has moved.
     moves: u32,
 }
 
-fn priority(world: &World, tid: u32) -> u8 {
+fn priority(world: &Simulation, tid: u32) -> u8 {
     match world.attr_of(tid).policy {
         Policy::Fifo(Priority(level)) | Policy::Rr(Priority(level)) => level,
         other => panic!("thread {tid} is attached and has {other:?}"),
@@ -45,13 +46,13 @@ impl Scene {
         Scene { world, client, members: BTreeMap::new(), changing: None, moves: 0 }
     }
 
-    /// The priorities of all members, in order of their ids.
+    /// Returns the priorities of all members, in order of their ids.
     fn levels(&self) -> Vec<u8> {
         self.members.values().map(|member| priority(&self.world, member.tid)).collect()
     }
 
-    /// Two threads share a level or are in order, and two that are apart before and after are never
-    /// level in between.
+    /// Checks every pair: the two share a level or are in order; if they are apart before and
+    /// after, they never share a level in between.
     fn check(&self, course: &[Vec<u8>]) {
         let (first, last) = (&course[0], &course[course.len() - 1]);
         let others =
@@ -70,33 +71,33 @@ impl Scene {
         }
     }
 
-    /// Asks, and looks at all threads after each thing that the kernel does.
+    /// Sends a request, and checks all threads after each kernel operation.
     fn watch(&mut self, request: Request, target: Option<Target>) -> Reply {
         self.world.send(self.client, request, target);
         self.world.read_one(self.client);
         let mut course = vec![self.levels()];
-        while self.world.obey_one() || self.world.hear_one() {
+        while self.world.run_effect() || self.world.deliver_input() {
             course.push(self.levels());
         }
         course.dedup();
         self.moves = self.moves.max(course.len() as u32 - 1);
         self.check(&course);
-        let line = self.world.lines.get_mut(&self.client).expect("it is open");
+        let line = self.world.connections.get_mut(&self.client).expect("it is open");
         line.replies.pop_front().expect("every request is answered").2
     }
 }
 
 fn run(plugin: &str, levels: u8, seed: u64, task: fn(u64) -> (Task, i64)) -> u32 {
-    let mut dice = Dice::Seed(seed);
+    let mut rng = Rng::Seed(seed);
     let mut scene = Scene::new(plugin, levels);
     let pid = scene.world.tid_of(scene.client);
     for round in 0..150 {
-        let (task, importance) = task(1 + dice.below(60));
+        let (task, importance) = task(1 + rng.below(60));
         let ids: Vec<SpecId> = scene.members.keys().copied().collect();
-        match dice.below(10) {
+        match rng.below(10) {
             0..4 if !ids.is_empty() && ids.len() > 12 || ids.len() > 30 => {
-                let spec = dice.pick(&ids);
-                let gone = scene.members.remove(&spec).expect("it is a member");
+                let spec = rng.pick(&ids);
+                let gone = scene.members.remove(&spec).expect("the spec is a member");
                 assert_eq!(scene.watch(Request::Release(spec), None), Reply::Done);
                 scene.world.kernel.end_thread(gone.tid, scene.world.now);
             }
@@ -107,26 +108,27 @@ fn run(plugin: &str, levels: u8, seed: u64, task: fn(u64) -> (Task, i64)) -> u32
                 let Reply::Granted(granted) = scene.watch(Request::Create(task), None) else {
                     continue;
                 };
-                let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
+                let attach = Request::Attach { spec: granted.spec, thread: ThreadRef::Pidfd };
                 assert_eq!(scene.watch(attach, Some(Target::Thread(tid))), Reply::Done);
                 scene.members.insert(granted.spec, Member { tid, importance });
                 scene.check(&[scene.levels()]);
             }
             _ if !ids.is_empty() => {
-                let spec = dice.pick(&ids);
+                let spec = rng.pick(&ids);
                 scene.changing = Some(spec);
                 let said = scene.watch(Request::Change { spec, task }, None);
                 scene.changing = None;
-                // From here on its new place counts.
+                // From now on the new importance applies.
                 if let Reply::Granted(_) = said {
-                    scene.members.get_mut(&spec).expect("it is a member").importance = importance;
+                    scene.members.get_mut(&spec).expect("the spec is a member").importance =
+                        importance;
                 }
                 scene.check(&[scene.levels()]);
             }
             _ => {}
         }
     }
-    scene.world.check_quiet(false);
+    scene.world.check_idle(false);
     scene.moves
 }
 
@@ -151,7 +153,7 @@ fn retif_w5_r17_running_fp_and_rr_threads_keep_their_order_at_every_instant() {
 }
 
 #[test]
-fn retif_w4_the_periods_that_turned_the_original_round_keep_their_order() {
+fn retif_w4_the_periods_that_retif_inverted_keep_their_order() {
     let mut world = world_of(setup(&["rm"], 1), 1);
     let client = world.connect(1000);
     let pid = world.tid_of(client);

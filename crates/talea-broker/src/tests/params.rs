@@ -1,11 +1,11 @@
-//! Which parameters which plugin needs: ReTiF's Table 6 (checklist R1, R11).
+//! Parameters required by each plugin: ReTiF's Table 6 (R1, R11).
 
 use super::stage::{MS, Words, by, setup, world_of};
 use talea_core::{Params, Priority, Span, Work};
-use talea_proto::refusal::{Reason, Said};
+use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Code, Field, Reply, Request, Task};
 
-/// One of the 32 subsets of {T, Q, Q^d, D, P}.
+/// Returns one of the 32 subsets of {T, Q, Q^d, D, P}.
 fn subset(bits: u32) -> Params {
     Params {
         period: (bits & 1 != 0).then_some(Span::from_ns(10 * MS)),
@@ -16,7 +16,7 @@ fn subset(bits: u32) -> Params {
     }
 }
 
-/// What Table 6 says: served in full, in part, or what is missing.
+/// Returns the expectation of Table 6: served in full, in part, or a missing parameter.
 fn table_6(plugin: &str, params: &Params) -> Result<bool, Field> {
     let (t, q, p) = (params.period.is_some(), params.runtime.is_some(), params.priority.is_some());
     match plugin {
@@ -30,7 +30,7 @@ fn table_6(plugin: &str, params: &Params) -> Result<bool, Field> {
 }
 
 #[test]
-fn r1_r11_all_32_subsets_of_parameters_times_4_plugins_are_as_table_6_says() {
+fn r1_r11_all_32_subsets_of_parameters_and_4_plugins_agree_with_table_6() {
     for plugin in ["edf", "rm", "fp", "rr"] {
         for bits in 0..32 {
             let params = subset(bits);
@@ -53,10 +53,12 @@ fn r1_r11_all_32_subsets_of_parameters_times_4_plugins_are_as_table_6_says() {
                 (Err(missing), Reply::Refused(refusal)) => {
                     assert_eq!(refusal.code, Code::NoPlugin, "{plugin} {params:?}");
                     assert_eq!(refusal.answers.len(), 1, "only the named plugin is asked");
-                    let Said::No(no) = refusal.answers[0].verdict else { panic!("{refusal:?}") };
+                    let PluginVerdict::No(no) = refusal.answers[0].verdict else {
+                        panic!("{refusal:?}")
+                    };
                     assert_eq!(
                         (no.reason, no.field),
-                        (Reason::Missing, missing),
+                        (RejectionReason::Missing, missing),
                         "{plugin} {params:?}"
                     );
                 }
@@ -67,7 +69,7 @@ fn r1_r11_all_32_subsets_of_parameters_times_4_plugins_are_as_table_6_says() {
 }
 
 #[test]
-fn r9_all_32_subsets_go_to_the_first_plugin_that_serves_them_fully_else_in_part() {
+fn r9_all_32_subsets_are_served_by_the_first_full_or_else_the_first_partial_plugin() {
     let order = ["edf", "rm", "fp", "rr"];
     for bits in 0..32 {
         let params = subset(bits);
@@ -107,7 +109,7 @@ fn retif_w13_r10_only_the_named_plugin_is_asked_and_an_unknown_name_is_refused()
 }
 
 #[test]
-fn retif_w12_a_runtime_above_its_period_or_deadline_is_refused_by_everybody() {
+fn retif_w12_a_runtime_above_its_period_or_deadline_is_refused_by_every_plugin() {
     let mut world = world_of(setup(&["edf", "rm", "fp", "rr"], 2), 2);
     let client = world.connect(1000);
     let (t, q) = (Some(Span::from_ns(10 * MS)), Some(Work::from_ns(11 * MS)));
@@ -123,7 +125,7 @@ fn retif_w12_a_runtime_above_its_period_or_deadline_is_refused_by_everybody() {
 }
 
 #[test]
-fn r12_what_the_kernel_would_refuse_is_refused_at_create_and_what_is_granted_it_takes() {
+fn r12_create_refuses_what_the_kernel_would_refuse_and_grants_what_it_accepts() {
     let edf = |runtime: u64, deadline: u64, period: u64| {
         let params = Params {
             period: Some(Span::from_ns(period)),
@@ -157,7 +159,9 @@ fn r12_what_the_kernel_would_refuse_is_refused_at_create_and_what_is_granted_it_
                 );
             }
             (Reply::Refused(refusal), Some(field)) => {
-                let Said::No(no) = refusal.answers[0].verdict else { panic!("{refusal:?}") };
+                let PluginVerdict::No(no) = refusal.answers[0].verdict else {
+                    panic!("{refusal:?}")
+                };
                 assert_eq!(no.field, field, "{:?}: {no:?}", task.params);
             }
             (said, _) => panic!("{:?}: {said:?}", task.params),
@@ -166,7 +170,7 @@ fn r12_what_the_kernel_would_refuse_is_refused_at_create_and_what_is_granted_it_
 }
 
 #[test]
-fn retif_w2_r8_the_accepted_runtime_is_told_counted_and_changes_only_on_request() {
+fn retif_w2_r8_the_accepted_runtime_is_reported_counted_and_changed_only_on_request() {
     let mut world = world_of(setup(&["edf"], 1), 1);
     let (first, second) = (world.connect(1000), world.connect(1000));
     let want = |runtime: u64, desired: u64| {
@@ -177,17 +181,17 @@ fn retif_w2_r8_the_accepted_runtime_is_told_counted_and_changes_only_on_request(
     };
     let full = world.free(first)[0];
     let one = world.create(first, want(MS, 6 * MS));
-    assert_eq!(one.runtime, Some(Work::from_ns(6 * MS)), "all that is desired fits");
-    assert_eq!(full - world.free(first)[0], 600_000, "the books count what was accepted");
-    // The second one gets what is left; the first one keeps what it was told.
+    assert_eq!(one.runtime, Some(Work::from_ns(6 * MS)), "the desired runtime fits");
+    assert_eq!(full - world.free(first)[0], 600_000, "the ledger counts the accepted runtime");
+    // The second task gets the rest; the first one keeps its runtime.
     let two = world.create(second, want(MS, 6 * MS));
-    let left = two.runtime.expect("a runtime was asked for");
+    let left = two.runtime.expect("a runtime was requested");
     assert!(Work::from_ns(MS) < left && left < Work::from_ns(4 * MS), "{left}");
     assert!(two.notes.contains(talea_proto::message::Notes::BELOW_DESIRED));
     assert_eq!(world.query(first, one.spec).unwrap().granted.runtime, one.runtime);
     world.done(first, Request::Release(one.spec));
     assert_eq!(world.query(second, two.spec).unwrap().granted.runtime, Some(left));
-    // On request it grows.
+    // The runtime grows on request.
     let change = Request::Change { spec: two.spec, task: want(MS, 6 * MS) };
     let Reply::Granted(grown) = world.call(second, change) else { panic!("it fits") };
     assert_eq!(grown.runtime, Some(Work::from_ns(6 * MS)));

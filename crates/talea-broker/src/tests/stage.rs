@@ -1,18 +1,18 @@
-//! What the tests have in common: setups, tasks, and short words for what is asked.
+//! Common parts of the tests: setups, tasks, and short forms of requests.
 
-use crate::input::{Machine, SessionId};
-use crate::sim::{Dice, Target, World};
+use crate::input::{Platform, SessionId};
+use crate::sim::{Rng, Simulation, Target};
 use talea_core::setup::{
     Access, Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginKind,
     PluginSetup, RmOptions, RmTest, Setup,
 };
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId, SpecInfo};
-use talea_proto::{Code, Granted, Named, Owner, Refusal, Reply, Request, Task};
+use talea_proto::{Code, Granted, Owner, Refusal, Reply, Request, Task, ThreadRef};
 
 pub(super) const MS: u64 = 1_000_000;
 
-/// Plugins in this order, on all CPUs, with bands that do not meet, and no rules.
+/// Returns a setup with plugins in this order, on all CPUs, with disjoint bands, and without rules.
 pub(super) fn setup(names: &[&str], cpus: u32) -> Setup {
     let plugin = |name: &&str| {
         let (kind, band) = match *name {
@@ -43,17 +43,17 @@ pub(super) fn setup(names: &[&str], cpus: u32) -> Setup {
     Setup { plugins: names.iter().map(plugin).collect(), access: Access::Off, ..Setup::default() }
 }
 
-/// A calm world of two CPUs with all four built-in plugins.
-pub(super) fn world() -> World {
+/// Returns a simulation without faults on two CPUs with all four built-in plugins.
+pub(super) fn world() -> Simulation {
     world_of(setup(&["edf", "rm", "fp", "rr"], 2), 2)
 }
 
-/// A calm world with this setup.
-pub(super) fn world_of(setup: Setup, cpus: u32) -> World {
-    World::new(setup, Machine::declared(cpus), true, Dice::Seed(1))
+/// Returns a simulation without faults with this setup.
+pub(super) fn world_of(setup: Setup, cpus: u32) -> Simulation {
+    Simulation::new(setup, Platform::declared(cpus), true, Rng::Seed(1))
 }
 
-/// `runtime` every `period`, in microseconds; zeros are not declared.
+/// Returns a task with `runtime` every `period`, in microseconds; zeros are not declared.
 pub(super) fn timed(runtime_us: u64, period_us: u64) -> Task {
     let params = Params {
         runtime: Work::from_us(runtime_us).filter(|work| !work.is_zero()),
@@ -63,23 +63,23 @@ pub(super) fn timed(runtime_us: u64, period_us: u64) -> Task {
     Task { params, ..Task::default() }
 }
 
-/// A task with nothing but a priority.
+/// Returns a task with only a priority.
 pub(super) fn urgent(priority: u8) -> Task {
     let params = Params { priority: Some(Priority(priority)), ..Params::default() };
     Task { params, ..Task::default() }
 }
 
-/// The same task, for this plugin only.
+/// Returns the task for this plugin only.
 pub(super) fn by(task: Task, plugin: &str) -> Task {
     Task { plugin: Name::new(plugin), ..task }
 }
 
-/// The same task with this owner.
+/// Returns the task with this owner.
 pub(super) fn owned(task: Task, owner: Owner) -> Task {
     Task { owner, ..task }
 }
 
-/// Short words for requests.
+/// Short forms of requests.
 pub(super) trait Words {
     fn create(&mut self, session: SessionId, task: Task) -> Granted;
     fn refused(&mut self, session: SessionId, request: Request) -> Refusal;
@@ -90,7 +90,7 @@ pub(super) trait Words {
     fn free(&mut self, session: SessionId) -> Vec<u64>;
 }
 
-impl Words for World {
+impl Words for Simulation {
     fn create(&mut self, session: SessionId, task: Task) -> Granted {
         match self.call(session, Request::Create(task)) {
             Reply::Granted(granted) => granted,
@@ -112,7 +112,7 @@ impl Words for World {
     fn attach(&mut self, session: SessionId, spec: SpecId, tid: u32) -> Reply {
         self.call_about(
             session,
-            Request::Attach { spec, thread: Named::Pidfd },
+            Request::Attach { spec, thread: ThreadRef::Pidfd },
             Some(Target::Thread(tid)),
         )
     }
@@ -131,7 +131,7 @@ impl Words for World {
         }
     }
 
-    /// What each plugin could still give out on each CPU.
+    /// Returns the charge that each plugin could still grant on each CPU.
     fn free(&mut self, session: SessionId) -> Vec<u64> {
         let mut free = Vec::new();
         for plugin in 0..8 {

@@ -1,11 +1,10 @@
-//! Attach and detach: which thread, whose, and what it becomes again (checklist R28, R32; facts
-//! S4-S11, S14).
+//! Attach and detach: identity, access, and restored attributes (R28, R32).
 
 use super::stage::{MS, Words, by, owned, timed, urgent, world};
 use crate::input::{Errno, ThreadError};
 use crate::sim::Target;
 use talea_core::{Attr, CpuSet, Policy, Priority, Span};
-use talea_proto::{Code, Field, Named, Owner, Reply, Request};
+use talea_proto::{Code, Field, Owner, Reply, Request, ThreadRef};
 
 const EPERM: Errno = Errno(1);
 const EBUSY: Errno = Errno(16);
@@ -16,12 +15,12 @@ fn retif_s4_attach_without_a_thread_is_malformed_and_never_means_the_daemon() {
     let mut world = world();
     let client = world.connect(1000);
     let granted = world.create(client, urgent(5));
-    let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
+    let attach = Request::Attach { spec: granted.spec, thread: ThreadRef::Pidfd };
     let refusal = world.refused(client, attach.clone());
     assert_eq!((refusal.code, refusal.field), (Code::Malformed, Field::Thread));
     for (why, code) in [
         (ThreadError::Gone, Code::NoSuchThread),
-        (ThreadError::BareTid, Code::BareTid),
+        (ThreadError::TidNotAccepted, Code::TidNotAccepted),
         (ThreadError::NotAThread, Code::Malformed),
         (ThreadError::Kernel(EPERM), Code::Kernel),
     ] {
@@ -33,20 +32,21 @@ fn retif_s4_attach_without_a_thread_is_malformed_and_never_means_the_daemon() {
         assert_eq!(refusal.code, code);
     }
     assert_eq!(world.broker.attached(), 0);
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
-fn r25_a_number_that_is_said_to_be_ones_own_names_no_thread_of_another_process() {
+fn r25_an_own_tid_does_not_name_a_thread_of_another_process() {
     let mut world = world();
     let (client, neighbour) = (world.connect(1000), world.connect(1000));
     let own = world.kernel.ordinary();
     let (main, other) = (world.tid_of(client), world.tid_of(neighbour));
     world.kernel.spawn_thread(500, main, own);
     world.kernel.spawn_thread(600, other, own);
-    // By number any thread of the same user will do; one's own has to be one's own.
+    // By id, any thread of the same user is accepted; an own thread must belong to the client's
+    // process.
     for (tid, is_own) in [(main, true), (500, true), (other, false), (600, false)] {
-        for (thread, answer) in [(Named::Own(tid), is_own), (Named::Number(tid), true)] {
+        for (thread, answer) in [(ThreadRef::OwnTid(tid), is_own), (ThreadRef::Tid(tid), true)] {
             let granted = world.create(client, urgent(5));
             let attach = Request::Attach { spec: granted.spec, thread };
             let lines = world.log.len();
@@ -54,20 +54,27 @@ fn r25_a_number_that_is_said_to_be_ones_own_names_no_thread_of_another_process()
                 Reply::Done => assert!(answer, "{thread:?}"),
                 Reply::Refused(refusal) => {
                     assert!(!answer, "{thread:?}");
-                    assert_eq!((refusal.code, refusal.asked), (Code::BareTid, u64::from(tid)));
+                    assert_eq!(
+                        (refusal.code, refusal.asked),
+                        (Code::TidNotAccepted, u64::from(tid))
+                    );
                     assert_eq!(world.attr_of(tid), own);
-                    assert_eq!(world.log.len(), lines, "clients try this first: nothing for a log");
+                    assert_eq!(
+                        world.log.len(),
+                        lines,
+                        "clients try this first, so it is not logged"
+                    );
                 }
                 reply => panic!("{reply:?}"),
             }
             world.done(client, Request::Release(granted.spec));
         }
     }
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
-fn retif_s5_a_spec_that_has_a_thread_takes_no_second_one() {
+fn retif_s5_a_spec_with_a_thread_refuses_a_second_thread() {
     let mut world = world();
     let client = world.connect(1000);
     let tid = world.tid_of(client);
@@ -79,31 +86,31 @@ fn retif_s5_a_spec_that_has_a_thread_takes_no_second_one() {
     };
     assert_eq!((refusal.code, refusal.limit), (Code::SpecTaken, u64::from(tid)));
     assert_eq!(world.attr_of(500), own);
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
-fn retif_s9_a_thread_that_has_a_spec_takes_no_second_one() {
+fn retif_s9_a_thread_with_a_spec_refuses_a_second_spec() {
     let mut world = world();
     let (client, root) = (world.connect(1000), world.connect(0));
     let tid = world.tid_of(client);
     world.attached(client, urgent(5), tid);
     for session in [client, root] {
         let other = world.create(session, urgent(9));
-        let given = world.attr_of(tid);
+        let applied = world.attr_of(tid);
         let Reply::Refused(refusal) = world.attach(session, other.spec, tid) else {
             panic!("refused")
         };
         assert_eq!(refusal.code, Code::ThreadTaken);
         world.done(session, Request::Release(other.spec));
-        assert_eq!(world.attr_of(tid), given, "releasing the other spec does not demote it");
+        assert_eq!(world.attr_of(tid), applied, "releasing the other spec does not demote it");
     }
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
-fn retif_s6_whatever_a_thread_is_given_its_children_start_as_ordinary_threads() {
-    // live twin: what an attached thread starts is looked at in the kernel.
+fn retif_s6_children_of_attached_threads_start_as_ordinary_threads() {
+    // live counterpart: the kernel attributes of children of an attached thread.
     let every = |plugin: &str| {
         let mut task = timed(1000, 10_000);
         task.params.priority = Some(Priority(5));
@@ -116,16 +123,16 @@ fn retif_s6_whatever_a_thread_is_given_its_children_start_as_ordinary_threads() 
             let tid = world.tid_of(client);
             let granted = world.attached(client, every(from), tid);
             assert!(world.attr_of(tid).reset_on_fork, "{from}");
-            // Somebody more urgent arrives, so that it may be moved; then it is changed, then its
-            // daemon.
+            // A more urgent task arrives, so that this thread may be moved; then it is changed,
+            // then its daemon.
             world.create(client, by(timed(100, 5_000), "rm"));
             let change = Request::Change { spec: granted.spec, task: every(to) };
             assert!(matches!(world.call(client, change), Reply::Granted(_)));
             assert!(world.attr_of(tid).reset_on_fork, "{from} to {to}");
             world.restart();
-            world.settle();
+            world.run_until_idle();
             assert!(world.attr_of(tid).reset_on_fork && world.attr_of(tid).policy.is_real_time());
-            // Nor is it left behind: a thread that did not reset before does not after.
+            // A thread that did not reset before does not after the grant.
             let root = world.connect(0);
             world.done(root, Request::Release(granted.spec));
             assert_eq!(world.attr_of(tid), world.kernel.ordinary());
@@ -134,24 +141,24 @@ fn retif_s6_whatever_a_thread_is_given_its_children_start_as_ordinary_threads() 
 }
 
 #[test]
-fn retif_s7_r32_a_stranger_with_the_same_id_is_not_touched() {
+fn retif_s7_r32_another_thread_with_the_same_id_is_not_modified() {
     let mut world = world();
     let client = world.connect(1000);
     let pid = world.tid_of(client);
     let own = world.kernel.ordinary();
     world.kernel.spawn_thread(500, pid, own);
     let granted = world.attached(client, urgent(5), 500);
-    // The id comes back at once, with the very policy that the grant gave.
-    let given = world.attr_of(500);
+    // The id is reused at once, with exactly the policy of the grant.
+    let applied = world.attr_of(500);
     world.kernel.end_thread(500, world.now);
-    world.kernel.spawn_thread(500, pid, given);
+    world.kernel.spawn_thread(500, pid, applied);
     world.done(client, Request::Release(granted.spec));
-    assert_eq!(world.attr_of(500), given);
-    world.check_quiet(false);
+    assert_eq!(world.attr_of(500), applied);
+    world.check_idle(false);
 }
 
 #[test]
-fn retif_s8_releasing_a_spec_that_never_had_a_thread_touches_none() {
+fn retif_s8_releasing_a_spec_without_a_thread_modifies_no_thread() {
     let mut world = world();
     let client = world.connect(1000);
     let before: Vec<Attr> = world.kernel.threads.values().map(|thread| thread.attr).collect();
@@ -164,7 +171,7 @@ fn retif_s8_releasing_a_spec_that_never_had_a_thread_touches_none() {
 }
 
 #[test]
-fn retif_s10_r28_every_way_out_gives_back_exactly_what_was() {
+fn retif_s10_r28_every_end_of_a_grant_restores_the_previous_attributes() {
     let previous = [
         Attr { policy: Policy::Rr(Priority(5)), reset_on_fork: false, cpus: CpuSet::single(1) },
         Attr { policy: Policy::Other { nice: -7 }, reset_on_fork: false, cpus: CpuSet::single(0) },
@@ -186,26 +193,26 @@ fn retif_s10_r28_every_way_out_gives_back_exactly_what_was() {
                     0 => world.done(client, Request::Detach(granted.spec)),
                     1 => world.done(client, Request::Release(granted.spec)),
                     _ => {
-                        world.hang_up(client);
-                        world.settle();
+                        world.close_connection(client);
+                        world.run_until_idle();
                     }
                 }
-                assert_eq!(world.attr_of(500), own, "{task:?} way {way}");
-                world.check_quiet(false);
+                assert_eq!(world.attr_of(500), own, "{task:?} variant {way}");
+                world.check_idle(false);
             }
         }
     }
 }
 
 #[test]
-fn r28_values_of_another_grant_are_never_put_back() {
+fn r28_attributes_of_another_grant_are_never_restored() {
     let mut world = world();
     let client = world.connect(1000);
     let pid = world.tid_of(client);
     let mut task = urgent(5);
     (task.cpus, task.cpus_mandatory) = (CpuSet::single(1), true);
     world.attached(client, task, pid);
-    // A child of the attached thread is born ordinary, but on the CPU of the grant.
+    // A child of the attached thread starts as an ordinary thread, but on the CPU of the grant.
     let mut born = world.kernel.ordinary();
     born.cpus = world.attr_of(pid).cpus;
     world.kernel.spawn_thread(500, pid, born);
@@ -213,7 +220,7 @@ fn r28_values_of_another_grant_are_never_put_back() {
     world.done(client, Request::Release(granted.spec));
     assert_eq!(world.attr_of(500), world.kernel.ordinary());
 
-    // A thread that an earlier daemon left behind, with no record of it.
+    // A thread that an earlier daemon left without a record.
     let left =
         Attr { policy: Policy::Fifo(Priority(33)), reset_on_fork: true, cpus: CpuSet::single(0) };
     world.kernel.spawn_thread(501, pid, left);
@@ -223,24 +230,24 @@ fn r28_values_of_another_grant_are_never_put_back() {
 }
 
 #[test]
-fn r28_detach_and_attach_in_one_breath_keep_the_first_previous() {
+fn r28_detach_and_attach_in_quick_succession_keep_the_first_previous_attributes() {
     let mut world = world();
     let client = world.connect(1000);
     let (pid, tid) = (world.tid_of(client), 500);
     let before = Attr { policy: Policy::Rr(Priority(5)), ..world.kernel.ordinary() };
     world.kernel.spawn_thread(tid, pid, before);
     let granted = world.attached(client, urgent(5), tid);
-    // All three are read before the kernel has carried out the first.
-    let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
+    // All three requests are read before the kernel has executed the first.
+    let attach = Request::Attach { spec: granted.spec, thread: ThreadRef::Pidfd };
     world.send(client, Request::Detach(granted.spec), None);
     world.send(client, attach, Some(Target::Thread(tid)));
     world.send(client, Request::Detach(granted.spec), None);
     for _ in 0..3 {
         world.read_one(client);
     }
-    world.settle();
+    world.run_until_idle();
     let replies: Vec<Reply> = world
-        .lines
+        .connections
         .get_mut(&client)
         .unwrap()
         .replies
@@ -249,11 +256,11 @@ fn r28_detach_and_attach_in_one_breath_keep_the_first_previous() {
         .collect();
     assert_eq!(replies, [Reply::Done, Reply::Done, Reply::Done]);
     assert_eq!(world.attr_of(tid), before);
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
-fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
+fn retif_s11_a_refused_attach_leaves_the_thread_unchanged() {
     for errno in [EPERM, EBUSY] {
         for task in [urgent(5), by(timed(1000, 10_000), "edf")] {
             let mut world = world();
@@ -267,7 +274,7 @@ fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
             };
             assert_eq!((refusal.code, refusal.errno), (Code::Kernel, errno.0));
             assert_eq!(world.attr_of(tid), before, "not even its CPUs");
-            world.check_quiet(false);
+            world.check_idle(false);
             assert_eq!(
                 world.attach(client, granted.spec, tid),
                 Reply::Done,
@@ -278,28 +285,28 @@ fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
 }
 
 #[test]
-fn a_thread_that_dies_between_check_and_apply_is_a_refusal() {
+fn a_thread_exit_between_check_and_apply_is_a_refusal() {
     let mut world = world();
     let client = world.connect(1000);
     let pid = world.tid_of(client);
     let own = world.kernel.ordinary();
     world.kernel.spawn_thread(500, pid, own);
     let granted = world.create(client, urgent(5));
-    let attach = Request::Attach { spec: granted.spec, thread: Named::Pidfd };
+    let attach = Request::Attach { spec: granted.spec, thread: ThreadRef::Pidfd };
     world.send(client, attach, Some(Target::Thread(500)));
     world.read_one(client);
     world.kernel.end_thread(500, world.now);
-    world.settle();
+    world.run_until_idle();
     let (_, _, reply) =
-        world.lines.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
+        world.connections.get_mut(&client).and_then(|line| line.replies.pop_front()).unwrap();
     assert!(matches!(reply, Reply::Refused(refusal) if refusal.code == Code::NoSuchThread));
-    world.check_quiet(false);
+    world.check_idle(false);
     assert_eq!(world.attach(client, granted.spec, pid), Reply::Done);
 }
 
 #[test]
-fn the_end_of_a_thread_may_be_heard_before_the_answer_to_its_last_order() {
-    // live twin: both are due at once, and the poll names the pidfd first.
+fn the_exit_of_a_thread_may_be_reported_before_the_result_of_its_last_order() {
+    // live counterpart: both events are ready at once, and the poll reports the pidfd first.
     for what in 0..3 {
         for owner in [Owner::Session, Owner::Thread] {
             let mut world = world();
@@ -310,7 +317,9 @@ fn the_end_of_a_thread_may_be_heard_before_the_answer_to_its_last_order() {
             let granted = world.create(client, owned(by(timed(2000, 10_000), "edf"), owner));
             let spec = granted.spec;
             let (request, target) = match what {
-                0 => (Request::Attach { spec, thread: Named::Pidfd }, Some(Target::Thread(500))),
+                0 => {
+                    (Request::Attach { spec, thread: ThreadRef::Pidfd }, Some(Target::Thread(500)))
+                }
                 1 => (Request::Change { spec, task: by(timed(3000, 10_000), "edf") }, None),
                 _ => (Request::Detach(spec), None),
             };
@@ -319,15 +328,15 @@ fn the_end_of_a_thread_may_be_heard_before_the_answer_to_its_last_order() {
             }
             world.send(client, request, target);
             world.read_one(client);
-            while world.obey_one() {}
+            while world.run_effect() {}
             world.kernel.end_thread(500, world.now);
-            world.notice_one();
-            world.settle();
-            assert_eq!(world.lines[&client].replies.len(), 1, "answered once");
+            world.deliver_exit();
+            world.run_until_idle();
+            assert_eq!(world.connections[&client].replies.len(), 1, "answered once");
             assert_eq!(world.broker.attached(), 0, "{what} {owner:?}");
-            world.check_quiet(false);
-            world.hang_up(client);
-            world.settle();
+            world.check_idle(false);
+            world.close_connection(client);
+            world.run_until_idle();
             world.advance(Span::from_ns(1000 * MS));
             assert_eq!(world.leftovers(), Vec::<String>::new());
         }
@@ -335,7 +344,7 @@ fn the_end_of_a_thread_may_be_heard_before_the_answer_to_its_last_order() {
 }
 
 #[test]
-fn retif_s14_the_end_of_a_thread_is_noticed_at_once() {
+fn retif_s14_the_exit_of_a_thread_is_detected_at_once() {
     for (owner, stays) in [(Owner::Session, true), (Owner::Process, true), (Owner::Thread, false)] {
         let mut world = world();
         let client = world.connect(1000);
@@ -347,16 +356,16 @@ fn retif_s14_the_end_of_a_thread_is_noticed_at_once() {
         let held = world.free(client);
         assert_ne!(held, free);
         world.kernel.end_thread(500, world.now);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.broker.attached(), 0);
         assert_eq!(world.query(client, granted.spec).is_some(), stays, "{owner:?}");
         assert_eq!(world.free(client), if stays { held } else { free });
-        world.check_quiet(false);
+        world.check_idle(false);
     }
 }
 
 #[test]
-fn r36_bandwidth_of_a_leaving_deadline_thread_waits_for_its_zero_lag_time() {
+fn r36_bandwidth_of_a_leaving_deadline_thread_is_held_until_its_zero_lag_time() {
     let mut world = world();
     let client = world.connect(1000);
     let tid = world.tid_of(client);
@@ -367,16 +376,16 @@ fn r36_bandwidth_of_a_leaving_deadline_thread_waits_for_its_zero_lag_time() {
     assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
     world.advance(Span::from_ns(99 * MS));
     assert_eq!(world.refused(client, Request::Create(task)).code, Code::NoPlugin);
-    assert_eq!(world.broker.next_wakeup(), None, "whoever asks next gives it back");
+    assert_eq!(world.broker.next_wakeup(), None, "the next input releases it");
     world.advance(Span::from_ns(MS));
     let again = world.create(client, task);
-    // Without a thread there is no lag to wait for.
+    // Without a thread there is no zero-lag time.
     world.done(client, Request::Release(again.spec));
     world.create(client, task);
 }
 
 #[test]
-fn r36_bandwidth_stays_owed_also_when_the_thread_leaves_before_its_spec() {
+fn r36_bandwidth_is_also_held_when_the_thread_leaves_before_its_spec() {
     let on_cpu_0 = |runtime_us| {
         let mut task = by(timed(runtime_us, 100_000), "edf");
         (task.cpus, task.cpus_mandatory) = (CpuSet::single(0), true);
@@ -395,15 +404,15 @@ fn r36_bandwidth_stays_owed_also_when_the_thread_leaves_before_its_spec() {
                 world.done(client, Request::Detach(spec));
             } else {
                 world.kernel.end_thread(500, world.now);
-                world.settle();
+                world.run_until_idle();
             }
             world.advance(Span::from_ns(10 * MS));
             let change = |task| Request::Change { spec, task };
             match ends {
                 "release" => world.done(client, Request::Release(spec)),
                 "hang-up" => {
-                    world.hang_up(client);
-                    world.settle();
+                    world.close_connection(client);
+                    world.run_until_idle();
                 }
                 "less" => assert!(matches!(
                     world.call(client, change(on_cpu_0(10_000))),
@@ -412,11 +421,11 @@ fn r36_bandwidth_stays_owed_also_when_the_thread_leaves_before_its_spec() {
                 _ => {
                     let low = change(by(urgent(5), "fp"));
                     assert!(matches!(world.call(client, low), Reply::Granted(_)));
-                    // What the next plugin gives out owes nobody anything.
+                    // The grant of the next plugin has no zero-lag time.
                     world.done(client, Request::Release(spec));
                 }
             }
-            let refused = |world: &mut crate::sim::World| {
+            let refused = |world: &mut crate::sim::Simulation| {
                 assert_eq!(
                     world.refused(other, Request::Create(task)).code,
                     Code::NoPlugin,
@@ -428,14 +437,14 @@ fn r36_bandwidth_stays_owed_also_when_the_thread_leaves_before_its_spec() {
             refused(&mut world);
             world.advance(Span::from_ns(MS));
             world.create(other, task);
-            world.check_quiet(false);
+            world.check_idle(false);
         }
     }
 }
 
 #[test]
-fn an_unwilling_kernel_is_offered_less_and_less_and_then_asked_again() {
-    // The previous CPUs are gone: ordinary attributes on all CPUs do.
+fn a_refused_restore_tries_weaker_attributes_and_is_then_retried() {
+    // The previous CPUs are gone: ordinary attributes on all CPUs are applied.
     let mut world = world();
     let client = world.connect(1000);
     let tid = world.tid_of(client);
@@ -444,29 +453,34 @@ fn an_unwilling_kernel_is_offered_less_and_less_and_then_asked_again() {
     world.kernel.spawn_thread(500, tid, own);
     let granted = world.attached(client, urgent(5), 500);
     world.next_errors.extend([EPERM, NO_FAULT]);
-    // Whoever asked hears that the thread has lost a policy of its own, and so does the log.
-    let but = talea_proto::message::But::Demoted { errno: 1 };
-    assert_eq!(world.call(client, Request::Release(granted.spec)), Reply::DoneBut(but));
-    assert!(world.log.contains(&crate::input::LogEvent::NotAsBefore { tid: 500, uid: 1000, but }));
+    // The reply reports that the thread has lost its policy, and so does the log.
+    let caveat = talea_proto::message::Caveat::PolicyLost { errno: 1 };
+    assert_eq!(world.call(client, Request::Release(granted.spec)), Reply::DoneWithCaveat(caveat));
+    assert!(world.log.contains(&crate::input::LogEvent::RestoredWithCaveat {
+        tid: 500,
+        uid: 1000,
+        caveat
+    }));
     assert_eq!(world.attr_of(500), world.kernel.ordinary());
     world.kernel.end_thread(500, world.now);
 
-    // It takes nothing: whoever asked keeps what it has, and knows.
+    // The kernel refuses all: the requester keeps its grant and receives the error.
     let granted = world.attached(client, urgent(5), tid);
-    let given = world.attr_of(tid);
+    let applied = world.attr_of(tid);
     world.next_errors.extend([EPERM, EPERM, EPERM]);
     let refusal = world.refused(client, Request::Release(granted.spec));
     assert_eq!((refusal.code, refusal.errno), (Code::Kernel, 1));
-    assert_eq!(world.attr_of(tid), given);
-    world.check_quiet(false);
+    assert_eq!(world.attr_of(tid), applied);
+    world.check_idle(false);
 
-    // Nobody is left to ask again: it is tried until it works, and the record stays till then.
+    // No requester is left: the restore is retried until it succeeds, and the record stays until
+    // then.
     world.next_errors.extend([EPERM, EPERM, EPERM]);
-    world.hang_up(client);
-    world.settle();
+    world.close_connection(client);
+    world.run_until_idle();
     assert_eq!((world.file.len(), world.broker.specs()), (1, 1));
     world.advance(Span::from_ns(1000 * MS));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.attr_of(tid), world.kernel.ordinary());
     assert_eq!(world.leftovers(), Vec::<String>::new());
 }
@@ -484,11 +498,11 @@ fn r30_a_grant_covers_one_thread_and_each_thread_of_a_process_may_have_its_own()
     assert_eq!(
         (world.attr_of(pid), world.attr_of(501)),
         (own, own),
-        "its neighbours are not covered"
+        "other threads of the process are not covered"
     );
     world.attached(client, urgent(6), pid);
     world.done(client, Request::Release(first.spec));
     assert_eq!(world.attr_of(500), own);
     assert!(world.attr_of(pid).policy.is_real_time());
-    world.check_quiet(false);
+    world.check_idle(false);
 }

@@ -1,8 +1,8 @@
-//! Who may do what to whose spec (checklist R25; facts S1, S2, S3, W18).
+//! Ownership of specs and access to them (R25).
 
 use super::stage::{Words, owned, urgent, world};
 use talea_proto::message::Token;
-use talea_proto::{Code, Named, Owner, Reply, Request, VERSION};
+use talea_proto::{Code, Owner, Reply, Request, ThreadRef, VERSION};
 
 #[test]
 fn retif_s1_r25_a_thread_of_another_user_is_refused_unless_root_asks() {
@@ -14,15 +14,15 @@ fn retif_s1_r25_a_thread_of_another_user_is_refused_unless_root_asks() {
     let Reply::Refused(refusal) = world.attach(mallory, granted.spec, theirs) else {
         panic!("refused")
     };
-    assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::OthersThread, 0, 1001));
+    assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::ForeignThread, 0, 1001));
     assert_eq!(world.attr_of(theirs), before);
     let granted = world.create(root, urgent(5));
     assert_eq!(world.attach(root, granted.spec, own), Reply::Done);
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
-fn retif_s2_other_users_see_nothing_and_other_connections_change_nothing() {
+fn retif_s2_other_users_read_nothing_and_other_connections_modify_nothing() {
     let mut world = world();
     let (alice, again, mallory) = (world.connect(1000), world.connect(1000), world.connect(1001));
     let tid = world.tid_of(alice);
@@ -32,14 +32,14 @@ fn retif_s2_other_users_see_nothing_and_other_connections_change_nothing() {
         Request::Change { spec, task },
         Request::Release(spec),
         Request::Detach(spec),
-        Request::Attach { spec, thread: Named::Pidfd },
+        Request::Attach { spec, thread: ThreadRef::Pidfd },
     ];
     for request in meddling {
         assert_eq!(world.refused(mallory, request.clone()).code, Code::NoSuchSpec);
-        assert_eq!(world.refused(again, request).code, Code::NotYours);
+        assert_eq!(world.refused(again, request).code, Code::NotOwner);
     }
     assert_eq!(world.query(mallory, spec), None);
-    let seen = world.query(again, spec).expect("the same user may look");
+    let seen = world.query(again, spec).expect("the same user may read");
     assert_eq!(seen.granted.token, Token([0; 16]), "the token is for its owner only");
     assert_eq!(world.query(alice, spec).expect("it is theirs").granted.token, granted.token);
     assert_eq!(
@@ -50,31 +50,32 @@ fn retif_s2_other_users_see_nothing_and_other_connections_change_nothing() {
 }
 
 #[test]
-fn r25_an_attached_thread_that_became_anothers_is_given_nothing_more() {
+fn r25_an_attached_thread_with_changed_credentials_gets_no_new_attributes() {
     let mut world = world();
     let (alice, root) = (world.connect(1000), world.connect(0));
     let tid = world.tid_of(alice);
     let before = world.attr_of(tid);
     let granted = world.attached(alice, urgent(5), tid);
-    let given = world.attr_of(tid);
+    let applied = world.attr_of(tid);
     let change = || Request::Change { spec: granted.spec, task: urgent(9) };
-    world.kernel.becomes(tid, 1001);
+    world.kernel.change_credentials(tid, 1001);
     let refusal = world.refused(alice, change());
-    assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::OthersThread, 1001, 1000));
-    assert_eq!(world.attr_of(tid), given, "what it has it keeps until it is let go");
-    // Root may, as with any thread; and once it is theirs again so may they.
+    assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::ForeignThread, 1001, 1000));
+    assert_eq!(world.attr_of(tid), applied, "the thread keeps its attributes until the release");
+    // Root may, as with any thread; and after the thread belongs to the user again, so may the
+    // user.
     assert!(matches!(world.call(root, change()), Reply::Granted(_)));
-    world.kernel.becomes(tid, 1000);
+    world.kernel.change_credentials(tid, 1000);
     assert!(matches!(world.call(alice, change()), Reply::Granted(_)));
-    // To let go takes nothing from anybody.
-    world.kernel.becomes(tid, 0);
+    // Releasing affects no other user.
+    world.kernel.change_credentials(tid, 0);
     world.done(alice, Request::Detach(granted.spec));
     assert_eq!(world.attr_of(tid), before);
-    world.check_quiet(false);
+    world.check_idle(false);
 }
 
 #[test]
-fn r25_root_may_change_and_end_what_users_hold() {
+fn r25_root_may_change_and_release_specs_of_users() {
     let mut world = world();
     let (alice, root) = (world.connect(1000), world.connect(0));
     let tid = world.tid_of(alice);
@@ -88,7 +89,7 @@ fn r25_root_may_change_and_end_what_users_hold() {
 }
 
 #[test]
-fn r29_the_same_user_may_release_what_no_connection_owns() {
+fn r29_the_same_user_may_release_specs_without_an_owning_connection() {
     for owner in [Owner::Process, Owner::Thread] {
         let mut world = world();
         let (alice, cli, mallory) = (world.connect(1000), world.connect(1000), world.connect(1001));
@@ -96,10 +97,10 @@ fn r29_the_same_user_may_release_what_no_connection_owns() {
         let before = world.attr_of(tid);
         let granted = world.attached(alice, owned(urgent(5), owner), tid);
         assert_eq!(world.refused(mallory, Request::Release(granted.spec)).code, Code::NoSuchSpec);
-        assert_eq!(world.refused(cli, Request::Detach(granted.spec)).code, Code::NotYours);
+        assert_eq!(world.refused(cli, Request::Detach(granted.spec)).code, Code::NotOwner);
         world.done(cli, Request::Release(granted.spec));
         assert_eq!(world.attr_of(tid), before);
-        world.check_quiet(false);
+        world.check_idle(false);
     }
 }
 
@@ -108,27 +109,27 @@ fn retif_s3_w18_the_end_of_one_connection_is_not_the_end_of_another() {
     let mut world = world();
     let alice = world.connect(1000);
     let pid = world.tid_of(alice);
-    // The peer is what the kernel says at connect; a message cannot claim to be somebody.
-    let second = world.dial(pid, 1000, &[]);
+    // The kernel reports the peer at connect; a message cannot claim another identity.
+    let second = world.open_connection(pid, 1000, &[]);
     let hello = Request::Hello { min: VERSION, max: VERSION };
     assert!(matches!(world.call(second, hello), Reply::Welcome { .. }));
     let (one, two) = (world.create(alice, urgent(5)), world.create(second, urgent(6)));
-    world.hang_up(alice);
-    world.settle();
+    world.close_connection(alice);
+    world.run_until_idle();
     assert_eq!(world.query(second, one.spec), None);
     assert!(world.query(second, two.spec).is_some());
 }
 
 #[test]
-fn retif_s12_a_socket_in_the_hands_of_a_child_keeps_nothing_alive() {
+fn retif_s12_a_socket_inherited_by_a_child_keeps_no_grant() {
     let mut world = world();
     let alice = world.connect(1000);
     let pid = world.tid_of(alice);
     world.create(alice, urgent(5));
     world.kernel.end_process(pid, world.now);
-    // No hang-up comes: a child still holds the socket.
-    world.settle();
-    assert!(!world.lines.contains_key(&alice));
+    // No end of the connection is reported: a child still holds the socket.
+    world.run_until_idle();
+    assert!(!world.connections.contains_key(&alice));
     assert_eq!((world.broker.specs(), world.broker.sessions()), (0, 0));
     assert!(world.file.is_empty());
 }
@@ -143,11 +144,11 @@ fn a_claim_needs_the_token_and_moves_the_spec() {
     wrong.0[3] ^= 1;
     assert_eq!(world.refused(second, Request::Claim { spec, token: wrong }).code, Code::BadToken);
     assert_eq!(world.call(second, Request::Claim { spec, token }), Reply::Granted(granted));
-    assert_eq!(world.refused(first, Request::Release(spec)).code, Code::NotYours);
-    world.hang_up(first);
-    world.settle();
-    assert!(world.query(second, spec).is_some(), "it is the second's now");
-    world.hang_up(second);
-    world.settle();
+    assert_eq!(world.refused(first, Request::Release(spec)).code, Code::NotOwner);
+    world.close_connection(first);
+    world.run_until_idle();
+    assert!(world.query(second, spec).is_some(), "the spec is bound to the second connection");
+    world.close_connection(second);
+    world.run_until_idle();
     assert_eq!(world.leftovers(), Vec::<String>::new());
 }

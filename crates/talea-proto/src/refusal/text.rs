@@ -1,14 +1,16 @@
-//! Refusals as sentences: what was asked, where the bound lies, whose bound it is, what would fit.
+//! Refusals as sentences: the requested value, the limit, the origin of the limit, and a value that
+//! would fit.
 //!
-//! Every number comes from the refusal itself; nothing is guessed. An amount is written in the unit
-//! of its field.
+//! Every number comes from the refusal itself. An amount is written in the unit of its field.
 
-use super::{Answer, Code, Field, No, Reason, Refusal, Said, Witness};
+use super::{
+    Code, Field, PluginAnswer, PluginVerdict, Refusal, Rejection, RejectionReason, Witness,
+};
 use core::fmt;
 use talea_core::Span;
 
 impl Field {
-    /// The name that people read.
+    /// Returns the field's name for users.
     pub fn name(self) -> &'static str {
         match self {
             Field::Request => "request",
@@ -31,7 +33,7 @@ impl Field {
         }
     }
 
-    /// `value` in the unit of this field.
+    /// Returns `value` in the unit of this field.
     pub fn amount(self, value: u64) -> Amount {
         Amount { field: self, value }
     }
@@ -50,31 +52,31 @@ impl fmt::Display for Amount {
             Field::Period | Field::Runtime | Field::Desired | Field::Deadline => {
                 Span::from_ns(self.value).fmt(f)
             }
-            Field::Utilization => share(self.value).fmt(f),
+            Field::Utilization => cpu_share(self.value).fmt(f),
             _ => self.value.fmt(f),
         }
     }
 }
 
-/// Millionths of a CPU as a percentage, to the nearest hundredth: charges are rounded up in their
-/// last bit, and a fifth of a CPU should still read as 20.00%.
-fn share(millionths: u64) -> impl fmt::Display {
+/// Formats millionths of a CPU as a percentage, rounded to the nearest hundredth: charges are
+/// rounded up in their last bit, and a fifth of a CPU must still read as 20.00%.
+fn cpu_share(millionths: u64) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         let hundredths = millionths.saturating_add(50) / 100;
         write!(f, "{}.{:02}% of a CPU", hundredths / 100, hundredths % 100)
     })
 }
 
-/// `asked` against a bound that lies above or below it.
-fn bound(field: Field, asked: u64, limit: u64) -> impl fmt::Display {
+/// Formats the limit as a lower or an upper bound, depending on `asked`.
+fn bound_text(field: Field, asked: u64, limit: u64) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         let side = if asked < limit { "at least" } else { "at most" };
         write!(f, "{side} {}", field.amount(limit))
     })
 }
 
-/// What a rule says; `rule` is where it was written, if that is known.
-fn denial(
+/// Describes the denial by an access rule; `rule` is the rule's location, if known.
+fn denial_text(
     code: Code,
     field: Field,
     asked: u64,
@@ -89,20 +91,20 @@ fn denial(
         });
         match (code, field) {
             (Code::RuleBound, Field::IgnoreAdmission) => {
-                write!(f, "{source} does not let you ignore admission tests")
+                write!(f, "{source} forbids you to ignore admission tests")
             }
             (Code::RuleBound, _) => write!(
                 f,
-                "a {name} of {} was asked and {source} allows {}",
+                "a {name} of {} was requested and {source} allows {}",
                 field.amount(asked),
-                bound(field, asked, limit)
+                bound_text(field, asked, limit)
             ),
-            // Declaring one would not help: the plugin does not look at it.
+            // Declaring a priority would not help: the plugin ignores it.
             (Code::RuleOmission, Field::Priority) if asked > 0 => write!(
                 f,
-                "the plugin hands out a priority of {asked} by itself and {source} allows {} (100 is the deadline \
+                "the plugin assigns priority {asked} by itself and {source} allows {} (100 is the deadline \
                  class); name another plugin, or ask the administrator for allow_unbounded",
-                bound(field, asked, limit)
+                bound_text(field, asked, limit)
             ),
             (Code::RuleOmission, _) => write!(
                 f,
@@ -111,25 +113,25 @@ fn denial(
                 field.amount(limit)
             ),
             (_, Field::IgnoreAdmission) => {
-                write!(f, "no access rule lets you ignore admission tests (ignore_adm_test)")
+                write!(f, "no access rule allows you to ignore admission tests (ignore_adm_test)")
             }
             _ => write!(
                 f,
-                "no access rule lets you ask for this; the administrator can add a [[rule]] for you"
+                "no access rule allows this request; the administrator can add a [[rule]] for you"
             ),
         }
     })
 }
 
 impl Refusal {
-    /// The refusal as a whole, without what each plugin said.
+    /// Returns the refusal as text, without the answers of the plugins.
     pub fn head(&self) -> impl fmt::Display {
         fmt::from_fn(|f| self.write_head(f))
     }
 
-    /// Whether access rules keep the asker from every plugin, so that none was even asked.
+    /// Whether access rules deny every plugin to the client, so that no plugin was asked.
     pub fn is_denied_everywhere(&self) -> bool {
-        let denied = |answer: &Answer| matches!(answer.verdict, Said::Denied { .. });
+        let denied = |answer: &PluginAnswer| matches!(answer.verdict, PluginVerdict::Denied { .. });
         !self.answers.is_empty() && self.answers.iter().all(denied)
     }
 
@@ -139,40 +141,40 @@ impl Refusal {
         let (amount, bound_amount) = (field.amount(asked), field.amount(limit));
         match code {
             Code::NotAllowed | Code::RuleBound | Code::RuleOmission => {
-                write!(f, "Not allowed: {}.", denial(code, field, asked, limit, self.rule.as_deref()))
+                write!(f, "Not allowed: {}.", denial_text(code, field, asked, limit, self.rule.as_deref()))
             }
             Code::NoPlugin if self.is_denied_everywhere() => {
-                f.write_str("Not allowed: the access rules keep you from every plugin.")
+                f.write_str("Not allowed: the access rules deny you every plugin.")
             }
             Code::NoPlugin => f.write_str("No plugin can serve the request."),
-            Code::UnknownPlugin => f.write_str("There is no plugin of that name; `talea status` lists them."),
-            Code::NoSuchSpec => f.write_str("There is no such grant of yours; `talea list` shows them."),
-            Code::NotYours => f.write_str("The grant belongs to another user or connection."),
-            Code::NoSuchThread => f.write_str("There is no such thread, or it has ended."),
-            Code::OthersThread => {
+            Code::UnknownPlugin => f.write_str("No plugin has this name; `talea status` lists the plugins."),
+            Code::NoSuchSpec => f.write_str("You have no such grant; `talea list` shows your grants."),
+            Code::NotOwner => f.write_str("The grant belongs to another user or connection."),
+            Code::NoSuchThread => f.write_str("The thread does not exist or has ended."),
+            Code::ForeignThread => {
                 f.write_str("The thread belongs to another user; only your own threads can be attached.")
             }
-            Code::ThreadTaken => f.write_str("The thread is under another grant already; detach it there first."),
-            Code::SpecTaken => f.write_str("The grant has a thread already; detach that one first."),
+            Code::ThreadTaken => f.write_str("The thread is already attached to another grant; detach it there first."),
+            Code::SpecTaken => f.write_str("The grant already has a thread; detach that thread first."),
             Code::NotAttached => f.write_str("The grant has no thread."),
             Code::Kernel => write!(f, "The kernel refused with error {}; {}.", self.errno, remedy(self.errno)),
             Code::Quota => write!(
                 f,
-                "The quota for the {name} is exhausted: this would be {amount}, allowed are {bound_amount}; give something back first."
+                "The quota for the {name} is exhausted: this request needs {amount}, the limit is {bound_amount}; release something first."
             ),
             Code::Malformed => malformed(f, self),
             Code::Version => write!(
                 f,
                 "No common protocol version: you speak {asked}, the daemon speaks {limit}; update the older one."
             ),
-            Code::BadToken => f.write_str("The token is not the one that the grant was created with."),
-            Code::NotRoot => f.write_str("Only root may ask this."),
-            Code::BareTid => f.write_str(
-                "To the daemon this number names no thread of your process (another one, or another PID namespace); pass a \
+            Code::BadToken => f.write_str("The token does not match the token returned when the grant was created."),
+            Code::NotRoot => f.write_str("This request is reserved for root."),
+            Code::TidNotAccepted => f.write_str(
+                "In the daemon's PID namespace this thread id is not a thread of your process; pass a \
                  pidfd (Linux 6.9).",
             ),
-            Code::Stopping => f.write_str("The daemon is stopping; ask again when it is back."),
-            Code::Busy => f.write_str("Another request for this grant is under way; ask again when it is answered."),
+            Code::Stopping => f.write_str("The daemon is stopping; repeat the request after its restart."),
+            Code::Busy => f.write_str("Another request for this grant is in progress; repeat the request when it is complete."),
         }
     }
 }
@@ -192,51 +194,53 @@ fn malformed(f: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result {
     let name = field.name();
     match field {
         Field::Message => {
-            write!(f, "The message can't be understood ({asked} where {limit} was expected).")
+            write!(f, "The message cannot be decoded ({asked} where {limit} was expected).")
         }
-        Field::Request => write!(f, "The request makes no sense ({asked}, known {limit})."),
-        Field::Plugin => f.write_str("The plugin name must have 1 to 31 bytes without zeros."),
+        Field::Request => write!(f, "The request is invalid: flags {asked}, known flags {limit}."),
+        Field::Plugin => {
+            f.write_str("The plugin name is invalid; it must have 1 to 31 bytes without zeros.")
+        }
         Field::Cpus => {
             write!(f, "The CPU set names no CPU of this machine; the highest is {limit}.")
         }
         _ => write!(
             f,
-            "The {name} makes no sense: {} was asked, and it must be {}.",
+            "The {name} is invalid: {} was requested, and it must be {}.",
             field.amount(asked),
-            bound(field, asked, limit)
+            bound_text(field, asked, limit)
         ),
     }?;
     if index > 0 {
-        write!(f, " It is about task {index} of the group, counted from 0.")
+        write!(f, " This concerns task {index} of the group, counted from 0.")
     } else {
         Ok(())
     }
 }
 
-/// What the kernel's most frequent refusals mean here.
+/// Explains the most frequent error numbers of the kernel.
 fn remedy(errno: i32) -> &'static str {
     match errno {
         1 => {
-            "EPERM: a right is missing, the control group has no real-time runtime, or a deadline thread may not use its whole root domain; `talea doctor` says which"
+            "EPERM: a capability is missing, the control group has no real-time runtime, or a \\\n             deadline thread may not use its whole root domain; `talea doctor` reports the cause"
         }
         3 => "ESRCH: the thread has ended",
         11 => {
-            "EAGAIN: the thread has run for longer than its last grant let it, and must pay first; ask again"
+            "EAGAIN: the thread has overrun the budget of its last grant; repeat the request later"
         }
-        16 => "EBUSY: the kernel's own admission test found no bandwidth left",
-        22 => "EINVAL: this kernel does not take such parameters",
-        _ => "`talea doctor` says what stands in the way",
+        16 => "EBUSY: the kernel's admission test found no free bandwidth",
+        22 => "EINVAL: this kernel does not accept these parameters",
+        _ => "`talea doctor` reports missing prerequisites",
     }
 }
 
-impl fmt::Display for Answer {
-    /// As a sentence that starts with the plugin's name.
+impl fmt::Display for PluginAnswer {
+    /// Formats the answer as a sentence that starts with the plugin's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Plugin {}: {}.", self.name, self.verdict)
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for PluginVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = |cpu: Option<u32>| {
             fmt::from_fn(move |f| match cpu {
@@ -245,28 +249,28 @@ impl fmt::Display for Said {
             })
         };
         match self {
-            Said::Ok { cpu, charge, .. } => {
-                write!(f, "yes, {} for {}", place(*cpu), share(charge.ppm()))
+            PluginVerdict::Ok { cpu, charge, .. } => {
+                write!(f, "yes, {} for {}", place(*cpu), cpu_share(charge.ppm()))
             }
-            Said::Partial { cpu, charge, .. } => {
+            PluginVerdict::Partial { cpu, charge, .. } => {
                 write!(
                     f,
                     "in part, {} for {}; a recommended parameter is missing",
                     place(*cpu),
-                    share(charge.ppm())
+                    cpu_share(charge.ppm())
                 )
             }
-            Said::No(no) => no.fmt(f),
-            Said::Denied { code, field, asked, limit } => {
-                denial(*code, *field, *asked, *limit, None).fmt(f)
+            PluginVerdict::No(no) => no.fmt(f),
+            PluginVerdict::Denied { code, field, asked, limit } => {
+                denial_text(*code, *field, *asked, *limit, None).fmt(f)
             }
         }
     }
 }
 
-impl fmt::Display for No {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let No { reason, field, cpu, asked, limit, fits, witness } = *self;
+        let Rejection { reason, field, cpu, asked, limit, fits, witness } = *self;
         let name = field.name();
         let (amount, bound_amount) = (field.amount(asked), field.amount(limit));
         let place = fmt::from_fn(|f| match cpu {
@@ -278,33 +282,33 @@ impl fmt::Display for No {
             None => write!(f, ", the bound is {bound_amount}"),
         });
         match reason {
-            Reason::Missing => write!(f, "it needs a {name} and the request declares none"),
-            Reason::OutOfRange => {
+            RejectionReason::Missing => write!(f, "the plugin needs a {name} and the request declares none"),
+            RejectionReason::OutOfRange => {
                 write!(
                     f,
-                    "a {name} of {amount} was asked and it can serve {}",
-                    bound(field, asked, limit)
+                    "a {name} of {amount} was requested and the plugin accepts {}",
+                    bound_text(field, asked, limit)
                 )
             }
-            Reason::Contradiction => write!(
+            RejectionReason::Contradiction => write!(
                 f,
-                "a {name} of {amount} contradicts the rest of the request, with which it must be {}",
-                bound(field, asked, limit)
+                "a {name} of {amount} contradicts the rest of the request, which requires {}",
+                bound_text(field, asked, limit)
             ),
-            Reason::NoRoom => {
-                write!(f, "no room{place}: a {name} of {amount} was asked{why}")
+            RejectionReason::NoRoom => {
+                write!(f, "no room{place}: a {name} of {amount} was requested{why}")
             }
-            Reason::NoCpu => f.write_str("none of its CPUs is acceptable to the request"),
-            Reason::NoLevel => write!(f, "every one of its {limit} priority levels is taken"),
-            Reason::WouldBreakOthers => write!(
+            RejectionReason::NoCpu => f.write_str("the request accepts none of the plugin's CPUs"),
+            RejectionReason::NoLevel => write!(f, "all {limit} priority levels of the plugin are in use"),
+            RejectionReason::WouldBreakOthers => write!(
                 f,
-                "it would break guarantees that others hold{place}: a {name} of {amount} was asked{why}"
+                "the task would break guarantees of other tasks{place}: a {name} of {amount} was requested{why}"
             ),
-            Reason::Unsupported => f.write_str(
-                "this machine can't do what it needs; the daemon's log and `talea doctor` say what",
+            RejectionReason::Unsupported => f.write_str(
+                "this machine lacks a feature that the plugin needs; the daemon's log and `talea \\\n                 doctor` name it",
             ),
-            Reason::OutOfService => f.write_str("it is out of service; the daemon's log says why"),
-            Reason::Foreign => f.write_str("its module said no and gives no reason"),
+            RejectionReason::OutOfService => f.write_str("the plugin is out of service; the daemon's log has the reason"),
+            RejectionReason::Foreign => f.write_str("its module rejected the task and gave no reason"),
         }?;
         if fits > 0 { write!(f, "; a {name} of {} would fit", field.amount(fits)) } else { Ok(()) }
     }
@@ -313,21 +317,25 @@ impl fmt::Display for No {
 impl fmt::Display for Witness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Witness::Late { own, period, deadline, response } => {
+            Witness::DeadlineMiss { own, period, deadline, response } => {
                 if own {
-                    f.write_str("this task could end ")?;
+                    f.write_str("this task could complete ")?;
                 } else {
-                    write!(f, "the task with a period of {period} there could end ")?;
+                    write!(f, "the task with a period of {period} could complete ")?;
                 }
                 match response {
-                    Some(response) => write!(f, "{response} after its release and has {deadline}"),
-                    None => write!(f, "ever later after its release and has {deadline}"),
+                    Some(response) => {
+                        write!(f, "{response} after its release; its deadline is {deadline}")
+                    }
+                    None => {
+                        write!(f, "without bound after its release; its deadline is {deadline}")
+                    }
                 }
             }
             Witness::Demand { at, demand, supply } => {
                 let (demand, supply) =
                     (Span::from_ns(demand.as_ns()), Span::from_ns(supply.as_ns()));
-                write!(f, "within {at} there could be {demand} due and there are {supply}")
+                write!(f, "within {at} the demand could be {demand} and the supply is {supply}")
             }
         }
     }

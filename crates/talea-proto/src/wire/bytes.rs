@@ -1,6 +1,6 @@
-//! Writing parts one after the other, and reading them back until nothing is left.
+//! Sequential writer and reader of message parts.
 
-use super::{Field, Header, Wrong};
+use super::{Field, FieldError, Header};
 use talea_core::mutate;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -16,11 +16,11 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(super) fn new(buffer: &'a mut [u8], op: u16, seq: u32) -> Writer<'a> {
         let mut writer = Writer { buffer, len: 0 };
-        writer.put(&Header::new(op, seq));
+        writer.write(&Header::new(op, seq));
         writer
     }
 
-    pub(super) fn put<T: IntoBytes + Immutable + ?Sized>(&mut self, part: &T) {
+    pub(super) fn write<T: IntoBytes + Immutable + ?Sized>(&mut self, part: &T) {
         let bytes = part.as_bytes();
         self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
@@ -31,7 +31,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What is left of a message.
+/// Unread rest of a message.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
     read: usize,
@@ -42,44 +42,45 @@ impl<'a> Reader<'a> {
         Reader { rest: body, read: size_of::<Header>() }
     }
 
-    /// The next part.
-    pub(super) fn take<T>(&mut self) -> Result<&'a T, Wrong>
+    /// Reads the next part.
+    pub(super) fn next<T>(&mut self) -> Result<&'a T, FieldError>
     where
         T: FromBytes + KnownLayout + Immutable + Unaligned,
     {
-        let (part, rest) = T::ref_from_prefix(self.rest).map_err(|_| self.short(size_of::<T>()))?;
+        let (part, rest) =
+            T::ref_from_prefix(self.rest).map_err(|_| self.too_short(size_of::<T>()))?;
         self.advance(rest, size_of::<T>());
         Ok(part)
     }
 
-    /// The next `count` parts of one kind.
-    pub(super) fn take_many<T>(&mut self, count: usize) -> Result<&'a [T], Wrong>
+    /// Reads the next `count` parts of one type.
+    pub(super) fn next_slice<T>(&mut self, count: usize) -> Result<&'a [T], FieldError>
     where
         T: FromBytes + KnownLayout + Immutable + Unaligned,
     {
         let bytes = count * size_of::<T>();
-        let (parts, rest) =
-            <[T]>::ref_from_prefix_with_elems(self.rest, count).map_err(|_| self.short(bytes))?;
+        let (parts, rest) = <[T]>::ref_from_prefix_with_elems(self.rest, count)
+            .map_err(|_| self.too_short(bytes))?;
         self.advance(rest, bytes);
         Ok(parts)
     }
 
-    /// The only part of a body.
-    pub(super) fn only<T>(mut self) -> Result<&'a T, Wrong>
+    /// Reads the only part of a body.
+    pub(super) fn sole<T>(mut self) -> Result<&'a T, FieldError>
     where
         T: FromBytes + KnownLayout + Immutable + Unaligned,
     {
-        let part = self.take()?;
-        self.end()?;
+        let part = self.next()?;
+        self.expect_end()?;
         Ok(part)
     }
 
-    /// Nothing may be left.
-    pub(super) fn end(&self) -> Result<(), Wrong> {
+    /// Checks that no bytes are left.
+    pub(super) fn expect_end(&self) -> Result<(), FieldError> {
         if mutate!("wire-trailing-bytes", self.rest.is_empty(), true) {
             Ok(())
         } else {
-            Err(Wrong::length(self.read + self.rest.len(), self.read))
+            Err(FieldError::length(self.read + self.rest.len(), self.read))
         }
     }
 
@@ -88,12 +89,12 @@ impl<'a> Reader<'a> {
         self.read += by;
     }
 
-    fn short(&self, wanted: usize) -> Wrong {
-        Wrong::length(self.read + self.rest.len(), self.read + wanted)
+    fn too_short(&self, wanted: usize) -> FieldError {
+        FieldError::length(self.read + self.rest.len(), self.read + wanted)
     }
 }
 
-/// `value` as one of `T`, or the part that says something unknown.
-pub(super) fn known<T>(field: Field, value: u16, decoded: Option<T>) -> Result<T, Wrong> {
-    decoded.ok_or_else(|| Wrong::new(field, value, 0_u64))
+/// Returns the decoded value, or an error for an unknown `value`.
+pub(super) fn known<T>(field: Field, value: u16, decoded: Option<T>) -> Result<T, FieldError> {
+    decoded.ok_or_else(|| FieldError::new(field, value, 0_u64))
 }

@@ -1,6 +1,6 @@
-//! The operations and their numbers. A number, once given, is never given to another operation.
+//! Numbers of the operations. The number of an operation is never reused.
 
-/// What clients send.
+/// Operations that clients send.
 #[allow(missing_docs, reason = "each is the variant of `Request` with its name")]
 pub mod request {
     pub const HELLO: u16 = 1;
@@ -21,8 +21,8 @@ pub mod request {
     pub const STOP: u16 = 16;
 }
 
-/// What the daemon sends. The highest bit is set, so that a message sent back to its sender is not
-/// understood.
+/// Operations that the daemon sends. The highest bit is set, so that a message reflected to its
+/// sender is not decoded.
 #[allow(missing_docs, reason = "each is the variant of `Reply` with its name")]
 pub mod reply {
     pub const WELCOME: u16 = 0x8001;
@@ -37,5 +37,5 @@ pub mod reply {
     pub const PLUGIN_CPU: u16 = 0x800a;
     pub const SESSION: u16 = 0x800b;
     pub const END: u16 = 0x800c;
-    pub const DONE_BUT: u16 = 0x800d;
+    pub const DONE_WITH_CAVEAT: u16 = 0x800d;
 }

@@ -1,11 +1,11 @@
-//! Requests as bytes.
+//! Encoding of requests.
 
 use super::bytes::{Reader, Writer};
 use super::op::request as op;
 use super::task::flags;
-use super::{Field, Garbled, TaskWire, Wrong};
+use super::{DecodeError, Field, FieldError, TaskWire};
 use crate::GROUP_MAX;
-use crate::message::{Named, Request, SpecId, Token};
+use crate::message::{Request, SpecId, ThreadRef, Token};
 use alloc::vec::Vec;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -46,7 +46,7 @@ pub(super) struct PluginCpuWire {
     index: U32,
 }
 
-/// Starts a list.
+/// Head of a list.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct GroupWire {
@@ -63,14 +63,16 @@ const _: () = assert!(size_of::<GroupWire>() == 8);
 const _: () = assert!(8 + 8 + GROUP_MAX * size_of::<TaskWire>() <= crate::MESSAGE_MAX);
 
 const HAS_TID: u32 = 1;
-/// With [`HAS_TID`]: it is a thread of the sender.
+/// Flag beside [`HAS_TID`]: the thread belongs to the sender's process.
 const IS_OWN: u32 = 2;
 const HAS_AND_IS_OWN: u32 = HAS_TID | IS_OWN;
 const STOP_RELEASE: u32 = 1;
 
 impl GroupWire {
+    /// Creates the head of a list.
+    ///
     /// # Panics
-    /// If there are more than [`GROUP_MAX`]: whoever builds a group counts first.
+    /// If `count` is larger than [`GROUP_MAX`].
     pub(super) fn new(count: usize) -> GroupWire {
         assert!(
             count <= GROUP_MAX,
@@ -79,61 +81,57 @@ impl GroupWire {
         GroupWire { count: U32::new(count as u32), zero: U32::ZERO }
     }
 
-    pub(super) fn count(&self) -> Result<usize, Wrong> {
-        Wrong::zero(Field::Group, self.zero.get())?;
+    pub(super) fn count(&self) -> Result<usize, FieldError> {
+        FieldError::zero(Field::Group, self.zero.get())?;
         match self.count.get() as usize {
             count @ 1..=GROUP_MAX => Ok(count),
-            count => Err(Wrong::new(Field::Group, count as u64, GROUP_MAX as u64)),
+            count => Err(FieldError::new(Field::Group, count as u64, GROUP_MAX as u64)),
         }
     }
 }
 
 impl Request {
-    /// Writes the request as message number `seq` and says how many bytes that took.
-    ///
-    /// # Panics
-    /// If `buffer` is too short ([`crate::MESSAGE_MAX`] is enough), or a group is larger than
-    /// [`GROUP_MAX`].
+    /// Writes the request as message number `seq` and returns the number of bytes.
     pub fn encode(&self, seq: u32, buffer: &mut [u8]) -> usize {
         let mut out = Writer::new(buffer, self.op(), seq);
         match self {
             Request::Hello { min, max } => {
-                out.put(&HelloWire { min: U16::new(*min), max: U16::new(*max) })
+                out.write(&HelloWire { min: U16::new(*min), max: U16::new(*max) });
             }
-            Request::Create(task) | Request::Explain(task) => out.put(&TaskWire::new(task)),
+            Request::Create(task) | Request::Explain(task) => out.write(&TaskWire::new(task)),
             Request::CreateGroup(tasks) => {
-                out.put(&GroupWire::new(tasks.len()));
+                out.write(&GroupWire::new(tasks.len()));
                 for task in tasks {
-                    out.put(&TaskWire::new(task));
+                    out.write(&TaskWire::new(task));
                 }
             }
             Request::Change { spec, task } => {
-                out.put(&ChangeWire { spec: U64::new(spec.0), task: TaskWire::new(task) });
+                out.write(&ChangeWire { spec: U64::new(spec.0), task: TaskWire::new(task) });
             }
             Request::Release(spec)
             | Request::Detach(spec)
             | Request::Query(spec)
             | Request::NextSpec(spec) => {
-                out.put(&U64::new(spec.0));
+                out.write(&U64::new(spec.0));
             }
-            Request::Attach { spec, thread } => out.put(&AttachWire {
+            Request::Attach { spec, thread } => out.write(&AttachWire {
                 spec: U64::new(spec.0),
                 flags: flags(&[
-                    (thread.number().is_some(), HAS_TID),
-                    (matches!(thread, Named::Own(_)), IS_OWN),
+                    (thread.tid().is_some(), HAS_TID),
+                    (matches!(thread, ThreadRef::OwnTid(_)), IS_OWN),
                 ]),
-                tid: U32::new(thread.number().unwrap_or(0)),
+                tid: U32::new(thread.tid().unwrap_or(0)),
             }),
             Request::Claim { spec, token } => {
-                out.put(&ClaimWire { spec: U64::new(spec.0), token: token.0 });
+                out.write(&ClaimWire { spec: U64::new(spec.0), token: token.0 });
             }
             Request::Status => {}
-            Request::Plugin(index) => out.put(&U32::new(*index)),
+            Request::Plugin(index) => out.write(&U32::new(*index)),
             Request::PluginCpu { plugin, index } => {
-                out.put(&PluginCpuWire { plugin: U32::new(*plugin), index: U32::new(*index) });
+                out.write(&PluginCpuWire { plugin: U32::new(*plugin), index: U32::new(*index) });
             }
-            Request::NextSession(session) => out.put(&U64::new(*session)),
-            Request::Stop { release } => out.put(&flags(&[(*release, STOP_RELEASE)])),
+            Request::NextSession(session) => out.write(&U64::new(*session)),
+            Request::Stop { release } => out.write(&flags(&[(*release, STOP_RELEASE)])),
         }
         out.len()
     }
@@ -160,73 +158,73 @@ impl Request {
     }
 }
 
-/// Reads one message as a request, with its number.
-pub fn decode_request(message: &[u8]) -> Result<(u32, Request), Garbled> {
-    let (header, body) = super::open(message, &[op::HELLO])?;
+/// Decodes one message as a request; returns its number and the request.
+pub fn decode_request(message: &[u8]) -> Result<(u32, Request), DecodeError> {
+    let (header, body) = super::split_header(message, &[op::HELLO])?;
     let seq = header.seq.get();
     match decode_body(header.op.get(), Reader::new(body)) {
         Ok(request) => Ok((seq, request)),
-        Err(wrong) => Err(Garbled { seq, refusal: wrong.into() }),
+        Err(wrong) => Err(DecodeError { seq, refusal: wrong.into() }),
     }
 }
 
-fn decode_body(operation: u16, mut body: Reader) -> Result<Request, Wrong> {
-    let spec = |body: Reader| body.only::<U64>().map(|spec| SpecId(spec.get()));
+fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> {
+    let spec = |body: Reader| body.sole::<U64>().map(|spec| SpecId(spec.get()));
     Ok(match operation {
         op::HELLO => {
-            let hello: &HelloWire = body.only()?;
+            let hello: &HelloWire = body.sole()?;
             Request::Hello { min: hello.min.get(), max: hello.max.get() }
         }
-        op::CREATE => Request::Create(body.only::<TaskWire>()?.read()?),
+        op::CREATE => Request::Create(body.sole::<TaskWire>()?.read()?),
         op::CREATE_GROUP => {
-            let count = body.take::<GroupWire>()?.count()?;
-            let tasks = body.take_many::<TaskWire>(count)?;
-            body.end()?;
+            let count = body.next::<GroupWire>()?.count()?;
+            let tasks = body.next_slice::<TaskWire>(count)?;
+            body.expect_end()?;
             let read = |(index, task): (u32, &TaskWire)| {
-                task.read().map_err(|wrong| Wrong { index, ..wrong })
+                task.read().map_err(|wrong| FieldError { index, ..wrong })
             };
             Request::CreateGroup((0..).zip(tasks).map(read).collect::<Result<Vec<_>, _>>()?)
         }
         op::CHANGE => {
-            let change: &ChangeWire = body.only()?;
+            let change: &ChangeWire = body.sole()?;
             Request::Change { spec: SpecId(change.spec.get()), task: change.task.read()? }
         }
         op::RELEASE => Request::Release(spec(body)?),
         op::ATTACH => {
-            let attach: &AttachWire = body.only()?;
-            Wrong::bits(Field::Thread, attach.flags.get(), HAS_TID | IS_OWN)?;
+            let attach: &AttachWire = body.sole()?;
+            FieldError::bits(Field::Thread, attach.flags.get(), HAS_TID | IS_OWN)?;
             let thread = match (attach.flags.get(), attach.tid.get()) {
-                (0, 0) => Named::Pidfd,
-                (HAS_TID, tid) if tid != 0 => Named::Number(tid),
-                (HAS_AND_IS_OWN, tid) if tid != 0 => Named::Own(tid),
-                // No thread is number 0: to the kernel it would mean the daemon itself.
-                (_, tid) => return Err(Wrong::new(Field::Thread, tid, 0_u64)),
+                (0, 0) => ThreadRef::Pidfd,
+                (HAS_TID, tid) if tid != 0 => ThreadRef::Tid(tid),
+                (HAS_AND_IS_OWN, tid) if tid != 0 => ThreadRef::OwnTid(tid),
+                // Thread id 0 is invalid: the kernel would take it as the daemon itself.
+                (_, tid) => return Err(FieldError::new(Field::Thread, tid, 0_u64)),
             };
             Request::Attach { spec: SpecId(attach.spec.get()), thread }
         }
         op::DETACH => Request::Detach(spec(body)?),
         op::QUERY => Request::Query(spec(body)?),
         op::CLAIM => {
-            let claim: &ClaimWire = body.only()?;
+            let claim: &ClaimWire = body.sole()?;
             Request::Claim { spec: SpecId(claim.spec.get()), token: Token(claim.token) }
         }
-        op::EXPLAIN => Request::Explain(body.only::<TaskWire>()?.read()?),
+        op::EXPLAIN => Request::Explain(body.sole::<TaskWire>()?.read()?),
         op::STATUS => {
-            body.end()?;
+            body.expect_end()?;
             Request::Status
         }
-        op::PLUGIN => Request::Plugin(body.only::<U32>()?.get()),
+        op::PLUGIN => Request::Plugin(body.sole::<U32>()?.get()),
         op::PLUGIN_CPU => {
-            let at: &PluginCpuWire = body.only()?;
+            let at: &PluginCpuWire = body.sole()?;
             Request::PluginCpu { plugin: at.plugin.get(), index: at.index.get() }
         }
         op::NEXT_SPEC => Request::NextSpec(spec(body)?),
-        op::NEXT_SESSION => Request::NextSession(body.only::<U64>()?.get()),
+        op::NEXT_SESSION => Request::NextSession(body.sole::<U64>()?.get()),
         op::STOP => {
-            let bits = body.only::<U32>()?.get();
-            Wrong::bits(Field::Request, bits, STOP_RELEASE)?;
+            let bits = body.sole::<U32>()?.get();
+            FieldError::bits(Field::Request, bits, STOP_RELEASE)?;
             Request::Stop { release: bits & STOP_RELEASE != 0 }
         }
-        unknown => return Err(Wrong::new(Field::Message, unknown, op::STOP)),
+        unknown => return Err(FieldError::new(Field::Message, unknown, op::STOP)),
     })
 }

@@ -1,15 +1,15 @@
-//! Tasks, names, CPU sets and thread attributes as bytes.
+//! Encoding of tasks, names, CPU sets and thread attributes.
 
-use super::{Field, Wrong};
+use super::{Field, FieldError};
 use crate::message::{Name, Owner, Task};
 use talea_core::{Attr, CpuSet, Params, Policy, Priority, Span, Work};
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bit `n % 64` of word `n / 64` is CPU `n`.
+/// CPU set: bit `n % 64` of word `n / 64` is CPU `n`.
 type Cpus = [U64; 16];
 
-/// A task specification as bytes.
+/// Encoding of a task specification.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct TaskWire {
@@ -43,7 +43,7 @@ const IGNORE_ADMISSION: u32 = 1 << 7;
 const TASK_FLAGS: u32 = (1 << 8) - 1;
 
 impl TaskWire {
-    /// From a value.
+    /// Encodes a task specification.
     pub fn new(task: &Task) -> TaskWire {
         let Params { period, runtime, desired, deadline, priority } = task.params;
         let declared = [
@@ -74,10 +74,10 @@ impl TaskWire {
         }
     }
 
-    pub(super) fn read(&self) -> Result<Task, Wrong> {
+    pub(super) fn read(&self) -> Result<Task, FieldError> {
         let flags = self.flags.get();
-        Wrong::bits(Field::Request, flags, TASK_FLAGS)?;
-        Wrong::zero(Field::Request, self.zero.get())?;
+        FieldError::bits(Field::Request, flags, TASK_FLAGS)?;
+        FieldError::zero(Field::Request, self.zero.get())?;
         let has = |bit: u32| flags & bit != 0;
         Ok(Task {
             params: Params {
@@ -91,14 +91,14 @@ impl TaskWire {
                 priority: match (has(PRIORITY), self.priority.get()) {
                     (false, 0) => None,
                     (false, undeclared) => {
-                        return Err(Wrong::new(Field::Priority, undeclared, 0_u64));
+                        return Err(FieldError::new(Field::Priority, undeclared, 0_u64));
                     }
                     (true, priority) => Some(read_priority(Field::Priority, priority)?),
                 },
             },
             plugin: match (has(PLUGIN), self.plugin) {
                 (false, bytes) if bytes == [0; 32] => None,
-                (false, _) => return Err(Wrong::new(Field::Plugin, 1_u64, 0_u64)),
+                (false, _) => return Err(FieldError::new(Field::Plugin, 1_u64, 0_u64)),
                 (true, bytes) => Some(read_name(Field::Plugin, bytes)?),
             },
             cpus: cpus_from_wire(&self.cpus),
@@ -108,18 +108,18 @@ impl TaskWire {
                 0 => Owner::Session,
                 1 => Owner::Process,
                 2 => Owner::Thread,
-                other => return Err(Wrong::new(Field::Owner, other, 2_u64)),
+                other => return Err(FieldError::new(Field::Owner, other, 2_u64)),
             },
         })
     }
 
-    /// As a value; `None` if no value has these bytes.
+    /// Decodes the task specification; `None` for invalid bytes.
     pub fn decode(&self) -> Option<Task> {
         self.read().ok()
     }
 }
 
-/// What the kernel is told about a thread, as bytes. Policies have the kernel's own numbers.
+/// Encoding of a thread's scheduling attributes. Policies have the kernel's numbers.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct AttrWire {
@@ -146,7 +146,7 @@ const EDF: u32 = 6;
 const RESET_ON_FORK: u32 = 1;
 
 impl AttrWire {
-    /// All zeros: what stands where there is no attribute.
+    /// All zeros: encoding of absent attributes.
     pub const NONE: AttrWire = AttrWire {
         runtime_ns: U64::ZERO,
         deadline_ns: U64::ZERO,
@@ -158,7 +158,7 @@ impl AttrWire {
         cpus: [U64::ZERO; 16],
     };
 
-    /// From a value.
+    /// Encodes attributes.
     pub fn new(attr: &Attr) -> AttrWire {
         let mut wire = AttrWire {
             flags: U32::new(u32::from(attr.reset_on_fork)),
@@ -194,9 +194,9 @@ impl AttrWire {
         wire
     }
 
-    pub(super) fn read(&self) -> Result<Attr, Wrong> {
-        let wrong = |value: u32| Wrong::new(Field::Thread, value, 0_u64);
-        Wrong::bits(Field::Thread, self.flags.get(), RESET_ON_FORK)?;
+    pub(super) fn read(&self) -> Result<Attr, FieldError> {
+        let wrong = |value: u32| FieldError::new(Field::Thread, value, 0_u64);
+        FieldError::bits(Field::Thread, self.flags.get(), RESET_ON_FORK)?;
         let nice = || i8::try_from(self.nice.get()).map_err(|_| wrong(self.nice.get() as u32));
         let priority = || read_priority(Field::Thread, self.priority.get());
         let policy = match self.policy.get() {
@@ -217,7 +217,8 @@ impl AttrWire {
             reset_on_fork: self.flags.get() & RESET_ON_FORK != 0,
             cpus: cpus_from_wire(&self.cpus),
         };
-        // What the policy does not use must be zero, or two byte strings would mean the same.
+        // Fields that the policy does not use must be zero; otherwise two byte strings would have
+        // the same meaning.
         if AttrWire::new(&attr).as_bytes() == self.as_bytes() {
             Ok(attr)
         } else {
@@ -225,34 +226,34 @@ impl AttrWire {
         }
     }
 
-    /// As a value; `None` if no value has these bytes.
+    /// Decodes the attributes; `None` for invalid bytes.
     pub fn decode(&self) -> Option<Attr> {
         self.read().ok()
     }
 }
 
-/// `value` if it is declared; what is not declared must be zero.
-pub(super) fn declared(field: Field, is: bool, value: U64) -> Result<Option<u64>, Wrong> {
-    if is { Ok(Some(value.get())) } else { Wrong::zero(field, value.get()).map(|()| None) }
+/// Returns `value` if it is declared; an undeclared value must be zero.
+pub(super) fn declared(field: Field, is: bool, value: U64) -> Result<Option<u64>, FieldError> {
+    if is { Ok(Some(value.get())) } else { FieldError::zero(field, value.get()).map(|()| None) }
 }
 
-/// A name: 1 to 31 bytes of UTF-8, then zeros.
-pub(super) fn read_name(field: Field, bytes: [u8; 32]) -> Result<Name, Wrong> {
+/// Decodes a name: 1 to 31 bytes of UTF-8, then zeros.
+pub(super) fn read_name(field: Field, bytes: [u8; 32]) -> Result<Name, FieldError> {
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(32);
     let padded = bytes[len..].iter().all(|&byte| byte == 0);
     if (1..=31).contains(&len) && padded && core::str::from_utf8(&bytes[..len]).is_ok() {
         Ok(Name(bytes))
     } else {
-        Err(Wrong::new(field, len as u64, 31_u64))
+        Err(FieldError::new(field, len as u64, 31_u64))
     }
 }
 
-/// A priority fits into a byte; whether it is one that the kernel has is for the broker to say.
-fn read_priority(field: Field, value: u32) -> Result<Priority, Wrong> {
-    u8::try_from(value).map(Priority).map_err(|_| Wrong::new(field, value, 99_u64))
+/// Decodes a priority of one byte; the broker checks its range.
+fn read_priority(field: Field, value: u32) -> Result<Priority, FieldError> {
+    u8::try_from(value).map(Priority).map_err(|_| FieldError::new(field, value, 99_u64))
 }
 
-/// The bits whose condition holds.
+/// Returns the bits for which the condition holds.
 pub(super) fn flags(bits: &[(bool, u32)]) -> U32 {
     U32::new(bits.iter().filter(|(is, _)| *is).fold(0, |all, (_, bit)| all | bit))
 }

@@ -1,8 +1,8 @@
-//! The bytes of version 2, kept: one message of each kind as a file in `fuzz/seeds/wire`.
+//! Stored bytes of protocol version 2: one message of each kind as a file in `fuzz/seeds/wire`.
 //!
-//! They are the fuzzer's seeds and a promise at once: a change of a layout shows here and needs a
-//! new version of the protocol. `TALEA_BLESS=1` writes files that are missing; files that differ
-//! must be removed by hand first.
+//! They are the seeds of the fuzzer and a compatibility check: a changed layout is detected here
+//! and requires a new protocol version. `TALEA_BLESS=1` writes missing files; files that differ
+//! must first be removed manually.
 #![allow(clippy::disallowed_methods, reason = "seeds are files")]
 
 use crate::mutate::{Rng, mutated};
@@ -10,14 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Priority, Span, Work};
 use talea_proto::message::{
-    But, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
+    Caveat, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
-use talea_proto::refusal::{Reason, Said, Witness};
+use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
 use talea_proto::wire::fuzz_wire;
 use talea_proto::{
-    Answer, Code, Field, Granted, MESSAGE_MAX, Named, No, Owner, Refusal, Reply, Request, SpecId,
-    Task,
+    Code, Field, Granted, MESSAGE_MAX, Owner, PluginAnswer, Refusal, Rejection, Reply, Request,
+    SpecId, Task, ThreadRef,
 };
 
 const SEQ: u32 = 0x0a0b_0c0d;
@@ -53,7 +53,7 @@ fn granted() -> Granted {
         charge: Charge::ratio(1, 4),
         priority: 55,
         mechanism: Mechanism::DeadlinePinned,
-        grain: Span::from_ns(4_000_000),
+        granularity: Span::from_ns(4_000_000),
         notes: Notes::BELOW_DESIRED.with(Notes::BUDGET_NOT_ENFORCED),
     }
 }
@@ -71,8 +71,8 @@ fn deadline() -> Policy {
 }
 
 fn refusal() -> Refusal {
-    let no = No {
-        reason: Reason::NoRoom,
+    let no = Rejection {
+        reason: RejectionReason::NoRoom,
         field: Field::Utilization,
         cpu: Some(1),
         asked: 700_000,
@@ -84,19 +84,20 @@ fn refusal() -> Refusal {
             supply: Work::from_ns(9_000_000),
         }),
     };
-    let late = Witness::Late {
+    let late = Witness::DeadlineMiss {
         own: true,
         period: Span::from_ns(10_000_000),
         deadline: Span::from_ns(8_000_000),
         response: Some(Span::from_ns(8_500_000)),
     };
-    let denied = Said::Denied {
+    let denied = PluginVerdict::Denied {
         code: Code::RuleBound,
         field: Field::Runtime,
         asked: 5_000_000,
         limit: 2_000_000,
     };
-    let partial = Said::Partial { cpu: None, charge: Charge::ratio(1, 8), notes: Notes::PARTIAL };
+    let partial =
+        PluginVerdict::Partial { cpu: None, charge: Charge::ratio(1, 8), notes: Notes::PARTIAL };
     Refusal {
         code: Code::NoPlugin,
         field: Field::Request,
@@ -106,13 +107,13 @@ fn refusal() -> Refusal {
         index: 4,
         rule: Some("talead.toml:12".into()),
         answers: vec![
-            Answer { plugin: 0, name: name("edf"), verdict: Said::No(no) },
-            Answer { plugin: 1, name: name("rm"), verdict: denied },
-            Answer { plugin: 2, name: name("fp"), verdict: partial },
-            Answer {
+            PluginAnswer { plugin: 0, name: name("edf"), verdict: PluginVerdict::No(no) },
+            PluginAnswer { plugin: 1, name: name("rm"), verdict: denied },
+            PluginAnswer { plugin: 2, name: name("fp"), verdict: partial },
+            PluginAnswer {
                 plugin: 3,
                 name: name("rm2"),
-                verdict: Said::No(No { witness: Some(late), ..no }),
+                verdict: PluginVerdict::No(Rejection { witness: Some(late), ..no }),
             },
         ],
     }
@@ -127,9 +128,9 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("create-group", Request::CreateGroup(vec![task(), Task::default()])),
         ("change", Request::Change { spec, task: task() }),
         ("release", Request::Release(spec)),
-        ("attach", Request::Attach { spec, thread: Named::Pidfd }),
-        ("attach-tid", Request::Attach { spec, thread: Named::Number(4321) }),
-        ("attach-own", Request::Attach { spec, thread: Named::Own(4321) }),
+        ("attach", Request::Attach { spec, thread: ThreadRef::Pidfd }),
+        ("attach-tid", Request::Attach { spec, thread: ThreadRef::Tid(4321) }),
+        ("attach-own", Request::Attach { spec, thread: ThreadRef::OwnTid(4321) }),
         ("detach", Request::Detach(spec)),
         ("query", Request::Query(spec)),
         ("claim", Request::Claim { spec, token: granted().token }),
@@ -177,8 +178,9 @@ fn replies() -> Vec<(&'static str, Reply)> {
         out_of_service: true,
     };
     let cpu = CpuInfo { cpu: 3, free: Charge::ratio(3, 4), used: Charge::ratio(1, 4), specs: 2 };
-    let said = Said::Ok { cpu: Some(0), charge: Charge::ratio(1, 5), notes: Notes::default() };
-    let answers = vec![Answer { plugin: 0, name: name("edf"), verdict: said }];
+    let said =
+        PluginVerdict::Ok { cpu: Some(0), charge: Charge::ratio(1, 5), notes: Notes::default() };
+    let answers = vec![PluginAnswer { plugin: 0, name: name("edf"), verdict: said }];
     vec![
         ("welcome", Reply::Welcome { version: 1, instance: 0x1122_3344_5566_7788 }),
         ("granted", Reply::Granted(granted())),
@@ -200,8 +202,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("plugin-cpu-reply", Reply::PluginCpu(cpu)),
         ("session", Reply::Session(SessionInfo { session: 9, pid: 4300, uid: 1000, specs: 2 })),
         ("end", Reply::End),
-        ("done-but-asleep", Reply::DoneBut(But::Asleep)),
-        ("done-but-demoted", Reply::DoneBut(But::Demoted { errno: 1 })),
+        ("done-but-asleep", Reply::DoneWithCaveat(Caveat::PendingWakeup)),
+        ("done-but-demoted", Reply::DoneWithCaveat(Caveat::PolicyLost { errno: 1 })),
     ]
 }
 
@@ -212,7 +214,7 @@ fn records() -> Vec<(&'static str, Record)> {
         start: 123_456,
         inode: 987,
         previous: attr(Policy::Other { nice: -5 }),
-        given: attr(deadline()),
+        applied: attr(deadline()),
     };
     let record = Record {
         spec: SpecId(77),
@@ -234,7 +236,7 @@ fn records() -> Vec<(&'static str, Record)> {
     ]
 }
 
-/// Every sample by the name of its file.
+/// Returns every sample with the name of its file.
 fn samples() -> Vec<(&'static str, Vec<u8>)> {
     let mut buffer = vec![0; MESSAGE_MAX];
     let mut all = Vec::new();
@@ -262,13 +264,10 @@ fn the_bytes_of_version_2_do_not_change() {
         }
         let kept =
             std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(
-            kept == bytes,
-            "{name} has other bytes than it had: that is another protocol version"
-        );
+        assert!(kept == bytes, "{name} has different bytes: this is another protocol version");
     }
     let files = std::fs::read_dir(&folder).expect("a folder").count();
-    assert_eq!(files, samples().len(), "a seed without its message lies in {}", folder.display());
+    assert_eq!(files, samples().len(), "a seed without a message is in {}", folder.display());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The codec against values of every kind, and against bytes that are none.
+//! Tests of the codec with values of every kind and with invalid bytes.
 
 mod golden;
 #[path = "../../../../fuzz/harness/mutate.rs"]

@@ -1,17 +1,17 @@
-//! Values of every kind that a message can carry.
+//! Strategies for values of every kind that a message can contain.
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Priority, Span, Work};
 use talea_proto::message::{
-    But, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
+    Caveat, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
-use talea_proto::refusal::{Reason, Said, Witness};
+use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
 use talea_proto::{
-    Answer, Code, Field, GROUP_MAX, Granted, Named, No, Owner, PLUGINS_MAX, Refusal, Reply,
-    Request, SpecId, Task,
+    Code, Field, GROUP_MAX, Granted, Owner, PLUGINS_MAX, PluginAnswer, Refusal, Rejection, Reply,
+    Request, SpecId, Task, ThreadRef,
 };
 
 fn span() -> impl Strategy<Value = Span> {
@@ -82,11 +82,11 @@ pub(crate) fn task() -> impl Strategy<Value = Task> {
     )
 }
 
-fn named() -> impl Strategy<Value = Named> {
+fn named() -> impl Strategy<Value = ThreadRef> {
     prop_oneof![
-        Just(Named::Pidfd),
-        (1..=u32::MAX).prop_map(Named::Number),
-        (1..=u32::MAX).prop_map(Named::Own),
+        Just(ThreadRef::Pidfd),
+        (1..=u32::MAX).prop_map(ThreadRef::Tid),
+        (1..=u32::MAX).prop_map(ThreadRef::OwnTid),
     ]
 }
 
@@ -147,7 +147,7 @@ fn granted() -> impl Strategy<Value = Granted> {
                     charge,
                     priority,
                     mechanism,
-                    grain,
+                    granularity: grain,
                     notes,
                 }
             },
@@ -165,11 +165,11 @@ fn field() -> impl Strategy<Value = Field> {
 fn witness() -> impl Strategy<Value = Witness> {
     let span = || any::<u64>().prop_map(Span::from_ns);
     let work = || any::<u64>().prop_map(Work::from_ns);
-    // Nothing responds within no time.
+    // A response time is never zero.
     let response = option::of((1u64..).prop_map(Span::from_ns));
     prop_oneof![
         (any::<bool>(), span(), span(), response).prop_map(|(own, period, deadline, response)| {
-            Witness::Late { own, period, deadline, response }
+            Witness::DeadlineMiss { own, period, deadline, response }
         }),
         (span(), work(), work()).prop_map(|(at, demand, supply)| Witness::Demand {
             at,
@@ -179,38 +179,37 @@ fn witness() -> impl Strategy<Value = Witness> {
     ]
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = PluginVerdict> {
     let cpu = || option::of(any::<u32>());
     let no = (
-        proptest::sample::select(&Reason::ALL[..]),
+        proptest::sample::select(&RejectionReason::ALL[..]),
         field(),
         cpu(),
         (any::<u64>(), any::<u64>(), any::<u64>()),
         option::of(witness()),
     );
     prop_oneof![
-        (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| Said::Ok { cpu, charge, notes }),
-        (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| Said::Partial {
+        (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| PluginVerdict::Ok {
             cpu,
             charge,
             notes
         }),
-        no.prop_map(|(reason, field, cpu, (asked, limit, fits), witness)| Said::No(No {
-            reason,
-            field,
+        (cpu(), charge(), notes()).prop_map(|(cpu, charge, notes)| PluginVerdict::Partial {
             cpu,
-            asked,
-            limit,
-            fits,
-            witness,
-        })),
-        (code(), field(), any::<u64>(), any::<u64>())
-            .prop_map(|(code, field, asked, limit)| Said::Denied { code, field, asked, limit }),
+            charge,
+            notes
+        }),
+        no.prop_map(|(reason, field, cpu, (asked, limit, fits), witness)| PluginVerdict::No(
+            Rejection { reason, field, cpu, asked, limit, fits, witness }
+        )),
+        (code(), field(), any::<u64>(), any::<u64>()).prop_map(|(code, field, asked, limit)| {
+            PluginVerdict::Denied { code, field, asked, limit }
+        }),
     ]
 }
 
-fn answer() -> impl Strategy<Value = Answer> {
-    (any::<u32>(), name(), said()).prop_map(|(plugin, name, verdict)| Answer {
+fn answer() -> impl Strategy<Value = PluginAnswer> {
+    (any::<u32>(), name(), said()).prop_map(|(plugin, name, verdict)| PluginAnswer {
         plugin,
         name,
         verdict,
@@ -293,9 +292,9 @@ pub(crate) fn reply() -> impl Strategy<Value = Reply> {
         granted().prop_map(Reply::Granted),
         vec(granted(), 1..=GROUP_MAX).prop_map(Reply::GrantedGroup),
         Just(Reply::Done),
-        Just(Reply::DoneBut(But::Asleep)),
-        Just(Reply::DoneBut(But::Wider)),
-        any::<i32>().prop_map(|errno| Reply::DoneBut(But::Demoted { errno })),
+        Just(Reply::DoneWithCaveat(Caveat::PendingWakeup)),
+        Just(Reply::DoneWithCaveat(Caveat::AffinityWidened)),
+        any::<i32>().prop_map(|errno| Reply::DoneWithCaveat(Caveat::PolicyLost { errno })),
         refusal().prop_map(|refusal| Reply::Refused(Box::new(refusal))),
         spec_info().prop_map(|info| Reply::Spec(Box::new(info))),
         (
@@ -328,7 +327,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             start,
             inode,
             previous,
-            given,
+            applied: given,
         },
     );
     (

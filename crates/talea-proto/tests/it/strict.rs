@@ -1,14 +1,15 @@
-//! Whatever is not exactly a message is refused with the part that is wrong, and nothing panics.
+//! Strict decoding: an invalid message is refused with the invalid part, without a panic.
 
 use crate::strategies::{reply, request};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use talea_core::Span;
 use talea_proto::message::Name;
-use talea_proto::wire::{AnswerWire, AttrWire, GrantedWire, Header, TaskWire, fuzz_wire};
+use talea_proto::wire::{AttrWire, GrantedWire, Header, PluginAnswerWire, TaskWire, fuzz_wire};
 use talea_proto::wire::{decode_reply, decode_request, request_op};
 use talea_proto::{
-    Code, Field, GROUP_MAX, MESSAGE_MAX, Named, PLUGINS_MAX, Reply, Request, SpecId, Task, VERSION,
+    Code, Field, GROUP_MAX, MESSAGE_MAX, PLUGINS_MAX, Reply, Request, SpecId, Task, ThreadRef,
+    VERSION,
 };
 
 fn bytes_of(request: &Request) -> Vec<u8> {
@@ -18,12 +19,12 @@ fn bytes_of(request: &Request) -> Vec<u8> {
     buffer
 }
 
-/// Encodes, damages, and expects to hear that `field` is malformed.
+/// Encodes a request, damages it, and expects `field` to be reported as malformed.
 #[track_caller]
 fn refused(request: &Request, field: Field, damage: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = bytes_of(request);
     damage(&mut bytes);
-    let garbled = decode_request(&bytes).expect_err("it was understood");
+    let garbled = decode_request(&bytes).expect_err("an invalid message was decoded");
     assert_eq!(
         (garbled.refusal.code, garbled.refusal.field),
         (Code::Malformed, field),
@@ -34,13 +35,13 @@ fn refused(request: &Request, field: Field, damage: impl FnOnce(&mut Vec<u8>)) {
 const TASK: usize = size_of::<Header>();
 
 #[test]
-fn what_is_documented_is_what_is_laid_out() {
+fn the_layout_equals_its_documentation() {
     for (size, documented) in [
         (size_of::<Header>(), 8),
         (size_of::<TaskWire>(), 208),
         (size_of::<AttrWire>(), 168),
         (size_of::<GrantedWire>(), 72),
-        (size_of::<AnswerWire>(), 96),
+        (size_of::<PluginAnswerWire>(), 96),
     ] {
         assert_eq!(size, documented);
     }
@@ -68,7 +69,7 @@ fn the_longest_messages_fit() {
 }
 
 #[test]
-fn retif_w9_a_priority_that_does_not_fit_is_refused_not_cut() {
+fn retif_w9_a_priority_that_does_not_fit_is_refused_instead_of_truncated() {
     let mut task = Task::default();
     task.params.priority = Some(talea_core::Priority(50));
     refused(&Request::Create(task), Field::Priority, |bytes| bytes[TASK + 37] = 1);
@@ -116,16 +117,17 @@ fn retif_d6_a_message_of_another_length_is_refused() {
         Request::CreateGroup(vec![Task::default(); 3]),
         Request::Release(SpecId(1)),
         Request::Status,
-        Request::Attach { spec: SpecId(1), thread: Named::Pidfd },
+        Request::Attach { spec: SpecId(1), thread: ThreadRef::Pidfd },
     ] {
         let whole = bytes_of(&request);
         for len in 0..whole.len() {
-            let garbled = decode_request(&whole[..len]).expect_err("half a message was understood");
+            let garbled =
+                decode_request(&whole[..len]).expect_err("a truncated message was decoded");
             assert_eq!(garbled.refusal.code, Code::Malformed);
             assert_eq!(
                 garbled.seq,
                 if len < 8 { 0 } else { 7 },
-                "the number is told as soon as it is there"
+                "the number is reported if it is present"
             );
         }
         let mut longer = whole;
@@ -138,11 +140,11 @@ fn retif_d6_a_message_of_another_length_is_refused() {
 fn retif_s4_thread_number_zero_is_refused() {
     let attach = |thread| Request::Attach { spec: SpecId(1), thread };
     let (flags, tid) = (8 + 8, 8 + 12);
-    refused(&attach(Named::Number(5)), Field::Thread, |bytes| bytes[tid] = 0);
-    refused(&attach(Named::Own(5)), Field::Thread, |bytes| bytes[tid] = 0);
-    refused(&attach(Named::Pidfd), Field::Thread, |bytes| bytes[tid] = 5);
-    // Whose it is means nothing without a number.
-    refused(&attach(Named::Pidfd), Field::Thread, |bytes| bytes[flags] = 2);
+    refused(&attach(ThreadRef::Tid(5)), Field::Thread, |bytes| bytes[tid] = 0);
+    refused(&attach(ThreadRef::OwnTid(5)), Field::Thread, |bytes| bytes[tid] = 0);
+    refused(&attach(ThreadRef::Pidfd), Field::Thread, |bytes| bytes[tid] = 5);
+    // The own-thread flag is invalid without an id.
+    refused(&attach(ThreadRef::Pidfd), Field::Thread, |bytes| bytes[flags] = 2);
 }
 
 #[test]
@@ -159,7 +161,7 @@ fn groups_have_between_one_and_64_tasks_and_a_bad_one_is_named() {
 }
 
 #[test]
-fn another_version_is_refused_as_such_but_hello_is_always_understood() {
+fn another_version_is_refused_as_such_but_hello_is_always_decoded() {
     let mut create = bytes_of(&Request::Create(Task::default()));
     create[2] = 9;
     let garbled = decode_request(&create).expect_err("version 9");
@@ -174,7 +176,7 @@ fn another_version_is_refused_as_such_but_hello_is_always_understood() {
 }
 
 #[test]
-fn a_message_sent_back_is_not_understood() {
+fn a_reflected_message_is_not_decoded() {
     let mut buffer = [0; 64];
     let len = Reply::Done.encode(1, &mut buffer);
     assert!(decode_request(&buffer[..len]).is_err());
@@ -191,7 +193,9 @@ proptest! {
 
     #[test]
     fn random_bodies_of_known_operations_never_panic(
-        op in 0..20_u16, reply in any::<bool>(), body in vec(prop_oneof![9 => Just(0_u8), 1 => any::<u8>()], 0..1024)
+        op in 0..20_u16,
+        reply in any::<bool>(),
+        body in vec(prop_oneof![9 => Just(0_u8), 1 => any::<u8>()], 0..1024)
     ) {
         let mut bytes = (op | if reply { 0x8000 } else { 0 }).to_le_bytes().to_vec();
         bytes.extend([1, 0, 0, 0, 0, 0]);
@@ -201,7 +205,9 @@ proptest! {
 
     #[test]
     fn mutated_requests_never_panic_and_have_one_encoding(
-        request in request(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), cut in any::<prop::sample::Index>()
+        request in request(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in any::<prop::sample::Index>()
     ) {
         let mut bytes = bytes_of(&request);
         for (at, value) in changes {
@@ -214,7 +220,9 @@ proptest! {
 
     #[test]
     fn mutated_replies_never_panic_and_have_one_encoding(
-        reply in reply(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), cut in any::<prop::sample::Index>()
+        reply in reply(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in any::<prop::sample::Index>()
     ) {
         let mut bytes = vec![0; MESSAGE_MAX];
         let len = reply.encode(1, &mut bytes);

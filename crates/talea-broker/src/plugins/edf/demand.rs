@@ -1,38 +1,39 @@
-//! The processor demand test for what is pinned to a CPU, where the sum of densities is over U^thr.
+//! Processor demand test for the tasks pinned to a CPU, if the sum of densities exceeds U^thr.
 //!
-//! Q / min(T, D) counts every job as if it came again after D, so with D < T the sum refuses sets
-//! that fit. What the deadlines need is that in no window more is due than is there
+//! Q / min(T, D) counts every job as if it recurred after D, so with D < T the sum rejects feasible
+//! sets. The deadlines are met if in no window the demand exceeds the supply
 //! (`talea_analysis::uni::qpa`):
 //!
 //! > h(t) = Σ_{D_j ≤ t} (⌊(t − D_j)/T_j⌋ + 1)·Q_j ≤ U^thr·t for all t.
 //!
-//! *What is there.* The deadline class outranks all others, so the whole CPU is its own but for
-//! what the kernel keeps back: a server of the same class for ordinary threads (50 ms in every
-//! second since 6.12), which is due at the end of its period like anybody else and so asks for at
-//! most 5 % of any window. U^thr is no more than the kernel's share, so that both fit under EDF;
-//! what is between them is for overheads. With the supply scaled like this the test agrees with the
-//! sum: h(t) ≤ t·ΣQ/min(T, D), so what the sum accepts is accepted. The fast search works in whole
-//! nanoseconds, costs divided by U^thr and rounded up; where that leaves it open whether h(t)
-//! exceeds U^thr·t or just reaches it, fractions decide.
+//! *Supply.* The deadline class outranks all others, so it has the whole CPU except the kernel's
+//! reserve: a server of the same class for ordinary threads (50 ms in every second since 6.12),
+//! whose deadline is the end of its period, so its demand is at most 5 % of any window. U^thr is at
+//! most the kernel's share, so both fit under EDF; the difference covers overheads. With the supply
+//! scaled like this the test agrees with the sum: h(t) ≤ t·ΣQ/min(T, D), so every set accepted by
+//! the sum is accepted. The fast search uses whole nanoseconds, with costs divided by U^thr and
+//! rounded up. If that leaves it undecided whether h(t) exceeds U^thr·t or equals it, exact
+//! fractions decide.
 //!
-//! *What is due.* A task with D < T is under a hard CBS: the kernel gives it Q by the deadline D
-//! after its activation, then nothing until T is over, and when it wakes within D cuts what is left
-//! to the density Q/D (`docs/model.md`, servers). So at most one Q is due per T, no sooner than D
-//! after its activation: h. Where budgets are enforced coarsely (the answer names the grain) an
-//! overrun is paid back later; like the sum, the test counts what is declared.
+//! *Demand.* A task with D < T is under a hard CBS: the kernel supplies Q by the deadline D after
+//! its activation, then nothing until T is over, and reduces the rest to the density Q/D when it
+//! wakes within D (`docs/model.md`, servers). So at most one Q is due per T, and not before D after
+//! its activation: h. With a coarse enforcement granularity an overrun is compensated later; like
+//! the sum, the test counts the declared runtime.
 //!
-//! *What others have given out.* Tasks of other plugins run below and take nothing from the
-//! deadline class; what `rm` has promised it guards itself. But everything on the CPU must go on
-//! fitting into U^thr in the long run: Σ Q/T over all.
+//! *Other plugins.* Their tasks have lower priorities and take nothing from the deadline class;
+//! `rm` protects its own guarantees. But all tasks of the CPU together must fit into U^thr in the
+//! long run: Σ Q/T over all.
 //!
-//! Not for a whole domain: there the test is the global one. And a desired runtime grows only as
-//! far as the sum of densities lets it: what only the demand test admits is granted Q.
+//! The test does not apply to a whole root domain, which has the global test. A desired runtime
+//! grows only as far as the sum of densities allows: a task admitted only by the demand test is
+//! granted Q.
 
 use super::Edf;
-use crate::exact::{Exactly, STEPS_MAX, TASKS_MAX};
+use crate::exact_test::{ExactResult, MAX_STEPS, MAX_TASKS};
 use crate::ledger::{Claim, Place};
-use crate::plugins::World;
-use talea_analysis::uni::HORIZON;
+use crate::plugins::PluginContext;
+use talea_analysis::uni::HORIZON_NS;
 use talea_analysis::uni::qpa::{self, Finding};
 use talea_analysis::{Demand, Sporadic, edf};
 use talea_core::mutate;
@@ -40,96 +41,102 @@ use talea_core::{Charge, Span, Work};
 use talea_proto::refusal::Witness;
 
 impl Edf {
-    /// Whether the demand test could accept `coming`, as far as the long run tells.
-    pub(super) fn may_fit(&self, world: &World<'_>, coming: &Claim) -> bool {
-        match coming.place {
-            Place::Cpu(cpu) => world.view.may_fit(
+    /// Whether the demand test could accept `candidate`, judged by the long-run utilization.
+    pub(super) fn may_fit(&self, context: &PluginContext<'_>, candidate: &Claim) -> bool {
+        match candidate.place {
+            Place::Cpu(cpu) => context.view.may_fit(
                 cpu,
-                coming,
+                candidate,
                 mutate!("plugin-edf-demand-long-run", self.threshold, Charge::ONE.times(9)),
             ),
             Place::Domain(_) => false,
         }
     }
 
-    /// What the demand on the CPU of `coming` says.
-    pub(super) fn demanded(&self, world: &World<'_>, coming: &Claim) -> Exactly {
-        let place = coming.place;
-        if world.residents.at(place).len() > TASKS_MAX || !world.tries.take() {
-            return Exactly::Untried;
+    /// Runs the demand test on the CPU of `candidate`.
+    pub(super) fn demand_test(
+        &self,
+        context: &PluginContext<'_>,
+        candidate: &Claim,
+    ) -> ExactResult {
+        let place = candidate.place;
+        if context.placements.at(place).len() > MAX_TASKS || !context.exact_tests.consume() {
+            return ExactResult::Untried;
         }
-        let Some(lingering) = world.view.ledger.lingering_at(place) else {
-            return Exactly::Untried;
+        let Some(zero_lag_holds) = context.view.ledger.zero_lag_holds_at(place) else {
+            return ExactResult::Untried;
         };
-        let here = world.at(place).map(|entry| &entry.claim).chain(lingering).chain([coming]);
+        let here =
+            context.at(place).map(|entry| &entry.claim).chain(zero_lag_holds).chain([candidate]);
         let tasks: Vec<Sporadic> =
-            here.filter(|claim| claim.deadline && claim.work > 0).map(Claim::sporadic).collect();
+            here.filter(|claim| claim.deadline && claim.work_ns > 0).map(Claim::sporadic).collect();
         let scaled: Option<Vec<Sporadic>> = tasks
             .iter()
             .map(|task| {
                 scaled(task, mutate!("plugin-edf-demand-share", self.threshold, Charge::ONE))
             })
             .collect();
-        let Some(scaled) = scaled.filter(|tasks| tasks.len() <= TASKS_MAX) else {
-            return Exactly::Untried;
+        let Some(scaled) = scaled.filter(|tasks| tasks.len() <= MAX_TASKS) else {
+            return ExactResult::Untried;
         };
-        let at = match world.tries.test(|scratch| qpa::find(&scaled, scratch)) {
-            Ok(Finding::Fits) => return Exactly::Fits,
+        let at = match context.exact_tests.run(|scratch| qpa::find(&scaled, scratch)) {
+            Ok(Finding::Fits) => return ExactResult::Fits,
             Ok(Finding::Exceeds { at, .. }) => Some(at),
             Ok(Finding::Alone { task }) => Some(tasks[task].deadline),
             Ok(Finding::Overload) => None,
-            Err(_) => return Exactly::Untried,
+            Err(_) => return ExactResult::Untried,
         };
         match at.and_then(|at| witness(&tasks, at.as_ns(), self.threshold)) {
-            Some(witness) => Exactly::Misses(Some(witness)),
+            Some(witness) => ExactResult::Misses(Some(witness)),
             None => {
                 mutate!(
                     "plugin-edf-demand-rounding",
-                    settle(&tasks, self.threshold),
-                    Exactly::Misses(None)
+                    decide_exactly(&tasks, self.threshold),
+                    ExactResult::Misses(None)
                 )
             }
         }
     }
 }
 
-/// The same with fractions, where rounding has decided: the walk of `talea_analysis::supply::edf`
-/// from the last instant that matters where ΣQ/T is no more than `share`, the longest deadline
-/// after a hyperperiod.
-fn settle(tasks: &[Sporadic], share: Charge) -> Exactly {
+/// Decides with exact fractions: the walk of `talea_analysis::supply::edf`, starting at the last
+/// relevant time if ΣQ/T is at most `share`, the longest deadline after a hyperperiod.
+fn decide_exactly(tasks: &[Sporadic], share: Charge) -> ExactResult {
     let rates: Vec<Demand> = tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
     if !edf::partitioned(&rates, share) {
-        // In the long run, then: no window shows it.
-        return Exactly::Misses(None);
+        // The overload is in the long run: no window is a witness.
+        return ExactResult::Misses(None);
     }
     let latest = tasks.iter().map(|task| task.deadline.as_ns()).max().unwrap_or(0);
-    let all = tasks.iter().try_fold(1u64, |all, task| common(all, task.period.as_ns()));
-    let Some(mut at) = all.and_then(|all| all.checked_add(latest)) else { return Exactly::Untried };
-    for _ in 0..STEPS_MAX / (4 * tasks.len() as u64 + 1) {
-        let due = due(tasks, at);
-        if due == 0 {
-            return Exactly::Fits;
+    let all = tasks.iter().try_fold(1u64, |all, task| lcm_within_horizon(all, task.period.as_ns()));
+    let Some(mut at) = all.and_then(|all| all.checked_add(latest)) else {
+        return ExactResult::Untried;
+    };
+    for _ in 0..MAX_STEPS / (4 * tasks.len() as u64 + 1) {
+        let demand_bound = demand_bound(tasks, at);
+        if demand_bound == 0 {
+            return ExactResult::Fits;
         }
-        // The least window that has so much.
-        match (due << 64).div_ceil(share.bits()) {
+        // Shortest window with enough supply.
+        match (demand_bound << 64).div_ceil(share.bits()) {
             time if time <= u128::from(at) => at = time as u64 - 1,
-            _ => return Exactly::Misses(witness(tasks, at, share)),
+            _ => return ExactResult::Misses(witness(tasks, at, share)),
         }
     }
-    Exactly::Untried
+    ExactResult::Untried
 }
 
-/// The least common multiple, if it is within the range of the analysis.
-fn common(a: u64, b: u64) -> Option<u64> {
+/// Returns the least common multiple, if it is within the range of the analysis.
+fn lcm_within_horizon(a: u64, b: u64) -> Option<u64> {
     let (mut x, mut y) = (a, b);
     while x != 0 {
         (x, y) = (y % x, x);
     }
-    (a / y).checked_mul(b).filter(|&all| all <= HORIZON)
+    (a / y).checked_mul(b).filter(|&all| all <= HORIZON_NS)
 }
 
-/// h(t): no more than ΣQ/T·t + ΣQ, so below 2^64 within the horizon.
-fn due(tasks: &[Sporadic], at: u64) -> u128 {
+/// Returns h(t), at most ΣQ/T·t + ΣQ, so below 2^64 within the horizon.
+fn demand_bound(tasks: &[Sporadic], at: u64) -> u128 {
     let jobs = |task: &Sporadic| match at.checked_sub(task.deadline.as_ns()) {
         Some(rest) => rest / task.period.as_ns() + 1,
         None => 0,
@@ -137,23 +144,23 @@ fn due(tasks: &[Sporadic], at: u64) -> u128 {
     tasks.iter().map(|task| u128::from(jobs(task)) * u128::from(task.cost.as_ns())).sum()
 }
 
-/// The task as it looks where only `share` of the CPU is there: its cost grows instead, rounded up.
+/// Returns the task scaled for a CPU of speed `share`: its cost grows, rounded up.
 fn scaled(task: &Sporadic, share: Charge) -> Option<Sporadic> {
-    // A whole CPU is 2^64; a cost shifted by as much fits into twice the bits.
+    // A whole CPU is 2^64; a shifted cost fits into twice the bits.
     let bits = Some(share.bits()).filter(|&bits| bits > 0)?;
     let cost = (u128::from(task.cost.as_ns()) << 64).div_ceil(bits);
     Some(Sporadic { cost: Work::from_ns(u64::try_from(cost).ok()?), ..*task })
 }
 
-/// The window up to the last deadline that is not after `at`, if more is due in it than there is.
+/// Returns the window up to the last deadline not after `at`, if its demand exceeds its supply.
 fn witness(tasks: &[Sporadic], at: u64, share: Charge) -> Option<Witness> {
     let last = |task: &Sporadic| {
         let deadline = task.deadline.as_ns();
         Some(at.checked_sub(deadline)? / task.period.as_ns() * task.period.as_ns() + deadline)
     };
     let at = tasks.iter().filter_map(last).max()?;
-    let demand = Work::from_ns(u64::try_from(due(tasks, at)).ok()?);
-    // Work comes in whole nanoseconds: more than the whole part of U^thr·t is more than that.
+    let demand = Work::from_ns(u64::try_from(demand_bound(tasks, at)).ok()?);
+    // Work is an integer: it exceeds U^thr·t if it exceeds its integer part.
     let (at, supply) = (Span::from_ns(at), share.of(Span::from_ns(at)));
     (demand > supply).then_some(Witness::Demand { at, demand, supply })
 }

@@ -1,139 +1,140 @@
-//! The classes of one CPU, summed up for a test: those of our levels and those of whoever outranks
-//! them.
+//! Sums over the classes of one CPU: the plugin's own levels and the tasks that outrank them.
 
 use super::Rm;
-use crate::bound::{Answer, Sum, judge, settle};
-use crate::classes::{Classes, Total};
 use crate::ledger::{Claim, Place};
-use crate::levels::{After, Member};
-use crate::plugins::{Outranking, World};
+use crate::levels::{LevelsAfter, Member};
+use crate::plugins::{HigherPriorityTask, PluginContext};
+use crate::rm_bounds::{BoundVerdict, RmSum, compare_with_bound, decide_exactly};
+use crate::span_tree::{SpanTree, Total};
 use talea_analysis::Demand;
 use talea_core::Span;
 
-/// The span and the work of one who outranks.
-type Above = (u64, u128);
+/// Span and work of a task that outranks the plugin.
+type HigherWork = (u64, u128);
 
-/// What is different from the books in a question about one CPU.
+/// Hypothetical change of one CPU.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Change<'a> {
     pub(super) leaving: Option<&'a Member>,
-    pub(super) coming: Option<&'a Member>,
-    /// T of that one.
+    pub(super) candidate: Option<&'a Member>,
+    /// T of `candidate`.
     pub(super) period: Span,
     pub(super) above_leaving: Option<&'a Claim>,
-    pub(super) above_coming: Option<&'a Outranking>,
-    /// Only what is promised, not all that is known.
+    pub(super) above_coming: Option<&'a HigherPriorityTask>,
+    /// Whether only the guaranteed levels count.
     pub(super) promised: bool,
 }
 
-/// The classes of a CPU, with the one in question kept apart.
+/// Classes of a CPU, with the class concerned kept separate.
 pub(super) struct Sums {
-    /// All classes but one.
-    pub(super) rest: Sum,
-    /// That one: span, and all its work.
+    /// All other classes.
+    pub(super) rest: RmSum,
+    /// Class concerned: span, and all its work.
     pub(super) mine: (u64, u128),
-    /// The same as a class, where somebody has divided already.
-    class: Option<Sum>,
+    /// The class concerned as a sum, if already computed.
+    class: Option<RmSum>,
 }
 
 impl Sums {
-    pub(super) fn all(&self) -> Sum {
-        self.rest.and(self.class.unwrap_or_else(|| Sum::class(self.mine.1, self.mine.0)))
+    pub(super) fn all(&self) -> RmSum {
+        self.rest.combined(self.class.unwrap_or_else(|| RmSum::class(self.mine.1, self.mine.0)))
     }
 }
 
 impl Rm {
-    /// The classes of `cpu` after `change`, which makes the levels what `after` says; `None` when
-    /// there is none that the test would speak about.
+    /// Returns the classes of `cpu` after `change`, which changes the levels to `after`; `None` if
+    /// there is no class to test.
     pub(super) fn sums(
         &self,
-        world: &World<'_>,
+        context: &PluginContext<'_>,
         cpu: u32,
         change: &Change<'_>,
-        after: &After<'_>,
+        after: &LevelsAfter<'_>,
     ) -> Option<Sums> {
         let at = self.at(cpu);
         let mut runs = after.runs().take_while(|run| !(change.promised && run.unproved > 0));
         let first = *runs.find(|run| run.work > 0)?;
-        let (mut rest, mut work, mut mine) = (Sum::EMPTY, first.work, None);
-        for (tree, domain) in [(&at.above, false), (domain_classes(world, cpu), true)] {
+        let (mut rest, mut work, mut mine) = (RmSum::EMPTY, first.work, None);
+        for (tree, domain) in [(&at.above, false), (domain_classes(context, cpu), true)] {
             let (gone, come) = change.of(domain);
             if tree.is_empty() && come.is_none() {
                 continue;
             }
             let (below, apart) = sums_above(tree, first.first, gone, come);
-            rest = rest.and(below.sum);
+            rest = rest.combined(below.sum);
             mine = mine.or(apart);
             work += tree.total().work + come.map_or(0, |(_, work)| work);
             work -=
                 gone.map_or(0, |(_, work)| work) + below.work + apart.map_or(0, |(_, work)| work);
         }
-        // The run in question: the newcomer's own, or the first, which takes in whoever outranks it
-        // and has no class apart.
-        let own = change.coming.and(after.newcomer()).map(|run| run.first);
+        // The run concerned: that of the new task, or the first one, which includes the higher
+        // tasks without a class of their own.
+        let own = change.candidate.and(after.new_run()).map(|run| run.first);
         let mine_at = own.or(change.above_coming.filter(|_| mine.is_none()).map(|_| first.first));
         if mine_at == Some(first.first) {
             mine = Some((first.first, work));
         } else {
-            rest = rest.and(Sum::class(work, first.first));
+            rest = rest.combined(RmSum::class(work, first.first));
         }
-        // What is promised may end in the middle.
+        // The guarantee may end in the middle.
         let whole = !change.promised
-            || (at.levels.all_proved() && after.newcomer().is_none_or(|run| run.unproved == 0));
+            || (at.levels.all_proved() && after.new_run().is_none_or(|run| run.unproved == 0));
         if whole
             && first.first == after.runs().next().map_or(0, |run| run.first)
             && let Some(others) = after.sum_of_others()
         {
-            let newcomer = after.newcomer().filter(|run| run.first != first.first);
+            let new_run = after.new_run().filter(|run| run.first != first.first);
             let mut class = None;
-            match newcomer {
+            match new_run {
                 Some(run) if mine_at == Some(run.first) => {
                     (mine, class) = (Some((run.first, run.work)), Some(run.class));
                 }
-                Some(run) => rest = rest.and(run.class),
+                Some(run) => rest = rest.combined(run.class),
                 None => {}
             }
-            return Some(Sums { rest: rest.and(others), mine: mine.unwrap_or((1, 0)), class });
+            return Some(Sums { rest: rest.combined(others), mine: mine.unwrap_or((1, 0)), class });
         }
-        // In chains that a processor works on at once.
-        let mut rests = [rest, Sum::EMPTY, Sum::EMPTY, Sum::EMPTY];
+        // Four independent chains, which a processor executes in parallel.
+        let mut rests = [rest, RmSum::EMPTY, RmSum::EMPTY, RmSum::EMPTY];
         let mut class = None;
         for (run, chain) in runs.zip((0..4).cycle()) {
             if mine_at == Some(run.first) {
                 (mine, class) = (Some((run.first, run.work)), Some(run.class));
             } else {
-                rests[chain] = rests[chain].and(run.class);
+                rests[chain] = rests[chain].combined(run.class);
             }
         }
-        let rest = rests.into_iter().fold(Sum::EMPTY, Sum::and);
+        let rest = rests.into_iter().fold(RmSum::EMPTY, RmSum::combined);
         Some(Sums { rest, mine: mine.unwrap_or((1, 0)), class })
     }
 
-    /// Whether the classes after `change`, whose sum is `sum`, pass the test, exactly.
+    /// Whether the classes after `change`, with the sum `sum`, pass the test, exactly.
     pub(super) fn holds(
         &self,
-        world: &World<'_>,
+        context: &PluginContext<'_>,
         cpu: u32,
         change: &Change<'_>,
-        sum: &Sum,
+        sum: &RmSum,
     ) -> bool {
-        match judge(self.options.test, sum) {
-            Answer::Yes => true,
-            Answer::No => false,
-            Answer::Close => settle(self.options.test, &self.listed(world, cpu, change)),
+        match compare_with_bound(self.options.test, sum) {
+            BoundVerdict::Yes => true,
+            BoundVerdict::No => false,
+            BoundVerdict::Undecided => {
+                decide_exactly(self.options.test, &self.listed(context, cpu, change))
+            }
         }
     }
 
-    /// What [`Rm::sums`] stands for, one by one.
-    fn listed(&self, world: &World<'_>, cpu: u32, change: &Change<'_>) -> Vec<Demand> {
+    /// Returns the list behind [`Rm::sums`].
+    fn listed(&self, context: &PluginContext<'_>, cpu: u32, change: &Change<'_>) -> Vec<Demand> {
         let at = self.at(cpu);
-        let after = at.levels.after(change.leaving, change.coming);
+        let after = at.levels.after(change.leaving, change.candidate);
         let runs = after.runs().take_while(|run| !(change.promised && run.unproved > 0));
         let mut own =
             runs.filter(|run| run.work > 0).map(|run| (run.first, run.work)).collect::<Vec<_>>();
         let Some(&(shortest, _)) = own.first() else { return vec![] };
         let mut apart = vec![];
-        for (tree, domain) in [(&at.above, false), (domain_classes(world, cpu), true)] {
+        for (tree, domain) in [(&at.above, false), (domain_classes(context, cpu), true)] {
             let (gone, come) = change.of(domain);
             let mut each = |span: u64, work: u128| {
                 if span < shortest { apart.push((span, work)) } else { own[0].1 += work }
@@ -154,22 +155,27 @@ impl Rm {
 }
 
 impl Change<'_> {
-    /// Who goes from and who comes to the pinned tasks above, or those of the domain: span and
-    /// work.
-    fn of(&self, domain: bool) -> (Option<Above>, Option<Above>) {
+    /// Returns the removed and the added task among the pinned higher tasks, or among those of the
+    /// domain: span and work.
+    fn of(&self, domain: bool) -> (Option<HigherWork>, Option<HigherWork>) {
         let is_domain = |place| matches!(place, Place::Domain(_));
-        let gone =
-            self.above_leaving.filter(|claim| is_domain(claim.place) == domain && claim.work > 0);
-        let come =
-            self.above_coming.filter(|coming| is_domain(coming.place) == domain && coming.work > 0);
+        let gone = self
+            .above_leaving
+            .filter(|claim| is_domain(claim.place) == domain && claim.work_ns > 0);
+        let come = self
+            .above_coming
+            .filter(|candidate| is_domain(candidate.place) == domain && candidate.work_ns > 0);
         (
-            gone.map(|claim| (claim.span, u128::from(claim.work) * weight(claim.place))),
-            come.map(|coming| (coming.span, u128::from(coming.work) * weight(coming.place))),
+            gone.map(|claim| (claim.span_ns, u128::from(claim.work_ns) * weight(claim.place))),
+            come.map(|candidate| {
+                (candidate.span_ns, u128::from(candidate.work_ns) * weight(candidate.place))
+            }),
         )
     }
 }
 
-/// A task under global EDF counts twice: part of it may come over from another CPU.
+/// Returns the weight of a task: under global EDF it counts twice, because part of it may come from
+/// another CPU.
 pub(super) fn weight(place: Place) -> u128 {
     match place {
         Place::Cpu(_) => 1,
@@ -177,33 +183,33 @@ pub(super) fn weight(place: Place) -> u128 {
     }
 }
 
-pub(super) fn domain_classes<'a>(world: &World<'a>, cpu: u32) -> &'a Classes {
-    static NONE: Classes = Classes::new();
-    let ledger = world.view.ledger;
+pub(super) fn domain_classes<'a>(context: &PluginContext<'a>, cpu: u32) -> &'a SpanTree {
+    static NONE: SpanTree = SpanTree::new();
+    let ledger = context.view.ledger;
     ledger.domain_of(cpu).map_or(&NONE, |domain| &ledger.domain(domain).classes)
 }
 
-/// The classes of `tree` shorter than `shortest`, without `gone` and with `come`. A class of `come`
-/// is kept apart and returned by itself.
+/// Returns the classes of `tree` shorter than `shortest`, without `gone` and with `come`. The class
+/// of `come` is returned separately.
 fn sums_above(
-    tree: &Classes,
+    tree: &SpanTree,
     shortest: u64,
-    gone: Option<Above>,
-    come: Option<Above>,
-) -> (Total, Option<Above>) {
-    let mut touched =
+    gone: Option<HigherWork>,
+    come: Option<HigherWork>,
+) -> (Total, Option<HigherWork>) {
+    let mut changed =
         [gone, come].map(|change| change.map(|(span, _)| span).filter(|&span| span < shortest));
-    touched.sort_unstable();
+    changed.sort_unstable();
     let mut total = Total::EMPTY;
     let mut from = 0;
-    for span in touched.into_iter().flatten() {
+    for span in changed.into_iter().flatten() {
         if from <= span {
-            total = total.and(tree.within(from..span));
+            total = total.combined(tree.within(from..span));
             from = span + 1;
         }
     }
-    total = total.and(tree.within(from..shortest));
-    let at = |change: Option<Above>, span: u64| {
+    total = total.combined(tree.within(from..shortest));
+    let at = |change: Option<HigherWork>, span: u64| {
         change.filter(|&(s, _)| s == span).map_or(0, |(_, work)| work)
     };
     let work = |span: u64| tree.work_of(span) - at(gone, span) + at(come, span);
@@ -211,7 +217,7 @@ fn sums_above(
     if let Some((span, _)) =
         gone.filter(|&(span, _)| span < shortest && apart.is_none_or(|(s, _)| s != span))
     {
-        total = total.and(Total::class(work(span), span));
+        total = total.combined(Total::class(work(span), span));
     }
     (total, apart)
 }

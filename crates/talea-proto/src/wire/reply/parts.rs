@@ -1,13 +1,13 @@
-//! The bodies of replies that have one length.
+//! Reply bodies of fixed length.
 
 use crate::message::{
-    But, CpuInfo, Granted, Mechanism, Notes, PluginInfo, Reply, SessionInfo, SpecId, SpecInfo,
+    Caveat, CpuInfo, Granted, Mechanism, Notes, PluginInfo, Reply, SessionInfo, SpecId, SpecInfo,
     Status, Token,
 };
 use crate::wire::task::{
     AttrWire, TaskWire, cpus_from_wire, cpus_to_wire, declared, flags, read_name, work,
 };
-use crate::wire::{Field, Wrong};
+use crate::wire::{Field, FieldError};
 use talea_core::{Charge, Span, Work};
 use zerocopy::little_endian::{I32, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -26,8 +26,8 @@ impl WelcomeWire {
         WelcomeWire { instance: U64::new(instance), version: U16::new(version), zero: [0; 6] }
     }
 
-    pub(super) fn read(&self) -> Result<Reply, Wrong> {
-        Wrong::zero(Field::Message, self.zero.iter().fold(0, |all, byte| all | byte))?;
+    pub(super) fn read(&self) -> Result<Reply, FieldError> {
+        FieldError::zero(Field::Message, self.zero.iter().fold(0, |all, byte| all | byte))?;
         Ok(Reply::Welcome { version: self.version.get(), instance: self.instance.get() })
     }
 }
@@ -35,27 +35,27 @@ impl WelcomeWire {
 /// 8 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub(super) struct ButWire {
+pub(super) struct CaveatWire {
     what: U32,
     errno: I32,
 }
 
-impl ButWire {
-    pub(super) fn new(but: But) -> ButWire {
+impl CaveatWire {
+    pub(super) fn new(but: Caveat) -> CaveatWire {
         let (what, errno) = match but {
-            But::Asleep => (1, 0),
-            But::Wider => (2, 0),
-            But::Demoted { errno } => (3, errno),
+            Caveat::PendingWakeup => (1, 0),
+            Caveat::AffinityWidened => (2, 0),
+            Caveat::PolicyLost { errno } => (3, errno),
         };
-        ButWire { what: U32::new(what), errno: I32::new(errno) }
+        CaveatWire { what: U32::new(what), errno: I32::new(errno) }
     }
 
-    pub(super) fn read(&self) -> Result<But, Wrong> {
+    pub(super) fn read(&self) -> Result<Caveat, FieldError> {
         match (self.what.get(), self.errno.get()) {
-            (1, 0) => Ok(But::Asleep),
-            (2, 0) => Ok(But::Wider),
-            (3, errno) => Ok(But::Demoted { errno }),
-            (what, _) => Err(Wrong::new(Field::Message, what, 3_u32)),
+            (1, 0) => Ok(Caveat::PendingWakeup),
+            (2, 0) => Ok(Caveat::AffinityWidened),
+            (3, errno) => Ok(Caveat::PolicyLost { errno }),
+            (what, _) => Err(FieldError::new(Field::Message, what, 3_u32)),
         }
     }
 }
@@ -68,7 +68,7 @@ pub struct GrantedWire {
     token: [u8; 16],
     charge: U128,
     runtime_ns: U64,
-    grain_ns: U64,
+    granularity_ns: U64,
     plugin: U32,
     cpu: U32,
     notes: U32,
@@ -81,7 +81,7 @@ const HAS_CPU: u32 = 1;
 const HAS_RUNTIME: u32 = 1 << 1;
 
 impl GrantedWire {
-    /// From a value.
+    /// Encodes a grant.
     pub fn new(granted: &Granted) -> GrantedWire {
         let bits =
             flags(&[(granted.cpu.is_some(), HAS_CPU), (granted.runtime.is_some(), HAS_RUNTIME)]);
@@ -90,7 +90,7 @@ impl GrantedWire {
             token: granted.token.0,
             charge: U128::new(granted.charge.bits()),
             runtime_ns: work(granted.runtime),
-            grain_ns: U64::new(granted.grain.as_ns()),
+            granularity_ns: U64::new(granted.granularity.as_ns()),
             plugin: U32::new(granted.plugin),
             cpu: U32::new(granted.cpu.unwrap_or(0)),
             notes: U32::new(granted.notes.0),
@@ -100,9 +100,9 @@ impl GrantedWire {
         }
     }
 
-    pub(super) fn read(&self) -> Result<Granted, Wrong> {
+    pub(super) fn read(&self) -> Result<Granted, FieldError> {
         let bits = u32::from(self.flags.get());
-        Wrong::bits(Field::Message, bits, HAS_CPU | HAS_RUNTIME)?;
+        FieldError::bits(Field::Message, bits, HAS_CPU | HAS_RUNTIME)?;
         let mechanism = Mechanism::ALL.into_iter().find(|known| *known as u8 == self.mechanism);
         Ok(Granted {
             spec: SpecId(self.spec.get()),
@@ -114,10 +114,9 @@ impl GrantedWire {
             charge: Charge::from_bits(self.charge.get()),
             priority: self.priority,
             mechanism: mechanism
-                .ok_or_else(|| Wrong::new(Field::Message, self.mechanism, 0_u64))?,
-            grain: Span::from_ns(self.grain_ns.get()),
-            // Every bit may pass: a note that this build does not know is one that it need not
-            // understand.
+                .ok_or_else(|| FieldError::new(Field::Message, self.mechanism, 0_u64))?,
+            granularity: Span::from_ns(self.granularity_ns.get()),
+            // All bits are accepted: a client may ignore a note that its build does not know.
             notes: Notes(self.notes.get()),
         })
     }
@@ -154,15 +153,15 @@ impl SpecWire {
         }
     }
 
-    pub(super) fn read(&self) -> Result<SpecInfo, Wrong> {
+    pub(super) fn read(&self) -> Result<SpecInfo, FieldError> {
         let bits = self.flags.get();
-        Wrong::bits(Field::Message, bits, HAS_TID | HAS_ATTR)?;
+        FieldError::bits(Field::Message, bits, HAS_TID | HAS_ATTR)?;
         let attr = if bits & HAS_ATTR != 0 {
             Some(self.attr.read()?)
         } else if self.attr.as_bytes() == AttrWire::NONE.as_bytes() {
             None
         } else {
-            return Err(Wrong::new(Field::Thread, 1_u64, 0_u64));
+            return Err(FieldError::new(Field::Thread, 1_u64, 0_u64));
         };
         Ok(SpecInfo {
             granted: self.granted.read()?,
@@ -214,8 +213,8 @@ impl StatusWire {
         }
     }
 
-    pub(super) fn read(&self) -> Result<Status, Wrong> {
-        Wrong::zero(Field::Message, self.zero.get())?;
+    pub(super) fn read(&self) -> Result<Status, FieldError> {
+        FieldError::zero(Field::Message, self.zero.get())?;
         Ok(Status {
             instance: self.instance.get(),
             pid: self.pid.get(),
@@ -263,9 +262,9 @@ impl PluginWire {
         }
     }
 
-    pub(super) fn read(&self) -> Result<PluginInfo, Wrong> {
-        Wrong::bits(Field::Message, u32::from(self.out_of_service), 1)?;
-        Wrong::zero(Field::Message, self.zero.iter().fold(0, |all, byte| all | byte))?;
+    pub(super) fn read(&self) -> Result<PluginInfo, FieldError> {
+        FieldError::bits(Field::Message, u32::from(self.out_of_service), 1)?;
+        FieldError::zero(Field::Message, self.zero.iter().fold(0, |all, byte| all | byte))?;
         Ok(PluginInfo {
             index: self.index.get(),
             name: read_name(Field::Plugin, self.name)?,
@@ -330,8 +329,8 @@ impl SessionWire {
         }
     }
 
-    pub(super) fn read(&self) -> Result<SessionInfo, Wrong> {
-        Wrong::zero(Field::Message, self.zero.get())?;
+    pub(super) fn read(&self) -> Result<SessionInfo, FieldError> {
+        FieldError::zero(Field::Message, self.zero.get())?;
         Ok(SessionInfo {
             session: self.session.get(),
             pid: self.pid.get(),
@@ -352,7 +351,7 @@ const _: () = assert!(size_of::<PluginWire>() == 208);
 const _: () = assert!(size_of::<CpuWire>() == 40);
 const _: () = assert!(size_of::<SessionWire>() == 24);
 
-/// `value` if it is there; what is not there must be zero.
-fn optional(field: Field, is: bool, value: U32) -> Result<Option<u32>, Wrong> {
-    if is { Ok(Some(value.get())) } else { Wrong::zero(field, value.get()).map(|()| None) }
+/// Returns `value` if it is present; an absent value must be zero.
+fn optional(field: Field, is: bool, value: U32) -> Result<Option<u32>, FieldError> {
+    if is { Ok(Some(value.get())) } else { FieldError::zero(field, value.get()).map(|()| None) }
 }

@@ -1,0 +1,454 @@
+//! Admission: the choice of the plugin that serves a task.
+//!
+//! The first plugin in order of precedence that serves the task in full is chosen, else the first
+//! one that serves it in part (ReTiF 3.3; R9). If the request names a plugin, only that one is
+//! asked (R10).
+//!
+//! A foreign plugin answers later, and other requests are served meanwhile. Therefore an answer
+//! given for an older state of the ledger is requested once more, a kept partial offer is evaluated
+//! again before it is accepted, and the access rules are checked each time.
+//!
+//! | state of a request | event | next state |
+//! | --- | --- | --- |
+//! | *querying* plugin `next` | it is built in, or its answer is here | `next + 1`, or *chosen* |
+//! | *querying* | it is foreign and was not asked, or the answer is outdated | *suspended* |
+//! | *suspended* | the host answers or fails | *querying* |
+//! | *querying* | all plugins were asked | *chosen* (partial offer) or *refused* |
+//! | *chosen* | the offer is reserved | next task of a group, or *answered* |
+
+use crate::broker::{Blocked, Broker};
+use crate::exact_test::ExactTestBudget;
+use crate::foreign::{HostReply, Query};
+use crate::input::ForeignAnswer;
+use crate::plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+use crate::plugin_set::SpecSlot;
+use crate::refuse::{refusal, refusal_without_numbers};
+use crate::rules::Denial;
+use crate::spec::ReplyTo;
+use talea_core::CpuSet;
+use talea_core::mutate;
+use talea_proto::refusal::{PluginAnswer, PluginVerdict, RejectionReason};
+use talea_proto::{Code, Field, Refusal, Rejection, Reply, SpecId, Task};
+
+/// Request in admission.
+#[derive(Debug)]
+pub(crate) struct AdmissionRequest {
+    pub(crate) reply_to: ReplyTo,
+    pub(crate) kind: RequestKind,
+    pub(crate) entropy: u128,
+    pub(crate) evaluation: Evaluation,
+    /// Exact tests left for all tasks of the request together.
+    pub(crate) exact_tests: ExactTestBudget,
+}
+
+/// Use of the chosen offer.
+#[derive(Debug)]
+pub(crate) enum RequestKind {
+    /// Create a spec.
+    Create,
+    /// Create several specs or none; `reserved` are the slots already reserved.
+    Group { tasks: Vec<Task>, reserved: Vec<u32> },
+    /// Change the terms of a spec.
+    Change { spec: SpecId },
+    /// Explain the decision without effect.
+    Explain,
+}
+
+/// Evaluation of one task by the plugins.
+#[derive(Debug)]
+pub(crate) struct Evaluation {
+    pub(crate) task: Task,
+    /// Client whose rules apply, unless a spec is replaced.
+    client: u32,
+    /// The spec to be replaced, for a change, and its slot at the start of the evaluation.
+    leaving: Option<(SpecId, u32)>,
+    /// Whether all plugins are asked, even after an acceptance.
+    ask_all: bool,
+    next: u32,
+    end: u32,
+    answers: Vec<PluginAnswer>,
+    first_ok: Option<u32>,
+    partial: Option<PartialOffer>,
+    /// The most informative denial.
+    denial: Option<Denial>,
+    /// Whether the foreign plugin at `next` was asked twice.
+    asked_twice: bool,
+    /// Whether the state may have changed since the start of the evaluation.
+    was_suspended: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PartialOffer {
+    plugin: u32,
+    offer: Offer,
+    /// Answer of a foreign plugin.
+    answer: Option<ForeignAnswer>,
+}
+
+/// Progress of an evaluation.
+enum Progress {
+    /// This foreign plugin must be asked first.
+    Suspend(u32),
+    /// This plugin serves the task on these terms.
+    Chosen(u32, Offer),
+    /// No plugin serves the task, or all plugins were asked.
+    Over,
+}
+
+/// Result of a plugin.
+enum PluginResult {
+    Verdict(Verdict),
+    Denied(Denial),
+    /// The foreign plugin must be asked, or asked again.
+    NotAsked,
+}
+
+/// Returns `task` as a plugin request.
+pub(crate) fn plugin_request(task: &Task, cap: RuntimeCap) -> PluginRequest<'_> {
+    let (allowed, preferred) =
+        if task.cpus_mandatory { (task.cpus, CpuSet::EMPTY) } else { (CpuSet::EMPTY, task.cpus) };
+    let ignore_admission = task.ignore_admission;
+    PluginRequest {
+        params: &task.params,
+        allowed,
+        preferred,
+        ignore_admission,
+        cap,
+        exact_tests: None,
+    }
+}
+
+impl Broker {
+    /// Starts an evaluation, or returns the refusal that precedes any plugin.
+    pub(crate) fn start_evaluation(
+        &mut self,
+        client: u32,
+        task: &Task,
+        leaving: Option<(SpecId, u32)>,
+        ask_all: bool,
+    ) -> Result<Evaluation, Box<Refusal>> {
+        crate::validate::validate(task, &self.platform.cpus)?;
+        let (next, end) = match &task.plugin {
+            None => (0, self.plugin_set.len() as u32),
+            Some(name) => {
+                let count = self.plugin_set.len() as u64;
+                let unknown = || refusal(Code::UnknownPlugin, Field::Plugin, 0, count);
+                let plugin = self.plugin_set.find(name).ok_or_else(unknown)?;
+                (plugin, mutate!("plugin-named", plugin + 1, count as u32))
+            }
+        };
+        let mut answers = std::mem::take(&mut self.answers);
+        answers.clear();
+        Ok(Evaluation {
+            task: *task,
+            client,
+            leaving,
+            ask_all,
+            next,
+            end,
+            answers,
+            first_ok: None,
+            partial: None,
+            denial: None,
+            asked_twice: false,
+            was_suspended: false,
+        })
+    }
+
+    /// Runs the admission of a request until it is answered or suspended.
+    pub(crate) fn run_admission(
+        &mut self,
+        mut request: AdmissionRequest,
+        mut reply: Option<HostReply>,
+    ) {
+        loop {
+            if self.changing > 0
+                && let Some(reply) = reply
+            {
+                return self.blocked.push_back(Blocked::Resume(Box::new(request), reply));
+            }
+            match self.query_plugins(&mut request.evaluation, &request.exact_tests, reply.take()) {
+                Progress::Suspend(plugin) => {
+                    self.wait_external(request.reply_to.session);
+                    // The first tasks of a group may have changed other priorities; the plugin may
+                    // take long.
+                    self.apply_moves(&[]);
+                    return self.enqueue(plugin, Query::Accept(Box::new(request)));
+                }
+                Progress::Chosen(plugin, offer) => {
+                    if !self.accept_offer(&mut request, plugin, &offer) {
+                        return;
+                    }
+                }
+                Progress::Over => return self.refuse_unserved(request),
+            }
+        }
+    }
+
+    fn query_plugins(
+        &mut self,
+        evaluation: &mut Evaluation,
+        exact_tests: &ExactTestBudget,
+        mut reply: Option<HostReply>,
+    ) -> Progress {
+        while evaluation.next < evaluation.end {
+            let plugin = evaluation.next;
+            let said = match self.evaluate(evaluation, exact_tests, plugin, reply.as_ref()) {
+                PluginResult::NotAsked => {
+                    evaluation.asked_twice = reply.is_some();
+                    evaluation.was_suspended = true;
+                    return Progress::Suspend(plugin);
+                }
+                PluginResult::Denied(denial) => {
+                    evaluation.note_denial(&denial);
+                    PluginVerdict::Denied {
+                        code: denial.code,
+                        field: denial.field,
+                        asked: denial.asked,
+                        limit: denial.limit,
+                    }
+                }
+                PluginResult::Verdict(Verdict::Ok(offer)) => {
+                    if mutate!("message-explain", !evaluation.ask_all, true) {
+                        return Progress::Chosen(plugin, offer);
+                    }
+                    let first = evaluation.first_ok.unwrap_or(plugin);
+                    evaluation.first_ok = Some(mutate!("plugin-precedence", first, plugin));
+                    PluginVerdict::Ok { cpu: offer.cpu, charge: offer.charge, notes: offer.notes }
+                }
+                PluginResult::Verdict(Verdict::Partial(offer)) => {
+                    let answer = reply.as_ref().and_then(HostReply::answer);
+                    evaluation.partial.get_or_insert(PartialOffer { plugin, offer, answer });
+                    PluginVerdict::Partial {
+                        cpu: offer.cpu,
+                        charge: offer.charge,
+                        notes: offer.notes,
+                    }
+                }
+                PluginResult::Verdict(Verdict::No(no)) => PluginVerdict::No(no),
+            };
+            evaluation.answers.push(PluginAnswer {
+                plugin,
+                name: self.names[plugin as usize],
+                verdict: said,
+            });
+            evaluation.next += 1;
+            evaluation.asked_twice = false;
+            reply = None;
+        }
+        if evaluation.ask_all {
+            Progress::Over
+        } else {
+            self.accept_partial(evaluation, exact_tests)
+        }
+    }
+
+    /// Accepts the first partial offer, if it is still valid.
+    fn accept_partial(
+        &mut self,
+        evaluation: &mut Evaluation,
+        exact_tests: &ExactTestBudget,
+    ) -> Progress {
+        let partial = evaluation.partial.take();
+        let Some(partial) = mutate!("plugin-partial", partial, None) else {
+            return Progress::Over;
+        };
+        if !evaluation.was_suspended {
+            return Progress::Chosen(partial.plugin, partial.offer);
+        }
+        evaluation.asked_twice = true;
+        let reply = partial.answer.map(HostReply::Answer);
+        let said = match self.evaluate(evaluation, exact_tests, partial.plugin, reply.as_ref()) {
+            PluginResult::Verdict(Verdict::Ok(offer) | Verdict::Partial(offer)) => {
+                return Progress::Chosen(partial.plugin, offer);
+            }
+            PluginResult::Verdict(Verdict::No(no)) => PluginVerdict::No(no),
+            PluginResult::NotAsked => PluginVerdict::No(out_of_service()),
+            PluginResult::Denied(Denial { code, field, asked, limit, .. }) => {
+                PluginVerdict::Denied { code, field, asked, limit }
+            }
+        };
+        if let Some(answer) =
+            evaluation.answers.iter_mut().find(|answer| answer.plugin == partial.plugin)
+        {
+            answer.verdict = said;
+        }
+        Progress::Over
+    }
+
+    /// Checks the rules, then asks the plugin.
+    fn evaluate(
+        &mut self,
+        evaluation: &Evaluation,
+        exact_tests: &ExactTestBudget,
+        plugin: u32,
+        reply: Option<&HostReply>,
+    ) -> PluginResult {
+        let leaving = self.leaving_slot(evaluation);
+        let holds = leaving.map(|slot| {
+            let spec = self.specs.at(slot);
+            (spec.plugin, spec.offer.charge)
+        });
+        let client = leaving.map_or(evaluation.client, |slot| self.specs.at(slot).client);
+        let snapshot = self.clients.snapshot(client);
+        let cap = match self.rules.admit(snapshot, plugin, &evaluation.task, holds) {
+            Ok(cap) => cap,
+            Err(denial) => return PluginResult::Denied(denial),
+        };
+        let (ask, leaving) = (plugin_request(&evaluation.task, cap), leaving.map(SpecSlot));
+        let ask = PluginRequest { exact_tests: Some(exact_tests), ..ask };
+        if !self.plugin_set.is_foreign(plugin) {
+            return PluginResult::Verdict(self.plugin_set.ask(plugin, &ask, leaving));
+        }
+        if self.hosts[plugin as usize].is_failed() {
+            return PluginResult::Verdict(Verdict::No(out_of_service()));
+        }
+        match reply {
+            None => PluginResult::NotAsked,
+            Some(HostReply::Failed) => PluginResult::Verdict(Verdict::No(out_of_service())),
+            Some(HostReply::Answer(answer))
+                if mutate!(
+                    "plugin-foreign-stale",
+                    answer.epoch != self.plugin_set.epoch() && !evaluation.asked_twice,
+                    false
+                ) =>
+            {
+                PluginResult::NotAsked
+            }
+            Some(HostReply::Answer(answer)) => {
+                match self.plugin_set.check_answer(plugin, &ask, answer, leaving) {
+                    Ok(verdict) => PluginResult::Verdict(verdict),
+                    Err(lie) => {
+                        self.plugin_out_of_bounds(plugin, &lie.0);
+                        PluginResult::Verdict(Verdict::No(out_of_service()))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers a request that no plugin serves, or an explanation.
+    fn refuse_unserved(&mut self, request: AdmissionRequest) {
+        let AdmissionRequest { reply_to, kind, mut evaluation, .. } = request;
+        if let RequestKind::Explain = kind {
+            let chosen = evaluation.first_ok.or(evaluation.partial.map(|partial| partial.plugin));
+            let chosen = chosen
+                .and_then(|plugin| evaluation.answers.iter().position(|a| a.plugin == plugin));
+            // The same refusal that the request itself would receive.
+            let refusal =
+                if chosen.is_none() { Some(self.unserved_refusal(&evaluation)) } else { None };
+            let answers = std::mem::take(&mut evaluation.answers);
+            let reply = Reply::Explained { chosen: chosen.map(|at| at as u32), answers, refusal };
+            return self.reply(reply_to, reply);
+        }
+        let mut refusal = self.unserved_refusal(&evaluation);
+        self.recycle(&mut evaluation);
+        if let RequestKind::Group { reserved, .. } = kind {
+            refusal.index = reserved.len() as u32;
+            self.unreserve(reserved);
+        }
+        self.refuse(reply_to, refusal);
+    }
+
+    /// Returns the client whose rules apply: for a change, the client of the spec, even if root
+    /// requests it. Read again each time, because the spec may be claimed or released while the
+    /// request is suspended.
+    fn client_of(&self, evaluation: &Evaluation) -> u32 {
+        self.leaving_slot(evaluation).map_or(evaluation.client, |slot| self.specs.at(slot).client)
+    }
+
+    /// Returns the slot of the spec to be replaced, if it still exists: it may end while the
+    /// request is suspended.
+    fn leaving_slot(&self, evaluation: &Evaluation) -> Option<u32> {
+        let (spec, slot) = evaluation.leaving?;
+        if evaluation.was_suspended { self.ids.get(spec) } else { Some(slot) }
+    }
+
+    #[expect(clippy::unnecessary_box_returns, reason = "refusals travel boxed")]
+    fn unserved_refusal(&self, evaluation: &Evaluation) -> Box<Refusal> {
+        let all_denied = evaluation
+            .answers
+            .iter()
+            .all(|answer| matches!(answer.verdict, PluginVerdict::Denied { .. }));
+        let mut refusal = match &evaluation.denial {
+            _ if !self.rules.allows_anything(self.clients.snapshot(self.client_of(evaluation))) => {
+                refusal_without_numbers(Code::NotAllowed, Field::Request)
+            }
+            Some(denial) if all_denied => {
+                let mut refusal = refusal(denial.code, denial.field, denial.asked, denial.limit);
+                refusal.rule = denial.rule.map(|rule| self.rules.origin(rule).to_owned());
+                refusal
+            }
+            _ => refusal_without_numbers(Code::NoPlugin, Field::Request),
+        };
+        refusal.answers.clone_from(&evaluation.answers);
+        refusal
+    }
+
+    /// Keeps the buffers of a finished evaluation for the next one.
+    pub(crate) fn recycle(&mut self, evaluation: &mut Evaluation) {
+        self.answers = std::mem::take(&mut evaluation.answers);
+    }
+
+    /// Answers whether a task would be accepted, with the answer of every plugin. Nothing is
+    /// changed.
+    pub(crate) fn explain(&mut self, reply_to: ReplyTo, task: &Task) {
+        let client = self.sessions[&reply_to.session].client;
+        let evaluation =
+            self.check_spec_quota(client, 1).and_then(|()| self.check_owner(client, task));
+        match evaluation.and_then(|()| self.start_evaluation(client, task, None, true)) {
+            Ok(evaluation) => {
+                let (kind, exact_tests) = (RequestKind::Explain, ExactTestBudget::default());
+                self.run_admission(
+                    AdmissionRequest { reply_to, kind, entropy: 0, evaluation, exact_tests },
+                    None,
+                );
+            }
+            Err(refusal) => {
+                let refusal = Some(refusal);
+                self.reply(
+                    reply_to,
+                    Reply::Explained { chosen: None, answers: Vec::new(), refusal },
+                );
+            }
+        }
+    }
+}
+
+impl Evaluation {
+    /// Keeps the most informative denial: a bound with its numbers before an omission before "no
+    /// rule".
+    fn note_denial(&mut self, denial: &Denial) {
+        let rank = |denial: &Denial| match denial.code {
+            Code::RuleBound => 2,
+            Code::RuleOmission => 1,
+            _ => 0,
+        };
+        if self.denial.as_ref().is_none_or(|kept| rank(kept) < rank(denial)) {
+            self.denial = Some(*denial);
+        }
+    }
+
+    /// Returns the spec to be replaced, for the call of a foreign plugin.
+    pub(crate) fn leaving(&self) -> Option<SpecId> {
+        self.leaving.map(|(spec, _)| spec)
+    }
+
+    /// Returns the slot of the spec to be replaced if the request was never suspended.
+    pub(crate) fn unchanged_slot(&self) -> Option<u32> {
+        self.leaving.filter(|_| !self.was_suspended).map(|(_, slot)| slot)
+    }
+}
+
+/// Returns the rejection of a plugin that is out of service.
+fn out_of_service() -> Rejection {
+    Rejection {
+        reason: RejectionReason::OutOfService,
+        field: Field::Plugin,
+        cpu: None,
+        asked: 0,
+        limit: 0,
+        fits: 0,
+        witness: None,
+    }
+}

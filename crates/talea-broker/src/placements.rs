@@ -1,0 +1,48 @@
+//! Slots of the specs on each CPU and on each root domain.
+//!
+//! The exact tests need all tasks of one CPU, while the broker has thousands. Insertion and removal
+//! are O(1): every spec stores its index, and a removal moves the last slot of the place into the
+//! free index.
+
+use crate::ledger::Place;
+
+/// Slots by place.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotsByPlace {
+    places: Vec<Vec<u32>>,
+    cpus: usize,
+}
+
+impl SlotsByPlace {
+    /// Creates empty lists for CPUs below `cpus` and for `domains` domains.
+    pub(crate) fn new(cpus: u32, domains: usize) -> SlotsByPlace {
+        let cpus = cpus as usize;
+        SlotsByPlace { places: vec![Vec::new(); cpus + domains], cpus }
+    }
+
+    fn index(&self, place: Place) -> usize {
+        match place {
+            Place::Cpu(cpu) => cpu as usize,
+            Place::Domain(domain) => self.cpus + domain as usize,
+        }
+    }
+
+    /// Returns the slots at `place`.
+    pub(crate) fn at(&self, place: Place) -> &[u32] {
+        &self.places[self.index(place)]
+    }
+
+    /// Adds a spec and returns its index.
+    pub(crate) fn insert(&mut self, place: Place, slot: u32) -> u32 {
+        let at = self.index(place);
+        self.places[at].push(slot);
+        (self.places[at].len() - 1) as u32
+    }
+
+    /// Removes the spec at an index; returns the slot that now has the index.
+    pub(crate) fn remove(&mut self, place: Place, place_index: u32) -> Option<u32> {
+        let at = self.index(place);
+        self.places[at].swap_remove(place_index as usize);
+        self.places[at].get(place_index as usize).copied()
+    }
+}

@@ -1,0 +1,141 @@
+//! Construction of the plugins from the setup and the platform; errors prevent the start of the
+//! daemon.
+
+use super::PluginSummary;
+use crate::input::Platform;
+use crate::ledger::Ledger;
+use crate::plugins::edf::{Confinement, Edf};
+use crate::plugins::foreign::Foreign;
+use crate::plugins::fp::{Class, Fp};
+use crate::plugins::rm::Rm;
+use crate::plugins::{Plugin, PluginBase, narrowed};
+use talea_core::setup::{Band, PLUGIN_NAME_MAX, PluginKind, PluginSetup, Setup};
+use talea_proto::message::Name;
+
+/// Checks the setup of one plugin and returns its description.
+pub(super) fn summarize(
+    plugin: &PluginSetup,
+    platform: &Platform,
+) -> Result<PluginSummary, String> {
+    let Some(name) = Name::new(&plugin.name) else {
+        return Err(format!("the name is invalid; it must have 1 to {PLUGIN_NAME_MAX} bytes"));
+    };
+    if plugin.cpus.is_empty() {
+        return Err("its CPU set is empty; set `cpus`".to_owned());
+    }
+    let missing = plugin.cpus.difference(&platform.cpus);
+    if !missing.is_empty() {
+        return Err(format!("CPU {missing} is not online (online: {})", platform.cpus));
+    }
+    let band = match (&plugin.kind, plugin.band) {
+        (PluginKind::Edf(_), _) => None,
+        (_, None) => return Err("the range of priorities is missing; set `priorities`".to_owned()),
+        (_, Some(band)) => Some(band),
+    };
+    if let Some(Band { low, high }) =
+        band.filter(|b| b.low.outranks(b.high) || b.low.0 < 1 || b.high.0 > 99)
+    {
+        return Err(format!("the priorities {}-{} are not a range within 1-99", low.0, high.0));
+    }
+    Ok(PluginSummary {
+        name,
+        kind: plugin.kind.name(),
+        cpus: plugin.cpus,
+        band,
+        specs: 0,
+        out_of_service: false,
+    })
+}
+
+/// Returns the confinement of each `edf` plugin on the machine's root domains.
+pub(super) fn confinements(
+    setup: &Setup,
+    platform: &Platform,
+) -> Result<Vec<Option<Confinement>>, String> {
+    let of = |plugin: &PluginSetup| match &plugin.kind {
+        PluginKind::Edf(options) => Some(Confinement::of(options.confine, &plugin.cpus, platform)),
+        _ => None,
+    };
+    let all: Vec<Option<Confinement>> = setup.plugins.iter().map(of).collect();
+    for (i, one) in all.iter().enumerate() {
+        for (j, other) in all.iter().enumerate() {
+            if let (Some(Confinement::Global(domain)), Some(Confinement::Pinned(own))) =
+                (one, other)
+            {
+                let both = domain.intersection(own);
+                if !both.is_empty() {
+                    let (i, j) = (&setup.plugins[i].name, &setup.plugins[j].name);
+                    return Err(format!(
+                        "plugin {j:?}: a partition of CPU {both} would split the root domain of plugin {i:?}"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn build(
+    index: usize,
+    summaries: &[PluginSummary],
+    setup: &Setup,
+    platform: &Platform,
+    confinement: Option<Confinement>,
+    ledger: &Ledger,
+) -> Plugin {
+    let cpus = match confinement {
+        Some(Confinement::Pinned(own)) => own,
+        _ => summaries[index].cpus,
+    };
+    let base = PluginBase { index: index as u32, cpus, fifo: platform.fifo };
+    let band = |plugin: usize, cpu: u32| {
+        let others = summaries
+            .iter()
+            .enumerate()
+            .filter(|&(i, summary)| i != plugin && summary.cpus.contains(cpu));
+        let band = summaries[plugin].band.expect("`summarize` has checked the band");
+        // A foreign plugin assigns its levels itself, so no level can be withheld from it.
+        let is_built_in = !matches!(setup.plugins[plugin].kind, PluginKind::Foreign(_));
+        if is_built_in {
+            narrowed(band, others.filter_map(|(_, summary)| summary.band))
+        } else {
+            band
+        }
+    };
+    match &setup.plugins[index].kind {
+        PluginKind::Edf(options) => {
+            let confinement = confinement.expect("every `edf` plugin has a confinement");
+            let domain = match confinement {
+                Confinement::Global(cpus) => ledger.find_domain(&cpus),
+                _ => None,
+            };
+            Plugin::Edf(Edf::new(base, options, confinement, domain, platform))
+        }
+        PluginKind::Rm(options) => {
+            let outranked_by = |cpu: u32| {
+                let own = band(index, cpu);
+                let above = summaries.iter().enumerate().filter(|&(i, summary)| {
+                    let reaches = |_: Band| !own.low.outranks(band(i, cpu).high);
+                    i != index && summary.cpus.contains(cpu) && summary.band.is_none_or(reaches)
+                });
+                above.fold(0, |mask, (i, _)| mask | 1 << i)
+            };
+            Plugin::Rm(Box::new(Rm::new(
+                base,
+                options.clone(),
+                |cpu| band(index, cpu),
+                outranked_by,
+            )))
+        }
+        PluginKind::Fp(options) => {
+            Plugin::Fp(Fp::new(base, Class::Fifo, options.clone(), |cpu| band(index, cpu)))
+        }
+        PluginKind::Rr(options) => {
+            Plugin::Fp(Fp::new(base, Class::Rr, options.clone(), |cpu| band(index, cpu)))
+        }
+        PluginKind::Foreign(options) => {
+            let band = band(index, 0);
+            Plugin::Foreign(Foreign::new(base, band, options.class, options.timeout))
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Random faults of clients, threads, plugins and the daemon.
+
+use super::configs::set_rules;
+use super::{Clients, HeldSpec, MAX_PERIOD, MS};
+use crate::input::{ForeignAnswer, ForeignCall, SessionId};
+use talea_core::{Policy, Priority, Span};
+use talea_proto::message::SpecId;
+use talea_proto::{Owner, Reply, Request, VERSION};
+
+impl Clients {
+    /// Ends a client, thread or process, or changes its credentials.
+    pub(super) fn disturb(&mut self) {
+        let now = self.world.now;
+        match self.world.rng.below(10) {
+            0 | 1 => {
+                // live counterpart: kill -9 of a client with effects in progress.
+                if let Some(session) = self.any_session() {
+                    self.world.close_connection(session);
+                }
+            }
+            2 => {
+                if let Some(pid) = self.any_process() {
+                    self.world.kernel.end_process(pid, now);
+                    let theirs = self
+                        .world
+                        .connections
+                        .iter()
+                        .filter(|(_, connection)| connection.process.pid == pid);
+                    let theirs: Vec<SessionId> = theirs.map(|(&session, _)| session).collect();
+                    for session in theirs {
+                        // A child may have inherited the socket: then no end of the connection is
+                        // reported.
+                        if self.world.rng.chance(800) {
+                            self.world.close_connection(session);
+                        }
+                    }
+                }
+            }
+            3 | 4 => {
+                // live counterpart: a thread that exits between the check and the apply.
+                let tid = self.any_thread();
+                if self.world.kernel.processes.contains_key(&tid) && self.world.rng.chance(800) {
+                    return;
+                }
+                self.world.kernel.end_thread(tid, now);
+            }
+            5 | 6 => {
+                // live counterpart: ns_last_pid written by root, so that the id is reused at once.
+                let tid = self.any_thread();
+                self.world.kernel.end_thread(tid, now);
+                if let Some(tgid) = self.any_process()
+                    && (!self.world.kernel.processes.contains_key(&tid) || tid == tgid)
+                {
+                    let own = self.world.kernel.ordinary();
+                    self.world.kernel.spawn_thread(tid, tgid, own);
+                }
+            }
+            7 => {
+                // live counterpart: a client that waits for the reply to its attach; a throttled
+                // thread that is detached.
+                let tid = self.any_thread();
+                let cpu = self.world.rng.below(4) as u32;
+                if !self.world.kernel.threads.contains_key(&tid) {
+                    return;
+                }
+                match self.world.rng.below(3) {
+                    0 => self.world.kernel.wake(tid),
+                    1 => self.world.kernel.put_to_sleep(tid, cpu),
+                    _ => {
+                        let overrun = self.world.rng.pick(&[10, 100, 400, 900]) * MS;
+                        self.world
+                            .kernel
+                            .set_overrun(tid, now.saturating_add(Span::from_ns(overrun)));
+                    }
+                }
+            }
+            _ => {
+                if let Some(tgid) = self.any_process()
+                    && self.world.kernel.threads.len() < 30
+                {
+                    let tid = self.world.kernel.free_id(50);
+                    let mut own = self.world.kernel.ordinary();
+                    if self.world.rng.chance(300) {
+                        own.policy = self.world.rng.pick(&[
+                            Policy::Rr(Priority(5)),
+                            Policy::Other { nice: -3 },
+                            Policy::Batch { nice: 4 },
+                            Policy::Idle,
+                        ]);
+                    }
+                    self.world.kernel.spawn_thread(tid, tgid, own);
+                }
+            }
+        }
+    }
+
+    pub(super) fn pass_time(&mut self) {
+        let ns = self.world.rng.pick(&[1, MS, 10 * MS, 60 * MS, 300 * MS, 2_000 * MS]);
+        self.world.advance(Span::from_ns(ns));
+    }
+
+    pub(super) fn answer_plugins(&mut self) {
+        let (faults, trouble) = (self.world.faults, self.trouble);
+        let roll = self.world.rng.below(1000);
+        let (low, verdict) = (self.world.rng.below(14), self.world.rng.pick(&[1, 1, 1, 0, -1]));
+        if let Some(&(plugin, ..)) = self.world.calls.values().next()
+            && trouble
+            && roll < faults.crashes
+        {
+            return self.world.fail_host(plugin);
+        }
+        let silent = trouble && roll >= 1000 - faults.no_answer;
+        let out_of_bounds = trouble && roll < faults.crashes + faults.out_of_bounds;
+        self.world.answer_call(|question| {
+            let ForeignCall::Accept { cpus, epoch, .. } = question else {
+                let answer = ForeignAnswer { epoch: 0, verdict: 1, cpu: -1, priority: 0 };
+                return (!silent).then_some(answer);
+            };
+            let cpu = cpus.iter().last().map_or(-1, |cpu| cpu as i32);
+            let priority = if out_of_bounds { 99 } else { 40 + (low % 10) as i32 };
+            let verdict = if cpu < 0 { -1 } else { verdict };
+            (!silent).then_some(ForeignAnswer { epoch: *epoch, verdict, cpu, priority })
+        });
+    }
+
+    /// Restarts the daemon, or changes its rules.
+    pub(super) fn upheaval(&mut self) {
+        if self.world.rng.chance(500) {
+            let mut setup = self.world.setup().clone();
+            set_rules(&mut setup, &mut self.world.rng);
+            return self.world.reload(setup);
+        }
+        self.take_replies();
+        let owners_live = |crowd: &Clients, held: &HeldSpec| {
+            let connection = crowd.world.connections.get(&held.session);
+            held.owner != Owner::Thread
+                && connection
+                    .is_some_and(|connection| crowd.world.kernel.is_alive(connection.process))
+        };
+        let safe: Vec<(SpecId, HeldSpec, u32)> = self
+            .held
+            .iter()
+            .filter(|(id, held)| !self.disturbed.contains(id) && owners_live(self, held))
+            .map(|(&id, held)| (id, *held, self.world.connections[&held.session].process.pid))
+            .collect();
+        for (id, held, _) in &safe {
+            let recorded = self.world.file.values().any(|record| record.spec == *id);
+            assert!(recorded, "{id:?} of an existing client has no record: {held:?}");
+        }
+        self.held.clear();
+        self.seen.clear();
+        self.count("restarts");
+        self.disturbed.clear();
+        self.world.restart();
+        self.lenient_until = self.world.now.saturating_add(MAX_PERIOD);
+        // Clients reconnect and claim; some quotas admit only a few.
+        for (id, held, pid) in safe {
+            let uid = self.world.kernel.processes[&pid].1;
+            if self.world.setup().quota.sessions_per_user <= self.world.broker.user_usage(uid).0
+                || self.world.setup().quota.sessions <= self.world.broker.sessions()
+            {
+                continue;
+            }
+            let session = self.world.open_connection(pid, 100, &[]);
+            self.world.send(session, Request::Hello { min: VERSION, max: VERSION }, None);
+            self.world.send(session, Request::Claim { spec: id, token: held.token }, None);
+            self.world.run_until_idle();
+            let Some(connection) = self.world.connections.get_mut(&session) else { continue };
+            for (_, request, reply) in connection.replies.drain(..) {
+                if let Request::Claim { .. } = request {
+                    // The adopted thread may still have an apply in progress.
+                    let Reply::Granted(granted) = reply else {
+                        panic!("{id:?} was not adopted: {reply:?}")
+                    };
+                    *self.counts.entry("claims after a restart").or_default() += 1;
+                    assert_eq!((granted.spec, granted.token), (id, held.token));
+                    self.held.insert(id, HeldSpec { session, ..held });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Source of a run's decisions: a seed, or the bytes of a fuzzer.
+
+/// Source of decisions.
+#[derive(Clone, Debug)]
+pub enum Rng {
+    /// Splitmix64, unlimited.
+    Seed(u64),
+    /// One or two bytes per decision; zeros after the last byte.
+    Bytes(Vec<u8>, usize),
+}
+
+impl Rng {
+    /// Returns a number below `limit`, which must not be zero.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        match self {
+            Rng::Seed(_) => self.word() % limit,
+            Rng::Bytes(..) if limit <= 256 => u64::from(self.byte()) % limit,
+            Rng::Bytes(..) => (u64::from(self.byte()) << 8 | u64::from(self.byte())) % limit,
+        }
+    }
+
+    /// Returns true with a probability of `permille` thousandths.
+    pub fn chance(&mut self, permille: u64) -> bool {
+        // No number is drawn without a decision: a run without faults is the same for every seed.
+        permille > 0 && self.below(1000) < permille
+    }
+
+    /// Returns one of `of`.
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// Returns sixty-four random bits, or as many as a fuzzer provides.
+    pub fn word(&mut self) -> u64 {
+        match self {
+            Rng::Seed(state) => {
+                *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mut z = *state;
+                z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                z ^ (z >> 31)
+            }
+            Rng::Bytes(..) => u64::from(self.byte()),
+        }
+    }
+
+    /// Whether the source is exhausted.
+    pub fn is_exhausted(&self) -> bool {
+        matches!(self, Rng::Bytes(bytes, at) if *at >= bytes.len())
+    }
+
+    fn byte(&mut self) -> u8 {
+        let Rng::Bytes(bytes, at) = self else { return 0 };
+        let byte = bytes.get(*at).copied().unwrap_or(0);
+        *at += 1;
+        byte
+    }
+}

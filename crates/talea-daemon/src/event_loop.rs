@@ -1,0 +1,445 @@
+//! Event loop of the daemon: it passes kernel events to the broker and executes the broker's
+//! effects.
+//!
+//! Model: one thread, one epoll set; the simulated driver in `talea-broker` follows the same rules.
+//! A round waits, reads the clock, receives at most one message from each ready connection, and
+//! executes the effects in order. Module `fair_queue` defines the order and the share of each user;
+//! module `edge_trigger` defines the optimisation for a single busy connection. The hot path is
+//! wait, receive, decode, decide, store, send, without an allocation or a further system call.
+//!
+//! Invariants.
+//!
+//! 1. The daemon never waits for a client. A reply that does not fit into its socket ends the
+//!    connection. Descriptors that may take long to close are closed by other threads (module
+//!    `deferred_close`).
+//! 2. A record is in the state file before the recorded operation is executed.
+//! 3. A descriptor that cannot be served is not watched, so the loop never spins.
+
+mod acceptor;
+mod adopt;
+mod deferred_close;
+mod edge_trigger;
+mod effects;
+mod fair_queue;
+mod sessions;
+mod threads;
+mod token;
+
+pub use adopt::Adoption;
+use talea_core::mutate;
+
+use crate::entropy::Entropy;
+use crate::hosts::{HostEvent, Hosts};
+use crate::log::{Log, LogLimiter};
+use crate::partitions::Partitions;
+use acceptor::Acceptor;
+use deferred_close::DeferredClose;
+use edge_trigger::AdaptivePolling;
+use fair_queue::FairQueue;
+use sessions::Sessions;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use talea_broker::{Broker, Input, SessionId};
+use talea_core::setup::Setup;
+use talea_core::{CpuSet, Monotonic, Span};
+use talea_os::epoll::{Epoll, Events, Interest};
+use talea_os::seqpacket::Listener;
+use talea_os::signals::{Signal, Signals};
+use talea_os::statefile::{StateError, StateFile};
+use talea_os::sysinfo::SystemInfo;
+use talea_os::thread::dl_overruns;
+use talea_os::{clock, seqpacket};
+use talea_proto::MESSAGE_MAX;
+use talea_proto::record::RECORD_SIZE;
+use threads::{Processes, Threads};
+use token::Token;
+
+/// Maximum number of events per round. A connection beyond it is not served in this round.
+const MAX_EVENTS: usize = 1024;
+/// Maximum number of thread exits handled per round.
+const MAX_THREAD_EXITS: u32 = 4;
+/// Time for the connections of an exited process to end by themselves, in their user's order.
+/// Connections left after it, because a child has inherited the sockets, are then closed.
+const PROCESS_EXIT_GRACE: Span = Span::from_ns(100_000_000);
+/// Capacity of a new state file; the file grows on demand.
+const STATE_CAPACITY: usize = 64;
+/// File beside the state file: the times until which threads must stay out of the deadline class.
+const OVERRUN_FILE: &str = "dl_overruns";
+/// Maximum time that an embedded daemon waits for the lock on the state file.
+const STATE_LOCK_TIMEOUT: Span = Span::from_ns(5_000_000_000);
+
+/// Function that reads the configuration again; it logs errors itself.
+pub type Reload = Box<dyn FnMut() -> Option<Setup>>;
+
+/// Parts of a daemon.
+pub struct Parts {
+    /// Plugins, rules and quotas.
+    pub setup: Setup,
+    /// The machine.
+    pub machine: SystemInfo,
+    /// File that mirrors the grants.
+    pub state: StateFile,
+    /// File with the overruns of threads that have left the deadline class.
+    pub overruns: dl_overruns::PersistGuard,
+    /// Cpuset partitions, which are undone with the daemon unless threads still need them.
+    pub partitions: Option<Partitions>,
+    /// Sockets that accept clients.
+    pub listeners: Vec<Listener>,
+    /// Signals to handle, if any.
+    pub signals: Option<Signals>,
+    /// Function called on SIGHUP.
+    pub reload: Option<Reload>,
+    /// Path of the plugins' host program, if not the default.
+    pub host_program: Option<PathBuf>,
+    /// Log.
+    pub log: Log,
+}
+
+/// Reason why [`Daemon::run`] has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitReason {
+    /// A signal; the grants stay.
+    Signal,
+    /// The request of a client.
+    Requested,
+    /// No connection exists and none can be accepted: the end of an embedded daemon.
+    Idle,
+}
+
+/// A broker with its driver.
+pub struct Daemon {
+    broker: Broker,
+    epoll: Epoll,
+    acceptor: Acceptor,
+    deferred_close: DeferredClose,
+    /// Connections that are not read until their users' descriptors are closed.
+    suspended: Vec<SessionId>,
+    sessions: Sessions,
+    fair_queue: FairQueue,
+    polling: AdaptivePolling,
+    threads: Threads,
+    processes: Processes,
+    hosts: Hosts,
+    // Dropped before `state`, whose lock the next daemon waits for.
+    _overruns: dl_overruns::PersistGuard,
+    state: StateFile,
+    partitions: Option<Partitions>,
+    signals: Option<Signals>,
+    reload: Option<Reload>,
+    entropy: Entropy,
+    log: Log,
+    host_events: Vec<HostEvent>,
+    inbox: Box<[u8; MESSAGE_MAX]>,
+    outbox: Box<[u8; MESSAGE_MAX]>,
+    wakeups: u64,
+    state_failing: bool,
+    /// Rate limits for log lines that a client can trigger repeatedly: rejected connections,
+    /// unwatched threads.
+    rejected_limiter: LogLimiter,
+    unwatched_limiter: LogLimiter,
+    exit: Option<ExitReason>,
+}
+
+impl Daemon {
+    /// Starts the plugins and adopts the grants of an earlier daemon. The error names the failed
+    /// part.
+    pub fn new(parts: Parts) -> Result<(Daemon, Adoption), String> {
+        let Parts {
+            setup,
+            machine,
+            state,
+            overruns,
+            partitions,
+            listeners,
+            signals,
+            reload,
+            host_program,
+            log,
+        } = parts;
+        let os = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+        let hosts = Hosts::start(&setup, host_program.as_deref(), &log)?;
+        let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
+        let mut broker = Broker::new(setup, crate::convert::platform(&machine, &made))?;
+        let mut entropy = Entropy::new().map_err(os("random numbers"))?;
+        // Zero means "no daemon yet".
+        let instance = (entropy.take() as u64).max(1);
+        broker.set_identity(instance, std::process::id());
+        let epoll = Epoll::new().map_err(os("epoll"))?;
+        if let Some(signals) = &signals {
+            epoll.add(signals, Interest::READ, Token::Signals.pack()).map_err(os("signals"))?;
+        }
+        for (index, socket, stderr) in hosts.descriptors() {
+            epoll.add(socket, Interest::READ, Token::Host(index).pack()).map_err(os("plugins"))?;
+            epoll
+                .add(stderr, Interest::READ, Token::HostStderr(index).pack())
+                .map_err(os("plugins"))?;
+        }
+        let polling = AdaptivePolling::new(&epoll).map_err(os("timers"))?;
+        let mut daemon = Daemon {
+            broker,
+            epoll,
+            acceptor: Acceptor::new(),
+            deferred_close: DeferredClose::new(),
+            suspended: Vec::new(),
+            sessions: Sessions::default(),
+            fair_queue: FairQueue::default(),
+            polling,
+            threads: Threads::default(),
+            processes: Processes::default(),
+            hosts,
+            _overruns: overruns,
+            state,
+            partitions,
+            signals,
+            reload,
+            entropy,
+            log,
+            host_events: Vec::new(),
+            inbox: Box::new([0; MESSAGE_MAX]),
+            outbox: Box::new([0; MESSAGE_MAX]),
+            wakeups: 0,
+            state_failing: false,
+            rejected_limiter: LogLimiter::default(),
+            unwatched_limiter: LogLimiter::default(),
+            exit: None,
+        };
+        let adoption = daemon.adopt(clock::now());
+        // Listening starts last: every connection finds a broker that knows the adopted grants.
+        daemon.acceptor.listen(listeners, &daemon.epoll).map_err(os("listening"))?;
+        Ok((daemon, adoption))
+    }
+
+    /// Creates a daemon for one client in this process: without a socket in the file system,
+    /// without signals, with the same state file.
+    ///
+    /// The lock on the state file excludes any other daemon, so nothing is granted twice. An
+    /// embedded daemon waits a few seconds for the lock. [`Daemon::run`] returns when the client's
+    /// end is closed. Grants owned by a process or a thread stay in force; the next daemon on the
+    /// same state adopts them.
+    pub fn embedded(
+        setup: Setup,
+        machine: SystemInfo,
+        state: &Path,
+        log: Log,
+    ) -> Result<(Daemon, OwnedFd), String> {
+        let file = StateFile::open_waiting(state, RECORD_SIZE, STATE_CAPACITY, STATE_LOCK_TIMEOUT)
+            .map_err(|error| error.to_string())?;
+        let overruns = Daemon::open_overruns(state).map_err(|error| error.to_string())?;
+        let parts = Parts {
+            setup,
+            machine,
+            state: file,
+            overruns,
+            // Existing partitions are used. An embedded daemon makes none, because it ends between
+            // two requests.
+            partitions: None,
+            listeners: Vec::new(),
+            signals: None,
+            reload: None,
+            host_program: None,
+            log,
+        };
+        let (mut daemon, _) = Daemon::new(parts)?;
+        let pair = || -> io::Result<(OwnedFd, OwnedFd)> {
+            let (ours, theirs) = seqpacket::pair(false)?;
+            rustix::io::ioctl_fionbio(&ours, true)?;
+            Ok((ours, theirs))
+        };
+        let (ours, theirs) = pair().map_err(|error| format!("socketpair: {error}"))?;
+        daemon
+            .add_connection(clock::now(), ours)
+            .map_err(|error| format!("socketpair: {error}"))?;
+        Ok((daemon, theirs))
+    }
+
+    /// Opens the state file at `path` for a daemon.
+    pub fn open_state(path: &Path) -> Result<StateFile, StateError> {
+        StateFile::open_or_create(path, RECORD_SIZE, STATE_CAPACITY)
+    }
+
+    /// Opens the file of deadline overruns beside the open state file at `state`.
+    pub fn open_overruns(state: &Path) -> Result<dl_overruns::PersistGuard, StateError> {
+        let name = mutate!(
+            "daemon-debts-forgotten",
+            OVERRUN_FILE.to_owned(),
+            format!("{OVERRUN_FILE}-{}", std::process::id())
+        );
+        dl_overruns::persist_to(&state.with_file_name(name))
+    }
+
+    /// Serves until the end.
+    // Performance: wait, receive and send are executed in this stack frame, so every function
+    // between is inlined. The kernel overwrites the processor's return stack. Therefore the first
+    // return from a function that made a system call is mispredicted, which costs up to 0.7 µs on a
+    // virtual machine with expensive mispredictions.
+    pub fn run(&mut self) -> io::Result<ExitReason> {
+        let mut events = Events::with_capacity(MAX_EVENTS);
+        loop {
+            if self.exit.is_none() && self.sessions.is_empty() && self.acceptor.has_no_listener() {
+                self.exit = Some(ExitReason::Idle);
+            }
+            if let Some(exit) = self.exit {
+                self.hosts.shut_down(&self.log);
+                for (uid, socket) in self.sessions.remove_all(&self.epoll) {
+                    self.deferred_close.hang_up(uid, socket);
+                }
+                self.undo_partitions();
+                return Ok(exit);
+            }
+            let until = self.next_wakeup();
+            self.epoll.wait(&mut events, until)?;
+            self.wakeups += 1;
+            self.run_round(clock::now(), &events);
+        }
+    }
+
+    /// Undoes the partitions at the end, unless deadline threads still use them.
+    fn undo_partitions(&mut self) {
+        let Some(partitions) = self.partitions.take() else { return };
+        if self.threads.has_deadline() {
+            let cpus = *partitions.cpus();
+            self.log.info(format_args!(
+                "the cpuset partitions of CPUs {cpus} remain, because deadline threads use them; the next start adopts them, \
+                 `talea doctor --repair` undoes them"
+            ));
+            return;
+        }
+        partitions.undo(self.threads.dl_free_at(), &self.log);
+    }
+
+    fn next_wakeup(&self) -> Option<Monotonic> {
+        let times = [
+            self.broker.next_wakeup(),
+            self.hosts.next_deadline(),
+            self.processes.next_due(),
+            self.next_resume(),
+            self.acceptor.resume_at(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see `Server::run`")]
+    fn run_round(&mut self, now: Monotonic, events: &Events) {
+        if let Some(id) = self.note_active(now, events) {
+            self.session_ready_inline(now, id, false);
+            self.consider_edge_trigger();
+        } else {
+            self.dispatch_events(now, events);
+        }
+        if self.exit.is_some() {
+            return;
+        }
+        if let Some(process) = self.processes.next_exited(now) {
+            let input = Input::ProcessExited { process };
+            mutate!("life-process-end", self.handle_input(now, input), ());
+        }
+        if self.hosts.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.hosts.expire(now, &mut self.host_events, &self.log);
+            self.forward_host_events(now);
+        }
+        if self.broker.next_wakeup().is_some_and(|at| at <= now) {
+            self.handle_input(now, Input::Timer);
+        }
+        self.acceptor.resume(now, &self.epoll);
+        if !self.suspended.is_empty() {
+            self.resume_reading();
+        }
+    }
+
+    /// Handles events of several connections, or of other sources than connections.
+    #[inline(never)]
+    fn dispatch_events(&mut self, now: Monotonic, events: &Events) {
+        let mut exits = 0;
+        for event in events.iter() {
+            match Token::unpack(event.token) {
+                Token::Session(id) => self.serve_or_defer(now, id, event.is_hangup()),
+                Token::NestedSet(uid) => self.serve_or_defer_nested(now, uid),
+                // The remaining exits are reported again: exits are handled in no user's share of
+                // the round.
+                Token::Thread(_) if exits >= MAX_THREAD_EXITS => {}
+                Token::Thread(id) => {
+                    exits += 1;
+                    self.thread_ended(now, id);
+                }
+                Token::Process(id) => {
+                    self.processes.ended(id, now.saturating_add(PROCESS_EXIT_GRACE), &self.epoll);
+                }
+                Token::Listener(index) => self.accept_ready(now, index),
+                Token::Signals => self.on_signal(now),
+                Token::PollTimer => self.on_poll_timer(),
+                Token::Host(index) => {
+                    self.hosts.on_readable(now, index, &mut self.host_events, &self.log);
+                    self.forward_host_events(now);
+                }
+                Token::HostStderr(index) => {
+                    if !self.hosts.on_stderr_readable(now, index, &self.log)
+                        && let Some(stderr) = self.hosts.stderr(index)
+                    {
+                        // The descriptor was watched until now, so this cannot fail.
+                        let _ = self.epoll.remove(stderr);
+                    }
+                }
+            }
+            if self.exit.is_some() {
+                return;
+            }
+        }
+        self.serve_deferred(now);
+    }
+
+    /// Passes one input to the broker and executes the resulting effects.
+    fn handle_input(&mut self, now: Monotonic, input: Input) {
+        self.broker.handle(now, input);
+        self.run_effects(now);
+    }
+
+    fn thread_ended(&mut self, now: Monotonic, id: u64) {
+        let thread = talea_broker::ThreadId(id);
+        self.threads.ended(thread, &self.epoll);
+        let input = Input::ThreadExited { thread };
+        mutate!("life-thread-end", self.handle_input(now, input), ());
+    }
+
+    /// Passes the events of plugin hosts to the broker, in order.
+    fn forward_host_events(&mut self, now: Monotonic) {
+        for index in 0..self.host_events.len() {
+            let input = match self.host_events[index] {
+                HostEvent::Answered(ticket, answer) => Input::PluginAnswered { ticket, answer },
+                HostEvent::Failed(plugin) => {
+                    self.unwatch_host(plugin);
+                    Input::HostFailed { plugin }
+                }
+            };
+            self.broker.handle(now, input);
+        }
+        self.host_events.clear();
+        self.run_effects(now);
+    }
+
+    fn unwatch_host(&self, plugin: u32) {
+        if let Some(socket) = self.hosts.failed_socket(plugin) {
+            // The descriptor was watched until now, so this cannot fail.
+            let _ = self.epoll.remove(socket);
+        }
+    }
+
+    fn on_signal(&mut self, now: Monotonic) {
+        while let Some(signal) =
+            self.signals.as_ref().and_then(|signals| signals.take().ok().flatten())
+        {
+            match signal {
+                Signal::Term | Signal::Int => self.exit = Some(ExitReason::Signal),
+                Signal::Hup => {
+                    if let Some(setup) = self.reload.as_mut().and_then(|reload| reload()) {
+                        let input = Input::Reloaded { setup: Box::new(setup) };
+                        mutate!("recovery-reload", self.handle_input(now, input), ());
+                    }
+                }
+                // No other signal is in the set.
+                _ => {}
+            }
+        }
+    }
+}

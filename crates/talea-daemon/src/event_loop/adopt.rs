@@ -1,0 +1,88 @@
+//! Adoption of the grants of an earlier daemon.
+
+use super::Daemon;
+use super::threads::is_alive;
+use talea_broker::Input;
+use talea_broker::input::{Groups, ProcessId};
+use talea_core::Monotonic;
+use talea_core::mutate;
+use talea_os::statefile::OpenResult;
+use talea_os::{Tid, proc};
+use talea_proto::record::Record;
+
+/// Result of the adoption at start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adoption {
+    /// Number of grants in the state file.
+    pub found: usize,
+    /// Number of adopted grants.
+    pub kept: usize,
+    /// Number of slots that were unreadable and have been cleared.
+    pub unreadable: usize,
+    /// Whether the file is from another boot, so that none of its grants is adopted.
+    pub other_boot: bool,
+}
+
+impl Daemon {
+    /// Passes every record of the state file to the broker, lowest slot first.
+    pub(super) fn adopt(&mut self, now: Monotonic) -> Adoption {
+        let mut adoption = Adoption {
+            other_boot: self.state.open_result() == OpenResult::OtherBoot,
+            ..Adoption::default()
+        };
+        let mut ended = Vec::new();
+        let mut seen: Option<(ProcessId, bool, Option<Groups>)> = None;
+        for slot in 0..mutate!("recovery-adoption", self.state.capacity(), 0) {
+            let Some(bytes) = self.state.get(slot) else { continue };
+            adoption.found += 1;
+            let Some(record) = Record::decode(bytes) else {
+                adoption.unreadable += 1;
+                self.state.clear(slot);
+                continue;
+            };
+            let thread = record.thread.as_ref().and_then(|thread| self.threads.reopen(thread));
+            if thread.is_none() {
+                ended.extend(record.thread);
+            }
+            let process = ProcessId { pid: record.pid, start: record.pid_start };
+            // Consecutive grants often belong to the same client.
+            if seen.as_ref().is_none_or(|(last, ..)| *last != process) {
+                // The groups are read before the liveness check: if the process is alive
+                // afterwards, they are its groups.
+                let groups = groups_of(record.pid, record.uid);
+                seen = Some((process, is_alive(process), groups));
+            }
+            let (_, process_alive, groups) = seen.clone().expect("it was just set");
+            let witness =
+                || groups_of(thread.filter(|facts| facts.euid == record.uid)?.tid, record.uid);
+            let groups = if process_alive { groups } else { witness() };
+            let slot = slot as u32;
+            let input =
+                Input::Adopt { slot, record: Box::new(record), thread, process_alive, groups };
+            self.handle_input(now, input);
+        }
+        // The first other input marks the end of the records.
+        self.handle_input(now, Input::Timer);
+        // Only now the broker knows the attributes of every adopted thread.
+        for thread in ended
+            .into_iter()
+            .filter(|thread| mutate!("recovery-left", thread.tid != thread.tgid, thread.tid == 0))
+        {
+            let main = i32::try_from(thread.tgid).ok().and_then(Tid::new);
+            let left = main.and_then(|main| {
+                self.threads.revoke_inherited(main, &thread.applied, &thread.previous)
+            });
+            self.log_revoked(left.as_ref());
+        }
+        let slots = 0..self.state.capacity();
+        adoption.kept = slots.filter(|&slot| self.state.get(slot).is_some()).count();
+        adoption
+    }
+}
+
+/// Returns the groups of a thread of this user.
+fn groups_of(tid: u32, uid: u32) -> Option<Groups> {
+    let status = proc::status(Tid::new(i32::try_from(tid).ok()?)?).ok()?;
+    let groups = Groups { effective: status.effective_group, supplementary: status.groups };
+    (status.uids.effective == uid).then_some(groups)
+}

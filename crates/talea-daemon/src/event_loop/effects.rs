@@ -1,0 +1,233 @@
+//! Execution of the broker's effects, in order.
+
+use super::threads::ApplyOutcome;
+use super::{Daemon, ExitReason};
+use talea_broker::input::Errno;
+use talea_broker::{Effect, Input, LogEvent, SessionId};
+use talea_core::Monotonic;
+use talea_core::mutate;
+use talea_os::seqpacket;
+use talea_os::thread::Restored;
+use talea_proto::Reply;
+use talea_proto::message::Caveat;
+
+impl Daemon {
+    /// Executes all queued effects. The results are passed to the broker at once, so the queue is
+    /// empty when this returns.
+    pub(super) fn run_effects(&mut self, now: Monotonic) {
+        while let Some(effect) = self.broker.poll_effect() {
+            self.execute(now, effect);
+        }
+    }
+
+    /// Executes all queued effects in the caller's frame, for a last effect that is likely a reply.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "see `Daemon::run`: the reply is sent in the loop's own frame"
+    )]
+    pub(super) fn run_effects_inline(&mut self, now: Monotonic) {
+        while let Some(effect) = self.broker.poll_effect() {
+            match effect {
+                Effect::Reply { session, seq, reply } => self.send_reply(now, session, seq, reply),
+                other => self.execute(now, other),
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see `Daemon::run`")]
+    fn send_reply(&mut self, now: Monotonic, session: SessionId, seq: u32, mut reply: Reply) {
+        if let Reply::Status(status) = &mut reply {
+            status.wakeups = self.wakeups;
+        }
+        let Some(open) = self.sessions.get(session) else { return };
+        let length = reply.encode(seq, &mut self.outbox[..]);
+        mutate!(
+            "life-silent-reader",
+            if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() {
+                // The peer is gone or does not read its replies: the connection is closed.
+                self.close(session);
+                self.broker.handle(now, Input::Disconnected { session });
+            },
+            if seqpacket::send(&open.socket, &self.outbox[..length], None).is_err() && length == 0 {
+                // The peer is gone or does not read its replies: the connection is closed.
+                self.close(session);
+                self.broker.handle(now, Input::Disconnected { session });
+            }
+        )
+    }
+
+    #[inline(never)]
+    fn execute(&mut self, now: Monotonic, effect: Effect) {
+        match effect {
+            Effect::Reply { session, seq, reply } => self.send_reply(now, session, seq, reply),
+            Effect::Close { session } => {
+                self.close(session);
+            }
+            Effect::SuspendReading { session } => self.sessions.set_reading(
+                session,
+                mutate!("quota-disarm", false, true),
+                &self.epoll,
+            ),
+            Effect::ResumeReading { session } => {
+                self.sessions.set_reading(session, true, &self.epoll);
+            }
+            Effect::Apply { ticket, thread, attr } => {
+                let input = match self.threads.apply(thread, &attr) {
+                    ApplyOutcome::Done(result) => Input::Done { ticket, result },
+                    ApplyOutcome::PendingWakeup => {
+                        Input::DoneWithCaveat { ticket, caveat: Caveat::PendingWakeup }
+                    }
+                    ApplyOutcome::NotBefore(at) => Input::NotBefore { ticket, at },
+                };
+                self.broker.handle(now, input);
+            }
+            Effect::Restore { ticket, thread, attr } => {
+                let input = match mutate!(
+                    "kernel-restore",
+                    self.threads.restore(thread, &attr),
+                    Ok::<_, Errno>(Restored::Exactly)
+                ) {
+                    Ok(Restored::Exactly) => Input::Done { ticket, result: Ok(()) },
+                    Ok(Restored::AffinityWidened) => {
+                        Input::DoneWithCaveat { ticket, caveat: Caveat::AffinityWidened }
+                    }
+                    Ok(Restored::PolicyLost(error)) => {
+                        let errno =
+                            error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+                        Input::DoneWithCaveat { ticket, caveat: Caveat::PolicyLost { errno } }
+                    }
+                    Err(errno) => Input::Done { ticket, result: Err(errno) },
+                };
+                self.broker.handle(now, input);
+            }
+            Effect::WatchThread { thread } => {
+                if let Err(error) = self.threads.watch(thread, &self.epoll)
+                    && self.unwatched_limiter.allows(now)
+                {
+                    // The thread's exit is detected with that of its process; a later daemon
+                    // detects it too.
+                    self.log.error(format_args!("a thread's exit cannot be watched: {error}"));
+                }
+            }
+            Effect::ForgetThread { thread } => {
+                let left = self.threads.forget(thread, &self.epoll);
+                self.log_revoked(left.as_ref());
+            }
+            Effect::WatchProcess { process } => match self.processes.watch(process, &self.epoll) {
+                Ok(false) => self.broker.handle(now, Input::ProcessExited { process }),
+                // Descriptors have run out: the end of the process's connection replaces the event.
+                Err(error) if self.unwatched_limiter.allows(now) => {
+                    self.log.error(format_args!(
+                        "the exit of process {} cannot be watched: {error}",
+                        process.pid
+                    ));
+                }
+                Ok(true) | Err(_) => {}
+            },
+            Effect::ForgetProcess { process } => self.processes.forget(process),
+            Effect::WriteRecord { slot } => self.write_record(slot),
+            Effect::EraseRecord { slot } => self.state.clear(slot as usize),
+            Effect::CallPlugin { ticket, plugin, call, timeout } => {
+                self.hosts.enqueue(
+                    now,
+                    plugin,
+                    ticket,
+                    &call,
+                    timeout,
+                    &mut self.host_events,
+                    &self.log,
+                );
+                if !self.host_events.is_empty() {
+                    self.forward_host_events(now);
+                }
+            }
+            Effect::StopHost { plugin } => {
+                if self.hosts.stop_host(plugin) {
+                    self.unwatch_host(plugin);
+                }
+            }
+            Effect::Exit => self.exit = Some(ExitReason::Requested),
+            Effect::Log(event) => self.log_event(&event),
+        }
+    }
+
+    fn write_record(&mut self, slot: u32) {
+        let Some(record) = self.broker.record(slot) else { return self.state.clear(slot as usize) };
+        let length = record.encode_to(&mut self.outbox[..]);
+        let record = &self.outbox[..length];
+        let written =
+            mutate!("recovery-mirror", self.state.write(slot as usize, record).map(drop), Ok(()));
+        if let Err(error) = &written
+            && !self.state_failing
+        {
+            self.log.error(format_args!(
+                "writing to the state file failed: {error}; a restart would lose grants"
+            ));
+        }
+        self.state_failing = written.is_err();
+    }
+
+    /// Logs that a thread has started another program with a granted policy.
+    pub(super) fn log_revoked(&self, left: Option<&Result<Restored, Errno>>) {
+        match left {
+            None => {}
+            Some(Ok(_)) => {
+                self.log.debug("a thread has started a program with a granted policy; its previous attributes are restored");
+            }
+            Some(Err(errno)) => self.log.error(format_args!(
+                "a thread has started a program with a granted policy, and restoring its previous attributes failed: {}",
+                std::io::Error::from_raw_os_error(errno.0)
+            )),
+        }
+    }
+
+    fn log_event(&self, event: &LogEvent) {
+        let log = &self.log;
+        let number = |errno: &Errno| std::io::Error::from_raw_os_error(errno.0);
+        match event {
+            LogEvent::Refused { uid, pid, refusal } => {
+                log.info(format_args!("refused process {pid} of user {uid}: {}", crate::text::one_line(refusal)));
+            }
+            LogEvent::RestoredWithCaveat { tid, uid, caveat } => match caveat {
+                Caveat::PolicyLost { errno } => log.warning(format_args!(
+                    "thread {tid}, under a grant of user {uid}, was restored as an ordinary thread: the kernel no longer \
+                     grants its previous policy ({})",
+                    std::io::Error::from_raw_os_error(*errno)
+                )),
+                Caveat::AffinityWidened | Caveat::PendingWakeup => log.warning(format_args!(
+                    "thread {tid}, under a grant of user {uid}, was restored on all CPUs: its previous CPUs are offline"
+                )),
+            },
+            LogEvent::RestoreFailed { tid, errno } => {
+                log.error(format_args!("restoring the attributes of thread {tid} failed: {}", number(errno)));
+            }
+            LogEvent::ApplyFailed { tid, errno } => {
+                log.error(format_args!(
+                    "changing the priority of thread {tid} failed: {}",
+                    number(errno)
+                ));
+            }
+            LogEvent::Adopted { spec, uid, tid } => match tid {
+                Some(tid) => log.debug(format_args!("adopted spec {} of user {uid}, thread {tid}", spec.0)),
+                None => log.debug(format_args!("adopted spec {} of user {uid}", spec.0)),
+            },
+            LogEvent::Dropped { spec } => {
+                log.debug(format_args!("spec {} has no owner any more and was released", spec.0));
+            }
+            LogEvent::PluginOutOfService { name, why } => {
+                log.error(format_args!("plugin `{name}` is out of service until the next start: {why}"));
+            }
+            LogEvent::PluginOutOfBounds { name, what } => {
+                log.error(format_args!("plugin `{name}` answered outside its bounds: it named {what}"));
+            }
+            LogEvent::ReloadRefused { why } => {
+                log.error(format_args!("the new configuration is refused, the old one stays in force: {why}"));
+            }
+            LogEvent::RateLimited { uid } => {
+                log.warning(format_args!("user {uid} exceeds the request rate; the user's connections are not read until the rate is met"));
+            }
+        }
+    }
+}
