@@ -6,7 +6,7 @@ pub(crate) struct Rng(u64);
 impl Rng {
     /// `seed` must not be zero.
     pub(crate) fn new(seed: u64) -> Rng {
-        assert_ne!(seed, 0, "xorshift stays at zero for ever");
+        assert_ne!(seed, 0, "xorshift stays at zero forever");
         Rng(seed)
     }
 

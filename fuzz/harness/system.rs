@@ -1,10 +1,10 @@
-//! What must hold for any bytes given to `talea-system`. Panics where it does not.
+//! Properties of `talea-system` that must hold for any bytes. Panics where one does not.
 
 use talea_core::cpus::MAX_CPUS;
-use talea_core::machine::{Body, Tree};
+use talea_core::engine::{NodeSpec, Tree};
 use talea_core::setup::Setup;
 use talea_core::{CpuSet, Time};
-use talea_sim::{Jobs, World};
+use talea_sim::{Jobs, Simulation};
 use talea_system::config::{self, FILE_MAX, Names, Target};
 use talea_system::duration::{parse_reservation, parse_span};
 use talea_system::import::{File, retif, rtapp, sf3p};
@@ -12,7 +12,7 @@ use talea_system::system::{self, Include, Root, System};
 use talea_system::write::write;
 use talea_system::{Diagnostic, Severity, diagnostic};
 
-/// Every name exists: what a file says must not depend on the machine that fuzzes it.
+/// Every name exists: the meaning of a file must not depend on the machine that fuzzes it.
 struct AnyName;
 
 impl Names for AnyName {
@@ -157,8 +157,9 @@ pub(crate) fn description(bytes: &[u8]) {
             for root in &system.roots {
                 let machine = root.tree.build().expect("what was accepted can be built");
                 assert_eq!(machine.tasks(), root.tasks.len());
-                let mut world = World::new(machine, root.tree.cpus, &root.workload(system.seed))
-                    .within(&root.surroundings);
+                let mut world =
+                    Simulation::new(machine, root.tree.cpus, &root.workload(system.seed))
+                        .with_environment(&root.surroundings);
                 let (mut jobs, end) = (Jobs::default(), Time::ZERO + system.duration);
                 for _ in 0..300 {
                     if world.next_event() >= end || !world.advance(&mut jobs) {
@@ -170,7 +171,7 @@ pub(crate) fn description(bytes: &[u8]) {
     }
 }
 
-/// What is written of a system is read as the same system.
+/// Checks that the written text of a system is read as the same system.
 fn reads_back(system: &System) {
     let text = system::write(system).expect("it comes from a file");
     if text.len() > FILE_MAX {
@@ -193,9 +194,9 @@ fn reads_back(system: &System) {
 fn room(root: &Root) -> u64 {
     let tokens =
         |tree: &Tree| tree.channels.iter().map(|channel| u64::from(channel.size)).sum::<u64>();
-    let jobs = root.tree.nodes().map(|(_, node)| match &node.body {
-        Body::Task(spec) => 1 + u64::from(spec.backlog.capacity),
-        Body::Scheduler(_) => 1,
+    let jobs = root.tree.nodes().map(|(_, node)| match &node.spec {
+        NodeSpec::Task(spec) => 1 + u64::from(spec.backlog.capacity),
+        NodeSpec::Scheduler(_) => 1,
     });
     jobs.sum::<u64>() + tokens(&root.tree)
 }
@@ -206,7 +207,7 @@ pub(crate) fn import_sf3p(bytes: &[u8]) {
     imported(sf3p(File { origin: "fuzz", text: &text }), &text);
 }
 
-/// An rt-app workload, likewise; the first byte says for how many CPUs, if it is a digit.
+/// An rt-app workload, likewise; the first byte is the number of CPUs, if it is a digit.
 pub(crate) fn import_rtapp(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let cpus = text.chars().next().and_then(|c| c.to_digit(10)).filter(|cpus| *cpus > 0);

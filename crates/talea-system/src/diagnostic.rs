@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 pub enum Severity {
     /// The file is not used.
     Error,
-    /// The file is used as it stands; somebody should look.
+    /// The file is used as it is; its author should check the place.
     Warning,
 }
 
@@ -31,15 +31,15 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The file, as the caller called it.
     pub origin: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// Column in characters, from 1.
     pub column: u32,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
     /// Why that is a problem.
     pub why: String,
-    /// What would be right.
+    /// A correct alternative.
     pub remedy: String,
     /// The part of the line that is shown.
     pub(crate) excerpt: Excerpt,

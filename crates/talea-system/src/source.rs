@@ -119,8 +119,8 @@ impl<'s> Findings<'s> {
         self.add(Severity::Warning, span, words);
     }
 
-    /// As [`Findings::error`]; later complaints about the same line are consequences and are
-    /// dropped.
+    /// Reports an error ([`Findings::error`]). Later errors on the same line are consequences and
+    /// are dropped.
     pub(crate) fn broken(&mut self, span: &Range<usize>, words: Words) {
         self.error(span, words);
         self.broken.insert(self.source.line(span.start));
@@ -150,7 +150,7 @@ impl<'s> Findings<'s> {
         self.list.len() < SHOWN
     }
 
-    /// That many more errors, without words.
+    /// Counts `errors` further errors without messages.
     pub(crate) fn count_errors(&mut self, errors: usize) {
         self.errors += errors;
         self.forgotten += errors;

@@ -5,7 +5,7 @@
 //!
 //! # Panics
 //! A setup that no file could have given (a plugin without the band it needs, a utilisation above
-//! 1024 CPUs) is a bug of whoever built it.
+//! 1024 CPUs) is a bug of the caller.
 
 use crate::config::keys::Section;
 use crate::config::{DaemonSetup, LogLevel};
@@ -72,7 +72,7 @@ pub fn write(daemon: &DaemonSetup, setup: &Setup) -> String {
 fn write_plugin(out: &mut String, plugin: &PluginSetup) {
     out.push_str("\n[[plugin]]\n");
     pair(out, "name", &text(&plugin.name));
-    pair(out, "kind", &text(plugin.kind.word()));
+    pair(out, "kind", &text(plugin.kind.name()));
     pair(out, "cpus", &text(&plugin.cpus.to_string()));
     match (&plugin.kind, plugin.band) {
         (PluginKind::Edf(_), _) => {}
@@ -127,9 +127,9 @@ fn write_rules(out: &mut String, setup: &Setup) {
     let mut said: Vec<&'static str> = Vec::new();
     for rule in &setup.rules {
         let key = rule.bound.key();
-        let goes_on = last.is_some_and(|l| (l.domain, l.plugin) == (rule.domain, rule.plugin))
+        let is_same_rule = last.is_some_and(|l| (l.domain, l.plugin) == (rule.domain, rule.plugin))
             && !said.contains(&key);
-        if !goes_on {
+        if !is_same_rule {
             said.clear();
             out.push_str("\n[[rule]]\n");
             let domain = match rule.domain {

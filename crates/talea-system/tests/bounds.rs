@@ -17,7 +17,7 @@ fn filled(head: &str, piece: &str) -> String {
     text
 }
 
-/// As [`filled`], with a number in place of `#`.
+/// A file of many pieces ([`filled`]), with a number in place of `#`.
 fn numbered(head: &str, piece: &str) -> String {
     numbered_to(FILE_MAX, head, piece)
 }
@@ -150,12 +150,12 @@ fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_
             many("", "[[scheduler]]\nname = \"r#\"\nin = \"r#\"\npolicy = \"edf\"\n"),
         ),
         (
-            "schedulers in nobody",
+            "schedulers in unknown ones",
             many(root, "[[scheduler]]\nname = \"s#\"\nin = \"x#\"\npolicy = \"edf\"\n"),
         ),
         ("slots", many(partitions, "[[scheduler.slot]]\nowner = \"t\"\nlength = \"1us\"\n")),
         (
-            "slots of nobody",
+            "slots of unknown owners",
             many(partitions, "[[scheduler.slot]]\nowner = \"x#\"\nlength = \"1us\"\n"),
         ),
         (
@@ -183,7 +183,7 @@ fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_
                 "[[task]]\nname = \"t#\"\ncost = \"1us\"\n[[channel]]\nfrom = \"t#\"\nto = \"t0\"\n",
             ),
         ),
-        ("channels of nobody", many(root, "[[channel]]\nfrom = \"a#\"\nto = \"b#\"\n")),
+        ("channels of unknown tasks", many(root, "[[channel]]\nfrom = \"a#\"\nto = \"b#\"\n")),
         (
             "sections",
             many(
@@ -199,7 +199,7 @@ fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_
             ),
         ),
         ("accelerators", many(root, "[[accelerator]]\nname = \"a#\"\n")),
-        ("holes", many(root, "[[hole]]\nstart = \"1ms\"\nlength = \"1us\"\n")),
+        ("stalls", many(root, "[[stall]]\nstart = \"1ms\"\nlength = \"1us\"\n")),
         ("expectations", many(root, "[[expect]]\ntask = \"x#\"\nmisses = 0\n")),
     ];
     for (name, text) in &cases {
@@ -209,8 +209,7 @@ fn s22_a_quarter_of_a_megabyte_of_a_system_is_read_in_bounded_time_with_bounded_
     }
 }
 
-/// What was quadratic and is not any more: full files, of which a tree is built and checked. Each
-/// took between ten seconds and minutes.
+/// Full files whose build and check once took quadratic time: between ten seconds and minutes.
 #[test]
 fn s22_the_largest_system_is_read_in_bounded_time() {
     let root = "[[scheduler]]\nname=\"r\"\npolicy=\"edf\"\n";

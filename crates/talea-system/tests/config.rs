@@ -1,4 +1,4 @@
-//! What a right file means, and where complaints about a wrong one point.
+//! The setups of correct files, and the positions of messages about faults.
 
 mod common;
 

@@ -40,7 +40,7 @@ fn file(key: &Key, kind: &str, value: &str) -> String {
     }
 }
 
-/// As [`file`], for the keys of a system file, each in a scheduler that may have it.
+/// A system file with this key, in a scheduler that may have it ([`file`]).
 fn system_file(key: &Key, value: &str) -> String {
     let kind = match key.name {
         "quantum" => "rr",
@@ -89,8 +89,14 @@ fn every_listed_key_of_a_system_file_is_read_and_its_example_is_right() {
 
 #[test]
 fn words_of_a_system_file_are_the_names_in_the_core() {
-    use talea_core::server::Kind;
-    let kinds = [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, Kind::SoftCbs];
+    use talea_core::server::ServerKind;
+    let kinds = [
+        ServerKind::Polling,
+        ServerKind::Deferrable,
+        ServerKind::Sporadic,
+        ServerKind::HardCbs,
+        ServerKind::SoftCbs,
+    ];
     assert_eq!(kinds.map(|kind| kind.name()), talea_system::system::keys::SERVERS);
     for policy in talea_system::system::keys::POLICIES {
         // Everything that one of them may need; what another one needs is a complaint about another
@@ -109,7 +115,7 @@ fn words_of_a_system_file_are_the_names_in_the_core() {
         let text = text + more + "[[task]]\nname = \"t\"\nperiod = \"1ms\"\ncost = \"1us\"\n";
         let system = talea_system::system::read(&text, "f", &()).expect(policy);
         let root = system.roots[0].tree.nodes().next().expect("a root").1;
-        let talea_core::machine::Body::Scheduler(spec) = &root.body else {
+        let talea_core::engine::NodeSpec::Scheduler(spec) = &root.spec else {
             panic!("a root is a scheduler")
         };
         assert_eq!(spec.policy.name(), policy);
@@ -328,7 +334,7 @@ fn the_examples_of_the_chapter_on_systems_load() {
 }
 
 #[test]
-fn r20_the_sample_configuration_loads_and_serves_nobody_but_root() {
+fn r20_the_sample_configuration_loads_and_serves_only_root() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../etc/talead.toml");
     let sample = std::fs::read_to_string(path).expect("the sample");
     for cpus in [1, 2, 64] {

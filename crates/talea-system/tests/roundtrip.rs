@@ -1,4 +1,4 @@
-//! What is written reads back: whole setups, and every utilisation.
+//! Round trips through text: whole setups, and every utilisation.
 
 mod common;
 
@@ -138,7 +138,7 @@ fn quota() -> impl Strategy<Value = Quota> {
 fn setup() -> impl Strategy<Value = Setup> {
     let plugins = proptest::collection::vec(plugin(), 1..6).prop_map(|mut plugins| {
         for (n, plugin) in plugins.iter_mut().enumerate() {
-            plugin.name = format!("{}\"{n}\\é", plugin.kind.word());
+            plugin.name = format!("{}\"{n}\\é", plugin.kind.name());
         }
         plugins
     });
@@ -212,7 +212,7 @@ proptest! {
 
     #[test]
     fn a_decimal_is_its_ratio(whole in 0_u64..1024, part in 0_u64..1_000_000) {
-        // Plain twin: the fraction by integers, as core's charge rounds it.
+        // Reference model: the fraction by integers, as core's charge rounds it.
         let expected = Charge::ratio(whole * 1_000_000 + part, 1_000_000);
         prop_assert_eq!(parse_charge(&format!("{whole}.{part:06}")), Ok(expected));
     }

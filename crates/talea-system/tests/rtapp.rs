@@ -5,7 +5,7 @@ mod common;
 
 use common::table::{self, Entry};
 use talea_core::Time;
-use talea_sim::{Jobs, World};
+use talea_sim::{Jobs, Simulation};
 use talea_system::import::{File, rtapp};
 use talea_system::system::{self, System};
 use talea_system::{Diagnostic, diagnostic};
@@ -30,7 +30,7 @@ fn ends(system: &System, name: &str) -> Vec<u64> {
     let mut jobs = Jobs::default();
     let machine = root.tree.build().expect("a tree");
     let load = root.workload(system.seed);
-    World::new(machine, root.tree.cpus, &load).run(Time::ZERO + system.duration, &mut jobs);
+    Simulation::new(machine, root.tree.cpus, &load).run(Time::ZERO + system.duration, &mut jobs);
     let ended = jobs.ended.iter().filter(|job| job.task.0 as usize == task);
     ended.map(|job| job.end.as_ns() / 1_000).collect()
 }
@@ -168,9 +168,13 @@ fn two_threads_of_one_name_are_two_tasks() {
 fn what_is_held_differently_is_said() {
     let thread = "\"t\": {\"priority\": 5, \"runtime\": 1000, \"timer\": {\"ref\": \"unique\", \"period\": 10000}}";
     let text = import(&format!("{{\"tasks\": {{{thread}}}}}"), None);
-    for note in
-        ["relative timers", "the fair class", "nice values", "`runtime` is work", "names no CPUs"]
-    {
+    for note in [
+        "relative timers",
+        "the fair class",
+        "nice values",
+        "`runtime` is CPU time",
+        "names no CPUs",
+    ] {
         assert!(
             text.lines().any(|line| line.starts_with("# Note: ") && line.contains(note)),
             "{note}:\n{text}"
@@ -178,7 +182,7 @@ fn what_is_held_differently_is_said() {
     }
 }
 
-/// What would otherwise be found out from results that differ.
+/// Features without an equivalent are reported, because results would differ.
 #[test]
 fn ends_queues_locks_and_groups_that_differ_are_said_too() {
     let notes = |threads: &str| {
@@ -217,7 +221,7 @@ fn ends_queues_locks_and_groups_that_differ_are_said_too() {
 }
 
 #[test]
-fn threads_that_do_too_much_are_told_what_is_too_much() {
+fn threads_beyond_a_limit_are_refused_with_the_limit() {
     let is = |thread: &str, part: &str| {
         let found = complaints(format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}").as_bytes());
         assert!(found.len() == 1 && found[0].what.contains(part), "{found:?}");
@@ -246,7 +250,7 @@ fn s22_every_workload_that_can_not_be_held_is_refused_with_place_reason_and_reme
     assert!(entries.iter().filter(|entry| !entry.expected.is_empty()).count() >= 40);
 }
 
-/// Loops that do nothing, for ever or often; what would be written out without an end.
+/// Endless or frequent loops without work, which would be written without end.
 #[test]
 fn loops_and_sizes_are_bounded() {
     for thread in [

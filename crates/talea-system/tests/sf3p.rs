@@ -5,7 +5,7 @@ mod common;
 
 use common::table::{self, Entry};
 use talea_core::Time;
-use talea_sim::{Jobs, World};
+use talea_sim::{Jobs, Simulation};
 use talea_system::import::{File, sf3p};
 use talea_system::system::{self, System};
 use talea_system::{Diagnostic, diagnostic};
@@ -29,7 +29,7 @@ fn ends(name: &str, text: &str) -> Vec<Vec<u64>> {
     let [root] = &system.roots[..] else { panic!("{name} has one CPU") };
     let mut jobs = Jobs::default();
     let load = root.workload(system.seed);
-    World::new(root.tree.build().expect("a tree"), 1, &load)
+    Simulation::new(root.tree.build().expect("a tree"), 1, &load)
         .run(Time::ZERO + system.duration, &mut jobs);
     // In the order of the file, whatever tree they stand in.
     let mut found = vec![Vec::new(); root.tasks.len()];
@@ -116,7 +116,7 @@ fn sf3p_d8_rate_monotonic_orders_by_the_period_of_the_worker_and_says_so() {
     );
 }
 
-/// What stands between doesn't hide a worker from who orders by it.
+/// A scheduler in between does not hide the criteria of a worker.
 #[test]
 fn who_orders_by_a_period_or_a_deadline_asks_at_any_distance() {
     let under = |algorithm: &str, criteria: &str| {
@@ -133,7 +133,7 @@ fn who_orders_by_a_period_or_a_deadline_asks_at_any_distance() {
         found.len() == 1 && found[0].what.contains("scheduled by a period of 20ms"),
         "{found:?}"
     );
-    assert_eq!(complaints(under("FIFO", period).as_bytes()), [], "nobody asks");
+    assert_eq!(complaints(under("FIFO", period).as_bytes()), [], "no scheduler reads it");
     let text = import("edf.xml", &under("EDF", ""));
     assert!(text.contains("# Note: EDF orders by the workers' deadlines"), "{text}");
     let same =

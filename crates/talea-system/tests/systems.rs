@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use talea_core::machine::Body;
+use talea_core::engine::NodeSpec;
 use talea_core::{Time, Work};
-use talea_sim::{Completion, Counters, Jobs, World};
+use talea_sim::{Completion, Counters, Jobs, Simulation};
 use talea_system::system::{self, Include, Registry, System};
 
 /// Files beside each other in `examples/systems`.
@@ -35,18 +35,18 @@ fn misses(system: &System) -> BTreeMap<String, u64> {
     for root in &system.roots {
         let machine = root.tree.build().expect("a sound tree");
         let nodes: Vec<_> = (0..root.tasks.len())
-            .map(|task| machine.node_of(talea_core::machine::TaskId(task as u32)))
+            .map(|task| machine.node_of(talea_core::engine::TaskId(task as u32)))
             .collect();
-        let mut world = World::new(machine, root.tree.cpus, &root.workload(system.seed));
+        let mut world = Simulation::new(machine, root.tree.cpus, &root.workload(system.seed));
         let mut counters = Counters::new(root.tasks.len());
         let end = Time::ZERO + system.duration;
         world.run(end, &mut counters);
         for (task, node) in nodes.iter().enumerate() {
-            let (_, above) = root.tree.above(*node).next().expect("a scheduler");
+            let (_, above) = root.tree.ancestors(*node).next().expect("a scheduler");
             let count = counters.tasks[task];
             // Jobs that are due and have not ended.
-            let deadline = match root.tree.get(*node).map(|node| &node.body) {
-                Some(talea_core::machine::Body::Task(spec)) => spec.deadline,
+            let deadline = match root.tree.get(*node).map(|node| &node.spec) {
+                Some(talea_core::engine::NodeSpec::Task(spec)) => spec.deadline,
                 _ => unreachable!("a task"),
             };
             let due = count.arrived - u64::from(deadline > system.duration);
@@ -82,15 +82,15 @@ fn run(system: &System) -> Vec<(String, Vec<Completion>, u64)> {
     let mut all = Vec::new();
     for root in &system.roots {
         let machine = root.tree.build().expect("a sound tree");
-        let mut world = World::new(machine, root.tree.cpus, &root.workload(system.seed))
-            .within(&root.surroundings);
+        let mut world = Simulation::new(machine, root.tree.cpus, &root.workload(system.seed))
+            .with_environment(&root.surroundings);
         let mut jobs = Jobs::default();
         let end = Time::ZERO + system.duration;
         world.run(end, &mut jobs);
         for (task, name) in root.tasks.iter().enumerate() {
             let of: Vec<Completion> =
                 jobs.ended.iter().filter(|job| job.task.0 as usize == task).copied().collect();
-            let overdue = world.machine().overdue(talea_core::machine::TaskId(task as u32), end);
+            let overdue = world.engine().overdue(talea_core::engine::TaskId(task as u32), end);
             all.push((name.clone(), of, u64::from(overdue)));
         }
     }
@@ -157,7 +157,7 @@ fn y6_y7_versions_and_accelerators_of_a_file_are_chosen_by_each_of_the_five_meth
     let own = text.replace("\"energy\"", "\"coarsest\"");
     let system = system::read_with(&own, "own.toml", &(), &registry).expect("a system");
     assert_eq!(responses(&system, "detect"), [8; 10]);
-    let found = system::read(&own, "own.toml", &()).expect_err("nobody has said what that is");
+    let found = system::read(&own, "own.toml", &()).expect_err("the registry has no such policy");
     assert!(found[0].what.contains("`coarsest`"), "{found:?}");
 }
 
@@ -174,7 +174,7 @@ fn y9_y10_a_graph_of_a_file_is_activated_by_its_channels() {
     let uneven =
         text.replace("to = \"fusion\"\nsize = 4", "to = \"fusion\"\nsize = 4\npush = [1, 0, 0, 2]");
     assert_eq!(count(&uneven), [25, 25, 19, 9]);
-    // What nobody takes out fills the channel, and what does not fit is lost.
+    // Tokens that are not removed fill the channel, and further tokens are lost.
     let full = text.replace("to = \"fusion\"\nsize = 4", "to = \"fusion\"\nsize = 4\npop = [0]");
     assert_eq!(count(&full)[2], 4);
     // Nodes have what the roots have, unless they say something else.
@@ -182,11 +182,11 @@ fn y9_y10_a_graph_of_a_file_is_activated_by_its_channels() {
     let tree = &system.roots[0].tree;
     let specs: Vec<_> = tree
         .nodes()
-        .filter_map(|(_, node)| match &node.body {
-            Body::Task(spec) => {
+        .filter_map(|(_, node)| match &node.spec {
+            NodeSpec::Task(spec) => {
                 Some((spec.name.as_str(), spec.period.as_ns() / 1_000_000, spec.priority))
             }
-            Body::Scheduler(_) => None,
+            NodeSpec::Scheduler(_) => None,
         })
         .collect();
     assert_eq!(specs, [("camera", 40, 0), ("laser", 40, 0), ("fusion", 40, 0), ("record", 40, 7)]);
@@ -210,8 +210,8 @@ fn y11_y12_an_off_line_table_of_a_file_is_followed() {
 fn y11_an_entry_of_a_file_may_say_that_its_job_goes_on() {
     struct Overruns(u64);
     impl talea_sim::Sink for Overruns {
-        fn noted(&mut self, _: Time, note: &talea_core::machine::Note) {
-            self.0 += u64::from(matches!(note, talea_core::machine::Note::Overrun { .. }));
+        fn on_notification(&mut self, _: Time, note: &talea_core::engine::Notification) {
+            self.0 += u64::from(matches!(note, talea_core::engine::Notification::Overrun { .. }));
         }
     }
     let overruns = |more: &str| {
@@ -222,13 +222,14 @@ fn y11_an_entry_of_a_file_may_say_that_its_job_goes_on() {
              [[task]]\nname = \"t\"\nperiod = \"20ms\"\ncost = \"6ms\"\n"
         ));
         let root = &system.roots[0];
-        let mut world = World::new(root.tree.build().expect("a sound tree"), 1, &root.workload(1));
+        let mut world =
+            Simulation::new(root.tree.build().expect("a sound tree"), 1, &root.workload(1));
         let mut seen = Overruns(0);
         world.run(Time::from_ns(100_000_000), &mut seen);
         seen.0
     };
     assert_eq!(overruns(""), 5);
-    assert_eq!(overruns("goes_on = true\n"), 0);
+    assert_eq!(overruns("continues = true\n"), 0);
 }
 
 #[test]
@@ -242,11 +243,11 @@ fn y9_what_a_node_of_a_file_does_not_say_is_its_roots() {
          [[channel]]\nfrom = \"root\"\nto = \"own\"\n",
     );
     let ms = |ns: u64| ns / 1_000_000;
-    let seen = system.roots[0].tree.nodes().filter_map(|(_, node)| match &node.body {
-        Body::Task(spec) => {
+    let seen = system.roots[0].tree.nodes().filter_map(|(_, node)| match &node.spec {
+        NodeSpec::Task(spec) => {
             Some((ms(spec.period.as_ns()), ms(spec.deadline.as_ns()), spec.priority))
         }
-        Body::Scheduler(_) => None,
+        NodeSpec::Scheduler(_) => None,
     });
     assert_eq!(seen.collect::<Vec<_>>(), [(20, 15, 7), (20, 15, 7), (20, 12, 3)]);
 }
@@ -263,9 +264,9 @@ fn shared_resources_of_a_file_follow_their_protocol() {
     // asks at 6 ms.
     assert_eq!(by("\"inheritance\""), (10, 39));
     assert_eq!(by("\"ceiling\""), (10, 39));
-    // `middle` comes at 6 ms, and everybody waits for its 30 ms.
+    // `middle` comes at 6 ms, and all others wait for its 30 ms.
     assert_eq!(by("\"none\""), (40, 30));
-    // After 50 ms for everybody else 4 ms of work, 20 ms of waiting, 6 ms of work.
+    // After 50 ms for all others 4 ms of work, 20 ms of waiting, 6 ms of work.
     assert_eq!(responses(&parsed(&text), "log"), [80; 5]);
 }
 
@@ -285,26 +286,26 @@ fn y5_affinities_of_a_file_bind() {
 }
 
 #[test]
-fn overheads_and_holes_of_a_file_take_time_and_no_budget() {
-    holds("spoiled.toml");
-    let text = shipped("spoiled.toml").expect("it is there");
-    let (spoiled, from) = (parsed(&text), text.find("[overheads]").expect("it has some"));
+fn overheads_and_stalls_of_a_file_take_time_and_no_budget() {
+    holds("interference.toml");
+    let text = shipped("interference.toml").expect("it is there");
+    let (disturbed, from) = (parsed(&text), text.find("[overheads]").expect("it has some"));
     let good = parsed(&text[..from]);
     let exact = |system: &System| -> Vec<u64> {
         run(system)[0].1.iter().map(|job| job.response().as_ns()).collect()
     };
     assert!(exact(&good).iter().all(|&ns| ns == 2_000_000));
     // An arrival, an order two levels deep, a change of job.
-    assert_eq!(exact(&spoiled)[1], 2_000_000 + 2_000 + 1_000 + 100 + 3_000);
-    assert!(exact(&spoiled)[10] >= 8_000_000, "6 ms of it are the hole's");
+    assert_eq!(exact(&disturbed)[1], 2_000_000 + 2_000 + 1_000 + 100 + 3_000);
+    assert!(exact(&disturbed)[10] >= 8_000_000, "6 ms of it are the stall");
     // The server's client runs for 5 ms in each 20 ms all the same.
     let ends = |system: &System| run(system)[1].1.len();
-    assert_eq!(ends(&spoiled), ends(&good));
+    assert_eq!(ends(&disturbed), ends(&good));
 }
 
 #[test]
 fn l19_a_file_names_a_server_that_the_program_has_registered() {
-    use talea_core::server::{Kind, Reservation, Server};
+    use talea_core::server::{Reservation, Server, ServerKind};
     /// Always there: a reservation that is none.
     #[derive(Debug)]
     struct Open(Time);
@@ -326,16 +327,17 @@ fn l19_a_file_names_a_server_that_the_program_has_registered() {
     }
     let registry =
         Registry::new().server("open", |of: &Reservation| Box::new(Open(Time::ZERO + of.period)));
-    let text = shipped("spoiled.toml").expect("it is there").replace("\"sporadic\"", "\"open\"");
+    let text =
+        shipped("interference.toml").expect("it is there").replace("\"sporadic\"", "\"open\"");
     let system = system::read_with(&text, "own.toml", &(), &registry).expect("a system");
-    let server = system.roots[0].tree.nodes().find_map(|(_, node)| match &node.body {
-        Body::Scheduler(spec) => spec.reservation,
-        Body::Task(_) => None,
+    let server = system.roots[0].tree.nodes().find_map(|(_, node)| match &node.spec {
+        NodeSpec::Scheduler(spec) => spec.reservation,
+        NodeSpec::Task(_) => None,
     });
     assert_eq!(server.map(|of| of.kind.name()), Some("open"));
-    assert_ne!(server.map(|of| of.kind), Some(Kind::Sporadic));
+    assert_ne!(server.map(|of| of.kind), Some(ServerKind::Sporadic));
     assert!(run(&system).iter().all(|(_, jobs, _)| !jobs.is_empty()));
-    let found = system::read(&text, "own.toml", &()).expect_err("nobody knows it");
+    let found = system::read(&text, "own.toml", &()).expect_err("the registry has no such server");
     assert!(
         found[0].what.contains("`open`") && found[0].remedy.contains("\"deferrable\""),
         "{found:?}"
@@ -371,7 +373,7 @@ fn l11_a_part_that_two_teams_include_is_read_once() {
 }
 
 #[test]
-fn l11_a_file_has_one_name_whoever_includes_it_from_wherever() {
+fn l11_a_file_has_one_name_in_all_files_that_include_it() {
     let folded = |path: &str| system::folded(Path::new(path)).display().to_string();
     for (path, name) in [
         ("a.toml", "a.toml"),
@@ -403,12 +405,12 @@ fn s13_a_file_turns_preemption_off() {
 #[test]
 fn s19_a_name_that_files_know_already_means_nothing_else_in_any_program() {
     use talea_core::{sched, server};
-    let policy: sched::Maker = |_| unreachable!("never built");
-    let server: server::Maker = |_| unreachable!("never built");
+    let policy: sched::PolicyFactory = |_| unreachable!("never built");
+    let server: server::ServerFactory = |_| unreachable!("never built");
     let registry =
         || Registry::new().policy("mine", policy).server("own", server).selection("odd", |_| None);
     assert_eq!(registry().servers().count(), 1);
-    let taken: [fn(Registry, sched::Maker, server::Maker) -> Registry; 6] = [
+    let taken: [fn(Registry, sched::PolicyFactory, server::ServerFactory) -> Registry; 6] = [
         |registry, policy, _| registry.policy("edf", policy),
         |registry, policy, _| registry.policy("mine", policy),
         |registry, _, server| registry.server("cbs", server),
@@ -431,7 +433,7 @@ fn l20_a_program_without_a_period_always_wants_the_cpu_and_gets_what_its_server_
     let hog = Some(vec!["sha1sum".to_owned(), "/dev/zero".to_owned()]);
     assert_eq!(system.roots[0].programs, [hog.clone(), hog, None]);
     assert!(system.roots[0].sources[0].is_endless() && !system.roots[0].sources[2].is_endless());
-    // Neither ends, and whoever is below waits for one budget a period.
+    // Neither ends, and each lower-priority task waits for one budget per period.
     assert_eq!(responses(&system, "hog0"), []);
     let waited = responses(&system, "a");
     assert_eq!((waited.len(), waited[0], waited[1]), (100, 4, 3));

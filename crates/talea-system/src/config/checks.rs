@@ -1,5 +1,5 @@
-//! What no single line shows: plugins that get in each other's way, rules that contradict each
-//! other or say nothing.
+//! Checks across lines: plugins that conflict, and rules that contradict each other or have no
+//! effect.
 //!
 //! Cost: quadratic in plugins (at most 32), linear in rules.
 
@@ -32,12 +32,12 @@ pub(super) fn unique_names(names: &[(String, Range<usize>)], findings: &mut Find
     }
 }
 
-/// What a plugin hands out: lowest and highest. The deadline class is above all priorities.
+/// The priority band of a plugin: lowest and highest. The deadline class is above all priorities.
 fn priorities(plugin: &PluginAt) -> (u8, u8) {
     plugin.setup.band.map_or((DEADLINE_CLASS, DEADLINE_CLASS), |band| (band.low.0, band.high.0))
 }
 
-/// Checklist R9 and R31: who outranks whom on CPUs that plugins share.
+/// Priority order between plugins on CPUs that they share (R9, R31).
 pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
     for (index, later) in plugins.iter().enumerate() {
         for earlier in &plugins[..index] {
@@ -155,7 +155,7 @@ pub(super) fn contradictions(rules: &[RuleAt], findings: &mut Findings<'_>) {
     }
 }
 
-/// What to say if rule `index` and the `other` side exclude each other.
+/// Reports that rule `index` and the `other` side exclude each other.
 fn excluded(
     rules: &[RuleAt],
     index: usize,
@@ -259,7 +259,7 @@ pub(super) fn idle_rules(
             &first.at,
             words(
                 "no rule is asked",
-                "`access = \"off\"` serves everybody everything",
+                "with `access = \"off\"` every request of every user is served",
                 "write `access = \"rules\"`, or remove the rules",
             ),
         );
@@ -292,7 +292,7 @@ pub(super) fn idle_rules(
         let on_priority = matches!(rule.bound, Bound::MinPriority(_) | Bound::MaxPriority(_));
         let flag = matches!(rule.bound, Bound::IgnoreAdmission(_) | Bound::AllowUnbounded(_));
         let lifted = || lifted(rule.domain, rule.plugin, &unbounded);
-        let kind = plugin.setup.kind.word();
+        let kind = plugin.setup.kind.name();
         if by_time && on_priority {
             let (low, high) = priorities(plugin);
             let text = if !excludes(&rule.bound, plugin) {

@@ -15,7 +15,7 @@ pub(super) const ROOT: [(&str, Root); 2] =
 pub(super) const GROUPS: [(&str, Groups); 2] =
     [("all", Groups::All), ("effective", Groups::Effective)];
 
-/// What the two tables say.
+/// The contents of the two tables.
 #[derive(Default)]
 pub(super) struct DaemonPart {
     pub(super) daemon: DaemonSetup,
@@ -72,8 +72,11 @@ pub(super) fn read(
         findings.warning(
             &field.at,
             words(
-                "`socket_group` keeps nobody out",
-                format!("a socket of mode {:04o} lets everybody connect", part.daemon.socket_mode),
+                "`socket_group` excludes no user",
+                format!(
+                    "every user can connect to a socket of mode {:04o}",
+                    part.daemon.socket_mode
+                ),
                 "write `socket_mode = \"0660\"` to let only the group connect",
             ),
         );
@@ -101,7 +104,7 @@ fn read_quota(table: &Table<'_>, findings: &mut Findings<'_>) -> Quota {
         ("sessions_per_user", "sessions", quota.sessions_per_user, quota.sessions),
         ("specs_per_user", "specs", quota.specs_per_user, quota.specs),
     ] {
-        // Only where somebody wrote one of the two: defaults are no mistake of theirs.
+        // Only if the file sets one of the two: a default is not a mistake of its author.
         if let (true, Some(field)) = (mine > total, table.take(one).or_else(|| table.take(all))) {
             findings.warning(
                 &field.at,
@@ -189,7 +192,7 @@ fn mode(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<u32> {
             &field.at,
             words(
                 "only root can connect to this socket",
-                "connecting needs the right to write, and this mode gives it to nobody",
+                "connecting requires write permission, and this mode grants it to no user",
                 "write `socket_mode = \"0660\"` or \"0666\"",
             ),
         ),

@@ -17,7 +17,7 @@ pub enum Section {
     Plugin,
     /// `[[rule]]`
     Rule,
-    /// Of a system file: outside of any table.
+    /// The top level of a system file, outside of any table.
     System,
     /// `[[scheduler]]`
     Scheduler,
@@ -41,8 +41,8 @@ pub enum Section {
     Channel,
     /// `[overheads]`
     Overheads,
-    /// `[[hole]]`
-    Hole,
+    /// `[[stall]]`
+    Stall,
     /// `[[change]]`
     Change,
     /// `[[expect]]`
@@ -54,7 +54,7 @@ impl Section {
     pub const ALL: [Section; 5] =
         [Section::Top, Section::Daemon, Section::Quota, Section::Plugin, Section::Rule];
 
-    /// As it is written in the file.
+    /// The header as written in the file.
     pub fn header(self) -> &'static str {
         match self {
             Section::Top | Section::System => "the top of the file",
@@ -73,7 +73,7 @@ impl Section {
             Section::Resource => "[[resource]]",
             Section::Channel => "[[channel]]",
             Section::Overheads => "[overheads]",
-            Section::Hole => "[[hole]]",
+            Section::Stall => "[[stall]]",
             Section::Change => "[[change]]",
             Section::Expect => "[[expect]]",
         }
@@ -100,7 +100,7 @@ impl Section {
     }
 }
 
-/// What a value looks like.
+/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A table or a list of tables.
@@ -126,7 +126,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// For people: "must be …".
+    /// Describes the form for a message: "must be …".
     pub fn describe(self) -> &'static str {
         match self {
             Form::Table => "a table",
@@ -163,11 +163,11 @@ impl Form {
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Where it belongs.
+    /// The section that the key belongs to.
     pub section: Section,
-    /// As it is written.
+    /// The name as written in the file.
     pub name: &'static str,
-    /// What its value looks like.
+    /// The form of its value.
     pub form: Form,
     /// The value when the key is left out, as it would be written, or what happens then.
     pub default: &'static str,
@@ -239,14 +239,14 @@ pub const KEYS: &[Key] = &[
         .range("1 to 32 of them")
         .means("One scheduling plugin; earlier ones have precedence."),
     key(Top, "rule", Table, "[[rule]]")
-        .default("nobody but root")
+        .default("only root is served")
         .range("up to 10,000 of them")
-        .means("Who may ask for what."),
+        .means("An access rule: which subject may request what."),
     // [daemon]
     key(Daemon, "socket", Text, "\"/run/talea/talea.sock\"")
         .default("\"/run/talea/talea.sock\"")
         .range("absolute path, up to 107 bytes")
-        .means("Where clients connect."),
+        .means("Path of the socket."),
     key(Daemon, "socket_mode", Text, "\"0660\"")
         .default("\"0666\"")
         .range("\"0000\" to \"0777\", octal")
@@ -262,13 +262,13 @@ pub const KEYS: &[Key] = &[
     key(Daemon, "state_directory", Text, "\"/run/talea\"")
         .default("\"/run/talea\"")
         .range("absolute path")
-        .means("Where grants are mirrored, so that a restarted daemon finds them."),
+        .means("Folder of the state file, in which a restarted daemon finds its grants."),
     key(Daemon, "log_level", Word(&["error", "warning", "info", "debug"]), "\"info\"")
         .default("\"info\"")
         .means("The least important messages that are logged."),
     key(Daemon, "access", Word(&["rules", "off"]), "\"rules\"")
         .default("\"rules\"")
-        .means("`rules`: no rule, no service. `off`: everybody is served everything."),
+        .means("`rules`: a request needs a rule that allows it. `off`: every request of every user is served."),
     key(Daemon, "root", Word(&["unrestricted", "ruled"]), "\"unrestricted\"")
         .default("\"unrestricted\"")
         .means("Whether rules bind root."),
@@ -277,13 +277,13 @@ pub const KEYS: &[Key] = &[
     ),
     key(Daemon, "quota", Table, "[daemon.quota]")
         .default("all defaults")
-        .means("What one user may hold and ask."),
+        .means("Limits of one user."),
     // [daemon.quota]
     key(Quota, "sessions_per_user", Integer, "128")
         .default("128")
         .range("1 to 65,536")
         .means("Connections of one user at a time."),
-    key(Quota, "sessions", Integer, "1024").default("1024").range("1 to 65,536").means("Connections in all."),
+    key(Quota, "sessions", Integer, "1024").default("1024").range("1 to 65,536").means("Connections in total."),
     key(Quota, "specs_per_user", Integer, "1024")
         .default("1024")
         .range("1 to 1,048,576")
@@ -291,15 +291,15 @@ pub const KEYS: &[Key] = &[
     key(Quota, "specs", Integer, "32768")
         .default("32768")
         .range("1 to 1,048,576")
-        .means("Accepted task specifications in all."),
+        .means("Accepted task specifications in total."),
     key(Quota, "requests_per_second", Integer, "10000")
         .default("10000")
         .range("1 to 1,000,000")
-        .means("Sustained requests a second of one user, a group counting as many as it has tasks; root is exempt."),
+        .means("Sustained requests a second of one user; a group counts once for each of its tasks; root is exempt."),
     key(Quota, "burst", Integer, "2000")
         .default("2000")
         .range("1 to 1,000,000")
-        .means("Requests that a user may send at once before the rate holds."),
+        .means("Requests that a user may send at once before the rate applies."),
     // [[plugin]]
     key(Plugin, "name", Text, "\"rm\"")
         .default("required")
@@ -309,7 +309,7 @@ pub const KEYS: &[Key] = &[
     key(Plugin, "cpus", Text, "\"0-1\"")
         .default("required")
         .range("kernel list such as `0-3,5`, or `all`")
-        .means("Where the plugin may place tasks."),
+        .means("CPUs on which the plugin may place tasks."),
     key(Plugin, "priorities", Text, "\"50-89\"")
         .default("required")
         .range("`low-high` within 1 to 99; 99 is for watchdogs")
@@ -318,11 +318,11 @@ pub const KEYS: &[Key] = &[
     key(Plugin, "threshold", Decimal, "0.9")
         .default("what the kernel admits")
         .range("above 0, up to 1, in whole CPUs")
-        .means("Largest utilisation of each CPU (U^thr of ReTiF Eq. 3); exact.")
+        .means("Maximum utilization of each CPU (U^thr of ReTiF Eq. 3); exact.")
         .only(&["edf"]),
     key(Plugin, "confine", Word(&["auto", "partition", "global"]), "\"auto\"")
         .default("\"auto\"")
-        .means("How tasks are kept on one CPU; see below.")
+        .means("Method that keeps a task on one CPU; see below.")
         .only(&["edf"]),
     key(Plugin, "test", Word(&["necessary", "liu-layland", "hyperbolic", "exact"]), "\"exact\"")
         .default("\"exact\"")
@@ -346,12 +346,12 @@ pub const KEYS: &[Key] = &[
     key(Plugin, "argument", Text, "\"\"")
         .default("\"\"")
         .range("up to 4,096 bytes")
-        .means("Passed to the module's init as it stands.")
+        .means("Argument of the module's init function.")
         .only(&["foreign"]),
     key(Plugin, "timeout", Duration, "\"50ms\"")
         .default("\"50ms\"")
         .range("\"1ms\" to \"10s\"")
-        .means("How long an answer may take; a plugin that exceeds it is taken out of service.")
+        .means("Maximum time of an answer; a plugin that exceeds it is taken out of service.")
         .only(&["foreign"]),
     key(Plugin, "class", Word(&["fifo", "rr"]), "\"fifo\"")
         .default("\"fifo\"")
@@ -360,20 +360,20 @@ pub const KEYS: &[Key] = &[
     // [[rule]]
     key(Rule, "domain", Text, "\"@audio\"")
         .default("required")
-        .range("user, `@group`, `#uid`, `@#gid`, or `-` for everybody")
-        .means("Whom the rule speaks about."),
+        .range("user, `@group`, `#uid`, `@#gid`, or `-` for every user")
+        .means("The users that the rule applies to."),
     key(Rule, "plugin", Text, "\"rm\"")
         .default("\"-\"")
         .range("a plugin's name, or `-` for any")
-        .means("Which plugin it speaks about."),
+        .means("Plugin that the rule applies to."),
     key(Rule, "max_utilization", Decimal, "0.7")
         .default("no bound")
         .range("above 0, up to 1024, in whole CPUs")
-        .means("Utilisation of everything that the subject holds, in sum; exact."),
+        .means("Maximum utilization of everything that the subject holds, in sum; exact."),
     key(Rule, "max_runtime", Duration, "\"3ms\"")
         .default("no bound")
         .range("above 0")
-        .means("Runtime of one task."),
+        .means("Maximum runtime of one task."),
     key(Rule, "min_period", Duration, "\"1ms\"")
         .default("no bound")
         .range("above 0")

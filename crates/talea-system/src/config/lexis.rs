@@ -21,9 +21,16 @@ pub(crate) fn name_problem(name: &str) -> Option<String> {
     }
 }
 
-/// What has no width, or turns the direction of what follows.
+/// Characters without width, and characters that change the text direction.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+    )
 }
 
 /// Why a band could not be read.

@@ -32,7 +32,7 @@ use toml::de::{DeTable, DeValue};
 /// The largest file that is read, in bytes.
 pub const FILE_MAX: usize = 1 << 20;
 
-/// Who is called what on the machine that the file is for.
+/// Names of users and groups on the system that the file is for.
 pub trait Names {
     /// The id of the user called `name`.
     fn user(&self, name: &str) -> Option<u32>;
@@ -117,7 +117,7 @@ pub fn read(
         let remedy = "start from the sample file `talead.toml`, or write one [[plugin]]";
         findings.error(
             &(0..0),
-            words("the file is empty", "a daemon without plugins serves nobody", remedy),
+            words("the file is empty", "a daemon without plugins serves no request", remedy),
         );
         return Err(findings.finish());
     }
@@ -155,7 +155,7 @@ fn tables(
         let remedy = "add one: a line `[[plugin]]`, then `name`, `kind`, `cpus` and, except for edf, `priorities`";
         findings.error(
             &(0..0),
-            words("there is no plugin", "a daemon without plugins serves nobody", remedy),
+            words("there is no plugin", "a daemon without plugins serves no request", remedy),
         );
     }
     let mut declared: Vec<(String, Range<usize>)> = Vec::new();
@@ -189,7 +189,7 @@ fn tables(
             _ => None,
         });
         let remedy = "add a [[rule]], or leave root unrestricted";
-        let text = words("nobody is served", "there are no rules, and root needs one too", remedy);
+        let text = words("no user is served", "there are no rules, and root needs one too", remedy);
         if !findings.has_errors() {
             findings.warning(&at.unwrap_or(0..0), text);
         }

@@ -58,7 +58,7 @@ pub(super) fn read(
     });
     let cpus_field = table.require("cpus", findings);
     let cpus = cpus_field.as_ref().and_then(|field| cpus(field, target, findings));
-    // Without the kind nobody knows which other keys are right.
+    // The kind determines which other keys are allowed.
     let kind = kind?;
     for field in table.fields() {
         if !field.key.kinds.is_empty() && !field.key.kinds.contains(&kind) {

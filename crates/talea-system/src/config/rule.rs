@@ -71,7 +71,7 @@ fn domain(field: &Field<'_>, names: &dyn Names, findings: &mut Findings<'_>) -> 
     }
     if piece.text.contains(char::is_whitespace) || piece.text == "*" {
         let what = format!("{} is not a domain", quoted(piece.text));
-        let remedy = "write a user, \"@group\", \"#1000\", \"@#1000\", or \"-\" for everybody";
+        let remedy = "write a user, \"@group\", \"#1000\", \"@#1000\", or \"-\" for every user";
         findings.error(&field.at, words(what, field.key.reason(), remedy));
         return None;
     }

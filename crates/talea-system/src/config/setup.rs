@@ -1,11 +1,11 @@
-//! What the file says about the daemon process itself; the rest is `talea_core::setup`.
+//! Settings of the daemon process itself; all other settings are in `talea_core::setup`.
 
 use talea_core::setup::Setup;
 
 /// Settings of the daemon process: its socket, its state, its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonSetup {
-    /// Where clients connect; an absolute path of at most [`SOCKET_PATH_MAX`] bytes.
+    /// Path of the socket that clients connect to: absolute, at most [`SOCKET_PATH_MAX`] bytes.
     pub socket: String,
     /// Permission bits of the socket, at most 0o777.
     pub socket_mode: u32,
@@ -13,7 +13,7 @@ pub struct DaemonSetup {
     pub socket_owner: Option<u32>,
     /// Group id of the socket; `None` leaves the daemon's own.
     pub socket_group: Option<u32>,
-    /// Where grants are mirrored; an absolute path.
+    /// Directory of the state file, an absolute path.
     pub state_directory: String,
     /// The least important messages that are logged.
     pub log_level: LogLevel,
@@ -62,12 +62,12 @@ impl LogLevel {
 /// A file that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// For the daemon process.
+    /// Settings of the daemon process.
     pub daemon: DaemonSetup,
-    /// For the broker.
+    /// Settings of the broker.
     pub setup: Setup,
-    /// Where each of `setup.plugins` was written: `talead.toml:12`.
+    /// `plugin_origins[n]`: the place of `setup.plugins[n]` in the file, such as `talead.toml:12`.
     pub plugin_origins: Vec<String>,
-    /// What somebody should look at.
+    /// Warnings for the administrator.
     pub warnings: Vec<crate::Diagnostic>,
 }

@@ -1,4 +1,4 @@
-//! What is not even TOML, in words that say what to do about it.
+//! Messages for text that is not TOML, each with a remedy.
 
 use crate::diagnostic::quoted;
 use crate::source::{Findings, Words, words};
@@ -8,8 +8,8 @@ use toml::de::{DeTable, DeValue, Error};
 /// How many errors are explained: a megabyte of nonsense is no reason to explain each byte of it.
 const EXPLAINED: usize = 1_000;
 
-/// Reports `errors`. The answer is whether all headers could be read: without one of them the lines
-/// that follow belong to nobody knows what.
+/// Reports `errors`. Returns whether all headers could be read: without its header, the
+/// table of a line is unknown.
 pub(crate) fn report(
     mut errors: Vec<Error>,
     document: &DeTable<'_>,
@@ -39,7 +39,7 @@ pub(crate) fn report(
     headers_hold
 }
 
-/// Where the keys of the whole file stand.
+/// Positions of the keys of the whole file.
 struct Places<'a> {
     of: HashMap<&'a str, Vec<usize>>,
 }
@@ -129,7 +129,7 @@ fn explain(message: &str, marked: &str, line: &str) -> Words {
     words(what, format!("the TOML reader says: {message}"), remedy)
 }
 
-/// What may have been meant by a line without `=`.
+/// Guesses the intended line for a line without `=`.
 fn instead(line: &str) -> String {
     let word =
         |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
@@ -138,8 +138,7 @@ fn instead(line: &str) -> String {
             format!("write `{key} = {}`, with text in quotes", value.trim())
         }
         Some((key, _)) if word(key) => {
-            "write a header such as [[name]]; ReTiF's YAML is read by `talea import-retif`"
-                .to_owned()
+            "write a header such as [[name]]; ReTiF's YAML is read by `talea import`".to_owned()
         }
         _ => "write `key = value` or a header such as [[name]]; comments start with `#`".to_owned(),
     }

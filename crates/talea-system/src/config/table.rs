@@ -1,4 +1,4 @@
-//! One table of the file, read key by key; what nobody asked for is reported.
+//! One table of the file, read key by key; unknown keys are reported.
 
 use super::keys::{Form, Key, Section};
 use crate::diagnostic::quoted;
@@ -105,8 +105,8 @@ impl<'a> Table<'a> {
             && !self.meant.contains(&name)
     }
 
-    /// As [`Table::take`], and reports when it is missing. Where lines could not be read, it may be
-    /// in those.
+    /// Takes a required key ([`Table::take`]) and reports a missing one. No report if some lines
+    /// could not be read, because the key may be in one of them.
     pub(crate) fn require(&self, name: &str, findings: &mut Findings<'_>) -> Option<Field<'a>> {
         let field = self.take(name);
         if field.is_none() && self.lacks(name, findings) {
@@ -154,8 +154,7 @@ fn unknown(
         }
         _ => format!("unknown key {} in {}", quoted(name), section.header()),
     };
-    findings
-        .error(at, words(what, "a key that nobody reads would be ignored without a word", remedy));
+    findings.error(at, words(what, "an unknown key would be ignored silently", remedy));
     near
 }
 
@@ -334,9 +333,7 @@ impl<'a> Field<'a> {
                 );
                 None
             }
-            Ok(span)
-                if self.key.section.is_of_a_system() && span > talea_core::machine::LONGEST =>
-            {
+            Ok(span) if self.key.section.is_of_a_system() && span > talea_core::engine::MAX_RUN => {
                 let what = format!("`{name}` is longer than 73 years");
                 let why = "sums of times must fit into 64 bits";
                 findings.error(&self.at, words(what, why, "write a shorter one"));

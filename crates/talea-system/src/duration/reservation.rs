@@ -8,7 +8,7 @@ use super::{SpanError, parse_span};
 use std::fmt;
 use talea_core::{Params, Priority, Span, Work};
 
-/// What one word of the grammar asks for.
+/// The scheduling class that one word of the grammar requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reservation {
     /// `o:nice`: an ordinary thread; nothing that Talea reserves.
@@ -18,7 +18,7 @@ pub enum Reservation {
     },
     /// `r:prio`, `f:prio`, `d:runtime:period`: these parameters, from a plugin of this kind.
     RealTime {
-        /// What to declare.
+        /// The parameters to declare.
         params: Params,
         /// The word of the plugin kind that serves it: `rr`, `fp` or `edf`.
         kind: &'static str,

@@ -96,7 +96,7 @@ proptest! {
 
     #[test]
     fn decimals_are_exact_or_refused(whole in 0_u64..1_000_000, part in 0_u64..1_000_000_000) {
-        // Plain twin: the same number in nanoseconds, by integers only.
+        // Reference model: the same number in nanoseconds, by integers only.
         let text = format!("{whole}.{part:09}s");
         prop_assert_eq!(parse_span(&text), Ok(Span::from_ns(whole * 1_000_000_000 + part)));
         let in_us = parse_span(&format!("{whole}.{part:09}us"));

@@ -19,13 +19,13 @@ pub(super) struct Json<'t> {
     pub(super) at: Range<usize>,
 }
 
-/// What it is.
+/// A JSON value with its text positions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value<'t> {
     /// Also where a value is missing.
     Null,
     Bool(bool),
-    /// As written.
+    /// A number, as written.
     Number(&'t str),
     Text(Cow<'t, str>),
     List(Vec<Json<'t>>),
@@ -41,7 +41,7 @@ pub(super) struct Member<'t> {
 }
 
 impl Value<'_> {
-    /// For complaints.
+    /// Names the kind of the value in messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Value::Null => "nothing",

@@ -44,8 +44,7 @@ impl<F: Copy> Lines<F> {
         self.origins.push(origin);
     }
 
-    /// Where line `number` (from 1) comes from, or else the nearest line before it that comes from
-    /// anywhere.
+    /// Source of line `number` (from 1), or of the nearest earlier line that has one.
     pub(super) fn origin(&self, number: u32) -> Option<(F, Range<usize>)> {
         let upto = (number as usize).min(self.origins.len());
         self.origins[..upto].iter().rev().flatten().next().cloned()

@@ -26,9 +26,9 @@ use std::fmt::Write as _;
 /// A text with the name that complaints use for it.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'t> {
-    /// What it is called.
+    /// Name of the file in messages.
     pub origin: &'t str,
-    /// What it says.
+    /// Text of the file.
     pub text: &'t str,
 }
 
@@ -36,7 +36,7 @@ pub struct File<'t> {
 /// result.
 fn system_file(
     file: File<'_>,
-    command: &str,
+    form: &str,
     translate: impl FnOnce(&str, &mut Lines, &mut Vec<String>, &mut Findings<'_>),
 ) -> Result<String, Vec<Diagnostic>> {
     let large = file.text.len() > FILE_MAX;
@@ -64,7 +64,8 @@ fn system_file(
         return Err(findings.finish().into_iter().filter(Diagnostic::is_error).collect());
     }
     let plain = |text: &str| -> String { text.chars().map(harmless).collect() };
-    let mut text = format!("# Imported by `talea {command}` from {}.\n", plain(file.origin));
+    let mut text =
+        format!("# Imported by `talea import --from {form}` from {}.\n", plain(file.origin));
     for note in notes {
         // Writing to a String can't fail.
         let _ = writeln!(text, "# Note: {}", plain(&note));
@@ -85,8 +86,8 @@ fn verify(lines: &Lines, findings: &mut Findings<'_>) {
 #[derive(Default)]
 struct Names {
     given: BTreeSet<String>,
-    /// By what they begin with, the number to try next: who asks for one name often is not made to
-    /// count from the start.
+    /// `next[prefix]`: the number to try next for names with this prefix. Without it, many requests
+    /// for one name would take quadratic time.
     next: BTreeMap<String, usize>,
 }
 

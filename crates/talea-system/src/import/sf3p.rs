@@ -19,10 +19,11 @@ use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use talea_core::Span;
+use talea_core::mutate;
 
 /// Levels of schedulers at most.
 const DEPTH_MAX: usize = 64;
-/// What SF3P takes where a file says nothing.
+/// The default of SF3P.
 const DEADLINE: Span = Span::from_ns(100_000_000);
 const PRIORITY: u8 = 100;
 
@@ -31,7 +32,7 @@ const PRIORITY: u8 = 100;
 /// # Errors
 /// Every problem that was found, with its place.
 pub fn sf3p(file: File<'_>) -> Result<String, Vec<Diagnostic>> {
-    system_file(file, "import-sf3p", |text, lines, notes, findings| {
+    system_file(file, "sf3p", |text, lines, notes, findings| {
         let document = match Document::parse(text) {
             Ok(document) => document,
             Err(error) => return syntax(&error, text, findings),
@@ -62,7 +63,7 @@ struct Import<'a, 's> {
     lines: &'a mut Lines,
     notes: &'a mut Vec<String>,
     findings: &'a mut Findings<'s>,
-    /// By where their elements begin.
+    /// `names[position]`: name of the element that begins there.
     names: BTreeMap<usize, String>,
 }
 
@@ -86,7 +87,7 @@ fn policy(node: Node<'_, '_>) -> Option<&'static str> {
     ALGORITHMS.iter().find(|(known, _)| *known == word).map(|(_, policy)| *policy)
 }
 
-/// What elements may stand in which.
+/// Allowed child elements, by parent.
 const IN_SIMULATION: [&str; 2] = ["duration", "runnable"];
 const IN_SCHEDULER: [&str; 2] = ["time_slots", "runnable"];
 const IN_WORKER: [&str; 7] =
@@ -104,7 +105,7 @@ const ALGORITHMS: [(&str, &str); 5] = [
 
 const UNITS: [(&str, u64); 3] = [("sec", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
 
-/// What attributes an element may have; nothing for those that mean nothing themselves.
+/// Allowed attributes of an element; `None` for elements without a meaning of their own.
 fn attributes(node: Node<'_, '_>) -> Option<&'static [&'static str]> {
     match (node.tag_name().name(), node.attribute("type")) {
         ("simulation", _) => Some(&["name"]),
@@ -124,11 +125,11 @@ fn attributes(node: Node<'_, '_>) -> Option<&'static [&'static str]> {
 #[derive(Clone, Copy)]
 struct Parent<'p> {
     name: &'p str,
-    /// Who asks what stands below for its period or deadline, at whatever distance.
+    /// Criteria of the children that a scheduler above reads, at any depth.
     asks: Asks,
 }
 
-/// Which schedulers are above.
+/// Schedulers above an element.
 #[derive(Clone, Copy, Default)]
 struct Asks {
     rm: bool,
@@ -140,7 +141,7 @@ impl<'a> Import<'a, '_> {
         self.findings.error(&at, words(what, why, remedy));
     }
 
-    /// Of an element, its first tag.
+    /// Range of the start tag of an element.
     fn at(&self, node: Node<'_, '_>) -> Range<usize> {
         let range = node.range();
         let end = self.text[range.clone()].find('>').map_or(range.end, |end| range.start + end + 1);
@@ -219,7 +220,7 @@ impl<'a> Import<'a, '_> {
             None => format!("write one of {}", suggest::list(words.iter().copied())),
         };
         let what = format!("{} is not a value of `{name}`", quoted(value));
-        self.error(attribute.range_value(), what, "nobody knows what that is", remedy);
+        self.error(attribute.range_value(), what, "SF3P has no such value", remedy);
         None
     }
 
@@ -336,7 +337,7 @@ impl<'a> Import<'a, '_> {
             (Some(_), None) => {
                 let remedy = "put it into <runnable type=\"scheduler\" algorithm=\"FIFO\">";
                 let what = "a worker stands in no scheduler".to_owned();
-                self.error(self.at(node), what, "somebody must decide when it runs", remedy);
+                self.error(self.at(node), what, "a scheduler must decide when it runs", remedy);
             }
             (None, _) => {}
         }
@@ -379,7 +380,7 @@ impl<'a> Import<'a, '_> {
                 self.error(
                     at,
                     "TDMA has no <time_slots>".to_owned(),
-                    "nobody would ever run",
+                    "no task would ever run",
                     remedy,
                 );
             }
@@ -431,7 +432,12 @@ impl<'a> Import<'a, '_> {
         };
         let frame_at = self.at(node);
         self.lines.from(&format!("frame = \"{frame}\""), (), &frame_at);
-        for ((slot, owner), length) in slots.iter().zip(owners).zip(lengths) {
+        let owners: Vec<_> = mutate!(
+            "import-sf3p-slots",
+            owners.to_vec(),
+            owners.iter().rev().copied().collect::<Vec<_>>()
+        );
+        for ((slot, owner), length) in slots.iter().zip(&owners).zip(lengths) {
             let name = self.names.get(&owner.range().start).cloned().unwrap_or_default();
             let at = self.at(*slot);
             self.lines.say("");
@@ -488,7 +494,7 @@ impl<'a> Import<'a, '_> {
             return self.error(
                 at,
                 "the worker has no <wcet>".to_owned(),
-                "nobody knows how long it runs",
+                "its execution time is unknown",
                 "add one",
             );
         };
@@ -543,7 +549,7 @@ impl<'a> Import<'a, '_> {
                 return self.error(
                     at,
                     "the worker has no <period>".to_owned(),
-                    "nobody knows when it runs",
+                    "its arrivals are unknown",
                     remedy,
                 );
             }
@@ -621,7 +627,7 @@ impl<'a> Import<'a, '_> {
     }
 }
 
-/// What SF3P schedules by.
+/// Scheduling parameters of an SF3P worker.
 #[derive(Default)]
 struct Criteria {
     deadline: Option<(Span, Range<usize>)>,

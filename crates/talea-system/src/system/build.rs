@@ -14,9 +14,9 @@ use crate::suggest;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use talea_core::Span;
-use talea_core::machine::Cpu;
+use talea_core::engine::Cpu;
 use talea_core::mutate;
-use talea_core::workload::{Hole, Surroundings};
+use talea_core::workload::{Environment, Stall};
 
 const DURATION: Span = Span::from_ns(10_000_000_000);
 /// Tasks of a system at most, with all copies, jobs that may wait behind theirs, and tokens in
@@ -27,30 +27,29 @@ const TOKENS_MAX: u64 = 1 << 26;
 /// Names that are looked at for what may have been meant: the search is quadratic.
 const NEAR: usize = 2_000;
 
-/// What stands where.
+/// The structure of the described forest.
 struct Plan<'d> {
     draft: &'d Draft,
     registry: &'d Registry,
-    /// Of each scheduler: the one above it.
+    /// `parents[s]`: the scheduler above scheduler `s`.
     parents: Vec<Option<usize>>,
-    /// Of each scheduler: the schedulers and the tasks in it, as written.
+    /// `below[s]` and `members[s]`: schedulers and tasks in scheduler `s`, in file order.
     below: Vec<Vec<usize>>,
     members: Vec<Vec<usize>>,
-    /// Of each task: the scheduler above it.
+    /// `owners[t]`: the scheduler above task `t`.
     owners: Vec<usize>,
-    /// Of each root, by its number among the schedulers: its tasks, accelerators, resources and
-    /// channels.
+    /// Indexed by the scheduler number of a root: its tasks, accelerators, resources and channels.
     tasks: Vec<Vec<usize>>,
     accelerators: Vec<Vec<usize>>,
     resources: Vec<Vec<usize>>,
     joined: Vec<Vec<usize>>,
-    /// Of all roots.
+    /// Channels of all roots.
     channels: Vec<graph::Joined>,
-    /// Whose jobs a table makes: in which scheduler, and the name.
+    /// Tasks that a table releases: number of the scheduler, and name.
     by_table: BTreeSet<(usize, &'d str)>,
 }
 
-/// Which of `homes` each of `count` things is: the numbers of the members of each.
+/// `result[h]`: the indices of the items whose home is `h`, for `h` below `count`.
 fn grouped(count: usize, homes: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
     let mut groups = vec![Vec::new(); count];
     homes.enumerate().for_each(|(member, home)| groups[home].push(member));
@@ -135,20 +134,20 @@ pub(super) fn system<'d>(
     };
     let accelerators = of_roots(&draft.accelerators, "accelerator", findings);
     let resources = of_roots(&draft.resources, "resource", findings);
-    let mut holes: Vec<Option<(usize, Hole)>> = Vec::new();
-    for hole in &draft.holes {
-        let root = root_of(&hole.root, "a hole is in no root".into(), &hole.place, findings);
+    let mut stalls: Vec<Option<(usize, Stall)>> = Vec::new();
+    for stall in &draft.stalls {
+        let root = root_of(&stall.root, "a stall is in no root".into(), &stall.place, findings);
         let has = root.map(|root| draft.schedulers[root].cpus);
-        if let Some(has) = has.filter(|&has| hole.cpu >= has) {
-            let what = format!("a hole is in CPU {}, which its root does not own", hole.cpu);
+        if let Some(has) = has.filter(|&has| stall.cpu >= has) {
+            let what = format!("a stall is on CPU {}, which its root does not own", stall.cpu);
             let why = format!("the root has {has}, numbered from 0");
-            findings[hole.place.file].error(
-                &hole.place.at,
+            findings[stall.place.file].error(
+                &stall.place.at,
                 words(what, why, format!("write `cpu = {}`, or less", has - 1)),
             );
         }
-        holes.push(
-            root.map(|root| (root, Hole { cpu: Cpu(hole.cpu), from: hole.from, to: hole.to })),
+        stalls.push(
+            root.map(|root| (root, Stall { cpu: Cpu(stall.cpu), from: stall.from, to: stall.to })),
         );
     }
     let channels = graph::joined(draft, &homes, &owners, findings);
@@ -181,17 +180,17 @@ pub(super) fn system<'d>(
     graph::check_arrivals(&plan, findings)?;
     let mut built: Vec<Option<Root>> = Vec::new();
     for &root in &roots {
-        let surroundings = Surroundings {
+        let surroundings = Environment {
             overheads: draft
                 .overheads
                 .as_ref()
                 .map(|(overheads, _)| *overheads)
                 .unwrap_or_default(),
-            holes: holes
+            stalls: stalls
                 .iter()
                 .flatten()
-                .filter(|(of, _)| mutate!("system-hole", *of == root, *of != root))
-                .map(|(_, hole)| *hole)
+                .filter(|(of, _)| mutate!("system-stall", *of == root, *of != root))
+                .map(|(_, stall)| *stall)
                 .collect(),
             changes: draft.changes.clone(),
         };
@@ -212,7 +211,7 @@ pub(super) fn system<'d>(
     })
 }
 
-/// Expectations are about somebody.
+/// Checks that each expectation matches a task.
 fn expected(draft: &Draft, built: &[Root], findings: &mut [Findings<'_>]) {
     let names: Vec<&str> =
         built.iter().flat_map(|root| root.tasks.iter().map(String::as_str)).collect();
@@ -236,7 +235,7 @@ fn expected(draft: &Draft, built: &[Root], findings: &mut [Findings<'_>]) {
             let what = format!("no task is called {}", quoted(task));
             findings[named.file].error(
                 &named.at,
-                words(what, "an expectation about nobody could never fail", remedy),
+                words(what, "an expectation that matches no task could never fail", remedy),
             );
         }
     }
@@ -306,7 +305,7 @@ fn unique(draft: &Draft, findings: &mut [Findings<'_>]) {
     let mut add = |name: Cow<'_, str>, named: &Named, findings: &mut [Findings<'_>]| {
         let line = findings[named.file].source.line(named.at.start);
         let known = first.get(name.as_ref()).copied();
-        if let Some((file, line)) = known {
+        if let Some((file, line)) = mutate!("system-names", known, None) {
             let origin = findings[file].source.origin.to_owned();
             let text = words(
                 format!("{} is the name of two things", quoted(&name)),
@@ -346,7 +345,7 @@ fn circles(
             if let Some(known) = homes[at] {
                 break known;
             }
-            // Until more is known: whoever comes back here is in a circle.
+            // Provisional: a scheduler that reaches this entry again is in a cycle.
             homes[at] = Some(None);
             way.push(at);
             match parents[at] {
@@ -359,9 +358,10 @@ fn circles(
         }
         if home.is_none() {
             let named = &draft.schedulers[start].name;
-            let what = format!("{} stands in itself", quoted(&named.name));
-            let remedy = "let one of them stand in none: it is the root";
-            findings[named.file].error(&named.at, words(what, "a tree has no circles", remedy));
+            let what = format!("{} contains itself", quoted(&named.name));
+            let remedy = "remove `in` of one of them: it becomes the root";
+            let message = words(what, "a tree has no cycles", remedy);
+            mutate!("system-circle", findings[named.file].error(&named.at, message), ());
             fine = false;
         }
     }

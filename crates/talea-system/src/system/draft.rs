@@ -1,9 +1,9 @@
-//! What the files say, table by table, before names are resolved.
+//! Contents of the files, table by table, before names are resolved.
 
 use super::Expectation;
 use std::ops::Range;
-use talea_core::machine::{Affinity, Condition, Migration, Protocol, Selection};
-use talea_core::server::Kind;
+use talea_core::engine::{Affinity, Condition, Migration, Protocol, Selection};
+use talea_core::server::ServerKind;
 use talea_core::workload::{Arrivals, Cost, Overheads};
 use talea_core::{Span, Time, Work};
 
@@ -42,7 +42,7 @@ pub(super) struct EntryDraft {
     pub(super) length: Span,
     pub(super) version: Option<Named>,
     pub(super) activates: bool,
-    pub(super) goes_on: bool,
+    pub(super) continues: bool,
     pub(super) place: Place,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct SchedulerDraft {
     pub(super) name: Named,
     pub(super) parent: Option<Named>,
     pub(super) policy: &'static str,
-    pub(super) server: Option<Kind>,
+    pub(super) server: Option<ServerKind>,
     pub(super) cpus: u32,
     pub(super) migration: Migration,
     pub(super) preemptive: bool,
@@ -102,10 +102,10 @@ pub(super) struct TaskDraft {
     pub(super) deadline: Option<Span>,
     pub(super) priority: Option<u8>,
     pub(super) criticality: Option<u8>,
-    /// By version, where it has some.
+    /// Cost, by version if there are versions.
     pub(super) cost: Cost,
     pub(super) arrivals: Arrivals,
-    /// What is said about arrivals, which somebody whom others activate does not have.
+    /// Keys about arrivals, which an activated task must not have.
     pub(super) about_arrivals: Vec<(&'static str, Range<usize>)>,
     pub(super) enforce: bool,
     pub(super) backlog: Option<u32>,
@@ -114,7 +114,7 @@ pub(super) struct TaskDraft {
     pub(super) versions: Vec<VersionDraft>,
     pub(super) sections: Vec<SectionDraft>,
     pub(super) suspensions: Vec<SuspensionDraft>,
-    /// What runs in its place, and where that stands.
+    /// The program that runs in its place, with its position.
     pub(super) program: Option<(Vec<String>, Range<usize>)>,
     pub(super) at: Range<usize>,
 }
@@ -146,7 +146,7 @@ pub(super) struct ChannelDraft {
     pub(super) place: Place,
 }
 
-pub(super) struct HoleDraft {
+pub(super) struct StallDraft {
     pub(super) root: Option<Named>,
     pub(super) cpu: u32,
     pub(super) from: Time,
@@ -167,10 +167,9 @@ pub(super) struct Draft {
     /// There are channels that could not be read: who has no period may be at the end of one.
     pub(super) lost_channels: bool,
     pub(super) overheads: Option<(Overheads, Place)>,
-    pub(super) holes: Vec<HoleDraft>,
+    pub(super) stalls: Vec<StallDraft>,
     pub(super) changes: Vec<(Time, Condition)>,
     pub(super) expectations: Vec<(Expectation, Named)>,
-    /// Things that have a name and nothing else that could be used; whoever names them is not told
-    /// again.
+    /// Names of items with faults. A reference to one of them is not reported again.
     pub(super) broken: Vec<Named>,
 }

@@ -24,9 +24,9 @@ use crate::diagnostic::Diagnostic;
 use crate::source::{Findings, Source, words};
 use std::path::{Component, Path, PathBuf};
 use talea_core::Span;
-use talea_core::machine::Tree;
+use talea_core::engine::Tree;
 use talea_core::workload::Source as Load;
-use talea_core::workload::{Surroundings, Workload};
+use talea_core::workload::{Environment, Workload};
 use toml::de::DeTable;
 
 /// A whole system.
@@ -34,36 +34,36 @@ use toml::de::DeTable;
 pub struct System {
     /// How long a run is.
     pub duration: Span,
-    /// Of everything that is random.
+    /// Seed of all random values.
     pub seed: u64,
     /// The trees, in the order of the file.
     pub roots: Vec<Root>,
-    /// What a run must show.
+    /// Conditions that a run must meet.
     pub expectations: Vec<Expectation>,
-    /// What somebody should look at, although it can be run.
+    /// Warnings about a system that can be run.
     pub warnings: Vec<Diagnostic>,
 }
 
 /// One tree with the load of its tasks.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// As in the file.
+    /// Name in the file.
     pub name: String,
-    /// What the machine is built from.
+    /// The tree that an engine is built from.
     pub tree: Tree,
     /// A source for each task, in the order of the machine's tasks.
     pub sources: Vec<Load>,
     /// Their names.
     pub tasks: Vec<String>,
-    /// What runs on real threads in place of each task's generated work: a program and its
-    /// arguments, at least one.
+    /// `programs[t]`: the program with its arguments that runs on real threads in place of the
+    /// generated work of task `t`; at least one word.
     pub programs: Vec<Option<Vec<String>>>,
-    /// Overheads, holes, and changes of battery, mode and mask.
-    pub surroundings: Surroundings,
+    /// Overheads, stalls, and changes of battery, mode and mask.
+    pub surroundings: Environment,
 }
 
 impl Root {
-    /// What its tasks ask. Roots draw from streams of their own.
+    /// The workload of its tasks. Each root has a random stream of its own.
     pub fn workload(&self, seed: u64) -> Workload {
         Workload { sources: self.sources.clone(), seed }
     }
@@ -78,7 +78,7 @@ pub struct Expectation {
     pub misses: Option<u64>,
     /// Longest response.
     pub response: Option<Span>,
-    /// Where it stands, for reports.
+    /// Line number for reports.
     pub line: u32,
 }
 
@@ -110,8 +110,8 @@ impl Include for () {
     }
 }
 
-/// Files beside the file that names them. Whoever opens them says what the text of each is, or why
-/// there is none, and is asked for [`folded`] paths only.
+/// Source of included files. An implementation returns the text of a file, or the reason why there
+/// is none. It is called with [`folded`] paths only.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<F>(pub F);
 
@@ -125,7 +125,7 @@ impl<F: Fn(&Path) -> Result<String, String>> Include for Beside<F> {
 
 /// A path without the parts that lead nowhere: `./a` is `a`, and `a/../b` is `b`. By the letters
 /// alone, as in an address of a page: also where `a` is a link, or is not there. So one file has
-/// one name, whoever includes it.
+/// one name in all files that include it.
 pub fn folded(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -158,7 +158,7 @@ pub fn read(text: &str, origin: &str, include: &dyn Include) -> Result<System, V
     read_with(text, origin, include, &Registry::default())
 }
 
-/// As [`read`], for a program that knows more policies and selections than Talea does.
+/// Reads a system ([`read`]) for a program that adds policies and selections to those of Talea.
 ///
 /// # Errors
 /// See [`read`].
@@ -184,7 +184,7 @@ pub fn read_with(
         let remedy = "add a line `[[scheduler]]`, then `name` and `policy`";
         findings[0].error(
             &(0..0),
-            words("there is no scheduler", "somebody must decide who runs", remedy),
+            words("there is no scheduler", "a scheduler must decide which task runs", remedy),
         );
     }
     let system = build::system(&draft, registry, &mut findings);

@@ -12,7 +12,7 @@ use crate::config::table::{Field, Table};
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use talea_core::cpus::CpuListError;
-use talea_core::machine::Affinity;
+use talea_core::engine::Affinity;
 use talea_core::{CpuSet, Span, Time, Work};
 use toml::de::{DeTable, DeValue};
 
@@ -67,8 +67,8 @@ pub(super) fn file(
     if let Some(field) = top.take("overheads") {
         parts::overheads(&field, file, draft, findings);
     }
-    for table in list(&top, "hole", Section::Hole, findings) {
-        draft.holes.extend(parts::hole(&table, file, findings));
+    for table in list(&top, "stall", Section::Stall, findings) {
+        draft.stalls.extend(parts::stall(&table, file, findings));
     }
     for table in list(&top, "change", Section::Change, findings) {
         draft.changes.extend(parts::change(&table, findings).into_iter().flatten());

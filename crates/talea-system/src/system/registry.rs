@@ -2,15 +2,16 @@
 //! outside (S19, Y21, L8, L19).
 
 use super::keys::{POLICIES, SELECTIONS, SERVERS};
-use talea_core::machine::Chooser;
+use talea_core::engine::VersionSelector;
+use talea_core::mutate;
 use talea_core::{sched, server};
 
-/// What a program knows besides what Talea knows; nothing by default.
+/// Policies, servers and selections that a program adds to those of Talea; empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    policies: Vec<(&'static str, sched::Maker)>,
-    servers: Vec<(&'static str, server::Maker)>,
-    choosers: Vec<(&'static str, Chooser)>,
+    policies: Vec<(&'static str, sched::PolicyFactory)>,
+    servers: Vec<(&'static str, server::ServerFactory)>,
+    choosers: Vec<(&'static str, VersionSelector)>,
 }
 
 impl Registry {
@@ -24,7 +25,7 @@ impl Registry {
     /// # Panics
     /// If the name is taken: a file must not mean something else in another program.
     #[must_use]
-    pub fn policy(mut self, name: &'static str, make: sched::Maker) -> Registry {
+    pub fn policy(mut self, name: &'static str, make: sched::PolicyFactory) -> Registry {
         assert!(!self.has_policy(name), "there is a policy {name} already");
         self.policies.push((name, make));
         self
@@ -35,9 +36,10 @@ impl Registry {
     /// # Panics
     /// If the name is taken.
     #[must_use]
-    pub fn server(mut self, name: &'static str, make: server::Maker) -> Registry {
+    pub fn server(mut self, name: &'static str, make: server::ServerFactory) -> Registry {
         let mut known = SERVERS.iter().copied().chain(self.servers.iter().map(|server| server.0));
-        assert!(known.all(|known| known != name), "there is a server {name} already");
+        let is_new = mutate!("system-registry", known.all(|known| known != name), true);
+        assert!(is_new, "there is a server {name} already");
         self.servers.push((name, make));
         self
     }
@@ -47,7 +49,7 @@ impl Registry {
     /// # Panics
     /// If the name is taken.
     #[must_use]
-    pub fn selection(mut self, name: &'static str, choose: Chooser) -> Registry {
+    pub fn selection(mut self, name: &'static str, choose: VersionSelector) -> Registry {
         let mut known =
             SELECTIONS.iter().copied().chain(self.choosers.iter().map(|chooser| chooser.0));
         assert!(known.all(|known| known != name), "there is a selection {name} already");
@@ -61,17 +63,17 @@ impl Registry {
     }
 
     /// The policies, by name.
-    pub fn policies(&self) -> impl Iterator<Item = (&'static str, sched::Maker)> {
+    pub fn policies(&self) -> impl Iterator<Item = (&'static str, sched::PolicyFactory)> {
         self.policies.iter().copied()
     }
 
     /// The servers, by name.
-    pub fn servers(&self) -> impl Iterator<Item = (&'static str, server::Maker)> {
+    pub fn servers(&self) -> impl Iterator<Item = (&'static str, server::ServerFactory)> {
         self.servers.iter().copied()
     }
 
     /// The selections, by name.
-    pub fn selections(&self) -> impl Iterator<Item = (&'static str, Chooser)> {
+    pub fn selections(&self) -> impl Iterator<Item = (&'static str, VersionSelector)> {
         self.choosers.iter().copied()
     }
 }

@@ -1,4 +1,4 @@
-//! What if a value were another one: small changes to a system that was read, in one line.
+//! Changes of single values of a system, written in one line (`--what-if`).
 //!
 //! ```text
 //! change   = quantity "(" name ")" operator value
@@ -20,13 +20,13 @@ use super::System;
 use crate::duration::parse_span;
 use crate::suggest::nearest;
 use std::fmt;
-use talea_core::machine::{Body, TaskSpec};
+use talea_core::engine::{NodeSpec, TaskSpec};
 use talea_core::mutate;
 use talea_core::server::Reservation;
 use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Work};
 
-/// What can be changed.
+/// A value that can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     Cost,
@@ -55,7 +55,7 @@ impl Quantity {
         self != Quantity::Budget
     }
 
-    /// Whose it is.
+    /// The kind of item that has the value.
     fn whose(self) -> &'static str {
         match self {
             Quantity::Cost | Quantity::Jitter => "task",
@@ -68,7 +68,7 @@ impl Quantity {
 /// How a value changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
-    /// To so many of so many parts.
+    /// Scales by a fraction: numerator and denominator.
     Scale(u64, u64),
     Add(Span),
     Subtract(Span),
@@ -151,7 +151,7 @@ impl Change {
         Ok(Change { quantity, name: name.into(), operation, text: text.into() })
     }
 
-    /// Whether this name is meant; it is remembered for whoever meant another one.
+    /// Whether the change names this item. The name is recorded for suggestions.
     fn is_called(&self, name: &str, names: &mut Vec<String>) -> bool {
         names.push(name.into());
         self.name.strip_suffix('*').map_or(self.name == name, |start| name.starts_with(start))
@@ -162,7 +162,7 @@ impl Change {
             Quantity::Budget => reservation.budget = self.work(reservation.budget)?,
             Quantity::Offset => reservation.offset = self.span(reservation.offset, 0)?,
             Quantity::Deadline => {
-                reservation.deadline = Some(self.span(reservation.relative_deadline(), 1)?)
+                reservation.deadline = Some(self.span(reservation.relative_deadline(), 1)?);
             }
             _ => {
                 let period = self.span(reservation.period, 1)?;
@@ -196,14 +196,14 @@ impl Change {
                 match &mut source.arrivals {
                     Arrivals::Periodic { period: own, .. } => *own = period,
                     Arrivals::Sporadic { separation, .. } => *separation = period,
-                    // When its jobs come is listed, or somebody's business; what `rm` orders by
-                    // would change, and nothing else.
-                    Arrivals::List(_) | Arrivals::Seen(_)
+                    // Its arrivals are listed or come from activations, so the period would only
+                    // change the priority under `rm`.
+                    Arrivals::List(_) | Arrivals::Observed(_)
                         if mutate!("what-if-listed", !spec.enforced, spec.enforced) =>
                     {
                         return Err("its jobs come when they are listed, not with a period".into());
                     }
-                    Arrivals::List(_) | Arrivals::Seen(_) => {}
+                    Arrivals::List(_) | Arrivals::Observed(_) => {}
                 }
                 spec.period = period;
             }
@@ -235,8 +235,8 @@ impl Change {
             let mut task = 0;
             for node in nodes {
                 let node = root.tree.get_mut(node).expect("it was just there");
-                let changed = match &mut node.body {
-                    Body::Scheduler(spec) => {
+                let changed = match &mut node.spec {
+                    NodeSpec::Scheduler(spec) => {
                         let Some(reservation) = &mut spec.reservation else { continue };
                         if !self.quantity.is_of_servers() || !self.is_called(&spec.name, &mut names)
                         {
@@ -244,7 +244,7 @@ impl Change {
                         }
                         self.server(reservation)
                     }
-                    Body::Task(spec) => {
+                    NodeSpec::Task(spec) => {
                         task += 1;
                         if !self.quantity.is_of_tasks() || !self.is_called(&spec.name, &mut names) {
                             continue;
@@ -279,7 +279,7 @@ impl Change {
             Operation::Subtract(less) => before.checked_sub(less),
             Operation::Set(value) => Some(value),
         };
-        let longest = talea_core::machine::LONGEST;
+        let longest = talea_core::engine::MAX_RUN;
         after.filter(|after| (least..=longest.as_ns()).contains(&after.as_ns())).ok_or_else(|| {
             format!(
                 "{before} would become too short or too long: at least {} and at most {longest} are possible",
@@ -303,7 +303,7 @@ impl Change {
                 }
             }
             Cost::Versions(costs) => costs.iter_mut().try_for_each(|cost| self.cost(cost))?,
-            Cost::Marked { of, marks } => {
+            Cost::WithSteps { base: of, steps: marks } => {
                 self.cost(of)?;
                 if matches!(self.operation, Operation::Scale(..)) {
                     for mark in marks
@@ -393,8 +393,8 @@ cost = { min = "1ms", max = "2ms" }
         let mut seen = String::new();
         let mut task = 0;
         for (_, node) in root.tree.nodes() {
-            match &node.body {
-                Body::Scheduler(spec) => {
+            match &node.spec {
+                NodeSpec::Scheduler(spec) => {
                     if let Some(reservation) = &spec.reservation {
                         let _ = write!(
                             seen,
@@ -403,7 +403,7 @@ cost = { min = "1ms", max = "2ms" }
                         );
                     }
                 }
-                Body::Task(spec) => {
+                NodeSpec::Task(spec) => {
                     let source = &root.sources[task];
                     task += 1;
                     let Arrivals::Periodic { offset, period, jitter } = &source.arrivals else {
@@ -414,7 +414,7 @@ cost = { min = "1ms", max = "2ms" }
                         seen,
                         "{} {} {offset}+{period}+{jitter} {}; ",
                         spec.name,
-                        source.cost.most(),
+                        source.cost.max(),
                         spec.deadline
                     );
                 }

@@ -7,7 +7,7 @@
 //!
 //! What only a program knows (a function that chooses, arrivals that were seen late one by one) has
 //! no words, and is refused. Whether names are such as a file may hold, and whether trees are
-//! sound, is the reader's business: whoever is not sure reads what was written.
+//! sound, is checked by the reader: a caller can read the result to check it.
 
 mod task;
 
@@ -15,21 +15,21 @@ use super::keys::{PROTOCOLS, SELECTIONS};
 use super::{Root, System};
 use crate::write::text;
 use std::fmt::{self, Write};
-use talea_core::machine::{
-    Affinity, Body, ChannelId, Condition, Migration, NodeId, Protocol, SchedulerSpec, Selection,
-    TaskSpec, Tree,
+use talea_core::engine::{
+    Affinity, ChannelId, Condition, Migration, NodeId, NodeSpec, Protocol, SchedulerSpec,
+    Selection, TaskSpec, Tree,
 };
 use talea_core::mutate;
-use talea_core::sched::{Policy, TableEntry};
-use talea_core::workload::{Act, Cost, Overheads};
+use talea_core::sched::{PolicySpec, TableEntry};
+use talea_core::workload::{Cost, Overheads, StepAction};
 use talea_core::{CpuSet, Span, Time, Work};
 
 /// A system has something that no system file can say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritable {
-    /// Whose it is.
+    /// Name of the item.
     pub name: String,
-    /// What it is, and what could be said.
+    /// Description of the item, and what a file can express instead.
     pub why: String,
 }
 
@@ -76,7 +76,7 @@ pub fn write(system: &System) -> Result<String, Unwritable> {
 fn root(out: &mut String, root: &Root) -> Result<(), Unwritable> {
     let tree = &root.tree;
     for (id, node) in tree.nodes() {
-        if let Body::Scheduler(spec) = &node.body {
+        if let NodeSpec::Scheduler(spec) = &node.spec {
             scheduler(out, tree, id, node.parent, spec)?;
         }
     }
@@ -98,9 +98,9 @@ fn root(out: &mut String, root: &Root) -> Result<(), Unwritable> {
         };
         pair(out, "protocol", &text(protocol));
     }
-    let tasks = tree.nodes().filter(|(_, node)| matches!(node.body, Body::Task(_)));
+    let tasks = tree.nodes().filter(|(_, node)| matches!(node.spec, NodeSpec::Task(_)));
     for (at, (id, node)) in tasks.enumerate() {
-        let (Body::Task(spec), Some(parent)) = (&node.body, node.parent) else { continue };
+        let (NodeSpec::Task(spec), Some(parent)) = (&node.spec, node.parent) else { continue };
         let place = task::Place { tree, id, parent: name_of(tree, parent) };
         task::write(out, &place, spec, &root.sources[at], root.programs[at].as_deref())?;
     }
@@ -124,12 +124,12 @@ fn channels(out: &mut String, root: &Root) {
             {}
         );
 
-        let pushes = |act: &Act| match act {
-            Act::Push(of, counts) if *of == id => Some(counts.clone()),
+        let pushes = |act: &StepAction| match act {
+            StepAction::Push(of, counts) if *of == id => Some(counts.clone()),
             _ => None,
         };
-        let pops = |act: &Act| match act {
-            Act::Pop(of, counts) if *of == id => Some(counts.clone()),
+        let pops = |act: &StepAction| match act {
+            StepAction::Pop(of, counts) if *of == id => Some(counts.clone()),
             _ => None,
         };
         if let Some(counts) = moved(root, channel.from, pushes) {
@@ -141,12 +141,16 @@ fn channels(out: &mut String, root: &Root) {
     }
 }
 
-/// What the jobs of a task are said to move.
-fn moved(root: &Root, node: NodeId, of: impl Fn(&Act) -> Option<Vec<u32>>) -> Option<Vec<u32>> {
-    let tasks = root.tree.nodes().filter(|(_, node)| matches!(node.body, Body::Task(_)));
+/// Token counts of the jobs of a task.
+fn moved(
+    root: &Root,
+    node: NodeId,
+    of: impl Fn(&StepAction) -> Option<Vec<u32>>,
+) -> Option<Vec<u32>> {
+    let tasks = root.tree.nodes().filter(|(_, node)| matches!(node.spec, NodeSpec::Task(_)));
     let at = tasks.into_iter().position(|(id, _)| id == node)?;
     root.sources[at].cost.by_version().into_iter().find_map(|cost| match cost {
-        Cost::Marked { marks, .. } => marks.iter().find_map(|mark| of(&mark.act)),
+        Cost::WithSteps { steps: marks, .. } => marks.iter().find_map(|mark| of(&mark.action)),
         _ => None,
     })
 }
@@ -168,7 +172,7 @@ fn scheduler(
     if !spec.preemptive {
         pair(out, "preemptive", "false");
     }
-    let own = &spec.own;
+    let own = &spec.overrides;
     if own.period.is_some() || own.relative_deadline.is_some() || own.yields {
         return unwritable(
             &spec.name,
@@ -195,8 +199,8 @@ fn scheduler(
     }
     let children: Vec<&str> = tree.children(id).map(|(child, _)| name_of(tree, child)).collect();
     match &spec.policy {
-        Policy::RoundRobin { quantum } => pair(out, "quantum", &work(*quantum)),
-        Policy::Partitions { frame, slots, lending } => {
+        PolicySpec::RoundRobin { quantum } => pair(out, "quantum", &work(*quantum)),
+        PolicySpec::Partitions { frame, slots, lending } => {
             pair(out, "frame", &span(*frame));
             pair(out, "lending", &lending.to_string());
             for slot in slots {
@@ -206,7 +210,7 @@ fn scheduler(
                 pair(out, "length", &span(length(slot.start, slot.end)));
             }
         }
-        Policy::Table { hyperperiod, entries } => {
+        PolicySpec::Table { hyperperiod, entries } => {
             pair(out, "hyperperiod", &span(*hyperperiod));
             for one in entries {
                 entry(out, tree, id, child(&children, one.owner, &spec.name)?, one)?;
@@ -217,7 +221,7 @@ fn scheduler(
     Ok(())
 }
 
-/// What only a root says.
+/// Writes the keys that only a root has.
 fn of_root(out: &mut String, tree: &Tree, name: &str) -> Result<(), Unwritable> {
     pair(out, "cpus", &tree.cpus.to_string());
     if tree.migration == Migration::JobBoundaries {
@@ -233,7 +237,7 @@ fn of_root(out: &mut String, tree: &Tree, name: &str) -> Result<(), Unwritable> 
         }
         Selection::Mode => mode,
         Selection::Mask => mask,
-        Selection::User(_) | Selection::Given(..) => {
+        Selection::User(_) | Selection::UserWithContext(..) => {
             return unwritable(
                 name,
                 "a function chooses its versions, which only the program knows that has it; choose by declaration, \
@@ -262,8 +266,8 @@ fn entry(
     pair(out, "length", &span(length(entry.start, entry.end)));
     if let Some(version) = entry.version {
         let child = tree.children(table).nth(entry.owner as usize);
-        let versions = match child.map(|(_, node)| &node.body) {
-            Some(Body::Task(TaskSpec { versions, .. })) => &versions[..],
+        let versions = match child.map(|(_, node)| &node.spec) {
+            Some(NodeSpec::Task(TaskSpec { versions, .. })) => &versions[..],
             _ => &[],
         };
         let Some(version) = versions.get(version as usize) else {
@@ -274,7 +278,7 @@ fn entry(
         };
         pair(out, "version", &text(&version.name));
     }
-    for (key, is_so) in [("activates", entry.activates), ("goes_on", entry.goes_on)] {
+    for (key, is_so) in [("activates", entry.activates), ("continues", entry.continues)] {
         if is_so {
             pair(out, key, "true");
         }
@@ -282,7 +286,8 @@ fn entry(
     Ok(())
 }
 
-/// Overheads and changes are of all roots, holes of one each.
+/// Writes overheads and changes, which apply to all roots, and stalls, which apply to one root
+/// each.
 fn surroundings(out: &mut String, system: &System) {
     let Some(first) = system.roots.first() else { return };
     let overheads = &first.surroundings.overheads;
@@ -297,12 +302,12 @@ fn surroundings(out: &mut String, system: &System) {
         unless(Span::ZERO, value, |value| pair(out, key, &span(value)));
     }
     for root in &system.roots {
-        for hole in &root.surroundings.holes {
-            out.push_str("\n[[hole]]\n");
+        for stall in &root.surroundings.stalls {
+            out.push_str("\n[[stall]]\n");
             pair(out, "in", &text(&root.name));
-            pair(out, "cpu", &hole.cpu.0.to_string());
-            pair(out, "start", &time(hole.from));
-            pair(out, "length", &span(hole.to.since(hole.from)));
+            pair(out, "cpu", &stall.cpu.0.to_string());
+            pair(out, "start", &time(stall.from));
+            pair(out, "length", &span(stall.to.since(stall.from)));
         }
     }
     for (at, condition) in &first.surroundings.changes {
@@ -317,9 +322,9 @@ fn surroundings(out: &mut String, system: &System) {
 }
 
 fn name_of(tree: &Tree, node: NodeId) -> &str {
-    match tree.get(node).map(|node| &node.body) {
-        Some(Body::Scheduler(spec)) => &spec.name,
-        Some(Body::Task(spec)) => &spec.name,
+    match tree.get(node).map(|node| &node.spec) {
+        Some(NodeSpec::Scheduler(spec)) => &spec.name,
+        Some(NodeSpec::Task(spec)) => &spec.name,
         None => "",
     }
 }

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use talea_core::CpuSet;
 use talea_core::cpus::MAX_CPUS;
 
-/// Which of the two files a cell is in; its number is its index.
+/// The file of a cell, as an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Plugins = 0,
@@ -105,12 +105,12 @@ fn translate(
     if with_rules {
         from = format!("{from} and {}", plain(sources[1].origin));
     }
-    lines.say(&format!("# Imported by `talea import-retif` from {from}."));
+    lines.say(&format!("# Imported by `talea import --from retif` from {from}."));
     for note in &all.notes {
         lines.say(&format!("# Note: {}", plain(note)));
     }
     if all.rules.is_empty() {
-        lines.say("# Note: without rules only root is served; the published daemon, which checks none, serves everybody.");
+        lines.say("# Note: without rules only root is served; the published daemon checks none and serves all users.");
         lines.say("# Note: `access = \"off\"` does the same here.");
     }
     lines.say("");
@@ -271,7 +271,7 @@ struct AnyName {
 impl AnyName {
     fn id(&self, name: &str) -> Option<u32> {
         let mut ids = self.ids.borrow_mut();
-        // From the top, where nobody writes numbers.
+        // From the top of the range, because files do not use such numbers.
         let next = u32::MAX - 1 - u32::try_from(ids.len()).ok()?;
         Some(*ids.entry(name.to_owned()).or_insert(next))
     }

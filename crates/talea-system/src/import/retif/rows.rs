@@ -16,7 +16,7 @@ pub(super) struct Cell<'t> {
     pub(super) at: Range<usize>,
 }
 
-/// What describes a plugin.
+/// A row that describes a plugin.
 #[derive(Clone, Debug)]
 pub(super) struct PluginRow<'t> {
     pub(super) name: Cell<'t>,
@@ -26,7 +26,7 @@ pub(super) struct PluginRow<'t> {
     pub(super) cpus: Cell<'t>,
 }
 
-/// What describes a rule.
+/// A row that describes a rule.
 #[derive(Clone, Debug)]
 pub(super) struct RuleRow<'t> {
     pub(super) which: Which,
@@ -41,7 +41,7 @@ pub(super) struct RuleRow<'t> {
 pub(super) struct Rows<'t> {
     pub(super) plugins: Vec<PluginRow<'t>>,
     pub(super) rules: Vec<RuleRow<'t>>,
-    /// What the reader of the result should know.
+    /// Notes for the reader of the result.
     pub(super) notes: Vec<String>,
 }
 

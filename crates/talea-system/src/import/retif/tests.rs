@@ -57,7 +57,7 @@ fn r19_listing_2_loads_as_printed_on_a_machine_with_its_cpus() {
         .map(|p| {
             (
                 p.name.as_str(),
-                p.kind.word(),
+                p.kind.name(),
                 p.cpus.to_string(),
                 p.band.map(|b| (b.low.0, b.high.0)),
             )
@@ -88,7 +88,7 @@ fn r19_on_a_smaller_machine_the_missing_cpus_are_named() {
 #[test]
 fn r19_the_forerunners_listing_loads_as_printed_with_and_without_headings() {
     let plain = load(&import(ISORC, None).expect("as printed"), 8).expect("eight CPUs are enough");
-    let words: Vec<&str> = plain.setup.plugins.iter().map(|p| p.kind.word()).collect();
+    let words: Vec<&str> = plain.setup.plugins.iter().map(|p| p.kind.name()).collect();
     assert_eq!(words, ["edf", "rm", "rr", "fp"]);
     let headed = format!(
         "! SYSTEM\n-1\nsched_rt_period_us 1000000\n100\n! PLUGINS\n{ISORC}! RULES\nuser1 RM max_runtime 500\n"
@@ -151,7 +151,7 @@ fn r27_every_property_of_table_5_is_read_with_its_unit() {
             Bound::MinDeadline(Span::from_ns(7_000)),
             Bound::MaxDeadline(Span::from_ns(999_000)),
             Bound::MinPriority(Priority(1)),
-            // The deadline class in both formats: without it the rule would keep everybody from
+            // The deadline class in both formats: without it the rule would exclude every user from
             // EDF.
             Bound::MaxPriority(Priority(100)),
             Bound::IgnoreAdmission(true),
@@ -291,7 +291,7 @@ fn the_published_daemons_yaml_is_read() {
             format!(
                 "{} {} {} {:?}",
                 p.name,
-                p.kind.word(),
+                p.kind.name(),
                 p.cpus,
                 p.band.map(|b| (b.low.0, b.high.0))
             )

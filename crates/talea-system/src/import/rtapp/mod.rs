@@ -27,7 +27,7 @@ use talea_core::Span;
 /// # Errors
 /// Every problem that was found, with its place.
 pub fn rtapp(file: File<'_>, cpus: Option<u32>) -> Result<String, Vec<Diagnostic>> {
-    system_file(file, "import-rt-app", |text, lines, notes, findings| {
+    system_file(file, "rt-app", |text, lines, notes, findings| {
         let root = match json::parse(text) {
             Ok(root) => root,
             Err((at, words)) => return findings.error(&at, words),
@@ -44,7 +44,7 @@ pub fn rtapp(file: File<'_>, cpus: Option<u32>) -> Result<String, Vec<Diagnostic
     })
 }
 
-/// What a file says.
+/// The contents of a workload file.
 struct Workload {
     duration: Option<(Span, Range<usize>)>,
     /// Whether locks inherit.
@@ -83,7 +83,7 @@ impl Loops {
     }
 }
 
-/// Who schedules it.
+/// The scheduling class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Fair,

@@ -1,4 +1,4 @@
-//! Who schedules the tasks: the kernel's classes as a tree.
+//! Placement of the tasks: the scheduling classes of the kernel as a tree.
 //!
 //! A root a CPU, by fixed priority: on top an EDF band of one hard CBS for each thread of the
 //! deadline class, then the real-time priorities (round robin among those of SCHED_RR at one), and
@@ -16,7 +16,7 @@ use talea_core::Span;
 
 /// The kernel's quantum of SCHED_RR.
 const QUANTUM: &str = "100ms";
-/// What the fair class gives at a time, about.
+/// Approximate time slice of the fair class.
 const SLICE: &str = "3ms";
 
 /// Writes the system.
@@ -84,8 +84,8 @@ pub(super) fn write(
 
 /// Whether threads of both real-time classes have one priority and may meet on a CPU.
 fn share_a_queue(tasks: &[Task<'_>]) -> bool {
-    // By priority and CPU: whether there is one of each class. Those that may use any CPU meet
-    // everybody.
+    // By priority and CPU: whether there is one of each class. Tasks that may use any CPU
+    // compete with all others.
     let mut queues: BTreeMap<(u8, Option<u32>), (bool, bool)> = BTreeMap::new();
     for thread in tasks.iter().map(|task| task.thread) {
         let (priority, is_fifo) = match thread.class {
@@ -130,11 +130,11 @@ impl Place<'_> {
         }
     }
 
-    /// What is for `purpose`, made if it is not there yet.
+    /// Returns the scheduler for `purpose`, and creates it on first use.
     fn once(
         &mut self,
         purpose: String,
-        wish: &str,
+        preferred: &str,
         header: &str,
         at: &Range<usize>,
         pairs: &[(&str, String)],
@@ -142,7 +142,7 @@ impl Place<'_> {
         if let Some(name) = self.made.get(&purpose) {
             return name.clone();
         }
-        let called = self.names.give(wish, "x");
+        let called = self.names.give(preferred, "x");
         self.made.insert(purpose, called.clone());
         let mut all = vec![("name", text(&called))];
         all.extend(pairs.iter().cloned());
@@ -164,16 +164,19 @@ impl Place<'_> {
 
     fn thread(&mut self, task: &Task<'_>, root: &str, is_shared: bool) {
         let at = &task.thread.at;
-        let group =
-            |place: &mut Self, wish: &str, policy: &str, quantum: Option<&str>, priority: u8| {
-                let mut pairs = vec![
-                    ("in", text(root)),
-                    ("policy", text(policy)),
-                    ("priority", priority.to_string()),
-                ];
-                pairs.extend(quantum.map(|quantum| ("quantum", text(quantum))));
-                place.once(format!("{wish} in {root}"), wish, "[[scheduler]]", at, &pairs)
-            };
+        let group = |place: &mut Self,
+                     preferred: &str,
+                     policy: &str,
+                     quantum: Option<&str>,
+                     priority: u8| {
+            let mut pairs = vec![
+                ("in", text(root)),
+                ("policy", text(policy)),
+                ("priority", priority.to_string()),
+            ];
+            pairs.extend(quantum.map(|quantum| ("quantum", text(quantum))));
+            place.once(format!("{preferred} in {root}"), preferred, "[[scheduler]]", at, &pairs)
+        };
         let count = task.thread.instances;
         let many = (count > 1).then(|| ("count", count.to_string()));
         let called = &task.thread.name;
@@ -209,9 +212,9 @@ impl Place<'_> {
                         ("period", span(period)),
                         ("deadline", span(deadline)),
                     ];
-                    let wish = format!("{called}.cbs");
+                    let preferred = format!("{called}.cbs");
                     let server =
-                        self.once(format!("cbs {called}"), &wish, "[[scheduler]]", at, &pairs);
+                        self.once(format!("cbs {called}"), &preferred, "[[scheduler]]", at, &pairs);
                     self.task(task, &called, &server, &[]);
                 }
             }

@@ -13,7 +13,7 @@ use talea_core::mutate;
 /// Threads and events of one file at most.
 const THREADS_MAX: usize = 10_000;
 const INSTANCES_MAX: u64 = 10_000;
-/// What rt-app takes where a file says nothing.
+/// The default of rt-app.
 const PRIORITY: u8 = 10;
 
 const TOP: [&str; 3] = ["global", "resources", "tasks"];
@@ -37,7 +37,7 @@ const GLOBAL: [&str; 17] = [
     "resources",
 ];
 const THREAD: [&str; 5] = ["instance", "delay", "loop", "phases", "taskgroup"];
-/// Of a thread or of one of its phases.
+/// Keys of a thread or of one of its phases.
 const PROPERTIES: [&str; 9] = [
     "policy",
     "priority",
@@ -225,7 +225,7 @@ impl Read<'_, '_> {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("write one of {}", suggest::list(POLICIES)),
             };
-            self.error(&json.at, what, "nobody knows what that is", &remedy);
+            self.error(&json.at, what, "rt-app has no such value", &remedy);
         }
         found
     }
@@ -328,12 +328,12 @@ impl Read<'_, '_> {
         }
     }
 
-    /// -1: for ever.
+    /// Reads `loop`; -1 repeats forever.
     fn loops(&mut self, json: &Json<'_>) -> Option<Loops> {
         match self.number(json, "loop", (-1, 1_000_000_000))? {
             -1 => Some(Loops::Forever),
             0 => {
-                let remedy = "write 1 or more, or -1 for ever";
+                let remedy = "write 1 or more, or -1 for an endless loop";
                 self.error(&json.at, "`loop` is 0".to_owned(), "it would never happen", remedy);
                 None
             }
@@ -465,17 +465,14 @@ impl Read<'_, '_> {
         fine.then_some(phase)
     }
 
-    /// What an event is; `None` if it does nothing. What is wrong with it has been said.
+    /// Reads an event; `None` if it does nothing. Faults have been reported.
     fn event(&mut self, event: &str, member: &Member<'_>) -> Result<Option<What>, ()> {
         let json = &member.value;
         let some = |span: Span, what: fn(Span) -> What| (!span.is_zero()).then(|| what(span));
         match event {
             "run" => Ok(some(self.time(json, "run", 0).ok_or(())?, What::Run)),
             "runtime" => {
-                note(
-                    self.notes,
-                    "`runtime` is work here; rt-app lets time pass instead, whoever runs",
-                );
+                note(self.notes, "`runtime` is CPU time here; in rt-app it is elapsed time");
                 Ok(some(self.time(json, "runtime", 0).ok_or(())?, What::Run))
             }
             "sleep" => Ok(some(self.time(json, "sleep", 0).ok_or(())?, What::Sleep)),
@@ -488,7 +485,7 @@ impl Read<'_, '_> {
                         "how long so many bytes take depends on the machine",
                         "measure it, and write `run` with its time",
                     ),
-                    "yield" => ("it gives the CPU to whom the kernel likes", "leave it out"),
+                    "yield" => ("the kernel selects the thread that runs next", "leave it out"),
                     "fork" => (
                         "it makes a thread on the way",
                         "write that thread beside this one, with a `delay`",
@@ -520,7 +517,7 @@ impl Read<'_, '_> {
             self.error(
                 &json.at,
                 "the timer has no `period`".to_owned(),
-                "nobody knows when it rings",
+                "its expiry time is unknown",
                 remedy,
             );
             return None;

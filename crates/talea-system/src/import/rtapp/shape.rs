@@ -1,5 +1,4 @@
-//! From a thread to a task: when its jobs come, what they cost, where they lock and suspend
-//! themselves.
+//! Conversion of a thread to a task: arrivals, costs, critical sections and suspensions.
 //!
 //! With timers: what lies between two of them is a job, and its arrivals are a period apart; all
 //! timers of a thread must have the same period. Without: the whole thread is one job. What a loop
@@ -11,7 +10,7 @@ use std::collections::BTreeSet;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// What is written out at most: costs, arrivals, or locks and suspensions of one task.
+/// Limit of the listed costs, arrivals, or critical sections and suspensions of one task.
 const WRITTEN_MAX: u64 = 10_000;
 /// How long a workload runs that does not say it.
 const DURATION: Span = Span::from_ns(10_000_000_000);
@@ -24,7 +23,7 @@ pub(super) const NEVER: Span = Span::from_ns(1_000_000 * 1_000_000_000);
 pub(super) struct Task<'w> {
     pub(super) thread: &'w Thread,
     pub(super) period: Span,
-    /// Of the first job.
+    /// Arrival of the first job.
     pub(super) offset: Span,
     /// If they come to an end, how many.
     pub(super) jobs: Option<u64>,
@@ -33,7 +32,7 @@ pub(super) struct Task<'w> {
     pub(super) marks: Marks,
 }
 
-/// What jobs do besides working, in their own work.
+/// Critical sections and suspensions of jobs, at points of their execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
     /// Resource, from, to.
@@ -186,7 +185,7 @@ struct Shape<'w> {
 }
 
 impl<'w> Shape<'w> {
-    /// How often everything happens: phases that go on for ever must be the last.
+    /// Whether the last phase repeats forever; an endless phase before it is an error.
     fn endless(&self, findings: &mut Findings<'_>) -> Option<bool> {
         let phases = &self.thread.phases;
         let endless = phases.iter().position(|phase| phase.loops == Loops::Forever);
@@ -194,7 +193,7 @@ impl<'w> Shape<'w> {
             let remedy = "leave it out, or give the phase before it an end";
             findings.error(
                 &never.at,
-                words("this phase is never reached", "the one before it loops for ever", remedy),
+                words("this phase is never reached", "the phase before it loops forever", remedy),
             );
             return None;
         }
@@ -288,7 +287,7 @@ impl<'w> Shape<'w> {
             once.and_then(|once| once.checked_mul(self.thread.loops.times()?))
         };
         let needed = self.duration.map(|duration| duration.as_ns() / period.as_ns() + 2);
-        // Beyond the end of the run nobody counts.
+        // Jobs beyond the end of the run do not count.
         let jobs = jobs.filter(|jobs| needed.is_none_or(|needed| *jobs < needed));
         let costs = if all().all(|job| *job == first) {
             vec![first.cost]
@@ -327,8 +326,8 @@ impl<'w> Shape<'w> {
         needed: Option<u64>,
         findings: &mut Findings<'_>,
     ) -> Option<Vec<Span>> {
-        // A list is begun again at its end, so that once through is enough unless the last phase
-        // goes on for ever.
+        // A list repeats from its start, so one pass is enough unless the last phase repeats
+        // forever.
         let length = match once {
             Some(once) if once <= WRITTEN_MAX => once,
             _ => needed.unwrap_or(u64::MAX),
@@ -354,10 +353,7 @@ impl<'w> Shape<'w> {
             "a thread without a `timer` has neither period nor deadline: it is one job that suspends itself",
         );
         if endless && self.duration.is_none() {
-            note(
-                notes,
-                "where the file says no duration, threads that go on for ever are written for 10 s",
-            );
+            note(notes, "without a `duration` in the file, endless threads are written for 10 s");
         }
         let until = self.duration.unwrap_or(DURATION);
         let mut job = Job::default();
@@ -408,8 +404,10 @@ impl<'w> Shape<'w> {
         }
         if let Some((name, _)) = job.held.first() {
             let what = format!("`{name}` is still locked when the thread ends");
-            findings
-                .error(&self.thread.at, words(what, "nobody else would ever have it", "unlock it"));
+            findings.error(
+                &self.thread.at,
+                words(what, "no other task could ever lock it", "unlock it"),
+            );
             return None;
         }
         if !endless && self.duration.is_none() {

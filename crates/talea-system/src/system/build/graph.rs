@@ -1,4 +1,4 @@
-//! Channels: whom they join, and whose jobs therefore come from others.
+//! Channels: their ends, and the tasks that they activate.
 
 use super::super::draft::Draft;
 use super::{Plan, unknown};
@@ -6,7 +6,7 @@ use crate::config::keys::Section;
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::collections::{BTreeMap, BTreeSet};
-use talea_core::machine::{NodeId, Tree};
+use talea_core::engine::{NodeId, Tree};
 use talea_core::mutate;
 use talea_core::workload::Cost;
 
@@ -63,7 +63,7 @@ pub(super) fn joined(
     all.into_iter().collect()
 }
 
-/// Who says when a task's jobs come: itself, a channel or a table, and nobody twice.
+/// Checks that each task has exactly one source of arrivals: itself, channels, or a table.
 pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> Option<()> {
     let ends: BTreeSet<Copy> = plan.channels.iter().map(|channel| channel.to).collect();
     let mut fine = true;
@@ -73,7 +73,7 @@ pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> 
             if let Some((_, at)) = &task.program {
                 let what =
                     format!("{} is a program and stands at a channel", quoted(&task.name.name));
-                let why = "nobody is told what it passes on";
+                let why = "Talea does not observe what a program passes on";
                 findings[task.name.file]
                     .error(at, words(what, why, "leave the channel out, or the line"));
                 fine = false;
@@ -166,7 +166,7 @@ pub(super) fn join(
             spec.inherits = true;
         }
     }
-    let inherited = tree.inherited();
+    let inherited = tree.inherited_criteria();
     for end in &ends {
         let (task, node) = (&plan.draft.tasks[end.0], nodes[end]);
         if let (Some(roots), Some(spec)) = (inherited.get(&node), super::tree::task_of(tree, node))

@@ -1,4 +1,4 @@
-//! Who is in a time table's care and gets no time from it.
+//! Children of a time table that get no time from it.
 //!
 //! A table hands out all of its CPU's time: a child that it does not name never runs, and every job
 //! of it waits until the backlog is full. That may be meant for a moment, while a table is written,
@@ -15,7 +15,7 @@ use talea_core::mutate;
 pub(super) fn left_out(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) {
     let spec = &plan.draft.schedulers[at];
     let (part, owners): (_, BTreeSet<&str>) = match spec.policy {
-        // Those who lend give what is left to everybody.
+        // A lending table lends idle time to every child.
         "partitions" if !spec.lending => {
             ("slot", spec.slots.iter().map(|slot| slot.owner.name.as_str()).collect())
         }
@@ -55,7 +55,7 @@ fn article(part: &str) -> String {
     format!("{} {part}", if part.starts_with('e') { "an" } else { "a" })
 }
 
-/// Whether there is anybody below who could run.
+/// Whether the subtree has a task.
 fn has_tasks(plan: &Plan<'_>, scheduler: usize) -> bool {
     let mut open = vec![scheduler];
     while let Some(at) = open.pop() {

@@ -1,19 +1,19 @@
-//! What the core says about a tree, said at the line that it is about.
+//! Errors of the core about a tree, reported at the lines that cause them.
 
 use super::super::draft::{Draft, Named, Place};
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::collections::BTreeMap;
-use talea_core::machine::{NodeId, TreeError, Wrong};
+use talea_core::engine::{NodeId, TreeError, TreeErrorKind};
 use talea_core::mutate;
 
-/// Where everything of one tree stands.
+/// Positions of the parts of one tree.
 #[derive(Default)]
 pub(super) struct Places<'d> {
     pub(super) nodes: BTreeMap<NodeId, &'d Named>,
-    /// Of schedulers: their number in the draft.
+    /// `schedulers[node]`: number of the scheduler in the draft.
     pub(super) schedulers: BTreeMap<NodeId, usize>,
-    /// Of its channels, in their order.
+    /// `channels[n]`: place of channel `n`.
     pub(super) channels: Vec<&'d Place>,
 }
 
@@ -37,55 +37,67 @@ pub(super) fn refused(
                 .filter(|place| place.file > 1_000)
         )
     };
-    let part = match error.why {
-        Wrong::Slot { index } | Wrong::SlotOwner { index, .. } | Wrong::Entry { index, .. } => {
-            part(index)
-        }
-        Wrong::Channel { index, .. } => places.channels.get(index).copied(),
+    let part = match error.kind {
+        TreeErrorKind::Slot { index }
+        | TreeErrorKind::SlotOwner { index, .. }
+        | TreeErrorKind::TableEntry { index, .. } => part(index),
+        TreeErrorKind::Channel { index, .. } => places.channels.get(index).copied(),
         _ => None,
     };
     let place = part.cloned().unwrap_or_else(|| named.place());
-    let why = match &error.why {
-        Wrong::GraphRoots { one, other } => {
+    let why = match &error.kind {
+        TreeErrorKind::GraphRoots { one, other } => {
             let name = |node: &NodeId| quoted(&places.nodes[node].name);
             format!("{} and {} start one graph and do not keep step", name(one), name(other))
         }
         why => why.to_string(),
     };
     let what = format!("{} can't be scheduled like this", quoted(&named.name));
-    findings[place.file].error(&place.at, words(what, why, remedy(&error.why)));
+    findings[place.file].error(&place.at, words(what, why, remedy(&error.kind)));
 }
 
-/// What would be right.
-fn remedy(wrong: &Wrong) -> &'static str {
+/// The remedy for an error.
+fn remedy(wrong: &TreeErrorKind) -> &'static str {
     match wrong {
-        Wrong::Cpus(_) => "write `cpus = 1`, or as many as the root owns",
-        Wrong::TimeSharing { .. } => "let it stand at the root, or directly under an `fp` root",
-        Wrong::ManyCpus { .. } => "give each CPU a root of its own",
-        Wrong::Slot { .. } => {
+        TreeErrorKind::CpuCount(_) => "write `cpus = 1`, or as many as the root owns",
+        TreeErrorKind::TimeSharing { .. } => {
+            "let it stand at the root, or directly under an `fp` root"
+        }
+        TreeErrorKind::ManyCpus { .. } => "give each CPU a root of its own",
+        TreeErrorKind::Slot { .. } => {
             "let each slot begin where the one before ends, and the last end with the frame"
         }
-        Wrong::SlotOwner { .. } => "name a child of the table",
-        Wrong::Empty(_) => "write a duration above zero",
-        Wrong::Budget { .. } => "lower the budget, or lengthen deadline and period",
-        Wrong::ServerDeadline => "write a deadline between budget and period, or leave it out",
-        Wrong::Offset => "write an offset below the period",
-        Wrong::ServerInPartition => "put the server beside the table, and give it a priority",
-        Wrong::Range(_) => "write it in `ns`, `us`, `ms` or `s`, above zero and below 73 years",
-        Wrong::Affinity => {
+        TreeErrorKind::SlotOwner { .. } => "name a child of the table",
+        TreeErrorKind::ZeroLength(_) => "write a duration above zero",
+        TreeErrorKind::Budget { .. } => "lower the budget, or lengthen deadline and period",
+        TreeErrorKind::ServerDeadline => {
+            "write a deadline between budget and period, or leave it out"
+        }
+        TreeErrorKind::Offset => "write an offset below the period",
+        TreeErrorKind::ServerInPartition => {
+            "put the server beside the table, and give it a priority"
+        }
+        TreeErrorKind::OutOfRange(_) => {
+            "write it in `ns`, `us`, `ms` or `s`, above zero and below 73 years"
+        }
+        TreeErrorKind::Affinity => {
             "leave `affinity` out, or write it where something stands in a root with several `cpus`"
         }
-        Wrong::Affinities(_) => "let more children use the same CPUs",
-        Wrong::TooMany { .. } => "leave some out",
-        Wrong::Channel { .. } => {
+        TreeErrorKind::TooManyCpuSets(_) => "let more children use the same CPUs",
+        TreeErrorKind::TooMany { .. } => "leave some out",
+        TreeErrorKind::Channel { .. } => {
             "let it lead from one task to another, with at least as much room as an activation takes"
         }
-        Wrong::Circle => "leave out the channel that leads back",
-        Wrong::GraphRoots { .. } => "give the roots of the graph the same `period` and `deadline`",
-        Wrong::TableBelow => "let it stand in none: it is the root",
-        Wrong::Entry { .. } => "move it, shorten it, or correct what it names",
-        Wrong::NotAdmitted { .. } => "give it what the policy asks for, or let it stand elsewhere",
-        Wrong::Overbooked { .. } => {
+        TreeErrorKind::Cycle => "leave out the channel that leads back",
+        TreeErrorKind::GraphRoots { .. } => {
+            "give the roots of the graph the same `period` and `deadline`"
+        }
+        TreeErrorKind::TableNotAtRoot => "let it stand in none: it is the root",
+        TreeErrorKind::TableEntry { .. } => "move it, shorten it, or correct what it names",
+        TreeErrorKind::NotAdmitted { .. } => {
+            "give it what the policy asks for, or let it stand elsewhere"
+        }
+        TreeErrorKind::Overbooked { .. } => {
             "lower budgets or lengthen periods until the sum of budget / period fits"
         }
         _ => "see the chapter on system files",

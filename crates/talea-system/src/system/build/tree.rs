@@ -9,15 +9,15 @@ use super::{Plan, unknown};
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::collections::{BTreeMap, BTreeSet};
-use talea_core::criteria::Own;
-use talea_core::machine::{
-    AcceleratorId, Affinity, Backlog, Body, NodeId, ResourceId, SchedulerSpec, TaskSpec, Tree,
+use talea_core::criteria::Overrides;
+use talea_core::engine::{
+    AcceleratorId, Affinity, Backlog, NodeId, NodeSpec, ResourceId, SchedulerSpec, TaskSpec, Tree,
     Version,
 };
 use talea_core::mutate;
-use talea_core::sched::{Policy, Slot, TableEntry};
+use talea_core::sched::{PolicySpec, Slot, TableEntry};
 use talea_core::server::Reservation;
-use talea_core::workload::{Arrivals, Cost, Source, Surroundings};
+use talea_core::workload::{Arrivals, Cost, Environment, Source};
 use talea_core::{Span, Work};
 
 fn work_of(span: Span) -> Work {
@@ -26,8 +26,8 @@ fn work_of(span: Span) -> Work {
 
 /// A task of the tree, to change it.
 pub(super) fn task_of(tree: &mut Tree, node: NodeId) -> Option<&mut TaskSpec> {
-    match tree.get_mut(node).map(|node| &mut node.body) {
-        Some(Body::Task(spec)) => Some(spec),
+    match tree.get_mut(node).map(|node| &mut node.spec) {
+        Some(NodeSpec::Task(spec)) => Some(spec),
         _ => None,
     }
 }
@@ -35,7 +35,7 @@ pub(super) fn task_of(tree: &mut Tree, node: NodeId) -> Option<&mut TaskSpec> {
 pub(super) fn tree(
     plan: &Plan<'_>,
     root: usize,
-    surroundings: Surroundings,
+    surroundings: Environment,
     findings: &mut [Findings<'_>],
 ) -> Option<Root> {
     let (draft, parents) = (plan.draft, &plan.parents);
@@ -75,7 +75,7 @@ pub(super) fn tree(
     for (name, shared) in &resources {
         tree.resource(
             name,
-            mutate!("system-protocol", shared.protocol, talea_core::machine::Protocol::default()),
+            mutate!("system-protocol", shared.protocol, talea_core::engine::Protocol::default()),
         );
     }
     let (mut nodes, mut costs, mut tasks) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
@@ -115,7 +115,7 @@ pub(super) fn tree(
     })
 }
 
-/// What is shared in one root, in its order.
+/// Shared resources of one root, in its order.
 fn names_of<'d>(all: &'d [SharedDraft], mine: &[usize]) -> Vec<(&'d str, &'d SharedDraft)> {
     mine.iter().map(|&at| (all[at].name.name.as_str(), &all[at])).collect()
 }
@@ -156,7 +156,7 @@ fn task(
     spec.criticality = task.criticality.unwrap_or(0);
     spec.enforced = task.enforce;
     spec.backlog = task.backlog.map_or_else(Backlog::default, |capacity| Backlog { capacity });
-    spec.cost = Some(task.cost.most());
+    spec.cost = Some(task.cost.max());
     if let Some((affinity, place)) = &task.affinity {
         mutate!(
             "system-affinity",
@@ -183,7 +183,7 @@ fn task(
                 u64::from(version.energy),
                 u64::from(version.energy.min(1))
             ),
-            time: version.time.map_or(version.cost.most(), work_of),
+            time: version.time.map_or(version.cost.max(), work_of),
             modes: version.modes,
             needs: version.needs,
         });
@@ -266,7 +266,8 @@ fn owned(
     findings: &mut [Findings<'_>],
 ) -> Option<()> {
     let cpus = plan.draft.schedulers[root].cpus;
-    let beyond = affinity.0 & !(u64::MAX >> (64 - cpus));
+    let allowed = u64::MAX >> (64 - cpus);
+    let beyond = affinity.0 & mutate!("system-cpus", !allowed, !allowed & 1);
     if beyond == 0 {
         return Some(());
     }
@@ -286,24 +287,25 @@ fn scheduler(
 ) -> Option<SchedulerSpec> {
     let spec = &plan.draft.schedulers[at];
     let policy = match spec.policy {
-        "edf" => Policy::Edf,
-        "fp" => Policy::FixedPriority,
-        "rm" => Policy::RateMonotonic,
-        "dm" => mutate!("system-policy", Policy::DeadlineMonotonic, Policy::RateMonotonic),
-        "criticality" => Policy::CriticalityMonotonic,
-        "fifo" => Policy::Fifo,
-        "rr" => Policy::RoundRobin { quantum: work_of(spec.quantum?) },
-        "partitions" => Policy::Partitions {
+        "edf" => PolicySpec::Edf,
+        "fp" => PolicySpec::FixedPriority,
+        "rm" => PolicySpec::RateMonotonic,
+        "dm" => mutate!("system-policy", PolicySpec::DeadlineMonotonic, PolicySpec::RateMonotonic),
+        "criticality" => PolicySpec::CriticalityMonotonic,
+        "fifo" => PolicySpec::Fifo,
+        "rr" => PolicySpec::RoundRobin { quantum: work_of(spec.quantum?) },
+        "partitions" => PolicySpec::Partitions {
             frame: spec.frame?,
             slots: slots(plan, at, findings)?,
             lending: spec.lending,
         },
-        "table" => {
-            Policy::Table { hyperperiod: spec.hyperperiod?, entries: entries(plan, at, findings)? }
-        }
+        "table" => PolicySpec::Table {
+            hyperperiod: spec.hyperperiod?,
+            entries: entries(plan, at, findings)?,
+        },
         other => {
             let (name, make) = plan.registry.policies().find(|(name, _)| *name == other)?;
-            Policy::Custom { name, make }
+            PolicySpec::Custom { name, make }
         }
     };
     let mut built = SchedulerSpec::new(&spec.name.name, policy);
@@ -315,10 +317,14 @@ fn scheduler(
         {}
     );
 
-    built.own = mutate!(
+    built.overrides = mutate!(
         "system-own",
-        Own { priority: spec.priority, criticality: spec.criticality, ..Own::default() },
-        Own { criticality: spec.criticality, ..Own::default() }
+        Overrides {
+            priority: spec.priority,
+            criticality: spec.criticality,
+            ..Overrides::default()
+        },
+        Overrides { criticality: spec.criticality, ..Overrides::default() }
     );
     if let Some((affinity, place)) = spec.affinity.as_ref().filter(|_| spec.parent.is_some()) {
         built.affinity = *affinity;
@@ -377,8 +383,8 @@ fn entries(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) -> Option<
         let end = start.checked_add(entry.length).unwrap_or(Span::from_ns(u64::MAX));
         free[entry.cpu as usize] = end;
         let mut built = TableEntry::new(entry.cpu, start, end, owner);
-        (built.activates, built.goes_on) =
-            (entry.activates, mutate!("system-entries", entry.goes_on, false));
+        (built.activates, built.continues) =
+            (entry.activates, mutate!("system-entries", entry.continues, false));
         if let Some(named) = &entry.version {
             let versions = task.map_or(&[][..], |task| &plan.draft.tasks[task].versions);
             let Some(version) = versions.iter().position(|version| version.name.name == named.name)

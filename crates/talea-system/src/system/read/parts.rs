@@ -1,13 +1,13 @@
-//! What stands beside schedulers and tasks.
+//! Tables beside schedulers and tasks.
 
 use super::super::Expectation;
-use super::super::draft::{ChannelDraft, Draft, HoleDraft, Named, Place, SharedDraft};
+use super::super::draft::{ChannelDraft, Draft, Named, Place, SharedDraft, StallDraft};
 use super::super::keys::PROTOCOLS;
 use super::{bits, name, named, optional, time_of};
 use crate::config::keys::Section;
 use crate::config::table::{Field, Table};
 use crate::source::{Findings, words};
-use talea_core::machine::{Condition, Protocol};
+use talea_core::engine::{Condition, Protocol};
 use talea_core::workload::Overheads;
 use talea_core::{Span, Time};
 use toml::de::DeValue;
@@ -123,7 +123,7 @@ pub(super) fn overheads(
         if let (true, Some(field)) = (span > OVERHEAD_MAX, table.take(key)) {
             let what = format!("`{key}` is longer than {OVERHEAD_MAX}");
             let remedy =
-                "write microseconds, such as `\"5us\"`; what stops a CPU for longer is a [[hole]]";
+                "write microseconds, such as `\"5us\"`; a longer stop of a CPU is a [[stall]]";
             findings.error(&field.at, words(what, field.key.reason(), remedy));
         }
         span.min(OVERHEAD_MAX)
@@ -138,11 +138,11 @@ pub(super) fn overheads(
     draft.overheads = Some((overheads, Place { file, at: field.at.clone() }));
 }
 
-pub(super) fn hole(
+pub(super) fn stall(
     table: &Table<'_>,
     file: usize,
     findings: &mut Findings<'_>,
-) -> Option<HoleDraft> {
+) -> Option<StallDraft> {
     let root = optional(table, "in", findings, |field, findings| named(field, file, findings));
     let cpu = optional(table, "cpu", findings, |field, findings| field.integer(0, 63, findings));
     let start = table.require("start", findings).and_then(|field| field.duration_or_zero(findings));
@@ -150,7 +150,7 @@ pub(super) fn hole(
     let from = time_of(start?);
     let to = from.saturating_add(length?);
     let (cpu, place) = (cpu.ok()?.unwrap_or(0), Place { file, at: table.at.clone() });
-    Some(HoleDraft { root: root.ok()?, cpu, from, to, place })
+    Some(StallDraft { root: root.ok()?, cpu, from, to, place })
 }
 
 pub(super) fn change(

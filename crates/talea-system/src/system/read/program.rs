@@ -9,10 +9,11 @@ use std::ops::Range;
 /// A program with its arguments, and where that stands.
 pub(super) type Program = (Vec<String>, Range<usize>);
 
-/// What is assumed of a task is not what a program does where it stops on its way.
+/// Keys about the interior of a job, which is unknown for a program.
 const NOT_OF_A_PROGRAM: [&str; 3] = ["version", "section", "suspension"];
-/// Of jobs that end, and come again.
-const NOT_WITHOUT_END: [&str; 6] = ["deadline", "offset", "jitter", "slack", "enforce", "backlog"];
+/// Keys about recurring jobs.
+const NOT_WITHOUT_END: [&str; 6] =
+    ["deadline", "offset", "jitter", "separation_max", "enforce", "backlog"];
 
 /// The program of a task, if it has one.
 pub(super) fn program(
@@ -38,7 +39,7 @@ pub(super) fn program(
         && refuse(
             table,
             &NOT_OF_A_PROGRAM,
-            "nobody is told what a program does on its way",
+            "Talea does not observe the interior of a program",
             findings,
         )
     {

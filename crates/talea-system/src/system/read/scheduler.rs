@@ -8,15 +8,15 @@ use crate::config::keys::Section;
 use crate::config::table::{Field, Table};
 use crate::source::{Findings, words};
 use talea_core::Span;
-use talea_core::machine::{Migration, Selection};
-use talea_core::server::Kind;
+use talea_core::engine::{Migration, Selection};
+use talea_core::server::ServerKind;
 
-const KINDS: [(&str, Kind); 5] = [
-    (SERVERS[0], Kind::Polling),
-    (SERVERS[1], Kind::Deferrable),
-    (SERVERS[2], Kind::Sporadic),
-    (SERVERS[3], Kind::HardCbs),
-    (SERVERS[4], Kind::SoftCbs),
+const KINDS: [(&str, ServerKind); 5] = [
+    (SERVERS[0], ServerKind::Polling),
+    (SERVERS[1], ServerKind::Deferrable),
+    (SERVERS[2], ServerKind::Sporadic),
+    (SERVERS[3], ServerKind::HardCbs),
+    (SERVERS[4], ServerKind::SoftCbs),
 ];
 
 /// The weight in the middle.
@@ -30,8 +30,8 @@ pub(super) fn scheduler(
 ) -> Option<SchedulerDraft> {
     let name = name(table, "name", file, findings);
     let parent = optional(table, "in", findings, |field, findings| named(field, file, findings));
-    let custom = registry.servers().map(|(name, make)| (name, Kind::Custom { name, make }));
-    let kinds: Vec<(&str, Kind)> = KINDS.into_iter().chain(custom).collect();
+    let custom = registry.servers().map(|(name, make)| (name, ServerKind::Custom { name, make }));
+    let kinds: Vec<(&str, ServerKind)> = KINDS.into_iter().chain(custom).collect();
     let server =
         optional(table, "server", findings, |field, findings| field.word(&kinds, findings));
     let policies: Vec<(&str, &str)> = POLICIES
@@ -190,7 +190,7 @@ fn entry(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Option<
     let version =
         optional(table, "version", findings, |field, findings| named(field, file, findings));
     let activates = optional(table, "activates", findings, Field::boolean);
-    let goes_on = optional(table, "goes_on", findings, Field::boolean);
+    let continues = optional(table, "continues", findings, Field::boolean);
     Some(EntryDraft {
         owner: owner?,
         cpu: cpu.ok()?.unwrap_or(0),
@@ -198,7 +198,7 @@ fn entry(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Option<
         length: length?,
         version: version.ok()?,
         activates: activates.ok()?.unwrap_or(false),
-        goes_on: goes_on.ok()?.unwrap_or(false),
+        continues: continues.ok()?.unwrap_or(false),
         place: Place { file, at: table.at.clone() },
     })
 }

@@ -8,7 +8,7 @@ use crate::config::table::{Field, Table};
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::collections::BTreeSet;
-use talea_core::machine::LONGEST;
+use talea_core::engine::MAX_RUN;
 use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Time, Work};
 use toml::de::{DeTable, DeValue};
@@ -111,7 +111,7 @@ pub(super) fn task(
         .iter()
         .map(|table| version(table, file, findings))
         .collect();
-    // Of one that can't be read nobody knows what else it needs.
+    // The required keys of a task whose program is unreadable are unknown.
     let program = program(table, findings).ok()?;
     let is_greedy = program.is_some() && is_greedy(table, findings).ok()?;
     let endless = is_greedy.then(Source::endless);
@@ -119,9 +119,9 @@ pub(super) fn task(
         Some(Source { arrivals, cost }) => (Some(cost), Some(arrivals)),
         None => (costs(table, &versions, findings), None),
     };
-    let period = period.ok()?.or(is_greedy.then_some(LONGEST));
+    let period = period.ok()?.or(is_greedy.then_some(MAX_RUN));
     let arrivals = endless.or_else(|| arrivals(table, period, findings));
-    let most = cost.as_ref().map(Cost::most);
+    let most = cost.as_ref().map(Cost::max);
     let sections = sections(table, file, most, findings);
     let suspensions: Vec<Option<SuspensionDraft>> =
         list(table, "suspension", Section::Suspension, findings)
@@ -135,7 +135,7 @@ pub(super) fn task(
                 Some(SuspensionDraft { after, length })
             })
             .collect();
-    let about_arrivals = ["offset", "jitter", "arrivals", "slack"]
+    let about_arrivals = ["offset", "jitter", "arrivals", "separation_max"]
         .into_iter()
         .filter_map(|key| Some((key, table.take(key)?.key_at)))
         .collect();
@@ -165,7 +165,7 @@ pub(super) fn task(
     })
 }
 
-/// What the jobs cost, by version where there are some.
+/// Reads the cost of jobs, by version if there are versions.
 fn costs(
     table: &Table<'_>,
     versions: &[Option<VersionDraft>],
@@ -263,8 +263,7 @@ fn sections(
         sections.push(SectionDraft { resource: resource?, from, to, at: table.at.clone() });
     }
     sections.sort_by_key(|section| (section.from, std::cmp::Reverse(section.to)));
-    // Whoever ends within the section around it is nested; so it is enough to look at those that
-    // are open.
+    // A section that ends within the enclosing one is nested, so only open sections are compared.
     let mut open: Vec<&SectionDraft> = Vec::new();
     for section in &sections {
         open.retain(|outer| outer.to > section.from);
@@ -294,7 +293,7 @@ fn arrivals(
 ) -> Option<Arrivals> {
     let offset = optional(table, "offset", findings, Field::duration_or_zero);
     let jitter = optional(table, "jitter", findings, Field::duration_or_zero);
-    let slack = optional(table, "slack", findings, Field::duration);
+    let separation_max = optional(table, "separation_max", findings, Field::duration);
     let listed = optional(table, "arrivals", findings, |field, findings| {
         let DeValue::Array(items) = field.value else {
             field.mistyped(findings);
@@ -322,9 +321,23 @@ fn arrivals(
         );
         return None;
     }
-    let slack = slack.ok()?;
+    let separation_max = separation_max.ok()?;
+    let extra_separation = match (period, separation_max) {
+        (Some(period), Some(separation_max)) => {
+            let extra = separation_max.checked_sub(period).filter(|extra| !extra.is_zero());
+            if extra.is_none() {
+                let at = table.take("separation_max")?.at;
+                let what = "`separation_max` is not above the period";
+                let why = "two arrivals are at least the period apart";
+                findings.error(&at, words(what, why, format!("write more than {period}")));
+                return None;
+            }
+            extra
+        }
+        _ => None,
+    };
     if let Some(times) = listed.ok()? {
-        for key in ["offset", "jitter", "slack"] {
+        for key in ["offset", "jitter", "separation_max"] {
             if let Some(field) = table.take(key) {
                 let what = format!("`{key}` means nothing beside `arrivals`");
                 findings.error(
@@ -335,17 +348,19 @@ fn arrivals(
         }
         return Some(Arrivals::List(times));
     }
-    if slack.is_some()
+    if extra_separation.is_some()
         && let Some(field) = table.take("jitter")
     {
-        let why = "how far apart its jobs come is drawn already";
-        let what = "`jitter` means nothing beside `slack`";
+        let why = "the separation of its arrivals is random already";
+        let what = "`jitter` means nothing beside `separation_max`";
         findings.error(&field.key_at, words(what, why, "leave one of the two out"));
     }
-    Some(match (period, slack) {
-        // Somebody else says when its jobs come, or nobody: then it is refused.
+    Some(match (period, extra_separation) {
+        // Another task or a table releases its jobs; a task without either is refused later.
         (None, _) => Arrivals::List(Vec::new()),
-        (Some(period), Some(slack)) => Arrivals::Sporadic { offset, separation: period, slack },
+        (Some(period), Some(extra_separation)) => {
+            Arrivals::Sporadic { offset, separation: period, extra_separation }
+        }
         (Some(period), None) => Arrivals::Periodic { offset, period, jitter },
     })
 }

@@ -2,11 +2,11 @@
 
 use super::{Unwritable, bits, cpus, pair, span, time, unless, unwritable, work};
 use crate::write::text;
-use talea_core::machine::{Affinity, Backlog, NodeId, TaskSpec, Tree};
-use talea_core::workload::{Act, Arrivals, Cost, Mark, Source};
+use talea_core::engine::{Affinity, Backlog, NodeId, TaskSpec, Tree};
+use talea_core::workload::{Arrivals, Cost, JobStep, Source, StepAction};
 use talea_core::{Span, Work};
 
-/// Where a task stands.
+/// Position of a task in the tree.
 pub(super) struct Place<'t> {
     pub(super) tree: &'t Tree,
     pub(super) id: NodeId,
@@ -64,11 +64,11 @@ pub(super) fn write(
             version.accelerators.iter().map(|id| text(&place.tree.accelerators[id.0 as usize]));
         let names: Vec<String> = names.collect();
         unless("", names.join(", ").as_str(), |names| {
-            pair(out, "accelerators", &format!("[{names}]"))
+            pair(out, "accelerators", &format!("[{names}]"));
         });
         unless(0, version.energy, |energy| pair(out, "energy", &energy.to_string()));
         // As long as it may take at most, unless something else is said.
-        if version.time != cost.most() {
+        if version.time != cost.max() {
             pair(out, "time", &work(version.time));
         }
         unless(u64::MAX, version.modes, |modes| pair(out, "modes", &bits(modes)));
@@ -77,7 +77,7 @@ pub(super) fn write(
     costs.first().map_or(Ok(()), |cost| marks(out, place, spec, cost))
 }
 
-/// What is said of a program that always wants the CPU, too.
+/// Writes the keys that programs without recurring jobs have, too.
 fn standing(out: &mut String, place: &Place<'_>, spec: &TaskSpec) {
     // A node that says nothing has what its roots have.
     let is_node = place.tree.channels.iter().any(|channel| channel.to == place.id);
@@ -87,23 +87,23 @@ fn standing(out: &mut String, place: &Place<'_>, spec: &TaskSpec) {
         }
     }
     unless(Backlog::default(), spec.backlog, |backlog| {
-        pair(out, "backlog", &backlog.capacity.to_string())
+        pair(out, "backlog", &backlog.capacity.to_string());
     });
     unless(Affinity::ANY, spec.affinity, |affinity| pair(out, "affinity", &cpus(affinity)));
 }
 
 /// Whether others say when its jobs come: a graph, or the table that it stands in.
 fn is_activated(place: &Place<'_>) -> bool {
-    use talea_core::machine::Body;
-    use talea_core::sched::Policy;
+    use talea_core::engine::NodeSpec;
+    use talea_core::sched::PolicySpec;
     if place.tree.channels.iter().any(|channel| channel.to == place.id) {
         return true;
     }
     let Some(parent) = place.tree.get(place.id).and_then(|node| node.parent) else { return false };
-    let Some(Body::Scheduler(above)) = place.tree.get(parent).map(|node| &node.body) else {
+    let Some(NodeSpec::Scheduler(above)) = place.tree.get(parent).map(|node| &node.spec) else {
         return false;
     };
-    let Policy::Table { entries, .. } = &above.policy else { return false };
+    let PolicySpec::Table { entries, .. } = &above.policy else { return false };
     let number = place.tree.children(parent).position(|(child, _)| child == place.id);
     entries.iter().any(|entry| entry.activates && Some(entry.owner as usize) == number)
 }
@@ -125,16 +125,16 @@ fn arrivals(out: &mut String, spec: &TaskSpec, arrivals: &Arrivals) -> Result<()
             unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
             unless(Span::ZERO, *jitter, |jitter| pair(out, "jitter", &span(jitter)));
         }
-        Arrivals::Sporadic { offset, separation, slack } => {
+        Arrivals::Sporadic { offset, separation, extra_separation } => {
             of_period(*separation)?;
             unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
-            pair(out, "slack", &span(*slack));
+            pair(out, "separation_max", &span(*separation + *extra_separation));
         }
         Arrivals::List(times) => {
             let times: Vec<String> = times.iter().map(|&at| time(at)).collect();
             pair(out, "arrivals", &format!("[{}]", times.join(", ")));
         }
-        Arrivals::Seen(_) => {
+        Arrivals::Observed(_) => {
             return unwritable(&spec.name, "its arrivals are seen late one by one");
         }
     }
@@ -152,7 +152,7 @@ fn cost(cost: &Cost) -> String {
             let costs: Vec<String> = costs.iter().copied().map(work).collect();
             format!("[{}]", costs.join(", "))
         }
-        Cost::Marked { of, .. } => self::cost(of),
+        Cost::WithSteps { base: of, .. } => self::cost(of),
         // Not below itself: `Cost::by_version` has taken it apart.
         Cost::Versions(_) => unreachable!("a version has no versions"),
     }
@@ -165,11 +165,11 @@ fn marks(
     spec: &TaskSpec,
     cost: &Cost,
 ) -> Result<(), Unwritable> {
-    let Cost::Marked { marks, .. } = cost else { return Ok(()) };
+    let Cost::WithSteps { steps: marks, .. } = cost else { return Ok(()) };
     for (at, mark) in marks.iter().enumerate() {
-        match &mark.act {
-            Act::Lock(resource) => {
-                let ends = |other: &&Mark| other.act == Act::Unlock(*resource);
+        match &mark.action {
+            StepAction::Lock(resource) => {
+                let ends = |other: &&JobStep| other.action == StepAction::Unlock(*resource);
                 let Some(end) = marks[at..].iter().find(ends) else {
                     return unwritable(&spec.name, "it locks and never unlocks");
                 };
@@ -177,11 +177,11 @@ fn marks(
                 pair(out, "resource", &text(&place.tree.resources[resource.0 as usize].name));
                 within(out, mark.at, end.at.checked_sub(mark.at).unwrap_or(Work::ZERO));
             }
-            Act::Suspend(length) => {
+            StepAction::Suspend(length) => {
                 out.push_str("\n[[task.suspension]]\n");
                 within(out, mark.at, Work::from_ns(length.as_ns()));
             }
-            Act::Unlock(_) | Act::Push(..) | Act::Pop(..) => {}
+            StepAction::Unlock(_) | StepAction::Push(..) | StepAction::Pop(..) => {}
         }
     }
     Ok(())
