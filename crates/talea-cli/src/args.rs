@@ -1,8 +1,8 @@
-//! The command line: the one list of commands and options.
+//! Command-line definitions: the single list of commands and options.
 //!
-//! Help texts, man pages, completions and `docs/manual/cli.md` are all made from these definitions;
-//! nothing of them is written twice. Durations carry their unit (`10ms`), CPU lists are the
-//! kernel's (`0-3,5`), and `-P` takes the one-word grammar of `rtla`.
+//! Help texts, man pages, completions and `docs/manual/cli.md` are generated from these
+//! definitions. Durations carry their unit (`10ms`), CPU lists have the kernel's form (`0-3,5`),
+//! and `-P` takes the one-word grammar of `rtla`.
 
 pub(crate) mod task;
 
@@ -24,18 +24,18 @@ run, attach and explain decide by themselves where the caller has the rights."
 pub(crate) struct Cli {
     /// The daemon's socket.
     ///
-    /// With this option only that daemon is asked; without it, a missing daemon is replaced by this
-    /// process where rights allow.
+    /// With this option only that daemon is asked. Without it, this process replaces a missing
+    /// daemon where rights allow.
     #[arg(long, global = true, value_name = "PATH")]
     #[arg(help_heading = "Everywhere")]
     pub(crate) socket: Option<PathBuf>,
     /// The daemon's configuration, if it is not /etc/talea/talead.toml.
     ///
-    /// Tells where the daemon listens; without a daemon, what this process decides by and where it
-    /// writes it down.
+    /// Names the daemon's socket. Without a daemon, it names the rules and the state file that this
+    /// process uses.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
     pub(crate) config: Option<PathBuf>,
-    /// Say more: what is not covered, who decided, how a thread is enforced.
+    /// Print more: what is not covered, which broker decided, how a thread is enforced.
     #[arg(short, long, global = true, help_heading = "Everywhere")]
     pub(crate) verbose: bool,
     #[command(subcommand)]
@@ -52,10 +52,7 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     Status(StatusArgs),
     Check(CheckArgs),
-    ImportRetif(ImportArgs),
-    ImportSf3p(crate::commands::import::Sf3pArgs),
-    #[command(name = "import-rt-app")]
-    ImportRtApp(crate::commands::import::RtAppArgs),
+    Import(crate::commands::import::ImportArgs),
     Doctor(DoctorArgs),
     Simulate(SimulateArgs),
     Execute(crate::commands::execute::ExecuteArgs),
@@ -65,7 +62,7 @@ pub(crate) enum Command {
     Sweep(crate::commands::sweep::Args),
     Generate(crate::commands::generate::Args),
     New(NewArgs),
-    /// See real time happen: one audio job under load, without and with Talea.
+    /// Demonstrate one audio job under load, without and with Talea.
     Demo(crate::demo::Args),
     /// Repeat the papers' measurements on this machine.
     Lab(crate::lab::Args),
@@ -78,12 +75,12 @@ pub(crate) enum Command {
     /// Write the command-line chapter of the manual.
     #[command(hide = true)]
     Markdown,
-    /// Wait at a socket for permission, then become another program.
+    /// Wait at a socket for permission, then execute another program.
     #[command(hide = true)]
-    Gate(GateArgs),
+    Launch(LaunchArgs),
 }
 
-/// How to print.
+/// Output format.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct Output {
     /// Print JSON with stable names instead of text.
@@ -94,20 +91,20 @@ pub(crate) struct Output {
 /// Run a program under a grant.
 ///
 /// The program's main thread becomes real-time before its first instruction; the grant ends with
-/// it. TERM, INT, HUP and USR1 sent to talea are passed on, and talea ends with the program's exit
-/// code. Threads that the program starts are ordinary unless --all-threads is given or they ask for
-/// themselves; -v lists them as "not held".
+/// the thread. TERM, INT, HUP and USR1 sent to talea are forwarded to the program, and talea ends
+/// with the program's exit code. Threads that the program starts are ordinary unless --all-threads
+/// is given or they request a grant themselves; -v lists them as "not held".
 #[derive(Args, Debug)]
 #[command(after_help = "Example: talea run --period 10ms --runtime 2ms -- ./control-loop")]
 pub(crate) struct RunArgs {
-    /// Give every thread of the program a grant of its own with these parameters.
+    /// Request a separate grant with these parameters for every thread of the program.
     ///
-    /// Each thread is charged in full. Later threads are looked for every 100 ms, so a thread that
-    /// lives shorter may be missed, and one that does not fit stays ordinary. Child processes are
-    /// not covered.
+    /// Each thread is charged in full. New threads are detected every 100 ms: a thread that lives
+    /// shorter may be missed, and one that does not fit stays ordinary. Child processes are not
+    /// covered.
     #[arg(long)]
     pub(crate) all_threads: bool,
-    /// Write what was granted, and how it ended, to FILE as JSON when the program ends.
+    /// Write the grant and the program's exit status to FILE as JSON when the program ends.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// The program and its arguments.
@@ -140,7 +137,7 @@ pub(crate) struct AttachArgs {
     pub(crate) task: TaskArgs,
 }
 
-/// Give grants back; their threads become what they were.
+/// Release grants; their threads return to their earlier policy.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: talea release 12")]
 pub(crate) struct ReleaseArgs {
@@ -148,21 +145,24 @@ pub(crate) struct ReleaseArgs {
     #[arg(value_name = "SPEC", required_unless_present = "pid", value_parser = spec)]
     pub(crate) specs: Vec<u64>,
     /// Every grant whose thread belongs to this process, or is this thread.
-    #[arg(long, value_name = "PID|TID", conflicts_with = "specs", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(
+        long, value_name = "PID|TID", conflicts_with = "specs",
+        value_parser = clap::value_parser!(i32).range(1..)
+    )]
     pub(crate) pid: Option<i32>,
 }
 
-/// List the grants: what was granted, and what the kernel says now.
+/// List the grants, with the thread's current policy in the kernel.
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
-    /// Leave out the line of headings.
+    /// Omit the line of headings.
     #[arg(long)]
     pub(crate) no_legend: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// Show everything known of one grant.
+/// Show all data of one grant.
 #[derive(Args, Debug)]
 pub(crate) struct ShowArgs {
     /// The spec, as talea list numbers it.
@@ -172,7 +172,7 @@ pub(crate) struct ShowArgs {
     pub(crate) output: Output,
 }
 
-/// Ask what would happen: every plugin's answer, and what would fit. Nothing is changed.
+/// Show every plugin's answer to a request, and what would fit. Nothing is changed.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: talea explain --period 10ms --runtime 2ms")]
 pub(crate) struct ExplainArgs {
@@ -182,14 +182,14 @@ pub(crate) struct ExplainArgs {
     pub(crate) task: TaskArgs,
 }
 
-/// Show the daemon in numbers: plugins, CPUs, what is given out and what is free.
+/// Show the daemon's counters, plugins and CPUs, with the reserved and the free share.
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// Validate a configuration: positions, reasons, remedies.
+/// Validate a configuration and print positions, reasons and remedies.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     /// The file, such as /etc/talea/talead.toml.
@@ -202,25 +202,13 @@ pub(crate) struct CheckArgs {
     pub(crate) output: Output,
 }
 
-/// Turn ReTiF's two files (JSA 2021, Listings 2 and 3) into a Talea configuration on standard
-/// output.
-#[derive(Args, Debug)]
-pub(crate) struct ImportArgs {
-    /// The daemon's configuration, in the form of Listing 2.
-    #[arg(value_name = "CONF")]
-    pub(crate) conf: PathBuf,
-    /// The access rules, in the form of Listing 3.
-    #[arg(value_name = "RULES")]
-    pub(crate) rules: Option<PathBuf>,
-}
-
-/// Find out why real time would fail here, and what to do about it.
+/// Diagnose why real-time scheduling would fail here, with remedies.
 ///
-/// Looks at rights, limits, control groups, throttling, root domains, kernel options, the clock and
+/// Checks rights, limits, control groups, throttling, root domains, kernel options, the clock and
 /// the daemon. Changes nothing without --repair.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Put back threads that a broker which is gone left real-time.
+    /// Restore threads that a broker which no longer runs left real-time.
     #[arg(long)]
     pub(crate) repair: bool,
     #[command(flatten)]
@@ -230,7 +218,7 @@ pub(crate) struct DoctorArgs {
 /// Run a described system under a simulated clock.
 ///
 /// FILE describes CPUs, schedulers, tasks and their load (see the chapter on system files). The
-/// scheduler machine that decides here is the one that drives real threads. The same file, seed and
+/// scheduling engine of the simulation is the one that drives real threads. The same file, seed and
 /// duration give the same result, byte by byte. Ends with 1 if an expectation of the file does not
 /// hold.
 #[derive(Args, Debug)]
@@ -245,39 +233,39 @@ pub(crate) struct SimulateArgs {
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Run the arrivals of a witness that talea analyze --witness has written, all costs at their
-    /// worst: ends with 0 if the same job is as late.
+    /// Run the arrivals of a witness that talea analyze --witness has written, with worst-case
+    /// costs. Ends with 0 if the same job is late by the same time.
     #[arg(long, value_name = "WITNESS", conflicts_with = "seed")]
     pub(crate) witness: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) files: crate::outcome::FileArgs,
+    pub(crate) files: crate::run_summary::FileArgs,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// Begin a project of your own: a scheduling policy.
+/// Create a new project: a scheduling policy.
 ///
-/// Writes a program that registers the policy, reads a system file that names it and simulates it,
-/// with tests. It begins as least laxity first, and works at once: cargo test, cargo run --
-/// system.toml. Talea is taken from its source tree.
+/// Writes a program with tests that registers the policy, reads a system file that names the
+/// policy, and simulates it. The initial policy is least laxity first and works at once: cargo
+/// test, cargo run -- system.toml. The project uses Talea's source tree.
 #[derive(Args, Debug)]
 #[command(after_help = "Example: talea new policy shortest-first --dir ~/shortest-first")]
 pub(crate) struct NewArgs {
-    /// What of.
+    /// Kind of project.
     #[arg(value_enum, ignore_case = true, value_name = "KIND")]
     pub(crate) kind: NewKind,
-    /// What system files call it: small letters, digits and dashes.
+    /// Name of the policy in system files: small letters, digits and dashes.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Where to write it, instead of policy-NAME: a folder that is empty or not there yet.
+    /// Destination instead of policy-NAME: a folder that is empty or does not exist yet.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Talea's source tree, if it is not around this folder or this program.
+    /// Talea's source tree, if neither this folder nor this program is inside of it.
     #[arg(long, value_name = "DIR")]
     pub(crate) source: Option<PathBuf>,
 }
 
-/// What can be begun.
+/// Kind of a new project.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewKind {
     /// A scheduling policy.
@@ -293,19 +281,19 @@ fn spec(text: &str) -> Result<u64, String> {
 
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Where to write one file a command; without it, talea.1 goes to standard output.
+    /// Destination folder, one file per command; without it, talea.1 goes to standard output.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// For which shell.
+    /// Shell to generate for.
     pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct GateArgs {
+pub(crate) struct LaunchArgs {
     /// Name of the abstract socket.
     pub(crate) name: String,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,24 +1,23 @@
-//! Many independent runs on all CPUs, with their results in order.
+//! Parallel execution of independent runs on all CPUs, with results in order.
 //!
-//! Invariant: what comes out depends on the items alone, never on how many threads there were or
-//! who was first.
+//! Invariant: the results depend on the items alone, not on the number of threads or their timing.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// As many as there are CPUs.
+/// Returns the number of CPUs that this process may use.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Does `work` for each number `0..count`, on as many threads as there are CPUs. `what` is shown
-/// with the progress, on a terminal.
+/// Calls `work` for each number in `0..count`, with one thread per CPU. Progress is printed as
+/// `what` and a percentage, on a terminal.
 pub(crate) fn run<T: Send>(what: &str, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     run_on(threads(), what, count, work)
 }
 
-/// As [`run`], on so many threads.
+/// Variant of [`run`] with an explicit number of threads.
 pub(crate) fn run_on<T: Send>(
     threads: usize,
     what: &str,

@@ -1,4 +1,5 @@
-//! One module a command; each takes its arguments and returns how `talea` ends.
+//! Implementations of the commands, one module each. Each takes its arguments and returns the exit
+//! code.
 
 pub(crate) mod analyze;
 pub(crate) mod attach;

@@ -1,31 +1,31 @@
-//! Exit codes: one table, used by the program, the man page and the tests.
+//! Exit codes: one table for the program, the man page and the tests.
 //!
-//! Absent on purpose: a code per refusal. A script needs to know who must act (the caller, the
-//! administrator, nobody); the reason with its numbers is in the message and in `--json`.
+//! Absent on purpose: a code per refusal. A script needs to know whether the caller or the
+//! administrator must act; the reason with its numbers is in the message and in `--json`.
 
 use std::process::ExitCode;
 use talea_proto::{Code, Refusal};
 
-/// How `talea` ends.
+/// Exit status of `talea`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
+    /// Success.
     Ok,
-    /// Something failed.
+    /// Failure.
     Failure,
     /// Wrong arguments, or a malformed configuration.
     Usage,
-    /// Asked properly, but it does not fit.
+    /// A valid request that does not fit.
     Refused,
-    /// An access rule, a quota or ownership says no.
+    /// Denied by an access rule, a quota or ownership.
     Denied,
-    /// There is no daemon to talk to.
+    /// The daemon is not reachable.
     Unreachable,
-    /// Measured, but the machine disturbed too much to say anything.
+    /// The measurement is inconclusive because of CPU stalls.
     Inconclusive,
-    /// `lab` only: measured, and not as good as it must be.
-    Missed,
-    /// `run` only: as the program that was run, or 125 to 127 where it was not.
+    /// `lab` only: a measured value is below its threshold.
+    BelowThreshold,
+    /// `run` only: the program's exit code, or 125 to 127 if it did not run.
     Program(u8),
 }
 
@@ -36,28 +36,25 @@ pub(crate) const RUN_NOT_EXECUTABLE: u8 = 126;
 /// The program was not found.
 pub(crate) const RUN_NOT_FOUND: u8 = 127;
 
-/// The table for the manual: code and meaning.
+/// Table for the manual: code and meaning.
 pub(crate) const TABLE: [(&str, &str); 8] = [
     (
         "0",
-        "done; for doctor: no check failed; for check: the file is sound; for analyze: every task is proved",
+        "success; for doctor: no check failed; for check: the file is valid; for analyze: every task is proved",
     ),
-    (
-        "1",
-        "failure: something did not work that should have; for analyze: not every task is proved",
-    ),
+    ("1", "failure: an operation failed; for analyze: not every task is proved"),
     ("2", "wrong arguments, or a malformed configuration"),
     (
         "3",
-        "refused: the request does not fit (by admission, or into this machine), or the kernel said no",
+        "refused: the request does not fit (by admission, or into this machine), or the kernel refused it",
     ),
     ("4", "denied: by an access rule, a quota, or because it belongs to another user"),
     ("5", "the daemon cannot be reached"),
-    ("6", "inconclusive: it was measured, but this machine disturbed too much to say anything"),
-    ("7", "lab only: it was measured, and something is not as good as it must be (MISSED)"),
+    ("6", "inconclusive: measured, but CPU stalls disturbed too many jobs"),
+    ("7", "lab only: measured, and a value is below its threshold (FAIL)"),
 ];
 
-/// The rows that `run` adds; there the codes above come as 125.
+/// Additional rows for `run`, which returns 125 for the codes above.
 pub(crate) const RUN_TABLE: [(&str, &str); 5] = [
     (
         "125",
@@ -70,7 +67,7 @@ pub(crate) const RUN_TABLE: [(&str, &str); 5] = [
 ];
 
 impl Exit {
-    /// The number.
+    /// Returns the exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Exit::Ok => 0,
@@ -80,19 +77,19 @@ impl Exit {
             Exit::Denied => 4,
             Exit::Unreachable => 5,
             Exit::Inconclusive => 6,
-            Exit::Missed => 7,
+            Exit::BelowThreshold => 7,
             Exit::Program(code) => code,
         }
     }
 
-    /// Who has to act on this refusal.
-    pub(crate) fn of(refusal: &Refusal) -> Exit {
+    /// Classifies a refusal by the person who must act.
+    pub(crate) fn from_refusal(refusal: &Refusal) -> Exit {
         match refusal.code {
             Code::NotAllowed
             | Code::RuleBound
             | Code::RuleOmission
-            | Code::NotYours
-            | Code::OthersThread
+            | Code::NotOwner
+            | Code::ForeignThread
             | Code::NotRoot
             | Code::BadToken
             | Code::Quota => Exit::Denied,
@@ -105,7 +102,7 @@ impl Exit {
             | Code::SpecTaken
             | Code::NotAttached
             | Code::Version
-            | Code::BareTid
+            | Code::TidNotAccepted
             | Code::Stopping
             | Code::Busy => Exit::Failure,
         }

@@ -1,17 +1,17 @@
-//! The shapes of `--json`: stable names, units in the names, what is not known is `null`.
+//! Types of the `--json` output: stable names, units in the names, `null` for unknown values.
 //!
-//! Codes are written as the protocol's words, so that a script never depends on a number that only
-//! the wire knows.
+//! Codes are written as the words of the protocol, so that scripts do not depend on numbers of the
+//! wire format.
 
-use crate::words;
+use crate::grant_text;
 use serde::Serialize;
 use talea_core::Span;
 use talea_core::{CpuSet, Policy};
 use talea_proto::message::{PluginInfo, Status};
-use talea_proto::refusal::{Said, Witness};
-use talea_proto::{Answer, Field, Granted, Owner, Refusal, SpecInfo, Task};
+use talea_proto::refusal::{PluginVerdict, Witness};
+use talea_proto::{Field, Granted, Owner, PluginAnswer, Refusal, SpecInfo, Task};
 
-/// What a task declares.
+/// Declared parameters of a task.
 #[derive(Serialize, Debug)]
 pub(crate) struct TaskJson {
     period_ns: Option<u64>,
@@ -47,7 +47,7 @@ impl From<&Task> for TaskJson {
     }
 }
 
-/// What was granted.
+/// Parameters of a grant.
 #[derive(Serialize, Debug)]
 pub(crate) struct GrantJson {
     spec: u64,
@@ -57,23 +57,23 @@ pub(crate) struct GrantJson {
     charge_ppm: u64,
     priority: Option<u8>,
     mechanism: &'static str,
-    grain_ns: u64,
+    granularity_ns: u64,
     notes: Vec<&'static str>,
 }
 
 impl GrantJson {
-    /// With the name of the plugin that serves it.
+    /// Builds the JSON with the name of the plugin.
     pub(crate) fn new(granted: &Granted, plugin: &str) -> GrantJson {
         GrantJson {
             spec: granted.spec.0,
             plugin: plugin.to_owned(),
             cpu: granted.cpu,
             runtime_ns: granted.runtime.map(talea_core::Work::as_ns),
-            charge_ppm: words::ppm(granted.charge),
+            charge_ppm: grant_text::ppm(granted.charge),
             priority: Some(granted.priority).filter(|&priority| priority > 0),
-            mechanism: words::mechanism_name(granted.mechanism),
-            grain_ns: granted.grain.as_ns(),
-            notes: words::note_names(granted.notes),
+            mechanism: grant_text::mechanism_name(granted.mechanism),
+            granularity_ns: granted.granularity.as_ns(),
+            notes: grant_text::note_names(granted.notes),
         }
     }
 }
@@ -121,7 +121,7 @@ impl From<&Policy> for PolicyJson {
     }
 }
 
-/// Everything known of a grant.
+/// All data of a grant.
 #[derive(Serialize, Debug)]
 pub(crate) struct SpecJson {
     #[serde(flatten)]
@@ -130,16 +130,16 @@ pub(crate) struct SpecJson {
     uid: u32,
     pid: u32,
     tid: Option<u32>,
-    /// What the thread was given.
+    /// Policy that the broker set.
     given: Option<PolicyJson>,
-    /// What the kernel says that it has now.
+    /// Current policy in the kernel.
     kernel: Option<PolicyJson>,
-    /// Whether the two agree; `null` without a thread, or where the kernel can't be asked.
+    /// Whether both are equal; `null` without a thread, or if the kernel's policy is not readable.
     held: Option<bool>,
 }
 
 impl SpecJson {
-    /// With what the kernel says now.
+    /// Builds the JSON with the current policy in the kernel.
     pub(crate) fn new(spec: &SpecInfo, kernel: Option<&Policy>) -> SpecJson {
         let given = spec.attr.as_ref().map(|attr| attr.policy);
         SpecJson {
@@ -169,25 +169,26 @@ pub(crate) struct AnswerJson {
     limit: Option<u64>,
     fits: Option<u64>,
     unit: Option<&'static str>,
-    /// Why a deadline could be missed, where an exact test said so.
+    /// Reason for a possible deadline miss, from an exact test.
     witness: Option<WitnessJson>,
     text: String,
 }
 
-/// Why a deadline could be missed.
+/// Reason for a possible deadline miss.
 #[derive(Serialize, Debug)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum WitnessJson {
-    /// A task would end after its deadline; `response_ns` is `null` where that grows without bound.
+    /// A task would end after its deadline; `response_ns` is `null` if the response grows without
+    /// bound.
     Late { own: bool, period_ns: u64, deadline_ns: u64, response_ns: Option<u64> },
-    /// Within a window more would be due than there is.
+    /// The demand of a window exceeds its supply.
     Demand { at_ns: u64, demand_ns: u64, supply_ns: u64 },
 }
 
 impl From<Witness> for WitnessJson {
     fn from(witness: Witness) -> WitnessJson {
         match witness {
-            Witness::Late { own, period, deadline, response } => WitnessJson::Late {
+            Witness::DeadlineMiss { own, period, deadline, response } => WitnessJson::Late {
                 own,
                 period_ns: period.as_ns(),
                 deadline_ns: deadline.as_ns(),
@@ -202,8 +203,8 @@ impl From<Witness> for WitnessJson {
     }
 }
 
-impl From<&Answer> for AnswerJson {
-    fn from(answer: &Answer) -> AnswerJson {
+impl From<&PluginAnswer> for AnswerJson {
+    fn from(answer: &PluginAnswer) -> AnswerJson {
         let mut json = AnswerJson {
             plugin: answer.name.as_str().to_owned(),
             verdict: "ok",
@@ -217,32 +218,33 @@ impl From<&Answer> for AnswerJson {
             fits: None,
             unit: None,
             witness: None,
-            text: words::said(&answer.verdict),
+            text: grant_text::said(&answer.verdict),
         };
         match answer.verdict {
-            Said::Ok { cpu, charge, notes } | Said::Partial { cpu, charge, notes } => {
-                if matches!(answer.verdict, Said::Partial { .. }) {
+            PluginVerdict::Ok { cpu, charge, notes }
+            | PluginVerdict::Partial { cpu, charge, notes } => {
+                if matches!(answer.verdict, PluginVerdict::Partial { .. }) {
                     json.verdict = "partial";
                 }
                 json.cpu = cpu;
-                json.charge_ppm = Some(words::ppm(charge));
-                json.notes = words::note_names(notes);
+                json.charge_ppm = Some(grant_text::ppm(charge));
+                json.notes = grant_text::note_names(notes);
             }
-            Said::No(no) => {
+            PluginVerdict::No(no) => {
                 json.verdict = "no";
                 json.cpu = no.cpu;
-                json.reason = Some(no.reason.word());
-                json.field = Some(no.field.word());
+                json.reason = Some(no.reason.stable_name());
+                json.field = Some(no.field.stable_name());
                 json.asked = Some(no.asked);
                 json.limit = Some(no.limit);
                 json.fits = Some(no.fits).filter(|&fits| fits > 0);
                 json.unit = unit(no.field);
                 json.witness = no.witness.map(WitnessJson::from);
             }
-            Said::Denied { code, field, asked, limit } => {
+            PluginVerdict::Denied { code, field, asked, limit } => {
                 json.verdict = "denied";
-                json.reason = Some(code.word());
-                json.field = Some(field.word());
+                json.reason = Some(code.stable_name());
+                json.field = Some(field.stable_name());
                 json.asked = Some(asked);
                 json.limit = Some(limit);
                 json.unit = unit(field);
@@ -270,8 +272,8 @@ pub(crate) struct RefusalJson {
 impl From<&Refusal> for RefusalJson {
     fn from(refusal: &Refusal) -> RefusalJson {
         RefusalJson {
-            code: refusal.code.word(),
-            field: refusal.field.word(),
+            code: refusal.code.stable_name(),
+            field: refusal.field.stable_name(),
             asked: refusal.asked,
             limit: refusal.limit,
             unit: unit(refusal.field),
@@ -279,7 +281,7 @@ impl From<&Refusal> for RefusalJson {
             index: refusal.index,
             rule: refusal.rule.clone(),
             answers: refusal.answers.iter().map(AnswerJson::from).collect(),
-            text: words::refusal(refusal),
+            text: grant_text::refusal(refusal),
         }
     }
 }
@@ -307,7 +309,7 @@ pub(crate) struct CpuJson {
 }
 
 impl PluginJson {
-    /// With what it has on each of its CPUs.
+    /// Builds the JSON with the plugin's state on each of its CPUs.
     pub(crate) fn new(plugin: &PluginInfo, cpus: &[talea_proto::message::CpuInfo]) -> PluginJson {
         let band = Some(plugin.band).filter(|&band| band != (0, 0));
         PluginJson {
@@ -322,8 +324,8 @@ impl PluginJson {
                 .iter()
                 .map(|cpu| CpuJson {
                     cpu: cpu.cpu,
-                    free_ppm: words::ppm(cpu.free),
-                    used_ppm: words::ppm(cpu.used),
+                    free_ppm: grant_text::ppm(cpu.free),
+                    used_ppm: grant_text::ppm(cpu.used),
                     specs: cpu.specs,
                 })
                 .collect(),
@@ -331,7 +333,7 @@ impl PluginJson {
     }
 }
 
-/// The daemon in numbers.
+/// Counters of the daemon.
 #[derive(Serialize, Debug)]
 pub(crate) struct StatusJson {
     instance: String,
@@ -349,7 +351,7 @@ pub(crate) struct StatusJson {
 }
 
 impl StatusJson {
-    /// With its plugins.
+    /// Builds the JSON with the daemon's plugins.
     pub(crate) fn new(status: &Status, plugins: Vec<PluginJson>) -> StatusJson {
         StatusJson {
             // As text: 64-bit numbers do not survive every JSON reader.

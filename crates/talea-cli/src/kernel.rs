@@ -1,14 +1,14 @@
-//! What the kernel says about a thread, for showing beside what was granted.
+//! Current state of threads in the kernel.
 
 use talea_core::{Policy, Priority};
 use talea_os::Tid;
 
-/// The policy that the thread has now; `None` when it is gone or can't be seen.
+/// Returns the thread's current policy; `None` if it has ended or is not readable.
 pub(crate) fn policy_of(tid: u32) -> Option<Policy> {
     let attr = talea_os::sched::get(Tid::new(i32::try_from(tid).ok()?)?).ok()?;
     let nice = |nice: i32| i8::try_from(nice).unwrap_or(0);
     Some(match attr.policy {
-        // What sched_ext runs is as ordinary as the rest to us.
+        // sched_ext threads count as ordinary.
         talea_os::Policy::Other { nice: n } | talea_os::Policy::Ext { nice: n } => {
             Policy::Other { nice: nice(n) }
         }
@@ -22,7 +22,7 @@ pub(crate) fn policy_of(tid: u32) -> Option<Policy> {
     })
 }
 
-/// The thread's name, fit for a terminal: what it calls itself may hold anything.
+/// Returns the thread's name without control characters; a thread may choose any name.
 pub(crate) fn name_of(tid: u32) -> Option<String> {
     let name = talea_os::proc::comm(Tid::new(i32::try_from(tid).ok()?)?).ok()?;
     Some(name.chars().map(|c| if c.is_control() { '?' } else { c }).collect())

@@ -1,27 +1,27 @@
 //! `talea`: the command-line tool.
 //!
-//! Parses, asks a broker (the daemon, or the same broker in this process), and prints. Decides
-//! nothing itself. Reference: design, section 7; exit codes in [`exit`].
+//! Parses arguments, sends requests to a broker (the daemon, or the same broker in this process),
+//! and prints the replies. The broker makes all decisions. Exit codes are in [`exit`].
 #![forbid(unsafe_code)]
 
 mod args;
 mod batch;
+mod broker_client;
 mod commands;
 mod compare;
 mod demo;
 mod exit;
+mod grant_text;
 mod json;
 mod kernel;
 mod lab;
-mod link;
-mod measured;
-mod outcome;
+mod live_run;
+mod man_pages;
 mod output;
-mod pages;
 mod report;
+mod run_summary;
 mod sweep;
 mod witness;
-mod words;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -34,14 +34,14 @@ fn main() -> ExitCode {
         Ok(cli) => {
             let runs = matches!(cli.command, Command::Run(_));
             let exit = dispatch(cli).unwrap_or_else(|error| {
-                output::complain(&error);
-                link::exit_of(&error)
+                output::print_error(&error);
+                broker_client::exit_of(&error)
             });
-            // The small numbers belong to the program that is run.
+            // Small exit codes belong to the executed program.
             if runs && !matches!(exit, Exit::Program(_)) { RUN_FAILED.into() } else { exit.into() }
         }
         Err(error) => {
-            // Help and version go to standard output and are no failure; clap knows.
+            // Help and version go to standard output and are no failure.
             let _ = error.print();
             match error.exit_code() {
                 0 => Exit::Ok.into(),
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The first word of the command line that is neither an option nor an option's value.
+/// Returns the first word of the command line that is neither an option nor an option's value.
 fn command_word() -> Option<OsString> {
     let mut words = std::env::args_os().skip(1);
     loop {
@@ -66,20 +66,19 @@ fn command_word() -> Option<OsString> {
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
-    let link = link::Options { socket: cli.socket, config: cli.config, verbose: cli.verbose };
+    let options =
+        broker_client::Options { socket: cli.socket, config: cli.config, verbose: cli.verbose };
     match cli.command {
-        Command::Run(args) => commands::run::run(&link, &args),
-        Command::Attach(args) => commands::attach::run(&link, &args),
-        Command::Release(args) => commands::release::run(&link, &args),
-        Command::List(args) => commands::list::run(&link, &args),
-        Command::Show(args) => commands::show::run(&link, &args),
-        Command::Explain(args) => commands::explain::run(&link, &args),
-        Command::Status(args) => commands::status::run(&link, &args),
+        Command::Run(args) => commands::run::run(&options, &args),
+        Command::Attach(args) => commands::attach::run(&options, &args),
+        Command::Release(args) => commands::release::run(&options, &args),
+        Command::List(args) => commands::list::run(&options, &args),
+        Command::Show(args) => commands::show::run(&options, &args),
+        Command::Explain(args) => commands::explain::run(&options, &args),
+        Command::Status(args) => commands::status::run(&options, &args),
         Command::Check(args) => commands::check::run(&args),
-        Command::ImportRetif(args) => commands::import::retif(&args),
-        Command::ImportSf3p(args) => commands::import::sf3p(&args),
-        Command::ImportRtApp(args) => commands::import::rtapp(&args),
-        Command::Doctor(args) => commands::doctor::run(&link, &args),
+        Command::Import(args) => commands::import::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&options, &args),
         Command::Simulate(args) => commands::simulate::run(&args),
         Command::Execute(args) => commands::execute::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
@@ -90,9 +89,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
-        Command::Man(args) => pages::man(&args),
-        Command::Completions(args) => pages::completions(&args),
-        Command::Markdown => pages::markdown(),
-        Command::Gate(args) => commands::run::gate::enter(&args),
+        Command::Man(args) => man_pages::man(&args),
+        Command::Completions(args) => man_pages::completions(&args),
+        Command::Markdown => man_pages::markdown(),
+        Command::Launch(args) => commands::run::launcher::run_helper(&args),
     }
 }

@@ -1,17 +1,15 @@
-//! Text for people, JSON for programs.
+//! Output as text and as JSON.
 //!
-//! Invariant: what is printed as JSON never depends on the terminal, the locale or the width;
-//! colour is only for terminals and never when `NO_COLOR` is set (no-color.org) or the terminal is
-//! dumb.
+//! Invariant: JSON output does not depend on the terminal, the locale or the width. Colour is only
+//! for terminals, and never if `NO_COLOR` is set (no-color.org) or the terminal is dumb.
 
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
-/// Names the shape of every JSON answer. A field may be added under one number; none changes its
-/// meaning.
+/// Version of all JSON outputs. Under one number fields may be added; none changes its meaning.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// An answer as JSON: the schema number first, then the answer's own fields.
+/// JSON output: the schema number first, then the fields of the report.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
     schema: u32,
@@ -19,19 +17,19 @@ struct Versioned<'a, T> {
     answer: &'a T,
 }
 
-/// As JSON text with a line end.
+/// Returns JSON text with a line end.
 pub(crate) fn to_json<T: Serialize>(answer: &T) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(&Versioned { schema: SCHEMA, answer })?;
     text.push('\n');
     Ok(text)
 }
 
-/// Prints as JSON.
+/// Prints a report as JSON.
 pub(crate) fn print_json<T: Serialize>(answer: &T) -> anyhow::Result<()> {
     print(&to_json(answer)?)
 }
 
-/// Prints text. A reader that has gone away (`talea list | head -1`) is no failure.
+/// Prints text. A closed pipe (`talea list | head -1`) is no failure.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -41,30 +39,30 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Says on standard error why the command ends. Nobody is left to tell when that fails too.
-pub(crate) fn complain(error: &anyhow::Error) {
+/// Prints the error that ends the command to standard error. A failure of that is ignored.
+pub(crate) fn print_error(error: &anyhow::Error) {
     let _ = writeln!(io::stderr().lock(), "talea: {error:#}");
 }
 
-/// Says something on standard error that is not the end of the command.
+/// Prints a remark to standard error.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "talea: {text}");
 }
 
-/// What a colour stands for.
+/// Meaning of a colour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tone {
     /// In order.
     Good,
-    /// Look here.
+    /// Needs attention.
     Doubtful,
-    /// Act here.
+    /// Needs action.
     Bad,
     /// A heading.
     Strong,
 }
 
-/// Whether standard output is a terminal that wants colour.
+/// Whether standard output is a terminal with colours.
 pub(crate) fn colored() -> bool {
     let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
     io::stdout().is_terminal()
@@ -72,7 +70,7 @@ pub(crate) fn colored() -> bool {
         && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
-/// `text` in a tone, where `color` is wanted.
+/// Returns `text` in a tone, if `color` is set.
 pub(crate) fn paint(text: &str, tone: Tone, color: bool) -> String {
     let code = match tone {
         Tone::Good => "32",
@@ -83,14 +81,14 @@ pub(crate) fn paint(text: &str, tone: Tone, color: bool) -> String {
     if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// `word` for one, `words` for any other number, with the number.
+/// Returns the number with `word`, in the plural unless it is 1.
 pub(crate) fn count(number: usize, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }
 
-/// Aligned columns.
+/// Table of aligned columns.
 ///
-/// Widths count characters; nothing that is printed here is wider than one cell a character.
+/// Widths count characters; no printed character is wider than one cell.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -98,7 +96,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with a line of headings; those that start with `>` are aligned to the right.
+    /// Creates a table with a line of headings; those that start with `>` are right-aligned.
     pub(crate) fn new(headings: &[&str]) -> Table {
         let mut table = Table::bare(headings);
         table.rows.push(
@@ -107,7 +105,7 @@ impl Table {
         table
     }
 
-    /// As [`Table::new`] without the line of headings.
+    /// Creates a table without the line of headings.
     pub(crate) fn bare(headings: &[&str]) -> Table {
         let right = (0..headings.len()).filter(|&i| headings[i].starts_with('>')).collect();
         Table { rows: Vec::new(), right }
@@ -118,7 +116,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// As text, with a line end after each line and no blanks before it.
+    /// Returns the text, with a line end after each line and no trailing blanks.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

@@ -1,39 +1,39 @@
-//! A witness: arrivals with which a job comes too late, as a file. `talea analyze --witness` writes
-//! it, `talea simulate --witness` runs it and misses the same deadline.
+//! Witness: recorded arrivals with which a job is late. `talea analyze --witness` writes the file,
+//! `talea simulate --witness` repeats the miss.
 //!
-//! The file is relative to the system that it was found in: it names it, and the changes that were
-//! made to it; the arrivals of one root's tasks take the place of the described ones, and all costs
-//! are at their worst. Tasks that a graph activates keep what they have.
+//! The file refers to a system file and to the changes that were applied to it. The recorded
+//! arrivals of one root's tasks replace the described ones, and all costs are the worst case. Tasks
+//! that a graph activates keep their arrivals.
 
 use crate::commands::simulate::short;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
-use talea_core::machine::{Body, Job, TaskId};
+use talea_core::engine::{Job, NodeSpec, TaskId};
 use talea_core::mutate;
-use talea_core::workload::{Arrivals, Case};
+use talea_core::workload::{Arrivals, CostMode};
 use talea_core::{Span, Time};
-use talea_sim::{Completion, Sink, World};
+use talea_sim::{Completion, Simulation, Sink};
 use talea_system::system::what_if::Change;
 use talea_system::system::{Root, System};
 
-/// A search looks at a million jobs at most, with two times each.
-const MOST: u64 = 1 << 28;
+/// Maximum size of a file: a search simulates at most a million jobs, with two times each.
+const MAX_BYTES: u64 = 1 << 28;
 
-/// The file.
+/// Content of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Witness {
-    /// The shape of the file.
+    /// Version of the format.
     schema: u32,
-    /// Where it was found.
+    /// System file of the witness.
     file: String,
     what_if: Vec<String>,
     root: String,
-    /// Of what else is random in the root.
+    /// Seed of the other random values of the root.
     seed: u64,
-    pub(crate) late: Late,
+    pub(crate) late: LateJob,
     tasks: Vec<Task>,
 }
 
@@ -41,32 +41,32 @@ pub(crate) struct Witness {
 #[serde(deny_unknown_fields)]
 struct Task {
     name: String,
-    /// Nominal, and when it is seen; none for tasks that a graph activates.
+    /// Nominal arrival and the time at which it is seen; `None` for tasks that a graph activates.
     arrivals_ns: Option<Vec<(u64, u64)>>,
 }
 
-/// The job that is late.
+/// The late job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Late {
+pub(crate) struct LateJob {
     pub(crate) task: String,
     pub(crate) job: u64,
     pub(crate) release_ns: u64,
     pub(crate) deadline_ns: u64,
-    /// None: it does not, as far as anybody looked.
+    /// `None`: the job did not end during the search.
     pub(crate) end_ns: Option<u64>,
 }
 
-impl Late {
-    /// How long a run has to be that shows it.
+impl LateJob {
+    /// Returns the end of a run that shows the miss.
     fn until(&self) -> Time {
         Time::from_ns(self.end_ns.unwrap_or(self.deadline_ns).saturating_add(1))
     }
 }
 
-impl std::fmt::Display for Late {
+impl std::fmt::Display for LateJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Late { task, job, .. } = self;
+        let LateJob { task, job, .. } = self;
         let (release, due) = (short(self.release_ns), self.deadline_ns);
         write!(f, "job {job} of {task}, released at {release}, ")?;
         match self.end_ns {
@@ -80,24 +80,24 @@ impl std::fmt::Display for Late {
 
 const SCHEMA: u32 = 1;
 
-/// Every arrival.
-struct Recorded(Vec<Vec<(u64, u64)>>);
+/// Sink that records every arrival.
+struct ArrivalRecorder(Vec<Vec<(u64, u64)>>);
 
-impl Sink for Recorded {
-    fn arrived(&mut self, now: Time, task: TaskId, nominal: Time) {
+impl Sink for ArrivalRecorder {
+    fn on_arrival(&mut self, now: Time, task: TaskId, nominal: Time) {
         self.0[task.0 as usize].push((nominal.as_ns(), now.as_ns()));
     }
 }
 
-/// Looks for one job.
-struct Looking {
+/// Sink that finds one job.
+struct JobFinder {
     task: u32,
     release_ns: u64,
     end: Option<Time>,
 }
 
-impl Sink for Looking {
-    fn completed(&mut self, job: &Completion) {
+impl Sink for JobFinder {
+    fn on_completion(&mut self, job: &Completion) {
         if job.task.0 == self.task && job.release.as_ns() == self.release_ns {
             self.end = Some(job.end);
         }
@@ -105,9 +105,9 @@ impl Sink for Looking {
 }
 
 fn is_activated(root: &Root, number: usize) -> bool {
-    let tasks = root.tree.nodes().filter_map(|(id, node)| match &node.body {
-        Body::Task(spec) => Some((id, spec)),
-        Body::Scheduler(_) => None,
+    let tasks = root.tree.nodes().filter_map(|(id, node)| match &node.spec {
+        NodeSpec::Task(spec) => Some((id, spec)),
+        NodeSpec::Scheduler(_) => None,
     });
     let mut tasks = tasks.skip(number);
     tasks.next().is_some_and(|(id, spec)| {
@@ -116,19 +116,23 @@ fn is_activated(root: &Root, number: usize) -> bool {
 }
 
 impl Witness {
-    /// What `late` needs of a root that was simulated with this seed and all costs at their worst.
-    pub(crate) fn of(
+    /// Records the arrivals up to the end of the late job, in a root that was simulated with this
+    /// seed and worst-case costs.
+    pub(crate) fn record(
         file: &str,
         what_if: &[Change],
         root: &Root,
         seed: u64,
-        late: Late,
+        late: LateJob,
     ) -> anyhow::Result<Witness> {
         let machine =
-            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
-        let world = World::new(machine, root.tree.cpus, &root.workload(seed));
-        let mut recorded = Recorded(vec![Vec::new(); root.tasks.len()]);
-        world.with_case(Case::Worst).within(&root.surroundings).run(late.until(), &mut recorded);
+            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.kind))?;
+        let world = Simulation::new(machine, root.tree.cpus, &root.workload(seed));
+        let mut recorded = ArrivalRecorder(vec![Vec::new(); root.tasks.len()]);
+        world
+            .with_cost_mode(CostMode::Worst)
+            .with_environment(&root.surroundings)
+            .run(late.until(), &mut recorded);
         let all = root.tasks.iter().zip(recorded.0).enumerate();
         let tasks = all.map(|(number, (name, arrivals))| Task {
             name: name.clone(),
@@ -145,23 +149,23 @@ impl Witness {
         })
     }
 
-    /// Writes it.
+    /// Writes the file.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads one; else what is wrong with it.
+    /// Reads a file; the inner error describes an invalid one.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Result<Witness, String>> {
         let origin = path.display();
         let mut text = String::new();
         let opened = std::fs::File::open(path)
-            .and_then(|file| file.take(MOST + 1).read_to_string(&mut text));
+            .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
         opened.with_context(|| format!("cannot read {origin}"))?;
-        if text.len() as u64 > MOST {
+        if text.len() as u64 > MAX_BYTES {
             return Ok(Err(format!(
-                "{origin}: no witness of talea analyze --witness: longer than {MOST} bytes"
+                "{origin}: not a witness of talea analyze --witness: longer than {MAX_BYTES} bytes"
             )));
         }
         Ok(match serde_json::from_str::<Witness>(&text) {
@@ -170,17 +174,19 @@ impl Witness {
                 "{origin}: a witness of format {}, and this talea reads {SCHEMA}",
                 witness.schema
             )),
-            Err(error) => Err(format!("{origin}: no witness of talea analyze --witness: {error}")),
+            Err(error) => {
+                Err(format!("{origin}: not a witness of talea analyze --witness: {error}"))
+            }
         })
     }
 
-    /// The seed of its root.
+    /// Returns the seed of the root.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Leaves of `system` the one root, changed, with these arrivals.
-    pub(crate) fn arrange(&self, system: &mut System) -> Result<(), String> {
+    /// Applies the changes and the arrivals, and removes the other roots.
+    pub(crate) fn apply(&self, system: &mut System) -> Result<(), String> {
         for text in &self.what_if {
             let change = Change::parse(text).map_err(|error| error.to_string())?;
             change.make(system).map_err(|error| error.to_string())?;
@@ -189,13 +195,13 @@ impl Witness {
         system.expectations.clear();
         let Some(root) = system.roots.first_mut() else {
             return Err(format!(
-                "there is no root {:?}; the witness was found in {}",
+                "there is no root {:?}; the witness belongs to {}",
                 self.root, self.file
             ));
         };
         if !root.tasks.iter().eq(self.tasks.iter().map(|task| &task.name)) {
             return Err(format!(
-                "{} has other tasks than {}, in which the witness was found",
+                "{} has other tasks than {}, to which the witness belongs",
                 self.root, self.file
             ));
         }
@@ -208,31 +214,31 @@ impl Witness {
             let times = arrivals
                 .iter()
                 .map(|&(nominal, seen)| (Time::from_ns(nominal), Time::from_ns(seen)));
-            source.arrivals = Arrivals::Seen(times.collect());
+            source.arrivals = Arrivals::Observed(times.collect());
         }
         Ok(())
     }
 
-    /// How long it takes.
+    /// Returns the duration of a run that shows the miss.
     pub(crate) fn duration(&self) -> Span {
         self.late.until().since(Time::ZERO)
     }
 
-    /// Whether the job is as late again in an arranged root, and when it ends, if it does so within
-    /// the witness.
+    /// Returns whether the job is late by the same time in the changed root, and its end, if that
+    /// is within the witness.
     pub(crate) fn recurs(&self, root: &Root) -> anyhow::Result<(bool, Option<u64>)> {
         let machine =
-            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
-        let world = World::new(machine, root.tree.cpus, &root.workload(self.seed));
+            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.kind))?;
+        let world = Simulation::new(machine, root.tree.cpus, &root.workload(self.seed));
         let task = root.tasks.iter().position(|name| *name == self.late.task).unwrap_or(0) as u32;
-        let mut looking = Looking { task, release_ns: self.late.release_ns, end: None };
+        let mut looking = JobFinder { task, release_ns: self.late.release_ns, end: None };
         let until = Time::ZERO + self.duration();
-        let mut world = world.with_case(Case::Worst).within(&root.surroundings);
+        let mut world = world.with_cost_mode(CostMode::Worst).with_environment(&root.surroundings);
         world.run(until, &mut looking);
         let end = looking.end.map(Time::as_ns);
-        let mut unfinished = world.machine().unfinished(TaskId(task));
+        let mut unfinished = world.engine().unfinished(TaskId(task));
         let recurs = match end {
-            // It has to be there, and to be due by then.
+            // The job must exist and be due by then.
             None => {
                 let is_it =
                     |job: Job| job.release.as_ns() == looking.release_ns && job.deadline < until;

@@ -1,5 +1,5 @@
 //! The demonstration's job by itself: it compiles without a warning, computes the same sound every
-//! time, and says what is wrong with its arguments.
+//! time, and reports invalid arguments.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/convolver")
 }
 
-/// Compiles with every warning an error.
+/// Compiles with every warning as an error.
 fn compile(sources: &[&str], more: &[&str]) {
     let output = Command::new("cc")
         .args([
@@ -31,7 +31,7 @@ fn compile(sources: &[&str], more: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The job as anybody would build it.
+/// Compiles the job with a usual command line.
 fn job(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let sources = ["convolver.c", "room.c", "fft.c", "wav.c"];
@@ -84,10 +84,10 @@ fn the_same_seconds_are_the_same_sound_and_every_block_has_its_times() {
         .collect();
     assert_eq!(rows.len(), 100);
     for (k, row) in rows.iter().enumerate() {
-        // Nominal: never moved by what happened before.
+        // Nominal times, independent of earlier delays.
         assert_eq!(row[1], rows[0][1] + k as u64 * 10_000_000);
         assert!(row[1] <= row[2] && row[2] <= row[3], "{row:?}");
-        // On a CPU no longer than it took; the two clocks need not tick alike.
+        // CPU time is at most the elapsed time; the two clocks may differ slightly.
         let wall = row[3] - row[2];
         assert!(row[4] > 0 && row[4] <= wall + wall / 100, "{row:?}");
     }
@@ -99,7 +99,7 @@ fn the_room_computes_what_convolution_means() {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("room-check");
     let (check, out) =
         (check.to_str().expect("a plain path"), program.to_str().expect("a plain path"));
-    // The check rounds on purpose.
+    // The check rounds intentionally.
     compile(&[check, "room.c", "fft.c"], &["-I.", "-Wno-conversion", "-o", out, "-lm"]);
     let output = Command::new(&program).output().expect("the check");
     assert!(output.status.success(), "{}", printed(&output));

@@ -48,7 +48,7 @@ fn r5_the_same_job_runs_three_times_and_nothing_is_left_behind() {
     assert_eq!(names, ["today", "libtalea", "talea-run"]);
     for run in runs {
         assert_eq!(run["blocks"], 100, "{run:#}");
-        assert!(run["holes"].is_u64(), "the monitor watched: {run:#}");
+        assert!(run["stalls"].is_u64(), "the monitor watched: {run:#}");
     }
     assert_eq!(runs[0]["policy"], "OTHER");
     for run in &runs[1..] {

@@ -1,8 +1,8 @@
-//! The parameters of a task, as options.
+//! Parameters of a task as options.
 //!
-//! ReTiF (J. Systems Architecture 2021) section 3: none to all of period, runtime, desired runtime,
-//! deadline and priority. What contradicts itself is left for the broker to refuse, so that there
-//! is one place for reasons.
+//! ReTiF (J. Systems Architecture 2021) section 3: any subset of period, runtime, desired runtime,
+//! deadline and priority. The broker refuses contradictory parameters, so that the reasons are in
+//! one place.
 
 use clap::Args;
 use talea_core::{CpuSet, Params, Priority, Span, Work};
@@ -10,7 +10,7 @@ use talea_proto::message::Name;
 use talea_proto::{Owner, Task};
 use talea_system::duration::{Reservation, parse_reservation, parse_span};
 
-/// What a task declares.
+/// Declared parameters of a task.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "What is needed")]
 pub(crate) struct TaskArgs {
@@ -20,10 +20,10 @@ pub(crate) struct TaskArgs {
     /// Q: CPU time that each activation needs, such as 2ms.
     #[arg(long, value_name = "Q", value_parser = work)]
     pub(crate) runtime: Option<Work>,
-    /// CPU time that each activation could make use of; at least the runtime.
+    /// CPU time that each activation can use; at least the runtime.
     #[arg(long, value_name = "QD", value_parser = work)]
     pub(crate) desired: Option<Work>,
-    /// D: relative deadline; the period unless said otherwise.
+    /// D: relative deadline; by default the period.
     #[arg(long, value_name = "D", value_parser = parse_span)]
     pub(crate) deadline: Option<Span>,
     /// Static priority, 1 (least) to 99 (most urgent).
@@ -35,43 +35,43 @@ pub(crate) struct TaskArgs {
     /// CPUs it must run on, such as 0-3,5.
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
     pub(crate) cpus: Option<CpuSet>,
-    /// CPUs it should rather run on.
+    /// CPUs that it should preferably run on.
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse, conflicts_with = "cpus")]
     pub(crate) prefer_cpus: Option<CpuSet>,
     /// Accept although the plugin's test fails (a rule must allow it).
     #[arg(long)]
     pub(crate) ignore_admission: bool,
-    /// The same in one word: d:2ms:10ms (runtime, period), f:80, r:10, or o:0 for an ordinary
+    /// All parameters in one word: d:2ms:10ms (runtime, period), f:80, r:10, or o:0 for an ordinary
     /// thread.
     #[arg(short = 'P', value_name = "POLICY", value_parser = parse_reservation)]
     #[arg(conflicts_with_all = ["period", "runtime", "desired", "deadline", "priority", "plugin"])]
     pub(crate) policy: Option<Reservation>,
 }
 
-/// What the options ask for.
+/// Request that the options describe.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one of it in a run of the program")]
-pub(crate) enum Wanted {
-    /// Nothing that a broker gives: an ordinary thread with this nice value.
+pub(crate) enum TaskRequest {
+    /// An ordinary thread with this nice value; needs no broker.
     Ordinary {
         /// −20 to 19.
         nice: i8,
     },
     /// A grant.
     Grant {
-        /// What to ask.
+        /// Request to the broker.
         task: Task,
-        /// With `-P`: the kind of plugin that must serve it.
+        /// Required kind of plugin, if `-P` names one.
         kind: Option<&'static str>,
     },
 }
 
 impl TaskArgs {
-    /// The request, for an owner.
-    pub(crate) fn wanted(&self, owner: Owner) -> Wanted {
+    /// Returns the request, for a grant with this owner.
+    pub(crate) fn to_request(&self, owner: Owner) -> TaskRequest {
         let cpus = self.cpus.or(self.prefer_cpus).unwrap_or_default();
         let (params, kind) = match self.policy {
-            Some(Reservation::Ordinary { nice }) => return Wanted::Ordinary { nice },
+            Some(Reservation::Ordinary { nice }) => return TaskRequest::Ordinary { nice },
             Some(Reservation::RealTime { params, kind }) => (params, Some(kind)),
             None => {
                 let params = Params {
@@ -92,24 +92,24 @@ impl TaskArgs {
             ignore_admission: self.ignore_admission,
             owner,
         };
-        Wanted::Grant { task, kind }
+        TaskRequest::Grant { task, kind }
     }
 }
 
-/// A duration with its unit.
+/// Parses a duration with its unit.
 pub(crate) fn duration(text: &str) -> Result<talea_core::Span, String> {
     match parse_span(text) {
-        Ok(span) if span.is_zero() => Err("it must be longer than nothing".to_owned()),
+        Ok(span) if span.is_zero() => Err("it must not be zero".to_owned()),
         Ok(span) => Ok(span),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// How long something runs: as in a system file, not so long that sums of times would not fit into
-/// 64 bits.
+/// Parses the length of a run. The limit is that of system files: sums of times must fit into 64
+/// bits.
 pub(crate) fn run_length(text: &str) -> Result<talea_core::Span, String> {
     match duration(text)? {
-        span if span > talea_core::machine::LONGEST => Err("it is longer than 73 years".to_owned()),
+        span if span > talea_core::engine::MAX_RUN => Err("it is longer than 73 years".to_owned()),
         span => Ok(span),
     }
 }

@@ -1,4 +1,4 @@
-//! `talea analyze`: can this system miss a deadline?
+//! `talea analyze`: schedulability analysis of a described system.
 
 #[cfg(test)]
 mod agrees;
@@ -24,74 +24,73 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
-use talea_analysis::card::Kind;
-use talea_analysis::tree::{self, Reason, Roots};
+use talea_analysis::test_info::TestKind;
+use talea_analysis::tree::{self, Reason, RootModel};
 use talea_core::Span;
-use talea_core::machine::{Body, LONGEST, Tree};
+use talea_core::engine::{MAX_RUN, NodeSpec, Tree};
 use talea_core::mutate;
 use talea_system::system::what_if::Change;
 use talea_system::system::{Root, System};
 use witness::Miss;
 
-/// Say whether deadlines can be missed.
+/// Analyse whether deadlines can be missed.
 ///
-/// Bounds the response time of every task of a described system, names the test that did and its
-/// paper, and where a task is not proved looks for a job that comes too late. An answer is proved,
-/// refuted or unknown: a test that is only sufficient proves nothing by refusing. Ends with 0 if
-/// every task is proved, else with 1; with 2 if a change makes a system that can't be.
+/// Bounds the response time of every task of a described system and names the test with its paper.
+/// If a task is not proved, searches for a late job. An answer is proved, refuted or unknown: a
+/// test that is only sufficient refutes nothing. Ends with 0 if every task is proved, else with 1;
+/// with 2 if a change makes an invalid system.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea analyze system.toml --what-if 'cost(video)*1.2'")]
 pub(crate) struct AnalyzeArgs {
     /// The system file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Change a value first, such as 'cost(video)*1.2', 'period(audio)=5ms' or 'budget(net)+1ms';
-    /// as often as you like.
+    /// Change a value first, such as 'cost(video)*1.2', 'period(audio)=5ms' or 'budget(net)+1ms'.
+    /// May be repeated.
     #[arg(long, value_name = "CHANGE", value_parser = change)]
     what_if: Vec<Change>,
-    /// Say how much of any window a band takes (or a server, a group, a task), and of each slot of
-    /// the partitions below it, instead; as often as you like.
+    /// Instead, show how much of any window a band takes (or a server, a group, a task), and of
+    /// each slot of the partitions below it. May be repeated.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["synthesize", "sensitivity"])]
     interference: Vec<String>,
-    /// With --interference: of windows of this length.
+    /// Windows of this length, with --interference.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "interference")]
     within: Vec<Span>,
-    /// Say how far each cost, all costs and each period can go until a deadline is not proved any
-    /// more, instead.
+    /// Instead, show how far each cost, all costs and each period can change while every deadline
+    /// remains proved.
     #[arg(long, conflicts_with = "synthesize")]
     sensitivity: bool,
-    /// Look for something that is not in the file, or that could be better, instead.
+    /// Instead, search for a parameter that the file lacks or that could be better.
     #[arg(long, value_enum, ignore_case = true, value_name = "WHAT")]
-    synthesize: Option<Synthesize>,
-    /// With --synthesize server: this server only, or a group that is to get one; otherwise all
+    synthesize: Option<SynthesisTarget>,
+    /// Only this server, or a group that is to get one, with --synthesize server. By default all
     /// servers, one by one.
     #[arg(long, value_name = "NAME", requires = "synthesize")]
     server: Vec<String>,
-    /// With --synthesize server: for these periods, of which the one that takes least is proposed.
+    /// Candidate periods, with --synthesize server. The one with the smallest utilisation is
+    /// proposed.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "synthesize")]
     period: Vec<Span>,
     /// Write a page with the bounds, and with demand against supply of each CPU, partition and
-    /// server, to FILE. It needs nothing from anywhere.
+    /// server, to FILE. The page is self-contained.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
     html: Option<PathBuf>,
-    /// Write the arrivals of the first job that is known to be late to FILE: talea simulate
-    /// --witness runs them.
+    /// Write the arrivals of the first known late job to FILE, for talea simulate --witness.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
     witness: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
 }
 
-/// What can be made.
+/// Parameter to synthesize.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Synthesize {
-    /// The least budget of a server with which its clients meet their deadlines, for its period and
-    /// others.
+enum SynthesisTarget {
+    /// The smallest budget with which the clients of a server meet their deadlines, for its period
+    /// and others.
     Server,
-    /// Slots of partition tables that hold, below what is above them, what they hold without it.
+    /// Slots of partition tables that absorb the interference of higher-priority bands.
     Partitions,
-    /// An off-line table for all CPUs of a root: who runs where from when to when, in which
-    /// version.
+    /// An off-line table for all CPUs of a root: task, version, start and length of each entry.
     Table,
 }
 
@@ -100,41 +99,41 @@ fn change(text: &str) -> Result<Change, String> {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct AnalysisReport {
     file: String,
     what_if: Vec<String>,
     proved: bool,
-    roots: Vec<RootAnswer>,
+    roots: Vec<RootAnalysis>,
 }
 
 #[derive(Serialize)]
-struct RootAnswer {
+struct RootAnalysis {
     name: String,
     cpus: u32,
     proved: bool,
-    tasks: Vec<TaskAnswer>,
+    tasks: Vec<TaskAnalysis>,
 }
 
 #[derive(Serialize)]
-struct TaskAnswer {
+struct TaskAnalysis {
     name: String,
-    /// Nothing where a job goes on without end.
+    /// `None` for a job without an end.
     deadline_ns: Option<u64>,
     bound_ns: Option<u64>,
-    /// What is left until the deadline.
+    /// Deadline minus bound.
     slack_ns: Option<u64>,
     verdict: Verdict,
-    /// What the bound is from; nothing where no test is known.
+    /// Test that gives the bound; `None` if no test is known.
     test: Option<&'static str>,
     kind: Option<&'static str>,
     paper: Option<&'static str>,
-    /// Of what is not proved.
+    /// Reason, if the task is not proved.
     why: Option<String>,
     witness: Option<Miss>,
 }
 
-impl TaskAnswer {
-    /// Whether it has a deadline that is not proved.
+impl TaskAnalysis {
+    /// Whether the task has a deadline that is not proved.
     fn is_open(&self) -> bool {
         !matches!(self.verdict, Verdict::Proved | Verdict::None)
     }
@@ -146,7 +145,7 @@ enum Verdict {
     Proved,
     Refuted,
     Unknown,
-    /// It has no deadline: a program that always wants the CPU.
+    /// The task has no deadline: a program that always wants the CPU.
     None,
 }
 
@@ -183,20 +182,20 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
                 "talea: what-if {}: {}: {}",
                 changes.join(", "),
                 name_of(&root.tree, error.node),
-                error.why
+                error.kind
             );
             return Ok(Exit::Usage);
         }
     }
     if let Some(what) = args.synthesize {
-        if what != Synthesize::Server && !(args.server.is_empty() && args.period.is_empty()) {
+        if what != SynthesisTarget::Server && !(args.server.is_empty() && args.period.is_empty()) {
             eprintln!("talea: --server and --period are for --synthesize server");
             return Ok(Exit::Usage);
         }
         return match what {
-            Synthesize::Server => server::server(args, &system),
-            Synthesize::Partitions => partitions::partitions(args, &system),
-            Synthesize::Table => synthesize::table(args, &system),
+            SynthesisTarget::Server => server::server(args, &system),
+            SynthesisTarget::Partitions => partitions::partitions(args, &system),
+            SynthesisTarget::Table => synthesize::table(args, &system),
         };
     }
     if !args.interference.is_empty() {
@@ -209,7 +208,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.witness {
         match &found {
             Some((found, task)) => {
-                found.witness(&answer.file, &args.what_if, *task)?.write(path)?
+                found.witness(&answer.file, &args.what_if, *task)?.write(path)?;
             }
             None => note(&format!("no job is known to be late: {} is not written", path.display())),
         }
@@ -228,16 +227,16 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
 fn analyze(
     args: &AnalyzeArgs,
     system: &System,
-) -> anyhow::Result<(Answer, Option<(witness::Found, usize)>)> {
+) -> anyhow::Result<(AnalysisReport, Option<(witness::FoundMiss, usize)>)> {
     let mut progress = Progress::new();
     let mut found = None;
-    let roots: Vec<RootAnswer> = system
+    let roots: Vec<RootAnalysis> = system
         .roots
         .iter()
         .enumerate()
         .map(|(number, root)| analyze_root(system, number, root, &mut progress, &mut found))
         .collect::<anyhow::Result<_>>()?;
-    let answer = Answer {
+    let answer = AnalysisReport {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
         proved: roots.iter().all(|root| root.proved),
@@ -251,45 +250,52 @@ fn analyze_root(
     number: usize,
     root: &Root,
     progress: &mut Progress,
-    found: &mut Option<(witness::Found, usize)>,
-) -> anyhow::Result<RootAnswer> {
-    let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
-    let answers = roots.bounds_with(|done, all| progress.show(&root.name, done, all));
-    progress.end();
-    // Only what is not proved is worth a run.
+    found: &mut Option<(witness::FoundMiss, usize)>,
+) -> anyhow::Result<RootAnalysis> {
+    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+    let answers =
+        roots.bounds_with_progress(|done, all| progress.tasks_analysed(&root.name, done, all));
+    progress.finish_line();
+    // Only tasks that are not proved are worth a simulation.
     let mut misses = vec![None; answers.len()];
     let mut too_long = Vec::new();
-    let seed = talea_sim::dice::of_root(system.seed, number);
+    let seed = talea_sim::rng::root_seed(system.seed, number);
     if !answers.iter().all(|answer| answer.is_proved() || !answer.has_deadline()) {
         misses = witness::misses(root, system.duration, seed, progress)?;
-        let proved: Vec<bool> = answers.iter().map(tree::Answer::is_proved).collect();
-        let is_overload = |answer: &tree::Answer| matches!(&answer.bound, Err(no) if no.reason == Reason::Overload);
+        let proved: Vec<bool> = answers.iter().map(tree::TaskBound::is_proved).collect();
+        let is_overload = |answer: &tree::TaskBound| {
+            answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Overload)
+        };
         let unseen =
             answers.iter().zip(&misses).any(|(answer, miss)| is_overload(answer) && miss.is_none());
         mutate!(
             "analyze-long-run",
-            if let (true, Some(longer)) = (unseen, witness::long_run(root, system.duration)) {
+            if let (true, Some(longer)) =
+                (unseen, witness::extended_duration(root, system.duration))
+            {
                 let later = witness::misses(root, longer, seed, progress)?;
                 for (miss, later) in misses.iter_mut().zip(later) {
                     *miss = miss.or(later);
                 }
             },
-            if let (false, Some(longer)) = (unseen, witness::long_run(root, system.duration)) {
+            if let (false, Some(longer)) =
+                (unseen, witness::extended_duration(root, system.duration))
+            {
                 let later = witness::misses(root, longer, seed, progress)?;
                 for (miss, later) in misses.iter_mut().zip(later) {
                     *miss = miss.or(later);
                 }
             }
         );
-        witness::hold(root, &proved, &misses)?;
+        witness::check_consistency(root, &proved, &misses)?;
         let unproved = || {
             answers
                 .iter()
                 .enumerate()
                 .filter(|(_, answer)| !answer.is_proved() && answer.has_deadline())
         };
-        let period = longest_period(&root.tree);
-        let longest = |answer: &tree::Answer| {
+        let period = max_period(&root.tree);
+        let longest = |answer: &tree::TaskBound| {
             answer
                 .bound
                 .as_ref()
@@ -297,9 +303,9 @@ fn analyze_root(
                 .max(answer.deadline)
                 .max(period)
         };
-        // Where the file says when jobs come, an exact bound is a response from there on; of others
-        // nobody knows.
-        let is_open = |answer: &tree::Answer| {
+        // With given phases, an exact bound is the response from these phases. No statement is
+        // possible about other phases.
+        let is_open = |answer: &tree::TaskBound| {
             mutate!("analyze-witness-own-phases", answer.is_refuted(), answer.node == Tree::ROOT)
                 || !witness::has_phases(root)
         };
@@ -312,15 +318,16 @@ fn analyze_root(
         for (task, one) in &seen {
             misses[*task] = Some(one.miss);
         }
-        let described = described
-            .map(|(task, miss)| (task, witness::Found { miss, root: Rc::new(root.clone()), seed }));
+        let described = described.map(|(task, miss)| {
+            (task, witness::FoundMiss { miss, root: Rc::new(root.clone()), seed })
+        });
         seen.extend(described);
         if let Some((task, first)) = seen.into_iter().min_by_key(|&(task, _)| task) {
             found.get_or_insert((first, task));
         }
-        progress.end();
+        progress.finish_line();
     }
-    let mut tasks: Vec<TaskAnswer> = answers
+    let mut tasks: Vec<TaskAnalysis> = answers
         .iter()
         .zip(misses)
         .zip(&root.tasks)
@@ -328,37 +335,38 @@ fn analyze_root(
         .collect();
     for task in too_long {
         if let Some(why) = &mut tasks[task].why {
-            why.push_str("; other arrivals were not looked for, which would take too long");
+            why.push_str("; other arrivals were not searched, because that would take too long");
         }
     }
-    let proved = !tasks.iter().any(TaskAnswer::is_open);
-    Ok(RootAnswer { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
+    let proved = !tasks.iter().any(TaskAnalysis::is_open);
+    Ok(RootAnalysis { name: root.name.clone(), cpus: root.tree.cpus, proved, tasks })
 }
 
-fn longest_period(tree: &Tree) -> Span {
-    let periods = tree.nodes().filter_map(|(_, node)| match &node.body {
-        // Who has one job without end has no period.
-        Body::Task(spec) => Some(spec.period).filter(|&period| period < LONGEST),
-        Body::Scheduler(spec) => spec.reservation.map(|of| of.period),
+fn max_period(tree: &Tree) -> Span {
+    let periods = tree.nodes().filter_map(|(_, node)| match &node.spec {
+        // A task with one endless job has no period.
+        NodeSpec::Task(spec) => Some(spec.period).filter(|&period| period < MAX_RUN),
+        NodeSpec::Scheduler(spec) => spec.reservation.map(|of| of.period),
     });
     periods.max().unwrap_or(Span::ZERO)
 }
 
-/// Refuted is what was seen to miss; that a bound is exact says only how much later a job *can* be.
-fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> TaskAnswer {
+/// Builds the result of one task. Only an observed miss refutes: an exact bound says how late a job
+/// *can* be, not that it is.
+fn task(tree: &Tree, answer: &tree::TaskBound, miss: Option<Miss>, name: &str) -> TaskAnalysis {
     let bound = answer.bound.as_ref().ok().copied();
     let verdict = mutate!(
         "analyze-exact",
         match (&miss, answer.is_proved()) {
             _ if !answer.has_deadline() => Verdict::None,
-            // Whatever is proved holds, or there is no answer.
+            // If the task were proved, `check_consistency` would have failed.
             (Some(_), _) => Verdict::Refuted,
             (None, true) => Verdict::Proved,
             (None, false) => mutate!("analyze-refuted", Verdict::Unknown, Verdict::Proved),
         },
         match (&miss, answer.is_proved()) {
             _ if !answer.has_deadline() => Verdict::None,
-            // Whatever is proved holds, or there is no answer.
+            // If the task were proved, `check_consistency` would have failed.
             (Some(_), _) => Verdict::Refuted,
             (None, true) => Verdict::Proved,
             (None, false) if answer.bound.is_ok() => Verdict::Refuted,
@@ -371,7 +379,7 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> T
             let exactly = if answer.is_refuted() { "can be" } else { "may be up to" };
             Some(format!(
                 "a response {exactly} {bound}, {} after the deadline",
-                minus(*bound, answer.deadline)
+                saturating_difference(*bound, answer.deadline)
             ))
         }
         Err(no) => {
@@ -389,7 +397,7 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> T
         Err(no) => matches!(no.reason, Reason::Overload | Reason::Starved),
     };
     let test = is_tested.then_some(answer.test);
-    TaskAnswer {
+    TaskAnalysis {
         name: name.to_owned(),
         deadline_ns: has(answer.deadline.as_ns()),
         bound_ns: bound.map(Span::as_ns),
@@ -403,19 +411,19 @@ fn task(tree: &Tree, answer: &tree::Answer, miss: Option<Miss>, name: &str) -> T
     }
 }
 
-fn minus(a: Span, b: Span) -> Span {
+fn saturating_difference(a: Span, b: Span) -> Span {
     a.checked_sub(b).unwrap_or(Span::ZERO)
 }
 
-fn kind(kind: Kind) -> &'static str {
+fn kind(kind: TestKind) -> &'static str {
     match kind {
-        Kind::Exact => "exact",
-        Kind::Sufficient => "sufficient",
-        Kind::Necessary => "necessary",
+        TestKind::Exact => "exact",
+        TestKind::Sufficient => "sufficient",
+        TestKind::Necessary => "necessary",
     }
 }
 
-fn text(answer: &Answer, color: bool) -> String {
+fn text(answer: &AnalysisReport, color: bool) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     for change in &answer.what_if {

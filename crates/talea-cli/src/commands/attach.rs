@@ -1,65 +1,65 @@
-//! `talea attach`: puts running threads under grants.
+//! `talea attach`: requests grants for running threads.
 //!
 //! The grant belongs to the thread: it outlives this command and ends with the thread, or with
 //! `talea release`.
 
 use crate::args::AttachArgs;
-use crate::args::task::Wanted;
+use crate::args::task::TaskRequest;
+use crate::broker_client::{BrokerClient, Misuse, Options, Refused};
 use crate::exit::Exit;
+use crate::grant_text;
 use crate::json::{GrantJson, RefusalJson, TaskJson};
 use crate::kernel::name_of;
-use crate::link::{Link, Misuse, Options, Refused};
 use crate::output::{count, note, print, print_json};
-use crate::words;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use talea_os::{Thread, Tid, proc};
 use talea_proto::{GROUP_MAX, Granted, Owner, Task};
 
 #[derive(Serialize)]
-struct Answer {
+struct AttachReport {
     task: TaskJson,
-    held: Vec<Held>,
-    not_held: Vec<Other>,
+    held: Vec<HeldThread>,
+    not_held: Vec<UncoveredThread>,
     refusal: Option<RefusalJson>,
 }
 
 #[derive(Serialize)]
-struct Held {
+struct HeldThread {
     tid: i32,
     name: Option<String>,
     grant: GrantJson,
 }
 
 #[derive(Serialize)]
-struct Other {
+struct UncoveredThread {
     tid: i32,
     name: Option<String>,
 }
 
 pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> {
-    let Wanted::Grant { task, kind } = args.task.wanted(Owner::Thread) else {
+    let TaskRequest::Grant { task, kind } = args.task.to_request(Owner::Thread) else {
         return Err(Misuse(
-            "an ordinary thread (-P o:…) needs no grant; talea release gives one back".into(),
+            "an ordinary thread (-P o:…) needs no grant; talea release releases a grant".into(),
         )
         .into());
     };
-    if let Some(why) = crate::link::disabled() {
+    if let Some(why) = crate::broker_client::disabled() {
         bail!("{why}; nothing is attached");
     }
     let tid = Tid::new(args.thread).context("thread numbers start at 1")?;
     let main = Thread::open(tid).with_context(|| format!("cannot hold thread {tid}"))?;
-    let everyone = proc::threads_of(main.tgid())
+    let all = proc::threads_of(main.tgid())
         .with_context(|| format!("cannot list the threads of {tid}"))?;
-    let threads = if args.all_threads { open_all(&everyone)? } else { vec![main] };
-    let mut link = Link::open(options)?;
-    let task = link.choose(task, kind)?;
+    let threads = if args.all_threads { open_all(&all)? } else { vec![main] };
+    let mut link = BrokerClient::open(options)?;
+    let task = link.choose_plugin(task, kind)?;
     let granted = match grant(&mut link, &task, &threads) {
         Ok(granted) => granted,
         Err(error) => {
             if let (true, Some(Refused(refusal))) = (args.output.json, error.downcast_ref()) {
                 let refusal = Some(RefusalJson::from(&**refusal));
-                print_json(&Answer {
+                print_json(&AttachReport {
                     task: (&task).into(),
                     held: vec![],
                     not_held: vec![],
@@ -69,19 +69,18 @@ pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> 
             return Err(error);
         }
     };
-    let others: Vec<Tid> = everyone
-        .into_iter()
-        .filter(|tid| threads.iter().all(|thread| thread.tid() != *tid))
-        .collect();
+    let others: Vec<Tid> =
+        all.into_iter().filter(|tid| threads.iter().all(|thread| thread.tid() != *tid)).collect();
     let plugin = link.plugin_name(granted[0].plugin)?;
     if args.output.json {
-        let held = threads.iter().zip(&granted).map(|(thread, granted)| Held {
+        let held = threads.iter().zip(&granted).map(|(thread, granted)| HeldThread {
             tid: thread.tid().as_raw(),
             name: name(thread.tid()),
             grant: GrantJson::new(granted, &plugin),
         });
-        let not_held = others.iter().map(|&tid| Other { tid: tid.as_raw(), name: name(tid) });
-        print_json(&Answer {
+        let not_held =
+            others.iter().map(|&tid| UncoveredThread { tid: tid.as_raw(), name: name(tid) });
+        print_json(&AttachReport {
             task: (&task).into(),
             held: held.collect(),
             not_held: not_held.collect(),
@@ -90,10 +89,10 @@ pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> 
         return Ok(Exit::Ok);
     }
     for (thread, granted) in threads.iter().zip(&granted) {
-        let line = words::granted(granted, &plugin, &task);
+        let line = grant_text::granted(granted, &plugin, &task);
         print(&format!("spec {}: thread {}: {line}\n", granted.spec.0, named(thread.tid())))?;
         if options.verbose {
-            for sentence in words::notes(granted.notes) {
+            for sentence in grant_text::notes(granted.notes) {
                 note(sentence);
             }
         }
@@ -109,7 +108,7 @@ pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> 
     Ok(Exit::Ok)
 }
 
-/// Every thread; one that has just ended is no longer of interest.
+/// Opens every thread and skips those that have just ended.
 fn open_all(tids: &[Tid]) -> anyhow::Result<Vec<Thread>> {
     let threads: Vec<Thread> = tids.iter().filter_map(|&tid| Thread::open(tid).ok()).collect();
     match threads.len() {
@@ -121,8 +120,8 @@ fn open_all(tids: &[Tid]) -> anyhow::Result<Vec<Thread>> {
     }
 }
 
-/// A grant for each thread, or none at all.
-fn grant(link: &mut Link, task: &Task, threads: &[Thread]) -> anyhow::Result<Vec<Granted>> {
+/// Requests a grant for each thread, all or none.
+fn grant(link: &mut BrokerClient, task: &Task, threads: &[Thread]) -> anyhow::Result<Vec<Granted>> {
     let granted = match threads.len() {
         1 => vec![link.create(task)?],
         count => link.create_group(task, count)?,
@@ -131,18 +130,18 @@ fn grant(link: &mut Link, task: &Task, threads: &[Thread]) -> anyhow::Result<Vec
         let error = match link.attach(one.spec, thread) {
             Ok(None) => continue,
             Ok(Some(but)) => {
-                note(&format!("thread {}: {}", named(thread.tid()), words::but(but)));
+                note(&format!("thread {}: {}", named(thread.tid()), grant_text::caveat(but)));
                 continue;
             }
             Err(error) => error,
         };
-        // A thread that ended meanwhile needs nothing; its grant goes back, the others stay.
+        // A thread that has ended meanwhile needs no grant. Its grant is released; the others stay.
         if threads.len() > 1 && !thread.is_alive() {
-            link.give_back(one.spec);
+            link.release_unused(one.spec);
             continue;
         }
-        for all in &granted {
-            link.give_back(all.spec);
+        for grant in &granted {
+            link.release_unused(grant.spec);
         }
         return Err(error);
     }

@@ -1,7 +1,7 @@
 //! `talea check`: validates a configuration, with positions, reasons and remedies.
 //!
-//! Reads the file as the daemon would, but not as a process that must trust it: who owns the file
-//! is the daemon's question, not this command's.
+//! Reads the file like the daemon, but does not check its owner: only the daemon must trust the
+//! file.
 
 use crate::args::CheckArgs;
 use crate::exit::Exit;
@@ -15,7 +15,7 @@ use talea_system::Diagnostic;
 use talea_system::config::{self, FILE_MAX, Loaded, Target};
 
 #[derive(Serialize)]
-struct Answer {
+struct CheckReport {
     file: String,
     ok: bool,
     plugins: usize,
@@ -52,14 +52,16 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     let origin = args.file.display().to_string();
     let mut bytes = Vec::new();
     let file = std::fs::File::open(&args.file).with_context(|| format!("cannot open {origin}"))?;
-    // One byte more than is read tells that there is more.
+    // One byte more than the limit shows that the file is too long.
     file.take(FILE_MAX as u64 + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read {origin}"))?;
     let cpus = match args.cpus {
         Some(count) => CpuSet::first(count),
         None => {
-            talea_os::machine::Machine::probe().context("cannot count this machine's CPUs")?.online
+            talea_os::sysinfo::SystemInfo::probe()
+                .context("cannot count this machine's CPUs")?
+                .online
         }
     };
     let read = config::read_bytes(&bytes, &origin, &MachineNames, &Target::new(cpus));
@@ -68,7 +70,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
         Err(diagnostics) => diagnostics,
     };
     if args.output.json {
-        print_json(&Answer {
+        print_json(&CheckReport {
             file: origin,
             ok: read.is_ok(),
             plugins: read.as_ref().map_or(0, |loaded| loaded.setup.plugins.len()),

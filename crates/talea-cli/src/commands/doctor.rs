@@ -1,9 +1,9 @@
-//! `talea doctor`: why would real time fail here, and what to do about it.
+//! `talea doctor`: reasons why real-time scheduling would fail here, with remedies.
 //!
-//! Model: [`facts`] are read once, the checks are pure functions of them, so that every verdict is
-//! tested against machines that are not this one. Each check says what was found, what that means,
-//! and what to do; nothing is changed without `--repair`, and then only threads that a vanished
-//! broker left real-time.
+//! Model: [`facts`] are read once. The checks are pure functions of the facts, so that tests cover
+//! every verdict with the facts of other computers. Each check states its finding, the consequence
+//! and a remedy. Without `--repair` nothing is changed; with it, only threads that a dead broker
+//! left real-time.
 
 mod check;
 mod facts;
@@ -16,16 +16,16 @@ mod talea;
 mod tests;
 
 use crate::args::DoctorArgs;
+use crate::broker_client::Options;
 use crate::exit::Exit;
-use crate::link::Options;
 use crate::output::{Tone, colored, count, paint, print, print_json};
-use check::{Check, Grade};
+use check::{Check, Status};
 use facts::Facts;
 use serde::Serialize;
 use std::fmt::Write;
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct DoctorReport<'a> {
     failures: usize,
     warnings: usize,
     checks: &'a [Check],
@@ -36,10 +36,15 @@ pub(crate) fn run(options: &Options, args: &DoctorArgs) -> anyhow::Result<Exit> 
     let repaired = args.repair.then(|| leftovers::repair(options)).transpose()?;
     let facts = Facts::read(options)?;
     let checks = all(&facts);
-    let number = |grade: Grade| checks.iter().filter(|check| check.status == grade).count();
-    let (failures, warnings) = (number(Grade::Fail), number(Grade::Warn));
+    let number = |status: Status| checks.iter().filter(|check| check.status == status).count();
+    let (failures, warnings) = (number(Status::Fail), number(Status::Warn));
     if args.output.json {
-        print_json(&Answer { failures, warnings, checks: &checks, repaired: repaired.as_deref() })?;
+        print_json(&DoctorReport {
+            failures,
+            warnings,
+            checks: &checks,
+            repaired: repaired.as_deref(),
+        })?;
     } else {
         for line in repaired.iter().flatten() {
             print(&format!("{line}\n"))?;
@@ -49,7 +54,7 @@ pub(crate) fn run(options: &Options, args: &DoctorArgs) -> anyhow::Result<Exit> 
     Ok(if failures == 0 { Exit::Ok } else { Exit::Failure })
 }
 
-/// Every check, in the order in which a thread meets them on its way to real time.
+/// Runs every check, in the order in which a thread meets them on its way to real time.
 fn all(facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::new();
     checks.extend(rights::checks(facts));
@@ -59,32 +64,32 @@ fn all(facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// Findings first; what they mean and what to do where there is something to do, or with `-v`
-/// everywhere.
+/// Formats the findings. Consequence and remedy follow if there is something to do, or with `-v`
+/// always.
 fn text(checks: &[Check], verbose: bool, color: bool) -> String {
     let mut text = String::new();
     let width = checks.iter().map(|check| check.id.len()).max().unwrap_or(0);
     let indent = " ".repeat(6 + width + 2);
     for check in checks {
         let tone = match check.status {
-            Grade::Ok => Tone::Good,
-            Grade::Warn => Tone::Doubtful,
-            Grade::Fail => Tone::Bad,
+            Status::Ok => Tone::Good,
+            Status::Warn => Tone::Doubtful,
+            Status::Fail => Tone::Bad,
         };
-        // Padded before it is painted: colour codes have no width on the screen.
+        // Padded before painting, because colour codes have no width on the screen.
         let word = paint(&format!("{:4}", check.status.word()), tone, color);
         // Writing to a String can't fail.
         let _ = writeln!(text, "{word}  {:width$}  {}", check.id, check.finding);
-        if verbose || check.status != Grade::Ok {
+        if verbose || check.status != Status::Ok {
             let _ = writeln!(text, "{indent}{}", check.meaning);
             if let Some(fix) = &check.fix {
                 let _ = writeln!(text, "{indent}{} {fix}", paint("fix:", Tone::Strong, color));
             }
         }
     }
-    let number = |grade: Grade| checks.iter().filter(|check| check.status == grade).count();
-    let summary = match (number(Grade::Fail), number(Grade::Warn)) {
-        (0, 0) => "nothing stands in the way of real time".to_owned(),
+    let number = |status: Status| checks.iter().filter(|check| check.status == status).count();
+    let summary = match (number(Status::Fail), number(Status::Warn)) {
+        (0, 0) => "nothing prevents real-time scheduling".to_owned(),
         (0, warnings) => format!("nothing fails; {}", count(warnings, "warning")),
         (failures, warnings) => {
             format!("{}, {}", count(failures, "failure"), count(warnings, "warning"))

@@ -1,14 +1,14 @@
-//! `talea execute`: what does this system really do?
+//! `talea execute`: runs a described system on real threads.
 
 use crate::args::{Output, task};
 use crate::exit::Exit;
-use crate::measured::{
-    self, Checked, Measured, Mechanism, Places, Recording, Refused, Rights, Setup, Spending, Texts,
-    place, remark, sketch,
+use crate::live_run::{
+    self, CpuAssignment, KernelCheck, LiveRun, Mechanism, NotExecutable, PriorityUse, Recording,
+    RunSetup, SourceTexts, WorkMode, estimate_load, place, print_limits,
 };
-use crate::outcome::{self, ExpectationAnswer, FileArgs, Files, RootAnswer, short};
 use crate::output::{Tone, colored, count, paint, print, print_json};
 use crate::report::Outline;
+use crate::run_summary::{self, ExpectationResult, FileArgs, Files, RootSummary, short};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -16,19 +16,19 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use talea_core::{CpuSet, Span};
-use talea_exec::holes::UNSEEN;
 use talea_exec::mechanism::audit::Consumed;
-use talea_exec::{Fate, Hole, ProgramReport, RootReport};
-use talea_os::spawn::describe;
+use talea_exec::stalls::DETECTION_LIMIT;
+use talea_exec::{ProgramExit, ProgramReport, RootReport, Stall};
+use talea_os::spawn::describe_exit;
 use talea_system::system::{Root, System};
 
 /// Run a described system on real threads.
 ///
-/// The scheduler machine that simulates drives threads here: one for each task, pinned, below a
-/// dispatcher on each CPU. Jobs arrive as in a simulation of the same seed and spend what they
-/// cost. Needs root or CAP_SYS_NICE. While it runs, its CPUs belong to it; nothing of the machine's
-/// settings is changed, and nothing is left when it ends, however it ends. Ends with 1 if an
-/// expectation of the file does not hold, with 3 if the system can't be executed here.
+/// The scheduling engine of the simulator drives real threads: one pinned thread per task, below a
+/// dispatcher on each CPU. Jobs arrive as in a simulation with the same seed and execute for their
+/// cost. Needs root or CAP_SYS_NICE. During the run, its CPUs belong to it. No system setting is
+/// changed, and nothing remains after the run, also if it is killed. Ends with 1 if an expectation
+/// of the file does not hold, with 3 if the system cannot be executed here.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: talea execute system.toml --duration 2s --html run.html")]
 pub(crate) struct ExecuteArgs {
@@ -41,24 +41,24 @@ pub(crate) struct ExecuteArgs {
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The machine's CPUs for those of the file, in this order of roots; without it, the first that
-    /// this process may use.
+    /// CPUs of this computer for those of the file, in the order of the roots. By default the first
+    /// ones that this process may use.
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
     cpus: Option<CpuSet>,
     /// How a job spends its cost.
     #[arg(long, value_enum, default_value = "budget", value_name = "MODE")]
-    work: Spending,
+    work: WorkMode,
     /// How the schedule is produced.
     #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
     mechanism: Mechanism,
-    /// Run without real-time priorities where there is no right to them; every figure says so.
+    /// Run without real-time priorities if there is no right to them; the report says so.
     #[arg(long)]
     best_effort: bool,
-    /// Have the kernel write down who really ran, and check it against the machine's orders; needs
+    /// Check the orders of the scheduling engine against the kernel's sched_switch events; needs
     /// root or CAP_PERFMON.
     #[arg(long)]
     check: bool,
-    /// Write what went into the scheduler machine and what came out to FILE, for talea replay.
+    /// Record the inputs and orders of the scheduling engine in FILE, for talea replay.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
@@ -68,80 +68,81 @@ pub(crate) struct ExecuteArgs {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct ExecuteReport {
     file: String,
     duration_ns: u64,
     seed: u64,
-    /// Threads had real-time priorities; else every number is what the kernel happened to do.
+    /// Whether threads had real-time priorities. Otherwise the kernel's fair class determined every
+    /// number.
     real_time: bool,
-    /// Somebody ended it before its time.
+    /// Whether a signal ended the run early.
     interrupted: bool,
-    /// Whether the kernel was asked who ran.
+    /// Whether `sched_switch` events were requested.
     checked: bool,
-    roots: Vec<RootAnswer>,
-    executions: Vec<Execution>,
-    /// When a CPU stood still for everybody.
-    holes: Vec<HoleAnswer>,
-    expectations: Vec<ExpectationAnswer>,
+    roots: Vec<RootSummary>,
+    executions: Vec<RootExecution>,
+    /// Intervals in which a CPU executed no thread.
+    stalls: Vec<StallJson>,
+    expectations: Vec<ExpectationResult>,
     ok: bool,
 }
 
-/// What running it took, by root.
+/// Execution of one root.
 #[derive(Serialize)]
-struct Execution {
+struct RootExecution {
     name: String,
-    /// The machine's, in the order of the root's.
+    /// CPUs of this computer, in the order of the root's CPUs.
     cpus: Vec<u32>,
     mechanism: String,
-    /// Why by that.
+    /// Reason for the mechanism.
     mechanism_why: String,
-    /// CPU time of the dispatchers, and of workers beside their jobs, in millionths of the root's
-    /// CPUs.
+    /// CPU time of the dispatchers, and of workers outside of their jobs, in millionths of the
+    /// root's CPUs.
     scheduler_ppm: u64,
-    /// Of that, what workers did beside jobs that were ordered to run: the ways from one job to the
-    /// next.
+    /// Part of it that workers used outside of ordered jobs: between two jobs.
     stray_ppm: u64,
-    /// Entries of the record that found no room; then everything is about the run until then.
+    /// Entries that did not fit into the record. Then the report covers the run up to the first
+    /// lost entry.
     lost: u64,
-    /// What became of the tasks that are programs.
-    programs: Vec<ProgramAnswer>,
-    /// With --check, where the kernel answers.
-    kernel: Option<Checked>,
+    /// Tasks that are programs.
+    programs: Vec<ProgramJson>,
+    /// Result of --check, if the kernel reports `sched_switch` events.
+    kernel: Option<KernelCheck>,
 }
 
 #[derive(Serialize)]
-struct ProgramAnswer {
+struct ProgramJson {
     task: String,
-    /// CPU time of it and of all that it has created.
+    /// CPU time of the program and all its descendants.
     used_ns: u64,
-    /// Of that, before it was ordered to run: until somebody had heard that it woke.
+    /// Part of it before the program was ordered to run: until the executor noticed its wake-up.
     stray_ns: u64,
-    /// How it ended; nothing: with the run.
+    /// How the program ended; `None` if it ended with the run.
     ended: Option<String>,
-    /// What one of its threads was seen to have instead of the policy, priority and CPU that it
-    /// began with.
-    strayed: Option<String>,
-    /// Its wake-ups were not told by the kernel, but seen a millisecond later.
+    /// Policy, priority and CPU of one of its threads, if they differ from the initial ones.
+    policy_changed: Option<String>,
+    /// Whether wake-ups were detected by polling each millisecond, because the kernel did not
+    /// report them.
     polled: bool,
 }
 
-/// The programs of a root.
-fn programs(root: &Root, real: &RootReport) -> Vec<ProgramAnswer> {
+/// Returns the programs of a root.
+fn programs(root: &Root, real: &RootReport) -> Vec<ProgramJson> {
     let both = root.tasks.iter().zip(real.consumed.iter().zip(&real.programs));
     let of = |(task, (consumed, report)): (&String, (&Consumed, &Option<ProgramReport>))| {
         let report = report.as_ref()?;
-        let ended = match &report.fate {
-            Fate::Killed => None,
-            Fate::Ended(status) => Some(describe(*status)),
-            Fate::Failed(why) => Some(format!("could not be executed: {why}")),
+        let ended = match &report.exit {
+            ProgramExit::Killed => None,
+            ProgramExit::Exited(status) => Some(describe_exit(*status)),
+            ProgramExit::Failed(why) => Some(format!("could not be executed: {why}")),
         };
         let (used, stray) = (consumed.total.as_ns(), consumed.stray().as_ns());
-        Some(ProgramAnswer {
+        Some(ProgramJson {
             task: task.clone(),
             used_ns: used,
             stray_ns: stray,
             ended,
-            strayed: report.strayed.clone(),
+            policy_changed: report.policy_changed.clone(),
             polled: report.polled,
         })
     };
@@ -149,14 +150,14 @@ fn programs(root: &Root, real: &RootReport) -> Vec<ProgramAnswer> {
 }
 
 #[derive(Serialize)]
-struct HoleAnswer {
+struct StallJson {
     cpu: u32,
     from_ns: u64,
     to_ns: u64,
 }
 
 pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
-    let (system, texts) = match Texts::load(&args.file)? {
+    let (system, texts) = match SourceTexts::load(&args.file)? {
         Ok(read) => read,
         Err(diagnostics) => {
             eprint!("{}", talea_system::diagnostic::render(&diagnostics, false));
@@ -167,36 +168,36 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
     let seed = args.seed.unwrap_or(system.seed);
     let places = match place(&system, args.cpus.as_ref()) {
         Ok(places) => places,
-        Err(why) => return Ok(measured::refuse(&args.file, &why)),
+        Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
     };
-    if args.record.is_some() && args.mechanism == Mechanism::Native {
-        let why = "--record writes orders for talea replay, and Linux alone gives none";
-        return Ok(measured::refuse(&args.file, why));
+    if args.record.is_some() && args.mechanism == Mechanism::Linux {
+        let why = "--record writes orders for talea replay, and --mechanism linux gives none";
+        return Ok(live_run::print_refusal(&args.file, why));
     }
-    let sketches = sketch(&system, duration, seed)?;
-    remark(&system, &places, &sketches, duration);
+    let estimates = estimate_load(&system, duration, seed)?;
+    print_limits(&system, &places, &estimates, duration);
     let files = Files::create(&args.files)?;
     let to = args.record.as_deref().map(create).transpose()?;
-    let setup = Setup {
+    let setup = RunSetup {
         system: &system,
         duration,
         seed,
         places: &places,
-        spending: args.work,
+        work_mode: args.work,
         rights: args.mechanism.rights(if args.best_effort {
-            Rights::Wanted
+            PriorityUse::Preferred
         } else {
-            Rights::Needed
+            PriorityUse::Required
         }),
-        wish: args.mechanism.wish(),
-        switches: args.asks(),
-        sketches: &sketches,
+        mechanism: args.mechanism.requested(),
+        switches: args.wants_kernel_check(),
+        estimates: &estimates,
         begin: None,
         bodies: &|_| None,
     };
-    let measured = match measured::run(&setup)? {
+    let measured = match live_run::run(&setup)? {
         Ok(measured) => measured,
-        Err(Refused(why)) => return Ok(measured::refuse(&args.file, &why)),
+        Err(NotExecutable(why)) => return Ok(live_run::print_refusal(&args.file, &why)),
     };
     if let (Some(to), Some(path)) = (to, &args.record) {
         let records = measured.report.roots.iter().map(|root| root.record.clone());
@@ -205,19 +206,20 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         let written = Recording { seed, texts, roots }.write(&mut to).and_then(|()| to.flush());
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let answer = tell(args, &system, &places, seed, &measured, files)?;
+    let answer = build_report(args, &system, &places, seed, &measured, files)?;
     if args.output.json {
         print_json(&answer)?;
     } else {
-        print(&report(&answer, colored()))?;
+        print(&text(&answer, colored()))?;
     }
     Ok(if answer.ok { Exit::Ok } else { Exit::Failure })
 }
 
 impl ExecuteArgs {
-    /// Whether the kernel is asked who ran: it alone can say so where nobody orders it.
-    fn asks(&self) -> bool {
-        self.check || self.mechanism == Mechanism::Native
+    /// Whether `sched_switch` events are requested. Without a dispatcher only the kernel knows
+    /// which thread ran.
+    fn wants_kernel_check(&self) -> bool {
+        self.check || self.mechanism == Mechanism::Linux
     }
 }
 
@@ -225,18 +227,18 @@ fn create(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What was measured, as a simulation is told.
-fn tell(
+/// Builds the report, in the same form as that of a simulation.
+fn build_report(
     args: &ExecuteArgs,
     system: &System,
-    places: &Places,
+    places: &CpuAssignment,
     seed: u64,
-    measured: &Measured,
+    measured: &LiveRun,
     mut files: Files<'_>,
-) -> anyhow::Result<Answer> {
-    let Measured { report, is_real, interrupted } = measured;
+) -> anyhow::Result<ExecuteReport> {
+    let LiveRun { report, is_real, interrupted } = measured;
     let mut outlines =
-        system.roots.iter().map(outcome::outline).collect::<anyhow::Result<Vec<_>>>()?;
+        system.roots.iter().map(run_summary::outline).collect::<anyhow::Result<Vec<_>>>()?;
     if !is_real {
         for outline in &mut outlines {
             outline.name.push_str(" (best effort)");
@@ -245,12 +247,18 @@ fn tell(
     let (mut roots, mut executions, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
     for (number, (root, outline)) in system.roots.iter().zip(&outlines).enumerate() {
         let real = &report.roots[number];
-        let mut machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
-        let seen = files.seen(outline, &machine, report.length);
-        let (answer, picture) = measured::tell(&mut machine, outline, real, report.length, seen)?;
+        let mut machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+        let seen = files.recorder(outline, &machine, report.length);
+        let (answer, picture) =
+            live_run::summarize(&mut machine, outline, real, report.length, seen)?;
         roots.push(answer);
-        let kernel = measured::check(real, &places[number], (&report.holes, report.length), UNSEEN);
-        executions.push(Execution {
+        let kernel = live_run::check(
+            real,
+            &places[number],
+            (&report.stalls, report.length),
+            DETECTION_LIMIT,
+        );
+        executions.push(RootExecution {
             kernel,
             programs: programs(root, real),
             ..execution(outline, &places[number], real, report.length)
@@ -260,44 +268,45 @@ fn tell(
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     let effort = if *is_real { "" } else { ", best effort: without real-time priorities" };
     files.finish(format!("{name}, executed{effort}"), seed, report.length, drawn)?;
-    let expectations = outcome::judge(&system.expectations, &roots);
-    let is_obeyed = |execution: &Execution| match &execution.kernel {
+    let expectations = run_summary::check_expectations(&system.expectations, &roots);
+    let is_obeyed = |execution: &RootExecution| match &execution.kernel {
         Some(checked) => checked.is_obeyed(),
-        // --check insists on an answer.
+        // --check requires the kernel's events.
         None => !args.check,
     };
-    let strays =
-        |execution: &Execution| execution.programs.iter().any(|program| program.strayed.is_some());
-    let is_sound = |one: &Execution| one.lost == 0 && is_obeyed(one) && !strays(one);
+    let has_policy_change = |execution: &RootExecution| {
+        execution.programs.iter().any(|program| program.policy_changed.is_some())
+    };
+    let is_sound = |one: &RootExecution| one.lost == 0 && is_obeyed(one) && !has_policy_change(one);
     let is_whole = !interrupted && executions.iter().all(is_sound);
     let ok = is_whole && expectations.iter().all(|expectation| expectation.holds);
-    Ok(Answer {
+    Ok(ExecuteReport {
         file: args.file.display().to_string(),
         duration_ns: report.length.as_ns(),
         seed,
         real_time: *is_real,
         interrupted: *interrupted,
-        checked: args.asks(),
+        checked: args.wants_kernel_check(),
         roots,
         executions,
-        holes: report.holes.iter().map(hole).collect(),
+        stalls: report.stalls.iter().map(stall_json).collect(),
         expectations,
         ok,
     })
 }
 
-fn hole(hole: &Hole) -> HoleAnswer {
-    HoleAnswer { cpu: hole.cpu, from_ns: hole.from.as_ns(), to_ns: hole.to.as_ns() }
+fn stall_json(stall: &Stall) -> StallJson {
+    StallJson { cpu: stall.cpu, from_ns: stall.from.as_ns(), to_ns: stall.to.as_ns() }
 }
 
-fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span) -> Execution {
+fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span) -> RootExecution {
     let whole = u128::from(length.as_ns().max(1)) * cpus.len().max(1) as u128;
     let ppm = |ns: u64| (u128::from(ns) * 1_000_000 / whole) as u64;
-    Execution {
+    RootExecution {
         name: outline.name.clone(),
         cpus: cpus.to_vec(),
-        mechanism: real.chosen.means.to_string(),
-        mechanism_why: real.chosen.why.clone(),
+        mechanism: real.mechanism.kind.to_string(),
+        mechanism_why: real.mechanism.reason.clone(),
         scheduler_ppm: ppm(real.scheduling().as_ns()),
         stray_ppm: ppm(real.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum()),
         lost: real.lost,
@@ -306,7 +315,7 @@ fn execution(outline: &Outline, cpus: &[u32], real: &RootReport, length: Span) -
     }
 }
 
-fn report(answer: &Answer, color: bool) -> String {
+fn text(answer: &ExecuteReport, color: bool) -> String {
     let mut out = String::new();
     let duration = Span::from_ns(answer.duration_ns);
     for (root, execution) in answer.roots.iter().zip(&answer.executions) {
@@ -319,12 +328,12 @@ fn report(answer: &Answer, color: bool) -> String {
             cpus.join(","),
             answer.seed
         );
-        out.push_str(&outcome::table(root));
+        out.push_str(&run_summary::table(root));
         let _ = writeln!(
             out,
-            "scheduler overhead {}, {} of that by workers; mechanism {}: {}",
-            outcome::percent(execution.scheduler_ppm),
-            outcome::percent(execution.stray_ppm),
+            "scheduler overhead {}, {} of it by workers; mechanism {}: {}",
+            run_summary::percent(execution.scheduler_ppm),
+            run_summary::percent(execution.stray_ppm),
             execution.mechanism,
             execution.mechanism_why
         );
@@ -333,45 +342,46 @@ fn report(answer: &Answer, color: bool) -> String {
                 u128::from(program.used_ns) * 1_000_000 / u128::from(answer.duration_ns.max(1));
             let _ = writeln!(
                 out,
-                "{}: its program used {} in all, {} of a CPU; {} of that before it was ordered to run",
+                "{}: its program used {} in total, {} of a CPU; {} of it before it was ordered to run",
                 program.task,
                 short(program.used_ns),
-                outcome::percent(u64::try_from(share).unwrap_or(u64::MAX)),
+                run_summary::percent(u64::try_from(share).unwrap_or(u64::MAX)),
                 short(program.stray_ns)
             );
             if let Some(ended) = &program.ended {
                 let what =
-                    format!("{}: its program {ended}, before the run was over", program.task);
+                    format!("{}: its program {ended}, before the end of the run", program.task);
                 let _ = writeln!(out, "{}", paint(&what, Tone::Doubtful, color));
             }
-            if let Some(strayed) = &program.strayed {
-                let what = format!("{}: {}", program.task, measured::says_strayed(strayed));
+            if let Some(policy_changed) = &program.policy_changed {
+                let what =
+                    format!("{}: {}", program.task, live_run::policy_change_text(policy_changed));
                 let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
             }
             if program.polled {
-                let what = "the kernel does not tell when it wakes: its clock is looked at each millisecond";
+                let what = "the kernel does not report its wake-ups: its CPU clock is polled each millisecond";
                 let _ = writeln!(out, "{}: {what}", program.task);
             }
         }
         if let Some(checked) = &execution.kernel {
             let _ = writeln!(
                 out,
-                "by the kernel's switches, {} of workers: at most {} without an order, orders not obeyed for at most {}",
-                count(checked.stays, "stay"),
+                "sched_switch events, {} of workers: at most {} without an order, orders violated for at most {}",
+                count(checked.stays, "run interval"),
                 short(checked.longest_ns),
                 short(checked.unobeyed_ns)
             );
             for fault in &checked.faults {
                 let what = format!(
-                    "CPU {} was idle or did something else of ours for {} of an order of {} at {}",
+                    "CPU {} was idle or ran another thread of Talea for {} of an order of {} at {}",
                     execution.cpus.get(fault.cpu as usize).copied().unwrap_or(fault.cpu),
-                    short(fault.by().as_ns()),
+                    short(fault.length().as_ns()),
                     short(fault.to.since(fault.from).as_ns()),
                     short(fault.from.as_ns())
                 );
                 let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
             }
-            for out_of_order in &checked.wrong {
+            for out_of_order in &checked.unordered {
                 let name = root
                     .tasks
                     .get(out_of_order.task.0 as usize)
@@ -382,34 +392,26 @@ fn report(answer: &Answer, color: bool) -> String {
                 let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
             }
         } else if answer.checked {
-            let what = "the kernel did not say who ran: that needs root or CAP_PERFMON, and room for all switches";
+            let what = "the kernel reported no sched_switch events: they need root or CAP_PERFMON, and space for all events";
             let _ = writeln!(out, "{}", paint(what, Tone::Bad, color));
         }
         if execution.lost > 0 {
-            let what = format!("the record was full: {} entries are missing", execution.lost);
-            let _ = writeln!(
-                out,
-                "{}: what is shown is the run until then",
-                paint(&what, Tone::Bad, color)
-            );
+            let what = format!("the record was full, {} entries are missing", execution.lost);
+            let _ = writeln!(out, "{}: the report ends there", paint(&what, Tone::Bad, color));
         }
     }
-    if let Some(longest) = answer.holes.iter().map(|hole| hole.to_ns - hole.from_ns).max() {
-        let holes = count(answer.holes.len(), "hole");
-        let _ = writeln!(
-            out,
-            "{holes}, in which a CPU stood still for everybody; the longest {}",
-            short(longest)
-        );
+    if let Some(longest) = answer.stalls.iter().map(|stall| stall.to_ns - stall.from_ns).max() {
+        let stalls = count(answer.stalls.len(), "CPU stall");
+        let _ = writeln!(out, "{stalls}; the longest {}", short(longest));
     }
     if !answer.real_time {
         let what =
-            "best effort: threads had no real-time priorities, so these figures promise nothing";
+            "best effort: threads had no real-time priorities, so these figures guarantee nothing";
         let _ = writeln!(out, "{}", paint(what, Tone::Doubtful, color));
     }
     if answer.interrupted {
         let _ = writeln!(out, "{}", paint("interrupted", Tone::Bad, color));
     }
-    out.push_str(&outcome::verdicts(&answer.expectations, color));
+    out.push_str(&run_summary::verdicts(&answer.expectations, color));
     out
 }

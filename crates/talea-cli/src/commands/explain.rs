@@ -1,22 +1,23 @@
-//! `talea explain`: what every plugin says to a request, and what would fit. Nothing is changed.
+//! `talea explain`: shows every plugin's answer to a request, and what would fit. Nothing is
+//! changed.
 
 use crate::args::ExplainArgs;
-use crate::args::task::Wanted;
+use crate::args::task::TaskRequest;
+use crate::broker_client::{BrokerClient, Explanation, Misuse, Options};
 use crate::exit::Exit;
+use crate::grant_text;
 use crate::json::{AnswerJson, RefusalJson, TaskJson};
-use crate::link::{Explained, Link, Misuse, Options};
 use crate::output::{Table, Tone, colored, paint, print, print_json};
-use crate::words;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_proto::message::Name;
-use talea_proto::refusal::Said;
+use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, Owner, Refusal};
 
 #[derive(Serialize)]
-struct Answer {
+struct ExplainReport {
     task: TaskJson,
-    /// The plugin that would serve it.
+    /// Plugin that would serve the request.
     chosen: Option<String>,
     answers: Vec<AnswerJson>,
     refusal: Option<RefusalJson>,
@@ -24,44 +25,44 @@ struct Answer {
 }
 
 pub(crate) fn run(options: &Options, args: &ExplainArgs) -> anyhow::Result<Exit> {
-    let Wanted::Grant { task, kind } = args.task.wanted(Owner::Session) else {
+    let TaskRequest::Grant { task, kind } = args.task.to_request(Owner::Session) else {
         return Err(Misuse(
             "an ordinary thread (-P o:…) needs no grant; there is nothing to explain".into(),
         )
         .into());
     };
-    let mut link = Link::open(options)?;
-    let task = link.choose(task, kind)?;
+    let mut link = BrokerClient::open(options)?;
+    let task = link.choose_plugin(task, kind)?;
     let explained = link.explain(&task)?;
     if args.output.json {
-        print_json(&Answer {
+        print_json(&ExplainReport {
             task: TaskJson::from(&task),
             chosen: chosen(&explained).map(|name| name.as_str().to_owned()),
             answers: explained.answers.iter().map(AnswerJson::from).collect(),
             refusal: explained.refusal.as_deref().map(RefusalJson::from),
-            decided_by: link.who(),
+            decided_by: link.describe(),
         })?;
     } else {
         print(&text(&explained, colored()))?;
         if options.verbose {
-            print(&format!("{}\n", link.who()))?;
+            print(&format!("{}\n", link.describe()))?;
         }
     }
     Ok(exit_of(&explained))
 }
 
-fn chosen(explained: &Explained) -> Option<Name> {
+fn chosen(explained: &Explanation) -> Option<Name> {
     let index = usize::try_from(explained.chosen?).ok()?;
     explained.answers.get(index).map(|answer| answer.name)
 }
 
-fn text(explained: &Explained, color: bool) -> String {
+fn text(explained: &Explanation, color: bool) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
     let _ = if let Some(name) = chosen(explained) {
         writeln!(text, "{}: {name} would serve it", paint("Would be granted", Tone::Good, color))
     } else {
-        // What each plugin says follows in the table.
+        // The table below shows the answer of each plugin.
         let refusal = refusal(explained);
         writeln!(text, "{}. {}", paint("Would not be granted", Tone::Bad, color), refusal.head())
     };
@@ -71,30 +72,31 @@ fn text(explained: &Explained, color: bool) -> String {
     let mut table = Table::new(&["PLUGIN", "ANSWER", ">CPU", ">COST", "WHY"]);
     for answer in &explained.answers {
         let (cpu, cost) = match answer.verdict {
-            Said::Ok { cpu, charge, .. } | Said::Partial { cpu, charge, .. } => {
-                (cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()), words::charge(charge))
-            }
-            Said::No(_) | Said::Denied { .. } => ("-".to_owned(), "-".to_owned()),
+            PluginVerdict::Ok { cpu, charge, .. } | PluginVerdict::Partial { cpu, charge, .. } => (
+                cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
+                grant_text::charge(charge),
+            ),
+            PluginVerdict::No(_) | PluginVerdict::Denied { .. } => ("-".to_owned(), "-".to_owned()),
         };
         table.row(vec![
             answer.name.as_str().to_owned(),
-            words::verdict(&answer.verdict).to_owned(),
+            grant_text::verdict(&answer.verdict).to_owned(),
             cpu,
             cost,
-            words::said(&answer.verdict),
+            grant_text::said(&answer.verdict),
         ]);
     }
     text.push_str(&table.render());
     text
 }
 
-/// As the request itself would end.
-fn exit_of(explained: &Explained) -> Exit {
-    if explained.chosen.is_some() { Exit::Ok } else { Exit::of(&refusal(explained)) }
+/// Returns the exit code that the request itself would have.
+fn exit_of(explained: &Explanation) -> Exit {
+    if explained.chosen.is_some() { Exit::Ok } else { Exit::from_refusal(&refusal(explained)) }
 }
 
-/// What the request itself would be answered.
-pub(super) fn refusal(explained: &Explained) -> Refusal {
+/// Returns the refusal that the request itself would get.
+pub(super) fn refusal(explained: &Explanation) -> Refusal {
     explained.refusal.as_deref().cloned().unwrap_or_else(|| Refusal {
         code: Code::NoPlugin,
         field: Field::Request,

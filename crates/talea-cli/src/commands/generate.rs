@@ -1,8 +1,8 @@
 //! `talea generate`: random task sets as system files.
 //!
-//! Model: what is drawn is [`talea_sim::generate`]'s; here it becomes text. A file says in its
-//! first lines what it was drawn from, so that it can be drawn again. `talea sweep` draws with the
-//! same options ([`Draw`]).
+//! Model: [`talea_sim::generate`] draws the sets; this module writes them. The first lines of a
+//! file state its parameters, so that it can be generated again. `talea sweep` has the same options
+//! ([`GenerationArgs`]).
 
 #![allow(clippy::cast_precision_loss, reason = "shown")]
 
@@ -21,47 +21,53 @@ use talea_system::duration::parse_span;
 
 /// Write random task sets as system files.
 ///
-/// Utilisations of a given sum, periods and deadlines are drawn as the literature does; each
-/// algorithm is named with what it promises in the chapter on generated sets. The same options and
-/// seed give the same files, byte by byte. One set goes to standard output, several go to files.
+/// Utilisations of a given sum, periods and deadlines are drawn by algorithms of the literature;
+/// the chapter on generated sets names each with its guarantees. The same options and seed give the
+/// same files, byte by byte. One set goes to standard output, several go to files.
 #[derive(ClapArgs, Debug)]
 #[command(
     after_help = "Example: talea generate --tasks 20 --utilization 1.5 --cpus 2 | talea simulate /dev/stdin"
 )]
 pub(crate) struct Args {
-    /// Tasks of a set; with --graph, graphs.
+    /// Tasks per set; with --graph, graphs per set.
     #[arg(long, value_name = "N", default_value_t = 10)]
     tasks: usize,
-    /// What their utilisations add up to, over all CPUs, such as 1.5.
+    /// Sum of the utilisations over all CPUs, such as 1.5.
     #[arg(long, value_name = "U", value_parser = parts)]
     utilization: u64,
     /// CPUs that the tasks share.
-    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(
+        long, value_name = "M", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
     cpus: u32,
-    /// Who schedules them.
+    /// Scheduling policy.
     #[arg(long, value_enum, default_value = "edf")]
     policy: Policy,
-    /// One scheduler for each CPU instead of one for all; tasks go, the largest first, where most
-    /// is free (worst fit).
+    /// One scheduler per CPU instead of one for all. Tasks are assigned by decreasing utilisation
+    /// to the least loaded CPU (worst fit).
     #[arg(long)]
     partitioned: bool,
-    /// How long a run of the file is.
+    /// Length of a run of the file.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::args::task::run_length)]
     duration: Span,
-    /// How many sets.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Number of sets.
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
     sets: u32,
-    /// Where to write them, as set-0.toml and so on; needed for more than one.
+    /// Destination folder for set-0.toml and so on; required for more than one set.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The seed of everything random.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32))]
     seed: u32,
     #[command(flatten)]
-    draw: Draw,
+    draw: GenerationArgs,
 }
 
-/// Policies that need nothing but the tasks.
+/// Policies that need no parameters beside the tasks.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Policy {
     Edf,
@@ -70,33 +76,34 @@ enum Policy {
     Fifo,
 }
 
-/// How sets are drawn.
+/// Options of the generation.
 #[derive(ClapArgs, Debug, Clone)]
 #[command(next_help_heading = "How sets are drawn")]
-pub(crate) struct Draw {
-    /// How utilisations are drawn: uunifast-discard, randfixedsum or drs.
+pub(crate) struct GenerationArgs {
+    /// Algorithm for utilisations: uunifast-discard, randfixedsum or drs.
     #[arg(long, value_name = "NAME", default_value = "randfixedsum", value_parser = method)]
     method: Method,
-    /// The least utilisation of a task; for drs and uunifast-discard also one for each, such as
+    /// Smallest utilisation of a task; for drs and uunifast-discard also one for each task, such as
     /// 0.1,0,0.2.
     #[arg(long, value_name = "U", default_value = "0", value_delimiter = ',', value_parser = parts)]
     min_utilization: Vec<u64>,
-    /// The largest, likewise. Above 1 for graphs only: a task runs on one CPU at a time.
+    /// Largest utilisation of a task, in the same form. Above 1 for graphs only: a task runs on one
+    /// CPU at a time.
     #[arg(long, value_name = "U", default_value = "1", value_delimiter = ',', value_parser = parts)]
     max_utilization: Vec<u64>,
-    /// Periods: a range, of which the logarithm is uniform, or a list, each as likely as the next.
+    /// Periods: a range (log-uniform) or a list (each equally likely).
     #[arg(long, value_name = "MIN..MAX|LIST", default_value = "10ms..1s", value_parser = periods)]
-    periods: Drawn,
-    /// What periods from a range are multiples of.
+    periods: PeriodsArg,
+    /// Granularity of periods from a range.
     #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = crate::args::task::duration)]
     granularity: Span,
-    /// Deadlines: implicit, or constrained: uniform from the cost to the period. With
+    /// Deadlines: implicit, or constrained (uniform from the cost to the period). With
     /// constrained:0.7 they begin at seven tenths of the way from the cost to the period.
     #[arg(long, value_name = "implicit|constrained[:FROM]", default_value = "implicit", value_parser = deadlines)]
     deadlines: Deadlines,
     /// Tasks are graphs: erdos-renyi, or layers:N.
     #[arg(long, value_name = "erdos-renyi|layers:N", value_parser = graph)]
-    graph: Option<Graph>,
+    graph: Option<GraphArg>,
     /// Nodes of a graph.
     #[arg(long, value_name = "MIN..MAX", default_value = "5..10", value_parser = range, requires = "graph")]
     nodes: (usize, usize),
@@ -107,19 +114,19 @@ pub(crate) struct Draw {
 
 /// Periods without their granularity.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Drawn {
+enum PeriodsArg {
     Range(Span, Span),
     List(Vec<Span>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Graph {
+enum GraphArg {
     ErdosRenyi,
     Layers(u32),
 }
 
-impl Draw {
-    /// What sets of so many tasks and such a total are.
+impl GenerationArgs {
+    /// Returns the specification of sets with this number of tasks and this total utilisation.
     pub(crate) fn spec(&self, tasks: usize, total: u64) -> anyhow::Result<Spec> {
         let sequential = self.graph.is_none();
         anyhow::ensure!(
@@ -137,18 +144,18 @@ impl Draw {
         let at = |list: &[u64], at: usize| if list.len() == 1 { list[0] } else { list[at] };
         let bounds = (0..count).map(|n| Bounds { min: at(least, n), max: at(most, n) }).collect();
         let periods = match &self.periods {
-            &Drawn::Range(min, max) => {
+            &PeriodsArg::Range(min, max) => {
                 Periods::LogUniform { min, max, granularity: self.granularity }
             }
-            Drawn::List(list) => Periods::List(list.clone()),
+            PeriodsArg::List(list) => Periods::List(list.clone()),
         };
         let probability = self.edges;
         let graphs = self.graph.map(|graph| Graphs {
             nodes_min: self.nodes.0,
             nodes_max: self.nodes.1,
             shape: match graph {
-                Graph::ErdosRenyi => Shape::ErdosRenyi { probability },
-                Graph::Layers(layers) => Shape::Layered { layers, probability },
+                GraphArg::ErdosRenyi => Shape::ErdosRenyi { probability },
+                GraphArg::Layers(layers) => Shape::Layered { layers, probability },
             },
         });
         Ok(Spec {
@@ -163,26 +170,26 @@ impl Draw {
     }
 }
 
-/// Parts of a [`CPU`] in a decimal number of CPUs.
+/// Parses a decimal number of CPUs into parts of a [`CPU`].
 pub(crate) fn parts(text: &str) -> Result<u64, String> {
     let charge = talea_system::decimal::parse_charge(text).map_err(|error| error.to_string())?;
-    // A charge is rounded up, by less than a part: rounding down gives back what was written, to
+    // A charge is rounded up by less than a part. Rounding down restores the written number, to
     // twelve decimals.
     let (whole, rest) = (charge.bits() >> 64, charge.bits() & u128::from(u64::MAX));
     Ok(whole as u64 * CPU + ((rest * u128::from(CPU)) >> 64) as u64)
 }
 
 fn method(text: &str) -> Result<Method, String> {
-    let words = Method::ALL.map(Method::word);
-    let found = Method::ALL.into_iter().find(|method| method.word() == text);
+    let words = Method::ALL.map(Method::name);
+    let found = Method::ALL.into_iter().find(|method| method.name() == text);
     found.ok_or_else(|| format!("it is one of {}", words.join(", ")))
 }
 
-fn periods(text: &str) -> Result<Drawn, String> {
+fn periods(text: &str) -> Result<PeriodsArg, String> {
     let span = |text: &str| parse_span(text.trim()).map_err(|error| error.to_string());
     match text.split_once("..") {
-        Some((min, max)) => Ok(Drawn::Range(span(min)?, span(max)?)),
-        None => text.split(',').map(span).collect::<Result<_, _>>().map(Drawn::List),
+        Some((min, max)) => Ok(PeriodsArg::Range(span(min)?, span(max)?)),
+        None => text.split(',').map(span).collect::<Result<_, _>>().map(PeriodsArg::List),
     }
 }
 
@@ -195,10 +202,10 @@ fn deadlines(text: &str) -> Result<Deadlines, String> {
     }
 }
 
-fn graph(text: &str) -> Result<Graph, String> {
-    let layers = |n: &str| n.parse().ok().filter(|&n| n > 0).map(Graph::Layers);
+fn graph(text: &str) -> Result<GraphArg, String> {
+    let layers = |n: &str| n.parse().ok().filter(|&n| n > 0).map(GraphArg::Layers);
     match text.split_once(':') {
-        None if text == "erdos-renyi" => Ok(Graph::ErdosRenyi),
+        None if text == "erdos-renyi" => Ok(GraphArg::ErdosRenyi),
         Some(("layers", n)) => {
             layers(n).ok_or_else(|| "write the number of layers, such as layers:4".to_owned())
         }
@@ -222,7 +229,7 @@ fn thousandths(text: &str) -> Result<u32, String> {
     Ok((parts / (CPU / 1_000)) as u32)
 }
 
-/// Writes sets.
+/// Writes the sets.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let refused = |why: &str| {
         note(why);
@@ -237,8 +244,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
     let digits = (args.sets - 1).to_string().len();
     for number in 0..args.sets {
-        // What can't be drawn can't be drawn for the first one either, but for vectors that are
-        // merely rare.
+        // If a set cannot be drawn, the first one cannot be drawn either, except if valid vectors
+        // are merely rare.
         let tasks = match generate::generate(&spec, u64::from(args.seed), u64::from(number)) {
             Ok(tasks) => tasks,
             Err(why) => return refused(&why.to_string()),
@@ -256,8 +263,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 fn file(args: &Args, spec: &Spec, number: u32, tasks: &[Task]) -> String {
-    let mut out =
-        format!("# Set {number} of seed {}, by `talea generate`: {}.\n", args.seed, words(spec));
+    let mut out = format!(
+        "# Set {number} of seed {}, by `talea generate`: {}.\n",
+        args.seed,
+        describe_spec(spec)
+    );
     let sum: f64 =
         tasks.iter().map(|task| task.cost.as_ns() as f64 / task.period.as_ns() as f64).sum();
     let _ = writeln!(out, "# After rounding to nanoseconds the utilisation is {sum:.9}.");
@@ -280,8 +290,8 @@ fn file(args: &Args, spec: &Spec, number: u32, tasks: &[Task]) -> String {
     out
 }
 
-/// What a set was drawn from.
-fn words(spec: &Spec) -> String {
+/// Describes the parameters of a set.
+fn describe_spec(spec: &Spec) -> String {
     let kind = if spec.graphs.is_some() { "graph" } else { "task" };
     let bounds = |of: fn(&Bounds) -> u64| {
         spec.bounds.iter().map(|bound| decimal(of(bound))).collect::<Vec<_>>().join(",")
@@ -290,7 +300,7 @@ fn words(spec: &Spec) -> String {
         "{}, utilisation {} by {} within {}..{}",
         crate::output::count(spec.tasks, kind),
         decimal(spec.total),
-        spec.method.word(),
+        spec.method.name(),
         bounds(|bound| bound.min),
         bounds(|bound| bound.max)
     );
@@ -328,8 +338,8 @@ fn words(spec: &Spec) -> String {
     text
 }
 
-/// For each task the CPU where most is free when it comes, the largest utilisation first; ties to
-/// the lower number.
+/// Assigns tasks to CPUs by decreasing utilisation, each to the least loaded CPU; ties go to the
+/// lower number.
 fn worst_fit(tasks: &[Task], cpus: usize) -> Vec<usize> {
     let parts = |task: &Task| {
         u128::from(task.cost.as_ns()) * u128::from(CPU) / u128::from(task.period.as_ns())
@@ -346,7 +356,7 @@ fn worst_fit(tasks: &[Task], cpus: usize) -> Vec<usize> {
     homes
 }
 
-/// A task as text, or a graph: its nodes and the channels between.
+/// Returns a task as text, or a graph: its nodes and channels.
 pub(crate) fn text(number: usize, task: &Task, home: Option<&str>) -> String {
     let mut out = String::new();
     let mut table = |name: &str, cost: Span, is_root: bool| {
@@ -383,7 +393,7 @@ pub(crate) fn text(number: usize, task: &Task, home: Option<&str>) -> String {
     }
     let longest = Span::from_ns(longest_path(&costs, &edges));
     format!(
-        "\n# Graph {number}: {} of work, {longest} on its longest path.\n{}",
+        "\n# GraphArg {number}: {} of work, {longest} on its longest path.\n{}",
         span(task.cost),
         &out[1..]
     )
@@ -408,12 +418,12 @@ mod tests {
     #[test]
     fn what_people_write_is_read_or_explained() {
         let ms = |n: u64| Span::from_ns(n * 1_000_000);
-        assert_eq!(periods("1ms..2ms"), Ok(Drawn::Range(ms(1), ms(2))));
-        assert_eq!(periods("1ms, 2ms"), Ok(Drawn::List(vec![ms(1), ms(2)])));
+        assert_eq!(periods("1ms..2ms"), Ok(PeriodsArg::Range(ms(1), ms(2))));
+        assert_eq!(periods("1ms, 2ms"), Ok(PeriodsArg::List(vec![ms(1), ms(2)])));
         assert!(periods("1..2").unwrap_err().contains("no unit"));
         assert_eq!(deadlines("constrained:0.7"), Ok(Deadlines::Constrained { from: 700 }));
         assert!(deadlines("constraint").is_err() && deadlines("constrained:2").is_err());
-        assert_eq!(graph("layers:3"), Ok(Graph::Layers(3)));
+        assert_eq!(graph("layers:3"), Ok(GraphArg::Layers(3)));
         assert!(graph("layers:0").is_err() && graph("layers").is_err());
         assert_eq!((range("4"), range("2..7")), (Ok((4, 4)), Ok((2, 7))));
     }

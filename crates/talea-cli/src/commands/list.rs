@@ -1,11 +1,11 @@
-//! `talea list`: what was granted, and what the kernel says now.
+//! `talea list`: lists the grants, with the threads' current policies.
 
 use crate::args::ListArgs;
+use crate::broker_client::{BrokerClient, Options};
 use crate::exit::Exit;
+use crate::grant_text;
 use crate::json::SpecJson;
-use crate::link::{Link, Options};
 use crate::output::{Table, print, print_json};
-use crate::words;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use talea_core::Policy;
@@ -15,15 +15,15 @@ const HEADINGS: [&str; 9] =
     [">SPEC", "PLUGIN", ">CPU", ">RUNTIME", ">PERIOD", ">COST", "USER", ">THREAD", "KERNEL"];
 
 #[derive(Serialize)]
-struct Answer {
+struct ListReport {
     specs: Vec<SpecJson>,
 }
 
 pub(crate) fn run(options: &Options, args: &ListArgs) -> anyhow::Result<Exit> {
-    let specs = Link::open(options)?.specs()?;
+    let specs = BrokerClient::open(options)?.specs()?;
     if args.output.json {
         let specs = specs.iter().map(|spec| SpecJson::new(spec, kernel(spec).as_ref())).collect();
-        print_json(&Answer { specs })?;
+        print_json(&ListReport { specs })?;
         return Ok(Exit::Ok);
     }
     if specs.is_empty() {
@@ -47,39 +47,39 @@ fn row(spec: &SpecInfo, users: &mut Users) -> Vec<String> {
         spec.granted.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
         spec.granted.runtime.map_or_else(dash, |runtime| runtime.to_string()),
         spec.task.params.period.map_or_else(dash, |period| period.to_string()),
-        words::charge(spec.granted.charge),
+        grant_text::charge(spec.granted.charge),
         users.name(spec.uid),
         spec.tid.map_or_else(dash, |tid| tid.to_string()),
-        held(spec),
+        kernel_column(spec),
     ]
 }
 
-/// What the kernel says of the spec's thread, with a word where that is not what was granted.
-fn held(spec: &SpecInfo) -> String {
+/// Returns the current policy of the spec's thread, with a remark if it is not the granted one.
+fn kernel_column(spec: &SpecInfo) -> String {
     match (kernel(spec), &spec.attr) {
-        (Some(now), Some(given)) if now == given.policy => words::policy(&now),
+        (Some(now), Some(given)) if now == given.policy => grant_text::policy(&now),
         (Some(now), Some(given)) => {
-            format!("{} (not held: granted {})", words::policy(&now), words::attr(given))
+            format!("{} (not held: granted {})", grant_text::policy(&now), grant_text::attr(given))
         }
-        // It sleeps in another root domain: see words::but.
-        (Some(now), None) => format!("{} (not held: until it wakes)", words::policy(&now)),
+        // The thread sleeps in another root domain: see grant_text::caveat.
+        (Some(now), None) => format!("{} (not held: until it wakes)", grant_text::policy(&now)),
         (None, _) if spec.tid.is_some() => "?".to_owned(),
         (None, _) => "-".to_owned(),
     }
 }
 
-/// The policy that the spec's thread has now; `None` without a thread, or where it can't be seen
-/// from here.
+/// Returns the current policy of the spec's thread; `None` without a thread, or if it is not
+/// readable.
 pub(super) fn kernel(spec: &SpecInfo) -> Option<Policy> {
     crate::kernel::policy_of(spec.tid?)
 }
 
-/// User names, each looked up once.
+/// Cache of user names.
 #[derive(Default)]
 pub(super) struct Users(BTreeMap<u32, String>);
 
 impl Users {
-    /// The name, or the number where there is none.
+    /// Returns the user's name, or the number if there is no name.
     pub(super) fn name(&mut self, uid: u32) -> String {
         let look_up = || match talea_os::users::user_by_id(uid) {
             Ok(Some(user)) => user.name,

@@ -1,21 +1,20 @@
-//! `talea new`: a project that begins with something that works.
+//! `talea new`: creates a project with a working policy.
 //!
-//! A policy of one's own begins as `examples/policy-llf` under another name: the example is built
-//! and tested with everything else, so what is written here compiles. Talea is taken from its
-//! source tree, by path.
+//! The policy is a renamed copy of `examples/policy-llf`. That example is built and tested with the
+//! workspace, so the copy compiles. The project depends on Talea's source tree by path.
 
 use crate::args::{NewArgs, NewKind};
 use crate::exit::Exit;
-use crate::output::{complain, print};
+use crate::output::{print, print_error};
 use anyhow::{Context, bail};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use talea_system::system::keys::POLICIES;
 
-/// What the example is called, as a name and as a type.
+/// Name and type of the policy in the example.
 const EXAMPLE: (&str, &str) = ("llf", "Llf");
 
-/// Of the example, all that does not name a place.
+/// Files of the example that contain no paths.
 const FILES: [(&str, &str); 4] = [
     ("src/lib.rs", include_str!("../../../../examples/policy-llf/src/lib.rs")),
     ("src/main.rs", include_str!("../../../../examples/policy-llf/src/main.rs")),
@@ -31,7 +30,7 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Exit> {
 
 fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
     if let Err(why) = check(&args.name) {
-        complain(&anyhow::anyhow!("{:?} can't be the name of a policy: {why}", args.name));
+        print_error(&anyhow::anyhow!("{:?} can't be the name of a policy: {why}", args.name));
         return Ok(Exit::Usage);
     }
     let package = format!("policy-{}", args.name);
@@ -41,11 +40,11 @@ fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
         Some(source) => {
             bail!("{} is not Talea's source tree: it has no crates/talea-core", source.display())
         }
-        None => found()
+        None => find_source()
             .context("Talea's source tree is not above this folder; name it with --source DIR")?,
     };
     let source =
-        source.canonicalize().with_context(|| format!("cannot look at {}", source.display()))?;
+        source.canonicalize().with_context(|| format!("cannot resolve {}", source.display()))?;
     match std::fs::read_dir(&folder) {
         Ok(entries) => {
             if entries.count() > 0 {
@@ -54,7 +53,7 @@ fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => {
-            return Err(error).with_context(|| format!("cannot look into {}", folder.display()));
+            return Err(error).with_context(|| format!("cannot read {}", folder.display()));
         }
     }
     let mut written = String::new();
@@ -72,7 +71,7 @@ fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
     for (name, text) in FILES {
         write(name, &renamed(name, text, &args.name))?;
     }
-    // What Talea was tested with: nothing has to be asked of a registry.
+    // The lock file of the workspace: no registry is needed.
     for name in ["Cargo.lock", "rust-toolchain.toml"] {
         if let Ok(text) = std::fs::read_to_string(source.join(name)) {
             write(name, &text)?;
@@ -83,7 +82,7 @@ fn policy(args: &NewArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Why a policy can't be called so.
+/// Checks the name of a policy and returns the reason if it is invalid.
 fn check(name: &str) -> Result<(), String> {
     let is_fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_shaped = name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.ends_with('-');
@@ -102,8 +101,8 @@ fn is_source(folder: &Path) -> bool {
         .all(|name| folder.join("crates").join(name).join("Cargo.toml").is_file())
 }
 
-/// The source tree around here or around this program.
-fn found() -> Option<PathBuf> {
+/// Finds the source tree above the current folder or above this program.
+fn find_source() -> Option<PathBuf> {
     let here = std::env::current_dir().ok();
     let program = std::env::current_exe().ok();
     let around =
@@ -111,7 +110,7 @@ fn found() -> Option<PathBuf> {
     here.iter().chain(program.iter()).find_map(around)
 }
 
-/// `short-job-first` as `ShortJobFirst`.
+/// Converts `short-job-first` to `ShortJobFirst`.
 fn camel(name: &str) -> String {
     name.split('-')
         .flat_map(|word| {
@@ -121,13 +120,13 @@ fn camel(name: &str) -> String {
         .collect()
 }
 
-/// A file of the example for a policy of another name.
+/// Returns a file of the example with the policy's name replaced.
 fn renamed(file: &str, text: &str, name: &str) -> String {
     let mut out = String::new();
     if file == "src/lib.rs" {
         let _ = writeln!(
             out,
-            "//! `{name}`, a policy of its own. It begins as another one does; make it yours.\n//!"
+            "//! `{name}`, a scheduling policy, initially a copy of least laxity first.\n//!"
         );
     }
     let words = [
@@ -136,20 +135,20 @@ fn renamed(file: &str, text: &str, name: &str) -> String {
         (EXAMPLE.0, name.to_owned()),
     ];
     for line in text.lines() {
-        // Tests of the example say which rows of a checklist they are for.
+        // Tests of the example carry row ids in their names.
         let line = match line.strip_prefix("fn ") {
-            Some(rest) => format!("fn {}", without_rows(rest)),
+            Some(rest) => format!("fn {}", without_row_ids(rest)),
             None => line.to_owned(),
         };
-        out.push_str(&in_one_pass(&line, &words));
+        out.push_str(&replace_words(&line, &words));
         out.push('\n');
     }
     out
 }
 
-/// `text` with other words, where two begin the first of them. What has been put in is not looked
-/// at again: a new name may hold the old one.
-fn in_one_pass(text: &str, words: &[(&str, String)]) -> String {
+/// Replaces words in one pass; at the same position the first one in the list wins. Inserted text
+/// is not searched again, because a new name may contain the old one.
+fn replace_words(text: &str, words: &[(&str, String)]) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
@@ -164,8 +163,8 @@ fn in_one_pass(text: &str, words: &[(&str, String)]) -> String {
     out
 }
 
-/// `l8_s19_it_is_so` as `it_is_so`.
-fn without_rows(name: &str) -> &str {
+/// Converts `l8_s19_it_is_so` to `it_is_so`.
+fn without_row_ids(name: &str) -> &str {
     let is_row = |word: &str| {
         word.strip_prefix(|c: char| c.is_ascii_lowercase())
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
@@ -185,16 +184,15 @@ fn manifest(package: &str, source: &Path) -> String {
         let path = source.join("crates").join(name).display().to_string();
         let _ = writeln!(out, "{name} = {{ path = {path:?} }}");
     }
-    out.push_str("\n# It stands by itself, also inside of another tree.\n[workspace]\n");
+    out.push_str("\n# Independent of an enclosing workspace.\n[workspace]\n");
     out
 }
 
 fn readme(name: &str) -> String {
     format!(
         "# {name}\n\nA scheduling policy that system files name `{name}`.\n\n\
-         * `src/lib.rs` is the policy. The documentation of `talea_core::sched` explains the trait: who may be a child \
-         (`admit`), who is ready (`ready`, `update`, `finished`), who comes first (`head`, `before`, `charge`), and when to \
-         be asked again (`allowance`, `next_wakeup`, `wake`).\n\
+         * `src/lib.rs` is the policy. The documentation of `talea_core::sched` explains the trait: which nodes may be children \
+         (`admit`), which are ready (`ready`, `update`, `finished`), which one is first (`head`, `before`, `charge`), and when to be called again (`allowance`, `next_wakeup`, `wake`).\n\
          * `src/main.rs` registers it, reads a system file and simulates it: `cargo run -- system.toml`.\n\
          * `tests/policy.rs` holds it to the contract of all policies, and to what is known of the policy that it begins as, \
          least laxity first. When you change the policy those tests fail, and yours take their places. Keep the one of the \
@@ -210,7 +208,7 @@ mod tests {
     fn a_new_name_that_holds_the_old_one_is_put_in_once() {
         let text = "use policy_llf::make;\nstruct Llf;\nfn l8_it_is_llf() {}\n";
         let is = |name: &str, expected: &str| {
-            assert_eq!(renamed("tests/policy.rs", text, name), expected)
+            assert_eq!(renamed("tests/policy.rs", text, name), expected);
         };
         is("my-llf", "use policy_my_llf::make;\nstruct MyLlfPolicy;\nfn it_is_my-llf() {}\n");
         is("llf2", "use policy_llf2::make;\nstruct Llf2Policy;\nfn it_is_llf2() {}\n");

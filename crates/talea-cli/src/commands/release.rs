@@ -1,14 +1,14 @@
-//! `talea release`: gives grants back.
+//! `talea release`: releases grants.
 
 use crate::args::ReleaseArgs;
+use crate::broker_client::{BrokerClient, Options, exit_of};
 use crate::exit::Exit;
-use crate::link::{Link, Options, exit_of};
 use crate::output::{note, print};
 use talea_os::{Tid, proc};
 use talea_proto::{SpecId, SpecInfo};
 
 pub(crate) fn run(options: &Options, args: &ReleaseArgs) -> anyhow::Result<Exit> {
-    let mut link = Link::open(options)?;
+    let mut link = BrokerClient::open(options)?;
     let specs = match args.pid {
         None => args.specs.iter().map(|&spec| SpecId(spec)).collect(),
         Some(pid) => {
@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Options, args: &ReleaseArgs) -> anyhow::Result<Exit>
             specs
         }
     };
-    // One that fails does not keep the others.
+    // A failure does not prevent the release of the others.
     let mut exit = Exit::Ok;
     for spec in specs {
         match link.release(spec) {

@@ -1,25 +1,25 @@
-//! `talea replay`: does a fresh machine order the same?
+//! `talea replay`: replays a recorded run and compares the orders.
 
 use crate::args::Output;
 use crate::exit::Exit;
-use crate::measured::Recording;
+use crate::live_run::Recording;
 use crate::output::{Tone, colored, count, note, paint, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
-use talea_core::machine::{Machine, Order};
+use talea_core::engine::{Engine, Order};
 use talea_core::mutate;
 use talea_core::{Span, Time};
-use talea_exec::What;
-use talea_exec::replay::{Difference, Listener, replay_to};
+use talea_exec::RecordKind;
+use talea_exec::replay::{Divergence, ReplayListener, replay_with};
 use talea_system::system::Root;
 
-/// Feed a recorded run to a fresh scheduler machine and compare its orders.
+/// Feed a recorded run to a new scheduling engine and compare its orders.
 ///
-/// FILE is what talea execute --record has written; the description of the system is in it. The
-/// machine depends on nothing but what it is told, so what real threads did once can be looked at
-/// again anywhere, as often as you like. SF3P's four invariants are checked after each step. Ends
-/// with 1 at the first order that is another one, and if an invariant does not hold.
+/// FILE is a recording of talea execute --record; it contains the description of the system. The
+/// engine depends only on its recorded inputs, so a real run can be examined again anywhere, any
+/// number of times. SF3P's four invariants are checked after each step. Ends with 1 at the first
+/// order that differs, and if an invariant does not hold.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example: talea execute system.toml --record run.txt && talea replay run.txt"
@@ -33,35 +33,35 @@ pub(crate) struct ReplayArgs {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct ReplayReport {
     file: String,
     same: bool,
-    roots: Vec<RootAnswer>,
+    roots: Vec<RootReplay>,
 }
 
 #[derive(Serialize)]
-struct RootAnswer {
+struct RootReplay {
     name: String,
     /// Entries of the record.
     entries: usize,
-    /// Orders that were compared, and were the same.
+    /// Compared orders that were equal.
     orders: usize,
-    difference: Option<DifferenceAnswer>,
-    /// How often SF3P's invariants were checked: whenever the machine had no more orders.
+    difference: Option<DivergenceJson>,
+    /// Number of checks of SF3P's invariants: one whenever the engine had no more orders.
     audits: usize,
-    /// The first time that one of SF3P's invariants does not hold, in words.
+    /// First violation of one of SF3P's invariants, as a sentence.
     violation: Option<String>,
 }
 
-/// Audits the machine whenever it has no more orders.
+/// Observer that audits the engine whenever it has no more orders.
 #[derive(Default)]
 struct Auditor {
     audits: usize,
     violation: Option<String>,
 }
 
-impl Listener for Auditor {
-    fn polled(&mut self, machine: &mut Machine, now: Time) {
+impl ReplayListener for Auditor {
+    fn on_orders_drained(&mut self, machine: &mut Engine, now: Time) {
         mutate!("cli-replay-unaudited", {}, {
             if self.audits > 0 {
                 return;
@@ -74,10 +74,10 @@ impl Listener for Auditor {
     }
 }
 
-/// The first order that is another one.
+/// First order that differs.
 #[derive(Serialize)]
-struct DifferenceAnswer {
-    /// Which entry of the root's record, from 0.
+struct DivergenceJson {
+    /// Index of the entry in the root's record, from 0.
     entry: usize,
     at_ns: u64,
     recorded: String,
@@ -111,17 +111,18 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let mut roots = Vec::new();
     for (root, (_, record)) in system.roots.iter().zip(&recording.roots) {
         let mut machine =
-            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
-        let is_order = |entry: &&talea_exec::Entry| matches!(entry.what, What::Ordered(_));
+            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.kind))?;
+        let is_order =
+            |entry: &&talea_exec::RecordEntry| matches!(entry.kind, RecordKind::Order(_));
         let mut auditor = Auditor::default();
-        let (orders, difference) = match replay_to(&mut machine, record, &mut auditor) {
+        let (orders, difference) = match replay_with(&mut machine, record, &mut auditor) {
             Ok(orders) => (orders, None),
             Err(difference) => {
                 let same = record[..difference.at].iter().filter(is_order).count();
-                (same, Some(differs(root, &difference)))
+                (same, Some(divergence_json(root, &difference)))
             }
         };
-        roots.push(RootAnswer {
+        roots.push(RootReplay {
             name: root.name.clone(),
             entries: record.len(),
             orders,
@@ -132,7 +133,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     }
     let same = roots.iter().all(|root| root.difference.is_none());
     let is_sound = roots.iter().all(|root| root.violation.is_none());
-    let answer = Answer { file: path.to_string(), same, roots };
+    let answer = ReplayReport { file: path.to_string(), same, roots };
     if args.output.json {
         print_json(&answer)?;
     } else {
@@ -141,27 +142,29 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     Ok(if same && is_sound { Exit::Ok } else { Exit::Failure })
 }
 
-fn differs(root: &Root, difference: &Difference) -> DifferenceAnswer {
+fn divergence_json(root: &Root, difference: &Divergence) -> DivergenceJson {
     let recorded = difference.recorded.map_or_else(
         || "nothing".to_owned(),
-        |entry| match entry.what {
-            What::Ordered(order) => words(root, order),
-            What::Polled => "no more orders".to_owned(),
-            What::Step => "a time that runs backwards, or is too late".to_owned(),
-            What::Told(event) => format!("{event:?}, which this machine can't be told there"),
+        |entry| match entry.kind {
+            RecordKind::Order(order) => describe_order(root, order),
+            RecordKind::Polled => "no more orders".to_owned(),
+            RecordKind::Step => "a time that decreases, or is too late".to_owned(),
+            RecordKind::Event(event) => {
+                format!("{event:?}, which the engine does not accept there")
+            }
         },
     );
-    DifferenceAnswer {
+    DivergenceJson {
         entry: difference.at,
         at_ns: difference.recorded.map_or(0, |entry| entry.now.as_ns()),
         recorded,
         replayed: difference
             .replayed
-            .map_or_else(|| "no more orders".to_owned(), |order| words(root, order)),
+            .map_or_else(|| "no more orders".to_owned(), |order| describe_order(root, order)),
     }
 }
 
-fn words(root: &Root, order: Order) -> String {
+fn describe_order(root: &Root, order: Order) -> String {
     match order {
         Order::Run { cpu, task, job, version } => {
             let name = root.tasks.get(task.0 as usize).map_or("?", String::as_str);
@@ -173,7 +176,7 @@ fn words(root: &Root, order: Order) -> String {
     }
 }
 
-fn text(answer: &Answer, color: bool) -> String {
+fn text(answer: &ReplayReport, color: bool) -> String {
     let mut out = String::new();
     for root in &answer.roots {
         // Writing to a String can't fail.

@@ -1,25 +1,26 @@
-//! `talea run`: a program whose main thread is real-time from its first instruction.
+//! `talea run`: runs a program whose main thread is real-time from its first instruction.
 //!
-//! Model: the program waits at the [`gate`] while the request is decided and its main thread is
-//! attached; only then it starts, so that a refusal starts nothing. This process stays as its
-//! parent: it passes signals on, watches threads where asked, and ends as the program ended. The
-//! grant is owned by the thread: killing talea takes nothing from the program.
+//! Model: the program waits in the [`launcher`] while the broker decides on the request and
+//! attaches the main thread. The program starts only afterwards, so a refusal starts nothing. This
+//! process stays the parent: it forwards signals, watches the program's threads if requested, and
+//! ends with the program's exit code. The thread owns the grant: killing talea does not affect the
+//! program.
 //!
-//! Absent on purpose: a fall-back to an ordinary start when the request is refused. Who wants it
-//! writes `talea run … || prog`; only `TALEA_DISABLE` does it, for whoever must switch Talea off
-//! from outside.
+//! Absent on purpose: a fall-back to an ordinary start after a refusal. `talea run … || prog` does
+//! that explicitly. Only `TALEA_DISABLE` starts the program without a grant, so that an
+//! administrator can disable Talea from outside.
 
-pub(crate) mod gate;
+pub(crate) mod launcher;
 mod report;
 mod signals;
 mod threads;
 
 use crate::args::RunArgs;
-use crate::args::task::Wanted;
+use crate::args::task::TaskRequest;
+use crate::broker_client::{BrokerClient, Options};
 use crate::exit::{Exit, RUN_FAILED};
-use crate::link::{Link, Options};
+use crate::grant_text;
 use crate::output::note;
-use crate::words;
 use anyhow::Context;
 use report::Report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,79 +30,88 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 use talea_os::signals::Signals;
 use talea_os::{Thread, Tid, sched};
-use talea_proto::message::But;
+use talea_proto::message::Caveat;
 use talea_proto::{Granted, Owner, Task};
 use threads::Threads;
 
-/// How long new threads may stay unnoticed.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval in which new threads are searched for.
+const SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How the program came to life, or not.
-pub(crate) enum Start {
-    /// It is running.
+/// Result of starting the program.
+pub(crate) enum StartResult {
+    /// The program is running.
     Started,
-    /// The kernel's number for why not.
+    /// The error number of `exec`.
     Failed(i32),
 }
 
 pub(crate) fn run(options: &Options, args: &RunArgs) -> anyhow::Result<Exit> {
-    if let Some(why) = crate::link::disabled() {
-        note(&format!("{why}; nothing is held, the program runs as an ordinary one"));
-        return Ok(plain(args));
+    if let Some(why) = crate::broker_client::disabled() {
+        note(&format!("{why}; nothing is granted, the program runs as an ordinary one"));
+        return Ok(exec_ordinary(args));
     }
-    match args.task.wanted(Owner::Thread) {
-        Wanted::Ordinary { nice } => {
+    match args.task.to_request(Owner::Thread) {
+        TaskRequest::Ordinary { nice } => {
             rustix::process::setpriority_process(None, nice.into())
                 .with_context(|| format!("cannot set the nice value to {nice}"))?;
-            Ok(plain(args))
+            Ok(exec_ordinary(args))
         }
-        Wanted::Grant { task, kind } => held(options, args, task, kind),
+        TaskRequest::Grant { task, kind } => run_granted(options, args, task, kind),
     }
 }
 
-/// Becomes the program, without a grant.
-fn plain(args: &RunArgs) -> Exit {
-    let error = gate::become_program(&args.command);
-    cannot_start(args, &error);
-    Exit::Program(gate::not_started(&error))
+/// Replaces this process by the program, without a grant.
+fn exec_ordinary(args: &RunArgs) -> Exit {
+    let error = launcher::exec_program(&args.command);
+    print_start_error(args, &error);
+    Exit::Program(launcher::start_error_code(&error))
 }
 
-fn cannot_start(args: &RunArgs, error: &std::io::Error) {
+fn print_start_error(args: &RunArgs, error: &std::io::Error) {
     note(&format!("cannot run {}: {error}", args.command[0].display()));
 }
 
-fn held(options: &Options, args: &RunArgs, task: Task, kind: Option<&str>) -> anyhow::Result<Exit> {
-    // First the child, then the signals, then everything else: the child must not inherit blocked
-    // signals, and every later thread of this process must.
-    let waiting = gate::start(&args.command)?;
+fn run_granted(
+    options: &Options,
+    args: &RunArgs,
+    task: Task,
+    kind: Option<&str>,
+) -> anyhow::Result<Exit> {
+    // The child is started before signals are blocked, because it must not inherit the mask. All
+    // later threads of this process must inherit it.
+    let waiting = launcher::start(&args.command)?;
     let signals = signals::collect()?;
-    let Held { mut link, task, granted, plugin, thread } = match hold(options, &waiting, task, kind)
-    {
-        Ok(held) => held,
-        Err(error) => {
-            waiting.abandon();
-            return Err(error);
-        }
-    };
+    let HeldProgram { mut link, task, granted, plugin, thread } =
+        match acquire(options, &waiting, task, kind) {
+            Ok(held) => held,
+            Err(error) => {
+                waiting.cancel();
+                return Err(error);
+            }
+        };
     let main = thread.tid();
     if options.verbose {
-        note(&format!("spec {}: {}", granted.spec.0, words::granted(&granted, &plugin, &task)));
-        for sentence in words::notes(granted.notes) {
+        note(&format!(
+            "spec {}: {}",
+            granted.spec.0,
+            grant_text::granted(&granted, &plugin, &task)
+        ));
+        for sentence in grant_text::notes(granted.notes) {
             note(sentence);
         }
-        note(&link.who());
+        note(&link.describe());
     }
     let started = Instant::now();
-    let (mut child, pidfd, start) = waiting.open()?;
-    if let Start::Failed(errno) = start {
-        cannot_start(args, &std::io::Error::from_raw_os_error(errno));
+    let (mut child, pidfd, start) = waiting.release()?;
+    if let StartResult::Failed(errno) = start {
+        print_start_error(args, &std::io::Error::from_raw_os_error(errno));
     }
     let mut threads = Threads::new(thread, args.all_threads);
     let look = args.all_threads || options.verbose || args.report.is_some();
     let status =
-        accompany(&mut link, &mut child, &pidfd, &signals, look.then_some((&mut threads, &task)))?;
+        supervise(&mut link, &mut child, &pidfd, &signals, look.then_some((&mut threads, &task)))?;
     if options.verbose {
-        threads.say_not_held();
+        threads.note_uncovered();
     }
     if let Some(path) = &args.report {
         let report =
@@ -112,24 +122,24 @@ fn held(options: &Options, args: &RunArgs, task: Task, kind: Option<&str>) -> an
     Ok(exit_of(status))
 }
 
-/// Everything that was decided before the program starts.
-struct Held {
-    link: Link,
+/// State before the program starts.
+struct HeldProgram {
+    link: BrokerClient,
     task: Task,
     granted: Granted,
     plugin: String,
     thread: Thread,
 }
 
-/// Gets a grant and attaches the main thread of the waiting child.
-fn hold(
+/// Requests a grant and attaches the main thread of the waiting child.
+fn acquire(
     options: &Options,
-    waiting: &gate::Waiting,
+    waiting: &launcher::WaitingProgram,
     task: Task,
     kind: Option<&str>,
-) -> anyhow::Result<Held> {
-    let mut link = Link::open(options)?;
-    let task = link.choose(task, kind)?;
+) -> anyhow::Result<HeldProgram> {
+    let mut link = BrokerClient::open(options)?;
+    let task = link.choose_plugin(task, kind)?;
     let granted = link.create(&task)?;
     let main = i32::try_from(waiting.child.id())
         .ok()
@@ -138,24 +148,24 @@ fn hold(
     let mut attach = || -> anyhow::Result<(String, Thread)> {
         let plugin = link.plugin_name(granted.plugin)?;
         let thread = Thread::open(main)?;
-        if link.attach(granted.spec, &thread)? == Some(But::Asleep) {
-            waiting.stir()?;
+        if link.attach(granted.spec, &thread)? == Some(Caveat::PendingWakeup) {
+            waiting.wake()?;
             await_real_time(main);
         }
         Ok((plugin, thread))
     };
     match attach() {
-        Ok((plugin, thread)) => Ok(Held { link, task, granted, plugin, thread }),
+        Ok((plugin, thread)) => Ok(HeldProgram { link, task, granted, plugin, thread }),
         Err(error) => {
-            link.give_back(granted.spec);
+            link.release_unused(granted.spec);
             Err(error)
         }
     }
 }
 
-/// The gate slept in another root domain and has been woken: the broker looks again within
-/// milliseconds. Should it be late, the program starts as it is, and gets its deadline while it
-/// runs.
+/// Waits until the main thread is real-time. The launcher slept in another root domain and has been
+/// woken; the broker retries within milliseconds. After the timeout the program starts without its
+/// deadline, and gets it while it runs.
 fn await_real_time(main: Tid) {
     const PATIENCE: Duration = Duration::from_millis(500);
     let end = Instant::now() + PATIENCE;
@@ -164,9 +174,9 @@ fn await_real_time(main: Tid) {
     }
 }
 
-/// Stays with the program until it ends.
-fn accompany(
-    link: &mut Link,
+/// Waits for the end of the program, forwards signals and scans its threads.
+fn supervise(
+    link: &mut BrokerClient,
     child: &mut Child,
     pidfd: &OwnedFd,
     signals: &Signals,
@@ -174,10 +184,10 @@ fn accompany(
 ) -> anyhow::Result<ExitStatus> {
     loop {
         if let Some((threads, task)) = &mut watched {
-            threads.look(link, task);
+            threads.scan(link, task);
         }
-        link.rest();
-        let timeout = watched.as_ref().map(|_| Timespec::try_from(LOOK)).transpose()?;
+        link.suspend();
+        let timeout = watched.as_ref().map(|_| Timespec::try_from(SCAN_INTERVAL)).transpose()?;
         let (ended, signalled) = {
             let mut fds = [
                 PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN),
@@ -190,7 +200,7 @@ fn accompany(
             (!fds[0].revents().is_empty(), !fds[1].revents().is_empty())
         };
         if signalled {
-            signals::pass_on(signals, child, pidfd)?;
+            signals::forward(signals, child, pidfd)?;
         }
         if ended {
             return Ok(child.wait()?);

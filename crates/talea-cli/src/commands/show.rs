@@ -1,17 +1,17 @@
-//! `talea show`: everything known of one grant.
+//! `talea show`: shows all data of one grant.
 
 use super::list::{Users, kernel};
 use crate::args::ShowArgs;
+use crate::broker_client::{BrokerClient, Options};
 use crate::exit::Exit;
+use crate::grant_text;
 use crate::json::SpecJson;
-use crate::link::{Link, Options};
 use crate::output::{Table, print, print_json};
-use crate::words;
 use talea_core::Span;
 use talea_proto::{Owner, SpecId, SpecInfo};
 
 pub(crate) fn run(options: &Options, args: &ShowArgs) -> anyhow::Result<Exit> {
-    let spec = Link::open(options)?.query(SpecId(args.spec))?;
+    let spec = BrokerClient::open(options)?.query(SpecId(args.spec))?;
     if args.output.json {
         print_json(&SpecJson::new(&spec, kernel(&spec).as_ref()))?;
     } else {
@@ -25,17 +25,17 @@ fn text(spec: &SpecInfo) -> String {
     let mut line = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
     let params = &spec.task.params;
     line("spec", spec.granted.spec.0.to_string());
-    line("granted", words::granted(&spec.granted, spec.plugin_name.as_str(), &spec.task));
-    for note in words::notes(spec.granted.notes) {
+    line("granted", grant_text::granted(&spec.granted, spec.plugin_name.as_str(), &spec.task));
+    for note in grant_text::notes(spec.granted.notes) {
         line("note", note.to_owned());
     }
-    let grain = spec.granted.grain;
-    if grain > Span::ZERO {
-        line("budget grain", grain.to_string());
+    let granularity = spec.granted.granularity;
+    if granularity > Span::ZERO {
+        line("budget granularity", granularity.to_string());
     }
     let mut asked = Vec::new();
     let mut ask = |name: &str, value: Option<String>| {
-        asked.extend(value.map(|value| format!("{name} {value}")))
+        asked.extend(value.map(|value| format!("{name} {value}")));
     };
     ask("period", params.period.map(|v| v.to_string()));
     ask("runtime", params.runtime.map(|v| v.to_string()));
@@ -67,11 +67,13 @@ fn text(spec: &SpecInfo) -> String {
                 "given",
                 spec.attr.as_ref().map_or_else(
                     || "nothing yet: it sleeps in another root domain".to_owned(),
-                    words::attr,
+                    grant_text::attr,
                 ),
             );
-            let now = kernel(spec)
-                .map_or_else(|| "cannot be seen from here".to_owned(), |now| words::policy(&now));
+            let now = kernel(spec).map_or_else(
+                || "cannot be seen from here".to_owned(),
+                |now| grant_text::policy(&now),
+            );
             line("kernel says", now);
         }
     }

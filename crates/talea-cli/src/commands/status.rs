@@ -1,16 +1,16 @@
-//! `talea status`: the daemon in numbers.
+//! `talea status`: prints the daemon's counters.
 
 use crate::args::StatusArgs;
+use crate::broker_client::{BrokerClient, Options};
 use crate::exit::Exit;
+use crate::grant_text;
 use crate::json::{PluginJson, StatusJson};
-use crate::link::{Link, Options};
 use crate::output::{Table, count, print, print_json};
-use crate::words;
 use std::fmt::Write;
 use talea_proto::message::{CpuInfo, PluginInfo, Status};
 
 pub(crate) fn run(options: &Options, args: &StatusArgs) -> anyhow::Result<Exit> {
-    let mut link = Link::needed_daemon(options)?;
+    let mut link = BrokerClient::require_daemon(options)?;
     let status = link.status()?;
     let mut plugins = Vec::new();
     for plugin in link.plugins()? {
@@ -65,8 +65,8 @@ fn text(status: &Status, plugins: &[(PluginInfo, Vec<CpuInfo>)]) -> String {
                 first(&band),
                 cpu.cpu.to_string(),
                 cpu.specs.to_string(),
-                words::charge(cpu.free),
-                words::charge(cpu.used),
+                grant_text::charge(cpu.free),
+                grant_text::charge(cpu.used),
             ]);
         }
     }
@@ -74,7 +74,7 @@ fn text(status: &Status, plugins: &[(PluginInfo, Vec<CpuInfo>)]) -> String {
     text
 }
 
-/// In the two largest units that are not zero.
+/// Formats a duration in its two largest units that are not zero.
 fn uptime(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {

@@ -1,12 +1,12 @@
-//! `talea sweep`: one system over a grid of values.
+//! `talea sweep`: simulates one system over a grid of values.
 
-use super::generate::{self, Draw};
-use super::simulate::{beside, warn};
+use super::generate::{self, GenerationArgs};
+use super::simulate::{file_includes, print_warnings};
 use crate::batch;
 use crate::exit::Exit;
 use crate::output::{note, print, print_json};
-use crate::sweep::axis::{Axis, What};
-use crate::sweep::measure::{self, Seen};
+use crate::sweep::axis::{Axis, AxisTarget};
+use crate::sweep::measure::{self, RunMeasurement};
 use crate::sweep::{edit, show};
 use anyhow::Context;
 use clap::Args as ClapArgs;
@@ -19,16 +19,16 @@ use talea_system::diagnostic::Diagnostic;
 use talea_system::system::{self, Beside, Include, System, folded};
 use toml_edit::DocumentMut;
 
-/// Runs of a grid at most.
-const RUNS_MAX: u64 = 10_000_000;
+/// Maximum number of runs of a grid.
+const MAX_RUNS: u64 = 10_000_000;
 
 /// Simulate a system over a grid of values.
 ///
 /// Every axis is a list of values, and every combination of them is a point of the grid: --set for
-/// any key of the file, --policy for that of its roots, --tasks and --utilization for tasks that
-/// are drawn and added to it. Each point is run with every seed and every drawn set, the same ones
+/// any key of the file, --policy for the policy of its roots, --tasks and --utilization for drawn
+/// tasks that are added to it. Each point is run with every seed and every drawn set, the same ones
 /// at every point. Values are lists such as 1ms,2ms or ranges such as 0.1..1/0.1. The same grid
-/// gives the same bytes, however many threads work on it.
+/// gives the same bytes, with any number of threads.
 #[derive(ClapArgs, Debug)]
 #[command(
     after_help = "Example: talea sweep cpu.toml --policy edf,rm --utilization 0.5..1/0.05 --sets 100 --svg u.svg"
@@ -39,49 +39,52 @@ pub(crate) struct Args {
     file: PathBuf,
     /// An axis: the path of a key, and its values, such as task.video.cost=1ms,2ms.
     ///
-    /// One of several tables is chosen by its name (a slot by its owner), by the beginning of
-    /// several names with *, or by its number from 0. A value is read as TOML, or else as text:
+    /// One of several tables is selected by its name (a slot by its owner), by a prefix of several
+    /// names with *, or by its number from 0. A value is read as TOML, or else as text:
     /// scheduler.net.budget=1ms..5ms/1ms.
     #[arg(long = "set", value_name = "KEY=VALUES", value_parser = Axis::key)]
     set: Vec<Axis>,
     /// An axis: the policy of all roots.
     #[arg(long, value_name = "LIST")]
     policy: Option<String>,
-    /// How many tasks to draw, as a number or an axis.
+    /// Number of drawn tasks, as a number or an axis.
     #[arg(long, value_name = "VALUES", requires = "utilization")]
     tasks: Option<String>,
-    /// What the utilisations of the drawn tasks add up to, as a number or an axis.
+    /// Sum of the utilisations of the drawn tasks, as a number or an axis.
     #[arg(long, value_name = "VALUES", requires = "tasks")]
     utilization: Option<String>,
-    /// Sets that are drawn from each seed.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "utilization", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Sets drawn from each seed.
+    #[arg(
+        long, value_name = "N", default_value_t = 1, requires = "utilization",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     sets: u32,
-    /// The scheduler that drawn tasks stand in; the only root, unless said otherwise.
+    /// Scheduler of the drawn tasks; by default the only root.
     #[arg(long, value_name = "NAME", requires = "utilization")]
     into: Option<String>,
-    /// Seeds of the runs, such as 1..20; the file's, unless said otherwise.
+    /// Seeds of the runs, such as 1..20; by default the file's.
     #[arg(long, value_name = "LIST", value_parser = seeds)]
     seeds: Option<Seeds>,
     /// How long to run, instead of what the file says.
     #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::task::run_length)]
     duration: Option<Span>,
-    /// How many threads work; as many as there are CPUs, unless said otherwise.
+    /// Number of threads; by default one per CPU.
     #[arg(long, value_name = "N")]
     threads: Option<std::num::NonZeroUsize>,
     /// Write every run to FILE.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write a picture to FILE: an axis of numbers to the right, a line for each combination of the
+    /// Write a plot to FILE: a numeric axis to the right, a line for each combination of the
     /// others.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// What the picture shows.
+    /// Plotted value.
     #[arg(long, value_enum, default_value = "late", requires = "svg")]
-    show: show::Shown,
+    show: show::PlottedValue,
     #[command(flatten)]
     output: crate::args::Output,
     #[command(flatten)]
-    draw: Draw,
+    draw: GenerationArgs,
 }
 
 /// A list of seeds.
@@ -96,35 +99,35 @@ fn seeds(text: &str) -> Result<Seeds, String> {
     crate::sweep::axis::values(text)?.iter().map(seed).collect::<Result<_, _>>().map(Seeds)
 }
 
-/// The texts of a system, read once.
-struct Texts {
+/// Texts of a system, read once.
+struct SystemTexts {
     origin: String,
-    /// By what they are called.
+    /// `texts[name]`: text of the file with this name.
     texts: BTreeMap<String, String>,
 }
 
-/// Reads files and remembers them.
-struct Reader(RefCell<BTreeMap<String, String>>);
+/// Resolver that keeps the texts that it reads.
+struct KeepingReader(RefCell<BTreeMap<String, String>>);
 
-impl Include for Reader {
+impl Include for KeepingReader {
     fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
-        let (origin, text) = beside().text(from, path)?;
+        let (origin, text) = file_includes().text(from, path)?;
         self.0.borrow_mut().insert(origin.clone(), text.clone());
         Ok((origin, text))
     }
 }
 
-/// Texts in memory, with the values of a point in them.
-struct Changed<'a> {
-    texts: &'a Texts,
-    /// Where, and which value.
-    changes: &'a [(&'a [Spot], &'a str)],
+/// Texts in memory, edited for one point of the grid.
+struct EditedTexts<'a> {
+    texts: &'a SystemTexts,
+    /// Edited locations and their values.
+    changes: &'a [(&'a [EditLocation], &'a str)],
 }
 
-impl Changed<'_> {
+impl EditedTexts<'_> {
     fn changed(&self, origin: &str) -> Option<String> {
         let text = self.texts.texts.get(origin)?;
-        // What is no TOML is for the reader to complain about.
+        // The reader of the file reports invalid TOML.
         let Ok(mut document) = text.parse::<DocumentMut>() else { return Some(text.clone()) };
         for (spots, value) in self.changes {
             for spot in spots.iter().filter(|spot| spot.origin == origin) {
@@ -135,7 +138,7 @@ impl Changed<'_> {
     }
 }
 
-impl Include for Changed<'_> {
+impl Include for EditedTexts<'_> {
     fn text(&self, from: &str, path: &str) -> Result<(String, String), String> {
         let changed = |path: &Path| self.changed(&path.display().to_string());
         Beside(|path: &Path| changed(path).ok_or_else(|| "it was not there before".into()))
@@ -143,47 +146,47 @@ impl Include for Changed<'_> {
     }
 }
 
-/// A place in one of the texts.
-struct Spot {
+/// A location in one of the texts.
+struct EditLocation {
     origin: String,
     place: edit::Place,
 }
 
-/// What the grid is made of.
+/// A grid of values.
 struct Grid<'a> {
     args: &'a Args,
-    texts: Texts,
+    texts: SystemTexts,
     axes: Vec<Axis>,
-    /// What each axis changes: no two change the same.
-    spots: Vec<Vec<Spot>>,
+    /// `spots[axis]`: locations that the axis changes; no two axes change the same one.
+    spots: Vec<Vec<EditLocation>>,
 }
 
-/// Why a point can't be run.
-enum Wrong {
-    /// The file, with the values in it.
+/// Reason why a point cannot be run.
+enum PointError {
+    /// Invalid file, with the values of the point.
     File(Vec<Diagnostic>),
-    /// The tasks that were to be drawn.
+    /// The tasks could not be drawn.
     Drawn(String),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let reader = Reader(RefCell::default());
-    let text = super::simulate::text(&args.file)?;
-    // As an include of it would be called: its text is there once.
+    let reader = KeepingReader(RefCell::default());
+    let text = super::simulate::read_text(&args.file)?;
+    // Named as an include would name it, so that its text exists once.
     let origin = folded(&args.file).display().to_string();
-    // Complaints about the file itself come before those about the grid; without drawn tasks it may
+    // Errors of the file itself are reported before those of the grid. Without drawn tasks it may
     // have none.
     let read = system::read(&text, &origin, &reader);
     let mut texts = reader.0.into_inner();
     texts.insert(origin.clone(), text);
     match read {
-        Ok(system) => warn(&system),
+        Ok(system) => print_warnings(&system),
         Err(found) => {
             eprint!("{}", talea_system::diagnostic::render(&found, false));
             return Ok(Exit::Usage);
         }
     }
-    match grid(args, Texts { origin, texts }) {
+    match grid(args, SystemTexts { origin, texts }) {
         Ok(grid) => sweep(&grid),
         Err(why) => {
             note(&why);
@@ -192,12 +195,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
-fn grid(args: &Args, texts: Texts) -> Result<Grid<'_>, String> {
+fn grid(args: &Args, texts: SystemTexts) -> Result<Grid<'_>, String> {
     let mut axes = args.set.clone();
     for (what, list) in [
-        (What::Policy, &args.policy),
-        (What::Tasks, &args.tasks),
-        (What::Utilization, &args.utilization),
+        (AxisTarget::Policy, &args.policy),
+        (AxisTarget::Tasks, &args.tasks),
+        (AxisTarget::Utilization, &args.utilization),
     ] {
         if let Some(list) = list {
             let axis =
@@ -205,14 +208,14 @@ fn grid(args: &Args, texts: Texts) -> Result<Grid<'_>, String> {
             axes.push(axis);
         }
     }
-    let mut spots: Vec<Vec<Spot>> = Vec::new();
+    let mut spots: Vec<Vec<EditLocation>> = Vec::new();
     for (at, axis) in axes.iter().enumerate() {
         if axes[..at].iter().any(|other| other.name() == axis.name()) {
             return Err(format!("{} is an axis twice", axis.name()));
         }
-        let own = spots_of(&axis.what, &texts)?;
-        let is_own = |old: &&Spot| {
-            own.iter().any(|new| new.origin == old.origin && new.place.is(&old.place))
+        let own = spots_of(&axis.target, &texts)?;
+        let is_own = |old: &&EditLocation| {
+            own.iter().any(|new| new.origin == old.origin && new.place.is_same(&old.place))
         };
         let shared =
             axes.iter().zip(&spots).find_map(|(axis, old)| Some((axis, old.iter().find(is_own)?)));
@@ -229,19 +232,20 @@ fn grid(args: &Args, texts: Texts) -> Result<Grid<'_>, String> {
     Ok(Grid { args, texts, axes, spots })
 }
 
-/// What an axis changes.
-fn spots_of(what: &What, texts: &Texts) -> Result<Vec<Spot>, String> {
+/// Returns the locations that an axis changes.
+fn spots_of(what: &AxisTarget, texts: &SystemTexts) -> Result<Vec<EditLocation>, String> {
     let mut spots = Vec::new();
     for (origin, text) in &texts.texts {
         let Ok(document) = text.parse::<DocumentMut>() else { continue };
         let places = match what {
-            What::Key(path) => edit::places(&document, path),
-            What::Policy => edit::policies(&document),
-            What::Tasks | What::Utilization => Vec::new(),
+            AxisTarget::Key(path) => edit::places(&document, path),
+            AxisTarget::Policy => edit::policies(&document),
+            AxisTarget::Tasks | AxisTarget::Utilization => Vec::new(),
         };
-        spots.extend(places.into_iter().map(|place| Spot { origin: origin.clone(), place }));
+        spots
+            .extend(places.into_iter().map(|place| EditLocation { origin: origin.clone(), place }));
     }
-    let What::Key(path) = what else { return Ok(spots) };
+    let AxisTarget::Key(path) = what else { return Ok(spots) };
     if spots.is_empty() {
         return Err(format!(
             "--set {path}: there is no such place in {}; a path is like task.NAME.cost, scheduler.NAME.policy or duration",
@@ -260,12 +264,12 @@ fn spots_of(what: &What, texts: &Texts) -> Result<Vec<Spot>, String> {
 }
 
 impl Grid<'_> {
-    /// How many points there are.
+    /// Returns the number of points.
     fn points(&self) -> u64 {
         self.axes.iter().map(|axis| axis.values.len() as u64).fold(1, u64::saturating_mul)
     }
 
-    /// The values of a point: the last axis changes fastest.
+    /// Returns the value indices of a point; the last axis changes fastest.
     fn values(&self, point: usize) -> Vec<usize> {
         let mut rest = point;
         let mut values: Vec<usize> = self
@@ -282,26 +286,26 @@ impl Grid<'_> {
         values
     }
 
-    /// The system at these values; `None` for an axis leaves what the file says.
-    fn system(&self, values: &[Option<usize>], seed: u64, set: u32) -> Result<System, Wrong> {
+    /// Returns the system at these values; `None` for an axis keeps the file's value.
+    fn system(&self, values: &[Option<usize>], seed: u64, set: u32) -> Result<System, PointError> {
         let mut changes = Vec::new();
         let (mut tasks, mut total) = (None, None);
         for ((axis, spots), value) in self.axes.iter().zip(&self.spots).zip(values) {
-            // Tasks can't be drawn without a number and a sum: the first ones stand in.
-            let drawn = matches!(axis.what, What::Tasks | What::Utilization);
+            // Drawing tasks needs a number and a sum: the first values are the defaults.
+            let drawn = matches!(axis.target, AxisTarget::Tasks | AxisTarget::Utilization);
             let Some(value) = value.or(drawn.then_some(0)) else { continue };
             let value = &axis.values[value];
             changes.push((spots.as_slice(), value.as_str()));
-            match &axis.what {
-                What::Tasks => tasks = Some(value),
-                What::Utilization => total = Some(value),
-                What::Key(_) | What::Policy => {}
+            match &axis.target {
+                AxisTarget::Tasks => tasks = Some(value),
+                AxisTarget::Utilization => total = Some(value),
+                AxisTarget::Key(_) | AxisTarget::Policy => {}
             }
         }
-        let changed = Changed { texts: &self.texts, changes: &changes };
+        let changed = EditedTexts { texts: &self.texts, changes: &changes };
         let mut text = changed.changed(&self.texts.origin).unwrap_or_default();
         if let (Some(tasks), Some(total)) = (tasks, total) {
-            let wrong = |why: &str| Wrong::Drawn(why.to_owned());
+            let wrong = |why: &str| PointError::Drawn(why.to_owned());
             let count = tasks.parse().map_err(|_| wrong("a number of tasks is a whole number"))?;
             let total = generate::parts(total).map_err(|why| wrong(&why))?;
             let spec = self.args.draw.spec(count, total).map_err(|why| wrong(&why.to_string()))?;
@@ -310,11 +314,11 @@ impl Grid<'_> {
                 text.push_str(&generate::text(number, task, self.args.into.as_deref()));
             }
         }
-        system::read(&text, &self.texts.origin, &changed).map_err(Wrong::File)
+        system::read(&text, &self.texts.origin, &changed).map_err(PointError::File)
     }
 
-    /// What is wrong with a point, by the axis that is to blame if one alone is.
-    fn blame(&self, values: &[usize], wrong: &Wrong, seed: u64) -> String {
+    /// Describes the error of a point, with the single axis that causes it, if there is one.
+    fn describe_error(&self, values: &[usize], wrong: &PointError, seed: u64) -> String {
         let option = |at: usize| self.axes[at].option(&self.axes[at].values[values[at]]);
         let alone = (0..self.axes.len()).find(|&at| {
             let mut one = vec![None; self.axes.len()];
@@ -326,8 +330,8 @@ impl Grid<'_> {
             None => (0..self.axes.len()).map(option).collect::<Vec<_>>().join(" "),
         };
         match wrong {
-            Wrong::Drawn(why) => format!("{options}: {why}"),
-            Wrong::File(found) => {
+            PointError::Drawn(why) => format!("{options}: {why}"),
+            PointError::File(found) => {
                 let first = found.iter().find(|found| found.is_error()).map(ToString::to_string);
                 format!("{options}: {}", first.unwrap_or_default())
             }
@@ -340,26 +344,26 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
     let fixed: Vec<Option<usize>> = vec![None; grid.axes.len()];
     let first = match grid.system(&fixed, 1, 0) {
         Ok(system) => system.seed,
-        // Something of it is wrong with every seed, and is told below.
+        // The error occurs with every seed and is reported below.
         Err(_) => 1,
     };
     let seeds = args.seeds.as_ref().map_or_else(|| vec![first], |seeds| seeds.0.clone());
     let per_point = seeds.len() as u64 * u64::from(args.sets);
     let runs = grid.points().saturating_mul(per_point);
-    if runs > RUNS_MAX {
+    if runs > MAX_RUNS {
         note(&format!(
-            "{} points of {per_point} runs each are more than {RUNS_MAX} runs",
+            "{} points of {per_point} runs each are more than {MAX_RUNS} runs",
             grid.points()
         ));
         return Ok(Exit::Usage);
     }
-    if args.svg.is_some() && show::right(&grid.axes).is_none() {
+    if args.svg.is_some() && show::x_axis(&grid.axes).is_none() {
         note("--svg needs an axis with several numbers, such as --utilization 0.1..1/0.1");
         return Ok(Exit::Usage);
     }
     let points = grid.points() as usize;
-    // Every value once, beside the first ones of the others, before anything runs; what only some
-    // combinations can't have is found on the way.
+    // Checks every value once, with the first values of the other axes, before any run. Errors of
+    // other combinations appear during the runs.
     let mut probes = vec![vec![0; grid.axes.len()]];
     for (at, axis) in grid.axes.iter().enumerate() {
         for value in 1..axis.values.len() {
@@ -371,12 +375,12 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
     for values in probes {
         let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
         if let Err(wrong) = grid.system(&some, seeds[0], 0) {
-            note(&grid.blame(&values, &wrong, seeds[0]));
+            note(&grid.describe_error(&values, &wrong, seeds[0]));
             return Ok(Exit::Usage);
         }
     }
     let threads = args.threads.map_or_else(batch::threads, std::num::NonZero::get);
-    let one = |number: usize| -> Result<(u64, u32, Seen), String> {
+    let one = |number: usize| -> Result<(u64, u32, RunMeasurement), String> {
         let (point, run) = (number as u64 / per_point, number as u64 % per_point);
         let (seed, set) =
             (seeds[(run / u64::from(args.sets)) as usize], (run % u64::from(args.sets)) as u32);
@@ -384,7 +388,7 @@ fn sweep(grid: &Grid<'_>) -> anyhow::Result<Exit> {
         let some: Vec<Option<usize>> = values.iter().copied().map(Some).collect();
         let system = grid
             .system(&some, seed, mutate!("sweep-sets", set, 0))
-            .map_err(|wrong| grid.blame(&values, &wrong, seed))?;
+            .map_err(|wrong| grid.describe_error(&values, &wrong, seed))?;
         let duration = args.duration.unwrap_or(system.duration);
         Ok((seed, set, measure::run(&system, duration, seed)?))
     };

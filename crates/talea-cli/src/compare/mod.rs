@@ -1,33 +1,33 @@
-//! Do bound, simulation and real threads agree?
+//! Comparison of bound, simulation and real threads.
 //!
-//! Model: [`lives`] keeps when each job began and ended, of simulated and of real runs alike. A
-//! real machine adds to a simulation what scheduling costs, within reason: [`model`] simulates the
-//! same jobs several times, undisturbed and with costs and overheads that are a little larger, and
-//! keeps for each begin and end the earliest and the latest. [`disturbed`] says which jobs a hole
-//! has touched, directly or by the backlog behind it. [`judge`] holds the rest against the
-//! simulations: a partial order (two instants that are not certainly apart are unordered), the
-//! range of each end, and the bounds.
+//! Model: [`job_times`] records the start and end of each job, of simulated and real runs alike.
+//! Scheduling has costs on real threads. [`model`] therefore simulates the same jobs several times,
+//! with slightly larger costs and overheads, and keeps the earliest and latest time of each start
+//! and end. [`stall_filter`] determines the jobs that a CPU stall has delayed, directly or by the
+//! backlog after it. [`check`] compares the remaining jobs with the simulations: the partial order
+//! (two instants are ordered if they are in every simulation), the range of each end, and the
+//! bounds.
 
-pub(crate) mod disturbed;
-pub(crate) mod judge;
-pub(crate) mod lives;
+pub(crate) mod check;
+pub(crate) mod job_times;
 pub(crate) mod model;
+pub(crate) mod stall_filter;
 
 use talea_core::Span;
 
-/// By how much a real run may differ from a simulation and a bound: what an interrupt, a timer and
-/// short holes may cost a job.
+/// Tolerated difference between a real run and a simulation or bound: the cost of interrupts,
+/// timers and short stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tolerance {
-    /// In any case.
-    pub(crate) least: Span,
-    /// And of its response, in thousandths.
-    pub(crate) share: u64,
+    /// Absolute part.
+    pub(crate) min: Span,
+    /// Relative part, in thousandths of the response.
+    pub(crate) permille: u64,
 }
 
 impl Tolerance {
-    /// What a job with this response may be off.
+    /// Returns the tolerance of a job with this response.
     pub(crate) fn of(self, response: Span) -> Span {
-        self.least + Span::from_ns(response.as_ns() / 1_000 * self.share)
+        self.min + Span::from_ns(response.as_ns() / 1_000 * self.permille)
     }
 }

@@ -1,103 +1,107 @@
-//! What a simulation says within reason: the earliest and the latest of each begin and end.
+//! Perturbed simulations: the earliest and latest time of each start and end.
 //!
-//! A single simulation says too much: where two things lie near each other, a real machine may turn
-//! them round, and what follows is another course altogether, as right as the first. So the same
-//! jobs are simulated with costs that are longer by up to two hundredths and with up to 250 µs for
-//! each order, which is more than a dispatcher takes; what all of these have in common a real run
-//! must have too. In half of them all jobs are longer by the same share, in the others each by its
-//! own: a job that ends exactly when its budget does, because another job used that up before, ends
-//! so whatever both are longer by, and on a real machine every other time. In those, arrivals are
-//! seen a little late, too: a server counts its deadline from when it is asked, which is never
-//! quite the instant from which a job beside it counts its own.
+//! A single simulation is too precise: if two events are close to each other, real threads may
+//! invert them, and the rest of the schedule then differs. So the same jobs are simulated with
+//! costs that are up to two percent longer, and with up to 250 µs per order, which is more than a
+//! dispatcher needs. A real run must have what all these simulations have in common. In half of the
+//! simulations, all jobs are longer by the same share; in the others, each job has its own share.
+//! This matters if a job ends exactly with its budget because another job used that budget before:
+//! with equal shares it does so in every simulation, on real threads only sometimes. In these
+//! simulations arrivals are also seen slightly late: a server computes its deadline from its
+//! activation, which is never exactly the release of a job beside it.
 
-use super::lives::{Lives, Name};
-use crate::measured::with_changes;
+use super::job_times::{JobId, JobLog};
+use crate::live_run::with_changes;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use talea_analysis::tree::{Answer, Reason, Roots};
-use talea_core::machine::{Body, TaskId, Tree};
+use talea_analysis::tree::{Reason, RootModel, TaskBound};
+use talea_core::engine::{NodeSpec, TaskId, Tree};
 use talea_core::mutate;
-use talea_core::sched::Policy;
+use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
-use talea_sim::dice::Dice;
-use talea_sim::{Overheads, World, draw};
+use talea_sim::rng::Rng;
+use talea_sim::{Overheads, Simulation, generate_jobs};
 use talea_system::system::Root;
 
-/// Thousandths by which costs are longer, and microseconds for each order to run: two things that
-/// lie near each other are turned round in some of these.
-const WITHIN_REASON: [(u64, u64); 8] =
+/// Additional costs in thousandths, and microseconds per order. Events that are close to each other
+/// are inverted in some of these simulations.
+const PERTURBATIONS: [(u64, u64); 8] =
     [(0, 0), (1, 10), (2, 25), (4, 50), (7, 80), (10, 120), (15, 180), (20, 250)];
-/// The most of both: bounds have it in each job and for two orders, and what takes no more of an
-/// order has not brushed its job.
-pub(crate) const MOST_LONGER: u64 = WITHIN_REASON[WITHIN_REASON.len() - 1].0;
-pub(crate) const MOST_ORDER: Span = Span::from_ns(WITHIN_REASON[WITHIN_REASON.len() - 1].1 * 1_000);
-/// At least so many jobs of a task have shares of their own before these begin anew.
-const JOBS: usize = 61;
+/// The maximum of both. Bounds include it for each job and for two orders. Lost time up to it does
+/// not perturb a job.
+pub(crate) const MAX_COST_PERMILLE: u64 = PERTURBATIONS[PERTURBATIONS.len() - 1].0;
+pub(crate) const MAX_ORDER_DELAY: Span =
+    Span::from_ns(PERTURBATIONS[PERTURBATIONS.len() - 1].1 * 1_000);
+/// Minimum number of jobs of a task with distinct shares; afterwards the shares repeat.
+const MIN_DISTINCT_JOBS: usize = 61;
 
-/// The earliest and the latest; nothing, where some simulation does not know it.
+/// Earliest and latest time of an event that occurs in every simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
+pub(crate) struct TimeRange {
     pub(crate) first: Time,
     pub(crate) last: Time,
 }
 
-/// What is said of a job.
+/// Expected times of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expected {
-    pub(crate) begin: Option<Range>,
-    pub(crate) end: Option<Range>,
+    pub(crate) begin: Option<TimeRange>,
+    pub(crate) end: Option<TimeRange>,
 }
 
-/// All of it, for one root.
+/// Expected times and bounds of one root.
 pub(crate) struct Model {
-    pub(crate) jobs: BTreeMap<Name, Expected>,
-    /// By task.
+    pub(crate) jobs: BTreeMap<JobId, Expected>,
+    /// `bounds[task]`: bound of the task.
     pub(crate) bounds: Vec<Bound>,
 }
 
-/// What analysis says of a task.
+/// Bounds of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
-    pub(crate) exactly: Option<Span>,
-    /// With costs as much longer and slots as much shorter as a real machine may make them;
-    /// nothing, where then there is no bound any more: the exact one holds by a thread, and no real
-    /// run can be held against it.
-    pub(crate) within_reason: Option<Span>,
+    pub(crate) nominal: Option<Span>,
+    /// Bound with longer costs and shorter slots, as on real threads. `None` if there is no such
+    /// bound: then the nominal one is too tight to check a real run.
+    pub(crate) tolerant: Option<Span>,
 }
 
-/// Simulates `root` until `end` and asks for its bounds.
+/// Simulates `root` until `end` and computes its bounds.
 pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> {
-    let alike = WITHIN_REASON.map(|(longer, order)| {
+    let alike = PERTURBATIONS.map(|(longer, order)| {
         (with_costs(&root.sources, |_, cost| lengthen(cost, longer)), order)
     });
-    let run = |(sources, order): (Vec<Source>, u64)| -> anyhow::Result<Lives> {
+    let run = |(sources, order): (Vec<Source>, u64)| -> anyhow::Result<JobLog> {
         let machine =
-            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+            root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.kind))?;
         let overheads =
             Overheads { decision: Span::from_ns(order * 1_000), ..Overheads::default() };
         let workload = Workload { sources, seed };
-        let world = World::new(machine, root.tree.cpus, &workload);
+        let world = Simulation::new(machine, root.tree.cpus, &workload);
         let mut world = with_changes(world, root).with_overheads(overheads);
-        let mut lives = Lives::default();
-        world.run(end, &mut lives);
-        Ok(lives)
+        let mut log = JobLog::default();
+        world.run(end, &mut log);
+        Ok(log)
     };
-    let mut all = alike.into_iter().map(run).collect::<anyhow::Result<Vec<Lives>>>()?;
-    // What each job of a task costs, and some more than any of these has.
+    let mut all = alike.into_iter().map(run).collect::<anyhow::Result<Vec<JobLog>>>()?;
+    // Costs of each job of a task, with a reserve beyond the number of simulated jobs.
     let begun = |task: usize| {
         let task = TaskId(task as u32);
-        let last = |lives: &Lives| {
-            lives.jobs.range((task, 0)..=(task, u64::MAX)).next_back().map(|(name, _)| name.1)
+        let last = |log: &JobLog| {
+            log.jobs.range((task, 0)..=(task, u64::MAX)).next_back().map(|(name, _)| name.1)
         };
-        all.iter().filter_map(last).max().map_or(0, |last| last as usize + 1) + JOBS
+        all.iter().filter_map(last).max().map_or(0, |last| last as usize + 1) + MIN_DISTINCT_JOBS
     };
-    let drawn = draw(&root.workload(seed), end, begun);
-    let unlike = (0..).zip(WITHIN_REASON).map(|(case, (_, order))| {
+    let drawn = generate_jobs(&root.workload(seed), end, begun);
+    let unlike = (0..).zip(PERTURBATIONS).map(|(case, (_, order))| {
         let own = |task: TaskId, cost: &mut Cost| {
             mutate!(
                 "compare-model-unlike",
-                scatter(cost, &drawn[task.0 as usize].costs, &mut Dice::of(case, task.0.into())),
+                perturb_costs(
+                    cost,
+                    &drawn[task.0 as usize].costs,
+                    &mut Rng::for_part(case, task.0.into())
+                ),
                 lengthen(cost, case + drawn[task.0 as usize].costs.len() as u64 / 64)
             );
         };
@@ -105,121 +109,122 @@ pub(crate) fn model(root: &Root, seed: u64, end: Time) -> anyhow::Result<Model> 
         for (source, drawn) in
             sources.iter_mut().zip(&drawn).filter(|(_, drawn)| !drawn.arrivals.is_empty())
         {
-            source.arrivals = seen_late(&drawn.arrivals, case, Span::from_ns(order * 1_000));
+            source.arrivals = delay_arrivals(&drawn.arrivals, case, Span::from_ns(order * 1_000));
         }
         (sources, order)
     });
-    all.extend(unlike.map(run).collect::<anyhow::Result<Vec<Lives>>>()?);
-    let mut jobs: BTreeMap<Name, Expected> = BTreeMap::new();
-    for &name in all.iter().flat_map(|lives| lives.jobs.keys()) {
+    all.extend(unlike.map(run).collect::<anyhow::Result<Vec<JobLog>>>()?);
+    let mut jobs: BTreeMap<JobId, Expected> = BTreeMap::new();
+    for &name in all.iter().flat_map(|log| log.jobs.keys()) {
         jobs.entry(name).or_insert_with(|| {
-            let lives =
-                || all.iter().map(|lives| lives.jobs.get(&name).copied().unwrap_or_default());
+            let times = || all.iter().map(|log| log.jobs.get(&name).copied().unwrap_or_default());
             Expected {
-                begin: range(lives().map(|life| life.begin)),
-                end: range(lives().map(|life| life.end)),
+                begin: range(times().map(|times| times.begin)),
+                end: range(times().map(|times| times.end)),
             }
         });
     }
     Ok(Model { jobs, bounds: bounds(root) })
 }
 
-fn range(mut times: impl Iterator<Item = Option<Time>>) -> Option<Range> {
+fn range(mut times: impl Iterator<Item = Option<Time>>) -> Option<TimeRange> {
     let first = times.next()??;
-    times.try_fold(Range { first, last: first }, |range, time| {
+    times.try_fold(TimeRange { first, last: first }, |range, time| {
         let time = time?;
-        Some(Range { first: range.first.min(time), last: range.last.max(time) })
+        Some(TimeRange { first: range.first.min(time), last: range.last.max(time) })
     })
 }
 
-/// What analysis says of each task of `root`.
+/// Computes the bounds of each task of `root`.
 pub(crate) fn bounds(root: &Root) -> Vec<Bound> {
-    let exactly = analyzed(root, &root.tree, &root.sources, Span::ZERO);
-    let both = exactly.into_iter().zip(within_reason(root, Span::ZERO));
-    let bound = |(exactly, within_reason): (Answer, _)| Bound {
-        exactly: exactly.bound.ok(),
-        within_reason,
-    };
+    let nominal = analyze(root, &root.tree, &root.sources, Span::ZERO);
+    let both = nominal.into_iter().zip(tolerant_bounds(root, Span::ZERO));
+    let bound =
+        |(nominal, tolerant): (TaskBound, _)| Bound { nominal: nominal.bound.ok(), tolerant };
     both.map(bound).collect()
 }
 
-/// The bounds within reason of the tasks of a root that loses so much at most from when there is
-/// something to do until nothing is left: looked for once, when somebody asks. A loss in anybody's
-/// job may let others come in between whom a job would have gone before.
-pub(crate) struct Despite<'a> {
+/// Tolerant bounds of the tasks of a root that loses at most `lost` CPU time per busy period. They
+/// are computed once, on demand. Lost time in any job may let other jobs interfere that would have
+/// come later.
+pub(crate) struct LostTimeBound<'a> {
     root: &'a Root,
     lost: Span,
     bounds: OnceCell<Vec<Option<Span>>>,
 }
 
-impl<'a> Despite<'a> {
-    pub(crate) fn new(root: &'a Root, lost: Span) -> Despite<'a> {
-        Despite { root, lost, bounds: OnceCell::new() }
+impl<'a> LostTimeBound<'a> {
+    pub(crate) fn new(root: &'a Root, lost: Span) -> LostTimeBound<'a> {
+        LostTimeBound { root, lost, bounds: OnceCell::new() }
     }
 
-    /// Of a task.
-    pub(crate) fn of(&self, task: TaskId) -> Option<Span> {
-        self.bounds.get_or_init(|| within_reason(self.root, self.lost))[task.0 as usize]
+    /// Returns the bound of a task.
+    pub(crate) fn bound_of(&self, task: TaskId) -> Option<Span> {
+        self.bounds.get_or_init(|| tolerant_bounds(self.root, self.lost))[task.0 as usize]
     }
 }
 
-fn analyzed(root: &Root, tree: &Tree, sources: &[Source], lost: Span) -> Vec<Answer> {
-    let mut roots = Roots::new(tree, sources);
+fn analyze(root: &Root, tree: &Tree, sources: &[Source], lost: Span) -> Vec<TaskBound> {
+    let mut roots = RootModel::new(tree, sources);
     (roots.overheads, roots.lost) =
         (root.surroundings.overheads, mutate!("compare-model-lost", lost, Span::ZERO));
     roots.bounds()
 }
 
-fn within_reason(root: &Root, lost: Span) -> Vec<Option<Span>> {
-    let tree = with_shorter_slots(&root.tree, MOST_ORDER);
-    // A job pays for its own order to run, and for that of whoever goes on after it; a slot for the
-    // first in it.
+fn tolerant_bounds(root: &Root, lost: Span) -> Vec<Option<Span>> {
+    let tree = with_shorter_slots(&root.tree, MAX_ORDER_DELAY);
+    // A job pays for its own order and for that of the job that continues after it; a slot pays for
+    // its first order.
     let sources = |more: Span| {
         with_costs(&root.sources, |_, cost| {
-            lengthen(cost, MOST_LONGER);
-            each(cost, &|work| {
+            lengthen(cost, MAX_COST_PERMILLE);
+            map_costs(cost, &|work| {
                 work.saturating_add(
-                    mutate!("compare-model-orders", 2 * MOST_ORDER.as_ns(), MOST_ORDER.as_ns())
-                        + more.as_ns(),
+                    mutate!(
+                        "compare-model-orders",
+                        2 * MAX_ORDER_DELAY.as_ns(),
+                        MAX_ORDER_DELAY.as_ns()
+                    ) + more.as_ns(),
                 )
             });
         })
     };
-    let mut answers = analyzed(root, &tree, &sources(Span::ZERO), lost);
+    let mut answers = analyze(root, &tree, &sources(Span::ZERO), lost);
     let knows_no_loss =
-        |answer: &Answer| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::Holes);
+        |answer: &TaskBound| answer.bound.as_ref().is_err_and(|no| no.reason == Reason::CpuStalls);
     if answers.iter().any(knows_no_loss) {
-        // Whoever runs while something is lost takes longer: nobody knows who, so that every job
+        // The job that runs during the loss takes longer. It is unknown which one, so every job
         // may.
-        answers = analyzed(
+        answers = analyze(
             root,
             &tree,
-            &sources(mutate!("compare-model-anybody", lost, Span::ZERO)),
+            &sources(mutate!("compare-model-any-task", lost, Span::ZERO)),
             Span::ZERO,
         );
     }
     answers.into_iter().map(|answer| answer.bound.ok()).collect()
 }
 
-/// The same arrivals, seen by up to so much later: whoever is told of one is told of all that come
-/// with it.
-fn seen_late(drawn: &[(Time, Time)], case: u64, most: Span) -> Arrivals {
+/// Delays arrivals by up to `most`. Arrivals at the same instant stay together, because one
+/// notification reports them all.
+fn delay_arrivals(drawn: &[(Time, Time)], case: u64, most: Span) -> Arrivals {
     let mut last = Time::ZERO;
     let late = |&(seen, nominal): &(Time, Time)| {
-        let by = Dice::of(case, nominal.as_ns()).between(0, most.as_ns());
+        let most = mutate!("compare-model-seen", most.as_ns(), most.as_ns() / 1_000_000);
+        let by = Rng::for_part(case, nominal.as_ns()).between(0, most);
         last = last.max(seen.saturating_add(Span::from_ns(by)));
         (nominal, last)
     };
-    Arrivals::Seen(drawn.iter().map(late).collect())
+    Arrivals::Observed(drawn.iter().map(late).collect())
 }
 
-/// Slots that begin so much later, if they are long enough for that.
+/// Returns the tree with slots that begin later, if they are long enough.
 fn with_shorter_slots(tree: &Tree, by: Span) -> Tree {
     let mut tree = tree.clone();
     let nodes: Vec<_> = tree.nodes().map(|(id, _)| id).collect();
     for id in nodes {
-        if let Some(Body::Scheduler(spec)) = tree.get_mut(id).map(|node| &mut node.body)
-            && let Policy::Partitions { slots, .. } = &mut spec.policy
+        if let Some(NodeSpec::Scheduler(spec)) = tree.get_mut(id).map(|node| &mut node.spec)
+            && let PolicySpec::Partitions { slots, .. } = &mut spec.policy
         {
             for slot in slots.iter_mut().filter(|slot| slot.end > slot.start + by) {
                 slot.start += by;
@@ -229,7 +234,7 @@ fn with_shorter_slots(tree: &Tree, by: Span) -> Tree {
     tree
 }
 
-/// With other costs; `change` is told whose.
+/// Returns the sources with changed costs; `change` gets the task.
 fn with_costs(sources: &[Source], mut change: impl FnMut(TaskId, &mut Cost)) -> Vec<Source> {
     let mut sources = sources.to_vec();
     sources
@@ -239,26 +244,28 @@ fn with_costs(sources: &[Source], mut change: impl FnMut(TaskId, &mut Cost)) -> 
     sources
 }
 
-/// Makes a job longer by so many thousandths; what it does on its way it does where it did.
+/// Lengthens a job by thousandths of its cost. Its actions on the way stay where they are.
 fn lengthen(cost: &mut Cost, by: u64) {
-    each(cost, &|work| work.saturating_add(work / 1_000 * by));
+    map_costs(cost, &|work| work.saturating_add(work / 1_000 * by));
 }
 
-/// Makes each job longer by a share of its own; `drawn` is what jobs cost, by version.
-fn scatter(cost: &mut Cost, drawn: &[Vec<Work>], dice: &mut Dice) {
+/// Lengthens each job by its own share; `drawn[version]` holds the costs of the jobs.
+fn perturb_costs(cost: &mut Cost, drawn: &[Vec<Work>], rng: &mut Rng) {
     let mut longer = |work: Work| {
         Work::from_ns(
-            work.as_ns().saturating_add(work.as_ns() / 1_000 * dice.between(0, MOST_LONGER)),
+            work.as_ns().saturating_add(work.as_ns() / 1_000 * rng.between(0, MAX_COST_PERMILLE)),
         )
     };
     match cost {
-        Cost::Constant(work) => *cost = Cost::List((0..JOBS).map(|_| longer(*work)).collect()),
+        Cost::Constant(work) => {
+            *cost = Cost::List((0..MIN_DISTINCT_JOBS).map(|_| longer(*work)).collect());
+        }
         Cost::List(list) => {
-            // Whole rounds, so that each job stays what it is.
-            let rounds = JOBS.div_ceil(list.len().max(1));
+            // Whole rounds, so that each job keeps its cost.
+            let rounds = MIN_DISTINCT_JOBS.div_ceil(list.len().max(1));
             *list = (0..rounds).flat_map(|_| list.iter().copied()).map(longer).collect();
         }
-        // One of two: most are alike.
+        // One of two costs: most jobs are equal.
         Cost::Pair { .. } => {
             mutate!(
                 "compare-model-pair",
@@ -266,20 +273,20 @@ fn scatter(cost: &mut Cost, drawn: &[Vec<Work>], dice: &mut Dice) {
                 lengthen(cost, drawn.len() as u64)
             );
         }
-        // Drawn: no two are alike anyway.
-        Cost::Uniform { .. } => lengthen(cost, dice.between(0, MOST_LONGER)),
+        // Random costs: no two jobs are equal anyway.
+        Cost::Uniform { .. } => lengthen(cost, rng.between(0, MAX_COST_PERMILLE)),
         Cost::Versions(costs) => {
             costs
                 .iter_mut()
                 .zip(drawn.chunks(1))
-                .for_each(|(cost, drawn)| scatter(cost, drawn, dice));
+                .for_each(|(cost, drawn)| perturb_costs(cost, drawn, rng));
         }
-        Cost::Marked { of, .. } => scatter(of, drawn, dice),
+        Cost::WithSteps { base: of, .. } => perturb_costs(of, drawn, rng),
     }
 }
 
-/// All that a job may cost.
-fn each(cost: &mut Cost, longer: &impl Fn(u64) -> u64) {
+/// Applies `longer` to each possible cost of a job.
+fn map_costs(cost: &mut Cost, longer: &impl Fn(u64) -> u64) {
     let change = |work: &mut Work| *work = Work::from_ns(longer(work.as_ns()));
     match cost {
         Cost::Constant(work) => change(work),
@@ -288,8 +295,8 @@ fn each(cost: &mut Cost, longer: &impl Fn(u64) -> u64) {
             change(b);
         }
         Cost::List(list) => list.iter_mut().for_each(change),
-        Cost::Versions(costs) => costs.iter_mut().for_each(|cost| each(cost, longer)),
-        Cost::Marked { of, .. } => each(of, longer),
+        Cost::Versions(costs) => costs.iter_mut().for_each(|cost| map_costs(cost, longer)),
+        Cost::WithSteps { base: of, .. } => map_costs(of, longer),
     }
 }
 
@@ -297,13 +304,13 @@ fn each(cost: &mut Cost, longer: &impl Fn(u64) -> u64) {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use talea_core::machine::Cpu;
+    use talea_core::engine::Cpu;
     use talea_system::system;
 
     #[test]
     fn s18_l11_a_job_that_ends_with_its_budget_in_one_simulation_goes_on_in_another() {
-        // What the first job of `short` uses comes back at 20 ms, and is exactly what the second
-        // one needs. If it needs a little more, that comes at 26 ms.
+        // The budget that the first job of `short` uses is refilled at 20 ms and suffices exactly
+        // for the second one. If the second one needs more, it gets that at 26 ms.
         for cost in [r#""1ms""#, r#"{ low = "1ms", high = "1ms", share = 500 }"#] {
             let text = TIED.replace("COST", cost);
             let system = system::read(&text, "the test's own", &()).expect("a sound file");
@@ -353,24 +360,24 @@ mod tests {
             jitter: Span::ZERO,
         };
         let workload = Workload { sources: vec![Source { arrivals, cost }], seed: 7 };
-        let drawn = draw(&workload, Time::from_ns(1_000_000_000), |_| 0);
+        let drawn = generate_jobs(&workload, Time::from_ns(1_000_000_000), |_| 0);
         let marked = Cost::Versions(vec![
             workload.sources[0].cost.clone().suspending(Work::ZERO, Span::ZERO),
         ]);
         for mut cost in [workload.sources[0].cost.clone(), marked] {
-            scatter(&mut cost, &drawn[0].costs, &mut Dice::of(1, 0));
+            perturb_costs(&mut cost, &drawn[0].costs, &mut Rng::for_part(1, 0));
             let Cost::List(costs) = plain(&cost) else { panic!("{cost:?}") };
             assert_eq!(costs.len(), 100);
             let share =
                 |(cost, was): (&Work, &Work)| (cost.as_ns() - was.as_ns()) * 1_000 / was.as_ns();
             let shares: Vec<u64> = costs.iter().zip(&drawn[0].costs[0]).map(share).collect();
-            assert!(shares.iter().all(|&share| share <= MOST_LONGER), "{shares:?}");
-            assert_eq!(shares.iter().collect::<BTreeSet<_>>().len() as u64, MOST_LONGER + 1);
+            assert!(shares.iter().all(|&share| share <= MAX_COST_PERMILLE), "{shares:?}");
+            assert_eq!(shares.iter().collect::<BTreeSet<_>>().len() as u64, MAX_COST_PERMILLE + 1);
         }
     }
 
     #[test]
-    fn s18_of_two_deadlines_that_are_the_same_a_servers_may_be_a_little_later() {
+    fn s18_of_two_equal_deadlines_a_servers_may_be_slightly_later() {
         let text = r#"
             duration = "60ms"
             [[scheduler]]
@@ -403,11 +410,11 @@ mod tests {
             (end.first.as_ns() / 1_000_000, end.last.as_ns() / 1_000_000)
         };
         assert_eq!((ms(0), ms(1)), ((11, 17), (14, 17)));
-        // Later than its period is none seen, and those that come together are seen together.
+        // No arrival is delayed beyond its period, and simultaneous arrivals stay simultaneous.
         let at = Time::from_ns;
         let drawn = [(at(5_000), at(5_000)), (at(5_000), at(5_000)), (at(9_000), at(8_000))];
         for case in 0..9 {
-            let Arrivals::Seen(seen) = seen_late(&drawn, case, Span::from_ns(700)) else {
+            let Arrivals::Observed(seen) = delay_arrivals(&drawn, case, Span::from_ns(700)) else {
                 panic!()
             };
             assert!(
@@ -424,33 +431,33 @@ mod tests {
     fn plain(cost: &Cost) -> &Cost {
         match cost {
             Cost::Versions(costs) => plain(&costs[0]),
-            Cost::Marked { of, .. } => plain(of),
+            Cost::WithSteps { base: of, .. } => plain(of),
             cost => cost,
         }
     }
 
     #[test]
-    fn s18_what_a_cpu_loses_may_let_one_more_come_in_between() {
-        // The lower one is done just before the other one's next job, unless it loses half a
-        // millisecond more than orders take.
+    fn s18_lost_cpu_time_may_let_one_more_job_interfere() {
+        // The lower-priority job ends just before the next job of the other task, unless it loses
+        // half a millisecond more than orders cost.
         let system = flat("policy = \"rm\"", &[(0, 20_000, 9_000), (0, 60_000, 9_000)]);
         let root = &system.roots[0];
-        assert_eq!(us(bounds(root)[1].within_reason), Some(19_360));
-        assert_eq!(us_despite(root, 1, 500), Some(19_860));
-        assert_eq!(us_despite(root, 1, 700), Some(29_740));
-        assert_eq!(us_despite(root, 0, 500), Some(10_180));
+        assert_eq!(us(bounds(root)[1].tolerant), Some(19_360));
+        assert_eq!(us_with_lost_time(root, 1, 500), Some(19_860));
+        assert_eq!(us_with_lost_time(root, 1, 700), Some(29_740));
+        assert_eq!(us_with_lost_time(root, 0, 500), Some(10_180));
     }
 
     fn us(bound: Option<Span>) -> Option<u64> {
         bound.map(|bound| bound.as_ns() / 1_000)
     }
 
-    /// Where so many microseconds are lost.
-    fn us_despite(root: &Root, task: u32, lost: u64) -> Option<u64> {
-        us(Despite::new(root, Span::from_ns(lost * 1_000)).of(TaskId(task)))
+    /// Bound of a task with this lost time, in microseconds.
+    fn us_with_lost_time(root: &Root, task: u32, lost: u64) -> Option<u64> {
+        us(LostTimeBound::new(root, Span::from_ns(lost * 1_000)).bound_of(TaskId(task)))
     }
 
-    /// Tasks below a scheduler: priority, and microseconds of period and cost.
+    /// Builds tasks below one scheduler: priority, period and cost in microseconds.
     fn flat(scheduler: &str, tasks: &[(u8, u64, u64)]) -> system::System {
         let task = |(number, (priority, period, cost)): (usize, &(u8, u64, u64))| {
             let priority = if scheduler.contains("fp") {
@@ -467,62 +474,62 @@ mod tests {
         system::read(&text, "the test's own", &()).expect("a sound file")
     }
 
-    /// Among jobs of which each could be as much longer there would be no bound.
+    /// If each job could lose this time, there would be no bound.
     #[test]
-    fn s18_what_a_cpu_loses_counts_once_and_not_in_each_job() {
+    fn s18_lost_cpu_time_counts_once_and_not_in_each_job() {
         let system = flat("policy = \"fp\"", &[(9, 10_000, 5_000), (1, 20_000, 6_000)]);
         let root = &system.roots[0];
-        // 6.62 ms, and 5.6 in each 10. With four more in each of its jobs it would ask for more
-        // than there is.
-        assert_eq!(us_despite(root, 1, 0), Some(17_820));
-        assert_eq!(us_despite(root, 1, 2_000), Some(19_820));
-        assert_eq!(us_despite(root, 1, 4_000), Some(27_420));
-        assert_eq!(us_despite(root, 0, 4_000), Some(9_600));
+        // 6.62 ms, and 5.6 in each 10. With four more in each job the demand would exceed the
+        // supply.
+        assert_eq!(us_with_lost_time(root, 1, 0), Some(17_820));
+        assert_eq!(us_with_lost_time(root, 1, 2_000), Some(19_820));
+        assert_eq!(us_with_lost_time(root, 1, 4_000), Some(27_420));
+        assert_eq!(us_with_lost_time(root, 0, 4_000), Some(9_600));
     }
 
     #[test]
-    fn s18_what_another_job_loses_may_let_one_more_begin_where_nobody_is_interrupted() {
+    fn s18_lost_time_of_another_job_may_let_one_more_start_without_preemption() {
         let system = flat(
             "policy = \"fp\"\npreemptive = false",
             &[(90, 20_000, 9_000), (50, 60_000, 10_000), (10, 60_000, 5_000)],
         );
         let root = &system.roots[0];
-        // In the middle one, after which the first is there again.
+        // During the middle job, after which the first one has arrived again.
         let (from, to) = (Time::from_ns(15_000_000), Time::from_ns(16_500_000));
         let machine = root.tree.build().expect("a machine");
-        let world = World::new(machine, 1, &root.workload(1));
-        let mut lives = Lives::default();
-        world.with_holes(Cpu(0), vec![(from, to)]).run(Time::from_ns(60_000_000), &mut lives);
-        let end = lives.jobs[&(TaskId(2), 0)].end.expect("it ends");
+        let world = Simulation::new(machine, 1, &root.workload(1));
+        let mut log = JobLog::default();
+        world.with_stalls(Cpu(0), vec![(from, to)]).run(Time::from_ns(60_000_000), &mut log);
+        let end = log.jobs[&(TaskId(2), 0)].end.expect("it ends");
         assert_eq!(end, Time::from_ns(34_500_000));
-        assert_eq!(us_despite(root, 2, 1_500), Some(37_160));
-        // What orders take lets it in there already; not so where the middle one is shorter.
+        assert_eq!(us_with_lost_time(root, 2, 1_500), Some(37_160));
+        // The cost of orders alone lets it interfere here; not so with a shorter middle job.
         let system = flat(
             "policy = \"fp\"\npreemptive = false",
             &[(90, 20_000, 9_000), (50, 60_000, 9_000), (10, 60_000, 5_000)],
         );
         let root = &system.roots[0];
-        assert_eq!(us(bounds(root)[2].within_reason), Some(24_960));
-        assert_eq!(us_despite(root, 2, 500), Some(25_460));
-        assert_eq!(us_despite(root, 2, 700), Some(35_340));
+        assert_eq!(us(bounds(root)[2].tolerant), Some(24_960));
+        assert_eq!(us_with_lost_time(root, 2, 500), Some(25_460));
+        assert_eq!(us_with_lost_time(root, 2, 700), Some(35_340));
     }
 
     #[test]
-    fn s18_a_root_that_loses_something_is_analysed_once_and_only_when_somebody_asks() {
+    fn s18_bounds_with_lost_time_are_computed_once_and_on_demand() {
         let system = flat("policy = \"edf\"", &[(0, 20_000, 5_000), (0, 20_000, 5_000)]);
-        let despite = Despite::new(&system.roots[0], Span::from_ns(2_000_000));
-        assert!(despite.bounds.get().is_none());
-        assert_eq!(us(despite.of(TaskId(0))), Some(13_200));
-        let kept = despite.bounds.get().map(Vec::as_ptr);
-        assert_eq!(us(despite.of(TaskId(1))), Some(13_200));
-        assert_eq!((kept.is_some(), despite.bounds.get().map(Vec::as_ptr)), (true, kept));
+        let lost_time_bound = LostTimeBound::new(&system.roots[0], Span::from_ns(2_000_000));
+        assert!(lost_time_bound.bounds.get().is_none());
+        assert_eq!(us(lost_time_bound.bound_of(TaskId(0))), Some(13_200));
+        let kept = lost_time_bound.bounds.get().map(Vec::as_ptr);
+        assert_eq!(us(lost_time_bound.bound_of(TaskId(1))), Some(13_200));
+        assert_eq!((kept.is_some(), lost_time_bound.bounds.get().map(Vec::as_ptr)), (true, kept));
     }
 
     #[test]
-    fn s18_on_several_cpus_every_job_may_have_lost() {
+    fn s18_on_several_cpus_every_job_may_lose_time() {
         let system = flat("policy = \"edf\"\ncpus = 2", &[(0, 20_000, 5_000), (0, 20_000, 5_000)]);
         let root = &system.roots[0];
-        assert_eq!(us_despite(root, 0, 0), Some(5_600));
-        assert_eq!(us_despite(root, 0, 2_000), Some(7_600));
+        assert_eq!(us_with_lost_time(root, 0, 0), Some(5_600));
+        assert_eq!(us_with_lost_time(root, 0, 2_000), Some(7_600));
     }
 }

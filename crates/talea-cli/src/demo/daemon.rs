@@ -1,7 +1,7 @@
 //! A private daemon for the demonstration: one plugin on one CPU, one rule for one user.
 
-use super::stage::{NOBODY_ELSE, Stage};
-use crate::words;
+use super::stage::{DEMO_USER, Stage};
+use crate::grant_text;
 use anyhow::{Context, bail};
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use talea_client::{Client, SpecInfo};
 
 /// How long it may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What one user may have of the CPU.
+/// Share of the CPU that one user may reserve, in percent.
 pub(super) const SHARE_PERCENT: u32 = 50;
 
 /// Stops, and puts every thread back, when dropped.
@@ -53,7 +53,7 @@ impl Daemon {
         }
     }
 
-    /// Where it listens.
+    /// Returns the path of the daemon's socket.
     pub(super) fn socket(&self) -> &std::path::Path {
         &self.socket
     }
@@ -63,7 +63,7 @@ impl Daemon {
         let specs = self
             .client()?
             .list()?
-            .map_err(|refusal| anyhow::anyhow!("{}", words::refusal(&refusal)))?;
+            .map_err(|refusal| anyhow::anyhow!("{}", grant_text::refusal(&refusal)))?;
         Ok(specs.into_iter().find(|spec| spec.tid == Some(tid)))
     }
 
@@ -95,7 +95,7 @@ fn configuration(stage: &Stage, cpu: u32) -> String {
     format!(
         "[daemon]\nsocket = \"{0}/talea.sock\"\nstate_directory = \"{0}\"\n\n\
          [[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"{cpu}\"\npriorities = \"50-79\"\n\n\
-         [[rule]]\ndomain = \"#{NOBODY_ELSE}\"\nplugin = \"rm\"\nmax_utilization = 0.{SHARE_PERCENT}\n\
+         [[rule]]\ndomain = \"#{DEMO_USER}\"\nplugin = \"rm\"\nmax_utilization = 0.{SHARE_PERCENT}\n\
          max_runtime = \"5ms\"\nmin_period = \"10ms\"\n",
         run.display()
     )

@@ -6,26 +6,26 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use talea_core::{Span, Time, Work};
+use talea_core::{Monotonic, Span, Work};
 
-/// What a block is given: it must be done when the next one is due.
+/// Relative deadline of a block: it must be complete when the next one is released.
 pub(super) const DEADLINE: Span = Span::from_ns(10_000_000);
 
-/// What the job declares that a block needs, as in examples/convolver.
+/// Declared cost of a block, as in examples/convolver.
 pub(super) const RUNTIME: Work = Work::from_ns(4_000_000);
 
 /// One block, as the job saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     /// When it was due to start, whatever happened before.
-    pub(super) release: Time,
-    pub(super) completion: Time,
+    pub(super) release: Monotonic,
+    pub(super) completion: Monotonic,
     /// CPU time that it took, by the kernel's clock of the job's thread.
     pub(super) computed: Work,
 }
 
 impl Block {
-    /// From nominal release to completion.
+    /// Returns the response time, from nominal release to completion.
     pub(super) fn response(&self) -> Span {
         self.completion.since(self.release)
     }
@@ -131,7 +131,7 @@ impl Job {
         Ok(line)
     }
 
-    /// What the job said before it gave up.
+    /// Returns the error output of the job.
     fn why(&mut self) -> String {
         let status =
             self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -160,8 +160,8 @@ fn read_times(text: &str) -> anyhow::Result<Vec<Block>> {
             let fields: Vec<u64> = line.split(',').map_while(|field| field.parse().ok()).collect();
             match fields[..] {
                 [_, release, _start, completion, computed] if release <= completion => Ok(Block {
-                    release: Time::from_ns(release),
-                    completion: Time::from_ns(completion),
+                    release: Monotonic::from_ns(release),
+                    completion: Monotonic::from_ns(completion),
                     computed: Work::from_ns(computed),
                 }),
                 _ => bail!("the job wrote nonsense: {line}"),

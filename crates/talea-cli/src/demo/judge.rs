@@ -1,17 +1,17 @@
-//! From times to numbers: response times, misses, and which misses the machine itself is to blame
-//! for.
+//! Evaluation of the measured times: response times, misses, and which misses the computer itself
+//! has caused.
 
 use super::job::{Block, DEADLINE, RUNTIME};
 use talea_core::mutate;
-use talea_core::{Span, Time, Work};
-use talea_exec::Hole;
+use talea_core::{Monotonic, Span, Work};
+use talea_exec::Stall;
 
-/// What became of one block.
+/// Result of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum BlockResult {
     Met,
-    /// Missed, and without the holes that the monitor saw it would have been met.
-    MissedInHole,
+    /// Missed, and without the stalls that the monitor saw it would have been met.
+    MissedInStall,
     /// Missed, and it would have been met if, besides, no block had computed for longer than
     /// declared.
     MissedOverrun,
@@ -26,39 +26,39 @@ pub(super) struct Verdict {
     pub(super) p99: Span,
     pub(super) max: Span,
     /// One a block.
-    pub(super) fates: Vec<Fate>,
-    /// The most that a block has computed, holes within it left out as far as they are known.
+    pub(super) results: Vec<BlockResult>,
+    /// The most that a block has computed, stalls within it left out as far as they are known.
     pub(super) most: Work,
 }
 
 impl Verdict {
-    /// Judges a run; `holes` in order of time.
-    pub(super) fn of(blocks: &[Block], holes: &[Hole]) -> Verdict {
+    /// Judges a run; `stalls` in order of time.
+    pub(super) fn of(blocks: &[Block], stalls: &[Stall<Monotonic>]) -> Verdict {
         let mut sorted: Vec<Span> = blocks.iter().map(Block::response).collect();
         sorted.sort_unstable();
-        let (fates, most) = judge(blocks, holes);
+        let (results, most) = judge(blocks, stalls);
         Verdict {
             median: quantile(&sorted, 50),
             p99: quantile(&sorted, 99),
             max: sorted.last().copied().unwrap_or(Span::ZERO),
-            fates,
+            results,
             most,
         }
     }
 
-    /// How many met this fate.
-    pub(super) fn count(&self, fate: Fate) -> usize {
-        self.fates.iter().filter(|&&other| other == fate).count()
+    /// How many met this result.
+    pub(super) fn count(&self, result: BlockResult) -> usize {
+        self.results.iter().filter(|&&other| other == result).count()
     }
 
     /// Blocks that were late, for whatever reason.
     pub(super) fn missed(&self) -> usize {
-        self.fates.len() - self.count(Fate::Met)
+        self.results.len() - self.count(BlockResult::Met)
     }
 
     /// Those of them that the monitor excuses.
-    pub(super) fn in_holes(&self) -> usize {
-        self.count(Fate::MissedInHole)
+    pub(super) fn in_stalls(&self) -> usize {
+        self.count(BlockResult::MissedInStall)
     }
 }
 
@@ -69,48 +69,49 @@ fn quantile(sorted: &[Span], percent: usize) -> Span {
 }
 
 /// Runs the blocks again, in thought, without what was lost: a block begins when it is released and
-/// the one before it has ended, so that what a hole took from a busy period is excused, and what
+/// the one before it has ended, so that what a stall took from a busy period is excused, and what
 /// idle time made good is not excused twice.
-fn judge(blocks: &[Block], holes: &[Hole]) -> (Vec<Fate>, Work) {
+fn judge(blocks: &[Block], stalls: &[Stall<Monotonic>]) -> (Vec<BlockResult>, Work) {
     let mut most = Work::ZERO;
-    let (mut ended, mut without_holes, mut without_both) = (Time::ZERO, Time::ZERO, Time::ZERO);
-    let fates = blocks.iter().map(|block| {
+    let mut ended = Monotonic::ZERO;
+    let (mut without_stalls, mut without_both) = (ended, ended);
+    let results = blocks.iter().map(|block| {
         let began = block.release.max(ended);
         let took = block.completion.since(began.min(block.completion));
-        let lost = standstill(holes, began, block.completion);
-        // The kernel's clock of the thread runs on in a hole that nobody told it of.
+        let lost = standstill(stalls, began, block.completion);
+        // The kernel's clock of the thread advances during a stall that the kernel does not notice.
         let computed =
             block.computed.checked_sub(Work::from_ns(lost.as_ns())).unwrap_or(Work::ZERO);
         let overrun = computed.checked_sub(RUNTIME).unwrap_or(Work::ZERO);
         most = most.max(computed);
         ended = block.completion;
         let took = less(took, lost);
-        without_holes =
-            mutate!("demo-judge-idle", block.release.max(without_holes), without_holes) + took;
+        without_stalls =
+            mutate!("demo-judge-idle", block.release.max(without_stalls), without_stalls) + took;
         without_both = block.release.max(without_both) + less(took, Span::from_ns(overrun.as_ns()));
-        let is_met = |end: Time| end.since(block.release) <= DEADLINE;
+        let is_met = |end: Monotonic| end.since(block.release) <= DEADLINE;
         match () {
-            () if is_met(block.completion) => Fate::Met,
-            () if is_met(without_holes) => Fate::MissedInHole,
-            () if is_met(without_both) => Fate::MissedOverrun,
-            () => Fate::Missed,
+            () if is_met(block.completion) => BlockResult::Met,
+            () if is_met(without_stalls) => BlockResult::MissedInStall,
+            () if is_met(without_both) => BlockResult::MissedOverrun,
+            () => BlockResult::Missed,
         }
     });
-    (fates.collect(), most)
+    (results.collect(), most)
 }
 
-/// What is left of `span` without `part`.
+/// Subtracts `part` from `span`, at least zero.
 fn less(span: Span, part: Span) -> Span {
     span.checked_sub(part).unwrap_or(Span::ZERO)
 }
 
 /// How long the CPU stood still between two instants.
-fn standstill(holes: &[Hole], from: Time, to: Time) -> Span {
-    let first = holes.partition_point(|hole| hole.to <= from);
-    holes[first..]
+fn standstill(stalls: &[Stall<Monotonic>], from: Monotonic, to: Monotonic) -> Span {
+    let first = stalls.partition_point(|stall| stall.to <= from);
+    stalls[first..]
         .iter()
-        .take_while(|hole| hole.from < to)
-        .fold(Span::ZERO, |sum, hole| sum + hole.to.min(to).since(hole.from.max(from)))
+        .take_while(|stall| stall.from < to)
+        .fold(Span::ZERO, |sum, stall| sum + stall.to.min(to).since(stall.from.max(from)))
 }
 
 #[cfg(test)]
@@ -119,12 +120,12 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn at(ms: u64) -> Time {
-        Time::from_ns(ms * MS)
+    fn at(ms: u64) -> Monotonic {
+        Monotonic::from_ns(ms * MS)
     }
 
-    fn hole(from: Time, to: Time) -> Hole {
-        Hole { cpu: 0, from, to }
+    fn stall(from: Monotonic, to: Monotonic) -> Stall<Monotonic> {
+        Stall { cpu: 0, from, to }
     }
 
     fn block(release: u64, completion: u64) -> Block {
@@ -144,68 +145,69 @@ mod tests {
     #[test]
     fn a_block_that_is_done_when_the_next_is_due_has_met_its_deadline() {
         let verdict = Verdict::of(&[block(0, 10), block(10, 21)], &[]);
-        assert_eq!(verdict.fates, [Fate::Met, Fate::Missed]);
-        assert_eq!((verdict.missed(), verdict.in_holes()), (1, 0));
+        assert_eq!(verdict.results, [BlockResult::Met, BlockResult::Missed]);
+        assert_eq!((verdict.missed(), verdict.in_stalls()), (1, 0));
     }
 
     #[test]
-    fn a_hole_excuses_only_as_much_as_it_lasted() {
-        let holes = [hole(at(2), at(12))];
-        assert_eq!(Verdict::of(&[block(0, 14)], &holes).fates, [Fate::MissedInHole]);
-        assert_eq!(Verdict::of(&[block(0, 21)], &holes).fates, [Fate::Missed]);
-        let elsewhere = [hole(at(30), at(50))];
-        assert_eq!(Verdict::of(&[block(0, 14)], &elsewhere).fates, [Fate::Missed]);
+    fn a_stall_excuses_only_as_much_as_it_lasted() {
+        let stalls = [stall(at(2), at(12))];
+        assert_eq!(Verdict::of(&[block(0, 14)], &stalls).results, [BlockResult::MissedInStall]);
+        assert_eq!(Verdict::of(&[block(0, 21)], &stalls).results, [BlockResult::Missed]);
+        let elsewhere = [stall(at(30), at(50))];
+        assert_eq!(Verdict::of(&[block(0, 14)], &elsewhere).results, [BlockResult::Missed]);
     }
 
     #[test]
-    fn what_computes_longer_than_declared_is_told_from_what_had_to_wait() {
-        use Fate::{Missed, MissedInHole, MissedOverrun};
-        // The second waits for the first, which computed 5 ms more than declared; nobody knows what
-        // delayed the last.
+    fn a_block_beyond_its_declared_cost_is_distinguished_from_a_delayed_one() {
+        use BlockResult::{Missed, MissedInStall, MissedOverrun};
+        // The second waits for the first, which computed 5 ms more than declared; the reason for
+        // the delay of the last is unknown.
         let mut blocks = [block(0, 14), block(10, 21), block(50, 64)];
         blocks[0].computed = Work::from_ns(9 * MS);
         let verdict = Verdict::of(&blocks, &[]);
-        assert_eq!(verdict.fates, [MissedOverrun, MissedOverrun, Missed]);
+        assert_eq!(verdict.results, [MissedOverrun, MissedOverrun, Missed]);
         assert_eq!((verdict.missed(), verdict.most), (3, Work::from_ns(9 * MS)));
-        // The thread's clock has counted the hole.
-        let holes = [hole(at(2), at(12))];
-        let verdict = Verdict::of(&blocks, &holes);
-        assert_eq!(verdict.fates, [MissedInHole, MissedInHole, Missed]);
+        // The thread's clock has counted the stall.
+        let stalls = [stall(at(2), at(12))];
+        let verdict = Verdict::of(&blocks, &stalls);
+        assert_eq!(verdict.results, [MissedInStall, MissedInStall, Missed]);
         assert_eq!(verdict.most, Work::from_ns(2 * MS));
         // Neither alone explains it.
         let mut late = [block(0, 13)];
         late[0].computed = Work::from_ns(8 * MS);
-        assert_eq!(Verdict::of(&late, &[hole(at(1), at(3))]).fates, [MissedOverrun]);
+        assert_eq!(Verdict::of(&late, &[stall(at(1), at(3))]).results, [MissedOverrun]);
         late[0].computed = Work::from_ns(5 * MS);
-        assert_eq!(Verdict::of(&late, &[hole(at(1), at(3))]).fates, [Missed]);
+        assert_eq!(Verdict::of(&late, &[stall(at(1), at(3))]).results, [Missed]);
     }
 
     #[test]
     fn what_idle_time_made_good_is_not_excused_again() {
-        // Without the hole the first ends at 2, and the second has 10 ms of its own until it is
+        // Without the stall the first ends at 2, and the second has 10 ms of its own until it is
         // kept off the CPU.
-        let holes = [hole(at(1), at(21))];
+        let stalls = [stall(at(1), at(21))];
         let blocks = [block(0, 22), block(10, 36), block(20, 38), block(30, 40)];
-        use Fate::{Met, Missed, MissedInHole};
-        assert_eq!(Verdict::of(&blocks, &holes).fates, [MissedInHole, Missed, MissedInHole, Met]);
+        use BlockResult::{Met, Missed, MissedInStall};
+        let results = Verdict::of(&blocks, &stalls).results;
+        assert_eq!(results, [MissedInStall, Missed, MissedInStall, Met]);
     }
 
     #[test]
-    fn many_short_holes_excuse_as_much_as_one() {
-        let holes: Vec<_> = (1..=8).map(|k| hole(at(2 * k), at(2 * k + 1))).collect();
-        assert_eq!(Verdict::of(&[block(0, 18)], &holes).fates, [Fate::MissedInHole]);
-        assert_eq!(Verdict::of(&[block(0, 19)], &holes).fates, [Fate::Missed]);
+    fn many_short_stalls_excuse_as_much_as_one() {
+        let stalls: Vec<_> = (1..=8).map(|k| stall(at(2 * k), at(2 * k + 1))).collect();
+        assert_eq!(Verdict::of(&[block(0, 18)], &stalls).results, [BlockResult::MissedInStall]);
+        assert_eq!(Verdict::of(&[block(0, 19)], &stalls).results, [BlockResult::Missed]);
     }
 
     #[test]
-    fn a_hole_also_excuses_the_jam_behind_it() {
+    fn a_stall_also_excuses_the_jam_behind_it() {
         // 25 ms of standstill during the first block; the next two catch up.
-        let holes = [hole(at(1), at(26))];
+        let stalls = [stall(at(1), at(26))];
         let blocks = [block(0, 27), block(10, 29), block(20, 31), block(30, 33)];
-        use Fate::{Met, MissedInHole};
+        use BlockResult::{Met, MissedInStall};
         assert_eq!(
-            Verdict::of(&blocks, &holes).fates,
-            [MissedInHole, MissedInHole, MissedInHole, Met]
+            Verdict::of(&blocks, &stalls).results,
+            [MissedInStall, MissedInStall, MissedInStall, Met]
         );
     }
 }

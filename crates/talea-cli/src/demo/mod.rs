@@ -4,13 +4,13 @@
 //! Model: [`workshop`] makes or finds the programs, [`stage`] puts them where an unprivileged user
 //! can run them, [`show`] runs them one after another, [`judge`] turns times into numbers,
 //! [`picture`] and [`page`] draw them. The same seconds of the same sound are computed each time;
-//! only how the kernel is told differs.
+//! only how the demand is declared to the kernel differs.
 //!
 //! Invariants: whatever is started ends with this process or with its own time; nothing is changed
 //! on the machine that is not put back; a miss is blamed on the machine only where the independent
 //! monitor ([`Monitor`]) saw it stand still for long enough.
 //!
-//! [`Monitor`]: talea_exec::holes::Monitor
+//! [`Monitor`]: talea_exec::stalls::Monitor
 
 mod daemon;
 mod job;
@@ -35,16 +35,26 @@ use std::path::PathBuf;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     /// Seconds of sound for each of the three runs.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..=60)
+    )]
     seconds: u32,
     /// The CPU for job and load; the last one unless said otherwise.
     #[arg(long, value_name = "CPU")]
     cpu: Option<u32>,
     /// Ordinary busy processes on that CPU. As many as leave an equal share smaller than what the
     /// job needs.
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=16))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 6,
+        value_parser = clap::value_parser!(u32).range(0..=16)
+    )]
     load: u32,
-    /// Where to write the pictures and the raw times.
+    /// Directory for the pictures and the raw times.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]

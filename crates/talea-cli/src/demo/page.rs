@@ -18,7 +18,7 @@ pub(super) fn html(outcome: &Outcome) -> String {
          <h1>One audio job, one CPU, three times</h1>\n\
          <p>A program must compute 10 ms of sound every 10 ms; each block takes it {} of computing. Beside it, \
          on the same CPU ({}), run {}. The program, the sound and the load are the \
-         same each time; only what the kernel is told differs.</p>\n",
+         same each time; only what is declared to the kernel differs.</p>\n",
         ms(outcome.size.block.as_ns()),
         outcome.cpu,
         super::picture::busy(outcome.load),
@@ -43,7 +43,7 @@ pub(super) fn html(outcome: &Outcome) -> String {
          start + k &middot; 10 ms, whatever happened to the blocks before it. A block whose response time exceeds 10 ms \
          is missed. A thread above all others on the same CPU asks to be woken four times a millisecond; where it was late, the \
          machine itself stood still. Misses that are explained by that are counted and named \
-         &ldquo;in holes&rdquo;; they say nothing about scheduling.</p>\n\
+         &ldquo;in stalls&rdquo;; they say nothing about scheduling.</p>\n\
          <p>Nothing of the job changes between the first run and the third: <code>talea run --period 10ms --runtime 4ms \
          -- convolver &hellip;</code>. In the second the program itself declares what it needs, in C, through \
          <code>libtalea</code>.</p>\n</body></html>\n",

@@ -5,7 +5,7 @@
 #![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
 
 use super::job::DEADLINE;
-use super::judge::Fate;
+use super::judge::BlockResult;
 use super::show::{Outcome, Run};
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ const GAP: f64 = 26.0;
 
 const MET: &str = "#2f6fb0";
 const MISSED: &str = "#cc3524";
-const IN_HOLE: &str = "#8a8a8a";
+const IN_STALL: &str = "#8a8a8a";
 
 /// The picture as SVG.
 pub(super) fn svg(outcome: &Outcome) -> String {
@@ -85,16 +85,16 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
         Ok(seen) => {
             let verdict = &seen.verdict;
             let missed = verdict.missed();
-            // What the machine itself took is nobody's fault here.
-            let color = if missed == verdict.in_holes() { "#1d7a3a" } else { MISSED };
+            // Misses because of stalls of the computer do not count against the run.
+            let color = if missed == verdict.in_stalls() { "#1d7a3a" } else { MISSED };
             let _ = writeln!(
                 text,
                 "<text x=\"{x:.0}\" y=\"52\"><tspan fill=\"{color}\" font-weight=\"600\">{missed} of {} blocks \
                  missed</tspan>{}</text>\n\
                  <text x=\"{x:.0}\" y=\"72\" fill=\"#555\">{}: median {:.1}, p99 {:.1}, max {:.1} ms</text>",
                 seen.blocks.len(),
-                if verdict.in_holes() > 0 {
-                    format!(" ({} in holes)", verdict.in_holes())
+                if verdict.in_stalls() > 0 {
+                    format!(" ({} in stalls)", verdict.in_stalls())
                 } else {
                     String::new()
                 },
@@ -104,13 +104,13 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
                 verdict.max.as_ns() as f64 / 1e6,
             );
             let colors = [
-                (Fate::Met, MET),
-                (Fate::MissedInHole, IN_HOLE),
-                (Fate::MissedOverrun, MISSED),
-                (Fate::Missed, MISSED),
+                (BlockResult::Met, MET),
+                (BlockResult::MissedInStall, IN_STALL),
+                (BlockResult::MissedOverrun, MISSED),
+                (BlockResult::Missed, MISSED),
             ];
-            for (fate, color) in colors {
-                dots(text, x, seen, fate, color, scale);
+            for (result, color) in colors {
+                dots(text, x, seen, result, color, scale);
             }
         }
         Err(why) => {
@@ -134,14 +134,14 @@ fn dots(
     text: &mut String,
     x: f64,
     seen: &super::show::Seen,
-    fate: Fate,
+    result: BlockResult,
     color: &str,
     scale: &Scale,
 ) {
     let count = seen.blocks.len().max(2) - 1;
     let mut path = String::new();
-    for (k, block) in seen.blocks.iter().enumerate().filter(|&(k, _)| seen.verdict.fates[k] == fate)
-    {
+    let has_result = |&(k, _): &(usize, _)| seen.verdict.results[k] == result;
+    for (k, block) in seen.blocks.iter().enumerate().filter(has_result) {
         let _ = write!(
             path,
             "M{:.1} {:.1}h0",
@@ -157,7 +157,7 @@ fn dots(
     }
 }
 
-/// From nanoseconds to heights.
+/// Scale of the picture: converts nanoseconds to heights.
 struct Scale {
     low: f64,
     high: f64,
@@ -194,7 +194,7 @@ impl Scale {
     }
 }
 
-/// For text in SVG and HTML.
+/// Escapes text for SVG and HTML.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,7 +1,7 @@
-//! What the demonstration says in the end: a table, files, or JSON.
+//! Report of the demonstration: a table, files, or JSON.
 
 use super::job::RUNTIME;
-use super::judge::{Fate, Verdict};
+use super::judge::{BlockResult, Verdict};
 use super::show::{Outcome, Run, Seen};
 use super::{page, picture};
 use crate::output::{Table, count};
@@ -9,8 +9,8 @@ use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use talea_core::Span;
-use talea_exec::Hole;
+use talea_core::{Monotonic, Span};
+use talea_exec::Stall;
 
 /// The files that were written.
 pub(super) struct Written {
@@ -40,11 +40,11 @@ pub(super) fn write(outcome: &Outcome, out: &Path) -> anyhow::Result<Written> {
 }
 
 fn csv(seen: &Seen) -> String {
-    let mut text = String::from("block,release_ns,completion_ns,response_ns,computed_ns,fate\n");
-    for (k, (block, fate)) in seen.blocks.iter().zip(&seen.verdict.fates).enumerate() {
+    let mut text = String::from("block,release_ns,completion_ns,response_ns,computed_ns,result\n");
+    for (k, (block, result)) in seen.blocks.iter().zip(&seen.verdict.results).enumerate() {
         let (release, completion) = (block.release.as_ns(), block.completion.as_ns());
         let (response, computed) = (block.response().as_ns(), block.computed.as_ns());
-        let _ = writeln!(text, "{k},{release},{completion},{response},{computed},{fate:?}");
+        let _ = writeln!(text, "{k},{release},{completion},{response},{computed},{result:?}");
     }
     text
 }
@@ -53,31 +53,32 @@ fn csv(seen: &Seen) -> String {
 pub(super) fn missed(seen: &Seen) -> String {
     let verdict = &seen.verdict;
     let mut text = format!("{} of {}", verdict.missed(), seen.blocks.len());
-    if verdict.in_holes() > 0 {
-        let _ = write!(text, " ({} in holes)", verdict.in_holes());
+    if verdict.in_stalls() > 0 {
+        let _ = write!(text, " ({} in stalls)", verdict.in_stalls());
     }
     text
 }
 
-fn longest(holes: &[Hole]) -> Span {
-    holes.iter().map(Hole::length).max().unwrap_or(Span::ZERO)
+fn longest(stalls: &[Stall<Monotonic>]) -> Span {
+    stalls.iter().map(Stall::<Monotonic>::length).max().unwrap_or(Span::ZERO)
 }
 
-fn in_all(holes: &[Hole]) -> Span {
-    holes.iter().fold(Span::ZERO, |sum, hole| sum + hole.length())
+fn in_all(stalls: &[Stall<Monotonic>]) -> Span {
+    stalls.iter().fold(Span::ZERO, |sum, stall| sum + stall.length())
 }
 
-/// What a run under a grant missed, and who is to blame; nothing where nothing was missed.
+/// Describes the misses of a run under a grant and their causes; empty without a miss.
 fn late(title: &str, verdict: &Verdict) -> String {
-    let in_holes = verdict.in_holes();
-    let (overrun, delayed) = (verdict.count(Fate::MissedOverrun), verdict.count(Fate::Missed));
+    let in_stalls = verdict.in_stalls();
+    let overrun = verdict.count(BlockResult::MissedOverrun);
+    let delayed = verdict.count(BlockResult::Missed);
     let mut text = String::new();
     // Writing to a String can't fail.
-    if in_holes > 0 {
+    if in_stalls > 0 {
         let _ = writeln!(
             text,
-            "late {title}: {} in holes: a monitor of its own saw the whole CPU stand still meanwhile",
-            count(in_holes, "block")
+            "late {title}: {} in stalls: a monitor of its own saw the whole CPU stand still meanwhile",
+            count(in_stalls, "block")
         );
     }
     if overrun > 0 {
@@ -92,7 +93,7 @@ fn late(title: &str, verdict: &Verdict) -> String {
     if delayed > 0 {
         let _ = writeln!(
             text,
-            "late {title}: {} by something that neither holes nor computing explain: who else is as urgent? \
+            "late {title}: {} by something that neither stalls nor computing explain: who else is as urgent? \
              (ps -eLo rtprio,tid,comm --sort=-rtprio)",
             count(delayed, "block")
         );
@@ -100,10 +101,10 @@ fn late(title: &str, verdict: &Verdict) -> String {
     text
 }
 
-/// For people.
+/// Renders the report as text.
 pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
     let mut table =
-        Table::new(&["RUN", ">MEDIAN", ">P99", ">MAX", ">MISSED", "THE KERNEL SAYS", "HOLES"]);
+        Table::new(&["RUN", ">MEDIAN", ">P99", ">MAX", ">MISSED", "THE KERNEL SAYS", "STALLS"]);
     for run in &outcome.runs {
         table.row(row(run));
     }
@@ -167,13 +168,13 @@ fn row(run: &Run) -> Vec<String> {
             "-".into(),
         ];
     };
-    let holes = match &seen.holes {
+    let stalls = match &seen.stalls {
         None => "not watched".to_owned(),
-        Some(holes) if holes.is_empty() => "none".to_owned(),
-        Some(holes) => format!(
+        Some(stalls) if stalls.is_empty() => "none".to_owned(),
+        Some(stalls) => format!(
             "{} in all, up to {}",
-            picture::ms(in_all(holes).as_ns()),
-            picture::ms(longest(holes).as_ns())
+            picture::ms(in_all(stalls).as_ns()),
+            picture::ms(longest(stalls).as_ns())
         ),
     };
     vec![
@@ -183,11 +184,11 @@ fn row(run: &Run) -> Vec<String> {
         picture::ms(seen.verdict.max.as_ns()),
         missed(seen),
         seen.policy.clone(),
-        holes,
+        stalls,
     ]
 }
 
-/// For programs.
+/// Report as JSON.
 #[derive(Serialize)]
 pub(super) struct Answer {
     cpu: u32,
@@ -220,18 +221,18 @@ struct SeenJson {
     p99_ns: u64,
     max_ns: u64,
     missed: usize,
-    missed_in_holes: usize,
+    missed_in_stalls: usize,
     missed_by_overrun: usize,
     most_computed_ns: u64,
     policy: String,
     granted: Option<String>,
-    holes: Option<usize>,
-    longest_hole_ns: Option<u64>,
-    holes_ns: Option<u64>,
+    stalls: Option<usize>,
+    longest_stall_ns: Option<u64>,
+    stalls_ns: Option<u64>,
 }
 
 impl Answer {
-    /// From everything that was seen.
+    /// Builds the report from all observations.
     pub(super) fn new(outcome: &Outcome, written: &Written) -> Answer {
         Answer {
             cpu: outcome.cpu,
@@ -262,14 +263,14 @@ impl RunJson {
                 p99_ns: seen.verdict.p99.as_ns(),
                 max_ns: seen.verdict.max.as_ns(),
                 missed: seen.verdict.missed(),
-                missed_in_holes: seen.verdict.in_holes(),
-                missed_by_overrun: seen.verdict.count(Fate::MissedOverrun),
+                missed_in_stalls: seen.verdict.in_stalls(),
+                missed_by_overrun: seen.verdict.count(BlockResult::MissedOverrun),
                 most_computed_ns: seen.verdict.most.as_ns(),
                 policy: seen.policy.clone(),
                 granted: seen.grant.clone(),
-                holes: seen.holes.as_ref().map(Vec::len),
-                longest_hole_ns: seen.holes.as_ref().map(|holes| longest(holes).as_ns()),
-                holes_ns: seen.holes.as_ref().map(|holes| in_all(holes).as_ns()),
+                stalls: seen.stalls.as_ref().map(Vec::len),
+                longest_stall_ns: seen.stalls.as_ref().map(|stalls| longest(stalls).as_ns()),
+                stalls_ns: seen.stalls.as_ref().map(|stalls| in_all(stalls).as_ns()),
             }),
         }
     }
@@ -280,27 +281,27 @@ mod tests {
     use super::*;
     use talea_core::Work;
 
-    fn verdict(fates: &[Fate]) -> Verdict {
+    fn verdict(results: &[BlockResult]) -> Verdict {
         let none = Span::ZERO;
         Verdict {
             median: none,
             p99: none,
             max: none,
-            fates: fates.to_vec(),
+            results: results.to_vec(),
             most: Work::from_ns(7_400_000),
         }
     }
 
     #[test]
-    fn what_a_grant_did_not_prevent_is_said_with_whom_to_blame() {
-        use Fate::{Met, Missed, MissedInHole, MissedOverrun};
+    fn misses_under_a_grant_are_reported_with_their_causes() {
+        use BlockResult::{Met, Missed, MissedInStall, MissedOverrun};
         assert_eq!(late("x", &verdict(&[Met, Met])), "");
-        let excused = late("x", &verdict(&[Met, MissedInHole]));
+        let excused = late("x", &verdict(&[Met, MissedInStall]));
         assert!(
-            excused.starts_with("late x: 1 block in holes") && excused.lines().count() == 1,
+            excused.starts_with("late x: 1 block in stalls") && excused.lines().count() == 1,
             "{excused}"
         );
-        let both = late("x", &verdict(&[Missed, MissedInHole, Missed]));
+        let both = late("x", &verdict(&[Missed, MissedInStall, Missed]));
         assert!(both.contains("2 blocks by something that neither"), "{both}");
         assert_eq!(both.lines().count(), 2, "{both}");
         let slow = late("x", &verdict(&[MissedOverrun, Missed]));

@@ -4,28 +4,29 @@ use super::daemon::{Daemon, SHARE_PERCENT};
 use super::job::{self, Block, Job, Size};
 use super::judge::Verdict;
 use super::load::Load;
-use super::stage::{NOBODY_ELSE, Stage};
+use super::stage::{DEMO_USER, Stage};
 use super::workshop::Programs;
-use crate::{kernel, output, words};
+use crate::{grant_text, kernel, output};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use talea_core::{CpuSet, Policy, Span};
-use talea_exec::Hole;
-use talea_exec::holes::{Looks, Monitor};
+use talea_core::{CpuSet, Monotonic, Policy, Span};
+use talea_exec::Stall;
+use talea_exec::stalls::{Monitor, ProbeConfig};
 use talea_os::{Tid, sched};
 
-/// Of the monitor on the job's CPU: above every plugin's band, below the kernel's own watchdogs.
-/// Whoever is of SCHED_DEADLINE outranks it; the job must not be.
+/// Priority of the monitor on the job's CPU: above every plugin's range, below the kernel's own
+/// watchdogs. Threads of SCHED_DEADLINE outrank it; the job must not be one.
 const WATCHER: u8 = 98;
 /// A virtual CPU that is taken away for less than the distance of looks, again and again, is slow
 /// rather than gone; of that only a part is seen, and the job's own CPU time tells the rest. An
 /// ordinary wake-up is late by 15 to 60 us where it was measured. Costs 2 to 3 % of the CPU, in
 /// every run alike.
-const LOOKS: Looks = Looks { distance: Span::from_ns(250_000), late: Span::from_ns(100_000) };
+const LOOKS: ProbeConfig =
+    ProbeConfig { period: Span::from_ns(250_000), latency: Span::from_ns(100_000) };
 
-/// What the caller wants.
+/// Options of the demonstration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) seconds: u32,
@@ -33,7 +34,7 @@ pub(super) struct Plan {
     pub(super) load: u32,
 }
 
-/// How the kernel is told what the job needs.
+/// Way in which the job's demand is declared to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Today,
@@ -44,7 +45,7 @@ pub(super) enum Way {
 impl Way {
     const ALL: [Way; 3] = [Way::Today, Way::Library, Way::Command];
 
-    /// For people.
+    /// Returns the title for the report.
     pub(super) fn title(self) -> &'static str {
         match self {
             Way::Today => "as it is today",
@@ -53,7 +54,7 @@ impl Way {
         }
     }
 
-    /// For programs and file names.
+    /// Returns the name for JSON and files.
     pub(super) fn name(self) -> &'static str {
         match self {
             Way::Today => "today",
@@ -66,20 +67,20 @@ impl Way {
 /// One run.
 pub(super) struct Run {
     pub(super) way: Way,
-    /// What was seen, or why it could not be.
+    /// Observations, or the reason why there are none.
     pub(super) seen: Result<Seen, String>,
 }
 
-/// What one run showed.
+/// Observations of one run.
 pub(super) struct Seen {
     pub(super) blocks: Vec<Block>,
     pub(super) verdict: Verdict,
-    /// As the kernel said half-way.
+    /// Policy that the kernel reported half-way.
     pub(super) policy: String,
-    /// As the daemon said half-way.
+    /// Grant that the daemon reported half-way.
     pub(super) grant: Option<String>,
-    /// As the monitor saw them; `None` without the right to watch.
-    pub(super) holes: Option<Vec<Hole>>,
+    /// Stalls that the monitor detected; `None` without the right to monitor.
+    pub(super) stalls: Option<Vec<Stall<Monotonic>>>,
     checksum: String,
 }
 
@@ -88,12 +89,12 @@ pub(super) struct Outcome {
     pub(super) cpu: u32,
     pub(super) load: u32,
     pub(super) size: Size,
-    /// Whom the job ran as, if not as the caller.
+    /// User id of the job, if not the caller's.
     pub(super) user: Option<u32>,
     pub(super) runs: Vec<Run>,
     /// Rights that the caller has not.
     pub(super) missing: Option<String>,
-    /// What is not as it was.
+    /// Changes that the demonstration left behind.
     pub(super) left: Vec<String>,
 }
 
@@ -126,12 +127,12 @@ impl Outcome {
 /// Runs the job in all ways.
 pub(super) fn run(programs: &Programs, plan: Plan) -> anyhow::Result<Outcome> {
     let cpu = choose_cpu(plan.cpu)?;
-    let user = rustix::process::geteuid().is_root().then_some(NOBODY_ELSE);
+    let user = rustix::process::geteuid().is_root().then_some(DEMO_USER);
     let before = Knobs::read();
     if let Some(user) = user
         && !processes_of(user).is_empty()
     {
-        bail!("somebody uses user id {user}, which the demonstration needs for itself");
+        bail!("a process has user id {user}, which the demonstration needs for itself");
     }
     let stage = Stage::build(programs, user)?;
     let size = job::calibrate(&stage)?;
@@ -150,7 +151,7 @@ pub(super) fn run(programs: &Programs, plan: Plan) -> anyhow::Result<Outcome> {
     Ok(Outcome { cpu, load: plan.load, size, user, runs, missing, left })
 }
 
-/// Who decides about the job.
+/// Daemon that decides about the job.
 enum Server {
     Private(Daemon),
     System(PathBuf),
@@ -223,13 +224,13 @@ fn one(
         drop(load);
         Ok((policy, is_watched, grant, blocks, checksum))
     });
-    let holes = monitor.stop();
+    let stalls = monitor.stop();
     let (policy, is_watched, grant, blocks, checksum) = looked?;
-    let holes = holes.ok().filter(|_| is_watched);
-    let verdict = Verdict::of(&blocks, holes.as_deref().unwrap_or_default());
+    let stalls = stalls.ok().filter(|_| is_watched);
+    let verdict = Verdict::of(&blocks, stalls.as_deref().unwrap_or_default());
     let grant =
-        grant.map(|spec| words::granted(&spec.granted, spec.plugin_name.as_str(), &spec.task));
-    Ok(Seen { blocks, verdict, policy: words::policy(&policy), grant, holes, checksum })
+        grant.map(|spec| grant_text::granted(&spec.granted, spec.plugin_name.as_str(), &spec.task));
+    Ok(Seen { blocks, verdict, policy: grant_text::policy(&policy), grant, stalls, checksum })
 }
 
 /// Whether the monitor could see what keeps the job from its CPU: on another CPU it saw nothing of
@@ -309,7 +310,7 @@ fn choose_cpu(wanted: Option<u32>) -> anyhow::Result<u32> {
     Ok(cpu)
 }
 
-/// What the demonstration must not have changed: the kernel's real-time limits.
+/// State that the demonstration must not change: the kernel's real-time limits.
 #[derive(PartialEq, Eq)]
 struct Knobs([Option<String>; 2]);
 

@@ -1,9 +1,9 @@
 //! A directory that an unprivileged user can read, with everything in it, and that is gone
 //! afterwards.
 //!
-//! A clone may lie where only its owner can look; copies on stage can be run by anybody. The user
-//! is a number that nobody has: outside of what distributions give to people, and to services at
-//! run time.
+//! A clone may lie in a directory that only its owner can read; the copies on stage can be run by
+//! any user. The user id is unused: outside of the ranges that distributions assign to persons,
+//! and to services at run time.
 
 use super::workshop::Programs;
 use anyhow::Context;
@@ -13,13 +13,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The unprivileged user and group: systemd leaves this range to nobody (its `UIDS-GIDS` document).
-pub(super) const NOBODY_ELSE: u32 = 60_999;
+/// The unprivileged user and group: systemd leaves this range unused (its `UIDS-GIDS` document).
+pub(super) const DEMO_USER: u32 = 60_999;
 
-/// Lives as long as the demonstration.
+/// Directory that exists as long as the demonstration.
 pub(super) struct Stage {
     dir: PathBuf,
-    /// Whom programs run as; `None`: as the caller.
+    /// User id of the programs; `None`: the caller's.
     user: Option<u32>,
 }
 

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where the programs come from.
+/// Source of the programs.
 pub(super) enum Workshop {
     /// `PREFIX/libexec/talea/demo`, beside `PREFIX/bin`.
     Installed { bin: PathBuf, demo: PathBuf },
@@ -19,7 +19,7 @@ pub(super) struct Programs {
     pub(super) talea: PathBuf,
     pub(super) talead: PathBuf,
     pub(super) library: PathBuf,
-    /// The job as anybody would build it.
+    /// The job in an ordinary build.
     pub(super) plain: PathBuf,
     /// The job that declares what it needs.
     pub(super) declaring: PathBuf,
@@ -54,7 +54,7 @@ impl Workshop {
         )
     }
 
-    /// Where pictures go unless told otherwise.
+    /// Returns the default directory of the pictures.
     pub(super) fn default_output(&self) -> PathBuf {
         match self {
             Workshop::Installed { .. } => PathBuf::from("talea-demo"),
@@ -92,7 +92,17 @@ fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> 
     let profile = if profile == "debug" { "dev" } else { profile };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--profile", profile, "--target-dir"]).arg(target);
-    cargo.args(["-p", "talea-daemon", "-p", "talea-capi", "-p", "talea-plugin-host"]);
+    // With this package among them, the features of all dependencies are those of its own build.
+    cargo.args([
+        "-p",
+        "talea-cli",
+        "-p",
+        "talea-daemon",
+        "-p",
+        "talea-capi",
+        "-p",
+        "talea-plugin-host",
+    ]);
     call(cargo.current_dir(root), "cargo build")?;
 
     let built = target.join(if profile == "dev" { "debug" } else { profile });

@@ -1,7 +1,7 @@
 //! `talea lab admission`: what exact admission costs beside 16,384 specs on 64 declared CPUs.
 //!
 //! The plugins' part of a request, without the socket: ask, take up, give back. Three questions,
-//! each with its bar:
+//! each with its threshold:
 //!
 //! - where sums decide, a create with the exact test configured against one with `necessary`, on
 //!   equal suites, the two taking turns: at most twice as long;
@@ -16,18 +16,18 @@
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
-use super::bars;
 use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
 use super::samples::Samples;
 use super::tasks::Random;
+use super::thresholds;
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use anyhow::ensure;
 use serde::Serialize;
 use std::hint::black_box;
-use talea_broker::input::Machine;
-use talea_broker::plugin::{Ask, Clip, Offer, Verdict};
-use talea_broker::{Slot, Suite};
+use talea_broker::input::Platform;
+use talea_broker::plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+use talea_broker::{PluginSet, SpecSlot};
 use talea_core::setup::{Band, EdfOptions, PluginKind, PluginSetup, RmOptions, RmTest, Setup};
 use talea_core::{Charge, CpuSet, Params, Priority, Span, Work};
 use talea_os::clock::thread_cpu_time;
@@ -63,27 +63,27 @@ struct Row {
     scaled_ns: f64,
     /// Against the row before, within a stretch.
     ratio: Option<f64>,
-    bar: Option<String>,
-    met: Option<bool>,
+    threshold: Option<String>,
+    passed: Option<bool>,
 }
 
 fn ns_since(begun: Work) -> u64 {
     thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO).as_ns()
 }
 
-fn on(cpus: CpuSet, params: &Params) -> Ask<'_> {
-    let wished = CpuSet::EMPTY;
-    Ask {
+fn on(cpus: CpuSet, params: &Params) -> PluginRequest<'_> {
+    let preferred = CpuSet::EMPTY;
+    PluginRequest {
         params,
         allowed: cpus,
-        wished,
+        preferred,
         ignore_admission: false,
-        clip: Clip::default(),
-        tries: None,
+        cap: RuntimeCap::default(),
+        exact_tests: None,
     }
 }
 
-fn offer(suite: &Suite, ask: &Ask<'_>) -> Option<Offer> {
+fn offer(suite: &PluginSet, ask: &PluginRequest<'_>) -> Option<Offer> {
     match suite.ask(0, ask, None) {
         Verdict::Ok(offer) | Verdict::Partial(offer) => Some(offer),
         Verdict::No(_) => None,
@@ -91,16 +91,16 @@ fn offer(suite: &Suite, ask: &Ask<'_>) -> Option<Offer> {
 }
 
 /// One plugin on all CPUs.
-fn suite(kind: PluginKind) -> anyhow::Result<Suite> {
+fn suite(kind: PluginKind) -> anyhow::Result<PluginSet> {
     let cpus = CpuSet::first(CPUS);
     let band = match kind {
         PluginKind::Edf(_) => None,
         _ => Some(Band { low: Priority(1), high: Priority(99) }),
     };
-    let plugins = vec![PluginSetup { name: kind.word().to_owned(), cpus, band, kind }];
+    let plugins = vec![PluginSetup { name: kind.name().to_owned(), cpus, band, kind }];
     let machine =
-        Machine { partitionable: cpus, deadline_share: Charge::ONE, ..Machine::declared(CPUS) };
-    Suite::new(&Setup { plugins, ..Setup::default() }, &machine).map_err(anyhow::Error::msg)
+        Platform { partitionable: cpus, deadline_share: Charge::ONE, ..Platform::declared(CPUS) };
+    PluginSet::new(&Setup { plugins, ..Setup::default() }, &machine).map_err(anyhow::Error::msg)
 }
 
 fn rm(test: RmTest) -> PluginKind {
@@ -125,7 +125,7 @@ fn task(random: &mut Random, millionths: u64, is_edf: bool) -> Params {
 
 /// 256 specs on each CPU, `millionths` each.
 fn fill(
-    suite: &mut Suite,
+    suite: &mut PluginSet,
     random: &mut Random,
     millionths: u64,
     is_edf: bool,
@@ -138,7 +138,7 @@ fn fill(
             let found = offer(suite, &ask);
             ensure!(found.is_some(), "spec {number} of CPU {cpu} was refused");
             if let Some(offer) = found {
-                suite.admit(0, Slot(slot), &ask, &offer);
+                suite.admit(0, SpecSlot(slot), &ask, &offer);
                 slot += 1;
             }
         }
@@ -147,10 +147,10 @@ fn fill(
 }
 
 /// Asks, takes up and gives back; whether it was accepted.
-fn create(suite: &mut Suite, slot: u32, ask: &Ask<'_>) -> bool {
+fn create(suite: &mut PluginSet, slot: u32, ask: &PluginRequest<'_>) -> bool {
     let Some(offer) = offer(suite, ask) else { return false };
-    suite.admit(0, Slot(slot), ask, &offer);
-    suite.release(Slot(slot), None);
+    suite.admit(0, SpecSlot(slot), ask, &offer);
+    suite.release(SpecSlot(slot), None);
     true
 }
 
@@ -178,13 +178,13 @@ impl Timed {
             max_ns: summary.max_ns,
             scaled_ns: scaled(&self.stretches, true)[2].median,
             ratio: None,
-            bar: None,
-            met: None,
+            threshold: None,
+            passed: None,
         }
     }
 }
 
-/// What sums decide: the test configured, and `necessary`, in turns.
+/// Measures admission by sums: the configured test and `necessary`, in turns.
 fn by_sums(rounds: usize, rows: &mut Vec<Row>) -> anyhow::Result<()> {
     let mut random = Random::new(64);
     let mut suites = [suite(rm(RmTest::Necessary))?, suite(rm(RmTest::Exact))?];
@@ -214,14 +214,15 @@ fn by_sums(rounds: usize, rows: &mut Vec<Row>) -> anyhow::Result<()> {
     let ratio = Middle::of(ratios).median;
     rows.push(Row {
         ratio: Some(ratio),
-        bar: Some("2.0 x".to_owned()),
-        met: Some(ratio <= 2.0),
+        threshold: Some("2.0 x".to_owned()),
+        passed: Some(ratio <= 2.0),
         ..times[1].row("create, exact: sums decide", "rm")
     });
     Ok(())
 }
 
-/// What only an exact test decides, on one CPU, and refused on as many as may be tried.
+/// Measures admission that needs an exact test: accepted on one CPU, and refused on as many CPUs
+/// as may be tried.
 fn by_lists(
     is_edf: bool,
     rounds: usize,
@@ -229,7 +230,7 @@ fn by_lists(
     longest: &mut u64,
 ) -> anyhow::Result<()> {
     let kind = if is_edf { PluginKind::Edf(EdfOptions::default()) } else { rm(RmTest::Exact) };
-    let plugin = kind.word();
+    let plugin = kind.name();
     let mut random = Random::new(256);
     let mut suite = suite(kind)?;
     // Together 79 % by rm, beyond the hyperbolic bound; 64 % by edf, a density of 128 %.
@@ -243,7 +244,7 @@ fn by_lists(
         let yes = create(&mut suite, slot, &on(cpu, &small));
         accepted.push(ns_since(begun), pace);
         ensure!(yes, "it was meant to be accepted");
-        // Urgent, and as long as the long run lets it be: too much for everybody else.
+        // Urgent, and as long as the long run lets it be: too much for all others.
         let large = Params {
             period: Some(Span::from_ns(100_000_000)),
             runtime: Some(Work::from_ns(19_000_000)),
@@ -256,8 +257,8 @@ fn by_lists(
         ensure!(!yes, "it was meant to be refused");
     }
     let row = accepted.row("create, exact: the list of a CPU decides", plugin);
-    let met = row.median_ns <= 150_000;
-    rows.push(Row { bar: Some("150 us".to_owned()), met: Some(met), ..row });
+    let passed = row.median_ns <= 150_000;
+    rows.push(Row { threshold: Some("150 us".to_owned()), passed: Some(passed), ..row });
     rows.push(refused.row("refused, after all tries", plugin));
     *longest =
         (*longest).max(accepted.samples.summary().max_ns).max(refused.samples.summary().max_ns);
@@ -273,7 +274,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         by_lists(is_edf, rounds, &mut rows, &mut longest)?;
     }
     let is_short = longest <= 1_000_000;
-    let exit = bars::exit_of(rows.iter().filter_map(|row| row.met).chain([is_short]));
+    let exit = thresholds::exit_of(rows.iter().filter_map(|row| row.passed).chain([is_short]));
     if args.output.json {
         output::print_json(&rows)?;
         return Ok(exit);
@@ -300,14 +301,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             row.max_ns.to_string(),
             format!("{:.0}", row.scaled_ns),
             row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-            row.bar.clone().unwrap_or_default(),
-            row.met.map_or("", bars::verdict).to_owned(),
+            row.threshold.clone().unwrap_or_default(),
+            row.passed.map_or("", thresholds::verdict).to_owned(),
         ]);
     }
     output::print(&table.render())?;
-    let stall = bars::verdict(is_short);
+    let stall = thresholds::verdict(is_short);
     output::print(&format!(
-        "longest single request {:.0} us (bar 1000 us: {stall}); scaled to the pace at which the reference loop takes {REFERENCE} s\n",
+        "longest single request {:.0} us (threshold 1000 us: {stall}); scaled to the pace at which the reference loop takes {REFERENCE} s\n",
         longest as f64 / 1_000.0
     ))?;
     Ok(exit)

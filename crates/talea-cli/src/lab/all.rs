@@ -2,8 +2,8 @@
 //!
 //! Model: each is a run of this program of its own. What it prints is kept in `NAME.txt`, its plots
 //! and raw data beside that, and when it has ended, how, in `NAME.exit`, which is written last.
-//! Whoever comes again finds what was measured, whatever that says, and goes on where it stopped:
-//! an experiment that was interrupted, failed or said nothing is made again.
+//! A later call keeps what was measured, whatever its result, and continues where the last one
+//! stopped: it repeats an experiment that was interrupted, failed or was inconclusive.
 
 use crate::exit::Exit;
 use crate::output::{self, Table, note};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Options of `talea lab all`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Where everything is written, and looked for.
+    /// Directory of the results, written and read.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Only those whose names begin so.
@@ -30,14 +30,14 @@ pub(crate) struct Args {
     list: bool,
 }
 
-/// What to run.
+/// An experiment of the list.
 #[derive(Clone, Copy, Debug)]
 struct Experiment {
     name: &'static str,
     words: &'static [&'static str],
     /// Whether it knows `--out`.
     draws: bool,
-    /// What makes it small.
+    /// Arguments that make it short.
     quick: &'static [&'static str],
 }
 
@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         note(&format!("no experiment begins with {}: {}", args.only, names.join(", ")));
         return Ok(Exit::Usage);
     }
-    let mut told = Table::new(&["EXPERIMENT", "OUTCOME", ">TOOK", "WHAT IT SAYS"]);
+    let mut table = Table::new(&["EXPERIMENT", "OUTCOME", ">TOOK", "WHAT IT SAYS"]);
     let mut codes = Vec::new();
     for (number, one) in chosen.iter().enumerate() {
         let text = args.out.join(format!("{}.txt", one.name));
@@ -127,9 +127,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         };
         codes.extend(code);
         let word = code.map_or("not yet", word);
-        told.row(vec![one.name.to_owned(), word.to_owned(), took, text.display().to_string()]);
+        table.row(vec![one.name.to_owned(), word.to_owned(), took, text.display().to_string()]);
     }
-    output::print(&told.render())?;
+    output::print(&table.render())?;
     Ok(exit(&codes))
 }
 
@@ -162,7 +162,7 @@ fn make(one: &Experiment, args: &Args, text: &Path) -> anyhow::Result<i32> {
         command.args(one.quick);
     }
     let status = command.status().with_context(|| format!("{} can't be started", one.name))?;
-    // Whoever interrupts one means all of them.
+    // An interruption of one experiment ends all of them.
     let Some(code) = status.code() else { bail!("{} was ended: {status}", one.name) };
     fs::write(&ended, format!("{code}\n"))
         .with_context(|| format!("cannot write {}", ended.display()))?;
@@ -174,7 +174,7 @@ fn word(code: i32) -> &'static str {
         0 => "done",
         3 => "not on this machine",
         6 => "inconclusive",
-        7 => "bars missed",
+        7 => "below threshold",
         _ => "failed",
     }
 }
@@ -184,7 +184,7 @@ fn exit(codes: &[i32]) -> Exit {
     if codes.iter().any(|code| !matches!(code, 0 | 3 | 6 | 7)) {
         Exit::Failure
     } else if codes.contains(&7) {
-        Exit::Missed
+        Exit::BelowThreshold
     } else if codes.contains(&6) {
         Exit::Inconclusive
     } else {
@@ -215,7 +215,7 @@ mod tests {
     fn one_that_failed_outweighs_one_that_said_nothing() {
         assert_eq!(exit(&[0, 3]), Exit::Ok);
         assert_eq!(exit(&[0, 6, 3]), Exit::Inconclusive);
-        assert_eq!(exit(&[0, 7, 6]), Exit::Missed);
+        assert_eq!(exit(&[0, 7, 6]), Exit::BelowThreshold);
         assert_eq!(exit(&[6, 1, 7, 0]), Exit::Failure);
     }
 }

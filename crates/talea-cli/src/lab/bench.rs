@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use talea_client::{Client, Grant};
 use talea_core::CpuSet;
 use talea_os::{Attr, Policy, Tid, proc, sched};
-use talea_proto::{MESSAGE_MAX, Named, Reply, Request, SpecId};
+use talea_proto::{MESSAGE_MAX, Reply, Request, SpecId, ThreadRef};
 
 /// Operations that are measured in one turn.
 const TURN: usize = 32;
@@ -52,8 +52,8 @@ impl Bench {
         let mut random = Random::new(20_211_201);
         let (memory, mirrored) = (server.memory()?, server.mirrored()?);
         for _ in 0..setting.specs {
-            // Not a grant: what nobody drops needs no message to give back.
-            granted(client.create(&task(setting.plugin, &mut random)))?.leave_to_owner();
+            // Disowned: a grant that is never dropped sends no message of release.
+            granted(client.create(&task(setting.plugin, &mut random)))?.disown();
         }
         let per_spec = |now: u64, before: u64| {
             (setting.specs >= 1024).then(|| now.saturating_sub(before) / setting.specs as u64)
@@ -92,14 +92,14 @@ impl Bench {
         Ok(())
     }
 
-    /// What came out.
+    /// Returns the measurements as a row.
     pub(super) fn row(&self) -> Row {
         self.all.row(self.setting, &self.rounds, self.bytes, self.mirrored)
     }
 }
 
-/// Threads to be attached. Few are attached to `edf`, and each only once: whoever attaches a thread
-/// for the first time finds nothing about it in the kernel's caches.
+/// Threads to be attached. Few are attached to `edf`, and each only once: at the first attachment
+/// of a thread, the kernel's caches have nothing about it.
 struct Sleepers {
     all: Vec<Sleeper>,
     given: usize,
@@ -126,7 +126,8 @@ impl Sleepers {
 
 /// Waits until the thread has done all that it does before it sleeps.
 ///
-/// Read where nobody looks who is measured: an entry under `/proc` is made by the first look.
+/// The read is outside of every measurement, because the first access creates an entry under
+/// `/proc`.
 fn fall_asleep(tid: Tid) -> anyhow::Result<()> {
     let start = Instant::now();
     while proc::stat_of(Tid::of_process(), tid)?.state != b'S' {
@@ -136,7 +137,7 @@ fn fall_asleep(tid: Tid) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As many as the hard limit allows: a thousand connections need as many descriptors.
+/// Raises the limit of descriptors to the hard limit: a thousand connections need as many.
 fn allow_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -316,7 +317,7 @@ impl Sizes {
         let create = Request::Create(*spec.task()).encode(1, &mut buffer);
         let granted = Reply::Granted(empty_grant()).encode(1, &mut buffer);
         let attach =
-            Request::Attach { spec: SpecId(1), thread: Named::Pidfd }.encode(1, &mut buffer);
+            Request::Attach { spec: SpecId(1), thread: ThreadRef::Pidfd }.encode(1, &mut buffer);
         let done = Reply::Done.encode(1, &mut buffer);
         Sizes { create: (create, granted), attach: (attach.max(4), done.max(4)) }
     }
@@ -332,16 +333,17 @@ fn empty_grant() -> talea_proto::Granted {
         charge: talea_core::Charge::ZERO,
         priority: 0,
         mechanism: talea_client::Mechanism::Fifo,
-        grain: talea_core::Span::ZERO,
+        granularity: talea_core::Span::ZERO,
         notes: talea_client::Notes(0),
     }
 }
 
-/// What attach and detach come down to for a program that has the rights.
+/// Attaches and detaches by the system calls of a program that has the rights.
 ///
-/// Whoever takes another thread out of the deadline class has to know whether it has run since it
-/// came in: shrunk or demoted with its budget overdrawn, it may be frozen by its next policy. So
-/// the program looks where our daemon looks, and as often (`docs/decisions/0006` and `0007`).
+/// A program that moves another thread out of the deadline class has to know whether that thread
+/// has run since it entered the class. A thread that is shrunk or demoted with an overrun budget
+/// may be frozen by its next policy. So the program reads what the daemon reads, and as often
+/// (`docs/decisions/0006` and `0007`).
 fn by_hand(kind: Kind, tid: Tid) -> anyhow::Result<()> {
     if kind != Kind::Edf {
         return calls(kind, tid, || Ok(()));

@@ -9,11 +9,11 @@ use crate::batch;
 use crate::commands::simulate::short;
 use crate::exit::Exit;
 use crate::output::{self, Table, count};
-use talea_analysis::tree::{Answer, Roots};
-use talea_core::machine::{Body, TaskId, Tree};
+use talea_analysis::tree::{RootModel, TaskBound};
+use talea_core::engine::{NodeSpec, TaskId, Tree};
 use talea_core::mutate;
 use talea_core::{Span, Time};
-use talea_sim::{Counters, Workload, World};
+use talea_sim::{Counters, Simulation, Workload};
 
 /// A system on one CPU, and how long it is simulated.
 pub(super) struct Case {
@@ -21,7 +21,7 @@ pub(super) struct Case {
     tree: Tree,
     workload: Workload,
     until: Time,
-    /// Whose rows are printed; all are judged.
+    /// Tasks with a printed row; all tasks are judged.
     shown: Vec<usize>,
 }
 
@@ -41,8 +41,8 @@ impl Case {
 /// One task.
 pub(super) struct Row {
     pub(super) name: String,
-    answer: Answer,
-    /// What stops the analysis.
+    answer: TaskBound,
+    /// Reason why the task has no bound.
     why: Option<String>,
     /// The longest that was seen.
     pub(super) longest: Span,
@@ -70,14 +70,14 @@ impl Row {
 
 /// The tasks of a system with their bounds and their longest responses.
 pub(super) fn rows(case: &Case) -> Vec<Row> {
-    let answers = Roots::new(&case.tree, &case.workload.sources).bounds();
+    let answers = RootModel::new(&case.tree, &case.workload.sources).bounds();
     let longest = simulated(case);
-    let name = |node| match case.tree.get(node).map(|node| &node.body) {
-        Some(Body::Task(spec)) => spec.name.clone(),
-        Some(Body::Scheduler(spec)) => spec.name.clone(),
+    let name = |node| match case.tree.get(node).map(|node| &node.spec) {
+        Some(NodeSpec::Task(spec)) => spec.name.clone(),
+        Some(NodeSpec::Scheduler(spec)) => spec.name.clone(),
         None => String::new(),
     };
-    let why = |answer: &Answer| {
+    let why = |answer: &TaskBound| {
         let no = answer.bound.as_ref().err()?;
         let at =
             if no.node == answer.node { String::new() } else { format!("{}: ", name(no.node)) };
@@ -96,10 +96,10 @@ pub(super) fn rows(case: &Case) -> Vec<Row> {
 fn simulated(case: &Case) -> Vec<Span> {
     let machine = case.tree.build().expect("a sound system");
     let mut counters = Counters::new(case.workload.sources.len());
-    let mut world = World::new(machine, 1, &case.workload);
+    let mut world = Simulation::new(machine, 1, &case.workload);
     world.run(case.until, &mut counters);
     let waited = |task: u32| {
-        let jobs = world.machine().unfinished(TaskId(task));
+        let jobs = world.engine().unfinished(TaskId(task));
         jobs.filter(|job| job.release <= case.until).map(|job| case.until.since(job.release)).max()
     };
     let longest = counters.tasks.iter().map(|task| task.worst);
@@ -162,17 +162,17 @@ fn summary(bounds: usize, tight: &[u64], exceeded: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use talea_analysis::card::Kind;
-    use talea_core::machine::NodeId;
+    use talea_analysis::test_info::TestKind;
+    use talea_core::engine::NodeId;
 
     #[test]
     fn a_response_beyond_its_bound_is_an_exceeded_bound_and_one_at_it_is_not() {
-        let answer = Answer {
+        let answer = TaskBound {
             node: NodeId(1),
             deadline: Span::from_ns(9),
             bound: Ok(Span::from_ns(8)),
-            kind: Kind::Sufficient,
-            test: &talea_analysis::tree::CARD,
+            kind: TestKind::Sufficient,
+            test: &talea_analysis::tree::INFO,
         };
         let row = |longest| Row {
             name: "task".to_owned(),
@@ -196,10 +196,10 @@ mod tests {
     #[test]
     fn a_job_that_never_ends_counts_with_the_time_that_it_has_waited() {
         use talea_core::Work;
-        use talea_core::machine::{SchedulerSpec, TaskSpec};
-        use talea_core::sched::Policy;
+        use talea_core::engine::{SchedulerSpec, TaskSpec};
+        use talea_core::sched::PolicySpec;
         use talea_sim::Source;
-        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
         let mut workload = Workload::default();
         for (priority, cost) in [(2, 10), (1, 1)] {
             let mut spec = TaskSpec::new("task", Span::from_ns(10));

@@ -18,10 +18,10 @@
 use super::pace::{Company, Middle, Stretch, reference, scaled, wide};
 use serde::Serialize;
 use std::time::Instant;
-use talea_core::machine::{Event, Machine, Order, SchedulerSpec, TaskId, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{Engine, Event, Order, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time};
-use talea_sim::dice::Dice;
+use talea_sim::rng::Rng;
 
 const SECOND: u64 = 1_000_000_000;
 const BATCH: u64 = 50;
@@ -38,8 +38,7 @@ pub(super) struct Case {
     pub(super) nanoseconds: Middle,
     pub(super) reference_seconds: Middle,
     pub(super) scaled: Middle,
-    /// Of the stretches on a core that nobody shared, if there were any, and how many of how many
-    /// these are.
+    /// Median over the stretches on an unshared core, if any, and their number of all stretches.
     pub(super) scaled_alone: Option<Middle>,
     pub(super) stretches_alone: usize,
     pub(super) stretches: usize,
@@ -52,15 +51,15 @@ pub(super) struct Decisions {
     pub(super) cases: Vec<Case>,
     /// Scaled nanoseconds for each level.
     pub(super) level: Middle,
-    /// The difference of the medians of stretches on a core that nobody shared.
+    /// Difference of the medians over the stretches on an unshared core.
     pub(super) level_alone: Option<f64>,
 }
 
 /// A machine whose tasks are all ready, and who drives it.
 struct Bench {
     tasks: u64,
-    machine: Machine,
-    dice: Dice,
+    machine: Engine,
+    rng: Rng,
     now: u64,
     runs: TaskId,
     stretches: Vec<Stretch>,
@@ -70,24 +69,24 @@ struct Bench {
 impl Bench {
     /// `tasks` tasks, `levels` schedulers deep.
     fn new(tasks: u64, levels: u32) -> Bench {
-        let (mut dice, now) = (Dice::new(7), 2 * SECOND);
-        let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+        let (mut rng, now) = (Rng::new(7), 2 * SECOND);
+        let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
         let mut deepest = Tree::ROOT;
         for _ in 1..levels {
             tree.task(deepest, TaskSpec::new("late", Span::from_ns(1 << 60)));
-            deepest = tree.scheduler(deepest, SchedulerSpec::new("level", Policy::Edf));
+            deepest = tree.scheduler(deepest, SchedulerSpec::new("level", PolicySpec::Edf));
         }
         for _ in 0..tasks {
             tree.task(deepest, TaskSpec::new("task", Span::from_ns(2 * SECOND)));
         }
         let mut machine = tree.build().expect("a chain of schedulers");
         for task in 0..machine.tasks() as u32 {
-            let arrival = Time::from_ns(now - dice.below(SECOND));
+            let arrival = Time::from_ns(now - rng.below(SECOND));
             let _ =
                 machine.handle(Time::from_ns(now), Event::Arrived { task: TaskId(task), arrival });
         }
         let (stretches, company) = (Vec::new(), Company::default());
-        let mut bench = Bench { tasks, machine, dice, now, runs: TaskId(0), stretches, company };
+        let mut bench = Bench { tasks, machine, rng, now, runs: TaskId(0), stretches, company };
         bench.poll();
         bench
     }
@@ -105,7 +104,7 @@ impl Bench {
         for _ in 0..count {
             self.now += SECOND / self.tasks;
             let (now, task) = (Time::from_ns(self.now), self.runs);
-            let arrival = Time::from_ns(self.now - self.dice.below(SECOND));
+            let arrival = Time::from_ns(self.now - self.rng.below(SECOND));
             let _ = self.machine.handle(now, Event::Completed { task });
             let _ = self.machine.handle(now, Event::Arrived { task, arrival });
             self.poll();

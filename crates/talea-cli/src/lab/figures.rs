@@ -27,12 +27,12 @@ use talea_os::{Attr, Policy, Tid, sched};
 /// Options of `talea lab retif`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Which figure.
+    /// Figure to draw.
     figure: Which,
     /// Small numbers: shows that it works, not what it costs.
     #[arg(long)]
     quick: bool,
-    /// Where to write the plot and its data.
+    /// Directory for the plot and its data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Where an experiment writes its plots and data.
+//! Directory to which an experiment writes its plots and data.
 
 use anyhow::Context;
 use std::fs;

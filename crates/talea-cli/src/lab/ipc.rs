@@ -2,21 +2,21 @@
 //! system calls.
 //!
 //! Every operation is measured right after its baseline, so that both find the caches alike and
-//! meet the same disturbances; one plugin at a time serves. The bars speak of the exchange by way
-//! of the C library's functions; the same system calls without the library are measured in every
+//! meet the same disturbances; one plugin at a time serves. The thresholds are for the exchange by
+//! the C library's functions; the same system calls without the library are measured in every
 //! second place and shown beside it (module `raw`). All settings of a plugin are measured in short
 //! rounds that take turns (module `bench`); what is judged is the median over the rounds, and the
-//! lowest and the highest are shown. Between turns everybody sleeps for a moment, so that real-time
-//! throttling and fair servers find nothing to do.
+//! lowest and the highest are shown. Between turns all threads sleep for a moment, so that
+//! real-time throttling and fair servers have nothing to do.
 
 mod judge;
 
-use super::bars::{self, Bar};
 use super::bench::{Bench, Raws};
 use super::reapply::{self, Reapplication};
 use super::rig::{Cpus, Place};
 use super::samples::Summary;
 use super::tasks::Kind;
+use super::thresholds::{self, Threshold};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use anyhow::Context;
@@ -80,14 +80,14 @@ pub(super) struct Setting {
     pub(super) instances: u32,
 }
 
-/// What was measured in one setting.
+/// Measurements of one setting.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     #[serde(flatten)]
     pub(super) setting: Setting,
     /// Raw exchange of the sizes of create.
     pub(super) raw: Summary,
-    /// The same without the C library's functions around the system calls.
+    /// Raw exchange without the C library's functions around the system calls.
     pub(super) raw_inlined: Summary,
     pub(super) create: Summary,
     pub(super) change: Summary,
@@ -98,9 +98,9 @@ pub(super) struct Row {
     pub(super) release: Summary,
     /// Raw exchange of the sizes of attach, detach and release.
     pub(super) raw_small: Summary,
-    /// What a program with the rights would do itself: set, and put back.
+    /// Direct system calls of a program with the rights: set, and restore.
     pub(super) direct: Summary,
-    /// Of that the scheduling calls alone, without a look at the thread.
+    /// The scheduling calls among these, without the inspection of the thread.
     pub(super) direct_calls: Summary,
     /// The medians of all rounds.
     #[serde(flatten)]
@@ -122,7 +122,7 @@ pub(super) struct Ratios {
     pub(super) change_ratio: f64,
     pub(super) release_ratio: f64,
     pub(super) attach_detach_ratio: f64,
-    /// The same without the look at the thread.
+    /// Ratio of attach and detach to the calls without the inspection of the thread.
     pub(super) attach_detach_calls_ratio: f64,
     /// Create and change against the inlined exchange.
     pub(super) create_inlined_ratio: f64,
@@ -135,10 +135,10 @@ struct Answer {
     kernel: String,
     rows: Vec<Row>,
     reapplication: Reapplication,
-    bars: Vec<Bar>,
+    thresholds: Vec<Threshold>,
 }
 
-/// Measures everything and says how it compares with the bars.
+/// Measures everything and says how it compares with the thresholds.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let effort = if args.quick { &QUICK } else { &FULL };
     let places: &[Place] =
@@ -160,16 +160,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     }
     let reapplication = reapply::measure(Cpus::of(Place::SameCore)?, effort.attached)?;
-    let bars = judge::judge(&rows);
+    let thresholds = judge::judge(&rows);
     let kernel =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-    let answer = Answer { quick: args.quick, kernel, rows, reapplication, bars };
+    let answer = Answer { quick: args.quick, kernel, rows, reapplication, thresholds };
     if args.output.json {
         output::print_json(&answer)?;
     } else {
         output::print(&text(&answer))?;
     }
-    Ok(bars::exit(&answer.bars))
+    Ok(thresholds::exit(&answer.thresholds))
 }
 
 fn wanted(args: &Args, kind: Kind) -> bool {
@@ -180,7 +180,7 @@ fn wanted(args: &Args, kind: Kind) -> bool {
 pub(super) fn granted<T>(
     outcome: Result<Result<T, Refusal>, talea_client::Failure>,
 ) -> anyhow::Result<T> {
-    outcome?.map_err(|refusal| anyhow::anyhow!("{}", crate::words::refusal(&refusal)))
+    outcome?.map_err(|refusal| anyhow::anyhow!("{}", crate::grant_text::refusal(&refusal)))
 }
 
 /// All settings, in rounds that take turns.
@@ -194,7 +194,7 @@ fn measure(settings: Vec<Setting>, cpus: Cpus, effort: &Effort) -> anyhow::Resul
         for bench in &mut benches {
             bench.round(cpus, &mut raws, effort.turns)?;
         }
-        // Nobody always comes after the same neighbour.
+        // The order alternates, so that no bench always follows the same neighbour.
         benches.reverse();
     }
     if !effort.rounds.is_multiple_of(2) {
@@ -254,7 +254,7 @@ fn text(answer: &Answer) -> String {
         again.most_moved
     );
     text.push('\n');
-    text + &bars::text(&answer.bars)
+    text + &thresholds::text(&answer.thresholds)
 }
 
 fn cells(row: &Row) -> Vec<String> {
@@ -282,7 +282,7 @@ fn cells(row: &Row) -> Vec<String> {
 
 /// A ratio, with the lowest and the highest of all rounds.
 fn spread(row: &Row, of: fn(&Ratios) -> f64) -> String {
-    let (low, high) = bars::range(row.rounds.iter().map(of));
+    let (low, high) = thresholds::range(row.rounds.iter().map(of));
     format!("{:.2} ({low:.2}-{high:.2})", of(&row.ratios))
 }
 

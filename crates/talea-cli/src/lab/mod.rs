@@ -10,7 +10,6 @@
 mod admission;
 mod all;
 mod analysis;
-mod bars;
 mod bench;
 mod bounds;
 mod decision;
@@ -30,6 +29,7 @@ mod server;
 mod sf3p;
 mod speed;
 mod tasks;
+mod thresholds;
 mod wakeup;
 mod yasmin;
 
@@ -44,11 +44,11 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum What {
-    /// What asking costs: create, change, attach, detach and release beside their baselines.
+    /// Cost of requests: create, change, attach, detach and release beside their baselines.
     Ipc(ipc::Args),
-    /// What a grant costs in each period: nothing, if all is well.
+    /// Cost of a grant in each period: none, as it should be.
     Wakeup(wakeup::Args),
-    /// What the executor costs and how exactly it keeps time, beside the same by hand.
+    /// Cost and timing accuracy of the executor, beside the same by hand.
     Exec(exec::Args),
     /// The figures of ReTiF (JSA 2021), with plots.
     Retif(figures::Args),
@@ -56,7 +56,7 @@ enum What {
     Sim(speed::Args),
     /// How fast the schedulability tests are, beside the same loop.
     Analysis(analysis::Args),
-    /// What exact admission costs where thousands are served already.
+    /// Cost of exact admission beside thousands of existing grants.
     Admission(admission::Args),
     /// The experiments of L3C in PikeOS (RTNS 2017), simulated and on real threads.
     L3c(l3c::Args),

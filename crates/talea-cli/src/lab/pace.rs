@@ -1,11 +1,10 @@
-//! How fast this machine is right now: a loop that every figure of `talea lab sim` is measured
-//! beside.
+//! Present speed of this computer: a loop that every figure of `talea lab sim` is measured beside.
 //!
 //! The loop is 100 million dependent steps of xorshift64; figures are scaled to the pace at which
 //! it takes 0.153 s, so that two machines, or two minutes of a shared one, can be compared. It is
 //! cut into pieces that run before and after each short stretch of what is measured, the stretches
-//! of all cases take turns, and what is told of a case is the median of its stretches: whoever else
-//! uses the machine for a while spoils some stretches of every case, and no figure.
+//! of all cases take turns, and the report of a case is the median of its stretches. Another
+//! program that uses the computer for a while affects some stretches of every case, and no figure.
 //!
 //! A chain of dependent steps leaves most of a core idle, and so takes hardly longer while another
 //! hardware thread of the same core computes too, which slows everything else by a third: a virtual
@@ -59,7 +58,7 @@ pub(super) fn wide(pieces: u32) -> f64 {
     Middle::of((0..pieces).map(piece)).median
 }
 
-/// What the loop that fills a core took around each stretch, and whether the core was shared then.
+/// Duration of the loop that fills a core, around each stretch, and whether the core was shared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Company(Vec<f64>);
 
@@ -85,7 +84,7 @@ impl Company {
     }
 }
 
-/// What is told of many measurements: the middle one, and between which half of them lie.
+/// Median of many measurements, with the quartiles between which half of them lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Middle {
     pub(super) median: f64,
@@ -94,7 +93,7 @@ pub(super) struct Middle {
 }
 
 impl Middle {
-    /// Of at least one.
+    /// Returns the quartiles of at least one value.
     pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Middle {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_on_a_core_of_ones_own_are_told_apart() {
+    fn stretches_on_an_unshared_core_are_distinguished() {
         let stretches: Vec<Stretch> =
             (0..4).map(|at| Stretch { value: f64::from(at), reference: REFERENCE }).collect();
         let mut company = Company::default();

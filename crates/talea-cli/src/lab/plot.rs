@@ -144,7 +144,7 @@ fn panel_at(
     }
 }
 
-/// From zero to `end`, with a number at each multiple of a round step.
+/// Axis from zero to `end`, with a number at each multiple of a round step.
 struct Axis {
     end: f64,
     step: f64,
@@ -170,7 +170,7 @@ impl Axis {
         (self.end / self.step - 1e-9).ceil() as u32
     }
 
-    /// Where numbers stand, and as they are written.
+    /// Returns the positions and the texts of the numbers.
     fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
         let decimals = (0..4).find(|&places| {
             let scaled = self.step * 10_f64.powi(places);

@@ -1,13 +1,13 @@
-//! The baseline: the same bytes to and fro between two processes, with nobody thinking about them.
+//! The baseline: an exchange of the same bytes between two processes without processing.
 //!
 //! There are two of them. [`Calls::Library`] makes its calls through the C library, as every
 //! ordinary program does (here by way of the standard library's sockets): this is the raw exchange
-//! that the bars speak of, for it is what whoever has no daemon would write. [`Calls::Inlined`] has
-//! the same system calls in its own code, as our daemon and our client have, where nothing returns
-//! between the kernel and the next call: nobody can exchange messages for less, so it shows what
-//! asking costs beyond the kernel. Returning from a function that has waited in the kernel is dear
-//! where the kernel overwrites the processor's return stack, which is most of the difference
-//! between the two.
+//! of the thresholds, because a program without a daemon would be written so. [`Calls::Inlined`]
+//! has the same system calls in its own code, as the daemon and the client of Talea have, where no
+//! function returns between the kernel and the next call. No exchange of messages costs less, so it
+//! shows what a request costs beyond the kernel. A return from a function that has waited in the
+//! kernel is expensive where the kernel overwrites the processor's return stack, which is most of
+//! the difference between the two.
 
 use super::rig;
 use crate::exit::Exit;
@@ -32,8 +32,8 @@ enum Calls {
 /// A process that answers: it waits in `recv`, without a time-out and for this one client, and
 /// sends.
 pub(super) struct Raw {
-    /// Of sequenced packets, for which the standard library has no type; for its datagrams it calls
-    /// `send` and `recv`.
+    /// Socket of sequenced packets, for which the standard library has no type; for its datagrams
+    /// that library calls `send` and `recv`.
     socket: UnixDatagram,
     calls: Calls,
     child: Child,
@@ -46,7 +46,7 @@ impl Raw {
         Raw::start_with(cpu, Calls::Library)
     }
 
-    /// The same with calls of the other kind.
+    /// Starts the process with [`Calls::Inlined`].
     pub(super) fn start_inlined(cpu: u32) -> anyhow::Result<Raw> {
         Raw::start_with(cpu, Calls::Inlined)
     }

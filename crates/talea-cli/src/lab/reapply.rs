@@ -14,7 +14,7 @@ use talea_core::{CpuSet, Params, Span, Work};
 use talea_os::{Tid, sched};
 use talea_proto::Task;
 
-/// What it did.
+/// Measurements of a reapplication of the configuration.
 #[derive(Debug, Serialize)]
 pub(super) struct Reapplication {
     /// Threads attached beforehand.
@@ -94,15 +94,15 @@ pub(super) struct Sleeper {
 
 impl Sleeper {
     pub(super) fn start() -> anyhow::Result<Sleeper> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (wake, sleep) = mpsc::channel::<()>();
         let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
-            // Nobody listening, or nobody left to wake it: the end either way.
-            if tell.send(Tid::current()).is_ok() {
+            // Without a receiver, or without a sender of the wake-up, the thread ends.
+            if sender.send(Tid::current()).is_ok() {
                 let _ = sleep.recv();
             }
         })?;
-        let tid = told.recv().context("a thread that did not start")?;
+        let tid = receiver.recv().context("a thread that did not start")?;
         Ok(Sleeper { tid, wake: Some(wake), thread: Some(thread) })
     }
 

@@ -1,4 +1,4 @@
-//! Who runs where, and at which priority, while something is measured.
+//! CPUs and priorities of the threads of a measurement.
 
 use crate::exit::Exit;
 use anyhow::{Context, bail};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use talea_core::CpuSet;
 use talea_os::{Attr, Policy, Tid, sched};
 
-/// Of client and servers alike: above every band that the measured plugins hand out.
+/// Priority of client and servers: above every range that the measured plugins use.
 pub(super) const PRIORITY: u8 = 95;
 
-/// Where client and servers run.
+/// Placement of client and servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     SameCore,
@@ -102,7 +102,7 @@ pub(super) fn privileged(tid: Tid, cpu: u32) -> anyhow::Result<()> {
 /// Ends with this process, or by itself.
 #[derive(clap::Args, Debug)]
 pub(crate) struct SpinArgs {
-    /// For how long.
+    /// Duration.
     #[arg(long)]
     seconds: u64,
 }

@@ -12,7 +12,7 @@ impl From<Vec<u64>> for Samples {
     }
 }
 
-/// What is told of them.
+/// Quantiles of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Summary {
     pub(super) count: usize,

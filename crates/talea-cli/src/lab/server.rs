@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use talea_client::Client;
 use talea_core::CpuSet;
 use talea_daemon::log::Log;
-use talea_daemon::{Parts, Server, start};
+use talea_daemon::{Daemon, Parts, start};
 use talea_os::Tid;
-use talea_os::machine::{Domain, Machine};
 use talea_os::seqpacket::{Access, Listener};
 use talea_os::signals::{Signal, Signals};
+use talea_os::sysinfo::{Domain, SystemInfo};
 use talea_system::config::LogLevel;
 
 /// How long it may take to start.
@@ -27,7 +27,7 @@ const BAND: (u64, u64) = (10, 80);
 /// How many they are.
 pub(super) const LEVELS: u64 = BAND.1 - BAND.0 + 1;
 
-/// What to measure.
+/// Configuration of a measured server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// The plugin that serves.
@@ -162,7 +162,7 @@ fn configuration(dir: &Path, shape: Shape) -> String {
         dir.display()
     );
     for instance in 1..=shape.instances {
-        let kind = if instance == shape.instances { shape.kind } else { shape.kind.stranger() };
+        let kind = if instance == shape.instances { shape.kind } else { shape.kind.other() };
         let _ = write!(
             text,
             "\n[[plugin]]\nname = \"p{instance}\"\nkind = \"{}\"\ncpus = \"all\"\n",
@@ -185,11 +185,11 @@ pub(crate) struct ServeArgs {
     cpus: u32,
 }
 
-/// The daemon's server, told that the machine has other CPUs, each a domain of its own. Nothing may
-/// be attached.
+/// The daemon's server with a false set of CPUs, each a domain of its own. Nothing may be
+/// attached.
 pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let signals = Signals::new(&[Signal::Term, Signal::Int])?;
-    let mut machine = Machine::probe()?;
+    let mut machine = SystemInfo::probe()?;
     machine.online = CpuSet::first(args.cpus);
     machine.domains =
         (0..args.cpus).map(|cpu| Domain { cpus: CpuSet::single(cpu), balanced: true }).collect();
@@ -202,15 +202,15 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         partitions: None,
         setup: loaded.setup,
         machine,
-        state: Server::open_state(&state)?,
-        debts: Server::keep_debts(&state)?,
+        state: Daemon::open_state(&state)?,
+        overruns: Daemon::open_overruns(&state)?,
         listeners: vec![listener],
         signals: Some(signals),
         reload: None,
         host_program: None,
         log: Log::new(LogLevel::Error),
     };
-    let (mut server, _) = Server::new(parts).map_err(anyhow::Error::msg)?;
+    let (mut server, _) = Daemon::new(parts).map_err(anyhow::Error::msg)?;
     server.run()?;
     Ok(Exit::Ok)
 }

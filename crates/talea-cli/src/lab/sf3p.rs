@@ -20,20 +20,20 @@ use serde::Serialize;
 use std::path::PathBuf;
 use talea_analysis::uni::fp_response;
 use talea_analysis::{Sporadic, Verdict};
-use talea_core::criteria::Own;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::criteria::Overrides;
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
-use talea_sim::dice::Dice;
-use talea_sim::{Arrivals, Completion, Cost, Schedule, Sink, Source, Workload, World};
+use talea_sim::rng::Rng;
+use talea_sim::{Arrivals, Completion, Cost, Schedule, Simulation, Sink, Source, Workload};
 use talea_system::system::{self, Include, System};
 
 /// Options of `talea lab sf3p`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Which experiment.
+    /// Experiment to run.
     what: Which,
-    /// Where to write the plot and its data.
+    /// Directory for the plot and its data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
     /// The seed of everything random.
@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
         (Which::Six, _) => {
             output::note(
-                "what threads do is measured: --live; talea import-sf3p and simulate show the rest",
+                "what threads do is measured: --live; talea import and simulate show the rest",
             );
             Ok(Exit::Usage)
         }
@@ -130,8 +130,8 @@ fn on_threads(args: &Args) -> anyhow::Result<Exit> {
 const MS: u64 = 1_000_000;
 const SETS: usize = 1_500;
 const RUN: Time = Time::from_ns(10_000 * MS);
-pub(super) const POLICIES: [(&str, Policy); 3] =
-    [("edf", Policy::Edf), ("rm", Policy::RateMonotonic), ("fifo", Policy::Fifo)];
+pub(super) const POLICIES: [(&str, PolicySpec); 3] =
+    [("edf", PolicySpec::Edf), ("rm", PolicySpec::RateMonotonic), ("fifo", PolicySpec::Fifo)];
 
 /// Jobs whose deadline lies in the run, and how many of them were late or never ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -141,7 +141,7 @@ struct Due {
 }
 
 impl Sink for Due {
-    fn completed(&mut self, job: &Completion) {
+    fn on_completion(&mut self, job: &Completion) {
         self.in_time += u64::from(!job.is_late() && job.deadline <= RUN);
     }
 }
@@ -160,19 +160,19 @@ pub(super) struct Set {
 }
 
 fn set(seed: u64, number: u64) -> Set {
-    let mut dice = Dice::of(seed, number);
-    let n = dice.between(5, 50);
-    let ppm = dice.between(200_000, 1_000_000);
-    set_of(&mut dice, n, ppm)
+    let mut rng = Rng::for_part(seed, number);
+    let n = rng.between(5, 50);
+    let ppm = rng.between(200_000, 1_000_000);
+    set_of(&mut rng, n, ppm)
 }
 
-/// The same with so many tasks and so many millionths of the CPU.
-pub(super) fn set_of(dice: &mut Dice, n: u64, ppm: u64) -> Set {
+/// Draws a set of `n` tasks with a utilisation of `ppm` millionths of the CPU.
+pub(super) fn set_of(rng: &mut Rng, n: u64, ppm: u64) -> Set {
     let tasks = (0..n).map(|_| {
-        let cost = if dice.below(2) == 0 {
-            dice.between(5 * MS, 10 * MS)
+        let cost = if rng.below(2) == 0 {
+            rng.between(5 * MS, 10 * MS)
         } else {
-            dice.between(40 * MS, 50 * MS)
+            rng.between(40 * MS, 50 * MS)
         };
         // Rounded up, so that the set never asks for more than it says.
         let period = (u128::from(cost) * u128::from(n) * 1_000_000).div_ceil(u128::from(ppm));
@@ -185,15 +185,15 @@ pub(super) fn set_of(dice: &mut Dice, n: u64, ppm: u64) -> Set {
     Set { utilization: ppm as f64 / 1e6, tasks }
 }
 
-fn late(set: &Set, policy: &Policy) -> f64 {
+fn late(set: &Set, policy: &PolicySpec) -> f64 {
     slower(set, policy, 1)
 }
 
-/// The same with every time that many times as long, the run's too.
-fn slower(set: &Set, policy: &Policy, times: u64) -> f64 {
+/// Simulates a set with all times, also the length of the run, multiplied by `times`.
+fn slower(set: &Set, policy: &PolicySpec, times: u64) -> f64 {
     struct Until(Due, Time);
     impl Sink for Until {
-        fn completed(&mut self, job: &Completion) {
+        fn on_completion(&mut self, job: &Completion) {
             self.0.in_time += u64::from(!job.is_late() && job.deadline <= self.1);
         }
     }
@@ -212,7 +212,7 @@ fn slower(set: &Set, policy: &Policy, times: u64) -> f64 {
         due.0.jobs += run.as_ns() / period.as_ns();
     }
     let machine = tree.build().expect("a flat tree");
-    World::new(machine, 1, &workload).run(run + Span::from_ns(1), &mut due);
+    Simulation::new(machine, 1, &workload).run(run + Span::from_ns(1), &mut due);
     due.0.late_percent()
 }
 
@@ -322,19 +322,19 @@ fn shipped(name: &str) -> anyhow::Result<System> {
 fn group(name: &str) -> anyhow::Result<[f64; 3]> {
     let system = shipped(name)?;
     let root = &system.roots[0];
-    let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+    let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
     let nodes: Vec<_> = (0..root.tasks.len())
-        .map(|task| machine.node_of(talea_core::machine::TaskId(task as u32)))
+        .map(|task| machine.node_of(talea_core::engine::TaskId(task as u32)))
         .collect();
     let mut in_time = ByTask(vec![Due::default(); root.tasks.len()]);
-    let mut world = World::new(machine, 1, &root.workload(system.seed));
+    let mut world = Simulation::new(machine, 1, &root.workload(system.seed));
     world.run(RUN + Span::from_ns(1), &mut in_time);
     let mut groups = [Due::default(); 3];
     for (task, node) in nodes.iter().enumerate() {
-        let above = root.tree.above(*node).next().map_or("", |(_, spec)| spec.name.as_str());
+        let above = root.tree.ancestors(*node).next().map_or("", |(_, spec)| spec.name.as_str());
         let Some(group) = ["B", "D", "A"].iter().position(|name| *name == above) else { continue };
-        let Some(talea_core::machine::Body::Task(spec)) =
-            root.tree.get(*node).map(|node| &node.body)
+        let Some(talea_core::engine::NodeSpec::Task(spec)) =
+            root.tree.get(*node).map(|node| &node.spec)
         else {
             continue;
         };
@@ -347,12 +347,12 @@ fn group(name: &str) -> anyhow::Result<[f64; 3]> {
 struct ByTask(Vec<Due>);
 
 impl Sink for ByTask {
-    fn completed(&mut self, job: &Completion) {
-        self.0[job.task.0 as usize].completed(job);
+    fn on_completion(&mut self, job: &Completion) {
+        self.0[job.task.0 as usize].on_completion(job);
     }
 }
 
-/// What the paper prints: late jobs of B, D and A at worst cost, in percent.
+/// Values of the paper: late jobs of B, D and A at worst cost, in percent.
 const PAPER: [[u32; 3]; 3] = [[0, 28, 0], [22, 23, 0], [5, 7, 12]];
 
 const CONFIGURATIONS: [(&str, &str); 3] =
@@ -375,11 +375,12 @@ fn configurations() -> anyhow::Result<Vec<Case>> {
 /// Figure 4, with the sets of the example that SF3P ships: two jobs of 9 ms every 51 ms under EDF
 /// above two under FIFO; set 1 comes while set 2 is served.
 fn figure4_system() -> (Tree, Workload) {
-    let mut tree = Tree::new(1, SchedulerSpec::new("fp", Policy::FixedPriority));
+    let mut tree = Tree::new(1, SchedulerSpec::new("fp", PolicySpec::FixedPriority));
     let mut workload = Workload::default();
-    for (set, policy, priority, offset) in [(1, Policy::Edf, 2, 3 * MS), (2, Policy::Fifo, 1, 0)] {
+    let subtrees = [(1, PolicySpec::Edf, 2, 3 * MS), (2, PolicySpec::Fifo, 1, 0)];
+    for (set, policy, priority, offset) in subtrees {
         let mut spec = SchedulerSpec::new(policy.name(), policy);
-        spec.own = Own { priority: Some(priority), ..Own::default() };
+        spec.overrides = Overrides { priority: Some(priority), ..Overrides::default() };
         let group = tree.scheduler(Tree::ROOT, spec);
         for number in 0..2 {
             let period = Span::from_ns(51 * MS);
@@ -400,9 +401,9 @@ fn figure4_case() -> Case {
 /// Figure 4: who runs from when to when.
 fn fig4() -> anyhow::Result<Exit> {
     let (tree, workload) = figure4_system();
-    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
     let mut schedule = Schedule::new(1, 100);
-    World::new(machine, 1, &workload).run(Time::from_ns(51 * MS), &mut schedule);
+    Simulation::new(machine, 1, &workload).run(Time::from_ns(51 * MS), &mut schedule);
     schedule.finish(Time::from_ns(51 * MS));
     let mut table = Table::new(&["TASK", ">FROM ms", ">TO ms"]);
     for segment in &schedule.segments {
@@ -443,7 +444,7 @@ fn table2() -> anyhow::Result<Exit> {
     output::print(&table.render())?;
     output::print(
         "The paper does not print its periods and costs; what must agree is who is late: B never in C1, A never in C1 and \
-         C2, everybody in C3.\n",
+         C2, all in C3.\n",
     )?;
     Ok(Exit::Ok)
 }
@@ -521,9 +522,9 @@ mod tests {
     fn s6_the_misses_of_1500_sets_lie_on_the_ideal_curve_and_edf_has_none() {
         for (thousandths, rm, fifo) in IDEAL {
             let sets = (0..150).map(|number| {
-                let mut dice = Dice::of(6, thousandths << 32 | number);
-                let n = dice.between(5, 50);
-                set_of(&mut dice, n, thousandths * 1_000)
+                let mut rng = Rng::for_part(6, thousandths << 32 | number);
+                let n = rng.between(5, 50);
+                set_of(&mut rng, n, thousandths * 1_000)
             });
             let mut found = [const { Vec::new() }; 3];
             for set in sets {

@@ -5,7 +5,7 @@
 //! A stretch is as long as its thread had a CPU, in the kernel too: what others do with the CPUs
 //! meanwhile is not counted. The trace is that of `talea simulate --trace`, every slice, arrival
 //! and deadline, written to a file in the temporary folder and removed again; the compact one has
-//! everything that a sink is told ([`talea_sim::trace`]). What one decision takes is measured in
+//! everything that a sink receives ([`talea_sim::trace`]). What one decision takes is measured in
 //! `decision`.
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
@@ -19,13 +19,13 @@ use anyhow::Context as _;
 use serde::Serialize;
 use std::fs::File;
 use std::path::PathBuf;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::workload::Surroundings;
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::workload::Environment;
 use talea_core::{Span, Work};
 use talea_os::clock::thread_cpu_time;
-use talea_sim::dice::Dice;
-use talea_sim::{Counters, Jobs, Sink, Source, World};
+use talea_sim::rng::Rng;
+use talea_sim::{Counters, Jobs, Simulation, Sink, Source};
 use talea_system::system::Root;
 
 /// Options of `talea lab sim`.
@@ -55,8 +55,7 @@ struct Case {
     million_jobs_per_second: Middle,
     reference_seconds: Middle,
     scaled: Middle,
-    /// Of the stretches on a core that nobody shared, if there were any, and how many of how many
-    /// these are.
+    /// Median over the stretches on an unshared core, if any, and their number of all stretches.
     scaled_alone: Option<Middle>,
     stretches_alone: usize,
     stretches: usize,
@@ -71,12 +70,12 @@ struct Answer {
     decisions: Decisions,
 }
 
-fn described(policy: &Policy, cpus: u32, per_mille: u64) -> Root {
+fn described(policy: &PolicySpec, cpus: u32, per_mille: u64) -> Root {
     let mut tree = Tree::new(cpus, SchedulerSpec::new("root", policy.clone()));
     let (mut sources, mut tasks) = (Vec::new(), Vec::new());
-    let mut dice = Dice::new(5);
+    let mut rng = Rng::new(5);
     for number in 0..TASKS {
-        let period = dice.between(5_000_000, 100_000_000);
+        let period = rng.between(5_000_000, 100_000_000);
         tasks.push(format!("task{number}"));
         tree.task(Tree::ROOT, TaskSpec::new("task", Span::from_ns(period)));
         let cost = period * per_mille / 1_000 / TASKS;
@@ -88,7 +87,7 @@ fn described(policy: &Policy, cpus: u32, per_mille: u64) -> Root {
         sources,
         programs: vec![None; tasks.len()],
         tasks,
-        surroundings: Surroundings::default(),
+        surroundings: Environment::default(),
     }
 }
 
@@ -119,8 +118,8 @@ struct Records {
 
 impl Sink for Records {
     #[inline]
-    fn completed(&mut self, job: &talea_sim::Completion) {
-        self.jobs.completed(job);
+    fn on_completion(&mut self, job: &talea_sim::Completion) {
+        self.jobs.on_completion(job);
         if self.jobs.ended.len() == RECORDS {
             self.ended += RECORDS as u64;
             std::hint::black_box(&self.jobs.ended);
@@ -129,8 +128,8 @@ impl Sink for Records {
     }
 }
 
-/// Who is told.
-enum Told<'a> {
+/// Sink of the events of a simulation.
+enum BenchSink<'a> {
     Counters(Counters),
     Records(Records),
     Compact(Box<(Counters, talea_sim::trace::Trace<File>)>),
@@ -141,15 +140,15 @@ struct Bench<'a> {
     policy: &'static str,
     sink: &'static str,
     root: &'a Root,
-    world: World,
-    told: Told<'a>,
+    world: Simulation,
+    output: BenchSink<'a>,
     /// How far it goes in one stretch.
     stretch: Span,
     stretches: Vec<Stretch>,
     company: Company,
 }
 
-/// What the loops take between two stretches.
+/// Durations of the reference loops between two stretches.
 #[derive(Clone, Copy)]
 struct Between {
     reference: f64,
@@ -167,18 +166,18 @@ impl<'a> Bench<'a> {
         policy: &'static str,
         sink: &'static str,
         root: &'a Root,
-        told: Told<'a>,
+        output: BenchSink<'a>,
         jobs: u64,
     ) -> Bench<'a> {
         let machine = root.tree.build().expect("a flat tree");
-        let world = World::new(machine, root.tree.cpus, &root.workload(0));
+        let world = Simulation::new(machine, root.tree.cpus, &root.workload(0));
         let stretch = Span::from_ns(jobs.saturating_mul(1_000_000_000) / RATE);
         Bench {
             policy,
             sink,
             root,
             world,
-            told,
+            output,
             stretch,
             stretches: Vec::new(),
             company: Company::default(),
@@ -187,11 +186,11 @@ impl<'a> Bench<'a> {
 
     /// Jobs that have ended.
     fn ended(&self) -> u64 {
-        match &self.told {
-            Told::Counters(counters) => counters.total().completed,
-            Told::Records(records) => records.ended + records.jobs.ended.len() as u64,
-            Told::Compact(both) => both.0.total().completed,
-            Told::Trace(both) => both.0.total().completed,
+        match &self.output {
+            BenchSink::Counters(counters) => counters.total().completed,
+            BenchSink::Records(records) => records.ended + records.jobs.ended.len() as u64,
+            BenchSink::Compact(both) => both.0.total().completed,
+            BenchSink::Trace(both) => both.0.total().completed,
         }
     }
 
@@ -199,11 +198,11 @@ impl<'a> Bench<'a> {
         let until = self.world.now() + self.stretch;
         let ended = self.ended();
         let begun = thread_cpu_time();
-        match &mut self.told {
-            Told::Counters(counters) => self.world.run(until, counters),
-            Told::Records(records) => self.world.run(until, records),
-            Told::Compact(both) => self.world.run(until, &mut **both),
-            Told::Trace(both) => self.world.run(until, &mut **both),
+        match &mut self.output {
+            BenchSink::Counters(counters) => self.world.run(until, counters),
+            BenchSink::Records(records) => self.world.run(until, records),
+            BenchSink::Compact(both) => self.world.run(until, &mut **both),
+            BenchSink::Trace(both) => self.world.run(until, &mut **both),
         };
         let taken = thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO);
         let seconds = taken.as_ns().max(1) as f64 / 1e9;
@@ -236,10 +235,10 @@ impl<'a> Bench<'a> {
 
 fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     let (rounds, jobs) = if quick { (2, 2_500) } else { (800, 10_000) };
-    let edf = described(&Policy::Edf, 2, 1_500);
-    let rm = described(&Policy::RateMonotonic, 2, 1_300);
+    let edf = described(&PolicySpec::Edf, 2, 1_500);
+    let rm = described(&PolicySpec::RateMonotonic, 2, 1_300);
     let (one_edf, one_rm) =
-        (described(&Policy::Edf, 1, 900), described(&Policy::RateMonotonic, 1, 700));
+        (described(&PolicySpec::Edf, 1, 900), described(&PolicySpec::RateMonotonic, 1, 700));
     let (_compact, compact_file) = Scratch::new("trace")?;
     let (_trace, trace_file) = Scratch::new("pftrace")?;
     let outline = Outline::of(&edf, &edf.tree.build().expect("a flat tree"));
@@ -251,19 +250,19 @@ fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     let compact = talea_sim::trace::Trace::new(compact_file, TASKS as usize);
     let (global, global_rm) = ("G-EDF, U = 1.5", "G-RM, U = 1.3");
     let mut all = [
-        Bench::new(global, "counters", &edf, Told::Counters(counters()), jobs),
-        Bench::new(global, "records", &edf, Told::Records(Records::default()), jobs),
+        Bench::new(global, "counters", &edf, BenchSink::Counters(counters()), jobs),
+        Bench::new(global, "records", &edf, BenchSink::Records(Records::default()), jobs),
         Bench::new(
             global,
             "compact trace",
             &edf,
-            Told::Compact(Box::new((counters(), compact))),
+            BenchSink::Compact(Box::new((counters(), compact))),
             jobs,
         ),
-        Bench::new(global, "trace", &edf, Told::Trace(Box::new((counters(), tracks))), few),
-        Bench::new(global_rm, "counters", &rm, Told::Counters(counters()), jobs),
-        Bench::new("EDF, U = 0.9", "counters", &one_edf, Told::Counters(counters()), jobs),
-        Bench::new("RM, U = 0.7", "counters", &one_rm, Told::Counters(counters()), jobs),
+        Bench::new(global, "trace", &edf, BenchSink::Trace(Box::new((counters(), tracks))), few),
+        Bench::new(global_rm, "counters", &rm, BenchSink::Counters(counters()), jobs),
+        Bench::new("EDF, U = 0.9", "counters", &one_edf, BenchSink::Counters(counters()), jobs),
+        Bench::new("RM, U = 0.7", "counters", &one_rm, BenchSink::Counters(counters()), jobs),
     ];
     let mut pace = Between::measure();
     for _ in 0..rounds {
@@ -274,7 +273,7 @@ fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     let least = Company::least(all.iter().map(|bench| &bench.company));
     let cases = all.iter().map(|bench| bench.case(least)).collect();
     for bench in all {
-        if let Told::Compact(both) = bench.told {
+        if let BenchSink::Compact(both) = bench.output {
             both.1.finish().context("cannot write the trace")?;
         }
     }
@@ -293,10 +292,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let half = |middle: &Middle, digits: usize| {
         format!("{:.digits$} to {:.digits$}", middle.from, middle.to)
     };
-    let told = |figure: Option<f64>, digits: usize| {
+    let or_dash = |figure: Option<f64>, digits: usize| {
         figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
     };
-    let alone = |middle: &Option<Middle>, digits| told(middle.map(|middle| middle.median), digits);
+    let alone =
+        |middle: &Option<Middle>, digits| or_dash(middle.map(|middle| middle.median), digits);
     let mut table = Table::new(&[
         "POLICY",
         ">CPUS",
@@ -355,7 +355,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
          medians of stretches, scaled to the pace at which the reference loop takes {REFERENCE} s\n",
         level.median,
         half(level, 1),
-        told(decisions.level_alone, 1),
+        or_dash(decisions.level_alone, 1),
         wide_ns / 1e3,
         decisions.wide_ns / 1e3,
     ))?;

@@ -28,7 +28,7 @@ impl Kind {
     }
 
     /// A plugin that declines what this one serves, for lack of a mandatory parameter.
-    pub(super) fn stranger(self) -> Kind {
+    pub(super) fn other(self) -> Kind {
         match self {
             Kind::Edf | Kind::Rm => Kind::Fp,
             Kind::Fp | Kind::Rr => Kind::Rm,
@@ -44,7 +44,7 @@ impl Random {
         Random(seed | 1)
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a random number from `low` to `high`, both included.
     pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -53,7 +53,7 @@ impl Random {
     }
 }
 
-/// A task that `kind` serves and its [`Kind::stranger`] does not. 20,000 of them fit on one CPU.
+/// A task that `kind` serves and its [`Kind::other`] does not. 20,000 of them fit on one CPU.
 pub(super) fn task(kind: Kind, random: &mut Random) -> Spec {
     let params = match kind {
         Kind::Edf | Kind::Rm => Params {

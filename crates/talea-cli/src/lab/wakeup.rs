@@ -18,15 +18,20 @@ use serde::Serialize;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use talea_client::{Client, Spec};
-use talea_core::{CpuSet, Params, Span, Time, Work};
+use talea_core::{CpuSet, Monotonic, Params, Span, Work};
 use talea_os::{Thread, Tid, clock, sched};
 use talea_proto::Task;
 
 /// Options of `talea lab wakeup`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// For how long.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
+    /// Seconds to measure.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=600)
+    )]
     seconds: u32,
     #[command(flatten)]
     output: crate::args::Output,
@@ -34,14 +39,14 @@ pub(crate) struct Args {
 
 /// Each thread's; they take turns half a period apart.
 const PERIOD: Span = Span::from_ns(2_000_000);
-/// Of each thread, in a round.
+/// Activations of each thread in a round.
 const ACTIVATIONS: u64 = 125;
 
 #[derive(Serialize)]
 struct Answer {
     attached: Summary,
     by_hand: Summary,
-    /// Of the medians.
+    /// Ratio of the medians.
     ratio: f64,
     /// How often they changed roles, and one.
     rounds: u64,
@@ -129,27 +134,27 @@ fn spec(cpu: u32) -> Spec {
     })
 }
 
-/// A thread that will sleep to given times, say how late it woke, and live until it is told to end:
-/// its end would wake the daemon.
+/// A thread that sleeps until given times, reports its lateness, and lives until it is stopped,
+/// because its end would wake the daemon.
 struct Sleeper {
     tid: Tid,
-    go: mpsc::Sender<Time>,
+    go: mpsc::Sender<Monotonic>,
     late: mpsc::Receiver<Vec<u64>>,
     thread: JoinHandle<()>,
 }
 
 impl Sleeper {
     fn start(cpu: u32) -> anyhow::Result<Sleeper> {
-        let (tell, told) = mpsc::channel();
-        let (go, wait) = mpsc::channel::<Time>();
+        let (sender, receiver) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<Monotonic>();
         let (say, late) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let told =
+            let placed =
                 sched::set_affinity(Tid::current(), &CpuSet::single(cpu)).map(|()| Tid::current());
-            let able = told.is_ok();
-            // Nobody listens, or nobody says go: then there is nothing to measure.
+            let able = placed.is_ok();
+            // Without a receiver or a start signal there is nothing to measure.
             let Some(start) =
-                tell.send(told).ok().filter(|()| able).and_then(|()| wait.recv().ok())
+                sender.send(placed).ok().filter(|()| able).and_then(|()| wait.recv().ok())
             else {
                 return;
             };
@@ -158,11 +163,11 @@ impl Sleeper {
                 let _ = wait.recv();
             }
         });
-        let tid = told.recv().context("a thread that did not start")??;
+        let tid = receiver.recv().context("a thread that did not start")??;
         Ok(Sleeper { tid, go, late, thread })
     }
 
-    fn go(&self, start: Time) -> anyhow::Result<()> {
+    fn go(&self, start: Monotonic) -> anyhow::Result<()> {
         self.go.send(start).ok().context("a thread that ended early")
     }
 
@@ -176,7 +181,7 @@ impl Sleeper {
     }
 }
 
-fn lateness(start: Time) -> Vec<u64> {
+fn lateness(start: Monotonic) -> Vec<u64> {
     let mut late = Vec::with_capacity(ACTIVATIONS as usize);
     let mut at = start;
     for _ in 0..ACTIVATIONS {

@@ -31,23 +31,23 @@ use crate::output::{self, Table};
 use chart::{Bar, Chart};
 use serde::Serialize;
 use std::path::PathBuf;
-use talea_core::machine::{
+use talea_core::engine::{
     Affinity, ChannelId, Condition, Migration, NodeId, SchedulerSpec, Selection, TaskId, TaskSpec,
     Traffic, Tree, Version,
 };
-use talea_core::sched::Policy;
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
-use talea_sim::{Arrivals, Completion, Cost, Jobs, Source, Workload, World};
+use talea_sim::{Arrivals, Completion, Cost, Jobs, Simulation, Source, Workload};
 
 /// Options of `talea lab yasmin`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Which figure or table.
+    /// Figure or table to make.
     figure: Which,
-    /// Where to write the plot and its data.
+    /// Directory for the plot and its data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Of fig5: fly the drone of examples/search-and-rescue on this machine's first two CPUs,
+    /// In fig5, fly the drone of examples/search-and-rescue on this machine's first two CPUs,
     /// beside the simulation of what it says of itself. The others are always on real threads.
     #[arg(long)]
     live: bool,
@@ -70,7 +70,7 @@ enum Which {
     /// How late six threads are awake that all want to be every 10 ms: ours beside plain ones,
     /// without load and under it. Needs root or CAP_SYS_NICE.
     Table2,
-    /// What scheduling costs per job of 20 to 120 tasks, beside a thread for each task. Needs root
+    /// Cost of scheduling per job of 20 to 120 tasks, beside a thread for each task. Needs root
     /// or CAP_SYS_NICE.
     Fig2,
 }
@@ -147,7 +147,7 @@ impl Configuration {
         }
     }
 
-    /// What section 5 says in words; its figure has no numbers.
+    /// Returns the statement of section 5; its figure has no numbers.
     fn paper(self) -> &'static str {
         match (self.versions, self.partitioned) {
             (Versions::CpuOnly, _) => "many",
@@ -186,7 +186,8 @@ const HANDLER: TaskId = TaskId(4);
 
 impl Drone {
     fn new(configuration: Configuration) -> Drone {
-        let policy = if configuration.edf { Policy::Edf } else { Policy::DeadlineMonotonic };
+        let policy =
+            if configuration.edf { PolicySpec::Edf } else { PolicySpec::DeadlineMonotonic };
         let mut root = SchedulerSpec::new("root", policy);
         root.preemptive = configuration.preemptive;
         let mut tree = Tree::new(WORKERS, root);
@@ -243,10 +244,11 @@ impl Drone {
         let machine = self.tree.build().expect("the drone is sound");
         let modes = [(0, 0), (SECURE[0], 1), (SECURE[1], 0)];
         let changes = modes.map(|(frame, mode)| (at(frame * FRAME_MS), Condition::Mode(mode)));
-        let mut world = World::new(machine, WORKERS, &self.workload).with_changes(changes.into());
+        let mut world = Simulation::new(machine, WORKERS, &self.workload)
+            .with_condition_changes(changes.into());
         let mut jobs = Jobs::default();
         while world.advance(&mut jobs) {}
-        (jobs, self.channels.map(|channel| world.machine().traffic(channel)))
+        (jobs, self.channels.map(|channel| world.engine().traffic(channel)))
     }
 }
 
@@ -277,7 +279,7 @@ fn tokens(workload: &mut Workload, [highlight, speed, highlighted, estimated]: [
     }
 }
 
-/// What is told of one configuration.
+/// Report of one configuration.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     policy: &'static str,
@@ -372,7 +374,7 @@ fn fig5(args: &Args) -> anyhow::Result<Exit> {
     output::print(&table.render())?;
     output::print(&format!(
         "The paper gives no numbers but these: a deadline of 500 ms a frame, and partitioned up to 6 ms longer. What must \
-         agree: late\nframes with CPU versions only, somebody late with GPU versions only, nobody with both. It is the \
+         agree: late\nframes with CPU versions only, some late with GPU versions only, none with both. It is the \
          handler there and the frame\nhere: our handler never waits for the GPU, and why theirs does is not said.\n\
          With --live it is flown here.\n\
          {}",
@@ -384,7 +386,7 @@ fn fig5(args: &Args) -> anyhow::Result<Exit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use talea_core::machine::Cpu;
+    use talea_core::engine::Cpu;
     use talea_sim::Sink;
 
     fn rows(versions: &str) -> Vec<Row> {
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn y18_with_both_versions_nobody_is_late_and_with_one_of_them_somebody_always_is() {
+    fn y18_with_both_versions_no_job_is_late_and_with_one_of_them_some_job_always_is() {
         for row in rows("CPU") {
             assert!(row.frames_late > 0, "{row:?}");
         }
@@ -434,7 +436,7 @@ mod tests {
         }
     }
 
-    /// Who has the GPU, where version 0 is the GPU's.
+    /// Holder of the GPU, where version 0 is the GPU's.
     #[derive(Default)]
     struct Gpu {
         holder: Option<TaskId>,
@@ -442,14 +444,14 @@ mod tests {
     }
 
     impl Sink for Gpu {
-        fn begins(&mut self, _now: Time, _cpu: Cpu, task: TaskId, _job: u64, version: u32) {
+        fn on_start(&mut self, _now: Time, _cpu: Cpu, task: TaskId, _job: u64, version: u32) {
             if [DETECT, HIGHLIGHT, SPEED].contains(&task) && version == 0 {
                 assert_eq!(self.holder.replace(task), None);
                 self.jobs += 1;
             }
         }
 
-        fn completed(&mut self, job: &Completion) {
+        fn on_completion(&mut self, job: &Completion) {
             self.holder = self.holder.filter(|holder| *holder != job.task);
         }
     }
@@ -459,11 +461,11 @@ mod tests {
         for configuration in Configuration::all().filter(|of| of.versions != Versions::CpuOnly) {
             let drone = Drone::new(configuration);
             let machine = drone.tree.build().expect("sound");
-            let mut world = World::new(machine, WORKERS, &drone.workload);
+            let mut world = Simulation::new(machine, WORKERS, &drone.workload);
             let mut seen = (Jobs::default(), Gpu::default());
             while world.advance(&mut seen) {
                 world
-                    .machine()
+                    .engine()
                     .audit(world.now())
                     .unwrap_or_else(|why| panic!("{configuration:?}: {why}"));
             }

@@ -1,13 +1,14 @@
-//! The page of `talea analyze --html`: bounds, and demand against supply.
+//! Page of `talea analyze --html`: bounds, and demand against supply.
 
 use serde::Serialize;
-use talea_analysis::tree::Picture;
+use talea_analysis::tree::DemandPlot;
+use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Whose supply a plot shows.
+/// Kind of a node with a supply.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Place {
+pub(crate) enum SupplyKind {
     Cpu,
     Partition,
     Server,
@@ -17,9 +18,9 @@ pub(crate) enum Place {
 #[derive(Debug, Serialize)]
 pub(crate) struct Plot {
     node: String,
-    place: Place,
+    place: SupplyKind,
     subject: String,
-    /// Whether the subject is a scheduler, of which deadlines are looked at.
+    /// Whether the subject is a scheduler; then its deadlines are plotted.
     by_deadlines: bool,
     window: u64,
     supply: [Vec<u64>; 2],
@@ -32,11 +33,11 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// With the names of the node and of the subject.
+    /// Builds a plot, with the names of the node and of the subject.
     pub(crate) fn new(
-        of: &Picture,
+        of: &DemandPlot,
         node: &str,
-        place: Place,
+        place: SupplyKind,
         subject: &str,
         by_deadlines: bool,
     ) -> Plot {
@@ -53,15 +54,19 @@ impl Plot {
             supply: columns(&of.supply),
             demand: columns(&of.demand),
             mark: of.mark.as_ns(),
-            asked: of.asked.as_ns(),
-            given: of.given.as_ns(),
+            asked: of.demand_at_mark.as_ns(),
+            given: of.supply_at_mark.as_ns(),
             due: of.due.as_ns(),
-            exceeded: of.is_exceeded(),
+            exceeded: mutate!(
+                "analyze-page-late",
+                of.is_exceeded(),
+                of.is_exceeded() && of.window.is_zero()
+            ),
         }
     }
 }
 
-/// One root: what the command line says of it, and its plots.
+/// One root: its bounds as in the text output, and its plots.
 #[derive(Debug, Serialize)]
 pub(crate) struct RootBounds<'a, R> {
     #[serde(flatten)]
@@ -76,7 +81,7 @@ struct Data<'a, R> {
     roots: &'a [RootBounds<'a, R>],
 }
 
-/// The page.
+/// Returns the page.
 pub(crate) fn bounds_html<R: Serialize>(
     title: &str,
     what_if: &[String],
@@ -105,7 +110,7 @@ mod tests {
         let page = |name: &'static str| {
             let plot = Plot {
                 node: name.to_owned(),
-                place: Place::Server,
+                place: SupplyKind::Server,
                 subject: name.to_owned(),
                 by_deadlines: false,
                 window: 10,

@@ -1,9 +1,9 @@
-//! Pictures and traces of a run: one self-contained page with a schedule that can be zoomed, an SVG
-//! for papers, and a trace for Perfetto.
+//! Pages, plots and traces of a run: one self-contained page with a zoomable schedule, an SVG for
+//! papers, and a trace for Perfetto.
 //!
-//! The page holds its data as columns of whole nanoseconds; what a screen shows of them is drawn on
-//! a canvas, so that 100,000 jobs open as quickly as ten. It loads nothing from anywhere. Its table
-//! is that of the command line; the distributions are of the jobs that it holds.
+//! The page holds its data as columns of whole nanoseconds and draws the visible part on a canvas,
+//! so that 100,000 jobs open as quickly as ten. It loads nothing from the network. Its table is
+//! that of the text output; the distributions cover the jobs that the page holds.
 
 mod bounds;
 mod budget;
@@ -13,7 +13,7 @@ mod svg;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bounds::{Place, Plot, RootBounds, bounds_html};
+pub(crate) use bounds::{Plot, RootBounds, SupplyKind, bounds_html};
 pub(crate) use budget::{Budgets, Corner};
 pub(crate) use outline::{Outline, TaskLine};
 pub(crate) use perfetto::{Trace, Tracks};
@@ -22,40 +22,40 @@ use talea_core::mutate;
 
 use outline::{ServerLine, SlotTable};
 use serde::Serialize;
-use talea_core::machine::{Job, TaskId};
+use talea_core::engine::{Job, TaskId};
 use talea_sim::Schedule;
 
-/// What a picture shows.
+/// Content of a page.
 #[derive(Debug)]
-pub(crate) struct Picture<'a> {
-    /// A line for its head.
+pub(crate) struct RunPage<'a> {
+    /// Heading.
     pub(crate) title: String,
     pub(crate) seed: u64,
-    pub(crate) roots: Vec<Drawn<'a>>,
+    pub(crate) roots: Vec<DrawnRoot<'a>>,
     pub(crate) duration_ns: u64,
-    /// A table for its head, if there is one: titles, then lines.
+    /// Table below the heading, if there is one: titles, then rows.
     pub(crate) head: Vec<Vec<String>>,
 }
 
-/// One root.
+/// Schedule of one root.
 #[derive(Debug)]
-pub(crate) struct Drawn<'a> {
+pub(crate) struct DrawnRoot<'a> {
     pub(crate) outline: &'a Outline,
     pub(crate) schedule: Schedule,
-    /// By server.
-    pub(crate) budgets: Vec<Curve>,
-    /// Jobs that had not ended.
+    /// `budgets[server]`: budget over time.
+    pub(crate) budgets: Vec<BudgetCurve>,
+    /// Unfinished jobs.
     pub(crate) unfinished: Vec<(TaskId, Job)>,
-    /// By task.
-    pub(crate) sums: Vec<Sum>,
+    /// `sums[task]`: totals of the task.
+    pub(crate) sums: Vec<TaskTotals>,
 }
 
-/// The corners of a budget's course: times, and what was left then.
-pub(crate) type Curve = [Vec<u64>; 2];
+/// Corners of a budget: times, and remaining budgets.
+pub(crate) type BudgetCurve = [Vec<u64>; 2];
 
-/// What a table says of a task, of the whole run.
+/// Totals of a task over the whole run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Sum {
+pub(crate) struct TaskTotals {
     #[serde(rename = "jobs")]
     pub(crate) completed: u64,
     pub(crate) late: u64,
@@ -77,7 +77,7 @@ struct Data<'a> {
     roots: Vec<RootData<'a>>,
 }
 
-/// Columns: `segments` holds cpu, task, job, start and length of one after the other.
+/// Columns of one root: `segments` holds cpu, task, job, start and length.
 #[derive(Serialize)]
 struct RootData<'a> {
     name: &'a str,
@@ -85,7 +85,7 @@ struct RootData<'a> {
     tasks: &'a [TaskLine],
     servers: &'a [ServerLine],
     tables: &'a [SlotTable],
-    sums: &'a [Sum],
+    sums: &'a [TaskTotals],
     segments: [Vec<u64>; 5],
     /// Time and task.
     arrivals: [Vec<u64>; 2],
@@ -93,11 +93,11 @@ struct RootData<'a> {
     jobs: [Vec<u64>; 5],
     /// Task, job, release, deadline.
     unfinished: [Vec<u64>; 4],
-    budgets: &'a [Curve],
+    budgets: &'a [BudgetCurve],
     cut: Option<u64>,
 }
 
-/// The scripts of the page, in order: one program in several files.
+/// Scripts of the page, in order: one program in several files.
 const SCRIPTS: [&str; 5] = [
     include_str!("page/base.js"),
     include_str!("page/model.js"),
@@ -106,8 +106,8 @@ const SCRIPTS: [&str; 5] = [
     include_str!("page/tables.js"),
 ];
 
-/// The page.
-pub(crate) fn html(picture: &Picture<'_>) -> anyhow::Result<String> {
+/// Returns the page.
+pub(crate) fn html(picture: &RunPage<'_>) -> anyhow::Result<String> {
     let data = Data {
         title: &picture.title,
         seed: picture.seed,
@@ -123,15 +123,15 @@ pub(crate) fn html(picture: &Picture<'_>) -> anyhow::Result<String> {
     )
 }
 
-/// A page with its style, its data and its script.
+/// Inserts style, data and script into a page.
 fn assemble(
     page: &str,
     style: &str,
     data: &impl Serialize,
     script: &str,
 ) -> anyhow::Result<String> {
-    // Inside a script element `</script` ends it and `<!--` changes what ends it: without `<` there
-    // is neither.
+    // Inside of a script element, `</script` ends it and `<!--` changes its end. Without `<`
+    // neither occurs.
     let json = mutate!(
         "sim-report-escape",
         serde_json::to_string(data)?.replace('<', "\\u003c"),
@@ -143,7 +143,7 @@ fn assemble(
     Ok([before, style, middle, &json, end, script, after].concat())
 }
 
-fn columns<'a>(root: &'a Drawn<'_>) -> RootData<'a> {
+fn columns<'a>(root: &'a DrawnRoot<'_>) -> RootData<'a> {
     let schedule = &root.schedule;
     let of = |value: fn(&talea_sim::Segment) -> u64| schedule.segments.iter().map(value).collect();
     let job = |value: fn(&talea_sim::Completion) -> u64| schedule.ended.iter().map(value).collect();

@@ -1,13 +1,14 @@
-//! What stays the same while a root runs, as pictures and traces need it: rows, servers, slots.
+//! Static data of a root for plots and traces: rows, servers, slots.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
-use talea_core::machine::{Body, Machine, NodeId, TaskId, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{Engine, NodeId, NodeSpec, TaskId, Tree};
+use talea_core::mutate;
+use talea_core::sched::PolicySpec;
 use talea_core::workload::Overheads;
 use talea_system::system::Root;
 
-/// One root.
+/// Static data of one root.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outline {
     pub(crate) name: String,
@@ -15,13 +16,13 @@ pub(crate) struct Outline {
     pub(crate) tasks: Vec<TaskLine>,
     pub(crate) servers: Vec<ServerLine>,
     pub(crate) tables: Vec<SlotTable>,
-    /// By channel: whom it activates.
+    /// `sinks[channel]`: task that the channel activates.
     pub(crate) sinks: Vec<TaskId>,
-    /// Whether what runs is sometimes held up: then a budget does not fall as fast as time passes.
-    pub(crate) spoiled: bool,
+    /// Whether overheads or stalls delay the run: then a budget falls more slowly than time passes.
+    pub(crate) has_interference: bool,
 }
 
-/// One task.
+/// Row of one task.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TaskLine {
     pub(crate) name: String,
@@ -29,12 +30,12 @@ pub(crate) struct TaskLine {
     pub(crate) period_ns: u64,
     #[serde(rename = "deadline")]
     pub(crate) deadline_ns: u64,
-    /// Whose budgets it uses, as numbers in [`Outline::servers`].
+    /// Servers that it runs in, as indices of [`Outline::servers`].
     #[serde(skip)]
     pub(crate) servers: Vec<usize>,
 }
 
-/// One server.
+/// Row of one server.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ServerLine {
     #[serde(skip)]
@@ -46,19 +47,19 @@ pub(crate) struct ServerLine {
     pub(crate) period_ns: u64,
 }
 
-/// A table that repeats for ever: partitions, or an off-line schedule of one CPU.
+/// A periodic table: partitions, or an off-line schedule of one CPU.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SlotTable {
     pub(crate) name: String,
-    /// Of a schedule that is about one CPU.
+    /// CPU of an off-line schedule.
     pub(crate) cpu: Option<u32>,
     #[serde(rename = "frame")]
     pub(crate) frame_ns: u64,
-    /// In order, disjoint.
+    /// Ordered and disjoint.
     pub(crate) slots: Vec<SlotLine>,
 }
 
-/// `[start, end)` of each frame.
+/// Interval `[start, end)` of each frame.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SlotLine {
     #[serde(rename = "start")]
@@ -66,26 +67,26 @@ pub(crate) struct SlotLine {
     #[serde(rename = "end")]
     pub(crate) end_ns: u64,
     pub(crate) owner: String,
-    /// The tasks at or below the owner.
+    /// Tasks at or below the owner.
     pub(crate) tasks: Vec<u32>,
 }
 
 impl Outline {
-    /// Of a root and the machine that was built from it.
-    pub(crate) fn of(root: &Root, machine: &Machine) -> Outline {
+    /// Builds the outline of a root, with the engine that was built from it.
+    pub(crate) fn of(root: &Root, machine: &Engine) -> Outline {
         let tree = &root.tree;
         let nodes: Vec<NodeId> =
             (0..root.tasks.len()).map(|task| machine.node_of(TaskId(task as u32))).collect();
         let mut outline = Outline {
             name: root.name.clone(),
             cpus: tree.cpus,
-            spoiled: !root.surroundings.holes.is_empty()
+            has_interference: !root.surroundings.stalls.is_empty()
                 || root.surroundings.overheads != Overheads::default(),
             ..Outline::default()
         };
-        let families = tree.families();
+        let families = tree.child_index();
         for (id, node) in tree.nodes() {
-            let Body::Scheduler(spec) = &node.body else { continue };
+            let NodeSpec::Scheduler(spec) = &node.spec else { continue };
             if let Some(reservation) = &spec.reservation {
                 outline.servers.push(ServerLine {
                     node: id,
@@ -100,11 +101,17 @@ impl Outline {
         let sinks = tree.channels.iter().filter_map(|channel| numbers.get(&channel.to));
         outline.sinks = sinks.map(|&task| TaskId(task)).collect();
         for (name, &node) in root.tasks.iter().zip(&nodes) {
-            let Some(Body::Task(spec)) = tree.get(node).map(|node| &node.body) else { continue };
-            // They stand in the order of their nodes.
+            let Some(NodeSpec::Task(spec)) = tree.get(node).map(|node| &node.spec) else {
+                continue;
+            };
+            // The servers are in the order of their nodes.
             let find =
                 |id: NodeId| outline.servers.binary_search_by_key(&id, |server| server.node).ok();
-            let mut servers: Vec<usize> = tree.above(node).filter_map(|(id, _)| find(id)).collect();
+            let mut servers: Vec<usize> = tree
+                .ancestors(node)
+                .take(mutate!("sim-report-outline", usize::MAX, 1))
+                .filter_map(|(id, _)| find(id))
+                .collect();
             servers.sort_unstable();
             outline.tasks.push(TaskLine {
                 name: name.clone(),
@@ -117,35 +124,35 @@ impl Outline {
     }
 }
 
-/// The slots that a policy gives to the children of a scheduler.
+/// Returns the slots that a policy assigns to the children of a scheduler.
 fn tables(
     tree: &Tree,
     children: &[NodeId],
     name: &str,
-    policy: &Policy,
+    policy: &PolicySpec,
     nodes: &[NodeId],
 ) -> Vec<SlotTable> {
     let slot = |start_ns, end_ns, owner: u32| {
         let owner = *children.get(owner as usize)?;
         let below = |&(_, &node): &(u32, &NodeId)| {
-            node == owner || tree.above(node).any(|(above, _)| above == owner)
+            node == owner || tree.ancestors(node).any(|(above, _)| above == owner)
         };
-        let name = match &tree.get(owner)?.body {
-            Body::Scheduler(spec) => spec.name.clone(),
-            Body::Task(spec) => spec.name.clone(),
+        let name = match &tree.get(owner)?.spec {
+            NodeSpec::Scheduler(spec) => spec.name.clone(),
+            NodeSpec::Task(spec) => spec.name.clone(),
         };
         let tasks = (0..).zip(nodes).filter(below).map(|(task, _)| task).collect();
         Some(SlotLine { start_ns, end_ns, owner: name, tasks })
     };
     match policy {
-        Policy::Partitions { frame, slots, .. } => {
+        PolicySpec::Partitions { frame, slots, .. } => {
             let slots = slots
                 .iter()
                 .filter_map(|at| slot(at.start.as_ns(), at.end.as_ns(), at.owner))
                 .collect();
             vec![SlotTable { name: name.to_owned(), cpu: None, frame_ns: frame.as_ns(), slots }]
         }
-        Policy::Table { hyperperiod, entries } => {
+        PolicySpec::Table { hyperperiod, entries } => {
             let of_cpu = |cpu: u32| {
                 let here = entries.iter().filter(|entry| entry.cpu == cpu);
                 let mut slots: Vec<SlotLine> = here

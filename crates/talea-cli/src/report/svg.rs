@@ -1,28 +1,28 @@
-//! The schedule as SVG: a row per CPU with what ran there, per server with its budget, and per task
-//! with arrivals (up), deadlines (down), slots, what ran, and what was late.
+//! The schedule as SVG: a row per CPU with the executed jobs, per server with its budget, and per
+//! task with arrivals (up), deadlines (down), slots, execution and tardiness.
 //!
-//! What is too dense to be told apart is left out or drawn as one: arrows nearer than a few pixels,
-//! slots that are narrower, pieces of a job with a gap that no printer shows.
+//! Details that are too dense are omitted or merged: arrows within a few pixels, narrow slots, and
+//! segments of a job with an invisible gap.
 
 #![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
 
 use super::outline::{ServerLine, SlotTable};
-use super::{Curve, Drawn, Picture};
+use super::{BudgetCurve, DrawnRoot, RunPage};
 use std::fmt::Write;
 use talea_sim::Segment;
 
-/// Hues that differ for people who see colours differently (Okabe and Ito).
+/// Colours that are distinguishable with colour blindness (Okabe and Ito).
 pub(crate) const COLORS: [&str; 7] =
     ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"];
 const WIDTH: f64 = 1_000.0;
 const ROW: f64 = 28.0;
 const TOP: f64 = 50.0;
-/// Characters of a name that there is room for.
+/// Maximum number of printed characters of a name.
 const NAME: usize = 32;
-/// Pixels between two arrows of a row, at least, on average.
+/// Minimum average distance in pixels between two arrows of a row.
 const DENSE: f64 = 6.0;
 
-/// Where things stand on the sheet.
+/// Coordinates of the drawing.
 struct Sheet {
     left: f64,
     until_ns: u64,
@@ -34,7 +34,7 @@ impl Sheet {
         self.left + WIDTH * ns as f64 / self.until_ns.max(1) as f64
     }
 
-    /// The line of a row, and its name.
+    /// Draws the line and the name of a row.
     fn row(&mut self, name: &str, base: f64) {
         let shown: String = match name.char_indices().nth(NAME) {
             Some((at, _)) => format!("{}…", &name[..at]),
@@ -52,12 +52,12 @@ impl Sheet {
     }
 }
 
-/// What happens from 0 to `until`.
-pub(crate) fn svg(picture: &Picture<'_>, until_ns: u64) -> String {
+/// Returns the schedule from 0 to `until_ns`.
+pub(crate) fn svg(picture: &RunPage<'_>, until_ns: u64) -> String {
     let rows: usize = picture
         .roots
         .iter()
-        .map(|Drawn { outline, .. }| {
+        .map(|DrawnRoot { outline, .. }| {
             outline.cpus as usize + outline.tasks.len() + outline.servers.len()
         })
         .sum();
@@ -81,7 +81,7 @@ pub(crate) fn svg(picture: &Picture<'_>, until_ns: u64) -> String {
     );
     let mut sheet = Sheet { left, until_ns, text };
     for step in 0..=10 {
-        // Times 10 first: a tenth of 7 ns is no whole number.
+        // Multiplied by the step first, because a tenth of 7 ns is no whole number.
         let at = (u128::from(until_ns) * step / 10) as u64;
         let x = sheet.x(at);
         let _ = writeln!(
@@ -119,7 +119,7 @@ pub(crate) fn svg(picture: &Picture<'_>, until_ns: u64) -> String {
     sheet.text
 }
 
-/// The slots of a table in which a task may run.
+/// Draws the slots of a table in which a task may run.
 fn slots(sheet: &mut Sheet, table: &SlotTable, task: u32, base: f64) {
     let until = sheet.until_ns;
     let wide = |ns: u64| WIDTH * ns as f64 / until.max(1) as f64;
@@ -148,14 +148,14 @@ fn slots(sheet: &mut Sheet, table: &SlotTable, task: u32, base: f64) {
     }
 }
 
-fn budget(sheet: &mut Sheet, server: &ServerLine, [times, left]: &Curve, base: f64) {
+fn budget(sheet: &mut Sheet, server: &ServerLine, [times, left]: &BudgetCurve, base: f64) {
     sheet.row(&format!("budget {}", server.name), base);
     let high = |left: u64| base - (ROW - 8.0) * left as f64 / server.budget_ns.max(1) as f64;
     let mut line = String::new();
     let mut last = (0, 0);
     for (&at, &left) in times.iter().zip(left) {
         if at > sheet.until_ns {
-            // Straight from the corner before, up to the edge.
+            // Interpolated from the corner before, up to the edge.
             let (since, was) = last;
             let share = (sheet.until_ns - since) as f64 / (at - since).max(1) as f64;
             let there = was as f64 + (left as f64 - was as f64) * share;
@@ -178,8 +178,8 @@ fn budget(sheet: &mut Sheet, server: &ServerLine, [times, left]: &Curve, base: f
     );
 }
 
-/// The pieces of jobs that belong in a row.
-fn ran(sheet: &mut Sheet, root: &Drawn<'_>, belongs: impl Fn(&Segment) -> bool, base: f64) {
+/// Draws the segments that belong to a row.
+fn ran(sheet: &mut Sheet, root: &DrawnRoot<'_>, belongs: impl Fn(&Segment) -> bool, base: f64) {
     let until = sheet.until_ns;
     let segments = root.schedule.segments.iter();
     let mut here: Vec<&Segment> =
@@ -204,7 +204,7 @@ fn ran(sheet: &mut Sheet, root: &Drawn<'_>, belongs: impl Fn(&Segment) -> bool, 
     }
 }
 
-fn marks(sheet: &mut Sheet, root: &Drawn<'_>, task: usize, base: f64) {
+fn marks(sheet: &mut Sheet, root: &DrawnRoot<'_>, task: usize, base: f64) {
     let (until, most) = (sheet.until_ns, (WIDTH / DENSE) as usize);
     let schedule = &root.schedule;
     let arrivals =
@@ -231,7 +231,7 @@ fn marks(sheet: &mut Sheet, root: &Drawn<'_>, task: usize, base: f64) {
             );
         }
     }
-    // From the deadline to the end, ended or not.
+    // From the deadline to the end, if there is one.
     let ended = schedule
         .ended
         .iter()
@@ -254,7 +254,7 @@ fn marks(sheet: &mut Sheet, root: &Drawn<'_>, task: usize, base: f64) {
     }
 }
 
-/// As text within an element: neither markup nor what XML does not allow.
+/// Escapes text for an element, and replaces characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
     let text: String = text.chars().map(|c| if allowed(c) { c } else { '\u{fffd}' }).collect();

@@ -1,8 +1,8 @@
-//! Names that try to be markup, budgets with every kind of corner.
+//! Names that contain markup, and budgets with every kind of corner.
 
 use super::outline::{Outline, ServerLine, SlotLine, SlotTable, TaskLine};
 use super::*;
-use talea_core::machine::NodeId;
+use talea_core::engine::NodeId;
 
 const HOSTILE: [&str; 5] = [
     "</script><script>boom()</script>",
@@ -12,7 +12,7 @@ const HOSTILE: [&str; 5] = [
     "<\\/script",
 ];
 
-/// One CPU, a server and a slot: all of that name.
+/// Builds one CPU, a server and a slot, all with this name.
 fn outline(name: &str) -> Outline {
     let task = TaskLine { name: name.into(), period_ns: 1, deadline_ns: 1, servers: vec![0] };
     let server = ServerLine { node: NodeId(0), name: name.into(), budget_ns: 1, period_ns: 1 };
@@ -25,19 +25,19 @@ fn outline(name: &str) -> Outline {
         servers: vec![server],
         tables: vec![table],
         sinks: Vec::new(),
-        spoiled: false,
+        has_interference: false,
     }
 }
 
-fn picture<'a>(name: &str, outline: &'a Outline) -> Picture<'a> {
-    let drawn = Drawn {
+fn picture<'a>(name: &str, outline: &'a Outline) -> RunPage<'a> {
+    let drawn = DrawnRoot {
         outline,
         schedule: Schedule::new(1, 10),
         budgets: vec![[vec![0, 5], vec![1, 0]]],
         unfinished: Vec::new(),
-        sums: vec![Sum::default()],
+        sums: vec![TaskTotals::default()],
     };
-    Picture { title: name.into(), seed: 1, roots: vec![drawn], duration_ns: 100, head: Vec::new() }
+    RunPage { title: name.into(), seed: 1, roots: vec![drawn], duration_ns: 100, head: Vec::new() }
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! The axes of a grid: a name and its values.
+//! Axes of a grid: a name and its values.
 //!
 //! Grammar: `VALUE,VALUE,…`, where each may be a range `FROM..TO/STEP` of numbers or durations,
-//! both ends included as far as steps lead there; a step of 1 may be left out between whole
-//! numbers. Commas within brackets, braces and quotes belong to a value. Ranges are counted in
+//! with both ends included as far as the steps reach. A step of 1 may be omitted between whole
+//! numbers. Commas within brackets, braces and quotes belong to a value. Ranges are computed in
 //! integers, so that `0.1..1/0.1` ends at 1.
 
 use crate::commands::generate::parts;
@@ -10,30 +10,30 @@ use talea_core::Span;
 use talea_sim::generate::decimal;
 use talea_system::duration::parse_span;
 
-/// Values of one axis at most.
-const VALUES_MAX: u64 = 10_000;
+/// Maximum number of values of one axis.
+const MAX_VALUES: u64 = 10_000;
 
-/// What an axis changes.
+/// Target that an axis changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum AxisTarget {
     /// A key of the file.
     Key(String),
     /// The policy of every root.
     Policy,
-    /// How many tasks are generated.
+    /// The number of generated tasks.
     Tasks,
-    /// What their utilisations add up to.
+    /// The sum of the utilisations of the generated tasks.
     Utilization,
 }
 
-impl What {
-    /// What the option and reports call it.
+impl AxisTarget {
+    /// Returns the name in options and reports.
     pub(crate) fn word(&self) -> &str {
         match self {
-            What::Key(key) => key,
-            What::Policy => "policy",
-            What::Tasks => "tasks",
-            What::Utilization => "utilization",
+            AxisTarget::Key(key) => key,
+            AxisTarget::Policy => "policy",
+            AxisTarget::Tasks => "tasks",
+            AxisTarget::Utilization => "utilization",
         }
     }
 }
@@ -41,41 +41,41 @@ impl What {
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Axis {
-    pub(crate) what: What,
-    /// At least one.
+    pub(crate) target: AxisTarget,
+    /// At least one value.
     pub(crate) values: Vec<String>,
 }
 
 impl Axis {
-    /// `KEY=VALUES`.
+    /// Parses `KEY=VALUES`.
     pub(crate) fn key(text: &str) -> Result<Axis, String> {
         let (key, list) = text.split_once('=').ok_or("write it like task.video.cost=1ms,2ms")?;
         let key = key.trim();
         if key.is_empty() || key.split('.').any(str::is_empty) {
             return Err(format!("`{key}` is not the path of a key, such as task.video.cost"));
         }
-        Ok(Axis { what: What::Key(key.to_owned()), values: values(list)? })
+        Ok(Axis { target: AxisTarget::Key(key.to_owned()), values: values(list)? })
     }
 
-    /// A list for something with an option of its own.
-    pub(crate) fn of(what: What, list: &str) -> Result<Axis, String> {
-        Ok(Axis { what, values: values(list)? })
+    /// Parses the list of a target with its own option.
+    pub(crate) fn of(target: AxisTarget, list: &str) -> Result<Axis, String> {
+        Ok(Axis { target, values: values(list)? })
     }
 
-    /// What reports call it.
+    /// Returns the name in reports.
     pub(crate) fn name(&self) -> &str {
-        self.what.word()
+        self.target.word()
     }
 
-    /// The option that gives it one value.
+    /// Returns the option that sets one value.
     pub(crate) fn option(&self, value: &str) -> String {
-        match &self.what {
-            What::Key(key) => format!("--set {key}={value}"),
+        match &self.target {
+            AxisTarget::Key(key) => format!("--set {key}={value}"),
             _ => format!("--{} {value}", self.name()),
         }
     }
 
-    /// The values as numbers, if that is what they all are: durations in milliseconds.
+    /// Returns the values as numbers, if all are numbers; durations in milliseconds.
     pub(crate) fn numbers(&self) -> Option<Vec<f64>> {
         self.values.iter().map(|value| number(value)).collect()
     }
@@ -89,10 +89,10 @@ fn number(value: &str) -> Option<f64> {
     parse_span(value).ok().map(|span| span.as_ns() as f64 / 1e6)
 }
 
-/// All values of a list.
+/// Returns all values of a list.
 pub(crate) fn values(list: &str) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
-    for piece in pieces(list) {
+    for piece in split_values(list) {
         let piece = piece.trim();
         if piece.is_empty() {
             return Err(format!("there is an empty value in `{list}`"));
@@ -101,8 +101,8 @@ pub(crate) fn values(list: &str) -> Result<Vec<String>, String> {
             Some(range) => found.extend(range),
             None => found.push(piece.to_owned()),
         }
-        if found.len() as u64 > VALUES_MAX {
-            return Err(format!("there are more than {VALUES_MAX} values"));
+        if found.len() as u64 > MAX_VALUES {
+            return Err(format!("there are more than {MAX_VALUES} values"));
         }
     }
     for (at, value) in found.iter().enumerate() {
@@ -113,8 +113,8 @@ pub(crate) fn values(list: &str) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// Between commas that stand in no brackets, braces or quotes.
-fn pieces(list: &str) -> Vec<&str> {
+/// Splits at commas outside of brackets, braces and quotes.
+fn split_values(list: &str) -> Vec<&str> {
     let (mut depth, mut quoted, mut start) = (0_u32, None, 0);
     let mut found = Vec::new();
     for (at, c) in list.char_indices() {
@@ -134,7 +134,7 @@ fn pieces(list: &str) -> Vec<&str> {
     found
 }
 
-/// The values of `FROM..TO/STEP`; `None` if it is no range.
+/// Returns the values of `FROM..TO/STEP`; `None` if the text is no range.
 fn range(piece: &str) -> Result<Option<Vec<String>>, String> {
     let Some((from, rest)) =
         piece.split_once("..").filter(|_| !piece.contains(['"', '\'', '[', '{']))
@@ -174,8 +174,8 @@ fn steps(from: u64, to: u64, step: u64) -> Result<impl Iterator<Item = u64>, Str
     let Some(length) = to.checked_sub(from) else {
         return Err("it ends before it begins".to_owned());
     };
-    if length / step >= VALUES_MAX {
-        return Err(format!("it has more than {VALUES_MAX} values"));
+    if length / step >= MAX_VALUES {
+        return Err(format!("it has more than {MAX_VALUES} values"));
     }
     Ok((0..=length / step).map(move |n| from + n * step))
 }
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn lists_and_ranges_are_values() {
         let is = |list: &str, expected: &[&str]| {
-            assert_eq!(values(list).expect(list), expected, "{list}")
+            assert_eq!(values(list).expect(list), expected, "{list}");
         };
         is("edf,rm", &["edf", "rm"]);
         is("0.1..0.5/0.1", &["0.1", "0.2", "0.3", "0.4", "0.5"]);
@@ -227,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_told_from_words() {
-        let numbers = |list| Axis::of(What::Tasks, list).expect("a list").numbers();
+    fn numbers_are_distinguished_from_words() {
+        let numbers = |list| Axis::of(AxisTarget::Tasks, list).expect("a list").numbers();
         assert_eq!(numbers("1,2.5"), Some(vec![1.0, 2.5]));
         assert_eq!(numbers("1ms,500us"), Some(vec![1.0, 0.5]));
         assert_eq!(numbers("edf,1"), None);

@@ -1,10 +1,10 @@
-//! A value put into a system file where its path says.
+//! Edits of a system file at a path.
 //!
-//! Model: a path is keys between dots, as the manual of system files names them: `duration`,
-//! `task.video.cost`, `scheduler.cpu0.slot.vision.length`. Of tables that come several times one is
-//! chosen by its `name` (a slot by its `owner`), by the beginning of several names with `*`, or by
-//! its number from 0; names come before numbers. What is not there yet is added; whether it may be
-//! is for the reader of the file to say. Lines keep their numbers, so that its complaints fit the
+//! Model: a path is a sequence of keys with dots, named as in the manual of system files:
+//! `duration`, `task.video.cost`, `scheduler.cpu0.slot.vision.length`. One of several tables is
+//! selected by its `name` (a slot by its `owner`), by a prefix of several names with `*`, or by its
+//! number from 0; names take precedence over numbers. A missing key is added; the reader of the
+//! file checks whether that is valid. Lines keep their numbers, so that error positions fit the
 //! original.
 
 use talea_core::Span;
@@ -12,11 +12,11 @@ use talea_core::mutate;
 use talea_system::duration::parse_span;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
-/// Which keys name one of several tables.
+/// Keys that name one of several tables.
 const NAMES: [&str; 4] = ["name", "owner", "resource", "task"];
 
-/// `text` as a value: as TOML reads it, or else as a text (`1ms` need not be quoted). Nothing has
-/// no unit in files: `0ms`, as a range may begin with, is `"0"`.
+/// Parses `text` as a TOML value, or else as a string (`1ms` needs no quotes). Zero has no unit in
+/// files: `0ms`, as in a range, becomes `"0"`.
 fn value(text: &str) -> Value {
     if text != "0" && parse_span(text).is_ok_and(Span::is_zero) {
         return Value::from("0");
@@ -24,12 +24,13 @@ fn value(text: &str) -> Value {
     text.parse().unwrap_or_else(|_| Value::from(text))
 }
 
-/// One place in a document, however it was written.
+/// A location in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Keys, and of several tables which one.
+    /// Keys, with the index among several tables.
     steps: Vec<(String, Option<usize>)>,
-    /// Whether a number in the file has led there, which says something else in another file.
+    /// Whether a number selects a table of the file; in another file the number means another
+    /// table.
     pub(crate) is_numbered: bool,
 }
 
@@ -40,20 +41,20 @@ impl Place {
         place
     }
 
-    /// Whether it is the same one.
-    pub(crate) fn is(&self, other: &Place) -> bool {
+    /// Whether both are the same location.
+    pub(crate) fn is_same(&self, other: &Place) -> bool {
         self.steps == other.steps
     }
 }
 
-/// Where `path` leads.
+/// Returns the locations of `path`.
 pub(crate) fn places(document: &DocumentMut, path: &str) -> Vec<Place> {
     within(document.as_table(), path, &Place::default())
 }
 
 fn within(table: &Table, path: &str, above: &Place) -> Vec<Place> {
     let Some((key, rest)) = path.split_once('.') else {
-        // A table is not replaced by a value.
+        // A value does not replace a table.
         let is_table = matches!(table.get(path), Some(Item::Table(_) | Item::ArrayOfTables(_)));
         return if is_table { Vec::new() } else { vec![above.then(path, None)] };
     };
@@ -64,8 +65,8 @@ fn within(table: &Table, path: &str, above: &Place) -> Vec<Place> {
     }
 }
 
-/// Names may hold dots, so every dot may be the one after the name; the first that leads somewhere
-/// is. A name that looks like a number is a name.
+/// Names may contain dots, so every dot may end the name; the first match wins. A name that looks
+/// like a number is a name.
 fn some_of(list: &ArrayOfTables, key: &str, path: &str, above: &Place) -> Vec<Place> {
     for by_number in [false, true] {
         for (dot, _) in path.match_indices('.') {
@@ -78,7 +79,7 @@ fn some_of(list: &ArrayOfTables, key: &str, path: &str, above: &Place) -> Vec<Pl
                 })
                 .flat_map(|(at, table)| {
                     let mut place = above.then(key, Some(at));
-                    // Within a table that was named it is that table's.
+                    // Inside of a named table the number is unambiguous.
                     place.is_numbered |= by_number && above.steps.is_empty();
                     within(table, rest, &place)
                 })
@@ -100,7 +101,7 @@ fn is_called(table: &Table, wanted: &str) -> bool {
     }
 }
 
-/// Puts `text` at `place`. The document stays as it is where it has no such place.
+/// Sets `text` at `place`. Without such a place the document stays unchanged.
 pub(crate) fn set(document: &mut DocumentMut, place: &Place, text: &str) {
     let Some(((last, _), above)) = place.steps.split_last() else { return };
     let mut table = document.as_table_mut();
@@ -117,7 +118,7 @@ pub(crate) fn set(document: &mut DocumentMut, place: &Place, text: &str) {
     let value = value(text);
     if let Some(Item::Value(old)) = table.get_mut(last) {
         let decor = old.decor().clone();
-        // A text stays one: `0` for `"4ms"` is a duration.
+        // A string stays a string: `0` for `"4ms"` is a duration.
         let is_bare = matches!(value, Value::Integer(_) | Value::Float(_));
         *old = if is_bare && old.is_str() { value.to_string().trim().into() } else { value };
         *old.decor_mut() = decor;
@@ -126,7 +127,7 @@ pub(crate) fn set(document: &mut DocumentMut, place: &Place, text: &str) {
     }
 }
 
-/// The policies of all roots.
+/// Returns the locations of the policies of all roots.
 pub(crate) fn policies(document: &DocumentMut) -> Vec<Place> {
     let Some(Item::ArrayOfTables(list)) = document.get("scheduler") else { return Vec::new() };
     let roots = list.iter().enumerate().filter(|(_, table)| {
@@ -184,16 +185,16 @@ mod tests {
             &["cost = { min = \"1ms\", max = \"2ms\" }"],
         );
         for nowhere in
-            ["task.w.cost", "task.cost", "task", "hole.0.start", "duration.x", "task.7.cost"]
+            ["task.w.cost", "task.cost", "task", "stall.0.start", "duration.x", "task.7.cost"]
         {
             is(nowhere, "1", 0, &[]);
         }
     }
 
     #[test]
-    fn roots_are_the_schedulers_that_stand_in_none() {
+    fn roots_are_the_schedulers_without_a_parent() {
         let document = FILE.parse().expect("TOML");
-        assert!(policies(&document)[0].is(&places(&document, "scheduler.cpu0.policy")[0]));
+        assert!(policies(&document)[0].is_same(&places(&document, "scheduler.cpu0.policy")[0]));
         assert_eq!(policies(&document).len(), 1);
     }
 
@@ -204,7 +205,7 @@ mod tests {
         let document: DocumentMut = file.parse().expect("TOML");
         let found = places(&document, "task.1.cost");
         assert!(found.len() == 1 && !found[0].is_numbered, "{found:?}");
-        assert!(found[0].is(&places(&document, "task.1*.cost")[0]));
+        assert!(found[0].is_same(&places(&document, "task.1*.cost")[0]));
         assert!(places(&FILE.parse().expect("TOML"), "task.1.cost")[0].is_numbered);
     }
 }

@@ -1,10 +1,9 @@
-//! A grid of simulations: axes, files with the grid's values in them, what is measured, and how it
-//! is shown.
+//! Grid of simulations: axes, edited files, measurements, and their presentation.
 //!
-//! Model: a point of the grid gives every [`axis`] a value; the values are written into the texts
-//! of the system file ([`edit`]), which are read once and then only read again in memory; a run is
-//! a point, a seed and a generated set. Runs know nothing of each other, so that they may be done
-//! in any order by any number of threads; sums are made in the order of the grid.
+//! Model: a point of the grid gives every [`axis`] a value. The values are written into the texts
+//! of the system file ([`edit`]), which are read from disk once. A run is a point, a seed and a
+//! generated set. Runs are independent, so any number of threads may execute them in any order;
+//! sums are computed in the order of the grid.
 
 pub(crate) mod axis;
 pub(crate) mod edit;

@@ -1,27 +1,26 @@
-//! What a grid has shown: a line for each point, a line for each run, numbers for programs, a
-//! picture.
+//! Presentation of a grid: a table of points, a table of runs, JSON, and a plot.
 
 use super::axis::Axis;
-use super::measure::Seen;
+use super::measure::RunMeasurement;
 use crate::lab::plot::{Figure, Panel, Series};
 use crate::output::Table;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// A point with its runs, each with its seed and set.
+/// A point with its runs; each run has a seed and a set.
 pub(crate) struct Point {
-    /// A value for each axis.
+    /// `values[axis]`: value at this point.
     pub(crate) values: Vec<String>,
-    pub(crate) runs: Vec<(u64, u32, Seen)>,
+    pub(crate) runs: Vec<(u64, u32, RunMeasurement)>,
 }
 
-/// The sums of a point.
+/// Aggregates of a point.
 #[derive(Serialize, Clone, Copy)]
 pub(crate) struct Sums {
     runs: usize,
-    /// Runs in which every job was in time, in percent.
+    /// Percentage of runs without a late or refused job.
     clean_percent: f64,
-    /// Jobs that were late or refused, in percent: the mean over the runs.
+    /// Percentage of late or refused jobs, as the mean over the runs.
     late_percent: f64,
     /// The largest response time of all runs, in thousandths of its deadline.
     response_max_thousandths: u64,
@@ -35,43 +34,43 @@ impl Point {
         Sums {
             runs: self.runs.len(),
             clean_percent: 100.0 * seen().filter(|seen| seen.is_clean()).count() as f64 / count,
-            late_percent: seen().map(Seen::late_percent).sum::<f64>() / count,
+            late_percent: seen().map(RunMeasurement::late_percent).sum::<f64>() / count,
             response_max_thousandths: seen().map(|seen| seen.response).max().unwrap_or(0),
         }
     }
 }
 
-/// What a picture shows.
+/// Plotted value.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum PlottedValue {
     /// Late and refused jobs, in percent.
     Late,
-    /// Runs in which every job was in time, in percent.
+    /// Runs without a late or refused job, in percent.
     Clean,
     /// The largest response time in percent of its deadline.
     Response,
 }
 
-impl Shown {
+impl PlottedValue {
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Shown::Late => ("late jobs", "late jobs %"),
-            Shown::Clean => ("runs without a late job", "clean runs %"),
-            Shown::Response => ("largest response time", "response, % of the deadline"),
+            PlottedValue::Late => ("late jobs", "late jobs %"),
+            PlottedValue::Clean => ("runs without a late job", "clean runs %"),
+            PlottedValue::Response => ("largest response time", "response, % of the deadline"),
         }
     }
 
     #[allow(clippy::cast_precision_loss, reason = "plotted")]
     fn of(self, sums: Sums) -> f64 {
         match self {
-            Shown::Late => sums.late_percent,
-            Shown::Clean => sums.clean_percent,
-            Shown::Response => sums.response_max_thousandths as f64 / 10.0,
+            PlottedValue::Late => sums.late_percent,
+            PlottedValue::Clean => sums.clean_percent,
+            PlottedValue::Response => sums.response_max_thousandths as f64 / 10.0,
         }
     }
 }
 
-/// Points as a table for people.
+/// Returns the points as a text table.
 pub(crate) fn table(axes: &[Axis], points: &[Point]) -> String {
     let names: Vec<String> = axes.iter().map(|axis| axis.name().to_owned()).collect();
     let mut headings: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -90,7 +89,7 @@ pub(crate) fn table(axes: &[Axis], points: &[Point]) -> String {
     table.render()
 }
 
-/// Runs, one a line.
+/// Returns the runs as CSV, one per line.
 pub(crate) fn csv(axes: &[Axis], points: &[Point]) -> String {
     let mut out = String::new();
     for axis in axes {
@@ -99,14 +98,14 @@ pub(crate) fn csv(axes: &[Axis], points: &[Point]) -> String {
     out.push_str("seed,set,jobs,late,refused,response_max_thousandths\n");
     for point in points {
         let values: String = point.values.iter().map(|value| cell(value) + ",").collect();
-        for (seed, set, Seen { jobs, late, refused, response }) in &point.runs {
+        for (seed, set, RunMeasurement { jobs, late, refused, response }) in &point.runs {
             let _ = writeln!(out, "{values}{seed},{set},{jobs},{late},{refused},{response}");
         }
     }
     out
 }
 
-/// RFC 4180.
+/// Quotes a cell as in RFC 4180.
 fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -116,52 +115,52 @@ fn cell(text: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct AxisAnswer<'a> {
+struct AxisJson<'a> {
     name: &'a str,
     values: &'a [String],
 }
 
 #[derive(Serialize)]
-struct PointAnswer<'a> {
-    /// One for each axis.
+struct PointJson<'a> {
+    /// `values[axis]`: value at this point.
     values: &'a [String],
     #[serde(flatten)]
     sums: Sums,
 }
 
-/// A grid for programs.
+/// JSON of a grid.
 #[derive(Serialize)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct SweepJson<'a> {
     file: String,
     duration_ns: Option<u64>,
-    axes: Vec<AxisAnswer<'a>>,
-    points: Vec<PointAnswer<'a>>,
+    axes: Vec<AxisJson<'a>>,
+    points: Vec<PointJson<'a>>,
 }
 
-/// The answer for `--json`.
+/// Builds the JSON of a grid.
 pub(crate) fn answer<'a>(
     file: String,
     duration_ns: Option<u64>,
     axes: &'a [Axis],
     points: &'a [Point],
-) -> Answer<'a> {
-    Answer {
+) -> SweepJson<'a> {
+    SweepJson {
         file,
         duration_ns,
         axes: axes
             .iter()
-            .map(|axis| AxisAnswer { name: axis.name(), values: &axis.values })
+            .map(|axis| AxisJson { name: axis.name(), values: &axis.values })
             .collect(),
         points: points
             .iter()
-            .map(|point| PointAnswer { values: &point.values, sums: point.sums() })
+            .map(|point| PointJson { values: &point.values, sums: point.sums() })
             .collect(),
     }
 }
 
-/// The axis to the right: of those with several values that are all numbers the utilisation, or
-/// else the longest.
-pub(crate) fn right(axes: &[Axis]) -> Option<(usize, Vec<f64>)> {
+/// Selects the x axis among the numeric axes with several values: the utilisation, or else the
+/// longest.
+pub(crate) fn x_axis(axes: &[Axis]) -> Option<(usize, Vec<f64>)> {
     let numbers = axes.iter().enumerate().filter(|(_, axis)| axis.values.len() > 1);
     let numbers = numbers.filter_map(|(at, axis)| Some((at, axis.numbers()?)));
     numbers.max_by_key(|(at, values)| {
@@ -169,14 +168,19 @@ pub(crate) fn right(axes: &[Axis]) -> Option<(usize, Vec<f64>)> {
     })
 }
 
-/// The picture: a line for each combination of the other axes.
-pub(crate) fn svg(axes: &[Axis], points: &[Point], shown: Shown, title: &str) -> Option<String> {
-    let (right, numbers) = right(axes)?;
+/// Returns the plot: a line for each combination of the other axes.
+pub(crate) fn svg(
+    axes: &[Axis],
+    points: &[Point],
+    shown: PlottedValue,
+    title: &str,
+) -> Option<String> {
+    let (right, numbers) = x_axis(axes)?;
     let mut series: Vec<Series> = Vec::new();
     for point in points {
         let others = |(at, value): (usize, &String)| {
-            (at != right && axes[at].values.len() > 1).then(|| match &axes[at].what {
-                super::axis::What::Policy => value.clone(),
+            (at != right && axes[at].values.len() > 1).then(|| match &axes[at].target {
+                super::axis::AxisTarget::Policy => value.clone(),
                 _ => format!("{} {value}", axes[at].name()),
             })
         };
@@ -209,17 +213,17 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::axis::What;
+    use crate::sweep::axis::AxisTarget;
 
     fn grid() -> (Vec<Axis>, Vec<Point>) {
         let axes = vec![
-            Axis::of(What::Policy, "edf,rm").expect("a list"),
-            Axis::of(What::Utilization, "0.5,1").expect("a list"),
+            Axis::of(AxisTarget::Policy, "edf,rm").expect("a list"),
+            Axis::of(AxisTarget::Utilization, "0.5,1").expect("a list"),
         ];
-        let seen = |late| Seen { jobs: 200, late, refused: 0, response: 1_500 };
+        let seen = |late| RunMeasurement { jobs: 200, late, refused: 0, response: 1_500 };
         let point = |policy: &str, u: &str, late| Point {
             values: vec![policy.to_owned(), u.to_owned()],
-            runs: vec![(1, 0, Seen { response: 1, ..seen(0) }), (2, 0, seen(late))],
+            runs: vec![(1, 0, RunMeasurement { response: 1, ..seen(0) }), (2, 0, seen(late))],
         };
         (
             axes,
@@ -250,9 +254,9 @@ mod tests {
     #[test]
     fn a_picture_has_a_line_for_each_combination_of_the_other_axes() {
         let (axes, points) = grid();
-        let svg = svg(&axes, &points, Shown::Late, "a < b").expect("a number to the right");
+        let svg = svg(&axes, &points, PlottedValue::Late, "a < b").expect("a number to the right");
         assert_eq!(svg.matches("stroke-linejoin").count(), 2);
         assert!(svg.contains(">rm<") && svg.contains("a &lt; b") && svg.contains(">utilization<"));
-        assert!(super::svg(&axes[..1], &points, Shown::Late, "").is_none());
+        assert!(super::svg(&axes[..1], &points, PlottedValue::Late, "").is_none());
     }
 }

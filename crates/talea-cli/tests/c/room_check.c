@@ -1,4 +1,4 @@
-/* The room's plain twin: what it computes block by block must be what the definition of convolution says of the whole. */
+/* Reference model of the room: the blockwise result must equal the convolution by definition. */
 #include "room.h"
 
 #include <math.h>

@@ -1,9 +1,8 @@
-//! `talea analyze` from the outside: what is proved, what is refuted and how, what if, and tables
-//! that can be run.
+//! `talea analyze`: proved and refuted tasks, changes with --what-if, and executable tables.
 
 use crate::harness::{Scratch, run, snapshot};
 
-/// A set that just fits, above a server that does not get enough when `video` grows.
+/// A set that just fits, above a server that gets too little CPU time if `video` grows.
 const SYSTEM: &str = "\
 duration = \"1s\"
 
@@ -99,8 +98,8 @@ fn what_if_a_cost_were_larger_is_refuted_by_a_job() {
 fn a_bound_beyond_the_deadline_proves_nothing() {
     let scratch = Scratch::new();
     scratch.file("system.toml", SYSTEM);
-    // The longest that the simulator sees is 10ms, too: the job is shown. Of the server's client it
-    // sees less than the bound.
+    // The longest simulated response of `video` is also 10ms, so a late job is shown. The longest
+    // one of the server's client is below its bound.
     for (change, verdict) in
         [("deadline(video)=9ms", "refuted"), ("deadline(requests)=31ms", "unknown")]
     {
@@ -117,17 +116,17 @@ fn a_bound_beyond_the_deadline_proves_nothing() {
 }
 
 #[test]
-fn a_hole_is_not_left_out_of_account() {
+fn a_stall_is_not_ignored() {
     let scratch = Scratch::new();
     let task = "[[task]]\nname = \"a\"\nin = \"cpu0\"\nperiod = \"10ms\"\ncost = \"1ms\"\n";
     let root = "duration = \"100ms\"\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n";
     for (start, verdict) in [("5ms", "refuted"), ("900ms", "unknown")] {
-        let hole = format!("[[hole]]\nstart = \"{start}\"\nlength = \"20ms\"\n");
-        scratch.file("system.toml", &format!("{root}{task}{hole}"));
+        let stall = format!("[[stall]]\nstart = \"{start}\"\nlength = \"20ms\"\n");
+        scratch.file("system.toml", &format!("{root}{task}{stall}"));
         let ended = run(&scratch, &["analyze", "system.toml"]);
         assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
         assert!(
-            ended.out.contains(&format!("{verdict}: a: cpu0: no test known for CPUs with holes")),
+            ended.out.contains(&format!("{verdict}: a: cpu0: no test known for CPUs with stalls")),
             "{}",
             ended.out
         );
@@ -135,7 +134,7 @@ fn a_hole_is_not_left_out_of_account() {
 }
 
 #[test]
-fn what_no_job_does_is_not_refuted() {
+fn a_miss_that_no_job_shows_is_not_refuted() {
     let scratch = Scratch::new();
     let task = |name: &str, priority: u8, offset: Option<&str>| {
         let offset = offset.map_or(String::new(), |offset| format!("offset = \"{offset}\"\n"));
@@ -150,7 +149,7 @@ fn what_no_job_does_is_not_refuted() {
             task("b", 1, second)
         )
     };
-    // Neither waits for the other; together the second one does.
+    // Neither waits for the other; released together, the second one does.
     for (second, text) in [
         (Some("10ms"), "unknown: b: a response may be up to 20ms"),
         (None, "refuted: b: a response can be 20ms"),
@@ -162,7 +161,7 @@ fn what_no_job_does_is_not_refuted() {
     }
 }
 
-/// Two CPUs, a chain, an accelerator that both ends of it want.
+/// Two CPUs, a chain, and a task with two versions.
 const TASKS: &str = "\
 [[task]]
 name = \"detect\"
@@ -223,11 +222,13 @@ fn y11_no_table_has_a_reason() {
     assert!(crowded.contains("there is none: between 0ns and"), "{crowded}");
     let cut =
         why(1, "[[task]]\nname = \"a\"\nperiod = \"20ms\"\noffset = \"15ms\"\ncost = \"10ms\"\n");
-    assert!(cut.contains("none is looked for") && !cut.contains("there is none"), "{cut}");
-    let sporadic =
-        why(2, "[[task]]\nname = \"a\"\nperiod = \"10ms\"\nslack = \"1ms\"\ncost = \"1ms\"\n");
+    assert!(cut.contains("none is searched") && !cut.contains("there is none"), "{cut}");
+    let sporadic = why(
+        2,
+        "[[task]]\nname = \"a\"\nperiod = \"10ms\"\nseparation_max = \"11ms\"\ncost = \"1ms\"\n",
+    );
     assert!(
-        sporadic.contains("cpus: no table: a: arrives at times that nobody knows beforehand"),
+        sporadic.contains("cpus: no table: a: arrives at times that are unknown before the run"),
         "{sporadic}"
     );
 }
@@ -237,7 +238,7 @@ fn l20_a_program_that_always_wants_the_cpu_has_no_deadline_and_others_have_their
     let scratch = Scratch::new();
     let program =
         "\n[[task]]\nname = \"hog\"\nin = \"net\"\nprogram = [\"sha1sum\", \"/dev/zero\"]\n";
-    // In place of the one that was the server's.
+    // Replaces the server's client.
     let others = SYSTEM.split("[[task]]\nname = \"requests\"").next().expect("a beginning");
     scratch.file("greedy.toml", &format!("{others}{program}"));
     let ended = run(&scratch, &["analyze", "greedy.toml", "--json"]);
@@ -250,15 +251,15 @@ fn l20_a_program_that_always_wants_the_cpu_has_no_deadline_and_others_have_their
     assert!(tasks[2]["deadline_ns"].is_null() && tasks[2]["bound_ns"].is_null());
     let ended = run(&scratch, &["simulate", "greedy.toml"]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
-    // A task below what always wants the CPU has nothing that it may rely on.
+    // A task below one that always wants the CPU has no guarantee.
     let below = "\n[[task]]\nname = \"below\"\nin = \"net\"\npriority = 1\nperiod = \"1s\"\ncost = \"1us\"\n";
     scratch.file("below.toml", &format!("{others}{program}{below}"));
     let ended = run(&scratch, &["analyze", "below.toml"]);
     assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
-    assert!(ended.out.contains("hog: it wants the CPU without end"), "{}", ended.out);
+    assert!(ended.out.contains("hog: its jobs never complete"), "{}", ended.out);
 }
 
-/// A root with one policy and these tables below it.
+/// Builds a root with one policy and these tables below it.
 fn below(policy: &str, rest: &str) -> String {
     format!("duration = \"1s\"\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"{policy}\"\n{rest}")
 }
@@ -315,19 +316,19 @@ fn budgets_that_hold_alone_and_not_all_at_once_are_called_so() {
 }
 
 #[test]
-fn what_can_not_be_asked_for_is_answered_with_the_reason() {
+fn impossible_requests_are_answered_with_the_reason() {
     let scratch = Scratch::new();
     let task = "[[task]]\nname = \"a\"\nperiod = \"10ms\"\ncost = \"2ms\"\n";
-    let hole = "[[hole]]\nstart = \"5ms\"\nlength = \"20ms\"\n";
+    let stall = "[[stall]]\nstart = \"5ms\"\nlength = \"20ms\"\n";
     let empty = "[[scheduler]]\nname = \"s\"\nin = \"cpu0\"\nserver = \"deferrable\"\nbudget = \"1ms\"\nperiod = \"10ms\"\n";
     let of_a = "in = \"cpu0\"\n";
     let huge = "[[scheduler]]\nname = \"s\"\nin = \"cpu0\"\nserver = \"cbs\"\nbudget = \"720575940379279370ns\"\n\
                 period = \"1297036692682702866ns\"\n[[task]]\nname = \"c\"\nin = \"s\"\nperiod = \"1080863910568919055ns\"\n\
                 cost = \"216172782113783811ns\"\n";
-    let holes = "no test known for CPUs with holes";
+    let stalls = "no test known for CPUs with stalls";
     for (rest, synthesize, said, code) in [
-        (format!("{task}{of_a}{hole}"), &["--synthesize", "table"][..], holes, 1),
-        (format!("{task}{of_a}{hole}"), &["--sensitivity"], holes, 1),
+        (format!("{task}{of_a}{stall}"), &["--synthesize", "table"][..], stalls, 1),
+        (format!("{task}{of_a}{stall}"), &["--sensitivity"], stalls, 1),
         (format!("{task}{of_a}{empty}"), &["--synthesize", "server"], "it has no clients", 1),
         (huge.to_owned(), &["--synthesize", "server"], "432345564227567622ns", 0),
     ] {

@@ -1,13 +1,13 @@
-//! What the commands print, for people and for programs.
+//! Output of the commands, as text and as JSON.
 
 use crate::fake::{Fake, granted, name, refusal, refused, spec, status, task};
 use crate::harness::{Scratch, run, snapshot};
 use talea_core::{Charge, Span};
 use talea_proto::message::Notes;
-use talea_proto::refusal::{Reason, Said, Witness};
-use talea_proto::{Answer, Code, Field, No, Owner, Refusal, Reply, Request, SpecId};
+use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
+use talea_proto::{Code, Field, Owner, PluginAnswer, Refusal, Rejection, Reply, Request, SpecId};
 
-/// Both forms of one command's answer, compared with what is kept; the JSON is parsed, too.
+/// Compares both forms of a command's output with the snapshots, and parses the JSON.
 fn both(label: &str, fake: &Fake, scratch: &Scratch, arguments: &[&str]) -> serde_json::Value {
     let socket = fake.socket.to_str().unwrap();
     let mut words = vec!["--socket", socket];
@@ -25,7 +25,7 @@ fn both(label: &str, fake: &Fake, scratch: &Scratch, arguments: &[&str]) -> serd
 #[test]
 fn list_shows_each_grant_with_what_the_kernel_says() {
     let scratch = Scratch::new();
-    // Thread 1 is nobody's deadline thread: what was granted is not what the kernel has.
+    // Thread 1 has no deadline policy: the grant and the kernel's policy differ.
     let specs = [spec(3, None), spec(12, Some(1))];
     let fake = Fake::start(&scratch, move |request| match request {
         Request::NextSpec(SpecId(from)) => specs
@@ -49,7 +49,7 @@ fn an_empty_list_says_so() {
 }
 
 #[test]
-fn a_list_that_goes_in_circles_ends() {
+fn an_endless_list_ends() {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, |_| Reply::Spec(Box::new(spec(1, None))));
     let ended = run(&scratch, &["--socket", fake.socket.to_str().unwrap(), "list"]);
@@ -57,7 +57,7 @@ fn a_list_that_goes_in_circles_ends() {
 }
 
 #[test]
-fn show_tells_everything_of_one_grant() {
+fn show_prints_all_data_of_one_grant() {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, |request| {
         assert_eq!(*request, Request::Query(SpecId(12)));
@@ -76,27 +76,43 @@ fn status_shows_plugins_and_cpus() {
     both("status", &fake, &scratch, &["status"]);
 }
 
-fn answers() -> Vec<Answer> {
+fn answers() -> Vec<PluginAnswer> {
     let no = |reason, field, asked, limit, fits, witness| {
-        Said::No(No { reason, field, cpu: Some(1), asked, limit, fits, witness })
+        PluginVerdict::No(Rejection { reason, field, cpu: Some(1), asked, limit, fits, witness })
     };
     let ms = |count: u64| Span::from_ns(count * 1_000_000);
-    let late =
-        Witness::Late { own: false, period: ms(20), deadline: ms(15), response: Some(ms(17)) };
-    let answer = |plugin: u32, label: &str, verdict| Answer { plugin, name: name(label), verdict };
+    let late = Witness::DeadlineMiss {
+        own: false,
+        period: ms(20),
+        deadline: ms(15),
+        response: Some(ms(17)),
+    };
+    let answer =
+        |plugin: u32, label: &str, verdict| PluginAnswer { plugin, name: name(label), verdict };
     vec![
-        answer(0, "edf", no(Reason::NoRoom, Field::Utilization, 200_000, 150_000, 150_000, None)),
+        answer(
+            0,
+            "edf",
+            no(RejectionReason::NoRoom, Field::Utilization, 200_000, 150_000, 150_000, None),
+        ),
         answer(
             1,
             "rm",
-            no(Reason::NoRoom, Field::Runtime, 2_000_000, 1_500_000, 1_500_000, Some(late)),
+            no(
+                RejectionReason::NoRoom,
+                Field::Runtime,
+                2_000_000,
+                1_500_000,
+                1_500_000,
+                Some(late),
+            ),
         ),
-        answer(2, "background", no(Reason::Missing, Field::Priority, 0, 0, 0, None)),
-        answer(3, "mine", no(Reason::OutOfRange, Field::Period, 50_000, 100_000, 0, None)),
+        answer(2, "background", no(RejectionReason::Missing, Field::Priority, 0, 0, 0, None)),
+        answer(3, "mine", no(RejectionReason::OutOfRange, Field::Period, 50_000, 100_000, 0, None)),
         answer(
             4,
             "vip",
-            Said::Denied {
+            PluginVerdict::Denied {
                 code: Code::RuleBound,
                 field: Field::Utilization,
                 asked: 200_000,
@@ -128,8 +144,9 @@ fn explain_names_the_plugin_that_would_serve() {
         let mut answers = answers();
         answers.truncate(2);
         let charge = Charge::ratio(2, 10);
-        answers[0].verdict = Said::Ok { cpu: None, charge, notes: Notes::default() };
-        answers[1].verdict = Said::Partial { cpu: Some(1), charge, notes: Notes::NOT_PROVED };
+        answers[0].verdict = PluginVerdict::Ok { cpu: None, charge, notes: Notes::default() };
+        answers[1].verdict =
+            PluginVerdict::Partial { cpu: Some(1), charge, notes: Notes::NOT_PROVED };
         Reply::Explained { chosen: Some(0), answers, refusal: None }
     });
     let answer = both(
@@ -164,19 +181,20 @@ fn explain_of_a_denied_request_is_exit_code_4_with_the_rule() {
 fn a_denial_says_what_would_help() {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, |_| {
-        let denied = |code, field, asked, limit| Said::Denied { code, field, asked, limit };
+        let denied =
+            |code, field, asked, limit| PluginVerdict::Denied { code, field, asked, limit };
         let answers = vec![
-            Answer {
+            PluginAnswer {
                 plugin: 0,
                 name: name("edf"),
                 verdict: denied(Code::RuleOmission, Field::Priority, 100, 40),
             },
-            Answer {
+            PluginAnswer {
                 plugin: 1,
                 name: name("rm"),
                 verdict: denied(Code::NotAllowed, Field::IgnoreAdmission, 1, 0),
             },
-            Answer {
+            PluginAnswer {
                 plugin: 2,
                 name: name("fp"),
                 verdict: denied(Code::RuleOmission, Field::Runtime, 0, 2_000_000),
@@ -188,7 +206,7 @@ fn a_denial_says_what_would_help() {
     let ended = run(&scratch, &["--socket", socket, "explain", "--period", "10ms"]);
     let why: Vec<&str> = ended.out.lines().skip(2).collect();
     assert!(
-        why[0].contains("at most 40") && why[0].contains("hands out a priority of 100 by itself"),
+        why[0].contains("at most 40") && why[0].contains("assigns priority 100 by itself"),
         "{}",
         ended.out
     );
@@ -222,7 +240,7 @@ fn one_word_policies_ask_the_plugin_of_their_kind() {
 }
 
 #[test]
-fn r35_cpus_are_a_condition_and_preferred_cpus_a_wish() {
+fn r35_cpus_are_a_condition_and_preferred_cpus_a_preference() {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, |_| Reply::Explained {
         chosen: None,
@@ -244,10 +262,10 @@ fn r35_cpus_are_a_condition_and_preferred_cpus_a_wish() {
 }
 
 #[test]
-fn release_gives_each_spec_back_and_tells_which_failed() {
+fn release_reports_which_specs_failed() {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, |request| match request {
-        Request::Release(SpecId(2)) => refused(Code::NotYours),
+        Request::Release(SpecId(2)) => refused(Code::NotOwner),
         Request::Release(_) => Reply::Done,
         other => panic!("{other:?}"),
     });
@@ -313,7 +331,7 @@ fn attach_passes_the_thread_itself_and_owns_by_thread() {
 }
 
 #[test]
-fn attach_that_fails_gives_the_grant_back() {
+fn a_failed_attach_releases_the_grant() {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, |request| match request {
         Request::Create(_) => Reply::Granted(granted(9)),
@@ -354,13 +372,13 @@ fn a_hostile_thread_name_does_not_reach_the_terminal() {
         _ => Reply::Done,
     });
     let (stay, stop) = std::sync::mpsc::channel::<()>();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let hostile = std::thread::spawn(move || {
         rustix::thread::set_name(c"\x1b[31mred").expect("a name");
-        tell.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("the test listens");
+        sender.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("the test listens");
         let _ = stop.recv();
     });
-    let tid = told.recv().expect("a thread");
+    let tid = receiver.recv().expect("a thread");
     let ended =
         run(&scratch, &["--socket", fake.socket.to_str().unwrap(), "attach", &tid.to_string()]);
     drop(stay);

@@ -1,8 +1,8 @@
-//! The chapters on generated sets, sweeps, imports and analysis: their files are written, their
-//! commands run, and what comes out is what stands there.
+//! The chapters on generated sets, sweeps, imports and analysis: the test writes their files, runs
+//! their commands and compares the output.
 //!
-//! A fence of a file has its name behind the language; under a command stands its output.
-//! `TALEA_BLESS=1` writes it anew.
+//! A fence of a file has its name after the language; the output follows its command.
+//! `TALEA_BLESS=1` rewrites it.
 
 use crate::harness::{Scratch, compare, run};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn chapter(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual").join(name)
 }
 
-/// The chapter as it should be: with what its commands print under them.
+/// Returns the chapter with the current output of its commands.
 fn played(name: &str) -> String {
     let text = std::fs::read_to_string(chapter(name)).expect(name);
     let scratch = Scratch::new();

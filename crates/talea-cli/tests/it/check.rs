@@ -1,5 +1,4 @@
-//! `talea check` and `talea import-retif` from the outside; the table of malformed files is in
-//! `talea-system`.
+//! `talea check`, and imports of ReTiF's files; the table of malformed files is in `talea-system`.
 
 use crate::harness::{Scratch, run, snapshot};
 
@@ -59,11 +58,11 @@ fn a_file_that_cannot_be_read_is_a_failure_and_not_a_malformed_one() {
 }
 
 #[test]
-fn r27_the_papers_files_are_imported_and_what_comes_out_is_sound() {
+fn r27_the_papers_files_become_a_valid_configuration() {
     let scratch = Scratch::new();
     scratch.file("retif.conf", "EDF EDF.so 100-100 0\nRM RM.so 50-99 1,2\nRR RR.so 1-50 1,2\n");
     scratch.file("rules", "root EDF max_utilization 0.5\n- - max_priority 50\n");
-    let ended = run(&scratch, &["import-retif", "retif.conf", "rules"]);
+    let ended = run(&scratch, &["import", "retif.conf", "rules"]);
     snapshot("import-retif", &ended.transcript());
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     scratch.file("talead.toml", &ended.out);
@@ -72,20 +71,31 @@ fn r27_the_papers_files_are_imported_and_what_comes_out_is_sound() {
 }
 
 #[test]
-fn what_is_wrong_with_an_imported_file_never_ends_up_in_the_result() {
+fn errors_of_an_imported_file_do_not_go_to_standard_output() {
     let scratch = Scratch::new();
     scratch.file("retif.conf", "EDF 100-100\n");
-    let ended = run(&scratch, &["import-retif", "retif.conf"]);
+    let ended = run(&scratch, &["import", "retif.conf"]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
     assert!(ended.err.contains("retif.conf:1:"), "{}", ended.err);
 }
 
 #[test]
-fn a_rule_file_without_the_plugins_is_told_what_is_missing() {
+fn a_rule_file_without_plugins_reports_the_missing_plugins() {
     let scratch = Scratch::new();
     scratch.file("rules", "root EDF max_utilization 0.5\n");
-    let ended = run(&scratch, &["import-retif", "rules"]);
+    let ended = run(&scratch, &["import", "rules"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.err.contains("declare it, or write - for any"), "{}", ended.err);
     assert!(!ended.err.contains("one of ,"), "{}", ended.err);
+}
+
+#[test]
+fn the_rules_may_be_named_before_the_plugins() {
+    let scratch = Scratch::new();
+    scratch.file("retif.conf", "EDF EDF.so 100-100 0\nRM RM.so 50-99 1,2\n");
+    scratch.file("rules", "root EDF max_utilization 0.5\n");
+    let usual = run(&scratch, &["import", "retif.conf", "rules"]);
+    let reversed = run(&scratch, &["import", "rules", "retif.conf"]);
+    assert_eq!((usual.code, reversed.code), (Some(0), Some(0)), "{}{}", usual.err, reversed.err);
+    assert_eq!(usual.out, reversed.out);
 }

@@ -1,7 +1,7 @@
 //! `talea compare`: bound, simulation and real threads.
 //!
-//! A machine that takes CPUs away makes a run inconclusive, which is asked for again a few times. A
-//! contradiction is one.
+//! CPU stalls make a run inconclusive; such a run is repeated a few times. A contradiction is a
+//! failure.
 
 use crate::execute::SYSTEM;
 use crate::harness::{Ended, Scratch, json, run};
@@ -16,24 +16,24 @@ use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_os::sched::{Attr, Policy};
 use talea_os::{Tid, clock, sched};
 
-/// All tries of one comparison together.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// Time limit of all tries of one comparison.
+const TIME_LIMIT: Duration = Duration::from_secs(6);
 
-/// Compares until it is conclusive, or as long as there is patience.
+/// Compares until the result is conclusive, or until the time limit.
 pub(crate) fn compared(scratch: &Scratch, arguments: &[&str]) -> Ended {
     let begun = Instant::now();
     loop {
         let ended = run(scratch, &[&["compare"], arguments].concat());
         let Ended { code, out, err } = &ended;
         assert!(matches!(code, Some(0 | 6)), "{arguments:?}: {code:?}\n{out}{err}");
-        if ended.code == Some(0) || (ended.code == Some(6) && begun.elapsed() > PATIENCE) {
+        if ended.code == Some(0) || (ended.code == Some(6) && begun.elapsed() > TIME_LIMIT) {
             return ended;
         }
     }
 }
 
 #[test]
-fn s18_l12_no_real_response_is_beyond_its_bound_and_each_is_one_that_simulations_say() {
+fn s18_l12_real_responses_are_within_bounds_and_simulated_ranges() {
     needs_root!();
     let _bench = Bench::new("cli_compare");
     let scratch = Scratch::new();
@@ -58,14 +58,14 @@ fn s18_l12_no_real_response_is_beyond_its_bound_and_each_is_one_that_simulations
             );
         }
     }
-    // Dispatchers work, and less than jobs do.
+    // Dispatchers use CPU time, and less than jobs do.
     let overhead = answer["runs"][0]["roots"][0]["scheduler_ppm"].as_u64().expect("an overhead");
     assert!(overhead > 0 && overhead < 200_000, "{overhead}");
     let page = std::fs::read_to_string(scratch.path().join("page.html")).expect("a page");
     for word in ["cpu0, simulated", "cpu0, measured", "simulated late"] {
         assert!(page.contains(word), "{word}");
     }
-    // The page's own script, where there is something to run it.
+    // The page's own script, if node is installed.
     scratch.file("stage.js", include_str!("stage.js"));
     let played = std::process::Command::new("node")
         .args([scratch.path().join("stage.js"), scratch.path().join("page.html")])
@@ -105,7 +105,7 @@ fn l21_two_cpus_have_two_tables_and_both_hold() {
 }
 
 #[test]
-fn l11_every_shipped_system_is_executed_and_nothing_contradicts() {
+fn l11_every_shipped_system_is_executed_without_contradiction() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("cli_compare_shipped");
@@ -139,59 +139,59 @@ fn l11_every_shipped_system_is_executed_and_nothing_contradicts() {
     assert!(compared_files >= 11);
 }
 
-/// Takes slices of its CPU above everybody, as a hypervisor does: each too short to be seen by a
-/// monitor that looks now and then.
-struct Thief {
+/// Takes slices of its CPU above all priorities, like a hypervisor. Each slice is too short for the
+/// stall monitor.
+struct CpuThief {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Thief {
+impl CpuThief {
     const SLICE: Span = Span::from_ns(120_000);
     const PAUSE: Span = Span::from_ns(600_000);
-    /// Whatever becomes of its test.
-    const LONGEST: Span = Span::from_ns(20_000_000_000);
+    /// Time limit that is independent of the test.
+    const TIME_LIMIT: Span = Span::from_ns(20_000_000_000);
 
-    fn on(cpu: u32) -> Thief {
+    fn on(cpu: u32) -> CpuThief {
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let end = clock::now() + Thief::LONGEST;
+            let end = clock::now() + CpuThief::TIME_LIMIT;
             sched::set_affinity(Tid::current(), &CpuSet::single(cpu)).expect("its CPU");
             let policy = Policy::Fifo(99);
             sched::set(Tid::current(), &Attr::plain(policy)).expect("the highest priority");
-            while !told.load(Ordering::Relaxed) && clock::now() < end {
-                clock::sleep_until(clock::now() + Thief::PAUSE);
-                let until = clock::now() + Thief::SLICE;
+            while !stopped.load(Ordering::Relaxed) && clock::now() < end {
+                clock::sleep_until(clock::now() + CpuThief::PAUSE);
+                let until = clock::now() + CpuThief::SLICE;
                 while clock::now() < until {}
             }
         });
-        Thief { stop, thread: Some(thread) }
+        CpuThief { stop, thread: Some(thread) }
     }
 }
 
-impl Drop for Thief {
+impl Drop for CpuThief {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
         assert!(
             std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()),
-            "the thief fell"
+            "the thread panicked"
         );
     }
 }
 
 #[test]
-fn l11_a_cpu_that_is_taken_in_slices_contradicts_nothing() {
+fn l11_cpu_time_lost_in_slices_contradicts_nothing() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("cli_compare_slices");
     let scratch = Scratch::new();
-    // A job that has a millisecond to spare in its entry, and the next entry comes 20 ms later.
+    // A job that has a millisecond to spare in its entry; the next entry comes 20 ms later.
     let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/systems/table.toml");
-    let thief = Thief::on(kernel::cpus().iter().next().expect("a CPU"));
+    let thread = CpuThief::on(kernel::cpus().iter().next().expect("a CPU"));
     let ended = run(&scratch, &["compare", table.to_str().expect("UTF-8"), "--json"]);
-    drop(thief);
+    drop(thread);
     assert_eq!(ended.code, Some(6), "{}{}", ended.out, ended.err);
     let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
     let found = &answer["runs"][0]["roots"][0];
@@ -201,16 +201,16 @@ fn l11_a_cpu_that_is_taken_in_slices_contradicts_nothing() {
 }
 
 #[test]
-fn without_priorities_every_figure_says_so() {
+fn without_priorities_the_report_says_so() {
     needs_root!();
     let _bench = Bench::new("cli_compare_gates");
     let scratch = Scratch::new();
     scratch.file("system.toml", SYSTEM);
     let ended =
-        run(&scratch, &["compare", "system.toml", "--mechanism", "gates", "--html", "page.html"]);
-    // What ordinary threads are given is the kernel's affair: no verdict is a wrong one.
+        run(&scratch, &["compare", "system.toml", "--mechanism", "signal", "--html", "page.html"]);
+    // The kernel schedules ordinary threads, so every verdict is valid.
     assert!(matches!(ended.code, Some(0 | 1 | 6)), "{}", ended.err);
-    assert!(ended.out.contains("promise nothing"), "{}", ended.out);
+    assert!(ended.out.contains("guarantee nothing"), "{}", ended.out);
     let page = std::fs::read_to_string(scratch.path().join("page.html")).expect("a page");
     assert!(
         page.contains("without real-time priorities") && page.contains("measured (best effort)")
@@ -218,30 +218,31 @@ fn without_priorities_every_figure_says_so() {
 }
 
 #[test]
-fn l20_a_file_with_a_program_is_compared_by_what_holds_whatever_the_program_does() {
+fn l20_a_file_with_a_program_is_compared_by_what_holds_independent_of_the_program() {
     needs_root!();
-    needs!("groups in cgroup v2", talea_os::groups::hierarchy().is_some());
+    needs!("groups in cgroup v2", talea_os::cgroup::mount_point().is_some());
     let _bench = Bench::new("cli_compare_programs");
     let scratch = Scratch::new();
-    // A program that takes whatever it gets, in the server, between two tasks.
+    // A program without limit, in the server, between two tasks.
     let boxed = SYSTEM.replace("\"requests\"", "\"hog\"\nprogram = [\"sha1sum\", \"/dev/zero\"]");
     scratch.file("boxed.toml", &boxed);
     let answer = json(&compared(&scratch, &["boxed.toml", "--json"]).out);
     let root = &answer["roots"][0];
     assert_eq!((&root["programs"][0], &root["programs_are_held"]), (&"hog".into(), &true.into()));
-    assert_eq!(answer["runs"][0]["roots"][0]["mechanism"], "flip and freeze");
+    assert_eq!(answer["runs"][0]["roots"][0]["mechanism"], "priority and freeze");
     let bound = |at: usize| root["tasks"][at]["bound_within_reason_ns"].as_u64();
     assert!(bound(0).is_some() && bound(1).is_none() && bound(2).is_some(), "{root}");
-    // Nothing of the others is left out because of it, nor held against a simulation of it.
+    // No job of the other tasks is excluded because of the program, nor checked against a
+    // simulation of it.
     assert_eq!(answer["runs"][0]["roots"][0]["instants"], 0);
-    // Below no server it may take what it likes.
+    // Without a server above it, its CPU time is unlimited.
     let free = boxed.replace("in = \"net\"", "in = \"cpu0\"\npriority = 5");
     scratch.file("free.toml", &free);
-    let told = compared(&scratch, &["free.toml", "--duration", "200ms"]);
+    let report = compared(&scratch, &["free.toml", "--duration", "200ms"]);
     assert!(
-        told.out.contains("hog is a program") && told.out.contains("no server holds it"),
+        report.out.contains("hog is a program") && report.out.contains("no server limits it"),
         "{}",
-        told.out
+        report.out
     );
     let gone = boxed.replace("sha1sum", "no-such-program-anywhere");
     scratch.file("gone.toml", &gone);

@@ -1,4 +1,4 @@
-//! `talea execute` and `talea replay`: real threads, and what they leave to be looked at.
+//! `talea execute` and `talea replay`: real threads and their output.
 
 use crate::harness::{Scratch, json, run, talea, under_way};
 use std::fmt::Write;
@@ -40,7 +40,7 @@ cost = \"3ms\"
 ";
 
 #[test]
-fn s18_s20_l22_one_file_is_simulated_and_executed_and_both_are_told_alike() {
+fn s18_s20_l22_one_file_is_simulated_and_executed_and_both_have_the_same_report() {
     needs_root!();
     let _bench = Bench::new("cli_execute");
     let scratch = Scratch::new();
@@ -62,14 +62,14 @@ fn s18_s20_l22_one_file_is_simulated_and_executed_and_both_are_told_alike() {
     let sum = |tasks: &[serde_json::Value], of: &str| {
         tasks.iter().filter_map(|task| task[of].as_u64()).sum::<u64>()
     };
-    // All that come in a simulation, and whatever a disturbed machine left undone stands in no
+    // The same number of arrivals as in a simulation; jobs that stalls left undone appear in no
     // other column.
     assert_eq!(sum(&model, "arrived"), sum(&done, "arrived"));
     let completed = sum(&done, "completed");
     assert!(completed > 0 && completed <= sum(&model, "completed"));
     for (model, done) in model.iter().zip(&done) {
-        // Not all are faster than in a world where scheduling costs nothing; one may be, whose
-        // server was stopped too late before.
+        // Not all jobs are faster than without scheduling costs. One may be, if its server was
+        // stopped too late in the period before.
         assert!(
             done["response_max_ns"].as_u64() >= model["response_min_ns"].as_u64(),
             "{model} {done}"
@@ -84,11 +84,11 @@ fn s18_s20_l22_one_file_is_simulated_and_executed_and_both_are_told_alike() {
 }
 
 #[test]
-fn s17_l1_by_the_kernels_word_nobody_runs_outside_of_orders_and_slots() {
+fn s17_l1_no_worker_runs_outside_of_orders_and_slots() {
     needs_root!();
     let _bench = Bench::new("cli_check");
     let scratch = Scratch::new();
-    // Both partitions want more than their slots, and the CPU rests between them.
+    // Both partitions want more than their slots, and the CPU is idle between them.
     let slots = "\
 duration = \"400ms\"
 [[scheduler]]
@@ -128,7 +128,7 @@ cost = \"45ms\"
         assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
         let kernel = &json(&ended.out)["executions"][0]["kernel"];
         assert!(kernel["stays"].as_u64().is_some_and(|stays| stays > 20), "{kernel}");
-        // All of it together: less than a hundredth of the run.
+        // In total less than a hundredth of the run.
         assert!(kernel["out_of_order_ns"].as_u64().is_some_and(|ns| ns < 4_000_000), "{kernel}");
     }
 }
@@ -138,7 +138,7 @@ fn s3_a_recorded_run_is_replayed_and_a_swapped_order_is_caught() {
     needs_root!();
     let _bench = Bench::new("cli_replay");
     let scratch = Scratch::new();
-    // In two files: both are in the recording.
+    // Two files: the recording contains both.
     let (above, below) = SYSTEM.split_once("[[task]]").expect("tasks");
     scratch.file("tasks.toml", &format!("[[task]]{below}"));
     scratch.file("system.toml", &format!("include = [\"tasks.toml\"]\n{above}"));
@@ -149,13 +149,13 @@ fn s3_a_recorded_run_is_replayed_and_a_swapped_order_is_caught() {
     assert_eq!(same.code, Some(0), "{}{}", same.out, same.err);
     assert!(same.out.contains("same: cpu0"), "{}", same.out);
     let text = std::fs::read_to_string(scratch.path().join("run.txt")).expect("the recording");
-    // SF3P's four invariants, wherever the real machine had no more orders.
+    // SF3P's four invariants, at each instant at which the engine had no more orders.
     let root = &json(&run(&scratch, &["replay", "run.txt", "--json"]).out)["roots"][0];
     let settled = text.lines().filter(|line| line.ends_with(" polled")).count();
     assert!(settled > 100, "{settled} times");
     assert_eq!((&root["audits"], &root["violation"]), (&settled.into(), &serde_json::Value::Null));
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    // Two orders that are about different tasks change places, and keep their times.
+    // Two orders for different tasks are swapped and keep their times.
     let orders: Vec<usize> = (0..lines.len()).filter(|&at| lines[at].contains(" run 0 ")).collect();
     let pair = orders.windows(2).find(|pair| {
         let task = |at: usize| lines[at].split(' ').nth(3).map(str::to_owned);
@@ -184,7 +184,7 @@ fn s3_a_recorded_run_is_replayed_and_a_swapped_order_is_caught() {
 }
 
 #[test]
-fn a_system_that_this_machine_can_not_run_is_refused_with_the_reason() {
+fn a_system_that_cannot_run_here_is_refused_with_the_reason() {
     let scratch = Scratch::new();
     let two = SYSTEM.replace("policy = \"fp\"", "policy = \"fp\"\ncpus = 2");
     scratch.file("two.toml", &two);
@@ -203,7 +203,7 @@ fn a_system_that_this_machine_can_not_run_is_refused_with_the_reason() {
 }
 
 #[test]
-fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
+fn without_rights_it_names_the_remedy_and_runs_only_with_best_effort() {
     needs_root!();
     let limits = std::fs::read_to_string("/proc/self/limits").expect("our limits");
     let rtprio =
@@ -211,7 +211,7 @@ fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
     needs!("no real-time priorities for users", rtprio.split_whitespace().nth(3) == Some("0"));
     let bench = Bench::new("cli_rights");
     let scratch = Scratch::new();
-    // Where anybody may run it, and read the file.
+    // In a folder where all users may execute the program and read the file.
     let program = bench.path("talea");
     talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_talea"), &program);
     let file = bench.write("system.toml", SYSTEM);
@@ -225,14 +225,14 @@ fn without_rights_it_says_what_to_do_and_runs_only_if_it_is_told_to() {
     for word in ["CAP_SYS_NICE", "talea simulate", "--best-effort"] {
         assert!(refused.err.contains(word), "{word}: {}", refused.err);
     }
-    let told = alice(&["--best-effort"]);
-    assert_eq!(told.code, Some(0), "{}", told.err);
+    let report = alice(&["--best-effort"]);
+    assert_eq!(report.code, Some(0), "{}", report.err);
     assert!(
-        told.out.contains("cpu0 (best effort)") && told.out.contains("promise nothing"),
+        report.out.contains("cpu0 (best effort)") && report.out.contains("guarantee nothing"),
         "{}",
-        told.out
+        report.out
     );
-    assert!(told.out.contains("mechanism gates"), "{}", told.out);
+    assert!(report.out.contains("mechanism signal"), "{}", report.out);
     let (folder, page) = (bench.path("alice"), bench.path("alice/run.html"));
     std::fs::create_dir(&folder).expect("a folder");
     std::os::unix::fs::chown(&folder, Some(ALICE), Some(ALICE)).expect("for her");
@@ -270,16 +270,16 @@ fn l1_five_hundred_frames_neither_overlap_nor_drift() {
     assert_eq!(
         ended.code,
         Some(0),
-        "nobody ran in another one's slot for longer than the monitor may miss: {}",
+        "no worker ran in another slot for longer than the detection limit: {}",
         ended.out
     );
     let answer = json(&ended.out);
     let kernel = &answer["executions"][0]["kernel"];
     assert!(kernel["stays"].as_u64().is_some_and(|stays| stays >= 900), "{kernel}");
-    // On the whole 200 µs a switch and less.
+    // On average 200 µs per switch or less.
     assert!(kernel["out_of_order_ns"].as_u64().is_some_and(|ns| ns < 1_000 * 200_000), "{kernel}");
-    // The slots' begins as they were ordered: each at its nominal time, in the last frames as in
-    // the first.
+    // The ordered starts of the slots: each at its nominal time, in the last frames as in the
+    // first.
     let recording = std::fs::read_to_string(scratch.path().join("run.txt")).expect("a recording");
     let late: Vec<u64> = recording
         .lines()
@@ -308,19 +308,19 @@ fn s23_a_run_that_is_killed_anywhere_leaves_nothing_behind() {
             .stdout(Stdio::null())
             .spawn()
             .expect("talea");
-        // From its first breath into the run.
+        // From its first instruction into the run.
         std::thread::sleep(Duration::from_millis(number * 4));
         child.kill().expect("it is there");
         assert!(!child.wait().expect("it ends").success());
         assert!(!std::path::Path::new(&format!("/proc/{}", child.id())).exists());
     }
-    // The next one finds everything as the first did.
+    // The next run works as the first one.
     let ended = run(&scratch, &["execute", "system.toml", "--check"]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
 }
 
 #[test]
-fn a_run_that_is_interrupted_ends_at_once_and_says_what_it_saw() {
+fn an_interrupted_run_ends_at_once_with_a_report() {
     needs_root!();
     let _bench = Bench::new("cli_interrupted");
     let scratch = Scratch::new();

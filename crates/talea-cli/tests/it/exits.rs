@@ -1,4 +1,4 @@
-//! Exit codes: who has to act.
+//! Exit codes: they name the person who must act.
 
 use crate::fake::{Fake, refused};
 use crate::harness::{Scratch, run, snapshot, talea};
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::process::Stdio;
 use talea_proto::Code;
 
-/// Asks for a release, which every refusal may answer, and returns the exit code.
+/// Requests a release, which any refusal may answer, and returns the exit code.
 fn release_refused_with(code: Code) -> Option<i32> {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, move |_| refused(code));
@@ -14,7 +14,7 @@ fn release_refused_with(code: Code) -> Option<i32> {
 }
 
 #[test]
-fn each_refusal_ends_with_the_code_of_whoever_must_act() {
+fn each_refusal_ends_with_its_exit_code() {
     let table = [
         (Code::NotAllowed, 4),
         (Code::RuleBound, 4),
@@ -22,9 +22,9 @@ fn each_refusal_ends_with_the_code_of_whoever_must_act() {
         (Code::NoPlugin, 3),
         (Code::UnknownPlugin, 2),
         (Code::NoSuchSpec, 1),
-        (Code::NotYours, 4),
+        (Code::NotOwner, 4),
         (Code::NoSuchThread, 1),
-        (Code::OthersThread, 4),
+        (Code::ForeignThread, 4),
         (Code::ThreadTaken, 1),
         (Code::SpecTaken, 1),
         (Code::NotAttached, 1),
@@ -34,7 +34,7 @@ fn each_refusal_ends_with_the_code_of_whoever_must_act() {
         (Code::Version, 1),
         (Code::BadToken, 4),
         (Code::NotRoot, 4),
-        (Code::BareTid, 1),
+        (Code::TidNotAccepted, 1),
         (Code::Stopping, 1),
         (Code::Busy, 1),
     ];
@@ -63,12 +63,12 @@ fn a_missing_daemon_is_exit_code_5_where_a_daemon_was_named() {
 }
 
 #[test]
-fn a_closed_socket_says_whose_door_it_is() {
+fn a_closed_socket_is_named() {
     let scratch = Scratch::new();
-    drop(Fake::start(&scratch, |_| unreachable!("nobody asks")));
+    drop(Fake::start(&scratch, |_| unreachable!("no request is sent")));
     scratch.file("plain", "");
     let ended = run(&scratch, &["--socket", "plain", "status"]);
-    snapshot("nobody-listens", &ended.transcript());
+    snapshot("no-listener", &ended.transcript());
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_misspelt_option_of_run_is_not_taken_for_the_program() {
         let _ = write!(transcript, "$ talea {}\n{}\n", arguments.join(" "), ended.transcript());
     }
     snapshot("run-wrong-options", &transcript);
-    // What stands behind the program is the program's.
+    // Options after the program belong to the program.
     let ended = run(&scratch, &["run", "-P", "o:0", "echo", "--period", "-x"]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "--period -x\n"), "{}", ended.err);
 }
@@ -142,7 +142,7 @@ fn a_configuration_that_was_named_and_cannot_be_used_is_exit_code_2() {
 }
 
 #[test]
-fn a_socket_with_a_path_that_no_socket_can_have_is_told() {
+fn a_socket_path_that_is_too_long_is_reported() {
     let scratch = Scratch::new();
     let ended = run(&scratch, &["--socket", &"x".repeat(200), "list"]);
     assert_eq!(ended.code, Some(5));
@@ -150,7 +150,7 @@ fn a_socket_with_a_path_that_no_socket_can_have_is_told() {
 }
 
 #[test]
-fn arguments_that_are_not_text_are_told_and_reach_the_program() {
+fn arguments_that_are_not_text_are_reported_and_reach_the_program() {
     use std::os::unix::ffi::OsStrExt;
     let scratch = Scratch::new();
     let odd = std::ffi::OsStr::from_bytes(b"b\xffd");
@@ -172,7 +172,7 @@ fn a_pipe_that_is_closed_and_a_disk_that_is_full_end_quietly_and_loudly() {
     drop(child.stdout.take());
     assert!(
         child.wait().expect("it ends").code().is_none_or(|code| code == 0),
-        "nobody reads on: no failure"
+        "a closed pipe is no failure"
     );
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
     let ended = talea(&scratch).arg("markdown").stdout(full).output().expect("talea");

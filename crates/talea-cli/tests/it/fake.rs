@@ -1,4 +1,4 @@
-//! A daemon that the test plays: every request goes to a closure, every reply is the closure's.
+//! A fake daemon: a closure of the test answers every request.
 //!
 //! The socket, the messages and the descriptors are real; only the decisions are not.
 
@@ -27,14 +27,15 @@ pub(crate) struct Fake {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A request, and the thread that came with it.
+/// A request, and the thread that was sent with it.
 pub(crate) struct Asked {
     pub(crate) request: Request,
     pub(crate) thread: Option<talea_os::Thread>,
 }
 
 impl Fake {
-    /// Answers with `answer`; what is not about this test (`Hello`, the plugins) is answered here.
+    /// Starts a daemon that replies with `answer`; requests for `Hello` and the plugins have fixed
+    /// replies.
     pub(crate) fn start(
         scratch: &Scratch,
         answer: impl FnMut(&Request) -> Reply + Send + 'static,
@@ -44,13 +45,13 @@ impl Fake {
         let listener = Listener::bind(&socket, access, 8).expect("a socket for the fake daemon");
         let (ended, stop) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
-        let (tell, asked) = channel();
+        let (sender, asked) = channel();
         let answer: Arc<Mutex<Box<Answer>>> = Arc::new(Mutex::new(Box::new(answer)));
-        let thread = std::thread::spawn(move || listen(&listener, &ended, &tell, &answer));
+        let thread = std::thread::spawn(move || listen(&listener, &ended, &sender, &answer));
         Fake { socket, asked, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// The requests so far, `Hello` and plugin questions left out.
+    /// Returns the requests so far, without `Hello` and plugin requests.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.asked.try_iter().map(|asked| asked.request).collect()
     }
@@ -66,8 +67,13 @@ impl Drop for Fake {
     }
 }
 
-/// One thread serves all connections, as the real one does.
-fn listen(listener: &Listener, ended: &OwnedFd, tell: &Sender<Asked>, answer: &Mutex<Box<Answer>>) {
+/// Serves all connections in one thread, as the real daemon does.
+fn listen(
+    listener: &Listener,
+    ended: &OwnedFd,
+    sender: &Sender<Asked>,
+    answer: &Mutex<Box<Answer>>,
+) {
     let mut clients: Vec<OwnedFd> = Vec::new();
     loop {
         let mut fds = vec![
@@ -89,7 +95,7 @@ fn listen(listener: &Listener, ended: &OwnedFd, tell: &Sender<Asked>, answer: &M
         let mut index = 0;
         clients.retain(|client| {
             index += 1;
-            !ready[index + 1] || serve(client, tell, answer)
+            !ready[index + 1] || serve(client, sender, answer)
         });
         if ready[1] {
             clients.extend(listener.accept().expect("accept"));
@@ -97,8 +103,8 @@ fn listen(listener: &Listener, ended: &OwnedFd, tell: &Sender<Asked>, answer: &M
     }
 }
 
-/// One message; false at the end of the connection.
-fn serve(client: &OwnedFd, tell: &Sender<Asked>, answer: &Mutex<Box<Answer>>) -> bool {
+/// Serves one message; false at the end of the connection.
+fn serve(client: &OwnedFd, sender: &Sender<Asked>, answer: &Mutex<Box<Answer>>) -> bool {
     let mut buffer = vec![0; MESSAGE_MAX];
     let Ok(received) = seqpacket::recv(client, &mut buffer) else { return false };
     if received.len == 0 {
@@ -120,8 +126,8 @@ fn serve(client: &OwnedFd, tell: &Sender<Asked>, answer: &Mutex<Box<Answer>>) ->
         _ => {
             let reply = answer.lock().expect("the test's closure did not panic")(&request);
             let thread = received.fd.map(|fd| talea_os::Thread::from_fd(fd).expect("a pidfd"));
-            // A test that has seen enough no longer listens.
-            let _ = tell.send(Asked { request, thread });
+            // The test may have stopped listening.
+            let _ = sender.send(Asked { request, thread });
             reply
         }
     };
@@ -129,7 +135,7 @@ fn serve(client: &OwnedFd, tell: &Sender<Asked>, answer: &Mutex<Box<Answer>>) ->
     seqpacket::send(client, &buffer[..length], None).is_ok()
 }
 
-/// A plugin on the deadline class.
+/// A plugin of the deadline class.
 fn edf() -> PluginInfo {
     PluginInfo {
         index: 0,
@@ -155,7 +161,7 @@ pub(crate) fn ms(ms: u64) -> Span {
     Span::from_ns(ms * 1_000_000)
 }
 
-/// 2 ms every 10 ms.
+/// A task with 2 ms every 10 ms.
 pub(crate) fn task() -> Task {
     let params = Params {
         period: Some(ms(10)),
@@ -165,7 +171,7 @@ pub(crate) fn task() -> Task {
     Task { params, ..Task::default() }
 }
 
-/// What a plugin of kind `edf` would give for it.
+/// The grant of a plugin of kind `edf` for this task.
 pub(crate) fn granted(spec: u64) -> Granted {
     Granted {
         spec: SpecId(spec),
@@ -176,12 +182,12 @@ pub(crate) fn granted(spec: u64) -> Granted {
         charge: Charge::ratio(2, 10),
         priority: 0,
         mechanism: Mechanism::DeadlineGlobal,
-        grain: ms(4),
+        granularity: ms(4),
         notes: Notes::default(),
     }
 }
 
-/// A grant as it is listed.
+/// A listed grant.
 pub(crate) fn spec(spec: u64, tid: Option<u32>) -> SpecInfo {
     let policy =
         Policy::Deadline { runtime: Work::from_ns(2_000_000), deadline: ms(10), period: ms(10) };
@@ -197,7 +203,7 @@ pub(crate) fn spec(spec: u64, tid: Option<u32>) -> SpecInfo {
     }
 }
 
-/// A daemon in its prime.
+/// Counters of a running daemon.
 pub(crate) fn status() -> Status {
     Status {
         instance: 0x1234_5678_9abc_def0,
@@ -215,7 +221,7 @@ pub(crate) fn status() -> Status {
     }
 }
 
-/// A refusal with nothing but its code.
+/// A refusal with only its code.
 pub(crate) fn refusal(code: Code) -> Refusal {
     Refusal {
         code,
@@ -229,7 +235,7 @@ pub(crate) fn refusal(code: Code) -> Refusal {
     }
 }
 
-/// The same as a reply.
+/// A refusal as a reply.
 pub(crate) fn refused(code: Code) -> Reply {
     Reply::Refused(Box::new(refusal(code)))
 }

@@ -1,5 +1,4 @@
-//! `talea generate` from the outside: what it writes is a system that runs, and is the same each
-//! time.
+//! `talea generate`: its output is an executable system and is reproducible.
 
 use crate::harness::{Ended, Scratch, run, snapshot};
 
@@ -9,7 +8,7 @@ fn generate(scratch: &Scratch, options: &str) -> Ended {
     run(scratch, &words)
 }
 
-/// The values of a key, in the order of the file.
+/// Returns the values of a key, in the order of the file.
 fn values<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
     let start = format!("{key} = \"");
     text.lines().filter_map(|line| line.strip_prefix(&start)?.strip_suffix('"')).collect()
@@ -111,7 +110,7 @@ fn what_can_not_be_drawn_is_refused_with_what_could_be() {
         ),
         (
             "--tasks 10 --utilization 9.999 --method uunifast-discard",
-            "randfixedsum draws none that does",
+            "randfixedsum generates none that does",
         ),
         ("--utilization 1 --periods 10ms..15500us", "not a multiple"),
         ("--utilization 1 --periods 20ms..10ms", "no period is"),
@@ -122,7 +121,7 @@ fn what_can_not_be_drawn_is_refused_with_what_could_be() {
         ("--utilization 1 --graph erdos-renyi --nodes 0..3", "1 to 1000 nodes"),
         ("--utilization 1 --graph erdos-renyi --edges 1.1", "at most 1"),
         ("--utilization 1 --nodes 3", "--graph"),
-        ("--utilization 1 --method dice", "randfixedsum"),
+        ("--utilization 1 --method fair", "randfixedsum"),
         ("--utilization 1 --sets 2", "--out"),
     ] {
         let ended = generate(&scratch, options);

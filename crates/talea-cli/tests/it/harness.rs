@@ -1,4 +1,4 @@
-//! Scratch folders, running the binary, and snapshots.
+//! Scratch folders, execution of the binary, and snapshots.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A folder that goes away with the test.
+/// A folder that is removed with the test.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -32,12 +32,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A folder that stays is no reason to fail a test that has passed.
+        // A remaining folder is no reason to fail a test.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The binary under test, with an environment that is the same everywhere.
+/// Returns the binary under test, with a fixed environment.
 pub(crate) fn talea(scratch: &Scratch) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_talea"));
     command.current_dir(scratch.path()).stdin(Stdio::null());
@@ -48,19 +48,19 @@ pub(crate) fn talea(scratch: &Scratch) -> Command {
     command
 }
 
-/// What each thread of a process has used until now, in nanoseconds, with its name.
+/// Returns the CPU time of each thread of a process in nanoseconds, with its name.
 pub(crate) fn used(pid: u32) -> Vec<(String, u64)> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("its threads").flatten();
     let read = |path: &Path, what: &str| std::fs::read_to_string(path.join(what)).ok();
     let of = |path: &Path| {
-        let book = read(path, "schedstat")?;
-        Some((read(path, "comm")?.trim().to_owned(), book.split(' ').next()?.parse().ok()?))
+        let schedstat = read(path, "schedstat")?;
+        Some((read(path, "comm")?.trim().to_owned(), schedstat.split(' ').next()?.parse().ok()?))
     };
     threads.filter_map(|thread| of(&thread.path())).collect()
 }
 
-/// Waits until a task of the run that the process makes has worked for so long: then nothing of it
-/// is still being made ready.
+/// Waits until a task of the process's run has executed for this time: then the start of the run is
+/// complete.
 pub(crate) fn under_way(pid: u32, worked: Duration) {
     let is_at_work = |(name, ns): &(String, u64)| {
         name.starts_with("exec-task") && u128::from(*ns) >= worked.as_nanos()
@@ -68,32 +68,32 @@ pub(crate) fn under_way(pid: u32, worked: Duration) {
     talea_kernel_tests::eventually("the run is under way", || used(pid).iter().any(is_at_work));
 }
 
-/// What a command printed and how it ended.
+/// Output and exit code of a command.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-/// What it printed under `--json`.
+/// Parses the output of `--json`.
 pub(crate) fn json(out: &str) -> serde_json::Value {
     serde_json::from_str(out).unwrap_or_else(|error| panic!("{error}: {out}"))
 }
 
-/// Runs to the end.
+/// Runs a command to its end.
 pub(crate) fn finish(command: &mut Command) -> Ended {
     let Output { status, stdout, stderr } = command.output().expect("talea can be started");
     let text = |bytes| String::from_utf8(bytes).expect("talea prints UTF-8");
     Ended { code: status.code(), out: text(stdout), err: text(stderr) }
 }
 
-/// Runs with these arguments.
+/// Runs talea with these arguments.
 pub(crate) fn run(scratch: &Scratch, arguments: &[&str]) -> Ended {
     finish(talea(scratch).args(arguments))
 }
 
 impl Ended {
-    /// Everything as one text, for a snapshot.
+    /// Returns everything as one text, for a snapshot.
     pub(crate) fn transcript(&self) -> String {
         let code = self.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
         let mut text = format!("exit {code}\n");

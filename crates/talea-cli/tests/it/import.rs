@@ -1,5 +1,4 @@
-//! `talea import-sf3p` and `talea import-rt-app` from the outside: what they print is a system file
-//! that runs.
+//! `talea import`: the output is a system file that runs.
 
 use crate::harness::{Scratch, run, snapshot};
 
@@ -23,7 +22,7 @@ const RT_APP: &str = "{
 fn s1_s18_an_example_of_sf3p_becomes_a_file_that_runs() {
     let scratch = Scratch::new();
     scratch.file("tdmatop.xml", SF3P);
-    let ended = run(&scratch, &["import-sf3p", "tdmatop.xml"]);
+    let ended = run(&scratch, &["import", "tdmatop.xml"]);
     snapshot("import-sf3p", &ended.transcript());
     scratch.file("tdmatop.toml", &ended.out);
     let simulated = run(&scratch, &["simulate", "tdmatop.toml", "--json"]);
@@ -36,27 +35,57 @@ fn s1_s18_an_example_of_sf3p_becomes_a_file_that_runs() {
 fn a_workload_of_rt_app_becomes_a_file_that_runs() {
     let scratch = Scratch::new();
     scratch.file("load.json", RT_APP);
-    let ended = run(&scratch, &["import-rt-app", "load.json"]);
+    let ended = run(&scratch, &["import", "load.json"]);
     snapshot("import-rt-app", &ended.transcript());
     scratch.file("load.toml", &ended.out);
     let simulated = run(&scratch, &["simulate", "load.toml"]);
     assert_eq!(simulated.code, Some(0), "{}", simulated.err);
-    // With more CPUs the shell can't be held beside them, and says so.
-    let ended = run(&scratch, &["import-rt-app", "load.json", "--cpus", "2"]);
+    // With more CPUs the shell cannot be expressed beside them.
+    let ended = run(&scratch, &["import", "load.json", "--cpus", "2"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.out.is_empty() && ended.err.contains("is not of SCHED_FIFO"), "{}", ended.err);
 }
 
 #[test]
-fn s22_complaints_go_to_standard_error_with_their_place() {
+fn s22_errors_go_to_standard_error_with_their_position() {
     let scratch = Scratch::new();
     scratch.file("bad.xml", &SF3P.replace("TDMA", "TDMB"));
-    let ended = run(&scratch, &["import-sf3p", "bad.xml"]);
+    let ended = run(&scratch, &["import", "bad.xml"]);
     snapshot("import-sf3p-malformed", &ended.transcript());
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
     scratch.file("bad.json", &RT_APP.replace("\"sleep\"", "\"suspend\""));
-    let ended = run(&scratch, &["import-rt-app", "bad.json"]);
+    let ended = run(&scratch, &["import", "bad.json"]);
     snapshot("import-rt-app-malformed", &ended.transcript());
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
-    assert_eq!(run(&scratch, &["import-sf3p", "missing.xml"]).code, Some(1));
+    assert_eq!(run(&scratch, &["import", "missing.xml"]).code, Some(1));
+}
+
+#[test]
+fn an_unknown_form_is_refused_with_the_known_ones() {
+    let scratch = Scratch::new();
+    scratch.file("module.xml", "<MODULE Name=\"a\"></MODULE>\n");
+    scratch.file("system.toml", "duration = \"1s\"\n");
+    scratch.file("tdmatop.xml", SF3P);
+    scratch.file("load.json", RT_APP);
+    for (arguments, part) in [
+        (
+            &["module.xml"][..],
+            "module.xml: the form of XML with the root element <MODULE> is unknown",
+        ),
+        (&["system.toml"], "system.toml: this is TOML"),
+        (&["tdmatop.xml", "load.json"], "tdmatop.xml is sf3p and load.json is rt-app"),
+        (&["tdmatop.xml", "tdmatop.xml"], "sf3p is one file"),
+        (&["tdmatop.xml", "--cpus", "2"], "--cpus is for rt-app"),
+        (&["load.json", "--from", "sf3p"], "load.json:1:1"),
+    ] {
+        let ended = run(&scratch, &[&["import"], arguments].concat());
+        assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(ended.err.contains(part), "{arguments:?}: {}", ended.err);
+    }
+    let ended = run(&scratch, &["import", "module.xml"]);
+    for form in ["sf3p", "rt-app", "retif", "--from"] {
+        assert!(ended.err.contains(form), "{form}: {}", ended.err);
+    }
+    let named = run(&scratch, &["import", "--from", "SF3P", "tdmatop.xml"]);
+    assert_eq!(named.code, Some(0), "{}", named.err);
 }

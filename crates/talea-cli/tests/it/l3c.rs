@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::fmt::Write;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
-/// What `talea lab l3c FIGURE --live` says, unless it can't be had here: the claims with the rows
-/// that they are of.
+/// Runs `talea lab l3c FIGURE --live` and returns the claims with their rows, or nothing if the
+/// machine cannot run it.
 fn lived(figure: &str, file: &str, plots: &[&str], rows: &[&str]) -> Option<Value> {
     let scratch = Scratch::new();
     let ended = run(&scratch, &["lab", "l3c", figure, "--live", "--quick", "--out", "."]);
@@ -72,8 +72,8 @@ fn l14_figure_5_latency_on_real_threads_is_linear_in_the_slot_and_short_slots_co
     let slots: Vec<u64> = rows.iter().map(|row| ns(&row["slot_ms"])).collect();
     assert_eq!(slots, [1, 2, 5, 10, 20, 50]);
     for row in rows.iter().filter(|row| !row["measured_max_ns"].is_null()) {
-        // Nobody is answered without being served, and whoever comes just after the slot waits for
-        // the next.
+        // Each request is answered by the server, and a request just after the slot waits for the
+        // next slot.
         let slot = ns(&row["slot_ms"]) * 1_000_000;
         assert!(ns(&row["measured_median_ns"]) >= 600_000, "{row}");
         assert!(answer["verdict"] != "holds" || ns(&row["measured_max_ns"]) >= slot, "{row}");
@@ -163,7 +163,7 @@ offset = "17ms"
 cost = "1ms"
 "#;
 
-/// With an EDF band of servers that nobody ever asks.
+/// A system with an EDF band of servers without requests.
 fn with_idle_band() -> String {
     let mut text = format!(
         "{PLAIN}[[scheduler]]\nname = \"band\"\nin = \"cpu\"\npolicy = \"edf\"\npriority = 150\n"
@@ -179,7 +179,7 @@ fn with_idle_band() -> String {
 }
 
 /// CPU time of the dispatchers in millionths, the orders without their times, and whether there
-/// were holes.
+/// were stalls.
 fn executed(scratch: &Scratch, file: &str) -> (u64, Vec<String>, bool) {
     let ended = run(scratch, &["execute", file, "--json", "--record", "run.txt"]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
@@ -189,11 +189,11 @@ fn executed(scratch: &Scratch, file: &str) -> (u64, Vec<String>, bool) {
         let (_, order) = line.split_once(' ')?;
         (order.starts_with("run ") || order.starts_with("idle ")).then(|| order.to_owned())
     };
-    let holes = answer["holes"].as_array().is_some_and(|holes| !holes.is_empty());
+    let stalls = answer["stalls"].as_array().is_some_and(|stalls| !stalls.is_empty());
     (
         ns(&answer["executions"][0]["scheduler_ppm"]),
         recording.lines().filter_map(order).collect(),
-        holes,
+        stalls,
     )
 }
 
@@ -210,16 +210,16 @@ fn costs_nothing(scratch: &Scratch) -> Option<bool> {
         for (file, (cost, ..)) in files.iter().zip(&found) {
             if *file == "plain.toml" { plain.push(*cost) } else { band.push(*cost) }
         }
-        // A hole may turn two orders round.
-        let [(_, one, holes), (_, other, others)] = found;
+        // A stall may invert two orders.
+        let [(_, one, stalls), (_, other, others)] = found;
         if one == other {
             assert!(one.len() > 60, "{} orders", one.len());
             same += 1;
-        } else if !holes && !others {
+        } else if !stalls && !others {
             differ += 1;
         }
     }
-    assert_eq!(differ, 0, "orders of runs without holes");
+    assert_eq!(differ, 0, "orders of runs without stalls");
     let middle = |of: &mut Vec<u64>| {
         of.sort_unstable();
         (of[of.len() / 4], of[of.len() / 2], of[of.len() * 3 / 4])
@@ -232,8 +232,8 @@ fn costs_nothing(scratch: &Scratch) -> Option<bool> {
     (noise * 5 <= without && same > 0).then_some(with <= without + without * 3 / 100 + noise)
 }
 
-/// What dispatching costs with a band, in thousandths of what it costs without, in runs next to
-/// each other: the middle of so many pairs.
+/// Dispatching cost with a band relative to the cost without, in thousandths: the median of
+/// interleaved pairs of runs.
 fn thousandths_of_pairs(scratch: &Scratch, pairs: u32) -> u64 {
     let one = |pair: u32| {
         let is_plain_first = pair.is_multiple_of(2);
@@ -256,8 +256,7 @@ fn thousandths_of_pairs(scratch: &Scratch, pairs: u32) -> u64 {
 }
 
 #[test]
-fn l9_l10_a_band_that_nobody_uses_changes_no_order_on_real_threads_and_costs_nothing_that_can_be_seen()
- {
+fn l9_l10_an_unused_band_changes_no_order_on_real_threads_and_costs_nothing_measurable() {
     needs_root!();
     let _bench = Bench::new("cli_l3c_band");
     let scratch = Scratch::new();
@@ -265,10 +264,7 @@ fn l9_l10_a_band_that_nobody_uses_changes_no_order_on_real_threads_and_costs_not
     scratch.file("band.toml", &with_idle_band());
     if std::env::var_os("TALEA_SOAK").is_some() {
         let found = thousandths_of_pairs(&scratch, 80);
-        assert!(
-            found < 1_030,
-            "a band that nobody uses: {found} ‰ of what dispatching costs without"
-        );
+        assert!(found < 1_030, "an unused band: {found} ‰ of the dispatching cost without it");
     }
     // Medians of so few runs differ by themselves; what costs something does so every time.
     for _ in 0..3 {
@@ -278,7 +274,7 @@ fn l9_l10_a_band_that_nobody_uses_changes_no_order_on_real_threads_and_costs_not
             None => return println!("inconclusive: this machine disturbs too much"),
         }
     }
-    panic!("a band that nobody uses costs something each time");
+    panic!("an unused band costs something in each try");
 }
 
 #[test]

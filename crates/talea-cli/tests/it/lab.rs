@@ -50,7 +50,7 @@ fn lab_sim_tells_of_every_case_what_it_simulated_beside_the_reference() {
         let about = if case["sink"] == "trace" { 1_250 } else { 5_000 };
         assert!(jobs.abs_diff(about) < about / 10, "{jobs} jobs: {case}");
     }
-    // The same simulation, whoever is told of it.
+    // The same simulation, with any sink.
     assert_eq!(cases[0]["jobs"], cases[1]["jobs"]);
     assert_eq!(cases[0]["jobs"], cases[2]["jobs"]);
     assert_eq!(quick(&scratch)["cases"][0]["jobs"], cases[0]["jobs"]);

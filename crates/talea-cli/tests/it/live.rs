@@ -1,5 +1,4 @@
-//! With a real kernel and rights: the real daemon, other users, and this process in the daemon's
-//! place.
+//! Tests with a real kernel and rights: the real daemon, other users, and a broker in this process.
 
 use crate::harness::{Ended, Scratch, finish, talea};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +11,7 @@ use talea_kernel_tests::{
 };
 use talea_os::sched::Policy;
 
-/// The binary under test where any user can run it, and whom it asks.
+/// The binary under test in a folder of all users, with the options of its broker.
 struct Talea<'a> {
     bench: &'a Bench,
     scratch: Scratch,
@@ -28,12 +27,12 @@ impl<'a> Talea<'a> {
         Talea { bench, scratch: Scratch::new(), program, arguments }
     }
 
-    /// Asks this daemon.
+    /// Uses this daemon.
     fn of(bench: &'a Bench, daemon: &Daemon) -> Talea<'a> {
         Talea::new(bench, &["--socket", daemon.socket().to_str().expect("UTF-8")])
     }
 
-    /// Decides by itself, with a state of its own.
+    /// Uses a broker in its own process, with its own state.
     fn alone(bench: &'a Bench, plugins: &str) -> Talea<'a> {
         let text = format!(
             "[daemon]\nsocket = \"{}\"\nstate_directory = \"{}\"\n{plugins}",
@@ -45,7 +44,7 @@ impl<'a> Talea<'a> {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        // The same environment as everywhere, with the staged program.
+        // The usual environment, with the copied program.
         let template = talea(&self.scratch);
         let mut command = Command::new(&self.program);
         for (name, value) in template.get_envs() {
@@ -70,7 +69,7 @@ impl<'a> Talea<'a> {
         finish(self.command(arguments).uid(uid).gid(uid))
     }
 
-    /// Starts a program that tells its number and lives until [`Held::end`].
+    /// Starts a program that prints its number and lives until [`Held::end`].
     fn hold(&self, uid: Option<u32>, arguments: &[&str]) -> Held {
         let mut command = self.command(arguments);
         command
@@ -102,7 +101,7 @@ impl Held {
         Held { talea, input, pid }
     }
 
-    /// An ordinary program, without talea.
+    /// Starts an ordinary program, without talea.
     fn plain() -> Held {
         let mut command = Command::new("sh");
         command
@@ -112,9 +111,9 @@ impl Held {
         Held::start(&mut command)
     }
 
-    /// Lets it end, and tells how that which was started ended.
+    /// Ends the program and returns the exit code of the started process.
     fn end(mut self) -> Option<i32> {
-        // One that was killed no longer reads.
+        // A killed program no longer reads.
         let _ = self.input.write_all(b"go\n");
         self.talea.wait().expect("wait").code()
     }
@@ -277,14 +276,14 @@ fn what_does_not_fit_is_refused_with_numbers() {
     });
 }
 
-/// Plugins for a broker of our own.
+/// Plugins for a broker in its own process.
 const FP: &str =
     "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"20-39\"\n";
-/// One that has room for little.
+/// A plugin with little capacity.
 const RM: &str = "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"0\"\npriorities = \"20-39\"\n";
 
 #[test]
-fn without_a_daemon_run_decides_by_itself() {
+fn without_a_daemon_run_uses_its_own_broker() {
     needs_root!();
     let bench = Bench::new("cli-alone");
     let talea = Talea::alone(&bench, FP);
@@ -304,7 +303,7 @@ fn without_a_daemon_run_decides_by_itself() {
 #[test]
 fn two_runs_without_a_daemon_cannot_give_out_the_same_thing_twice() {
     needs_root!();
-    let bench = Bench::new("cli-books");
+    let bench = Bench::new("cli-twice");
     let talea = Talea::alone(&bench, RM);
     let most = ["run", "--period", "10ms", "--runtime", "6ms", "--"];
     let held = talea.hold(None, &most);
@@ -320,7 +319,7 @@ fn two_runs_without_a_daemon_cannot_give_out_the_same_thing_twice() {
 #[test]
 fn without_a_daemon_and_without_rights_both_reasons_are_given() {
     needs_root!();
-    let bench = Bench::new("cli-nobody");
+    let bench = Bench::new("cli-no-broker");
     let talea = Talea::alone(&bench, FP);
     let ended = talea.run_as(ALICE, &["run", "--priority", "50", "--", "true"]);
     assert_eq!(ended.code, Some(125));
@@ -354,7 +353,7 @@ fn what_was_attached_without_a_daemon_is_found_and_repaired() {
     assert_eq!(program.end(), Some(7));
 }
 
-/// A system of this length with a shell in a server with this budget of 20 ms.
+/// Builds a system of this length with a shell in a server with this budget per 20 ms.
 fn boxed(duration: &str, budget: &str, task: &str, shell: &str) -> String {
     format!(
         r#"
@@ -381,9 +380,9 @@ fn boxed(duration: &str, budget: &str, task: &str, shell: &str) -> String {
 }
 
 #[test]
-fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
+fn l20_programs_of_a_run_that_was_killed_with_its_reaper_are_found_and_ended() {
     needs_root!();
-    needs!("cgroup v2", talea_os::groups::hierarchy().is_some());
+    needs!("cgroup v2", talea_os::cgroup::mount_point().is_some());
     let bench = Bench::new("cli-programs");
     let talea = Talea::alone(&bench, FP);
     let file =
@@ -411,69 +410,69 @@ fn l20_programs_of_a_run_that_was_killed_with_its_keeper_are_found_and_ended() {
             .clone()
     };
     for heals in [&["doctor", "--repair"][..], &["execute", empty]] {
-        // Any run sweeps, also one that another program of this machine begins just then: so a few
-        // times.
+        // Any run sweeps, also one that another program starts just then: so a few tries.
         let left = (0..5).find_map(|_| {
             let mut run =
                 talea.command(&["execute", file]).stdout(Stdio::null()).spawn().expect("talea");
-            let group = killed_with_its_keeper(&mut run);
+            let group = killed_with_its_reaper(&mut run);
             let is_there = || {
                 std::fs::read_to_string(group.join("0/cgroup.procs"))
                     .is_ok_and(|all| !all.is_empty())
             };
             let was_there = is_there();
-            let told = leftovers(&["doctor", "--json"]);
-            assert!(told == "warn" || !is_there(), "{told}");
+            let shown = leftovers(&["doctor", "--json"]);
+            assert!(shown == "warn" || !is_there(), "{shown}");
             (was_there && is_there()).then_some(group)
         });
         let group = left.expect("the shell's child is still there, and looking changes nothing");
         let ended = talea.run(heals);
-        // What else a doctor finds is this machine's affair.
+        // Other findings of doctor depend on this computer.
         assert!(ended.code == Some(0) || heals[0] == "doctor", "{}{}", ended.out, ended.err);
         assert!(!group.exists(), "{}{}", ended.out, ended.err);
     }
 }
 
 #[test]
-fn l20_a_program_that_changes_its_policy_is_told_and_is_no_success() {
+fn l20_a_program_that_changes_its_policy_is_reported_and_is_no_success() {
     needs_root!();
-    needs!("cgroup v2", talea_os::groups::hierarchy().is_some());
+    needs!("cgroup v2", talea_os::cgroup::mount_point().is_some());
     needs!("chrt", Command::new("chrt").arg("--version").output().is_ok());
-    let bench = Bench::new("cli-strays");
+    let bench = Bench::new("cli-policy");
     let talea = Talea::alone(&bench, FP);
     let shell = "chrt --other --pid 0 $$; while :; do :; done";
-    let file = bench.write("strays.toml", &boxed("700ms", "5ms", "turncoat", shell));
+    let file = bench.write("changes.toml", &boxed("700ms", "5ms", "changer", shell));
     let file = file.to_str().expect("UTF-8");
     let ended = talea.run(&["execute", file]);
-    let told = "turncoat: its program changed its own policy or place: what it gets is not what was ordered";
-    assert!(ended.code == Some(1) && ended.out.contains(told), "{}{}", ended.out, ended.err);
+    let shown =
+        "changer: its program changed its own policy or CPU, so it is not scheduled as ordered";
+    assert!(ended.code == Some(1) && ended.out.contains(shown), "{}{}", ended.out, ended.err);
     let ended = talea.run(&["compare", file]);
-    assert!(ended.code == Some(3) && ended.err.contains(told), "{}{}", ended.out, ended.err);
+    assert!(ended.code == Some(3) && ended.err.contains(shown), "{}{}", ended.out, ended.err);
 }
 
-/// Kills a run of a program with a child, and the run's keeper, when all are there; neither does
-/// anything in between. Where its programs were.
-fn killed_with_its_keeper(run: &mut Child) -> PathBuf {
+/// Kills a run of a program with a child, together with the run's reaper, when all exist. Both are
+/// stopped before. Returns the control group of the programs.
+fn killed_with_its_reaper(run: &mut Child) -> PathBuf {
     let pid = run.id();
     let all = || {
         let found = std::fs::read_dir("/proc").expect("processes").flatten();
         found.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
     };
-    let is_keeper = |&child: &i32| {
+    let is_reaper = |&child: &i32| {
         talea_os::Tid::new(child).is_some_and(|tid| {
             talea_os::proc::stat(tid).is_ok_and(|stat| stat.parent == pid as i32)
-                && talea_os::proc::comm(tid).is_ok_and(|name| name == "exec-keeper")
+                && talea_os::proc::comm(tid).is_ok_and(|name| name == "talea-reaper")
         })
     };
-    let (mut keeper, mut group) = (None, None);
+    let (mut reaper, mut group) = (None, None);
     eventually("the program has a child", || {
-        keeper = all().find(is_keeper);
+        reaper = all().find(is_reaper);
         let threads =
             std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let names: Vec<String> = threads
             .filter_map(|thread| Some(format!("talea-exec-{}-", thread.file_name().to_str()?)))
             .collect();
-        let top = talea_os::groups::hierarchy().expect("it was there");
+        let top = talea_os::cgroup::mount_point().expect("it was there");
         let groups = std::fs::read_dir(top).expect("a folder").flatten();
         group = groups.map(|group| group.path()).find(|path| {
             let path = path.to_string_lossy();
@@ -482,10 +481,10 @@ fn killed_with_its_keeper(run: &mut Child) -> PathBuf {
         let procs = group
             .as_ref()
             .and_then(|path| std::fs::read_to_string(path.join("0/cgroup.procs")).ok());
-        keeper.is_some() && procs.is_some_and(|procs| procs.lines().count() > 1)
+        reaper.is_some() && procs.is_some_and(|procs| procs.lines().count() > 1)
     });
     for signal in [Signal::STOP, Signal::KILL] {
-        for pid in [Some(pid as i32), keeper].into_iter().flatten() {
+        for pid in [Some(pid as i32), reaper].into_iter().flatten() {
             kill_process(Pid::from_raw(pid).expect("a pid"), signal).expect("it lives");
         }
     }

@@ -1,9 +1,9 @@
-//! The command line as its users meet it: the real binary in a scratch folder.
+//! Tests of the command line: the real binary in a scratch folder.
 //!
-//! Model: most tests talk to a daemon that the test itself plays ([`fake`]), so every answer,
-//! refusal and failure is had at will, without rights and without luck. Texts are compared with
-//! files under `snapshots/`, which `TALEA_BLESS=1` writes anew. What needs a real kernel and rights
-//! is in [`live`].
+//! Model: most tests use a daemon that the test itself implements ([`fake`]), so every reply,
+//! refusal and failure is available without rights. Texts are compared with files under
+//! `snapshots/`, which `TALEA_BLESS=1` rewrites. Tests that need a real kernel and rights are in
+//! [`live`].
 
 mod analyze;
 mod answers;
@@ -23,7 +23,7 @@ mod lab;
 mod lab_live;
 mod live;
 mod manual;
-mod native;
+mod mechanism;
 mod new;
 mod perfetto;
 mod random;

@@ -1,4 +1,4 @@
-//! What the manual and the service units say must hold.
+//! Statements of the manual and of the service units.
 
 use crate::harness::{Scratch, run};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The blocks of a page that are marked with `language`.
+/// Returns the blocks of a page that are marked with `language`.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut inside = false;
@@ -39,7 +39,7 @@ fn the_rules_in_the_manual_are_sound() {
     let mut seen = 0;
     for name in ["getting-started.md", "administrators.md"] {
         for block in blocks(&page(name), "toml") {
-            // Whom the manual speaks about does not live on every machine.
+            // The users of the manual do not exist on every computer.
             let block =
                 ["@audio", "robot"].iter().fold(block, |text, name| text.replace(name, "root"));
             scratch.file("talead.toml", &format!("{plugins}{block}"));
@@ -64,7 +64,7 @@ fn every_command_that_the_manual_shows_can_be_parsed() {
             };
             let command = command.split('#').next().expect("a first part").trim();
             let mut words: Vec<&str> = command.split_whitespace().collect();
-            // Parsed in full before the help of that command is printed.
+            // The whole line is parsed before the help of that command is printed.
             let at = words.iter().position(|word| *word == "--").unwrap_or(words.len());
             words.insert(at, "--help");
             assert_eq!(run(&scratch, &words).code, Some(0), "{name}: {line}");

@@ -4,8 +4,7 @@ use crate::harness::{Scratch, run, talea};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Cargo, on a project written by the test, with nothing from any registry but what is here
-/// already.
+/// Runs cargo on a project of the test, without a registry.
 fn cargo(project: &Path, arguments: &[&str]) -> (bool, String) {
     let ended = Command::new(env!("CARGO"))
         .args(arguments)
@@ -38,7 +37,7 @@ fn s19_y21_l8_a_new_policy_compiles_passes_its_tests_and_runs() {
     assert!(ran && said.contains("loop: 100 jobs, 0 late"), "{said}");
 }
 
-/// A name may hold that of the example.
+/// A name may contain that of the example.
 #[test]
 fn a_policy_called_almost_like_the_example_compiles() {
     let scratch = Scratch::new();
@@ -64,7 +63,7 @@ fn what_cannot_be_begun_is_refused_and_nothing_is_overwritten() {
     assert!(ended.code == Some(1) && ended.err.contains("not empty"), "{}", ended.err);
     let ended = run(&scratch, &["new", "policy", "mine", "--source", "nowhere"]);
     assert!(ended.code == Some(1) && ended.err.contains("source tree"), "{}", ended.err);
-    // From inside of the source tree it is found.
+    // The source tree is found from inside of it.
     let inside = talea(&scratch)
         .current_dir(Path::new(source).join("docs"))
         .args(["new", "policy", "mine", "--dir"])

@@ -1,5 +1,5 @@
-//! `talea compare` on random systems: trees of policies and servers that nobody has thought of, on
-//! real threads against their model.
+//! `talea compare` on random systems: trees of policies and servers, on real threads against their
+//! model.
 
 #[path = "../../../talea-sim/tests/it/soak.rs"]
 mod soak;
@@ -7,26 +7,26 @@ mod soak;
 use crate::harness::{Scratch, run};
 use std::fmt::Write;
 use talea_kernel_tests::{Bench, needs_root};
-use talea_sim::dice::Dice;
+use talea_sim::rng::Rng;
 
-fn one_of<'a>(dice: &mut Dice, all: &[&'a str]) -> &'a str {
-    all[dice.below(all.len() as u64) as usize]
+fn one_of<'a>(rng: &mut Rng, all: &[&'a str]) -> &'a str {
+    all[rng.below(all.len() as u64) as usize]
 }
 
-/// One scheduler in four lets whoever has begun end.
-fn preempts(dice: &mut Dice, text: &mut String) {
-    if dice.below(4) == 0 {
+/// Makes one scheduler in four non-preemptive.
+fn preempts(rng: &mut Rng, text: &mut String) {
+    if rng.below(4) == 0 {
         text.push_str("preemptive = false\n");
     }
 }
 
-/// One CPU: a policy above up to three groups, one in three of them a server, or a table of
+/// Draws one CPU: a policy above up to three groups, one in three of them a server, or a table of
 /// partitions; and tasks everywhere.
-fn system(dice: &mut Dice) -> String {
+fn system(rng: &mut Rng) -> String {
     let mut text = "duration = \"200ms\"\n[[scheduler]]\nname = \"cpu\"\n".to_owned();
-    let groups = dice.below(4);
-    let is_table = groups > 0 && dice.below(4) == 0;
-    let above = if is_table { "partitions" } else { one_of(dice, &["edf", "fp", "fp", "fifo"]) };
+    let groups = rng.below(4);
+    let is_table = groups > 0 && rng.below(4) == 0;
+    let above = if is_table { "partitions" } else { one_of(rng, &["edf", "fp", "fp", "fifo"]) };
     // Writing to a String can't fail.
     let _ = writeln!(text, "policy = \"{above}\"");
     if is_table {
@@ -35,64 +35,64 @@ fn system(dice: &mut Dice) -> String {
             let _ = writeln!(
                 text,
                 "[[scheduler.slot]]\nowner = \"group{group}\"\nlength = \"{}ms\"",
-                6 + dice.below(4)
+                6 + rng.below(4)
             );
             if group > 0 {
                 let _ = writeln!(text, "start = \"{}ms\"", 10 * group);
             }
         }
     } else {
-        preempts(dice, &mut text);
+        preempts(rng, &mut text);
     }
     let mut parents: Vec<(String, &str)> =
         if is_table { Vec::new() } else { vec![("cpu".to_owned(), above)] };
     for group in 0..groups {
-        let policy = one_of(dice, &["edf", "fp", "rm", "fifo"]);
+        let policy = one_of(rng, &["edf", "fp", "rm", "fifo"]);
         let name = format!("group{group}");
         let _ =
             writeln!(text, "[[scheduler]]\nname = \"{name}\"\nin = \"cpu\"\npolicy = \"{policy}\"");
-        preempts(dice, &mut text);
+        preempts(rng, &mut text);
         if above == "fp" {
-            let _ = writeln!(text, "priority = {}", 1 + dice.below(90));
+            let _ = writeln!(text, "priority = {}", 1 + rng.below(90));
         }
-        if !is_table && above != "fifo" && dice.below(3) == 0 {
-            // What is a priority's is no deadline's.
+        if !is_table && above != "fifo" && rng.below(3) == 0 {
+            // A scheduler by priorities does not order by deadlines.
             let kinds: &[&str] = if above == "edf" {
                 &["deferrable", "cbs", "sporadic"]
             } else {
                 &["polling", "deferrable", "sporadic"]
             };
-            let (kind, period) = (one_of(dice, kinds), dice.between(20, 60));
+            let (kind, period) = (one_of(rng, kinds), rng.between(20, 60));
             let _ = writeln!(
                 text,
                 "server = \"{kind}\"\nbudget = \"{}us\"\nperiod = \"{period}ms\"",
-                period * dice.between(100, 300)
+                period * rng.between(100, 300)
             );
         }
         parents.push((name, policy));
     }
-    let tasks = dice.between(2, 6);
+    let tasks = rng.between(2, 6);
     for task in 0..tasks {
-        let (parent, policy) = &parents[dice.below(parents.len() as u64) as usize];
-        let period = dice.between(25, 120);
-        // All together at most two thirds.
-        let cost = period * dice.between(150, 650) / tasks;
+        let (parent, policy) = &parents[rng.below(parents.len() as u64) as usize];
+        let period = rng.between(25, 120);
+        // In total at most two thirds.
+        let cost = period * rng.between(150, 650) / tasks;
         let _ = writeln!(
             text,
             "[[task]]\nname = \"task{task}\"\nin = \"{parent}\"\nperiod = \"{period}ms\"\noffset = \"{}ms\"\ncost = \"{cost}us\"",
-            dice.between(1, period - 1)
+            rng.between(1, period - 1)
         );
         if *policy == "fp" {
-            let _ = writeln!(text, "priority = {}", 1 + dice.below(90));
+            let _ = writeln!(text, "priority = {}", 1 + rng.below(90));
         }
     }
     text
 }
 
-/// Whether threads did what the model of the system of that number says, in the first of so many
-/// runs that no hole has spoiled; none may contradict it.
+/// Whether the threads agree with the model of system `number`, in one of `tries` runs; no run may
+/// contradict it.
 fn agrees(scratch: &Scratch, number: u64, tries: u64) -> bool {
-    let text = system(&mut Dice::of(18, soak::seed(number)));
+    let text = system(&mut Rng::for_part(18, soak::seed(number)));
     scratch.file("random.toml", &text);
     (0..tries).any(|_| {
         let ended = run(scratch, &["compare", "random.toml"]);
@@ -102,14 +102,14 @@ fn agrees(scratch: &Scratch, number: u64, tries: u64) -> bool {
     })
 }
 
-/// Those of `numbers`: under soak all agree; in the gate some do, for the machine may stand still
-/// all the time.
+/// Checks the systems of `numbers`: in a soak test all must agree, otherwise some, because CPU
+/// stalls may make runs inconclusive.
 fn agree(numbers: std::ops::Range<u64>) {
     let scratch = Scratch::new();
     let tries = soak::many(3, 40);
     let doubtful: Vec<u64> =
         numbers.clone().filter(|&number| !agrees(&scratch, number, tries)).collect();
-    println!("{} of {numbers:?} had no run without holes: {doubtful:?}", doubtful.len());
+    println!("{} of {numbers:?} had no conclusive run: {doubtful:?}", doubtful.len());
     let enough = soak::many(numbers.end - numbers.start - 1, 0);
     assert!(doubtful.len() as u64 <= enough, "too few say anything: {doubtful:?}");
 }
@@ -118,7 +118,7 @@ fn agree(numbers: std::ops::Range<u64>) {
 fn s18_s2_random_trees_do_on_threads_what_their_models_say() {
     needs_root!();
     let _bench = Bench::new("cli_random");
-    // The other half: below.
+    // The test below covers the other half.
     agree(0..soak::many(25, 100));
 }
 

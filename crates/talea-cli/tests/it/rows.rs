@@ -1,6 +1,6 @@
-//! Rows of the checklists of SF3P and L3C on real threads. What a simulation shows exactly a real
-//! run shows again: in its order, within two milliseconds and two hundredths of each response, jobs
-//! that a hole has touched left out (`talea compare`).
+//! Rows of the checklists of SF3P and L3C on real threads. A real run shows what a simulation
+//! shows: in its order, within two milliseconds and two percent of each response, without excluded
+//! jobs (`talea compare`).
 
 use crate::compare::compared;
 use crate::harness::{Scratch, run};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use talea_kernel_tests::{Bench, needs_root};
 
-/// Schedulers and tasks in few words: `name policy more…` in brackets of their parents.
+/// Builder of a system file.
 #[derive(Default)]
 struct Text(String);
 
@@ -26,7 +26,7 @@ impl Text {
         self
     }
 
-    /// Its slots, one after the other.
+    /// Adds slots, one after the other.
     fn slots(mut self, slots: &[(&str, u64)]) -> Text {
         for (owner, length) in slots {
             let _ = write!(
@@ -46,7 +46,7 @@ impl Text {
     }
 }
 
-/// Compares, and says what was found if it is conclusive.
+/// Compares, and returns the report if it is conclusive.
 fn agrees(scratch: &Scratch, name: &str, text: &Text) -> Option<Value> {
     scratch.file(name, &text.0);
     let ended = compared(scratch, &[name, "--json"]);
@@ -154,14 +154,13 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
         }
         text
     };
-    // A median of three jobs is another one when one of them doesn't count, or was held up for a
-    // moment.
+    // The median of three jobs changes if one of them is excluded or delayed.
     let is_calm = |answer: &Value| {
         let root = &answer["roots"][0];
-        root["excluded"] == 0 && root["brushed"] == 0
+        root["excluded"] == 0 && root["perturbed"] == 0
     };
     const LEVELS: [u64; 6] = [1, 2, 3, 4, 5, 8];
-    // Of each the shortest medians of all calm runs: what a moment takes it does not take from all.
+    // Shortest medians of all runs without disturbed jobs: short delays do not affect all runs.
     let mut medians: [Option<Vec<u64>>; 6] = Default::default();
     let mut schedules = Vec::new();
     for round in 0..5 {
@@ -201,7 +200,7 @@ fn s2_s5_edf_trees_of_one_to_eight_levels_are_one_schedule_on_threads() {
 }
 
 #[test]
-fn s4_s22_l6_l23_what_is_no_system_is_refused_before_a_thread_is_made() {
+fn s4_s22_l6_l23_invalid_systems_are_refused_before_a_thread_starts() {
     let scratch = Scratch::new();
     let cpu = || Text::of(100).scheduler("cpu", "", "edf", "");
     let server = "server = \"deferrable\"\nbudget = \"6ms\"\nperiod = \"10ms\"";
@@ -240,7 +239,7 @@ fn s4_s22_l6_l23_what_is_no_system_is_refused_before_a_thread_is_made() {
             ),
         ),
         ("clash", cpu().task("t", "cpu", (10, 1), "").task("t", "cpu", (10, 1), "")),
-        ("nobody", cpu().task("t", "gpu", (10, 1), "")),
+        ("missing parent", cpu().task("t", "gpu", (10, 1), "")),
         ("policy", Text::of(100).scheduler("cpu", "", "edv", "")),
     ];
     for (name, text) in wrong {
@@ -269,11 +268,11 @@ fn s13_without_preemption_a_job_runs_to_its_end_on_threads() {
             continue;
         };
         let short = ms(&tasks(&answer)[0], "measured_max_ns");
-        // Blocked by one job of the longer one at most, but for what that had done before.
+        // Blocked by at most one job of the longer task, minus its executed part.
         assert_eq!(short >= 59, !preemptive, "{answer}");
         assert!(short <= 5 + 60 + 2, "{answer}");
     }
-    // Whatever the machine does meanwhile: nobody is stopped for anybody.
+    // Independent of stalls: no job is preempted.
     for (preemptive, least) in [(true, 1), (false, 0)] {
         let duration_ms = if preemptive { 640 } else { 3_000 };
         scratch.file("np.toml", &text(duration_ms, preemptive).0);
@@ -284,7 +283,7 @@ fn s13_without_preemption_a_job_runs_to_its_end_on_threads() {
         let head = lines.next().expect("a head");
         let at = head.iter().position(|name| *name == "preemptions").expect("a column");
         let stops: Vec<u64> = lines.map(|cells| cells[at].parse().expect("a number")).collect();
-        // Nineteen of the longer one, seventy-five of the shorter one.
+        // Nineteen jobs of the longer task, seventy-five of the shorter one.
         assert!(preemptive || stops.len() > 70, "{} jobs", stops.len());
         let stopped = stops.iter().sum::<u64>();
         assert!(stopped >= least && (preemptive || stopped == 0), "{stopped}:\n{csv}");
@@ -315,8 +314,7 @@ fn s14_releases_are_nominal_and_nothing_drifts() {
             lateness.push(number(4) - number(2));
         }
     }
-    // 200 of them, of which the last may not have ended; a disturbed machine may have left some
-    // undone.
+    // 200 jobs, of which the last may not have ended; stalls may have left some undone.
     assert!(lateness.len() > 150, "{} jobs", lateness.len());
     let median = |part: &[u64]| {
         let mut part = part.to_vec();
@@ -334,8 +332,8 @@ fn s15_a_queued_job_is_ordered_by_its_own_deadline_on_threads() {
     needs_root!();
     let _bench = Bench::new("rows_s15");
     let scratch = Scratch::new();
-    // The paper's defect, three times as slow: the second job of `a` (due at 120 ms) comes before
-    // `x` (due at 162).
+    // The paper's defect, three times as slow: the second job of `a` (due at 120 ms) precedes `x`
+    // (due at 162).
     let text = Text::of(200)
         .scheduler("cpu", "", "edf", "")
         .task("a", "cpu", (60, 30), "")
@@ -355,7 +353,7 @@ fn l2_thirty_two_levels_come_in_their_order_on_threads() {
     let _bench = Bench::new("rows_l2");
     let scratch = Scratch::new();
     let text = Text::of(200).scheduler("cpu", "", "fp", "");
-    // Declared in another order than they are to run in.
+    // Declared in another order than that of their priorities.
     let text = (0..32).fold(text, |text, number: u64| {
         let priority = 7 * number % 32 * 8;
         text.task(&format!("t{number}"), "cpu", (150, 3), &format!("priority = {priority}"))
@@ -376,13 +374,13 @@ fn l3_the_system_partition_is_always_eligible_and_wins_ties_on_threads() {
         .task("user", "tp1", (120, 15), "priority = 7")
         .task("system", "cpu", (60, 4), "priority = 7\noffset = \"8ms\"");
     if let Some(answer) = agrees(&scratch, "ties.toml", &text) {
-        // At once, also while the user's job of the same level is under way.
+        // Immediately, also during a user job of the same level.
         assert_eq!(ms(&tasks(&answer)[1], "measured_median_ns"), 4, "{answer}");
     }
 }
 
 #[test]
-fn l4_l13_a_band_serves_by_deadline_and_above_it_nobody_feels_a_burst() {
+fn l4_l13_a_band_serves_by_deadline_and_no_burst_affects_tasks_above_it() {
     needs_root!();
     let _bench = Bench::new("rows_l4");
     let scratch = Scratch::new();
@@ -409,9 +407,8 @@ fn l4_l13_a_band_serves_by_deadline_and_above_it_nobody_feels_a_burst() {
     for burst in [false, true] {
         agrees(&scratch, "band.toml", &system(burst));
     }
-    // In turns, so that both have the same machine. What it takes from a run it does not take from
-    // all: of each kind the run counts whose longest response is the shortest, and what a burst
-    // does to the task above it does in all of them.
+    // Alternating, so that both have the same conditions. Stalls do not affect all runs, but a
+    // burst would: so the run with the shortest maximum counts for each kind.
     let longest = |burst: bool| -> u64 {
         scratch.file("band.toml", &system(burst).0);
         let ended = run(&scratch, &["execute", "band.toml", "--json"]);
@@ -469,7 +466,7 @@ fn s6_s7_random_sets_miss_on_threads_what_they_miss_in_a_simulation() {
         let sum =
             |of: &str| tasks(&answer).iter().filter_map(|task| task[of].as_u64()).sum::<u64>();
         let (late, expected, jobs) = (sum("measured_late"), sum("simulated_late"), sum("jobs"));
-        // In hundredths of the jobs, of which up to five were left out.
+        // In hundredths of the jobs, of which up to five were excluded.
         assert!(
             late.abs_diff(expected) * 100 <= 7 * jobs,
             "{policy} {utilization}: {late} and {expected} of {jobs}"
@@ -503,8 +500,7 @@ fn s11_partitions_isolate_and_priorities_within_them_protect_on_threads() {
     needs_root!();
     let _bench = Bench::new("rows_s11");
     let scratch = Scratch::new();
-    // Table II's systems, all jobs at their worst, with costs for a machine that stands still now
-    // and then.
+    // Table II's systems with worst-case jobs, and costs that leave room for stalls.
     let system = |flight: &str| {
         let text = Text(String::from("duration = \"1200ms\"\n"))
             .scheduler("cpu", "", "partitions", "frame = \"20ms\"\n[[scheduler.slot]]\nowner = \"A\"\nlength = \"17.4ms\"\n[[scheduler.slot]]\nowner = \"FMS\"\nlength = \"2.6ms\"")
@@ -531,7 +527,7 @@ fn s11_partitions_isolate_and_priorities_within_them_protect_on_threads() {
             let name = task["name"].as_str().expect("a name");
             let late = task["measured_late"].as_u64().expect("a number");
             let is_b = name.starts_with("sens") || name.starts_with("loc_a");
-            // Jobs that no hole has touched.
+            // Jobs that are not excluded.
             assert!(late == 0 || !matches!(name, "video" | "audio"), "A is isolated: {task}");
             assert!(late == 0 || !(is_b && flight == "fp"), "B is protected: {task}");
         }

@@ -1,4 +1,4 @@
-//! `talea run`: how it ends, what it passes on, what it never starts.
+//! `talea run`: exit codes, forwarded signals, and programs that must not start.
 
 use crate::fake::{Fake, granted, refused};
 use crate::harness::{Scratch, finish, run, snapshot, talea};
@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use talea_proto::{Code, Owner, Reply, Request, SpecId};
 
-/// A daemon that grants everything.
+/// Starts a daemon that grants everything.
 fn generous(scratch: &Scratch) -> Fake {
     let mut next = 0;
     Fake::start(scratch, move |request| match request {
@@ -81,7 +81,7 @@ fn a_program_that_is_not_there_is_127_and_one_that_is_none_is_126() {
     scratch.file("plain.txt", "no program");
     let mut transcript = String::new();
     for (program, code) in [("no-such-program", 127), ("./plain.txt", 126), (".", 126)] {
-        // With a grant, and on the two ways that need none.
+        // With a grant, and on the two paths without one.
         let ended = run(&scratch, &["--socket", socket, "run", "--", program]);
         assert_eq!(ended.code, Some(code), "{program}: {}", ended.err);
         assert_eq!(
@@ -126,7 +126,7 @@ fn a_program_whose_thread_cannot_be_attached_is_never_started() {
     scratch.file("started", "");
     let fake = Fake::start(&scratch, |request| match request {
         Request::Create(_) => Reply::Granted(granted(7)),
-        Request::Attach { .. } => refused(Code::OthersThread),
+        Request::Attach { .. } => refused(Code::ForeignThread),
         Request::Release(SpecId(7)) => Reply::Done,
         other => panic!("{other:?}"),
     });
@@ -163,7 +163,7 @@ fn talea_disable_starts_an_ordinary_program_and_says_so() {
 }
 
 #[test]
-fn an_ordinary_policy_needs_nobody_and_sets_the_nice_value() {
+fn an_ordinary_policy_needs_no_broker_and_sets_the_nice_value() {
     let scratch = Scratch::new();
     let before = rustix::process::getpriority_process(None).expect("a nice value");
     let wanted = (before + 3).min(19);
@@ -177,23 +177,21 @@ fn an_ordinary_policy_needs_nobody_and_sets_the_nice_value() {
     );
 }
 
-/// What undoes that signals are ignored; nothing where `env` is not GNU's (coreutils 8.31 or
-/// later): then these tests need a foreground.
+/// Returns a command that resets ignored signals; empty if `env` is not GNU's (coreutils 8.31 or
+/// later). Then these tests need a foreground process.
 fn default_signals() -> &'static str {
     const GNU: &str = "env --default-signal";
     let probe = std::process::Command::new("env").args(["--default-signal", "true"]).output();
     if probe.is_ok_and(|output| output.status.success()) { GNU } else { "" }
 }
 
-/// Starts `script` under talea in a process group of its own, and waits until it has printed a
-/// line.
+/// Starts `script` under talea in its own process group, and waits for its first line.
 ///
-/// A shell can't trap what was ignored when it began, as it is under `nohup` and in a script's
+/// A shell cannot trap signals that were ignored at its start, as under `nohup` and in a script's
 /// background.
 fn start(fake: &Fake, scratch: &Scratch, script: &str) -> (Child, impl BufRead) {
     let socket = fake.socket.to_str().unwrap();
-    // A group of its own is never a terminal's foreground: what is sent is then meant for talea
-    // alone.
+    // Such a group is never a terminal's foreground: signals are meant for talea alone.
     let mut child = talea(scratch)
         .args(["--socket", socket, "run", "--"])
         .args(default_signals().split_whitespace())
@@ -223,8 +221,8 @@ fn signals_are_passed_on_to_the_program() {
         (Signal::WINCH, "WINCH", 7),
         (Signal::CONT, "CONT", 8),
     ] {
-        // A shell runs a trap when the command at hand has ended; `wait` would miss one that comes
-        // just before it.
+        // A shell runs a trap when the current command has ended; `wait` would miss a signal that
+        // arrives just before it.
         let script = format!(
             "trap 'echo got {name}; exit {code}' {name}; echo ready; while :; do sleep 0.05; done"
         );
@@ -237,7 +235,7 @@ fn signals_are_passed_on_to_the_program() {
     }
 }
 
-/// The process that `talea run` has started.
+/// Returns the process that `talea run` has started.
 fn program_of(talea: &Child) -> i32 {
     let (pid, path) = (talea.id(), format!("/proc/{0}/task/{0}/children", talea.id()));
     let children = std::fs::read_to_string(path).expect("a living talea");
@@ -275,7 +273,7 @@ fn talea_stops_when_its_program_does_and_takes_it_along() {
                 "talea, as a shell would" => send(talea, Signal::TSTP),
                 _ => send(program, Signal::STOP),
             }
-            // Both: a shell that looks at talea must see a stopped job.
+            // Both: a shell that watches talea must see a stopped job.
             eventually(&format!("{stop}, round {round}: stopped"), || {
                 is_stopped(talea) && is_stopped(program)
             });
@@ -296,13 +294,13 @@ fn a_terminals_keys_reach_the_program_once() {
     let fake = generous(&scratch);
     let talea = env!("CARGO_BIN_EXE_talea");
     let program = "n=0; trap 'n=$((n + 1)); echo got $n' INT; echo ready; i=0; \
-                   while [ $i -lt 20 ]; do sleep 0.05; i=$((i + 1)); done; echo $n in all";
+                   while [ $i -lt 20 ]; do sleep 0.05; i=$((i + 1)); done; echo $n in total";
     let line = format!(
         "'{talea}' --socket '{}' run -- {} sh -c \"$PROGRAM\"",
         fake.socket.display(),
         default_signals()
     );
-    // A terminal of its own, from util-linux.
+    // A new terminal, from util-linux.
     let mut command = std::process::Command::new("script");
     command.args(["-qec", &line, "/dev/null"]).env("PROGRAM", program).env("SHELL", "/bin/sh");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -323,7 +321,7 @@ fn a_terminals_keys_reach_the_program_once() {
     drop(keys);
     out.read_to_string(&mut said).expect("the rest");
     child.wait().expect("script ends");
-    assert!(said.contains("1 in all"), "{said}");
+    assert!(said.contains("1 in total"), "{said}");
 }
 
 #[test]
@@ -342,8 +340,7 @@ fn the_program_keeps_standard_streams_signals_and_environment() {
     let socket = fake.socket.to_str().unwrap();
     scratch.file("in", "line\n");
     let input = std::fs::File::open(scratch.path().join("in")).expect("the file");
-    // No descriptor of talea's may leak, no signal may stay blocked, and SIGPIPE must work as
-    // everywhere.
+    // No descriptor of talea may leak, no signal may stay blocked, and SIGPIPE must work as usual.
     let script = "read line; echo \"$line $MARK\"; grep -E 'Sig(Blk|Ign)' /proc/self/status; exec ls /proc/self/fd";
     let direct = finish(
         std::process::Command::new("sh")
@@ -413,9 +410,8 @@ fn r30_all_threads_gives_later_threads_grants_of_their_own() {
     assert_eq!(specs, [Some(2), Some(3)]);
 }
 
-/// A program that starts as many threads as it is told, lets them live until they have been seen
-/// for sure (five times the pace at which talea looks), and ends. The one test program there is on
-/// every machine: this one.
+/// Creates a program that starts a number of threads, keeps them for five scan intervals of talea,
+/// and ends.
 fn threaded(scratch: &Scratch) -> String {
     let source = scratch.file(
         "threaded.py",

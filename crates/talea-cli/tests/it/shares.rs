@@ -1,12 +1,12 @@
-//! Whose CPU time it is: what a run's process uses in all, by the kernel's own books.
+//! CPU time of a run's process, by the kernel's accounting.
 
 use crate::harness::{Scratch, json, talea, under_way, used};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Bench, needs_root};
 
-/// Half of the CPU is strictly `busy`'s, which wants all of it; the other half is for one who has
-/// nothing to do.
+/// Half of the CPU is strictly reserved for `busy`, which wants all of it; the other half is for an
+/// idle task.
 const STRICT: &str = "\
 duration = \"2500ms\"
 [[scheduler]]
@@ -41,7 +41,7 @@ arrivals = []
 ";
 
 #[test]
-fn s17_a_strict_slot_that_nobody_wants_costs_nothing_and_is_given_to_nobody() {
+fn s17_an_unused_strict_slot_costs_nothing_and_stays_idle() {
     needs_root!();
     let _bench = Bench::new("shares_s17");
     let scratch = Scratch::new();
@@ -53,17 +53,17 @@ fn s17_a_strict_slot_that_nobody_wants_costs_nothing_and_is_given_to_nobody() {
         .expect("talea");
     let pid = child.id();
     under_way(pid, Duration::from_millis(100));
-    // Whatever happens between two readings, and between a reading and its time: the window is no
-    // shorter than this.
+    // The interval begins before the first reading and ends after the second, so it is at least as
+    // long as the measured one.
     let begin = Instant::now();
     let before = used(pid);
-    // The length of the window.
+    // Length of the interval.
     std::thread::sleep(Duration::from_millis(1_600));
     let after = used(pid);
     let window = begin.elapsed().as_nanos() as u64;
     let ended = child.wait_with_output().expect("it ends");
     let answer = json(&String::from_utf8_lossy(&ended.stdout));
-    // By the kernel's word nobody ran in another one's slot, nor between orders.
+    // No worker ran in another slot, nor without an order, by `sched_switch` events.
     assert_eq!(ended.status.code(), Some(0), "{answer}");
     let ppm = |is_wanted: &dyn Fn(&str) -> bool| {
         let sum = |all: &[(String, u64)]| -> u64 {
@@ -71,8 +71,8 @@ fn s17_a_strict_slot_that_nobody_wants_costs_nothing_and_is_given_to_nobody() {
         };
         (sum(&after) - sum(&before)) * 1_000_000 / window
     };
-    // The monitor is no part of what is measured: it measures, a thousand times a second, and costs
-    // more than all the others.
+    // The monitor is excluded: it probes a thousand times a second, and costs more than all other
+    // threads.
     let is_monitor = |name: &str| name.starts_with("exec-monitor");
     let (ours, workers) =
         (ppm(&|name| !is_monitor(name)), ppm(&|name| name.starts_with("exec-task")));
@@ -80,7 +80,7 @@ fn s17_a_strict_slot_that_nobody_wants_costs_nothing_and_is_given_to_nobody() {
         "{ours} millionths of a CPU, of it workers {workers}; the monitor {}",
         ppm(&is_monitor)
     );
-    // What is lost in holes is lost: what is strictly half is never more.
+    // Stalls only reduce the time: a strict half is never more.
     assert!(
         ours <= 510_000,
         "{ours} millionths of a CPU, {workers} of workers; the slots are 500,000"

@@ -1,8 +1,7 @@
-//! `talea simulate` from the outside: the same file, the same bytes; pictures hold what was
-//! simulated.
+//! `talea simulate`: reproducible output, and plots with the simulated jobs.
 
+mod events;
 mod jobs;
-mod noted;
 
 use crate::harness::{Scratch, run, snapshot};
 use std::fs::File;
@@ -40,7 +39,7 @@ cost = { min = \"1ms\", max = \"3ms\" }
 name = \"requests\"
 in = \"net\"
 period = \"20ms\"
-slack = \"5ms\"
+separation_max = \"25ms\"
 cost = \"1.5ms\"
 
 [[expect]]
@@ -81,12 +80,12 @@ fn s20_l22_json_csv_and_pictures_agree_with_each_other() {
     let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
     let tasks = answer["roots"][0]["tasks"].as_array().expect("tasks");
     let completed: u64 = tasks.iter().filter_map(|task| task["completed"].as_u64()).sum();
-    // 140 ms hold 28 jobs of 5 ms and 20 of 7 ms, the last of which end in time.
+    // 140 ms contain 28 jobs of 5 ms and 20 of 7 ms, and the last ones end in time.
     assert!(completed >= 48, "{answer}");
     let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).expect(name);
     let csv = read("jobs.csv");
     assert_eq!(csv.lines().count() as u64, completed + 1);
-    // What the table says can be computed again from the jobs.
+    // The table is computed again from the jobs.
     for task in tasks {
         let name = task["name"].as_str().expect("a name");
         let responses = csv.lines().filter_map(|line| {
@@ -107,7 +106,7 @@ fn s20_l22_json_csv_and_pictures_agree_with_each_other() {
     let data: serde_json::Value = serde_json::from_str(data).expect("the page's data");
     let jobs = data["roots"][0]["jobs"][0].as_array().expect("jobs").len() as u64;
     assert_eq!(jobs, completed);
-    // What ran is as long as what the tasks were given: two milliseconds an audio job.
+    // Execution time equals the cost: two milliseconds per audio job.
     let column = |at: usize| data["roots"][0]["segments"][at].as_array().expect("a column").clone();
     let audio: u64 = column(1)
         .iter()
@@ -181,7 +180,7 @@ fn l11_parts_of_several_files_are_one_system() {
     );
 }
 
-/// The case that parts exist for: two teams, each in a folder of its own, stand on the same CPU.
+/// The purpose of parts: two teams, each in its own folder, use the same CPU.
 #[test]
 fn l11_teams_in_folders_of_their_own_include_one_part() {
     let scratch = Scratch::new();
@@ -195,7 +194,7 @@ fn l11_teams_in_folders_of_their_own_include_one_part() {
         scratch.file(&format!("{team}/{team}.toml"), &task(team));
     }
     scratch.file("common.toml", "[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n");
-    // The file itself comes back under another name, too, and so does one that is there already.
+    // Cycles: the file itself is included under another name, and so is a part.
     scratch.file(
         "b/b.toml",
         &task("b").replace("[\"", "[\"./../b/./../system.toml\", \"../a/a.toml\", \""),
@@ -211,13 +210,13 @@ fn l11_teams_in_folders_of_their_own_include_one_part() {
     }
 }
 
-/// What would be waited for, or never ends, is refused at once, with its place.
+/// An include that would block or never end is refused immediately, with its position.
 #[test]
 fn s22_an_include_that_is_no_regular_file_is_refused_and_not_waited_for() {
     let scratch = Scratch::new();
     let made = std::process::Command::new("mkfifo").arg(scratch.path().join("pipe")).status();
     assert!(made.is_ok_and(|status| status.success()), "mkfifo is there");
-    // Whoever waits for it all the same fails after a minute, and not when somebody ends the test.
+    // Opens the pipe after a minute, so that a blocked reader fails.
     let (_ended, has_ended) = mpsc::channel::<()>();
     let pipe = scratch.path().join("pipe");
     std::thread::spawn(move || {
@@ -238,7 +237,7 @@ fn s22_an_include_that_is_no_regular_file_is_refused_and_not_waited_for() {
     }
 }
 
-/// Said beside what is asked for, not in it.
+/// Warnings go to standard error, not into the output.
 #[test]
 fn s22_a_child_without_a_slot_is_warned_of() {
     let scratch = Scratch::new();
@@ -262,7 +261,7 @@ fn s22_a_child_without_a_slot_is_warned_of() {
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
 }
 
-/// The page's own script, where there is something to run it: no error, and every job drawn.
+/// The page's own script, if node is installed: no error, and every job is drawn.
 #[test]
 fn the_page_draws_every_job() {
     let Ok(found) = std::process::Command::new("node").arg("--version").output() else {
@@ -292,7 +291,7 @@ fn a_job_that_ends_with_the_run_has_ended() {
     let task = |rest: &str| format!("{head}[[task]]\nname = \"a\"\nperiod = \"5ms\"\n{rest}");
     for (rest, jobs, late) in [
         ("cost = \"5ms\"\n", 2, 0),
-        // A piece, and another one.
+        // Two segments.
         ("cost = \"4ms\"\n[[task.suspension]]\nstart = \"1ms\"\nlength = \"1ms\"\n", 2, 0),
         ("cost = \"5100us\"\n", 1, 2),
     ] {

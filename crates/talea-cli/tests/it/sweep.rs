@@ -1,4 +1,4 @@
-//! `talea sweep` from the outside: the same grid, the same bytes; what is wrong names its axis.
+//! `talea sweep`: reproducible grids, and errors that name their axis.
 
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]
 
@@ -74,7 +74,7 @@ fn a_grid_gives_the_same_bytes_on_any_number_of_threads() {
         4,
         "a line for each policy and number of tasks"
     );
-    // What a point says is what its runs say.
+    // The aggregates of a point follow from its runs.
     for point in points {
         let values: Vec<&str> = point["values"]
             .as_array()
@@ -93,12 +93,12 @@ fn a_grid_gives_the_same_bytes_on_any_number_of_threads() {
         let late: f64 = runs.iter().map(|run| 100.0 * (run[3] + run[4]) / run[2]).sum::<f64>()
             / runs.len() as f64;
         assert!((late - point["late_percent"].as_f64().expect("late")).abs() < 1e-9, "{values:?}");
-        // EDF on one CPU: nothing is late up to a utilisation of 1.
+        // EDF on one CPU: no job is late up to a utilisation of 1.
         assert!(values[0] != "edf" || late == 0.0, "{values:?}: {late}");
     }
 }
 
-/// A run of a grid is what generate and simulate do one after the other.
+/// A run of a grid equals generate followed by simulate.
 #[test]
 fn a_run_can_be_repeated_by_hand() {
     let scratch = scratch();
@@ -180,7 +180,7 @@ fn keys_of_tables_and_wildcards_are_axes_and_beside_none_the_file_is_one_point()
     assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 5), "{}{}", ended.out, ended.err);
 }
 
-/// Two roots that are alike draw costs of their own, in this run and in the next.
+/// Equal roots draw different costs, in this run and in the next.
 #[test]
 fn roots_do_not_repeat_each_other_over_seeds() {
     let scratch = Scratch::new();

@@ -1,10 +1,9 @@
-//! `talea analyze` where it looks for something: interference, slots, budgets, and how far values
-//! can go.
+//! `talea analyze` with a search: interference, slots, budgets and sensitivity.
 
 use crate::harness::{Scratch, run};
 use serde_json::Value;
 
-/// Two partitions below a band with one server and a task of TP_0, with room in the frame.
+/// Two partitions below a band with one server and a task of TP_0, with spare time in the frame.
 const BAND: &str = r#"
 duration = "2s"
 
@@ -116,8 +115,8 @@ fn l12_the_interference_of_a_band_is_one_command() {
         assert_eq!(slot["taken_ns"].as_u64(), Some(2 * MS), "{slot}");
         assert_eq!(slot["absorbed_by_ns"].as_u64(), Some(22 * MS), "{slot}");
     }
-    // L3C 4.1 H: whoever is above the band is not disturbed, and a partition that is more urgent
-    // neither.
+    // L3C 4.1 H: the band disturbs neither higher-priority tasks nor a partition of higher
+    // priority.
     let urgent = BAND.replace("priority = 50", "priority = 251");
     scratch.file("band.toml", &urgent);
     let (_, answer) = json(&scratch, &["--interference", "echo"]);
@@ -143,7 +142,7 @@ fn l12_slots_absorb_the_band_and_the_table_is_run() {
         (&table["verified"]["proved"], &table["verified"]["proved_before"]),
         (&Value::from(4), &Value::from(2))
     );
-    // What is printed takes the place of the slots, and the file that comes out misses nothing.
+    // The printed slots replace the file's, and the resulting file misses no deadline.
     let text = run(&scratch, &["analyze", "band.toml", "--synthesize", "partitions"]).out;
     let printed = text.split("in place of the slots of partitions:").nth(1).expect("slots");
     let printed = printed.split("verified").next().expect("slots");
@@ -154,7 +153,7 @@ fn l12_slots_absorb_the_band_and_the_table_is_run() {
     let ended = run(&scratch, &["analyze", "changed.toml"]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
     assert_eq!(run(&scratch, &["simulate", "changed.toml"]).code, Some(0));
-    // Where there is no room, the frame that would do.
+    // Without spare time, a sufficient frame is proposed.
     scratch.file("band.toml", &BAND.replace("frame = \"50ms\"", "frame = \"40ms\""));
     let (code, answer) = json(&scratch, &["--synthesize", "partitions"]);
     assert_eq!((code, answer["tables"][0]["frame_needed_ns"].as_u64()), (Some(1), Some(48 * MS)));
@@ -173,14 +172,14 @@ fn the_least_budget_is_enough_and_a_nanosecond_less_is_not() {
     let (code, answer) = json(&scratch, &["--synthesize", "server"]);
     assert_eq!(code, Some(0), "{answer}");
     let after = answer["servers"][0]["after"]["budget_ns"].as_u64().expect("a budget");
-    // Two budgets within 150 ms, late as they may be.
+    // Two budgets within 150 ms, at the latest.
     assert_eq!(after, 325_000);
     let verdict = |budget: u64| {
         let change = format!("budget(echo)={budget}ns");
         run(&scratch, &["analyze", "band.toml", "--what-if", &change]).code
     };
     assert_eq!((verdict(after), verdict(after - 1)), (Some(0), Some(1)));
-    // What would be enough for its clients and too much for others is not proposed.
+    // A budget that suffices for its clients and is too much for others is not proposed.
     scratch.file(
         "band.toml",
         "[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\n[[scheduler]]\nname = \"net\"\nin = \"cpu\"\nserver = \"deferrable\"\n\
@@ -194,7 +193,7 @@ fn the_least_budget_is_enough_and_a_nanosecond_less_is_not() {
         "{why}"
     );
     scratch.file("band.toml", &wide);
-    // A group that has no server gets one, for the period that takes least.
+    // A group without a server gets one, for the period with the smallest utilisation.
     let (code, answer) = json(
         &scratch,
         &["--synthesize", "server", "--server", "band", "--period", "20ms", "--period", "40ms"],
@@ -209,7 +208,7 @@ fn the_least_budget_is_enough_and_a_nanosecond_less_is_not() {
 }
 
 #[test]
-fn a_factor_is_the_last_in_its_grain_that_is_proved() {
+fn a_factor_is_the_last_of_its_granularity_that_is_proved() {
     let scratch = scratch();
     let wide = BAND.replace("cost = \"18ms\"", "cost = \"7ms\"");
     scratch.file("band.toml", &wide);
@@ -240,7 +239,7 @@ fn a_factor_is_the_last_in_its_grain_that_is_proved() {
 }
 
 #[test]
-fn what_nobody_can_do_is_said_with_what_one_can() {
+fn impossible_requests_are_reported_with_alternatives() {
     let scratch = scratch();
     for (arguments, part) in [
         (&["--interference", "bnad"][..], "did you mean band?"),

@@ -1,4 +1,4 @@
-//! The shipped systems, as anybody would try them.
+//! The shipped systems, as a user runs them.
 
 use crate::harness::{Scratch, run};
 use std::path::Path;
@@ -11,7 +11,7 @@ fn l11_every_shipped_system_can_be_simulated_and_shows_what_it_expects() {
     for entry in std::fs::read_dir(folder).expect("the shipped systems") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Parts that others include.
+        // Included parts.
         if name.starts_with("fms-tasks") {
             continue;
         }

@@ -1,13 +1,13 @@
-//! Witnesses: what `talea analyze` says is late is late again in `talea simulate`.
+//! Witnesses: a late job of `talea analyze` is late again in `talea simulate`.
 
 use crate::harness::{Scratch, run};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Numbers that are the same each time.
-struct Dice(u64);
+/// Reproducible random numbers.
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn between(&mut self, least: u64, most: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -16,19 +16,19 @@ impl Dice {
     }
 }
 
-/// A small system, rather full: a root, perhaps a server or a table, tasks that are periodic, late
-/// by their jitter, or sporadic. Some have one that leaves nothing to those below it; in some all
-/// come after the described run.
-fn system(dice: &mut Dice) -> String {
-    let policy = ["fp", "edf", "rm", "fifo"][dice.between(0, 3) as usize];
-    let kind = dice.between(0, 3);
-    let comes_after = dice.between(0, 3) == 0;
+/// Draws a small system with a high load: a root, perhaps a server or a table, and tasks that are
+/// periodic, with jitter, or sporadic. Some systems have a task with utilisation 1; in some all
+/// jobs arrive after the described run.
+fn system(rng: &mut Rng) -> String {
+    let policy = ["fp", "edf", "rm", "fifo"][rng.between(0, 3) as usize];
+    let kind = rng.between(0, 3);
+    let comes_after = rng.between(0, 3) == 0;
     let duration = if comes_after { 20 } else { 200 };
     let mut text = format!("duration = \"{duration}us\"\n\n[[scheduler]]\nname = \"cpu0\"\n");
     // Writing to a String can't fail.
     let homes: &[&str] = match kind {
         0 => {
-            let server = ["polling", "deferrable", "sporadic", "cbs"][dice.between(0, 3) as usize];
+            let server = ["polling", "deferrable", "sporadic", "cbs"][rng.between(0, 3) as usize];
             let _ = write!(
                 text,
                 "policy = \"fp\"\n\n[[scheduler]]\nname = \"net\"\nin = \"cpu0\"\nserver = \"{server}\"\npriority = 5\nbudget = \"3us\"\nperiod = \"10us\"\n\n"
@@ -49,31 +49,32 @@ fn system(dice: &mut Dice) -> String {
             &["cpu0"]
         }
     };
-    for number in 0..dice.between(2, 4) {
+    for number in 0..rng.between(2, 4) {
         let home = homes[(number % homes.len() as u64) as usize];
-        let period = dice.between(5, 30);
-        let cost = dice.between(1, (period / 3).max(1));
-        let deadline = dice.between(cost, period);
+        let period = rng.between(5, 30);
+        let cost = rng.between(1, (period / 3).max(1));
+        let deadline = rng.between(cost, period);
         let _ = write!(
             text,
             "[[task]]\nname = \"t{number}\"\nin = \"{home}\"\npriority = {}\nperiod = \"{period}us\"\ndeadline = \"{deadline}us\"\ncost = \"{cost}us\"\n",
-            dice.between(1, 9)
+            rng.between(1, 9)
         );
         if comes_after {
             text.push_str("offset = \"30us\"\n");
         }
-        match dice.between(0, 2) {
+        match rng.between(0, 2) {
             0 => {
-                let _ = writeln!(text, "jitter = \"{}us\"", dice.between(1, 4));
+                let _ = writeln!(text, "jitter = \"{}us\"", rng.between(1, 4));
             }
             1 => {
-                let _ = writeln!(text, "slack = \"{}us\"", dice.between(1, 20));
+                let separation_max = period + rng.between(1, 20);
+                let _ = writeln!(text, "separation_max = \"{separation_max}us\"");
             }
             _ => {}
         }
         text.push('\n');
     }
-    if dice.between(0, 9) == 0 {
+    if rng.between(0, 9) == 0 {
         let home = homes[0];
         let _ = write!(
             text,
@@ -90,11 +91,11 @@ fn json(ended: &crate::harness::Ended) -> Value {
 #[test]
 fn every_witness_replays_to_the_same_miss() {
     let scratch = Scratch::new();
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
     let (mut refuted, mut searched, mut exact, mut missing) = (0, 0, 0, 0);
     let (mut later, mut endless) = (0, 0);
     for _ in 0..150 {
-        let text = system(&mut dice);
+        let text = system(&mut rng);
         scratch.file("system.toml", &text);
         let answer = json(&run(
             &scratch,
@@ -130,11 +131,11 @@ fn every_witness_replays_to_the_same_miss() {
         "{refuted} witnesses, {searched} of them looked for, {later} after the described run, {endless} without end; {missing} of {exact} exact bounds without"
     );
     assert!(refuted > 60 && searched > 5 && exact > 15 && later > 3 && endless > 3);
-    // Of these, a run as described shows most; the rest are found by phases.
+    // Of these, a run as described shows most; the others are found by phases.
     assert_eq!(missing, 0, "an exact bound is reached");
 }
 
-/// Fits as long as nobody is late; with jitter the second job of `b` comes right behind the first.
+/// Feasible without jitter; with jitter the second job of `a` directly follows the first.
 const JITTER: &str = "duration = \"1ms\"\n\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"fp\"\n\n[[task]]\nname = \"a\"\nin = \"cpu0\"\npriority = 2\n\
                       period = \"10ms\"\njitter = \"9ms\"\ndeadline = \"20ms\"\ncost = \"3ms\"\n\n[[task]]\nname = \"b\"\nin = \"cpu0\"\npriority = 1\nperiod = \"20ms\"\n\
                       deadline = \"9ms\"\ncost = \"4ms\"\n";
@@ -146,9 +147,7 @@ fn a_miss_that_no_run_showed_is_found_written_and_run() {
     let ended = run(&scratch, &["analyze", "system.toml", "--witness", "witness.json"]);
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.out.contains(
-            "arrivals that were looked for, job 0, released at 9ms, ends at 19ms, 1ms late"
-        ),
+        ended.out.contains("searched arrivals, job 0, released at 9ms, ends at 19ms, 1ms late"),
         "{}",
         ended.out
     );
@@ -161,7 +160,7 @@ fn a_miss_that_no_run_showed_is_found_written_and_run() {
         "{}",
         again.out
     );
-    // Who says when jobs come is not told what would be if they came otherwise.
+    // With given phases, no other phases are tried.
     scratch
         .file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"4ms\"\noffset = \"5ms\""));
     let ended = run(&scratch, &["analyze", "system.toml", "--witness", "other.json"]);
@@ -175,7 +174,7 @@ fn a_miss_that_no_run_showed_is_found_written_and_run() {
         "{}",
         ended.err
     );
-    // A system that has changed since is not as late, and says so.
+    // A changed system is not as late, and the output says so.
     scratch.file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"3ms\""));
     let ended = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
     assert!(ended.code == Some(1) && ended.out.contains("not again: job 0 of b"), "{}", ended.out);
@@ -202,7 +201,7 @@ fn a_job_that_never_ends_is_late_and_so_again() {
         "{}",
         again.out
     );
-    // With something left for it, or without its arrival, nothing is late.
+    // With remaining time, or without the other task, no job is late.
     for changed in [all.replace("cost = \"10ms\"", "cost = \"7ms\""), String::new()] {
         scratch.file("system.toml", &(root.clone() + &changed.replace("name = \"\"", "") + &low));
         let again = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
@@ -217,7 +216,7 @@ fn a_file_that_is_no_witness_is_refused_with_the_reason() {
     run(&scratch, &["analyze", "system.toml", "--witness", "witness.json"]);
     let good = std::fs::read_to_string(scratch.path().join("witness.json")).expect("written");
     for (name, text, part) in [
-        ("empty.json", String::new(), "no witness of talea analyze --witness"),
+        ("empty.json", String::new(), "not a witness of talea analyze --witness"),
         ("other.json", good.replace("\"schema\": 1", "\"schema\": 7"), "a witness of format 7"),
         ("root.json", good.replace("\"cpu0\"", "\"cpu9\""), "there is no root \"cpu9\""),
         ("task.json", good.replace("\"name\": \"b\"", "\"name\": \"c\""), "has other tasks"),

@@ -1,66 +1,66 @@
-//! `--interference NAME`: how much a band takes of any window, and of each slot of the partitions
-//! below it (L3C's question).
+//! `--interference NAME`: interference of a band in any window, and in each slot of the partitions
+//! below it (the question of L3C).
 
 use super::AnalyzeArgs;
-use super::names::{find, name_of};
+use super::names::{find_node, name_of};
 use crate::commands::simulate::short;
 use crate::exit::Exit;
 use crate::output::{Table, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
-use talea_analysis::supply::Curve;
-use talea_analysis::tree::disturb::{absorb, interference};
-use talea_analysis::tree::{NoTest, Roots};
-use talea_core::machine::{Body, NodeId, Tree};
-use talea_core::sched::Policy;
+use talea_analysis::supply::InterferenceCurve;
+use talea_analysis::tree::slot_interference::{interference, min_slot};
+use talea_analysis::tree::{NoBound, RootModel};
+use talea_core::engine::{NodeId, NodeSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Work};
 use talea_system::system::{Root, System};
 
-/// Whose theorem it is.
+/// Source of the theorem.
 const PAPER: &str = "L3C (RTNS 2017), sections 3 E and 4.1; Audsley et al., Software Engineering Journal 8(5), 1993";
 
 #[derive(Serialize)]
-struct Answer {
+struct InterferenceReport {
     file: String,
     what_if: Vec<String>,
-    bands: Vec<BandAnswer>,
+    bands: Vec<BandInterference>,
     paper: &'static str,
 }
 
 #[derive(Serialize)]
-struct BandAnswer {
+struct BandInterference {
     name: String,
     root: String,
-    curves: Vec<CurveAnswer>,
-    windows: Vec<WindowAnswer>,
-    slots: Vec<SlotAnswer>,
+    curves: Vec<CurveJson>,
+    windows: Vec<WindowInterference>,
+    slots: Vec<SlotInterference>,
     why_not: Option<String>,
 }
 
-/// At most ⌈(t + jitter)/period⌉·cost of a window t.
+/// Arrival curve: at most ⌈(t + jitter)/period⌉·cost in a window t.
 #[derive(Serialize)]
 #[allow(clippy::struct_field_names, reason = "names of JSON carry their unit")]
-struct CurveAnswer {
+struct CurveJson {
     cost_ns: u64,
     period_ns: u64,
     jitter_ns: u64,
 }
 
 #[derive(Serialize)]
-struct WindowAnswer {
+struct WindowInterference {
     window_ns: u64,
     taken_ns: u64,
 }
 
 #[derive(Serialize)]
-struct SlotAnswer {
+struct SlotInterference {
     table: String,
     partition: String,
     start_ns: u64,
     length_ns: u64,
-    /// Zero where the partition comes first.
+    /// Zero if the partition has the higher priority.
     taken_ns: u64,
-    /// The slot in which as much is done as in this one without the band; none where the band
+    /// Length of the slot that does as much work as this one without the band; `None` if the band
     /// leaves too little.
     absorbed_by_ns: Option<u64>,
 }
@@ -68,7 +68,7 @@ struct SlotAnswer {
 pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
     let mut bands = Vec::new();
     for name in &args.interference {
-        match find(system, name, "scheduler or task", |_| true) {
+        match find_node(system, name, "scheduler or task", |_| true) {
             Ok((root, node)) => bands.push(band(args, root, node)),
             Err(why) => {
                 note(&format!("--interference: {why}"));
@@ -77,7 +77,7 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
         }
     }
     let known = bands.iter().all(|band| band.why_not.is_none());
-    let answer = Answer {
+    let answer = InterferenceReport {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
         bands,
@@ -91,13 +91,13 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
     Ok(if known { Exit::Ok } else { Exit::Failure })
 }
 
-fn why(tree: &Tree, no: &NoTest) -> String {
+fn why(tree: &Tree, no: &NoBound) -> String {
     format!("{}: {}", name_of(tree, no.node), no.reason.text())
 }
 
-fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandAnswer {
-    let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
-    let mut answer = BandAnswer {
+fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandInterference {
+    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+    let mut answer = BandInterference {
         name: name_of(&root.tree, node).to_owned(),
         root: root.name.clone(),
         curves: Vec::new(),
@@ -105,21 +105,24 @@ fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandAnswer {
         slots: Vec::new(),
         why_not: None,
     };
-    match of_slots(&roots, node) {
+    match slot_interference(&roots, node) {
         Ok((curves, slots)) => {
             let windows = if args.within.is_empty() {
-                usual(root, &curves, &slots)
+                default_windows(root, &curves, &slots)
             } else {
                 args.within.clone()
             };
             let taken = |window: Span| interference(&curves, window).as_ns();
             let all = windows.into_iter();
             answer.windows = all
-                .map(|window| WindowAnswer { window_ns: window.as_ns(), taken_ns: taken(window) })
+                .map(|window| WindowInterference {
+                    window_ns: window.as_ns(),
+                    taken_ns: taken(window),
+                })
                 .collect();
             answer.curves = curves
                 .iter()
-                .map(|curve| CurveAnswer {
+                .map(|curve| CurveJson {
                     cost_ns: curve.cost.as_ns(),
                     period_ns: curve.period.as_ns(),
                     jitter_ns: curve.jitter.as_ns(),
@@ -132,44 +135,55 @@ fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandAnswer {
     answer
 }
 
-/// What it takes, and what of each slot of tables that it is not inside of.
-fn of_slots(roots: &Roots<'_>, node: NodeId) -> Result<(Vec<Curve>, Vec<SlotAnswer>), NoTest> {
+/// Returns the curves of the node, and its interference in each slot of tables that do not contain
+/// it.
+fn slot_interference(
+    roots: &RootModel<'_>,
+    node: NodeId,
+) -> Result<(Vec<InterferenceCurve>, Vec<SlotInterference>), NoBound> {
     let tree = roots.tree;
-    let curves = roots.taken_anywhere(node)?;
+    let curves = roots.interference_in_any_window(node)?;
     let mut found = Vec::new();
     for (table, described) in tree.nodes() {
-        let Body::Scheduler(spec) = &described.body else { continue };
-        let Policy::Partitions { slots, .. } = &spec.policy else { continue };
-        if node == table || tree.above(node).any(|(above, _)| above == table) {
+        let NodeSpec::Scheduler(spec) = &described.spec else { continue };
+        let PolicySpec::Partitions { slots, .. } = &spec.policy else { continue };
+        if node == table || tree.ancestors(node).any(|(above, _)| above == table) {
             continue;
         }
-        let partitions: Vec<NodeId> =
-            tree.nodes().filter(|(_, kid)| kid.parent == Some(table)).map(|(kid, _)| kid).collect();
+        let partitions: Vec<NodeId> = tree
+            .nodes()
+            .filter(|(_, child)| child.parent == Some(table))
+            .map(|(child, _)| child)
+            .collect();
         for slot in slots {
             let Some(&partition) = partitions.get(slot.owner as usize) else { continue };
             let length = slot.end.checked_sub(slot.start).unwrap_or(Span::ZERO);
-            let is_before = roots.disturbs(node, partition)?;
+            let is_before = roots.can_interfere(node, partition)?;
             let curves = if is_before { curves.as_slice() } else { &[] };
-            found.push(SlotAnswer {
+            found.push(SlotInterference {
                 table: spec.name.clone(),
                 partition: name_of(tree, partition).to_owned(),
                 start_ns: slot.start.as_ns(),
                 length_ns: length.as_ns(),
                 taken_ns: interference(curves, length).as_ns(),
-                absorbed_by_ns: absorb(Work::from_ns(length.as_ns()), curves).map(Span::as_ns),
+                absorbed_by_ns: min_slot(Work::from_ns(length.as_ns()), curves).map(Span::as_ns),
             });
         }
     }
     Ok((curves, found))
 }
 
-/// Windows that matter: of slots, and else of deadlines.
-fn usual(root: &Root, curves: &[Curve], slots: &[SlotAnswer]) -> Vec<Span> {
+/// Default windows: the lengths of slots, then periods and deadlines.
+fn default_windows(
+    root: &Root,
+    curves: &[InterferenceCurve],
+    slots: &[SlotInterference],
+) -> Vec<Span> {
     let mut windows: Vec<Span> = slots.iter().map(|slot| Span::from_ns(slot.length_ns)).collect();
     windows.extend(curves.iter().map(|curve| curve.period));
-    windows.extend(root.tree.nodes().filter_map(|(_, node)| match &node.body {
-        Body::Task(spec) => Some(spec.deadline),
-        Body::Scheduler(_) => None,
+    windows.extend(root.tree.nodes().filter_map(|(_, node)| match &node.spec {
+        NodeSpec::Task(spec) => Some(spec.deadline),
+        NodeSpec::Scheduler(_) => None,
     }));
     windows.sort_unstable();
     windows.dedup();
@@ -182,7 +196,7 @@ fn share(part: u64, of: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &InterferenceReport) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     for change in &answer.what_if {
@@ -204,7 +218,7 @@ fn text(answer: &Answer) -> String {
             curves.join(", ")
         );
         let mut table = Table::new(&[">of any window of", ">interference", ">share", ">left"]);
-        for WindowAnswer { window_ns, taken_ns } in &band.windows {
+        for WindowInterference { window_ns, taken_ns } in &band.windows {
             let left = window_ns - taken_ns;
             table.row(vec![
                 short(*window_ns),
@@ -247,7 +261,7 @@ fn text(answer: &Answer) -> String {
     out
 }
 
-fn curve(curve: &CurveAnswer) -> String {
+fn curve(curve: &CurveJson) -> String {
     let late = if curve.jitter_ns > 0 {
         format!(" (up to {} late)", short(curve.jitter_ns))
     } else {

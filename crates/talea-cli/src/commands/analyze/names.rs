@@ -1,32 +1,32 @@
-//! Whom an option means.
+//! Nodes by name, for options.
 
-use talea_core::machine::{Body, NodeId, Tree};
+use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_system::suggest::nearest;
 use talea_system::system::{Root, System};
 
-/// The name of a node.
+/// Returns the name of a node.
 pub(super) fn name_of(tree: &Tree, node: NodeId) -> &str {
-    match tree.get(node).map(|node| &node.body) {
-        Some(Body::Scheduler(spec)) => &spec.name,
-        Some(Body::Task(spec)) => &spec.name,
+    match tree.get(node).map(|node| &node.spec) {
+        Some(NodeSpec::Scheduler(spec)) => &spec.name,
+        Some(NodeSpec::Task(spec)) => &spec.name,
         None => "?",
     }
 }
 
-/// The node of that name, of those that `is` holds of; else a sentence about what there is. `kind`
-/// is what is looked for.
-pub(super) fn find<'s>(
+/// Finds the node of that name for which `is` holds. The error is a sentence with the available
+/// names; `kind` names what is searched for.
+pub(super) fn find_node<'s>(
     system: &'s System,
     name: &str,
     kind: &str,
-    is: impl Fn(&Body) -> bool,
+    is: impl Fn(&NodeSpec) -> bool,
 ) -> Result<(&'s Root, NodeId), String> {
     let mut known = Vec::new();
     for root in &system.roots {
-        for (node, described) in root.tree.nodes().filter(|(_, node)| is(&node.body)) {
-            let own = match &described.body {
-                Body::Scheduler(spec) => &spec.name,
-                Body::Task(spec) => &spec.name,
+        for (node, described) in root.tree.nodes().filter(|(_, node)| is(&node.spec)) {
+            let own = match &described.spec {
+                NodeSpec::Scheduler(spec) => &spec.name,
+                NodeSpec::Task(spec) => &spec.name,
             };
             if own == name {
                 return Ok((root, node));
@@ -45,15 +45,15 @@ pub(super) fn find<'s>(
     Err(format!("there is no {kind} {name:?}; {hint}"))
 }
 
-/// Everything below `node`, itself included.
-pub(super) fn below(tree: &Tree, node: NodeId) -> Vec<NodeId> {
-    let is_below = |&at: &NodeId| at == node || tree.above(at).any(|(above, _)| above == node);
+/// Returns `node` and all nodes below it.
+pub(super) fn subtree(tree: &Tree, node: NodeId) -> Vec<NodeId> {
+    let is_below = |&at: &NodeId| at == node || tree.ancestors(at).any(|(above, _)| above == node);
     tree.nodes().map(|(at, _)| at).filter(is_below).collect()
 }
 
-/// The tasks among these.
-pub(super) fn tasks(tree: &Tree, nodes: &[NodeId]) -> Vec<NodeId> {
+/// Returns the tasks among `nodes`.
+pub(super) fn tasks_among(tree: &Tree, nodes: &[NodeId]) -> Vec<NodeId> {
     let is_task =
-        |node: &NodeId| tree.get(*node).is_some_and(|node| matches!(node.body, Body::Task(_)));
+        |node: &NodeId| tree.get(*node).is_some_and(|node| matches!(node.spec, NodeSpec::Task(_)));
     nodes.iter().copied().filter(is_task).collect()
 }

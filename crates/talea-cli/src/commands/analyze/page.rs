@@ -1,16 +1,16 @@
-//! `--html`: what the page is told.
+//! `--html`: data of the page.
 
-use super::Answer;
+use super::AnalysisReport;
 use super::names::name_of;
-use crate::report::{Place, Plot, RootBounds, bounds_html};
+use crate::report::{Plot, RootBounds, SupplyKind, bounds_html};
 use anyhow::Context;
 use std::path::Path;
-use talea_analysis::tree::Roots;
-use talea_core::machine::{Body, NodeId, Tree};
-use talea_core::sched::Policy;
+use talea_analysis::tree::RootModel;
+use talea_core::engine::{NodeId, NodeSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_system::system::{Root, System};
 
-pub(super) fn write(path: &Path, system: &System, answer: &Answer) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, system: &System, answer: &AnalysisReport) -> anyhow::Result<()> {
     let both = system.roots.iter().zip(&answer.roots);
     let roots: Vec<_> =
         both.map(|(root, answer)| RootBounds { answer, plots: plots(root) }).collect();
@@ -20,10 +20,10 @@ pub(super) fn write(path: &Path, system: &System, answer: &Answer) -> anyhow::Re
 }
 
 fn plots(root: &Root) -> Vec<Plot> {
-    let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
-    let one = |picture: &talea_analysis::tree::Picture| {
-        let is_scheduler = |node: NodeId| match root.tree.get(node).map(|node| &node.body) {
-            Some(Body::Scheduler(spec)) => spec.reservation.is_none(),
+    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+    let one = |picture: &talea_analysis::tree::DemandPlot| {
+        let is_scheduler = |node: NodeId| match root.tree.get(node).map(|node| &node.spec) {
+            Some(NodeSpec::Scheduler(spec)) => spec.reservation.is_none(),
             _ => false,
         };
         let name = |node: NodeId| {
@@ -38,19 +38,20 @@ fn plots(root: &Root) -> Vec<Plot> {
             is_scheduler(picture.subject),
         )
     };
-    roots.pictures().iter().map(one).collect()
+    roots.demand_plots().iter().map(one).collect()
 }
 
-fn place(tree: &Tree, node: NodeId) -> Place {
+fn place(tree: &Tree, node: NodeId) -> SupplyKind {
     let is_table = |node: NodeId| {
-        let body = tree.get(node).map(|node| &node.body);
-        matches!(body, Some(Body::Scheduler(spec)) if matches!(spec.policy, Policy::Partitions { .. }))
+        let body = tree.get(node).map(|node| &node.spec);
+        let Some(NodeSpec::Scheduler(spec)) = body else { return false };
+        matches!(spec.policy, PolicySpec::Partitions { .. })
     };
     if node == Tree::ROOT {
-        Place::Cpu
+        SupplyKind::Cpu
     } else if tree.get(node).and_then(|node| node.parent).is_some_and(is_table) {
-        Place::Partition
+        SupplyKind::Partition
     } else {
-        Place::Server
+        SupplyKind::Server
     }
 }

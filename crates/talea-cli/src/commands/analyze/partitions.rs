@@ -1,5 +1,5 @@
-//! `--synthesize partitions`: slots that hold, below what is above them, what they hold without it
-//! (L3C, RTNS 2017, 4.1 G).
+//! `--synthesize partitions`: slots that do as much work below higher-priority bands as they do
+//! without them (L3C, RTNS 2017, 4.1 G).
 
 use super::names::name_of;
 use super::witness;
@@ -9,53 +9,53 @@ use crate::exit::Exit;
 use crate::output::{Table, count, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
-use talea_analysis::tree::disturb::Absorbed;
-use talea_analysis::tree::{Answer as Bounded, Roots};
+use talea_analysis::tree::slot_interference::AbsorbedTable;
+use talea_analysis::tree::{RootModel, TaskBound as Bounded};
 use talea_core::Span;
-use talea_core::machine::{Body, NodeId, Tree};
-use talea_core::sched::{Policy, Slot};
+use talea_core::engine::{NodeId, NodeSpec, Tree};
+use talea_core::sched::{PolicySpec, Slot};
 use talea_system::system::{Root, System};
 
 #[derive(Serialize)]
-struct Answer {
+struct PartitionsReport {
     file: String,
     what_if: Vec<String>,
     found: bool,
-    tables: Vec<TableAnswer>,
+    tables: Vec<TableProposal>,
 }
 
 #[derive(Serialize)]
-struct TableAnswer {
+struct TableProposal {
     name: String,
     frame_ns: u64,
-    slots: Vec<SlotAnswer>,
-    /// A frame in which all would have room, where this one is too short.
+    slots: Vec<SlotProposal>,
+    /// Shortest frame with room for all slots, if this one is too short.
     frame_needed_ns: Option<u64>,
     why_not: Option<String>,
-    verified: Option<Verified>,
+    verified: Option<Verification>,
 }
 
 #[derive(Serialize)]
-struct SlotAnswer {
+struct SlotProposal {
     owner: String,
     start_ns: u64,
     length_ns: u64,
     before_ns: u64,
 }
 
-/// With the new table.
+/// Verification with the new table.
 #[derive(Serialize, Clone, Copy)]
-struct Verified {
+struct Verification {
     tasks: usize,
     proved: usize,
     proved_before: usize,
-    /// Late in the simulation with all costs at their worst.
+    /// Tasks with a late job in a simulation with worst-case costs.
     late: usize,
     late_before: usize,
 }
 
-/// A table with its node.
-struct Found<'r> {
+/// A partition table and its node.
+struct PartitionTable<'r> {
     root: &'r Root,
     number: usize,
     node: NodeId,
@@ -67,9 +67,9 @@ pub(super) fn partitions(args: &AnalyzeArgs, system: &System) -> anyhow::Result<
     let mut tables = Vec::new();
     for (number, root) in system.roots.iter().enumerate() {
         for (node, described) in root.tree.nodes() {
-            let Body::Scheduler(spec) = &described.body else { continue };
-            let Policy::Partitions { frame, slots, .. } = &spec.policy else { continue };
-            tables.push(Found { root, number, node, frame: *frame, slots });
+            let NodeSpec::Scheduler(spec) = &described.spec else { continue };
+            let PolicySpec::Partitions { frame, slots, .. } = &spec.policy else { continue };
+            tables.push(PartitionTable { root, number, node, frame: *frame, slots });
         }
     }
     if tables.is_empty() {
@@ -81,10 +81,10 @@ pub(super) fn partitions(args: &AnalyzeArgs, system: &System) -> anyhow::Result<
     let mut progress = Progress::new();
     let mut answers = Vec::new();
     for table in &tables {
-        answers.push(one(system, table, &mut progress)?);
+        answers.push(propose_table(system, table, &mut progress)?);
     }
     let found = answers.iter().all(|table| table.why_not.is_none());
-    let answer = Answer {
+    let answer = PartitionsReport {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
         found,
@@ -99,16 +99,20 @@ pub(super) fn partitions(args: &AnalyzeArgs, system: &System) -> anyhow::Result<
 }
 
 fn children(tree: &Tree, node: NodeId) -> Vec<NodeId> {
-    tree.nodes().filter(|(_, kid)| kid.parent == Some(node)).map(|(kid, _)| kid).collect()
+    tree.nodes().filter(|(_, child)| child.parent == Some(node)).map(|(child, _)| child).collect()
 }
 
 fn length(slot: &Slot) -> Span {
     slot.end.checked_sub(slot.start).unwrap_or(Span::ZERO)
 }
 
-fn one(system: &System, table: &Found<'_>, progress: &mut Progress) -> anyhow::Result<TableAnswer> {
-    let Found { root, node, frame, slots, .. } = *table;
-    let mut answer = TableAnswer {
+fn propose_table(
+    system: &System,
+    table: &PartitionTable<'_>,
+    progress: &mut Progress,
+) -> anyhow::Result<TableProposal> {
+    let PartitionTable { root, node, frame, slots, .. } = *table;
+    let mut answer = TableProposal {
         name: name_of(&root.tree, node).to_owned(),
         frame_ns: frame.as_ns(),
         slots: Vec::new(),
@@ -117,18 +121,20 @@ fn one(system: &System, table: &Found<'_>, progress: &mut Progress) -> anyhow::R
         verified: None,
     };
     let partitions = children(&root.tree, node);
-    let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
-    let stretched = match roots.absorbed(node) {
-        Ok(Absorbed::Slots(stretched)) => stretched,
-        Ok(Absorbed::NoRoom(Some(needed))) => {
+    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+    let stretched = match roots.absorbing_slots(node) {
+        Ok(AbsorbedTable::Slots(stretched)) => stretched,
+        Ok(AbsorbedTable::FrameTooShort(Some(needed))) => {
             answer.frame_needed_ns = Some(needed.as_ns());
             answer.why_not = Some(format!(
                 "the slots would need a frame of {needed} at least, and this one has {frame}"
             ));
             return Ok(answer);
         }
-        Ok(Absorbed::NoRoom(None)) => {
-            answer.why_not = Some("what is above leaves too little in the long run".to_owned());
+        Ok(AbsorbedTable::FrameTooShort(None)) => {
+            answer.why_not = Some(
+                "the higher-priority load leaves too little CPU time in the long run".to_owned(),
+            );
             return Ok(answer);
         }
         Err(no) => {
@@ -140,7 +146,7 @@ fn one(system: &System, table: &Found<'_>, progress: &mut Progress) -> anyhow::R
     answer.slots = stretched
         .iter()
         .zip(slots)
-        .map(|(after, before)| SlotAnswer {
+        .map(|(after, before)| SlotProposal {
             owner: name_of(&root.tree, partitions[after.owner as usize]).to_owned(),
             start_ns: after.start.as_ns(),
             length_ns: length(after).as_ns(),
@@ -148,41 +154,42 @@ fn one(system: &System, table: &Found<'_>, progress: &mut Progress) -> anyhow::R
         })
         .collect();
     let mut changed = root.clone();
-    if let Some(Body::Scheduler(spec)) = changed.tree.get_mut(node).map(|node| &mut node.body)
-        && let Policy::Partitions { slots, .. } = &mut spec.policy
+    if let Some(NodeSpec::Scheduler(spec)) = changed.tree.get_mut(node).map(|node| &mut node.spec)
+        && let PolicySpec::Partitions { slots, .. } = &mut spec.policy
     {
         *slots = stretched;
     }
-    changed.tree.check().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.why))?;
+    changed.tree.check().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.kind))?;
     answer.verified = Some(verify(system, table, &changed, progress)?);
     Ok(answer)
 }
 
 fn verify(
     system: &System,
-    table: &Found<'_>,
+    table: &PartitionTable<'_>,
     changed: &Root,
     progress: &mut Progress,
-) -> anyhow::Result<Verified> {
+) -> anyhow::Result<Verification> {
     let mut proved = |root: &Root| {
-        let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
-        let answers = roots.bounds_with(|done, all| progress.show(&root.name, done, all));
+        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+        let answers =
+            roots.bounds_with_progress(|done, all| progress.tasks_analysed(&root.name, done, all));
         answers.iter().filter(|answer: &&Bounded| answer.is_proved()).count()
     };
     let (before, after) = (proved(table.root), proved(changed));
-    progress.end();
-    let seed = talea_sim::dice::of_root(system.seed, table.number);
+    progress.finish_line();
+    let seed = talea_sim::rng::root_seed(system.seed, table.number);
     let mut late = |root: &Root| {
         let misses = witness::misses(root, system.duration, seed, progress)?;
         anyhow::Ok(misses.iter().flatten().count())
     };
     let (late_before, late) = (late(table.root)?, late(changed)?);
-    progress.end();
+    progress.finish_line();
     let tasks = changed.tasks.len();
-    Ok(Verified { tasks, proved: after, proved_before: before, late, late_before })
+    Ok(Verification { tasks, proved: after, proved_before: before, late, late_before })
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &PartitionsReport) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     for change in &answer.what_if {
@@ -194,7 +201,7 @@ fn text(answer: &Answer) -> String {
             if let Some(needed) = table.frame_needed_ns {
                 let _ = writeln!(
                     out,
-                    "  shorten slots, or take frame = \"{}\" and ask again",
+                    "  shorten slots, or set frame = \"{}\" and repeat",
                     Span::from_ns(needed)
                 );
             }
@@ -212,7 +219,7 @@ fn text(answer: &Answer) -> String {
         }
         let _ = writeln!(
             out,
-            "{}, a frame of {}: each slot holds what it held before the band",
+            "{}, a frame of {}: each slot does as much work as without the band",
             table.name,
             short(table.frame_ns)
         );
@@ -228,10 +235,12 @@ fn text(answer: &Answer) -> String {
             let _ = writeln!(out, "length = \"{}\"", Span::from_ns(slot.length_ns));
             end = slot.start_ns + slot.length_ns;
         }
-        if let Some(Verified { tasks, proved, proved_before, late, late_before }) = table.verified {
+        if let Some(Verification { tasks, proved, proved_before, late, late_before }) =
+            table.verified
+        {
             let _ = writeln!(
                 out,
-                "\nverified: {proved} of {} proved (before: {proved_before}); simulated with all costs at their worst, {} late \
+                "\nverified: {proved} of {} proved (before: {proved_before}); simulated with worst-case costs, {} late \
                  (before: {late_before})",
                 count(tasks, "task"),
                 count(late, "task")

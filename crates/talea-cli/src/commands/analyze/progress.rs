@@ -1,4 +1,4 @@
-//! What takes longer than a second says how far it is.
+//! Progress messages of analyses that take longer than a second.
 
 use crate::commands::simulate::short;
 use std::fmt;
@@ -6,74 +6,74 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use talea_core::Span;
 
-/// From the first word on.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// From one to the next.
-const DISTANCE: Duration = Duration::from_millis(200);
+/// Time before the first message.
+const FIRST_UPDATE_DELAY: Duration = Duration::from_secs(1);
+/// Time between two messages.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 
-type Tell = Box<dyn FnMut(fmt::Arguments<'_>)>;
+type WriteLine = Box<dyn FnMut(fmt::Arguments<'_>)>;
 
 pub(super) struct Progress {
     due: Instant,
-    distance: Duration,
+    interval: Duration,
     tries: u64,
     shown: bool,
-    /// None: nobody would see it.
-    tell: Option<Tell>,
+    /// `None`: standard error is not a terminal.
+    write_line: Option<WriteLine>,
 }
 
 impl Progress {
-    /// On a terminal.
+    /// Creates a progress that writes to standard error if that is a terminal.
     pub(super) fn new() -> Progress {
-        let mut progress = Progress::quiet();
+        let mut progress = Progress::silent();
         if std::io::stderr().is_terminal() {
-            // Whatever was longer before is gone.
-            progress.tell = Some(Box::new(|what| eprint!("\r\x1b[K{what}")));
+            // The escape sequence erases the longer previous message.
+            progress.write_line = Some(Box::new(|what| eprint!("\r\x1b[K{what}")));
         }
         progress
     }
 
-    pub(super) fn quiet() -> Progress {
+    pub(super) fn silent() -> Progress {
         Progress {
-            due: Instant::now() + PATIENCE,
-            distance: DISTANCE,
+            due: Instant::now() + FIRST_UPDATE_DELAY,
+            interval: UPDATE_INTERVAL,
             tries: 0,
             shown: false,
-            tell: None,
+            write_line: None,
         }
     }
 
-    /// So many of all tasks of a root are done.
-    pub(super) fn show(&mut self, root: &str, done: usize, all: usize) {
-        self.say(format_args!("{root}: {done} of {all} tasks"));
+    /// Reports that `done` of `all` tasks of a root are analysed.
+    pub(super) fn tasks_analysed(&mut self, root: &str, done: usize, all: usize) {
+        self.update(format_args!("{root}: {done} of {all} tasks"));
     }
 
-    /// A run of it has come so far.
+    /// Reports how much of a run is simulated.
     pub(super) fn simulated(&mut self, root: &str, done: Span, all: Span) {
-        self.say(format_args!(
+        self.update(format_args!(
             "{root}: {} of {} simulated",
             short(done.as_ns()),
             short(all.as_ns())
         ));
     }
 
-    /// One more try of nobody knows how many.
+    /// Counts a try; the total number is unknown.
     pub(super) fn tried(&mut self, what: &str) {
         self.tries += 1;
         let tries = self.tries;
-        self.say(format_args!("{what}: {tries} tries"));
+        self.update(format_args!("{what}: {tries} tries"));
     }
 
-    fn say(&mut self, what: fmt::Arguments<'_>) {
-        let Some(tell) = &mut self.tell else { return };
+    fn update(&mut self, what: fmt::Arguments<'_>) {
+        let Some(write_line) = &mut self.write_line else { return };
         let now = Instant::now();
         if now >= self.due {
-            tell(what);
-            (self.shown, self.due) = (true, now + self.distance);
+            write_line(what);
+            (self.shown, self.due) = (true, now + self.interval);
         }
     }
 
-    pub(super) fn end(&mut self) {
+    pub(super) fn finish_line(&mut self) {
         if std::mem::take(&mut self.shown) {
             eprintln!();
         }
@@ -82,11 +82,11 @@ impl Progress {
 
 #[cfg(test)]
 impl Progress {
-    /// Every word, at once.
-    pub(super) fn eager(tell: impl FnMut(fmt::Arguments<'_>) + 'static) -> Progress {
-        let mut progress = Progress::quiet();
-        (progress.due, progress.distance) = (Instant::now(), Duration::ZERO);
-        progress.tell = Some(Box::new(tell));
+    /// Creates a progress that writes every message immediately.
+    pub(super) fn immediate(write_line: impl FnMut(fmt::Arguments<'_>) + 'static) -> Progress {
+        let mut progress = Progress::silent();
+        (progress.due, progress.interval) = (Instant::now(), Duration::ZERO);
+        progress.write_line = Some(Box::new(write_line));
         progress
     }
 }

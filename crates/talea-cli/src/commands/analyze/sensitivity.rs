@@ -1,9 +1,10 @@
-//! `--sensitivity`: how far each cost, all costs and each period can go before a deadline is not
-//! proved any more.
+//! `--sensitivity`: how far each cost, all costs and each period can change while every deadline
+//! remains proved.
 //!
-//! By halving over the same changes that `--what-if` makes, each time with the whole analysis. The
-//! tests of trees are not proved sustainable as a whole (a catalogue entry says where they are):
-//! the value found is accepted and the next in the grain is not, and one further out may be again.
+//! Bisection over the changes of `--what-if`, each time with the whole analysis. The tests of trees
+//! are not proved sustainable as a whole (a catalogue entry says for which they are). So the value
+//! found is accepted and the next one in the granularity is not, but one further out may be
+//! accepted again.
 
 use super::names::name_of;
 use super::{AnalyzeArgs, Progress};
@@ -12,61 +13,68 @@ use crate::exit::Exit;
 use crate::output::{Table, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
-use talea_analysis::tree::Roots;
-use talea_core::machine::Body;
+use talea_analysis::tree::RootModel;
+use talea_core::engine::NodeSpec;
 use talea_system::system::System;
 use talea_system::system::what_if::Change;
 
-/// Factors are found in thousandths.
-const ONE: u64 = 1_000;
-/// No factor is looked for beyond this.
-const MOST: u64 = 1_000 * ONE;
+/// Factors are integers in thousandths.
+const FACTOR_ONE: u64 = 1_000;
+/// Upper limit of the search.
+const MAX_FACTOR: u64 = 1_000 * FACTOR_ONE;
 
 #[derive(Serialize)]
-struct Answer {
+struct SensitivityReport {
     file: String,
     what_if: Vec<String>,
-    /// As it is.
+    /// Without changes.
     proved: bool,
     /// The largest factor on all costs at once, in thousandths.
     all_costs_thousandths: Option<u64>,
-    tasks: Vec<TaskAnswer>,
+    tasks: Vec<TaskSensitivity>,
 }
 
 #[derive(Serialize)]
-struct TaskAnswer {
+struct TaskSensitivity {
     name: String,
     cost_ns: u64,
-    /// The largest factor on its cost, in thousandths; none where no cost is proved.
+    /// The largest factor on its cost, in thousandths; `None` if no cost is proved.
     cost_thousandths: Option<u64>,
     period_ns: u64,
-    /// The least factor on its period, in thousandths.
+    /// The smallest factor on its period, in thousandths.
     period_thousandths: Option<u64>,
 }
 
 pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
     let mut lines = Vec::new();
     for root in &system.roots {
-        let specs = root.tree.nodes().filter_map(|(_, node)| match &node.body {
-            Body::Task(spec) => Some(spec),
-            Body::Scheduler(_) => None,
+        let specs = root.tree.nodes().filter_map(|(_, node)| match &node.spec {
+            NodeSpec::Task(spec) => Some(spec),
+            NodeSpec::Scheduler(_) => None,
         });
-        // What has no end has neither a cost nor a period that could change.
+        // An endless job has neither a cost nor a period to change.
         for (spec, source) in specs.zip(&root.sources).filter(|(_, source)| !source.is_endless()) {
-            lines.push((spec.name.clone(), source.cost.most().as_ns(), spec.period.as_ns()));
+            lines.push((spec.name.clone(), source.cost.max().as_ns(), spec.period.as_ns()));
         }
     }
     let proved = are_proved(system);
     let mut progress = Progress::new();
-    let all_costs = largest(system, "cost(*)", proved, &mut progress)?;
+    let all_costs = max_factor(system, "cost(*)", proved, &mut progress)?;
     let mut tasks = Vec::new();
     for (name, cost_ns, period_ns) in lines {
-        let cost_thousandths = largest(system, &format!("cost({name})"), proved, &mut progress)?;
-        let period_thousandths = least(system, &format!("period({name})"), proved, &mut progress)?;
-        tasks.push(TaskAnswer { name, cost_ns, cost_thousandths, period_ns, period_thousandths });
+        let cost_thousandths = max_factor(system, &format!("cost({name})"), proved, &mut progress)?;
+        let period_thousandths =
+            min_factor(system, &format!("period({name})"), proved, &mut progress)?;
+        tasks.push(TaskSensitivity {
+            name,
+            cost_ns,
+            cost_thousandths,
+            period_ns,
+            period_thousandths,
+        });
     }
-    progress.end();
-    let answer = Answer {
+    progress.finish_line();
+    let answer = SensitivityReport {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
         proved,
@@ -80,7 +88,7 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
         if !proved {
             note(&match first_without_a_test(system) {
                 Some(why) => format!("not every deadline is proved, whatever the factor: {why}"),
-                None => "not every deadline is proved as it is: a factor above 1 on a period, or below 1 on a cost, would be needed"
+                None => "not every deadline is proved without a change: a factor above 1 on a period, or below 1 on a cost, is needed"
                     .to_owned(),
             });
         }
@@ -88,12 +96,12 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
     Ok(if proved { Exit::Ok } else { Exit::Failure })
 }
 
-/// The first task of which nothing is known, and why.
+/// Returns the first task without a test, with the reason.
 fn first_without_a_test(system: &System) -> Option<String> {
     system.roots.iter().find_map(|root| {
-        let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
+        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
         roots.bounds().into_iter().find_map(|answer| match answer.bound {
-            Err(no) if no.reason.is_of_kind() => {
+            Err(no) if no.reason.is_structural() => {
                 Some(format!("{}: {}", name_of(&root.tree, no.node), no.reason.text()))
             }
             _ => None,
@@ -103,14 +111,14 @@ fn first_without_a_test(system: &System) -> Option<String> {
 
 fn are_proved(system: &System) -> bool {
     system.roots.iter().all(|root| {
-        let roots = Roots::within(&root.tree, &root.sources, &root.surroundings);
+        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
         roots.are_proved()
     })
 }
 
-/// Whether all is proved with a factor; a change that can't be made is a no.
+/// Whether all tasks are proved with a factor. An impossible change counts as no.
 fn are_proved_with(system: &System, what: &str, thousandths: u64) -> anyhow::Result<bool> {
-    let text = format!("{what}*{}.{:03}", thousandths / ONE, thousandths % ONE);
+    let text = format!("{what}*{}.{:03}", thousandths / FACTOR_ONE, thousandths % FACTOR_ONE);
     let change = Change::parse(&text)?;
     let mut changed = system.clone();
     if change.make(&mut changed).is_err() {
@@ -119,8 +127,8 @@ fn are_proved_with(system: &System, what: &str, thousandths: u64) -> anyhow::Res
     Ok(changed.roots.iter().all(|root| root.tree.check().is_ok()) && are_proved(&changed))
 }
 
-/// The largest factor that is accepted.
-fn largest(
+/// Returns the largest factor with which all tasks are proved.
+fn max_factor(
     system: &System,
     what: &str,
     proved: bool,
@@ -131,10 +139,10 @@ fn largest(
         are_proved_with(system, what, factor)
     };
     let (mut good, mut bad) = if proved {
-        let (mut good, mut bad) = (ONE, 2 * ONE);
+        let (mut good, mut bad) = (FACTOR_ONE, 2 * FACTOR_ONE);
         while accepts(bad)? {
             (good, bad) = (bad, 2 * bad);
-            if good >= MOST {
+            if good >= MAX_FACTOR {
                 return Ok(Some(good));
             }
         }
@@ -143,7 +151,7 @@ fn largest(
         if !accepts(1)? {
             return Ok(None);
         }
-        (1, ONE)
+        (1, FACTOR_ONE)
     };
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;
@@ -152,8 +160,8 @@ fn largest(
     Ok(Some(good))
 }
 
-/// The least factor that is accepted.
-fn least(
+/// Returns the smallest factor with which all tasks are proved.
+fn min_factor(
     system: &System,
     what: &str,
     proved: bool,
@@ -167,12 +175,12 @@ fn least(
         if accepts(1)? {
             return Ok(Some(1));
         }
-        (1, ONE)
+        (1, FACTOR_ONE)
     } else {
-        let (mut bad, mut good) = (ONE, 2 * ONE);
+        let (mut bad, mut good) = (FACTOR_ONE, 2 * FACTOR_ONE);
         while !accepts(good)? {
             (bad, good) = (good, 2 * good);
-            if bad >= MOST {
+            if bad >= MAX_FACTOR {
                 return Ok(None);
             }
         }
@@ -186,20 +194,23 @@ fn least(
 }
 
 fn factor(thousandths: Option<u64>) -> String {
-    thousandths
-        .map_or_else(|| "-".to_owned(), |parts| format!("{}.{:03}", parts / ONE, parts % ONE))
+    thousandths.map_or_else(
+        || "-".to_owned(),
+        |parts| format!("{}.{:03}", parts / FACTOR_ONE, parts % FACTOR_ONE),
+    )
 }
 
-/// A value times a factor; costs are rounded down, periods up, so that what is shown is proved.
+/// Multiplies a value by a factor. Costs are rounded down and periods up, so that the printed value
+/// is proved.
 fn scaled(value: u64, thousandths: Option<u64>, up: bool) -> String {
     let Some(parts) = thousandths else { return "-".to_owned() };
     let product = u128::from(value) * u128::from(parts);
-    let one = u128::from(ONE);
+    let one = u128::from(FACTOR_ONE);
     let value = if up { product.div_ceil(one) } else { product / one };
     short(u64::try_from(value).unwrap_or(u64::MAX))
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &SensitivityReport) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     for change in &answer.what_if {
@@ -221,7 +232,7 @@ fn text(answer: &Answer) -> String {
     }
     out.push_str(&table.render());
     out.push_str(
-        "each alone, the rest as it is, every deadline proved; in steps of 0.001; a deadline that is the period goes with it\n\
+        "each factor alone, every deadline proved; in steps of 0.001; a deadline equal to the period scales with it\n\
          after Bini, Di Natale and Buttazzo, Real-Time Systems 39(1-3), 2008\n",
     );
     out

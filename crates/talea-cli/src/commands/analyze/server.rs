@@ -1,13 +1,13 @@
-//! `--synthesize server`: the least budget with which the clients of a server meet their deadlines,
-//! for its period and for others.
+//! `--synthesize server`: the smallest budget with which the clients of a server meet their
+//! deadlines, for its period and for others.
 //!
-//! Two ends are found by halving: above the one the server is not sure to have its budget in time,
-//! below the other a client may be late. What is proposed is verified as a whole: every task that
-//! was proved still is. More budget is more supply, except where the server itself then waits
-//! longer for it; so smaller budgets are tried here and there as well, and what is found is a
-//! budget that is enough, of which a nanosecond less is not.
+//! Bisection finds two limits. Above the upper limit the server may not get its budget in time.
+//! Below the lower limit a client may be late. The proposal is verified as a whole: every task that
+//! was proved before still is. A larger budget is more supply, except if the server itself then
+//! waits longer for it. So some smaller budgets are tried as well, and the result is a sufficient
+//! budget of which a nanosecond less is not sufficient.
 
-use super::names::{below, find, name_of, tasks};
+use super::names::{find_node, name_of, subtree, tasks_among};
 use super::{AnalyzeArgs, Progress};
 use crate::commands::simulate::short;
 use crate::exit::Exit;
@@ -15,35 +15,35 @@ use crate::output::{Table, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::supply::least_budget::least_budget;
-use talea_analysis::tree::{Answer as Answered, Roots};
-use talea_core::machine::{Body, NodeId};
+use talea_analysis::tree::{RootModel, TaskBound as Answered};
+use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
-use talea_core::server::{Kind, Reservation};
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Work};
 use talea_system::system::{Root, System};
 
-/// So many smaller budgets are tried besides.
-const PROBES: u64 = 32;
+/// Number of smaller budgets that are tried after the bisection.
+const SMALLER_BUDGET_PROBES: u64 = 32;
 
 #[derive(Serialize)]
-struct Answer {
+struct ServersReport {
     file: String,
     what_if: Vec<String>,
     found: bool,
-    servers: Vec<ServerAnswer>,
-    /// With all that is proposed at once: the first task that is then not proved any more, of every
-    /// root in which more than one server is proposed anything. Each of them holds alone.
+    servers: Vec<ServerProposal>,
+    /// First task of each root that is not proved with all proposals applied, where the root has
+    /// more than one proposal. Each proposal holds alone.
     not_together: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct ServerAnswer {
+struct ServerProposal {
     name: String,
     kind: &'static str,
-    /// As it is; nothing where there is no server yet.
+    /// Current parameters; `None` if there is no server yet.
     before: Option<Contract>,
-    periods: Vec<PeriodAnswer>,
-    /// What is proposed: verified.
+    periods: Vec<PeriodProposal>,
+    /// Verified proposal.
     after: Option<Contract>,
 }
 
@@ -54,19 +54,19 @@ struct Contract {
 }
 
 #[derive(Serialize)]
-struct PeriodAnswer {
+struct PeriodProposal {
     period_ns: u64,
     budget_ns: Option<u64>,
     why_not: Option<String>,
 }
 
 pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
-    let is_scheduler = |body: &Body| matches!(body, Body::Scheduler(_));
+    let is_scheduler = |body: &NodeSpec| matches!(body, NodeSpec::Scheduler(_));
     let has_server =
-        |body: &Body| matches!(body, Body::Scheduler(spec) if spec.reservation.is_some());
+        |body: &NodeSpec| matches!(body, NodeSpec::Scheduler(spec) if spec.reservation.is_some());
     let mut chosen = Vec::new();
     for name in &args.server {
-        match find(system, name, "scheduler", is_scheduler) {
+        match find_node(system, name, "scheduler", is_scheduler) {
             Ok(found) => chosen.push(found),
             Err(why) => return Ok(usage(&why)),
         }
@@ -76,7 +76,7 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
         chosen.extend(all.flat_map(|root| {
             root.tree
                 .nodes()
-                .filter(|(_, node)| has_server(&node.body))
+                .filter(|(_, node)| has_server(&node.spec))
                 .map(move |(node, _)| (root, node))
         }));
     }
@@ -87,29 +87,33 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
     }
     let mut servers = Vec::new();
     for &(root, node) in &chosen {
-        if node == talea_core::machine::Tree::ROOT {
-            return Ok(usage(&format!("{} is the root, which has the CPUs for itself", root.name)));
+        if node == talea_core::engine::Tree::ROOT {
+            return Ok(usage(&format!(
+                "{} is the root, which has its CPUs without a server",
+                root.name
+            )));
         }
-        let Some(Body::Scheduler(spec)) = root.tree.get(node).map(|node| &node.body) else {
+        let Some(NodeSpec::Scheduler(spec)) = root.tree.get(node).map(|node| &node.spec) else {
             continue;
         };
         if spec.reservation.is_none() && args.period.is_empty() {
             return Ok(usage(&format!(
-                "{} has no server yet: say for which period with --period",
+                "{} has no server yet: give its period with --period",
                 spec.name
             )));
         }
-        servers.push(one(args, root, node, spec.reservation));
+        servers.push(propose_server(args, root, node, spec.reservation));
     }
     let found = servers.iter().all(|server| server.after.is_some());
     let not_together = system.roots.iter().filter_map(|root| {
         let of_it = chosen.iter().zip(&servers).filter(|((of, _), _)| std::ptr::eq(*of, root));
-        let all: Vec<(NodeId, Reservation)> =
-            of_it.filter_map(|((_, node), server)| proposed(root, *node, server)).collect();
-        together(root, &all)
+        let all: Vec<(NodeId, Reservation)> = of_it
+            .filter_map(|((_, node), server)| proposed_reservation(root, *node, server))
+            .collect();
+        first_unproved_with_all(root, &all)
     });
     let not_together = not_together.collect();
-    let answer = Answer {
+    let answer = ServersReport {
         file: args.file.display().to_string(),
         what_if: args.what_if.iter().map(ToString::to_string).collect(),
         found,
@@ -124,29 +128,37 @@ pub(super) fn server(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit
     Ok(if found { Exit::Ok } else { Exit::Failure })
 }
 
-/// What a server would be with what is proposed.
-fn proposed(root: &Root, node: NodeId, server: &ServerAnswer) -> Option<(NodeId, Reservation)> {
-    let Some(Body::Scheduler(spec)) = root.tree.get(node).map(|node| &node.body) else {
+/// Returns the reservation that the proposal describes.
+fn proposed_reservation(
+    root: &Root,
+    node: NodeId,
+    server: &ServerProposal,
+) -> Option<(NodeId, Reservation)> {
+    let Some(NodeSpec::Scheduler(spec)) = root.tree.get(node).map(|node| &node.spec) else {
         return None;
     };
     let like = spec
         .reservation
-        .unwrap_or_else(|| Reservation::new(Kind::Sporadic, Work::ZERO, Span::ZERO));
+        .unwrap_or_else(|| Reservation::new(ServerKind::Sporadic, Work::ZERO, Span::ZERO));
     let Contract { budget_ns, period_ns } = server.after?;
-    Some((node, fitted(like, Work::from_ns(budget_ns), Span::from_ns(period_ns))))
+    Some((node, with_contract(like, Work::from_ns(budget_ns), Span::from_ns(period_ns))))
 }
 
-/// Of several servers at once: the first task that was proved, or is theirs, and is not with all of
-/// them.
-fn together(root: &Root, all: &[(NodeId, Reservation)]) -> Option<String> {
+/// Applies several proposals at once. Returns the first task that was proved, or is a client, and
+/// is not proved with all of them.
+fn first_unproved_with_all(root: &Root, all: &[(NodeId, Reservation)]) -> Option<String> {
     if all.len() < mutate!("analyze-not-together", 2, 3) {
         return None;
     }
-    let clients: Vec<NodeId> =
-        all.iter().flat_map(|&(node, _)| tasks(&root.tree, &below(&root.tree, node))).collect();
+    let clients: Vec<NodeId> = all
+        .iter()
+        .flat_map(|&(node, _)| tasks_among(&root.tree, &subtree(&root.tree, node)))
+        .collect();
     let mut changed = root.clone();
     for &(node, of) in all {
-        if let Some(Body::Scheduler(spec)) = changed.tree.get_mut(node).map(|node| &mut node.body) {
+        if let Some(NodeSpec::Scheduler(spec)) =
+            changed.tree.get_mut(node).map(|node| &mut node.spec)
+        {
             spec.reservation = Some(of);
         }
     }
@@ -168,15 +180,20 @@ fn usage(why: &str) -> Exit {
     Exit::Usage
 }
 
-fn one(args: &AnalyzeArgs, root: &Root, node: NodeId, before: Option<Reservation>) -> ServerAnswer {
-    let kind = before.map_or(Kind::Sporadic, |of| of.kind);
+fn propose_server(
+    args: &AnalyzeArgs,
+    root: &Root,
+    node: NodeId,
+    before: Option<Reservation>,
+) -> ServerProposal {
+    let kind = before.map_or(ServerKind::Sporadic, |of| of.kind);
     let periods = if args.period.is_empty() {
         let own = before.map_or(1, |of| of.period.as_ns());
         [own / 4, own / 2, own, own.saturating_mul(2)].map(Span::from_ns).to_vec()
     } else {
         args.period.clone()
     };
-    let search = Search::new(
+    let search = BudgetSearch::new(
         root,
         node,
         before.unwrap_or_else(|| Reservation::new(kind, Work::ZERO, Span::ZERO)),
@@ -187,29 +204,30 @@ fn one(args: &AnalyzeArgs, root: &Root, node: NodeId, before: Option<Reservation
         let found = if period.is_zero() {
             Err("too short".to_owned())
         } else {
-            search.least(period, &mut progress)
+            search.min_budget(period, &mut progress)
         };
         let (budget_ns, why_not) = match found {
             Ok(budget) => (Some(budget.as_ns()), None),
             Err(why) => (None, Some(why)),
         };
-        rows.push(PeriodAnswer { period_ns: period.as_ns(), budget_ns, why_not });
+        rows.push(PeriodProposal { period_ns: period.as_ns(), budget_ns, why_not });
     }
-    progress.end();
-    let contract =
-        |row: &PeriodAnswer| Some(Contract { budget_ns: row.budget_ns?, period_ns: row.period_ns });
+    progress.finish_line();
+    let contract = |row: &PeriodProposal| {
+        Some(Contract { budget_ns: row.budget_ns?, period_ns: row.period_ns })
+    };
     let after = match before {
         Some(of) if args.period.is_empty() => {
             rows.iter().find(|row| row.period_ns == of.period.as_ns()).and_then(contract)
         }
-        // The one that takes least of the CPU.
+        // The candidate with the smallest utilisation.
         _ => rows.iter().filter_map(contract).min_by(|a, b| {
             let cross =
                 |x: &Contract, y: &Contract| u128::from(x.budget_ns) * u128::from(y.period_ns);
             cross(a, b).cmp(&cross(b, a))
         }),
     };
-    ServerAnswer {
+    ServerProposal {
         name: name_of(&root.tree, node).to_owned(),
         kind: kind.name(),
         before: before
@@ -219,41 +237,43 @@ fn one(args: &AnalyzeArgs, root: &Root, node: NodeId, before: Option<Reservation
     }
 }
 
-/// The search for one server.
-struct Search<'r> {
+/// Search for one server's budget.
+struct BudgetSearch<'r> {
     root: &'r Root,
     node: NodeId,
-    like: Reservation,
+    template: Reservation,
     clients: Vec<NodeId>,
-    /// Others that are proved as it is.
+    /// Other tasks that are proved now.
     others: Vec<NodeId>,
 }
 
-impl<'r> Search<'r> {
-    fn new(root: &'r Root, node: NodeId, like: Reservation) -> Search<'r> {
-        let clients = tasks(&root.tree, &below(&root.tree, node));
+impl<'r> BudgetSearch<'r> {
+    fn new(root: &'r Root, node: NodeId, like: Reservation) -> BudgetSearch<'r> {
+        let clients = tasks_among(&root.tree, &subtree(&root.tree, node));
         let proved = roots(root).bounds().into_iter().filter(Answered::is_proved);
         let others =
             proved.map(|answer| answer.node).filter(|node| !clients.contains(node)).collect();
-        Search { root, node, like, clients, others }
+        BudgetSearch { root, node, template: like, clients, others }
     }
 
-    /// The root with such a server.
-    fn with(&self, budget: Work, period: Span) -> Option<Root> {
+    /// Returns the root with this reservation; `None` if the tree is invalid.
+    fn root_with(&self, budget: Work, period: Span) -> Option<Root> {
         let mut root = self.root.clone();
-        let of = fitted(self.like, budget, period);
-        let Body::Scheduler(spec) = &mut root.tree.get_mut(self.node)?.body else { return None };
+        let of = with_contract(self.template, budget, period);
+        let NodeSpec::Scheduler(spec) = &mut root.tree.get_mut(self.node)?.spec else {
+            return None;
+        };
         spec.reservation = Some(of);
         root.tree.check().is_ok().then_some(root)
     }
 
     fn is_served(&self, budget: Work, period: Span) -> bool {
-        let changed = self.with(budget, period);
+        let changed = self.root_with(budget, period);
         changed.is_some_and(|root| roots(&root).supplied(self.node, Span::from_ns(1)).is_ok())
     }
 
     fn is_enough(&self, budget: Work, period: Span) -> bool {
-        let changed = self.with(budget, period);
+        let changed = self.root_with(budget, period);
         changed.is_some_and(|root| {
             roots(&root)
                 .bounds_of(&self.clients)
@@ -262,8 +282,8 @@ impl<'r> Search<'r> {
         })
     }
 
-    /// The least budget, or what stands against every one.
-    fn least(&self, period: Span, progress: &mut Progress) -> Result<Work, String> {
+    /// Returns the smallest sufficient budget, or the reason why none suffices.
+    fn min_budget(&self, period: Span, progress: &mut Progress) -> Result<Work, String> {
         let name = name_of(&self.root.tree, self.node);
         let clients = roots(self.root).bounds_of(&self.clients);
         if clients.is_empty() {
@@ -272,22 +292,22 @@ impl<'r> Search<'r> {
         if !clients.iter().any(Answered::has_deadline) {
             return Err("none of its clients has a deadline, so that any budget is enough".into());
         }
-        // The largest budget that it is sure to have.
+        // The largest budget that the server is guaranteed to get.
         let (mut most, mut over) = (0, period.as_ns() + 1);
         while over - most > 1 {
             progress.tried(name);
             let middle = most + (over - most) / 2;
             if self.is_served(Work::from_ns(middle), period) {
-                most = middle
+                most = middle;
             } else {
-                over = middle
+                over = middle;
             }
         }
         if most == 0 {
-            return Err("no budget is sure to be had within the period".to_owned());
+            return Err("no budget is guaranteed within the period".to_owned());
         }
         let mut up_to = |most: u64| {
-            // Nothing here can fail: a question that has no answer is a no.
+            // This closure cannot fail: a question without an answer counts as no.
             let found = least_budget(Span::from_ns(most), |budget| {
                 progress.tried(name);
                 Ok(self.is_enough(budget, period))
@@ -296,19 +316,20 @@ impl<'r> Search<'r> {
         };
         let Some(mut least) = up_to(most) else {
             return Err(format!(
-                "even {}, the most that it is sure to have, is not enough",
+                "even {}, the largest guaranteed budget, is not enough",
                 Span::from_ns(most)
             ));
         };
-        for probe in 1..PROBES {
-            let smaller = least.as_ns() / PROBES * probe;
+        for probe in 1..SMALLER_BUDGET_PROBES {
+            let smaller = least.as_ns() / SMALLER_BUDGET_PROBES * probe;
             if smaller > 0 && self.is_enough(Work::from_ns(smaller), period) {
                 least = up_to(smaller).unwrap_or(least);
                 break;
             }
         }
-        let changed =
-            self.with(least, period).ok_or_else(|| "not a tree that can be".to_owned())?;
+        let changed = self
+            .root_with(least, period)
+            .ok_or_else(|| "the changed tree is invalid".to_owned())?;
         let others = roots(&changed).bounds_of(&self.others);
         match mutate!(
             "analyze-budget-others",
@@ -325,9 +346,9 @@ impl<'r> Search<'r> {
     }
 }
 
-/// A deadline that is no longer possible, and an offset beyond the period, go back to what they are
-/// by default.
-fn fitted(like: Reservation, budget: Work, period: Span) -> Reservation {
+/// Replaces budget and period. A deadline that becomes impossible and an offset beyond the period
+/// return to their defaults.
+fn with_contract(like: Reservation, budget: Work, period: Span) -> Reservation {
     let mut of = Reservation { budget, period, ..like };
     of.deadline =
         of.deadline.filter(|&deadline| deadline < period && deadline.as_ns() >= budget.as_ns());
@@ -337,8 +358,8 @@ fn fitted(like: Reservation, budget: Work, period: Span) -> Reservation {
     of
 }
 
-fn roots(root: &Root) -> Roots<'_> {
-    Roots::within(&root.tree, &root.sources, &root.surroundings)
+fn roots(root: &Root) -> RootModel<'_> {
+    RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
 }
 
 fn share(of: Contract) -> String {
@@ -346,7 +367,7 @@ fn share(of: Contract) -> String {
     format!("{}.{:02} %", hundredths / 100, hundredths % 100)
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &ServersReport) -> String {
     let mut out = String::new();
     // Writing to a String can't fail.
     for change in &answer.what_if {
@@ -398,13 +419,13 @@ fn text(answer: &Answer) -> String {
         }
         let _ = writeln!(
             out,
-            "\nverified: with it every client is proved, and so is every other task that was; with a nanosecond less a client is not"
+            "\nverified: with it every client is proved, and every other task that was proved before; with a nanosecond less a client is not"
         );
     }
     for task in &answer.not_together {
         let _ = writeln!(
             out,
-            "\nnot all at once: each of these is for the others as they are, and with all of them {task} is not proved; change one and ask again"
+            "\nnot all at once: each proposal assumes the others unchanged, and with all of them {task} is not proved; change one and repeat"
         );
     }
     out

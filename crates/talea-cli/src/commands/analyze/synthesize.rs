@@ -6,40 +6,40 @@ use crate::exit::Exit;
 use crate::output::{count, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
-use talea_analysis::offline::{Impossible, Problem, Synthesis, entries, from_tree, synthesize};
+use talea_analysis::offline::{Infeasible, Problem, Synthesis, entries, from_tree, synthesize};
 use talea_analysis::tree::Reason;
 use talea_core::Span;
-use talea_core::machine::{Body, TaskSpec};
+use talea_core::engine::{NodeSpec, TaskSpec};
 use talea_core::sched::TableEntry;
 use talea_system::system::{Root, System};
 
-/// So often the list of jobs is put into another order.
-const ROUNDS: u32 = 1_000;
+/// Number of job orders that the list scheduler tries.
+const JOB_ORDERS_TRIED: u32 = 1_000;
 
 #[derive(Serialize)]
-struct Answer {
+struct TableReport {
     file: String,
     what_if: Vec<String>,
     found: bool,
-    roots: Vec<RootAnswer>,
+    roots: Vec<RootTable>,
 }
 
 #[derive(Serialize)]
-struct RootAnswer {
+struct RootTable {
     name: String,
     hyperperiod_ns: Option<u64>,
-    entries: Vec<EntryAnswer>,
+    entries: Vec<EntryJson>,
     why_not: Option<String>,
 }
 
 #[derive(Serialize)]
-struct EntryAnswer {
+struct EntryJson {
     cpu: u32,
     owner: String,
     start_ns: u64,
     length_ns: u64,
     version: Option<String>,
-    goes_on: bool,
+    continues: bool,
 }
 
 pub(super) fn table(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> {
@@ -47,15 +47,15 @@ pub(super) fn table(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit>
     let mut text = String::new();
     let what_if: Vec<String> = args.what_if.iter().map(ToString::to_string).collect();
     for change in &what_if {
-        // As what it is for whoever reads the file with it.
+        // A comment in the system file.
         let _ = writeln!(text, "# what if {change}");
     }
     for root in &system.roots {
-        roots.push(one(root, &mut text));
+        roots.push(synthesize_root(root, &mut text));
     }
     let found = roots.iter().all(|root| root.why_not.is_none());
     if args.output.json {
-        print_json(&Answer { file: args.file.display().to_string(), what_if, found, roots })?;
+        print_json(&TableReport { file: args.file.display().to_string(), what_if, found, roots })?;
     } else {
         for root in &roots {
             if let Some(why) = &root.why_not {
@@ -68,22 +68,22 @@ pub(super) fn table(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit>
 }
 
 fn tasks(root: &Root) -> Vec<&TaskSpec> {
-    let specs = root.tree.nodes().filter_map(|(_, node)| match &node.body {
-        Body::Task(spec) => Some(spec),
-        Body::Scheduler(_) => None,
+    let specs = root.tree.nodes().filter_map(|(_, node)| match &node.spec {
+        NodeSpec::Task(spec) => Some(spec),
+        NodeSpec::Scheduler(_) => None,
     });
     specs.collect()
 }
 
-fn one(root: &Root, text: &mut String) -> RootAnswer {
-    let none = |why: String| RootAnswer {
+fn synthesize_root(root: &Root, text: &mut String) -> RootTable {
+    let none = |why: String| RootTable {
         name: root.name.clone(),
         hyperperiod_ns: None,
         entries: Vec::new(),
         why_not: Some(why),
     };
-    if !root.surroundings.holes.is_empty() {
-        return none(Reason::Holes.text().to_owned());
+    if !root.surroundings.stalls.is_empty() {
+        return none(Reason::CpuStalls.text().to_owned());
     }
     let problem = match from_tree(&root.tree, &root.sources, &root.surroundings.overheads, true) {
         Ok(problem) => problem,
@@ -101,32 +101,31 @@ fn one(root: &Root, text: &mut String) -> RootAnswer {
             short(job.release.as_ns())
         )
     };
-    match synthesize(&problem, ROUNDS) {
+    match synthesize(&problem, JOB_ORDERS_TRIED) {
         Synthesis::Found { pieces, .. } => {
             let entries = entries(&problem, &pieces);
             write(text, root, problem.hyperperiod, &entries, &specs);
             let answers = entries.iter().map(|entry| answer(entry, &specs)).collect();
-            RootAnswer {
+            RootTable {
                 name: root.name.clone(),
                 hyperperiod_ns: Some(problem.hyperperiod.as_ns()),
                 entries: answers,
                 why_not: None,
             }
         }
-        Synthesis::Impossible(Impossible::Chain { job, end }) => none(format!(
-            "there is none: with what it waits for, {} can't end before {}, and is due at {}",
+        Synthesis::Infeasible(Infeasible::Chain { job, end }) => none(format!(
+            "there is none: with the jobs that it waits for, {} cannot end before {}, and is due at {}",
             of_job(&problem, job),
             short(end.as_ns()),
             short(problem.jobs[job].due.as_ns())
         )),
         Synthesis::Narrow { job, end } => none(format!(
-            "none is looked for: with all overheads {} can't end before {}, and the table ends at {}. That is no proof: its entries \
-             may go on from the end of a table to its begin",
+            "none is searched: with all overheads {} cannot end before {}, and the table ends at {}. That is no proof: an entry may continue from the end of a table to its beginning",
             of_job(&problem, job),
             short(end.as_ns()),
             short(problem.hyperperiod.as_ns())
         )),
-        Synthesis::Impossible(Impossible::Window { from, to, need }) => none(format!(
+        Synthesis::Infeasible(Infeasible::Window { from, to, need }) => none(format!(
             "there is none: between {} and {} at least {} of CPU time are needed, and {} have less",
             short(from.as_ns()),
             short(to.as_ns()),
@@ -134,7 +133,7 @@ fn one(root: &Root, text: &mut String) -> RootAnswer {
             count(problem.cpus as usize, "CPU")
         )),
         Synthesis::NotFound { late, job, by } => none(format!(
-            "none was found, which proves nothing: in the best of {ROUNDS} tries {} late, {} by {}",
+            "none was found, which proves nothing: in the best of {JOB_ORDERS_TRIED} tries {} late, {} by {}",
             if late == 1 { "1 job was".to_owned() } else { format!("{late} jobs were") },
             of_job(&problem, job),
             short(by.as_ns())
@@ -151,18 +150,18 @@ fn length(entry: &TableEntry) -> Span {
     entry.end.checked_sub(entry.start).unwrap_or(Span::ZERO)
 }
 
-fn answer(entry: &TableEntry, specs: &[&TaskSpec]) -> EntryAnswer {
-    EntryAnswer {
+fn answer(entry: &TableEntry, specs: &[&TaskSpec]) -> EntryJson {
+    EntryJson {
         cpu: entry.cpu,
         owner: specs[entry.owner as usize].name.clone(),
         start_ns: entry.start.as_ns(),
         length_ns: length(entry).as_ns(),
         version: version(entry, specs),
-        goes_on: entry.goes_on,
+        continues: entry.continues,
     }
 }
 
-/// As a system file has it, to take the place of the root and of the schedulers below it.
+/// Writes the table as part of a system file. It replaces the root and the schedulers below it.
 fn write(
     text: &mut String,
     root: &Root,
@@ -181,8 +180,8 @@ fn write(
         if let Some(version) = version(entry, specs) {
             let _ = writeln!(text, "version = {}", quoted(&version));
         }
-        if entry.goes_on {
-            text.push_str("goes_on = true\n");
+        if entry.continues {
+            text.push_str("continues = true\n");
         }
     }
     text.push('\n');

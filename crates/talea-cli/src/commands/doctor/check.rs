@@ -1,68 +1,74 @@
-//! One check and its verdict.
+//! Result of one check.
 
 use serde::{Serialize, Serializer};
 
-/// How a check came out.
+/// Status of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Grade {
+pub(super) enum Status {
     /// Nothing to do.
     Ok,
-    /// Works, with a catch.
+    /// Works with a restriction.
     Warn,
-    /// Real time fails because of this.
+    /// Real-time scheduling fails because of this.
     Fail,
 }
 
-impl Grade {
-    /// The word for people and programs.
+impl Status {
+    /// Returns the word for text and JSON.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Grade::Ok => "ok",
-            Grade::Warn => "warn",
-            Grade::Fail => "fail",
+            Status::Ok => "ok",
+            Status::Warn => "warn",
+            Status::Fail => "fail",
         }
     }
 }
 
-impl Serialize for Grade {
+impl Serialize for Status {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.word())
     }
 }
 
-/// One check and its verdict.
+/// Result of one check.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Check {
     /// Stable name.
     pub(super) id: &'static str,
-    /// How it came out.
-    pub(super) status: Grade,
-    /// What was found.
+    /// Status of the check.
+    pub(super) status: Status,
+    /// Observed state.
     pub(super) finding: String,
-    /// What that means for real-time threads.
+    /// Consequence for real-time threads.
     pub(super) meaning: String,
-    /// What to do.
+    /// Remedy.
     pub(super) fix: Option<String>,
 }
 
 impl Check {
-    /// Nothing to do.
+    /// Creates a check without anything to do.
     pub(super) fn ok(
         id: &'static str,
         finding: impl Into<String>,
         meaning: impl Into<String>,
     ) -> Check {
-        Check { id, status: Grade::Ok, finding: finding.into(), meaning: meaning.into(), fix: None }
+        Check {
+            id,
+            status: Status::Ok,
+            finding: finding.into(),
+            meaning: meaning.into(),
+            fix: None,
+        }
     }
 
-    /// Works, with a catch.
+    /// Creates a check that works with a restriction.
     pub(super) fn warn(
         id: &'static str,
         finding: impl Into<String>,
         meaning: impl Into<String>,
         fix: impl Into<String>,
     ) -> Check {
-        let status = Grade::Warn;
+        let status = Status::Warn;
         Check {
             id,
             status,
@@ -72,13 +78,13 @@ impl Check {
         }
     }
 
-    /// Real time fails because of this.
+    /// Creates a check that makes real-time scheduling fail.
     pub(super) fn fail(
         id: &'static str,
         finding: impl Into<String>,
         meaning: impl Into<String>,
         fix: impl Into<String>,
     ) -> Check {
-        Check { status: Grade::Fail, ..Check::warn(id, finding, meaning, fix) }
+        Check { status: Status::Fail, ..Check::warn(id, finding, meaning, fix) }
     }
 }

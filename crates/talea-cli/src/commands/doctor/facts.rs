@@ -1,35 +1,35 @@
-//! Everything that the checks are about, read once.
+//! Facts that the checks evaluate, read once.
 
+use crate::broker_client::{BrokerClient, Misuse, Options, Refused, Unreachable};
 use crate::commands::explain::refusal;
-use crate::link::{Link, Misuse, Options, Refused, Unreachable};
 use std::path::PathBuf;
 use talea_core::{CpuSet, Params, Span, Work};
 use talea_daemon::start;
-use talea_os::machine::{DlBook, Machine, dl_books};
 use talea_os::sched::{self, Attr, Policy};
+use talea_os::sysinfo::{DlBandwidth, SystemInfo, dl_bandwidth};
 use talea_os::{Tid, proc};
 use talea_proto::{Refusal, Task};
 
-/// What was found.
+/// Observed facts.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    /// The machine and this process's place in it.
-    pub(super) machine: Machine,
+    /// System information, with this process's limits and control groups.
+    pub(super) machine: SystemInfo,
     /// Effective user id.
     pub(super) uid: u32,
     /// Whether this is the first user namespace.
     pub(super) initial_user_namespace: bool,
     /// Whether a seccomp filter is in force.
-    pub(super) filtered: bool,
-    /// Where this process may run.
+    pub(super) has_seccomp_filter: bool,
+    /// CPUs that this process may use.
     pub(super) affinity: CpuSet,
-    /// What the kernel said when a thread of ours asked for SCHED_FIFO.
+    /// Result of a request of an own thread for SCHED_FIFO.
     pub(super) fifo: Result<(), i32>,
-    /// The same for SCHED_DEADLINE.
+    /// Result of a request of an own thread for SCHED_DEADLINE.
     pub(super) deadline: Result<(), i32>,
-    /// The kernel's books of deadline bandwidth.
-    pub(super) books: Option<Vec<DlBook>>,
-    /// What all living deadline threads hold together, in units of 2^-20 CPUs.
+    /// The kernel's deadline bandwidth accounting.
+    pub(super) dl_bandwidth: Option<Vec<DlBandwidth>>,
+    /// Total bandwidth of all live deadline threads, in units of 2^-20 CPUs.
     pub(super) deadline_threads: i64,
     /// `TALEA_DISABLE`, if that is set.
     pub(super) disabled: Option<String>,
@@ -37,73 +37,73 @@ pub(super) struct Facts {
     pub(super) daemon: Daemon,
     /// The configuration.
     pub(super) configuration: Configuration,
-    /// What an earlier broker left.
+    /// State that an earlier broker left.
     pub(super) leftovers: Vec<Leftovers>,
 }
 
-/// Whether there is a daemon, and what it thinks of us.
+/// State of the daemon, and its answer to this user.
 #[derive(Clone, Debug)]
 pub(super) enum Daemon {
-    /// It answers.
+    /// The daemon replies.
     Answers {
-        /// Its process.
+        /// Process of the daemon.
         pid: u32,
-        /// What it says to a modest request; `None` when that would be granted.
+        /// Refusal of a small request; `None` if it would be granted.
         refusal: Option<Box<Refusal>>,
     },
-    /// There is none.
+    /// There is no daemon.
     Missing(String),
-    /// There is one, and something is wrong.
+    /// There is a daemon that does not work.
     Trouble(String),
 }
 
-/// The administrator's file.
+/// State of the administrator's file.
 #[derive(Clone, Debug)]
 pub(super) enum Configuration {
-    /// There is none.
+    /// There is no file.
     Missing(PathBuf),
-    /// It can be used.
+    /// The file is valid.
     Sound(PathBuf),
-    /// It can't be used, and why.
+    /// The file is invalid, with the reason.
     Broken(PathBuf, String),
 }
 
-/// Of what is gone: grants of a broker, runs, shields.
+/// State that a dead broker, run or application left.
 #[derive(Clone, Debug)]
 pub(super) enum Leftovers {
-    /// Cpuset partitions without anybody in them.
+    /// Cpuset partitions without threads.
     Partitions,
     /// A shield of an application that was killed.
     Shield,
-    /// Programs of so many runs that were killed.
+    /// Programs of this number of killed runs.
     Programs(usize),
-    /// These threads are real-time and nobody looks after them.
+    /// Real-time threads without a live owner.
     Threads(Vec<String>),
-    /// We may not look.
+    /// Not readable, with the reason.
     Hidden(String),
 }
 
 impl Facts {
-    /// Reads everything.
+    /// Reads all facts.
     pub(super) fn read(options: &Options) -> anyhow::Result<Facts> {
-        let machine = Machine::probe()?;
+        let machine = SystemInfo::probe()?;
         let daemon = ask_daemon(options);
         let (fifo, deadline) = try_policies();
         let leftovers = match daemon {
-            // It looks after its own, and shields are none of its.
+            // The daemon restores its own threads. Shields do not belong to it.
             Daemon::Answers { .. } => super::leftovers::shields(),
-            Daemon::Missing(_) | Daemon::Trouble(_) => super::leftovers::find(options),
+            Daemon::Missing(_) | Daemon::Trouble(_) => super::leftovers::find_leftovers(options),
         };
         Ok(Facts {
             uid: rustix::process::geteuid().as_raw(),
             initial_user_namespace: initial_user_namespace(),
-            filtered: filtered(),
+            has_seccomp_filter: has_seccomp_filter(),
             affinity: sched::get_affinity(Tid::current())?,
             fifo,
             deadline,
-            books: dl_books(),
+            dl_bandwidth: dl_bandwidth(),
             deadline_threads: deadline_threads(),
-            disabled: crate::link::disabled(),
+            disabled: crate::broker_client::disabled(),
             daemon,
             configuration: configuration(options),
             leftovers,
@@ -112,22 +112,22 @@ impl Facts {
     }
 }
 
-/// The first user namespace maps every id to itself. Unreadable means a `/proc` that hides it; then
-/// nothing is known against it.
+/// Whether this is the initial user namespace, which maps every id to itself. An unreadable map
+/// (`/proc` is hidden) counts as initial.
 fn initial_user_namespace() -> bool {
     let Ok(map) = std::fs::read_to_string("/proc/self/uid_map") else { return true };
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
-fn filtered() -> bool {
+fn has_seccomp_filter() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     mode.is_some_and(|mode| mode.trim() == "2")
 }
 
-/// Asks for real on a thread that ends at once: whatever it got is gone with it.
+/// Requests both policies on a thread that ends immediately, so that nothing remains.
 ///
-/// The least that there is: FIFO 1, and a thousandth of a CPU.
+/// The request is minimal: FIFO 1, and a thousandth of a CPU.
 fn try_policies() -> (Result<(), i32>, Result<(), i32>) {
     let attempt = |policy: Policy| {
         let ask = move || {
@@ -141,7 +141,7 @@ fn try_policies() -> (Result<(), i32>, Result<(), i32>) {
     (attempt(Policy::Fifo(1)), attempt(deadline))
 }
 
-/// The sum over every thread that can be seen.
+/// Sums the bandwidth of all visible threads.
 fn deadline_threads() -> i64 {
     let mut sum = 0;
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -153,7 +153,7 @@ fn deadline_threads() -> i64 {
             if let Ok(Attr { policy: Policy::Deadline { runtime, period, .. }, .. }) =
                 sched::get(tid)
             {
-                // As the kernel keeps it: rounded down to 2^-20.
+                // Rounded down to 2^-20, as the kernel does.
                 let share = (u128::from(runtime.as_ns()) << 20) / u128::from(period.as_ns().max(1));
                 sum += i64::try_from(share).unwrap_or(0);
             }
@@ -163,7 +163,7 @@ fn deadline_threads() -> i64 {
 }
 
 fn ask_daemon(options: &Options) -> Daemon {
-    let mut link = match Link::daemon(options) {
+    let mut link = match BrokerClient::daemon(options) {
         Ok(link) => link,
         Err(error) if error.is::<Unreachable>() => return Daemon::Missing(format!("{error:#}")),
         Err(error) if error.is::<Misuse>() => {
@@ -177,7 +177,7 @@ fn ask_daemon(options: &Options) -> Daemon {
         Ok(status) => status.pid,
         Err(error) => return Daemon::Trouble(format!("{error:#}")),
     };
-    // A hundredth of a CPU: what any rule that lets somebody in at all would allow.
+    // A hundredth of a CPU: every rule that allows anything allows this.
     let params = Params {
         period: Some(Span::from_ns(10_000_000)),
         runtime: Some(Work::from_ns(100_000)),

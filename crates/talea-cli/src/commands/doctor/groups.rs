@@ -1,9 +1,9 @@
-//! Control groups and root domains: where a right alone does not help.
+//! Control groups and root domains: reasons for EPERM despite sufficient rights.
 
 use super::check::Check;
 use super::facts::Facts;
-use talea_os::dropcaps::Capability;
-use talea_os::machine::Hierarchy;
+use talea_os::capabilities::Capability;
+use talea_os::sysinfo::Hierarchy;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     vec![rt_group(facts), cpuset(facts), root_domains(facts)]
@@ -14,7 +14,7 @@ fn rt_group(facts: &Facts) -> Check {
     let Some(group) = &facts.machine.cgroups.rt_group else {
         return Check::ok(
             id,
-            "control groups have no say (no RT_GROUP_SCHED, or cgroup v2)",
+            "control groups do not restrict (no RT_GROUP_SCHED, or cgroup v2)",
             "FIFO and RR are open to threads of every group",
         );
     };
@@ -67,7 +67,7 @@ fn cpuset(facts: &Facts) -> Check {
         Hierarchy::V1(at) => Check::ok(
             id,
             format!("version 1 at {at}"),
-            "a partition for edf would switch load balancing off for everybody; so talead makes none unless \
+            "a partition for edf would switch load balancing off for all threads; so talead creates none unless \
              confine = \"partition\" is written",
         ),
         Hierarchy::Absent => {
@@ -92,7 +92,7 @@ fn root_domains(facts: &Facts) -> Check {
             id,
             finding,
             format!(
-                "nobody balances CPUs {}: SCHED_DEADLINE pinned there is refused (EPERM), and threads stay where they \
+                "no load balancing on CPUs {}: SCHED_DEADLINE pinned there is refused (EPERM), and threads stay where they \
                  started",
                 domain.cpus
             ),

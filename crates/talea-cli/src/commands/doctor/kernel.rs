@@ -1,17 +1,17 @@
-//! What the kernel is, how it throttles, how exactly it measures.
+//! Kernel version, throttling, preemption and clock.
 
 use super::check::Check;
 use super::facts::Facts;
-use crate::words;
+use crate::grant_text;
 use talea_core::Charge;
 
 /// The oldest kernel that Talea is tested on.
-const OLDEST: (u32, u32) = (6, 1);
-/// Clock sources that are read without leaving user space, or nearly so.
+const MIN_KERNEL: (u32, u32) = (6, 1);
+/// Clock sources that are read without leaving user space, or almost.
 const GOOD_CLOCKS: [&str; 6] =
     ["tsc", "arch_sys_counter", "kvm-clock", "riscv_clocksource", "timebase", "tod"];
-/// Books that differ by less than this share of a CPU differ by rounding.
-const ROUNDING: i64 = (1 << 20) / 100;
+/// Difference of the bandwidth accounting that rounding explains.
+const ROUNDING_ERROR: i64 = (1 << 20) / 100;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![
@@ -19,23 +19,23 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         pidfd(facts),
         rt_limit(facts),
         fair_server(facts),
-        grain(facts),
+        granularity(facts),
         preempt(facts),
         clock(facts),
     ];
-    checks.extend(books(facts));
+    checks.extend(dl_bandwidth(facts));
     checks
 }
 
 fn kernel(facts: &Facts) -> Check {
     let id = "kernel";
     let finding = facts.machine.release.clone();
-    if facts.machine.kernel < OLDEST {
+    if facts.machine.kernel < MIN_KERNEL {
         return Check::fail(
             id,
             finding,
             "older than anything that Talea is tested on",
-            format!("use Linux {}.{} or newer", OLDEST.0, OLDEST.1),
+            format!("use Linux {}.{} or newer", MIN_KERNEL.0, MIN_KERNEL.1),
         );
     }
     Check::ok(id, finding, "new enough")
@@ -43,18 +43,17 @@ fn kernel(facts: &Facts) -> Check {
 
 fn pidfd(facts: &Facts) -> Check {
     let id = "thread-pidfds";
-    if facts.machine.calls.thread_pidfds {
+    if facts.machine.syscalls.thread_pidfds {
         return Check::ok(
             id,
             "yes",
-            "threads are named by descriptors: no number can be mistaken, every end is seen",
+            "threads are identified by descriptors: ids cannot be confused, and every exit is detected",
         );
     }
     Check::warn(
         id,
         "no",
-        "threads are told apart by their start times, and the end of a single thread is only noticed with its \
-         process",
+        "threads are distinguished by their start times, and the exit of a single thread is only detected with its process",
         "Linux 6.9 or newer has them",
     )
 }
@@ -69,7 +68,7 @@ fn rt_limit(facts: &Facts) -> Check {
             id,
             "-1: no bound",
             "the kernel neither throttles FIFO threads nor tests deadline threads: what is started beside Talea can \
-             take everything; Talea's own books still hold",
+             take everything; Talea's own ledger still holds",
             "sysctl kernel.sched_rt_runtime_us=950000 (a TuneD profile may have set -1)",
         ),
         Some(runtime) if runtime.is_zero() => Check::fail(
@@ -83,7 +82,7 @@ fn rt_limit(facts: &Facts) -> Check {
             format!("{runtime} every {}", limit.period),
             format!(
                 "deadline threads get at most {} of each CPU",
-                words::charge(facts.machine.deadline_share().unwrap_or(Charge::ONE))
+                grant_text::charge(facts.machine.deadline_share().unwrap_or(Charge::ONE))
             ),
         ),
     }
@@ -100,14 +99,14 @@ fn fair_server(facts: &Facts) -> Check {
     }
     Check::ok(
         id,
-        format!("{} of each CPU", words::charge(facts.machine.fair_server)),
+        format!("{} of each CPU", grant_text::charge(facts.machine.fair_server)),
         "a FIFO thread that never blocks loses its CPU once a second, in one block, when ordinary threads wait there; \
          leave them room and it never happens",
     )
 }
 
-fn grain(facts: &Facts) -> Check {
-    let id = "budget-grain";
+fn granularity(facts: &Facts) -> Check {
+    let id = "budget-granularity";
     let tick = facts
         .machine
         .tick
@@ -156,44 +155,46 @@ fn clock(facts: &Facts) -> Check {
         Some(name) => Check::warn(
             id,
             name,
-            "every look at the clock leaves the processor for a slow device, and waits for others that look",
+            "every read of the clock accesses a slow device outside of the processor, and serialises with other readers",
             "boot with tsc=reliable if the processor's counter is sound; the kernel's log says why it was given up",
         ),
-        None => Check::ok(id, "unknown", "/sys does not tell"),
+        None => Check::ok(id, "unknown", "/sys does not report it"),
     }
 }
 
-/// Bandwidth that the kernel counts although no thread has it: it loses count when a sleeping
-/// deadline thread is demoted from outside.
-fn books(facts: &Facts) -> Option<Check> {
-    let id = "bandwidth-books";
-    let books = facts.books.as_ref()?;
+/// Checks for bandwidth that the kernel counts although no thread has it. The kernel's accounting
+/// goes wrong if another process demotes a sleeping deadline thread.
+fn dl_bandwidth(facts: &Facts) -> Option<Check> {
+    let id = "bandwidth-accounting";
+    let accounts = facts.dl_bandwidth.as_ref()?;
     let mut total = 0;
     for domain in &facts.machine.domains {
-        // CPUs of one domain repeat the domain's number.
-        total +=
-            books.iter().find(|book| domain.cpus.contains(book.cpu)).map_or(0, |book| book.total);
+        // The CPUs of one domain all report the domain's value.
+        total += accounts
+            .iter()
+            .find(|account| domain.cpus.contains(account.cpu))
+            .map_or(0, |account| account.total);
     }
     let servers = facts.machine.fair_server.times(facts.machine.online.len());
     let servers = i64::try_from(servers.bits() >> 44).unwrap_or(i64::MAX);
     let off = total - servers - facts.deadline_threads;
-    let share = |bits: i64| words::charge(Charge::ratio(bits.unsigned_abs(), 1 << 20));
-    let heal = "wait a second with no deadline thread ending, then write the knob's own value: sysctl \
+    let share = |bits: i64| grant_text::charge(Charge::ratio(bits.unsigned_abs(), 1 << 20));
+    let fix = "wait a second with no deadline thread ending, then write the knob's own value: sysctl \
                 kernel.sched_rt_runtime_us=$(sysctl -n kernel.sched_rt_runtime_us) (Linux 6.12 or newer)";
-    Some(if off > ROUNDING {
+    Some(if off > ROUNDING_ERROR {
         Check::warn(
             id,
-            format!("{} of a CPU is counted for nobody", share(off)),
+            format!("{} of a CPU is counted without a thread", share(off)),
             "threads were demoted while they slept, or one ended less than a period ago; the kernel refuses that much \
              (EBUSY)",
-            heal,
+            fix,
         )
-    } else if off < -ROUNDING {
+    } else if off < -ROUNDING_ERROR {
         Check::warn(
             id,
             format!("{} of a CPU is held but not counted", share(off)),
-            "the books were rebuilt at a bad moment: the kernel would admit more than there is; Talea's own books hold",
-            heal,
+            "the accounting was rebuilt at a bad moment: the kernel would admit more than there is; Talea's own ledger holds",
+            fix,
         )
     } else {
         Check::ok(

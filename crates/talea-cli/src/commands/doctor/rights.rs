@@ -1,11 +1,11 @@
-//! May this process have real-time threads at all: capabilities, limits, namespaces, filters.
+//! Rights of this process to real-time threads: capabilities, limits, namespaces, seccomp filters.
 
 use super::check::Check;
 use super::facts::{Daemon, Facts};
 use talea_core::Span;
-use talea_os::dropcaps::Capability;
+use talea_os::capabilities::Capability;
 
-/// Below this many bytes, locking a usual program's memory fails.
+/// Limit in bytes below which locking the memory of a typical program fails.
 const MEMLOCK_ENOUGH: u64 = 64 << 20;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
@@ -21,8 +21,8 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     ]
 }
 
-/// Whether this process may set any policy by itself. In a user namespace the capability is only a
-/// word.
+/// Whether this process may set any policy itself. In a user namespace the capability has no effect
+/// on scheduling.
 pub(super) fn privileged(facts: &Facts) -> bool {
     facts.machine.capabilities.has(Capability::SysNice) && facts.initial_user_namespace
 }
@@ -69,11 +69,9 @@ fn rt_priority(facts: &Facts) -> Check {
             "0",
             "without talead this process gets no FIFO and no RR; with it the limit does not matter",
         ),
-        Some(most) => Check::ok(
-            id,
-            most.to_string(),
-            "FIFO and RR up to this priority, without asking anybody",
-        ),
+        Some(most) => {
+            Check::ok(id, most.to_string(), "FIFO and RR up to this priority, without a daemon")
+        }
         None => Check::ok(id, "unknown", "/proc/self/limits cannot be read"),
     }
 }
@@ -109,7 +107,7 @@ fn memlock(facts: &Facts) -> Check {
             Check::warn(
                 id,
                 format!("{} KiB", bytes >> 10),
-                "mlockall fails beyond this; a page that is not in memory delays whoever needs it, at any priority",
+                "mlockall fails beyond this; a page fault delays a thread of any priority",
                 "ulimit -l unlimited, LimitMEMLOCK=infinity in the unit, or a line in /etc/security/limits.d",
             )
         }
@@ -183,7 +181,7 @@ fn fifo(facts: &Facts) -> Check {
             "because the control group has no real-time runtime",
             "see rt-group",
         ),
-        Err(libc::EPERM) if privileged(facts) && facts.filtered => refused(
+        Err(libc::EPERM) if privileged(facts) && facts.has_seccomp_filter => refused(
             facts,
             id,
             "EPERM",
@@ -214,7 +212,8 @@ fn fifo(facts: &Facts) -> Check {
     }
 }
 
-/// A refusal is only a failure where nobody else can ask on our behalf.
+/// Builds the check for a refusal. A refusal is a failure only if no daemon can set the policy
+/// instead.
 fn refused(facts: &Facts, id: &'static str, errno: &str, because: &str, fix: &str) -> Check {
     let finding = format!("refused ({errno})");
     let meaning = format!("a thread of this process asked and was refused {because}");
@@ -235,19 +234,19 @@ fn deadline(facts: &Facts) -> Check {
             id,
             "refused (EBUSY)",
             "the kernel's own admission test has not even a thousandth of a CPU left",
-            "see bandwidth-books; talea list shows who holds what",
+            "see bandwidth-accounting; talea list shows the grants",
         ),
         Err(libc::EPERM) if !facts.initial_user_namespace => {
             refused(facts, id, "EPERM", "because of the user namespace", "see user-namespace")
         }
-        Err(libc::EPERM) if privileged(facts) && !facts.filtered => refused(
+        Err(libc::EPERM) if privileged(facts) && !facts.has_seccomp_filter => refused(
             facts,
             id,
             "EPERM",
             "because it may not use its whole root domain",
             "see affinity and root-domains",
         ),
-        Err(libc::EPERM) if privileged(facts) && facts.filtered => refused(
+        Err(libc::EPERM) if privileged(facts) && facts.has_seccomp_filter => refused(
             facts,
             id,
             "EPERM",

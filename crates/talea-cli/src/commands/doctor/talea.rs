@@ -1,11 +1,11 @@
-//! Talea itself: the daemon, its configuration, its rules for this user, what an earlier one left.
+//! The daemon, its configuration, its rules for this user, and leftovers.
 
-use super::check::{Check, Grade};
+use super::check::{Check, Status};
 use super::facts::{Configuration, Daemon, Facts, Leftovers};
 use super::rights::privileged;
 use crate::exit::Exit;
 
-/// What this is called in reports.
+/// Id of the check.
 const LEFTOVERS: &str = "leftovers";
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
@@ -18,18 +18,12 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     ]
 }
 
-/// One check for all of them.
+/// Merges all leftovers into one check.
 fn leftovers(all: &[Leftovers]) -> Check {
     let checks: Vec<Check> = all.iter().map(leftover).collect();
-    let Some(grade) = checks.iter().map(|check| check.status).find(|&status| status != Grade::Ok)
+    let Some(status) = checks.iter().map(|check| check.status).find(|&status| status != Status::Ok)
     else {
-        let none = || {
-            Check::ok(
-                LEFTOVERS,
-                "none",
-                "no thread is real-time without somebody who looks after it",
-            )
-        };
+        let none = || Check::ok(LEFTOVERS, "none", "every real-time thread has a live owner");
         return checks.into_iter().next().unwrap_or_else(none);
     };
     let joined = |part: fn(&Check) -> Option<&str>| {
@@ -37,7 +31,7 @@ fn leftovers(all: &[Leftovers]) -> Check {
     };
     Check {
         id: LEFTOVERS,
-        status: grade,
+        status,
         finding: joined(|check| Some(&check.finding)),
         meaning: joined(|check| Some(&check.meaning)),
         fix: Some(joined(|check| check.fix.as_deref())),
@@ -61,21 +55,20 @@ fn configuration(facts: &Facts) -> Check {
     let id = "configuration";
     match &facts.configuration {
         Configuration::Sound(path) => {
-            Check::ok(id, path.display().to_string(), "sound, and nobody else can write it")
+            Check::ok(id, path.display().to_string(), "valid, and only its owner can write it")
         }
         Configuration::Missing(path) if matches!(facts.daemon, Daemon::Answers { .. }) => {
             Check::ok(
                 id,
-                format!("no {}, and a daemon that has another", path.display()),
-                "which one, its command line says; --config names it to doctor",
+                format!("no {}, and a daemon with another one", path.display()),
+                "the daemon's command line names it; --config names it to doctor",
             )
         }
         Configuration::Missing(path) => Check::warn(
             id,
             format!("no {}", path.display()),
             "talead does not start without one",
-            "write it (man talead.toml), then talea check it; talea import-retif turns ReTiF's files \
-             into one",
+            "write it (man talead.toml), then talea check it; talea import converts ReTiF's files",
         ),
         Configuration::Broken(path, why) => Check::fail(
             id,
@@ -97,7 +90,7 @@ fn daemon(facts: &Facts) -> Check {
         Daemon::Trouble(why) => Check::fail(
             id,
             why.clone(),
-            "something is there and does not serve you",
+            "the daemon exists but does not serve you",
             "the daemon's log says more; socket owner, group and mode are set in its configuration",
         ),
         Daemon::Missing(why) => {
@@ -107,7 +100,7 @@ fn daemon(facts: &Facts) -> Check {
                     true,
                 )
             } else {
-                ("nobody can give this user real time", false)
+                ("no broker can grant real time to this user", false)
             };
             let fix =
                 "systemctl enable --now talead.socket talead.service, or talead in a root shell";
@@ -126,15 +119,15 @@ fn rules(facts: &Facts) -> Check {
         return Check::ok(id, "not asked", "without a daemon there are no access rules");
     };
     let Some(refusal) = refusal else {
-        return Check::ok(id, "you may ask", "a hundredth of a CPU would be granted to you");
+        return Check::ok(id, "you may ask", "a request for a hundredth of a CPU would be granted");
     };
-    // What each plugin said is for explain.
+    // `talea explain` shows the answer of each plugin.
     let text = refusal.head().to_string();
-    match Exit::of(refusal) {
+    match Exit::from_refusal(refusal) {
         Exit::Denied => Check::fail(
             id,
             text,
-            "no rule lets you have even a hundredth of a CPU; without a rule nothing is allowed",
+            "no rule allows you a hundredth of a CPU; without a rule nothing is allowed",
             format!(
                 "in {}: [[rule]] domain = \"#{}\" max_utilization = 0.5 (each on its own line), \
                  then systemctl reload talead",
@@ -151,7 +144,7 @@ fn rules(facts: &Facts) -> Check {
     }
 }
 
-/// Where the daemon's rules are written, as far as is known from here.
+/// Returns the file that contains the daemon's rules, if known.
 fn rules_file(facts: &Facts) -> String {
     match &facts.configuration {
         Configuration::Sound(path) | Configuration::Broken(path, _) => path.display().to_string(),
@@ -163,32 +156,31 @@ fn leftover(left: &Leftovers) -> Check {
     let id = LEFTOVERS;
     match left {
         Leftovers::Hidden(why) => {
-            Check::ok(id, why.clone(), "only root, or the daemon's user, can look")
+            Check::ok(id, why.clone(), "only root, or the daemon's user, can read it")
         }
         Leftovers::Partitions => Check::warn(
             id,
             "cpuset partitions",
-            "a daemon that is gone set CPUs apart for deadline threads; on cgroup v1 nothing balances load there",
-            "start talead, or talea doctor --repair to undo them",
+            "a dead daemon reserved CPUs for deadline threads; on cgroup v1 no load balancing happens there",
+            "start talead, or talea doctor --repair to remove them",
         ),
         Leftovers::Shield => Check::warn(
             id,
             "a shield",
-            "an application cleared CPUs of others and was killed, together with whoever would have put that back: threads and interrupts \
-             keep off those CPUs",
-            "talea doctor --repair puts them back",
+            "an application moved other threads off its CPUs and was killed, together with its reaper: threads and interrupts avoid those CPUs",
+            "talea doctor --repair restores them",
         ),
         Leftovers::Programs(runs) => Check::warn(
             id,
             format!("programs of {}", crate::output::count(*runs, "run")),
-            "talea execute started them and was killed, together with whoever would have ended them",
+            "talea execute started them and was killed, together with its reaper",
             "talea doctor --repair ends them",
         ),
         Leftovers::Threads(threads) => Check::warn(
             id,
             format!("still real-time: {}", threads.join(", ")),
-            "a broker that is gone granted this; a new talead takes the grants over",
-            "start talead, or talea doctor --repair to put the threads back",
+            "a dead broker granted this; a new talead adopts the grants",
+            "start talead, or talea doctor --repair to restore the threads",
         ),
     }
 }

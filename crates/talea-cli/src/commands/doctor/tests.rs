@@ -1,20 +1,22 @@
-//! Every verdict, on machines that are not this one.
+//! Every verdict, with the facts of other computers.
 
-use super::check::Grade;
+use super::check::Status;
 use super::facts::{Configuration, Daemon, Facts, Leftovers};
 use super::{all, text};
 use std::path::PathBuf;
 use talea_core::{Charge, CpuSet, Span, Work};
-use talea_os::dropcaps::{CapSet, Capability};
-use talea_os::machine::{Calls, DlBook, Domain, Hierarchy, Limits, Machine, RtGroup, RtLimit};
+use talea_os::capabilities::{CapSet, Capability};
+use talea_os::sysinfo::{
+    DlBandwidth, Domain, Hierarchy, Limits, RtGroup, RtLimit, SyscallSupport, SystemInfo,
+};
 use talea_proto::message::Name;
-use talea_proto::refusal::Said;
-use talea_proto::{Answer, Code, Field, Refusal};
+use talea_proto::refusal::PluginVerdict;
+use talea_proto::{Code, Field, PluginAnswer, Refusal};
 
-/// A machine in good order with a daemon, seen by root.
+/// Facts of a computer without problems, with a daemon, read by root.
 fn sound() -> Facts {
     let cpus = CpuSet::first(4);
-    let machine = Machine {
+    let machine = SystemInfo {
         kernel: (6, 18),
         release: "6.18.0".to_owned(),
         preempt_rt: true,
@@ -27,7 +29,7 @@ fn sound() -> Facts {
         deadline_periods: (Span::from_ns(100_000), Span::from_ns(4_194_304_000)),
         fair_server: Charge::ratio(5, 100),
         domains: vec![Domain { cpus, balanced: true }],
-        cgroups: talea_os::machine::Cgroups {
+        cgroups: talea_os::sysinfo::Cgroups {
             cpu: Hierarchy::V2("/sys/fs/cgroup".to_owned()),
             cpuset: Hierarchy::V2("/sys/fs/cgroup".to_owned()),
             rt_group: None,
@@ -44,18 +46,18 @@ fn sound() -> Facts {
             memlock: Some(8 << 20),
             files: Some(1024),
         },
-        calls: Calls { thread_pidfds: true, tick: Some(Span::from_ns(4_000_000)) },
+        syscalls: SyscallSupport { thread_pidfds: true, tick: Some(Span::from_ns(4_000_000)) },
     };
     Facts {
         machine,
         uid: 0,
         initial_user_namespace: true,
-        filtered: false,
+        has_seccomp_filter: false,
         affinity: cpus,
         fifo: Ok(()),
         deadline: Ok(()),
-        // Four fair servers of 5 %, as the kernel rounds them.
-        books: Some(vec![DlBook { cpu: 0, limit: 996_147, total: 4 * 52_428 }]),
+        // Four fair servers of 5 %, rounded as by the kernel.
+        dl_bandwidth: Some(vec![DlBandwidth { cpu: 0, limit: 996_147, total: 4 * 52_428 }]),
         deadline_threads: 0,
         disabled: None,
         daemon: Daemon::Answers { pid: 1, refusal: None },
@@ -64,7 +66,7 @@ fn sound() -> Facts {
     }
 }
 
-/// The same, seen by a user without any right of its own.
+/// Facts of the same computer, for a user without rights.
 fn user() -> Facts {
     let mut facts = sound();
     facts.uid = 1000;
@@ -87,14 +89,14 @@ fn refusal(code: Code) -> Refusal {
     }
 }
 
-/// What is not in order, as `id: grade`.
+/// Returns all checks that are not ok, as `id: status`.
 fn findings(facts: &Facts) -> Vec<String> {
     let checks = all(facts);
-    let odd = checks.iter().filter(|check| check.status != Grade::Ok);
+    let odd = checks.iter().filter(|check| check.status != Status::Ok);
     odd.map(|check| format!("{}: {}", check.id, check.status.word())).collect()
 }
 
-/// `change` makes a sound machine give exactly these findings.
+/// Asserts that `change` makes the base give exactly these findings.
 #[track_caller]
 fn gives(base: fn() -> Facts, change: impl FnOnce(&mut Facts), expected: &[&str]) -> Facts {
     let mut facts = base();
@@ -104,11 +106,11 @@ fn gives(base: fn() -> Facts, change: impl FnOnce(&mut Facts), expected: &[&str]
 }
 
 #[test]
-fn a_sound_machine_has_no_findings_for_root_nor_for_a_user() {
+fn a_computer_without_problems_has_no_findings_for_root_nor_for_a_user() {
     gives(sound, |_| {}, &[]);
     gives(user, |_| {}, &[]);
     assert!(
-        text(&all(&sound()), false, false).ends_with("\nnothing stands in the way of real time\n")
+        text(&all(&sound()), false, false).ends_with("\nnothing prevents real-time scheduling\n")
     );
 }
 
@@ -134,7 +136,7 @@ fn every_check_has_a_name_of_its_own_and_every_finding_a_fix() {
     ids.dedup();
     assert_eq!(ids.len(), checks.len());
     for check in checks {
-        assert_eq!(check.fix.is_some(), check.status != Grade::Ok, "{}", check.id);
+        assert_eq!(check.fix.is_some(), check.status != Status::Ok, "{}", check.id);
         assert!(!check.finding.is_empty() && !check.meaning.is_empty(), "{}", check.id);
     }
 }
@@ -161,7 +163,7 @@ fn root_of_a_user_namespace_has_no_rights_that_count() {
 }
 
 #[test]
-fn limits_are_judged_by_what_they_do_to_real_time_threads() {
+fn limits_are_checked_by_their_effect_on_real_time_threads() {
     gives(sound, |facts| facts.machine.limits.rt_time_us = Some(200_000), &["rlimit-rttime: warn"]);
     gives(user, |facts| facts.machine.limits.memlock = Some(64 << 10), &["rlimit-memlock: warn"]);
     gives(user, |facts| facts.machine.limits.rt_priority = Some(95), &[]);
@@ -185,7 +187,7 @@ fn a_control_group_without_runtime_is_named_as_the_cause() {
 }
 
 #[test]
-fn a_group_that_is_throttled_together_is_a_catch_and_the_root_group_is_none() {
+fn a_throttled_group_is_a_warning_and_the_root_group_is_not() {
     let bounded = |path: &'static str| {
         move |facts: &mut Facts| {
             facts.machine.cgroups.rt_group = Some(RtGroup {
@@ -200,9 +202,9 @@ fn a_group_that_is_throttled_together_is_a_catch_and_the_root_group_is_none() {
 }
 
 #[test]
-fn a_filter_is_blamed_only_where_the_right_is_there() {
+fn a_seccomp_filter_is_the_cause_only_with_the_right() {
     let filtered = |facts: &mut Facts| {
-        facts.filtered = true;
+        facts.has_seccomp_filter = true;
         (facts.fifo, facts.deadline) = (Err(libc::EPERM), Err(libc::EPERM));
     };
     let facts = gives(sound, filtered, &["try-fifo: fail", "try-deadline: fail"]);
@@ -220,10 +222,10 @@ fn an_affinity_that_cuts_its_root_domain_is_why_deadline_is_refused() {
 }
 
 #[test]
-fn the_kernels_switches_are_judged() {
+fn kernel_settings_are_checked() {
     gives(sound, |facts| facts.machine.kernel = (5, 15), &["kernel: fail"]);
-    gives(sound, |facts| facts.machine.calls.thread_pidfds = false, &["thread-pidfds: warn"]);
-    gives(sound, |facts| facts.machine.hrtick = Some(false), &["budget-grain: warn"]);
+    gives(sound, |facts| facts.machine.syscalls.thread_pidfds = false, &["thread-pidfds: warn"]);
+    gives(sound, |facts| facts.machine.hrtick = Some(false), &["budget-granularity: warn"]);
     gives(sound, |facts| facts.machine.hrtick = None, &[]);
     gives(sound, |facts| facts.machine.preempt_rt = false, &[]);
     gives(
@@ -239,34 +241,35 @@ fn the_kernels_switches_are_judged() {
 }
 
 #[test]
-fn cpus_that_nobody_balances_are_found() {
+fn cpus_without_load_balancing_are_found() {
     let split = |facts: &mut Facts| {
         facts.machine.domains = vec![
             Domain { cpus: CpuSet::first(2), balanced: true },
             Domain { cpus: CpuSet::parse("2-3").unwrap(), balanced: false },
         ];
-        facts.books = None;
+        facts.dl_bandwidth = None;
     };
     gives(sound, split, &["root-domains: warn"]);
 }
 
 #[test]
-fn the_kernels_books_are_compared_with_the_threads_there_are() {
-    let total = |total| move |facts: &mut Facts| facts.books.as_mut().unwrap()[0].total = total;
+fn the_kernels_bandwidth_accounting_is_compared_with_the_live_threads() {
+    let total =
+        |total| move |facts: &mut Facts| facts.dl_bandwidth.as_mut().unwrap()[0].total = total;
     let servers = 4 * 52_428;
-    gives(sound, total(servers + (1 << 20) / 4), &["bandwidth-books: warn"]);
-    gives(sound, total(-5), &["bandwidth-books: warn"]);
+    gives(sound, total(servers + (1 << 20) / 4), &["bandwidth-accounting: warn"]);
+    gives(sound, total(-5), &["bandwidth-accounting: warn"]);
     let held = |facts: &mut Facts| {
         facts.deadline_threads = (1 << 20) / 5;
-        facts.books.as_mut().unwrap()[0].total = servers + (1 << 20) / 5;
+        facts.dl_bandwidth.as_mut().unwrap()[0].total = servers + (1 << 20) / 5;
     };
     gives(sound, held, &[]);
-    gives(sound, |facts| facts.books = None, &[]);
+    gives(sound, |facts| facts.dl_bandwidth = None, &[]);
     gives(sound, |facts| facts.deadline = Err(libc::EBUSY), &["try-deadline: warn"]);
 }
 
 #[test]
-fn a_missing_daemon_is_a_catch_for_root_and_the_end_for_others() {
+fn a_missing_daemon_is_a_warning_for_root_and_a_failure_for_others() {
     let missing = |facts: &mut Facts| facts.daemon = Daemon::Missing("no daemon".to_owned());
     gives(sound, missing, &["daemon: warn"]);
     gives(
@@ -279,7 +282,7 @@ fn a_missing_daemon_is_a_catch_for_root_and_the_end_for_others() {
 }
 
 #[test]
-fn rules_are_asked_for_this_user() {
+fn rules_are_checked_for_this_user() {
     let says = |code| {
         let refusal = Some(Box::new(refusal(code)));
         move |facts: &mut Facts| facts.daemon = Daemon::Answers { pid: 1, refusal }
@@ -289,23 +292,28 @@ fn rules_are_asked_for_this_user() {
     gives(user, says(Code::NoPlugin), &["rules: warn"]);
     let denied = |facts: &mut Facts| {
         let mut refusal = refusal(Code::NoPlugin);
-        let verdict =
-            Said::Denied { code: Code::NotAllowed, field: Field::Request, asked: 0, limit: 0 };
-        refusal.answers = vec![Answer { plugin: 0, name: Name::new("edf").unwrap(), verdict }];
+        let verdict = PluginVerdict::Denied {
+            code: Code::NotAllowed,
+            field: Field::Request,
+            asked: 0,
+            limit: 0,
+        };
+        refusal.answers =
+            vec![PluginAnswer { plugin: 0, name: Name::new("edf").unwrap(), verdict }];
         facts.daemon = Daemon::Answers { pid: 1, refusal: Some(Box::new(refusal)) };
     };
     let facts = gives(user, denied, &["rules: fail"]);
-    let told = text(&all(&facts), false, false);
-    assert!(told.contains("keep you from every plugin.\n"), "one line a finding: {told}");
+    let shown = text(&all(&facts), false, false);
+    assert!(shown.contains("deny you every plugin.\n"), "one line a finding: {shown}");
 }
 
 #[test]
-fn configuration_environment_and_leftovers_are_told() {
+fn configuration_environment_and_leftovers_are_reported() {
     let broken = Configuration::Broken(PathBuf::from("x"), "x:1:1: wrong".to_owned());
     gives(sound, |facts| facts.configuration = broken, &["configuration: fail"]);
     let missing =
         |facts: &mut Facts| facts.configuration = Configuration::Missing(PathBuf::from("x"));
-    // A daemon that answers has one, wherever.
+    // A daemon that answers has a configuration elsewhere.
     gives(sound, missing, &[]);
     let alone = |facts: &mut Facts| {
         missing(facts);
@@ -321,14 +329,14 @@ fn configuration_environment_and_leftovers_are_told() {
     gives(sound, |facts| facts.leftovers = vec![left], &["leftovers: warn"]);
     gives(sound, |facts| facts.leftovers = vec![Leftovers::Shield], &["leftovers: warn"]);
     let both = |facts: &mut Facts| {
-        facts.leftovers = vec![Leftovers::Hidden("x".to_owned()), Leftovers::Shield]
+        facts.leftovers = vec![Leftovers::Hidden("x".to_owned()), Leftovers::Shield];
     };
     gives(sound, both, &["leftovers: warn"]);
     gives(sound, |facts| facts.leftovers = vec![Leftovers::Hidden("not for you".to_owned())], &[]);
 }
 
 #[test]
-fn meaning_and_fix_are_shown_where_there_is_something_to_do() {
+fn meaning_and_fix_are_shown_if_there_is_something_to_do() {
     let mut facts = sound();
     facts.machine.clocksource = Some("hpet".to_owned());
     let brief = text(&all(&facts), false, false);

@@ -1,6 +1,6 @@
-//! What `talea run --report FILE` writes.
+//! Report of `talea run --report FILE`.
 
-use super::threads::{Seen, Threads};
+use super::threads::{ThreadReport, Threads};
 use crate::args::RunArgs;
 use crate::json::{GrantJson, TaskJson};
 use serde::Serialize;
@@ -17,8 +17,8 @@ pub(super) struct Report {
     pid: i32,
     task: TaskJson,
     grant: GrantJson,
-    /// Threads besides the main one, as far as they lived long enough to be seen.
-    threads: Vec<Seen>,
+    /// Threads besides the main one that lived long enough to be detected.
+    threads: Vec<ThreadReport>,
     exit_code: Option<i32>,
     signal: Option<i32>,
     wall_ns: u64,

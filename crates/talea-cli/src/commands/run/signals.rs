@@ -1,12 +1,13 @@
-//! Signals and job control between whoever started us and the program.
+//! Signals and job control between the caller and the program.
 //!
-//! Model: what somebody sends to `talea run` is meant for the program. What a terminal's keys send
-//! (the kernel says that it was the one) reaches the whole process group, the program included, and
-//! is not sent twice. And whoever looks at us must see what the program does: when it stops, for
-//! whatever reason, we stop, so that a shell takes its terminal back; when we are continued, it is.
+//! Model: signals to `talea run` are meant for the program and are forwarded. Signals of the
+//! terminal's keys reach the whole process group, the program included, and are not forwarded; the
+//! kernel marks them. The caller must observe the program's state in `talea run`: when the program
+//! stops, `talea run` stops as well, so that a shell regains its terminal. When `talea run` is
+//! continued, it continues the program.
 //!
-//! Absent on purpose: SIGKILL and SIGSTOP, which nobody can pass on. The grant belongs to the
-//! program's thread, so killing `talea run` takes nothing from it.
+//! Absent on purpose: SIGKILL and SIGSTOP, which cannot be forwarded. The thread of the program
+//! owns the grant, so killing `talea run` does not affect the program.
 
 use rustix::process::{
     Pid, Signal as Number, WaitId, WaitIdOptions, getpgid, getpid, kill_process, pidfd_send_signal,
@@ -14,9 +15,9 @@ use rustix::process::{
 };
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Child;
-use talea_os::signals::{Arrived, Signal, Signals};
+use talea_os::signals::{ReceivedSignal, Signal, Signals};
 
-/// Everything that is passed on, and the program's own changes of state.
+/// Collects the forwarded signals, and the program's changes of state.
 pub(super) fn collect() -> std::io::Result<Signals> {
     Signals::new(&[
         Signal::Term,
@@ -32,17 +33,17 @@ pub(super) fn collect() -> std::io::Result<Signals> {
     ])
 }
 
-/// Gives the program what was meant for it, and does as it does.
-pub(super) fn pass_on(signals: &Signals, child: &Child, pidfd: &OwnedFd) -> std::io::Result<()> {
-    while let Some(Arrived { signal, by_kernel }) = signals.next()? {
+/// Forwards pending signals, and stops when the program has stopped.
+pub(super) fn forward(signals: &Signals, child: &Child, pidfd: &OwnedFd) -> std::io::Result<()> {
+    while let Some(ReceivedSignal { signal, by_kernel }) = signals.next()? {
         match signal {
-            Signal::Chld => follow(pidfd)?,
-            // A shell that continues a job continues all of it; but somebody may have meant us
-            // alone.
+            Signal::Chld => stop_with_program(pidfd)?,
+            // A shell continues all processes of a job. A SIGCONT to `talea run` alone comes from
+            // another process.
             _ if by_kernel && shares_our_group(child) => {}
             _ => {
                 if let Some(number) = Number::from_named_raw(signal.number()) {
-                    // It may have ended meanwhile; then the end is what the loop sees next.
+                    // The program may have ended meanwhile; the caller's loop handles that.
                     let _ = pidfd_send_signal(pidfd, number);
                 }
             }
@@ -51,19 +52,19 @@ pub(super) fn pass_on(signals: &Signals, child: &Child, pidfd: &OwnedFd) -> std:
     Ok(())
 }
 
-/// Stops when the program has stopped.
-fn follow(pidfd: &OwnedFd) -> std::io::Result<()> {
+/// Stops this process if the program has stopped.
+fn stop_with_program(pidfd: &OwnedFd) -> std::io::Result<()> {
     let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
     match waitid(WaitId::PidFd(pidfd.as_fd()), stopped) {
-        // Nothing else does: SIGTSTP is read here, and its default action never taken.
+        // SIGTSTP is read from the descriptor, so its default action does not happen.
         Ok(Some(status)) if status.stopped() => Ok(kill_process(getpid(), Number::STOP)?),
-        // At the latter it has ended and only waits to be collected.
+        // ECHILD: the program has ended and is not yet waited for.
         Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Whether what the terminal sends to us reaches the program by itself.
+/// Whether a signal of the terminal also reaches the program.
 fn shares_our_group(child: &Child) -> bool {
     getpgid(Some(Pid::from_child(child))).is_ok_and(|group| getpgid(None) == Ok(group))
 }

@@ -1,46 +1,46 @@
-//! The threads of a program: which are under a grant, which are not.
+//! Threads of a program, with and without a grant.
 //!
-//! Linux gives an unprivileged parent no event for a new thread, so `/proc/PID/task` is read at a
-//! slow pace. What lives shorter than the pace may never be seen; that is said in the manual rather
-//! than hidden by a fast loop.
+//! Linux reports new threads to no unprivileged parent, so `/proc/PID/task` is polled at a low
+//! rate. A thread that lives shorter than the interval may be missed; the manual says so.
 
+use crate::broker_client::BrokerClient;
 use crate::kernel;
-use crate::link::Link;
 use crate::output::{count, note};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use talea_os::{Thread, Tid, proc};
 use talea_proto::{SpecId, Task};
 
-/// One thread that was seen.
+/// A detected thread.
 #[derive(Debug, Serialize, Clone)]
-pub(super) struct Seen {
+pub(super) struct ThreadReport {
     pub(super) tid: i32,
     pub(super) name: String,
-    /// The spec that holds it.
+    /// Spec of its grant.
     pub(super) spec: Option<u64>,
-    /// Why it is not held although it should be.
+    /// Reason why it has no grant although it should.
     pub(super) why: Option<String>,
 }
 
-/// Every thread of the program that was seen.
+/// All detected threads of the program.
 #[derive(Debug)]
 pub(super) struct Threads {
     main: Thread,
     cover: bool,
-    seen: BTreeMap<Tid, Seen>,
-    /// Specs of threads that were covered on the way, to hold the descriptors open.
+    seen: BTreeMap<Tid, ThreadReport>,
+    /// Specs of threads that were covered later, with their open descriptors.
     held: Vec<(SpecId, Thread)>,
 }
 
 impl Threads {
-    /// The threads of the process whose main thread is held; `cover` the others too.
+    /// Creates the list for the process with this main thread. With `cover`, the other threads get
+    /// grants as well.
     pub(super) fn new(main: Thread, cover: bool) -> Threads {
         Threads { main, cover, seen: BTreeMap::new(), held: Vec::new() }
     }
 
-    /// Sees which threads there are now, and covers new ones where asked.
-    pub(super) fn look(&mut self, link: &mut Link, task: &Task) {
+    /// Detects new threads and covers them if requested.
+    pub(super) fn scan(&mut self, link: &mut BrokerClient, task: &Task) {
         let Ok(tids) = proc::threads_of(self.main.tid()) else { return };
         self.held.retain(|(_, thread)| thread.is_alive());
         for tid in tids {
@@ -48,14 +48,14 @@ impl Threads {
                 continue;
             }
             if self.seen.contains_key(&tid) {
-                // Names are given after the start; the last one is the one that people know.
+                // Threads are named after their start; the last name is the relevant one.
                 if let (Some(seen), Some(name)) = (self.seen.get_mut(&tid), name_of(tid)) {
                     seen.name = name;
                 }
                 continue;
             }
             let Some(name) = name_of(tid) else { continue };
-            let mut seen = Seen { tid: tid.as_raw(), name, spec: None, why: None };
+            let mut seen = ThreadReport { tid: tid.as_raw(), name, spec: None, why: None };
             if self.cover {
                 match cover(link, task, tid) {
                     Ok((spec, thread)) => {
@@ -73,13 +73,13 @@ impl Threads {
         }
     }
 
-    /// Every thread but the main one, in order of its number.
-    pub(super) fn others(&self) -> impl Iterator<Item = &Seen> {
+    /// Returns every thread but the main one, by number.
+    pub(super) fn others(&self) -> impl Iterator<Item = &ThreadReport> {
         self.seen.values()
     }
 
-    /// Tells which threads were not covered.
-    pub(super) fn say_not_held(&self) {
+    /// Prints the threads that are not covered.
+    pub(super) fn note_uncovered(&self) {
         let open: Vec<String> = self
             .others()
             .filter(|seen| seen.spec.is_none())
@@ -91,12 +91,12 @@ impl Threads {
     }
 }
 
-/// A grant for one more thread.
-fn cover(link: &mut Link, task: &Task, tid: Tid) -> anyhow::Result<(SpecId, Thread)> {
+/// Requests a grant for one more thread.
+fn cover(link: &mut BrokerClient, task: &Task, tid: Tid) -> anyhow::Result<(SpecId, Thread)> {
     let thread = Thread::open(tid)?;
     let granted = link.create(task)?;
     if let Err(error) = link.attach(granted.spec, &thread) {
-        link.give_back(granted.spec);
+        link.release_unused(granted.spec);
         return Err(error);
     }
     Ok((granted.spec, thread))

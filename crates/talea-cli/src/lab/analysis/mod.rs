@@ -3,8 +3,8 @@
 //!
 //! Each row is a test on 400 random sets of each size: utilisations by UUniFast-Discard, periods
 //! log-uniform. It works in stretches of some milliseconds beside the loop of
-//! [`pace`](super::pace); the figure is the median of these at that loop's pace. Bars are rates at
-//! the same pace, below which a row says so.
+//! [`pace`](super::pace); the figure is the median of these at that loop's pace. Thresholds are
+//! rates at the same pace, below which a row says so.
 //!
 //! A file per topic, with its rows.
 
@@ -13,8 +13,8 @@
 mod multi;
 mod uni;
 
-use super::bars;
 use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
+use super::thresholds;
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -50,8 +50,8 @@ struct Row {
     sets_per_second: Middle,
     reference_seconds: Middle,
     scaled: Middle,
-    bar: Option<u64>,
-    met: Option<bool>,
+    threshold: Option<u64>,
+    passed: Option<bool>,
 }
 
 /// Collects rows.
@@ -61,7 +61,7 @@ pub(super) struct Bench {
     rows: Vec<Row>,
 }
 
-/// What random sets are wanted.
+/// Parameters of random task sets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
     /// ΣU in hundredths of a CPU.
@@ -106,12 +106,12 @@ fn since(begun: Work) -> u64 {
 }
 
 impl Bench {
-    /// A row for each of [`SIZES`]: the test `name` on what `sets` draws for a size, with the bars
-    /// of the sizes. The test says whether it accepts.
+    /// Adds a row for each of [`SIZES`]: the test `name` on what `sets` draws for a size, with the
+    /// thresholds of the sizes. The test returns whether it accepts.
     pub(super) fn case<T, F: FnMut(&T) -> bool>(
         &mut self,
         name: (&'static str, &'static str),
-        bars: Option<[u64; 3]>,
+        thresholds: Option<[u64; 3]>,
         sets: impl Fn(usize) -> Vec<T>,
         test: impl Fn(usize) -> F,
     ) {
@@ -146,7 +146,7 @@ impl Bench {
                 })
                 .collect();
             let [rate, loop_seconds, scaled] = scaled(&stretches, false);
-            let bar = bars.map(|bars| bars[at]);
+            let threshold = thresholds.map(|thresholds| thresholds[at]);
             self.rows.push(Row {
                 test: test_name,
                 sets: drawn,
@@ -155,8 +155,8 @@ impl Bench {
                 sets_per_second: rate,
                 reference_seconds: loop_seconds,
                 scaled,
-                bar,
-                met: bar.map(|bar| scaled.median >= bar as f64),
+                threshold,
+                passed: threshold.map(|threshold| scaled.median >= threshold as f64),
             });
         }
     }
@@ -167,7 +167,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut bench = Bench { quick: args.quick, only: args.only.clone(), rows: Vec::new() };
     uni::measure(&mut bench);
     multi::measure(&mut bench);
-    let exit = bars::exit_of(bench.rows.iter().filter_map(|row| row.met));
+    let exit = thresholds::exit_of(bench.rows.iter().filter_map(|row| row.passed));
     if args.output.json {
         output::print_json(&bench.rows)?;
         return Ok(exit);
@@ -192,8 +192,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
             format!("{:.0}", row.sets_per_second.median),
             format!("{:.3}", row.reference_seconds.median),
             format!("{:.0}", row.scaled.median),
-            row.bar.map_or_else(String::new, |bar| bar.to_string()),
-            row.met.map_or("", bars::verdict).to_owned(),
+            row.threshold.map_or_else(String::new, |threshold| threshold.to_string()),
+            row.passed.map_or("", thresholds::verdict).to_owned(),
         ]);
     }
     output::print(&table.render())?;

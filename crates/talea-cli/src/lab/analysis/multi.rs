@@ -2,8 +2,8 @@
 
 use super::{Bench, Draw};
 use talea_analysis::Sporadic;
-use talea_analysis::multi::bertogna_cirinei::{self, Policy};
-use talea_analysis::multi::{Scratch, any, bar, bcl, da_lc, ff_dbf, gfb, guan};
+use talea_analysis::multi::bertogna_cirinei::{self, GlobalPolicy};
+use talea_analysis::multi::{Scratch, baruah, bcl, da_lc, ff_dbf, gfb, guan, portfolio};
 use talea_sim::generate::Deadlines;
 
 const CPUS: u32 = 4;
@@ -16,7 +16,7 @@ fn implicit(tasks: usize) -> Vec<Vec<Sporadic>> {
     Draw { percent, shortest_ms: 10, deadlines: Deadlines::Implicit }.sets(tasks)
 }
 
-/// Where the plain BCL test accepts about half of the sets.
+/// Task sets of which the plain BCL test accepts about half.
 fn half(tasks: usize) -> Vec<Vec<Sporadic>> {
     let percent = match tasks {
         10 => 58,
@@ -57,29 +57,46 @@ pub(super) fn measure(bench: &mut Bench) {
     let iterative = |_: usize| {
         with_scratch(|set, scratch| bcl::iterative_slacks(set, CPUS, scratch) == Ok(None))
     };
-    let bar =
-        |_: usize| with_scratch(|set, scratch| bar::accepts(set, CPUS, POINTS, scratch).is_ok());
+    let baruah =
+        |_: usize| with_scratch(|set, scratch| baruah::accepts(set, CPUS, POINTS, scratch).is_ok());
     let first = |_: usize| {
-        with_scratch(|set, scratch| any::of(Policy::Edf, set, CPUS, POINTS, scratch).is_ok())
+        with_scratch(|set, scratch| {
+            portfolio::first_accepting(GlobalPolicy::Edf, set, CPUS, POINTS, scratch).is_ok()
+        })
     };
 
-    let bars = Some([10_000_000, 6_000_000, 3_000_000]);
-    bench.case((gfb::CARD.name, PEERS), bars, implicit, |_| {
+    let thresholds = Some([10_000_000, 6_000_000, 3_000_000]);
+    bench.case((gfb::INFO.name, PEERS), thresholds, implicit, |_| {
         |set: &Vec<Sporadic>| gfb::accepts(set, CPUS)
     });
-    let bars = Some([2_000_000, 300_000, 60_000]);
-    bench.case((bcl::PLAIN.name, "m = 4, implicit, half accepted, all slacks"), bars, half, plain);
+    let thresholds = Some([2_000_000, 300_000, 60_000]);
+    bench.case(
+        (bcl::PLAIN.name, "m = 4, implicit, half accepted, all slacks"),
+        thresholds,
+        half,
+        plain,
+    );
     bench.case((bcl::ITERATIVE.name, PEERS), None, implicit, iterative);
-    let bars = Some([40_000, 15_000, 3_000]);
-    bench.case((bertogna_cirinei::EDF.name, PEERS), bars, implicit, response(Policy::Edf));
-    bench.case((bertogna_cirinei::FP.name, PEERS), bars, implicit, response(Policy::FixedPriority));
-    bench.case((guan::CARD.name, PEERS), bars, implicit, guan);
-    bench.case((da_lc::CARD.name, PEERS), None, implicit, |_| {
+    let thresholds = Some([40_000, 15_000, 3_000]);
+    bench.case(
+        (bertogna_cirinei::EDF.name, PEERS),
+        thresholds,
+        implicit,
+        response(GlobalPolicy::Edf),
+    );
+    bench.case(
+        (bertogna_cirinei::FP.name, PEERS),
+        thresholds,
+        implicit,
+        response(GlobalPolicy::FixedPriority),
+    );
+    bench.case((guan::INFO.name, PEERS), thresholds, implicit, guan);
+    bench.case((da_lc::INFO.name, PEERS), None, implicit, |_| {
         with_scratch(|set, scratch| da_lc::test(set, CPUS, scratch).is_proved())
     });
-    bench.case((bar::CARD.name, PEERS), None, implicit, bar);
-    bench.case((ff_dbf::CARD.name, "m = 4, constrained, U = 2.4"), None, constrained, |_| {
+    bench.case((baruah::INFO.name, PEERS), None, implicit, baruah);
+    bench.case((ff_dbf::INFO.name, "m = 4, constrained, U = 2.4"), None, constrained, |_| {
         with_scratch(|set, scratch| ff_dbf::speed(set, CPUS, POINTS, scratch).is_ok())
     });
-    bench.case((any::CARD.name, "m = 4, constrained, U = 2.4"), None, constrained, first);
+    bench.case((portfolio::INFO.name, "m = 4, constrained, U = 2.4"), None, constrained, first);
 }

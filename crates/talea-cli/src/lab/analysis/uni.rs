@@ -33,23 +33,28 @@ fn demand(_: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
 
 /// All rows.
 pub(super) fn measure(bench: &mut Bench) {
-    let response = fp_response::CARD.name;
-    let bars = Some([2_000_000, 600_000, 100_000]);
-    bench.case((response, "implicit, U = 0.9"), bars, |tasks| IMPLICIT.sets(tasks), fp);
+    let response = fp_response::INFO.name;
+    let thresholds = Some([2_000_000, 600_000, 100_000]);
+    bench.case((response, "implicit, U = 0.9"), thresholds, |tasks| IMPLICIT.sets(tasks), fp);
     bench.case((response, "constrained, U = 0.95"), None, |tasks| CONSTRAINED.sets(tasks), fp);
     let verdict = "fp-response-times, verdict only";
     bench.case((verdict, "implicit, U = 0.9"), None, |tasks| IMPLICIT.sets(tasks), fp_meets);
-    let bars = Some([1_000_000, 500_000, 150_000]);
+    let thresholds = Some([1_000_000, 500_000, 150_000]);
     bench.case(
-        (qpa::CARD.name, "constrained, U = 0.95"),
-        bars,
+        (qpa::INFO.name, "constrained, U = 0.95"),
+        thresholds,
         |tasks| CONSTRAINED.sets(tasks),
         demand,
     );
     let close = Draw { percent: 99, ..CONSTRAINED };
-    bench.case((qpa::CARD.name, "constrained, U = 0.99"), bars, |tasks| close.sets(tasks), demand);
-    let response = edf_response::CARD.name;
-    let bars = Some([100_000, 15_000, 1_500]);
-    bench.case((response, "implicit, U = 0.9"), bars, |tasks| IMPLICIT.sets(tasks), edf);
+    bench.case(
+        (qpa::INFO.name, "constrained, U = 0.99"),
+        thresholds,
+        |tasks| close.sets(tasks),
+        demand,
+    );
+    let response = edf_response::INFO.name;
+    let thresholds = Some([100_000, 15_000, 1_500]);
+    bench.case((response, "implicit, U = 0.9"), thresholds, |tasks| IMPLICIT.sets(tasks), edf);
     bench.case((response, "constrained, U = 0.95"), None, |tasks| CONSTRAINED.sets(tasks), edf);
 }

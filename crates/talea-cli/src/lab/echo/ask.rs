@@ -1,4 +1,5 @@
-//! Whoever asks the echo server, at times that were told, and how long the answers took.
+//! Client of the echo server: sends requests at given times and measures how long the answers
+//! take.
 
 use super::{Answer, MESSAGE, answer};
 use crate::exit::Exit;
@@ -8,13 +9,13 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::net::{Ipv4Addr, UdpSocket};
-use talea_core::{Span, Time};
+use talea_core::{Monotonic, Span, Time};
 use talea_os::clock;
 
 /// Options of `talea lab ask`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct AskArgs {
-    /// Where the server listens.
+    /// Port of the server.
     #[arg(long)]
     port: u16,
     /// Nanoseconds of the machine's monotonic clock that the times count from.
@@ -34,16 +35,16 @@ pub(crate) struct Asked {
     pub(crate) answered: Option<Time>,
 }
 
-/// What it saw.
+/// Observations of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(crate) asked: Vec<Asked>,
-    /// From when to when it should have been awake and was not, since zero: it looks each
-    /// [`DISTANCE`].
-    pub(crate) holes: Vec<(Time, Time)>,
+    /// Intervals, since zero, in which the client should have been awake and was not. The client
+    /// reads the clock each [`DISTANCE`].
+    pub(crate) stalls: Vec<(Time, Time)>,
 }
 
-/// Of two looks at the clock.
+/// Distance of two readings of the clock.
 const DISTANCE: Span = Span::from_ns(1_000_000);
 /// Being late by less is the ordinary cost of waking up.
 const LATE: Span = Span::from_ns(300_000);
@@ -61,7 +62,7 @@ pub(crate) fn ask(args: &AskArgs) -> anyhow::Result<Exit> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("no socket")?;
     socket.connect((Ipv4Addr::LOCALHOST, args.port))?;
     socket.set_nonblocking(true)?;
-    let zero = Time::from_ns(args.zero);
+    let zero = Monotonic::from_ns(args.zero);
     let patience = Span::from_ns(args.patience * 1_000_000);
     let heard = hear(&socket, zero, &times, patience);
     crate::output::print(&lines(&heard))?;
@@ -75,15 +76,15 @@ fn message(number: usize) -> [u8; MESSAGE] {
     message
 }
 
-fn hear(socket: &UdpSocket, zero: Time, times: &[u64], patience: Span) -> Heard {
+fn hear(socket: &UdpSocket, zero: Monotonic, times: &[u64], patience: Span) -> Heard {
     // What can be done before is.
     let messages: Vec<_> = (0..times.len()).map(message).collect();
     let whose: HashMap<Answer, usize> =
         messages.iter().enumerate().map(|(number, message)| (answer(message), number)).collect();
-    let mut heard = Heard { asked: Vec::with_capacity(times.len()), holes: Vec::new() };
+    let mut heard = Heard { asked: Vec::with_capacity(times.len()), stalls: Vec::new() };
     let all = &mut heard.asked;
     let mut open = 0;
-    let since = |now: Time| Time::from_ns(now.as_ns().saturating_sub(zero.as_ns()));
+    let since = |now: Monotonic| now.run_time(zero);
     let last = times.last().map_or(0, |&last| last);
     let end = zero + Span::from_ns(last) + patience;
     loop {
@@ -117,7 +118,7 @@ fn hear(socket: &UdpSocket, zero: Time, times: &[u64], patience: Span) -> Heard 
         }
         let now = clock::now();
         if now > wakes + LATE {
-            heard.holes.push((since(wakes), since(now)));
+            heard.stalls.push((since(wakes), since(now)));
         }
     }
 }
@@ -128,13 +129,13 @@ fn lines(heard: &Heard) -> String {
         let answered = asked.answered.map_or_else(|| "-".to_owned(), |at| at.as_ns().to_string());
         let _ = writeln!(text, "asked {} {answered}", asked.sent.as_ns());
     }
-    for (from, to) in &heard.holes {
-        let _ = writeln!(text, "hole {} {}", from.as_ns(), to.as_ns());
+    for (from, to) in &heard.stalls {
+        let _ = writeln!(text, "stall {} {}", from.as_ns(), to.as_ns());
     }
     text
 }
 
-/// What [`ask`] has printed.
+/// Parses the output of [`ask`].
 pub(crate) fn read(text: &str) -> anyhow::Result<Heard> {
     let mut heard = Heard::default();
     let at = |text: &str| text.parse().ok().map(Time::from_ns);
@@ -146,7 +147,7 @@ pub(crate) fn read(text: &str) -> anyhow::Result<Heard> {
                 let answered = if to == "-" { None } else { Some(at(to)?) };
                 heard.asked.push(Asked { sent: at(from)?, answered });
             }
-            "hole" => heard.holes.push((at(from)?, at(to)?)),
+            "stall" => heard.stalls.push((at(from)?, at(to)?)),
             _ => return None,
         }
         Some(())
@@ -169,7 +170,7 @@ mod tests {
             let mut request = [0; MESSAGE];
             for number in 0..3 {
                 let (length, from) = server.recv_from(&mut request).expect("a request");
-                // The second is lost; the third gets an answer twice, and one that is nobody's.
+                // The second is lost; the third gets an answer twice, and one to no request.
                 for what in [answer(&request[..length]), answer(&request[..length]), [7; 20]] {
                     if number != 1 {
                         server.send_to(&what, from).expect("an answer");

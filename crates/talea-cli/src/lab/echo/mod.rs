@@ -1,8 +1,8 @@
-//! The echo server of L3C's experiments and whoever asks it, as programs of their own.
+//! The echo server of L3C's experiments and its client, as separate programs.
 //!
 //! Reference: L3C in PikeOS (RTNS 2017), section 5: 128-byte UDP datagrams, answered with their
-//! SHA-1. Neither knows of scheduling: where they run, and at which priority, is the affair of
-//! whoever starts them.
+//! SHA-1. Neither knows of scheduling: the program that starts them sets their CPUs and their
+//! priorities.
 
 mod ask;
 mod serve;
@@ -17,7 +17,7 @@ const MESSAGE: usize = 128;
 /// An answer.
 pub(super) type Answer = [u8; 20];
 
-/// What the server answers.
+/// Returns the answer of the server to a request.
 fn answer(request: &[u8]) -> Answer {
     Sha1::digest(request).into()
 }

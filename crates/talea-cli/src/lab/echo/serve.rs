@@ -15,7 +15,7 @@ use talea_os::clock;
 /// Options of `talea lab echo`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// Where it listens, on this machine only; 0: anywhere.
+    /// Port to listen on, on this computer only; 0: any free port.
     #[arg(long)]
     port: u16,
     /// CPU time that it takes for a request: what its answer leaves of that it spins away.
@@ -27,7 +27,7 @@ pub(crate) struct ServeArgs {
     queue: Option<u16>,
 }
 
-/// Nobody has asked for so long: whoever started it has forgotten it.
+/// Time without a request after which the server ends: its starter has forgotten it.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 
 /// Serves until it is ended or forgotten.
@@ -41,7 +41,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     loop {
         let (length, from) = match socket.recv_from(&mut request) {
             Ok(received) => received,
-            // Whoever stops and continues a program interrupts what waits with a time-out.
+            // A stopped and continued program has its waits with a time-out interrupted.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Exit::Ok),
             Err(error) => return Err(error).context("cannot receive"),
@@ -49,7 +49,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         let end = clock::thread_cpu_time().checked_add(Work::from_ns(args.service.as_ns()));
         let answer = super::answer(&request[..length]);
         while end.is_some_and(|end| clock::thread_cpu_time() < end) {}
-        // Whoever asked may have gone.
+        // The client may have ended.
         let _ = socket.send_to(&answer, from);
     }
 }
@@ -78,7 +78,7 @@ fn bound(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
 /// Bytes; the kernel doubles them. A request takes several of these.
 const GRAIN: usize = 64;
 
-/// How many requests there are when twice as many as `wanted` were sent and nobody has read.
+/// Returns how many requests the kernel queues when twice `wanted` were sent and none was read.
 fn kept(
     socket: &UdpSocket,
     sender: &UdpSocket,
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l18_the_kernel_keeps_as_many_requests_as_it_is_told_and_drops_the_rest() {
+    fn l18_the_kernel_queues_as_many_requests_as_configured_and_drops_the_rest() {
         for requests in [4, 16, 64] {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
             bound(&socket, requests).expect("a bound");

@@ -1,31 +1,31 @@
-//! What scheduling costs: CPU time of dispatchers, and of workers outside of what their jobs do.
+//! Cost of scheduling: CPU time of dispatchers, and of workers outside of the work of their jobs.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
-use super::super::bars::{self, Bar};
 use super::super::samples::median;
 use super::super::sf3p;
+use super::super::thresholds::{self, Threshold};
 use super::{by_hand, periodic, plain};
 use crate::output::Table;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Work};
-use talea_exec::{Arrivals, Body, Load, Options, Report, RootPlan, TaskPlan, execute};
-use talea_os::bell::Bell;
+use talea_exec::{Arrivals, JobBody, Load, Options, Report, RootPlan, TaskPlan, execute};
 use talea_os::clock;
-use talea_sim::dice::Dice;
+use talea_os::event_count::EventCount;
+use talea_sim::rng::Rng;
 
 const PERIOD: Span = Span::from_ns(1_000_000);
-/// Of a job: long enough for the dispatcher to be asleep before it ends.
+/// Work of a job: long enough for the dispatcher to be asleep before the job completes.
 const COST: Work = Work::from_ns(100_000);
 /// Between two arrivals of SF3P's sets at nine tenths of the CPU.
 const SELDOM: Span = Span::from_ns(14_000_000);
 /// The deepest tree.
 const LEVELS: usize = 5;
 
-/// What a job costs us.
+/// Scheduling cost of a job.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(in super::super) struct Cost {
     /// µs of the dispatcher per job.
@@ -41,7 +41,7 @@ pub(in super::super) struct Cost {
 }
 
 impl Cost {
-    /// Of threads that nobody but the kernel schedules: so many ns beside their jobs.
+    /// Returns the cost of threads that only the kernel schedules, from the ns beside their jobs.
     pub(super) fn of_threads(beside: u64, jobs: u64, duration: Span) -> Cost {
         Cost {
             workers_us: beside as f64 / 1e3 / jobs.max(1) as f64,
@@ -56,26 +56,25 @@ impl Cost {
     }
 }
 
-/// What was found.
+/// Measurements of the scheduling cost.
 #[derive(Debug, Serialize)]
 pub(in super::super) struct Found {
-    /// By round: µs of an empty wake of a dispatcher.
+    /// CPU time of an empty wake-up of a dispatcher, in µs, by round.
     empty_us: Vec<f64>,
-    /// By set: of one that comes as seldom as an arrival of these: whatever is done then begins
-    /// cold.
+    /// CPU time of a wake-up as rare as the arrivals of a set, by set: it begins with cold caches.
     seldom_us: Vec<f64>,
-    /// By round: of a job in a tree of one level.
+    /// Cost of a job in a tree of one level, by round.
     one: Vec<Cost>,
-    /// By round: of a job in a tree of five.
+    /// Cost of a job in a tree of five levels, by round.
     five: Vec<Cost>,
     /// SF3P's sets at nine tenths of the CPU, by policy.
     sets: Vec<(&'static str, Vec<Cost>)>,
-    /// The same sets on plain FIFO threads, rate monotonic.
+    /// Cost of the same sets on plain FIFO threads, rate monotonic.
     plain: Vec<Cost>,
 }
 
-/// What jobs do, and how much of it they have done: they spend what they cost.
-pub(super) fn counting(done: &AtomicU64) -> Body<'_> {
+/// Returns a job body that consumes the cost of each job and counts what was done.
+pub(super) fn counting(done: &AtomicU64) -> JobBody<'_> {
     Box::new(|job, over| {
         let begin = clock::thread_cpu_time();
         let end = begin.checked_add(job.cost).unwrap_or(begin);
@@ -92,7 +91,7 @@ pub(super) fn counting(done: &AtomicU64) -> Body<'_> {
 pub(in super::super) struct Run {
     pub(in super::super) report: Report,
     pub(in super::super) cost: Cost,
-    /// What dispatchers have used, and workers with their jobs.
+    /// CPU time of the dispatchers, and of the workers with their jobs.
     pub(in super::super) dispatcher: Work,
     pub(in super::super) workers: Work,
 }
@@ -112,12 +111,12 @@ pub(in super::super) fn run(
     let plan = RootPlan { tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let report = execute(vec![plan], options)?;
     let root = &report.roots[0];
-    let dispatcher: u64 = root.effort.iter().map(|effort| effort.used.as_ns()).sum();
+    let dispatcher: u64 = root.dispatchers.iter().map(|effort| effort.cpu_time.as_ns()).sum();
     let workers: u64 = root.consumed.iter().map(|consumed| consumed.total.as_ns()).sum();
     // The clock is read twice a job, and half of each of these reads lies outside of what is
     // measured with them.
     let ours = workers.saturating_sub(done.load(Ordering::Relaxed) + jobs as u64 * read_cost());
-    let wakes: u64 = root.effort.iter().map(|effort| effort.steps).sum();
+    let wakes: u64 = root.dispatchers.iter().map(|effort| effort.steps).sum();
     let per_job = |ns: u64| ns as f64 / 1e3 / jobs.max(1) as f64;
     let cost = Cost {
         dispatcher_us: per_job(dispatcher),
@@ -130,7 +129,7 @@ pub(in super::super) fn run(
     Ok(Run { report, cost, dispatcher, workers })
 }
 
-/// What it takes to read a thread's own clock, in ns.
+/// Returns the time of a reading of the thread's own clock, in ns.
 pub(in super::super) fn read_cost() -> u64 {
     const READS: u64 = 64;
     let begin = clock::thread_cpu_time();
@@ -139,7 +138,7 @@ pub(in super::super) fn read_cost() -> u64 {
     used.as_ns() / READS
 }
 
-/// The same without anything that looks, for so long.
+/// Runs for `duration` without monitor and audit, and returns the cost.
 fn of(cpu: u32, tree: &Tree, loads: Vec<Load>, duration: Span) -> anyhow::Result<Cost> {
     let options = Options { audit: false, monitor: false, ..Options::new(duration) };
     Ok(run(cpu, tree, loads, &options)?.cost)
@@ -149,13 +148,13 @@ fn of(cpu: u32, tree: &Tree, loads: Vec<Load>, duration: Span) -> anyhow::Result
 /// and does nothing at.
 pub(in super::super) fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Result<f64> {
     let used = by_hand(cpu, move || {
-        let bell = Bell::new();
+        let event_count = EventCount::new();
         let mut due = clock::now() + period;
-        bell.wait(bell.heard(), due);
+        event_count.wait(event_count.key(), due);
         let before = clock::thread_cpu_time();
         for _ in 0..times {
             due += period;
-            bell.wait(bell.heard(), due);
+            event_count.wait(event_count.key(), due);
         }
         clock::thread_cpu_time().checked_sub(before).unwrap_or(Work::ZERO)
     })?;
@@ -165,11 +164,12 @@ pub(in super::super) fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Res
 /// EDF over EDF, so many levels, two children each, and four tasks at the bottom: whatever the
 /// levels, the same schedule.
 fn tree(levels: usize) -> Tree {
-    let mut tree = Tree::new(1, SchedulerSpec::new("root", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     let mut row = vec![NodeId(0)];
     for _ in 1..levels {
-        let below =
-            |parent: NodeId| [(); 2].map(|()| (parent, SchedulerSpec::new("level", Policy::Edf)));
+        let below = |parent: NodeId| {
+            [(); 2].map(|()| (parent, SchedulerSpec::new("level", PolicySpec::Edf)))
+        };
         let specs: Vec<_> = row.iter().copied().flat_map(below).collect();
         row = specs.into_iter().map(|(parent, spec)| tree.scheduler(parent, spec)).collect();
     }
@@ -193,7 +193,7 @@ fn round(cpu: u32, levels: usize, jobs: u64) -> anyhow::Result<Cost> {
 pub(in super::super) fn set(
     cpu: u32,
     set: &sf3p::Set,
-    policy: &Policy,
+    policy: &PolicySpec,
     duration: Span,
 ) -> anyhow::Result<Cost> {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy.clone()));
@@ -220,7 +220,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     };
     for turn in 0..rounds {
         found.empty_us.push(empty(cpu, PERIOD, jobs)?);
-        // Nobody always comes after the same neighbour.
+        // The order alternates, so that no case always follows the same neighbour.
         if turn % 2 == 0 {
             found.one.push(round(cpu, 1, jobs)?);
             found.five.push(round(cpu, LEVELS, jobs)?);
@@ -231,9 +231,9 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     }
     found.sets = sf3p::POLICIES.map(|(name, _)| (name, Vec::new())).to_vec();
     for number in 0..sets {
-        let mut dice = Dice::of(7, number);
-        let n = dice.between(5, 50);
-        let one = sf3p::set_of(&mut dice, n, 900_000);
+        let mut rng = Rng::for_part(7, number);
+        let n = rng.between(5, 50);
+        let one = sf3p::set_of(&mut rng, n, 900_000);
         found.seldom_us.push(empty(cpu, SELDOM, 1_000_000_000 / SELDOM.as_ns())?);
         for ((_, policy), (_, costs)) in sf3p::POLICIES.iter().zip(&mut found.sets) {
             costs.push(set(cpu, &one, policy, Span::from_ns(seconds * 1_000_000_000))?);
@@ -248,15 +248,15 @@ impl Found {
         of.iter().zip(&self.empty_us).map(|(cost, empty)| cost.us() / empty).collect()
     }
 
-    pub(super) fn bars(&self) -> Vec<Bar> {
+    pub(super) fn thresholds(&self) -> Vec<Threshold> {
         let at_most = |what: &str, values: &[f64], most: f64, unit: &str| {
             let found = median(values.iter().copied());
-            let (low, high) = bars::range(values.iter().copied());
+            let (low, high) = thresholds::range(values.iter().copied());
             let found_text = format!(
                 "{found:.2}{unit} ({low:.2} to {high:.2} in {} rounds), at most {most:.2}{unit}",
                 values.len()
             );
-            Bar { what: what.to_owned(), found: found_text, met: found <= most }
+            Threshold { what: what.to_owned(), found: found_text, passed: found <= most }
         };
         let levels = (LEVELS - 1) as f64;
         let each: Vec<f64> = self
@@ -266,7 +266,7 @@ impl Found {
             .map(|(one, five)| (five.us() - one.us()) / levels)
             .collect();
         let wakes: Vec<f64> = self.one.iter().map(|cost| cost.wakes).collect();
-        let mut bars = vec![
+        let mut thresholds = vec![
             at_most(
                 "a job against an empty wake of a dispatcher",
                 &self.ratios(&self.one),
@@ -276,15 +276,15 @@ impl Found {
             at_most("wakes of the dispatcher per job", &wakes, 1.01, ""),
             at_most("a further level, per job", &each, 0.5, " µs"),
         ];
-        // As in SF3P's Fig. 7, which does not count the workers: what they cost when nobody
-        // schedules them is not scheduling.
+        // As in SF3P's Fig. 7, which does not count the workers: their cost without a scheduler is
+        // not scheduling.
         for (policy, costs) in &self.sets {
             let more = |(ours, plain): (&Cost, &Cost)| (ours.share - plain.share) * 100.0;
             let more: Vec<f64> = costs.iter().zip(&self.plain).map(more).collect();
             let what = format!("SF3P's sets at 90 %, {policy}, beside what threads cost by hand");
-            bars.push(at_most(&what, &more, 0.13, " %"));
+            thresholds.push(at_most(&what, &more, 0.13, " %"));
         }
-        bars
+        thresholds
     }
 
     pub(super) fn text(&self) -> String {

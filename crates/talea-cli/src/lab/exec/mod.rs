@@ -3,9 +3,9 @@
 //!
 //! Everything is measured in rounds that take turns with their baselines, on one CPU that a
 //! SCHED_IDLE spinner keeps from falling asleep; what is judged is the median over the rounds, or
-//! quantiles of all samples. What happened within a hole is left out on both sides and counted.
-//! Absolute times belong to the machine: bars are ratios and differences to a baseline of the same
-//! second, but for those that SF3P's own figures set.
+//! quantiles of all samples. What happened within a stall is left out on both sides and counted.
+//! Absolute times depend on the computer: thresholds are ratios and differences to a baseline of
+//! the same second, except for those that SF3P's own figures set.
 //!
 //! Reference: SF3P (RSP 2014), section VII, for what counts as scheduler overhead (Fig. 7): its
 //! dispatchers and schedulers. Here what our code uses within workers counts, too: on the paper's
@@ -19,8 +19,8 @@ mod plain;
 mod slots;
 mod wake;
 
-use super::bars::{self, Bar};
 use super::rig::{Awake, Cpus, Place};
+use super::thresholds::{self, Threshold};
 use crate::exit::Exit;
 use crate::output;
 use serde::Serialize;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// What scheduling costs: per job, per level, and on SF3P's sets.
+    /// Cost of scheduling: per job, per level, and on SF3P's sets.
     Cost,
     /// How late a task in a tree is awake, and a partition at its slot.
     Wake,
@@ -58,7 +58,7 @@ enum Part {
 struct Answer {
     quick: bool,
     kernel: String,
-    /// As the kernel says it, before and after.
+    /// Load averages of the kernel, before and after.
     load: [String; 2],
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<cost::Found>,
@@ -70,10 +70,10 @@ struct Answer {
     slots: Option<slots::Found>,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<budget::Found>,
-    bars: Vec<Bar>,
+    thresholds: Vec<Threshold>,
 }
 
-/// Measures everything and says how it compares with the bars.
+/// Measures everything and says how it compares with the thresholds.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let wanted = |part| args.part.is_empty() || args.part.contains(&part);
     let cpus = Cpus::of(Place::SameCore)?;
@@ -98,22 +98,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let budget = part(wanted(Part::Budget), "budgets")
         .then(|| budget::measure(cpu, args.quick))
         .transpose()?;
-    let mut bars = Vec::new();
-    bars.extend(cost.iter().flat_map(cost::Found::bars));
-    bars.extend(wake.iter().flat_map(wake::Found::bars));
-    bars.extend(slots.iter().flat_map(slots::Found::bars));
-    bars.extend(budget.iter().flat_map(budget::Found::bars));
+    let mut thresholds = Vec::new();
+    thresholds.extend(cost.iter().flat_map(cost::Found::thresholds));
+    thresholds.extend(wake.iter().flat_map(wake::Found::thresholds));
+    thresholds.extend(slots.iter().flat_map(slots::Found::thresholds));
+    thresholds.extend(budget.iter().flat_map(budget::Found::thresholds));
     let kernel =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let load = [before, load()];
     let answer =
-        Answer { quick: args.quick, kernel, load, cost, wake, native, slots, budget, bars };
+        Answer { quick: args.quick, kernel, load, cost, wake, native, slots, budget, thresholds };
     if args.output.json {
         output::print_json(&answer)?;
     } else {
         output::print(&text(&answer))?;
     }
-    Ok(bars::exit(&answer.bars))
+    Ok(thresholds::exit(&answer.thresholds))
 }
 
 fn text(answer: &Answer) -> String {
@@ -128,10 +128,10 @@ fn text(answer: &Answer) -> String {
         text.push_str(&found.unwrap_or_default());
     }
     text.push('\n');
-    text + &bars::text(&answer.bars)
+    text + &thresholds::text(&answer.thresholds)
 }
 
-/// Of the last minute, five and fifteen.
+/// Returns the load averages of the last minute, five and fifteen.
 pub(super) fn load() -> String {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
@@ -166,17 +166,17 @@ fn lateness_by_hand(cpu: u32, period: Span, times: usize) -> anyhow::Result<Vec<
 /// `jobs` of them, one each `period` from `offset` on, each of the same cost.
 fn periodic(offset: Span, period: Span, jobs: u64, cost: Work) -> Load {
     let at = |k: u64| Time::ZERO + offset + Span::from_ns(k * period.as_ns());
-    Load::new((0..jobs).map(|k| Arrival { seen: at(k), nominal: at(k) }).collect(), vec![cost])
+    Load::new((0..jobs).map(|k| Arrival { observed: at(k), nominal: at(k) }).collect(), vec![cost])
 }
 
-/// Who is later than this was kept from its CPU by nobody of ours: the machine stood still. As the
-/// executor's monitor has it.
-const HOLE: u64 = 300_000;
+/// Lateness above which a thread is taken as stalled by the computer and not by Talea. The value
+/// is that of the executor's monitor.
+const STALL: u64 = 300_000;
 
-/// What lies outside of holes, and how many lie within.
-fn outside_holes(late: Vec<u64>) -> (Vec<u64>, usize) {
+/// Splits latenesses into those outside of stalls and the number of those within.
+fn outside_stalls(late: Vec<u64>) -> (Vec<u64>, usize) {
     let all = late.len();
-    let kept: Vec<u64> = late.into_iter().filter(|&ns| ns <= HOLE).collect();
+    let kept: Vec<u64> = late.into_iter().filter(|&ns| ns <= STALL).collect();
     let within = all - kept.len();
     (kept, within)
 }

@@ -1,32 +1,32 @@
-//! How late the same task is awake where Linux alone runs its root: told beside the others, judged
-//! in the guest.
+//! Wake-up latency of the same task where Linux alone runs its root: reported beside the others,
+//! judged in the guest.
 //!
 //! What it shows is the price of a dispatcher between the timer and the worker: a native root has
 //! none, its worker sleeps to its own releases.
 
 use super::super::samples::{Samples, Summary};
-use super::{outside_holes, periodic, us};
+use super::{outside_stalls, periodic, us};
 use serde::Serialize;
 use std::sync::Mutex;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::{Span, Time, Work};
-use talea_exec::{Options, RootPlan, TaskPlan, Wish, execute};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::{Monotonic, Span, Work};
+use talea_exec::{Options, RequestedMechanism, RootPlan, TaskPlan, execute};
 use talea_os::clock;
 
 const PERIOD: Span = Span::from_ns(1_000_000);
 
-/// What was found.
+/// Measurements of the wake-up latency under Linux alone.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     alone: Summary,
-    /// Left out: within holes.
-    holes: usize,
+    /// Number of excluded wake-ups, those within stalls.
+    stalls: usize,
 }
 
-/// From the nominal release to the first thing that a job does, in ns.
+/// Returns the latencies from the nominal release to the first action of a job, in ns.
 fn round(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", PERIOD));
     let begun = Mutex::new(Vec::with_capacity(times));
     let body = |job: &talea_exec::Job, _: &_| {
@@ -36,36 +36,41 @@ fn round(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     let load = periodic(Span::ZERO, PERIOD, times as u64, Work::from_ns(1_000));
     let tasks = vec![TaskPlan { load, body: Box::new(body) }];
     let duration = Span::from_ns(PERIOD.as_ns() * times as u64);
-    let options =
-        Options { audit: false, monitor: false, wish: Wish::Native, ..Options::new(duration) };
+    let options = Options {
+        audit: false,
+        monitor: false,
+        mechanism: RequestedMechanism::Linux,
+        ..Options::new(duration)
+    };
     let plan =
         RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let zero = execute(vec![plan], &options)?.zero;
     let begun = begun.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let late = |&(k, at): &(u64, Time)| at.since(zero + Span::from_ns(PERIOD.as_ns() * k)).as_ns();
+    let late =
+        |&(k, at): &(u64, Monotonic)| at.since(zero + Span::from_ns(PERIOD.as_ns() * k)).as_ns();
     Ok(begun.iter().map(late).collect())
 }
 
-/// As many as of the others.
+/// Measures as many wake-ups as the other cases.
 pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     let (rounds, times) = if quick { (2, 100) } else { (20, 500) };
     let mut late = Vec::new();
     for _ in 0..rounds {
         late.extend(round(cpu, times)?);
     }
-    let (kept, holes) = outside_holes(late);
-    Ok(Found { alone: Samples::from(kept).summary(), holes })
+    let (kept, stalls) = outside_stalls(late);
+    Ok(Found { alone: Samples::from(kept).summary(), stalls })
 }
 
 impl Found {
     pub(super) fn text(&self) -> String {
         let Summary { median_ns, p99_ns, max_ns, count, .. } = &self.alone;
         format!(
-            "wake-up of the same task, native: median {:.1}, p99 {:.1}, max {:.1} µs of {count}; {} in holes\n",
+            "wake-up of the same task, native: median {:.1}, p99 {:.1}, max {:.1} µs of {count}; {} in stalls\n",
             us(*median_ns),
             us(*p99_ns),
             us(*max_ns),
-            self.holes
+            self.stalls
         )
     }
 }

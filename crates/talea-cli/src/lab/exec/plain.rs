@@ -1,25 +1,25 @@
 //! SF3P's sets on the kernel's own periodic threads: FIFO priorities by period, absolute sleeps,
-//! and nothing of ours. What such threads use outside of their jobs nobody who schedules threads
-//! can save.
+//! and nothing of Talea. What such threads use outside of their jobs, no scheduler of threads can
+//! save.
 
 use super::super::sf3p;
 use super::cost::{Cost, counting, read_cost};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use talea_core::{CpuSet, Span, Time, Work};
+use talea_core::{CpuSet, Monotonic, Span, Work};
 use talea_exec::{Band, Job};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// Until all threads are there.
+/// Time until all threads have started.
 const LEAD: Span = Span::from_ns(20_000_000);
 
-/// What one of these threads has used, and how many jobs that was.
+/// Runs one of these threads; returns its CPU time and its number of jobs.
 fn periodic(
     cpu: u32,
     priority: u8,
     (period, cost): (Span, Work),
-    (zero, end): (Time, Time),
+    (zero, end): (Monotonic, Monotonic),
     done: &AtomicU64,
 ) -> io::Result<(u64, u64)> {
     let me = Tid::current();

@@ -3,16 +3,16 @@
 //! plain timer interrupts: see [`super::budget`] for what it costs to interrupt one that is in the
 //! kernel.
 
-use super::super::bars::{Bar, range};
 use super::super::samples::{Samples, Summary, median};
-use super::{lateness_by_hand, outside_holes, periodic, us};
+use super::super::thresholds::{Threshold, range};
+use super::{lateness_by_hand, outside_stalls, periodic, us};
 use anyhow::Context;
 use serde::Serialize;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::{Policy, Slot};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{PolicySpec, Slot};
 use talea_core::{Span, Time, Work};
-use talea_exec::work::{self, Pace};
-use talea_exec::{Hole, Options, Ran, RootPlan, TaskPlan, execute};
+use talea_exec::work::{self, Calibration};
+use talea_exec::{ExecInterval, Options, RootPlan, Stall, TaskPlan, execute};
 
 /// Two slots of half each.
 const FRAME: Span = Span::from_ns(4_000_000);
@@ -21,21 +21,21 @@ const SLOT: Span = Span::from_ns(2_000_000);
 /// 0.05.
 const FRAMES: u64 = 200;
 
-/// What was found in one round.
+/// Measurements of one round.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Round {
     timer: Summary,
     switch: Summary,
 }
 
-/// What was found.
+/// Measurements of the switches between partitions.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Found {
     frames: u64,
-    /// Of frames that a hole has touched nothing is said.
-    in_holes: u64,
+    /// Number of frames that a stall excludes.
+    in_stalls: u64,
     timer: Summary,
-    /// From the begin of a slot to the kernel's switch to its partition.
+    /// Latency from the begin of a slot to the kernel's switch to its partition.
     switch: Summary,
     rounds: Vec<Round>,
     /// Slots in which the other partition ran after the slot's own one had begun.
@@ -49,17 +49,23 @@ fn tree() -> Tree {
         let start = Span::from_ns(u64::from(owner) * SLOT.as_ns());
         Slot { start, end: start + SLOT, owner }
     };
-    let policy = Policy::Partitions { frame: FRAME, slots: vec![half(0), half(1)], lending: false };
+    let policy =
+        PolicySpec::Partitions { frame: FRAME, slots: vec![half(0), half(1)], lending: false };
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy));
     for name in ["one", "two"] {
-        let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new(name, Policy::Fifo));
+        let partition = tree.scheduler(Tree::ROOT, SchedulerSpec::new(name, PolicySpec::Fifo));
         let _ = tree.task(partition, TaskSpec::new(name, Span::from_ns(100_000_000_000)));
     }
     tree
 }
 
-/// Who ran when, and the holes; zero is the begin of the first frame.
-fn run(cpu: u32, pace: Pace, frames: u64) -> anyhow::Result<(Vec<Ran>, Vec<Hole>)> {
+/// Runs the frames; returns the execution intervals and the stalls. Zero is the begin of the first
+/// frame.
+fn run(
+    cpu: u32,
+    pace: Calibration,
+    frames: u64,
+) -> anyhow::Result<(Vec<ExecInterval>, Vec<Stall>)> {
     let duration = Span::from_ns(frames * FRAME.as_ns());
     let tree = tree();
     let load = || {
@@ -68,27 +74,27 @@ fn run(cpu: u32, pace: Pace, frames: u64) -> anyhow::Result<(Vec<Ran>, Vec<Hole>
     let tasks = (0..2).map(|_| TaskPlan { load: load(), body: work::counter(pace) }).collect();
     let plan =
         RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
-    let options = Options { audit: false, switches: 1 << 16, ..Options::new(duration) };
+    let options = Options { audit: false, max_switches: 1 << 16, ..Options::new(duration) };
     let mut report = execute(vec![plan], &options)?;
     let ran = report
         .roots
         .remove(0)
-        .ran
+        .executed
         .context("the kernel does not say who ran: root or CAP_PERFMON is needed")?;
-    Ok((ran, report.holes))
+    Ok((ran, report.stalls))
 }
 
 /// Rounds that take turns.
 pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     let (rounds, frames) = if quick { (1, 50) } else { (10, FRAMES) };
-    let (pace, mut found) = (Pace::measure(), Found::default());
+    let (pace, mut found) = (Calibration::measure(), Found::default());
     let (mut timer, mut switch, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
     let summary = |all: &[u64]| Samples::from(all.to_vec()).summary();
     for _ in 0..rounds {
-        let by_hand = outside_holes(lateness_by_hand(cpu, SLOT, frames as usize)?).0;
-        let (ran, holes) = run(cpu, pace, frames)?;
+        let by_hand = outside_stalls(lateness_by_hand(cpu, SLOT, frames as usize)?).0;
+        let (ran, stalls) = run(cpu, pace, frames)?;
         let before = switch.len();
-        found.look(&ran, &holes, frames, &mut switch, &mut beyond);
+        found.look(&ran, &stalls, frames, &mut switch, &mut beyond);
         let round = Round { timer: summary(&by_hand), switch: summary(&switch[before..]) };
         found.rounds.extend((round.timer.count > 0 && round.switch.count > 0).then_some(round));
         timer.extend(by_hand);
@@ -105,17 +111,17 @@ impl Found {
     /// ends with the run, are left out.
     fn look(
         &mut self,
-        ran: &[Ran],
-        holes: &[Hole],
+        ran: &[ExecInterval],
+        stalls: &[Stall],
         frames: u64,
         switch: &mut Vec<u64>,
         beyond: &mut Vec<u64>,
     ) {
-        let margin = talea_exec::holes::DISTANCE;
+        let margin = talea_exec::stalls::PROBE_PERIOD;
         let touched = |from: Time, to: Time| {
-            holes.iter().any(|hole| {
-                let begin = Time::from_ns(hole.from.as_ns().saturating_sub(margin.as_ns()));
-                begin <= to && from <= hole.to.saturating_add(margin)
+            stalls.iter().any(|stall| {
+                let begin = Time::from_ns(stall.from.as_ns().saturating_sub(margin.as_ns()));
+                begin <= to && from <= stall.to.saturating_add(margin)
             })
         };
         for frame in 1..frames - 1 {
@@ -124,12 +130,12 @@ impl Found {
                 let from = Time::from_ns(frame * FRAME.as_ns() + u64::from(owner) * SLOT.as_ns());
                 let to = from + SLOT;
                 if touched(from, to) {
-                    self.in_holes += u64::from(owner == 0);
+                    self.in_stalls += u64::from(owner == 0);
                     continue;
                 }
-                let within: Vec<&Ran> =
+                let within: Vec<&ExecInterval> =
                     ran.iter().filter(|ran| ran.from < to && from < ran.to).collect();
-                let own = |ran: &&&Ran| ran.task.0 == owner && ran.from >= from;
+                let own = |ran: &&&ExecInterval| ran.task.0 == owner && ran.from >= from;
                 let Some(first) = within.iter().find(own) else {
                     // Not once in its whole slot.
                     self.overlaps += 1;
@@ -145,33 +151,33 @@ impl Found {
         }
     }
 
-    pub(super) fn bars(&self) -> Vec<Bar> {
+    pub(super) fn thresholds(&self) -> Vec<Threshold> {
         // Each round against its own timer: where a tick of the kernel falls on the edges, it does
         // so for a whole round.
         const MORE: f64 = 15.0;
-        let bar = |what: &str, of: fn(&Summary) -> u64| {
+        let threshold = |what: &str, of: fn(&Summary) -> u64| {
             let more =
                 || self.rounds.iter().map(|round| us(of(&round.switch)) - us(of(&round.timer)));
             let (found, (low, high)) = (median(more()), range(more()));
-            Bar {
+            Threshold {
                 what: format!("switch of partitions against a plain timer, {what}"),
                 found: format!(
                     "{found:.1} µs more ({low:.1} to {high:.1} in {} rounds), at most {MORE:.0} µs more",
                     self.rounds.len()
                 ),
-                met: !self.rounds.is_empty() && found <= MORE,
+                passed: !self.rounds.is_empty() && found <= MORE,
             }
         };
         vec![
-            bar("median", |summary| summary.median_ns),
-            bar("p99", |summary| summary.p99_ns),
-            Bar {
+            threshold("median", |summary| summary.median_ns),
+            threshold("p99", |summary| summary.p99_ns),
+            Threshold {
                 what: format!(
                     "overlaps of partitions in {} frames, by the kernel's switches",
                     self.frames
                 ),
                 found: self.overlaps.to_string(),
-                met: self.frames > 0 && self.overlaps == 0,
+                passed: self.frames > 0 && self.overlaps == 0,
             },
         ]
     }
@@ -179,14 +185,14 @@ impl Found {
     pub(super) fn text(&self) -> String {
         format!(
             "switch of partitions: median {:.1}, p99 {:.1} µs; a plain timer {:.1} / {:.1} µs; the old one goes on for {:.1} / {:.1} \
-             µs; {} of {} frames in holes\n",
+             µs; {} of {} frames in stalls\n",
             us(self.switch.median_ns),
             us(self.switch.p99_ns),
             us(self.timer.median_ns),
             us(self.timer.p99_ns),
             us(self.beyond.median_ns),
             us(self.beyond.p99_ns),
-            self.in_holes,
+            self.in_stalls,
             self.frames,
         )
     }

@@ -2,35 +2,35 @@
 //! times, and beside one that is called by another which does: what a dispatcher in between costs
 //! before it does anything.
 
-use super::super::bars::Bar;
 use super::super::samples::{Samples, Summary, ratio};
-use super::{by_hand, lateness_by_hand, outside_holes, periodic, us};
+use super::super::thresholds::Threshold;
+use super::{by_hand, lateness_by_hand, outside_stalls, periodic, us};
 use serde::Serialize;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::{CpuSet, Span, Time, Work, sched as policies};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::{CpuSet, Monotonic, Span, Work, sched as policies};
 use talea_exec::{Band, Options, RootPlan, TaskPlan, execute};
-use talea_os::bell::Bell;
+use talea_os::event_count::EventCount;
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
 const PERIOD: Span = Span::from_ns(1_000_000);
 
-/// What was found.
+/// Measurements of the wake-up latency.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     by_hand: Summary,
     handed_over: Summary,
     in_a_tree: Summary,
-    /// Left out, by hand, handed over and in the tree: within holes.
-    holes: [usize; 3],
+    /// Numbers of excluded wake-ups, those within stalls: by hand, handed over and in the tree.
+    stalls: [usize; 3],
 }
 
-/// From the nominal release to the first thing that a job does, in ns.
+/// Returns the latencies from the nominal release to the first action of a job, in ns.
 fn in_a_tree(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policies::Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policies::PolicySpec::Edf));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", PERIOD));
     let begun = Mutex::new(Vec::with_capacity(times));
     let body = |_: &_, _: &_| {
@@ -45,23 +45,22 @@ fn in_a_tree(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
         RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let zero = execute(vec![plan], &options)?.zero;
     let begun = begun.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let late = |(k, at): (u64, &talea_core::Time)| {
-        at.since(zero + Span::from_ns(PERIOD.as_ns() * k)).as_ns()
-    };
+    let late =
+        |(k, at): (u64, &Monotonic)| at.since(zero + Span::from_ns(PERIOD.as_ns() * k)).as_ns();
     Ok((0..).zip(&begun).map(late).collect())
 }
 
 /// How late a thread is awake that another one calls, which sleeps to these times and stands above
 /// it.
 fn handed_over(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
-    let (call, at) = (Bell::new(), AtomicU64::new(0));
+    let (call, at) = (EventCount::new(), AtomicU64::new(0));
     let called = || -> io::Result<Vec<u64>> {
         let me = Tid::current();
         sched::set_affinity(me, &CpuSet::single(cpu))?;
         sched::set(me, &Attr::grant(Policy::Fifo(Band::default().top - 1)))?;
         let mut late = Vec::with_capacity(times);
         for heard in 0..times as u32 {
-            call.wait(heard, Time::NEVER);
+            call.wait(heard, Monotonic::NEVER);
             late.push(clock::now().as_ns().saturating_sub(at.load(Ordering::Relaxed)));
         }
         Ok(late)
@@ -69,13 +68,13 @@ fn handed_over(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     let calls = || {
         std::thread::scope(|scope| {
             let called = scope.spawn(called);
-            let own = Bell::new();
+            let own = EventCount::new();
             let mut due = clock::now() + PERIOD + PERIOD;
             for _ in 0..times {
                 due += PERIOD;
-                own.wait(own.heard(), due);
+                own.wait(own.key(), due);
                 at.store(due.as_ns(), Ordering::Relaxed);
-                call.ring();
+                call.notify();
             }
             called.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
@@ -98,49 +97,49 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
         }
     }
     let ((plain, a), (handed, b), (ours, c)) =
-        (outside_holes(plain), outside_holes(handed), outside_holes(ours));
+        (outside_stalls(plain), outside_stalls(handed), outside_stalls(ours));
     let summary = |all: Vec<u64>| Samples::from(all).summary();
     Ok(Found {
         by_hand: summary(plain),
         handed_over: summary(handed),
         in_a_tree: summary(ours),
-        holes: [a, b, c],
+        stalls: [a, b, c],
     })
 }
 
 impl Found {
-    pub(super) fn bars(&self) -> Vec<Bar> {
-        let bar = |what: &str, ours: u64, plain: u64, most: f64| {
+    pub(super) fn thresholds(&self) -> Vec<Threshold> {
+        let threshold = |what: &str, ours: u64, plain: u64, most: f64| {
             let found = ratio(ours, plain);
             let text = format!(
                 "{found:.2} × ({:.1} and {:.1} µs), at most {most:.2} ×",
                 us(ours),
                 us(plain)
             );
-            Bar {
+            Threshold {
                 what: format!("wake-up in a tree of one level, {what}"),
                 found: text,
-                met: found <= most,
+                passed: found <= most,
             }
         };
         vec![
-            bar("median", self.in_a_tree.median_ns, self.by_hand.median_ns, 1.4),
-            bar("p99", self.in_a_tree.p99_ns, self.by_hand.p99_ns, 1.6),
+            threshold("median", self.in_a_tree.median_ns, self.by_hand.median_ns, 1.4),
+            threshold("p99", self.in_a_tree.p99_ns, self.by_hand.p99_ns, 1.6),
         ]
     }
 
     pub(super) fn text(&self) -> String {
-        let one = |name: &str, summary: &Summary, holes: usize| {
+        let one = |name: &str, summary: &Summary, stalls: usize| {
             format!(
-                "wake-up {name}: median {:.1}, p99 {:.1}, max {:.1} µs of {}; {holes} in holes\n",
+                "wake-up {name}: median {:.1}, p99 {:.1}, max {:.1} µs of {}; {stalls} in stalls\n",
                 us(summary.median_ns),
                 us(summary.p99_ns),
                 us(summary.max_ns),
                 summary.count
             )
         };
-        one("of a plain FIFO thread", &self.by_hand, self.holes[0])
-            + &one("of one that another such thread calls", &self.handed_over, self.holes[1])
-            + &one("of a task in a tree of one level", &self.in_a_tree, self.holes[2])
+        one("of a plain FIFO thread", &self.by_hand, self.stalls[0])
+            + &one("of one that another such thread calls", &self.handed_over, self.stalls[1])
+            + &one("of a task in a tree of one level", &self.in_a_tree, self.stalls[2])
     }
 }

@@ -1,50 +1,56 @@
-//! What asking is held to.
+//! Thresholds of the exchange of messages.
 
-use super::super::bars::{Bar, range};
 use super::super::samples::median;
+use super::super::thresholds::{Threshold, range};
 use super::{Ratios, Row, Setting};
 
 /// Create and change against a raw exchange, with nothing granted.
 const ASK: f64 = 1.25;
-/// The same with much granted, or many connected, against the same with nothing.
+/// Growth of an operation with many grants, or many connections, against none.
 const GROWTH: f64 = 1.10;
 /// Attach and detach against two raw exchanges and the direct calls.
 const ATTACH: f64 = 2.0;
 /// Memory of the daemon for a spec.
 const BYTES: u64 = 1024;
 
-/// Every bar that the rows have something to say about. Same core only: across, the machine's
+/// Every threshold that the rows have something to say about. Same core only: across, the machine's
 /// interrupts are measured.
-pub(super) fn judge(rows: &[Row]) -> Vec<Bar> {
-    let mut bars = Vec::new();
+pub(super) fn judge(rows: &[Row]) -> Vec<Threshold> {
+    let mut thresholds = Vec::new();
     for row in rows.iter().filter(|row| row.setting.same_core && row.setting.instances == 1) {
         let plain = Setting { specs: 0, idle: 0, ..row.setting };
         if row.setting == plain {
-            let create = bar(row, "create against raw", &of(row, |round| round.create_ratio), ASK);
-            bars.push(also(create, row.ratios.create_inlined_ratio, "inlined system calls"));
-            let change = bar(row, "change against raw", &of(row, |round| round.change_ratio), ASK);
-            bars.push(also(change, row.ratios.change_inlined_ratio, "inlined system calls"));
+            let create =
+                threshold(row, "create against raw", &of(row, |round| round.create_ratio), ASK);
+            thresholds.push(also(create, row.ratios.create_inlined_ratio, "inlined system calls"));
+            let change =
+                threshold(row, "change against raw", &of(row, |round| round.change_ratio), ASK);
+            thresholds.push(also(change, row.ratios.change_inlined_ratio, "inlined system calls"));
             let found = of(row, |round| round.attach_detach_calls_ratio);
-            let attach = bar(row, "attach and detach against raw and direct", &found, ATTACH);
+            let attach = threshold(row, "attach and detach against raw and direct", &found, ATTACH);
             let looking = row.ratios.attach_detach_ratio;
-            bars.push(also(attach, looking, "raw and calls that look at the thread as we do"));
+            thresholds.push(also(
+                attach,
+                looking,
+                "raw and calls that look at the thread as we do",
+            ));
             continue;
         }
         if let Some(bytes) = row.bytes_per_spec {
             let found = format!("{bytes} bytes, at most {BYTES}");
-            bars.push(Bar {
+            thresholds.push(Threshold {
                 what: format!("{}: memory per spec", name(&row.setting)),
                 found,
-                met: bytes < BYTES,
+                passed: bytes < BYTES,
             });
         }
         let Some(empty) = rows.iter().find(|other| other.setting == plain) else { continue };
         let create = growth(row, empty, |round| round.create_ratio);
-        bars.push(bar(row, "growth of create", &create, GROWTH));
+        thresholds.push(threshold(row, "growth of create", &create, GROWTH));
         let change = growth(row, empty, |round| round.change_ratio);
-        bars.push(bar(row, "growth of change", &change, GROWTH));
+        thresholds.push(threshold(row, "growth of change", &change, GROWTH));
     }
-    bars
+    thresholds
 }
 
 /// One ratio in all rounds.
@@ -52,29 +58,29 @@ fn of(row: &Row, one: fn(&Ratios) -> f64) -> Vec<f64> {
     row.rounds.iter().map(one).collect()
 }
 
-/// By how much a ratio has grown, round by round: each against its own baseline of the same second.
+/// Returns the growth of a ratio, round by round: each against its own baseline of the same second.
 fn growth(row: &Row, empty: &Row, one: fn(&Ratios) -> f64) -> Vec<f64> {
     let of_round = |(now, before)| one(now) / one(before);
     row.rounds.iter().zip(&empty.rounds).map(of_round).collect()
 }
 
 /// Judged by the median of all rounds. What was not measured is not a number, and meets nothing.
-fn bar(row: &Row, what: &str, rounds: &[f64], most: f64) -> Bar {
+fn threshold(row: &Row, what: &str, rounds: &[f64], most: f64) -> Threshold {
     let found = median(rounds.iter().copied());
     let (low, high) = range(rounds.iter().copied());
-    Bar {
+    Threshold {
         what: format!("{}: {what}", name(&row.setting)),
         found: format!(
             "{found:.3} ({low:.2}-{high:.2} in {} rounds), at most {most:.2}",
             rounds.len()
         ),
-        met: found <= most,
+        passed: found <= most,
     }
 }
 
 /// Says the ratio to something else, too.
-fn also(bar: Bar, ratio: f64, to: &str) -> Bar {
-    Bar { found: format!("{} ({ratio:.2} against {to})", bar.found), ..bar }
+fn also(threshold: Threshold, ratio: f64, to: &str) -> Threshold {
+    Threshold { found: format!("{} ({ratio:.2} against {to})", threshold.found), ..threshold }
 }
 
 fn name(setting: &Setting) -> String {
@@ -119,19 +125,22 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_missed_by_little_and_by_what_was_not_measured() {
-        let judged = |create| judge(&[row(0, [create; 3], None)])[0].met;
+    fn a_threshold_is_missed_by_little_and_by_what_was_not_measured() {
+        let judged = |create| judge(&[row(0, [create; 3], None)])[0].passed;
         assert!(judged(1.25));
         assert!(!judged(1.2501));
         assert!(!judged(f64::NAN));
     }
 
     #[test]
-    fn bars_are_met_or_missed_by_their_numbers() {
-        let bars =
+    fn thresholds_are_met_or_missed_by_their_numbers() {
+        let thresholds =
             judge(&[row(0, [1.25, 1.9, 1.2], None), row(16_384, [1.40, 2.2, 1.2], Some(1024))]);
-        let missed: Vec<_> =
-            bars.iter().filter(|bar| !bar.met).map(|bar| bar.what.as_str()).collect();
+        let missed: Vec<_> = thresholds
+            .iter()
+            .filter(|threshold| !threshold.passed)
+            .map(|threshold| threshold.what.as_str())
+            .collect();
         let late = "rm at 16384 specs, 0 idle: growth of create";
         assert_eq!(
             missed,
@@ -141,13 +150,17 @@ mod tests {
                 late
             ]
         );
-        assert_eq!(bars.len(), 6);
+        assert_eq!(thresholds.len(), 6);
         // The middle round decides, and growth is that of each round.
         assert!(
-            bars[0].found.starts_with("1.250 (1.20-1.90 in 3 rounds), at most 1.25"),
+            thresholds[0].found.starts_with("1.250 (1.20-1.90 in 3 rounds), at most 1.25"),
             "{}",
-            bars[0].found
+            thresholds[0].found
         );
-        assert!(bars[4].found.starts_with("1.120 (1.00-1.16 in 3 rounds)"), "{}", bars[4].found);
+        assert!(
+            thresholds[4].found.starts_with("1.120 (1.00-1.16 in 3 rounds)"),
+            "{}",
+            thresholds[4].found
+        );
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{MS, US, ms, periodic, span, table, task, work};
 use talea_core::Time;
-use talea_core::criteria::Own;
-use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
-use talea_sim::{Arrivals, Completion, Cost, Jobs, Source, Workload, World};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
+use talea_sim::{Arrivals, Completion, Cost, Jobs, Simulation, Source, Workload};
 
 /// How the echo server is served.
 #[derive(Clone, Copy, Debug)]
@@ -14,10 +14,10 @@ pub(super) enum Service {
     /// At the highest priority of TP_0.
     Highest,
     /// In a reservation of 1 ms every 50 ms, in an EDF band above B.
-    Reserved(Kind),
+    Reserved(ServerKind),
 }
 
-/// What is asked of the echo server.
+/// Load of the echo server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     None,
@@ -31,7 +31,7 @@ pub(super) enum Load {
 /// When bursts begin, in s. The paper doesn't say; with these the longest latency is L-O3's 34.6 s.
 pub(super) const BURSTS: [u64; 3] = [10, 25, 40];
 
-/// What the paper doesn't say either: how much later than in ours something begins, in us.
+/// Offsets that the paper does not state: how much later than in ours something begins, in us.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Phases {
     bursts: u64,
@@ -39,7 +39,7 @@ pub(super) struct Phases {
     server: u64,
 }
 
-/// What is simulated, and run on real threads.
+/// System that is simulated, and run on real threads.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) service: Service,
@@ -48,7 +48,7 @@ pub(super) struct Plan {
     pub(super) capacity: u32,
     pub(super) phases: Phases,
     pub(super) length: Time,
-    /// From when to when somebody asks.
+    /// Begin and end of the interval of requests.
     pub(super) asked: (Time, Time),
     /// When bursts begin, in ms.
     pub(super) bursts: Vec<u64>,
@@ -100,7 +100,7 @@ impl Plan {
         let (tree, workload) = base_system(self);
         let mut jobs = Jobs::default();
         let machine = tree.build().expect("the base system is sound");
-        World::new(machine, 1, &workload).run(self.length, &mut jobs);
+        Simulation::new(machine, 1, &workload).run(self.length, &mut jobs);
         let of = |task: u32| jobs.ended.iter().filter(|job| job.task.0 == task).copied().collect();
         [of(0), of(1), of(2)]
     }
@@ -115,17 +115,17 @@ pub(super) const MINUTE: Time = Time::from_ns(60_000 * MS);
 
 /// The base system: tasks A, B, echo and matrix, in this order.
 pub(super) fn base_system(plan: &Plan) -> (Tree, Workload) {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20_000, 2)));
-    let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
-    let second = tree.scheduler(partitions, SchedulerSpec::new("TP_2", Policy::FixedPriority));
+    let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", PolicySpec::FixedPriority));
+    let second = tree.scheduler(partitions, SchedulerSpec::new("TP_2", PolicySpec::FixedPriority));
     let echo_in = match plan.service {
         Service::Highest => Tree::ROOT,
         Service::Reserved(kind) => {
-            let mut band = SchedulerSpec::new("band", Policy::Edf);
-            band.own = Own { priority: Some(200), ..Own::default() };
+            let mut band = SchedulerSpec::new("band", PolicySpec::Edf);
+            band.overrides = Overrides { priority: Some(200), ..Overrides::default() };
             let band = tree.scheduler(Tree::ROOT, band);
-            let mut server = SchedulerSpec::new("server", Policy::Fifo);
+            let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
             let reservation = Reservation::new(kind, work(1_000), span(50_000));
             server.reservation =
                 Some(Reservation { offset: span(plan.phases.server), ..reservation });
@@ -193,9 +193,9 @@ mod tests {
         // A budget that is whole 0.7 ms before B comes leaves 0.3 ms of itself for B; used up a
         // while before, nothing.
         for (kind, normal, server, most) in [
-            (Kind::Deferrable, 50_000, 49_300, 23),
-            (Kind::Polling, 50_000, 49_300, 23),
-            (Kind::Sporadic, 25_000, 0, 20),
+            (ServerKind::Deferrable, 50_000, 49_300, 23),
+            (ServerKind::Polling, 50_000, 49_300, 23),
+            (ServerKind::Sporadic, 25_000, 0, 20),
         ] {
             let phases = Phases { bursts: 98_000, normal, server };
             let [a, b, _] = shifted(Service::Reserved(kind), phases);
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn l17_oracle_3_a_burst_takes_half_a_minute_to_drain_and_with_a_queue_of_256_eight_seconds() {
-        let reserved = Service::Reserved(Kind::Deferrable);
+        let reserved = Service::Reserved(ServerKind::Deferrable);
         let drained = |capacity: u32| {
             let [_, _, echo] = queued(reserved, Load::One, capacity);
             (echo.len(), echo.last().map_or(0, |job| job.end.as_ns() / MS - 1_000 * BURSTS[0]))
@@ -231,7 +231,8 @@ mod tests {
     #[test]
     fn l18_a_bounded_queue_is_back_to_normal_within_a_second_of_the_burst() {
         let slow_after = |capacity: u32| {
-            let [_, _, echo] = queued(Service::Reserved(Kind::Deferrable), Load::Bursts, capacity);
+            let [_, _, echo] =
+                queued(Service::Reserved(ServerKind::Deferrable), Load::Bursts, capacity);
             let late = |job: &&Completion| job.response() > span(51_000);
             let since = |job: &Completion| (job.end.as_ns() / MS - 1_000 * BURSTS[0]) % 15_000;
             echo.iter().filter(late).map(since).max().expect("slow ones")

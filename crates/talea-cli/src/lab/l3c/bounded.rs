@@ -9,7 +9,7 @@ use super::{MS, Which};
 use crate::lab::bounds::Case;
 use talea_core::Time;
 
-/// What a figure is about. Figures 7 and 8 are of the base system.
+/// Returns the cases of a figure. Figures 7 and 8 are of the base system.
 pub(super) fn cases(figure: Which) -> Vec<Case> {
     match figure {
         Which::Fig4 => [(false, "(a) priorities"), (true, "(b) reservations")]
@@ -85,8 +85,8 @@ mod tests {
             .iter()
             .map(|case| rows(case).iter().map(crate::lab::bounds::Row::bound).collect::<Vec<_>>())
             .collect();
-        // Nobody knows what bursts without a reservation do; with one they cost others its budget,
-        // twice at worst.
+        // The effect of bursts without a reservation is unbounded; with one they cost others its
+        // budget, twice at worst.
         assert_eq!(bounds[2][..2], [None, None]);
         assert_eq!(bounds[3][1], ms(4));
         assert!(bounds[3][0] < ms(40), "{:?}", bounds[3][0]);

@@ -4,11 +4,11 @@ use super::{MS, US, span, table, task, work};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use talea_core::Time;
-use talea_core::criteria::Own;
-use talea_core::machine::{SchedulerSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
-use talea_sim::{Arrivals, Completion, Cost, Jobs, Source, Workload, World};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{SchedulerSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
+use talea_sim::{Arrivals, Completion, Cost, Jobs, Simulation, Source, Workload};
 
 /// Figure 4: who ends when, with plain priorities and with reservations.
 pub(super) fn run() -> anyhow::Result<Exit> {
@@ -44,24 +44,27 @@ pub(super) fn figure4(reserved: bool) -> Jobs {
     let (tree, workload) = figure4_system(reserved, 1);
     let mut jobs = Jobs::default();
     let machine = tree.build().expect("the example is sound");
-    World::new(machine, 1, &workload).run(Time::from_ns(100 * MS), &mut jobs);
+    Simulation::new(machine, 1, &workload).run(Time::from_ns(100 * MS), &mut jobs);
     jobs
 }
 
 /// The paper's unit is so many milliseconds here.
 pub(super) fn figure4_system(reserved: bool, unit: u64) -> (Tree, Workload) {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(1_000 * unit, 1)));
-    let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
+    let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", PolicySpec::FixedPriority));
     let mut homes = [Tree::ROOT; 2];
     if reserved {
-        let mut band = SchedulerSpec::new("band", Policy::Edf);
-        band.own = Own { priority: Some(200), ..Own::default() };
+        let mut band = SchedulerSpec::new("band", PolicySpec::Edf);
+        band.overrides = Overrides { priority: Some(200), ..Overrides::default() };
         let band = tree.scheduler(Tree::ROOT, band);
         homes = [2_000, 1_000].map(|budget| {
-            let mut server = SchedulerSpec::new("server", Policy::Fifo);
-            server.reservation =
-                Some(Reservation::new(Kind::Sporadic, work(budget * unit), span(10_000 * unit)));
+            let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+            server.reservation = Some(Reservation::new(
+                ServerKind::Sporadic,
+                work(budget * unit),
+                span(10_000 * unit),
+            ));
             tree.scheduler(band, server)
         });
     }

@@ -5,9 +5,9 @@ use crate::exit::Exit;
 use crate::lab::plot::{Figure, Panel, Series};
 use crate::output::Table;
 use talea_core::Time;
-use talea_core::machine::{SchedulerSpec, Tree};
-use talea_core::sched::Policy;
-use talea_sim::{Arrivals, Counters, Workload, World};
+use talea_core::engine::{SchedulerSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_sim::{Arrivals, Counters, Simulation, Workload};
 
 /// Figure 5: the echo server in a time partition of its own; how long it waits for its slot.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
@@ -40,7 +40,7 @@ pub(super) fn in_a_partition(slot: u64) -> f64 {
     let (tree, workload) = figure5_system(slot, None);
     let mut counters = Counters::new(2);
     let machine = tree.build().expect("the system is sound");
-    World::new(machine, 1, &workload).run(FIG5_RUN, &mut counters);
+    Simulation::new(machine, 1, &workload).run(FIG5_RUN, &mut counters);
     ms(counters.tasks[1].worst)
 }
 
@@ -52,10 +52,10 @@ pub(super) const FIG5_RUN: Time = Time::from_ns(400_000 * MS);
 /// Matrix products in one partition, the echo server in the other one, which is asked at these
 /// times, or every 100.1 ms.
 pub(super) fn figure5_system(slot: u64, asked: Option<Vec<Time>>) -> (Tree, Workload) {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(slot * 1_000, 2)));
-    let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", Policy::FixedPriority));
-    let second = tree.scheduler(partitions, SchedulerSpec::new("TP_2", Policy::FixedPriority));
+    let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", PolicySpec::FixedPriority));
+    let second = tree.scheduler(partitions, SchedulerSpec::new("TP_2", PolicySpec::FixedPriority));
     tree.task(first, task("matrix", 3_600_000_000, 3_600_000_000, 50));
     tree.task(second, task("echo", 100_000, 1_000_000, 50));
     let mut workload = unasked();

@@ -4,10 +4,10 @@ use super::{Args, MS, finish, ms, periodic, span, task, work};
 use crate::exit::Exit;
 use crate::lab::plot::{Figure, Panel, Series};
 use crate::output::Table;
-use talea_core::machine::{SchedulerSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{SchedulerSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
-use talea_sim::{Arrivals, Completion, Cost, Sink, Source, Workload, World};
+use talea_sim::{Arrivals, Completion, Cost, Simulation, Sink, Source, Workload};
 
 /// Two sets of harmonic periods, in ms; the paper says seven from 5 to 1,000 and not which.
 pub(super) const HARMONIC: [[u64; 7]; 2] =
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 pub(super) fn below(periods: &[u64; 7], tenth: u64) -> f64 {
     struct Longest(f64);
     impl Sink for Longest {
-        fn completed(&mut self, job: &Completion) {
+        fn on_completion(&mut self, job: &Completion) {
             if job.task.0 == 7 {
                 self.0 = self.0.max(ms(job.response()));
             }
@@ -53,7 +53,7 @@ pub(super) fn below(periods: &[u64; 7], tenth: u64) -> f64 {
     let (tree, workload) = figure6_system(periods, tenth, None);
     let mut longest = Longest(0.0);
     let machine = tree.build().expect("the system is sound");
-    World::new(machine, 1, &workload).run(FIG6_RUN, &mut longest);
+    Simulation::new(machine, 1, &workload).run(FIG6_RUN, &mut longest);
     longest.0
 }
 
@@ -66,7 +66,7 @@ pub(super) fn figure6_system(
     tenth: u64,
     asked: Option<Vec<Time>>,
 ) -> (Tree, Workload) {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let mut workload = Workload::default();
     for (number, &period) in periods.iter().enumerate() {
         tree.task(Tree::ROOT, task("above", period * 1_000, period * 1_000, 100 - number as u8));

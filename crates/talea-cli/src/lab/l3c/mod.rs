@@ -21,17 +21,17 @@ use crate::lab::folder;
 use crate::output::{self, Table};
 use std::path::PathBuf;
 use std::time::Duration;
-use talea_core::machine::TaskSpec;
-use talea_core::sched::{Policy, Slot};
+use talea_core::engine::TaskSpec;
+use talea_core::sched::{PolicySpec, Slot};
 use talea_core::{Span, Work};
 use talea_sim::{Arrivals, Cost, Source};
 
 /// Options of `talea lab l3c`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Which figure.
+    /// Figure to draw.
     figure: Which,
-    /// Where to write the plot.
+    /// Directory for the plot.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
     /// Instead: the analysed bound of each task beside the longest simulated response; fails where
@@ -43,13 +43,13 @@ pub(crate) struct Args {
     /// the machine has disturbed too much to say.
     #[arg(long, conflicts_with = "bounds")]
     live: bool,
-    /// With --live: seconds instead of minutes.
+    /// Run live experiments for seconds instead of minutes.
     #[arg(long, requires = "live")]
     quick: bool,
 }
 
 impl Args {
-    /// For how long a live experiment is tried again while the machine disturbs it.
+    /// Returns for how long a live experiment is repeated while the computer disturbs it.
     fn patience(&self) -> Duration {
         Duration::from_secs(if self.quick { 10 } else { 300 })
     }
@@ -112,11 +112,11 @@ fn periodic(period_us: u64, offset_us: u64, cost_us: u64) -> Source {
 }
 
 /// Slots of equal length, each a child.
-fn table(slot_us: u64, slots: u32) -> Policy {
+fn table(slot_us: u64, slots: u32) -> PolicySpec {
     let at = |number: u32| span(slot_us * u64::from(number));
     let slots: Vec<Slot> =
         (0..slots).map(|owner| Slot { start: at(owner), end: at(owner + 1), owner }).collect();
-    Policy::Partitions {
+    PolicySpec::Partitions {
         frame: slots.last().map_or(Span::ZERO, |last| last.end),
         slots,
         lending: false,

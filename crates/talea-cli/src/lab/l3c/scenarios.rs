@@ -5,7 +5,7 @@ use super::{Args, finish, ms};
 use crate::exit::Exit;
 use crate::lab::plot::{Figure, Panel, Series};
 use crate::output::Table;
-use talea_core::server::Kind;
+use talea_core::server::ServerKind;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Watched {
@@ -17,10 +17,10 @@ pub(super) const SCENARIOS: [(&str, Service, Load); 4] = [
     ("no requests", Service::Highest, Load::None),
     ("10 a second", Service::Highest, Load::Normal),
     ("bursts of 1,000 a second", Service::Highest, Load::Bursts),
-    ("the same, 1 ms in 50 ms reserved", Service::Reserved(Kind::Deferrable), Load::Bursts),
+    ("the same, 1 ms in 50 ms reserved", Service::Reserved(ServerKind::Deferrable), Load::Bursts),
 ];
 
-/// What the paper says of the longest response, in ms, by scenario.
+/// Longest response in the paper, in ms, by scenario.
 pub(super) const PAPER_A: [&str; 4] = ["about 10", "about 10", "over 400", "as without load"];
 pub(super) const PAPER_B: [&str; 4] = ["under 2", "under 2", "6", "as without load"];
 
@@ -86,7 +86,7 @@ mod tests {
         // How many are late is the same.
         assert_eq!((tenths(worst(&a)) / 10, late(&a)), (375, 102));
         assert_eq!((tenths(worst(&b)), late(&b)), (79, 30));
-        for kind in [Kind::Deferrable, Kind::Sporadic, Kind::Polling] {
+        for kind in [ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::Polling] {
             let [a, b, _] = base(Service::Reserved(kind), Load::Bursts);
             assert!(tenths(worst(&a)) <= 130 && late(&a) == 0, "{kind:?}: {}", worst(&a));
             // L-O2's 2.3 is another phase (docs/decisions/0009): in ours a whole budget falls into

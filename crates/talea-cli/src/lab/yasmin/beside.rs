@@ -1,8 +1,8 @@
-//! What a thread uses of its CPU beside the jobs that it does: on the average, and job by job.
+//! Overhead of a thread: its CPU time outside of its jobs, on the average and job by job.
 //!
 //! Model: a job uses up what it costs, so it reads its thread's clock when it begins and until it
 //! ends. What this clock shows from the end of a job to the begin of the next one of the same
-//! thread is nobody's work: ending the one (with what the thread decides for others then), going to
+//! thread is overhead: ending the one (with what the thread decides for others then), going to
 //! sleep, waking, beginning the other. It is had from readings that the jobs need anyway, and noted
 //! within the jobs' own time: nothing is measured that the measurement brings along, but for half a
 //! reading at either end, which is taken off.
@@ -17,20 +17,20 @@ use talea_core::Work;
 use talea_core::mutate;
 use talea_os::clock;
 
-/// Of one thread, which does the jobs of one task.
+/// Measurements of one thread, which runs the jobs of one task.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
     /// Its clock when its last job had ended.
     ended: Option<Work>,
-    /// By its jobs, in ns.
+    /// CPU time of its jobs, in ns.
     used: u64,
     jobs: u64,
-    /// By job but the first: ns since the one before it.
+    /// CPU time in ns between a job and the one before it, for all jobs but the first.
     between: Vec<u64>,
 }
 
 impl Thread {
-    /// With room for what so many jobs leave, so that none of them has to make it.
+    /// Creates a record with room for `most` jobs, so that no job allocates.
     pub(super) fn for_jobs(most: u64) -> Thread {
         Thread { between: Vec::with_capacity(most as usize), ..Thread::default() }
     }
@@ -61,7 +61,7 @@ pub(super) struct Overhead {
     pub(super) dispatchers: f64,
     /// Per job, of threads that work, between their jobs.
     pub(super) workers: f64,
-    /// Of one job, between it and the one before it in its thread: what 99 of 100 don't exceed.
+    /// CPU time between two jobs of a thread that 99 of 100 jobs don't exceed.
     pub(super) between_p99: f64,
     /// The most of all jobs.
     pub(super) between_most: f64,
@@ -77,13 +77,13 @@ impl Overhead {
         self.dispatchers + self.workers
     }
 
-    /// What one job can have met with at most: the longest step of all, and the most that its
-    /// thread has used for it.
+    /// Returns the largest possible overhead of one job: the longest step of all, and the most that
+    /// its thread has used for it.
     pub(super) fn most(&self) -> f64 {
         self.step_most + self.between_most
     }
 
-    /// Of CPU time that workers have used in all. No job of theirs is under way.
+    /// Computes the overhead from the total CPU time of the workers. None of their jobs is running.
     pub(super) fn of<'a>(worked: Duration, threads: impl Iterator<Item = &'a Thread>) -> Overhead {
         let (mut inside, mut jobs, mut between) = (0, 0, Vec::new());
         let reading = cost::read_cost();
@@ -105,7 +105,7 @@ impl Overhead {
         }
     }
 
-    /// And of threads that only schedule.
+    /// Adds the CPU time of threads that only schedule.
     pub(super) fn with_dispatchers(self, used: Duration, longest: Duration) -> Overhead {
         Overhead {
             dispatchers: used.as_nanos() as f64 / 1e3 / self.jobs.max(1) as f64,

@@ -12,7 +12,7 @@ pub(super) struct Bar {
     pub(super) span: [f64; 3],
     /// Frames and messages that are late, in percent.
     pub(super) marks: [f64; 2],
-    /// The same as `span`, of a simulation.
+    /// Values as in `span`, of a simulation.
     pub(super) beside: Option<[f64; 3]>,
 }
 
@@ -31,7 +31,7 @@ const BOTTOM: f64 = 320.0;
 const GROUP_GAP: f64 = 22.0;
 
 impl Chart {
-    /// As SVG.
+    /// Renders the chart as SVG.
     pub(super) fn svg(&self) -> String {
         let most = self.bars.iter().map(|bar| bar.span[2]).fold(self.limit, f64::max);
         let high = (most / self.limit).ceil() * self.limit;

@@ -3,20 +3,20 @@
 //! same CPUs, in turns.
 //!
 //! The paper compares with a library (Mollison and Anderson) that is not public; a thread for each
-//! task is what somebody has without any. *Overhead* (checklist Y2.5-21) is CPU time of ours
+//! task is the alternative without a library. *Overhead* (checklist Y2.5-21) is CPU time of Talea
 //! outside of what jobs do: of the dispatchers, and of workers between their jobs; of plain
 //! threads, between theirs. What the kernel needs to switch is in neither.
 //!
 //! The *maximum* (the paper shows one, and does not say of what) is that of one job, and has two
 //! parts. What its thread used for it, from the end of the job before it
 //! ([`beside`](super::beside)), is a CPU time like the mean. What the dispatchers did for it is not
-//! told apart from what they did for its neighbours: whoever comes while one of them is at it waits
-//! for all of that, and all that come at one instant, at time zero the whole set, are served in one
-//! step. So it is the longest step of a run, by the clock, whose every look the dispatcher takes
-//! anyway. The two are told apart; their sum is the most that one job can have met with, of two
-//! wakes more where it is interrupted. A step and a job hold what the machine took from whoever had
-//! the CPU, too (a virtual one may stand still): so the most of all sets is the machine's as much
-//! as ours, on both sides, and the median over the sets says more.
+//! separated from what they did for its neighbours: a job that arrives during a step waits for all
+//! of that step, and all that arrive at one instant, at time zero the whole set, are served in one
+//! step. So it is the longest step of a run, by the clock, which the dispatcher reads anyway. The
+//! two are reported separately; their sum is the largest overhead of one job, plus two wake-ups
+//! where it is interrupted. A step and a job include what the computer took from the running
+//! thread, too (a virtual CPU may stall): so the most of all sets is the computer's as much as
+//! Talea's, on both sides, and the median over the sets says more.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -24,12 +24,12 @@ use super::Args;
 use super::beside::{Overhead, Thread};
 use super::threads::enter;
 use crate::exit::Exit;
-use crate::lab::bars::{self, Bar, range};
 use crate::lab::exec::{cost, load};
 use crate::lab::folder;
 use crate::lab::plot::{Figure, Panel, Series};
 use crate::lab::rig::{Awake, Cpus, Place};
 use crate::lab::samples::median;
+use crate::lab::thresholds::{self, Threshold, range};
 use crate::output::{self, Table};
 use anyhow::{Context, anyhow};
 use serde::Serialize;
@@ -39,27 +39,27 @@ use std::time::Duration;
 use talea_core::{Span, Work};
 use talea_os::clock;
 use talea_runtime::{Application, Config, Task, first_cpus};
-use talea_sim::dice::Dice;
 use talea_sim::generate::{Bounds, CPU, Method, Shares};
+use talea_sim::rng::Rng;
 
 /// Tasks of a set.
 const SIZES: [usize; 4] = [20, 40, 80, 120];
 /// In tenths of a CPU, of two.
 const UTILIZATIONS: [u64; 5] = [2, 6, 10, 14, 18];
-/// To choose from, in ms.
+/// Periods to choose from, in ms.
 const PERIODS: [u64; 6] = [20, 25, 40, 50, 80, 100];
 
 /// Period and cost of each task.
 type Set = Vec<(Span, Work)>;
 
-fn set(n: usize, tenths: u64, dice: &mut Dice) -> anyhow::Result<Set> {
+fn set(n: usize, tenths: u64, rng: &mut Rng) -> anyhow::Result<Set> {
     // None needs more than half a CPU: it is placed by rate and by number, not by size.
     let bounds = vec![Bounds { min: 0, max: CPU / 2 }; n];
     let shares =
         Shares::new(Method::Drs, tenths * CPU / 10, &bounds).map_err(|error| anyhow!("{error}"))?;
-    let shares = shares.draw(dice).map_err(|error| anyhow!("{error}"))?;
+    let shares = shares.draw(rng).map_err(|error| anyhow!("{error}"))?;
     let task = |share: u64| {
-        let period = PERIODS[dice.below(PERIODS.len() as u64) as usize] * 1_000_000;
+        let period = PERIODS[rng.below(PERIODS.len() as u64) as usize] * 1_000_000;
         (Span::from_ns(period), Work::from_ns((share / 1_000 * period / (CPU / 1_000)).max(1_000)))
     };
     Ok(shares.into_iter().map(task).collect())
@@ -77,15 +77,18 @@ fn jobs(period: Span, length: Duration) -> u64 {
 /// Through the runtime.
 fn ours(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     let mut threads = Vec::new();
-    let mut app =
-        Application::new(Config { cpus: cpus.to_vec(), insist: true, ..Config::default() });
+    let mut app = Application::new(Config {
+        cpus: cpus.to_vec(),
+        require_real_time: true,
+        ..Config::default()
+    });
     for (number, &(period, cost)) in set.iter().enumerate() {
         let task = app.task(Task::periodic(&format!("task{number}"), duration(period)).backlog(8));
-        // Nobody but the task's worker ever has it while it runs.
+        // Only the task's worker locks it during the run.
         let thread = Arc::new(Mutex::new(Thread::for_jobs(jobs(period, length))));
         threads.push(Arc::clone(&thread));
         app.version(task, "only", move |_| {
-            thread.lock().unwrap_or_else(PoisonError::into_inner).work(cost)
+            thread.lock().unwrap_or_else(PoisonError::into_inner).work(cost);
         });
     }
     let running = app.start()?;
@@ -95,9 +98,9 @@ fn ours(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
         .iter()
         .map(|thread| thread.lock().unwrap_or_else(PoisonError::into_inner))
         .collect();
-    let late = report.tasks.iter().map(|task| task.late).sum();
-    let overhead = Overhead::of(report.worked, threads.iter().map(|thread| &**thread));
-    Ok(Overhead { late, ..overhead.with_dispatchers(report.scheduling, report.longest_step) })
+    let late = report.tasks.iter().map(|task| task.deadline_misses).sum();
+    let overhead = Overhead::of(report.worker_time, threads.iter().map(|thread| &**thread));
+    Ok(Overhead { late, ..overhead.with_dispatchers(report.scheduling_time, report.max_step) })
 }
 
 /// A thread for each task, the shorter its period the higher; on the CPU that has less to do so
@@ -152,10 +155,10 @@ struct Data<'a> {
     load: [String; 2],
     empty_wake_us: &'a [f64],
     rows: &'a [Row],
-    bars: &'a [Bar],
+    thresholds: &'a [Threshold],
 }
 
-/// Of all rows with this, least, mean and largest of what it says.
+/// Returns the least, mean and largest value of the rows that satisfy `is`.
 fn spread(rows: &[Row], is: impl Fn(&Row) -> bool, says: fn(&Row) -> f64) -> [f64; 3] {
     let all = || rows.iter().filter(|row| is(row)).map(says);
     let (low, high) = range(all().collect::<Vec<_>>().into_iter());
@@ -187,8 +190,8 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
         for &tenths in utilizations {
             empty.push(cost::empty(cpus[1], Span::from_ns(1_000_000), 200)?);
             for &n in sizes {
-                let set =
-                    set(n, tenths, &mut Dice::of(11, number << 32 | (n as u64) << 8 | tenths))?;
+                let part = number << 32 | (n as u64) << 8 | tenths;
+                let set = set(n, tenths, &mut Rng::for_part(11, part))?;
                 let (a, b) = if number % 2 == 0 {
                     let ours = ours(&cpus, &set, length)?;
                     (ours, plain(&cpus, &set, length)?)
@@ -200,8 +203,13 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
             }
         }
     }
-    let bars = bars(&rows, &empty);
-    let data = Data { load: [before, load()], empty_wake_us: &empty, rows: &rows, bars: &bars };
+    let thresholds = thresholds(&rows, &empty);
+    let data = Data {
+        load: [before, load()],
+        empty_wake_us: &empty,
+        rows: &rows,
+        thresholds: &thresholds,
+    };
     let by_tasks = figure(&rows, "tasks", |row| row.tasks as f64);
     let by_load = figure(&rows, "utilisation, of two CPUs", |row| row.utilization);
     let plots = [
@@ -213,10 +221,10 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
         "load {} before, {} after\n{}\n{}",
         data.load[0],
         data.load[1],
-        told(&rows, &empty, &bars),
+        report_text(&rows, &empty, &thresholds),
         folder::written(&[&plots[..], &[raw]].concat())
     ))?;
-    Ok(bars::exit(&bars))
+    Ok(thresholds::exit(&thresholds))
 }
 
 fn distinct<T: PartialEq + Copy>(rows: &[Row], of: fn(&Row) -> T) -> Vec<T> {
@@ -229,12 +237,12 @@ fn distinct<T: PartialEq + Copy>(rows: &[Row], of: fn(&Row) -> T) -> Vec<T> {
     all
 }
 
-/// Of all rows with this, the middle one of what it says.
+/// Returns the median value of the rows that satisfy `is`.
 fn middle(rows: &[Row], is: impl Fn(&Row) -> bool, says: fn(&Row) -> f64) -> f64 {
     median(rows.iter().filter(|row| is(row)).map(says))
 }
 
-/// By the number of tasks, or by their utilisation.
+/// Returns the figure by the number of tasks, or by their utilisation.
 fn figure(rows: &[Row], x: &'static str, of: fn(&Row) -> f64) -> Figure<'static> {
     let at = distinct(rows, of);
     let line = |name: &str, says: &dyn Fn(f64) -> f64| Series {
@@ -244,19 +252,19 @@ fn figure(rows: &[Row], x: &'static str, of: fn(&Row) -> f64) -> Figure<'static>
     let is = |x: f64| move |row: &Row| (of(row) - x).abs() < 1e-9;
     let series = vec![
         line("talea-runtime, mean", &|x| spread(rows, is(x), ours_us)[1]),
-        line("talea-runtime, dearest job", &|x| middle(rows, is(x), |row| row.ours.most())),
+        line("talea-runtime, most expensive job", &|x| middle(rows, is(x), |row| row.ours.most())),
         line("a thread each, mean", &|x| spread(rows, is(x), plain_us)[1]),
-        line("a thread each, dearest job", &|x| middle(rows, is(x), |row| row.plain.most())),
+        line("a thread each, most expensive job", &|x| middle(rows, is(x), |row| row.plain.most())),
     ];
     Figure {
         title: "YASMIN Fig. 2: what scheduling costs per job, global EDF on two workers".to_owned(),
         x,
         y: "µs per job",
-        panels: vec![Panel { title: "dearest job: median of the sets".to_owned(), series }],
+        panels: vec![Panel { title: "most expensive job: median of the sets".to_owned(), series }],
     }
 }
 
-fn bars(rows: &[Row], empty: &[f64]) -> Vec<Bar> {
+fn thresholds(rows: &[Row], empty: &[f64]) -> Vec<Threshold> {
     let sizes = distinct(rows, |row| row.tasks);
     let mean = |n: usize| spread(rows, |row| row.tasks == n, ours_us)[1];
     let (first, last) = (mean(sizes[0]), mean(sizes[sizes.len() - 1]));
@@ -264,17 +272,17 @@ fn bars(rows: &[Row], empty: &[f64]) -> Vec<Bar> {
     let wake = median(empty.iter().copied());
     let most = 1.6 * wake + 3.0;
     vec![
-        Bar {
+        Threshold {
             what: "overhead per job, on the average".to_owned(),
             found: format!(
                 "{all:.2} µs, at most 1.6 × an empty wake of {wake:.2} + 3 = {most:.2} µs"
             ),
-            met: all <= most,
+            passed: all <= most,
         },
-        Bar {
+        Threshold {
             what: format!("its growth from {} to {} tasks", sizes[0], sizes[sizes.len() - 1]),
             found: format!("{:.2} × ({first:.2} to {last:.2} µs), at most 1.50 ×", last / first),
-            met: last <= 1.5 * first,
+            passed: last <= 1.5 * first,
         },
     ]
 }
@@ -322,8 +330,8 @@ fn means(rows: &[Row]) -> Table {
     table
 }
 
-/// Of one job.
-fn dearest(rows: &[Row]) -> Table {
+/// Returns the table of the most expensive job.
+fn most_expensive(rows: &[Row]) -> Table {
     let mut table = Table::new(&[
         "A JOB, µs",
         ">OURS between 99 %",
@@ -349,7 +357,7 @@ fn dearest(rows: &[Row]) -> Table {
     table
 }
 
-fn told(rows: &[Row], empty: &[f64], bars: &[Bar]) -> String {
+fn report_text(rows: &[Row], empty: &[f64], thresholds: &[Threshold]) -> String {
     let mut text = means(rows).render();
     let _ = writeln!(
         text,
@@ -357,11 +365,11 @@ fn told(rows: &[Row], empty: &[f64], bars: &[Bar]) -> String {
          figure\nhas no numbers in the text: it says that YASMIN's average is lower there and grows less.\n",
         median(empty.iter().copied())
     );
-    text += &dearest(rows).render();
+    text += &most_expensive(rows).render();
     text.push_str(
         "between: CPU time of a job's thread from the end of the job before it to its begin. A step: of a dispatcher, by the clock, for all whose jobs\n\
-         come at an instant, at time zero the whole set; whoever comes then waits for all of it. most: of a set, median of the sets; of all: of all\n\
-         sets, with what the machine took from whoever had the CPU.\n\n",
+         come at an instant, at time zero the whole set; a job that arrives then waits for all of it. most: of a set, median of the sets; of all: of all\n\
+         sets, with what the machine took from the running thread.\n\n",
     );
-    text + &bars::text(bars)
+    text + &thresholds::text(thresholds)
 }

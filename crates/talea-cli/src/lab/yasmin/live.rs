@@ -5,16 +5,16 @@
 //! of the frames follow from them (`search_and_rescue::cost`). Two workers, which share their CPUs
 //! with what schedules them; so the handler has none of its own, and comes four times a frame. A
 //! frame that is late by no more than its CPUs stood still meanwhile is left out, and counted;
-//! whoever waits behind it, and messages, are late by that, too. So a configuration in which
-//! somebody is late and nobody should be is flown again, a few times, where a CPU stood still: the
-//! last flight is the row, which says how many there were, and the others are in the raw data.
+//! jobs that wait behind it, and messages, are late by that, too. So a configuration with
+//! unexpected late jobs is flown again, a few times, where a CPU stood still: the last flight is
+//! the row, which says how many there were, and the others are in the raw data.
 
 use super::chart::{Bar, Chart};
 use super::{Args, Configuration, Versions, ms, percent};
 use crate::exit::Exit;
-use crate::lab::bars;
 use crate::lab::exec::load;
 use crate::lab::folder;
+use crate::lab::thresholds;
 use crate::output::{self, Table};
 use anyhow::{Context, anyhow, ensure};
 use search_and_rescue::cost::Costs;
@@ -23,22 +23,23 @@ use search_and_rescue::scene;
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::Duration;
-use talea_core::machine::TaskId;
+use talea_core::engine::TaskId;
 use talea_core::workload::Arrivals;
-use talea_core::{Span, Time};
-use talea_exec::Hole;
-use talea_exec::holes::{Looks, Monitor};
+use talea_core::{Monotonic, Span, Time};
+use talea_exec::Stall;
+use talea_exec::stalls::{Monitor, ProbeConfig};
 use talea_runtime::{Mapping, Priorities, Rights, first_cpus};
-use talea_sim::{Jobs, World};
+use talea_sim::{Jobs, Simulation};
 use talea_system::diagnostic;
 use talea_system::system::{self, System};
 
-/// Of the monitors: above everything that a run may order.
+/// Priority of the monitors: above every thread of a run.
 const WATCHER: u8 = 95;
 /// Seldom enough to cost next to nothing.
-const LOOKS: Looks = Looks { distance: Span::from_ns(2_000_000), late: Looks::OF_RUNS.late };
+const LOOKS: ProbeConfig =
+    ProbeConfig { period: Span::from_ns(2_000_000), latency: ProbeConfig::FOR_RUNS.latency };
 
-/// What became of the frames and the messages of a flight.
+/// Response times of the frames and lateness of the messages of a flight.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Numbers {
     /// Least, mean and largest, of those that are not left out.
@@ -82,14 +83,14 @@ struct Row {
     measured: Numbers,
     /// Late by no more than a CPU stood still.
     left_out: usize,
-    /// What of it was flown before, and made again because a CPU stood still.
+    /// Earlier flights, repeated because a CPU stood still.
     before: Vec<Numbers>,
     /// Whether a CPU stood still.
     is_disturbed: bool,
     is_real_time: bool,
-    /// Whose right to real-time priorities it was.
+    /// Source of the right to real-time priorities.
     rights: &'static str,
-    /// Whether somebody looked for CPUs that stood still.
+    /// Whether a monitor watched for CPUs that stood still.
     is_watched: bool,
     paper: &'static str,
 }
@@ -126,10 +127,11 @@ fn simulated(setup: &Setup) -> anyhow::Result<Numbers> {
             source.arrivals = Arrivals::List(times.collect());
         }
     }
-    let machine = root.tree.build().map_err(|error| anyhow!("{}", error.why))?;
+    let machine = root.tree.build().map_err(|error| anyhow!("{}", error.kind))?;
     let changes = root.surroundings.changes.clone();
     let workload = root.workload(system.seed);
-    let mut world = World::new(machine, root.tree.cpus, &workload).with_changes(changes);
+    let mut world =
+        Simulation::new(machine, root.tree.cpus, &workload).with_condition_changes(changes);
     let mut jobs = Jobs::default();
     while world.advance(&mut jobs) {}
     let of = |name: &str| {
@@ -149,15 +151,15 @@ fn simulated(setup: &Setup) -> anyhow::Result<Numbers> {
     Ok(Numbers::of(&times, [late, of("handler").count()]))
 }
 
-/// What was flown, without the frames that holes have made late.
-fn measured(setup: &Setup, flown: &Flown, holes: &[(Duration, Duration)]) -> (Numbers, usize) {
+/// Returns the numbers of a flight, without the frames that stalls have made late.
+fn measured(setup: &Setup, flown: &Flown, stalls: &[(Duration, Duration)]) -> (Numbers, usize) {
     let period = setup.costs.period();
     let mut left_out = 0;
     let mut times = Vec::new();
     for sent in &flown.sent {
         let came = period * sent.frame;
         let end = came + sent.took;
-        let stood = holes
+        let stood = stalls
             .iter()
             .filter(|(from, to)| *from < end && *to > came)
             .map(|(from, to)| to.saturating_sub(*from));
@@ -173,22 +175,22 @@ fn measured(setup: &Setup, flown: &Flown, holes: &[(Duration, Duration)]) -> (Nu
 }
 
 /// When a CPU stood still, counted from `began`; it may have begun a look earlier.
-fn stood_still(hole: &Hole, began: Time) -> (Duration, Duration) {
-    let since = |at: Time| Duration::from_nanos(at.as_ns().saturating_sub(began.as_ns()));
-    (since(hole.from).saturating_sub(Duration::from_nanos(LOOKS.distance.as_ns())), since(hole.to))
+fn stood_still(stall: &Stall<Monotonic>, began_ns: u64) -> (Duration, Duration) {
+    let since = |at: Monotonic| Duration::from_nanos(at.as_ns().saturating_sub(began_ns));
+    (since(stall.from).saturating_sub(Duration::from_nanos(LOOKS.period.as_ns())), since(stall.to))
 }
 
 /// The most flights of a configuration.
 const FLIGHTS: usize = 4;
 
-/// Until nobody is late whom a CPU that stood still may have made so.
+/// Repeats a flight until no job is late because of a CPU that stood still.
 fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<Row> {
     let setup = setup(configuration, base);
     let simulated = simulated(&setup)?;
     let mut before = Vec::new();
     loop {
         let row = fly_once(configuration, &setup, simulated)?;
-        // Without real-time priorities nobody sees one, and anything may happen each time.
+        // Without real-time priorities no monitor runs, and anything may happen each time.
         let may_differ = row.is_disturbed && row.is_real_time && before.len() + 1 < FLIGHTS;
         if !may_differ || !row.measured.is_later_than(&simulated) {
             return Ok(Row { before, ..row });
@@ -208,9 +210,10 @@ fn fly_once(
     // Without the right to priorities they see nothing.
     let seen: Vec<_> = monitors.into_iter().map(Monitor::stop).collect();
     let is_watched = seen.iter().all(Result::is_ok);
-    let holes: Vec<Hole> = seen.into_iter().flatten().flatten().collect();
-    let holes: Vec<_> = holes.iter().map(|hole| stood_still(hole, flown.began)).collect();
-    let (measured, left_out) = measured(setup, &flown, &holes);
+    let stalls: Vec<Stall<Monotonic>> = seen.into_iter().flatten().flatten().collect();
+    let began_ns = flown.began.as_ns();
+    let stalls: Vec<_> = stalls.iter().map(|stall| stood_still(stall, began_ns)).collect();
+    let (measured, left_out) = measured(setup, &flown, &stalls);
     ensure!(measured.frames + left_out > 0, "no frame was sent: {:?}", flown.report);
     Ok(Row {
         policy: configuration.policy(),
@@ -221,7 +224,7 @@ fn fly_once(
         measured,
         left_out,
         before: Vec::new(),
-        is_disturbed: !holes.is_empty(),
+        is_disturbed: !stalls.is_empty(),
         is_real_time: flown.report.is_real_time,
         rights: match flown.report.rights {
             Rights::Daemon => DAEMON,
@@ -233,7 +236,7 @@ fn fly_once(
     })
 }
 
-/// Of a row whose priorities were granted.
+/// Rights of a row with priorities that the daemon granted.
 const DAEMON: &str = "daemon";
 
 #[derive(Serialize)]
@@ -242,11 +245,11 @@ struct Data<'a> {
     costs_us: Vec<(&'static str, f64)>,
     period_ms: f64,
     configurations: &'a [Row],
-    bars: &'a [bars::Bar],
+    thresholds: &'a [thresholds::Threshold],
 }
 
-/// With both versions: how much longer than the longest frame that is scheduled globally the
-/// longest partitioned one is.
+/// Returns how much longer the longest partitioned frame is than the longest global one, with both
+/// versions.
 fn apart(rows: &[Row], of_row: fn(&Row) -> f64) -> f64 {
     let longest = |is: bool| {
         let both = rows.iter().filter(|row| row.versions == "both" && row.partitioned == is);
@@ -255,15 +258,16 @@ fn apart(rows: &[Row], of_row: fn(&Row) -> f64) -> f64 {
     longest(true) - longest(false)
 }
 
-fn judged(rows: &[Row]) -> Vec<bars::Bar> {
+fn judged(rows: &[Row]) -> Vec<thresholds::Threshold> {
     let of = |versions: &'static str| rows.iter().filter(move |row| row.versions == versions);
     let late = |row: &Row| row.measured.frames_late + row.measured.looks_late;
     let only = |versions: &'static str, paper: &str| {
         let counts: Vec<usize> = of(versions).map(late).collect();
         let found =
             format!("late in its rows: {counts:?}; in each of them, says the paper ({paper})");
-        let met = counts.iter().all(|&count| count > 0);
-        bars::Bar { what: format!("{versions} versions only: somebody is late"), found, met }
+        let passed = counts.iter().all(|&count| count > 0);
+        let what = format!("{versions} versions only: some jobs are late");
+        thresholds::Threshold { what, found, passed }
     };
     let frames: usize = of("both").map(|row| row.measured.frames_late).sum();
     let [global, partitioned] = [false, true].map(|is| {
@@ -273,12 +277,12 @@ fn judged(rows: &[Row]) -> Vec<bars::Bar> {
     vec![
         only("CPU", "frames"),
         only("GPU", "the handler"),
-        bars::Bar {
+        thresholds::Threshold {
             what: "both versions: no frame late, no message under a global policy".to_owned(),
             found: format!(
                 "{frames} frames, {global} messages; partitioned {partitioned} messages (paper: one)"
             ),
-            met: frames == 0 && global == 0,
+            passed: frames == 0 && global == 0,
         },
     ]
 }
@@ -362,8 +366,8 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     output::note(&format!("{} flights of {length:.1} s", chosen.len()));
     let rows =
         chosen.into_iter().map(|one| fly(one, &base)).collect::<anyhow::Result<Vec<Row>>>()?;
-    let bars = judged(&rows);
-    let text = told(&rows, &bars, &base);
+    let thresholds = judged(&rows);
+    let text = report_text(&rows, &thresholds, &base);
     let named = [
         ("detect", costs.detect),
         ("highlight", costs.highlight),
@@ -378,7 +382,7 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
         costs_us,
         period_ms: millis(period),
         configurations: &rows,
-        bars: &bars,
+        thresholds: &thresholds,
     };
     let plot = args.save("yasmin-fig5-live.svg", &chart(&rows, period).svg())?;
     let raw = args.save("yasmin-fig5-live.json", &output::to_json(&data)?)?;
@@ -391,10 +395,10 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
         data.load[1],
         folder::written(&[plot, raw, file])
     ))?;
-    Ok(bars::exit(&bars))
+    Ok(thresholds::exit(&thresholds))
 }
 
-fn told(rows: &[Row], bars: &[bars::Bar], base: &Setup) -> String {
+fn report_text(rows: &[Row], thresholds: &[thresholds::Threshold], base: &Setup) -> String {
     let costs = &base.costs;
     let mut text = table(rows);
     let [by_cpu, by_device] = costs.fullest().map(millis);
@@ -441,9 +445,9 @@ fn told(rows: &[Row], bars: &[bars::Bar], base: &Setup) -> String {
     }
     if rows.iter().any(|row| !row.is_watched) {
         text.push_str(
-            "Nobody may look here for CPUs that stood still (that takes CAP_SYS_NICE): what was late by them counts as late.\n",
+            "Stalls are not monitored here (that takes CAP_SYS_NICE): what was late by them counts as late.\n",
         );
     }
     text.push('\n');
-    text + &bars::text(bars)
+    text + &thresholds::text(thresholds)
 }

@@ -8,8 +8,8 @@
 //! worth here.
 //!
 //! *Preemption* is from the nominal release to the first thing that the preempting job does. Its
-//! least part is not ours: that the timer fires and takes the CPU from whoever computes. So a plain
-//! thread does the same in turns: it says how much of it anybody could save. A hand-over between
+//! least part is not Talea's: the timer fires and preempts the running thread. So a plain thread
+//! does the same in turns, which shows how much of it can be saved at all. A hand-over between
 //! two threads is measured on one CPU, and between two, as the paper's scheduler, which has a core
 //! of its own, hands over to its workers. The latter is what preemption is held to: that on one CPU
 //! has no timer in it, and costs a fraction of what the timer alone takes a plain thread.
@@ -19,11 +19,11 @@
 use super::Args;
 use super::threads::{self, Kind, PRIORITY, Stress, enter};
 use crate::exit::Exit;
-use crate::lab::bars::{self, Bar};
 use crate::lab::exec::load;
 use crate::lab::folder;
 use crate::lab::rig::{Awake, Cpus, Place};
 use crate::lab::samples::{Samples, Summary};
+use crate::lab::thresholds::{self, Threshold};
 use crate::output::{self, Table};
 use anyhow::Context;
 use serde::Serialize;
@@ -33,16 +33,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use talea_core::Span;
-use talea_os::bell::Bell;
 use talea_os::clock;
-use talea_runtime::{Application, Config, Hand, Task, TaskId, first_cpus};
+use talea_os::event_count::EventCount;
+use talea_runtime::{Application, Config, RunHandle, Task, TaskId, first_cpus};
 
-/// As the paper's.
+/// Number of threads, as in the paper.
 const THREADS: usize = 6;
 const PERIOD: Span = Span::from_ns(10_000_000);
-/// What is later is counted apart, on all sides, whoever made it so: six jobs at one instant on two
-/// CPUs may take a third of it.
-const HOLE: u64 = 1_000_000;
+/// Lateness above which a sample is counted separately, on all sides and for any cause: six jobs at
+/// one instant on two CPUs may take a third of it.
+const STALL: u64 = 1_000_000;
 
 fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_ns())
@@ -51,11 +51,11 @@ fn duration(span: Span) -> Duration {
 /// An application whose jobs note how late they begin, and those notes.
 struct Ours {
     app: Application,
-    hand: Arc<OnceLock<Hand>>,
+    hand: Arc<OnceLock<RunHandle>>,
     begun: Arc<Mutex<Vec<u64>>>,
 }
 
-/// What the jobs of one task have noted; handed in when the application is gone.
+/// Samples of the jobs of one task, delivered when the application is dropped.
 struct Notes {
     own: Vec<u64>,
     all: Arc<Mutex<Vec<u64>>>,
@@ -72,7 +72,7 @@ impl Ours {
         let app = Application::new(Config {
             cpus: cpus.to_vec(),
             shield,
-            insist: true,
+            require_real_time: true,
             ..Config::default()
         });
         Ours { app, hand: Arc::default(), begun: Arc::default() }
@@ -85,7 +85,7 @@ impl Ours {
         let mut notes =
             Notes { own: Vec::with_capacity(times as usize), all: Arc::clone(&self.begun) };
         self.app.version(task, "only", move |job| {
-            let now = hand.get().map_or(Duration::ZERO, Hand::now);
+            let now = hand.get().map_or(Duration::ZERO, RunHandle::now);
             if job.number < times {
                 let due = duration(offset) + duration(period) * job.number as u32;
                 notes.own.push(now.saturating_sub(due).as_nanos() as u64);
@@ -96,8 +96,8 @@ impl Ours {
 
     fn run(self, length: Span) -> anyhow::Result<Vec<u64>> {
         let Ours { app, hand, begun } = self;
-        let tell = |told| _ = hand.set(told);
-        let running = app.start_telling(tell).map_err(|not_started| not_started.error)?;
+        let tell = |handle| _ = hand.set(handle);
+        let running = app.start_with(tell).map_err(|not_started| not_started.error)?;
         std::thread::sleep(duration(length));
         drop(running.stop()?);
         Ok(std::mem::take(&mut *begun.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -128,8 +128,8 @@ fn ours(
     ours.run(length(period, times))
 }
 
-/// Someone who computes for seven tenths of each 20 ms, and four times meanwhile somebody who comes
-/// first.
+/// Measures preemption: a task computes for seven tenths of each 20 ms, and a more urgent one
+/// preempts it four times meanwhile.
 const BUSY: Span = Span::from_ns(14_000_000);
 const FRAME: Span = Span::from_ns(20_000_000);
 const INTO: [Span; 4] = [
@@ -155,7 +155,7 @@ fn preempting(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     ours.run(length(FRAME, times))
 }
 
-/// The same with two plain threads.
+/// Measures preemption with two plain threads.
 fn preempting_by_hand(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     let over = AtomicBool::new(false);
     let zero = clock::now() + PERIOD;
@@ -191,15 +191,15 @@ fn preempting_by_hand(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     })
 }
 
-/// From ringing on `from` for a sleeper that comes first on `to`, to the first thing that it does.
+/// Measures from a notification on `from` to the first action of a more urgent sleeper on `to`.
 fn handed_over(from: u32, to: u32, times: u64) -> anyhow::Result<Vec<u64>> {
-    let (bell, rung) = (Bell::new(), AtomicU64::new(0));
+    let (event_count, rung) = (EventCount::new(), AtomicU64::new(0));
     let forever = clock::now() + Span::from_ns(60_000_000_000);
     let sleeper = || -> std::io::Result<Vec<u64>> {
         enter(to, PRIORITY)?;
         let mut late = Vec::new();
         for heard in 0..times {
-            bell.wait(heard as u32, forever);
+            event_count.wait(heard as u32, forever);
             late.push(clock::now().as_ns().saturating_sub(rung.load(Ordering::Acquire)));
         }
         Ok(late)
@@ -209,11 +209,11 @@ fn handed_over(from: u32, to: u32, times: u64) -> anyhow::Result<Vec<u64>> {
         let mut due = clock::now() + PERIOD;
         for _ in 0..times {
             clock::sleep_until(due);
-            // As somebody who is computing.
+            // Compute, as the preempted thread does.
             let until = clock::now() + Span::from_ns(100_000);
             while clock::now() < until {}
             rung.store(clock::now().as_ns(), Ordering::Release);
-            bell.ring();
+            event_count.notify();
             due += Span::from_ns(1_000_000);
         }
         Ok(())
@@ -226,8 +226,7 @@ fn handed_over(from: u32, to: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     })
 }
 
-/// Least, largest, mean over everything; the rest without what was later than anybody is to blame
-/// for.
+/// Least, largest and mean over all samples; the rest without the samples within stalls.
 #[derive(Clone, Debug, Serialize)]
 struct Latency {
     load: &'static str,
@@ -236,7 +235,7 @@ struct Latency {
     least: f64,
     largest: f64,
     mean: f64,
-    /// Of those outside of holes.
+    /// Samples outside of stalls.
     #[serde(skip_serializing_if = "Option::is_none")]
     clear: Option<Clear>,
 }
@@ -245,7 +244,7 @@ struct Latency {
 struct Clear {
     mean: f64,
     summary: Summary,
-    holes: usize,
+    stalls: usize,
 }
 
 fn us(ns: u64) -> f64 {
@@ -258,9 +257,9 @@ fn mean(all: &[u64]) -> f64 {
 
 impl Clear {
     fn of(all: &[u64]) -> Clear {
-        let kept: Vec<u64> = all.iter().copied().filter(|&ns| ns <= HOLE).collect();
-        let holes = all.len() - kept.len();
-        Clear { mean: mean(&kept), summary: Samples::from(kept).summary(), holes }
+        let kept: Vec<u64> = all.iter().copied().filter(|&ns| ns <= STALL).collect();
+        let stalls = all.len() - kept.len();
+        Clear { mean: mean(&kept), summary: Samples::from(kept).summary(), stalls }
     }
 }
 
@@ -290,13 +289,13 @@ fn latencies(
     let mut cyclictest: Option<[f64; 3]> = None;
     for round in 0..rounds {
         let mut who = [OURS, FIFO, DEADLINE, CYCLICTEST, ALONE, SHIELDED];
-        // Nobody always comes after the same neighbour.
+        // The order rotates, so that no case always follows the same neighbour.
         who.rotate_left(round as usize % 6);
         for who in who {
             let found = match who {
                 OURS => Ok(ours(cpus, false, THREADS, PERIOD, times)?),
                 ALONE => Ok(ours(&cpus[1..2], false, THREADS, PERIOD, times)?),
-                // Somebody else may have one.
+                // Another program may have one.
                 SHIELDED => {
                     ours(&cpus[1..2], true, THREADS, PERIOD, times).map_err(std::io::Error::other)
                 }
@@ -318,7 +317,7 @@ fn latencies(
             match found {
                 Ok(late) => samples.entry(who).or_default().extend(late),
                 Err(error) if [DEADLINE, SHIELDED].contains(&who) => {
-                    output::note(&format!("{who}: {error}"))
+                    output::note(&format!("{who}: {error}"));
                 }
                 Err(error) => return Err(error).context(who),
             }
@@ -348,7 +347,7 @@ struct Reactions {
     preemption: Clear,
     preemption_by_hand: Clear,
     hand_over: Clear,
-    /// From another CPU.
+    /// Hand-over from another CPU.
     hand_across: Clear,
 }
 
@@ -375,23 +374,28 @@ fn reactions([other, cpu]: [u32; 2], rounds: u64, times: u64) -> anyhow::Result<
 }
 
 impl Reactions {
-    fn bars(&self) -> Vec<Bar> {
-        let bar = |what: &str, ours: u64, theirs: u64, most: f64| {
+    fn thresholds(&self) -> Vec<Threshold> {
+        let threshold = |what: &str, ours: u64, theirs: u64, most: f64| {
             let found = us(ours) / us(theirs).max(f64::MIN_POSITIVE);
             let text = format!(
                 "{found:.2} × ({:.1} and {:.1} µs), at most {most:.2} ×",
                 us(ours),
                 us(theirs)
             );
-            Bar { what: what.to_owned(), found: text, met: found <= most }
+            Threshold { what: what.to_owned(), found: text, passed: found <= most }
         };
         let of = |clear: &Clear| (clear.summary.median_ns, clear.summary.p99_ns);
         let (wake, plain) = (of(&self.wake), of(&self.wake_by_hand));
         let (ours, across) = (of(&self.preemption), of(&self.hand_across));
         vec![
-            bar("wake-up through the runtime against a plain thread, median", wake.0, plain.0, 1.4),
-            bar("the same, p99", wake.1, plain.1, 1.6),
-            bar(
+            threshold(
+                "wake-up through the runtime against a plain thread, median",
+                wake.0,
+                plain.0,
+                1.4,
+            ),
+            threshold("the same, p99", wake.1, plain.1, 1.6),
+            threshold(
                 "preemption against a futex hand-over from another CPU, median",
                 ours.0,
                 across.0,
@@ -404,8 +408,8 @@ impl Reactions {
 /// The average of ours is at most so much above that of plain threads (checklist Y17).
 const MORE: f64 = 100.0;
 
-fn bars(rows: &[Latency], reactions: &Reactions) -> Vec<Bar> {
-    let mut bars = Vec::new();
+fn thresholds(rows: &[Latency], reactions: &Reactions) -> Vec<Threshold> {
+    let mut thresholds = Vec::new();
     for load in [IDLE, LOADED] {
         let of = |who: &str| {
             let row = rows.iter().find(|row| row.load == load && row.who == who)?;
@@ -413,15 +417,15 @@ fn bars(rows: &[Latency], reactions: &Reactions) -> Vec<Bar> {
         };
         if let (Some(ours), Some(plain)) = (of(OURS), of(FIFO)) {
             let found = format!("{ours:.1} and {plain:.1} µs, at most {MORE:.0} more");
-            bars.push(Bar {
+            thresholds.push(Threshold {
                 what: format!("Table 2, {load}: mean"),
                 found,
-                met: ours <= plain + MORE,
+                passed: ours <= plain + MORE,
             });
         }
     }
-    bars.extend(reactions.bars());
-    bars
+    thresholds.extend(reactions.thresholds());
+    thresholds
 }
 
 const IDLE: &str = "no load";
@@ -432,7 +436,7 @@ struct Data<'a> {
     load: [String; 2],
     rows: &'a [Latency],
     reactions: &'a Reactions,
-    bars: &'a [Bar],
+    thresholds: &'a [Threshold],
 }
 
 /// Runs it and says how it compares.
@@ -451,24 +455,29 @@ pub(super) fn table2(args: &Args) -> anyhow::Result<Exit> {
         Some(_stress) => rows.extend(latencies(LOADED, &cpus, rounds, times)?),
         None => output::note("stress-ng is not installed: no load"),
     }
-    let bars = bars(&rows, &reactions);
-    let data = Data { load: [before, load()], rows: &rows, reactions: &reactions, bars: &bars };
+    let thresholds = thresholds(&rows, &reactions);
+    let data = Data {
+        load: [before, load()],
+        rows: &rows,
+        reactions: &reactions,
+        thresholds: &thresholds,
+    };
     let raw = args.save("yasmin-table2.json", &output::to_json(&data)?)?;
     output::print(&format!(
         "load {} before, {} after\n{}\n{}",
         data.load[0],
         data.load[1],
-        told(&rows, &reactions, &bars),
+        report_text(&rows, &reactions, &thresholds),
         folder::written(&[raw])
     ))?;
-    Ok(bars::exit(&bars))
+    Ok(thresholds::exit(&thresholds))
 }
 
 /// The paper's figures, on PREEMPT_RT and four fast cores of a board: what six threads see there.
 const PAPER: &str = "the paper, on its board: YASMIN 90 / 1481 / 500 µs, cyclictest 176 / 1550 / 463 (PREEMPT_RT), \
                      YASMIN 67 / 318 / 170, cyclictest 33 / 222 / 74 (LITMUS)";
 
-fn told(rows: &[Latency], reactions: &Reactions, bars: &[Bar]) -> String {
+fn report_text(rows: &[Latency], reactions: &Reactions, thresholds: &[Threshold]) -> String {
     let mut table = Table::new(&[
         "LOAD",
         "WHO",
@@ -479,7 +488,7 @@ fn told(rows: &[Latency], reactions: &Reactions, bars: &[Bar]) -> String {
         ">median",
         ">p99",
         ">max",
-        ">in holes",
+        ">in stalls",
     ]);
     for row in rows {
         let mut cells = vec![row.load.to_owned(), row.who.to_owned()];
@@ -488,7 +497,7 @@ fn told(rows: &[Latency], reactions: &Reactions, bars: &[Bar]) -> String {
             let Summary { median_ns, p99_ns, max_ns, .. } = clear.summary;
             cells.push(format!("{:.1}", clear.mean));
             cells.extend([median_ns, p99_ns, max_ns].map(|ns| format!("{:.1}", us(ns))));
-            cells.push(clear.holes.to_string());
+            cells.push(clear.stalls.to_string());
         } else {
             cells.extend(["-"; 5].map(str::to_owned));
         }
@@ -507,11 +516,11 @@ fn told(rows: &[Latency], reactions: &Reactions, bars: &[Bar]) -> String {
         let Summary { count, median_ns, p99_ns, max_ns } = clear.summary;
         let _ = writeln!(
             text,
-            "{what}: median {:.1}, p99 {:.1}, max {:.1} µs of {count}; {} in holes",
+            "{what}: median {:.1}, p99 {:.1}, max {:.1} µs of {count}; {} in stalls",
             us(median_ns),
             us(p99_ns),
             us(max_ns),
-            clear.holes
+            clear.stalls
         );
     }
     let median = |clear: &Clear| us(clear.summary.median_ns);
@@ -522,5 +531,5 @@ fn told(rows: &[Latency], reactions: &Reactions, bars: &[Bar]) -> String {
         median(&reactions.preemption) / near,
         median(&reactions.preemption_by_hand) / near
     );
-    text + &bars::text(bars)
+    text + &thresholds::text(thresholds)
 }

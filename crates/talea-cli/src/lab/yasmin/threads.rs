@@ -7,8 +7,8 @@ use talea_core::{CpuSet, Span, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// Of whoever is measured: above the workers of a run, which stand from 91 down, and below its
-/// dispatchers.
+/// Priority of the measured threads: above the workers of a run, which have 91 and less, and below
+/// its dispatchers.
 pub(super) const PRIORITY: u8 = 92;
 /// Makes the calling thread a FIFO thread on one CPU.
 pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
@@ -25,9 +25,9 @@ pub(super) enum Kind {
     Deadline,
 }
 
-/// What a deadline thread may use of a period.
+/// Budget of a deadline thread in a period.
 const BUDGET: Work = Work::from_ns(1_000_000);
-/// From the start of the first thread to the first time.
+/// Time from the start of the first thread to the first activation.
 const LEAD: Span = Span::from_ns(20_000_000);
 
 /// How late each of some threads is awake that all sleep to the same times, in ns.
@@ -78,7 +78,7 @@ pub(super) fn cyclictest(threads: usize, period: Span, times: u64) -> Option<[f6
     read_cyclictest(&String::from_utf8_lossy(&ended.stdout))
 }
 
-/// Of all its lines `T: 0 ( 123) P:92 I:10000 C: 100 Min: 3 Act: 5 Avg: 6 Max: 19`.
+/// Parses all lines `T: 0 ( 123) P:92 I:10000 C: 100 Min: 3 Act: 5 Avg: 6 Max: 19`.
 fn read_cyclictest(text: &str) -> Option<[f64; 3]> {
     let after = |line: &str, name: &str| -> Option<f64> {
         line.split_once(name)?.1.split_whitespace().next()?.parse().ok()
@@ -100,7 +100,7 @@ fn read_cyclictest(text: &str) -> Option<[f64; 3]> {
 pub(super) struct Stress(Child);
 
 impl Stress {
-    /// Nothing, where stress-ng is not installed. It ends by itself, should nobody end it.
+    /// Starts stress-ng; `None` where it is not installed. It ends by itself after `seconds`.
     pub(super) fn start(seconds: u64) -> Option<Stress> {
         let child = Command::new("stress-ng")
             .args(["-C", "8", "-c", "8", "-T", "8", "-y", "8", "-q", "-t"])

@@ -1,25 +1,24 @@
-//! A trace for Perfetto: every root a process, every CPU, task, server and table of slots a track
-//! of it.
+//! Trace for Perfetto: a process for every root, with a track for every CPU, task, server and table
+//! of slots.
 //!
-//! Model: packets are written as things happen and none is kept, so that a run of any length needs
-//! the same memory. The clock is `CLOCK_MONOTONIC` by name, as in traces of real runs; its zero is
-//! the start of the run. Every root writes on a packet sequence of its own, whose first packet
-//! interns all names. The packets of a sequence are in order of time but for one kind: the deadline
-//! of a job is told when the job has ended, so it may lie before or after what is told beside it.
-//! Perfetto orders packets by their time and, at one instant, as they stand in the file.
+//! Model: packets are written when events occur and none is kept, so a run of any length needs the
+//! same memory. The clock is named `CLOCK_MONOTONIC`, as in traces of real runs; its zero is the
+//! start of the run. Every root writes to its own packet sequence, whose first packet interns all
+//! names. The packets of a sequence are ordered by time with one exception: the deadline of a job
+//! is written when the job has ended, so it may precede or follow its neighbours. Perfetto sorts
+//! packets by time and, at one instant, by their position in the file.
 //!
-//! | track | what is on it |
+//! | track | content |
 //! | --- | --- |
-//! | a CPU | a slice while a job runs, called after its task |
-//! | a table | a slice for each slot, called after its owner |
-//! | a server | a counter: the budget that is left, at each corner of its course |
-//! | a task | the same slices as on the CPUs; instants: arrivals, refusals, deadlines, misses, what the machine notes |
+//! | a CPU | a slice while a job runs, named after its task |
+//! | a table | a slice for each slot, named after its owner |
+//! | a server | a counter: the remaining budget, at each of its corners |
+//! | a task | the same slices as on the CPUs; instants: arrivals, refusals, deadlines, misses, notifications of the engine |
 //!
-//! `job` is the job's number, `cpu` where it runs, and the last slice of a job that ends has its
+//! `job` is the job's number, `cpu` its CPU, and the last slice of a completed job has its
 //! `response_ns`.
 //!
-//! Reference: the published schema, `perfetto_trace.proto`; its parts that are used are in
-//! [`schema`].
+//! Reference: the published schema, `perfetto_trace.proto`; the parts in use are in [`schema`].
 
 mod schema;
 mod wire;
@@ -28,16 +27,16 @@ use super::budget::Corner;
 use super::outline::Outline;
 use schema::{annotation, clock, defaults, event, interned, packet, trace, track};
 use std::io::{self, Write};
-use talea_core::machine::{Cpu, Job, Note, TaskId};
+use talea_core::engine::{Cpu, Job, Notification, TaskId};
 use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink};
-use wire::{Bytes, Message, ROOM, Short};
+use wire::{Bytes, EVENT_MAX_BYTES, EventBuffer, Message};
 
-/// Interned with every sequence; numbers from 1, in this order.
+/// Interned with every sequence; numbered from 1 in this order.
 const CATEGORIES: [&str; 5] = ["run", "slot", "job", "miss", "note"];
 const ANNOTATIONS: [&str; 3] = ["job", "cpu", "response_ns"];
-/// Their numbers come after those of the tasks and the owners of slots.
+/// Numbered after the tasks and the owners of slots.
 const EVENTS: [&str; 8] = [
     "arrival",
     "refused",
@@ -59,7 +58,7 @@ enum Category {
 }
 
 #[derive(Clone, Copy)]
-enum What {
+enum InstantKind {
     Arrival = 0,
     Refused,
     Deadline,
@@ -71,35 +70,34 @@ enum What {
 }
 
 #[derive(Clone, Copy)]
-enum Also {
+enum Annotation {
     Job = 1,
     Cpu,
     Response,
 }
 
-/// Bytes that are collected before they are written: then no writer needs to buffer, too.
-const WRITTEN: usize = 1 << 16;
+/// Number of bytes that are collected before they are written, so that the writer needs no buffer.
+const FLUSH_BYTES: usize = 1 << 16;
 
-/// A trace that is being written.
+/// Writer of a trace.
 #[derive(Debug)]
 pub(crate) struct Trace<W: Write> {
     out: W,
-    /// Packets that are not written yet: the first so many bytes, and room for an event behind
-    /// them.
+    /// Packets that are not written yet: `filled` bytes, followed by space for an event.
     packets: Vec<u8>,
     filled: usize,
     roots: u64,
-    /// Of the next track.
+    /// Id of the next track.
     uuid: u64,
     failed: Option<io::Error>,
 }
 
 impl<W: Write> Trace<W> {
-    /// Of a run that begins at zero.
+    /// Creates the trace of a run that begins at zero.
     pub(crate) fn new(out: W) -> Trace<W> {
         let mut trace = Trace {
             out,
-            packets: vec![0; WRITTEN + ROOM],
+            packets: vec![0; FLUSH_BYTES + EVENT_MAX_BYTES],
             filled: 0,
             roots: 0,
             uuid: 1,
@@ -134,18 +132,18 @@ impl<W: Write> Trace<W> {
             outline,
             sequence: self.roots,
             until: duration.as_ns(),
-            first: First { cpu, table, server, task },
+            first: FirstTracks { cpu, table, server, task },
             names: 1 + outline.tasks.len() as u64 + slots,
             on_cpu: vec![None; outline.cpus as usize],
             of_task: vec![None; outline.tasks.len()],
-            slots: vec![Place::default(); outline.tables.len()],
+            slots: vec![SlotCursor::default(); outline.tables.len()],
             trace: self,
         };
         tracks.trace.describe(&tracks.first, process, tracks.sequence, outline);
         tracks
     }
 
-    /// Whether all of it was written.
+    /// Flushes the trace and returns the first error.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.write();
         self.failed.map_or_else(|| self.out.flush(), Err)
@@ -155,18 +153,18 @@ impl<W: Write> Trace<W> {
         let mut packet: Message = Message::default();
         packet.message(trace::PACKET, fill);
         self.write();
-        self.put_out(&packet.0);
+        self.write_out(&packet.0);
     }
 
-    /// The same for an event.
+    /// Variant of [`Trace::packet`] for an event.
     #[inline]
-    fn short(&mut self, fill: impl FnOnce(&mut Message<Short<'_>>)) {
+    fn event_packet(&mut self, fill: impl FnOnce(&mut Message<EventBuffer<'_>>)) {
         let room =
             self.packets[self.filled..].first_chunk_mut().expect("there is room for one more");
-        let mut packet = Short::message(room);
+        let mut packet = EventBuffer::message(room);
         packet.message(trace::PACKET, fill);
         self.filled += packet.0.count();
-        if self.filled >= WRITTEN {
+        if self.filled >= FLUSH_BYTES {
             self.write();
         }
     }
@@ -174,18 +172,18 @@ impl<W: Write> Trace<W> {
     fn write(&mut self) {
         let (packets, filled) =
             (std::mem::take(&mut self.packets), std::mem::take(&mut self.filled));
-        self.put_out(&packets[..filled]);
+        self.write_out(&packets[..filled]);
         self.packets = packets;
     }
 
-    fn put_out(&mut self, bytes: &[u8]) {
+    fn write_out(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
             self.failed = self.out.write_all(bytes).err();
         }
     }
 
-    /// The first packet of a sequence, with its names, and one for each of its tracks.
-    fn describe(&mut self, first: &First, process: u64, sequence: u64, outline: &Outline) {
+    /// Writes the first packet of a sequence, with its names, and a packet for each of its tracks.
+    fn describe(&mut self, first: &FirstTracks, process: u64, sequence: u64, outline: &Outline) {
         self.packet(|message| {
             message.number(packet::SEQUENCE, sequence);
             message.number(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED | packet::NEEDS_STATE);
@@ -219,7 +217,7 @@ impl<W: Write> Trace<W> {
                     described.text(track::NAME, name);
                     if counter {
                         let unit = |about: &mut Message| {
-                            about.number(track::COUNTER_UNIT, track::NANOSECONDS)
+                            about.number(track::COUNTER_UNIT, track::NANOSECONDS);
                         };
                         described.message(track::COUNTER, unit);
                     }
@@ -252,38 +250,38 @@ fn intern<'a>(data: &mut Message, field: u32, texts: impl Iterator<Item = &'a st
     }
 }
 
-/// The first track of each kind.
+/// First track of each kind.
 #[derive(Debug)]
-struct First {
+struct FirstTracks {
     cpu: u64,
     table: u64,
     server: u64,
     task: u64,
 }
 
-/// The next slot of a table.
+/// Position of the next slot of a table.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct SlotCursor {
     frame: u64,
     slot: usize,
 }
 
-/// The tracks of a root, while it runs.
+/// Tracks of a root while it runs.
 #[derive(Debug)]
 pub(crate) struct Tracks<'a, W: Write> {
     trace: &'a mut Trace<W>,
     outline: &'a Outline,
     sequence: u64,
-    /// Slots and deadlines after that are not told.
+    /// Later slots and deadlines are not written.
     until: u64,
-    first: First,
-    /// The first of [`EVENTS`], as it is interned.
+    first: FirstTracks,
+    /// Interned number of the first of [`EVENTS`].
     names: u64,
-    /// By CPU: the job whose slice is open there.
+    /// `on_cpu[cpu]`: task with the open slice.
     on_cpu: Vec<Option<TaskId>>,
-    /// By task: the CPU that its open slice is of.
+    /// `of_task[task]`: CPU of the open slice.
     of_task: Vec<Option<Cpu>>,
-    slots: Vec<Place>,
+    slots: Vec<SlotCursor>,
 }
 
 impl<W: Write> Tracks<'_, W> {
@@ -293,10 +291,10 @@ impl<W: Write> Tracks<'_, W> {
         at: u64,
         kind: u64,
         track: u64,
-        more: impl FnOnce(&mut Message<Short<'_>>),
+        more: impl FnOnce(&mut Message<EventBuffer<'_>>),
     ) {
         let sequence = self.sequence;
-        self.trace.short(|message| {
+        self.trace.event_packet(|message| {
             message.number(packet::TIMESTAMP, at);
             message.number(packet::SEQUENCE, sequence);
             message.number(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
@@ -308,7 +306,14 @@ impl<W: Write> Tracks<'_, W> {
         });
     }
 
-    fn begin(&mut self, at: u64, track: u64, category: Category, name: u64, also: &[(Also, u64)]) {
+    fn begin(
+        &mut self,
+        at: u64,
+        track: u64,
+        category: Category,
+        name: u64,
+        also: &[(Annotation, u64)],
+    ) {
         self.event(at, event::BEGIN, track, |said| {
             said.number(event::CATEGORY, category as u64);
             said.number(event::NAME, name);
@@ -316,7 +321,7 @@ impl<W: Write> Tracks<'_, W> {
         });
     }
 
-    fn end(&mut self, at: u64, track: u64, also: &[(Also, u64)]) {
+    fn end(&mut self, at: u64, track: u64, also: &[(Annotation, u64)]) {
         self.event(at, event::END, track, |said| annotate(said, also));
     }
 
@@ -325,8 +330,8 @@ impl<W: Write> Tracks<'_, W> {
         at: Time,
         task: TaskId,
         category: Category,
-        what: What,
-        also: &[(Also, u64)],
+        what: InstantKind,
+        also: &[(Annotation, u64)],
     ) {
         let (track, name) = (self.first.task + u64::from(task.0), self.names + what as u64);
         self.event(at.as_ns(), event::INSTANT, track, |said| {
@@ -336,11 +341,11 @@ impl<W: Write> Tracks<'_, W> {
         });
     }
 
-    /// What runs on `cpu` stops.
-    fn close(&mut self, now: Time, cpu: Cpu, also: &[(Also, u64)]) {
+    /// Ends the slice on `cpu`.
+    fn close(&mut self, now: Time, cpu: Cpu, also: &[(Annotation, u64)]) {
         let Some(task) = self.on_cpu[cpu.0 as usize].take() else { return };
         self.end(now.as_ns(), self.first.cpu + u64::from(cpu.0), &[]);
-        // Unless it has moved to another CPU already.
+        // The task may already have migrated to another CPU.
         if mutate!(
             "sim-report-trace-moved",
             self.of_task[task.0 as usize] == Some(cpu),
@@ -351,13 +356,13 @@ impl<W: Write> Tracks<'_, W> {
         }
     }
 
-    /// Slots that have begun by now.
-    fn pass(&mut self, now: Time) {
+    /// Writes the slots that have begun by now.
+    fn write_slots(&mut self, now: Time) {
         let mut name = 1 + self.outline.tasks.len() as u64;
         for number in 0..self.slots.len() {
             let table = &self.outline.tables[number];
             loop {
-                let Place { frame, slot } = self.slots[number];
+                let SlotCursor { frame, slot } = self.slots[number];
                 let Some(line) = table.slots.get(slot) else { break };
                 let (start, end) =
                     (frame.saturating_add(line.start_ns), frame.saturating_add(line.end_ns));
@@ -376,16 +381,16 @@ impl<W: Write> Tracks<'_, W> {
                     &[],
                 );
                 self.slots[number] = if slot + 1 == table.slots.len() {
-                    Place { frame: frame.saturating_add(table.frame_ns), slot: 0 }
+                    SlotCursor { frame: frame.saturating_add(table.frame_ns), slot: 0 }
                 } else {
-                    Place { frame, slot: slot + 1 }
+                    SlotCursor { frame, slot: slot + 1 }
                 };
             }
             name += table.slots.len() as u64;
         }
     }
 
-    /// A budget turns.
+    /// Writes a corner of a budget.
     pub(crate) fn budget(&mut self, corner: Corner) {
         let track = self.first.server + corner.server as u64;
         self.event(corner.at.as_ns(), event::COUNTER, track, |said| {
@@ -393,24 +398,24 @@ impl<W: Write> Tracks<'_, W> {
         });
     }
 
-    /// The run is over, and these jobs have not ended.
+    /// Ends the trace, with the unfinished jobs.
     pub(crate) fn finish(&mut self, now: Time, unfinished: &[(TaskId, Job)]) {
-        self.pass(now);
+        self.write_slots(now);
         for cpu in 0..self.on_cpu.len() as u32 {
             self.close(now, Cpu(cpu), &[]);
         }
         for (task, job) in unfinished {
-            let also = [(Also::Job, job.number)];
-            self.instant(now, *task, Category::Job, What::NotEnded, &also);
+            let also = [(Annotation::Job, job.number)];
+            self.instant(now, *task, Category::Job, InstantKind::NotEnded, &also);
             if job.deadline <= now {
-                self.instant(job.deadline, *task, Category::Miss, What::Missed, &also);
+                self.instant(job.deadline, *task, Category::Miss, InstantKind::Missed, &also);
             }
         }
     }
 }
 
 #[inline]
-fn annotate<B: Bytes>(said: &mut Message<B>, also: &[(Also, u64)]) {
+fn annotate<B: Bytes>(said: &mut Message<B>, also: &[(Annotation, u64)]) {
     for &(name, number) in also {
         said.message(event::ANNOTATION, |one| {
             one.number(annotation::NAME, name as u64);
@@ -420,17 +425,17 @@ fn annotate<B: Bytes>(said: &mut Message<B>, also: &[(Also, u64)]) {
 }
 
 impl<W: Write> Sink for Tracks<'_, W> {
-    fn arrived(&mut self, now: Time, task: TaskId, _nominal: Time) {
-        self.pass(now);
-        self.instant(now, task, Category::Job, What::Arrival, &[]);
+    fn on_arrival(&mut self, now: Time, task: TaskId, _nominal: Time) {
+        self.write_slots(now);
+        self.instant(now, task, Category::Job, InstantKind::Arrival, &[]);
     }
 
-    fn refused(&mut self, now: Time, task: TaskId) {
-        self.instant(now, task, Category::Miss, What::Refused, &[]);
+    fn on_refusal(&mut self, now: Time, task: TaskId) {
+        self.instant(now, task, Category::Miss, InstantKind::Refused, &[]);
     }
 
-    fn runs(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
-        self.pass(now);
+    fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+        self.write_slots(now);
         self.close(now, cpu, &[]);
         let (at, row) = (now.as_ns(), task.0 as usize);
         let track = self.first.task + u64::from(task.0);
@@ -440,47 +445,55 @@ impl<W: Write> Sink for Tracks<'_, W> {
         self.on_cpu[cpu.0 as usize] = Some(task);
         self.of_task[row] = Some(cpu);
         let (name, job, on) =
-            (1 + u64::from(task.0), (Also::Job, job), (Also::Cpu, u64::from(cpu.0)));
+            (1 + u64::from(task.0), (Annotation::Job, job), (Annotation::Cpu, u64::from(cpu.0)));
         self.begin(at, self.first.cpu + u64::from(cpu.0), Category::Run, name, &[job]);
         self.begin(at, track, Category::Run, name, &[job, on]);
     }
 
-    fn noted(&mut self, now: Time, note: &Note) {
+    fn on_notification(&mut self, now: Time, note: &Notification) {
         match *note {
-            Note::Overrun { task, job, .. } => {
-                self.instant(now, task, Category::Note, What::Overrun, &[(Also::Job, job)]);
+            Notification::Overrun { task, job, .. } => {
+                self.instant(
+                    now,
+                    task,
+                    Category::Note,
+                    InstantKind::Overrun,
+                    &[(Annotation::Job, job)],
+                );
             }
-            Note::Deadlock { task } => self.instant(now, task, Category::Note, What::Deadlock, &[]),
-            // Whoever waits for the token is the one to look at.
-            Note::NotActivated { channel } => {
+            Notification::Deadlock { task } => {
+                self.instant(now, task, Category::Note, InstantKind::Deadlock, &[]);
+            }
+            // The instant belongs to the task that waits for the token.
+            Notification::NotActivated { channel } => {
                 if let Some(&sink) = mutate!(
                     "sim-trace-not-activated",
                     self.outline.sinks.get(channel.0 as usize),
                     self.outline.sinks.get(channel.0 as usize + 1)
                 ) {
-                    self.instant(now, sink, Category::Note, What::NotActivated, &[]);
+                    self.instant(now, sink, Category::Note, InstantKind::NotActivated, &[]);
                 }
             }
-            // Told as an arrival or a refusal.
-            Note::Activated { .. } | Note::Refused { .. } => {}
+            // Reported as an arrival or a refusal.
+            Notification::Activated { .. } | Notification::Refused { .. } => {}
         }
     }
 
-    fn idles(&mut self, now: Time, cpu: Cpu) {
-        self.pass(now);
+    fn on_idle(&mut self, now: Time, cpu: Cpu) {
+        self.write_slots(now);
         self.close(now, cpu, &[]);
     }
 
-    fn completed(&mut self, job: &Completion) {
-        self.close(job.end, job.cpu, &[(Also::Response, job.response().as_ns())]);
+    fn on_completion(&mut self, job: &Completion) {
+        self.close(job.end, job.cpu, &[(Annotation::Response, job.response().as_ns())]);
         if job.deadline.as_ns() > self.until {
             return;
         }
         let (category, what) = if job.is_late() {
-            (Category::Miss, What::Missed)
+            (Category::Miss, InstantKind::Missed)
         } else {
-            (Category::Job, What::Deadline)
+            (Category::Job, InstantKind::Deadline)
         };
-        self.instant(job.deadline, job.task, category, what, &[(Also::Job, job.job)]);
+        self.instant(job.deadline, job.task, category, what, &[(Annotation::Job, job.job)]);
     }
 }

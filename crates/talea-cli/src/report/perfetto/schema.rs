@@ -1,8 +1,7 @@
-//! Numbers of Perfetto's published schema (`perfetto_trace.proto`), as far as traces of ours use
-//! it.
+//! Numbers of Perfetto's published schema (`perfetto_trace.proto`), as far as the traces use it.
 //!
-//! A module per message. `tests/it/perfetto/subset.proto` has the same from another source, and a
-//! test holds what is written against it.
+//! One module per message. `tests/it/perfetto/subset.proto` has the same numbers from another
+//! source, and a test decodes traces with it.
 
 pub(super) mod trace {
     pub(crate) const PACKET: u32 = 1;
@@ -17,9 +16,9 @@ pub(super) mod packet {
     pub(crate) const SEQUENCE_FLAGS: u32 = 13;
     pub(crate) const DEFAULTS: u32 = 59;
     pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
-    /// The sequence begins: names that were interned before are void.
+    /// The sequence begins: earlier interned names are void.
     pub(crate) const STATE_CLEARED: u64 = 1;
-    /// Means nothing without what was interned.
+    /// The packet refers to interned names.
     pub(crate) const NEEDS_STATE: u64 = 2;
 }
 
@@ -28,10 +27,10 @@ pub(super) mod defaults {
 }
 
 pub(super) mod clock {
-    /// Of a snapshot.
+    /// Field of a snapshot.
     pub(crate) const CLOCKS: u32 = 1;
     pub(crate) const PRIMARY: u32 = 2;
-    /// Of one of its clocks.
+    /// Field of one of its clocks.
     pub(crate) const ID: u32 = 1;
     pub(crate) const TIMESTAMP: u32 = 2;
     pub(crate) const MONOTONIC: u64 = 3;
@@ -45,7 +44,7 @@ pub(super) mod track {
     pub(crate) const COUNTER: u32 = 8;
     pub(crate) const CHILD_ORDERING: u32 = 11;
     pub(crate) const RANK: u32 = 12;
-    /// Children stand in the order of their ranks.
+    /// Children are ordered by their ranks.
     pub(crate) const EXPLICIT: u64 = 3;
     pub(crate) const PROCESS_PID: u32 = 1;
     pub(crate) const PROCESS_NAME: u32 = 6;

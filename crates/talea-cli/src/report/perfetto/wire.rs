@@ -1,23 +1,22 @@
-//! Protocol-buffer messages, as far as a writer needs them: numbers, texts and messages within
-//! messages.
+//! Encoder for protocol-buffer messages: numbers, texts and nested messages.
 //!
 //! The encoding is that of the protobuf documentation, "Encoding": a field is a key (number · 8 +
-//! wire type) and a value; wire type 0 is a varint, 2 a length and so many bytes. Signed fields are
-//! only given values that are not negative here, for which `int32`, `int64` and `uint64` are the
-//! same bytes.
+//! wire type) and a value. Wire type 0 is a varint, wire type 2 a length and that many bytes.
+//! Signed fields get only non-negative values here, for which `int32`, `int64` and `uint64` have
+//! the same bytes.
 
 #![allow(
     clippy::inline_always,
     reason = "measured: a trace is written in three quarters of the time"
 )]
 
-/// Where bytes are put.
+/// Destination of bytes.
 pub(super) trait Bytes {
     fn put(&mut self, byte: u8);
-    /// How many there are.
+    /// Returns the number of bytes.
     fn count(&self) -> usize;
     fn set(&mut self, at: usize, byte: u8);
-    /// Makes room for one more byte.
+    /// Inserts space for one byte.
     fn insert(&mut self, at: usize);
 }
 
@@ -39,25 +38,25 @@ impl Bytes for Vec<u8> {
     }
 }
 
-/// Room for one event, which has no texts and five numbers at most, where it is to stay. Needs no
-/// asking whether there is room: a trace is millions of them.
+/// In-place buffer for one event, which has no texts and at most five numbers. It needs no capacity
+/// check; a trace has millions of events.
 #[derive(Debug)]
-pub(super) struct Short<'b> {
-    bytes: &'b mut [u8; ROOM],
+pub(super) struct EventBuffer<'b> {
+    bytes: &'b mut [u8; EVENT_MAX_BYTES],
     count: usize,
 }
 
-/// No event is longer.
-pub(super) const ROOM: usize = 120;
+/// Maximum length of an event.
+pub(super) const EVENT_MAX_BYTES: usize = 120;
 
-impl<'b> Short<'b> {
+impl<'b> EventBuffer<'b> {
     #[inline]
-    pub(super) fn message(bytes: &'b mut [u8; ROOM]) -> Message<Short<'b>> {
-        Message(Short { bytes, count: 0 })
+    pub(super) fn message(bytes: &'b mut [u8; EVENT_MAX_BYTES]) -> Message<EventBuffer<'b>> {
+        Message(EventBuffer { bytes, count: 0 })
     }
 }
 
-impl Bytes for Short<'_> {
+impl Bytes for EventBuffer<'_> {
     #[inline]
     fn put(&mut self, byte: u8) {
         self.bytes[self.count] = byte;
@@ -79,7 +78,7 @@ impl Bytes for Short<'_> {
     }
 }
 
-/// A message that is being written.
+/// Encoder of one message.
 #[derive(Debug, Default)]
 pub(super) struct Message<B: Bytes = Vec<u8>>(pub(super) B);
 
@@ -93,7 +92,7 @@ impl<B: Bytes> Message<B> {
         self.0.put(value as u8);
     }
 
-    /// An integer, an enumerator or a truth value.
+    /// Writes an integer, an enumerator or a boolean.
     #[inline(always)]
     pub(super) fn number(&mut self, field: u32, value: u64) {
         self.varint(u64::from(field) << 3);
@@ -106,11 +105,11 @@ impl<B: Bytes> Message<B> {
         text.bytes().for_each(|byte| self.0.put(byte));
     }
 
-    /// A message within this one.
+    /// Writes a nested message.
     #[inline(always)]
     pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Message<B>)) {
         self.varint(u64::from(field) << 3 | 2);
-        // Most are shorter than 128 bytes, so that their length is one byte.
+        // Most messages are shorter than 128 bytes, so their length is one byte.
         let mut at = self.0.count();
         self.0.put(0);
         fill(self);

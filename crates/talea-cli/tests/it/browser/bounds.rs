@@ -1,4 +1,4 @@
-//! The page of bounds in a real browser: every task, every curve, and what is under the pointer.
+//! The page of bounds in a real browser: every task, every curve, and the tip at the pointer.
 
 use super::devtools::{Page, find};
 use super::{RICH, mouse};
@@ -34,7 +34,7 @@ fn bounds_are_a_table_and_demand_against_supply_of_each_node() {
         json!(["cpu", "partition", "partition", "server"])
     );
     assert_eq!(page.value("document.querySelectorAll('figure svg').length"), json!(4));
-    // The circle stands where demand meets supply, in the picture as in the numbers.
+    // The circle marks the point where demand meets supply, with the numbers of the data.
     let wrong = page.value(
         "talea.data.roots[0].plots.filter((plot, i) => { \
            const circle = document.querySelectorAll('figure svg')[i].querySelector('circle').getBBox(); \
@@ -43,7 +43,7 @@ fn bounds_are_a_table_and_demand_against_supply_of_each_node() {
              || !(circle.x > 40 && circle.x < 560 && circle.y > 0 && circle.y < 240); }).map((plot) => plot.node)",
     );
     assert_eq!(wrong, json!([]));
-    // What is under the pointer is told.
+    // The tip shows the values at the pointer.
     let at = page.value(
         "(() => { const svg = document.querySelector('figure svg'); svg.scrollIntoView(); const box = svg.getBoundingClientRect(); \
          return [box.left + box.width / 2, box.top + box.height / 2]; })()",
@@ -53,7 +53,7 @@ fn bounds_are_a_table_and_demand_against_supply_of_each_node() {
     let tip = page.value("document.getElementById('tip').textContent");
     let tip = tip.as_str().expect("text");
     assert!(tip.contains("supply ") && tip.contains("demand ") && !tip.contains("NaN"), "{tip}");
-    // In the dark, and on a telephone.
+    // In dark mode, and on a phone.
     let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
     page.ask("Emulation.setEmulatedMedia", &features);
     let screen = json!({ "width": 400, "height": 800, "deviceScaleFactor": 2, "mobile": true });

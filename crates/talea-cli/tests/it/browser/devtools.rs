@@ -1,8 +1,8 @@
-//! A headless Chromium, spoken to in its DevTools protocol over two pipes.
+//! A headless Chromium, controlled by its DevTools protocol over two pipes.
 //!
 //! `--remote-debugging-pipe`: JSON messages that end with a zero byte, requests on descriptor 3,
-//! answers and events on
-//! 4. The pipes have names for a moment, so that a shell can put them there and no port is opened.
+//! replies and events on 4. The pipes have names until a shell has opened them, so no port is
+//! opened.
 
 use crate::harness::Scratch;
 use serde_json::{Value, json};
@@ -15,8 +15,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How long an answer may take on a loaded machine before the browser counts as hung.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Maximum time for a reply on a loaded computer before the browser counts as hung.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(90);
 const NAMES: [&str; 6] = [
     "chromium",
     "chromium-browser",
@@ -26,7 +26,8 @@ const NAMES: [&str; 6] = [
     "chrome-headless-shell",
 ];
 
-/// `TALEA_BROWSER` names a Chromium; `required` makes it an error that there is none on the PATH.
+/// Finds a Chromium: `TALEA_BROWSER` names one; `required` makes it an error that there is none on
+/// the PATH.
 pub(super) fn find() -> Option<PathBuf> {
     let wanted = std::env::var_os("TALEA_BROWSER").filter(|value| !value.is_empty());
     if let Some(path) = wanted.as_ref().filter(|value| *value != "required").map(PathBuf::from) {
@@ -44,14 +45,14 @@ pub(super) fn find() -> Option<PathBuf> {
     found
 }
 
-/// A page in a browser of its own.
+/// A page in its own browser.
 pub(super) struct Page {
     browser: Child,
     requests: File,
     answers: Receiver<Value>,
     session: Option<String>,
     number: u64,
-    /// What was told and not asked for.
+    /// Unsolicited events.
     events: VecDeque<Value>,
 }
 
@@ -60,13 +61,13 @@ fn pipe(scratch: &Scratch, name: &str) -> (PathBuf, File) {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
         .expect("a pipe");
-    // For both, or opening one end would wait for the other.
+    // Opened for both directions, because opening one end would block.
     let file = OpenOptions::new().read(true).write(true).open(&path).expect("its end");
     (path, file)
 }
 
 impl Page {
-    /// Starts a browser that shows nothing yet.
+    /// Starts a browser with an empty page.
     pub(super) fn new(browser: &Path, scratch: &Scratch) -> Page {
         let (requests_path, requests) = pipe(scratch, "requests");
         let (answers_path, answers_file) = pipe(scratch, "answers");
@@ -87,14 +88,14 @@ impl Page {
         command.current_dir(scratch.path()).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let browser = command.spawn().expect("a shell");
-        let (tell, answers) = channel();
+        let (sender, answers) = channel();
         std::thread::spawn(move || {
             let mut reader = BufReader::new(answers_file);
             let mut message = Vec::new();
             while reader.read_until(0, &mut message).is_ok_and(|length| length > 0) {
                 message.pop();
                 let Ok(value) = serde_json::from_slice(&message) else { return };
-                if tell.send(value).is_err() {
+                if sender.send(value).is_err() {
                     return;
                 }
                 message.clear();
@@ -103,7 +104,7 @@ impl Page {
         let mut page =
             Page { browser, requests, answers, session: None, number: 0, events: VecDeque::new() };
         let target = page.ask("Target.createTarget", &json!({ "url": "about:blank" }));
-        // Nobody else needs the names from now on.
+        // The names are no longer needed.
         let _ = (std::fs::remove_file(requests_path), std::fs::remove_file(answers_path));
         let target = json!({ "targetId": target["targetId"], "flatten": true });
         let session = page.ask("Target.attachToTarget", &target);
@@ -117,7 +118,7 @@ impl Page {
         page
     }
 
-    /// One request and its answer; events that come before it are kept.
+    /// Sends a request and returns its reply; earlier events are kept.
     pub(super) fn ask(&mut self, method: &str, parameters: &Value) -> Value {
         self.number += 1;
         let mut message = json!({ "id": self.number, "method": method, "params": parameters });
@@ -127,7 +128,7 @@ impl Page {
         let mut bytes = message.to_string().into_bytes();
         bytes.push(0);
         self.requests.write_all(&bytes).expect("the browser listens");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + REPLY_TIMEOUT;
         loop {
             let answer = self.next(until).unwrap_or_else(|| panic!("no answer to {method}"));
             if answer["id"] == json!(self.number) {
@@ -142,7 +143,7 @@ impl Page {
         self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// Loads a file to the end.
+    /// Loads a file completely.
     pub(super) fn open(&mut self, path: &Path) {
         self.events.clear();
         let mut address = String::from("file://");
@@ -156,14 +157,14 @@ impl Page {
         }
         let went = self.ask("Page.navigate", &json!({ "url": address }));
         assert!(went["errorText"].is_null(), "{went}");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + REPLY_TIMEOUT;
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.next(until).expect("the page loads");
             self.events.push_back(event);
         }
     }
 
-    /// The value of an expression in the page.
+    /// Returns the value of an expression in the page.
     pub(super) fn value(&mut self, expression: &str) -> Value {
         let asked =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
@@ -172,13 +173,13 @@ impl Page {
         answer["result"]["value"].clone()
     }
 
-    /// After everything that was asked for has been drawn.
+    /// Waits until the page is drawn.
     pub(super) fn settled(&mut self) {
         let two = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))";
         self.value(two);
     }
 
-    /// What went wrong in the page, and what it loaded from elsewhere.
+    /// Returns errors of the page, and what it loaded from elsewhere.
     pub(super) fn complaints(&mut self) -> Vec<String> {
         let is_bad = |event: &Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
@@ -193,7 +194,7 @@ impl Page {
         self.events.iter().filter(|event| is_bad(event)).map(Value::to_string).collect()
     }
 
-    /// A picture of what the screen shows, where `TALEA_SHOTS` names a folder for it.
+    /// Saves a screenshot, if `TALEA_SHOTS` names a folder.
     pub(super) fn shoot(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("TALEA_SHOTS") else { return };
         let shot = self.ask("Page.captureScreenshot", &json!({ "format": "png" }));
@@ -205,7 +206,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // A browser is several processes; it was made the head of its group.
+        // A browser has several processes; this one leads their group.
         if let Some(group) = rustix::process::Pid::from_raw(self.browser.id() as i32) {
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }

@@ -1,9 +1,7 @@
-//! The page in a real headless browser: it draws what was simulated, it zooms, and nothing goes
-//! wrong in it.
+//! The page in a real headless browser: it draws the simulation, it zooms, and it has no errors.
 //!
 //! Needs a Chromium on the PATH or named by `TALEA_BROWSER`; `TALEA_BROWSER=required` makes its
-//! absence an error. With `TALEA_SHOTS` naming a folder, pictures of what was seen are kept there,
-//! to be looked at.
+//! absence an error. If `TALEA_SHOTS` names a folder, screenshots are saved there.
 
 mod bounds;
 mod devtools;
@@ -12,7 +10,7 @@ use crate::harness::{Scratch, run};
 use devtools::{Page, find, unbase64};
 use serde_json::{Value, json};
 
-/// 20 tasks on 4 CPUs, now and then more than they can do: some 54,000 jobs, 54,000 arrivals.
+/// 20 tasks on 4 CPUs with temporary overload: some 54,000 jobs and 54,000 arrivals.
 const BUSY: &str = "\
 duration = \"3s\"
 
@@ -38,7 +36,7 @@ period = \"100ms\"
 cost = { min = \"1ms\", max = \"40ms\" }
 ";
 
-/// Partitions, a server with a budget, overload: something of everything that is drawn.
+/// Partitions, a server with a budget, overload: every drawn element.
 pub(crate) const RICH: &str = "\
 duration = \"2s\"
 
@@ -101,11 +99,11 @@ cost = \"10ms\"
 name = \"requests\"
 in = \"network\"
 period = \"10ms\"
-slack = \"100ms\"
+separation_max = \"110ms\"
 cost = { min = \"0.2ms\", max = \"0.65ms\" }
 ";
 
-/// A page of `system`, in a browser; `None` where there is none.
+/// Opens a page of `system` in a browser; `None` without a browser.
 fn opened(scratch: &Scratch, name: &str, system: &str) -> Option<Page> {
     let Some(browser) = find() else {
         eprintln!("skipped: needs a Chromium on the PATH or in TALEA_BROWSER");
@@ -141,7 +139,7 @@ fn range(page: &mut Page) -> (f64, f64) {
     (view[0].as_f64().expect("from"), view[1].as_f64().expect("to"))
 }
 
-/// What is drawn, and what the canvas of the first chart holds, as a number.
+/// Returns the drawn elements, and a checksum of the first chart's canvas.
 fn look(page: &mut Page) -> (Value, Value) {
     page.settled();
     let sum = "(() => { const c = document.querySelector('.chart canvas'), d = c.getContext('2d')\
@@ -182,7 +180,7 @@ fn l22_the_page_draws_100_000_events_and_zooms_in_a_real_browser() {
     );
     page.shoot("busy");
 
-    // The wheel zooms to what is under the pointer.
+    // The wheel zooms at the pointer.
     let (x, y) = (800.0, 330.0);
     let under = "(() => { const c = document.querySelector('.chart canvas').getBoundingClientRect(); return [c.left, c.width]; })()";
     assert!(page.value(under)[1].as_f64().expect("a width") > 1_000.0);
@@ -199,7 +197,7 @@ fn l22_the_page_draws_100_000_events_and_zooms_in_a_real_browser() {
     assert!(jobs(&fewer) * 20 < jobs(&drawn) && jobs(&fewer) > 0, "{fewer}");
     page.shoot("busy-zoomed");
 
-    // Dragged to the left, later times come into view.
+    // Dragging to the left shows later times.
     mouse(&mut page, "mousePressed", x, y, &json!({ "button": "left", "clickCount": 1 }));
     mouse(&mut page, "mouseMoved", x - 200.0, y, &json!({ "button": "left", "buttons": 1 }));
     mouse(&mut page, "mouseReleased", x - 200.0, y, &json!({ "button": "left", "clickCount": 1 }));
@@ -208,7 +206,7 @@ fn l22_the_page_draws_100_000_events_and_zooms_in_a_real_browser() {
     assert!(dragged.0 > after.0 && (dragged.1 - dragged.0 - (after.1 - after.0)).abs() < 2.0);
     assert_ne!(moved, zoomed);
 
-    // The strip with the whole run: what is marked there is shown.
+    // A selection in the overview strip is shown in the chart.
     let strip = page.value(
         "(() => { const box = document.getElementById('overview').getBoundingClientRect(), [a, z] = talea.plot(); \
          return [box.left + a, box.top + 20, z - a]; })()",
@@ -244,7 +242,7 @@ fn l22_the_page_draws_100_000_events_and_zooms_in_a_real_browser() {
     let (from, to) = range(&mut page);
     assert!(to - from < 1e7, "{from} {to}");
 
-    // Keys: to a missed deadline, and back to everything.
+    // Keys: to a missed deadline, and back to the whole run.
     press(&mut page, "n");
     assert!(look(&mut page).0["misses"].as_u64() > Some(0), "a miss in view");
     page.shoot("busy-miss");
@@ -254,14 +252,14 @@ fn l22_the_page_draws_100_000_events_and_zooms_in_a_real_browser() {
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
-/// What a job looks like is where it ran: in the row of its CPU and its own, in its task's colour.
+/// A job is drawn in the row of its CPU and in its task's row, in its task's colour.
 #[test]
 fn l22_the_pixels_are_the_schedule() {
     let scratch = Scratch::new();
     let Some(mut page) = opened(&scratch, "rich.toml", RICH) else { return };
     page.shoot("rich");
-    // For each of the first segments: zoomed to three times its length, the middle of the chart is
-    // its colour in these two rows only, before and after it is not.
+    // Each of the first segments, zoomed to three times its length: the middle of the chart has its
+    // colour in these two rows only, and not before and after it.
     let seen = page.value(
         "(() => { const root = talea.data.roots[0], [, tasks, , starts, lengths] = root.segments, wrong = []; \
          const c = document.querySelector('.chart canvas'), rows = 1 + root.servers.length; \
@@ -294,7 +292,7 @@ fn the_page_can_be_read_in_the_dark_on_a_telephone_and_on_paper() {
     assert_eq!(
         page.value("document.getElementById('tip').hidden"),
         false,
-        "what is under the pointer is told"
+        "the tip at the pointer is shown"
     );
     page.shoot("rich-dark");
     let screen = json!({ "width": 400, "height": 800, "deviceScaleFactor": 2, "mobile": true });
@@ -313,7 +311,7 @@ fn the_page_can_be_read_in_the_dark_on_a_telephone_and_on_paper() {
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
-/// A system file may be called anything.
+/// A system file may have any name.
 #[test]
 fn a_hostile_name_is_text_in_a_real_browser() {
     let scratch = Scratch::new();
@@ -325,8 +323,7 @@ fn a_hostile_name_is_text_in_a_real_browser() {
     assert!(page.value("talea.drawn.jobs").as_u64() > Some(0));
 }
 
-/// A canvas is never higher than the window, whatever there is to show: rows come into it as the
-/// page is scrolled.
+/// The canvas is never higher than the window: scrolling shows other rows.
 #[test]
 fn hundreds_of_rows_scroll_through_the_window() {
     let scratch = Scratch::new();
@@ -339,7 +336,7 @@ fn hundreds_of_rows_scroll_through_the_window() {
     page.value("document.querySelector('.chart').scrollIntoView({ block: 'end' })");
     let (bottom, below) = look(&mut page);
     page.shoot("many");
-    // At the end there are no rows of CPUs any more: every task has its ten jobs.
+    // The end has no rows of CPUs: every task has its ten jobs.
     let number = |drawn: &Value, what: &str| drawn[what].as_u64().expect("a number");
     assert!(number(&bottom, "segments") < number(&top, "segments"), "{top} {bottom}");
     assert!(

@@ -1,7 +1,6 @@
-//! Reads a trace as the schema says, and as strictly: nothing that the schema does not know, no
-//! wrong type, no field twice.
+//! Strict decoder of a trace: unknown fields, wrong types and repeated fields are errors.
 //!
-//! The schema is read from `subset.proto`, so that this shares nothing with the writer.
+//! The schema is read from `subset.proto`, so the decoder shares nothing with the writer.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -21,7 +20,7 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    /// Of a file with one declaration a line, types written in full.
+    /// Reads a file with one declaration per line and full type names.
     pub(super) fn read(text: &str) -> Schema {
         let mut schema = Schema { messages: BTreeMap::new(), enums: BTreeMap::new() };
         let mut open: Vec<(bool, String)> = Vec::new();
@@ -66,7 +65,7 @@ impl Schema {
         schema
     }
 
-    /// The message `kind` that `bytes` are, by names.
+    /// Decodes the message `kind` from `bytes`, by names.
     pub(super) fn decode(&self, kind: &str, mut bytes: &[u8]) -> Result<Value, String> {
         let fields = self.messages.get(kind).ok_or_else(|| format!("no message {kind}"))?;
         let mut seen = Map::new();

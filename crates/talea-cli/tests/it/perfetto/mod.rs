@@ -1,8 +1,8 @@
-//! `talea simulate --trace`: what Perfetto is given is what was simulated, in the published schema.
+//! `talea simulate --trace`: the trace contains the simulation, in Perfetto's published schema.
 //!
-//! Always: a strict decoder of its own, which knows the schema from `subset.proto`. Where there is
-//! a Python with the `perfetto` package, or `protoc`: these too, against the whole schema and the
-//! subset. `TALEA_PROTO=required` makes it an error that there is neither; as a path it names the
+//! A strict decoder with the schema from `subset.proto` always runs. If there is a Python with the
+//! `perfetto` package, or `protoc`, these check the trace against the whole schema and the subset
+//! as well. `TALEA_PROTO=required` makes it an error that there is neither; as a path it names the
 //! Python.
 
 mod decode;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// Two roots, one with two CPUs and more to do than they can; refusals, migration.
+/// Two roots, one with two CPUs and an overload; refusals and migrations.
 pub(crate) const ROOTS: &str = "\
 duration = \"400ms\"
 
@@ -60,13 +60,13 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// What happens on a track, in the order in which Perfetto takes it.
+/// Events of a track, in Perfetto's order.
 #[derive(Default)]
 struct Track {
     name: String,
     parent: Option<u64>,
     is_counter: bool,
-    /// Begin, end, name, annotations of the end and of the beginning.
+    /// Start, end, name, and annotations of the end and of the start.
     slices: Vec<Slice>,
     /// Time, category, name, job.
     instants: Vec<(u64, String, String, Option<u64>)>,
@@ -92,8 +92,8 @@ fn annotations(event: &Value, names: &Interned) -> BTreeMap<String, u64> {
     list.iter().map(|one| (name(one), number(&one["uint_value"]))).collect()
 }
 
-/// Reads a trace as Perfetto would, and checks that it may: clock, sequences, names, tracks before
-/// their use, slices that nest and end.
+/// Reads a trace like Perfetto, and checks clock, sequences, names, that tracks are described
+/// before their use, and that slices nest and end.
 fn tracks(bytes: &[u8]) -> BTreeMap<u64, Track> {
     let schema = Schema::read(include_str!("subset.proto"));
     let trace = schema.decode("Trace", bytes).expect("a trace");
@@ -141,7 +141,7 @@ fn tracks(bytes: &[u8]) -> BTreeMap<u64, Track> {
             events.push((number(&packet["timestamp"]), sequence, event));
         }
     }
-    // As they stand in the file where the time is the same.
+    // Stable: events at the same time keep their position in the file.
     events.sort_by_key(|(at, ..)| *at);
     let mut open: BTreeMap<u64, (u64, String, Option<u64>)> = BTreeMap::new();
     for (at, sequence, event) in events {
@@ -167,7 +167,7 @@ fn tracks(bytes: &[u8]) -> BTreeMap<u64, Track> {
                 track.slices.push(Slice { start, end: at, name, job, response });
             }
             "TYPE_INSTANT" => {
-                track.instants.push((at, category(), name(), also.get("job").copied()))
+                track.instants.push((at, category(), name(), also.get("job").copied()));
             }
             "TYPE_COUNTER" => track.counts.push((at, number(&event["counter_value"]))),
             _ => panic!("{event}"),
@@ -177,7 +177,7 @@ fn tracks(bytes: &[u8]) -> BTreeMap<u64, Track> {
     tracks
 }
 
-/// The whole schema, where it can be had: how many said so.
+/// Checks the trace with the available tools, and returns their number.
 fn validate(scratch: &Scratch, trace: &Path) -> u32 {
     let wanted = std::env::var("TALEA_PROTO").unwrap_or_default();
     let subset = scratch.file("subset.proto", include_str!("subset.proto"));
@@ -204,7 +204,7 @@ fn validate(scratch: &Scratch, trace: &Path) -> u32 {
             .expect("protoc");
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
         let text = String::from_utf8(ended.stdout).expect("text");
-        // What it doesn't know it prints by its number.
+        // protoc prints unknown fields by number.
         let unknown =
             text.lines().find(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
         assert_eq!(unknown, None);
@@ -237,7 +237,7 @@ fn compare_file(scratch: &Scratch, path: &Path, more: &[&str]) -> (BTreeMap<u64,
     let args = ["simulate", "--json", "--csv", "jobs.csv", "--trace", "out.pftrace"];
     let args: Vec<&str> = args.iter().chain(more).copied().chain(path.to_str()).collect();
     let ended = run(scratch, &args);
-    // 1: an expectation does not hold, which is none of a trace's business.
+    // 1: an expectation does not hold, which does not matter for the trace.
     assert!(matches!(ended.code, Some(0 | 1)), "{}", ended.err);
     let answer: Value = serde_json::from_str(&ended.out).expect("JSON");
     let csv = std::fs::read_to_string(scratch.path().join("jobs.csv")).expect("jobs");
@@ -263,7 +263,7 @@ fn compare_file(scratch: &Scratch, path: &Path, more: &[&str]) -> (BTreeMap<u64,
             assert_eq!(count("arrival"), number(&task["arrived"]), "{name}");
             assert_eq!(count("refused"), number(&task["refused"]), "{name}");
             assert_eq!(count("deadline missed"), number(&task["late"]), "{name}");
-            // Every job that ended, with its end and its response.
+            // Every completed job, with its end and its response.
             let ended: BTreeSet<(u64, u64, u64)> =
                 track.slices.iter().filter_map(|s| Some((s.job?, s.end, s.response?))).collect();
             let jobs: BTreeSet<(u64, u64, u64)> = csv
@@ -278,7 +278,7 @@ fn compare_file(scratch: &Scratch, path: &Path, more: &[&str]) -> (BTreeMap<u64,
                 .collect();
             assert_eq!(jobs.len() as u64, number(&task["completed"]));
             assert_eq!(ended, jobs, "{name}");
-            // It ran on CPUs what it ran at all.
+            // Its execution time on its track equals that on the CPUs.
             let length = |slices: &mut dyn Iterator<Item = &Slice>| {
                 slices.map(|s| s.end - s.start).sum::<u64>()
             };
@@ -310,8 +310,8 @@ fn s20_l22_a_trace_for_perfetto_is_the_simulation_slots_and_budgets_too() {
     let counts = &named(&tracks, "budget of network").counts;
     assert!(counts.iter().all(|&(_, left)| left <= 1_000_000));
     assert!(counts.is_sorted_by_key(|&(at, _)| at));
-    // A deferrable server's budget only falls by what its clients run, and not always from one
-    // corner to the next: a refill is a jump at one instant.
+    // The budget of a deferrable server falls only while its clients run; a refill is a jump at one
+    // instant.
     let falls: u64 = counts.windows(2).map(|pair| pair[0].1.saturating_sub(pair[1].1)).sum();
     let ran: u64 =
         named(&tracks, "requests").slices.iter().map(|slice| slice.end - slice.start).sum();
@@ -339,13 +339,13 @@ fn s20_l22_a_trace_has_a_process_for_each_root_and_every_miss() {
             .collect();
         cpus.len() == 2
     });
-    assert!(migrated, "somebody used both CPUs");
+    assert!(migrated, "a task used both CPUs");
 }
 
-/// `move` goes to CPU 0 at the very instant at which CPU 1 is given to `pinned`; and one budget is
+/// `move` migrates to CPU 0 at the instant at which CPU 1 dispatches `pinned`; and one budget is
 /// used through another.
 #[test]
-fn s20_l22_a_trace_follows_who_moves_and_every_budget_that_is_used() {
+fn s20_l22_a_trace_shows_migrations_and_every_used_budget() {
     let (tracks, _) = compare(
         "duration = \"100ms\"\n\
          [[scheduler]]\nname = \"pair\"\npolicy = \"edf\"\ncpus = 2\n\
@@ -368,17 +368,16 @@ fn s20_l22_a_trace_follows_who_moves_and_every_budget_that_is_used() {
         let counts = &named(&tracks, &format!("budget of {server}")).counts;
         let falls: u64 = counts.windows(2).map(|pair| pair[0].1.saturating_sub(pair[1].1)).sum();
         assert_eq!(falls, ran, "{server}");
-        // It turns where the client stops, at 1.5 and at 11.5 ms, and not only where it is filled.
+        // It has a corner where the client stops, at 1.5 and at 11.5 ms, and not only at a refill.
         let left = if server == "outer" { 3_000_000 } else { 500_000 };
         assert!(counts.contains(&(11_500_000, left)), "{server}: {counts:?}");
     }
 }
 
-/// Where clients are held up by holes and overheads, counts still agree and budgets stay within
-/// bounds. Jobs of the source that leave no token, on the track of the sink: at the ends of the
-/// second, the fourth, and so on.
+/// Jobs of the source without a token, on the track of the sink: at the ends of the second, the
+/// fourth, and so on.
 #[test]
-fn y9_y10_a_trace_shows_who_was_not_activated() {
+fn y9_y10_a_trace_shows_tasks_that_were_not_activated() {
     let system = "duration = \"100ms\"\n[[scheduler]]\nname = \"p\"\npolicy = \"edf\"\n\
         [[task]]\nname = \"source\"\nperiod = \"10ms\"\ncost = \"1ms\"\n[[task]]\nname = \"sink\"\ncost = \"1ms\"\n\
         [[channel]]\nfrom = \"source\"\nto = \"sink\"\nsize = 4\npush = [1, 0]\n";
@@ -393,25 +392,26 @@ fn y9_y10_a_trace_shows_who_was_not_activated() {
     assert_eq!((of("sink"), of("source")), (expected, Vec::new()));
 }
 
+/// Counts still agree, and budgets stay within their limits.
 #[test]
-fn s20_l22_a_trace_of_a_spoiled_run_still_balances() {
-    let spoiled = format!(
+fn s20_l22_a_trace_with_stalls_and_overheads_is_consistent() {
+    let system = format!(
         "{ROOTS}\n[overheads]\nrelease = \"5us\"\ndecision = \"10us\"\nmigration = \"50us\"\n\n\
-         [[hole]]\nin = \"alone\"\nstart = \"30ms\"\nlength = \"12ms\"\n"
+         [[stall]]\nin = \"alone\"\nstart = \"30ms\"\nlength = \"12ms\"\n"
     );
-    let (tracks, _) = compare(&spoiled);
+    let (tracks, _) = compare(&system);
     let counts = &named(&tracks, "budget of net").counts;
     assert!(counts.len() > 10 && counts.iter().all(|&(_, left)| left <= 1_000_000));
 }
 
-/// Graphs, off-line tables, versions, resources, affinities: whatever the examples have.
+/// Graphs, off-line tables, versions, resources and affinities of the examples.
 #[test]
 fn s20_l22_the_traces_of_all_examples_agree_with_their_tables() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/systems");
     let (mut seen, mut with_slots) = (0, 0);
     for entry in std::fs::read_dir(folder).expect("examples") {
         let path = entry.expect("an entry").path();
-        // Parts that others include are no systems.
+        // Included parts are no systems.
         if !std::fs::read_to_string(&path).is_ok_and(|text| text.contains("[[scheduler]]")) {
             continue;
         }

@@ -1,11 +1,11 @@
-//! The file of jobs against the pictures of the same run, which other code has kept.
+//! The file of jobs, compared with the page of the same run.
 
 use crate::harness::{Scratch, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Two CPUs with somebody who moves, suspends itself and is stopped; overheads; late jobs; and a
-/// table that stops a job.
+/// Two CPUs with a task that migrates, suspends itself and is preempted; overheads; late jobs; and
+/// a table that stops a job.
 const SYSTEM: &str = r#"
 duration = "200ms"
 [overheads]
@@ -50,7 +50,7 @@ period = "20ms"
 cost = "6ms"
 "#;
 
-/// By the names of columns.
+/// A row, by column names.
 type Line = BTreeMap<String, String>;
 
 fn lines(csv: &str) -> Vec<Line> {
@@ -59,7 +59,7 @@ fn lines(csv: &str) -> Vec<Line> {
     lines.map(|cells| names.iter().cloned().zip(cells).collect()).collect()
 }
 
-/// What is to be had from the drawn pieces of a job: how long, how many stops, how many moves.
+/// Computes execution time, preemptions and migrations of each job from the drawn segments.
 fn pieces(root: &Value) -> BTreeMap<(u64, u64), (i64, i64, i64)> {
     let column = |at: usize| -> Vec<i64> {
         let cells = root["segments"][at].as_array().expect("a column");
@@ -72,9 +72,9 @@ fn pieces(root: &Value) -> BTreeMap<(u64, u64), (i64, i64, i64)> {
     for at in order {
         let list = of.entry((tasks[at] as u64, jobs[at] as u64)).or_default();
         match list.last_mut() {
-            // On without a pause.
+            // Continued without a pause.
             Some(last) if last[0] == cpus[at] && last[1] + last[2] == starts[at] => {
-                last[2] += lengths[at]
+                last[2] += lengths[at];
             }
             _ => list.push([cpus[at], starts[at], lengths[at]]),
         }

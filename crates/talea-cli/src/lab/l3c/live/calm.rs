@@ -1,26 +1,26 @@
-//! What holes leave of a run, and what is said of it.
+//! Exclusion of jobs and requests that stalls have perturbed, and statistics of the others.
 //!
-//! A hole is seen by a thread that was late, so it may have begun up to a look earlier; what piled
+//! A stall is seen by a thread that was late, so it may have begun up to a look earlier; what piled
 //! up behind it takes a while. The urgent tasks of these systems leave two thirds of the CPU to
 //! that: it is felt three times as long as it was. A job that has missed its slot by that comes a
-//! frame later: ten times, if it was long enough. Whoever claims that something stays short leaves
-//! out what a hole has touched; whoever claims that something gets long takes away all that holes
-//! can have added.
+//! frame later: ten times, if it was long enough. A claim that something stays short excludes what
+//! a stall has perturbed; a claim that something gets long subtracts all that stalls can have
+//! added.
 
 use super::Point;
-use crate::compare::lives::{Life, Lives};
+use crate::compare::job_times::{JobLog, JobTimes};
 use crate::lab::echo::Asked;
-use talea_core::machine::TaskId;
+use talea_core::engine::TaskId;
 use talea_core::mutate;
 use talea_core::{Span, Time};
 
-/// A hole may have begun so much earlier than it was seen.
-const DISTANCE: Span = talea_exec::holes::DISTANCE;
-/// How many times as long as itself a hole is felt, and a long one.
+/// A stall may have begun so much earlier than it was seen.
+const DISTANCE: Span = talea_exec::stalls::PROBE_PERIOD;
+/// How many times as long as itself a stall is felt, and a long one.
 const FELT: [u64; 2] = [3, 10];
 /// Half of what a job has to spare in its slot.
 const LONG: Span = Span::from_ns(5_000_000);
-/// Backlog of holes before a job may have made it longer too.
+/// Backlog of stalls before a job may have made it longer too.
 const BEFORE: u64 = 1_000_000_000;
 
 /// When a CPU stood still.
@@ -28,16 +28,16 @@ const BEFORE: u64 = 1_000_000_000;
 pub(super) struct Calm(Vec<(Time, Time)>);
 
 impl Calm {
-    pub(super) fn new(holes: Vec<(Time, Time)>) -> Calm {
-        Calm(holes)
+    pub(super) fn new(stalls: Vec<(Time, Time)>) -> Calm {
+        Calm(stalls)
     }
 
     /// How many.
-    pub(super) fn holes(&self) -> usize {
+    pub(super) fn stalls(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether a hole may have been felt between these.
+    /// Whether a stall may have been felt between these.
     pub(super) fn is_broken(&self, from: Time, to: Time) -> bool {
         self.0.iter().any(|&(begin, end)| {
             let began = Time::from_ns(begin.as_ns().saturating_sub(DISTANCE.as_ns()));
@@ -53,12 +53,12 @@ impl Calm {
         })
     }
 
-    /// Whether there was a hole between these.
+    /// Whether there was a stall between these.
     pub(super) fn is_struck(&self, from: Time, to: Time) -> bool {
         self.0.iter().any(|&(begin, end)| begin <= to.saturating_add(DISTANCE) && from <= end)
     }
 
-    /// All that holes can have added to something between these.
+    /// All that stalls can have added to something between these.
     fn added(&self, from: Time, to: Time) -> Span {
         let from = Time::from_ns(from.as_ns().saturating_sub(BEFORE));
         let within = self.0.iter().filter(|&&(begin, end)| begin <= to && from <= end);
@@ -90,14 +90,14 @@ impl Wait {
 pub(super) struct Waits(Vec<Wait>);
 
 impl Waits {
-    /// Of a task's jobs that were released from then on, in a run that ended then.
+    /// Collects the jobs of a task that were released at `first` or later, in a run until `end`.
     pub(super) fn of_jobs(
-        lives: &Lives,
+        lives: &JobLog,
         task: TaskId,
         calm: &Calm,
         (first, end): (Time, Time),
     ) -> Waits {
-        let one = |life: &Life| {
+        let one = |life: &JobTimes| {
             let from = life.release.filter(|&release| release >= first)?;
             let to = life.end.unwrap_or(end);
             let (has_ended, due) = (life.end.is_some(), life.deadline);
@@ -112,7 +112,7 @@ impl Waits {
         Waits(lives.jobs.range(range).filter_map(|(_, life)| one(life)).collect())
     }
 
-    /// Of requests that were sent between these.
+    /// Collects the requests that were sent within `sent`.
     pub(super) fn of_requests(
         asked: &[Asked],
         calm: &Calm,
@@ -128,7 +128,7 @@ impl Waits {
         Waits(within.map(one).collect())
     }
 
-    /// And these.
+    /// Appends other waits.
     pub(super) fn extend(&mut self, others: Waits) {
         self.0.extend(others.0);
     }
@@ -147,8 +147,8 @@ impl Waits {
         self.left_out() * 20 > self.count() || self.0.is_empty()
     }
 
-    /// Of a run: more than a twentieth of all jobs and requests is left out, or of some of them
-    /// none counts.
+    /// Whether a run is inconclusive: more than a twentieth of all jobs and requests is excluded,
+    /// or of some of them none counts.
     pub(super) fn together_are_inconclusive(all: &[&Waits]) -> bool {
         let sum = |of: fn(&Waits) -> usize| all.iter().map(|waits| of(waits)).sum::<usize>();
         sum(Waits::left_out) * 20 > sum(Waits::count)
@@ -159,7 +159,7 @@ impl Waits {
         self.0.iter().filter(|wait| !wait.is_broken)
     }
 
-    /// Of those that count: the smallest that so many percent do not exceed.
+    /// Returns the smallest length that `percent` of the counted waits do not exceed.
     pub(super) fn quantile(&self, percent: usize) -> Option<Span> {
         let mut lengths: Vec<Span> = self.counted().map(Wait::length).collect();
         lengths.sort_unstable();
@@ -171,28 +171,29 @@ impl Waits {
         self.quantile(100)
     }
 
-    /// The longest of all, without anything that holes can have added.
+    /// The longest of all, without anything that stalls can have added.
     pub(super) fn at_least(&self) -> Option<Span> {
         self.0.iter().map(|wait| wait.length().checked_sub(wait.added).unwrap_or(Span::ZERO)).max()
     }
 
-    /// Of those that count, after their deadline.
+    /// Returns the number of counted waits beyond their deadline.
     pub(super) fn late(&self) -> usize {
         self.counted().filter(|wait| wait.due.is_some_and(|due| wait.to > due)).count()
     }
 
-    /// Of all, after their deadline whatever holes have added.
+    /// Returns the number of all waits beyond their deadline, even without the time that stalls can
+    /// have added.
     pub(super) fn late_at_least(&self) -> usize {
         let is_late = |wait: &&Wait| wait.due.is_some_and(|due| wait.to > due + wait.added);
         self.0.iter().filter(is_late).count()
     }
 
-    /// Of those that count, without an end.
+    /// Returns the number of counted waits without an end.
     pub(super) fn lost(&self) -> usize {
         self.counted().filter(|wait| !wait.has_ended).count()
     }
 
-    /// Of all, without an end.
+    /// Returns the number of all waits without an end.
     pub(super) fn lost_in_all(&self) -> usize {
         self.0.iter().filter(|wait| !wait.has_ended).count()
     }
@@ -205,7 +206,7 @@ impl Waits {
             .max()
     }
 
-    /// For the file.
+    /// Returns the points for the file of raw data.
     pub(super) fn points(&self) -> Vec<Point> {
         let point = |wait: &Wait| Point {
             release_ns: wait.from.as_ns(),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_felt_longer_than_it_is() {
+    fn a_stall_is_felt_longer_than_it_is() {
         // They may have begun a millisecond earlier: 4 and 6 ms.
         let calm = Calm::new(vec![(at(100), at(103)), (at(200), at(205))]);
         for (from, to, broken) in [
@@ -256,10 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_hole_has_touched_is_left_out_of_the_longest_and_taken_away_from_the_least() {
+    fn what_a_stall_has_touched_is_left_out_of_the_longest_and_taken_away_from_the_least() {
         let calm = Calm::new(vec![(at(100), at(109))]);
-        let mut lives = Lives::default();
-        let life = |release, end: Option<u64>, due| Life {
+        let mut lives = JobLog::default();
+        let life = |release, end: Option<u64>, due| JobTimes {
             release: Some(at(release)),
             end: end.map(at),
             deadline: Some(at(due)),

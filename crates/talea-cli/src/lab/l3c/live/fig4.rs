@@ -3,7 +3,7 @@
 use super::super::fig4::figure4_system;
 use super::verdict::{Claim, Verdict, settle};
 use super::{Args, Point, Seen, Trial, finish, ms};
-use crate::compare::lives::{Life, Lives, Name};
+use crate::compare::job_times::{JobId, JobLog, JobTimes};
 use crate::exit::Exit;
 use crate::lab::bounds::{Case, rows};
 use crate::lab::plot::{Figure, Panel, Series};
@@ -25,9 +25,9 @@ const OFF: Span = Span::from_ns(1_000_000);
 
 const SYSTEMS: [(bool, &str); 2] = [(false, "(a) priorities"), (true, "(b) reservations")];
 
-/// Where the paper says so, in its units; what it says of A in (a) is 6, which its own priorities
-/// do not give (checklists: L-O1).
-fn paper(reserved: bool, (task, job): Name) -> &'static str {
+/// Completions that the paper states, in its units. For A in (a) it has 6, which contradicts its
+/// own priorities.
+fn paper(reserved: bool, (task, job): JobId) -> &'static str {
     match (reserved, task.0, job) {
         (false, 0, 0) => "late",
         (false, 1, 1) => "late (16)",
@@ -139,28 +139,28 @@ fn end(time: Time) -> f64 {
     time.as_ns() as f64 / 1e6
 }
 
-fn is_late(life: &Life) -> bool {
+fn is_late(life: &JobTimes) -> bool {
     life.end.zip(life.deadline).is_some_and(|(end, deadline)| end > deadline)
 }
 
-/// What was seen of a job.
+/// Observed end of a job.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    life: Life,
+    life: JobTimes,
     /// On the way, since the CPU had nothing to do: at most so much later it may end by that.
     lost: Span,
-    /// A hole fell into it; what one has left behind is among what was lost.
+    /// A stall fell into it; what one has left behind is among what was lost.
     left_out: bool,
 }
 
 impl Default for End {
     fn default() -> End {
-        End { life: Life::default(), lost: Span::ZERO, left_out: true }
+        End { life: JobTimes::default(), lost: Span::ZERO, left_out: true }
     }
 }
 
-/// Of each job the last run that says something of it.
-fn take(seen: &Seen, simulated: &Lives, ends: &mut BTreeMap<Name, End>) {
+/// Keeps, for each job, the last run that is conclusive about it.
+fn take(seen: &Seen, simulated: &JobLog, ends: &mut BTreeMap<JobId, End>) {
     for &name in simulated.jobs.keys() {
         let life = seen.lives.jobs.get(&name).copied().unwrap_or_default();
         let to = life.end.unwrap_or(Time::ZERO + seen.length);
@@ -172,14 +172,14 @@ fn take(seen: &Seen, simulated: &Lives, ends: &mut BTreeMap<Name, End>) {
     }
 }
 
-/// By how much it ended earlier than in the simulation, or later than what was lost explains.
-fn off(expected: &Life, life: &Life, lost: Span) -> Option<Span> {
+/// Returns by how much a job ended earlier than in the simulation, or later than `lost` explains.
+fn off(expected: &JobTimes, life: &JobTimes, lost: Span) -> Option<Span> {
     let (expected, end) = expected.end.zip(life.end)?;
     let latest = expected + lost;
     Some(if end < expected { expected.since(end) } else { end.max(latest).since(latest) })
 }
 
-fn claim(system: &str, simulated: &Lives, ends: &BTreeMap<Name, End>) -> Claim {
+fn claim(system: &str, simulated: &JobLog, ends: &BTreeMap<JobId, End>) -> Claim {
     let counted = ends.iter().filter(|(_, end)| !end.left_out);
     let most = counted.clone().map(|(name, end)| off(&simulated.jobs[name], &end.life, end.lost));
     // One that never ended is off by more than anything.
@@ -201,11 +201,12 @@ mod tests {
 
     #[test]
     fn l7_what_was_lost_may_make_a_job_later_and_nothing_earlier() {
-        let at = |ms: u64| Life { end: Some(Time::from_ns(ms * 1_000_000)), ..Life::default() };
+        let at =
+            |ms: u64| JobTimes { end: Some(Time::from_ns(ms * 1_000_000)), ..JobTimes::default() };
         let span = |ms: u64| Span::from_ns(ms * 1_000_000);
         for (end, by) in [(9, 1), (10, 0), (12, 0), (13, 0), (15, 2)] {
             assert_eq!(off(&at(10), &at(end), span(3)), Some(span(by)), "{end}");
         }
-        assert_eq!(off(&at(10), &Life::default(), span(3)), None);
+        assert_eq!(off(&at(10), &JobTimes::default(), span(3)), None);
     }
 }

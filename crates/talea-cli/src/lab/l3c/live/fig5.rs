@@ -4,7 +4,7 @@
 use super::super::fig5::{figure5_system, unasked};
 use super::calm::Waits;
 use super::verdict::{Claim, Verdict, settle, undisturbed};
-use super::{Args, Point, Trial, finish, ms, told};
+use super::{Args, Point, Trial, finish, ms, ms_text};
 use crate::exit::Exit;
 use crate::lab::bounds::{Case, rows};
 use crate::lab::l3c::{MS, span};
@@ -12,7 +12,7 @@ use crate::lab::plot::{Figure, Panel, Series};
 use crate::output::Table;
 use serde::Serialize;
 use std::time::Duration;
-use talea_core::machine::TaskId;
+use talea_core::engine::TaskId;
 use talea_core::{Span, Time};
 use talea_sim::Counters;
 
@@ -29,7 +29,7 @@ struct Row {
     measured_max_ns: Option<u64>,
     measured_median_ns: Option<u64>,
     left_out: usize,
-    /// Of the matrix program, a second.
+    /// Products of the matrix program per second.
     products: u64,
     /// CPU time of the matrix program, in millionths.
     share_ppm: u64,
@@ -71,10 +71,10 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
         table.row(vec![
             row.slot_ms.to_string(),
             row.slot_ms.to_string(),
-            told(row.bound_ns.map(Span::from_ns)),
-            told(Some(Span::from_ns(row.simulated_max_ns))),
-            told(row.measured_max_ns.map(Span::from_ns)),
-            told(row.measured_median_ns.map(Span::from_ns)),
+            ms_text(row.bound_ns.map(Span::from_ns)),
+            ms_text(Some(Span::from_ns(row.simulated_max_ns))),
+            ms_text(row.measured_max_ns.map(Span::from_ns)),
+            ms_text(row.measured_median_ns.map(Span::from_ns)),
             row.requests.len().to_string(),
             row.left_out.to_string(),
             row.products.to_string(),
@@ -142,11 +142,11 @@ fn one(slot: u64, length: Span) -> anyhow::Result<(Row, Waits)> {
     let seen = trial.run()?;
     let waits = Waits::of_requests(&seen.asked, &seen.calm_for_requests, (Time::ZERO, end), end);
     let mut counters = Counters::new(2);
-    let machine = trial.tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
-    talea_sim::World::new(machine, 1, &trial.workload).run(end, &mut counters);
+    let machine = trial.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+    talea_sim::Simulation::new(machine, 1, &trial.workload).run(end, &mut counters);
     let case = Case::new(String::new(), trial.tree, unasked(), end);
     let a_second = |count: u64| count * 1_000 * MS / length.as_ns();
-    let effort: u64 = seen.real.effort.iter().map(|effort| effort.used.as_ns()).sum();
+    let effort: u64 = seen.real.dispatchers.iter().map(|effort| effort.cpu_time.as_ns()).sum();
     let row = Row {
         slot_ms: slot,
         bound_ns: rows(&case)[1].bound().map(Span::as_ns),
@@ -184,7 +184,7 @@ fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
     };
     let products: Vec<u64> = found.iter().map(|(row, _)| row.products).collect();
     let turns: Vec<u64> = found.iter().map(|(row, _)| row.turns).collect();
-    // How fast a CPU is, and what holes leave of it, differ from run to run by more than slots of
+    // How fast a CPU is, and what stalls leave of it, differ from run to run by more than slots of
     // some length cost; what the scheduler uses does not.
     let shares: Vec<u64> = found.iter().map(|(row, _)| row.share_ppm).collect();
     let scheduler: Vec<u64> = found.iter().map(|(row, _)| row.scheduler_ppm).collect();

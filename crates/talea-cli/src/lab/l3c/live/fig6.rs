@@ -3,24 +3,24 @@
 use super::super::fig6::{HARMONIC, figure6_system};
 use super::calm::Waits;
 use super::verdict::{Claim, Verdict, settle, undisturbed};
-use super::{Args, Point, Seen, Trial, finish, ms, told};
+use super::{Args, Point, Seen, Trial, finish, ms, ms_text};
 use crate::exit::Exit;
 use crate::lab::l3c::{MS, span};
 use crate::lab::plot::{Figure, Panel, Series};
 use crate::output::Table;
 use serde::Serialize;
 use std::time::Duration;
-use talea_analysis::tree::Roots;
-use talea_core::machine::{Order, TaskId};
+use talea_analysis::tree::RootModel;
+use talea_core::engine::{Order, TaskId};
 use talea_core::{Span, Time, Work};
-use talea_exec::What;
+use talea_exec::RecordKind;
 use talea_sim::{Cost, Overheads};
 
 /// The set that the simulation has first; the other one's longest waits need minutes.
 const PERIODS: [u64; 7] = HARMONIC[0];
 /// All tasks are released together every so many ms.
 const HYPERPERIOD: u64 = 1_000;
-/// What the paper says, for the first and the last.
+/// Values of the paper, for the first and the last.
 const PAPER: [&str; 6] = ["1.2", "", "", "", "", "over 250"];
 const ECHO: TaskId = TaskId(7);
 
@@ -28,7 +28,7 @@ const ECHO: TaskId = TaskId(7);
 struct Row {
     tenths: u64,
     bound_ns: Option<u64>,
-    /// With twice what the dispatcher used of the CPU for an order on average, and jobs as much
+    /// Bound with twice the average CPU time of the dispatcher for an order, and with jobs as much
     /// longer as interrupts and the monitor made them.
     bound_with_overheads_ns: Option<u64>,
     lost_ppm: u64,
@@ -63,7 +63,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
         ">LOST",
     ];
     let mut table = Table::new(&head);
-    let span_of = |ns: Option<u64>| told(ns.map(Span::from_ns));
+    let span_of = |ns: Option<u64>| ms_text(ns.map(Span::from_ns));
     for (row, _) in &found {
         table.row(vec![
             format!("0.{}", row.tenths),
@@ -99,7 +99,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     finish(args, "l3c-fig6", &table, &[("l3c-fig6", figure)], raw, claims)
 }
 
-/// With all of the seven, which is the worst case, and once between.
+/// Times of requests: with all of the seven, which is the worst case, and once between.
 fn asked(seconds: u64) -> Vec<Time> {
     let of = |second: u64| {
         let between = (second * 2_654_435_769 % (1 << 32) * 400 * MS) >> 32;
@@ -115,7 +115,7 @@ fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Row, Waits)> {
     let (tree, workload) = figure6_system(&PERIODS, tenth, Some(asks.clone()));
     let trial = Trial { tree, workload, length, asks, echo: (span(1_000), None) };
     let simulated = trial.simulate();
-    let longest = |(_, life): (_, &crate::compare::lives::Life)| {
+    let longest = |(_, life): (_, &crate::compare::job_times::JobTimes)| {
         let (release, end) = life.release.zip(life.end)?;
         Some(end.since(release).as_ns())
     };
@@ -127,14 +127,14 @@ fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Row, Waits)> {
     let lost_ppm = seen.lost_ppm();
     let bound = |overheads: Overheads, longer_ppm: u64| {
         if tenth == 0 {
-            return Some(unasked.sources[ECHO.0 as usize].cost.most().as_ns());
+            return Some(unasked.sources[ECHO.0 as usize].cost.max().as_ns());
         }
         let mut sources = unasked.sources.clone();
         for source in &mut sources {
-            let most = source.cost.most().as_ns();
+            let most = source.cost.max().as_ns();
             source.cost = Cost::Constant(Work::from_ns(most + most / 1_000 * longer_ppm / 1_000));
         }
-        let mut roots = Roots::new(&trial.tree, &sources);
+        let mut roots = RootModel::new(&trial.tree, &sources);
         roots.overheads = overheads;
         roots.bounds().get(ECHO.0 as usize)?.bound.as_ref().ok().map(|bound| bound.as_ns())
     };
@@ -163,8 +163,8 @@ fn overhead(seen: &Seen) -> Span {
         .real
         .record
         .iter()
-        .filter(|entry| matches!(entry.what, What::Ordered(Order::Run { .. })));
-    let used: u64 = seen.real.effort.iter().map(|effort| effort.used.as_ns()).sum();
+        .filter(|entry| matches!(entry.kind, RecordKind::Order(Order::Run { .. })));
+    let used: u64 = seen.real.dispatchers.iter().map(|effort| effort.cpu_time.as_ns()).sum();
     Span::from_ns(2 * used / (orders.count() as u64).max(1))
 }
 
@@ -174,13 +174,13 @@ fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
     let lost: usize = found.iter().map(|(_, waits)| waits.lost()).sum();
     let longest: Vec<u64> = found.iter().filter_map(|(row, _)| row.measured_max_ns).collect();
     let rises = longest.len() == found.len() && longest.windows(2).all(|pair| pair[0] < pair[1]);
-    let told: Vec<String> =
-        longest.iter().map(|&ns| super::told(Some(Span::from_ns(ns)))).collect();
+    let texts: Vec<String> =
+        longest.iter().map(|&ns| super::ms_text(Some(Span::from_ns(ns)))).collect();
     let rise = Claim {
         row: "L15",
         says: "the longest latency rises with the utilisation above, and no request is lost"
             .to_owned(),
-        seen: format!("{} ms, {lost} lost", told.join(", ")),
+        seen: format!("{} ms, {lost} lost", texts.join(", ")),
         verdict: Verdict::of(rises && lost == 0, is_inconclusive),
     };
     let over = |row: &Row| {

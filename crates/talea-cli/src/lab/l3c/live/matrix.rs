@@ -2,13 +2,13 @@
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use talea_exec::Body;
+use talea_exec::JobBody;
 
 const SIZE: usize = 10;
 type Matrix = [[u32; SIZE]; SIZE];
 
 /// Multiplies until the run is over.
-pub(super) fn products(count: &AtomicU64) -> Body<'_> {
+pub(super) fn products(count: &AtomicU64) -> JobBody<'_> {
     Box::new(move |_, over| {
         let mut seed = 2017;
         let (mut a, mut b) = (random(&mut seed), random(&mut seed));

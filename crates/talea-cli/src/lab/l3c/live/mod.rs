@@ -3,9 +3,9 @@
 //! Model: a [`Trial`] is a system for one CPU. The scheduler machine that simulates it drives it on
 //! the first CPU that can be had: A, B and whatever else computes are threads of this process, the
 //! echo server is a program of its own, started and placed into the tree as any other would be.
-//! Whoever asks it runs on the last CPU, outside of the system, at the times that the simulation
-//! has too: both count from the same zero. What is [`judge`](verdict)d is what [`calm`] leaves: a
-//! machine that is taken away is nobody's fault.
+//! Its client runs on the last CPU, outside of the system, at the times that the simulation has
+//! too: both count from the same zero. [`verdict`] judges what [`calm`] does not exclude: a CPU
+//! that the hypervisor takes away is not the scheduler's fault.
 
 mod calm;
 mod fig4;
@@ -16,13 +16,13 @@ mod scenarios;
 mod verdict;
 
 use super::{Args, Which};
-use crate::compare::lives::Lives;
+use crate::compare::job_times::JobLog;
 use crate::exit::Exit;
 use crate::lab::echo::{self, Asked, Heard};
 use crate::lab::folder;
 use crate::lab::plot::Figure;
 use crate::lab::rig::{self, Awake, Cpus, Place};
-use crate::measured::{self, Refused, Rights, Setup, Spending};
+use crate::live_run::{self, NotExecutable, PriorityUse, RunSetup, WorkMode};
 use crate::output::{self, Table};
 use anyhow::{Context, bail};
 use calm::Calm;
@@ -32,12 +32,12 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use talea_core::machine::{Body, TaskId, Tree};
-use talea_core::workload::Surroundings;
-use talea_core::{Span, Time};
-use talea_exec::{Course, Failure, RootReport, Turn};
+use talea_core::engine::{NodeSpec, TaskId, Tree};
+use talea_core::workload::Environment;
+use talea_core::{Monotonic, Span, Time};
+use talea_exec::{Failure, RootReport, ScheduleEvent, ScheduleLog};
 use talea_os::{Tid, clock};
-use talea_sim::{Workload, World};
+use talea_sim::{Simulation, Workload};
 use talea_system::system::{Root, System};
 use verdict::{Claim, Verdict};
 
@@ -70,28 +70,28 @@ pub(super) fn run(figure: Which, args: &Args) -> anyhow::Result<Exit> {
     }
 }
 
-/// What is to be run.
+/// Experiment to run.
 struct Trial {
     tree: Tree,
-    /// Of the simulation; on real threads the echo server is asked as [`Trial::asks`] says.
+    /// Workload of the simulation; on real threads the requests come as in [`Trial::asks`].
     workload: Workload,
     length: Span,
     /// When the echo server is asked.
     asks: Vec<Time>,
-    /// What it needs for an answer, and how many requests may wait; without a number as many as the
-    /// kernel keeps by itself.
+    /// Cost of an answer, and how many requests may wait; without a number as many as the kernel
+    /// queues by default.
     echo: (Span, Option<u16>),
 }
 
-/// What was seen.
+/// Observations of a run.
 struct Seen {
-    lives: Lives,
+    lives: JobLog,
     asked: Vec<Asked>,
-    /// Of matrices.
+    /// Number of products of matrices.
     products: u64,
-    /// What holes of its CPU leave of the run.
+    /// Stalls of the CPU of the run.
     calm: Calm,
-    /// And those of the CPU of whoever asks.
+    /// Stalls of the CPU of the run and of the client's CPU.
     calm_for_requests: Calm,
     length: Span,
     real: RootReport,
@@ -99,24 +99,24 @@ struct Seen {
 
 impl Trial {
     fn names(&self) -> Vec<String> {
-        let task = |body: &Body| match body {
-            Body::Task(spec) => Some(spec.name.clone()),
-            Body::Scheduler(_) => None,
+        let task = |body: &NodeSpec| match body {
+            NodeSpec::Task(spec) => Some(spec.name.clone()),
+            NodeSpec::Scheduler(_) => None,
         };
-        self.tree.nodes().filter_map(|(_, node)| task(&node.body)).collect()
+        self.tree.nodes().filter_map(|(_, node)| task(&node.spec)).collect()
     }
 
-    /// The same under a simulated clock.
-    fn simulate(&self) -> Lives {
+    /// Runs the experiment under a simulated clock.
+    fn simulate(&self) -> JobLog {
         let machine = self.tree.build().expect("a sound system");
-        let mut lives = Lives::default();
-        let mut world = World::new(machine, 1, &self.workload);
+        let mut lives = JobLog::default();
+        let mut world = Simulation::new(machine, 1, &self.workload);
         world.run(Time::ZERO + self.length, &mut lives);
         let tasks = (0..self.workload.sources.len() as u32).map(TaskId);
-        let machine = world.machine();
+        let machine = world.engine();
         let unfinished: Vec<_> =
             tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
-        lives.finish(&unfinished);
+        lives.add_unfinished(&unfinished);
         lives
     }
 
@@ -125,8 +125,8 @@ impl Trial {
     /// # Errors
     /// If it can't be run here.
     fn run(&self) -> anyhow::Result<Seen> {
-        // Whoever asks counts from a zero that was foretold: a run that was not ready by then is
-        // another experiment.
+        // The client counts from a zero that was fixed in advance: a run that was not ready by then
+        // is another experiment.
         for lead in LEADS {
             if let Some(seen) = self.run_from(clock::now() + lead)? {
                 return Ok(seen);
@@ -136,7 +136,7 @@ impl Trial {
     }
 
     /// Nothing, if it began later, or not at all.
-    fn run_from(&self, begin: Time) -> anyhow::Result<Option<Seen>> {
+    fn run_from(&self, begin: Monotonic) -> anyhow::Result<Option<Seen>> {
         let cpus = match Cpus::of(Place::CrossCore) {
             Err(_) if self.asks.is_empty() => Cpus::of(Place::SameCore)?,
             cpus => cpus?,
@@ -151,25 +151,25 @@ impl Trial {
             sources: self.workload.sources.clone(),
             programs: names.iter().map(program).collect::<anyhow::Result<_>>()?,
             tasks: names,
-            surroundings: Surroundings::default(),
+            surroundings: Environment::default(),
         };
         let duration = self.length;
         let seed = self.workload.seed;
         let (expectations, warnings) = (Vec::new(), Vec::new());
         let system = System { duration, seed, roots: vec![root], expectations, warnings };
-        let sketches = measured::sketch(&system, duration, seed)?;
+        let estimates = live_run::estimate_load(&system, duration, seed)?;
         let products = AtomicU64::new(0);
         let client = Client::start(port, begin, &self.asks, cpus.client)?;
-        let measured = measured::run(&Setup {
+        let measured = live_run::run(&RunSetup {
             system: &system,
             duration,
             seed,
             places: &vec![vec![cpus.server]],
-            spending: Spending::Budget,
-            rights: Rights::Needed,
-            wish: talea_exec::Wish::Machine,
+            work_mode: WorkMode::Budget,
+            rights: PriorityUse::Required,
+            mechanism: talea_exec::RequestedMechanism::Engine,
             switches: true,
-            sketches: &sketches,
+            estimates: &estimates,
             begin: Some(begin),
             bodies: &|name| (name == "matrix").then(|| matrix::products(&products)),
         });
@@ -185,19 +185,19 @@ impl Trial {
         let measured = match measured {
             Ok(measured) if measured.interrupted => bail!("interrupted"),
             Ok(measured) => measured,
-            Err(Refused(why)) => return Err(NotHere(why).into()),
+            Err(NotExecutable(why)) => return Err(NotHere(why).into()),
         };
-        let Heard { asked, holes } = client.finish()?;
+        let Heard { asked, stalls } = client.finish()?;
         let report = measured.report;
         if report.zero != begin {
             return Ok(None);
         }
-        let ours = report.holes.iter().map(|hole| (hole.from, hole.to));
-        let theirs = holes.into_iter();
+        let ours = report.stalls.iter().map(|stall| (stall.from, stall.to));
+        let theirs = stalls.into_iter();
         let calm = Calm::new(ours.clone().collect());
         let calm_for_requests = Calm::new(ours.chain(theirs).collect());
         let [real] = <[RootReport; 1]>::try_from(report.roots).ok().context("one root")?;
-        let lives = Lives::of(&self.tree, &real)?;
+        let lives = JobLog::from_record(&self.tree, &real)?;
         let products = products.load(Ordering::Relaxed);
         Ok(Some(Seen {
             lives,
@@ -230,49 +230,52 @@ impl Trial {
 }
 
 impl Seen {
-    /// What was lost until then since the CPU had nothing to do: switches, interrupts, looks of the
-    /// monitor.
+    /// Returns the CPU time that was lost since the CPU was last idle: switches, interrupts, probes
+    /// of the monitor.
     fn lost_before(&self, at: Time) -> Span {
-        let course = Course::of(1, &self.real.record);
-        let rests = course.timed().iter().filter(|(_, turn)| matches!(turn, Turn::Rests { .. }));
+        let course = ScheduleLog::from_record(1, &self.real.record);
+        let is_idle = |turn: &ScheduleEvent| matches!(turn, ScheduleEvent::Idle { .. });
+        let rests = course.timed_events().iter().filter(|(_, turn)| is_idle(turn));
         let since =
             rests.map(|&(when, _)| when).take_while(|&when| when < at).last().unwrap_or(Time::ZERO);
         let within =
-            self.real.stretches.iter().filter(|stretch| stretch.to > since && stretch.to <= at);
-        Span::from_ns(within.map(|stretch| stretch.by.as_ns()).sum())
+            self.real.lost_times.iter().filter(|stretch| stretch.to > since && stretch.to <= at);
+        Span::from_ns(within.map(|stretch| stretch.amount.as_ns()).sum())
     }
 
     /// The share of the time that jobs had the CPU in which they did not get on, in millionths:
     /// what interrupts and the monitor take.
     fn lost_ppm(&self) -> u64 {
         let done: u64 = self.real.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
-        self.real.stretched().as_ns() * 1_000_000 / done.max(1)
+        self.real.total_lost_time().as_ns() * 1_000_000 / done.max(1)
     }
 
     /// How often the scheduler went over to this task.
     fn turns_to(&self, task: TaskId) -> usize {
-        let course = Course::of(1, &self.real.record);
+        let course = ScheduleLog::from_record(1, &self.real.record);
         course
-            .turns()
-            .filter(|turn| matches!(turn, Turn::Runs { task: who, .. } if *who == task))
+            .events()
+            .filter(
+                |turn| matches!(turn, ScheduleEvent::Dispatched { task: who, .. } if *who == task),
+            )
             .count()
     }
 }
 
-/// Until the run begins, for whoever is to be there: as long as it takes, and far longer than that.
+/// Times until the run begins, for the start of all threads: the usual time, and far longer ones.
 const LEADS: [Span; 3] =
     [Span::from_ns(400_000_000), Span::from_ns(1_200_000_000), Span::from_ns(4_000_000_000)];
 
-/// One that nobody has now.
+/// Returns a port that is unused now.
 fn free_port() -> anyhow::Result<u16> {
     Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?.local_addr()?.port())
 }
 
-/// Whoever asks, while the run goes on.
+/// Client process, which sends requests during the run.
 struct Client(Option<Child>);
 
 impl Client {
-    fn start(port: u16, zero: Time, asks: &[Time], cpu: u32) -> anyhow::Result<Client> {
+    fn start(port: u16, zero: Monotonic, asks: &[Time], cpu: u32) -> anyhow::Result<Client> {
         if asks.is_empty() {
             return Ok(Client(None));
         }
@@ -281,7 +284,7 @@ impl Client {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("whoever asks the echo server cannot be started")?;
+            .context("the client of the echo server cannot be started")?;
         let mut client = Client(Some(child));
         let child = client.0.as_mut().context("just started")?;
         rig::privileged(Tid::new(child.id() as i32).context("a process without a number")?, cpu)?;
@@ -298,7 +301,7 @@ impl Client {
         let Some(child) = self.0.take() else { return Ok(Heard::default()) };
         let ended = child.wait_with_output()?;
         if !ended.status.success() {
-            bail!("whoever asks the echo server failed");
+            bail!("the client of the echo server failed");
         }
         echo::read(&String::from_utf8(ended.stdout).context("what was asked is no text")?)
     }
@@ -314,13 +317,13 @@ impl Drop for Client {
     }
 }
 
-/// Of a job or a request, for the file of raw data.
+/// Point of a job or a request in the file of raw data.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Point {
     release_ns: u64,
     /// Nothing if it had not ended when the run did, or was never answered.
     response_ns: Option<u64>,
-    /// A hole has touched it.
+    /// A stall has touched it.
     left_out: bool,
 }
 
@@ -364,6 +367,6 @@ fn ms(span: Span) -> f64 {
 }
 
 /// Milliseconds to two digits, or that there are none.
-fn told(span: Option<Span>) -> String {
+fn ms_text(span: Option<Span>) -> String {
     span.map_or_else(|| "-".to_owned(), |span| format!("{:.2}", ms(span)))
 }

@@ -5,15 +5,15 @@ use super::super::base::{Load, Phases, Plan, Service, base_system};
 use super::super::scenarios::{PAPER_A, PAPER_B, SCENARIOS};
 use super::calm::Waits;
 use super::verdict::{Claim, Verdict, settle};
-use super::{Args, Point, Trial, finish, ms, told};
-use crate::compare::lives::{Life, Lives};
+use super::{Args, Point, Trial, finish, ms, ms_text};
+use crate::compare::job_times::{JobLog, JobTimes};
 use crate::exit::Exit;
 use crate::lab::bounds::{Case, rows};
 use crate::lab::l3c::{MS, span};
 use crate::lab::plot::{Figure, Panel, Series};
 use crate::output::Table;
 use serde::Serialize;
-use talea_core::machine::TaskId;
+use talea_core::engine::TaskId;
 use talea_core::mutate;
 use talea_core::{Span, Time};
 
@@ -23,18 +23,18 @@ const ECHO: TaskId = TaskId(2);
 
 /// L18: of requests.
 const QUEUE: u16 = 16;
-/// Of the echo server.
+/// Cost of an answer of the echo server.
 const SERVICE: Span = Span::from_ns(650_000);
-/// Nobody asks before, and nothing counts: a program needs a while until it can answer, and has 2 %
-/// of a CPU for that, or starts above everybody.
+/// No request is sent before, and nothing counts: a program needs a while until it can answer, and
+/// has 2 % of a CPU for that, or starts above all others.
 const FROM: u64 = 800;
-/// Nobody asks in the last ones.
+/// Length at the end of the run without requests.
 const LAST: u64 = 150;
 /// L18: so long after a burst everything is as before.
 const RECOVERY: Span = Span::from_ns(1_000 * MS);
 const BURST: Span = Span::from_ns(1_000 * MS);
 
-/// Of a scenario, in ms.
+/// Times of a scenario, in ms.
 struct Times {
     length: u64,
     bursts: Vec<u64>,
@@ -70,12 +70,12 @@ struct Fared {
 struct Row {
     scenario: &'static str,
     tasks: Vec<Fared>,
-    /// Of the matrix program.
+    /// Products of the matrix program.
     products: u64,
-    holes: usize,
+    stalls: usize,
 }
 
-/// What was seen of a scenario.
+/// Observations of a scenario.
 struct Found {
     row: Row,
     /// A, B, all requests, and those away from bursts.
@@ -84,7 +84,7 @@ struct Found {
     recovery: Option<Span>,
 }
 
-/// L17: how long an answer may take where nobody bursts.
+/// L17: how long an answer may take without bursts.
 const NORMAL: Span = Span::from_ns(1_500_000);
 
 /// Runs all.
@@ -117,7 +117,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut table = Table::new(&head);
     for row in found.iter().map(|found| &found.row) {
         for task in &row.tasks {
-            let of = |ns: Option<u64>| told(ns.map(Span::from_ns));
+            let of = |ns: Option<u64>| ms_text(ns.map(Span::from_ns));
             table.row(vec![
                 row.scenario.to_owned(),
                 task.name.to_owned(),
@@ -139,7 +139,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
         x: "seconds",
         y: "ms",
         panels: vec![Panel {
-            title: "without jobs that a hole has touched".to_owned(),
+            title: "without jobs that a stall has touched".to_owned(),
             series: found
                 .iter()
                 .map(|found| Series {
@@ -220,32 +220,32 @@ fn one(
         scenario: what,
         tasks: tasks.collect(),
         products: seen.products,
-        holes: seen.calm.holes(),
+        stalls: seen.calm.stalls(),
     };
     Ok(Found { row, waits, recovery })
 }
 
-fn jobs(lives: &Lives, task: TaskId) -> impl Iterator<Item = &Life> {
+fn jobs(lives: &JobLog, task: TaskId) -> impl Iterator<Item = &JobTimes> {
     lives.jobs.range((task, 0)..=(task, u64::MAX)).map(|(_, life)| life)
 }
 
-fn responses(lives: &Lives, task: TaskId) -> impl Iterator<Item = Span> {
+fn responses(lives: &JobLog, task: TaskId) -> impl Iterator<Item = Span> {
     jobs(lives, task).filter_map(|life| Some(life.end?.since(life.release?)))
 }
 
-fn late(lives: &Lives, task: TaskId) -> usize {
+fn late(lives: &JobLog, task: TaskId) -> usize {
     jobs(lives, task)
         .filter(|life| life.end.zip(life.deadline).is_some_and(|(end, due)| end > due))
         .count()
 }
 
-/// What bursts do to A and B without a reservation.
+/// Returns the claim on the effect of bursts on A and B without a reservation.
 fn bursts(a: &Waits, b: &Waits) -> Claim {
     let (least_a, least_b) = (a.at_least(), b.at_least());
     let (late_a, late_b) = (a.late_at_least(), b.late_at_least());
     let is_so =
         least_a > Some(span(100_000)) && least_b > Some(span(5_000)) && late_a > 0 && late_b > 0;
-    // With so much taken away that holes can have added, that it is not so any more says nothing
+    // With so much taken away that stalls can have added, that it is not so any more says nothing
     // against it.
     let is_inconclusive = mutate!(
         "cli-l3c-bursts-hidden",
@@ -254,7 +254,7 @@ fn bursts(a: &Waits, b: &Waits) -> Claim {
     );
     Claim {
         row: "L17",
-        says: "bursts make A wait for more than 100 ms, B for more than 5 ms, and both miss deadlines, whatever holes have added"
+        says: "bursts make A wait for more than 100 ms, B for more than 5 ms, and both miss deadlines, whatever stalls have added"
             .to_owned(),
         seen: format!("{}, late {late_a} and {late_b}", both(least_a, least_b)),
         verdict: Verdict::of(is_so, is_inconclusive),
@@ -262,10 +262,10 @@ fn bursts(a: &Waits, b: &Waits) -> Claim {
 }
 
 fn both(a: Option<Span>, b: Option<Span>) -> String {
-    format!("A {}, B {} ms", told(a), told(b))
+    format!("A {}, B {} ms", ms_text(a), ms_text(b))
 }
 
-/// What each scenario is to show. `without`: the one without requests.
+/// Returns the claims of a scenario. `without`: the one without requests.
 fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim> {
     let [a, b, requests, normal] = &found.waits;
     let whole = |row, says: &str, seen: String, is_so, waits: &[&Waits]| {
@@ -289,7 +289,7 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                 "10 requests a second at the highest priority are answered within the service time and 1 ms",
                 format!(
                     "{} ms, {} of {} lost",
-                    told(requests.longest()),
+                    ms_text(requests.longest()),
                     requests.lost(),
                     requests.count()
                 ),
@@ -333,7 +333,7 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                     "with the reservation requests away from bursts are answered within 1.5 ms",
                     format!(
                         "{} ms, {} of {} lost",
-                        told(normal.longest()),
+                        ms_text(normal.longest()),
                         normal.lost(),
                         normal.count()
                     ),
@@ -362,11 +362,11 @@ mod tests {
     use super::*;
 
     /// Jobs of one task, (release, end) in milliseconds, each due 20 ms after its release.
-    fn waits(holes: &[(u64, u64)], jobs: &[(u64, u64)]) -> Waits {
+    fn waits(stalls: &[(u64, u64)], jobs: &[(u64, u64)]) -> Waits {
         let at = |ms: u64| Time::from_ns(ms * 1_000_000);
-        let mut lives = Lives::default();
+        let mut lives = JobLog::default();
         for (number, &(release, end)) in (0..).zip(jobs) {
-            let life = Life {
+            let life = JobTimes {
                 release: Some(at(release)),
                 end: Some(at(end)),
                 deadline: Some(at(release + 20)),
@@ -374,23 +374,23 @@ mod tests {
             };
             lives.jobs.insert((TaskId(0), number), life);
         }
-        let holes = holes.iter().map(|&(from, to)| (at(from), at(to))).collect();
-        Waits::of_jobs(&lives, TaskId(0), &Calm::new(holes), (Time::ZERO, at(10_000)))
+        let stalls = stalls.iter().map(|&(from, to)| (at(from), at(to))).collect();
+        Waits::of_jobs(&lives, TaskId(0), &Calm::new(stalls), (Time::ZERO, at(10_000)))
     }
 
     #[test]
-    fn l17_what_bursts_did_not_do_contradicts_unless_holes_have_hidden_it() {
+    fn l17_what_bursts_did_not_do_contradicts_unless_stalls_have_hidden_it() {
         let long = [(0, 130), (1_000, 1_150)];
         let short = [(0, 10), (1_000, 1_010)];
-        let verdict = |holes: &[(u64, u64)], a: &[(u64, u64)], b: &[(u64, u64)]| {
-            bursts(&waits(holes, a), &waits(holes, b)).verdict
+        let verdict = |stalls: &[(u64, u64)], a: &[(u64, u64)], b: &[(u64, u64)]| {
+            bursts(&waits(stalls, a), &waits(stalls, b)).verdict
         };
         assert_eq!(verdict(&[], &long, &long), Verdict::Holds);
-        // A hole that takes nothing of what is looked for.
+        // A stall that takes nothing of what is looked for.
         assert_eq!(verdict(&[(1_020, 1_030)], &long, &long), Verdict::Holds);
         assert_eq!(verdict(&[], &long, &short), Verdict::Contradicts);
         assert_eq!(verdict(&[], &short, &long), Verdict::Contradicts);
-        // All that B waited may be a hole's.
+        // All that B waited may be a stall's.
         assert_eq!(verdict(&[(1_000, 1_149), (2, 129)], &long, &long), Verdict::Inconclusive);
         assert_eq!(verdict(&[], &[], &long), Verdict::Inconclusive);
     }

@@ -1,4 +1,4 @@
-//! What is claimed of a figure, and whether it holds.
+//! Claims about a figure, and whether they hold.
 
 use super::calm::Waits;
 use crate::exit::Exit;
@@ -17,7 +17,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Of something that was measured, unless too little of it counts.
+    /// Returns the verdict of a measurement, unless too little of it counts.
     pub(super) fn of(is_so: bool, is_inconclusive: bool) -> Verdict {
         match (is_inconclusive, is_so) {
             (true, _) => Verdict::Inconclusive,
@@ -63,7 +63,7 @@ pub(super) struct Claim {
     /// Its row in the checklist.
     pub(super) row: &'static str,
     pub(super) says: String,
-    /// What was seen of it.
+    /// Observation that confirms or contradicts it.
     pub(super) seen: String,
     pub(super) verdict: Verdict,
 }
@@ -80,8 +80,8 @@ impl Claim {
     }
 }
 
-/// So many contradictions are no accident: what takes a CPU away in slices that nobody sees may
-/// bring one about, but a scheduler that is wrong contradicts every time.
+/// Number of contradictions that are no accident: a CPU that is taken away in slices too short to
+/// be detected may cause one, but a wrong scheduler contradicts every time.
 const CONTRADICTIONS: u32 = 3;
 /// How often something is tried that says nothing.
 const TRIES: u32 = 6;
@@ -126,7 +126,7 @@ pub(super) fn settle<T>(
     unreachable!("it ends after {TRIES}")
 }
 
-/// Measures again what holes have left too little of, as long as there is patience; what was seen
+/// Measures again what stalls have left too little of, as long as there is patience; what was seen
 /// last.
 pub(super) fn undisturbed<T>(
     patience: Duration,

@@ -1,24 +1,24 @@
 //! Figure 9: the same 32 tasks under EDF over EDF, one to five levels.
 
-use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::super::samples::median;
+use super::super::super::thresholds::{self, Threshold};
 use super::super::MS;
 use super::{Apart, Effort, Look, Seen, cpu, data, fit, mean, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use talea_core::machine::{NodeId, SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{NodeId, SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::workload::{Source, Workload};
 use talea_core::{Span, Work};
-use talea_sim::dice::Dice;
+use talea_sim::rng::Rng;
 
 const TASKS: usize = 32;
 const LEVELS: usize = 5;
-/// What SF3P's own program used on a machine of this kind, in percent: by levels.
+/// CPU time of SF3P's own program on a computer of this kind, in percent, by levels.
 const THEIRS: [f64; LEVELS] = [0.174, 0.257, 0.347, 0.425, 0.544];
 
 /// One set in a tree of so many levels.
@@ -30,16 +30,16 @@ struct Row {
     levels: usize,
     #[serde(flatten)]
     seen: Seen,
-    /// From the ends of the same jobs in a tree of one level.
+    /// Difference to the ends of the same jobs in a tree of one level.
     apart: Option<Apart>,
 }
 
 /// 32 tasks of 10 to 40 ms with 50 to 90 % of the CPU.
 fn set(seed: u64, number: u64) -> (u64, Vec<(Span, Work)>) {
-    let mut dice = Dice::of(seed, 9 << 32 | number);
-    let ppm = dice.between(500_000, 900_000);
+    let mut rng = Rng::for_part(seed, 9 << 32 | number);
+    let ppm = rng.between(500_000, 900_000);
     let one = |_| {
-        let cost = dice.between(10 * MS, 40 * MS);
+        let cost = rng.between(10 * MS, 40 * MS);
         let period = (u128::from(cost) * TASKS as u128 * 1_000_000).div_ceil(u128::from(ppm));
         (Span::from_ns(period as u64), Work::from_ns(cost))
     };
@@ -48,10 +48,10 @@ fn set(seed: u64, number: u64) -> (u64, Vec<(Span, Work)>) {
 
 /// Two schedulers below each, so many levels, and the tasks shared equally by those at the bottom.
 fn system(tasks: &[(Span, Work)], levels: usize) -> (Tree, Workload) {
-    let mut tree = Tree::new(1, SchedulerSpec::new("level 1", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("level 1", PolicySpec::Edf));
     let mut row = vec![NodeId(0)];
     for level in 2..=levels {
-        let spec = || SchedulerSpec::new(&format!("level {level}"), Policy::Edf);
+        let spec = || SchedulerSpec::new(&format!("level {level}"), PolicySpec::Edf);
         row = row
             .iter()
             .flat_map(|&above| [above; 2])
@@ -82,7 +82,7 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
         let (utilization, tasks) = set(effort.seed, number);
         let mut ends = BTreeMap::new();
         for levels in 1..=LEVELS {
-            // Nobody is always the first of a set.
+            // The order alternates, so that no level is always the first of a set.
             let levels = if number % 2 == 0 { levels } else { LEVELS + 1 - levels };
             let (tree, workload) = system(&tasks, levels);
             let ran = run(cpu, &tree, &workload, effort.duration(), Look::Burning)?;
@@ -99,7 +99,7 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
     }
     let judged = judge(&rows);
     let mut text = table(&rows);
-    text = text + "\n" + &bars::text(&judged);
+    text = text + "\n" + &thresholds::text(&judged);
     let line = |name: &str, of: &dyn Fn(&Seen) -> f64| Series {
         name: name.to_owned(),
         points: (1..=LEVELS).map(|levels| (levels as f64, at(&rows, levels, of))).collect(),
@@ -158,10 +158,10 @@ fn table(rows: &[Row]) -> String {
         + "SF3P here: its own program on a machine of this kind; 24 µs a job for each further level.\n"
 }
 
-/// What a job costs in µs, by levels.
+/// Returns the cost of a job in µs, by levels.
 ///
-/// Each set is held against itself: sets differ by more than levels do, and a run that somebody
-/// else has disturbed must not decide for its level. So it is the median of all runs, and from
+/// Each set is compared with itself: sets differ by more than levels do, and a run that another
+/// program has disturbed must not decide for its level. So it is the median of all runs, and from
 /// there the median of how far a level is from the middle of its set.
 fn per_job(rows: &[Row]) -> Vec<(f64, f64)> {
     let us = |row: &Row| row.seen.cost.dispatcher_us + row.seen.cost.workers_us;
@@ -173,7 +173,7 @@ fn per_job(rows: &[Row]) -> Vec<(f64, f64)> {
     (1..=LEVELS).map(|levels| (levels as f64, all + beside(levels))).collect()
 }
 
-fn judge(rows: &[Row]) -> Vec<Bar> {
+fn judge(rows: &[Row]) -> Vec<Threshold> {
     let per_job = per_job(rows);
     let (slope, explained) = fit(&per_job);
     let (middle, each) = ((LEVELS + 1) as f64 / 2.0, mean(per_job.iter().map(|(_, us)| *us)));
@@ -185,34 +185,34 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
     let off = rows.iter().filter(|row| !row.seen.is_inconclusive()).filter_map(|row| row.apart);
     let off = off.map(|apart| apart.median_us).fold(f64::NAN, f64::max);
     vec![
-        Bar {
+        Threshold {
             what: "a further level, per job".to_owned(),
             found: format!("{slope:.2} µs, at most 0.5; SF3P 24"),
-            met: slope <= 0.5,
+            passed: slope <= 0.5,
         },
-        Bar {
+        Threshold {
             what: "cost per job, a line through the levels".to_owned(),
             // Where a level costs next to nothing there is next to nothing for a line to explain:
             // then none may lie far from it.
             found: format!(
                 "R² {explained:.3}, above 0.95, or no level {beside:.1} % of a job's cost off the line, at most 3"
             ),
-            met: explained > 0.95 || beside <= 3.0,
+            passed: explained > 0.95 || beside <= 3.0,
         },
-        Bar {
+        Threshold {
             what: "five levels".to_owned(),
             found: format!("{five:.3} % of the CPU, below 0.54"),
-            met: five < 0.54,
+            passed: five < 0.54,
         },
-        Bar {
-            what: "no level misses a deadline outside of holes".to_owned(),
+        Threshold {
+            what: "no level misses a deadline outside of stalls".to_owned(),
             found: format!("{late} of {} runs", rows.len()),
-            met: late == 0,
+            passed: late == 0,
         },
-        Bar {
+        Threshold {
             what: "jobs end as in a tree of one level".to_owned(),
             found: format!("{off:.0} µs off in the middle of a set, at most 500"),
-            met: off <= 500.0,
+            passed: off <= 500.0,
         },
     ]
 }
@@ -236,7 +236,7 @@ mod tests {
         rows[2].seen.cost.workers_us = 500.0;
         let (slope, explained) = fit(&per_job(&rows));
         assert!((slope - 2.0).abs() < 0.5 && explained > 0.95, "{slope} {explained}");
-        assert!(!judge(&rows)[0].met, "two µs a level are too many");
+        assert!(!judge(&rows)[0].passed, "two µs a level are too many");
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
             let machine = tree.build().expect("a sound tree");
             assert_eq!((machine.tasks(), workload.sources.len()), (TASKS, TASKS));
             let depths =
-                (0..TASKS as u32).map(|task| machine.depth(talea_core::machine::TaskId(task)));
+                (0..TASKS as u32).map(|task| machine.depth(talea_core::engine::TaskId(task)));
             assert!(depths.into_iter().all(|depth| depth as usize == levels));
         }
     }

@@ -1,13 +1,13 @@
 //! The live columns: the same sets on real threads, beside the simulation of the same jobs.
 //!
-//! Each run has a keeper, a thread on the same CPU above the dispatcher: it reads the clocks at the
-//! edges of the window, and looks for holes every few milliseconds, seldom enough to cost next to
-//! nothing. Where the paper's idle thread burns what is left of the CPU at real-time priority,
-//! which the kernel answers with a hole a second, ours is SCHED_IDLE.
+//! Each run has a monitor, a thread on the same CPU above the dispatcher: it reads the clocks at
+//! the edges of the window, and probes for stalls every few milliseconds, seldom enough to cost
+//! next to nothing. Where the paper's idle thread burns what is left of the CPU at real-time
+//! priority, which the kernel answers with a stall a second, ours is SCHED_IDLE.
 //!
 //! *Scheduler overhead* is what the dispatcher and our code within workers use, *non-scheduler
 //! overhead* what no thread of the run has used: switches, interrupts beside jobs, other processes.
-//! A job that a hole has touched, directly or by the backlog behind it, is left out on both sides.
+//! A job that a stall has touched, directly or by the backlog behind it, is left out on both sides.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -22,16 +22,16 @@ pub(super) use six::six;
 pub(super) use table::table2;
 use talea_core::mutate;
 
-use super::super::bars::{self, Bar};
 use super::super::exec::{self, cost};
 use super::super::folder;
 use super::super::rig::{Cpus, Place};
+use super::super::thresholds::{self, Threshold};
 use super::MS;
 use crate::compare::Tolerance;
-use crate::compare::disturbed::Disturbed;
-use crate::compare::lives::{Life, Lives, Name};
+use crate::compare::job_times::{JobId, JobLog, JobTimes};
+use crate::compare::stall_filter::StallFilter;
 use crate::exit::Exit;
-use crate::measured;
+use crate::live_run;
 use crate::output;
 use anyhow::{Context, ensure};
 use serde::Serialize;
@@ -39,16 +39,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use talea_core::machine::{TaskId, Tree};
+use talea_core::engine::{TaskId, Tree};
 use talea_core::workload::Workload;
-use talea_core::{CpuSet, Span, Time, Work};
-use talea_exec::{Failure, Hole, Load, Options, RootReport, holes};
+use talea_core::{CpuSet, Monotonic, Span, Time, Work};
+use talea_exec::{Failure, Load, Options, RootReport, Stall, stalls};
 use talea_os::sched::{self, Attr, Policy};
-use talea_os::threadclock::ThreadClock;
+use talea_os::thread_cpu_clock::ThreadCpuClock;
 use talea_os::{Tid, clock};
-use talea_sim::World;
+use talea_sim::Simulation;
 
-/// What is run, and where what was found goes.
+/// Runs of an experiment, and the directory of its results.
 #[derive(Clone, Debug)]
 pub(super) struct Effort {
     /// Random sets, or how often a table is repeated.
@@ -69,33 +69,33 @@ impl Effort {
 }
 
 /// Prints what was found, how busy the machine was, and where it is written.
-fn tell(before: &str, text: &str, files: &[PathBuf], judged: &[Bar]) -> anyhow::Result<Exit> {
+fn tell(before: &str, text: &str, files: &[PathBuf], judged: &[Threshold]) -> anyhow::Result<Exit> {
     let after = exec::load();
     output::print(&format!(
         "load {before} before, {after} after\n{text}\n{}",
         folder::written(files)
     ))?;
-    Ok(bars::exit(judged))
+    Ok(thresholds::exit(judged))
 }
 
-/// What became of a run.
+/// Results of a run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Seen {
     cost: cost::Cost,
     /// Non-scheduler overhead, as a share of the run; without the thread that burns what is left
     /// nothing is known of it.
     other: Option<f64>,
-    /// Jobs that are due within the run, and how many of them a hole has touched.
+    /// Jobs that are due within the run, and how many of them a stall has touched.
     jobs: u64,
     excluded: u64,
-    /// Of the others: late in the simulation and here, in percent.
+    /// Late jobs in the simulation and here, in percent of those not excluded.
     simulated: f64,
     measured: f64,
-    holes: usize,
+    stalls: usize,
 }
 
 impl Seen {
-    /// As in `talea compare`: too much was touched to say anything.
+    /// Whether too much is excluded, as in `talea compare`.
     fn is_inconclusive(&self) -> bool {
         self.excluded * 20 > self.jobs
     }
@@ -110,26 +110,26 @@ impl Seen {
 struct Run {
     cost: cost::Cost,
     other: Option<f64>,
-    holes: Vec<Hole>,
-    disturbed: Disturbed,
-    real: Lives,
-    simulated: Lives,
+    stalls: Vec<Stall>,
+    disturbed: StallFilter,
+    real: JobLog,
+    simulated: JobLog,
 }
 
-/// How far apart the keeper's looks are: what they cost is a tenth of a percent.
+/// How far apart the monitor's looks are: what they cost is a tenth of a percent.
 const LOOK: Span = Span::from_ns(10_000_000);
 /// Later than that it was kept from its CPU.
 const LATE: Span = Span::from_ns(300_000);
-/// What may be off without a hole, as in `talea compare`.
-const TOLERANCE: Tolerance = Tolerance { least: Span::from_ns(2_000_000), share: 20 };
+/// Tolerated difference without a stall, as in `talea compare`.
+const TOLERANCE: Tolerance = Tolerance { min: Span::from_ns(2_000_000), permille: 20 };
 
-/// What the keeper has seen.
-struct Kept {
-    /// What itself and the idle thread have used within the window; of the latter nothing is known
+/// Observations of the monitor.
+struct MonitorReport {
+    /// CPU time of the monitor and of the idle thread within the window; the latter is unknown
     /// where the window could not be cut.
     own: Work,
     idle: Option<Work>,
-    holes: Vec<Hole>,
+    stalls: Vec<Stall>,
 }
 
 fn enter(cpu: u32, policy: Policy) -> std::io::Result<()> {
@@ -137,13 +137,18 @@ fn enter(cpu: u32, policy: Policy) -> std::io::Result<()> {
     sched::set(Tid::current(), &Attr::grant(policy))
 }
 
-/// From `zero` for so long.
-fn keep(cpu: u32, zero: Time, duration: Span, idle: Option<ThreadClock>) -> std::io::Result<Kept> {
+/// Monitors the CPU from `zero` for `duration`.
+fn keep(
+    cpu: u32,
+    zero: Monotonic,
+    duration: Span,
+    idle: Option<ThreadCpuClock>,
+) -> std::io::Result<MonitorReport> {
     enter(cpu, Policy::Fifo(talea_exec::Band::default().top + 2))?;
     let end = zero + duration;
     let mut found = Vec::with_capacity(1 << 12);
-    let of_run = |at: Time| Time::from_ns(at.as_ns().saturating_sub(zero.as_ns()));
-    let read = || idle.map(ThreadClock::read).transpose();
+    let of_run = |at: Monotonic| at.run_time(zero);
+    let read = || idle.map(ThreadCpuClock::read).transpose();
     clock::sleep_until(zero);
     let (own, before) = (clock::thread_cpu_time(), read()?);
     let mut is_cut = clock::now().since(zero) <= LATE;
@@ -153,9 +158,9 @@ fn keep(cpu: u32, zero: Time, duration: Span, idle: Option<ThreadClock>) -> std:
         let now = clock::now();
         if now.since(due) > LATE && found.len() < found.capacity() {
             // The others take it that looks are nearer to each other.
-            let since = LOOK.checked_sub(holes::DISTANCE).unwrap_or(Span::ZERO);
-            let from = of_run(Time::from_ns(due.as_ns().saturating_sub(since.as_ns())));
-            found.push(Hole { cpu, from, to: of_run(now) });
+            let since = LOOK.checked_sub(stalls::PROBE_PERIOD).unwrap_or(Span::ZERO);
+            let from = of_run(due.saturating_sub(since));
+            found.push(Stall { cpu, from, to: of_run(now) });
         }
         due = now + LOOK;
     }
@@ -166,35 +171,35 @@ fn keep(cpu: u32, zero: Time, duration: Span, idle: Option<ThreadClock>) -> std:
     is_cut &= clock::now().since(end) <= LATE;
     let idle =
         after.zip(before).filter(|_| is_cut).and_then(|(after, before)| after.checked_sub(before));
-    Ok(Kept { own, idle, holes: found })
+    Ok(MonitorReport { own, idle, stalls: found })
 }
 
-/// What is looked at in a run, beside when its jobs begin and end.
+/// Observations of a run beside the begin and the end of its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Nothing that costs anything: what the machine takes between two of the keeper's looks is not
-    /// seen.
+    /// Observations without cost: CPU time that the computer takes between two probes of the
+    /// monitor is not detected.
     Seldom,
-    /// The same, and an idle thread burns what is left of the CPU, so that nothing is left that is
-    /// nobody's.
+    /// `Seldom`, and an idle thread burns what is left of the CPU, so that all CPU time is
+    /// accounted for.
     Burning,
     /// A look at each worker's clock whenever it is let run or stopped, which misses what the
     /// machine takes, and one at the kernel's switches, which know what of that was our own doing:
-    /// for what a single job took. Nobody burns what is left, so that a CPU which is left idle by
-    /// mistake is seen. A look for holes each millisecond, as in `talea compare`, would cost a job
-    /// of 20 ms half of one.
+    /// for what a single job took. No thread burns what is left, so that a CPU which is left idle
+    /// by mistake is seen. A look for stalls each millisecond, as in `talea compare`, would cost a
+    /// job of 20 ms half of one.
     Clocks,
 }
 
 impl Look {
-    fn options(self, zero: Time, duration: Span) -> Options {
+    fn options(self, zero: Monotonic, duration: Span) -> Options {
         let is_close = self == Look::Clocks;
         Options {
             begin: Some(zero),
             audit: is_close,
             monitor: false,
-            room: 1 << 18,
-            switches: mutate!(
+            record_capacity: 1 << 18,
+            max_switches: mutate!(
                 "lab-sf3p-switches",
                 if is_close { SWITCHES } else { 0 },
                 if is_close && duration.is_zero() { SWITCHES } else { 0 }
@@ -237,9 +242,9 @@ fn run_after(
     look: Look,
 ) -> anyhow::Result<Option<Run>> {
     let until = Time::ZERO + duration;
-    let drawn = talea_sim::draw(workload, until, |_| 1 << 12);
-    let load = |(drawn, source): (talea_sim::Drawn, &talea_sim::Source)| {
-        Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone())
+    let drawn = talea_sim::generate_jobs(workload, until, |_| 1 << 12);
+    let load = |(drawn, source): (talea_sim::JobList, &talea_sim::Source)| {
+        Load::generated(&drawn.arrivals, drawn.costs, source.cost.clone())
     };
     let loads: Vec<Load> = drawn.into_iter().zip(&workload.sources).map(load).collect();
     let zero = clock::now() + lead;
@@ -247,9 +252,9 @@ fn run_after(
     let (ran, kept) = std::thread::scope(|scope| {
         let (say, said) = channel();
         let stop = &stop;
-        let idle = || -> anyhow::Result<ThreadClock> {
+        let idle = || -> anyhow::Result<ThreadCpuClock> {
             scope.spawn(move || {
-                let entered = enter(cpu, Policy::Idle).and_then(|()| ThreadClock::current());
+                let entered = enter(cpu, Policy::Idle).and_then(|()| ThreadCpuClock::current());
                 let is_in = entered.is_ok();
                 let _ = say.send(entered);
                 while is_in && !stop.load(Ordering::Relaxed) {
@@ -259,9 +264,9 @@ fn run_after(
             Ok(said.recv().context("the idle thread fell")??)
         };
         let idle = if look == Look::Burning { Some(idle()?) } else { None };
-        let keeper = scope.spawn(move || keep(cpu, zero, duration, idle));
+        let monitor = scope.spawn(move || keep(cpu, zero, duration, idle));
         let ran = cost::run(cpu, tree, loads, &look.options(zero, duration));
-        let kept = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let kept = monitor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         stop.store(true, Ordering::Relaxed);
         anyhow::Ok((ran, kept?))
     })?;
@@ -274,77 +279,79 @@ fn run_after(
     }
     let root = &ran.report.roots[0];
     ensure!(root.lost == 0, "the record of the run is too long");
-    let real = Lives::of(tree, root)?;
-    let mut simulated = Lives::default();
-    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
-    World::new(machine, 1, workload).run(until, &mut simulated);
+    let real = JobLog::from_record(tree, root)?;
+    let mut simulated = JobLog::default();
+    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+    Simulation::new(machine, 1, workload).run(until, &mut simulated);
     // Without the kernel's switches a CPU that we left idle would excuse as what the machine takes
     // does.
     ensure!(
-        look != Look::Clocks || (root.ran.is_some() && root.stood.is_some()),
+        look != Look::Clocks || (root.executed.is_some() && root.idle.is_some()),
         "the kernel does not tell who ran when (perf events: root, or CAP_PERFMON)"
     );
-    let disturbed = disturbed(tree, cpu, root, &kept.holes, (&real, duration));
+    let disturbed = disturbed(tree, cpu, root, &kept.stalls, (&real, duration));
     let used = |idle: Work| ran.dispatcher + ran.workers + kept.own + idle;
     let whole = duration.as_ns() as f64;
     let other = kept.idle.map(|idle| (whole - used(idle).as_ns() as f64) / whole);
-    Ok(Some(Run { cost: ran.cost, other, holes: kept.holes, disturbed, real, simulated }))
+    Ok(Some(Run { cost: ran.cost, other, stalls: kept.stalls, disturbed, real, simulated }))
 }
 
-/// What the machine has touched: as in `talea compare`, not what is our own fault.
+/// Returns the filter of what the computer has perturbed, as in `talea compare`; CPU time that
+/// Talea itself lost excuses nothing.
 fn disturbed(
     tree: &Tree,
     cpu: u32,
     root: &RootReport,
-    holes: &[Hole],
-    (real, duration): (&Lives, Span),
-) -> Disturbed {
-    let stretches = measured::excuses(root, &[cpu], (holes, duration));
-    Disturbed::of(tree, &[cpu], (holes, &stretches), real, TOLERANCE)
+    stalls: &[Stall],
+    (real, duration): (&JobLog, Span),
+) -> StallFilter {
+    let excused = live_run::machine_lost_time(root, &[cpu], (stalls, duration));
+    let stretches = mutate!("lab-sf3p-excuses", excused, root.lost_times.clone());
+    StallFilter::of(tree, &[cpu], (stalls, &stretches), real, TOLERANCE)
 }
 
 impl Run {
     /// Whether a job was late in the simulation and here, of each that is due within `until`: and
-    /// whether a hole has touched it.
-    fn jobs(&self, until: Time) -> impl Iterator<Item = (u32, &Life, bool, [bool; 2])> {
+    /// whether a stall has touched it.
+    fn jobs(&self, until: Time) -> impl Iterator<Item = (u32, &JobTimes, bool, [bool; 2])> {
         self.real.jobs.iter().filter_map(move |(name, life)| {
             let deadline = life.deadline.filter(|&deadline| deadline <= until)?;
-            let is_late = |life: Option<&Life>| {
+            let is_late = |life: Option<&JobTimes>| {
                 life.and_then(|life| life.end).is_none_or(|end| end > deadline)
             };
             let late = [is_late(self.simulated.jobs.get(name)), is_late(Some(life))];
-            Some((name.0.0, life, self.disturbed.touches(life), late))
+            Some((name.0.0, life, self.disturbed.excludes(life), late))
         })
     }
 
-    /// When jobs ended that no hole has touched, and when they did in the simulation.
-    fn ends(&self) -> BTreeMap<Name, (Time, Time)> {
-        let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.touches(life));
-        let both = |(name, life): (&Name, &Life)| {
+    /// When jobs ended that no stall has touched, and when they did in the simulation.
+    fn ends(&self) -> BTreeMap<JobId, (Time, Time)> {
+        let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.excludes(life));
+        let both = |(name, life): (&JobId, &JobTimes)| {
             let simulated = self.simulated.jobs.get(name)?.end?;
             Some((*name, (life.end?, simulated)))
         };
         clear.filter_map(both).collect()
     }
 
-    /// Of jobs that no hole has touched, and whether one has brushed them.
+    /// Returns the responses of jobs that no stall excludes, and whether one has perturbed them.
     fn responses(&self) -> impl Iterator<Item = (TaskId, Span, bool)> {
-        let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.touches(life));
+        let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.excludes(life));
         clear.filter_map(|(name, life)| {
-            Some((name.0, life.end?.since(life.release?), self.disturbed.brushes(life)))
+            Some((name.0, life.end?.since(life.release?), self.disturbed.perturbs(life)))
         })
     }
 
-    /// How many of the jobs that are due no hole has touched, and one has brushed.
-    fn brushed(&self, duration: Span) -> u64 {
+    /// How many of the jobs that are due no stall has touched, and one has perturbed.
+    fn perturbed(&self, duration: Span) -> u64 {
         let due = self.jobs(Time::ZERO + duration);
-        due.filter(|&(_, life, is_touched, _)| !is_touched && self.disturbed.brushes(life)).count()
+        due.filter(|&(_, life, is_touched, _)| !is_touched && self.disturbed.perturbs(life)).count()
             as u64
     }
 
     fn seen(&self, duration: Span) -> Seen {
-        let mut seen =
-            Seen { cost: self.cost, other: self.other, holes: self.holes.len(), ..Seen::default() };
+        let stalls = self.stalls.len();
+        let mut seen = Seen { cost: self.cost, other: self.other, stalls, ..Seen::default() };
         let mut late = [0u64; 2];
         for (_, _, is_touched, is_late) in self.jobs(Time::ZERO + duration) {
             seen.jobs += 1;
@@ -364,7 +371,7 @@ impl Run {
 struct Apart {
     jobs: usize,
     median_us: f64,
-    /// So far apart at most are nine of ten.
+    /// Difference that nine of ten do not exceed.
     p90_us: f64,
     most_us: f64,
 }
@@ -411,71 +418,79 @@ struct Data<'a, T> {
     seconds: u64,
     seed: u64,
     rows: &'a [T],
-    bars: &'a [Bar],
+    thresholds: &'a [Threshold],
 }
 
 fn data<T: Serialize>(
     effort: &Effort,
     load: &str,
     rows: &[T],
-    bars: &[Bar],
+    thresholds: &[Threshold],
 ) -> anyhow::Result<String> {
     let kernel =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let (seconds, seed, load) = (effort.seconds, effort.seed, load.to_owned());
-    output::to_json(&Data { kernel, load, seconds, seed, rows, bars })
+    output::to_json(&Data { kernel, load, seconds, seed, rows, thresholds })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use talea_core::machine::{Cpu, Order, SchedulerSpec};
-    use talea_exec::{Chosen, Entry, Means, Ran, Stood, Stretch, What};
+    use talea_core::engine::{Cpu, Order, SchedulerSpec};
+    use talea_exec::{
+        ExecInterval, IdleInterval, LostTime, MechanismChoice, MechanismKind, RecordEntry,
+        RecordKind,
+    };
 
     /// A worker is ordered to run for 20 ms, and has its CPU for 17 of them: who else had it?
     #[test]
-    fn s1_a_cpu_that_we_leave_idle_excuses_nobody_and_one_that_the_machine_takes_does() {
+    fn s1_a_cpu_that_talea_leaves_idle_excludes_no_job_and_one_that_the_computer_takes_does() {
         let at = |ms: u64| Time::from_ns(ms * MS);
         let run = Order::Run { cpu: Cpu(0), task: TaskId(0), job: 0, version: 0 };
-        let ran = |from, to| Ran { cpu: 0, task: TaskId(0), from: at(from), to: at(to) };
-        let told = [
-            (0, What::Ordered(run)),
-            (20, What::Ordered(Order::Idle { cpu: Cpu(0) })),
-            (30, What::Step),
+        let ran = |from, to| ExecInterval { cpu: 0, task: TaskId(0), from: at(from), to: at(to) };
+        let entries = [
+            (0, RecordKind::Order(run)),
+            (20, RecordKind::Order(Order::Idle { cpu: Cpu(0) })),
+            (30, RecordKind::Step),
         ];
-        let report = |stood: Vec<Stood>| RootReport {
-            chosen: Chosen { means: Means::Flip, why: String::new() },
+        let report = |stood: Vec<IdleInterval>| RootReport {
+            mechanism: MechanismChoice { kind: MechanismKind::Priority, reason: String::new() },
             native: None,
             record: (0..)
-                .zip(told)
-                .map(|(number, (ms, what))| Entry { number, now: at(ms), what })
+                .zip(entries)
+                .map(|(number, (ms, what))| RecordEntry { number, now: at(ms), kind: what })
                 .collect(),
             lost: 0,
             consumed: Vec::new(),
-            effort: std::iter::repeat_with(Default::default).take(1).collect(),
+            dispatchers: std::iter::repeat_with(Default::default).take(1).collect(),
             refused: 0,
-            tallies: Vec::new(),
+            job_stats: Vec::new(),
             programs: vec![None],
-            stretches: vec![Stretch { cpu: 0, from: at(0), to: at(20), by: Span::from_ns(3 * MS) }],
-            ran: Some(vec![ran(0, 7), ran(10, 20)]),
-            stood: Some(stood),
+            lost_times: vec![LostTime {
+                cpu: 0,
+                from: at(0),
+                to: at(20),
+                amount: Span::from_ns(3 * MS),
+            }],
+            executed: Some(vec![ran(0, 7), ran(10, 20)]),
+            idle: Some(stood),
         };
-        let tree = Tree::new(1, SchedulerSpec::new("cpu", talea_core::sched::Policy::Edf));
-        let life = Life { release: Some(at(0)), end: Some(at(20)), ..Life::default() };
-        let touches = |stood: Vec<Stood>| {
-            let lives = Lives::default();
+        let tree = Tree::new(1, SchedulerSpec::new("cpu", talea_core::sched::PolicySpec::Edf));
+        let life = JobTimes { release: Some(at(0)), end: Some(at(20)), ..JobTimes::default() };
+        let touches = |stood: Vec<IdleInterval>| {
+            let lives = JobLog::default();
             disturbed(&tree, 5, &report(stood), &[], (&lives, Span::from_ns(30 * MS)))
-                .touches(&life)
+                .excludes(&life)
         };
-        assert!(touches(Vec::new()), "a stranger had it, or the machine was away");
-        assert!(!touches(vec![Stood { cpu: 0, from: at(7), to: at(10) }]), "it was idle");
+        assert!(touches(Vec::new()), "a foreign thread had it, or the computer was stalled");
+        assert!(!touches(vec![IdleInterval { cpu: 0, from: at(7), to: at(10) }]), "it was idle");
     }
 
     #[test]
     fn s1_only_who_looks_closely_asks_for_clocks_and_switches() {
         let asks = |look: Look| {
-            let options = look.options(Time::ZERO, Span::from_ns(MS));
-            (options.audit, options.switches > 0)
+            let options = look.options(Monotonic::ZERO, Span::from_ns(MS));
+            (options.audit, options.max_switches > 0)
         };
         assert_eq!(asks(Look::Clocks), (true, true));
         assert_eq!([asks(Look::Seldom), asks(Look::Burning)], [(false, false); 2]);

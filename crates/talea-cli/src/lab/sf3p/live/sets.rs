@@ -1,24 +1,24 @@
 //! Figures 6, 7 and 8: random sets under EDF, RM and FIFO at five utilisations.
 
-use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::super::samples::median;
+use super::super::super::thresholds::{self, Threshold};
 use super::super::{POLICIES, Set, set_of};
 use super::{Effort, Look, Seen, cpu, data, fit, mean, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::workload::{Source, Workload};
-use talea_sim::dice::Dice;
+use talea_sim::rng::Rng;
 
 /// In thousandths; the last one for how far EDF goes. The paper's go up to 1000; here a CPU that is
 /// full for more than 95 % of a second is taken away by the kernel for the rest of it.
 const UTILIZATIONS: [u64; 6] = [200, 400, 600, 800, 900, 920];
 
-/// Which of the figures that one experiment has.
+/// Figure of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Shown {
     /// Late jobs.
@@ -29,7 +29,7 @@ pub(in super::super) enum Shown {
     Fig8,
 }
 
-/// What a line shows of a run.
+/// Value of a run that a line shows.
 type Shows = fn(&Seen) -> f64;
 
 /// One set under one policy.
@@ -43,7 +43,7 @@ struct Row {
     seen: Seen,
 }
 
-fn system(set: &Set, policy: &Policy) -> (Tree, Workload) {
+fn system(set: &Set, policy: &PolicySpec) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu0", policy.clone()));
     let mut workload = Workload::default();
     for &(period, cost) in &set.tasks {
@@ -67,9 +67,9 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
     ));
     for number in 0..effort.sets {
         let utilization = UTILIZATIONS[number as usize % UTILIZATIONS.len()];
-        let mut dice = Dice::of(effort.seed, 6 << 32 | number);
-        let n = dice.between(5, 50);
-        let set = set_of(&mut dice, n, utilization * 1_000);
+        let mut rng = Rng::for_part(effort.seed, 6 << 32 | number);
+        let n = rng.between(5, 50);
+        let set = set_of(&mut rng, n, utilization * 1_000);
         for (name, policy) in &POLICIES {
             let (tree, workload) = system(&set, policy);
             let seen = run(cpu, &tree, &workload, effort.duration(), Look::Burning)?
@@ -79,11 +79,11 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
     }
     let found = Found { rows: &rows };
     let (name, figure, mut text, judged) = match shown {
-        Shown::Fig6 => ("sf3p-fig6-live", found.fig6(), found.late(), found.fig6_bars()),
-        Shown::Fig7 => ("sf3p-fig7-live", found.fig7(), found.overhead(), found.fig7_bars()),
-        Shown::Fig8 => ("sf3p-fig8-live", found.fig8(), found.overhead(), found.fig8_bars()),
+        Shown::Fig6 => ("sf3p-fig6-live", found.fig6(), found.late(), found.fig6_thresholds()),
+        Shown::Fig7 => ("sf3p-fig7-live", found.fig7(), found.overhead(), found.fig7_thresholds()),
+        Shown::Fig8 => ("sf3p-fig8-live", found.fig8(), found.overhead(), found.fig8_thresholds()),
     };
-    text = text + "\n" + &bars::text(&judged);
+    text = text + "\n" + &thresholds::text(&judged);
     let plot = effort.save(&format!("{name}.svg"), &figure.svg())?;
     let raw = effort.save(&format!("{name}.json"), &data(effort, &load, &rows, &judged)?)?;
     tell(&load, &text, &[plot, raw], &judged)
@@ -94,7 +94,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Of one policy, and perhaps one utilisation.
+    /// Returns the rows of one policy, and perhaps one utilisation.
     fn of<'b>(
         &'b self,
         policy: &'b str,
@@ -106,7 +106,7 @@ impl Found<'_> {
         self.rows.iter().filter(is).map(|row| &row.seen)
     }
 
-    /// Of which the jobs say something; what scheduling costs they all say.
+    /// Returns the rows with conclusive jobs; for the scheduling cost, all rows are conclusive.
     fn conclusive<'b>(
         &'b self,
         policy: &'b str,
@@ -230,10 +230,10 @@ impl Found<'_> {
             }
         }
         table.render()
-            + "SF3P here: its own program on a machine of this kind. A simulation has no overhead but what it is told to have.\n"
+            + "SF3P here: its own program on a machine of this kind. A simulation has no overhead but the configured one.\n"
     }
 
-    fn fig6_bars(&self) -> Vec<Bar> {
+    fn fig6_thresholds(&self) -> Vec<Threshold> {
         let all = || self.rows.iter().filter(|row| !row.seen.is_inconclusive());
         let count = all().count();
         let apart = worst(all().map(|row| &row.seen));
@@ -242,20 +242,20 @@ impl Found<'_> {
             .map(|row| row.seen.measured)
             .fold(0.0, f64::max);
         vec![
-            Bar {
+            Threshold {
                 what: "late jobs of each set on threads and simulated".to_owned(),
                 found: format!("{apart:.2} points apart at most, of {count} runs; at most 2"),
-                met: count > 0 && apart <= 2.0,
+                passed: count > 0 && apart <= 2.0,
             },
-            Bar {
-                what: "EDF misses nothing outside of holes".to_owned(),
+            Threshold {
+                what: "EDF misses nothing outside of stalls".to_owned(),
                 found: format!("{edf:.2} % of a set at most"),
-                met: edf == 0.0,
+                passed: edf == 0.0,
             },
         ]
     }
 
-    fn fig7_bars(&self) -> Vec<Bar> {
+    fn fig7_thresholds(&self) -> Vec<Threshold> {
         let mut judged = Vec::new();
         let at = |policy: &str, utilization| {
             mean(self.of(policy, Some(utilization)).map(|seen| seen.cost.share * 100.0))
@@ -284,35 +284,35 @@ impl Found<'_> {
             let (_, of_sets) = fit(&points);
             judged.push(linear(policy, &line, &of_job.collect::<Vec<_>>(), of_sets));
             let share = at(policy, 900);
-            judged.push(Bar {
+            judged.push(Threshold {
                 what: format!("{policy}: overhead at 90 %"),
                 found: format!("{share:.3} %, at most 0.13; SF3P 0.27"),
-                met: share <= 0.13,
+                passed: share <= 0.13,
             });
         }
         let (edf, fifo) = (at("edf", 900), at("fifo", 900));
-        judged.push(Bar {
+        judged.push(Threshold {
             what: "FIFO costs no more than EDF at 90 %".to_owned(),
             found: format!("{fifo:.3} and {edf:.3} %"),
-            met: fifo <= edf,
+            passed: fifo <= edf,
         });
         let most = mean(
             self.of("edf", Some(900)).map(|seen| seen.cost.dispatcher_us + seen.cost.workers_us),
         );
-        judged.push(Bar {
+        judged.push(Threshold {
             what: "EDF at 90 %, per job".to_owned(),
             found: format!("{most:.1} µs, at most 40"),
-            met: most <= 40.0,
+            passed: most <= 40.0,
         });
         judged
     }
 
-    fn fig8_bars(&self) -> Vec<Bar> {
-        // Without holes: what is away in them is no overhead of anybody's.
+    fn fig8_thresholds(&self) -> Vec<Threshold> {
+        // Without stalls: CPU time that is lost in them is no overhead.
         let calm = || {
             self.rows
                 .iter()
-                .filter(|row| row.seen.holes == 0)
+                .filter(|row| row.seen.stalls == 0)
                 .filter_map(|row| Some((row, row.seen.other? * 100.0)))
         };
         let least = calm().map(|(_, other)| other).fold(f64::INFINITY, f64::min);
@@ -333,15 +333,15 @@ impl Found<'_> {
             cells.iter().copied().fold(0.0, f64::max),
         );
         vec![
-            Bar {
+            Threshold {
                 what: "non-scheduler overhead is never negative".to_owned(),
-                found: format!("{least:.3} % at least, in {} runs without a hole", calm().count()),
-                met: least >= 0.0 && least.is_finite(),
+                found: format!("{least:.3} % at least, in {} runs without a stall", calm().count()),
+                passed: least >= 0.0 && least.is_finite(),
             },
-            Bar {
+            Threshold {
                 what: "and the same for all utilisations and policies".to_owned(),
                 found: format!("{low:.3} to {high:.3} %, ± 0.1 asked for"),
-                met: high - low <= 0.2,
+                passed: high - low <= 0.2,
             },
         ]
     }
@@ -349,26 +349,26 @@ impl Found<'_> {
 
 /// Overhead by utilisation, of which `line` is the figure's, and µs of a job.
 ///
-/// Where jobs wait, the next one is begun by whoever ends the last, and wakes nobody: the busier
+/// Where jobs wait, the worker that completes one begins the next and wakes no thread: the busier
 /// the CPU is, the less each costs, and under FIFO, where every job waits its turn, so much less
 /// that a line explains little of the sum. Then the cost of a job must lie on a line that falls
 /// (`docs/decisions/0016`).
-fn linear(policy: &str, line: &[(f64, f64)], of_job: &[(f64, f64)], of_sets: f64) -> Bar {
+fn linear(policy: &str, line: &[(f64, f64)], of_job: &[(f64, f64)], of_sets: f64) -> Threshold {
     let ((slope, explained), (job_slope, of_jobs)) = (fit(line), fit(of_job));
     let grows = slope > 0.0 && explained > 0.8;
     let spares = slope > 0.0 && job_slope < 0.0 && of_jobs > 0.8;
-    Bar {
+    Threshold {
         what: format!("{policy}: overhead grows linearly with utilisation, or less"),
         found: format!(
             "{slope:.3} % for each 100 %, R² {explained:.3} of the line, above 0.8 ({of_sets:.3} of single sets); or a job costs \
              less the busier the CPU is: {job_slope:.1} µs for each 100 %, R² {of_jobs:.3}, above 0.8"
         ),
-        met: grows || spares,
+        passed: grows || spares,
     }
 }
 
-/// What SF3P's own program used on a machine like that of the figures, in percent: by utilisation
-/// as above, EDF, RM, FIFO.
+/// CPU time of SF3P's own program on a computer like that of the figures, in percent: by
+/// utilisation as above, EDF, RM, FIFO.
 const THEIRS: [[f64; 3]; 6] = [
     [0.180, 0.165, 0.178],
     [0.198, 0.209, 0.204],
@@ -393,23 +393,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s8_what_grows_linearly_or_less_is_told_from_what_does_not() {
+    fn s8_linear_or_slower_growth_is_distinguished_from_faster_growth() {
         let at = |of: fn(f64) -> f64| {
             UTILIZATIONS.map(|utilization| utilization as f64 / 1_000.0).map(|u| (u, of(u)))
         };
-        let met = |share: fn(f64) -> f64, job: fn(f64) -> f64| {
-            linear("edf", &at(share), &at(job), 0.0).met
+        let passed = |share: fn(f64) -> f64, job: fn(f64) -> f64| {
+            linear("edf", &at(share), &at(job), 0.0).passed
         };
-        assert!(met(|u| 0.1 * u, |_| 10.0), "a job costs the same at all utilisations");
+        assert!(passed(|u| 0.1 * u, |_| 10.0), "a job costs the same at all utilisations");
         assert!(
-            met(|u| 0.16 * u - 0.11 * u * u, |u| 16.0 - 11.0 * u),
+            passed(|u| 0.16 * u - 0.11 * u * u, |u| 16.0 - 11.0 * u),
             "each job is cheaper the more there are"
         );
         let saws = |u: f64| if (u * 5.0).rem_euclid(2.0) < 1.0 { 5.0 } else { 9.0 };
         assert!(
-            !met(|u| if (u * 5.0).rem_euclid(2.0) < 1.0 { 0.05 } else { 0.06 * u }, saws),
+            !passed(|u| if (u * 5.0).rem_euclid(2.0) < 1.0 { 0.05 } else { 0.06 * u }, saws),
             "neither is a line"
         );
-        assert!(!met(|u| 0.1 - 0.05 * u, |u| 16.0 - 11.0 * u), "nothing that shrinks");
+        assert!(!passed(|u| 0.1 - 0.05 * u, |u| 16.0 - 11.0 * u), "nothing that shrinks");
     }
 }

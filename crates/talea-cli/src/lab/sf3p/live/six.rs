@@ -1,26 +1,26 @@
 //! The six examples that SF3P ships, on real threads: does each job end when the simulation says?
 //!
-//! Row S1 of the checklist asks for half a millisecond. Nine of ten jobs outside of holes are held
+//! Row S1 of the checklist asks for half a millisecond. Nine of ten jobs outside of stalls are held
 //! to it: three jobs of 20 ms in a row hold a CPU for 60 ms, and what interrupts take of that the
 //! last of them has lost altogether; and under TDMA a job that comes 19 ms before the end of its
 //! slot needs just that, so that it ends in the next one.
 //!
-//! Row L12 asks for no response beyond its bound and half a millisecond outside of holes: the bound
-//! of what is described, which has nothing of what scheduling costs. A job that the machine has
+//! Row L12 asks for no response beyond its bound and half a millisecond outside of stalls: the
+//! bound of the described system, without the cost of scheduling. A job that the machine has
 //! taken a little from, up to what `talea compare` tolerates, is held to the bound of a CPU that
 //! loses as much, in which jobs and orders take what they may; where there is none it is left out.
 //! As there a run in which too many jobs are left out or held to that says nothing, and where no
-//! run says anything no bar is met.
+//! run says anything no threshold is met.
 
-use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
+use super::super::super::thresholds::{self, Threshold};
 use super::{Apart, Effort, Look, Seen, TOLERANCE, cpu, data, run, tell};
-use crate::compare::model::{self, Despite};
+use crate::compare::model::{self, LostTimeBound};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
 use talea_core::Span;
-use talea_core::machine::TaskId;
+use talea_core::engine::TaskId;
 use talea_core::mutate;
 use talea_system::import::{File, sf3p};
 use talea_system::system;
@@ -31,7 +31,7 @@ macro_rules! shipped {
     };
 }
 
-/// As the importer's tests have them.
+/// Example files, those of the importer's tests.
 const EXAMPLES: [(&str, &str); 6] =
     shipped!("edf", "fifo", "fixedpriority", "fixedprioritytop", "tdma", "tdmatop");
 
@@ -44,22 +44,23 @@ struct Row {
     example: &'static str,
     #[serde(flatten)]
     seen: Seen,
-    /// Of the jobs, those that lost something within the tolerance, and were held to a bound that
-    /// has it.
-    brushed: u64,
+    /// Number of perturbed jobs: they lost CPU time within the tolerance, and were compared with a
+    /// bound that includes it.
+    perturbed: u64,
     apart: Apart,
-    /// By how much the longest response of a task was beyond what it is held to; below zero, how
-    /// much was left. Not a number: none was held to anything.
+    /// Largest excess of a response over its bound; below zero, the slack. Not a number: no
+    /// response had a bound.
     beyond_us: f64,
 }
 
 impl Row {
-    /// As in `talea compare`: more than a twentieth was left out, or more than half left out or
-    /// brushed.
+    /// Whether more than a twentieth was excluded, or more than half excluded or perturbed, as in
+    /// `talea compare`.
     fn is_inconclusive(&self) -> bool {
         mutate!(
-            "lab-sf3p-brushed",
-            self.seen.is_inconclusive() || (self.seen.excluded + self.brushed) * 2 > self.seen.jobs,
+            "lab-sf3p-perturbed",
+            self.seen.is_inconclusive()
+                || (self.seen.excluded + self.perturbed) * 2 > self.seen.jobs,
             self.seen.is_inconclusive()
         )
     }
@@ -76,7 +77,7 @@ pub(in super::super) fn six(effort: &Effort) -> anyhow::Result<Exit> {
         }
     }
     let judged = judge(&rows);
-    let text = table(&rows) + "\n" + &bars::text(&judged);
+    let text = table(&rows) + "\n" + &thresholds::text(&judged);
     let raw = effort.save("sf3p-six-live.json", &data(effort, &load, &rows, &judged)?)?;
     tell(&load, &text, &[raw], &judged)
 }
@@ -89,21 +90,21 @@ fn one(cpu: u32, example: &'static str, text: &str, effort: &Effort) -> anyhow::
     let workload = root.workload(system.seed);
     let ran = run(cpu, &root.tree, &workload, effort.duration(), Look::Clocks)?;
     let apart = Apart::of(ran.ends().into_values());
-    let (bounds, despite) = (model::bounds(root), Despite::new(root, TOLERANCE.least));
+    let (bounds, despite) = (model::bounds(root), LostTimeBound::new(root, TOLERANCE.min));
     let held =
-        |task: TaskId, response: Span, is_brushed: bool| match bounds[task.0 as usize].exactly {
-            Some(bound) if !is_brushed || response <= bound => Held::To(bound),
-            Some(_) => despite.of(task).map_or(Held::Out, Held::To),
+        |task: TaskId, response: Span, is_perturbed: bool| match bounds[task.0 as usize].nominal {
+            Some(bound) if !is_perturbed || response <= bound => Held::To(bound),
+            Some(_) => despite.bound_of(task).map_or(Held::Out, Held::To),
             None => Held::ToNothing,
         };
     let (beyond_us, out) = beyond(ran.responses(), held);
     let mut seen = ran.seen(effort.duration());
     seen.excluded += out;
-    let brushed = ran.brushed(effort.duration()).saturating_sub(out);
-    Ok(Row { example, seen, brushed, apart, beyond_us })
+    let perturbed = ran.perturbed(effort.duration()).saturating_sub(out);
+    Ok(Row { example, seen, perturbed, apart, beyond_us })
 }
 
-/// What a response is held to.
+/// Bound with which a response is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     To(Span),
@@ -120,16 +121,16 @@ fn beyond(
     held: impl Fn(TaskId, Span, bool) -> Held,
 ) -> (f64, u64) {
     let (mut most, mut out) = (f64::NAN, 0);
-    for (task, response, is_brushed) in responses {
+    for (task, response, is_perturbed) in responses {
         mutate!(
             "lab-sf3p-nothing",
-            match held(task, response, is_brushed) {
+            match held(task, response, is_perturbed) {
                 Held::To(bound) =>
                     most = most.max((response.as_ns() as f64 - bound.as_ns() as f64) / 1e3),
                 Held::ToNothing => {}
                 Held::Out => out += 1,
             },
-            match held(task, response, is_brushed) {
+            match held(task, response, is_perturbed) {
                 Held::To(bound) =>
                     most = most.max((response.as_ns() as f64 - bound.as_ns() as f64) / 1e3),
                 Held::ToNothing => {}
@@ -152,8 +153,8 @@ fn table(rows: &[Row]) -> String {
         "EXAMPLE",
         ">JOBS",
         ">LEFT OUT",
-        ">HOLES",
-        ">BRUSHED",
+        ">STALLS",
+        ">PERTURBED",
         ">OFF, median µs",
         ">of 9 in 10",
         ">most",
@@ -168,8 +169,8 @@ fn table(rows: &[Row]) -> String {
             example.to_owned(),
             sum(&|row| row.seen.jobs),
             sum(&|row| row.seen.excluded),
-            sum(&|row| row.seen.holes as u64),
-            sum(&|row| row.brushed),
+            sum(&|row| row.seen.stalls as u64),
+            sum(&|row| row.perturbed),
             us(&|row| row.apart.median_us),
             us(&|row| row.apart.p90_us),
             us(&|row| row.apart.most_us),
@@ -179,19 +180,19 @@ fn table(rows: &[Row]) -> String {
     table.render() + &legend()
 }
 
-/// What is compared with what.
+/// Returns the legend of the table.
 fn legend() -> String {
-    let (lost, orders, longer) =
-        (TOLERANCE.least, model::MOST_ORDER + model::MOST_ORDER, model::MOST_LONGER / 10);
+    let orders = model::MAX_ORDER_DELAY + model::MAX_ORDER_DELAY;
+    let (lost, longer) = (TOLERANCE.min, model::MAX_COST_PERMILLE / 10);
     format!(
-        "OFF: between the end of a job here and in the simulation, both of jobs that no hole has touched. BEYOND BOUND: a response less the \
-         bound of its task as it is analysed, without overheads, the longest; of a BRUSHED job, which lost up to {lost} to the machine, if it is \
+        "OFF: between the end of a job here and in the simulation, both of jobs that no stall has touched. BEYOND BOUND: a response less the \
+         bound of its task as it is analysed, without overheads, the longest; of a PERTURBED job, which lost up to {lost} to the machine, if it is \
          beyond that, less the bound of a CPU that loses {lost} where jobs are longer by {longer} % and {orders}. A job without such a bound is left \
          out. All of the worst run that says something.\n"
     )
 }
 
-fn judge(rows: &[Row]) -> Vec<Bar> {
+fn judge(rows: &[Row]) -> Vec<Threshold> {
     let of = |(example, _): (&str, &str)| {
         let off = worst(rows, example, |row| row.apart.p90_us);
         let late = worst(rows, example, |row| (row.seen.measured - row.seen.simulated).abs());
@@ -202,15 +203,15 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
                 "nine of ten are {off:.0} µs off or less, at most {MOST_US}; {late:.2} points more or fewer late"
             )
         };
-        Bar {
+        Threshold {
             what: format!(
                 "{example}: jobs end when the simulation says, and none but those is late"
             ),
             found,
-            met: off <= MOST_US && late == 0.0,
+            passed: off <= MOST_US && late == 0.0,
         }
     };
-    let mut bars: Vec<Bar> = EXAMPLES.into_iter().map(of).collect();
+    let mut thresholds: Vec<Threshold> = EXAMPLES.into_iter().map(of).collect();
     let beyond = EXAMPLES.map(|(example, _)| (example, worst(rows, example, |row| row.beyond_us)));
     let silent: Vec<&str> =
         beyond.iter().filter(|(_, beyond)| beyond.is_nan()).map(|&(example, _)| example).collect();
@@ -219,53 +220,53 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
         [] => format!("{most:.0} µs beyond at most, {MOST_US} are allowed"),
         all => format!("{NOTHING} of {}", all.join(", ")),
     };
-    bars.push(Bar {
-        what: "no response outside of holes is beyond its bound".to_owned(),
+    thresholds.push(Threshold {
+        what: "no response outside of stalls is beyond its bound".to_owned(),
         found,
-        met: mutate!(
+        passed: mutate!(
             "lab-sf3p-silent",
             silent.is_empty() && most <= MOST_US,
             silent.len() < EXAMPLES.len() && (most.is_nan() || most <= MOST_US)
         ),
     });
-    bars
+    thresholds
 }
 
-/// What is found where holes have touched too much of each run.
+/// Finding where stalls exclude too much of each run.
 const NOTHING: &str = "no run says anything";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(example: &'static str, (excluded, brushed): (u64, u64), beyond_us: f64) -> Row {
+    fn row(example: &'static str, (excluded, perturbed): (u64, u64), beyond_us: f64) -> Row {
         let seen = Seen { jobs: 100, excluded, ..Seen::default() };
         let apart = Apart { jobs: 100, median_us: 10.0, p90_us: 20.0, most_us: 30.0 };
-        Row { example, seen, brushed, apart, beyond_us }
+        Row { example, seen, perturbed, apart, beyond_us }
     }
 
     /// One run of each with these jobs and this figure.
-    fn met(touched: (u64, u64), beyond_us: f64) -> Vec<bool> {
+    fn passed(touched: (u64, u64), beyond_us: f64) -> Vec<bool> {
         let rows: Vec<Row> =
             EXAMPLES.into_iter().map(|(example, _)| row(example, touched, beyond_us)).collect();
-        judge(&rows).iter().map(|bar| bar.met).collect()
+        judge(&rows).iter().map(|threshold| threshold.passed).collect()
     }
 
     #[test]
     fn l12_half_a_millisecond_beyond_the_bound_is_allowed_and_no_more() {
-        assert_eq!(met((0, 0), 500.0), [true; 7]);
-        assert_eq!(met((0, 0), 501.0), [true, true, true, true, true, true, false]);
-        assert_eq!(met((0, 0), -30.0), [true; 7]);
+        assert_eq!(passed((0, 0), 500.0), [true; 7]);
+        assert_eq!(passed((0, 0), 501.0), [true, true, true, true, true, true, false]);
+        assert_eq!(passed((0, 0), -30.0), [true; 7]);
     }
 
     #[test]
-    fn l12_a_run_of_which_too_much_is_left_out_or_brushed_meets_no_bar() {
-        assert_eq!(met((5, 0), 0.0), [true; 7]);
-        assert_eq!(met((6, 0), 0.0), [false; 7]);
-        assert_eq!(met((0, 50), 0.0), [true; 7]);
-        assert_eq!(met((0, 51), 0.0), [false; 7]);
-        assert!(!met((0, 0), f64::NAN)[6], "nothing was held to a bound");
-        assert_eq!(judge(&[]).iter().filter(|bar| bar.met).count(), 0);
+    fn l12_a_run_of_which_too_much_is_left_out_or_perturbed_meets_no_threshold() {
+        assert_eq!(passed((5, 0), 0.0), [true; 7]);
+        assert_eq!(passed((6, 0), 0.0), [false; 7]);
+        assert_eq!(passed((0, 50), 0.0), [true; 7]);
+        assert_eq!(passed((0, 51), 0.0), [false; 7]);
+        assert!(!passed((0, 0), f64::NAN)[6], "nothing was held to a bound");
+        assert_eq!(judge(&[]).iter().filter(|threshold| threshold.passed).count(), 0);
     }
 
     #[test]
@@ -279,21 +280,21 @@ mod tests {
         let mut rows: Vec<Row> =
             EXAMPLES.into_iter().map(|(example, _)| row(example, (0, 0), 0.0)).collect();
         rows[4] = row("tdma", (100, 0), 0.0);
-        let bars = judge(&rows);
+        let thresholds = judge(&rows);
         assert_eq!(
-            bars.iter().map(|bar| bar.met).collect::<Vec<_>>(),
+            thresholds.iter().map(|threshold| threshold.passed).collect::<Vec<_>>(),
             [true, true, true, true, false, true, false]
         );
-        assert_eq!(bars[6].found, "no run says anything of tdma");
+        assert_eq!(thresholds[6].found, "no run says anything of tdma");
         // Another run of it does.
         rows.push(row("tdma", (0, 0), 499.0));
-        assert!(judge(&rows).iter().all(|bar| bar.met));
+        assert!(judge(&rows).iter().all(|threshold| threshold.passed));
     }
 
     #[test]
     fn l12_each_response_is_held_to_the_bound_that_is_its_own() {
         let ms = |ms: u64| Span::from_ns(ms * 1_000_000);
-        let held = |task: TaskId, _, is_brushed| match (task.0, is_brushed) {
+        let held = |task: TaskId, _, is_perturbed| match (task.0, is_perturbed) {
             (0, false) => Held::To(ms(10)),
             (0, true) => Held::To(ms(13)),
             (1, true) => Held::Out,

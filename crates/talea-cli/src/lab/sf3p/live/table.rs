@@ -3,21 +3,21 @@
 //!
 //! At their worst all jobs together have 96.6 % of the CPU, on purpose: the kernel takes it away
 //! for a while each second. What is judged are jobs whose windows are clear of that (checklist,
-//! 1.6: from a hole to 200 ms after it).
+//! 1.6: from a stall to 200 ms after it).
 
-use super::super::super::bars::{self, Bar};
 use super::super::super::exec;
+use super::super::super::thresholds::{self, Threshold};
 use super::super::{CONFIGURATIONS, MS, PAPER, shipped};
 use super::{Effort, Look, Run, cpu, data, run, tell};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
-use talea_core::machine::{Body, TaskId};
+use talea_core::engine::{NodeSpec, TaskId};
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
-use talea_exec::{Hole, holes};
+use talea_exec::{Stall, stalls};
 
-/// By the begin of the name: average and worst cost in µs (checklist, 1.6, the VM set).
+/// Average and worst cost in µs, by the first letters of the name (the VM set).
 const COSTS: [(&str, u64, u64); 6] = [
     ("sens", 1_000, 1_500),
     ("loc_a", 1_400, 2_000),
@@ -27,7 +27,7 @@ const COSTS: [(&str, u64, u64); 6] = [
     ("video", 37_000, 37_000),
 ];
 const AUDIO: u64 = 74_000;
-/// What SF3P's own program used at worst cost in a machine of this kind, and in the paper, in
+/// CPU time of SF3P's own program at worst cost on a computer of this kind, and in the paper, in
 /// percent.
 const THEIRS: [(f64, f64); 3] = [(0.40, 0.71), (0.31, 0.44), (0.24, 0.38)];
 const GROUPS: [&str; 3] = ["B", "D", "A"];
@@ -37,7 +37,7 @@ const GROUPS: [&str; 3] = ["B", "D", "A"];
 struct Group {
     jobs: u64,
     late: u64,
-    /// Of these, clear of holes.
+    /// Jobs clear of stalls.
     clear: u64,
     clear_late: u64,
     simulated_late: u64,
@@ -50,17 +50,17 @@ struct Row {
     cost: &'static str,
     /// B, D and A.
     groups: [Group; 3],
-    holes: usize,
+    stalls: usize,
     scheduler_percent: f64,
 }
 
-/// From a hole to so much later nothing is said of a job.
+/// Time after a stall in which jobs are excluded.
 const AFTER: Span = Span::from_ns(200 * MS);
 
-fn is_clear(holes: &[Hole], from: Time, to: Time) -> bool {
-    holes.iter().all(|hole| {
-        let begin = Time::from_ns(hole.from.as_ns().saturating_sub(holes::DISTANCE.as_ns()));
-        to < begin || hole.to.saturating_add(AFTER) < from
+fn is_clear(stalls: &[Stall], from: Time, to: Time) -> bool {
+    stalls.iter().all(|stall| {
+        let begin = Time::from_ns(stall.from.as_ns().saturating_sub(stalls::PROBE_PERIOD.as_ns()));
+        to < begin || stall.to.saturating_add(AFTER) < from
     })
 }
 
@@ -78,19 +78,19 @@ fn one(cpu: u32, config: &'static str, cost: &'static str, duration: Span) -> an
     let nodes: Vec<_> = tree.nodes().map(|(id, _)| id).collect();
     for id in nodes {
         // No job is ever dropped.
-        if let Some(Body::Task(spec)) = tree.get_mut(id).map(|node| &mut node.body) {
+        if let Some(NodeSpec::Task(spec)) = tree.get_mut(id).map(|node| &mut node.spec) {
             spec.backlog.capacity = 1_000;
         }
     }
     let ran = run(cpu, &tree, &workload, duration, Look::Seldom)?;
-    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.why))?;
+    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
     let of = |task: u32| {
-        let above = tree.above(machine.node_of(TaskId(task))).next();
+        let above = tree.ancestors(machine.node_of(TaskId(task))).next();
         GROUPS.iter().position(|name| above.is_some_and(|(_, spec)| spec.name == *name))
     };
     let groups = groups(&ran, Time::ZERO + duration, of);
     let scheduler_percent = ran.cost.share * 100.0;
-    Ok(Row { config, cost, groups, holes: ran.holes.len(), scheduler_percent })
+    Ok(Row { config, cost, groups, stalls: ran.stalls.len(), scheduler_percent })
 }
 
 fn groups(ran: &Run, until: Time, of: impl Fn(u32) -> Option<usize>) -> [Group; 3] {
@@ -99,7 +99,7 @@ fn groups(ran: &Run, until: Time, of: impl Fn(u32) -> Option<usize>) -> [Group; 
         let Some(group) = of(task).map(|at| &mut groups[at]) else { continue };
         let from = life.release.unwrap_or(Time::ZERO);
         let to = life.end.unwrap_or(until).max(life.deadline.unwrap_or(from));
-        let clear = is_clear(&ran.holes, from, to);
+        let clear = is_clear(&ran.stalls, from, to);
         group.jobs += 1;
         group.late += u64::from(measured);
         group.simulated_late += u64::from(simulated);
@@ -123,7 +123,7 @@ pub(in super::super) fn table2(effort: &Effort) -> anyhow::Result<Exit> {
     }
     let judged = judge(&rows);
     let mut text = table(&rows);
-    text = text + "\n" + &bars::text(&judged);
+    text = text + "\n" + &thresholds::text(&judged);
     let raw = effort.save("sf3p-table2-live.json", &data(effort, &load, &rows, &judged)?)?;
     tell(&load, &text, &[raw], &judged)
 }
@@ -131,7 +131,7 @@ pub(in super::super) fn table2(effort: &Effort) -> anyhow::Result<Exit> {
 /// All runs of a configuration as one.
 fn sum(rows: &[Row], config: &str, cost: &str) -> ([Group; 3], usize, f64) {
     let mut all = [Group::default(); 3];
-    let (mut holes, mut share, mut count) = (0, 0.0, 0.0);
+    let (mut stalls, mut share, mut count) = (0, 0.0, 0.0);
     for row in rows.iter().filter(|row| (row.config, row.cost) == (config, cost)) {
         for (all, one) in all.iter_mut().zip(&row.groups) {
             all.jobs += one.jobs;
@@ -140,11 +140,11 @@ fn sum(rows: &[Row], config: &str, cost: &str) -> ([Group; 3], usize, f64) {
             all.clear_late += one.clear_late;
             all.simulated_late += one.simulated_late;
         }
-        holes += row.holes;
+        stalls += row.stalls;
         share += row.scheduler_percent;
         count += 1.0;
     }
-    (all, holes, share / f64::max(count, 1.0))
+    (all, stalls, share / f64::max(count, 1.0))
 }
 
 fn table(rows: &[Row]) -> String {
@@ -153,16 +153,16 @@ fn table(rows: &[Row]) -> String {
         "COST",
         "PAPER B/D/A %",
         "SIMULATED %",
-        "MEASURED, clear of holes %",
+        "MEASURED, clear of stalls %",
         "late of clear",
-        ">HOLES",
+        ">STALLS",
         ">SCHEDULER %",
         "PAPER, SF3P here %",
     ]);
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     for (number, (config, what)) in CONFIGURATIONS.into_iter().enumerate() {
         for cost in ["average", "worst"] {
-            let (groups, holes, share) = sum(rows, config, cost);
+            let (groups, stalls, share) = sum(rows, config, cost);
             let is_worst = cost == "worst";
             let join =
                 |of: &dyn Fn(&Group) -> String| groups.iter().map(of).collect::<Vec<_>>().join("/");
@@ -178,28 +178,31 @@ fn table(rows: &[Row]) -> String {
                 join(&|group| format!("{:.1}", percent(group.simulated_late, group.jobs))),
                 join(&|group| format!("{:.1}", percent(group.clear_late, group.clear))),
                 join(&|group| format!("{} of {}", group.clear_late, group.clear)),
-                holes.to_string(),
+                stalls.to_string(),
                 format!("{share:.3}"),
                 if is_worst { format!("{:.2}, {:.2}", theirs.1, theirs.0) } else { "-".to_owned() },
             ]);
         }
     }
     table.render()
-        + "Simulated without holes. The paper's periods and costs are not known; what must agree is who is late: B never in C1, A \
+        + "Simulated without stalls. The paper's periods and costs are not known; what must agree is who is late: B never in C1, A \
            never in C1 and C2, B in C2, D in both.\n"
 }
 
-fn judge(rows: &[Row]) -> Vec<Bar> {
+fn judge(rows: &[Row]) -> Vec<Threshold> {
     let [c1, c2, c3] = ["c1", "c2", "c3"].map(|config| sum(rows, config, "worst"));
-    let says = |what: &str, found: String, met: bool| Bar { what: what.to_owned(), found, met };
+    let says = |what: &str, found: String, passed: bool| {
+        let what = what.to_owned();
+        Threshold { what, found, passed }
+    };
     let late = |group: &Group| format!("{} of {}", group.clear_late, group.clear);
     let none = |group: &Group| group.clear > 0 && group.clear_late == 0;
     let some = |group: &Group| group.clear_late > 0;
     let ([b1, d1, a1], [b2, d2, a2], a3) = (c1.0, c2.0, c3.0[2]);
-    let beside = |group: &Group, holes: usize| {
-        format!("{} late, {holes} holes, {} in C3", group.late, a3.late)
+    let beside = |group: &Group, stalls: usize| {
+        format!("{} late, {stalls} stalls, {} in C3", group.late, a3.late)
     };
-    let mut bars = vec![
+    let mut thresholds = vec![
         says("C1: B is protected", late(&b1), none(&b1)),
         says("C1: A is isolated", late(&a1), none(&a1)),
         says("C2: A is isolated", late(&a2), none(&a2)),
@@ -210,12 +213,12 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
             some(&d1) && some(&d2),
         ),
         says(
-            "C1: A within holes is late at most once in each, and less than in C3",
+            "C1: A within stalls is late at most once in each, and less than in C3",
             beside(&a1, c1.1),
             a1.late <= c1.1 as u64 && a1.late <= a3.late,
         ),
         says(
-            "C2: A within holes is late at most once in each, and less than in C3",
+            "C2: A within stalls is late at most once in each, and less than in C3",
             beside(&a2, c2.1),
             a2.late <= c2.1 as u64 && a2.late <= a3.late,
         ),
@@ -227,13 +230,13 @@ fn judge(rows: &[Row]) -> Vec<Bar> {
     ];
     for (number, share) in [c1.2, c2.2, c3.2].into_iter().enumerate() {
         let most = THEIRS[number].0;
-        bars.push(says(
+        thresholds.push(says(
             &format!("C{}: overhead", number + 1),
             format!("{share:.3} %, below {most:.2}"),
             share < most,
         ));
     }
-    bars
+    thresholds
 }
 
 #[cfg(test)]
@@ -241,9 +244,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s11_a_job_is_clear_of_a_hole_before_it_and_well_after() {
+    fn s11_a_job_is_clear_of_a_stall_before_it_and_well_after() {
         let at = |ms: u64| Time::from_ns(ms * MS);
-        let hole = [Hole { cpu: 0, from: at(900), to: at(950) }];
+        let stall = [Stall { cpu: 0, from: at(900), to: at(950) }];
         for (from, to, is) in [
             (0, 898, true),
             (0, 900, false),
@@ -251,7 +254,7 @@ mod tests {
             (1_151, 1_200, true),
             (800, 1_300, false),
         ] {
-            assert_eq!(is_clear(&hole, at(from), at(to)), is, "{from} to {to}");
+            assert_eq!(is_clear(&stall, at(from), at(to)), is, "{from} to {to}");
         }
     }
 }

@@ -1,0 +1,398 @@
+//! Client of a broker: the daemon, or the same broker in this process.
+//!
+//! Model: one request, one reply, with either broker. A named socket (`--socket`, `TALEA_SOCKET`)
+//! means that daemon and no other. Without a name, this process replaces a missing daemon if rights
+//! allow; if they do not, both reasons are reported.
+
+mod daemon;
+mod embedded;
+mod wire;
+
+pub(crate) use embedded::state_file;
+
+use crate::exit::Exit;
+use crate::grant_text;
+use anyhow::{Context, bail};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use talea_daemon::start::{CONFIG_PATH, StartError, load};
+use talea_os::Thread;
+use talea_os::sysinfo::SystemInfo;
+use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status};
+use talea_proto::{
+    Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task, ThreadRef,
+};
+use talea_system::config::{DaemonSetup, Loaded};
+
+/// Options for finding a broker.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// The daemon's socket, if the user named one.
+    pub(crate) socket: Option<PathBuf>,
+    /// The daemon's configuration, if the user named one.
+    pub(crate) config: Option<PathBuf>,
+    /// Whether to print more.
+    pub(crate) verbose: bool,
+}
+
+impl Options {
+    /// Returns the socket named by option or environment.
+    pub(crate) fn named_socket(&self) -> Option<PathBuf> {
+        let from_environment =
+            || std::env::var_os(SOCKET_ENV).filter(|value| !value.is_empty()).map(PathBuf::from);
+        self.socket.clone().or_else(from_environment)
+    }
+
+    /// Returns the path of the configuration.
+    pub(crate) fn config_path(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(CONFIG_PATH))
+    }
+
+    /// Loads the configuration; `None` if there is none and none was named.
+    pub(crate) fn load(&self, machine: &SystemInfo) -> anyhow::Result<Option<Loaded>> {
+        let path = self.config_path();
+        if self.config.is_none() && !path.exists() {
+            return Ok(None);
+        }
+        match load(path, machine) {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(StartError::Configuration(text) | StartError::Other(text)) => {
+                let why = format!(
+                    "the configuration cannot be used; talea check {} shows why:\n{}",
+                    path.display(),
+                    text.trim_end()
+                );
+                // A named file is required.
+                if self.config.is_some() { Err(Misuse(why).into()) } else { bail!("{why}") }
+            }
+        }
+    }
+
+    /// Returns the daemon's part of the configuration, or the defaults. Fails only if a file was
+    /// named.
+    pub(crate) fn daemon_setup(&self) -> anyhow::Result<DaemonSetup> {
+        let loaded = match (SystemInfo::probe(), &self.config) {
+            (Ok(machine), Some(_)) => self.load(&machine)?,
+            (Ok(machine), None) => self.load(&machine).ok().flatten(),
+            (Err(_), _) => None,
+        };
+        Ok(loaded.map_or_else(DaemonSetup::default, |loaded| loaded.daemon))
+    }
+}
+
+/// Connection to a broker.
+trait Broker {
+    /// Sends a request and returns the reply; a thread is sent as a descriptor.
+    fn ask(&mut self, request: &Request, thread: Option<&Thread>) -> anyhow::Result<Reply>;
+    /// Describes the deciding broker in a sentence.
+    fn describe(&self) -> String;
+    /// Releases resources that other processes may need, until the next request.
+    fn suspend(&mut self);
+}
+
+/// Connection to a broker, with one method per request.
+pub(crate) struct BrokerClient(Box<dyn Broker>);
+
+/// Refusal of the broker. It is an error only here, where it ends the command.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) Box<Refusal>);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&grant_text::refusal(&self.0))
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// No broker is available.
+#[derive(Debug)]
+pub(crate) struct Unreachable(pub(crate) String);
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+/// Invalid request of the user.
+#[derive(Debug)]
+pub(crate) struct Misuse(pub(crate) String);
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+/// Returns the exit code of an error that ends a command.
+pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
+    if let Some(refused) = error.downcast_ref::<Refused>() {
+        Exit::from_refusal(&refused.0)
+    } else if error.is::<Unreachable>() {
+        Exit::Unreachable
+    } else if error.is::<Misuse>() {
+        Exit::Usage
+    } else {
+        Exit::Failure
+    }
+}
+
+/// Returns the reason why the environment disables Talea.
+pub(crate) fn disabled() -> Option<String> {
+    let value = std::env::var_os(talea_client::DISABLE_ENV)?;
+    (!value.is_empty() && value != "0")
+        .then(|| format!("{} is set to {}", talea_client::DISABLE_ENV, value.display()))
+}
+
+impl BrokerClient {
+    /// Connects to the daemon, or starts a broker in this process.
+    pub(crate) fn open(options: &Options) -> anyhow::Result<BrokerClient> {
+        let missing = match BrokerClient::daemon(options) {
+            Ok(link) => return Ok(link),
+            Err(error) if options.named_socket().is_some() || !error.is::<Unreachable>() => {
+                return Err(error);
+            }
+            Err(error) => error,
+        };
+        match embedded::open(options) {
+            Ok(here) => Ok(BrokerClient(Box::new(here))),
+            Err(why) => Err(Unreachable(format!(
+                "{missing}\nWithout a daemon this process must decide, but cannot: {why:#}\n{REMEDY}"
+            ))
+            .into()),
+        }
+    }
+
+    /// Connects to the daemon only.
+    pub(crate) fn daemon(options: &Options) -> anyhow::Result<BrokerClient> {
+        let path = match options.named_socket() {
+            Some(path) => path,
+            None => options.daemon_setup()?.socket.into(),
+        };
+        Ok(BrokerClient(Box::new(daemon::connect(path)?)))
+    }
+
+    /// Variant of [`BrokerClient::daemon`] for a command that needs the daemon: the error states
+    /// how to start it.
+    pub(crate) fn require_daemon(options: &Options) -> anyhow::Result<BrokerClient> {
+        BrokerClient::daemon(options).map_err(|error| match error.downcast::<Unreachable>() {
+            Ok(Unreachable(why)) => Unreachable(format!("{why}\n{NEEDED}")).into(),
+            Err(other) => other,
+        })
+    }
+
+    /// Starts a broker in this process that restores what an earlier one left.
+    pub(crate) fn for_repair(options: &Options) -> anyhow::Result<BrokerClient> {
+        Ok(BrokerClient(Box::new(embedded::open_for_repair(options)?)))
+    }
+
+    /// Describes the deciding broker in a sentence.
+    pub(crate) fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    /// Stops a broker in this process until the next request, so that its state file becomes
+    /// available to others.
+    pub(crate) fn suspend(&mut self) {
+        self.0.suspend();
+    }
+
+    /// Sends a request; a refusal becomes the error [`Refused`].
+    fn ask(&mut self, request: &Request, thread: Option<&Thread>) -> anyhow::Result<Reply> {
+        match self.0.ask(request, thread)? {
+            Reply::Refused(refusal) => Err(Refused(refusal).into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Requests a grant.
+    pub(crate) fn create(&mut self, task: &Task) -> anyhow::Result<Granted> {
+        match self.ask(&Request::Create(*task), None)? {
+            Reply::Granted(granted) => Ok(granted),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Requests `count` equal grants, all or none.
+    pub(crate) fn create_group(
+        &mut self,
+        task: &Task,
+        count: usize,
+    ) -> anyhow::Result<Vec<Granted>> {
+        match self.ask(&Request::CreateGroup(vec![*task; count]), None)? {
+            Reply::GrantedGroup(granted) if granted.len() == count => Ok(granted),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Attaches a thread to a spec and returns the caveat, if there is one.
+    pub(crate) fn attach(
+        &mut self,
+        spec: SpecId,
+        thread: &Thread,
+    ) -> anyhow::Result<Option<Caveat>> {
+        match self.ask(&Request::Attach { spec, thread: ThreadRef::Pidfd }, Some(thread))? {
+            Reply::Done => Ok(None),
+            Reply::DoneWithCaveat(but) => Ok(Some(but)),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Releases a spec.
+    pub(crate) fn release(&mut self, spec: SpecId) -> anyhow::Result<()> {
+        match self.ask(&Request::Release(spec), None)? {
+            Reply::Done => Ok(()),
+            Reply::DoneWithCaveat(but) => {
+                crate::output::note(&format!("spec {}: {}", spec.0, grant_text::caveat(but)));
+                Ok(())
+            }
+            other => unexpected(&other),
+        }
+    }
+
+    /// Releases a spec that could not be used. A failure is only noted, because the user needs the
+    /// original error.
+    pub(crate) fn release_unused(&mut self, spec: SpecId) {
+        if let Err(error) = self.release(spec) {
+            crate::output::note(&format!("spec {} could not be released: {error:#}", spec.0));
+        }
+    }
+
+    /// Returns all data of a spec.
+    pub(crate) fn query(&mut self, spec: SpecId) -> anyhow::Result<SpecInfo> {
+        match self.ask(&Request::Query(spec), None)? {
+            Reply::Spec(info) => Ok(*info),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Returns every visible spec, by number.
+    pub(crate) fn specs(&mut self) -> anyhow::Result<Vec<SpecInfo>> {
+        let mut specs: Vec<SpecInfo> = Vec::new();
+        let mut next = SpecId(1);
+        loop {
+            match self.ask(&Request::NextSpec(next), None)? {
+                Reply::Spec(info) => {
+                    // Ends a daemon's endless list.
+                    if info.granted.spec < next {
+                        bail!("the daemon's list goes backwards");
+                    }
+                    next = SpecId(info.granted.spec.0.saturating_add(1));
+                    specs.push(*info);
+                }
+                Reply::End => return Ok(specs),
+                other => return unexpected(&other),
+            }
+        }
+    }
+
+    /// Returns the daemon's counters.
+    pub(crate) fn status(&mut self) -> anyhow::Result<Status> {
+        match self.ask(&Request::Status, None)? {
+            Reply::Status(status) => Ok(*status),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Returns the plugins in order of precedence.
+    pub(crate) fn plugins(&mut self) -> anyhow::Result<Vec<PluginInfo>> {
+        let mut plugins = Vec::new();
+        for index in 0..=talea_proto::PLUGINS_MAX as u32 {
+            match self.ask(&Request::Plugin(index), None)? {
+                Reply::Plugin(info) => plugins.push(*info),
+                Reply::End => break,
+                other => return unexpected(&other),
+            }
+        }
+        Ok(plugins)
+    }
+
+    /// Returns a plugin's state on each of its CPUs.
+    pub(crate) fn plugin_cpus(&mut self, plugin: u32) -> anyhow::Result<Vec<CpuInfo>> {
+        let mut cpus = Vec::new();
+        for index in 0..talea_core::cpus::MAX_CPUS as u32 {
+            match self.ask(&Request::PluginCpu { plugin, index }, None)? {
+                Reply::PluginCpu(info) => cpus.push(info),
+                Reply::End => break,
+                other => return unexpected(&other),
+            }
+        }
+        Ok(cpus)
+    }
+
+    /// Returns a plugin's name.
+    pub(crate) fn plugin_name(&mut self, index: u32) -> anyhow::Result<String> {
+        match self.ask(&Request::Plugin(index), None)? {
+            Reply::Plugin(info) => Ok(info.name.as_str().to_owned()),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Returns the answers to a request, without granting it.
+    pub(crate) fn explain(&mut self, task: &Task) -> anyhow::Result<Explanation> {
+        match self.0.ask(&Request::Explain(*task), None)? {
+            Reply::Explained { chosen, answers, refusal } => {
+                Ok(Explanation { chosen, answers, refusal })
+            }
+            Reply::Refused(refusal) => Ok(Explanation {
+                chosen: None,
+                answers: refusal.answers.clone(),
+                refusal: Some(refusal),
+            }),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Adds a plugin of the kind that `-P` requires: the first that accepts the request, or else
+    /// the first of the kind.
+    pub(crate) fn choose_plugin(&mut self, task: Task, kind: Option<&str>) -> anyhow::Result<Task> {
+        let Some(kind) = kind else { return Ok(task) };
+        let plugins = self.plugins().context("cannot list the plugins")?;
+        let names: Vec<Name> = plugins
+            .iter()
+            .filter(|plugin| plugin.kind.as_str() == kind)
+            .map(|plugin| plugin.name)
+            .collect();
+        let Some(&first) = names.first() else {
+            return Err(Misuse(format!(
+                "no plugin of kind {kind} is configured, which -P asks for; talea status lists the plugins"
+            ))
+            .into());
+        };
+        for &name in &names {
+            let named = Task { plugin: Some(name), ..task };
+            if names.len() == 1 || self.explain(&named)?.chosen.is_some() {
+                return Ok(named);
+            }
+        }
+        Ok(Task { plugin: Some(first), ..task })
+    }
+}
+
+/// Answers of the plugins to a request, and the plugin that would serve it.
+#[derive(Debug)]
+pub(crate) struct Explanation {
+    /// Index into `answers`.
+    pub(crate) chosen: Option<u32>,
+    /// Answers, one per plugin.
+    pub(crate) answers: Vec<PluginAnswer>,
+    /// Refusal before any plugin is asked.
+    pub(crate) refusal: Option<Box<Refusal>>,
+}
+
+/// Remedies for a missing broker.
+const REMEDY: &str = "Start talead (systemctl start talead, or talead in a root shell), or run this command with \
+                      CAP_SYS_NICE; talea doctor shows more.";
+
+/// Remedy if only a daemon helps.
+const NEEDED: &str =
+    "Start talead (systemctl start talead, or talead in a root shell); talea doctor shows more.";
+
+fn unexpected<T>(reply: &Reply) -> anyhow::Result<T> {
+    bail!("the broker sent an unexpected reply: {reply:?}")
+}

@@ -1,0 +1,139 @@
+//! The launcher: delays `exec` until the program's main thread has its grant.
+//!
+//! Model: `talea run` starts itself as `talea launch NAME -- CMD`. This second process, the
+//! launcher, connects to the abstract socket NAME, waits for permission and executes CMD. Process
+//! and main thread stay the same through `exec`, so the attached thread is the program's main
+//! thread. The socket closes on `exec`: the end of the stream reports the start of the program, an
+//! error number reports a failure.
+//!
+//! Absent on purpose: code between fork and exec. It would be unsafe, and a thread with a deadline
+//! policy cannot fork at all. The kernel's peer credentials prove that the connecting process is
+//! the child.
+
+use super::StartResult;
+use crate::args::LaunchArgs;
+use crate::exit::{Exit, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
+use anyhow::{Context, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+const START: u8 = b'g';
+/// Only wakes the launcher, so that its thread migrates to its new CPUs.
+const WAKE: u8 = b's';
+
+/// A launcher that waits for permission.
+pub(super) struct WaitingProgram {
+    /// The process; the program will have the same one.
+    pub(super) child: Child,
+    /// Readable when the process ends.
+    pub(super) pidfd: OwnedFd,
+    stream: UnixStream,
+}
+
+/// Starts a launcher for `command` and waits for its connection.
+pub(super) fn start(command: &[OsString]) -> anyhow::Result<WaitingProgram> {
+    let mut random = [0u8; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .context("no random numbers")?;
+    let name = format!("talea-launch-{:032x}", u128::from_ne_bytes(random));
+    let address = SocketAddr::from_abstract_name(&name)?;
+    let listener =
+        UnixListener::bind_addr(&address).context("cannot create a socket for the launcher")?;
+    let child = Command::new("/proc/self/exe")
+        .arg("launch")
+        .arg(&name)
+        .arg("--")
+        .args(command)
+        .spawn()
+        .context("cannot start this program a second time as the launcher (/proc/self/exe)")?;
+    let pid = Pid::from_child(&child);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).context("no pidfd of the child")?;
+    loop {
+        let ends = {
+            let mut fds = [
+                PollFd::new(&listener, PollFlags::IN),
+                PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            !fds[1].revents().is_empty()
+        };
+        if ends {
+            bail!("the launcher ended before the program could be started");
+        }
+        let (stream, _) = listener.accept()?;
+        // Other processes may guess the name and connect; only the child is accepted.
+        let peer = talea_os::peer::credentials(&stream)?;
+        if peer.pid.is_some_and(|tid| tid.as_raw() == pid.as_raw_nonzero().get()) {
+            return Ok(WaitingProgram { child, pidfd, stream });
+        }
+    }
+}
+
+impl WaitingProgram {
+    /// Wakes the launcher, which continues to wait.
+    pub(super) fn wake(&self) -> io::Result<()> {
+        (&self.stream).write_all(&[WAKE])
+    }
+
+    /// Permits the start and returns its result.
+    pub(super) fn release(mut self) -> io::Result<(Child, OwnedFd, StartResult)> {
+        self.stream.write_all(&[START])?;
+        let mut answer = Vec::new();
+        self.stream.read_to_end(&mut answer)?;
+        let start = match <[u8; 4]>::try_from(answer.as_slice()) {
+            Ok(bytes) => StartResult::Failed(i32::from_ne_bytes(bytes)),
+            Err(_) => StartResult::Started,
+        };
+        Ok((self.child, self.pidfd, start))
+    }
+
+    /// Ends the launcher without starting the program.
+    pub(super) fn cancel(mut self) {
+        // The end of the stream without permission ends the launcher. Its exit code is irrelevant.
+        drop(self.stream);
+        let _ = self.child.wait();
+    }
+}
+
+/// Body of the launcher: `talea launch NAME -- CMD`.
+pub(crate) fn run_helper(args: &LaunchArgs) -> anyhow::Result<Exit> {
+    let address = SocketAddr::from_abstract_name(&args.name)?;
+    let mut stream =
+        UnixStream::connect_addr(&address).context("no talea run waits at this socket")?;
+    let mut word = [WAKE];
+    while word[0] == WAKE {
+        if stream.read(&mut word)? != 1 {
+            return Ok(Exit::Program(RUN_FAILED));
+        }
+    }
+    if word[0] != START {
+        return Ok(Exit::Program(RUN_FAILED));
+    }
+    let error = exec_program(&args.command);
+    let _ = stream.write_all(&error.raw_os_error().unwrap_or(libc::ENOEXEC).to_ne_bytes());
+    Ok(Exit::Program(start_error_code(&error)))
+}
+
+/// Replaces this process; returns only on failure.
+pub(super) fn exec_program(command: &[OsString]) -> io::Error {
+    let (program, arguments) = command.split_first().expect("the command line requires a program");
+    Command::new(program).args(arguments).exec()
+}
+
+/// Returns the exit code for a program that could not be started.
+pub(super) fn start_error_code(error: &io::Error) -> u8 {
+    match error.kind() {
+        io::ErrorKind::NotFound => RUN_NOT_FOUND,
+        _ => RUN_NOT_EXECUTABLE,
+    }
+}

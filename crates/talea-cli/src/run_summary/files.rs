@@ -1,0 +1,146 @@
+//! Output files of a run: jobs, trace, page, plot.
+
+use super::exec_intervals::JobExecution;
+use super::recorder::{Csv, RunRecorder, Trace};
+use crate::report::{self, DrawnRoot, Outline, RunPage, TaskLine};
+use anyhow::Context;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use talea_core::Span;
+use talea_core::engine::Engine;
+use talea_sim::Completion;
+
+/// Options for the output files.
+#[derive(clap::Args, Debug)]
+pub(crate) struct FileArgs {
+    /// Write every completed job to FILE: task, number, release, deadline, end, CPU, whether it was
+    /// late, period, response, lateness, tardiness, whether a table stopped it, execution time,
+    /// preemptions and migrations. Times are nanoseconds.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write all events to FILE as a trace for Perfetto: dispatches, arrivals, deadlines, misses,
+    /// budgets.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Write a page with the zoomable schedule and the response times to FILE. The page is
+    /// self-contained.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the beginning of the schedule to FILE as SVG: at most 20 of the longest periods.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Open output files.
+pub(crate) struct Files<'a> {
+    args: &'a FileArgs,
+    csv: Option<Csv>,
+    trace: Option<Trace>,
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| cannot_write(path))
+}
+
+fn create_csv(path: &Path) -> anyhow::Result<Csv> {
+    let mut file = BufWriter::new(create(path)?);
+    writeln!(file, "{COLUMNS}").with_context(|| cannot_write(path))?;
+    Ok(file)
+}
+
+/// Columns of LITMUS^RT's `st-job-stats`, with place and time. New columns are added at the end.
+const COLUMNS: &str = "task,job,release_ns,deadline_ns,end_ns,cpu,late,\
+    period_ns,response_ns,lateness_ns,tardiness_ns,forced,ran_ns,preemptions,migrations";
+
+/// Writes a completed job, in the order of [`COLUMNS`].
+pub(super) fn line(
+    file: &mut Csv,
+    task: &TaskLine,
+    job: &Completion,
+    ran: &JobExecution,
+) -> io::Result<()> {
+    let Completion { release, deadline, end, cpu, .. } = *job;
+    let (release, deadline, end) = (release.as_ns(), deadline.as_ns(), end.as_ns());
+    write!(
+        file,
+        "{},{},{release},{deadline},{end},{},{}",
+        task.name,
+        job.job,
+        cpu.0,
+        u8::from(job.is_late())
+    )?;
+    let lateness = i128::from(end) - i128::from(deadline);
+    let (tardiness, response) = (end.saturating_sub(deadline), job.response().as_ns());
+    write!(
+        file,
+        ",{},{response},{lateness},{tardiness},{}",
+        task.period_ns,
+        u8::from(ran.overrun)
+    )?;
+    writeln!(file, ",{},{},{}", ran.total.as_ns(), ran.preemptions, ran.migrations)
+}
+
+impl<'a> Files<'a> {
+    /// Creates the files before the run, so that errors appear early.
+    pub(crate) fn create(args: &'a FileArgs) -> anyhow::Result<Files<'a>> {
+        Ok(Files {
+            args,
+            csv: args.csv.as_deref().map(create_csv).transpose()?,
+            trace: args.trace.as_deref().map(create).transpose()?.map(Trace::new),
+        })
+    }
+
+    /// Returns the sink of the next root.
+    pub(crate) fn recorder<'s>(
+        &'s mut self,
+        outline: &'s Outline,
+        machine: &Engine,
+        duration: Span,
+    ) -> RunRecorder<'s> {
+        let is_drawn = self.args.html.is_some() || self.args.svg.is_some();
+        RunRecorder::new(
+            outline,
+            machine,
+            duration,
+            is_drawn,
+            self.csv.as_mut(),
+            self.trace.as_mut(),
+        )
+    }
+
+    /// Writes page and plot, and flushes the other files.
+    pub(crate) fn finish(
+        self,
+        title: String,
+        seed: u64,
+        duration: Span,
+        roots: Vec<DrawnRoot<'_>>,
+    ) -> anyhow::Result<()> {
+        let picture =
+            RunPage { title, seed, roots, duration_ns: duration.as_ns(), head: Vec::new() };
+        let write = |path: &Path, text: String| {
+            std::fs::write(path, text).with_context(|| cannot_write(path))
+        };
+        if let Some(path) = &self.args.html {
+            write(path, report::html(&picture)?)?;
+        }
+        if let Some(path) = &self.args.svg {
+            let tasks = picture.roots.iter().flat_map(|root| &root.outline.tasks);
+            let longest = tasks.map(|task| task.period_ns).max().unwrap_or(0);
+            let until = longest.saturating_mul(20).clamp(1, duration.as_ns().max(1));
+            write(path, report::svg(&picture, until))?;
+        }
+        if let (Some(mut file), Some(path)) = (self.csv, &self.args.csv) {
+            file.flush().with_context(|| cannot_write(path))?;
+        }
+        if let (Some(trace), Some(path)) = (self.trace, &self.args.trace) {
+            trace.finish().with_context(|| cannot_write(path))?;
+        }
+        Ok(())
+    }
+}
