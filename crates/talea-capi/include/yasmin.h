@@ -184,7 +184,7 @@ yas_HID yas_hwaccel_decl(const char *name);
 /* A version of a task uses an accelerator, from the begin of its jobs to their end. */
 void yas_hwaccel_use(yas_TID task, yas_VID version, yas_HID accelerator);
 
-/* Not in the paper's table. What was refused first; the same as talea_message(). */
+/* Not in the paper's table. What was refused first; the same as talea_last_error(). */
 const char *yas_message(void);
 
 /* The application as talea.h knows it, until cleanup(): for its reports. Never to be freed. NULL before init(). */

@@ -1,6 +1,6 @@
 //! Between C's structures and the client's values. 0 means "not declared" there and is `None` here.
 
-use crate::border::{Answer, Trouble};
+use crate::ffi::{CallError, CallResult};
 use crate::layout::{TaleaInfo, TaleaPlugin, TaleaSpec, TaleaStatus};
 use talea_client::{Code, CpuSet, Field, Name, Owner, PluginInfo, Refusal, Spec, SpecInfo, Status};
 use talea_core::{Params, Priority, Span, Work};
@@ -10,7 +10,7 @@ const IGNORE_ADMISSION: u32 = 1;
 const CPUS_MANDATORY: u32 = 2;
 
 /// A refusal that needs no daemon: the request can't even be written down.
-pub(crate) fn malformed(field: Field, asked: u64, limit: u64) -> Trouble {
+pub(crate) fn malformed(field: Field, asked: u64, limit: u64) -> CallError {
     let refusal = Refusal {
         code: Code::Malformed,
         field,
@@ -24,7 +24,7 @@ pub(crate) fn malformed(field: Field, asked: u64, limit: u64) -> Trouble {
     refusal.into()
 }
 
-pub(crate) fn spec(given: &TaleaSpec) -> Answer<Spec> {
+pub(crate) fn spec(given: &TaleaSpec) -> CallResult<Spec> {
     if given.flags & !(IGNORE_ADMISSION | CPUS_MANDATORY) != 0 {
         return Err(malformed(
             Field::Request,
@@ -58,8 +58,8 @@ pub(crate) fn declared(value: u64) -> Option<u64> {
     (value != 0).then_some(value)
 }
 
-/// What does not fit into a byte is no priority; the rest is for the daemon to judge.
-pub(crate) fn priority(value: u32) -> Answer<Option<Priority>> {
+/// Converts a priority. A value above a byte is invalid; the daemon checks the range.
+pub(crate) fn priority(value: u32) -> CallResult<Option<Priority>> {
     match u8::try_from(value) {
         Ok(0) => Ok(None),
         Ok(priority) => Ok(Some(Priority(priority))),
@@ -68,7 +68,7 @@ pub(crate) fn priority(value: u32) -> Answer<Option<Priority>> {
 }
 
 /// A name in a field of 32 bytes, ended by a zero; none if it is empty.
-pub(crate) fn name(field: &[u8; 32]) -> Answer<Option<Name>> {
+pub(crate) fn name(field: &[u8; 32]) -> CallResult<Option<Name>> {
     let wrong = || malformed(Field::Plugin, 32, 31);
     let len = field.iter().position(|&byte| byte == 0).ok_or_else(wrong)?;
     let text = str::from_utf8(&field[..len]).map_err(|_| wrong())?;

@@ -1,7 +1,7 @@
 //! `talea.h`: holding a grant.
 
-use crate::border::{Trouble, call, given, read, write};
 use crate::convert;
+use crate::ffi::{CallError, call, given, read, write};
 use crate::layout::{TaleaGrant, TaleaGranted, TaleaSpec};
 use libc::{c_int, pid_t};
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ pub unsafe extern "C" fn talea_attach(grant: *mut TaleaGrant, tid: pid_t) -> c_i
         // SAFETY: as the header says.
         let grant = unsafe { given(grant, "grant is NULL") }?;
         let tid =
-            u32::try_from(tid).map_err(|_| Trouble::Caller(libc::EINVAL, "tid is negative"))?;
+            u32::try_from(tid).map_err(|_| CallError::Caller(libc::EINVAL, "tid is negative"))?;
         Ok(grant.0.attach(tid)??)
     })
 }
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn talea_attach_pidfd(grant: *mut TaleaGrant, pidfd: c_int
         // SAFETY: as the header says.
         let grant = unsafe { given(grant, "grant is NULL") }?;
         if pidfd < 0 {
-            return Err(Trouble::Caller(libc::EBADF, "pidfd is not a descriptor"));
+            return Err(CallError::Caller(libc::EBADF, "pidfd is not a descriptor"));
         }
         // SAFETY: the caller keeps it open during the call; one that is not open is the kernel's
         // EBADF.
@@ -57,20 +57,20 @@ pub unsafe extern "C" fn talea_release(grant: *mut TaleaGrant) -> c_int {
         if grant.is_null() {
             return Ok(());
         }
-        // SAFETY: it was given out by `hand_out`, and nobody uses it any more.
+        // SAFETY: `hand_out` returned the pointer, and no thread uses it any more.
         let grant = unsafe { Box::from_raw(grant) };
         Ok(grant.0.release()??)
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_leave(grant: *mut TaleaGrant, spec_id: *mut u64) -> c_int {
+pub unsafe extern "C" fn talea_disown(grant: *mut TaleaGrant, spec_id: *mut u64) -> c_int {
     call(|| {
         if grant.is_null() {
-            return Err(Trouble::Caller(libc::EINVAL, "grant is NULL"));
+            return Err(CallError::Caller(libc::EINVAL, "grant is NULL"));
         }
-        // SAFETY: it was given out by `hand_out`, and nobody uses it any more.
-        let spec = unsafe { Box::from_raw(grant) }.0.leave_to_owner();
+        // SAFETY: `hand_out` returned the pointer, and no thread uses it any more.
+        let spec = unsafe { Box::from_raw(grant) }.0.disown();
         // SAFETY: NULL or room for a number.
         if let Some(spec_id) = unsafe { spec_id.as_mut() } {
             *spec_id = spec.0;
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn talea_granted_get(
     call(|| {
         // SAFETY: as the header says.
         let grant = unsafe { given(grant, "grant is NULL") }?;
-        let known = grant.0.granted().ok_or(Trouble::Caller(
+        let known = grant.0.granted().ok_or(CallError::Caller(
             libc::ECHILD,
             "the grant belongs to the process that this one was forked from",
         ))?;
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn talea_granted_get(
             cpu: convert::cpu(known.cpu),
             spec_id: known.spec.0,
             runtime_ns: known.runtime.map_or(0, Work::as_ns),
-            grain_ns: known.grain.as_ns(),
+            granularity_ns: known.granularity.as_ns(),
             utilization_ppm: known.charge.ppm(),
             plugin: known.plugin,
             priority: known.priority.into(),
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn talea_granted_get(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_accepted_runtime_ns(grant: *const TaleaGrant) -> u64 {
-    let runtime = crate::border::protect(|| {
+    let runtime = crate::ffi::protect(|| {
         // SAFETY: as the header says.
         let grant = unsafe { given(grant, "grant is NULL") }?;
         Ok(grant.0.granted().and_then(|known| known.runtime).map_or(0, Work::as_ns))

@@ -1,13 +1,13 @@
 //! The structures of `talea.h`, field by field. The assertions are the numbers that the C test
 //! knows too.
 
-use crate::border::Sized32;
+use crate::ffi::Sized32;
 use talea_client::{Client, Grant};
 
-/// What `talea_client *` points to.
+/// The object of a `talea_client *`.
 pub struct TaleaClient(pub(crate) Client);
 
-/// What `talea_grant *` points to.
+/// The object of a `talea_grant *`.
 pub struct TaleaGrant(pub(crate) Grant);
 
 /// `talea_refusal`
@@ -54,7 +54,7 @@ pub struct TaleaGranted {
     pub cpu: i32,
     pub spec_id: u64,
     pub runtime_ns: u64,
-    pub grain_ns: u64,
+    pub granularity_ns: u64,
     pub utilization_ppm: u64,
     pub plugin: u32,
     pub priority: u32,
@@ -221,14 +221,14 @@ pub struct TaleaAppReport {
     pub empty: u64,
     pub tasks: u32,
     pub rights: u32,
-    pub why_not: [u8; 256],
+    pub rights_error: [u8; 256],
     pub shielded: u32,
     pub moved_threads: u32,
     pub moved_interrupts: u32,
-    pub unmoved: u32,
-    pub strangers: u32,
+    pub not_moved: u32,
+    pub foreign_threads: u32,
     pub not_restored: u32,
-    pub why_not_shielded: [u8; 256],
+    pub shield_error: [u8; 256],
 }
 
 /// `talea_task_report`
@@ -266,11 +266,15 @@ sized! {
     TaleaPlugin 216 { name 8 kind 40 cpus 72 priority_low 200 out_of_service 212 }
     TaleaInfo 120 { spec_id 16 accepted_ns 56 priority 64 cpu 72 owner 84 plugin 88 }
     TaleaPeriodic 48 { start_ns 8 skipped 40 }
-    TaleaAppConfig 208 { mapping 8 weight 20 rights 28 cpus 32 daemon_priority 160 daemon_plugin 168 spin_ns 200 }
+    TaleaAppConfig 208 {
+        mapping 8 weight 20 rights 28 cpus 32 daemon_priority 160 daemon_plugin 168 spin_ns 200
+    }
     TaleaTask 88 { period_ns 8 offset_ns 24 priority 32 backlog 40 name 48 cores 80 }
     TaleaTaskVersion 72 { energy 8 needs 32 name 40 }
     TaleaChoice 48 { job 8 permitted 32 mode 40 versions 44 }
     TaleaJob 24 { number 8 version 16 }
-    TaleaAppReport 584 { length_ns 8 empty 32 tasks 40 why_not 48 shielded 304 why_not_shielded 328 }
+    TaleaAppReport 584 {
+        length_ns 8 empty 32 tasks 40 rights_error 48 shielded 304 shield_error 328
+    }
     TaleaTaskReport 592 { jobs 8 mean_ns 32 version_jobs 40 name 552 policy 584 priority 588 }
 }

@@ -4,7 +4,7 @@
 //! `include/` are the manual; here is only what they can't say. Layouts are compile-time assertions
 //! beside the structures.
 //!
-//! Invariants. No panic crosses the border ([`border`]). A pointer is checked for NULL, a structure
+//! Invariants. No panic crosses the border ([`ffi`]). A pointer is checked for NULL, a structure
 //! for its size, before anything of it is read. Nothing but `talea_*`, `rtf_*`, `rts_*` and `yas_*`
 //! is exported.
 //!
@@ -17,13 +17,13 @@
 #![allow(unreachable_pub, reason = "what is exported to C need not be reachable from Rust")]
 
 mod app;
-mod ask;
-mod border;
+mod client;
 mod convert;
+mod ffi;
 mod grant;
 mod layout;
-mod look;
 mod message;
 mod periodic;
+mod query;
 mod retif;
 mod yasmin;

@@ -1,6 +1,6 @@
-//! What a thread's last unlucky call had to say.
+//! The message of a thread's last failed call.
 
-use crate::border::{Trouble, protect, write};
+use crate::ffi::{CallError, protect, write};
 use crate::layout::TaleaRefusal;
 use libc::{c_char, c_int};
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::sync::LazyLock;
 use talea_client::{Code, Field, Refusal};
 use talea_core::Span;
-use talea_proto::refusal::{Said, Witness};
+use talea_proto::refusal::{PluginVerdict, Witness};
 
 #[derive(Default)]
 struct Last {
@@ -21,27 +21,27 @@ thread_local! {
 }
 
 /// Keeps a trouble for the thread's next questions.
-pub(crate) fn remember(trouble: Trouble) {
+pub(crate) fn remember(trouble: CallError) {
     let text = said_by(&trouble);
-    set(&text, if let Trouble::Refused(refusal) = trouble { Some(refusal) } else { None });
+    set(&text, if let CallError::Refused(refusal) = trouble { Some(refusal) } else { None });
 }
 
 /// A trouble as a sentence.
-pub(crate) fn said_by(trouble: &Trouble) -> String {
+pub(crate) fn said_by(trouble: &CallError) -> String {
     match trouble {
-        Trouble::Refused(refusal) => refusal.to_string(),
-        Trouble::Failed(failure) => failure.to_string(),
-        Trouble::Caller(errno, what) => {
+        CallError::Refused(refusal) => refusal.to_string(),
+        CallError::Failed(failure) => failure.to_string(),
+        CallError::Caller(errno, what) => {
             format!("{what} ({})", std::io::Error::from_raw_os_error(*errno))
         }
-        Trouble::Said(_, what) => what.clone(),
+        CallError::Said(_, what) => what.clone(),
     }
 }
 
 /// Keeps a text that is no trouble.
 pub(crate) fn set(text: &str, refusal: Option<Box<Refusal>>) {
     let text = CString::new(text.replace('\0', "?")).expect("zeros were replaced");
-    // While the thread ends there is nobody left to ask.
+    // An ending thread has no thread-local storage and reads no message.
     let _ = LAST.try_with(|last| *last.borrow_mut() = Last { text, refusal });
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn text() -> String {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn talea_message() -> *const c_char {
+pub extern "C" fn talea_last_error() -> *const c_char {
     // The string stays where it is until the thread's next trouble.
     LAST.try_with(|last| last.borrow().text.as_ptr()).unwrap_or(c"".as_ptr())
 }
@@ -73,17 +73,17 @@ pub unsafe extern "C" fn talea_refusal_get(refusal: *mut TaleaRefusal) -> c_int 
 /// A refusal's numbers, with the most generous offer of any plugin.
 fn numbers(refusal: &Refusal) -> TaleaRefusal {
     let offers = refusal.answers.iter().filter_map(|answer| match answer.verdict {
-        Said::No(no) if no.fits > 0 => Some((no.fits, no.field)),
+        PluginVerdict::No(no) if no.fits > 0 => Some((no.fits, no.field)),
         _ => None,
     });
     let (fits, fits_field) = offers.max_by_key(|(fits, _)| *fits).unwrap_or((0, Field::Request));
     let witness = refusal.answers.iter().find_map(|answer| match answer.verdict {
-        Said::No(no) => no.witness,
+        PluginVerdict::No(no) => no.witness,
         _ => None,
     });
     let (witness, own, at, needs, has) = match witness {
         None => (0, false, 0, 0, 0),
-        Some(Witness::Late { own, period, deadline, response }) => {
+        Some(Witness::DeadlineMiss { own, period, deadline, response }) => {
             (1, own, period.as_ns(), response.map_or(0, Span::as_ns), deadline.as_ns())
         }
         Some(Witness::Demand { at, demand, supply }) => {
@@ -109,13 +109,14 @@ fn numbers(refusal: &Refusal) -> TaleaRefusal {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn talea_word(result: c_int) -> *const c_char {
+pub extern "C" fn talea_result_name(result: c_int) -> *const c_char {
     word(result).as_ptr()
 }
 
 /// The words of `talea-proto`, terminated.
-static WORDS: LazyLock<[CString; Code::ALL.len()]> =
-    LazyLock::new(|| Code::ALL.map(|code| CString::new(code.word()).expect("a word has no zeros")));
+static WORDS: LazyLock<[CString; Code::ALL.len()]> = LazyLock::new(|| {
+    Code::ALL.map(|code| CString::new(code.stable_name()).expect("a word has no zeros"))
+});
 
 fn word(result: c_int) -> &'static CStr {
     let Ok(number) = u16::try_from(result) else { return c"failed" };
@@ -137,15 +138,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r16_a_witness_is_told_in_numbers() {
+    fn r16_a_witness_is_returned_in_numbers() {
         use talea_core::Work;
         use talea_proto::message::Name;
-        use talea_proto::refusal::{Answer, No, Reason};
+        use talea_proto::refusal::{PluginAnswer, Rejection, RejectionReason};
         let ns = Span::from_ns;
-        let told = |witness| {
+        let numbers = |witness| {
             let (asked, limit) = (2, 1);
-            let no = No {
-                reason: Reason::NoRoom,
+            let no = Rejection {
+                reason: RejectionReason::NoRoom,
                 field: Field::Runtime,
                 cpu: None,
                 asked,
@@ -154,7 +155,7 @@ mod tests {
                 witness,
             };
             let name = Name::new("rm").expect("a name");
-            let answers = vec![Answer { plugin: 0, name, verdict: Said::No(no) }];
+            let answers = vec![PluginAnswer { plugin: 0, name, verdict: PluginVerdict::No(no) }];
             let code = Code::NoPlugin;
             let refusal = Refusal {
                 code,
@@ -176,19 +177,20 @@ mod tests {
             } = numbers(&refusal);
             (witness, witness_own, witness_at_ns, witness_needs_ns, witness_has_ns)
         };
-        let late =
-            |own, response| Some(Witness::Late { own, period: ns(20), deadline: ns(15), response });
-        assert_eq!(told(None), (0, 0, 0, 0, 0));
-        assert_eq!(told(late(true, Some(ns(17)))), (1, 1, 20, 17, 15));
-        assert_eq!(told(late(false, None)), (1, 0, 20, 0, 15));
+        let late = |own, response| {
+            Some(Witness::DeadlineMiss { own, period: ns(20), deadline: ns(15), response })
+        };
+        assert_eq!(numbers(None), (0, 0, 0, 0, 0));
+        assert_eq!(numbers(late(true, Some(ns(17)))), (1, 1, 20, 17, 15));
+        assert_eq!(numbers(late(false, None)), (1, 0, 20, 0, 15));
         let (demand, supply) = (Work::from_ns(9), Work::from_ns(8));
-        assert_eq!(told(Some(Witness::Demand { at: ns(10), demand, supply })), (2, 0, 10, 9, 8));
+        assert_eq!(numbers(Some(Witness::Demand { at: ns(10), demand, supply })), (2, 0, 10, 9, 8));
     }
 
     #[test]
     fn words_are_those_of_the_protocol() {
         for code in Code::ALL {
-            assert_eq!(word(c_int::from(code as u16)).to_str(), Ok(code.word()));
+            assert_eq!(word(c_int::from(code as u16)).to_str(), Ok(code.stable_name()));
         }
         assert_eq!((word(0), word(-5), word(999)), (c"ok", c"failed", c"unknown"));
     }

@@ -1,11 +1,11 @@
 //! `talea.h`: periodic tasks. The caller's structure is the whole state.
 
-use crate::border::{Trouble, call, read, write};
+use crate::ffi::{CallError, call, read, write};
 use crate::layout::TaleaPeriodic;
 use libc::c_int;
 use std::time::Duration;
-use talea_client::{Late, Periodic};
-use talea_core::Time;
+use talea_client::{OverrunPolicy, Periodic};
+use talea_core::Monotonic;
 
 const SKIP: u32 = 1;
 
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn talea_periodic_start(
         // SAFETY: as the header says.
         let state = unsafe { read(periodic) }?;
         if period_ns == 0 {
-            return Err(Trouble::Caller(libc::EINVAL, "the period is 0"));
+            return Err(CallError::Caller(libc::EINVAL, "the period is 0"));
         }
         let start_ns = Periodic::start(Duration::from_nanos(period_ns)).started().as_ns();
         let fresh =
@@ -34,13 +34,14 @@ pub unsafe extern "C" fn talea_wait_period(periodic: *mut TaleaPeriodic) -> c_in
         // SAFETY: as the header says.
         let mut state = unsafe { read(periodic) }?;
         if state.period_ns == 0 {
-            return Err(Trouble::Caller(libc::EINVAL, "talea_periodic_start was not called"));
+            return Err(CallError::Caller(libc::EINVAL, "talea_periodic_start was not called"));
         }
-        let late = if state.flags & SKIP != 0 { Late::Skip } else { Late::CatchUp };
+        let late =
+            if state.flags & SKIP != 0 { OverrunPolicy::Skip } else { OverrunPolicy::CatchUp };
         let period = Duration::from_nanos(state.period_ns);
-        let start = Time::from_ns(state.start_ns);
+        let start = Monotonic::from_ns(state.start_ns);
         let activation =
-            Periodic::start_at(start, period).after(state.index).late(late).wait_period();
+            Periodic::start_at(start, period).after(state.index).overrun_policy(late).wait_period();
         state.index = activation.index;
         state.overruns = state.overruns.saturating_add(activation.overrun.into());
         state.skipped = state.skipped.saturating_add(activation.skipped);

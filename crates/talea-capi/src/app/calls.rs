@@ -4,7 +4,7 @@ use super::choice::{Choose, Given};
 use super::job::Call;
 use super::state::{App, Known, Served, trouble, wrong};
 use super::{Pipe, convert};
-use crate::border::{Answer, Trouble, call, given, place, read};
+use crate::ffi::{CallError, CallResult, call, given, place, read};
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use libc::{c_char, c_int, c_void, size_t};
 use std::any::Any;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use talea_runtime::{Application, Config, Selection, Server, VersionId};
 
 impl App {
-    pub(crate) fn configure(&self, config: &TaleaAppConfig) -> Answer {
+    pub(crate) fn configure(&self, config: &TaleaAppConfig) -> CallResult {
         self.with(|declared| {
             let user = declared.chooser.as_ref().map(|given| given.selection());
             let config = convert::config(config, user)?;
@@ -22,7 +22,7 @@ impl App {
         })
     }
 
-    pub(crate) fn task(&self, given: &TaleaTask) -> Answer<u32> {
+    pub(crate) fn task(&self, given: &TaleaTask) -> CallResult<u32> {
         self.with(|declared| {
             let number = declared.tasks.len();
             let task = convert::task(given, number, &declared.servers)?;
@@ -33,16 +33,21 @@ impl App {
         })
     }
 
-    pub(crate) fn redeclare(&self, number: u32, given: &TaleaTask) -> Answer {
+    pub(crate) fn redeclare(&self, number: u32, given: &TaleaTask) -> CallResult {
         self.with(|declared| {
             let id = declared.task(number)?;
             let task = convert::task(given, number as usize, &declared.servers)?;
-            declared.stopped()?.redeclare(id, task);
+            declared.stopped()?.replace_task(id, task);
             declared.serve(given)
         })
     }
 
-    pub(crate) fn version(&self, task: u32, version: &TaleaTaskVersion, what: Call) -> Answer<u32> {
+    pub(crate) fn version(
+        &self,
+        task: u32,
+        version: &TaleaTaskVersion,
+        what: Call,
+    ) -> CallResult<u32> {
         self.with(|declared| {
             let id = declared.task(task)?;
             let number = declared.tasks[task as usize].versions.len();
@@ -54,7 +59,7 @@ impl App {
         })
     }
 
-    pub(crate) fn accelerator(&self, name: &str) -> Answer<u32> {
+    pub(crate) fn accelerator(&self, name: &str) -> CallResult<u32> {
         self.with(|declared| {
             let accelerator = declared.stopped()?.accelerator(name);
             declared.accelerators.push(accelerator);
@@ -62,7 +67,7 @@ impl App {
         })
     }
 
-    pub(crate) fn uses(&self, task: u32, version: u32, accelerator: u32) -> Answer {
+    pub(crate) fn uses(&self, task: u32, version: u32, accelerator: u32) -> CallResult {
         self.with(|declared| {
             let version = declared.version(task, version)?;
             let known = declared.accelerators.get(accelerator as usize).copied();
@@ -73,7 +78,7 @@ impl App {
         })
     }
 
-    pub(crate) fn server(&self, server: Server) -> Answer<u32> {
+    pub(crate) fn server(&self, server: Server) -> CallResult<u32> {
         self.with(|declared| {
             let id = declared.stopped()?.server(server.clone());
             declared.servers.push(Served { id, server, core: None });
@@ -81,23 +86,23 @@ impl App {
         })
     }
 
-    pub(crate) fn follow(&self, table: Option<&str>) -> Answer {
+    pub(crate) fn follow(&self, table: Option<&str>) -> CallResult {
         self.with(|declared| {
             let app = declared.stopped()?;
             let table = table
                 .map(|text| app.read_table(text))
                 .transpose()
                 .map_err(|error| trouble(&error))?;
-            app.follow(table);
+            app.set_table(table);
             Ok(())
         })
     }
 
-    pub(crate) fn describe(&self) -> Answer<String> {
+    pub(crate) fn describe(&self) -> CallResult<String> {
         self.with(|declared| declared.stopped()?.describe().map_err(|error| trouble(&error)))
     }
 
-    pub(crate) fn edge(&self, from: u32, to: u32) -> Answer {
+    pub(crate) fn edge(&self, from: u32, to: u32) -> CallResult {
         self.with(|declared| {
             let (from, to) = (declared.task(from)?, declared.task(to)?);
             declared.stopped()?.edge(from, to);
@@ -111,7 +116,7 @@ impl App {
         ends: (u32, u32),
         item: usize,
         (length, tokens): (u32, u32),
-    ) -> Answer<*const Pipe> {
+    ) -> CallResult<*const Pipe> {
         self.with(|declared| {
             let tasks = (declared.task(ends.0)?, declared.task(ends.1)?);
             if item == 0 || length == 0 {
@@ -121,7 +126,7 @@ impl App {
             }
             let app = declared.stopped()?;
             let pipe = Pipe::new(app, tasks, (length, tokens.max(1)), item).ok_or_else(|| {
-                Trouble::Said(
+                CallError::Said(
                     libc::ENOMEM,
                     format!("{length} elements of {item} bytes: at most 1048576, and 1 GiB"),
                 )
@@ -137,7 +142,7 @@ impl App {
 ///
 /// # Safety
 /// It is NULL or ends with a zero.
-pub(crate) unsafe fn text<'a>(text: *const c_char) -> Answer<&'a str> {
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> CallResult<&'a str> {
     if text.is_null() {
         return Err(wrong("name is NULL"));
     }
@@ -163,10 +168,11 @@ pub unsafe extern "C" fn talea_app_free(app: *mut App) -> c_int {
         if app.is_null() {
             return Ok(());
         }
-        // Others may have it still where it may not be freed: it is nobody's own before that is
-        // known. SAFETY: it was given out by `talea_app_new`.
+        // In a child of fork the application stays shared, so it is only borrowed here.
+        // SAFETY: `talea_app_new` returned the pointer.
         unsafe { &*app }.is_ours()?;
-        // SAFETY: the same, and nobody uses it any more.
+        // SAFETY: `talea_app_new` returned the pointer, and by the header no thread uses it any
+        // more.
         drop(unsafe { Box::from_raw(app) });
         Ok(())
     })
@@ -193,7 +199,7 @@ pub unsafe extern "C" fn talea_app_choose(
     call(|| {
         // SAFETY: as the header says.
         let app = unsafe { given(app, "app is NULL") }?;
-        let choose = choose.ok_or(Trouble::Caller(libc::EINVAL, "choose is NULL"))?;
+        let choose = choose.ok_or(CallError::Caller(libc::EINVAL, "choose is NULL"))?;
         app.choose(Given { choose, data })
     })
 }
@@ -214,7 +220,7 @@ pub unsafe extern "C" fn talea_app_task(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_app_redeclare(
+pub unsafe extern "C" fn talea_app_replace_task(
     app: *mut App,
     id: u32,
     task: *const TaleaTask,
@@ -238,7 +244,7 @@ pub unsafe extern "C" fn talea_app_version(
     call(|| {
         // SAFETY: as the header says.
         let (app, version) = unsafe { (given(app, "app is NULL")?, read(version)?) };
-        let function = function.ok_or(Trouble::Caller(libc::EINVAL, "function is NULL"))?;
+        let function = function.ok_or(CallError::Caller(libc::EINVAL, "function is NULL"))?;
         let number = app.version(task, &version, Call { function, argument })?;
         // SAFETY: NULL or room for a number.
         if let Some(id) = unsafe { id.as_mut() } {
@@ -293,7 +299,7 @@ pub unsafe extern "C" fn talea_app_server(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn talea_app_follow(app: *mut App, table: *const c_char) -> c_int {
+pub unsafe extern "C" fn talea_app_set_table(app: *mut App, table: *const c_char) -> c_int {
     call(|| {
         // SAFETY: as the header says.
         let app = unsafe { given(app, "app is NULL") }?;
@@ -318,15 +324,15 @@ pub unsafe extern "C" fn talea_app_describe(
             unsafe { length.write_unaligned(said.len()) };
         }
         if room <= said.len() {
-            return Err(Trouble::Said(
+            return Err(CallError::Said(
                 libc::ENOSPC,
                 format!("the text is {} bytes long, and there is room for {room}", said.len()),
             ));
         }
         if text.is_null() {
-            return Err(Trouble::Caller(libc::EINVAL, "text is NULL"));
+            return Err(CallError::Caller(libc::EINVAL, "text is NULL"));
         }
-        // SAFETY: as the header says, it names `room` bytes that are nobody else's: enough for the
+        // SAFETY: by the header, it points to `room` bytes of the caller alone: enough for the
         // text and a zero, as was just seen.
         unsafe {
             text.cast::<u8>().copy_from_nonoverlapping(said.as_ptr(), said.len());
@@ -369,8 +375,8 @@ impl Default for App {
 }
 
 impl App {
-    /// From now on versions are chosen so, by what is kept as long as a machine could ask it.
-    pub(crate) fn select<T: Any + Send>(&self, selection: Selection, asked: Box<T>) -> Answer {
+    /// Sets the version selection. `asked` is kept as long as an engine can call it.
+    pub(crate) fn select<T: Any + Send>(&self, selection: Selection, asked: Box<T>) -> CallResult {
         self.with(|declared| {
             declared.stopped()?.config().selection = selection;
             // The machine that knew the one before is gone.
@@ -379,8 +385,8 @@ impl App {
         })
     }
 
-    /// From now on this function chooses versions.
-    pub(crate) fn choose(&self, given: Given) -> Answer {
+    /// Sets the function that selects versions.
+    pub(crate) fn choose(&self, given: Given) -> CallResult {
         self.with(|declared| {
             let given = Box::new(given);
             let selection = given.selection();

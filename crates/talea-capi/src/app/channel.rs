@@ -2,14 +2,14 @@
 //!
 //! Model: the typed channel of the runtime carries *places*: numbers of the cells of a buffer that
 //! was allocated with the channel. Who pushes takes a free place, fills it and sends its number;
-//! who pops copies it out and gives the place back. A place has one owner at a time, so nobody
-//! reads what another one writes.
+//! who pops copies it out and gives the place back. A place has one owner at a time, so no
+//! thread reads a place while another one writes it.
 //!
 //! Invariant: jobs of the source alone push, and jobs of the sink alone pop, one after the other. A
 //! place is taken when the channel has room only: that room belonged to jobs of the sink that have
-//! ended, so as many places are back, and the queue of free ones has no cell that somebody was
-//! stopped in the middle of. In that queue, whoever finds such a cell would spin until the other
-//! one goes on.
+//! ended, so as many places are back, and the queue of free ones has no cell whose update a stopped
+//! thread has left incomplete. In that queue, a thread that finds such a cell would spin until the
+//! stopped thread continues.
 
 use crossbeam_queue::ArrayQueue;
 use libc::c_void;
@@ -22,7 +22,7 @@ use talea_runtime::{Application, Input, Output, TaskId};
 const LENGTH_MAX: u32 = 1 << 20;
 const BYTES_MAX: usize = 1 << 30;
 
-/// What `talea_channel *` points to.
+/// The object of a `talea_channel *`.
 pub struct Pipe {
     output: Output<Place>,
     input: Input<Place>,
@@ -61,7 +61,13 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // There is room for as many as there are.
-        let _ = self.of.free.push(self.number);
+        mutate!(
+            "capi-channel-place",
+            {
+                let _ = self.of.free.push(self.number);
+            },
+            {}
+        );
     }
 }
 
@@ -129,8 +135,8 @@ impl Pipe {
         let fill = || {
             let number = self.places.free.pop().expect("a place for all room that the channel has");
             let place = Place { of: Arc::clone(&self.places), number };
-            // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody
-            // else's memory.
+            // SAFETY: the caller's promise; the cell is ours as long as the place is, and no
+            // other thread accesses it.
             unsafe { std::ptr::copy_nonoverlapping(item.cast::<u8>(), place.cell(), size) };
             place
         };
@@ -144,8 +150,8 @@ impl Pipe {
     pub(crate) unsafe fn pop(&self, item: *mut c_void, size: usize) -> Result<(), Not> {
         self.may(self.input.is_mine(), size)?;
         let place = self.input.pop().ok_or(Not::Now)?;
-        // SAFETY: the caller's promise; the cell is ours as long as the place is, and nobody else's
-        // memory.
+        // SAFETY: the caller's promise; the cell is ours as long as the place is, and no other
+        // thread accesses it.
         unsafe { std::ptr::copy_nonoverlapping(place.cell(), item.cast::<u8>(), size) };
         Ok(())
     }

@@ -21,7 +21,7 @@ unsafe impl Send for Given {}
 impl Given {
     /// The selection that asks it.
     pub(crate) fn selection(&self) -> Selection {
-        Selection::Given(ask, std::ptr::from_ref(self).expose_provenance() as u64)
+        Selection::UserWithContext(ask, std::ptr::from_ref(self).expose_provenance() as u64)
     }
 }
 
@@ -33,7 +33,7 @@ fn ask(of: &Candidates, address: u64) -> Option<u32> {
         size: size_of::<TaleaChoice>() as u32,
         task: of.task.0,
         job: of.job,
-        free: of.free,
+        free: of.available,
         battery: of.conditions.battery,
         permitted: of.conditions.permitted,
         mode: of.conditions.mode.into(),

@@ -1,12 +1,12 @@
-//! Between C's structures and what the runtime is told.
+//! Conversion between the C structures and the declarations of the runtime.
 
 use super::state::{Served, wrong};
-use crate::border::Answer;
+use crate::ffi::CallResult;
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_runtime::{
-    Config, Daemon, Mapping, Priorities, Rights, Selection, Server, Task, Version, Waiting,
+    Config, Daemon, Mapping, Priorities, Rights, Selection, Server, Task, Version, WaitMode,
     first_cpus,
 };
 
@@ -27,18 +27,18 @@ const NODE: u32 = 3;
 
 const NO_BACKLOG: u32 = u32::MAX;
 
-/// As the header numbers them.
+/// Rights by their number in the header.
 pub(crate) const RIGHTS: [Rights; 4] = [Rights::Any, Rights::Own, Rights::Daemon, Rights::Unused];
 
 /// `of[number]`, or what else there is.
-fn one_of<T: Copy>(what: &str, number: u32, of: &[T]) -> Answer<T> {
+fn one_of<T: Copy>(what: &str, number: u32, of: &[T]) -> CallResult<T> {
     of.get(number as usize)
         .copied()
         .ok_or_else(|| wrong(format!("{what} is {number}: there are 0 to {}", of.len() - 1)))
 }
 
 /// `user`: what asks the caller's function, where there is one.
-pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<Config> {
+pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> CallResult<Config> {
     let unknown = given.flags & !FLAGS;
     if unknown != 0 {
         return Err(wrong(format!("flags: {unknown:#x} is not known")));
@@ -78,23 +78,23 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> Answer<
         preemptive: given.flags & NON_PREEMPTIVE == 0,
         selection,
         inheritance: given.flags & NO_INHERITANCE == 0,
-        waiting: match given.spin_ns {
-            0 => Waiting::Sleep,
-            most => Waiting::Spin(long(most)),
+        wait_mode: match given.spin_ns {
+            0 => WaitMode::Sleep,
+            most => WaitMode::Spin(long(most)),
         },
         // As YASMIN does (section 3.5).
-        locks_memory: true,
-        keeps_channels: given.flags & KEEP_CHANNELS != 0,
+        lock_memory: true,
+        retain_channels: given.flags & KEEP_CHANNELS != 0,
         cpus: cpus(given)?,
         shield: given.flags & SHIELD != 0,
         rights: one_of("rights", given.rights, &RIGHTS)?,
         daemon: daemon(given)?,
-        insist: given.flags & INSIST != 0,
+        require_real_time: given.flags & INSIST != 0,
     })
 }
 
 /// How the daemon is asked for rights.
-fn daemon(given: &TaleaAppConfig) -> Answer<Daemon> {
+fn daemon(given: &TaleaAppConfig) -> CallResult<Daemon> {
     let plugin =
         Some(name(&given.daemon_plugin)?).filter(|name| !name.is_empty()).map(str::to_owned);
     let daemon = Daemon { plugin, ..Daemon::default() };
@@ -105,7 +105,7 @@ fn daemon(given: &TaleaAppConfig) -> Answer<Daemon> {
     }
 }
 
-fn cpus(given: &TaleaAppConfig) -> Answer<Vec<u32>> {
+fn cpus(given: &TaleaAppConfig) -> CallResult<Vec<u32>> {
     let named: Vec<u32> = CpuSet::from_words(given.cpus).iter().collect();
     match given.workers as usize {
         0 => Ok(named),
@@ -122,14 +122,14 @@ fn long(ns: u64) -> Duration {
 }
 
 /// A name in a field of 32 bytes, ended by a zero.
-fn name(field: &[u8; 32]) -> Answer<&str> {
+fn name(field: &[u8; 32]) -> CallResult<&str> {
     let end = field.iter().position(|&byte| byte == 0);
     let text = end.and_then(|end| str::from_utf8(&field[..end]).ok());
     text.ok_or_else(|| wrong("a name is text of at most 31 bytes with a zero behind it"))
 }
 
 /// `number`: which task it is or will be, for one without a name.
-pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[Served]) -> Answer<Task> {
+pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[Served]) -> CallResult<Task> {
     let name = match name(&given.name)? {
         "" => format!("task {number}"),
         name => name.to_owned(),
@@ -184,7 +184,7 @@ pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[Served]) -> Answ
 }
 
 /// A server, and how it gives its budget back.
-pub(crate) fn server(name: &str, kind: u32, budget_ns: u64, period_ns: u64) -> Answer<Server> {
+pub(crate) fn server(name: &str, kind: u32, budget_ns: u64, period_ns: u64) -> CallResult<Server> {
     let makes: fn(&str, Duration, Duration) -> Server = one_of(
         "kind",
         kind,
@@ -197,7 +197,7 @@ pub(crate) fn server(name: &str, kind: u32, budget_ns: u64, period_ns: u64) -> A
 }
 
 /// `number`: which version it will be, for one without a name.
-pub(crate) fn version(given: &TaleaTaskVersion, number: usize) -> Answer<Version> {
+pub(crate) fn version(given: &TaleaTaskVersion, number: usize) -> CallResult<Version> {
     let version = match name(&given.name)? {
         "" => Version::new(&format!("version {number}")),
         name => Version::new(name),

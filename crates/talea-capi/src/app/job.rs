@@ -1,4 +1,4 @@
-//! What a version does: a function of the caller's, and which job it is called for.
+//! The call of a version's function, and the job that it is called for.
 
 use crate::layout::TaleaJob;
 use libc::c_void;
@@ -23,8 +23,8 @@ pub(crate) fn is_inside() -> bool {
 }
 
 /// Asks a function of the caller's which version; what it calls meanwhile knows. The scheduler's
-/// lock is held: whoever waits for the application in it would wait for ever. An exception ends the
-/// program here, before it passes anybody who holds that lock.
+/// lock is held: a call in it that waits for the application would deadlock. An exception aborts
+/// the program here, before it unwinds through the holder of that lock.
 pub(crate) fn choosing<T>(ask: impl FnOnce() -> T) -> T {
     struct Chosen;
     impl Drop for Chosen {

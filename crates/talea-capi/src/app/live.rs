@@ -1,13 +1,14 @@
-//! What can be done with an application that runs. Jobs may call what does not start or stop it:
+//! Calls on a running application. Jobs may call what does not start or stop it:
 //! that takes no lock, allocates nothing, and keeps no message.
 
 use super::job::under_way;
 use super::state::App;
 use super::{Not, Pipe};
-use crate::border::{Answer, call, can_be_written, given, protect, write};
+use crate::ffi::{CallResult, call, can_be_written, given, protect, write};
 use crate::layout::{TaleaAppReport, TaleaJob};
 use libc::{c_int, c_void, size_t};
-use talea_runtime::{Condition, Hand, TaskId};
+use talea_core::mutate;
+use talea_runtime::{Condition, RunHandle, TaskId};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_app_start(app: *mut App) -> c_int {
@@ -34,16 +35,18 @@ pub unsafe extern "C" fn talea_app_stop(app: *mut App, report: *mut TaleaAppRepo
     })
 }
 
-/// What is inside, or a negative errno without a message.
-fn quietly(inside: impl FnOnce() -> Answer<c_int>) -> c_int {
-    protect(inside).unwrap_or_else(|trouble| trouble.number())
+/// Returns the result of `inside`, or a negative errno without a message.
+fn quietly(inside: impl FnOnce() -> CallResult<c_int>) -> c_int {
+    let number = protect(inside).unwrap_or_else(|trouble| trouble.number());
+    mutate!("capi-quiet", {}, crate::message::set("refused", None));
+    number
 }
 
 /// Says something to a run.
 ///
 /// # Safety
-/// `app` is NULL or a handle that nobody frees meanwhile.
-unsafe fn tell(app: *const App, say: impl FnOnce(&Hand) -> bool) -> c_int {
+/// `app` is NULL or a handle that no thread frees meanwhile.
+unsafe fn tell(app: *const App, say: impl FnOnce(&RunHandle) -> bool) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { app.as_ref() } {
         None => -libc::EINVAL,
@@ -78,7 +81,7 @@ pub unsafe extern "C" fn talea_app_permit(app: *mut App, permitted: u64) -> c_in
     unsafe { tell(app, |hand| hand.change(Condition::Permitted(permitted))) }
 }
 
-/// As the header numbers it.
+/// Converts a channel result to the errno of the header.
 fn moved(what: Result<(), Not>) -> c_int {
     match what {
         Ok(()) => 0,

@@ -2,7 +2,7 @@
 //!
 //! Model: a handle is an application, stopped or running, behind a lock that only calls take which
 //! jobs may not make. What jobs may call (activate, say what has become of the world, push, pop)
-//! goes beside it: it waits for nobody, allocates nothing and keeps no message.
+//! goes beside it: it does not block, allocates nothing and keeps no message.
 //!
 //! Invariant: while the application runs, nothing that its jobs reach is freed: functions and
 //! arguments are the caller's promise, the rest ends with the handle, which stops first.

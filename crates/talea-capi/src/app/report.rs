@@ -1,8 +1,8 @@
-//! What became of a run, in C's structures.
+//! Reports of a run as C structures.
 
 use super::convert::RIGHTS;
 use super::state::{App, wrong};
-use crate::border::{Answer, Trouble, call, given, write};
+use crate::ffi::{CallError, CallResult, call, given, write};
 use crate::layout::{TaleaAppReport, TaleaTaskReport};
 use libc::c_int;
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn ns(long: Duration) -> u64 {
     u64::try_from(long.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// As much of a text as a field holds, with a zero behind it.
+/// Copies a text into a field: truncated if necessary, zero-terminated.
 fn field<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [0; N];
     let end = text.floor_char_boundary(N - 1);
@@ -28,19 +28,19 @@ pub(crate) fn whole(report: &Report) -> TaleaAppReport {
         real_time: report.is_real_time.into(),
         length_ns: ns(report.length),
         refused: report.refused,
-        full: report.full,
-        empty: report.empty,
+        full: report.rejected_pushes,
+        empty: report.failed_pops,
         tasks: report.tasks.len() as u32,
         rights: RIGHTS.iter().position(|&rights| rights == report.rights).unwrap_or_default()
             as u32,
-        why_not: field(report.why_not.as_deref().unwrap_or_default()),
+        rights_error: field(report.rights_error.as_deref().unwrap_or_default()),
         shielded: shield.is_some().into(),
         moved_threads: count(|shield| shield.threads as usize),
         moved_interrupts: count(|shield| shield.interrupts as usize),
-        unmoved: count(|shield| shield.left.len()),
-        strangers: count(|shield| shield.strangers.len()),
+        not_moved: count(|shield| shield.not_moved.len()),
+        foreign_threads: count(|shield| shield.foreign_threads.len()),
         not_restored: count(|shield| shield.changed as usize),
-        why_not_shielded: field(report.why_not_shielded.as_deref().unwrap_or_default()),
+        shield_error: field(report.shield_error.as_deref().unwrap_or_default()),
     }
 }
 
@@ -51,9 +51,9 @@ fn of_task(task: &TaskReport) -> TaleaTaskReport {
         size: 0,
         versions: task.versions.len() as u32,
         jobs: task.jobs,
-        late: task.late,
-        longest_ns: ns(task.longest),
-        mean_ns: ns(task.mean),
+        late: task.deadline_misses,
+        longest_ns: ns(task.max_response),
+        mean_ns: ns(task.mean_response),
         version_jobs,
         name: field(&task.name),
         policy: task.policy.map_or(-1, Policy::number),
@@ -63,10 +63,10 @@ fn of_task(task: &TaskReport) -> TaleaTaskReport {
 
 impl App {
     /// Looks at the last run that ended.
-    fn last<T>(&self, look: impl FnOnce(&Report) -> Answer<T>) -> Answer<T> {
+    fn last<T>(&self, look: impl FnOnce(&Report) -> CallResult<T>) -> CallResult<T> {
         self.with(|declared| match &declared.report {
             Some(report) => look(report),
-            None => Err(Trouble::Caller(libc::ENOENT, "the application has not run")),
+            None => Err(CallError::Caller(libc::ENOENT, "the application has not run")),
         })
     }
 }

@@ -3,22 +3,22 @@
 use super::channel::Pipe;
 use super::choice::Given;
 use super::job::is_inside;
-use crate::border::{Answer, Trouble};
+use crate::ffi::{CallError, CallResult};
 use crate::layout::TaleaTask;
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use talea_core::mutate;
 use talea_runtime::{
-    Accelerator, Application, Error, Failure, Hand, Report, Running, Server, ServerId, TaskId,
+    Accelerator, Application, Error, Failure, Report, RunHandle, Running, Server, ServerId, TaskId,
     VersionId,
 };
 
-/// What `talea_app *` points to.
+/// The object of a `talea_app *`.
 pub struct App {
     declared: Mutex<Declared>,
-    /// Of the run. Written before its first job and after its last one; who finds it locked does
-    /// not wait.
-    hand: RwLock<Option<Hand>>,
+    /// Handle of the run. Written before its first job and after its last one; a reader that finds
+    /// it locked does not wait.
+    hand: RwLock<Option<RunHandle>>,
     /// A child of fork has none of the threads.
     owner: u32,
 }
@@ -31,9 +31,9 @@ pub(crate) struct Declared {
     pub(crate) servers: Vec<Served>,
     /// The caller has pointers to them.
     pub(crate) channels: Vec<Arc<Pipe>>,
-    /// What the scheduler machine has a pointer to.
+    /// The chooser, to which the scheduler engine has a pointer.
     pub(crate) chooser: Option<Box<Given>>,
-    /// The same, of a selection that somebody else has made.
+    /// Context of a selection that another module has set.
     pub(crate) asked: Option<Box<dyn Any + Send>>,
     pub(crate) report: Option<Report>,
 }
@@ -47,14 +47,14 @@ pub(crate) struct Served {
 
 impl Declared {
     /// A task has been declared: its server, if it names one, is where it is.
-    pub(crate) fn serve(&mut self, task: &TaleaTask) -> Answer {
+    pub(crate) fn serve(&mut self, task: &TaleaTask) -> CallResult {
         let at = (task.server as usize).wrapping_sub(1);
         let Some(Served { id, server, core: core @ None }) = self.servers.get_mut(at) else {
             return Ok(());
         };
         *core = Some(task.core);
         let (id, anew) = (*id, server.clone().core(task.core));
-        self.stopped()?.redeclare_server(id, anew);
+        self.stopped()?.replace_server(id, anew);
         Ok(())
     }
 }
@@ -68,17 +68,17 @@ pub(crate) struct Known {
 enum State {
     Stopped(Box<Application>),
     Running(Box<Running>),
-    /// Somebody starts or stops it just now.
+    /// Another thread starts or stops the application.
     Between,
 }
 
 /// The caller's mistake.
-pub(crate) fn wrong(what: impl Into<String>) -> Trouble {
-    Trouble::Said(libc::EINVAL, what.into())
+pub(crate) fn wrong(what: impl Into<String>) -> CallError {
+    CallError::Said(libc::EINVAL, what.into())
 }
 
 /// Why the runtime does not do it.
-pub(crate) fn trouble(error: &Error) -> Trouble {
+pub(crate) fn trouble(error: &Error) -> CallError {
     let errno = match error {
         Error::Declared(_) => libc::EINVAL,
         Error::Machine(_) => libc::ENODEV,
@@ -86,28 +86,28 @@ pub(crate) fn trouble(error: &Error) -> Trouble {
         Error::Run(Failure::Os(error)) => error.raw_os_error().unwrap_or(libc::EIO),
         Error::Run(_) => libc::EIO,
     };
-    Trouble::Said(errno, error.to_string())
+    CallError::Said(errno, error.to_string())
 }
 
 impl Declared {
-    /// To declare something, which needs a stopped application.
-    pub(crate) fn stopped(&mut self) -> Answer<&mut Application> {
+    /// Returns the declarations of a stopped application, to change them.
+    pub(crate) fn stopped(&mut self) -> CallResult<&mut Application> {
         match &mut self.state {
             State::Stopped(app) => Ok(app),
             State::Running(_) | State::Between => {
-                Err(Trouble::Caller(libc::EBUSY, "the application runs: stop it first"))
+                Err(CallError::Caller(libc::EBUSY, "the application runs: stop it first"))
             }
         }
     }
 
-    pub(crate) fn task(&self, task: u32) -> Answer<TaskId> {
+    pub(crate) fn task(&self, task: u32) -> CallResult<TaskId> {
         let known = self.tasks.get(task as usize).map(|known| known.id);
         known.ok_or_else(|| {
             wrong(format!("there is no task {task}: {} are declared", self.tasks.len()))
         })
     }
 
-    pub(crate) fn version(&self, task: u32, version: u32) -> Answer<VersionId> {
+    pub(crate) fn version(&self, task: u32, version: u32) -> CallResult<VersionId> {
         self.task(task)?;
         let versions = &self.tasks[task as usize].versions;
         let known = versions.get(version as usize).copied();
@@ -134,37 +134,40 @@ impl App {
 
     /// Whether the calling thread may wait for it: not in a job, and not in a child of fork, which
     /// has none of its threads.
-    pub(crate) fn is_ours(&self) -> Answer {
+    pub(crate) fn is_ours(&self) -> CallResult {
         if is_inside() {
-            // Who stops waits for the jobs, and for whoever chooses their versions; and these are
-            // not to wait for who declares.
-            return Err(Trouble::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
+            // A stop waits for jobs and choosers, so these must not wait for a thread that
+            // declares.
+            return Err(CallError::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
         }
         self.is_of_this_process()
     }
 
     /// Whether it is not that of the process which this one was forked from.
-    fn is_of_this_process(&self) -> Answer {
+    fn is_of_this_process(&self) -> CallResult {
         if self.owner == std::process::id() {
             return Ok(());
         }
-        Err(Trouble::Caller(
+        Err(CallError::Caller(
             libc::ECHILD,
             "the application belongs to the process that this one was forked from",
         ))
     }
 
     /// Looks at what is declared, or adds to it.
-    pub(crate) fn with<T>(&self, inside: impl FnOnce(&mut Declared) -> Answer<T>) -> Answer<T> {
+    pub(crate) fn with<T>(
+        &self,
+        inside: impl FnOnce(&mut Declared) -> CallResult<T>,
+    ) -> CallResult<T> {
         self.is_ours()?;
         inside(&mut self.declared.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn is_stopped(&self) -> Answer {
+    pub(crate) fn is_stopped(&self) -> CallResult {
         self.with(|declared| declared.stopped().map(drop))
     }
 
-    pub(crate) fn start(&self) -> Answer {
+    pub(crate) fn start(&self) -> CallResult {
         let app = self.with(|declared| {
             declared.stopped()?;
             match std::mem::replace(&mut declared.state, State::Between) {
@@ -173,7 +176,7 @@ impl App {
             }
         })?;
         let tell = |hand| *self.hand.write().unwrap_or_else(PoisonError::into_inner) = Some(hand);
-        let (state, answer) = match app.start_telling(tell) {
+        let (state, answer) = match app.start_with(tell) {
             Ok(running) => (State::Running(Box::new(running)), Ok(())),
             Err(back) => (
                 mutate!("capi-start-back", State::Stopped(Box::new(back.app)), State::Between),
@@ -189,13 +192,13 @@ impl App {
         })
     }
 
-    pub(crate) fn stop(&self) -> Answer<Report> {
+    pub(crate) fn stop(&self) -> CallResult<Report> {
         let running =
             self.with(|declared| match std::mem::replace(&mut declared.state, State::Between) {
                 State::Running(running) => Ok(running),
                 other => {
                     declared.state = other;
-                    Err(Trouble::Caller(libc::ESRCH, "the application does not run"))
+                    Err(CallError::Caller(libc::ESRCH, "the application does not run"))
                 }
             })?;
         // Not behind the lock: it takes as long as the jobs do.
@@ -212,23 +215,23 @@ impl App {
         *self.hand.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Says something to the run, from jobs and from other threads, if there is one. Waits for
-    /// nobody.
-    pub(crate) fn tell(&self, say: impl FnOnce(&Hand) -> bool) -> Answer {
+    /// Says something to the run, from jobs and from other threads, if there is one. Does not
+    /// block.
+    pub(crate) fn tell(&self, say: impl FnOnce(&RunHandle) -> bool) -> CallResult {
         mutate!(
             "capi-app-forked",
             {
-                // In a child of fork a copy of the run would be told, which nobody reads.
+                // In a child of fork the call would reach a copy of the run without threads.
                 self.is_of_this_process()?;
             },
             {}
         );
 
-        let is_told = self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say));
-        if is_told {
+        let is_delivered = self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say));
+        if is_delivered {
             Ok(())
         } else {
-            Err(Trouble::Caller(libc::ESRCH, "the application does not run"))
+            Err(CallError::Caller(libc::ESRCH, "the application does not run"))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Why, in words: what was granted, or why it was not.
 
-use super::book;
 use super::layout::RtfTask;
-use crate::border::{Answer, protect};
+use super::registry;
+use crate::ffi::{CallResult, protect};
 use crate::message;
 use libc::{c_char, size_t};
 use std::fmt::Write;
@@ -27,8 +27,8 @@ pub(super) unsafe fn explain(task: *const RtfTask, text: *mut c_char, size: size
 }
 
 /// A sentence about an accepted task; an error for any other.
-fn about(id: u32) -> Answer<String> {
-    let entry = book::find(id)?;
+fn about(id: u32) -> CallResult<String> {
+    let entry = registry::find(id)?;
     Ok(sentence(&entry.grant.info()??))
 }
 
@@ -53,7 +53,7 @@ fn sentence(info: &SpecInfo) -> String {
         let _ = write!(text, " every {period}");
     }
     text.push('.');
-    let notes: Vec<_> = granted.notes.words().collect();
+    let notes: Vec<_> = granted.notes.stable_names().collect();
     if !notes.is_empty() {
         let _ = write!(text, " Notes: {}.", notes.join(", "));
     }

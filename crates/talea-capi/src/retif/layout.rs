@@ -83,7 +83,8 @@ macro_rules! sized {
 
 sized! {
     RtfParams 72 {
-        runtime 0 des_runtime 8 period 16 deadline 24 priority 32 sched_plugin 36 ignore_admission 68
+        runtime 0 des_runtime 8 period 16 deadline 24 priority 32 sched_plugin 36
+        ignore_admission 68
     }
     RtfTask 128 { task_id 0 dmiss 4 acc_runtime 8 c 16 p 24 at 96 dl 112 }
     RtfClientInfo 8 { pid 0 state 4 }

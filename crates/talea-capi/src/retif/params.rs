@@ -1,8 +1,8 @@
 //! Declared parameters: getters, setters, and what they mean to the daemon.
 
 use super::layout::RtfParams;
-use crate::border::Answer;
 use crate::convert::{declared, malformed, name, priority};
+use crate::ffi::CallResult;
 use std::ffi::c_char;
 use talea_client::{Field, Spec};
 use talea_core::{Params, Span, Work};
@@ -19,8 +19,8 @@ impl RtfParams {
         ignore_admission: 0,
     };
 
-    /// As the daemon understands it. Session-owned: the process's end releases its tasks.
-    pub(super) fn spec(&self) -> Answer<Spec> {
+    /// Converts the parameters to a spec of the session: the end of the process releases its tasks.
+    pub(super) fn spec(&self) -> CallResult<Spec> {
         Ok(Spec::from_task(Task {
             params: Params {
                 period: ns(Field::Period, self.period)?.map(Span::from_ns),
@@ -37,7 +37,7 @@ impl RtfParams {
 }
 
 /// Microseconds as nanoseconds.
-fn ns(field: Field, us: u64) -> Answer<Option<u64>> {
+fn ns(field: Field, us: u64) -> CallResult<Option<u64>> {
     match declared(us) {
         Some(us) => us
             .checked_mul(1_000)
@@ -109,7 +109,8 @@ macro_rules! spelled {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_scheduler(p: *const RtfParams, sched_plugin: *mut c_char) {
             // SAFETY: NULL or the caller's structure, and room for 32 bytes.
-            if let (Some(p), Some(to)) = unsafe { (p.as_ref(), sched_plugin.cast::<[u8; 32]>().as_mut()) } {
+            let pointers = unsafe { (p.as_ref(), sched_plugin.cast::<[u8; 32]>().as_mut()) };
+            if let (Some(p), Some(to)) = pointers {
                 *to = p.sched_plugin;
                 to[31] = 0;
             }

@@ -8,7 +8,7 @@ use super::layout::{RtfTask, Timespec};
 use std::sync::LazyLock;
 use std::time::Duration;
 use talea_client::Periodic;
-use talea_core::Time;
+use talea_core::Monotonic;
 
 /// Nanoseconds in a unit of the period, here and only here: the original took it for milliseconds,
 /// and a program that was written for that would spin a thousand times too fast otherwise
@@ -41,7 +41,7 @@ pub(super) unsafe fn wait(task: *mut RtfTask) {
         unsafe { start(task) };
     }
     let release = time(task.at);
-    let before = Time::from_ns(release.as_ns().saturating_sub(ns(period)));
+    let before = Monotonic::from_ns(release.as_ns().saturating_sub(ns(period)));
     let activation = Periodic::start_at(before, period).wait_period();
     if activation.began > time(task.dl) {
         task.dmiss = task.dmiss.saturating_add(1);
@@ -63,13 +63,13 @@ fn ns(length: Duration) -> u64 {
     length.as_nanos() as u64
 }
 
-fn time(at: Timespec) -> Time {
+fn time(at: Timespec) -> Monotonic {
     // What a program may have written there itself must not stop it with a panic.
     let (sec, nsec) = (at.sec.max(0) as u64, at.nsec.max(0) as u64);
-    Time::from_ns(sec.saturating_mul(1_000_000_000).saturating_add(nsec))
+    Monotonic::from_ns(sec.saturating_mul(1_000_000_000).saturating_add(nsec))
 }
 
-fn later(from: Time, by: Duration) -> Timespec {
+fn later(from: Monotonic, by: Duration) -> Timespec {
     let ns = from.as_ns().saturating_add(ns(by));
     Timespec { sec: (ns / 1_000_000_000) as i64, nsec: (ns % 1_000_000_000) as i64 }
 }

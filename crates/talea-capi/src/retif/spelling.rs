@@ -2,14 +2,15 @@
 
 use super::layout::{RtfParams, RtfTask};
 use super::task::{
-    Manner, accepted, attach, change, connect, create, detach, init, release_task, result,
+    ErrorStyle, accepted, attach, change, connect, create, detach, init, release_task, result,
 };
 use super::{explain, period};
-use crate::border::protect;
+use crate::ffi::protect;
 use libc::{c_char, c_int, pid_t, size_t};
 
 macro_rules! spelled {
-    ($($manner:ident $init:ident $create:ident $change:ident $attach:ident $detach:ident $release:ident
+    ($($style:ident $init:ident $create:ident $change:ident $attach:ident $detach:ident
+         $release:ident
        $start:ident $wait:ident $accepted:ident)*) => { $(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $init(task: *mut RtfTask) {
@@ -20,31 +21,31 @@ macro_rules! spelled {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $create(task: *mut RtfTask, params: *mut RtfParams) -> c_int {
             // SAFETY: as the header says.
-            result(Manner::$manner, || unsafe { create(task, params) })
+            result(ErrorStyle::$style, || unsafe { create(task, params) })
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $change(task: *mut RtfTask, params: *mut RtfParams) -> c_int {
             // SAFETY: as the header says.
-            result(Manner::$manner, || unsafe { change(task, params) })
+            result(ErrorStyle::$style, || unsafe { change(task, params) })
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $attach(task: *mut RtfTask, pid: pid_t) -> c_int {
             // SAFETY: as the header says.
-            result(Manner::$manner, || unsafe { attach(task, pid) })
+            result(ErrorStyle::$style, || unsafe { attach(task, pid) })
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $detach(task: *mut RtfTask) -> c_int {
             // SAFETY: as the header says.
-            result(Manner::$manner, || unsafe { detach(task) })
+            result(ErrorStyle::$style, || unsafe { detach(task) })
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $release(task: *mut RtfTask) -> c_int {
             // SAFETY: as the header says.
-            result(Manner::$manner, || unsafe { release_task(task) })
+            result(ErrorStyle::$style, || unsafe { release_task(task) })
         }
 
         #[unsafe(no_mangle)]
@@ -84,7 +85,7 @@ spelled! {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_connect() -> c_int {
-    match result(Manner::Plain, connect) {
+    match result(ErrorStyle::Plain, connect) {
         1 => 1,
         // Refused connections are connections that did not come about.
         _ => -1,

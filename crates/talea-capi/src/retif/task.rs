@@ -1,39 +1,39 @@
-//! What can be done with a task, once for all spellings.
+//! Operations on a task, shared by all spellings.
 
-use super::book::{self, Entry};
 use super::layout::{RtfParams, RtfTask, Timespec};
-use crate::border::{Answer, Trouble, protect};
+use super::registry::{self, Entry};
+use crate::ffi::{CallError, CallResult, protect};
 use crate::message;
 use libc::{c_int, pid_t};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use talea_client::{Code, Refusal};
 use talea_core::Work;
-use talea_proto::refusal::Said;
+use talea_proto::refusal::PluginVerdict;
 
 const OK: c_int = 1;
 const FAIL: c_int = 0;
 const ERROR: c_int = -1;
 const ACL_FAIL: c_int = -2;
 
-/// How results are told.
+/// Style of the results.
 #[derive(Clone, Copy)]
-pub(super) enum Manner {
+pub(super) enum ErrorStyle {
     /// `RTF_OK`, `RTF_FAIL`, `RTF_ERROR`.
     Plain,
-    /// J: refusals for lack of permission are told apart.
+    /// J: refusals for lack of permission have a value of their own.
     Distinct,
 }
 
 /// Runs the inside of a function and turns what comes of it into a result.
-pub(super) fn result(manner: Manner, inside: impl FnOnce() -> Answer) -> c_int {
+pub(super) fn result(style: ErrorStyle, inside: impl FnOnce() -> CallResult) -> c_int {
     let trouble = match protect(inside) {
         Ok(()) => return OK,
         Err(trouble) => trouble,
     };
-    let result = match (&trouble, manner) {
-        (Trouble::Refused(refusal), Manner::Distinct) if is_denial(refusal) => ACL_FAIL,
-        (Trouble::Refused(_), _) => FAIL,
+    let result = match (&trouble, style) {
+        (CallError::Refused(refusal), ErrorStyle::Distinct) if is_denial(refusal) => ACL_FAIL,
+        (CallError::Refused(_), _) => FAIL,
         _ => {
             // SAFETY: the calling thread's own errno.
             unsafe { *libc::__errno_location() = -trouble.number() };
@@ -50,8 +50,8 @@ fn is_denial(refusal: &Refusal) -> bool {
         Code::NotAllowed
         | Code::RuleBound
         | Code::RuleOmission
-        | Code::NotYours
-        | Code::OthersThread
+        | Code::NotOwner
+        | Code::ForeignThread
         | Code::BadToken
         | Code::NotRoot => true,
         // Every plugin that could have been asked is closed to this user.
@@ -60,24 +60,24 @@ fn is_denial(refusal: &Refusal) -> bool {
                 && refusal
                     .answers
                     .iter()
-                    .all(|answer| matches!(answer.verdict, Said::Denied { .. }))
+                    .all(|answer| matches!(answer.verdict, PluginVerdict::Denied { .. }))
         }
         _ => false,
     }
 }
 
-pub(super) fn connect() -> Answer {
-    Ok(book::client()?.reconnect()?)
+pub(super) fn connect() -> CallResult {
+    Ok(registry::client()?.reconnect()?)
 }
 
 /// # Safety
 /// Both are NULL or the caller's structures.
-pub(super) unsafe fn create(task: *mut RtfTask, params: *const RtfParams) -> Answer {
+pub(super) unsafe fn create(task: *mut RtfTask, params: *const RtfParams) -> CallResult {
     // SAFETY: the caller's promise.
     let (task, params) = unsafe { both(task, params) }?;
-    let client = book::client()?;
+    let client = registry::client()?;
     let address = (&raw const *task) as usize;
-    for (id, entry) in book::former_tasks(address) {
+    for (id, entry) in registry::former_tasks(address) {
         // Only what lost its thread: the structure may have been copied, and the copy be in use.
         if entry.grant.is_lost() || matches!(entry.grant.info(), Ok(Ok(info)) if info.tid.is_none())
         {
@@ -86,7 +86,7 @@ pub(super) unsafe fn create(task: *mut RtfTask, params: *const RtfParams) -> Ans
     }
     let grant = client.create(&params.spec()?)??;
     task.acc_runtime = accepted_us(&grant);
-    task.task_id = book::enter(grant, address);
+    task.task_id = registry::enter(grant, address);
     task.dmiss = 0;
     task.p = *params;
     Ok(())
@@ -94,10 +94,10 @@ pub(super) unsafe fn create(task: *mut RtfTask, params: *const RtfParams) -> Ans
 
 /// # Safety
 /// Both are NULL or the caller's structures.
-pub(super) unsafe fn change(task: *mut RtfTask, params: *const RtfParams) -> Answer {
+pub(super) unsafe fn change(task: *mut RtfTask, params: *const RtfParams) -> CallResult {
     // SAFETY: the caller's promise.
     let (task, params) = unsafe { both(task, params) }?;
-    let entry = book::find(task.task_id)?;
+    let entry = registry::find(task.task_id)?;
     entry.grant.change(&params.spec()?)??;
     task.acc_runtime = accepted_us(&entry.grant);
     task.p = *params;
@@ -106,10 +106,10 @@ pub(super) unsafe fn change(task: *mut RtfTask, params: *const RtfParams) -> Ans
 
 /// # Safety
 /// It is NULL or the caller's structure.
-pub(super) unsafe fn attach(task: *mut RtfTask, tid: pid_t) -> Answer {
+pub(super) unsafe fn attach(task: *mut RtfTask, tid: pid_t) -> CallResult {
     // SAFETY: the caller's promise.
     let entry = unsafe { entry(task) }?;
-    // Nobody has a negative number; the daemon is asked for one that nobody has either.
+    // No thread has a negative ID; the request names an ID that no thread has either.
     entry.grant.attach(u32::try_from(tid).unwrap_or(u32::MAX))??;
     entry.attached.store(true, Ordering::Relaxed);
     Ok(())
@@ -117,7 +117,7 @@ pub(super) unsafe fn attach(task: *mut RtfTask, tid: pid_t) -> Answer {
 
 /// # Safety
 /// It is NULL or the caller's structure.
-pub(super) unsafe fn detach(task: *mut RtfTask) -> Answer {
+pub(super) unsafe fn detach(task: *mut RtfTask) -> CallResult {
     // SAFETY: the caller's promise.
     let entry = unsafe { entry(task) }?;
     entry.grant.detach()??;
@@ -127,7 +127,7 @@ pub(super) unsafe fn detach(task: *mut RtfTask) -> Answer {
 
 /// # Safety
 /// It is NULL or the caller's structure.
-pub(super) unsafe fn release_task(task: *mut RtfTask) -> Answer {
+pub(super) unsafe fn release_task(task: *mut RtfTask) -> CallResult {
     // SAFETY: the caller's promise.
     let task = unsafe { task.as_mut() }.ok_or(NULL)?;
     release(task.task_id)?;
@@ -136,12 +136,12 @@ pub(super) unsafe fn release_task(task: *mut RtfTask) -> Answer {
     Ok(())
 }
 
-fn release(id: u32) -> Answer {
-    let entry = book::remove(id)?;
+fn release(id: u32) -> CallResult {
+    let entry = registry::remove(id)?;
     match Arc::try_unwrap(entry) {
         Ok(entry) => Ok(entry.grant.release()??),
         // Another thread is using it at this moment. Its end will find nothing more to release.
-        Err(entry) => Ok(book::client()?.release(entry.grant.spec())??),
+        Err(entry) => Ok(registry::client()?.release(entry.grant.spec())??),
     }
 }
 
@@ -167,7 +167,7 @@ pub(super) unsafe fn init(task: *mut RtfTask) {
 ///
 /// # Safety
 /// It is NULL or the caller's structure.
-pub(super) unsafe fn accepted(task: *const RtfTask) -> Answer<u64> {
+pub(super) unsafe fn accepted(task: *const RtfTask) -> CallResult<u64> {
     // SAFETY: the caller's promise.
     Ok(accepted_us(&unsafe { entry(task) }?.grant))
 }
@@ -179,13 +179,13 @@ fn accepted_us(grant: &talea_client::Grant) -> u64 {
         .map_or(0, |runtime: Work| runtime.as_ns() / 1_000)
 }
 
-pub(super) const NULL: Trouble = Trouble::Caller(libc::EINVAL, "a pointer is NULL");
+pub(super) const NULL: CallError = CallError::Caller(libc::EINVAL, "a pointer is NULL");
 
 /// # Safety
 /// It is NULL or the caller's structure.
-unsafe fn entry(task: *const RtfTask) -> Answer<Arc<Entry>> {
+unsafe fn entry(task: *const RtfTask) -> CallResult<Arc<Entry>> {
     // SAFETY: the caller's promise.
-    book::find(unsafe { task.as_ref() }.ok_or(NULL)?.task_id)
+    registry::find(unsafe { task.as_ref() }.ok_or(NULL)?.task_id)
 }
 
 /// # Safety
@@ -193,7 +193,7 @@ unsafe fn entry(task: *const RtfTask) -> Answer<Arc<Entry>> {
 unsafe fn both<'a>(
     task: *mut RtfTask,
     params: *const RtfParams,
-) -> Answer<(&'a mut RtfTask, &'a RtfParams)> {
+) -> CallResult<(&'a mut RtfTask, &'a RtfParams)> {
     // SAFETY: the caller's promise.
     match unsafe { (task.as_mut(), params.as_ref()) } {
         (Some(task), Some(params)) => Ok((task, params)),
@@ -204,7 +204,7 @@ unsafe fn both<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use talea_client::{Answer as Said2, Field, Name};
+    use talea_client::{Field, Name, PluginAnswer as Said2};
 
     fn refusal(code: Code) -> Refusal {
         Refusal {
@@ -219,39 +219,40 @@ mod tests {
         }
     }
 
-    fn told(manner: Manner, code: Code) -> c_int {
-        result(manner, || Err(refusal(code).into()))
+    fn value(style: ErrorStyle, code: Code) -> c_int {
+        result(style, || Err(refusal(code).into()))
     }
 
     #[test]
-    fn r4_refusals_are_told_apart_in_one_spelling_and_folded_in_the_other() {
+    fn r4_refusals_differ_in_one_spelling_and_are_one_value_in_the_other() {
         for (code, distinct) in [
             (Code::NotAllowed, ACL_FAIL),
             (Code::RuleBound, ACL_FAIL),
-            (Code::OthersThread, ACL_FAIL),
+            (Code::ForeignThread, ACL_FAIL),
             (Code::NoPlugin, FAIL),
             (Code::Quota, FAIL),
             (Code::Malformed, FAIL),
         ] {
             assert_eq!(
-                (told(Manner::Distinct, code), told(Manner::Plain, code)),
+                (value(ErrorStyle::Distinct, code), value(ErrorStyle::Plain, code)),
                 (distinct, FAIL),
                 "{code:?}"
             );
         }
-        assert_eq!(result(Manner::Distinct, || Err(NULL)), ERROR);
-        assert_eq!(result(Manner::Plain, || panic!("on purpose")), ERROR);
+        assert_eq!(result(ErrorStyle::Distinct, || Err(NULL)), ERROR);
+        assert_eq!(result(ErrorStyle::Plain, || panic!("on purpose")), ERROR);
     }
 
     #[test]
     fn r4_a_request_that_rules_keep_from_every_plugin_is_a_denial() {
-        let denied = |code| Said::Denied { code, field: Field::Request, asked: 0, limit: 0 };
+        let denied =
+            |code| PluginVerdict::Denied { code, field: Field::Request, asked: 0, limit: 0 };
         let answer = |verdict| Said2 { plugin: 0, name: Name::new("rm").expect("a name"), verdict };
         let mut all = refusal(Code::NoPlugin);
         all.answers = vec![answer(denied(Code::NotAllowed)), answer(denied(Code::RuleBound))];
         assert!(is_denial(&all));
-        let room = talea_client::No {
-            reason: talea_proto::refusal::Reason::NoRoom,
+        let room = talea_client::Rejection {
+            reason: talea_proto::refusal::RejectionReason::NoRoom,
             field: Field::Runtime,
             cpu: None,
             asked: 1,
@@ -259,7 +260,7 @@ mod tests {
             fits: 0,
             witness: None,
         };
-        all.answers.push(answer(Said::No(room)));
+        all.answers.push(answer(PluginVerdict::No(room)));
         assert!(!is_denial(&all), "one plugin could have been had, with other parameters");
     }
 }

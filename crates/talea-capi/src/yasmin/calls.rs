@@ -3,7 +3,7 @@
 use super::layout::{Battery, Function, Select, YasConfiguration, YasData, YasProperties};
 use super::state::{Task, Yasmin, declare, room, set};
 use crate::app::{Call, text, wrong};
-use crate::border::{Answer, Trouble, call, given, protect, read};
+use crate::ffi::{CallError, CallResult, call, given, protect, read};
 use crate::layout::{TaleaTask, TaleaTaskVersion};
 use crate::message;
 use libc::{c_char, c_void, size_t};
@@ -11,9 +11,9 @@ use libc::{c_char, c_void, size_t};
 const INVALID: i32 = -1;
 
 /// A number, or the paper's way to say that there is none.
-fn number(inside: impl FnOnce() -> Answer<u32>) -> i32 {
+fn number(inside: impl FnOnce() -> CallResult<u32>) -> i32 {
     let given = protect(inside).and_then(|number| {
-        i32::try_from(number).map_err(|_| Trouble::Caller(libc::ERANGE, "there are too many"))
+        i32::try_from(number).map_err(|_| CallError::Caller(libc::ERANGE, "there are too many"))
     });
     given.unwrap_or_else(|trouble| {
         message::remember(trouble);
@@ -25,9 +25,9 @@ fn number(inside: impl FnOnce() -> Answer<u32>) -> i32 {
 ///
 /// # Safety
 /// `data` is NULL or names as many bytes as `size` says; its name is NULL or ends with a zero.
-unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> Answer<Task> {
+unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> CallResult<Task> {
     if size != size_of::<YasData>() {
-        return Err(Trouble::Caller(
+        return Err(CallError::Caller(
             libc::EINVAL,
             "TData has another size than this library knows",
         ));
@@ -78,7 +78,7 @@ unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> Answ
 
 impl Yasmin {
     /// Whether there is room for a task of its kind beside all others.
-    fn room_for(&self, task: &Task, itself: Option<usize>) -> Answer {
+    fn room_for(&self, task: &Task, itself: Option<usize>) -> CallResult {
         let others = self.tasks.iter().enumerate().filter(|&(at, _)| Some(at) != itself);
         let like = others.filter(|(_, known)| known.is_periodic() == task.is_periodic()).count();
         if task.is_periodic() {
@@ -93,7 +93,7 @@ impl Yasmin {
         }
     }
 
-    fn add(&mut self, task: Task) -> Answer<u32> {
+    fn add(&mut self, task: Task) -> CallResult<u32> {
         // What it is, is said when it starts.
         const ACTIVATED: u32 = 2;
         self.room_for(&task, None)?;
@@ -102,7 +102,7 @@ impl Yasmin {
         Ok(id)
     }
 
-    fn alter(&mut self, id: i32, anew: Task) -> Answer {
+    fn alter(&mut self, id: i32, anew: Task) -> CallResult {
         self.app.is_stopped()?;
         self.task(id)?;
         self.room_for(&anew, usize::try_from(id).ok())?;
@@ -158,7 +158,8 @@ pub unsafe extern "C" fn yas_version_declare(
         declare(|yasmin| {
             // SAFETY: as the header says.
             let properties = unsafe { read(properties) }?;
-            let function = function.ok_or(Trouble::Caller(libc::EINVAL, "the function is NULL"))?;
+            let function =
+                function.ok_or(CallError::Caller(libc::EINVAL, "the function is NULL"))?;
             let (most, time_ns) = (yasmin.limits.versions, yasmin.ns("time", properties.time)?);
             let versions = yasmin.task(task)?.versions;
             room("version", "VERSION_MAX_SIZE", versions as usize, most)?;

@@ -3,7 +3,7 @@
 use super::layout::YasChannel;
 use super::state::{Connected, declare, room};
 use crate::app::{Not, Pipe, wrong};
-use crate::border::{Answer, Trouble, call, given, protect};
+use crate::ffi::{CallError, CallResult, call, given, protect};
 use libc::{c_void, size_t};
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,12 @@ use std::sync::atomic::Ordering;
 ///
 /// # Safety
 /// `channel` is NULL or lives as long as the application.
-unsafe fn join(source: i32, destination: i32, channel: *const YasChannel, tokens: u32) -> Answer {
+unsafe fn join(
+    source: i32,
+    destination: i32,
+    channel: *const YasChannel,
+    tokens: u32,
+) -> CallResult {
     declare(|yasmin| {
         // SAFETY: the caller's promise.
         let given = unsafe { given(channel, "the channel is NULL") }?;
@@ -26,7 +31,7 @@ unsafe fn join(source: i32, destination: i32, channel: *const YasChannel, tokens
             yasmin.app.edge(ends.0, ends.1)?;
         } else {
             let length = u32::try_from(given.length)
-                .map_err(|_| Trouble::Caller(libc::ENOMEM, "a channel has too many elements"))?;
+                .map_err(|_| CallError::Caller(libc::ENOMEM, "a channel has too many elements"))?;
             let pipe = yasmin.app.channel(ends, given.item_size, (length, tokens))?;
             given.connected.store(pipe.cast_mut(), Ordering::Release);
         }
@@ -60,8 +65,8 @@ unsafe fn moves(
     let Some(channel) = (unsafe { channel.as_ref() }).filter(|_| !item.is_null()) else {
         return false;
     };
-    // SAFETY: `join` put it there, and it is taken away before it is freed; nobody cleans up while
-    // jobs run.
+    // SAFETY: `join` put it there, and it is taken away before it is freed; no thread cleans up
+    // while jobs run.
     let pipe = unsafe { channel.connected.load(Ordering::Acquire).as_ref() };
     let Some(pipe) = pipe else { return false };
     protect(|| Ok(one(pipe).is_ok())).unwrap_or(false)

@@ -1,7 +1,7 @@
 //! The structures of `yasmin.h`.
 
 use super::super::app::Pipe;
-use crate::border::Sized32;
+use crate::ffi::Sized32;
 use libc::{c_char, c_void, size_t};
 use std::sync::atomic::AtomicPtr;
 
@@ -60,11 +60,11 @@ pub struct YasChannel {
     pub connected: AtomicPtr<Pipe>,
 }
 
-/// What a version does.
+/// Function of a version.
 pub type Function = unsafe extern "C-unwind" fn(*mut c_void);
-/// What the battery holds.
+/// Function that returns the charge of the battery.
 pub type Battery = unsafe extern "C-unwind" fn() -> u64;
-/// Which version.
+/// Function that selects a version.
 pub type Select = unsafe extern "C-unwind" fn(i32, u64, u64) -> i32;
 
 // SAFETY: `repr(C)`, integers only, the size first; without padding, as the sizes of the fields add

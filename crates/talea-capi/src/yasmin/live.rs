@@ -2,28 +2,28 @@
 
 use super::state::{app, declared, forget};
 use crate::app::{App, is_inside};
-use crate::border::{Answer, Trouble, call, protect};
+use crate::ffi::{CallError, CallResult, call, protect};
 use crate::message;
 use libc::c_char;
 use std::sync::Arc;
 use talea_core::mutate;
-use talea_runtime::{Condition, Hand, TaskId};
+use talea_runtime::{Condition, RunHandle, TaskId};
 
 /// The application that is declared.
-fn declared_app() -> Answer<Arc<App>> {
+fn declared_app() -> CallResult<Arc<App>> {
     let app = declared()?.as_ref().map(|yasmin| Arc::clone(&yasmin.app));
-    app.ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))
+    app.ok_or(CallError::Caller(libc::EINVAL, "init() was not called"))
 }
 
-fn stop() -> Answer {
+fn stop() -> CallResult {
     // Without the lock of what is declared: it takes as long as the jobs do.
     declared_app()?.stop().map(drop)
 }
 
 /// Stops what runs, and forgets what was declared. A run that had to be ended has ended: that is
 /// said, and forgotten, too.
-pub(crate) fn end() -> Answer {
-    let runs = || -> Answer<bool> {
+pub(crate) fn end() -> CallResult {
+    let runs = || -> CallResult<bool> {
         Ok(declared()?.as_ref().is_some_and(|yasmin| yasmin.app.is_stopped().is_err()))
     };
     if runs()?
@@ -33,7 +33,7 @@ pub(crate) fn end() -> Answer {
             "capi-yasmin-ended",
             {
                 if runs()? {
-                    // Whoever asks may not stop it.
+                    // The calling thread may not stop the application.
                     return Err(trouble);
                 }
                 message::remember(trouble);
@@ -51,7 +51,7 @@ pub extern "C" fn yas_start() -> bool {
     let result = call(|| {
         let mut declared = declared()?;
         let yasmin =
-            declared.as_mut().ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))?;
+            declared.as_mut().ok_or(CallError::Caller(libc::EINVAL, "init() was not called"))?;
         yasmin.app.is_stopped()?;
         yasmin.prepare()?;
         let app = Arc::clone(&yasmin.app);
@@ -71,8 +71,8 @@ pub extern "C" fn yas_cleanup() {
     call(end);
 }
 
-/// Says something to what runs. Waits for nobody, keeps no message.
-fn tell(say: impl FnOnce(&Hand) -> bool) -> bool {
+/// Calls the run, if there is one. Does not block and sets no message.
+fn tell(say: impl FnOnce(&RunHandle) -> bool) -> bool {
     protect(|| Ok(app().is_some_and(|app| app.tell(say).is_ok()))).unwrap_or(false)
 }
 
@@ -101,7 +101,7 @@ pub extern "C" fn yas_battery(energy: u64) -> bool {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn yas_message() -> *const c_char {
-    message::talea_message()
+    message::talea_last_error()
 }
 
 #[unsafe(no_mangle)]

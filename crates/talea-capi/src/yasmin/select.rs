@@ -2,7 +2,7 @@
 
 use super::layout::{Battery, Select};
 use crate::app::choosing;
-use talea_core::machine::Conditions;
+use talea_core::engine::Conditions;
 use talea_core::mutate;
 use talea_runtime::{Candidates, Selection};
 
@@ -16,21 +16,21 @@ pub(crate) struct Asked {
     pub(crate) select: Option<Select>,
 }
 
-/// By task. The machine knows its address, so the application keeps it where it is.
+/// `0[task]`: functions of the task. The engine has a pointer to it, so it must not move.
 pub(crate) struct Table(pub(crate) Vec<Asked>);
 
-/// The method as `talea.h` numbers it; functions are told to the application when it starts.
+/// The method as `talea.h` numbers it; functions are passed to the application when it starts.
 pub(crate) fn of_talea(selection: u32) -> u32 {
     if selection == USER { DECLARED - 1 } else { selection - 1 }
 }
 
 impl Table {
-    /// What asks the functions, where the method has some.
+    /// Returns the selection that calls the functions, if the method has some.
     pub(crate) fn selection(&self, method: u32) -> Option<Selection> {
         let address = std::ptr::from_ref(self).expose_provenance() as u64;
         match method {
-            ENERGY => Some(Selection::Given(by_battery, address)),
-            USER => Some(Selection::Given(by_function, address)),
+            ENERGY => Some(Selection::UserWithContext(by_battery, address)),
+            USER => Some(Selection::UserWithContext(by_function, address)),
             _ => None,
         }
     }
@@ -67,5 +67,5 @@ fn by_function(of: &Candidates, address: u64) -> Option<u32> {
     let select = asked(of, address).and_then(|asked| asked.select)?;
     let task = i32::try_from(of.task.0).unwrap_or(i32::MAX);
     // SAFETY: the program's promise: it lives as long as the application.
-    u32::try_from(choosing(|| unsafe { select(task, of.free, of.job) })).ok()
+    u32::try_from(choosing(|| unsafe { select(task, of.available, of.job) })).ok()
 }

@@ -1,14 +1,14 @@
-//! What was declared since `init`.
+//! Declarations since `init`.
 
 use super::layout::{Battery, Select, YasChannel, YasConfiguration};
 use super::select::{Asked, Table};
 use crate::app::{App, is_inside, wrong};
-use crate::border::{Answer, Trouble};
+use crate::ffi::{CallError, CallResult};
 use crate::layout::{TaleaAppConfig, TaleaTask};
 use crate::message;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use talea_core::machine::LONGEST;
+use talea_core::engine::MAX_RUN;
 use talea_core::mutate;
 
 /// A task as its `TData` says.
@@ -41,7 +41,7 @@ pub(crate) struct Yasmin {
     pub(crate) tasks: Vec<Task>,
     pub(crate) accelerators: u32,
     pub(crate) channels: Vec<Connected>,
-    /// What was refused first.
+    /// Message of the first refusal.
     pub(crate) refused: Option<String>,
 }
 
@@ -49,18 +49,19 @@ static DECLARED: Mutex<Option<Yasmin>> = Mutex::new(None);
 /// The application alone, for jobs.
 static APP: RwLock<Option<Arc<App>>> = RwLock::new(None);
 
-/// What is declared, for whoever neither does a job nor chooses a version.
-pub(crate) fn declared() -> Answer<MutexGuard<'static, Option<Yasmin>>> {
+/// Locks the declarations; an error in a job and in a chooser.
+pub(crate) fn declared() -> CallResult<MutexGuard<'static, Option<Yasmin>>> {
     if is_inside() {
-        return Err(Trouble::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
+        return Err(CallError::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
     }
     Ok(DECLARED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Adds to what is declared. What is refused is kept for `start`.
-pub(crate) fn declare<T>(add: impl FnOnce(&mut Yasmin) -> Answer<T>) -> Answer<T> {
+pub(crate) fn declare<T>(add: impl FnOnce(&mut Yasmin) -> CallResult<T>) -> CallResult<T> {
     let mut declared = declared()?;
-    let yasmin = declared.as_mut().ok_or(Trouble::Caller(libc::EINVAL, "init() was not called"))?;
+    let yasmin =
+        declared.as_mut().ok_or(CallError::Caller(libc::EINVAL, "init() was not called"))?;
     let added = add(yasmin);
     if let Err(trouble) = &added
         && yasmin.refused.is_none()
@@ -70,13 +71,13 @@ pub(crate) fn declare<T>(add: impl FnOnce(&mut Yasmin) -> Answer<T>) -> Answer<T
     added
 }
 
-/// The application, if nobody makes or forgets it just now. Waits for nobody.
+/// Returns the application, unless another thread creates or frees it. Does not block.
 pub(crate) fn app() -> Option<Arc<App>> {
     APP.try_read().ok().and_then(|app| app.clone())
 }
 
 /// `number` of them are declared already.
-pub(crate) fn room(what: &str, macro_name: &str, number: usize, most: u32) -> Answer {
+pub(crate) fn room(what: &str, macro_name: &str, number: usize, most: u32) -> CallResult {
     if mutate!("yasmin-room", number < most as usize, number <= most as usize) {
         return Ok(());
     }
@@ -84,7 +85,7 @@ pub(crate) fn room(what: &str, macro_name: &str, number: usize, most: u32) -> An
 }
 
 /// Forgets what was declared; it is stopped then.
-pub(crate) fn forget() -> Answer {
+pub(crate) fn forget() -> CallResult {
     let gone = declared()?.take();
     *APP.write().unwrap_or_else(PoisonError::into_inner) = None;
     for Connected(channel) in gone.iter().flat_map(|yasmin| &yasmin.channels) {
@@ -94,8 +95,8 @@ pub(crate) fn forget() -> Answer {
     Ok(())
 }
 
-/// From now on this is declared.
-pub(crate) fn set(yasmin: Yasmin) -> Answer {
+/// Replaces the declarations.
+pub(crate) fn set(yasmin: Yasmin) -> CallResult {
     let mut declared = declared()?;
     *APP.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&yasmin.app));
     *declared = Some(yasmin);
@@ -114,7 +115,7 @@ impl Yasmin {
         yasmin
     }
 
-    fn configure(&mut self) -> Answer {
+    fn configure(&mut self) -> CallResult {
         let limits = &self.limits;
         if limits.threads == 0 || limits.time_unit_ns == 0 {
             return Err(wrong("THREADS_SIZE and YAS_TIME_UNIT_NS are at least 1"));
@@ -148,23 +149,23 @@ impl Yasmin {
     }
 
     /// A time of the program's.
-    pub(crate) fn ns(&self, what: &str, units: u64) -> Answer<u64> {
-        let ns = units.checked_mul(self.limits.time_unit_ns).filter(|&ns| ns <= LONGEST.as_ns());
+    pub(crate) fn ns(&self, what: &str, units: u64) -> CallResult<u64> {
+        let ns = units.checked_mul(self.limits.time_unit_ns).filter(|&ns| ns <= MAX_RUN.as_ns());
         ns.ok_or_else(|| {
             wrong(format!("{what} is {units} units of {} ns: too long", self.limits.time_unit_ns))
         })
     }
 
-    pub(crate) fn task(&mut self, id: i32) -> Answer<&mut Task> {
+    pub(crate) fn task(&mut self, id: i32) -> CallResult<&mut Task> {
         let count = self.tasks.len();
         let known = usize::try_from(id).ok().and_then(|id| self.tasks.get_mut(id));
         known.ok_or_else(|| wrong(format!("there is no task {id}: {count} are declared")))
     }
 
     /// Tells the application what its tasks have turned out to be, and who chooses versions.
-    pub(crate) fn prepare(&mut self) -> Answer {
-        if let Some(refused) = &self.refused {
-            return Err(Trouble::Said(libc::EINVAL, refused.clone()));
+    pub(crate) fn prepare(&mut self) -> CallResult {
+        if let Some(refused) = mutate!("yasmin-refused", self.refused.as_ref(), None) {
+            return Err(CallError::Said(libc::EINVAL, refused.clone()));
         }
         for (number, task) in self.tasks.iter().enumerate() {
             self.app.redeclare(number as u32, &task.as_talea())?;
@@ -181,7 +182,7 @@ impl Yasmin {
 }
 
 impl Task {
-    /// As `talea.h` says it.
+    /// Converts the task to the structure of `talea.h`.
     fn as_talea(&self) -> TaleaTask {
         const PERIODIC: u32 = 0;
         const SPORADIC: u32 = 1;
@@ -196,7 +197,7 @@ impl Task {
                 TaleaTask { kind: NODE, period_ns: period_ns & 0, ..task }
             ),
             (false, 0) if task.deadline_ns == 0 => {
-                TaleaTask { kind: ACTIVATED, deadline_ns: LONGEST.as_ns(), ..task }
+                TaleaTask { kind: ACTIVATED, deadline_ns: MAX_RUN.as_ns(), ..task }
             }
             (false, 0) => TaleaTask { kind: ACTIVATED, ..task },
             (false, period_ns) if self.is_sporadic => {

@@ -25,7 +25,7 @@ static void looks_around(void *argument)
 
 static int said(const char *words)
 {
-    return strstr(talea_message(), words) != NULL;
+    return strstr(talea_last_error(), words) != NULL;
 }
 
 static void y1_misuse_is_refused_with_a_sentence(void)
@@ -95,7 +95,7 @@ static void y1_misuse_is_refused_with_a_sentence(void)
     CHECK(talea_app_task(app, &task, &a) == 0 && a == 0);
     strcpy(task.name, "b");
     CHECK(talea_app_task(app, &task, &b) == 0 && b == 1);
-    CHECK(talea_app_redeclare(app, 2, &task) == -EINVAL && said("no task 2: 2 are declared"));
+    CHECK(talea_app_replace_task(app, 2, &task) == -EINVAL && said("no task 2: 2 are declared"));
 
     CHECK(talea_app_version(app, 2, &version, nothing, NULL, &id) == -EINVAL);
     CHECK(talea_app_version(app, a, &version, NULL, NULL, &id) == -EINVAL && said("function is NULL"));
@@ -137,10 +137,10 @@ static void y2_a_task_has_one_of_the_cpus(void)
     CHECK(talea_app_version(app, id, &version, nothing, NULL, NULL) == 0);
     CHECK(talea_app_start(app) == -EINVAL && said("task far"));
     task.cores = 1;
-    CHECK(talea_app_redeclare(app, id, &task) == 0 && talea_app_start(app) == 0 && talea_app_stop(app, NULL) == 0);
+    CHECK(talea_app_replace_task(app, id, &task) == 0 && talea_app_start(app) == 0 && talea_app_stop(app, NULL) == 0);
     task.cores = 2;
     config.mapping = TALEA_MAPPING_GLOBAL; /* where it is not asked for */
-    CHECK(talea_app_redeclare(app, id, &task) == 0 && talea_app_configure(app, &config) == 0);
+    CHECK(talea_app_replace_task(app, id, &task) == 0 && talea_app_configure(app, &config) == 0);
     CHECK(talea_app_start(app) == 0 && talea_app_stop(app, NULL) == 0 && talea_app_free(app) == 0);
 }
 
@@ -165,7 +165,7 @@ static void y1_y14_while_it_runs_nothing_is_declared_and_then_it_is(void)
     CHECK(talea_app_start(app) == 0);
     CHECK(talea_app_start(app) == -EBUSY && said("stop it first"));
     CHECK(talea_app_task(app, &task, &id) == -EBUSY && talea_app_edge(app, 0, 0) == -EBUSY);
-    CHECK(talea_app_configure(app, &config) == -EBUSY && talea_app_redeclare(app, 0, &task) == -EBUSY);
+    CHECK(talea_app_configure(app, &config) == -EBUSY && talea_app_replace_task(app, 0, &task) == -EBUSY);
     CHECK(talea_app_activate(app, 1) == -ESRCH && talea_app_activate(app, 0) == 0);
     CHECK(talea_app_mode(app, 63) == 0 && talea_app_battery(app, 1) == 0 && talea_app_permit(app, 0) == 0);
     CHECK(talea_job_get(&job) == -ENOENT);

@@ -26,15 +26,15 @@ static void tables_and_servers(talea_app *app)
     talea_task task = TALEA_TASK_INIT;
     talea_task_version version = TALEA_TASK_VERSION_INIT;
     uint32_t server, asked, other;
-    CHECK(talea_app_follow(app, "no file") == -EINVAL);
-    CHECK(talea_app_follow(app, "[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n") == -EINVAL);
-    CHECK(strstr(talea_message(), "there is no table") != NULL);
-    CHECK(talea_app_follow(app, table) == 0);
+    CHECK(talea_app_set_table(app, "no file") == -EINVAL);
+    CHECK(talea_app_set_table(app, "[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n") == -EINVAL);
+    CHECK(strstr(talea_last_error(), "there is no table") != NULL);
+    CHECK(talea_app_set_table(app, table) == 0);
     done[1] = 0;
-    CHECK(talea_app_start(app) == 0 && talea_app_follow(app, NULL) == -EBUSY);
+    CHECK(talea_app_start(app) == 0 && talea_app_set_table(app, NULL) == -EBUSY);
     while (__atomic_load_n(&done[1], __ATOMIC_ACQUIRE) < 3)
         ;
-    CHECK(talea_app_stop(app, NULL) == 0 && talea_app_follow(app, NULL) == 0);
+    CHECK(talea_app_stop(app, NULL) == 0 && talea_app_set_table(app, NULL) == 0);
     CHECK(talea_app_server(app, "requests", 4, 1, 2, &server) == -EINVAL);
     CHECK(talea_app_server(app, "requests", TALEA_SERVER_DEFERRABLE, 3, 2, &server) == -EINVAL);
     CHECK(talea_app_server(app, "requests", TALEA_SERVER_DEFERRABLE, 2000000, 5000000, &server) == 0 && server == 0);
@@ -42,13 +42,13 @@ static void tables_and_servers(talea_app *app)
     task.deadline_ns = 100000000;
     task.server = server + 2;
     strcpy(task.name, "asked");
-    CHECK(talea_app_task(app, &task, &asked) == -EINVAL && strstr(talea_message(), "server is 2") != NULL);
+    CHECK(talea_app_task(app, &task, &asked) == -EINVAL && strstr(talea_last_error(), "server is 2") != NULL);
     task.server = server + 1;
     CHECK(talea_app_task(app, &task, &asked) == 0);
     CHECK(talea_app_version(app, asked, &version, counts, &done[0], NULL) == 0);
     task.core = 1;
-    CHECK(talea_app_task(app, &task, &other) == -EINVAL && strstr(talea_message(), "core is 1") != NULL);
-    CHECK(talea_app_redeclare(app, asked, &task) == -EINVAL);
+    CHECK(talea_app_task(app, &task, &other) == -EINVAL && strstr(talea_last_error(), "core is 1") != NULL);
+    CHECK(talea_app_replace_task(app, asked, &task) == -EINVAL);
     CHECK(talea_app_start(app) == 0);
     for (other = 0; other < 3; other++)
         CHECK(talea_app_activate(app, asked) == 0);
@@ -81,7 +81,7 @@ int main(void)
     CHECK(talea_app_version(app, left, &version, nothing, NULL, &fast) == 0);
     CHECK(talea_app_uses(app, left, fast, gpu) == 0);
     /* What the first version takes was not said. */
-    CHECK(talea_app_describe(app, NULL, 0, &length) == -EINVAL && strstr(talea_message(), "fork") != NULL);
+    CHECK(talea_app_describe(app, NULL, 0, &length) == -EINVAL && strstr(talea_last_error(), "fork") != NULL);
     CHECK(talea_app_free(app) == 0);
 
     CHECK(talea_app_new(&config, &app) == 0);

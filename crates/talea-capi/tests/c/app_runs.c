@@ -283,12 +283,12 @@ static void y14_y3_what_is_declared_anew_comes_by_its_new_rule(void)
     CHECK(talea_app_stop(app, NULL) == 0 && counted[1] == 0);
     again.kind = TALEA_TASK_ACTIVATED;
     again.deadline_ns = 1000000;
-    CHECK(talea_app_redeclare(app, first, &again) == 0);
+    CHECK(talea_app_replace_task(app, first, &again) == 0);
     again.kind = TALEA_TASK_PERIODIC;
     again.period_ns = 2000000;
     again.deadline_ns = 9000000;
     again.offset_ns = 3000000;
-    CHECK(talea_app_redeclare(app, second, &again) == 0);
+    CHECK(talea_app_replace_task(app, second, &again) == 0);
     config.priorities = TALEA_PRIORITIES_DEADLINE_MONOTONIC;
     config.spin_ns = 50000;
     CHECK(talea_app_configure(app, &config) == 0);
@@ -297,18 +297,18 @@ static void y14_y3_what_is_declared_anew_comes_by_its_new_rule(void)
     waits(&counted[1], 3);
     CHECK(talea_app_stop(app, &report) == 0 && counted[0] == 0);
     CHECK(talea_app_report_get(app, &report) == 0 && report.tasks == 2);
-    CHECK(report.real_time ? report.rights == TALEA_RIGHTS_OWN && report.why_not[0] == 0
-                           : report.rights == TALEA_RIGHTS_UNUSED && report.why_not[0] != 0);
+    CHECK(report.real_time ? report.rights == TALEA_RIGHTS_OWN && report.rights_error[0] == 0
+                           : report.rights == TALEA_RIGHTS_UNUSED && report.rights_error[0] != 0);
     CHECK(talea_task_report_get(app, second, &one) == 0);
     CHECK(report.real_time ? one.policy == SCHED_FIFO && one.priority > 0 : one.policy == SCHED_OTHER && one.priority == 0);
-    printf("%s%s\n", report.real_time ? "real-time" : "best effort: ", report.why_not);
-    config.flags = TALEA_APP_INSIST;
+    printf("%s%s\n", report.real_time ? "real-time" : "best effort: ", report.rights_error);
+    config.flags = TALEA_APP_REQUIRE_REAL_TIME;
     CHECK(talea_app_configure(app, &config) == 0);
     if (report.real_time) {
         CHECK(talea_app_start(app) == 0 && talea_app_stop(app, NULL) == 0);
     } else {
         /* And what was declared is still there. */
-        CHECK(talea_app_start(app) == -EPERM && strstr(talea_message(), "right") != NULL);
+        CHECK(talea_app_start(app) == -EPERM && strstr(talea_last_error(), "right") != NULL);
         config.flags = 0;
         config.rights = TALEA_RIGHTS_UNUSED;
         CHECK(talea_app_configure(app, &config) == 0 && talea_app_start(app) == 0 && talea_app_stop(app, NULL) == 0);
@@ -329,14 +329,14 @@ static void y17_a_shield_is_raised_or_it_is_said_why_not(uint32_t cpus)
     config.cpus[(cpus - 1) / 64] = (uint64_t)1 << (cpus - 1) % 64;
     CHECK(talea_app_configure(app, &config) == 0);
     if (cpus == 1) {
-        CHECK(talea_app_start(app) == -ENODEV && strstr(talea_message(), "none left") != NULL);
+        CHECK(talea_app_start(app) == -ENODEV && strstr(talea_last_error(), "none left") != NULL);
     } else {
         CHECK(talea_app_start(app) == 0);
         waits(&counted[0], 3);
         CHECK(talea_app_stop(app, &report) == 0);
-        CHECK(report.shielded ? report.moved_threads > 0 && report.unmoved > 0 && report.why_not_shielded[0] == 0
-                              : report.moved_threads == 0 && report.why_not_shielded[0] != 0);
-        printf("%s%s\n", report.shielded ? "shielded" : "unshielded: ", report.why_not_shielded);
+        CHECK(report.shielded ? report.moved_threads > 0 && report.not_moved > 0 && report.shield_error[0] == 0
+                              : report.moved_threads == 0 && report.shield_error[0] != 0);
+        printf("%s%s\n", report.shielded ? "shielded" : "unshielded: ", report.shield_error);
     }
     CHECK(talea_app_free(app) == 0);
 }

@@ -8,7 +8,7 @@ int main(void)
 {
     talea_client *client = NULL;
     CHECK(talea_connect(&client) == -EOPNOTSUPP && client == NULL);
-    CHECK(strstr(talea_message(), "TALEA_DISABLE") != NULL);
+    CHECK(strstr(talea_last_error(), "TALEA_DISABLE") != NULL);
     CHECK(rtf_connect() == RTF_CONNECTION_ERR && errno == EOPNOTSUPP);
     return 0;
 }

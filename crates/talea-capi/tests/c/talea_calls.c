@@ -48,9 +48,9 @@ static void a_refusal_has_words_and_numbers(void)
     talea_refusal refusal = TALEA_REFUSAL_INIT;
     talea_spec wish = spec(5);
     CHECK(talea_create(client, &wish, &none) == TALEA_E_NO_PLUGIN && none == NULL);
-    CHECK(strstr(talea_message(), "a runtime of 5ms was asked") != NULL);
-    CHECK(strcmp(talea_word(TALEA_E_NO_PLUGIN), "no-plugin") == 0);
-    CHECK(strcmp(talea_word(0), "ok") == 0 && strcmp(talea_word(-ENOENT), "failed") == 0);
+    CHECK(strstr(talea_last_error(), "a runtime of 5ms was asked") != NULL);
+    CHECK(strcmp(talea_result_name(TALEA_E_NO_PLUGIN), "no-plugin") == 0);
+    CHECK(strcmp(talea_result_name(0), "ok") == 0 && strcmp(talea_result_name(-ENOENT), "failed") == 0);
     CHECK(talea_refusal_get(&refusal) == 0 && refusal.code == TALEA_E_NO_PLUGIN);
     CHECK(refusal.fits_field == TALEA_FIELD_RUNTIME && refusal.fits >= 3999000 && refusal.fits <= 4000000);
     CHECK(talea_explain(client, &wish) == TALEA_E_NO_PLUGIN);
@@ -132,7 +132,7 @@ static void grants_can_be_left_and_claimed(void)
     uint8_t wrong[16] = { 1, 2, 3 };
     wish.owner = TALEA_OWNER_PROCESS;
     CHECK(talea_create(client, &wish, &grant) == 0 && talea_granted_get(grant, &granted) == 0);
-    CHECK(talea_leave(grant, &id) == 0 && id == granted.spec_id);
+    CHECK(talea_disown(grant, &id) == 0 && id == granted.spec_id);
     CHECK(talea_claim(client, id, wrong, &grant) == TALEA_E_BAD_TOKEN && grant == NULL);
     CHECK(talea_claim(client, id, granted.token, &grant) == 0);
     CHECK(talea_accepted_runtime_ns(grant) == 1000000 && talea_release(grant) == 0);
@@ -185,7 +185,7 @@ int main(void)
     talea_client *other = NULL;
     CHECK(talea_connect(&client) == 0 && client != NULL);
     CHECK(talea_connect_to("/nonexistent", 0, &other) == -ENOENT && other == NULL);
-    CHECK(strstr(talea_message(), "/nonexistent") != NULL && talea_connect(NULL) == -EINVAL);
+    CHECK(strstr(talea_last_error(), "/nonexistent") != NULL && talea_connect(NULL) == -EINVAL);
     r8_a_grant_says_what_was_granted();
     a_refusal_has_words_and_numbers();
     malformed_requests_are_refused_with_their_part();

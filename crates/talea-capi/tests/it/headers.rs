@@ -137,11 +137,11 @@ fn refusals_in_c_have_the_numbers_of_the_protocol() {
     };
     let shouted = |word: &str| word.to_uppercase().replace('-', "_");
     for code in talea_proto::Code::ALL {
-        let name = format!("TALEA_E_{}", shouted(code.word()));
+        let name = format!("TALEA_E_{}", shouted(code.stable_name()));
         assert_eq!(number(&name), Some(code as u16), "{name}");
     }
     for field in talea_proto::Field::ALL {
-        let name = format!("TALEA_FIELD_{}", shouted(field.word()));
+        let name = format!("TALEA_FIELD_{}", shouted(field.stable_name()));
         assert_eq!(number(&name), Some(field as u16), "{name}");
     }
 }

@@ -1,22 +1,22 @@
 //! `talea.h`: what the daemon has.
 
-use crate::border::{Answer, Trouble, call, given, write};
 use crate::convert;
+use crate::ffi::{CallError, CallResult, call, given, write};
 use crate::layout::{TaleaClient, TaleaInfo, TaleaPlugin, TaleaStatus};
 use libc::c_int;
 use talea_client::{Client, Failure, SpecId};
 use talea_proto::{Reply, Request};
 
 /// One item of a list; `ENOENT` at its end.
-fn item(client: &Client, request: &Request) -> Answer<Reply> {
+fn item(client: &Client, request: &Request) -> CallResult<Reply> {
     match client.request(request, None)? {
-        Reply::End => Err(Trouble::Caller(libc::ENOENT, "there is no such item")),
-        Reply::Refused(refusal) => Err(Trouble::Refused(refusal)),
+        Reply::End => Err(CallError::Caller(libc::ENOENT, "there is no such item")),
+        Reply::Refused(refusal) => Err(CallError::Refused(refusal)),
         reply => Ok(reply),
     }
 }
 
-fn strange() -> Trouble {
+fn strange() -> CallError {
     Failure::Protocol("a reply to something else".into()).into()
 }
 

@@ -7,44 +7,44 @@ use talea_client::{Failure, Refusal};
 
 /// Why a call does not return 0.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum CallError {
     /// The daemon refused.
     Refused(Box<Refusal>),
     /// The machinery broke.
     Failed(Failure),
     /// The caller made a mistake; an errno and what it was.
     Caller(c_int, &'static str),
-    /// The same, with what is only known when it happens.
+    /// An error of the caller with a message made at run time.
     Said(c_int, String),
 }
 
-pub(crate) type Answer<T = ()> = Result<T, Trouble>;
+pub(crate) type CallResult<T = ()> = Result<T, CallError>;
 
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Trouble {
-        Trouble::Refused(Box::new(refusal))
+impl From<Refusal> for CallError {
+    fn from(refusal: Refusal) -> CallError {
+        CallError::Refused(Box::new(refusal))
     }
 }
 
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Trouble {
-        Trouble::Failed(failure)
+impl From<Failure> for CallError {
+    fn from(failure: Failure) -> CallError {
+        CallError::Failed(failure)
     }
 }
 
-impl Trouble {
+impl CallError {
     /// 0 is not among them: positive for refusals, negative errno for the rest.
     pub(crate) fn number(&self) -> c_int {
         match self {
-            Trouble::Refused(refusal) => refusal.code as c_int,
-            Trouble::Failed(failure) => -failure.errno().abs().max(1),
-            Trouble::Caller(errno, _) | Trouble::Said(errno, _) => -errno,
+            CallError::Refused(refusal) => refusal.code as c_int,
+            CallError::Failed(failure) => -failure.errno().abs().max(1),
+            CallError::Caller(errno, _) | CallError::Said(errno, _) => -errno,
         }
     }
 }
 
-/// Runs the inside of a function. What went wrong is remembered for `talea_message`.
-pub(crate) fn call(inside: impl FnOnce() -> Answer) -> c_int {
+/// Runs the inside of a function. What went wrong is remembered for `talea_last_error`.
+pub(crate) fn call(inside: impl FnOnce() -> CallResult) -> c_int {
     match protect(inside) {
         Ok(()) => 0,
         Err(trouble) => {
@@ -56,30 +56,30 @@ pub(crate) fn call(inside: impl FnOnce() -> Answer) -> c_int {
 }
 
 /// Runs the inside of a function; a panic is a trouble like others.
-pub(crate) fn protect<T>(inside: impl FnOnce() -> Answer<T>) -> Answer<T> {
+pub(crate) fn protect<T>(inside: impl FnOnce() -> CallResult<T>) -> CallResult<T> {
     // What a panic leaves half done is behind the client's mutex, which knows how to go on.
-    catch_unwind(AssertUnwindSafe(inside)).unwrap_or(Err(Trouble::Caller(
+    catch_unwind(AssertUnwindSafe(inside)).unwrap_or(Err(CallError::Caller(
         libc::ENOTRECOVERABLE,
         "a bug in libtalea; please report it",
     )))
 }
 
-/// What `pointer` names.
+/// Borrows the object of `pointer`.
 ///
 /// # Safety
-/// It is NULL or names a `T` that nobody writes during `'a`.
-pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &'static str) -> Answer<&'a T> {
+/// It is NULL or points to a `T` that no thread writes during `'a`.
+pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &'static str) -> CallResult<&'a T> {
     // SAFETY: the caller's promise.
-    unsafe { pointer.as_ref() }.ok_or(Trouble::Caller(libc::EINVAL, what))
+    unsafe { pointer.as_ref() }.ok_or(CallError::Caller(libc::EINVAL, what))
 }
 
 /// A place to write to.
 ///
 /// # Safety
-/// It is NULL or names room for a `T` that nobody else uses during `'a`.
-pub(crate) unsafe fn place<'a, T>(pointer: *mut T, what: &'static str) -> Answer<&'a mut T> {
+/// It is NULL or points to room for a `T` that no other thread uses during `'a`.
+pub(crate) unsafe fn place<'a, T>(pointer: *mut T, what: &'static str) -> CallResult<&'a mut T> {
     // SAFETY: the caller's promise.
-    unsafe { pointer.as_mut() }.ok_or(Trouble::Caller(libc::EINVAL, what))
+    unsafe { pointer.as_mut() }.ok_or(CallError::Caller(libc::EINVAL, what))
 }
 
 /// A structure that starts with its size in a `u32`, made of integers only.
@@ -96,9 +96,9 @@ const SIZE_MIN: usize = 8;
 ///
 /// # Safety
 /// It is NULL or names at least a `u32`.
-unsafe fn size_of_given<T: Sized32>(pointer: *const T) -> Answer<usize> {
+unsafe fn size_of_given<T: Sized32>(pointer: *const T) -> CallResult<usize> {
     if pointer.is_null() {
-        return Err(Trouble::Caller(libc::EINVAL, "a structure is NULL"));
+        return Err(CallError::Caller(libc::EINVAL, "a structure is NULL"));
     }
     // SAFETY: the caller's promise; a C structure is aligned, but a wrong cast must not be worse
     // than wrong.
@@ -106,7 +106,7 @@ unsafe fn size_of_given<T: Sized32>(pointer: *const T) -> Answer<usize> {
     if (SIZE_MIN..=SIZE_MAX).contains(&size) {
         Ok(size)
     } else {
-        Err(Trouble::Caller(
+        Err(CallError::Caller(
             libc::EINVAL,
             "a structure's size is not set; start from its INIT macro",
         ))
@@ -118,14 +118,14 @@ unsafe fn size_of_given<T: Sized32>(pointer: *const T) -> Answer<usize> {
 ///
 /// # Safety
 /// `pointer` is NULL or names as many bytes as its first field says.
-pub(crate) unsafe fn read<T: Sized32>(pointer: *const T) -> Answer<T> {
+pub(crate) unsafe fn read<T: Sized32>(pointer: *const T) -> CallResult<T> {
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_given(pointer) }?;
     // SAFETY: the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), size) };
     let ours = size.min(size_of::<T>());
     if bytes[ours..].iter().any(|&byte| byte != 0) {
-        return Err(Trouble::Caller(
+        return Err(CallError::Caller(
             libc::E2BIG,
             "the structure has fields that this library does not know",
         ));
@@ -141,7 +141,7 @@ pub(crate) unsafe fn read<T: Sized32>(pointer: *const T) -> Answer<T> {
 ///
 /// # Safety
 /// `pointer` is NULL or names at least a `u32`.
-pub(crate) unsafe fn can_be_written<T: Sized32>(pointer: *const T) -> Answer {
+pub(crate) unsafe fn can_be_written<T: Sized32>(pointer: *const T) -> CallResult {
     // SAFETY: the caller's promise.
     unsafe { size_of_given(pointer) }.map(drop)
 }
@@ -151,7 +151,7 @@ pub(crate) unsafe fn can_be_written<T: Sized32>(pointer: *const T) -> Answer {
 ///
 /// # Safety
 /// `pointer` is NULL or names as many bytes, all ours to write, as its first field says.
-pub(crate) unsafe fn write<T: Sized32>(pointer: *mut T, value: &T) -> Answer {
+pub(crate) unsafe fn write<T: Sized32>(pointer: *mut T, value: &T) -> CallResult {
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_given(pointer) }?;
     // SAFETY: the caller's promise.
@@ -185,7 +185,7 @@ mod tests {
         c: u64,
     }
 
-    fn number(answer: Answer<Known>) -> c_int {
+    fn number(answer: CallResult<Known>) -> c_int {
         answer.map_or_else(|trouble| trouble.number(), |_| 0)
     }
 

@@ -1,14 +1,14 @@
-//! The daemon's books by index.
+//! The items of the daemon, by index.
 //!
 //! Programs count first and then ask index after index until they have seen as many as were
 //! counted. So what a count has seen is kept for the thread that counted: items that end meanwhile
-//! are still told, and numbers below the highest that were not there are answered at once, because
-//! numbers are never used again.
+//! are still reported, and numbers below the highest that were not there are answered at once,
+//! because numbers are never used again.
 
-use super::book;
 use super::layout::{RtfClientInfo, RtfCpuInfo, RtfPluginInfo, RtfTaskInfo};
-use super::task::{Manner, NULL, result};
-use crate::border::{Answer, Trouble};
+use super::registry;
+use super::task::{ErrorStyle, NULL, result};
+use crate::ffi::{CallError, CallResult};
 use libc::{c_int, c_uint, pid_t};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,40 +29,40 @@ thread_local! {
     static SEEN: RefCell<Seen> = RefCell::default();
 }
 
-fn see<T>(with: impl FnOnce(&mut Seen) -> T) -> Answer<T> {
+fn see<T>(with: impl FnOnce(&mut Seen) -> T) -> CallResult<T> {
     SEEN.try_with(|seen| with(&mut seen.borrow_mut()))
-        .map_err(|_| Trouble::Caller(libc::ESRCH, "the thread is ending"))
+        .map_err(|_| CallError::Caller(libc::ESRCH, "the thread is ending"))
 }
 
 /// A count, or `RTF_ERROR`.
-fn count(inside: impl FnOnce() -> Answer<usize>) -> c_int {
+fn count(inside: impl FnOnce() -> CallResult<usize>) -> c_int {
     let mut found = 0;
-    let told = result(Manner::Plain, || {
+    let outcome = result(ErrorStyle::Plain, || {
         found = inside()?;
         Ok(())
     });
-    if told == 1 { c_int::try_from(found).unwrap_or(c_int::MAX) } else { ERROR }
+    if outcome == 1 { c_int::try_from(found).unwrap_or(c_int::MAX) } else { ERROR }
 }
 
-/// An item, or `RTF_ERROR`; being refused is not told apart here.
-fn item<T>(data: *mut T, inside: impl FnOnce() -> Answer<T>) -> c_int {
-    let told = result(Manner::Plain, || {
+/// Returns an item, or `RTF_ERROR` for refusals and failures alike.
+fn item<T>(data: *mut T, inside: impl FnOnce() -> CallResult<T>) -> c_int {
+    let outcome = result(ErrorStyle::Plain, || {
         // SAFETY: NULL or the caller's structure.
         let data = unsafe { data.as_mut() }.ok_or(NULL)?;
         *data = inside()?;
         Ok(())
     });
-    if told == 1 { 1 } else { ERROR }
+    if outcome == 1 { 1 } else { ERROR }
 }
 
-fn nothing() -> Trouble {
-    Trouble::Caller(libc::ENOENT, "there is nothing at this index")
+fn nothing() -> CallError {
+    CallError::Caller(libc::ENOENT, "there is nothing at this index")
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_connections_info() -> c_int {
     count(|| {
-        let connections: Vec<_> = book::client()?
+        let connections: Vec<_> = registry::client()?
             .sessions()??
             .iter()
             .map(|session| RtfClientInfo { pid: session.pid as pid_t, state: CONNECTED })
@@ -80,12 +80,12 @@ pub unsafe extern "C" fn rtf_connection_info(desc: c_uint, data: *mut RtfClientI
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_plugins_info() -> c_int {
-    count(|| Ok(book::client()?.plugins()??.len()))
+    count(|| Ok(registry::client()?.plugins()??.len()))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtf_plugin_info(desc: c_uint, data: *mut RtfPluginInfo) -> c_int {
-    item(data, || match book::client()?.request(&Request::Plugin(desc), None)? {
+    item(data, || match registry::client()?.request(&Request::Plugin(desc), None)? {
         Reply::Plugin(info) => Ok(RtfPluginInfo {
             name: info.name.0.map(|byte| byte as libc::c_char),
             cputot: info.cpus.len() as c_int,
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn rtf_plugin_cpu_info(
     data: *mut RtfCpuInfo,
 ) -> c_int {
     let request = Request::PluginCpu { plugin: desc, index: cpuid };
-    item(data, || match book::client()?.request(&request, None)? {
+    item(data, || match registry::client()?.request(&request, None)? {
         Reply::PluginCpu(info) => Ok(RtfCpuInfo {
             cpunum: info.cpu as c_int,
             freeu: share(info.free),
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn rtf_plugin_cpu_info(
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_tasks_info() -> c_int {
     count(|| {
-        let listed = book::client()?.list()??;
+        let listed = registry::client()?.list()??;
         let tasks: BTreeMap<u32, RtfTaskInfo> = listed
             .iter()
             .filter_map(|spec| Some((number(spec.granted.spec)?, info(spec))))
@@ -128,7 +128,7 @@ pub extern "C" fn rtf_tasks_info() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtf_task_info(desc: c_uint, data: *mut RtfTaskInfo) -> c_int {
     item(data, || {
-        let own = book::find(desc).ok().map(|entry| entry.grant.spec());
+        let own = registry::find(desc).ok().map(|entry| entry.grant.spec());
         let (seen, highest) =
             see(|seen| (seen.tasks.get(&desc).copied(), seen.tasks.keys().next_back().copied()))?;
         if desc == 0
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn rtf_task_info(desc: c_uint, data: *mut RtfTaskInfo) -> 
         {
             return Err(nothing());
         }
-        match book::client()?.query(own.unwrap_or(SpecId(desc.into())))? {
+        match registry::client()?.query(own.unwrap_or(SpecId(desc.into())))? {
             Ok(now) => Ok(info(&now)),
             Err(_) => seen.ok_or_else(nothing),
         }
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn rtf_task_info(desc: c_uint, data: *mut RtfTaskInfo) -> 
 
 /// A task's number as `retif.h` has it.
 fn number(spec: SpecId) -> Option<u32> {
-    book::number_of(spec).or_else(|| u32::try_from(spec.0).ok())
+    registry::number_of(spec).or_else(|| u32::try_from(spec.0).ok())
 }
 
 fn info(spec: &SpecInfo) -> RtfTaskInfo {
@@ -160,7 +160,7 @@ fn info(spec: &SpecInfo) -> RtfTaskInfo {
     }
 }
 
-/// For people: the books themselves know no such numbers.
+/// Converts a charge to a float for display; the ledger itself uses integers.
 #[allow(clippy::cast_precision_loss, reason = "six digits are more than enough to look at")]
 fn share(charge: Charge) -> f32 {
     charge.ppm() as f32 / 1_000_000.0

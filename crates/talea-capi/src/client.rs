@@ -1,6 +1,6 @@
 //! `talea.h`: connecting and asking.
 
-use crate::border::{Answer, Trouble, call, given, place, read};
+use crate::ffi::{CallError, CallResult, call, given, place, read};
 use crate::layout::{TaleaClient, TaleaGrant, TaleaSpec};
 use crate::{convert, message};
 use libc::{c_char, c_int, size_t};
@@ -16,7 +16,7 @@ pub(crate) fn hand_out(grant: Grant) -> *mut TaleaGrant {
     Box::into_raw(Box::new(TaleaGrant(grant)))
 }
 
-fn connect(path: Option<&CStr>, timeout_ns: u64) -> Answer<*mut TaleaClient> {
+fn connect(path: Option<&CStr>, timeout_ns: u64) -> CallResult<*mut TaleaClient> {
     let mut builder = Client::builder();
     if let Some(path) = path {
         builder = builder.path(OsStr::from_bytes(path.to_bytes()));
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn talea_connect_to(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_disconnect(client: *mut TaleaClient) {
     if !client.is_null() {
-        // SAFETY: it was given out by `connect`, and nobody uses it any more.
+        // SAFETY: `connect` returned the pointer, and no thread uses it any more.
         drop(unsafe { Box::from_raw(client) });
     }
 }
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn talea_create_group(
         // SAFETY: as the header says.
         let client = unsafe { given(client, "client is NULL") }?;
         if specs.is_null() || grants.is_null() {
-            return Err(Trouble::Caller(libc::EINVAL, "specs or grants is NULL"));
+            return Err(CallError::Caller(libc::EINVAL, "specs or grants is NULL"));
         }
         if count == 0 || count > GROUP_MAX {
             return Err(convert::malformed(
@@ -120,9 +120,9 @@ pub unsafe extern "C" fn talea_create_group(
     })
 }
 
-fn at_index(trouble: Trouble, index: usize) -> Trouble {
+fn at_index(trouble: CallError, index: usize) -> CallError {
     match trouble {
-        Trouble::Refused(refusal) => Trouble::from(Refusal { index: index as u32, ..*refusal }),
+        CallError::Refused(refusal) => CallError::from(Refusal { index: index as u32, ..*refusal }),
         other => other,
     }
 }

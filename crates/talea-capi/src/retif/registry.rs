@@ -1,6 +1,6 @@
 //! The process's one connection, and its tasks by number.
 
-use crate::border::{Answer, Trouble};
+use crate::ffi::{CallError, CallResult};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,48 +18,48 @@ pub(super) struct Entry {
     pub(super) attached: AtomicBool,
 }
 
-struct Book {
+struct Registry {
     client: Option<Client>,
     tasks: BTreeMap<u32, Arc<Entry>>,
 }
 
-static BOOK: Mutex<Book> = Mutex::new(Book { client: None, tasks: BTreeMap::new() });
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { client: None, tasks: BTreeMap::new() });
 
-fn lock() -> MutexGuard<'static, Book> {
-    BOOK.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The connection; it is made with its first request.
-pub(super) fn client() -> Answer<Client> {
-    let mut book = lock();
-    if let Some(client) = &book.client {
+pub(super) fn client() -> CallResult<Client> {
+    let mut registry = lock();
+    if let Some(client) = &registry.client {
         return Ok(client.clone());
     }
     let client = Client::builder().lazy()?;
-    book.client = Some(client.clone());
+    registry.client = Some(client.clone());
     Ok(client)
 }
 
 /// Enters a new task and gives it its number.
 pub(super) fn enter(grant: Grant, address: usize) -> u32 {
-    let mut book = lock();
+    let mut registry = lock();
     let own = u32::try_from(grant.spec().0).ok().filter(|id| (1..LARGE).contains(id));
-    let free = |id: &u32| !book.tasks.contains_key(id);
+    let free = |id: &u32| !registry.tasks.contains_key(id);
     let id = own
         .filter(free)
         .or_else(|| (LARGE..=u32::MAX).find(free))
         .expect("fewer tasks than numbers");
-    book.tasks.insert(id, Arc::new(Entry { grant, address, attached: AtomicBool::new(false) }));
+    registry.tasks.insert(id, Arc::new(Entry { grant, address, attached: AtomicBool::new(false) }));
     id
 }
 
 /// The task with a number; a refusal when there is none.
-pub(super) fn find(id: u32) -> Answer<Arc<Entry>> {
+pub(super) fn find(id: u32) -> CallResult<Arc<Entry>> {
     lock().tasks.get(&id).cloned().ok_or_else(no_such_task)
 }
 
 /// Strikes a task out.
-pub(super) fn remove(id: u32) -> Answer<Arc<Entry>> {
+pub(super) fn remove(id: u32) -> CallResult<Arc<Entry>> {
     lock().tasks.remove(&id).ok_or_else(no_such_task)
 }
 
@@ -82,7 +82,7 @@ pub(super) fn former_tasks(address: usize) -> Vec<(u32, Arc<Entry>)> {
         .collect()
 }
 
-fn no_such_task() -> Trouble {
+fn no_such_task() -> CallError {
     let refusal = Refusal {
         code: Code::NoSuchSpec,
         field: Field::Request,
