@@ -66,20 +66,20 @@ int main(void)
         talea_app_task(app, &frames, &fork) || talea_app_task(app, &node, &left) ||
         talea_app_task(app, &node, &right) || talea_app_task(app, &node, &join) ||
         talea_app_channel(app, fork, left, sizeof(uint64_t), 1, 1, &to_left) || /* room for one */
-        talea_app_edge(app, fork, right) || /* no data: right comes when fork has ended */
+        talea_app_edge(app, fork, right) || /* no data: right is activated when fork completes */
         talea_app_edge(app, left, join) || talea_app_edge(app, right, join) ||
         talea_app_version(app, fork, &plain, take, NULL, NULL) ||
         talea_app_version(app, left, &plain, left_half, &on_gpu, &fast) || talea_app_uses(app, left, fast, gpu) ||
-        talea_app_version(app, left, &plain, left_half, &on_cpu, NULL) || /* when somebody else has the GPU */
+        talea_app_version(app, left, &plain, left_half, &on_cpu, NULL) || /* while another job holds the GPU */
         talea_app_version(app, right, &plain, right_half, NULL, NULL) ||
         talea_app_version(app, join, &plain, show, NULL, NULL) || talea_app_start(app)) {
-        fprintf(stderr, "%s\n", talea_message());
+        fprintf(stderr, "%s\n", talea_last_error());
         return 1;
     }
     while (__atomic_load_n(&shown, __ATOMIC_ACQUIRE) < 20)
         thrd_sleep(&(struct timespec){ 0, 5000000 }, NULL);
-    if (talea_app_stop(app, NULL) || talea_task_report_get(app, join, &report)) /* it may be changed and started again */
-        fprintf(stderr, "%s\n", talea_message());
+    if (talea_app_stop(app, NULL) || talea_task_report_get(app, join, &report)) /* the application may be changed and started again */
+        fprintf(stderr, "%s\n", talea_last_error());
     printf("%" PRIu64 " of %" PRIu64 " frames late\n", report.late, report.jobs);
     return talea_app_free(app);
 }

@@ -23,17 +23,17 @@ int main(void)
     spec.desired_ns = 2000000;
 
     if (talea_connect(&client) != 0) {
-        fprintf(stderr, "%s\n", talea_message());
+        fprintf(stderr, "%s\n", talea_last_error());
         return 3;
     }
     result = talea_create(client, &spec, &grant);
     if (result != 0) {
-        fprintf(stderr, "%s: %s\n", talea_word(result), talea_message());
+        fprintf(stderr, "%s: %s\n", talea_result_name(result), talea_last_error());
         talea_disconnect(client);
         return result > 0 ? 2 : 3;
     }
     if (talea_attach(grant, 0) != 0)
-        fprintf(stderr, "not attached: %s\n", talea_message());
+        fprintf(stderr, "not attached: %s\n", talea_last_error());
 
     if (talea_granted_get(grant, &granted) == 0)
         printf("granted %" PRIu64 " us of every %" PRIu64 " us\n", granted.runtime_ns / 1000, spec.period_ns / 1000);

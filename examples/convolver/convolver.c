@@ -126,7 +126,7 @@ static int declare(void)
     spec.period_ns = PERIOD_NS;
     spec.runtime_ns = RUNTIME_NS;
     if (talea_connect(&client) || talea_create(client, &spec, &grant) || talea_attach(grant, 0)) {
-        fprintf(stderr, "convolver: %s\n", talea_message());
+        fprintf(stderr, "convolver: %s\n", talea_last_error());
         return 1;
     }
     /* The grant is given back when this process ends. */

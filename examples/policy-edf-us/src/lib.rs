@@ -9,7 +9,7 @@
 
 use talea_core::Time;
 use talea_core::heap::Heap;
-use talea_core::sched::{Child, Entry, Newcomer, Resched, Scheduler};
+use talea_core::sched::{Child, ChildInfo, Policy, ReadyChild, Resched};
 
 #[derive(Debug)]
 struct EdfUs {
@@ -19,33 +19,33 @@ struct EdfUs {
 }
 
 /// What a configuration or a registry is given.
-pub fn make(children: usize) -> Box<dyn Scheduler + Send> {
+pub fn make(children: usize) -> Box<dyn Policy + Send> {
     Box::new(EdfUs { heavy: Vec::with_capacity(children), ready: Heap::new(children) })
 }
 
 impl EdfUs {
     /// The least goes first.
-    fn place(&self, who: &Entry) -> u64 {
+    fn place(&self, who: &ReadyChild) -> u64 {
         let light = u64::from(!self.heavy[who.child as usize]) << 63;
         light | who.criteria.deadline.as_ns().min(u64::MAX >> 1)
     }
 }
 
-impl Scheduler for EdfUs {
-    fn admit(&mut self, who: &Newcomer) -> Result<(), String> {
+impl Policy for EdfUs {
+    fn admit(&mut self, who: &ChildInfo) -> Result<(), String> {
         let cost = who
             .cost
-            .ok_or("nobody has said its cost; give each version one, or a scheduler a server")?;
+            .ok_or("no cost is declared; give each version one, or a scheduler a server")?;
         // Of a deadline shorter than the period, density instead of utilisation.
         let time = who.criteria.period.min(who.criteria.relative_deadline);
         self.heavy.push(u128::from(cost.as_ns()) * 3 > u128::from(time.as_ns()) * 2);
         Ok(())
     }
-    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
+    fn ready(&mut self, _: Time, who: &ReadyChild) -> Resched {
         self.ready.set(who.child, self.place(who));
         Resched::Pick
     }
-    fn update(&mut self, now: Time, who: &Entry) -> Resched {
+    fn update(&mut self, now: Time, who: &ReadyChild) -> Resched {
         self.ready(now, who)
     }
     fn finished(&mut self, _: Time, who: Child) -> Resched {
@@ -55,7 +55,7 @@ impl Scheduler for EdfUs {
     fn head(&self, _: Time) -> Option<Child> {
         self.ready.first().map(|(_, who)| who)
     }
-    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+    fn before(&self, _: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
         (self.place(a), a.child) < (self.place(b), b.child)
     }
 }

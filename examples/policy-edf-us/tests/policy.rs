@@ -1,18 +1,18 @@
 //! What is known of the policy.
 
 use policy_edf_us::make;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::{Policy, contract};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{PolicySpec, contract};
 use talea_core::{Span, Time, Work};
-use talea_sim::dice::Dice;
-use talea_sim::{Counters, Jobs, Source, Workload, World};
+use talea_sim::rng::Rng;
+use talea_sim::{Counters, Jobs, Simulation, Source, Workload};
 
-const POLICY: Policy = Policy::Custom { name: "edf-us", make };
+const POLICY: PolicySpec = PolicySpec::Custom { name: "edf-us", make };
 const MS: u64 = 1_000_000;
 const CPUS: u32 = 2;
 
 /// Period and cost of each task in milliseconds, on two CPUs between which jobs migrate.
-fn world(policy: Policy, tasks: &[(u64, u64)]) -> World {
+fn world(policy: PolicySpec, tasks: &[(u64, u64)]) -> Simulation {
     let mut tree = Tree::new(CPUS, SchedulerSpec::new("application", policy));
     let mut workload = Workload::default();
     for &(period, cost) in tasks {
@@ -23,11 +23,11 @@ fn world(policy: Policy, tasks: &[(u64, u64)]) -> World {
             .sources
             .push(Source::periodic(Span::from_ns(period * MS), Work::from_ns(cost * MS)));
     }
-    World::new(tree.build().expect("a tree"), CPUS, &workload)
+    Simulation::new(tree.build().expect("a tree"), CPUS, &workload)
 }
 
 /// When each job ends, in milliseconds, by task.
-fn ends(policy: Policy, tasks: &[(u64, u64)], until: u64) -> Vec<Vec<u64>> {
+fn ends(policy: PolicySpec, tasks: &[(u64, u64)], until: u64) -> Vec<Vec<u64>> {
     let mut jobs = Jobs::default();
     // Ends at that very moment are in.
     world(policy, tasks).run(Time::from_ns(until * MS + 1), &mut jobs);
@@ -65,7 +65,7 @@ fn plainly(tasks: &[(u64, u64)], until: u64) -> Vec<Vec<u64>> {
 }
 
 /// Sets with so many thousandths of a CPU at most, of two.
-fn random(dice: &mut Dice, most: u64) -> Vec<(u64, u64)> {
+fn random(dice: &mut Rng, most: u64) -> Vec<(u64, u64)> {
     let (mut tasks, mut load) = (vec![], 0);
     for _ in 0..dice.between(3, 7) {
         let period = [4, 5, 8, 10, 20, 40][dice.below(6) as usize];
@@ -79,7 +79,7 @@ fn random(dice: &mut Dice, most: u64) -> Vec<(u64, u64)> {
     tasks
 }
 
-fn late(policy: Policy, tasks: &[(u64, u64)]) -> u64 {
+fn late(policy: PolicySpec, tasks: &[(u64, u64)]) -> u64 {
     let mut counters = Counters::new(tasks.len());
     world(policy, tasks).run(Time::from_ns(200 * MS), &mut counters);
     counters.tasks.iter().map(|count| count.late).sum()
@@ -94,13 +94,13 @@ fn l8_it_keeps_the_contract_of_all_policies() {
 fn y21_what_dhall_and_liu_keep_waiting_goes_first() {
     // Two light tasks and a heavy one.
     let tasks = [(10, 2), (10, 2), (11, 10)];
-    assert_eq!(ends(Policy::Edf, &tasks, 12)[2], [12]);
+    assert_eq!(ends(PolicySpec::Edf, &tasks, 12)[2], [12]);
     assert_eq!(ends(POLICY, &tasks, 12), [vec![2, 12], vec![4], vec![10]]);
 }
 
 #[test]
 fn y21_on_two_cpus_it_does_what_its_definition_says() {
-    let mut dice = Dice::new(1);
+    let mut dice = Rng::new(1);
     for case in 0..300 {
         let tasks = random(&mut dice, 2_200);
         assert_eq!(ends(POLICY, &tasks, 160), plainly(&tasks, 160), "case {case}: {tasks:?}");
@@ -109,11 +109,11 @@ fn y21_on_two_cpus_it_does_what_its_definition_says() {
 
 #[test]
 fn y21_up_to_four_thirds_of_two_cpus_nothing_is_late_and_under_edf_something_is() {
-    let (mut dice, mut of_edf) = (Dice::new(2), 0);
+    let (mut dice, mut of_edf) = (Rng::new(2), 0);
     for case in 0..300 {
         let tasks = random(&mut dice, 1_333);
         assert_eq!(late(POLICY, &tasks), 0, "case {case}: {tasks:?}");
-        of_edf += late(Policy::Edf, &tasks);
+        of_edf += late(PolicySpec::Edf, &tasks);
     }
     assert!(of_edf > 0);
 }
@@ -123,7 +123,7 @@ fn y21_whose_cost_nobody_has_said_is_refused() {
     let mut tree = Tree::new(CPUS, SchedulerSpec::new("application", POLICY));
     tree.task(Tree::ROOT, TaskSpec::new("task", Span::from_ns(MS)));
     let refused = tree.build().expect_err("nobody knows whether it is heavy");
-    assert!(refused.why.to_string().contains("nobody has said its cost"), "{refused:?}");
+    assert!(refused.kind.to_string().contains("no cost is declared"), "{refused:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! Optimal on one CPU, up to the grain; needs to know what jobs cost.
 
 use talea_core::heap::Heap;
-use talea_core::sched::{Child, Entry, Newcomer, Resched, Scheduler};
+use talea_core::sched::{Child, ChildInfo, Policy, ReadyChild, Resched};
 use talea_core::{Time, Work};
 
 const GRAIN: u64 = 1_000_000;
@@ -14,37 +14,36 @@ const GRAIN: u64 = 1_000_000;
 #[derive(Debug)]
 struct Llf {
     /// By child: what a job costs, what is left of the one under way, and what was told last.
-    jobs: Vec<(Work, Work, Entry)>,
+    jobs: Vec<(Work, Work, ReadyChild)>,
     ready: Heap,
 }
 
 /// What a [`Registry`](talea_system::system::Registry) is given.
-pub fn make(children: usize) -> Box<dyn Scheduler + Send> {
+pub fn make(children: usize) -> Box<dyn Policy + Send> {
     Box::new(Llf { jobs: Vec::with_capacity(children), ready: Heap::new(children) })
 }
 
 impl Llf {
-    fn must_begin(&self, who: &Entry) -> u64 {
+    fn must_begin(&self, who: &ReadyChild) -> u64 {
         who.criteria.deadline.as_ns().saturating_sub(self.jobs[who.child as usize].1.as_ns())
     }
 }
 
-impl Scheduler for Llf {
-    fn admit(&mut self, who: &Newcomer) -> Result<(), String> {
-        let cost =
-            who.cost.ok_or("nobody has said its cost; give a task one, a scheduler a server")?;
-        let entry = Entry { child: who.child, job: 0, since: 0, criteria: who.criteria };
+impl Policy for Llf {
+    fn admit(&mut self, who: &ChildInfo) -> Result<(), String> {
+        let cost = who.cost.ok_or("no cost is declared; give a task one, a scheduler a server")?;
+        let entry = ReadyChild { child: who.child, job: 0, ready_seq: 0, criteria: who.criteria };
         self.jobs.push((cost, cost, entry));
         Ok(())
     }
-    fn ready(&mut self, _: Time, who: &Entry) -> Resched {
+    fn ready(&mut self, _: Time, who: &ReadyChild) -> Resched {
         let (cost, left, told) = self.jobs[who.child as usize];
         // The same job comes back from waiting, or has another deadline because it was lent one.
         self.jobs[who.child as usize] = (cost, if told.job == who.job { left } else { cost }, *who);
         self.ready.set(who.child, self.must_begin(who) / GRAIN);
         Resched::Pick
     }
-    fn update(&mut self, now: Time, who: &Entry) -> Resched {
+    fn update(&mut self, now: Time, who: &ReadyChild) -> Resched {
         self.ready(now, who)
     }
     fn finished(&mut self, _: Time, who: Child) -> Resched {
@@ -54,7 +53,7 @@ impl Scheduler for Llf {
     fn head(&self, _: Time) -> Option<Child> {
         self.ready.first().map(|(_, who)| who)
     }
-    fn before(&self, _: Time, a: &Entry, b: &Entry) -> bool {
+    fn before(&self, _: Time, a: &ReadyChild, b: &ReadyChild) -> bool {
         (self.must_begin(a) / GRAIN, a.child) < (self.must_begin(b) / GRAIN, b.child)
     }
     fn charge(&mut self, _: Time, who: Child, used: Work) -> Resched {
@@ -65,7 +64,7 @@ impl Scheduler for Llf {
         }
         Resched::Pick
     }
-    fn metered(&self) -> bool {
+    fn needs_accounting(&self) -> bool {
         true
     }
     fn allowance(&self, _: Time, who: Child) -> Option<Work> {

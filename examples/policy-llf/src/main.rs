@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use talea_core::Time;
-use talea_sim::{Counters, World};
+use talea_sim::{Counters, Simulation};
 use talea_system::diagnostic::render;
 use talea_system::system::{self, Registry};
 
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     };
     for root in &system.roots {
         let machine = root.tree.build().expect("it has been checked");
-        let mut world = World::new(machine, root.tree.cpus, &root.workload(system.seed));
+        let mut world = Simulation::new(machine, root.tree.cpus, &root.workload(system.seed));
         let mut counters = Counters::new(root.tasks.len());
         world.run(Time::ZERO + system.duration, &mut counters);
         for (name, count) in root.tasks.iter().zip(&counters.tasks) {

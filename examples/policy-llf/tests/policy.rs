@@ -2,18 +2,18 @@
 
 use policy_llf::make;
 use talea_core::criteria::Criteria;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::{Entry, Newcomer, Policy, contract};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::{ChildInfo, PolicySpec, ReadyChild, contract};
 use talea_core::{Span, Time, Work};
-use talea_sim::dice::Dice;
-use talea_sim::{Counters, Jobs, Source, Workload, World};
+use talea_sim::rng::Rng;
+use talea_sim::{Counters, Jobs, Simulation, Source, Workload};
 use talea_system::system::{self, Registry};
 
-const POLICY: Policy = Policy::Custom { name: "llf", make };
+const POLICY: PolicySpec = PolicySpec::Custom { name: "llf", make };
 const MS: u64 = 1_000_000;
 
 /// Periods, costs and deadlines in milliseconds.
-fn world(policy: Policy, tasks: &[(u64, u64, u64)]) -> World {
+fn world(policy: PolicySpec, tasks: &[(u64, u64, u64)]) -> Simulation {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu0", policy));
     let mut workload = Workload::default();
     for &(period, cost, deadline) in tasks {
@@ -25,11 +25,11 @@ fn world(policy: Policy, tasks: &[(u64, u64, u64)]) -> World {
             .sources
             .push(Source::periodic(Span::from_ns(period * MS), Work::from_ns(cost * MS)));
     }
-    World::new(tree.build().expect("a tree"), 1, &workload)
+    Simulation::new(tree.build().expect("a tree"), 1, &workload)
 }
 
 /// When each job ends, in milliseconds, by task.
-fn ends(policy: Policy, tasks: &[(u64, u64, u64)], until: u64) -> Vec<Vec<u64>> {
+fn ends(policy: PolicySpec, tasks: &[(u64, u64, u64)], until: u64) -> Vec<Vec<u64>> {
     let mut jobs = Jobs::default();
     // Ends at that very moment are in.
     world(policy, tasks).run(Time::from_ns(until * MS + 1), &mut jobs);
@@ -65,7 +65,7 @@ fn plainly(tasks: &[(u64, u64, u64)], until: u64) -> Vec<Vec<u64>> {
 }
 
 /// Sets with so many thousandths of load at most.
-fn random(dice: &mut Dice, most: u64) -> Vec<(u64, u64, u64)> {
+fn random(dice: &mut Rng, most: u64) -> Vec<(u64, u64, u64)> {
     let (mut tasks, mut load) = (vec![], 0);
     for _ in 0..dice.between(2, 5) {
         let period = [4, 5, 8, 10, 20, 40][dice.below(6) as usize];
@@ -90,13 +90,13 @@ fn s19_equals_take_turns_of_a_grain_and_the_tightest_goes_first() {
     // EDF runs the earlier deadline; the other one has less time to spare, 3 ms to 8, until 5 ms of
     // it are done.
     let tasks = [(20, 2, 10), (20, 8, 11)];
-    assert_eq!(ends(Policy::Edf, &tasks, 20), [[2], [10]]);
+    assert_eq!(ends(PolicySpec::Edf, &tasks, 20), [[2], [10]]);
     assert_eq!(ends(POLICY, &tasks, 20), [[8], [10]]);
 }
 
 #[test]
 fn l8_s19_y21_a_policy_from_outside_does_what_its_definition_says() {
-    let mut dice = Dice::new(1);
+    let mut dice = Rng::new(1);
     for case in 0..300 {
         let tasks = random(&mut dice, 1_200);
         assert_eq!(ends(POLICY, &tasks, 160), plainly(&tasks, 160), "case {case}: {tasks:?}");
@@ -105,7 +105,7 @@ fn l8_s19_y21_a_policy_from_outside_does_what_its_definition_says() {
 
 #[test]
 fn s19_on_one_cpu_it_is_optimal() {
-    let mut dice = Dice::new(2);
+    let mut dice = Rng::new(2);
     for case in 0..300 {
         let tasks = random(&mut dice, 1_000);
         let mut counters = Counters::new(tasks.len());
@@ -118,16 +118,16 @@ fn s19_on_one_cpu_it_is_optimal() {
 fn s19_a_job_is_one_by_its_number_and_not_by_its_deadline() {
     let entry = |child, job, deadline| {
         let criteria = Criteria { deadline: Time::from_ns(deadline * MS), ..Criteria::LEAST };
-        Entry { child, job, since: 0, criteria }
+        ReadyChild { child, job, ready_seq: 0, criteria }
     };
     let mut policy = make(2);
     for child in 0..2 {
         let cost = Some(Work::from_ns(8 * MS));
         policy
-            .admit(&Newcomer { child, name: "task", criteria: Criteria::LEAST, cost })
+            .admit(&ChildInfo { child, name: "task", criteria: Criteria::LEAST, cost })
             .expect("a child");
     }
-    let mut tell = |told: Entry, used: u64| {
+    let mut tell = |told: ReadyChild, used: u64| {
         let _ = policy.update(Time::ZERO, &told);
         let _ = policy.charge(Time::ZERO, told.child, Work::from_ns(used * MS));
         policy.head(Time::ZERO)
@@ -191,7 +191,8 @@ fn s19_what_a_holder_is_lent_does_not_make_it_begin_anew() {
     let registry = Registry::new().policy("llf", make);
     let system = system::read_with(LENDING, "system.toml", &(), &registry).expect("a system");
     let root = &system.roots[0];
-    let mut world = World::new(root.tree.build().expect("a tree"), 1, &root.workload(system.seed));
+    let mut world =
+        Simulation::new(root.tree.build().expect("a tree"), 1, &root.workload(system.seed));
     let mut jobs = Jobs::default();
     world.run(Time::from_ns(50 * MS), &mut jobs);
     let mut ends = [0; 3];
@@ -210,8 +211,8 @@ fn s19_l8_in_a_tree_of_three_levels_that_a_system_file_describes() {
     let system = system::read_with(SYSTEM, "system.toml", &(), &registry).expect("a system");
     let root = &system.roots[0];
     let machine = root.tree.build().expect("a tree");
-    assert_eq!(machine.depth(talea_core::machine::TaskId(1)), 3, "cpu0, band, vision");
-    let mut world = World::new(machine, 1, &root.workload(system.seed));
+    assert_eq!(machine.depth(talea_core::engine::TaskId(1)), 3, "cpu0, band, vision");
+    let mut world = Simulation::new(machine, 1, &root.workload(system.seed));
     let mut counters = Counters::new(root.tasks.len());
     world.run(Time::ZERO + system.duration, &mut counters);
     let done: Vec<(u64, u64)> =
@@ -227,7 +228,7 @@ fn l8_whom_it_does_not_take_is_refused_where_it_stands() {
         + "\n[[scheduler]]\nname = \"any\"\nin = \"vision\"\npolicy = \"fifo\"\n";
     let found = system::read_with(&text, "system.toml", &(), &registry).expect_err("refused");
     assert!(
-        found[0].what.contains("`any`") && found[0].why.contains("nobody has said its cost"),
+        found[0].what.contains("`any`") && found[0].why.contains("no cost is declared"),
         "{found:?}"
     );
     // Whoever does not know the policy says what it knows.

@@ -7,7 +7,7 @@ use crate::detect;
 use crate::flight::{FRAME, Log, State};
 use crate::mission::{Drone, Setup, frames};
 use crate::scene::Kind;
-use talea_core::machine::{Body, ChannelId, Condition};
+use talea_core::engine::{ChannelId, Condition, NodeSpec};
 use talea_core::workload::Cost;
 use talea_core::{Span, Time};
 use talea_system::diagnostic;
@@ -71,7 +71,7 @@ impl Setup {
 /// What each job of a task puts into each of the channels that it puts into.
 fn put(root: &mut Root, task: &str, counts: &[u32]) {
     let number = root.tasks.iter().position(|name| name == task).expect("one of the drone's");
-    let mut tasks = root.tree.nodes().filter(|(_, node)| matches!(node.body, Body::Task(_)));
+    let mut tasks = root.tree.nodes().filter(|(_, node)| matches!(node.spec, NodeSpec::Task(_)));
     let (node, _) = tasks.nth(number).expect("as many nodes as names");
     let into: Vec<ChannelId> = (0..)
         .map(ChannelId)

@@ -100,7 +100,7 @@ impl State {
                 MavCmd::MAV_CMD_IMAGE_START_CAPTURE => self.captures.store(true, Ordering::Release),
                 MavCmd::MAV_CMD_IMAGE_STOP_CAPTURE => self.captures.store(false, Ordering::Release),
                 MavCmd::MAV_CMD_USER_1 => {
-                    self.is_enabled.store(command.param1 > 0.5, Ordering::Release)
+                    self.is_enabled.store(command.param1 > 0.5, Ordering::Release);
                 }
                 _ => {}
             },

@@ -24,8 +24,8 @@ use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_os::clock;
 use talea_runtime::{
-    Accelerator, Application, Condition, Config, Error, Hand, Input, Job, Mapping, Output,
-    Priorities, Report, Selection, Task, TaskId, Version,
+    Accelerator, Application, Condition, Config, Error, Input, Job, Mapping, Output, Priorities,
+    Report, RunHandle, Selection, Task, TaskId, Version,
 };
 
 /// Which versions of detection, highlighting and speed there are.
@@ -94,7 +94,7 @@ struct Shared {
     log: Log,
     state: State,
     device: Device,
-    hand: OnceLock<Hand>,
+    hand: OnceLock<RunHandle>,
     ground: Mutex<Vec<Sent>>,
     setup: Setup,
 }
@@ -180,7 +180,7 @@ impl Shared {
         let alarm = Alarm { frame: seen.frame, sightings, picture };
         let bytes = if is_secure { alarm.encrypted(&KEY) } else { alarm.plain() };
         let came = self.setup.costs.period() * seen.frame;
-        let now = self.hand.get().map_or(Duration::ZERO, Hand::now);
+        let now = self.hand.get().map_or(Duration::ZERO, RunHandle::now);
         let sent = Sent { frame: seen.frame, took: now.saturating_sub(came), bytes };
         self.ground.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
     }
@@ -220,7 +220,14 @@ impl Drone {
     pub fn new(setup: Setup) -> Drone {
         let Setup { mapping, priorities, preemptive, versions, insist, costs, .. } = setup.clone();
         let cpus = setup.cpus.clone();
-        let config = Config { mapping, priorities, preemptive, insist, cpus, ..Config::default() };
+        let config = Config {
+            mapping,
+            priorities,
+            preemptive,
+            require_real_time: insist,
+            cpus,
+            ..Config::default()
+        };
         let mut app = Application::new(Config { selection: Selection::Mode, ..config });
         let shared = Arc::new(Shared {
             frames: frames(),
@@ -259,7 +266,7 @@ impl Drone {
         });
         ways.add(highlight, [costs.highlight_by_device(), costs.highlight], |by| {
             each(&shared, &at_highlight, &from_highlight, move |shared, token| {
-                shared.highlight(token, by)
+                shared.highlight(token, by);
             })
         });
         ways.add(speed, [costs.speed_by_device(), costs.speed], |by| {
@@ -299,16 +306,17 @@ impl Drone {
     pub fn fly(self) -> Result<Flown, Error> {
         let Drone { app, shared, encode, handler } = self;
         let tell = |hand| _ = shared.hand.set(hand);
-        let running = app.start_telling(tell).map_err(|not_started| not_started.error)?;
+        let running = app.start_with(tell).map_err(|not_started| not_started.error)?;
         let end = shared.setup.costs.period() * shared.setup.frames;
         std::thread::sleep(end);
-        let flown = Span::from_ns(running.hand().now().as_nanos() as u64);
+        let flown = Span::from_ns(running.handle().now().as_nanos() as u64);
         let began = Time::from_ns(clock::now().as_ns().saturating_sub(flown.as_ns()));
         let (app, report) = running.stop()?;
         // The functions, and what they share, go with it.
         drop(app);
-        let of =
-            |task: TaskId| [report.tasks[task.number()].late, report.tasks[task.number()].jobs];
+        let of = |task: TaskId| {
+            [report.tasks[task.number()].deadline_misses, report.tasks[task.number()].jobs]
+        };
         let (frames, looks) = (of(encode), of(handler));
         let sent =
             std::mem::take(&mut *shared.ground.lock().unwrap_or_else(PoisonError::into_inner));

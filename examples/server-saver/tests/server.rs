@@ -1,7 +1,7 @@
 //! What is known of the server. `talea-sim` runs it through the harness of the built-in ones.
 
 use talea_core::Time;
-use talea_sim::{Jobs, World};
+use talea_sim::{Jobs, Simulation};
 use talea_system::system::{self, Registry, System};
 
 const MS: u64 = 1_000_000;
@@ -18,7 +18,7 @@ fn system(server: &str) -> System {
 fn run(system: &System) -> (Vec<u64>, usize) {
     let root = &system.roots[0];
     let mut world =
-        World::new(root.tree.build().expect("it has been checked"), 1, &root.workload(1));
+        Simulation::new(root.tree.build().expect("it has been checked"), 1, &root.workload(1));
     let mut jobs = Jobs::default();
     world.run(Time::ZERO + system.duration, &mut jobs);
     let first = |task: u32| {

@@ -1,5 +1,5 @@
-//! Process 1 of the guest: mounts what programs expect, runs the tests, says how they ended, and
-//! switches off.
+//! Process 1 of the guest: mounts what programs expect, runs the tests, prints their result, and
+//! powers off.
 //!
 //! There is no shell and nothing else in this machine. Its arguments come from the kernel's command
 //! line, one word each, behind `--`. Whatever happens, the machine goes off: a first process that
@@ -12,10 +12,10 @@ use std::fs::OpenOptions;
 use std::io;
 use std::process::Command;
 
-/// Where the tests lie.
+/// Folder of the tests.
 const TESTS: &str = "/tests";
 
-/// File system, what it is, where.
+/// Type and mount point of each file system.
 const MOUNTS: [(&str, &str); 7] = [
     ("devtmpfs", "/dev"),
     ("proc", "/proc"),
@@ -33,15 +33,15 @@ fn main() {
     };
     println!("{said}");
     rustix::fs::sync();
-    // There is nobody to tell when even this fails; then the kernel panics, which the host takes
-    // for a failure.
+    // No process can report a failure of this call; then the kernel panics, which the host counts
+    // as a failure.
     let _ = reboot(RebootCommand::PowerOff);
 }
 
 /// The exit code of the tests.
 fn run() -> io::Result<i32> {
     for (kind, at) in MOUNTS {
-        // What a kernel does not have is missed by the test that needs it.
+        // A file system that the kernel lacks fails the test that needs it.
         let made = std::fs::create_dir_all(at).is_ok();
         let mounted = made && mount(kind, at, kind, MountFlags::empty(), None).is_ok();
         if !mounted && matches!(kind, "devtmpfs" | "proc") {

@@ -1,5 +1,6 @@
-/* Wants the CPU in as many ways as a program can: threads, children of theirs, and one that has left the session and lost its parent.
- * With an argument: sleeps so many milliseconds and works one, again and again. */
+/* Demands the CPU in as many ways as a program can: threads, their children, and a process that has
+ * left the session and lost its parent.
+ * With an argument: repeatedly sleeps so many milliseconds and works one. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -30,9 +31,9 @@ int main(int count, char **words)
 {
 	pthread_t thread;
 	if (count > 1) {
-		struct timespec nap = { 0, atol(words[1]) * 1000000L };
+		struct timespec pause_time = { 0, atol(words[1]) * 1000000L };
 		for (;;) {
-			nanosleep(&nap, NULL);
+			nanosleep(&pause_time, NULL);
 			for (long end = used() + 1000000; used() < end;)
 				;
 		}

@@ -1,6 +1,7 @@
 /*
- * A plugin that answers one question well and then does what its argument says: "hang", "spin", "crash", "exit",
- * "lie-cpu", "lie-priority", "lie-verdict", "talk", "forge"; with "init" it refuses to start.
+ * A plugin that answers one question well and then does what its argument says: "hang", "spin",
+ * "crash", "exit", "lie-cpu", "lie-priority", "lie-verdict", "talk", "forge"; with "init" it
+ * refuses to start.
  */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
@@ -26,7 +27,8 @@ static int32_t init(const struct talea_plugin_setup *setup, void **self)
     return 0;
 }
 
-static int32_t judge(void *self, const struct talea_plugin_task *task, struct talea_plugin_place *place)
+static int32_t judge(void *self, const struct talea_plugin_task *task,
+                     struct talea_plugin_place *place)
 {
     (void)self;
     for (place->cpu = 0; !talea_plugin_has_cpu(&task->cpus, place->cpu); place->cpu++)
@@ -48,12 +50,18 @@ static int32_t judge(void *self, const struct talea_plugin_task *task, struct ta
     if (strcmp(how, "exit") == 0)
         exit(0);
     if (strcmp(how, "forge") == 0) {
-        /* It shares its process with its host, so it can speak for it: `Answer` in talea-proto, on descriptor 3. */
+        /* It shares its process with its host, so it can answer in its place: `PluginAnswer` in
+         * talea-proto, on descriptor 3. */
         const struct {
             uint64_t ticket;
             int32_t verdict, cpu, priority;
             uint32_t reserved;
-        } answer = { .ticket = UINT64_MAX, .verdict = TALEA_PLUGIN_OK, .cpu = place->cpu, .priority = low };
+        } answer = {
+            .ticket = UINT64_MAX,
+            .verdict = TALEA_PLUGIN_OK,
+            .cpu = place->cpu,
+            .priority = low,
+        };
         send(3, &answer, sizeof answer, 0);
     }
     if (strcmp(how, "lie-cpu") == 0)
@@ -87,7 +95,8 @@ static void nothing(void *self, uint64_t id) { (void)self, (void)id; }
 const struct talea_plugin *talea_plugin_entry(uint32_t abi)
 {
     static const struct talea_plugin plugin = {
-        .size = sizeof plugin, .abi = TALEA_PLUGIN_ABI, .init = init, .fini = fini, .accept = judge, .change = change,
+        .size = sizeof plugin, .abi = TALEA_PLUGIN_ABI,
+        .init = init, .fini = fini, .accept = judge, .change = change,
         .schedule = schedule, .release = nothing, .attach = nothing, .detach = nothing,
     };
     return abi == TALEA_PLUGIN_ABI ? &plugin : NULL;

@@ -1,4 +1,5 @@
-/* Wants to be scheduled otherwise than its run has ordered, and then the CPU. Ends with 3 if it is refused. */
+/* Requests a policy or affinity other than its run has ordered, and then spins. Ends with 3 if the
+ * kernel refuses. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

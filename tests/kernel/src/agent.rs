@@ -11,10 +11,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use talea_proto::message::{Status, Token};
 use talea_proto::wire::decode_reply;
 use talea_proto::{
-    Granted, MESSAGE_MAX, Named, Refusal, Reply, Request, SpecId, SpecInfo, Task, VERSION,
+    Granted, MESSAGE_MAX, Refusal, Reply, Request, SpecId, SpecInfo, Task, ThreadRef, VERSION,
 };
 
-/// A process that does what the test says. Dropping it kills it.
+/// A process that executes the orders of the test. Dropping it kills it.
 pub struct Agent {
     child: RefCell<Child>,
     line: RefCell<(ChildStdin, BufReader<ChildStdout>)>,
@@ -46,7 +46,7 @@ impl Agent {
         Agent { child: RefCell::new(child), line: RefCell::new(line), uid }
     }
 
-    /// Whose process it is.
+    /// User id of the process.
     pub fn uid(&self) -> u32 {
         self.uid
     }
@@ -119,7 +119,8 @@ impl Agent {
         self.number(&format!("child-of {tid}"))
     }
 
-    /// Has a thread start a program in place of its process, which goes on taking orders.
+    /// Has a thread execute a program in place of its process; that program continues to take
+    /// orders.
     #[track_caller]
     pub fn exec_from(&self, tid: i32, program: &Path) {
         self.begin(&format!("exec-from {tid} {}", program.display()));
@@ -134,7 +135,7 @@ impl Agent {
         child.wait().expect("wait");
     }
 
-    /// Connects to `daemon` and says hello.
+    /// Connects to `daemon` and sends `Hello`.
     #[track_caller]
     pub fn connect(&self, daemon: &Daemon) -> Client<'_> {
         let client = self.connect_silently(daemon);
@@ -143,7 +144,7 @@ impl Agent {
         client
     }
 
-    /// Connects and says nothing.
+    /// Connects without sending `Hello`.
     #[track_caller]
     pub fn connect_silently(&self, daemon: &Daemon) -> Client<'_> {
         let index = self.number(&format!("connect {}", daemon.socket().display()));
@@ -166,7 +167,7 @@ impl Drop for Agent {
 
 /// One connection of an agent.
 pub struct Client<'a> {
-    /// Whose it is.
+    /// Agent that holds the connection.
     pub agent: &'a Agent,
     index: i32,
     seq: Cell<u32>,
@@ -204,17 +205,17 @@ impl Client<'_> {
         hex(&bytes[..length])
     }
 
-    /// Sends bytes that may mean nothing; what the agent says.
+    /// Sends bytes that need not be a message; returns the agent's answer.
     #[track_caller]
     pub fn send_bytes(&self, bytes: &[u8]) -> String {
         self.agent.order(&format!("send {} {}", self.index, hex(bytes)))
     }
 
-    /// The next answer; `None` when the daemon has hung up.
+    /// Receives the next answer; `None` when the daemon has closed the connection.
     #[track_caller]
     pub fn receive(&self) -> Option<(u32, Reply)> {
         let said = self.agent.order(&format!("receive {}", self.index));
-        // 104 is ECONNRESET: hung up with something unread.
+        // 104 is ECONNRESET: closed with unread data.
         if said == "end" || said == "errno 104" {
             return None;
         }
@@ -263,26 +264,26 @@ impl Client<'_> {
         assert_eq!(said, Reply::Done, "attaching {tid} to {spec:?}");
     }
 
-    /// As [`Client::attach`]; whatever the daemon says.
+    /// Puts a thread under a spec, by pidfd; returns the daemon's reply.
     #[track_caller]
     pub fn try_attach(&self, spec: SpecId, tid: i32) -> Reply {
-        let message = self.encode(&Request::Attach { spec, thread: Named::Pidfd });
+        let message = self.encode(&Request::Attach { spec, thread: ThreadRef::Pidfd });
         let said = self.agent.order(&format!("send-thread {} {tid} {message}", self.index));
         assert_eq!(said, "sent");
         self.receive().expect("an answer").1
     }
 
-    /// Puts a thread under a spec, by number; whatever the daemon says.
+    /// Puts a thread under a spec, by number; returns the daemon's reply.
     #[track_caller]
     pub fn try_attach_by_number(&self, spec: SpecId, tid: i32) -> Reply {
-        self.ask(&Request::Attach { spec, thread: Named::Number(tid as u32) })
+        self.ask(&Request::Attach { spec, thread: ThreadRef::Tid(tid as u32) })
     }
 
-    /// As [`Client::try_attach_by_number`], for a number that is said to be that of a thread of its
-    /// own.
+    /// Puts a thread under a spec, by a number that the client claims to be a thread of its own;
+    /// returns the daemon's reply.
     #[track_caller]
     pub fn try_attach_own(&self, spec: SpecId, tid: i32) -> Reply {
-        self.ask(&Request::Attach { spec, thread: Named::Own(tid as u32) })
+        self.ask(&Request::Attach { spec, thread: ThreadRef::OwnTid(tid as u32) })
     }
 
     /// Takes a spec over.
@@ -291,7 +292,7 @@ impl Client<'_> {
         self.ask(&Request::Claim { spec, token })
     }
 
-    /// What the daemon knows of a spec.
+    /// State of a spec in the daemon.
     #[track_caller]
     pub fn query(&self, spec: SpecId) -> SpecInfo {
         match self.ask(&Request::Query(spec)) {
@@ -310,7 +311,7 @@ impl Client<'_> {
     }
 }
 
-/// As the agent reads it.
+/// Hexadecimal text of `bytes`, as the agent reads it.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

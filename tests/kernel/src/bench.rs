@@ -1,4 +1,5 @@
-//! A folder, a turn, a watchdog, and the programs under test.
+//! Environment of a test: a folder, the lock of the machine, a watchdog, and the programs under
+//! test.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -9,14 +10,14 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// No test takes longer on a machine that works.
+/// Maximum duration of a test.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Nobody holds the machine for longer: whoever hangs has long been ended by their own watchdog.
+/// Maximum wait for the machine: the watchdog of a hung holder ends it much earlier.
 const TURN_PATIENCE: Duration = Duration::from_mins(10);
-/// How often it is seen whether the machine is free.
-const GLANCE: Duration = Duration::from_millis(5);
+/// Poll period of the machine's lock.
+const POLL_PERIOD: Duration = Duration::from_millis(5);
 
-/// Where one test works.
+/// Environment of one test.
 pub struct Bench {
     folder: PathBuf,
     // Dropping it calls the watchdog off.
@@ -45,7 +46,7 @@ impl Bench {
         self.folder.join(name)
     }
 
-    /// Writes a file that everybody may read and only root may write.
+    /// Writes a file that all users may read and only root may write.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).expect("write");
@@ -92,9 +93,9 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A copy of a program that can be run at once. Another process makes it: a child that another
-/// test's thread begins in the middle of our own copying would hold the file open for writing, and
-/// nobody could run it for a moment (ETXTBSY).
+/// Copies a program so that the copy can be run at once. Another process copies: a child that
+/// another test's thread starts during a copy of our own would hold the file open for writing, and
+/// the program could not be run for a moment (ETXTBSY).
 pub fn copy(program: impl AsRef<Path>, to: impl AsRef<Path>) {
     let (program, to) = (program.as_ref(), to.as_ref());
     let done = std::process::Command::new("cp").arg(program).arg(to).status().expect("cp is run");
@@ -120,7 +121,7 @@ pub fn program(name: &str) -> PathBuf {
     staged.join(name)
 }
 
-/// Removes the staged programs of test programs that have ended: nobody does it at their end.
+/// Removes the staged programs of test programs that have ended: these do not remove them.
 fn sweep() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -177,8 +178,9 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
 }
 
-/// Real-time bandwidth and CPUs are the machine's: two test programs would disturb each other. A
-/// holder that hangs must not hang everybody, so the wait ends, and is not repeated.
+/// Takes the lock of the machine: real-time bandwidth and CPUs are shared, so two test programs
+/// would disturb each other. A hung holder must not hang all others, so the wait ends, and is not
+/// repeated.
 fn lock_machine() -> File {
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
     let path = std::env::temp_dir().join("talea-kernel-tests.lock");
@@ -188,16 +190,18 @@ fn lock_machine() -> File {
         .write(true)
         .open(path)
         .expect("the machine's lock");
-    // Whoever has just had it and wants it again lets those who wait have a look first.
-    std::thread::sleep(GLANCE + GLANCE / 5);
+    // A process that has just released the lock lets waiting processes poll first.
+    std::thread::sleep(POLL_PERIOD + POLL_PERIOD / 5);
     let end = Instant::now() + TURN_PATIENCE;
     while rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
         if GIVEN_UP.load(Ordering::Relaxed) || Instant::now() > end {
             GIVEN_UP.store(true, Ordering::Relaxed);
-            eprintln!("somebody holds the machine's lock for very long; going on without it");
+            eprintln!(
+                "another process holds the machine's lock for very long; going on without it"
+            );
             break;
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_PERIOD);
     }
     file
 }
@@ -210,13 +214,13 @@ pub(crate) fn enlist(pid: i32) {
     DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(pid);
 }
 
-/// The child has been collected: its number may be somebody else's from now on.
+/// Removes a child that has been collected: the kernel may reuse its number from now on.
 pub(crate) fn discharge(pid: i32) {
     DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|&other| other != pid);
 }
 
-/// Ends the program when nobody calls off in time: a hung test can't clean up after itself, but the
-/// end of our process closes every agent's input and with it their connections.
+/// Ends the program unless the returned sender is dropped in time: a hung test can't clean up after
+/// itself, but the end of our process closes every agent's input and with it their connections.
 fn watch(name: &str) -> Sender<()> {
     let (watched, end) = channel();
     let name = name.to_owned();

@@ -26,7 +26,7 @@ cpus = "all"
 priorities = "20-39"
 "#;
 
-/// [`PLUGINS`], open to everybody.
+/// [`PLUGINS`], open to all users.
 pub fn open() -> String {
     format!("[daemon]\naccess = \"off\"\n{PLUGINS}")
 }

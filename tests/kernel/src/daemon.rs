@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Lines that the daemon has written so far, and whether it has closed its standard error.
 type Lines = Arc<(Mutex<(Vec<String>, bool)>, Condvar)>;
 
-/// A running daemon. Dropping it ends it and gives back what it granted.
+/// A running daemon. Dropping it ends it and releases its grants.
 pub struct Daemon {
     child: Option<Child>,
     config: PathBuf,
@@ -20,12 +20,12 @@ pub struct Daemon {
     lines: Lines,
 }
 
-/// A daemon that did not come up.
+/// A daemon that did not start.
 #[derive(Debug)]
 pub struct Failed {
     /// Its exit code.
     pub code: Option<i32>,
-    /// What it said.
+    /// Text of its standard error.
     pub said: String,
 }
 
@@ -37,7 +37,7 @@ impl Daemon {
         Daemon::launch(bench, &config, &[]).unwrap_or_else(|failed| panic!("no daemon: {failed:?}"))
     }
 
-    /// As [`Daemon::start`], where it may fail, with a configuration that lies there already.
+    /// Starts a daemon with an existing configuration file; may fail, unlike [`Daemon::start`].
     pub fn launch(bench: &Bench, config: &Path, arguments: &[&str]) -> Result<Daemon, Failed> {
         let mut daemon = Daemon::unstarted(config, &bench.path("state"));
         daemon.run(arguments)?;
@@ -116,13 +116,13 @@ impl Daemon {
         self.lines.0.lock().expect("lines").0.join("\n")
     }
 
-    /// What it has said since it was ready.
+    /// Lines that the daemon has written since it was ready.
     pub fn said_since_start(&self) -> Vec<String> {
         let lines = self.lines.0.lock().expect("lines");
         lines.0.iter().skip_while(|line| !line.contains(" serves at ")).skip(1).cloned().collect()
     }
 
-    /// Where it listens.
+    /// Path of its socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
@@ -142,7 +142,7 @@ impl Daemon {
         let status = self.child.as_mut().expect("a running daemon").wait().expect("wait");
         discharge(self.pid());
         self.child = None;
-        // Its standard error ends with it; what it said last is worth waiting for.
+        // Its standard error ends with it; wait for its last lines.
         let (lines, changed) = &*self.lines;
         let guard = lines.lock().expect("lines");
         drop(
@@ -165,7 +165,7 @@ impl Daemon {
         self.wait();
     }
 
-    /// Starts it again, with what it left behind.
+    /// Starts it again, with the state that it left.
     #[track_caller]
     pub fn restart(&mut self) {
         self.run(&[]).unwrap_or_else(|failed| panic!("no daemon: {failed:?}"));

@@ -1,12 +1,12 @@
-//! What the kernel tests stand on: a bench to work at, a real daemon, clients of other users, the
-//! kernel's word.
+//! Support of the kernel tests: the environment of a test, a real daemon, clients of other users,
+//! and kernel state.
 //!
-//! Model: every test takes the machine for itself (a lock that other test programs honour too),
+//! Model: every test has the machine exclusively (a lock that other test programs honour too),
 //! works in a folder of its own that any user may enter, and is watched: a test that hangs ends the
 //! program. Whatever it started ends with it.
 //!
-//! Invariants. What counts is read from the kernel (`sched_getattr`, `/proc`, `sched/debug`), never
-//! from the daemon's own books. Waiting is for a condition with a deadline, never for a time.
+//! Invariants. Results are read from the kernel (`sched_getattr`, `/proc`, `sched/debug`), never
+//! from the daemon's own ledger. Waiting is for a condition with a deadline, never for a time.
 #![forbid(unsafe_code)]
 
 pub mod agent;
@@ -22,7 +22,7 @@ pub use daemon::Daemon;
 
 /// Two users that exist on no machine.
 pub const ALICE: u32 = 60_001;
-/// The other one.
+/// The other user.
 pub const BOB: u32 = 60_002;
 
 /// Ends a test early where something is missing, unless the run requires everything.

@@ -1,4 +1,4 @@
-//! What the helpers of the tests speak: a line of words in, a line out.
+//! Protocol of the helper programs of the tests: a line of words in, a line out.
 
 use std::io::{self, BufRead, Write};
 

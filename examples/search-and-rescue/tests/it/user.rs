@@ -54,7 +54,7 @@ impl Flight {
                 let of = sent.entry(frame).or_default();
                 match line.strip_prefix("    ").and_then(|sighting| sighting.split_once(" at ")) {
                     Some((kind, rest)) => {
-                        of.extend([kind, rest.rsplit(", ").next().unwrap_or_default()])
+                        of.extend([kind, rest.rsplit(", ").next().unwrap_or_default()]);
                     }
                     None => of.extend(line.rsplit(": ").next()),
                 }

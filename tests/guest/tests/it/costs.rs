@@ -1,29 +1,29 @@
-//! What our part of a run takes, beside the same thing done by hand on the same machine.
+//! Overhead of a run, compared with plain threads on the same machine.
 
 use crate::scene::{load, ms, over, run, spread, us};
 use std::sync::Mutex;
-use talea_core::machine::{Event, Order};
-use talea_core::{CpuSet, Span, Time, Work};
-use talea_exec::{Options, RootPlan, TaskPlan, What, execute};
+use talea_core::engine::{Event, Order};
+use talea_core::{CpuSet, Monotonic, Span, Work};
+use talea_exec::{Options, RecordKind, RootPlan, TaskPlan, execute};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// How often.
+/// Number of releases.
 pub(crate) const PERIODS: usize = 500;
 /// How long a server is watched: enough budgets that the first one, for which everything is new, is
 /// not a hundredth of them.
 const SECONDS: u32 = 5;
-/// In every 20 ms.
+/// Budget of the server in every 20 ms.
 const BUDGET: Work = Work::from_ns(1_000_000);
 
-/// When a plain FIFO thread that sleeps to absolute times is awake, after them.
+/// Wake-up latencies of a plain FIFO thread that sleeps to absolute times.
 pub(crate) fn by_hand(period: Span) -> Vec<u64> {
     let thread = std::thread::spawn(move || {
         let tid = Tid::current();
         sched::set_affinity(tid, &CpuSet::single(0)).expect("the only CPU");
         sched::set(tid, &Attr::grant(Policy::Fifo(50))).expect("FIFO");
         let mut due = clock::now() + ms(5);
-        let late = |due: Time| {
+        let late = |due: Monotonic| {
             clock::sleep_until(due);
             clock::now().since(due).as_ns()
         };
@@ -41,8 +41,7 @@ fn by_orders(duration: Span) -> Options {
     Options { monitor: false, audit: false, ..Options::new(duration) }
 }
 
-/// The same for the only task of a root: from its nominal release to the first thing that its job
-/// does.
+/// Latencies of the only task of a root, from its nominal release to the begin of its job.
 pub(crate) fn of_a_task(policy: &str, period: Span, options: impl Fn(Span) -> Options) -> Vec<u64> {
     let text = format!(
         "duration = \"{}us\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"{policy}\"\n[[task]]\nname = \"a\"\nperiod = \"{}us\"\ncost = \"10us\"\n",
@@ -52,12 +51,12 @@ pub(crate) fn of_a_task(policy: &str, period: Span, options: impl Fn(Span) -> Op
     let system = talea_system::system::read(&text, "the test's own", &()).expect("a sound system");
     let root = &system.roots[0];
     let begun = Mutex::new(Vec::with_capacity(PERIODS));
-    let body = |_: &_, _: &_| begun.lock().expect("nobody panicked").push(clock::now());
+    let body = |_: &_, _: &_| begun.lock().expect("no panic").push(clock::now());
     let tasks = vec![TaskPlan { load: load(&system, root, 0), body: Box::new(body) }];
     let plan =
         RootPlan { tree: &root.tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0] };
     let zero = execute(vec![plan], &options(system.duration)).expect("a run").zero;
-    let begun = begun.into_inner().expect("nobody panicked");
+    let begun = begun.into_inner().expect("no panic");
     assert_eq!(begun.len(), PERIODS, "{policy}");
     (0..)
         .zip(&begun)
@@ -75,7 +74,7 @@ fn a_task_wakes_little_later_than_a_plain_thread() {
     assert!(ours <= plain + most && ours_p99 <= plain_p99 + most, "at most {most} ns more");
 }
 
-/// A greedy client of a server: what it consumes beyond each budget.
+/// Consumption of a greedy client of a server beyond each budget.
 #[test]
 fn l5_budgets_are_kept_to_two_microseconds() {
     for server in ["deferrable", "polling", "sporadic", "cbs"] {
@@ -104,10 +103,10 @@ fn l5_budgets_are_kept_to_two_microseconds() {
         ));
         let (mut used, mut running, mut overruns) = (Work::ZERO, false, Vec::new());
         for entry in &run.report.record {
-            match entry.what {
-                What::Told(Event::Ran { work, .. }) if running => used += work,
-                What::Ordered(Order::Run { .. }) => running = true,
-                What::Ordered(Order::Idle { .. }) if running => {
+            match entry.kind {
+                RecordKind::Event(Event::Ran { work, .. }) if running => used += work,
+                RecordKind::Order(Order::Run { .. }) => running = true,
+                RecordKind::Order(Order::Idle { .. }) if running => {
                     overruns.push(over(used, BUDGET));
                     (used, running) = (Work::ZERO, false);
                 }

@@ -114,11 +114,11 @@ fn l1_partitions_switch_on_time_for_five_hundred_frames() {
         cost = "3s"
         "#);
     run.keeps_time(us(0), us(50));
-    assert!(run.real.timed().len() >= 999, "{}", run.real.timed().len());
+    assert!(run.real.timed_events().len() >= 999, "{}", run.real.timed_events().len());
 }
 
-/// Above a band nobody feels what its clients want: each end of a task there is where it was, up to
-/// 0.2 ms.
+/// Tasks above a band do not depend on the load of its clients: each end of such a task is where it
+/// was, up to 0.2 ms.
 #[test]
 fn l13_above_a_band_a_burst_changes_nothing() {
     let system = |cost: &str| {

@@ -2,17 +2,17 @@
 
 use crate::costs::{by_hand, of_a_task};
 use crate::scene::{ms, spread, us};
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
-use talea_exec::native::Promise;
-use talea_exec::{Arrivals, Load, Options, RootPlan, TaskPlan, Wish, execute, work};
+use talea_exec::native::Guarantee;
+use talea_exec::{Arrivals, Load, Options, RequestedMechanism, RootPlan, TaskPlan, execute, work};
 use talea_os::clock;
 
 fn alone(duration: Span) -> Options {
-    // Its only CPU is a root domain of its own. The monitor of holes is a thread, and this machine
+    // Its only CPU is a root domain of its own. The stall monitor is a thread, and this machine
     // has none to spare.
-    Options { monitor: false, wish: Wish::Native, ..Options::new(duration) }
+    Options { monitor: false, mechanism: RequestedMechanism::Linux, ..Options::new(duration) }
 }
 
 #[test]
@@ -30,19 +30,19 @@ fn a_task_that_linux_runs_alone_wakes_hardly_later_than_a_plain_thread() {
     }
 }
 
-/// Two honest tasks beside one whose jobs want four times what they said.
+/// Two tasks within their costs beside one whose jobs need four times their declared cost.
 #[test]
-fn s7_reservations_of_the_kernel_keep_deadlines_and_hold_who_wants_more() {
+fn s7_reservations_of_the_kernel_keep_deadlines_and_limit_overrunning_tasks() {
     let seconds = 5;
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
     let mut tasks = Vec::new();
     for (name, period, cost) in [("brisk", 10, 3), ("steady", 25, 5), ("greedy", 50, 10)] {
         let cost = Work::from_ns(cost * 1_000_000);
         let _ =
             tree.task(Tree::ROOT, TaskSpec { cost: Some(cost), ..TaskSpec::new(name, ms(period)) });
-        let arrivals = Arrivals::Every { first: Time::ZERO, period: ms(period) };
+        let arrivals = Arrivals::Periodic { first: Time::ZERO, period: ms(period) };
         let load = Load { arrivals, costs: vec![vec![cost]], ..Load::default() };
-        let body: talea_exec::Body<'_> = if name == "greedy" {
+        let body: talea_exec::JobBody<'_> = if name == "greedy" {
             Box::new(move |_, over| {
                 let end = clock::thread_cpu_time().as_ns() + 4 * cost.as_ns();
                 while clock::thread_cpu_time().as_ns() < end
@@ -59,9 +59,9 @@ fn s7_reservations_of_the_kernel_keep_deadlines_and_hold_who_wants_more() {
     let report = execute(vec![plan], &alone(ms(1_000 * seconds))).expect("a run");
     let root = &report.roots[0];
     let course = root.native.as_ref().expect("what workers have seen");
-    let Promise::Deadlines(budgets) = &course.promise else { panic!("{:?}", course.promise) };
+    let Guarantee::Deadlines(budgets) = &course.guarantee else { panic!("{:?}", course.guarantee) };
     for (task, period) in [(0, 10), (1, 25)] {
-        let lives = &course.lives[task];
+        let lives = &course.jobs[task];
         let done =
             lives.iter().filter(|life| life.end.is_some_and(|end| end <= life.deadline)).count()
                 as u64;
@@ -74,7 +74,7 @@ fn s7_reservations_of_the_kernel_keep_deadlines_and_hold_who_wants_more() {
             "task {task}: {done} in time, {late} late"
         );
     }
-    // What it overdraws until the kernel's tick (4 ms) is taken from its next budget.
+    // The kernel takes an overrun until its tick (4 ms) from the next budget.
     let (used, periods) = (root.consumed[2].total.as_ns(), 20 * seconds);
     let share = budgets[2].as_ns() * periods;
     println!("greedy: {used} ns of {share}");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use talea_core::Span;
 use talea_system::import::{File, sf3p};
 
-/// For three seconds instead of one.
+/// Imports a file with a duration of three seconds instead of one.
 fn imported(name: &str, text: &str) -> String {
     let file = sf3p(File { origin: name, text }).expect("one of SF3P's own files");
     let longer = file.replacen("duration = \"1s\"", "duration = \"3s\"", 1);
@@ -74,7 +74,7 @@ fn s5_s10_a_level_costs_next_to_nothing() {
         let run = run(&text);
         run.keeps_time(us(300), us(300));
         let jobs: usize = (0..4).map(|task| run.ends(&format!("t{task}")).len()).sum();
-        let effort: u64 = run.report.effort.iter().map(|effort| effort.used.as_ns()).sum();
+        let effort: u64 = run.report.dispatchers.iter().map(|effort| effort.cpu_time.as_ns()).sum();
         used.push(effort / jobs as u64);
     }
     println!("dispatcher time per job by levels: {used:?} ns");

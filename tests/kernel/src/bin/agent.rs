@@ -1,8 +1,8 @@
-//! Hands of a test inside another process, usually of another user.
+//! Executes orders of a test inside another process, usually of another user.
 //!
 //! Model: a line of words in, a line out. The agent knows nothing of Talea's protocol: it connects,
-//! sends the bytes it is given, keeps threads, and says what came back. Whatever a client can do to
-//! the daemon, well or badly behaved, is written in the test.
+//! sends the bytes of an order, keeps threads, and reports the replies. The test has all that a
+//! client, well or badly behaved, does to the daemon.
 //!
 //! It ends with its standard input.
 #![forbid(unsafe_code)]
@@ -19,16 +19,16 @@ use std::time::{Duration, Instant};
 use talea_kernel_tests::lines;
 use talea_os::{Tid, seqpacket};
 
-/// What a thread of ours is told.
+/// Order to a worker thread.
 enum Order {
-    /// Use this much CPU time, then say how long that took.
+    /// Use this much CPU time, then report how long that took.
     Work(Duration),
-    /// Wake up so often, every so many microseconds; say how late it was in the middle, in
+    /// Wake up this many times, with this period in microseconds; report the median lateness in
     /// nanoseconds.
     Periods(u32, u64),
-    /// Start a program from this thread; say its process id.
+    /// Start a program from this thread; report its process id.
     Program,
-    /// Start a thread from this thread; say its id.
+    /// Start a thread from this thread; report its id.
     Child,
     /// Start this program in place of the process; it is the one to answer.
     Become(String),
@@ -49,7 +49,7 @@ struct Agent {
 }
 
 /// A program that does nothing. It may outlive a killed agent, so it ends by itself, and it holds
-/// nothing that whoever runs the tests might wait for.
+/// no descriptor that the test runner might wait for.
 fn sleeper() -> Command {
     let mut command = Command::new("/bin/sleep");
     command.arg("60").stdout(Stdio::null()).stderr(Stdio::null());
@@ -117,7 +117,7 @@ impl Agent {
                 }
                 Ok(hex(&buffer[..received.len]))
             }
-            // Sends until the socket takes no more, without reading; says how many went out.
+            // Sends until the socket is full, without reading; reports the number of messages sent.
             ["flood", index, most, hex] => {
                 let message = bytes(hex)?;
                 let socket = self.connection(index)?;
@@ -148,7 +148,7 @@ impl Agent {
                 self.workers.insert(tid.parse().map_err(io::Error::other)?, worker);
                 Ok(tid)
             }
-            // By the main thread itself.
+            // The main thread itself computes.
             ["compute", milliseconds] => {
                 Ok(work(Duration::from_millis(number(milliseconds)? as u64)))
             }
@@ -228,7 +228,7 @@ fn start_worker() -> Worker {
     Worker { orders, answers, handle }
 }
 
-/// Uses CPU time; says how much wall time that took, in microseconds.
+/// Uses CPU time; returns the elapsed wall time in microseconds.
 fn work(cost: Duration) -> String {
     let begun = Instant::now();
     let start = talea_os::clock::thread_cpu_time().as_ns();
@@ -238,7 +238,7 @@ fn work(cost: Duration) -> String {
     begun.elapsed().as_micros().to_string()
 }
 
-/// Wakes up on time or late; says the median lateness in nanoseconds.
+/// Wakes up periodically; returns the median lateness in nanoseconds.
 fn periods(count: u32, microseconds: u64) -> String {
     let span = talea_core::Span::from_ns(microseconds * 1_000);
     let mut next = talea_os::clock::now();
@@ -253,7 +253,7 @@ fn periods(count: u32, microseconds: u64) -> String {
     late.get(late.len() / 2).copied().unwrap_or(0).to_string()
 }
 
-/// A pidfd of a thread, also of a stranger's: `PIDFD_THREAD` is `O_EXCL`.
+/// Opens a pidfd of any thread, including another user's: `PIDFD_THREAD` is `O_EXCL`.
 fn thread_pidfd(tid: &str) -> io::Result<OwnedFd> {
     let pid =
         rustix::process::Pid::from_raw(number(tid)? as i32).ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,4 +1,4 @@
-//! Clients that break every custom: the daemon lives, forgets them, and serves the others.
+//! Clients that violate the protocol: the daemon survives, disconnects them, and serves the others.
 
 use crate::tasks::{periodic, with};
 use std::process::Command;
@@ -18,7 +18,7 @@ fn is_served(client: &Client) {
     client.agent.end_thread(tid);
 }
 
-/// The same numbers in every run.
+/// Generator that returns the same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ impl Random {
 }
 
 #[test]
-fn retif_d1_d6_garbage_is_answered_or_hung_up_on_and_harms_nobody() {
+fn retif_d1_d6_malformed_messages_are_refused_or_disconnected_and_harm_no_other_client() {
     needs_root!();
     let bench = Bench::new("garbage");
     let daemon = Daemon::start(&bench, &config::open());
@@ -67,7 +67,7 @@ fn retif_d1_d6_garbage_is_answered_or_hung_up_on_and_harms_nobody() {
 }
 
 #[test]
-fn retif_d6_half_a_message_is_a_whole_mistake() {
+fn retif_d6_a_truncated_message_is_refused() {
     needs_root!();
     let bench = Bench::new("half");
     let daemon = Daemon::start(&bench, &config::open());
@@ -79,9 +79,8 @@ fn retif_d6_half_a_message_is_a_whole_mistake() {
         assert_eq!(client.send_bytes(&bytes[..end]), "sent");
         let (seq, reply) = client.receive().expect("an answer");
         assert_eq!(seq, 77);
-        assert!(
-            matches!(reply, talea_proto::Reply::Refused(ref refusal) if refusal.code == Code::Malformed)
-        );
+        let talea_proto::Reply::Refused(refusal) = reply else { panic!("{reply:?}") };
+        assert_eq!(refusal.code, Code::Malformed);
     }
     // The two halves never become one.
     assert_eq!(client.status().specs, 0);
@@ -89,7 +88,7 @@ fn retif_d6_half_a_message_is_a_whole_mistake() {
 }
 
 #[test]
-fn retif_d2_who_does_not_read_is_hung_up_on_and_blocks_nobody() {
+fn retif_d2_a_client_that_does_not_read_is_disconnected_and_blocks_no_other_client() {
     needs_root!();
     let bench = Bench::new("d2");
     let daemon = Daemon::start(&bench, &config::open());
@@ -98,7 +97,7 @@ fn retif_d2_who_does_not_read_is_hung_up_on_and_blocks_nobody() {
     let flooder = alice.connect(&daemon);
     let held = flooder.create(with("rm", periodic(10)));
     let message = flooder.encode(&Request::Status);
-    // Until the daemon has hung up: a full queue of unread answers, within its rate.
+    // Until the daemon disconnects: a full queue of unread answers, within its rate.
     eventually("the daemon has enough", || {
         alice.order(&format!("flood {} 1000 {message}", flooder.index()));
         let status = honest.status();
@@ -111,7 +110,7 @@ fn retif_d2_who_does_not_read_is_hung_up_on_and_blocks_nobody() {
 }
 
 #[test]
-fn retif_d1_clients_that_close_before_the_answer_are_no_signal() {
+fn retif_d1_clients_that_close_before_the_answer_raise_no_signal() {
     needs_root!();
     let bench = Bench::new("d1");
     let daemon = Daemon::start(&bench, &config::open());
@@ -131,7 +130,7 @@ fn retif_d1_clients_that_close_before_the_answer_are_no_signal() {
 }
 
 #[test]
-fn retif_d3_with_no_descriptors_left_callers_are_turned_away_without_spinning() {
+fn retif_d3_without_free_descriptors_connections_are_refused_without_spinning() {
     needs_root!();
     let bench = Bench::new("d3");
     let file = bench.write("talead.toml", &config::open());
@@ -147,12 +146,12 @@ fn retif_d3_with_no_descriptors_left_callers_are_turned_away_without_spinning() 
     let honest = bob.connect(&daemon);
     let attacker =
         |count: u32| alice.order(&format!("connect-many {} {count}", daemon.socket().display()));
-    // All of them connect; those for whom there is no descriptor are hung up on.
+    // All of them connect; the daemon closes those for which it has no descriptor.
     attacker(200);
-    daemon.wait_for_line("turned away").expect("a living daemon");
+    daemon.wait_for_line("connections are rejected").expect("a living daemon");
     let worker = bob.thread();
-    // Whoever has called already has to be hung up on, one after the other.
-    eventually("nobody calls any more", || {
+    // The daemon still has to close the connections in its backlog, one after the other.
+    eventually("no connection is pending", || {
         let before = honest.status().wakeups;
         bob.order(&format!("periods {worker} 1 50000"));
         honest.status().wakeups - before <= 3
@@ -160,14 +159,14 @@ fn retif_d3_with_no_descriptors_left_callers_are_turned_away_without_spinning() 
     let before = honest.status().wakeups;
     bob.order(&format!("periods {worker} 5 100000"));
     let woken = honest.status().wakeups - before;
-    assert!(woken <= 20, "{woken} wake-ups in half a second in which nobody called");
+    assert!(woken <= 20, "{woken} wake-ups in half a second without a connection");
     let granted = honest.create(with("rm", periodic(10)));
     honest.done(&Request::Release(granted.spec));
-    // Room again: callers are let in again.
+    // Room again: connections are accepted again.
     alice.order("close-all");
-    eventually("a newcomer is let in", || {
-        let newcomer = Agent::user(BOB);
-        let client = newcomer.connect_silently(&daemon);
+    eventually("a new client is accepted", || {
+        let new_client = Agent::user(BOB);
+        let client = new_client.connect_silently(&daemon);
         let said = alice.order("pid");
         assert!(!said.is_empty());
         client.send_bytes(&hello()) == "sent" && client.receive().is_some()
@@ -238,7 +237,7 @@ fn retif_d4_d5_a_thousand_flooding_connections_leave_an_honest_client_served() {
 }
 
 #[test]
-fn retif_d4_who_asks_too_fast_waits_and_the_others_do_not() {
+fn retif_d4_a_client_above_the_request_rate_waits_and_others_do_not() {
     needs_root!();
     let bench = Bench::new("rate");
     let quota =
@@ -250,7 +249,7 @@ fn retif_d4_who_asks_too_fast_waits_and_the_others_do_not() {
     for _ in 0..30 {
         flooder.send(&Request::Status);
     }
-    daemon.wait_for_line("over its request rate").expect("a living daemon");
+    daemon.wait_for_line("exceeds the request rate").expect("a living daemon");
     // Root is exempt; and the flooder's requests are kept in its own socket, not in the daemon.
     let answered = honest.status().requests;
     for _ in 0..30 {

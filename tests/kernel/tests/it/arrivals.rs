@@ -1,4 +1,4 @@
-//! A connection that is alone is watched for arrivals: nothing that it sends is left lying.
+//! Edge-triggered epoll for a single busy connection: no request of it stays unread.
 
 use rustix::process::Signal;
 use std::path::Path;
@@ -47,13 +47,13 @@ fn becomes_alone(client: &Client, daemon: &Daemon) -> bool {
 }
 
 #[test]
-fn who_is_alone_and_busy_is_watched_for_arrivals_until_quiet() {
+fn a_single_busy_connection_is_edge_triggered_until_it_is_idle() {
     needs_root!();
     let bench = Bench::new("arrivals");
     let daemon = Daemon::start(&bench, &config::open());
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
-    assert!(!watches_arrivals(&daemon), "nobody has said more than hello");
+    assert!(!watches_arrivals(&daemon), "no client has sent more than hello");
     assert!(becomes_alone(&client, &daemon));
     eventually("who is quiet is watched as before", || !watches_arrivals(&daemon));
     let before = client.status().wakeups;
@@ -63,7 +63,7 @@ fn who_is_alone_and_busy_is_watched_for_arrivals_until_quiet() {
 }
 
 #[test]
-fn who_is_heard_beside_another_is_not_alone() {
+fn a_connection_beside_an_active_one_is_level_triggered() {
     needs_root!();
     let bench = Bench::new("beside");
     let daemon = Daemon::start(&bench, &config::open());
@@ -73,7 +73,7 @@ fn who_is_heard_beside_another_is_not_alone() {
     second.status();
     assert!(!watches_arrivals(&daemon));
     assert!(becomes_alone(&second, &daemon));
-    // Its end is heard, too.
+    // Its end is noticed, too.
     second.close();
     eventually("an end is noticed", || first.status().sessions == 1);
 }
@@ -100,8 +100,8 @@ fn requests_sent_ahead_of_the_answers_are_all_answered() {
     let daemon = Daemon::start(&bench, &config::open());
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
-    // A hole in this machine, or a beat, may come between: then it was not watched for arrivals
-    // when it asked.
+    // A stall of this machine, or a poll timer, may come between: then it was not watched for
+    // arrivals when it asked.
     let asked_ahead = (0..100).take_while(|_| {
         let alone = becomes_alone(&client, &daemon);
         if alone {
@@ -112,6 +112,6 @@ fn requests_sent_ahead_of_the_answers_are_all_answered() {
     let times = asked_ahead.count();
     assert!(
         (8..100).contains(&times),
-        "it takes eight sightings to learn that somebody asks ahead, and took {times}"
+        "it takes eight observations to learn that a client sends ahead, and took {times}"
     );
 }

@@ -1,4 +1,4 @@
-//! Which plugin serves a task, on which CPU, and what is refused at once.
+//! Choice of the plugin and the CPU of a task, and requests that are refused at once.
 
 use crate::tasks::{ms, periodic, ranked, reserved, with, work_us};
 use talea_core::{CpuSet, Params, Span};
@@ -87,7 +87,7 @@ fn r12_retif_w12_an_impossible_task_is_no_task_of_the_lowest_priority() {
     assert_eq!((refusal.asked, refusal.limit), (20_000_000, 10_000_000));
 }
 
-/// How many specs of `plugin` each CPU has, and what all have given out there, in ppm.
+/// Specs of `plugin` on each CPU, and the bandwidth of all plugins there, in ppm.
 fn per_cpu(client: &Client, plugin: u32) -> Vec<(u32, u64)> {
     (0..)
         .map_while(|index| match client.ask(&Request::PluginCpu { plugin, index }) {
@@ -126,7 +126,7 @@ fn r13_retif_w7_the_least_loaded_cpu_is_really_the_least_loaded() {
 }
 
 #[test]
-fn r14_ignoring_the_test_needs_leave_and_the_kernel_still_has_a_say() {
+fn r14_ignoring_the_test_needs_permission_and_the_kernel_still_decides() {
     needs_root!();
     let bench = Bench::new("r14");
     let rules = format!(
@@ -177,7 +177,7 @@ fn r31_plugins_on_the_same_cpus_account_for_each_other() {
     assert_eq!(refusal.code, Code::NoPlugin, "120 % of one CPU");
     let second = client.create(with("two", reserved(10, 3_000)));
     let used = per_cpu(&client, 0)[0].1;
-    assert_eq!(used, per_cpu(&client, 1)[0].1, "both see the same books");
+    assert_eq!(used, per_cpu(&client, 1)[0].1, "both see the same ledger");
     assert!((900_000..=900_002).contains(&used), "60 % and 30 %, rounded up: {used}");
     client.done(&Request::Release(first.spec));
     client.done(&Request::Release(second.spec));
@@ -185,7 +185,7 @@ fn r31_plugins_on_the_same_cpus_account_for_each_other() {
 }
 
 #[test]
-fn r35_cpus_may_be_demanded_or_wished_for() {
+fn r35_cpus_may_be_required_or_preferred() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("r35");
@@ -210,7 +210,7 @@ fn r35_cpus_may_be_demanded_or_wished_for() {
     assert_eq!(refusal.code, Code::NoPlugin);
     let elsewhere = client.create(on(0, false, with("rm", reserved(10, 9_000))));
     assert_ne!(elsewhere.cpu, full.cpu);
-    assert!(elsewhere.notes.contains(Notes::CPU_WISH_IGNORED));
+    assert!(elsewhere.notes.contains(Notes::PREFERRED_CPUS_IGNORED));
     let absent = client.refused(&Request::Create(on(1_000, true, with("rm", periodic(10)))));
     assert_eq!((absent.code, absent.field), (Code::Malformed, Field::Cpus));
 }

@@ -1,5 +1,5 @@
-//! What the papers claim of parameters, runtimes, thresholds and sums, asked of the real daemon and
-//! read from the kernel.
+//! Claims of the papers about parameters, runtimes, thresholds and sums, checked with the real
+//! daemon and read from the kernel.
 
 use crate::tasks::{ms, periodic, ranked, reserved, with, work_us};
 use talea_core::{Charge, CpuSet, Params, Priority, Work};
@@ -7,22 +7,22 @@ use talea_kernel_tests::{
     ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs, needs_root,
 };
 use talea_os::sched::Policy;
-use talea_proto::message::{But, Notes};
-use talea_proto::refusal::{Reason, Said};
-use talea_proto::{Code, Field, No, Refusal, Reply, Request, Task};
+use talea_proto::message::{Caveat, Notes};
+use talea_proto::refusal::{PluginVerdict, RejectionReason};
+use talea_proto::{Code, Field, Refusal, Rejection, Reply, Request, Task};
 
-/// An `edf` plugin with these further lines, open to everybody.
+/// An `edf` plugin with these further lines, open to all users.
 fn edf(lines: &str) -> String {
     format!(
         "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"edf\"\nkind = \"edf\"\ncpus = \"all\"\n{lines}\n"
     )
 }
 
-/// What the only plugin that was asked has said.
-fn no(refusal: &Refusal) -> No {
+/// Rejection by the only plugin of a refusal.
+fn no(refusal: &Refusal) -> Rejection {
     match refusal.answers.as_slice() {
         [answer] => match answer.verdict {
-            Said::No(no) => no,
+            PluginVerdict::No(no) => no,
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
@@ -32,7 +32,7 @@ fn no(refusal: &Refusal) -> No {
 fn denied(refusal: &Refusal) -> (Code, Field) {
     match refusal.answers.as_slice() {
         [answer] => match answer.verdict {
-            Said::Denied { code, field, .. } => (code, field),
+            PluginVerdict::Denied { code, field, .. } => (code, field),
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
@@ -95,7 +95,7 @@ fn r1_every_subset_of_the_parameters_is_served_or_refused_as_table_6_says() {
                     let no = no(&refusal);
                     assert_eq!(
                         (no.reason, no.field),
-                        (Reason::Missing, missing),
+                        (RejectionReason::Missing, missing),
                         "{plugin}: {params:?}"
                     );
                 }
@@ -145,8 +145,8 @@ fn r7_a_thread_that_computes_is_changed_without_an_instant_outside_real_time() {
         alice.begin(&format!("work {tid} 20"));
         for task in [
             here(with("rr", ranked(20))),
-            // Little: what leaves `edf` stays booked until its zero-lag time, and rounds may follow
-            // each other sooner.
+            // Little: what leaves `edf` stays reserved until its zero-lag time, and rounds may
+            // follow each other sooner.
             with("edf", reserved(10, 1_000)),
             here(with("rm", reserved(20, 2_000))),
             with("edf", reserved(20, 2_000)),
@@ -155,7 +155,7 @@ fn r7_a_thread_that_computes_is_changed_without_an_instant_outside_real_time() {
             let end = std::time::Instant::now() + std::time::Duration::from_secs(2);
             let granted = loop {
                 let seq = client.send(&Request::Change { spec: granted.spec, task });
-                // What the kernel says while the daemon is at it.
+                // The kernel's policy of the thread during the change.
                 for _ in 0..20 {
                     match talea_os::sched::get(kernel::tid(tid)) {
                         Ok(attr) => assert!(attr.policy.is_realtime(), "seen as {:?}", attr.policy),
@@ -170,9 +170,9 @@ fn r7_a_thread_that_computes_is_changed_without_an_instant_outside_real_time() {
                         assert_eq!(answered, seq);
                         break true;
                     }
-                    // EAGAIN: a hole of the machine was booked as its, and it must pay before it
-                    // comes back to `edf`. That is no change at all, and no other plugin may say
-                    // so.
+                    // EAGAIN: a stall of the machine was charged to it, and it must pay before it
+                    // comes back to `edf`. That is no change at all, and no other plugin may
+                    // return this error.
                     (_, Reply::Refused(no)) if no.errno == 11 => {
                         assert_eq!(task.plugin, with("edf", reserved(10, 1_000)).plugin, "{no:?}");
                         if std::time::Instant::now() > end {
@@ -187,16 +187,16 @@ fn r7_a_thread_that_computes_is_changed_without_an_instant_outside_real_time() {
         }
         let took: u64 = alice.finish().parse().expect("the thread runs to the end of its work");
         assert!(took >= 20_000, "{took} us for 20 ms of work");
-        // What it has left behind in `edf` has its room again before the next round wants it.
+        // The kernel must have released its `edf` bandwidth before the next round.
         talea_kernel_tests::eventually("the room is back", || {
             let all = here(with("rm", reserved(20, 13_000)));
             matches!(client.ask(&Request::Explain(all)), Reply::Explained { chosen: Some(_), .. })
         });
     }
-    println!("{changes} changes, {refused} of them refused for debts");
+    println!("{changes} changes, {refused} of them refused for overruns");
     assert_eq!(changes, 25);
-    // A hole or two of the machine can be booked as what it has run.
-    assert!(refused <= 3, "{refused} of ten changes to edf were refused for debts");
+    // The kernel can charge a stall or two of the machine to it.
+    assert!(refused <= 3, "{refused} of ten changes to edf were refused for overruns");
     assert!(looks >= 500);
     client.done(&Request::Release(granted.spec));
     assert!(kernel::is_ordinary(tid));
@@ -214,22 +214,22 @@ fn r8_a_desired_runtime_is_clipped_by_rules_counted_and_changed_on_request_only(
     let daemon = Daemon::start(&bench, &config::with_rules(&rules));
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let (of_alice, of_bob) = (alice.connect(&daemon), bob.connect(&daemon));
-    let wish = |runtime_us, desired_us| {
+    let desiring = |runtime_us, desired_us| {
         let mut task = with("edf", reserved(10, runtime_us));
         task.params.desired = Some(work_us(desired_us));
         task
     };
-    // A wish beyond max_runtime is a wish; a need beyond it is denied.
-    let granted = of_alice.create(wish(500, 9_000));
+    // A desired runtime beyond max_runtime is clipped; a required one beyond it is denied.
+    let granted = of_alice.create(desiring(500, 9_000));
     assert_eq!(granted.runtime, Some(work_us(2_000)));
     assert!(granted.notes.contains(Notes::BELOW_DESIRED));
-    let refusal = of_alice.refused(&Request::Create(wish(2_001, 9_000)));
+    let refusal = of_alice.refused(&Request::Create(desiring(2_001, 9_000)));
     assert_eq!(denied(&refusal), (Code::RuleBound, Field::Runtime));
-    // What is left of max_utilization, exactly, and nothing for the next one.
+    // Exactly the rest of max_utilization, and nothing for the next one.
     let first = of_bob.create(with("edf", reserved(10, 1_000)));
-    let second = of_bob.create(wish(500, 9_000));
+    let second = of_bob.create(desiring(500, 9_000));
     assert_eq!(second.runtime, Some(work_us(2_000)), "30 % less 10 %");
-    let refusal = of_bob.refused(&Request::Create(wish(100, 9_000)));
+    let refusal = of_bob.refused(&Request::Create(desiring(100, 9_000)));
     assert_eq!(denied(&refusal), (Code::RuleBound, Field::Utilization));
     let tid = bob.thread();
     of_bob.attach(second.spec, tid);
@@ -243,7 +243,7 @@ fn r8_a_desired_runtime_is_clipped_by_rules_counted_and_changed_on_request_only(
         (of_bob.query(second.spec).granted.runtime, reserved_now()),
         (Some(work_us(2_000)), work_us(2_000))
     );
-    assert_eq!(change(&of_bob, second.spec, wish(500, 9_000)).runtime, Some(work_us(3_000)));
+    assert_eq!(change(&of_bob, second.spec, desiring(500, 9_000)).runtime, Some(work_us(3_000)));
     assert_eq!(reserved_now(), work_us(3_000), "the kernel has the new Q^a");
 }
 
@@ -257,7 +257,7 @@ fn r13_retif_w11_the_threshold_of_the_file_is_the_one_that_counts() {
     let no = no(&client.refused(&Request::Create(reserved(100, 20_001))));
     assert_eq!(
         (no.reason, no.field, no.limit, no.fits),
-        (Reason::NoRoom, Field::Utilization, 200_000, 200_000)
+        (RejectionReason::NoRoom, Field::Utilization, 200_000, 200_000)
     );
     let granted = client.create(reserved(100, 20_000));
     let tid = alice.thread();
@@ -296,10 +296,12 @@ fn r13_deadline_threads_go_to_the_least_loaded_cpu_and_stay_there() {
         match client.try_attach(granted.spec, tid) {
             Reply::Done => {}
             // It sleeps in another root domain: the kernel takes it when it wakes up there.
-            Reply::DoneBut(But::Asleep) => eventually("it is real-time when it has run", || {
-                alice.work(tid, 1);
-                kernel::policy(tid).is_deadline()
-            }),
+            Reply::DoneWithCaveat(Caveat::PendingWakeup) => {
+                eventually("it is real-time when it has run", || {
+                    alice.work(tid, 1);
+                    kernel::policy(tid).is_deadline()
+                });
+            }
             other => panic!("{other:?}"),
         }
         let cpu = granted.cpu.expect("it is confined");
@@ -313,7 +315,10 @@ fn r13_deadline_threads_go_to_the_least_loaded_cpu_and_stay_there() {
     assert_ne!(one, two);
     assert_eq!([place(2_000), place(2_000), place(2_000)], [two, two, one]);
     let refusal = no(&client.refused(&Request::Create(reserved(10, 2_001))));
-    assert_eq!((refusal.reason, refusal.cpu, refusal.fits), (Reason::NoRoom, Some(two), 200_000));
+    assert_eq!(
+        (refusal.reason, refusal.cpu, refusal.fits),
+        (RejectionReason::NoRoom, Some(two), 200_000)
+    );
     assert_eq!(place(2_000), two, "80 % is the threshold and passes");
 }
 
@@ -334,11 +339,11 @@ fn r14_an_ignored_test_is_accepted_with_q_and_refused_only_for_the_kernel_s_own_
     let ignoring = Task { ignore_admission: true, ..greedy };
     // Without the flag the threshold holds; without a rule the flag is denied.
     let refusal = no(&client.refused(&Request::Create(greedy)));
-    assert_eq!((refusal.reason, refusal.limit), (Reason::NoRoom, 100_000));
+    assert_eq!((refusal.reason, refusal.limit), (RejectionReason::NoRoom, 100_000));
     let refusal = bob.connect(&daemon).refused(&Request::Create(ignoring));
     assert_eq!(
         refusal.answers.first().map(|answer| answer.verdict),
-        Some(Said::Denied {
+        Some(PluginVerdict::Denied {
             code: Code::NotAllowed,
             field: Field::IgnoreAdmission,
             asked: 1,
@@ -366,9 +371,12 @@ fn r14_an_ignored_test_is_accepted_with_q_and_refused_only_for_the_kernel_s_own_
         }
     };
     let no = no(&refusal);
-    let share = talea_os::machine::Machine::probe().expect("this machine").deadline_share();
+    let share = talea_os::sysinfo::SystemInfo::probe().expect("this machine").deadline_share();
     needs!("kernel admission", share.is_some());
-    assert_eq!((no.reason, no.field, no.asked), (Reason::NoRoom, Field::Utilization, 300_000));
+    assert_eq!(
+        (no.reason, no.field, no.asked),
+        (RejectionReason::NoRoom, Field::Utilization, 300_000)
+    );
     assert!(no.fits < 300_000 && taken * 300_000 + no.fits <= no.limit, "{no:?} after {taken}");
     // And it is right: the kernel itself would refuse one more.
     let tid = alice.thread();
@@ -416,14 +424,14 @@ fn r24_a_subject_s_sum_follows_every_change_also_from_plugin_to_plugin() {
         over(client, on(plugin, runtime_us + 1));
         fits(client, on(plugin, runtime_us));
     };
-    // 20 % held of 50 in all and of 30 on fp.
+    // 20 % held of 50 in total and of 30 on fp.
     exactly(&client, "rm", 3_000);
     exactly(&client, "fp", 3_000);
     // The same 20 % on fp: there only 10 are left.
     change(&client, granted.spec, on("fp", 2_000));
     exactly(&client, "fp", 1_000);
     exactly(&client, "rm", 3_000);
-    // Beyond the bound nothing changes, neither in the books nor in the kernel.
+    // Beyond the bound nothing changes, neither in the ledger nor in the kernel.
     let before = kernel::attr(tid);
     for task in [on("fp", 3_001), on("rm", 5_001)] {
         let refusal = client.refused(&Request::Change { spec: granted.spec, task });
@@ -460,7 +468,7 @@ fn r24_a_group_s_sum_is_the_same_for_the_next_daemon() {
     client.attach(granted.spec, alice.thread());
     daemon.kill();
     daemon.restart();
-    // Nobody has claimed it, and still it counts.
+    // No client has claimed it, and still it counts.
     let fresh = alice.connect(&daemon);
     let refusal = fresh.refused(&Request::Create(with("rm", reserved(10, 1_001))));
     assert_eq!(denied(&refusal), (Code::RuleBound, Field::Utilization));
@@ -468,7 +476,7 @@ fn r24_a_group_s_sum_is_the_same_for_the_next_daemon() {
 }
 
 #[test]
-fn what_explain_says_is_what_create_does() {
+fn explain_predicts_the_result_of_create() {
     needs_root!();
     let bench = Bench::new("explain");
     let rules = format!(
@@ -495,7 +503,7 @@ fn what_explain_says_is_what_create_does() {
             };
             match client.ask(&Request::Create(task)) {
                 Reply::Granted(granted) => {
-                    assert_eq!(answers[chosen.expect("somebody") as usize].plugin, granted.plugin);
+                    assert_eq!(answers[chosen.expect("a plugin") as usize].plugin, granted.plugin);
                     client.done(&Request::Release(granted.spec));
                 }
                 Reply::Refused(no) => assert_eq!((chosen, refusal), (None, Some(no)), "{task:?}"),
@@ -512,7 +520,7 @@ fn what_explain_says_is_what_create_does() {
 }
 
 #[test]
-fn retif_w8_the_books_hold_what_was_granted_and_so_does_the_kernel() {
+fn retif_w8_the_ledger_and_the_kernel_hold_the_granted_bandwidth() {
     needs_root!();
     let bench = Bench::new("w8");
     let daemon = Daemon::start(&bench, &edf(""));
@@ -526,7 +534,7 @@ fn retif_w8_the_books_hold_what_was_granted_and_so_does_the_kernel() {
             })
             .sum()
     };
-    // The original booked the 10 % that are needed and gave the 60 % that are wished for.
+    // The original reserved the required 10 % and granted the desired 60 %.
     let mut task = reserved(10, 1_000);
     task.params.desired = Some(work_us(6_000));
     let granted = client.create(task);

@@ -9,12 +9,12 @@ use talea_core::CpuSet;
 use talea_kernel_tests::{
     ALICE, Agent, Bench, Client, Daemon, eventually, kernel, needs, needs_root,
 };
-use talea_os::machine::{Hierarchy, Machine};
+use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{partition, proc};
-use talea_proto::message::{But, Mechanism};
+use talea_proto::message::{Caveat, Mechanism};
 use talea_proto::{Owner, Reply, Request, SpecId};
 
-/// The last CPU; the others stay everybody's.
+/// The last CPU; all threads may use the others.
 fn last() -> u32 {
     kernel::cpus().iter().last().expect("a CPU")
 }
@@ -28,9 +28,9 @@ fn configured(edf: &str) -> String {
     format!("[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"edf\"\nkind = \"edf\"\n{edf}\n")
 }
 
-/// Where cgroup v1 has its cpusets, on a machine that nobody has divided yet.
+/// Mount point of the cgroup v1 cpusets, on a machine without partitions.
 fn undivided() -> Option<PathBuf> {
-    let machine = Machine::probe().expect("this machine");
+    let machine = SystemInfo::probe().expect("this machine");
     match &machine.cgroups.cpuset {
         Hierarchy::V1(at) if machine.online.len() >= 2 && machine.is_one_domain() => {
             Some(at.into())
@@ -62,7 +62,7 @@ impl Drop for Undo {
 }
 
 fn is_apart() -> bool {
-    let machine = Machine::probe().expect("this machine");
+    let machine = SystemInfo::probe().expect("this machine");
     machine.domain_of(last()).is_some_and(|domain| domain.cpus == CpuSet::single(last()))
 }
 
@@ -71,9 +71,9 @@ fn is_apart() -> bool {
 fn attach(client: &Client, spec: SpecId, tid: i32) {
     match client.try_attach(spec, tid) {
         Reply::Done => {}
-        Reply::DoneBut(But::Asleep) => {
-            // Whatever wakes it meanwhile gives it its deadline: first what the daemon says, then
-            // what is so.
+        Reply::DoneWithCaveat(Caveat::PendingWakeup) => {
+            // Any wake-up in between makes it a deadline thread: first the daemon's state, then the
+            // kernel's.
             let claimed = client.query(spec).attr.is_some();
             assert!(
                 !claimed || kernel::policy(tid).is_deadline(),
@@ -117,15 +117,15 @@ fn r12_a_partition_confines_a_thread_to_its_cpu_and_is_gone_with_the_daemon() {
         client.done(&Request::Release(granted.spec));
         assert_eq!((kernel::attr(tid), kernel::affinity(tid)), before);
     }
-    // A signal ends the daemon; nobody needs the partition any more.
+    // A signal ends the daemon; the partition is not needed any more.
     daemon.signal(Signal::TERM);
     assert!(daemon.wait().success());
     assert_eq!(sets(&mount), saved, "{}", daemon.log());
     assert!(!journal.exists());
-    assert!(Machine::probe().expect("this machine").is_one_domain());
+    assert!(SystemInfo::probe().expect("this machine").is_one_domain());
     assert_eq!(
         daemon.said_since_start(),
-        ["talead: ended by a signal; what is granted stays granted"]
+        ["talead: stopped by a signal; all grants stay in force"]
     );
 }
 
@@ -158,9 +158,9 @@ fn r12_partitions_outlive_a_killed_daemon_with_the_grants_and_go_with_the_last()
             "nothing moves meanwhile"
         );
         daemon.restart();
-        assert!(daemon.log().contains("took over 1 of 1 grants"), "{}", daemon.log());
-        // The kernel's books are built anew at each change of a cpuset: what is right is not
-        // touched.
+        assert!(daemon.log().contains("adopted 1 of 1 grants"), "{}", daemon.log());
+        // The kernel rebuilds its bandwidth accounting at each change of a cpuset: what is right is
+        // not changed.
         assert_eq!((kernel::attr(tid), sets(&mount), written()), (attr, divided.clone(), begun));
         alice.work(tid, 2);
     }
@@ -180,7 +180,7 @@ fn r12_partitions_outlive_a_killed_daemon_with_the_grants_and_go_with_the_last()
     let fresh = alice.connect(&daemon);
     assert!(matches!(fresh.claim(granted.spec, granted.token), Reply::Granted(_)));
     match fresh.ask(&Request::Release(granted.spec)) {
-        Reply::Done | Reply::DoneBut(_) => {}
+        Reply::Done | Reply::DoneWithCaveat(_) => {}
         other => panic!("{other:?}"),
     }
     assert_eq!((kernel::attr(tid), kernel::affinity(tid)), before);
@@ -192,7 +192,7 @@ fn r12_partitions_outlive_a_killed_daemon_with_the_grants_and_go_with_the_last()
 }
 
 #[test]
-fn r12_who_must_not_divide_the_machine_does_not_and_says_so() {
+fn r12_a_daemon_that_must_not_partition_the_machine_reports_it() {
     needs_root!();
     let bench = Bench::new("partition-not");
     let mount = undivided();
@@ -206,7 +206,7 @@ fn r12_who_must_not_divide_the_machine_does_not_and_says_so() {
         drop(daemon);
     }
     // Another set that balances everywhere (as containers have): the domains would be merged again.
-    let other = mount.join("somebody-else");
+    let other = mount.join("other-set");
     std::fs::create_dir(&other).expect("a set");
     std::fs::write(other.join("cpuset.cpus"), kernel::cpus().to_string()).expect("its CPUs");
     let divided = sets(&mount);
@@ -216,7 +216,7 @@ fn r12_who_must_not_divide_the_machine_does_not_and_says_so() {
     assert_eq!(now, divided, "everything was put back");
     let log = daemon.log();
     assert!(log.contains("another cpuset that balances its load"), "{log}");
-    assert!(log.contains("serves nobody"), "{log}");
+    assert!(log.contains("rejects every task"), "{log}");
     drop(daemon);
     assert_eq!(sets(&mount), saved);
 }

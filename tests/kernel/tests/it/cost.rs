@@ -1,4 +1,4 @@
-//! What Talea costs those who are not asking for anything: nothing.
+//! Cost of Talea for processes that do not use it: none.
 
 use crate::tasks::{periodic, ranked, reserved, with};
 use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, config, kernel, needs_root};

@@ -1,5 +1,4 @@
-//! Defects of the original that others' tests here do not meet on their way (`facts/retif.md`,
-//! section 10).
+//! Defects of the original ReTiF that the other tests do not cover.
 
 use crate::tasks::{ms, periodic, ranked, reserved, with, work_us};
 use talea_core::{CpuSet, Params, Span};
@@ -7,11 +6,11 @@ use talea_kernel_tests::agent::hex;
 use talea_kernel_tests::{
     ALICE, Agent, BOB, Bench, Client, Daemon, config, kernel, needs, needs_root,
 };
-use talea_proto::refusal::{Reason, Said};
+use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::wire::decode_reply;
-use talea_proto::{Code, Field, MESSAGE_MAX, Named, Refusal, Reply, Request, SpecId, Task};
+use talea_proto::{Code, Field, MESSAGE_MAX, Refusal, Reply, Request, SpecId, Task, ThreadRef};
 
-/// `rm`, `rr` and `fp` on these CPUs, open to everybody.
+/// `rm`, `rr` and `fp` on these CPUs, open to all users.
 fn on_cpus(cpus: &str) -> String {
     let plugin = |kind: &str, band: &str| {
         format!(
@@ -99,7 +98,7 @@ fn retif_m2_no_number_in_the_priority_s_place_is_more_than_a_number() {
     client.attach(granted.spec, alice.thread());
 }
 
-/// The daemon's answer as it came, and what it means.
+/// The daemon's answer: its bytes, and the decoded reply.
 fn raw(client: &Client) -> (Vec<u8>, u32, Reply) {
     let said = client.agent.order(&format!("receive {}", client.index()));
     let bytes: Vec<u8> = (0..said.len() / 2)
@@ -140,12 +139,13 @@ fn retif_m5_every_byte_of_every_answer_means_something() {
             Request::NextSession(0),
             Request::CreateGroup(vec![with("rm", periodic(10)); 3]),
             Request::CreateGroup(vec![ranked(5), Task::default()]),
-            Request::Attach { spec, thread: Named::Pidfd },
+            Request::Attach { spec, thread: ThreadRef::Pidfd },
             Request::Change { spec, task: with("rm", reserved(10, 900)) },
         ] {
             client.send(&request);
             let (bytes, seq, reply) = raw(&client);
-            // What was understood, written anew into a buffer full of something else, is what came.
+            // The decoded reply, encoded into a buffer with other content, equals the received
+            // bytes.
             let mut again = [0xa5; MESSAGE_MAX];
             let length = reply.encode(seq, &mut again);
             assert_eq!(hex(&bytes), hex(&again[..length]), "{request:?}: {reply:?}");
@@ -164,7 +164,7 @@ fn retif_m7_more_descriptors_than_1024_are_connections_like_any_other() {
     let quota =
         "[daemon]\naccess = \"off\"\n[daemon.quota]\nsessions_per_user = 1000\nsessions = 2000\n";
     let daemon = Daemon::start(&bench, &format!("{quota}{}", config::PLUGINS));
-    // Two users, neither of whom needs so many herself.
+    // Two users; neither needs so many alone.
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let first = alice.connect(&daemon);
     let early = first.create(with("rm", periodic(10)));
@@ -178,7 +178,7 @@ fn retif_m7_more_descriptors_than_1024_are_connections_like_any_other() {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
         .max();
     needs!("more than 1,400 descriptors for a daemon", highest > Some(1_400));
-    // Who is beyond is served, and who was there before as well.
+    // The client beyond the limit is served, and so are the earlier ones.
     let granted = late.create(with("rm", periodic(20)));
     let tid = bob.thread();
     late.attach(granted.spec, tid);
@@ -191,7 +191,7 @@ fn retif_m7_more_descriptors_than_1024_are_connections_like_any_other() {
     );
     assert_eq!(late.status().sessions, 1_402);
     late.done(&Request::Release(granted.spec));
-    // When they all go, nobody is hurt.
+    // When they all disconnect, no other client is harmed.
     for agent in [&alice, &bob] {
         agent.order("close-all");
     }
@@ -202,7 +202,7 @@ fn retif_m7_more_descriptors_than_1024_are_connections_like_any_other() {
 }
 
 #[test]
-fn retif_m8_what_is_no_plugin_or_has_no_cpu_starts_no_daemon() {
+fn retif_m8_a_file_that_is_no_plugin_or_has_no_cpu_starts_no_daemon() {
     needs_root!();
     let bench = Bench::new("m8");
     let nothing = bench.write("nothing.c", "int nothing;\n");
@@ -233,7 +233,7 @@ fn retif_m8_what_is_no_plugin_or_has_no_cpu_starts_no_daemon() {
 }
 
 #[test]
-fn retif_w6_a_hundred_and_fifty_comings_and_goings_use_no_level_up() {
+fn retif_w6_a_hundred_and_fifty_grants_and_releases_use_up_no_level() {
     needs_root!();
     let bench = Bench::new("w6");
     let config = "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"0\"\n\
@@ -313,10 +313,10 @@ fn retif_w10_ids_are_whole_numbers_that_refused_requests_do_not_use_up() {
 }
 
 /// The reason of the only plugin that was asked.
-fn reason(refusal: &Refusal) -> Option<(Reason, Field)> {
+fn reason(refusal: &Refusal) -> Option<(RejectionReason, Field)> {
     match refusal.answers.as_slice() {
         [answer] => match answer.verdict {
-            Said::No(no) => Some((no.reason, no.field)),
+            PluginVerdict::No(no) => Some((no.reason, no.field)),
             _ => None,
         },
         _ => None,
@@ -340,5 +340,5 @@ fn retif_w12_whatever_is_impossible_stays_impossible_with_the_test_ignored() {
     }
     task.params.deadline = Some(ms(20));
     let refusal = client.refused(&Request::Create(with("edf", task)));
-    assert_eq!(reason(&refusal), Some((Reason::Contradiction, Field::Deadline)), "D > T");
+    assert_eq!(reason(&refusal), Some((RejectionReason::Contradiction, Field::Deadline)), "D > T");
 }

@@ -2,7 +2,7 @@
 //! sequence.
 //!
 //! Each system is run until a run says something: the sequence of starts and ends must be the
-//! simulator's, unless the CPU was taken away from everybody meanwhile, which the run's own
+//! simulator's, unless the CPU was taken away from all threads meanwhile, which the run's own
 //! monitors saw. Nothing is asserted about absolute times: what is bounded besides is CPU time that
 //! was consumed, against what jobs cost and servers have.
 
@@ -22,12 +22,14 @@ use scene::{Scene, left_behind, two_cpus};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use talea_core::machine::{Cpu, Machine, Order, SchedulerSpec, TaskId, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
+use talea_core::engine::{Cpu, Engine, Order, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Time, Work};
-use talea_exec::replay::{Listener, replay_to};
-use talea_exec::{Arrival, Failure, Job, Load, Options, RootPlan, TaskPlan, Turn, What, execute};
+use talea_exec::replay::{ReplayListener, replay_with};
+use talea_exec::{
+    Arrival, Failure, Job, Load, Options, RecordKind, RootPlan, ScheduleEvent, TaskPlan, execute,
+};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
 #[test]
@@ -131,8 +133,8 @@ fn slice_deferrable() {
         "#,
     );
     let agreed = &scene.agrees(&bench)[0];
-    // The client's job takes three budgets, and while it has none and nobody else works, the CPU
-    // rests.
+    // The client's job takes three budgets, and while it has none and no other task runs, the CPU
+    // is idle.
     assert!(agreed.rests_within_jobs() >= 2, "{}", agreed.rests_within_jobs());
     // A late look lets a job run over by the lateness, not by a budget: it consumes the six
     // milliseconds and a part of another.
@@ -194,7 +196,7 @@ fn slice_partitions() {
         "#,
     );
     let agreed = &scene.agrees(&bench)[0];
-    // Both long jobs go over several of their slots, and nobody runs in between.
+    // Both long jobs go over several of their slots, and no task runs in between.
     assert!(agreed.rests_within_jobs() >= 3, "{}", agreed.rests_within_jobs());
 }
 
@@ -334,15 +336,15 @@ fn s12_a_job_of_a_lower_set_is_preempted_and_goes_on_as_in_figure_4() {
     let agreed = &scene.agrees(&bench)[0];
     // Arrival, update, activate; preempt; finished, reactivate; finished.
     let (first, second) = (TaskId(0), TaskId(1));
-    let runs = |task| Turn::Runs { cpu: Cpu(0), task, job: 0 };
-    let ended = |task| Turn::Ended { task, job: 0 };
-    let rests = Turn::Rests { cpu: Cpu(0) };
+    let runs = |task| ScheduleEvent::Dispatched { cpu: Cpu(0), task, job: 0 };
+    let ended = |task| ScheduleEvent::Completed { task, job: 0 };
+    let rests = ScheduleEvent::Idle { cpu: Cpu(0) };
     let drawn = [runs(second), runs(first), ended(first), runs(second), ended(second), rests];
     assert_eq!(agreed.turns(), drawn);
 }
 
 #[test]
-fn two_roots_keep_out_of_each_others_way() {
+fn two_roots_do_not_interfere() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_two_roots");
@@ -392,7 +394,7 @@ fn two_roots_keep_out_of_each_others_way() {
 }
 
 /// One task on one CPU.
-fn alone<'a>(tree: &'a Tree, load: Load, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
+fn alone<'a>(tree: &'a Tree, load: Load, body: talea_exec::JobBody<'a>) -> Vec<RootPlan<'a>> {
     let tasks = vec![TaskPlan { load, body }];
     vec![RootPlan {
         tree,
@@ -403,20 +405,20 @@ fn alone<'a>(tree: &'a Tree, load: Load, body: talea_exec::Body<'a>) -> Vec<Root
     }]
 }
 
-/// So many jobs, 2 ms apart, that cost so much.
+/// Load of this many jobs, 2 ms apart, with these costs.
 fn every_2_ms(jobs: u64, costs: Vec<Work>) -> Load {
     let at = |k: u64| Time::from_ns(k * 2_000_000);
-    Load::new((0..jobs).map(|k| Arrival { seen: at(k), nominal: at(k) }).collect(), costs)
+    Load::new((0..jobs).map(|k| Arrival { observed: at(k), nominal: at(k) }).collect(), costs)
 }
 
 /// One task, one job at the begin, doing `body`.
-fn single<'a>(tree: &'a Tree, body: talea_exec::Body<'a>) -> Vec<RootPlan<'a>> {
-    let arrivals = vec![Arrival { seen: Time::ZERO, nominal: Time::ZERO }];
+fn single<'a>(tree: &'a Tree, body: talea_exec::JobBody<'a>) -> Vec<RootPlan<'a>> {
+    let arrivals = vec![Arrival { observed: Time::ZERO, nominal: Time::ZERO }];
     alone(tree, Load::new(arrivals, vec![Work::from_ns(1_000_000)]), body)
 }
 
 fn small() -> Tree {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Fifo));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Fifo));
     let _ = tree.task(Tree::ROOT, TaskSpec::new("task", Span::from_ns(50_000_000)));
     tree
 }
@@ -442,12 +444,12 @@ fn a_job_that_panics_ends_the_run_and_leaves_nothing_behind() {
     let begun = std::time::Instant::now();
     let fallen = catch_unwind(AssertUnwindSafe(|| execute(plan, &options)));
     assert!(fallen.is_err(), "the panic is passed on");
-    assert!(begun.elapsed() < length / 2, "and nobody waits for the end of the run");
+    assert!(begun.elapsed() < length / 2, "and no thread waits for the end of the run");
     assert_eq!(left_behind(), [""; 0]);
 }
 
 #[test]
-fn a_run_that_does_not_end_is_ended() {
+fn a_hung_run_is_ended_by_its_watchdog() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_hung");
@@ -460,7 +462,7 @@ fn a_run_that_does_not_end_is_ended() {
 }
 
 #[test]
-fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
+fn custom_jobs_are_done_in_order_and_their_ends_are_reported() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_closure");
@@ -472,16 +474,17 @@ fn anybodys_own_jobs_are_done_in_order_and_their_ends_are_told() {
     let plan = alone(&tree, every_2_ms(20, Vec::new()), Box::new(body));
     let report = execute(plan, &Options::new(Span::from_ns(500_000_000))).expect("it runs");
     assert_eq!(done.load(Ordering::Relaxed), 20);
-    let course = talea_exec::Course::of(1, &report.roots[0].record);
-    let ends = course.turns().filter(|turn| matches!(turn, Turn::Ended { .. })).count();
+    let course = talea_exec::ScheduleLog::from_record(1, &report.roots[0].record);
+    let ends =
+        course.events().filter(|turn| matches!(turn, ScheduleEvent::Completed { .. })).count();
     assert_eq!(ends, 20);
 }
 
-/// Holds SF3P's invariants against the machine whenever it has no more orders; how often.
+/// Checks SF3P's invariants on the engine whenever it has no more orders; counts the checks.
 struct Auditor(usize);
 
-impl Listener for Auditor {
-    fn polled(&mut self, machine: &mut Machine, now: Time) {
+impl ReplayListener for Auditor {
+    fn on_orders_drained(&mut self, machine: &mut Engine, now: Time) {
         machine.audit(now).unwrap_or_else(|why| panic!("at {now:?}: {why}"));
         self.0 += 1;
     }
@@ -495,11 +498,12 @@ fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
     const TASKS: u64 = 40;
     const PERIOD: u64 = 2_000_000;
     const SECONDS: u64 = 4;
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
-    let groups: Vec<_> = [Policy::Edf, Policy::FixedPriority, Policy::Fifo, Policy::RateMonotonic]
-        .into_iter()
-        .map(|policy| tree.scheduler(Tree::ROOT, SchedulerSpec::new("group", policy)))
-        .collect();
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
+    let groups: Vec<_> =
+        [PolicySpec::Edf, PolicySpec::FixedPriority, PolicySpec::Fifo, PolicySpec::RateMonotonic]
+            .into_iter()
+            .map(|policy| tree.scheduler(Tree::ROOT, SchedulerSpec::new("group", policy)))
+            .collect();
     let mut tasks = Vec::new();
     for task in 0..TASKS {
         // Some come together, some apart.
@@ -509,38 +513,42 @@ fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
             TaskSpec::new("task", Span::from_ns(PERIOD)),
         );
         let at = |k: u64| Time::from_ns(offset + k * PERIOD);
-        let arrivals =
-            (0..SECONDS * 1_000_000_000 / PERIOD).map(|k| Arrival { seen: at(k), nominal: at(k) });
+        let arrivals = (0..SECONDS * 1_000_000_000 / PERIOD)
+            .map(|k| Arrival { observed: at(k), nominal: at(k) });
         let load = Load::new(arrivals.collect(), vec![Work::from_ns(5_000)]);
         tasks.push(TaskPlan { load, body: talea_exec::work::spender() });
     }
     let (changes, cpus) = (Vec::new(), vec![two_cpus()[0]]);
     let plan = vec![RootPlan { tree: &tree, tasks, changes, flows: Vec::new(), cpus }];
-    let options = Options { room: 1 << 21, ..Options::new(Span::from_ns(SECONDS * 1_000_000_000)) };
+    let options = Options {
+        record_capacity: 1 << 21,
+        ..Options::new(Span::from_ns(SECONDS * 1_000_000_000))
+    };
     let root = execute(plan, &options).expect("it runs").roots.swap_remove(0);
     assert_eq!(root.lost, 0);
-    let events = root.record.iter().filter(|entry| matches!(entry.what, What::Told(_))).count();
+    let events =
+        root.record.iter().filter(|entry| matches!(entry.kind, RecordKind::Event(_))).count();
     assert!(events >= 100_000, "{events} events");
     let mut fresh = tree.build().expect("a sound tree");
     let mut auditor = Auditor(0);
-    let orders = replay_to(&mut fresh, &root.record, &mut auditor).expect("the same orders");
+    let orders = replay_with(&mut fresh, &root.record, &mut auditor).expect("the same orders");
     println!("{events} events, {orders} orders, SF3P's four invariants held {} times", auditor.0);
     assert!(auditor.0 > 10_000, "{} times", auditor.0);
     // One order that changes places with the next one, and it is no record of this machine any
     // more.
     let ordered: Vec<usize> = (0..root.record.len())
-        .filter(|&at| matches!(root.record[at].what, What::Ordered(Order::Run { .. })))
+        .filter(|&at| matches!(root.record[at].kind, RecordKind::Order(Order::Run { .. })))
         .collect();
     let (a, b) = (ordered[ordered.len() / 2], ordered[ordered.len() / 2 + 1]);
     let mut swapped = root.record;
-    (swapped[a].what, swapped[b].what) = (swapped[b].what, swapped[a].what);
+    (swapped[a].kind, swapped[b].kind) = (swapped[b].kind, swapped[a].kind);
     let mut fresh = tree.build().expect("a sound tree");
     let differs = talea_exec::replay::replay(&mut fresh, &swapped).expect_err("swapped");
     assert_eq!(differs.at, a);
 }
 
 #[test]
-fn what_threads_can_not_do_is_refused() {
+fn plans_that_threads_cannot_execute_are_refused() {
     let refused = |tree: &Tree, cpu: u32, change: &dyn Fn(&mut Options)| {
         let mut plan = single(tree, talea_exec::work::spender());
         plan[0].cpus = vec![cpu];
@@ -558,17 +566,18 @@ fn what_threads_can_not_do_is_refused() {
     };
     let mut tree = small();
     let quantum = Work::from_ns(3_999);
-    let _ = tree.scheduler(Tree::ROOT, SchedulerSpec::new("turns", Policy::RoundRobin { quantum }));
+    let _ =
+        tree.scheduler(Tree::ROOT, SchedulerSpec::new("turns", PolicySpec::RoundRobin { quantum }));
     says(&tree, "quantum");
     let mut tree = small();
-    let mut soft = SchedulerSpec::new("soft", Policy::Fifo);
+    let mut soft = SchedulerSpec::new("soft", PolicySpec::Fifo);
     soft.reservation =
-        Some(Reservation::new(Kind::SoftCbs, Work::from_ns(1_000), Span::from_ns(1_000_000)));
+        Some(Reservation::new(ServerKind::SoftCbs, Work::from_ns(1_000), Span::from_ns(1_000_000)));
     let _ = tree.scheduler(Tree::ROOT, soft);
     says(&tree, "budget");
     let tree = small();
     assert!(refused(&tree, 1_024, &as_it_is).contains("1024"));
-    assert!(refused(&tree, 0, &|options| options.room = usize::MAX).contains("entries"));
+    assert!(refused(&tree, 0, &|options| options.record_capacity = usize::MAX).contains("entries"));
     assert!(
         refused(&tree, 0, &|options| options.duration = Span::from_ns(u64::MAX)).contains("longer")
     );
@@ -576,11 +585,11 @@ fn what_threads_can_not_do_is_refused() {
 
 #[test]
 fn a_program_on_a_root_with_several_cpus_is_refused_by_the_names_of_both() {
-    let mut tree = Tree::new(2, SchedulerSpec::new("both", Policy::FixedPriority));
+    let mut tree = Tree::new(2, SchedulerSpec::new("both", PolicySpec::FixedPriority));
     for name in ["control", "viewer"] {
         let _ = tree.task(Tree::ROOT, TaskSpec::new(name, Span::from_ns(1_000_000)));
     }
-    let loads = [Load::new(Vec::new(), Vec::new()), Load::of_program(vec!["true".to_owned()])];
+    let loads = [Load::new(Vec::new(), Vec::new()), Load::for_program(vec!["true".to_owned()])];
     let tasks = loads.map(|load| TaskPlan { load, body: talea_exec::work::spender() }).into();
     let root =
         RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![0, 1] };

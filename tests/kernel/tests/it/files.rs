@@ -1,4 +1,4 @@
-//! Files that decide who gets what, and how the daemon comes up and says so.
+//! Configuration files, and the start and the readiness notification of the daemon.
 
 use crate::tasks::{periodic, with};
 use rustix::process::Signal;
@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Daemon, config, needs_root};
-use talea_proto::refusal::{Reason, Said};
-use talea_proto::{No, Request};
+use talea_proto::refusal::{PluginVerdict, RejectionReason};
+use talea_proto::{Rejection, Request};
 
 fn mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
@@ -36,7 +36,7 @@ fn r26_a_file_that_others_could_have_written_starts_no_daemon() {
     complains("writable by others");
     mode(&file, 0o644);
     chown(&file, Some(ALICE), Some(0)).expect("chown");
-    complains("somebody else's");
+    complains("another user's");
     chown(&file, Some(0), Some(0)).expect("chown");
     let folder = file.parent().expect("a folder");
     mode(folder, 0o777);
@@ -91,7 +91,7 @@ fn r19_a_daemon_never_starts_with_half_a_configuration() {
         String::new(),
         "[[plugin]\n".to_owned(),
         "[[plugin]]\nname = \"rm\"\nkind = \"rm\"\n".to_owned(),
-        format!("{}\n[[rule]]\ndomain = \"nobody-of-this-name\"\n", config::PLUGINS),
+        format!("{}\n[[rule]]\ndomain = \"no-user-of-this-name\"\n", config::PLUGINS),
         format!("{}\n[[rule]]\ndomain = \"-\"\nmax_runtime = 3\n", config::PLUGINS),
         format!("[daemon]\nsockets = \"/x\"\n{}", config::PLUGINS),
         config::PLUGINS.replace("\"60-79\"", "\"60-179\""),
@@ -107,7 +107,7 @@ fn r19_a_daemon_never_starts_with_half_a_configuration() {
 }
 
 #[test]
-fn check_says_the_same_without_starting() {
+fn check_reports_the_same_errors_without_a_start() {
     needs_root!();
     let bench = Bench::new("check");
     let daemon = Daemon::start(&bench, &config::open());
@@ -125,7 +125,7 @@ fn check_says_the_same_without_starting() {
 }
 
 #[test]
-fn the_service_manager_is_told_ready_reloading_and_stopping() {
+fn the_service_manager_is_notified_of_ready_reloading_and_stopping() {
     needs_root!();
     let bench = Bench::new("notify");
     let path = bench.path("notify");
@@ -155,7 +155,7 @@ fn the_service_manager_is_told_ready_reloading_and_stopping() {
 }
 
 #[test]
-fn a_user_with_cap_sys_nice_alone_serves_and_says_what_is_missing() {
+fn a_daemon_with_cap_sys_nice_alone_serves_and_reports_missing_rights() {
     needs_root!();
     let bench = Bench::new("unprivileged");
     const TALEAD: u32 = 60_050;
@@ -224,9 +224,9 @@ fn a_root_daemon_keeps_only_the_rights_that_it_needs() {
 }
 
 #[test]
-fn an_edf_plugin_that_can_serve_nobody_is_named_at_the_start() {
+fn an_edf_plugin_that_can_serve_no_task_is_named_at_the_start() {
     needs_root!();
-    let machine = talea_os::machine::Machine::probe().expect("this machine");
+    let machine = talea_os::sysinfo::SystemInfo::probe().expect("this machine");
     talea_kernel_tests::needs!(
         "one root domain of several CPUs",
         machine.is_one_domain() && machine.online.len() > 1
@@ -235,13 +235,16 @@ fn an_edf_plugin_that_can_serve_nobody_is_named_at_the_start() {
     let part =
         "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"part\"\nkind = \"edf\"\ncpus = \"0\"\n";
     let daemon = Daemon::start(&bench, part);
-    assert!(daemon.log().contains("plugin `part` serves nobody"), "{}", daemon.log());
+    assert!(daemon.log().contains("plugin `part` rejects every task"), "{}", daemon.log());
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
     let task = crate::tasks::reserved(10, 1_000);
     let refusal = client.refused(&Request::Create(task));
     let said = refusal.answers.first().expect("one plugin was asked").verdict;
-    assert!(matches!(said, Said::No(No { reason: Reason::Unsupported, .. })), "{said:?}");
+    assert!(
+        matches!(said, PluginVerdict::No(Rejection { reason: RejectionReason::Unsupported, .. })),
+        "{said:?}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Plugins from outside: in C, well and badly behaved, while others are served.
+//! Foreign plugins in C, well and badly behaved, while other plugins serve.
 
 use crate::tasks::{periodic, ranked, with};
 use std::path::Path;
@@ -7,7 +7,7 @@ use talea_kernel_tests::{
     ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root,
 };
 use talea_os::sched::Policy;
-use talea_proto::refusal::{Reason, Said};
+use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Code, Refusal, Reply, Request};
 
 /// An entry of the configuration.
@@ -15,7 +15,7 @@ pub(crate) fn foreign(name: &str, object: &Path, argument: &str) -> String {
     banded(name, object, argument, "5-14")
 }
 
-/// The same with these priorities.
+/// A foreign plugin with these priorities.
 fn banded(name: &str, object: &Path, argument: &str, priorities: &str) -> String {
     format!(
         "[[plugin]]\nname = \"{name}\"\nkind = \"foreign\"\nmodule = \"{}\"\nargument = \"{argument}\"\n\
@@ -30,9 +30,9 @@ fn beside(bench: &Bench, name: &str, argument: &str) -> String {
     format!("[daemon]\naccess = \"off\"\n{}{}", foreign(name, &object, argument), config::PLUGINS)
 }
 
-fn reason(refusal: &Refusal) -> Option<Reason> {
+fn reason(refusal: &Refusal) -> Option<RejectionReason> {
     refusal.answers.iter().find_map(|answer| match answer.verdict {
-        Said::No(no) => Some(no.reason),
+        PluginVerdict::No(no) => Some(no.reason),
         _ => None,
     })
 }
@@ -63,7 +63,7 @@ fn r18_a_plugin_in_c_places_real_threads() {
     }
     let places: CpuSet = used.iter().map(|&(cpu, ..)| cpu).collect();
     assert_eq!(places, cpus, "one on each CPU");
-    // The same object under another name is another instance with books of its own.
+    // The same object under another name is another instance with a ledger of its own.
     let granted = client.create(with("two", ranked(1)));
     assert_eq!(granted.cpu, Some(0));
     assert_eq!(granted.priority, 15);
@@ -91,10 +91,7 @@ fn r18_a_plugin_whose_init_refuses_starts_no_daemon() {
         failed.said.contains("unwilling") && failed.said.contains("refused with 42"),
         "{failed:?}"
     );
-    assert!(
-        failed.said.contains("says: no, I will not"),
-        "what it wrote is in the log: {failed:?}"
-    );
+    assert!(failed.said.contains(": no, I will not"), "what it wrote is in the log: {failed:?}");
 }
 
 /// While `argument`'s misbehaviour goes on, another client is served; afterwards the plugin is out
@@ -119,13 +116,13 @@ fn misbehaves(name: &str, argument: &str, line: &str) {
     match said {
         Reply::Refused(refusal) => {
             assert_eq!(refusal.code, Code::NoPlugin, "{refusal:?}");
-            assert_eq!(reason(&refusal), Some(Reason::OutOfService), "{refusal:?}");
+            assert_eq!(reason(&refusal), Some(RejectionReason::OutOfService), "{refusal:?}");
         }
         other => panic!("{other:?}"),
     }
     daemon.wait_for_line(line).expect("a living daemon");
     daemon.wait_for_line("out of service").expect("a living daemon");
-    // What it had accepted keeps its attributes and can be given back.
+    // Accepted specs keep their attributes and can be released.
     assert_eq!(kernel::attr(tid), attr);
     let info = |client: &talea_kernel_tests::Client| match client.ask(&Request::Plugin(0)) {
         Reply::Plugin(info) => *info,
@@ -133,8 +130,8 @@ fn misbehaves(name: &str, argument: &str, line: &str) {
     };
     assert!(info(&victim).out_of_service);
     let refusal = victim.refused(&Request::Create(with(name, ranked(60))));
-    assert_eq!(reason(&refusal), Some(Reason::OutOfService));
-    // Nobody named: the next plugin serves.
+    assert_eq!(reason(&refusal), Some(RejectionReason::OutOfService));
+    // No plugin named: the next one serves.
     let other = victim.create(ranked(60));
     assert_ne!(other.plugin, 0);
     victim.done(&Request::Release(early.spec));
@@ -147,25 +144,25 @@ fn misbehaves(name: &str, argument: &str, line: &str) {
 }
 
 #[test]
-fn r18_a_plugin_that_hangs_delays_nobody_else() {
+fn r18_a_plugin_that_hangs_delays_no_other_plugin() {
     needs_root!();
     misbehaves("hangs", "hang", "no answer within 300ms");
 }
 
 #[test]
-fn r18_a_plugin_that_spins_delays_nobody_else() {
+fn r18_a_plugin_that_spins_delays_no_other_plugin() {
     needs_root!();
     misbehaves("spins", "spin", "no answer within 300ms");
 }
 
 #[test]
-fn r18_a_plugin_that_crashes_takes_nobody_along() {
+fn r18_a_plugin_that_crashes_ends_no_other_plugin() {
     needs_root!();
     misbehaves("crashes", "crash", "was killed by signal 11");
 }
 
 #[test]
-fn r18_a_plugin_that_exits_takes_nobody_along() {
+fn r18_a_plugin_that_exits_ends_no_other_plugin() {
     needs_root!();
     misbehaves("exits", "exit", "exited with code 0");
 }
@@ -191,11 +188,11 @@ fn r18_a_plugin_that_answers_nonsense_is_put_out_of_service() {
 #[test]
 fn r18_a_plugin_that_answers_another_question_is_put_out_of_service() {
     needs_root!();
-    misbehaves("forger", "forge", "it answered another question");
+    misbehaves("forger", "forge", "its answer has the ticket of another call");
 }
 
 #[test]
-fn r18_a_plugin_that_talks_without_end_delays_nobody_and_fills_no_log() {
+fn r18_a_plugin_that_talks_without_end_delays_no_client_and_fills_no_log() {
     needs_root!();
     let bench = Bench::new("talks");
     let daemon = Daemon::start(&bench, &beside(&bench, "talks", "talk"));
@@ -211,10 +208,10 @@ fn r18_a_plugin_that_talks_without_end_delays_nobody_and_fills_no_log() {
 }
 
 #[test]
-fn r18_a_plugin_is_told_of_an_orderly_end() {
+fn r18_a_plugin_is_notified_of_an_orderly_end() {
     needs_root!();
     let bench = Bench::new("goodbye");
     let mut daemon = Daemon::start(&bench, &beside(&bench, "polite", ""));
     assert!(daemon.terminate().success());
-    assert!(daemon.log().contains("plugin `polite` says: goodbye"), "{}", daemon.log());
+    assert!(daemon.log().contains("plugin `polite`: goodbye"), "{}", daemon.log());
 }

@@ -1,4 +1,4 @@
-//! A thread's number comes round again; the thread does not.
+//! Reuse of thread ids: the next thread with the same number is another thread.
 
 use crate::tasks::{owned_by, periodic, with};
 use rustix::process::Signal;
@@ -26,7 +26,7 @@ fn process_numbered(pid: i32) -> Option<Child> {
 }
 
 #[test]
-fn r32_retif_s7_a_stranger_with_the_same_number_and_policy_is_left_alone() {
+fn r32_retif_s7_a_foreign_process_with_the_same_number_and_policy_is_left_alone() {
     needs_root!();
     needs!("ns_last_pid", std::fs::metadata(LAST_PID).is_ok());
     let bench = Bench::new("s7");
@@ -38,18 +38,18 @@ fn r32_retif_s7_a_stranger_with_the_same_number_and_policy_is_left_alone() {
         let number = victim.pid();
         let granted = client.create(owned_by(owner, with("rm", periodic(10))));
         client.attach(granted.spec, number);
-        // The daemon sleeps while the number changes hands.
+        // The daemon is stopped while the kernel reuses the number.
         daemon.signal(Signal::STOP);
         victim.kill();
-        let stranger = process_numbered(number);
-        needs!("a process number of choice", stranger.is_some());
-        let mut stranger = stranger.expect("checked above");
+        let foreign = process_numbered(number);
+        needs!("a process number of choice", foreign.is_some());
+        let mut foreign = foreign.expect("checked above");
         let policy = Policy::Fifo(granted.priority);
         sched::set(kernel::tid(number), &Attr::plain(policy))
-            .expect("the stranger is real-time by right");
+            .expect("the foreign is real-time by right");
         let affinity = kernel::affinity(number);
         if round == 1 {
-            // Even the next daemon can tell.
+            // Even the next daemon notices.
             daemon.kill();
             daemon.restart();
             let fresh = alice.connect(&daemon);
@@ -64,8 +64,8 @@ fn r32_retif_s7_a_stranger_with_the_same_number_and_policy_is_left_alone() {
             (policy, affinity),
             "{owner:?}"
         );
-        stranger.kill().expect("kill");
-        stranger.wait().expect("wait");
+        foreign.kill().expect("kill");
+        foreign.wait().expect("wait");
         if round == 1 {
             return;
         }

@@ -1,5 +1,5 @@
-//! The daemon, the kernel and the clients together. Test names carry the rows of
-//! `checklists/retif.md`.
+//! The daemon, the kernel and the clients together. Test names carry the row ids of
+//! `docs/coverage.md`.
 #![forbid(unsafe_code)]
 
 mod abuse;
@@ -9,13 +9,13 @@ mod choice;
 mod claims;
 mod confined;
 mod cost;
-mod debts;
 mod defects;
 mod exec;
 mod files;
 mod foreign;
 mod identity;
 mod order;
+mod overruns;
 mod owners;
 mod ownership;
 mod putback;

@@ -1,11 +1,12 @@
-//! Running threads keep the order that their tasks have, and never lose real time on the way.
+//! Changes of grants: running threads keep the order of their tasks, and never lose their real-time
+//! policy.
 
 use crate::tasks::{ms, periodic, ranked, reserved, with};
 use std::sync::atomic::{AtomicBool, Ordering};
 use talea_core::CpuSet;
 use talea_kernel_tests::{ALICE, Agent, Bench, Client, Daemon, config, kernel, needs, needs_root};
 use talea_proto::message::Notes;
-use talea_proto::refusal::{Reason, Said, Witness};
+use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
 use talea_proto::{Code, Request, SpecId, Task};
 
 /// Raises its flag at the end of its life.
@@ -141,7 +142,7 @@ fn r7_retif_w1_a_running_thread_is_changed_without_an_instant_outside_real_time(
             for task in [
                 here(with("fp", ranked(9))),
                 here(with("rr", ranked(9))),
-                // Little, and soon forgotten: what leaves `edf` stays booked until its zero-lag
+                // Little, and soon forgotten: what leaves `edf` stays reserved until its zero-lag
                 // time.
                 with("edf", reserved(1, 10)),
                 here(with("rm", reserved(20 + round, 1_000))),
@@ -150,7 +151,7 @@ fn r7_retif_w1_a_running_thread_is_changed_without_an_instant_outside_real_time(
                 assert!(matches!(said, talea_proto::Reply::Granted(_)), "{said:?}");
             }
         }
-        // What can't be served changes nothing.
+        // A change that can't be served changes nothing.
         let before = (kernel::attr(tid), client.query(spec));
         let refusal = client.refused(&Request::Change { spec, task: with("rm", ranked(5)) });
         assert_eq!(refusal.code, Code::NoPlugin);
@@ -164,7 +165,7 @@ fn r7_retif_w1_a_running_thread_is_changed_without_an_instant_outside_real_time(
 }
 
 #[test]
-fn r16_what_only_response_times_admit_is_granted_and_meets_its_deadlines() {
+fn r16_tasks_that_only_response_times_admit_are_granted_and_meet_their_deadlines() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let config = |test: &str| {
@@ -202,24 +203,24 @@ fn r16_what_only_response_times_admit_is_granted_and_meets_its_deadlines() {
         .collect();
     let priorities: Vec<u8> = threads.iter().map(|&tid| kernel::priority(tid)).collect();
     assert!(priorities[0] > priorities[1] && priorities[1] > priorities[2], "{priorities:?}");
-    // Nothing else is to be had, and the refusal says who would pay for it.
+    // No more is available, and the refusal names the task that would miss its deadline.
     let refusal = clients[0].refused(&Request::Create(task((1_000, 90))));
-    let late = Witness::Late {
+    let late = Witness::DeadlineMiss {
         own: false,
         period: ms(1_600),
         deadline: ms(1_600),
         response: Some(ms(2_000)),
     };
-    let Said::No(no) = refusal.answers[0].verdict else { panic!("{refusal:?}") };
-    assert_eq!((no.reason, no.witness), (Reason::NoRoom, Some(late)), "{refusal}");
-    // Whoever passes the orders on must not wait behind those who have them.
+    let PluginVerdict::No(no) = refusal.answers[0].verdict else { panic!("{refusal:?}") };
+    assert_eq!((no.reason, no.witness), (RejectionReason::NoRoom, Some(late)), "{refusal}");
+    // The process that passes the orders on must not wait behind their receivers.
     let others = kernel::cpus().difference(&CpuSet::single(0));
     for agent in &agents {
         talea_os::sched::set_affinity(kernel::tid(agent.os_pid()), &others).expect("another CPU");
     }
     // A job of each, the longest one first: all together need 700 ms of the CPU. If that one has
-    // ended before the others were even told to begin (the CPU that passes the orders on was taken
-    // away), it is tried again, until two were right.
+    // ended before the others even received the order to begin (the CPU that passes the orders on
+    // was taken away), it is tried again, until two were right.
     let (mut seen, mut right) = (Vec::<Vec<u64>>::new(), 0);
     while right < 2 && (seen.len() != 1 || right == 0) {
         assert!(seen.len() < 8, "in order of their periods: {seen:?} us");
@@ -233,7 +234,7 @@ fn r16_what_only_response_times_admit_is_granted_and_meets_its_deadlines() {
     }
     let took = seen.last().expect("one");
     for (took, (period, _)) in took.iter().zip(set) {
-        // Less than half of it, if nobody disturbs.
+        // Less than half of it, without interference.
         assert!(*took < period * 1_000, "{took} us of {period} ms");
     }
 }

@@ -1,4 +1,4 @@
-//! Whose end ends a grant.
+//! Owners of grants: a grant ends with its owner.
 
 use crate::tasks::{owned_by, periodic, with};
 use talea_kernel_tests::{
@@ -39,7 +39,7 @@ fn r29_a_grant_lives_as_long_as_its_owner() {
 }
 
 #[test]
-fn r29_a_threads_grant_is_released_by_its_user_or_by_root_and_by_nobody_else() {
+fn r29_a_threads_grant_is_released_by_its_user_or_by_root_and_by_no_other_user() {
     needs_root!();
     let bench = Bench::new("r29-release");
     let daemon = Daemon::start(&bench, &config::open());
@@ -136,6 +136,6 @@ fn r29_a_hundred_killed_clients_leave_nothing() {
         });
         assert!(kernel::is_ordinary(tid));
     }
-    // What a killed client had still to say is thrown away beside the loop.
+    // Unread messages of a killed client are discarded outside of the event loop.
     eventually("every descriptor is closed", || descriptors() == before);
 }

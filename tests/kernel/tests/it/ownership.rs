@@ -1,5 +1,5 @@
-//! What one user may not do to another, to root, or to the daemon. The attacker here follows the
-//! protocol; the one who does not is in `abuse`.
+//! Actions that are forbidden to a user against another one, root, or the daemon. The attacker here
+//! follows the protocol; `abuse` has one that does not.
 
 use crate::tasks::{owned_by, periodic, with};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use talea_kernel_tests::{
 };
 use talea_os::sched::Policy;
 use talea_proto::message::Token;
-use talea_proto::{Code, Named, Owner, Reply, Request, SpecId};
+use talea_proto::{Code, Owner, Reply, Request, SpecId, ThreadRef};
 
 fn code(reply: Reply) -> Code {
     match reply {
@@ -20,7 +20,7 @@ fn code(reply: Reply) -> Code {
 }
 
 #[test]
-fn r25_retif_s1_nobody_touches_threads_of_others() {
+fn r25_retif_s1_no_user_changes_threads_of_others() {
     needs_root!();
     let bench = Bench::new("s1");
     let daemon = Daemon::start(&bench, &config::open());
@@ -36,8 +36,8 @@ fn r25_retif_s1_nobody_touches_threads_of_others() {
         std::process::id() as i32,
     ] {
         let before = kernel::attr(victim);
-        assert_eq!(code(attacker.try_attach_by_number(granted.spec, victim)), Code::OthersThread);
-        assert_eq!(code(attacker.try_attach(granted.spec, victim)), Code::OthersThread);
+        assert_eq!(code(attacker.try_attach_by_number(granted.spec, victim)), Code::ForeignThread);
+        assert_eq!(code(attacker.try_attach(granted.spec, victim)), Code::ForeignThread);
         assert_eq!(kernel::attr(victim), before);
     }
     // Init, kernel threads, and what does not exist.
@@ -92,7 +92,7 @@ fn r25_retif_s2_s3_specs_of_others_do_not_exist() {
         Request::Detach(granted.spec),
         Request::Change { spec: granted.spec, task: with("rm", periodic(1)) },
     ] {
-        assert_eq!(other.refused(&request).code, Code::NotYours, "{request:?}");
+        assert_eq!(other.refused(&request).code, Code::NotOwner, "{request:?}");
     }
     assert_eq!(code(other.claim(granted.spec, Token([1; 16]))), Code::BadToken);
     assert_eq!(kernel::attr(tid), attr);
@@ -100,7 +100,7 @@ fn r25_retif_s2_s3_specs_of_others_do_not_exist() {
 }
 
 #[test]
-fn retif_s4_s8_thread_zero_is_nobody_and_never_the_daemon() {
+fn retif_s4_s8_thread_zero_is_no_thread_and_never_the_daemon() {
     needs_root!();
     let bench = Bench::new("s4");
     let daemon = Daemon::start(&bench, &config::open());
@@ -113,10 +113,10 @@ fn retif_s4_s8_thread_zero_is_nobody_and_never_the_daemon() {
         assert!(matches!(said, Code::NoSuchThread | Code::Malformed), "{number}: {said:?}");
     }
     assert_eq!(
-        client.refused(&Request::Attach { spec: granted.spec, thread: Named::Pidfd }).code,
+        client.refused(&Request::Attach { spec: granted.spec, thread: ThreadRef::Pidfd }).code,
         Code::Malformed
     );
-    // Releasing what was never attached asks nobody's policy and changes nobody's.
+    // Releasing what was never attached neither reads nor changes the policy of any thread.
     client.done(&Request::Release(granted.spec));
     assert_eq!((kernel::attr(daemon.pid()), kernel::affinity(daemon.pid())), before);
     assert!(kernel::is_ordinary(alice.pid()));
@@ -199,7 +199,7 @@ fn namespaced(uid: u32) -> Agent {
 }
 
 #[test]
-fn r25_a_bare_number_from_another_pid_namespace_names_nobody_and_a_pidfd_the_right_one() {
+fn r25_a_bare_number_from_another_pid_namespace_names_no_thread_and_a_pidfd_the_right_one() {
     needs_root!();
     let bench = Bench::new("namespace");
     let daemon = Daemon::start(&bench, &config::open());
@@ -209,8 +209,8 @@ fn r25_a_bare_number_from_another_pid_namespace_names_nobody_and_a_pidfd_the_rig
     let granted = client.create(with("rm", periodic(10)));
     // Its small numbers are other threads' numbers here.
     for number in [local, 1, daemon.pid()] {
-        assert_eq!(code(client.try_attach_by_number(granted.spec, number)), Code::BareTid);
-        assert_eq!(code(client.try_attach_own(granted.spec, number)), Code::BareTid);
+        assert_eq!(code(client.try_attach_by_number(granted.spec, number)), Code::TidNotAccepted);
+        assert_eq!(code(client.try_attach_own(granted.spec, number)), Code::TidNotAccepted);
     }
     client.attach(granted.spec, local);
     let here = client.query(granted.spec).tid.expect("attached") as i32;
@@ -221,17 +221,20 @@ fn r25_a_bare_number_from_another_pid_namespace_names_nobody_and_a_pidfd_the_rig
 }
 
 #[test]
-fn r25_a_number_that_is_said_to_be_ones_own_names_no_thread_of_another_process() {
+fn r25_a_tid_claimed_as_own_names_no_thread_of_another_process() {
     needs_root!();
     let bench = Bench::new("own-number");
     let daemon = Daemon::start(&bench, &config::open());
     let (alice, sister, bob) = (Agent::user(ALICE), Agent::user(ALICE), Agent::user(BOB));
     let client = alice.connect(&daemon);
     let granted = client.create(with("rm", periodic(10)));
-    for stranger in [sister.pid(), sister.thread(), bob.pid(), bob.thread(), daemon.pid(), 1, 2] {
-        let said = client.try_attach_own(granted.spec, stranger);
-        assert!(matches!(code(said.clone()), Code::BareTid | Code::Kernel), "{stranger}: {said:?}");
-        assert!(kernel::is_ordinary(stranger), "{stranger}");
+    for foreign in [sister.pid(), sister.thread(), bob.pid(), bob.thread(), daemon.pid(), 1, 2] {
+        let said = client.try_attach_own(granted.spec, foreign);
+        assert!(
+            matches!(code(said.clone()), Code::TidNotAccepted | Code::Kernel),
+            "{foreign}: {said:?}"
+        );
+        assert!(kernel::is_ordinary(foreign), "{foreign}");
     }
     let tid = alice.thread();
     assert_eq!(client.try_attach_own(granted.spec, tid), Reply::Done);
@@ -241,7 +244,7 @@ fn r25_a_number_that_is_said_to_be_ones_own_names_no_thread_of_another_process()
 }
 
 #[test]
-fn r25_only_a_threads_descriptor_names_a_thread() {
+fn r25_only_a_pidfd_of_a_thread_names_a_thread() {
     needs_root!();
     let bench = Bench::new("descriptor");
     let daemon = Daemon::start(&bench, &config::open());
@@ -253,7 +256,8 @@ fn r25_only_a_threads_descriptor_names_a_thread() {
         || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("fds").count();
     let before = descriptors();
     for path in ["/dev/null", "/proc/self/stat", "/proc/1", "/"] {
-        let message = client.encode(&Request::Attach { spec: granted.spec, thread: Named::Pidfd });
+        let message =
+            client.encode(&Request::Attach { spec: granted.spec, thread: ThreadRef::Pidfd });
         let said = alice.order(&format!("send-file {} {path} {message}", client.index()));
         assert_eq!(said, "sent");
         let reply = client.receive().expect("an answer").1;
@@ -279,12 +283,12 @@ fn r25_a_thread_that_changes_its_user_is_no_longer_the_clients() {
     let granted = client.create(owned_by(Owner::Process, with("rm", periodic(10))));
     // The same number of process, another program of another user: `setpriv` execs in place.
     let bob = Agent::user(BOB);
-    assert_eq!(code(client.try_attach(granted.spec, bob.pid())), Code::OthersThread);
+    assert_eq!(code(client.try_attach(granted.spec, bob.pid())), Code::ForeignThread);
     let refusals: &[&dyn Fn(&Client) -> Reply] =
         &[&|client| client.try_attach(granted.spec, bob.thread()), &|client| {
             client.try_attach_by_number(granted.spec, bob.thread())
         }];
     for attempt in refusals {
-        assert_eq!(code(attempt(&client)), Code::OthersThread);
+        assert_eq!(code(attempt(&client)), Code::ForeignThread);
     }
 }

@@ -1,4 +1,4 @@
-//! Threads become again what they were; children and siblings are never touched.
+//! Restore: threads get their original attributes back; children and siblings never change.
 
 use crate::tasks::{periodic, ranked, reserved, with};
 use talea_core::{CpuSet, Span, Work};
@@ -8,7 +8,7 @@ use talea_kernel_tests::{
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::Request;
 
-/// Gives a thread attributes as somebody outside of Talea would.
+/// Sets attributes of a thread as a program outside of Talea would.
 fn set(tid: i32, policy: Policy, cpus: Option<u32>) {
     let tid = kernel::tid(tid);
     sched::set(tid, &Attr::plain(policy)).expect("sched_setattr");
@@ -65,16 +65,16 @@ fn r28_retif_s10_policy_priority_nice_and_cpus_come_back() {
 }
 
 #[test]
-fn r28_the_kernels_deadline_books_are_balanced_after_every_way_out() {
+fn r28_the_kernels_deadline_bandwidth_is_balanced_after_every_way_out() {
     needs_root!();
-    needs!("sched/debug of debugfs", kernel::deadline_books().is_some());
-    let bench = Bench::new("books");
+    needs!("sched/debug of debugfs", kernel::deadline_bandwidth().is_some());
+    let bench = Bench::new("bandwidth");
     let daemon = Daemon::start(&bench, &config::open());
-    let books = || kernel::deadline_books().expect("it was readable");
-    let before = books();
+    let reserved_now = || kernel::deadline_bandwidth().expect("it was readable");
+    let before = reserved_now();
     // In units of 2^-20 CPUs; 5 % each. What the kernel itself rounds away when a thread is shrunk
     // to 1,024 ns in 4 s is less than one unit, and a leak is 52,428 of them.
-    let is_balanced = || (books() - before).abs() < 64;
+    let is_balanced = || (reserved_now() - before).abs() < 64;
     let root = Agent::root();
     let watcher = root.connect(&daemon);
     for way in ["detach", "release", "close", "end of the thread", "kill"] {
@@ -88,7 +88,7 @@ fn r28_the_kernels_deadline_books_are_balanced_after_every_way_out() {
             assert!(kernel::policy(tid).is_deadline());
             threads.push((granted.spec, tid));
         }
-        assert!(books() - before > 150_000, "the kernel has booked three times 5 %");
+        assert!(reserved_now() - before > 150_000, "the kernel has reserved three times 5 %");
         match way {
             "detach" => threads.iter().for_each(|&(spec, _)| client.done(&Request::Detach(spec))),
             "release" => threads.iter().for_each(|&(spec, _)| client.done(&Request::Release(spec))),
@@ -96,7 +96,7 @@ fn r28_the_kernels_deadline_books_are_balanced_after_every_way_out() {
             "kill" => alice.kill(),
             _ => threads.iter().for_each(|&(_, tid)| alice.end_thread(tid)),
         }
-        // Bandwidth of a deadline thread stays booked until its zero-lag time, at most a period
+        // Bandwidth of a deadline thread stays reserved until its zero-lag time, at most a period
         // away.
         eventually(way, is_balanced);
         drop(alice);
@@ -153,14 +153,14 @@ fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
     needs_root!();
     needs!(
         "kernel admission",
-        talea_os::machine::Machine::probe().is_ok_and(|m| m.deadline_share().is_some())
+        talea_os::sysinfo::SystemInfo::probe().is_ok_and(|m| m.deadline_share().is_some())
     );
     let bench = Bench::new("s11");
     let daemon = Daemon::start(&bench, &config::open());
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
-    // Somebody outside of Talea takes the kernel's bandwidth, so the books are right and the kernel
-    // says no.
+    // A program outside of Talea takes the kernel's bandwidth: the ledger is right, and the kernel
+    // refuses.
     let hogs: Vec<i32> = (0..kernel::cpus().len()).map(|_| alice.thread()).collect();
     for &hog in &hogs {
         let policy = Policy::Deadline {
@@ -191,7 +191,7 @@ fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
 }
 
 #[test]
-fn r28_a_thread_that_overdraws_its_deadline_budget_goes_in_and_out_and_still_runs() {
+fn r28_a_thread_that_overruns_its_deadline_budget_is_attached_and_detached_and_still_runs() {
     needs_root!();
     let bench = Bench::new("overdrawn");
     let daemon = Daemon::start(&bench, &config::open());

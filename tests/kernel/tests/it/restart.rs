@@ -1,4 +1,4 @@
-//! The daemon ends, by intention or not, and another one goes on.
+//! Restarts: the daemon ends, orderly or by a kill, and another one continues.
 
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
 use rustix::process::Signal;
@@ -39,18 +39,18 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_a_living_client() {
         }
         daemon.restart();
         assert!(
-            daemon.log().contains(&format!("took over {count} of {count} grants")),
+            daemon.log().contains(&format!("adopted {count} of {count} grants")),
             "{}",
             daemon.log()
         );
         for (_, tid, attr, _) in &grants {
             assert_eq!(kernel::attr(*tid), *attr, "round {round}");
         }
-        // What is booked stays booked: the same task again is judged with it.
+        // What is reserved stays reserved: the same task again is judged with it.
         let fresh = alice.connect(&daemon);
         assert_eq!(fresh.status().specs, count);
         assert_eq!(fresh.status().adopted, count);
-        // A stranger can't claim, whatever he knows; the owner can, with the token.
+        // Another user can't claim, even with the token; the owner can, with the token.
         let bob = Agent::user(BOB);
         let (granted, ..) = &grants[0];
         match bob.connect(&daemon).claim(granted.spec, granted.token) {
@@ -60,7 +60,7 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_a_living_client() {
         for granted in grants.iter().map(|(granted, ..)| granted).chain([&unattached]) {
             match fresh.claim(granted.spec, granted.token) {
                 Reply::Granted(again) => {
-                    assert_eq!((again.spec, again.cpu), (granted.spec, granted.cpu))
+                    assert_eq!((again.spec, again.cpu), (granted.spec, granted.cpu));
                 }
                 other => panic!("{other:?}"),
             }
@@ -79,7 +79,7 @@ fn retif_10_5_a_killed_daemon_loses_no_grant_of_a_living_client() {
 }
 
 #[test]
-fn retif_10_5_a_signal_keeps_what_is_granted_and_a_restart_goes_on() {
+fn retif_10_5_a_signal_keeps_all_grants_and_a_restart_continues() {
     needs_root!();
     let bench = Bench::new("sigterm");
     let mut daemon = Daemon::start(&bench, &config::open());
@@ -100,7 +100,7 @@ fn retif_10_5_a_signal_keeps_what_is_granted_and_a_restart_goes_on() {
 }
 
 #[test]
-fn retif_10_5_stop_with_release_puts_everything_back() {
+fn retif_10_5_stop_with_release_restores_everything() {
     needs_root!();
     let bench = Bench::new("release");
     let mut daemon = Daemon::start(&bench, &config::open());
@@ -123,11 +123,11 @@ fn retif_10_5_stop_with_release_puts_everything_back() {
         assert_eq!((kernel::attr(tid), kernel::affinity(tid)), before);
     }
     daemon.restart();
-    assert!(!daemon.log().contains("took over"), "nothing was left to take over");
+    assert!(!daemon.log().contains("adopted"), "no grant was left to adopt");
 }
 
 #[test]
-fn retif_10_5_what_has_nobody_left_is_given_back_by_the_next_daemon() {
+fn retif_10_5_grants_without_an_owner_are_released_by_the_next_daemon() {
     needs_root!();
     let bench = Bench::new("orphans");
     let mut daemon = Daemon::start(&bench, &config::open());
@@ -160,16 +160,16 @@ fn retif_10_5_a_hundred_daemon_kills_under_load_lose_and_leak_nothing() {
     needs_root!();
     let bench = Bench::new("kills");
     let mut daemon = Daemon::start(&bench, &config::open());
-    let books = kernel::deadline_books();
+    let bandwidth = kernel::deadline_bandwidth();
     let alice = Agent::user(ALICE);
-    let keeper = alice.thread();
+    let kept_thread = alice.thread();
     let client = alice.connect(&daemon);
     let kept = client.create(owned_by(Owner::Process, with("rm", periodic(10))));
-    client.attach(kept.spec, keeper);
-    let attr = kernel::attr(keeper);
+    client.attach(kept.spec, kept_thread);
+    let attr = kernel::attr(kept_thread);
     let mut passing = Vec::new();
     for round in 0..20 {
-        // Somebody is always in the middle of something: killed after 0, 1, 2 … of these requests
+        // A client is always in the middle of something: killed after 0, 1, 2 … of these requests
         // were sent.
         let client = alice.connect(&daemon);
         let tid = alice.thread();
@@ -186,11 +186,11 @@ fn retif_10_5_a_hundred_daemon_kills_under_load_lose_and_leak_nothing() {
         }
         passing.push(tid);
         daemon.kill();
-        assert_eq!(kernel::attr(keeper), attr);
+        assert_eq!(kernel::attr(kept_thread), attr);
         daemon.restart();
-        assert_eq!(kernel::attr(keeper), attr, "round {round}: {}", daemon.log());
+        assert_eq!(kernel::attr(kept_thread), attr, "round {round}: {}", daemon.log());
         let fresh = alice.connect(&daemon);
-        // Whatever the killed one was doing: the books agree with the kernel.
+        // In every state of the killed client, the ledger agrees with the kernel.
         let mut real_time = 0;
         for &tid in &passing {
             real_time += u32::from(!kernel::is_ordinary(tid));
@@ -202,15 +202,15 @@ fn retif_10_5_a_hundred_daemon_kills_under_load_lose_and_leak_nothing() {
     let root = Agent::root();
     let watcher = root.connect(&daemon);
     eventually("everything is back", || watcher.status().specs == 0);
-    if let Some(before) = books {
-        eventually("the kernel's books are balanced", || {
-            (kernel::deadline_books().expect("readable") - before).abs() < 64
+    if let Some(before) = bandwidth {
+        eventually("the kernel's bandwidth is balanced", || {
+            (kernel::deadline_bandwidth().expect("readable") - before).abs() < 64
         });
     }
 }
 
 #[test]
-fn r6_a_client_of_a_killed_daemon_hears_of_it_at_once() {
+fn r6_a_client_of_a_killed_daemon_is_notified_at_once() {
     needs_root!();
     let bench = Bench::new("r6");
     let mut daemon = Daemon::start(&bench, &config::open());
@@ -225,7 +225,7 @@ fn r6_a_client_of_a_killed_daemon_hears_of_it_at_once() {
 }
 
 #[test]
-fn retif_s13_a_second_instance_says_who_is_there_and_leaves_everything_alone() {
+fn retif_s13_a_second_instance_names_the_first_and_changes_nothing() {
     needs_root!();
     let bench = Bench::new("s13");
     let daemon = Daemon::start(&bench, &config::open());

@@ -1,21 +1,21 @@
-//! Who may have what: two real users, one file.
+//! Rules of a configuration file for two real users.
 
 use crate::tasks::{ms, periodic, ranked, reserved, with, work_us};
 use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, kernel, needs_root};
-use talea_proto::refusal::Said;
+use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, Refusal, Request, Task};
 
-/// Why, if the rules have refused it; wherever in the refusal that stands.
+/// Code and field with which the rules have refused, wherever in the refusal they stand.
 fn denial(refusal: &Refusal) -> Option<(Code, Field)> {
     let rule = |code| matches!(code, Code::NotAllowed | Code::RuleBound | Code::RuleOmission);
     if rule(refusal.code) {
         return Some((refusal.code, refusal.field));
     }
     refusal.answers.iter().find_map(|answer| match answer.verdict {
-        Said::Denied { code, field, .. } => Some((code, field)),
+        PluginVerdict::Denied { code, field, .. } => Some((code, field)),
         _ => None,
     })
 }
@@ -42,7 +42,7 @@ fn r20_no_rule_no_service() {
     // A rule on one plugin grants nothing on another.
     is_denied(&of_alice, with("edf", task), Code::NotAllowed, Field::Request);
     of_root.create(with("edf", task));
-    // What is seen in the kernel is what counts.
+    // The kernel state is the result.
     let tid = alice.thread();
     of_alice.attach(granted.spec, tid);
     assert!(kernel::policy(tid).is_realtime());
@@ -110,14 +110,14 @@ fn r21_each_property_binds_from_both_sides() {
         }
     }
     let ignoring = Task { ignore_admission: true, ..with("rm", reserved(10, 1_000)) };
-    // What only a rule can allow is denied by its absence.
+    // Without a rule that allows it, the flag is denied.
     let without_leave = Task { ignore_admission: true, ..rm(10, 1_000, None) };
     is_denied(&client, without_leave, Code::NotAllowed, Field::IgnoreAdmission);
     bob.connect(&daemon).create(ignoring);
 }
 
 #[test]
-fn r22_leaving_a_bounded_parameter_out_is_no_escape() {
+fn r22_a_request_without_a_bounded_parameter_is_refused() {
     needs_root!();
     let bench = Bench::new("r22");
     let bounds = "max_utilization = 0.5\nmax_runtime = \"1ms\"\n";
@@ -139,16 +139,17 @@ fn r22_leaving_a_bounded_parameter_out_is_no_escape() {
 #[test]
 fn r23_groups_count_as_the_kernel_says() {
     needs_root!();
-    const CREW: u32 = 60_077;
+    const GROUP: u32 = 60_077;
     let bench = Bench::new("r23");
-    let rules = format!("[[rule]]\ndomain = \"@#{CREW}\"\nplugin = \"rm\"\nmin_period = \"1ms\"\n");
+    let rules =
+        format!("[[rule]]\ndomain = \"@#{GROUP}\"\nplugin = \"rm\"\nmin_period = \"1ms\"\n");
     let member = || {
         // Only this program of util-linux sets supplementary groups from outside.
         let mut command = Command::new("setpriv");
         command.args([
             format!("--reuid={ALICE}"),
             format!("--regid={ALICE}"),
-            format!("--groups={CREW}"),
+            format!("--groups={GROUP}"),
             "--".to_owned(),
         ]);
         command.arg(talea_kernel_tests::bench::program("talea-test-agent"));
@@ -173,13 +174,13 @@ fn r23_groups_count_as_the_kernel_says() {
         Code::NotAllowed
     );
     let mut command = Command::new(talea_kernel_tests::bench::program("talea-test-agent"));
-    command.uid(ALICE).gid(CREW);
+    command.uid(ALICE).gid(GROUP);
     let primary = Agent::start(command, 0);
     primary.connect(&daemon).create(task);
 }
 
 #[test]
-fn r24_what_a_subject_holds_is_exact_through_death() {
+fn r24_the_sum_of_a_subject_is_exact_across_client_exits() {
     needs_root!();
     let bench = Bench::new("r24");
     let rules =
@@ -206,7 +207,7 @@ fn r24_what_a_subject_holds_is_exact_through_death() {
 }
 
 #[test]
-fn r27_reload_binds_living_sessions_and_touches_nothing_that_is_granted() {
+fn r27_reload_binds_living_sessions_and_changes_no_grant() {
     needs_root!();
     let bench = Bench::new("r27");
     let rule = |runtime: &str| {
@@ -220,7 +221,7 @@ fn r27_reload_binds_living_sessions_and_touches_nothing_that_is_granted() {
     client.attach(granted.spec, tid);
     let before = kernel::attr(tid);
     daemon.reload(&config::with_rules(&rule("1ms")));
-    daemon.wait_for_line("was read again").expect("a living daemon");
+    daemon.wait_for_line("was reloaded").expect("a living daemon");
     is_denied(&client, with("rm", reserved(50, 5_000)), Code::RuleBound, Field::Runtime);
     is_denied(&client, with("rm", reserved(50, 1_001)), Code::RuleBound, Field::Runtime);
     client.create(with("rm", reserved(50, 1_000)));

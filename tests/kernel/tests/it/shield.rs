@@ -1,5 +1,5 @@
-//! CPUs that are kept clear, on the real machine: what it is before a shield it is after it,
-//! whoever is killed.
+//! CPU shields on the real machine: its state before a shield is its state after it, whichever
+//! process is killed.
 
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
-use talea_os::shield::{self, Refusal, Shield, What, Why};
+use talea_os::shield::{self, Shield, ShieldError, UnmovedKind, UnmovedReason};
 use talea_os::{Attr, Policy, Tid, proc, sched};
 
 /// The CPU that is shielded.
@@ -16,7 +16,7 @@ fn shielded() -> CpuSet {
     CpuSet::single(kernel::cpus().iter().last().expect("a CPU"))
 }
 
-/// What says where something runs, by its name: whole files, byte by byte.
+/// Affinities of threads, interrupts and work queues, by name: whole files, byte by byte.
 type Scene = BTreeMap<String, String>;
 
 fn numbers(path: &str) -> Vec<i32> {
@@ -44,8 +44,8 @@ fn scene() -> Scene {
         for thread in numbers(&format!("/proc/{process}/task")) {
             let tid = Tid::new(thread).expect("a thread");
             let (Ok(stat), Ok(name)) = (proc::stat(tid), proc::comm(tid)) else { continue };
-            // A worker of the kernel's is nobody's, and goes where its pool is sent some time
-            // later. A handler of interrupts follows its own.
+            // A worker of the kernel's belongs to no process, and goes where its pool is sent some
+            // time later. A handler of interrupts follows its own.
             if stat.is_bound() || stat.has_ended() || name.starts_with("irq/") {
                 continue;
             }
@@ -59,7 +59,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// What both have and is not the same.
+/// Entries of both scenes that differ.
 fn changed(before: &Scene, after: &Scene) -> Vec<String> {
     let both = before.iter().filter_map(|(name, text)| Some((name, text, after.get(name)?)));
     both.filter(|(_, was, is)| was != is)
@@ -67,9 +67,9 @@ fn changed(before: &Scene, after: &Scene) -> Vec<String> {
         .collect()
 }
 
-/// Does it, and compares the machine before with the machine after: at once what is nobody's but
-/// ours or the kernel's. Somebody else may pin a thread of theirs for a moment: for those it is
-/// done once more, and what has changed for good is found each time.
+/// Calls `does`, and compares the machine before with the machine after: at once for our and the
+/// kernel's threads. Another program may pin one of its threads for a moment: for those the call is
+/// repeated, and a lasting change is found each time.
 fn must_leave_no_trace(what: &str, mut does: impl FnMut()) {
     // Ordinary threads that can be moved: one that could run anywhere, and one that was pinned to
     // where it had to go.
@@ -84,7 +84,7 @@ fn must_leave_no_trace(what: &str, mut does: impl FnMut()) {
     let mut found = Vec::new();
     for _ in 0..3 {
         does();
-        assert!(!shield::is_left(), "{what}: nobody has put it back");
+        assert!(!shield::has_leftover(), "{what}: no process has restored it");
         found = changed(&before, &scene());
         assert!(found.iter().all(is_others), "{what}: {found:#?}");
         if found.is_empty() {
@@ -118,7 +118,7 @@ impl Drop for Idler {
     }
 }
 
-/// A program that begins another one when it is told.
+/// A program that starts another one on request.
 struct Shell(Child);
 
 impl Shell {
@@ -150,7 +150,7 @@ impl Drop for Shell {
 }
 
 #[test]
-fn y17_a_shield_clears_a_cpu_says_what_stays_and_leaves_no_trace() {
+fn y17_a_shield_clears_a_cpu_reports_unmoved_threads_and_leaves_no_trace() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("shield_clears");
@@ -162,58 +162,66 @@ fn y17_a_shield_clears_a_cpu_says_what_stays_and_leaves_no_trace() {
     sched::set(urgent.tid(), &Attr::plain(Policy::Fifo(1))).expect("root may");
     must_leave_no_trace("a shield", || {
         let shield = Shield::raise(&cpus).expect("root may");
-        let cleared = shield.cleared().clone();
+        let cleared = shield.report().clone();
         println!("{} threads and {} interrupts moved", cleared.threads, cleared.interrupts);
-        for left in &cleared.left {
+        for left in &cleared.unmoved {
             println!("{left}");
         }
         assert_eq!((anywhere.may_use(), there.may_use()), (rest, rest));
         assert!(cleared.threads > 2, "{cleared:?}");
-        // Whom somebody has promised a CPU to stays, and is told.
+        // A real-time thread keeps its CPUs, and the report names it.
         assert_eq!(urgent.may_use(), cpus);
-        let is_told = |tid: Tid, why: Why| {
-            cleared.left.iter().any(|left| {
-                left.why == why && matches!(left.what, What::Thread { tid: t, .. } if t == tid)
+        let is_reported = |tid: Tid, why: UnmovedReason| {
+            cleared.unmoved.iter().any(|left| {
+                left.reason == why
+                    && matches!(left.kind, UnmovedKind::Thread { tid: t, .. } if t == tid)
             })
         };
-        assert!(is_told(urgent.tid(), Why::Promised), "{cleared:?}");
+        assert!(is_reported(urgent.tid(), UnmovedReason::RealTime), "{cleared:?}");
         let unexplained: Vec<_> =
-            cleared.left.iter().filter(|left| left.why == Why::Came).collect();
+            cleared.unmoved.iter().filter(|left| left.reason == UnmovedReason::Arrived).collect();
         assert!(unexplained.len() <= 1, "one may have begun just now: {unexplained:?}");
         // There is one at a time.
-        assert!(matches!(Shield::raise(&cpus), Err(Refusal::Busy { .. })));
-        assert!(shield::sweep().expect("root may").is_none() && !shield::is_left(), "it is in use");
+        assert!(matches!(Shield::raise(&cpus), Err(ShieldError::Busy { .. })));
+        assert!(
+            shield::recover().expect("root may").is_none() && !shield::has_leftover(),
+            "it is in use"
+        );
         drop(shield);
     });
     assert_eq!((anywhere.may_use(), there.may_use()), (all, cpus));
 }
 
 #[test]
-fn y17_what_others_change_below_a_shield_is_theirs_and_children_get_what_their_parents_had() {
+fn y17_affinities_set_by_others_below_a_shield_stay_and_children_get_those_of_their_parents() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("shield_meanwhile");
     let (cpus, all) = (shielded(), kernel::cpus());
     let (back, ended, pinned) = (Idler::start(), Idler::start(), Idler::start());
     sched::set_affinity(pinned.tid(), &all.difference(&cpus)).expect("root may");
-    // Both there before, and begin further ones below the shield: one has its CPUs of the shield,
-    // the other one of somebody else.
-    let (mut moved, mut told) = (Shell::start(), Shell::start());
-    sched::set_affinity(told.tid(), &all.difference(&cpus)).expect("root may");
-    // Before and after is told by ticks of ten milliseconds.
+    // Both there before, and begin further ones below the shield: the shield has set the CPUs
+    // of one, another program those of the other.
+    let (mut moved, mut pinned_shell) = (Shell::start(), Shell::start());
+    sched::set_affinity(pinned_shell.tid(), &all.difference(&cpus)).expect("root may");
+    // Ticks of ten milliseconds distinguish before and after.
     std::thread::sleep(Duration::from_millis(30));
     let shield = Shield::raise(&cpus).expect("root may");
     drop(ended);
     sched::set_affinity(back.tid(), &cpus).expect("root may");
-    let strangers = shield.strangers();
-    let is_back = |what: &What| matches!(what, What::Thread { tid, .. } if *tid == back.tid());
-    assert!(strangers.iter().any(|left| is_back(&left.what)), "{strangers:?}");
-    let (child, its) = (moved.begins(), told.begins());
+    let foreign = shield.foreign();
+    let is_back =
+        |what: &UnmovedKind| matches!(what, UnmovedKind::Thread { tid, .. } if *tid == back.tid());
+    assert!(foreign.iter().any(|left| is_back(&left.kind)), "{foreign:?}");
+    let (child, its) = (moved.begins(), pinned_shell.begins());
     let may_use = |tid: Tid| sched::get_affinity(tid).expect("it lives");
     assert_eq!((may_use(child), may_use(its)), (all.difference(&cpus), all.difference(&cpus)));
     let restored = shield.lower();
     println!("{restored:?}");
-    assert!(restored.left >= 1 && restored.ended >= 1 && restored.inherited >= 1, "{restored:?}");
+    assert!(
+        restored.skipped >= 1 && restored.ended >= 1 && restored.inherited >= 1,
+        "{restored:?}"
+    );
     assert_eq!(back.may_use(), cpus);
     assert_eq!((may_use(child), may_use(its)), (all, all.difference(&cpus)));
     assert_eq!(pinned.may_use(), all.difference(&cpus));
@@ -232,9 +240,9 @@ fn y17_all_cpus_can_not_be_shielded() {
     }));
     needs!("CPUs that are all online", kernel::cpus() == online);
     let refusal = shield::check(&online).expect_err("nothing would be left");
-    assert!(refusal.to_string().contains("none left"), "{refusal}");
-    assert!(matches!(shield::check(&CpuSet::EMPTY), Err(Refusal::NoSuchCpus(_))));
-    assert!(matches!(shield::check(&CpuSet::single(1000)), Err(Refusal::NoSuchCpus(_))));
+    assert!(refusal.to_string().contains("leave at least one"), "{refusal}");
+    assert!(matches!(shield::check(&CpuSet::EMPTY), Err(ShieldError::NoSuchCpus(_))));
+    assert!(matches!(shield::check(&CpuSet::single(1000)), Err(ShieldError::NoSuchCpus(_))));
 }
 
 const VICTIM: &str = "TALEA_SHIELD_VICTIM";
@@ -248,13 +256,13 @@ fn a_shield_to_be_killed() {
     eprintln!("begins");
     let shield = Shield::raise(&shielded()).expect("root may");
     eprintln!("raised");
-    // Until it is told, or killed.
+    // Until standard input ends, or a kill.
     let _ = std::io::stdin().read(&mut [0]);
     shield.lower();
     eprintln!("lowered");
 }
 
-/// A process with a shield; what it says.
+/// Starts a process with a shield; returns it with its standard error.
 fn victim() -> (Child, BufReader<std::process::ChildStderr>) {
     let mut child = Command::new(std::env::current_exe().expect("our own path"))
         .args(["--exact", "shield::a_shield_to_be_killed", "--nocapture"])
@@ -284,11 +292,11 @@ fn signal(pid: i32, signal: Signal) {
     rustix::process::kill_process(pid, signal).expect("it lives");
 }
 
-fn keeper_of(pid: u32) -> Option<i32> {
+fn reaper_of(pid: u32) -> Option<i32> {
     numbers("/proc").into_iter().find(|&child| {
         let tid = kernel::tid(child);
         proc::stat(tid).is_ok_and(|stat| stat.parent == pid as i32)
-            && proc::comm(tid).is_ok_and(|name| name == "exec-keeper")
+            && proc::comm(tid).is_ok_and(|name| name == "talea-reaper")
     })
 }
 
@@ -310,44 +318,44 @@ fn y17_a_process_with_a_shield_that_is_killed_at_any_point_leaves_no_trace() {
             std::thread::sleep(Duration::from_micros(after));
             let _ = child.kill();
             child.wait().expect("it was killed");
-            // One that is killed before it has a keeper has moved nothing, and its empty books may
-            // stay for the next.
-            eventually("its keeper has put everything back", || !shield::is_left());
+            // One that is killed before it has a reaper has moved nothing, and its empty journal
+            // may stay for the next.
+            eventually("its reaper has restored everything", || !shield::has_leftover());
         });
     }
 }
 
 #[test]
-fn y17_whoever_is_killed_with_the_keeper_of_a_shield_is_put_back_by_the_next() {
+fn y17_a_shield_killed_with_its_reaper_is_undone_by_the_next() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("shield_doubles");
     let begin = || {
         let (child, mut said) = victim();
         hears(&mut said, "raised");
-        let keeper = keeper_of(child.id()).expect("somebody keeps it");
-        (child, said, keeper)
+        let reaper = reaper_of(child.id()).expect("a reaper");
+        (child, said, reaper)
     };
-    must_leave_no_trace("a keeper that is killed", || {
-        let (mut child, mut said, keeper) = begin();
-        signal(keeper, Signal::KILL);
+    must_leave_no_trace("a reaper that is killed", || {
+        let (mut child, mut said, reaper) = begin();
+        signal(reaper, Signal::KILL);
         drop(child.stdin.take());
         hears(&mut said, "lowered");
         assert!(child.wait().expect("it ends").success());
     });
     for by_next in [true, false] {
         must_leave_no_trace("both killed", || {
-            let (mut child, _said, keeper) = begin();
-            // At the same instant: a keeper that is killed is followed by another one.
+            let (mut child, _said, reaper) = begin();
+            // At the same instant: a reaper that is killed is followed by another one.
             signal(child.id() as i32, Signal::STOP);
-            signal(keeper, Signal::KILL);
+            signal(reaper, Signal::KILL);
             child.kill().expect("it lives");
             child.wait().expect("it was killed");
-            assert!(shield::is_left(), "nobody was there to put it back");
+            assert!(shield::has_leftover(), "no process was left to restore it");
             if by_next {
                 drop(Shield::raise(&shielded()).expect("root may"));
             } else {
-                let restored = shield::sweep().expect("root may").expect("there was one");
+                let restored = shield::recover().expect("root may").expect("there was one");
                 assert!(restored.restored > 0, "{restored:?}");
             }
         });

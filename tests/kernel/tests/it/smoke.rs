@@ -1,4 +1,4 @@
-//! From a client's wish to a real-time thread and back.
+//! A request of a client makes a thread real-time, and its release ends that.
 
 use crate::tasks::{periodic, ranked, reserved, with};
 use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs_root};

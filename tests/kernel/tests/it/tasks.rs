@@ -1,4 +1,4 @@
-//! Tasks in a word.
+//! Short constructors of tasks.
 
 use talea_core::{Params, Priority, Span, Work};
 use talea_proto::message::Name;
@@ -27,18 +27,18 @@ pub(crate) fn reserved(period_ms: u64, runtime_us: u64) -> Task {
     Task { params, ..Task::default() }
 }
 
-/// A priority, nothing else: for `rr` and `fp`.
+/// A task with only a priority: for `rr` and `fp`.
 pub(crate) fn ranked(priority: u8) -> Task {
     let params = Params { priority: Some(Priority(priority)), ..Params::default() };
     Task { params, ..Task::default() }
 }
 
-/// The same, for one plugin.
+/// A task for one plugin.
 pub(crate) fn with(plugin: &str, task: Task) -> Task {
     Task { plugin: Name::new(plugin), ..task }
 }
 
-/// The same, with another owner.
+/// A task with this owner.
 pub(crate) fn owned_by(owner: Owner, task: Task) -> Task {
     Task { owner, ..task }
 }

@@ -1,23 +1,23 @@
-//! More than one's share: quotas, rules, and the ways around them.
+//! Quotas, rules, and the ways around them.
 
-use super::siege::{MALLORY, Siege, code, figure, small};
+use super::fixture::{Fixture, MALLORY, code, figure, small};
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{BOB, config, eventually, kernel, needs_root};
-use talea_proto::refusal::Said;
-use talea_proto::{Code, Field, Named, Owner, Refusal, Reply, Request, Task};
+use talea_proto::refusal::PluginVerdict;
+use talea_proto::{Code, Field, Owner, Refusal, Reply, Request, Task, ThreadRef};
 
-/// Few of everything.
+/// Low quotas.
 const TIGHT: &str =
     "[daemon.quota]\nsessions_per_user = 6\nspecs_per_user = 10\nrequests_per_second = 20000\n";
 
 #[test]
 fn retif_d4_more_specs_than_the_quota_are_refused_on_any_number_of_connections() {
     needs_root!();
-    let siege = Siege::with("attack-specs-quota", &(config::open() + TIGHT));
-    let mallory = Siege::mallory();
-    siege.under(|| {
-        let clients = [mallory.connect(&siege.daemon), mallory.connect(&siege.daemon)];
+    let fixture = Fixture::with("attack-specs-quota", &(config::open() + TIGHT));
+    let mallory = Fixture::mallory();
+    fixture.under(|| {
+        let clients = [mallory.connect(&fixture.daemon), mallory.connect(&fixture.daemon)];
         let mut grants = Vec::new();
         for round in 0..10 {
             let owner = [Owner::Session, Owner::Process, Owner::Thread][round % 3];
@@ -44,16 +44,16 @@ fn retif_d4_more_specs_than_the_quota_are_refused_on_any_number_of_connections()
 }
 
 #[test]
-fn retif_d4_more_connections_than_the_quota_are_told_so_and_closed() {
+fn retif_d4_connections_beyond_the_quota_are_refused_and_closed() {
     needs_root!();
-    let siege = Siege::with("attack-sessions-quota", &(config::open() + TIGHT));
-    siege.under(|| {
+    let fixture = Fixture::with("attack-sessions-quota", &(config::open() + TIGHT));
+    fixture.under(|| {
         // As many processes as she likes: the user counts.
-        let processes = [Siege::mallory(), Siege::mallory(), Siege::mallory()];
+        let processes = [Fixture::mallory(), Fixture::mallory(), Fixture::mallory()];
         let clients: Vec<_> =
-            (0..6).map(|index| processes[index % 3].connect(&siege.daemon)).collect();
+            (0..6).map(|index| processes[index % 3].connect(&fixture.daemon)).collect();
         for process in &processes {
-            let late = process.connect_silently(&siege.daemon);
+            let late = process.connect_silently(&fixture.daemon);
             let hello = Request::Hello { min: talea_proto::VERSION, max: talea_proto::VERSION };
             let no = late.refused(&hello);
             assert_eq!((no.code, no.field, no.limit), (Code::Quota, Field::Sessions, 6));
@@ -61,7 +61,7 @@ fn retif_d4_more_connections_than_the_quota_are_told_so_and_closed() {
         }
         clients[0].close();
         eventually("a place is free again", || {
-            let again = processes[0].connect_silently(&siege.daemon);
+            let again = processes[0].connect_silently(&fixture.daemon);
             let hello = Request::Hello { min: talea_proto::VERSION, max: talea_proto::VERSION };
             matches!(again.ask(&hello), Reply::Welcome { .. })
         });
@@ -69,18 +69,18 @@ fn retif_d4_more_connections_than_the_quota_are_told_so_and_closed() {
 }
 
 #[test]
-fn retif_d4_whoever_asks_too_fast_is_not_read_from_for_a_while() {
+fn retif_d4_a_client_above_the_request_rate_is_not_read_from_for_a_while() {
     needs_root!();
-    // The honest client keeps to the rate that everybody has; hers is a user of its own.
+    // The honest client stays below the rate of each user; the attacker is another user.
     let quota = "[daemon.quota]\nrequests_per_second = 6000\nburst = 50\n";
-    let siege = Siege::with("attack-rate", &(config::open() + quota));
-    let troupe = siege.troupe(MALLORY);
-    let socket = siege.daemon.socket().display();
-    siege.under(|| {
+    let fixture = Fixture::with("attack-rate", &(config::open() + quota));
+    let test_clients = fixture.test_clients(MALLORY);
+    let socket = fixture.daemon.socket().display();
+    fixture.under(|| {
         let begun = Instant::now();
-        assert_eq!(troupe.order(&format!("start swarm swarm {socket} 4 status")), "started");
+        assert_eq!(test_clients.order(&format!("start swarm swarm {socket} 4 status")), "started");
         std::thread::sleep(Duration::from_millis(500));
-        let said = troupe.order("stop swarm");
+        let said = test_clients.order("stop swarm");
         let seconds = begun.elapsed().as_secs_f64();
         let answered = u32::try_from(figure(&said, "received")).map_or(f64::INFINITY, f64::from);
         println!("{said} in {seconds} s");
@@ -89,48 +89,47 @@ fn retif_d4_whoever_asks_too_fast_is_not_read_from_for_a_while() {
         let paid = 6000.0 * seconds + 50.0 + 8.0;
         assert!(answered <= paid * 1.02, "{answered} answers in {seconds} s, {paid} were paid for");
     });
-    assert!(siege.daemon.log().contains("over its request rate"), "{}", siege.daemon.log());
+    assert!(fixture.daemon.log().contains("exceeds the request rate"), "{}", fixture.daemon.log());
 }
 
-/// Why the rules refuse it, wherever in the refusal that stands.
+/// Code with which the rules have refused, wherever in the refusal it stands.
 fn denial(refusal: &Refusal) -> Option<Code> {
     let ruled = |code| matches!(code, Code::NotAllowed | Code::RuleBound | Code::RuleOmission);
     let of_plugins = || {
         refusal.answers.iter().find_map(|answer| match answer.verdict {
-            Said::Denied { code, .. } => Some(code),
+            PluginVerdict::Denied { code, .. } => Some(code),
             _ => None,
         })
     };
     if ruled(refusal.code) { Some(refusal.code) } else { of_plugins() }
 }
 
-/// Bob and Carol may do what the siege wants of them.
+/// A configuration with these rules, and those that Bob and Carol need in the fixture.
 fn ruled(rules: &str) -> String {
     let helpers = format!(
         "[[rule]]\ndomain = \"#{BOB}\"\nplugin = \"quiet\"\nmin_priority = 1\n\
          [[rule]]\ndomain = \"#60003\"\nplugin = \"rm\"\nmin_period = \"1ms\"\n"
     );
-    // Rules name plugins that must stand in the file: `QUIET` is put behind by the siege, so it is
-    // not here.
+    // Rules name plugins of the file: the fixture appends `QUIET`, so it is not here.
     config::with_rules(&(helpers + rules))
 }
 
 #[test]
-fn r22_no_omission_no_detour_and_no_sum_of_parts_gets_around_a_bound() {
+fn r22_neither_omissions_nor_sums_of_parts_exceed_a_bound() {
     needs_root!();
     let rules = format!(
         "[[rule]]\ndomain = \"#{MALLORY}\"\nmax_utilization = 0.3\nmax_runtime = \"2ms\"\n"
     );
-    let siege = Siege::with("attack-omission", &ruled(&rules));
-    let mallory = Siege::mallory();
-    let client = mallory.connect(&siege.daemon);
+    let fixture = Fixture::with("attack-omission", &ruled(&rules));
+    let mallory = Fixture::mallory();
+    let client = mallory.connect(&fixture.daemon);
     let tid = mallory.thread();
-    siege.under(|| {
+    fixture.under(|| {
         let denied = |request: Request| {
             let no = client.refused(&request);
             denial(&no).unwrap_or_else(|| panic!("not by the rules: {no:?}"))
         };
-        // What says nothing of its runtime could use all of a CPU.
+        // A task without a runtime could use all of a CPU.
         for task in [
             periodic(10),
             with("rm", periodic(10)),
@@ -142,21 +141,21 @@ fn r22_no_omission_no_detour_and_no_sum_of_parts_gets_around_a_bound() {
         ] {
             assert_eq!(denied(Request::Create(task)), Code::RuleOmission, "{task:?}");
         }
-        // Nor does a bound give way to a flag, to a longer period, or to a wish.
+        // Neither a flag, nor a longer period, nor a desired runtime lifts a bound.
         for task in [reserved(10, 2_001), reserved(4_000, 3_000)] {
             assert_eq!(denied(Request::Create(task)), Code::RuleBound, "{task:?}");
         }
         let ignoring = Task { ignore_admission: true, ..reserved(10, 1_000) };
         assert_eq!(denied(Request::Create(ignoring)), Code::NotAllowed);
-        let mut wishing = with("rm", reserved(20, 1_000));
-        wishing.params.desired = Some(crate::tasks::work_us(19_000));
-        let granted = client.create(wishing);
+        let mut desiring = with("rm", reserved(20, 1_000));
+        desiring.params.desired = Some(crate::tasks::work_us(19_000));
+        let granted = client.create(desiring);
         assert!(
             granted.runtime <= Some(crate::tasks::work_us(2_000)),
-            "a wish is clipped: {granted:?}"
+            "a desired runtime is clipped: {granted:?}"
         );
         // In the sum over plugins, connections and changes it is still the same user.
-        let second = mallory.connect(&siege.daemon);
+        let second = mallory.connect(&fixture.daemon);
         let more = second.create(with("edf", reserved(20, 1_900)));
         let code = |no: Refusal| denial(&no);
         let over = Request::Create(with("rm", reserved(10, 1_900)));
@@ -183,12 +182,12 @@ fn r22_no_omission_no_detour_and_no_sum_of_parts_gets_around_a_bound() {
 }
 
 #[test]
-fn r20_whoever_no_rule_speaks_of_gets_nothing_in_any_form() {
+fn r20_a_user_without_a_rule_gets_nothing_in_any_form() {
     needs_root!();
-    let siege = Siege::with("attack-unruled", &ruled(""));
-    let mallory = Siege::mallory();
-    let client = mallory.connect(&siege.daemon);
-    siege.under(|| {
+    let fixture = Fixture::with("attack-unruled", &ruled(""));
+    let mallory = Fixture::mallory();
+    let client = mallory.connect(&fixture.daemon);
+    fixture.under(|| {
         for task in
             [Task::default(), small(), periodic(10), ranked(1), with("edf", reserved(10, 100))]
         {
@@ -202,10 +201,10 @@ fn r20_whoever_no_rule_speaks_of_gets_nothing_in_any_form() {
 #[test]
 fn retif_s5_s9_one_admission_is_one_thread() {
     needs_root!();
-    let siege = Siege::new("attack-many-threads");
-    let (mallory, second) = (Siege::mallory(), Siege::mallory());
-    let client = mallory.connect(&siege.daemon);
-    siege.under(|| {
+    let fixture = Fixture::new("attack-many-threads");
+    let (mallory, second) = (Fixture::mallory(), Fixture::mallory());
+    let client = mallory.connect(&fixture.daemon);
+    fixture.under(|| {
         let threads: Vec<i32> = (0..4).map(|_| mallory.thread()).chain([second.thread()]).collect();
         let grant = client.create(small());
         let other = client.create(with("fp", ranked(9)));
@@ -215,7 +214,7 @@ fn retif_s5_s9_one_admission_is_one_thread() {
             assert_eq!(code(client.try_attach(grant.spec, tid)), Code::SpecTaken, "{expected}");
         }
         assert_eq!(code(client.try_attach(other.spec, threads[0])), Code::ThreadTaken);
-        // One after the other: whoever is detached is ordinary before the next is not.
+        // One after the other: a detached thread is ordinary before the next one is real-time.
         for pair in threads.windows(2) {
             client.done(&Request::Detach(grant.spec));
             assert!(kernel::is_ordinary(pair[0]));
@@ -230,7 +229,7 @@ fn retif_s5_s9_one_admission_is_one_thread() {
             .iter()
             .map(|&tid| {
                 client
-                    .send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) })
+                    .send(&Request::Attach { spec: grant.spec, thread: ThreadRef::Tid(tid as u32) })
             })
             .collect();
         let done =
@@ -247,12 +246,12 @@ fn retif_s5_s9_one_admission_is_one_thread() {
 }
 
 #[test]
-fn retif_s6_what_an_attached_thread_begets_is_ordinary() {
+fn retif_s6_children_of_an_attached_thread_are_ordinary() {
     needs_root!();
-    let siege = Siege::new("attack-fork");
-    let mallory = Siege::mallory();
-    let client = mallory.connect(&siege.daemon);
-    siege.beside_grants(|| {
+    let fixture = Fixture::new("attack-fork");
+    let mallory = Fixture::mallory();
+    let client = mallory.connect(&fixture.daemon);
+    fixture.beside_grants(|| {
         for task in [
             with("rm", periodic(100)),
             with("rr", ranked(9)),

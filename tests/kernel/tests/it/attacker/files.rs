@@ -1,14 +1,14 @@
-//! Files and paths: nothing that others could have written is read, and nobody takes the daemon's
-//! place.
+//! Files and paths: the daemon reads nothing that others could have written, and no other process
+//! takes its place.
 
-use super::siege::{MALLORY, Siege, outcome, set_mode};
+use super::fixture::{Fixture, MALLORY, outcome, set_mode};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use talea_kernel_tests::{Bench, Daemon, config, eventually, needs_root};
 
-/// Ways in which somebody else could put words into a file, as paths to it.
+/// Ways in which another user could change the content of a file, as paths to it.
 fn doubtful(bench: &Bench, content: &Path, name: &str) -> Vec<(&'static str, PathBuf)> {
     let home = bench.path("doubtful");
     fs::create_dir_all(&home).expect("a folder");
@@ -42,10 +42,10 @@ fn doubtful(bench: &Bench, content: &Path, name: &str) -> Vec<(&'static str, Pat
         .expect("a pipe");
     vec![
         ("a file of another user", copy(&folder("a", 0o755, None), 0o644, Some(MALLORY))),
-        ("a file that everybody may write", copy(&folder("b", 0o755, None), 0o646, None)),
+        ("a file that all users may write", copy(&folder("b", 0o755, None), 0o646, None)),
         ("a file that its group may write", copy(&folder("c", 0o755, None), 0o664, None)),
         ("a file in a folder of another user", copy(&theirs, 0o644, None)),
-        ("a file in a folder that everybody may write", copy(&open, 0o644, None)),
+        ("a file in a folder that all users may write", copy(&open, 0o644, None)),
         ("a file below such a folder", copy(&nested, 0o644, None)),
         (
             "a file in a folder that its group may write",
@@ -86,34 +86,34 @@ fn r26_no_daemon_starts_with_a_configuration_that_others_could_have_written() {
 }
 
 #[test]
-fn r26_a_running_daemon_takes_no_configuration_that_others_could_have_written() {
+fn r26_a_running_daemon_loads_no_configuration_that_others_could_have_written() {
     needs_root!();
-    let siege = Siege::new("attack-reload");
-    let config = siege.bench.path("talead.toml");
-    let closed = siege.bench.write("closed.toml", config::PLUGINS);
+    let fixture = Fixture::new("attack-reload");
+    let config = fixture.bench.path("talead.toml");
+    let closed = fixture.bench.write("closed.toml", config::PLUGINS);
     let good = fs::read_to_string(&config).expect("the configuration");
     let refused = |round: usize| {
-        siege.daemon.signal(Signal::HUP);
+        fixture.daemon.signal(Signal::HUP);
         eventually("the reload is refused", || {
-            siege.daemon.log().matches("the new configuration was not taken").count() > round
+            fixture.daemon.log().matches("the new configuration is invalid").count() > round
         });
     };
-    // What would shut everybody out, had it been taken.
+    // This configuration would exclude all users if the daemon loaded it.
     for (round, (what, path)) in
-        doubtful(&siege.bench, &closed, "talead.toml").into_iter().enumerate()
+        doubtful(&fixture.bench, &closed, "talead.toml").into_iter().enumerate()
     {
         fs::remove_file(&config).expect("remove");
         symlink(&path, &config).expect("a link");
         refused(round);
-        let service = siege.measure(|| std::thread::sleep(std::time::Duration::from_millis(5)));
+        let service = fixture.measure(|| std::thread::sleep(std::time::Duration::from_millis(5)));
         println!("{what}: {service}");
     }
     fs::remove_file(&config).expect("remove");
     fs::write(&config, good).expect("write");
     set_mode(&config, 0o644);
-    siege.daemon.signal(Signal::HUP);
-    siege.daemon.wait_for_line("was read again").expect("a living daemon");
-    siege.under(|| ());
+    fixture.daemon.signal(Signal::HUP);
+    fixture.daemon.wait_for_line("was reloaded").expect("a living daemon");
+    fixture.under(|| ());
 }
 
 #[test]
@@ -140,25 +140,25 @@ fn r26_no_daemon_starts_with_a_plugin_that_others_could_have_written() {
 }
 
 #[test]
-fn retif_s13_nobody_takes_the_daemons_place() {
+fn retif_s13_no_other_process_takes_the_daemons_place() {
     needs_root!();
-    let siege = Siege::new("attack-second");
-    let socket = siege.daemon.socket().to_owned();
+    let fixture = Fixture::new("attack-second");
+    let socket = fixture.daemon.socket().to_owned();
     let inode = || fs::symlink_metadata(&socket).expect("the socket").ino();
     let before = inode();
-    let other = siege.bench.path("other").display().to_string();
-    let alias = siege.bench.path("alias");
+    let other = fixture.bench.path("other").display().to_string();
+    let alias = fixture.bench.path("alias");
     symlink(socket.parent().expect("a folder"), &alias).expect("a link");
     let alias = alias.join("socket").display().to_string();
-    siege.under(|| {
+    fixture.under(|| {
         for arguments in [
             vec![],
-            // The same state behind another door, and the same door by another name.
+            // The same state with another socket, and the same socket by another name.
             vec!["--socket", other.as_str()],
             vec!["--socket", alias.as_str()],
             vec!["--socket", alias.as_str(), "--state-dir", other.as_str()],
         ] {
-            let (code, said) = outcome(siege.daemon.command(&arguments));
+            let (code, said) = outcome(fixture.daemon.command(&arguments));
             assert_eq!(code, Some(1), "{arguments:?}: {said}");
             assert_eq!(inode(), before, "the socket was replaced");
         }
@@ -166,20 +166,20 @@ fn retif_s13_nobody_takes_the_daemons_place() {
 }
 
 #[test]
-fn r26_what_the_daemon_keeps_is_for_nobody_elses_eyes_or_hands() {
+fn r26_the_files_of_the_daemon_are_neither_readable_nor_writable_by_others() {
     needs_root!();
-    let siege = Siege::new("attack-state");
-    let mallory = siege.troupe(MALLORY);
-    let client = mallory.connect(&siege.daemon);
-    siege.take_stock();
-    let home = siege.daemon.socket().parent().expect("a folder").to_owned();
+    let fixture = Fixture::new("attack-state");
+    let mallory = fixture.test_clients(MALLORY);
+    let client = mallory.connect(&fixture.daemon);
+    fixture.take_stock();
+    let home = fixture.daemon.socket().parent().expect("a folder").to_owned();
     let mut secrets = 0;
     for entry in fs::read_dir(&home).expect("the state") {
         let path = entry.expect("an entry").path();
         let meta = path.symlink_metadata().expect("metadata");
         assert_eq!(meta.uid(), 0, "{}", path.display());
-        // Tokens lie in the one, and whoever can open the other can hold its lock and keep the next
-        // daemon out.
+        // One file has the tokens; a process that can open the other can hold its lock and keep the
+        // next daemon out.
         if meta.is_file() {
             assert_eq!(meta.mode() & 0o077, 0, "{} has mode {:o}", path.display(), meta.mode());
             let message = client.encode(&talea_proto::Request::Status);
@@ -189,8 +189,8 @@ fn r26_what_the_daemon_keeps_is_for_nobody_elses_eyes_or_hands() {
         }
     }
     assert!(secrets > 0, "there is a state file");
-    // A state file that somebody else has prepared is not believed.
-    let trap = siege.bench.path("trap");
+    // A state file that another user has prepared is refused.
+    let trap = fixture.bench.path("trap");
     fs::create_dir(&trap).expect("a folder");
     for (mode, owner) in [(0o644, MALLORY), (0o666, 0)] {
         let file = trap.join("state");
@@ -199,15 +199,15 @@ fn r26_what_the_daemon_keeps_is_for_nobody_elses_eyes_or_hands() {
         set_mode(&file, mode);
         let (door, trap) = (trap.join("socket").display().to_string(), trap.display().to_string());
         let (code, said) =
-            outcome(siege.daemon.command(&["--socket", &door, "--state-dir", &trap]));
+            outcome(fixture.daemon.command(&["--socket", &door, "--state-dir", &trap]));
         assert_eq!(code, Some(1), "state of {owner} with mode {mode:o}: {said}");
         let _ = fs::remove_file(&file);
     }
-    siege.is_unharmed();
+    fixture.is_unharmed();
 }
 
 #[test]
-fn r26_no_daemon_keeps_its_state_where_others_could_have_laid_something() {
+fn r26_no_daemon_uses_a_state_folder_that_others_could_have_prepared() {
     needs_root!();
     let bench = Bench::new("attack-state-folder");
     let config = bench.write("talead.toml", &config::open());
@@ -227,7 +227,7 @@ fn r26_no_daemon_keeps_its_state_where_others_could_have_laid_something() {
     std::os::unix::fs::lchown(&link, Some(MALLORY), None).expect("chown");
     for (what, home) in [
         ("a folder of another user", folder("theirs", 0o755, MALLORY)),
-        ("a folder that everybody may write", folder("open", 0o777, 0)),
+        ("a folder that all users may write", folder("open", 0o777, 0)),
         ("a folder that its group may write", folder("grouped", 0o775, 0)),
         ("a link of another user to a good folder", link),
         ("a link in the place of the state file", safe),

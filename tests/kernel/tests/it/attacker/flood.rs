@@ -1,26 +1,26 @@
-//! Too many at once: connections, requests, deaths, and no descriptors left.
+//! Overload: too many connections, requests and exits at once, and no descriptors left.
 
-use super::siege::{MALLORY, QUIET, Siege, figure, small};
+use super::fixture::{Fixture, MALLORY, QUIET, figure, small};
 use std::process::Command;
 use std::time::Duration;
 use talea_core::CpuSet;
 use talea_kernel_tests::{Agent, Bench, Daemon, config, eventually, kernel, needs_root};
-use talea_proto::{Named, Reply, Request, Task, VERSION};
+use talea_proto::{Reply, Request, Task, ThreadRef, VERSION};
 
 /// Room for a thousand connections of one user.
 const ROOMY: &str = "[daemon.quota]\nsessions_per_user = 1200\nsessions = 2000\n";
 
-/// A swarm that does `kind` on `count` connections for a while; what it saw.
-fn swarm(siege: &Siege, count: u32, kind: &str) -> String {
-    let troupe = siege.troupe(MALLORY);
-    let socket = siege.daemon.socket().display();
+/// Runs a swarm that does `kind` on `count` connections for a while; returns its counts.
+fn swarm(fixture: &Fixture, count: u32, kind: &str) -> String {
+    let test_clients = fixture.test_clients(MALLORY);
+    let socket = fixture.daemon.socket().display();
     assert_eq!(
-        troupe.order(&format!("start swarm swarm {socket} {count} {kind}")),
+        test_clients.order(&format!("start swarm swarm {socket} {count} {kind}")),
         "started",
         "{kind}"
     );
     std::thread::sleep(Duration::from_millis(600));
-    let said = troupe.order("stop swarm");
+    let said = test_clients.order("stop swarm");
     println!("{count} × {kind}: {said}");
     said
 }
@@ -28,10 +28,10 @@ fn swarm(siege: &Siege, count: u32, kind: &str) -> String {
 #[test]
 fn retif_d3_d4_a_thousand_flooding_connections_get_the_quota_and_no_more() {
     needs_root!();
-    let siege = Siege::new("attack-flood");
+    let fixture = Fixture::new("attack-flood");
     for kind in ["status", "garbage", "create", "attach"] {
-        siege.under(|| {
-            let said = swarm(&siege, 1000, kind);
+        fixture.under(|| {
+            let said = swarm(&fixture, 1000, kind);
             assert!(figure(&said, "sent") > 0, "{said}");
         });
     }
@@ -40,10 +40,10 @@ fn retif_d3_d4_a_thousand_flooding_connections_get_the_quota_and_no_more() {
 #[test]
 fn retif_d4_a_thousand_connections_that_ask_for_groups_get_the_quota_and_no_more() {
     needs_root!();
-    let siege = Siege::new("attack-groups");
+    let fixture = Fixture::new("attack-groups");
     // One message, 64 specs: paid for as 64 requests.
-    siege.under(|| {
-        let said = swarm(&siege, 1000, "group");
+    fixture.under(|| {
+        let said = swarm(&fixture, 1000, "group");
         assert!(figure(&said, "sent") > 0, "{said}");
     });
 }
@@ -51,10 +51,10 @@ fn retif_d4_a_thousand_connections_that_ask_for_groups_get_the_quota_and_no_more
 #[test]
 fn retif_d3_d5_a_thousand_flooding_connections_within_the_quota_are_held_to_the_rate() {
     needs_root!();
-    let siege = Siege::with("attack-flood-within", &(config::open() + ROOMY));
+    let fixture = Fixture::with("attack-flood-within", &(config::open() + ROOMY));
     for kind in ["status", "attach"] {
-        siege.under(|| {
-            let said = swarm(&siege, 1000, kind);
+        fixture.under(|| {
+            let said = swarm(&fixture, 1000, kind);
             assert_eq!(figure(&said, "alive"), 1000, "{said}");
         });
     }
@@ -63,53 +63,51 @@ fn retif_d3_d5_a_thousand_flooding_connections_within_the_quota_are_held_to_the_
 #[test]
 fn retif_d5_a_thousand_idle_connections_cost_nothing() {
     needs_root!();
-    let siege = Siege::with("attack-idle", &(config::open() + ROOMY));
-    siege.under(|| {
-        let said = swarm(&siege, 1000, "idle");
+    let fixture = Fixture::with("attack-idle", &(config::open() + ROOMY));
+    fixture.under(|| {
+        let said = swarm(&fixture, 1000, "idle");
         assert_eq!((figure(&said, "alive"), figure(&said, "hangups")), (1000, 0), "{said}");
     });
 }
 
 #[test]
-fn retif_d3_whoever_connects_and_hangs_up_without_end_keeps_nobody_out() {
+fn retif_d3_endless_connects_and_disconnects_keep_no_other_client_out() {
     needs_root!();
-    let siege = Siege::new("attack-visits");
-    siege.under(|| {
-        let said = swarm(&siege, 64, "visit");
+    let fixture = Fixture::new("attack-visits");
+    fixture.under(|| {
+        let said = swarm(&fixture, 64, "visit");
         assert!(figure(&said, "opened") > 100, "{said}");
     });
 }
 
 #[test]
-fn retif_d2_whoever_never_reads_is_hung_up_on() {
+fn retif_d2_a_client_that_never_reads_is_disconnected() {
     needs_root!();
-    let siege = Siege::new("attack-mute");
-    siege.under(|| {
-        let said = swarm(&siege, 20, "mute");
+    let fixture = Fixture::new("attack-mute");
+    fixture.under(|| {
+        let said = swarm(&fixture, 20, "mute");
         assert!(figure(&said, "hangups") > 0, "{said}");
     });
 }
 
 #[test]
-fn retif_d1_clients_killed_in_the_middle_of_a_call_harm_nobody() {
+fn retif_d1_clients_killed_in_the_middle_of_a_call_harm_no_other_client() {
     needs_root!();
-    let siege = Siege::new("attack-kills");
+    let fixture = Fixture::new("attack-kills");
     let mut round = 0u32;
-    siege.under(|| {
-        let mallory = Siege::mallory();
-        let client = mallory.connect(&siege.daemon);
+    fixture.under(|| {
+        let mallory = Fixture::mallory();
+        let client = mallory.connect(&fixture.daemon);
         let tid = mallory.thread();
         let grant = client.create(small());
         if round.is_multiple_of(2) {
             client.attach(grant.spec, tid);
         }
-        // What is under way when it dies.
+        let thread = ThreadRef::Tid(tid as u32);
+        // The request in progress when the client dies.
         match round % 5 {
             0 => drop(client.send(&Request::Change { spec: grant.spec, task: small() })),
-            1 => drop(
-                client
-                    .send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) }),
-            ),
+            1 => drop(client.send(&Request::Attach { spec: grant.spec, thread })),
             2 => drop(client.send(&Request::Detach(grant.spec))),
             3 => drop(mallory.order(&format!(
                 "flood {} 200 {}",
@@ -126,16 +124,16 @@ fn retif_d1_clients_killed_in_the_middle_of_a_call_harm_nobody() {
 }
 
 #[test]
-fn r29_a_connection_that_takes_hundreds_of_grants_along_holds_nobody_up() {
+fn r29_a_connection_that_ends_with_hundreds_of_grants_delays_no_other_client() {
     needs_root!();
-    let siege = Siege::new("attack-mass");
-    let (mallory, worker) = (Siege::mallory(), Siege::mallory());
-    // Threads that outlive the connection: each of them has to be put back.
+    let fixture = Fixture::new("attack-mass");
+    let (mallory, worker) = (Fixture::mallory(), Fixture::mallory());
+    // Threads that outlive the connection: the daemon has to restore each of them.
     let threads: Vec<i32> = (0..300).map(|_| worker.thread()).collect();
     let elsewhere = Task { cpus: others(), cpus_mandatory: true, ..small() };
     for goodbye in ["close", "groups"] {
-        siege.under(|| {
-            let client = mallory.connect(&siege.daemon);
+        fixture.under(|| {
+            let client = mallory.connect(&fixture.daemon);
             for &tid in &threads {
                 let grant = client.create(elsewhere);
                 let said = client.try_attach(grant.spec, tid);
@@ -162,7 +160,7 @@ fn others() -> CpuSet {
     if others.is_empty() { kernel::cpus() } else { others }
 }
 
-/// A daemon that may have so many descriptors.
+/// A daemon with this limit of descriptors.
 fn starved(bench: &Bench, descriptors: u32) -> Daemon {
     let config = bench.write("talead.toml", &(config::open() + QUIET));
     let mut daemon = Daemon::unstarted(&config, &bench.path("state"));
@@ -176,16 +174,16 @@ fn starved(bench: &Bench, descriptors: u32) -> Daemon {
 }
 
 #[test]
-fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear_no_at_once() {
+fn retif_d3_without_descriptors_connected_clients_are_served_and_others_are_refused_at_once() {
     needs_root!();
     let bench = Bench::new("attack-starved");
     let daemon = starved(&bench, 64);
-    let mut siege = Siege::around(bench, daemon);
+    let mut fixture = Fixture::around(bench, daemon);
     // A descriptor can't come along where there is no room for it.
-    siege.attaching = false;
+    fixture.attaching = false;
     let cpu_time = || {
         let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", siege.daemon.pid())).expect("stat");
+            std::fs::read_to_string(format!("/proc/{}/stat", fixture.daemon.pid())).expect("stat");
         let after_name = stat.rsplit(')').next().expect("fields");
         after_name
             .split_whitespace()
@@ -194,12 +192,12 @@ fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear
             .map(|ticks| ticks.parse::<u64>().expect("ticks"))
             .sum::<u64>()
     };
-    siege.under(|| {
-        let troupe = siege.troupe(MALLORY);
-        let socket = siege.daemon.socket().display();
-        assert_eq!(troupe.order(&format!("start swarm swarm {socket} 200 guest")), "started");
-        // Those that are turned away come and go.
-        eventually("the descriptors are used up", || siege.descriptors_now() >= 60);
+    fixture.under(|| {
+        let test_clients = fixture.test_clients(MALLORY);
+        let socket = fixture.daemon.socket().display();
+        assert_eq!(test_clients.order(&format!("start swarm swarm {socket} 200 guest")), "started");
+        // Refused clients reconnect or stay away.
+        eventually("the descriptors are used up", || fixture.descriptors_now() >= 60);
         // A thread named by number needs a descriptor of the daemon's own: refused with the reason,
         // not hung.
         let late = Agent::user(MALLORY);
@@ -218,13 +216,13 @@ fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear
         let before = cpu_time();
         std::thread::sleep(Duration::from_millis(300));
         let spent = (cpu_time() - before) * 10;
-        println!("{} and {spent} ms of CPU time in 300 ms", troupe.order("stop swarm"));
+        println!("{} and {spent} ms of CPU time in 300 ms", test_clients.order("stop swarm"));
         assert!(spent <= 200, "it spins: {spent} ms of 300");
     });
-    // Everybody has gone home: there is room again.
+    // All clients have disconnected: there is room again.
     let client_agent = Agent::user(MALLORY);
     eventually("there is room again", || {
-        let index = client_agent.order(&format!("connect {}", siege.daemon.socket().display()));
+        let index = client_agent.order(&format!("connect {}", fixture.daemon.socket().display()));
         let client = client_agent.client_at(index.parse().expect("a connection"));
         let mut hello = [0; 64];
         let length = Request::Hello { min: VERSION, max: VERSION }.encode(1, &mut hello);
@@ -232,5 +230,5 @@ fn retif_d3_without_descriptors_whoever_is_connected_is_served_and_the_rest_hear
         matches!(client.receive(), Some((_, Reply::Welcome { .. })))
     });
     drop(client_agent);
-    siege.is_unharmed();
+    fixture.is_unharmed();
 }

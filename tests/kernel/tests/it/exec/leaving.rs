@@ -10,7 +10,7 @@ use talea_os::Tid;
 use talea_os::sched::{self, Attr};
 
 #[test]
-fn whoever_leaves_a_run_does_not_wait_for_another_program_that_has_its_cpu() {
+fn a_thread_that_leaves_a_run_does_not_wait_for_a_program_on_its_cpu() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_leaves");
@@ -19,8 +19,8 @@ fn whoever_leaves_a_run_does_not_wait_for_another_program_that_has_its_cpu() {
     let (begins, begun) = std::sync::mpsc::channel::<()>();
     let has_let_go = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Below the run, but above whoever has left it; it has the CPU as soon as the only job has
-        // ended.
+        // Below the run, but above a thread that has left it; it gets the CPU as soon as the only
+        // job has ended.
         scope.spawn(move || {
             let tid = Tid::current();
             sched::set_affinity(tid, &CpuSet::single(two_cpus()[0])).expect("a CPU");

@@ -1,34 +1,34 @@
 //! Roots that Linux runs alone: FIFO levels without a dispatcher, reservations of SCHED_DEADLINE in
 //! a partition.
 //!
-//! As everywhere here, what the machine did to a run excuses what it explains; a run that says
-//! nothing is made again.
+//! Stalls of the machine excuse the deviations that they explain; an inconclusive run is repeated.
 
 use super::scene::{left_behind, two_cpus};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use talea_core::machine::{Condition, SchedulerSpec, TaskId, TaskSpec, Tree};
-use talea_core::sched::Policy;
+use talea_core::engine::{Condition, SchedulerSpec, TaskId, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals as Comes, Source, Workload};
-use talea_core::{CpuSet, Span, Time, Work};
-use talea_exec::holes::DISTANCE;
-use talea_exec::native::Promise;
+use talea_core::{CpuSet, Monotonic, Span, Time, Work};
+use talea_exec::native::Guarantee;
+use talea_exec::stalls::PROBE_PERIOD;
 use talea_exec::{
-    Arrivals, Failure, Hole, Load, Means, Options, Report, RootPlan, TaskPlan, Wish, execute, work,
+    Arrivals, Failure, Load, MechanismKind, Options, Report, RequestedMechanism, RootPlan, Stall,
+    TaskPlan, execute, work,
 };
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
-use talea_os::machine::{Hierarchy, Machine};
-use talea_os::partition::{self, Version1};
+use talea_os::partition::{self, CgroupV1};
+use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{Tid, sched};
-use talea_sim::dice::Dice;
-use talea_sim::{Jobs, World};
+use talea_sim::rng::Rng;
+use talea_sim::{Jobs, Simulation};
 
 const MS: u64 = 1_000_000;
-/// What may be off without a hole.
+/// Maximum deviation without a stall, in nanoseconds.
 const TOLERANCE: u64 = 1_000_000;
-/// For all tries together.
+/// Maximum duration of all tries together.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 fn ms(ms: u64) -> Span {
@@ -36,7 +36,7 @@ fn ms(ms: u64) -> Span {
 }
 
 /// Tasks with (priority, period, cost) in milliseconds.
-fn system(policy: Policy, set: &[(u8, u64, u64)]) -> (Tree, Workload) {
+fn system(policy: PolicySpec, set: &[(u8, u64, u64)]) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy));
     let mut workload = Workload::default();
     for &(priority, period, cost) in set {
@@ -49,13 +49,17 @@ fn system(policy: Policy, set: &[(u8, u64, u64)]) -> (Tree, Workload) {
 }
 
 fn options(duration: Span) -> Options {
-    Options { wish: Wish::Native, switches: 1 << 16, ..Options::new(duration) }
+    Options {
+        mechanism: RequestedMechanism::Linux,
+        max_switches: 1 << 16,
+        ..Options::new(duration)
+    }
 }
 
 fn run(tree: &Tree, workload: &Workload, cpu: u32, duration: Span) -> Result<Report, Failure> {
-    let drawn = talea_sim::draw(workload, Time::ZERO + duration, |_| 1 << 10);
+    let drawn = talea_sim::generate_jobs(workload, Time::ZERO + duration, |_| 1 << 10);
     let tasks = drawn.into_iter().zip(&workload.sources).map(|(drawn, source)| TaskPlan {
-        load: Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone()),
+        load: Load::generated(&drawn.arrivals, drawn.costs, source.cost.clone()),
         body: work::spender(),
     });
     let plan = RootPlan {
@@ -68,16 +72,17 @@ fn run(tree: &Tree, workload: &Workload, cpu: u32, duration: Span) -> Result<Rep
     execute(vec![plan], &options(duration))
 }
 
-/// Until when the machine has not taken the CPU away for longer than is tolerated, up to `end`.
+/// Time up to which the machine has taken the CPU away for at most [`TOLERANCE`], up to `end`.
 fn calm_until(report: &Report, end: Time) -> Time {
-    let look = |hole: &Hole| Time::from_ns(hole.from.as_ns().saturating_sub(DISTANCE.as_ns()));
-    let holes = report.holes.iter().map(|hole| (look(hole), hole.length().as_ns()));
-    // The monitor and the tick take two hundredths of whoever is at work.
-    let stretches = report.roots[0].stretches.iter().map(|stretch| {
+    let look =
+        |stall: &Stall| Time::from_ns(stall.from.as_ns().saturating_sub(PROBE_PERIOD.as_ns()));
+    let stalls = report.stalls.iter().map(|stall| (look(stall), stall.length().as_ns()));
+    // The monitor and the tick take two hundredths of a running worker's time.
+    let stretches = report.roots[0].lost_times.iter().map(|stretch| {
         let ordinary = stretch.to.since(stretch.from).as_ns() / 50;
-        (stretch.from, stretch.by.as_ns().saturating_sub(ordinary))
+        (stretch.from, stretch.amount.as_ns().saturating_sub(ordinary))
     });
-    let mut losses: Vec<(Time, u64)> = holes.chain(stretches).collect();
+    let mut losses: Vec<(Time, u64)> = stalls.chain(stretches).collect();
     losses.sort_unstable();
     let mut away = 0;
     let is_too_much = |&&(_, by): &&(Time, u64)| {
@@ -88,32 +93,33 @@ fn calm_until(report: &Report, end: Time) -> Time {
 }
 
 #[test]
-fn fixed_priorities_are_kept_by_linux_alone_and_nobody_stands_in_the_way() {
+fn fixed_priorities_are_kept_by_linux_alone_without_interference() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("native_levels");
     // No two ends of it are near each other.
-    let (tree, workload) = system(Policy::FixedPriority, &[(10, 73, 20), (30, 25, 4), (20, 32, 6)]);
+    let (tree, workload) =
+        system(PolicySpec::FixedPriority, &[(10, 73, 20), (30, 25, 4), (20, 32, 6)]);
     let duration = ms(209);
     let mut simulated = Jobs::default();
-    let mut world = World::new(tree.build().expect("a tree"), 1, &workload);
+    let mut world = Simulation::new(tree.build().expect("a tree"), 1, &workload);
     world.run(Time::ZERO + duration, &mut simulated);
     let order: Vec<(TaskId, u64)> = simulated.ended.iter().map(|job| (job.task, job.job)).collect();
     assert!(order.len() > 15);
-    // So many ends of it, each task's among them and jobs that have been interrupted, are enough
-    // where no run is calm from end to end.
+    // Half of the completions, which include each task and preempted jobs, are enough if no run is
+    // undisturbed from end to end.
     let least = order.len() / 2;
     let (begun, mut most) = (Instant::now(), 0);
     loop {
         let report = run(&tree, &workload, two_cpus()[1], duration).expect("a run");
         let root = &report.roots[0];
-        assert_eq!(root.chosen.means, Means::Native);
-        assert_eq!(root.chosen.why, "SCHED_FIFO levels 91 to 93");
+        assert_eq!(root.mechanism.kind, MechanismKind::Linux);
+        assert_eq!(root.mechanism.reason, "SCHED_FIFO levels 91 to 93");
         let course = root.native.as_ref().expect("what workers have seen");
-        assert_eq!(course.promise, Promise::Levels(vec![91, 93, 92]));
-        assert!(root.record.is_empty() && root.effort.iter().all(|effort| effort.steps == 0));
+        assert_eq!(course.guarantee, Guarantee::Levels(vec![91, 93, 92]));
+        assert!(root.record.is_empty() && root.dispatchers.iter().all(|effort| effort.steps == 0));
         let mut ended: Vec<(Time, TaskId, u64)> = Vec::new();
-        for (task, lives) in (0..).map(TaskId).zip(&course.lives) {
+        for (task, lives) in (0..).map(TaskId).zip(&course.jobs) {
             ended.extend(lives.iter().filter_map(|life| Some((life.end?, task, life.number))));
             // However late it was, no release and no deadline has moved by that (S14, S16).
             for life in lives {
@@ -125,34 +131,35 @@ fn fixed_priorities_are_kept_by_linux_alone_and_nobody_stands_in_the_way() {
             }
         }
         ended.sort_unstable();
-        // Each run is held to it up to where the machine got in its way.
+        // Each run must keep it up to the first stall.
         let calm = calm_until(&report, Time::ZERO + duration);
-        let told: Vec<_> = ended
+        let sequence: Vec<_> = ended
             .iter()
             .take_while(|&&(at, ..)| at < calm)
             .map(|&(_, task, job)| (task, job))
             .collect();
         assert_eq!(
-            told,
-            order[..told.len()],
+            sequence,
+            order[..sequence.len()],
             "nothing disturbed it until {calm:?}: {:?}",
-            report.holes
+            report.stalls
         );
-        if let Some(ran) = &root.ran {
-            let wrong = course.out_of_order(ran, calm);
-            let longest = wrong.iter().map(talea_exec::Ran::length).max().unwrap_or(Span::ZERO);
+        if let Some(ran) = &root.executed {
+            let wrong = course.unordered_execution(ran, calm);
+            let longest =
+                wrong.iter().map(talea_exec::ExecInterval::length).max().unwrap_or(Span::ZERO);
             assert!(longest.as_ns() <= TOLERANCE, "{wrong:?}");
         }
         if calm == Time::ZERO + duration {
-            assert_eq!(told, order);
+            assert_eq!(sequence, order);
             break;
         }
-        most = most.max(told.len());
+        most = most.max(sequence.len());
         if begun.elapsed() > PATIENCE {
             assert!(
                 most >= least,
                 "inconclusive: each run was disturbed, now by {:?}",
-                report.holes
+                report.stalls
             );
             break;
         }
@@ -161,38 +168,38 @@ fn fixed_priorities_are_kept_by_linux_alone_and_nobody_stands_in_the_way() {
 }
 
 fn tree_period(tree: &Tree, task: TaskId) -> Span {
-    let tasks = tree.nodes().filter_map(|(_, node)| match &node.body {
-        talea_core::machine::Body::Task(spec) => Some(spec.period),
-        talea_core::machine::Body::Scheduler(_) => None,
+    let tasks = tree.nodes().filter_map(|(_, node)| match &node.spec {
+        talea_core::engine::NodeSpec::Task(spec) => Some(spec.period),
+        talea_core::engine::NodeSpec::Scheduler(_) => None,
     });
     tasks.into_iter().nth(task.0 as usize).expect("a task")
 }
 
 #[test]
-fn each_worker_has_what_the_kernel_was_told_and_a_run_that_is_called_off_ends() {
+fn each_worker_has_its_policy_and_affinity_and_a_cancelled_run_ends() {
     needs_root!();
     let _bench = Bench::new("native_attributes");
     let cpu = two_cpus().last().copied().expect("a CPU");
     let quantum = Work::from_ns(sched::quantum().expect("the kernel's").as_ns());
     let fifo = [sched::Policy::Fifo(92), sched::Policy::Fifo(93)];
     let all = [
-        (Policy::FixedPriority, fifo),
-        (Policy::Fifo, [fifo[1]; 2]),
-        (Policy::RoundRobin { quantum }, [sched::Policy::Rr(93); 2]),
+        (PolicySpec::FixedPriority, fifo),
+        (PolicySpec::Fifo, [fifo[1]; 2]),
+        (PolicySpec::RoundRobin { quantum }, [sched::Policy::Rr(93); 2]),
     ];
     for (policy, expected) in all {
         let (tree, _) = system(policy, &[(1, 5, 0), (2, 5, 0)]);
         let seen = Mutex::new(Vec::new());
-        let remote = talea_exec::Remote::default();
+        let remote = talea_exec::RunControl::default();
         let tasks = [0, 1].map(|task| {
             let (seen, remote) = (&seen, &remote);
-            let every = Arrivals::Every { first: Time::ZERO, period: ms(5) };
-            let body: talea_exec::Body<'_> = Box::new(move |job, _| {
+            let every = Arrivals::Periodic { first: Time::ZERO, period: ms(5) };
+            let body: talea_exec::JobBody<'_> = Box::new(move |job, _| {
                 let me = Tid::current();
                 let has = (sched::get(me).expect("ours"), sched::get_affinity(me).expect("ours"));
-                seen.lock().expect("nobody falls").push((task, job.number, has));
+                seen.lock().expect("no panic").push((task, job.number, has));
                 if job.number == 2 {
-                    remote.call_off();
+                    remote.cancel();
                 }
             });
             TaskPlan { load: Load { arrivals: every, ..Load::default() }, body }
@@ -207,7 +214,7 @@ fn each_worker_has_what_the_kernel_was_told_and_a_run_that_is_called_off_ends() 
         let report =
             talea_exec::execute_until(vec![plan], &options(ms(30_000)), &remote).expect("a run");
         assert!(report.length < ms(20_000), "it was called off: {}", report.length);
-        let seen = seen.into_inner().expect("nobody falls");
+        let seen = seen.into_inner().expect("no panic");
         assert!(seen.iter().any(|&(_, number, _)| number == 2));
         for (task, _, (attr, affinity)) in seen {
             assert_eq!((attr.policy, attr.reset_on_fork), (expected[task], true));
@@ -217,12 +224,12 @@ fn each_worker_has_what_the_kernel_was_told_and_a_run_that_is_called_off_ends() 
 }
 
 #[test]
-fn a_run_that_linux_makes_alone_is_stopped_when_what_has_come_is_done() {
+fn a_run_that_linux_schedules_alone_stops_after_the_released_jobs() {
     needs_root!();
     let _bench = Bench::new("native_stop");
     let cpu = two_cpus().last().copied().expect("a CPU");
-    let (tree, _) = system(Policy::FixedPriority, &[(3, 10, 0), (2, 20, 0), (1, 30_000, 0)]);
-    let remote = talea_exec::Remote::default();
+    let (tree, _) = system(PolicySpec::FixedPriority, &[(3, 10, 0), (2, 20, 0), (1, 30_000, 0)]);
+    let remote = talea_exec::RunControl::default();
     // The low one's only job has come long before the stop, waits while the others work, and is not
     // half done when it is over.
     let done = [(); 3].map(|()| AtomicU64::new(0));
@@ -230,14 +237,14 @@ fn a_run_that_linux_makes_alone_is_stopped_when_what_has_come_is_done() {
     let answers = Mutex::new(None);
     let tasks = [10, 20, 30_000].into_iter().enumerate().map(|(task, period)| {
         let (remote, done, stopped, answers) = (&remote, &done, &stopped, &answers);
-        let body: talea_exec::Body<'_> = Box::new(move |job, _| {
+        let body: talea_exec::JobBody<'_> = Box::new(move |job, _| {
             if task == 2 {
                 let end = talea_os::clock::thread_cpu_time().as_ns() + 150 * MS;
                 while talea_os::clock::thread_cpu_time().as_ns() < end {}
             }
             done[task].fetch_add(1, Ordering::Relaxed);
             if task == 0 && job.number == 4 {
-                *answers.lock().expect("nobody falls") = Some((
+                *answers.lock().expect("no panic") = Some((
                     remote.activate(0, TaskId(1)),
                     remote.change(0, Condition::Mode(1)),
                     remote.stop(),
@@ -245,7 +252,7 @@ fn a_run_that_linux_makes_alone_is_stopped_when_what_has_come_is_done() {
                 stopped.store(talea_os::clock::now().as_ns(), Ordering::Relaxed);
             }
         });
-        let every = Arrivals::Every { first: Time::ZERO, period: ms(period) };
+        let every = Arrivals::Periodic { first: Time::ZERO, period: ms(period) };
         TaskPlan { load: Load { arrivals: every, ..Load::default() }, body }
     });
     let plan = RootPlan {
@@ -257,28 +264,28 @@ fn a_run_that_linux_makes_alone_is_stopped_when_what_has_come_is_done() {
     };
     let report =
         talea_exec::execute_until(vec![plan], &options(ms(60_000)), &remote).expect("a run");
-    assert_eq!(answers.into_inner().expect("nobody falls"), Some((false, false, true)));
+    assert_eq!(answers.into_inner().expect("no panic"), Some((false, false, true)));
     assert!(report.length < ms(20_000), "it was stopped: {}", report.length);
-    let stopped = Time::from_ns(stopped.into_inner());
+    let stopped = Monotonic::from_ns(stopped.into_inner());
     let stopped = stopped.since(report.zero);
     let [high, middle, low] = done.map(AtomicU64::into_inner);
     let course = report.roots[0].native.as_ref().expect("what workers have seen");
-    // All that have come are done, and no other: whoever stops is heard a moment later.
-    for (task, (lives, done)) in course.lives.iter().zip([high, middle, low]).enumerate() {
+    // All released jobs are done, and no other: workers notice a stop a moment later.
+    for (task, (lives, done)) in course.jobs.iter().zip([high, middle, low]).enumerate() {
         assert_eq!(lives.len() as u64, done, "task {task}");
         assert!(lives.iter().all(|life| life.end.is_some()), "task {task}: {lives:?}");
     }
     assert_eq!(low, 1);
     let come = |period: u64| stopped.as_ns() / (period * MS) + 1;
     assert!(high >= 5 && high >= come(10) && middle >= come(20), "{high}, {middle} by {stopped}");
-    // However late the machine hears of it: no later than the low one's job, which the others would
-    // have gone on beside.
+    // However late the stop takes effect: not before the end of the low task's job, during which
+    // the others would have continued.
     assert!(report.length >= ms(150), "{}", report.length);
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 
 #[test]
-fn what_linux_alone_cannot_hold_is_refused_before_anything_runs() {
+fn plans_that_linux_alone_cannot_schedule_are_refused_before_the_run() {
     needs_root!();
     let bench = Bench::new("native_refused");
     let cpu = two_cpus()[0];
@@ -286,7 +293,7 @@ fn what_linux_alone_cannot_hold_is_refused_before_anything_runs() {
         Err(Failure::Plan(why)) => why,
         other => panic!("{other:?}"),
     };
-    let (mut tree, workload) = system(Policy::FixedPriority, &[(1, 10, 1)]);
+    let (mut tree, workload) = system(PolicySpec::FixedPriority, &[(1, 10, 1)]);
     tree.cpus = 2;
     let plan = RootPlan {
         tree: &tree,
@@ -300,14 +307,14 @@ fn what_linux_alone_cannot_hold_is_refused_before_anything_runs() {
         other => panic!("{other:?}"),
     }
     let quantum = Work::from_ns(sched::quantum().expect("the kernel's").as_ns() + 1);
-    let (rr, _) = system(Policy::RoundRobin { quantum }, &[(1, 10, 1)]);
+    let (rr, _) = system(PolicySpec::RoundRobin { quantum }, &[(1, 10, 1)]);
     assert!(refused(&rr, &workload).contains("SCHED_RR has a quantum of"));
-    let machine = Machine::probe().expect("this machine");
+    let machine = SystemInfo::probe().expect("this machine");
     let shares = machine.domain_of(cpu).is_some_and(|domain| domain.cpus.len() > 1);
     if shares {
-        let (edf, workload) = system(Policy::Edf, &[(1, 10, 1)]);
+        let (edf, workload) = system(PolicySpec::Edf, &[(1, 10, 1)]);
         let why = refused(&edf, &workload);
-        assert!(why.contains("can't be pinned") && why.contains("partition"), "{why}");
+        assert!(why.contains("cannot be pinned") && why.contains("partition"), "{why}");
     }
     drop(bench);
     assert_eq!(left_behind(), Vec::<String>::new());
@@ -315,18 +322,18 @@ fn what_linux_alone_cannot_hold_is_refused_before_anything_runs() {
 
 /// The last CPU in a root domain of its own, for as long as this lives.
 ///
-/// A domain that is made or undone within a period of a reservation's end has wrong books for good:
-/// what the kernel takes back of it then, no book has. So it is waited for before either.
+/// A domain that is made or undone within a period of a reservation's end has a wrong bandwidth sum
+/// forever: the kernel then returns the bandwidth to no domain. So the test waits before either.
 struct Apart {
     journal: PathBuf,
     cpu: u32,
-    /// What the kernel has given when nobody has a reservation here.
+    /// Bandwidth that the kernel counts when no thread has a reservation here.
     empty: Option<i64>,
 }
 
 impl Apart {
     fn make(journal: &Path) -> Option<Apart> {
-        let machine = Machine::probe().expect("this machine");
+        let machine = SystemInfo::probe().expect("this machine");
         let is_v1 = matches!(machine.cgroups.cpuset, Hierarchy::V1(_));
         if !is_v1 || machine.online.len() < 2 || !machine.is_one_domain() {
             return None;
@@ -338,18 +345,18 @@ impl Apart {
             &machine.cgroups.cpuset,
             &machine.online,
             &cpus,
-            Version1::Allow,
+            CgroupV1::Allow,
             journal,
         )
         .expect("a partition");
-        Some(Apart { journal: journal.to_owned(), cpu, empty: kernel::deadline_books_of(cpu) })
+        Some(Apart { journal: journal.to_owned(), cpu, empty: kernel::deadline_bandwidth_of(cpu) })
     }
 
     fn is_empty(&self) -> bool {
-        kernel::deadline_books_of(self.cpu) == self.empty
+        kernel::deadline_bandwidth_of(self.cpu) == self.empty
     }
 
-    /// Undone once nothing of the reservations is left in the kernel's books.
+    /// Undoes the domain once the kernel counts no reservation any more.
     #[track_caller]
     fn close(self) {
         eventually("the kernel has its bandwidth back", || self.is_empty());
@@ -358,7 +365,7 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // Of a test that has failed, too.
+        // Runs after a failed test, too.
         let end = Instant::now() + Duration::from_secs(10);
         while !self.is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
@@ -367,12 +374,12 @@ impl Drop for Apart {
     }
 }
 
-/// Waits until nothing comes back from tests before this one.
+/// Waits until the kernel has returned the bandwidth of earlier tests.
 fn settled(cpu: u32) {
-    let (mut last, mut since) = (kernel::deadline_books_of(cpu), Instant::now());
+    let (mut last, mut since) = (kernel::deadline_bandwidth_of(cpu), Instant::now());
     while last.is_some() && since.elapsed() < Duration::from_secs(1) {
         std::thread::sleep(Duration::from_millis(10));
-        let now = kernel::deadline_books_of(cpu);
+        let now = kernel::deadline_bandwidth_of(cpu);
         if now != last {
             (last, since) = (now, Instant::now());
         }
@@ -381,32 +388,32 @@ fn settled(cpu: u32) {
 
 /// SF3P's random sets (section VI) at this utilisation, in thousandths: (period, cost) in
 /// nanoseconds.
-fn set(dice: &mut Dice, most: u64, permille: u64) -> Vec<(u64, u64)> {
-    let n = dice.between(5, most);
-    let cost = |dice: &mut Dice| {
-        if dice.between(0, 1) == 0 { dice.between(5, 10) } else { dice.between(40, 50) }
+fn set(rng: &mut Rng, most: u64, permille: u64) -> Vec<(u64, u64)> {
+    let n = rng.between(5, most);
+    let cost = |rng: &mut Rng| {
+        if rng.between(0, 1) == 0 { rng.between(5, 10) } else { rng.between(40, 50) }
     };
-    let costs: Vec<u64> = (0..n).map(|_| cost(dice) * MS).collect();
+    let costs: Vec<u64> = (0..n).map(|_| cost(rng) * MS).collect();
     costs.into_iter().map(|cost| (cost * n * 1_000 / permille, cost)).collect()
 }
 
-/// Of the jobs of a run that are due in it.
+/// Counts of the jobs of a run whose deadlines are in it.
 #[derive(Debug)]
 struct Judged {
     jobs: u64,
-    /// Late behind something that the machine did.
-    touched: u64,
+    /// Late because of a stall or a lost time.
+    excluded: u64,
     /// Late otherwise.
     late: u64,
 }
 
 fn judged(report: &Report, costs: &[u64], end: Time) -> Judged {
     let course = report.roots[0].native.as_ref().expect("what workers have seen");
-    assert!(matches!(course.promise, Promise::Deadlines(_)), "{:?}", course.promise);
+    assert!(matches!(course.guarantee, Guarantee::Deadlines(_)), "{:?}", course.guarantee);
     // When nothing was left to do.
     let mut clear: Vec<Time> = Vec::new();
     let mut all: Vec<(Time, i32)> = Vec::new();
-    for life in course.lives.iter().flatten() {
+    for life in course.jobs.iter().flatten() {
         all.push((life.ready(), 1));
         all.extend(life.end.map(|end| (end, -1)));
     }
@@ -418,32 +425,32 @@ fn judged(report: &Report, costs: &[u64], end: Time) -> Judged {
             clear.push(at);
         }
     }
-    let losses = report.holes.iter().map(|hole| (hole.from, hole.to));
+    let losses = report.stalls.iter().map(|stall| (stall.from, stall.to));
     // And from a job on whose clock went on while it did nothing: it looks at that clock all the
     // time, and would have ended. Interrupts and the hypervisor did that, at its budget's expense.
-    // What it is late by beside that is no excuse.
-    let paid = course.lives.iter().zip(costs).flat_map(|(lives, cost)| {
+    // Any other lateness is not excused.
+    let paid = course.jobs.iter().zip(costs).flat_map(|(lives, cost)| {
         let most = cost + cost / 1_000 * 3 + 10_000;
-        let over = lives.iter().filter(move |life| life.used.as_ns() > most);
+        let over = lives.iter().filter(move |life| life.cpu_time.as_ns() > most);
         over.map(|life| (life.ready(), life.deadline))
     });
     let spans: Vec<(Time, Time)> = losses
         .chain(paid)
         .map(|(from, to)| (from, clear.iter().copied().find(|&at| at >= to).unwrap_or(Time::NEVER)))
         .collect();
-    let mut seen = Judged { jobs: 0, touched: 0, late: 0 };
-    for life in course.lives.iter().flatten().filter(|life| life.deadline <= end) {
+    let mut seen = Judged { jobs: 0, excluded: 0, late: 0 };
+    for life in course.jobs.iter().flatten().filter(|life| life.deadline <= end) {
         seen.jobs += 1;
         if life.end.is_none_or(|at| at > life.deadline) {
             let until = life.end.unwrap_or(end);
-            let is_touched = spans.iter().any(|&(from, to)| from <= until && life.ready() <= to);
-            *(if is_touched { &mut seen.touched } else { &mut seen.late }) += 1;
+            let is_excluded = spans.iter().any(|&(from, to)| from <= until && life.ready() <= to);
+            *(if is_excluded { &mut seen.excluded } else { &mut seen.late }) += 1;
         }
     }
     seen
 }
 
-/// Of one set, where holes have touched more than is left out.
+/// Maximum runs of one set, if stalls exclude too many jobs.
 const TRIES: usize = 6;
 
 /// The first of some runs of which something can be said; or the best of them. Three in which jobs
@@ -451,11 +458,12 @@ const TRIES: usize = 6;
 fn calmest(tries: impl Iterator<Item = Judged>, tell: impl Fn(&Judged)) -> Judged {
     let mut best: Option<Judged> = None;
     for (number, seen) in (1..).zip(tries) {
-        let is_calm = seen.late == 0 && seen.touched * 20 <= seen.jobs;
+        let is_calm = seen.late == 0 && seen.excluded * 20 <= seen.jobs;
         if !is_calm {
             tell(&seen);
         }
-        if best.as_ref().is_none_or(|best| (seen.late, seen.touched) < (best.late, best.touched)) {
+        if best.as_ref().is_none_or(|best| (seen.late, seen.excluded) < (best.late, best.excluded))
+        {
             best = Some(seen);
         }
         if is_calm || (number == 3 && best.as_ref().is_some_and(|best| best.late > 0)) {
@@ -476,7 +484,7 @@ fn s7_a_job_that_is_due_before_its_period_is_over_has_its_budget_when_it_comes()
     // (offset, period, deadline, cost) in milliseconds. The offset is within the deadline of a job
     // at zero, if there were one.
     let set = [(0, 100, 20, 3), (10, 100, 30, 5), (0, 130, 60, 7)];
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
     let mut workload = Workload::default();
     let mut costs = Vec::new();
     for (offset, period, deadline, cost) in set {
@@ -497,7 +505,7 @@ fn s7_a_job_that_is_due_before_its_period_is_over_has_its_budget_when_it_comes()
     let seen = calmest(tries, |seen| println!("{seen:?}"));
     // Throttled at their first wake all of them were late, each by nearly a period.
     assert_eq!(seen.late, 0, "{seen:?}");
-    assert!(seen.jobs > 20 && seen.touched * 2 < seen.jobs, "inconclusive: {seen:?}");
+    assert!(seen.jobs > 20 && seen.excluded * 2 < seen.jobs, "inconclusive: {seen:?}");
     apart.close();
     assert_eq!(left_behind(), Vec::<String>::new());
 }
@@ -514,20 +522,20 @@ fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
     // As long, and with as many tasks, as the paper's under soak. What a set had the kernel gives
     // back a period later.
     let (duration, most) = if is_soak { (ms(3_000), 50) } else { (ms(400), 12) };
-    let mut dice = Dice::new(7);
-    let (mut jobs, mut touched, mut late) = (0, 0, 0);
+    let mut rng = Rng::new(7);
+    let (mut jobs, mut excluded, mut late) = (0, 0, 0);
     for number in 0..30 {
-        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
         let mut workload = Workload::default();
         let mut costs = Vec::new();
-        for (period, cost) in set(&mut dice, most, 880) {
+        for (period, cost) in set(&mut rng, most, 880) {
             costs.push(cost);
             let (period, cost) = (Span::from_ns(period), Work::from_ns(cost));
             tree.task(Tree::ROOT, TaskSpec { cost: Some(cost), ..TaskSpec::new("task", period) });
             workload.sources.push(Source::periodic(period, cost));
         }
-        // What no monitor sees takes a little of a budget now and then, and the debt is paid by a
-        // job; a budget that is too small makes several late each time.
+        // Lost time that no monitor sees takes a little of a budget now and then, and one job pays
+        // for it; a budget that is too small makes several late each time.
         let tries = (0..TRIES).map(|_| {
             let report = run(&tree, &workload, cpu, duration)
                 .unwrap_or_else(|why| panic!("set {number}: {why}"));
@@ -535,13 +543,16 @@ fn s7_reservations_of_the_kernel_miss_nothing_at_88_hundredths() {
         });
         let seen = calmest(tries, |seen| println!("set {number}: {seen:?}"));
         jobs += seen.jobs;
-        touched += seen.touched;
+        excluded += seen.excluded;
         late += seen.late;
     }
-    println!("{jobs} jobs, {late} late, {touched} late by holes");
+    println!("{jobs} jobs, {late} late, {excluded} late by stalls");
     assert!(jobs > 300, "{jobs}");
-    assert_eq!(late, 0, "of {jobs} jobs, {touched} others late by holes");
-    assert!(touched * 20 <= jobs, "inconclusive: holes have touched {touched} late jobs of {jobs}");
+    assert_eq!(late, 0, "of {jobs} jobs, {excluded} others late by stalls");
+    assert!(
+        excluded * 20 <= jobs,
+        "inconclusive: stalls have excluded {excluded} late jobs of {jobs}"
+    );
     apart.close();
     assert_eq!(left_behind(), Vec::<String>::new());
 }

@@ -1,16 +1,15 @@
-//! What jobs do beside working, on threads: suspend themselves, lock, pass tokens on, run in
-//! versions, follow a table. The same orders in the same sequence as in a simulation.
+//! Actions of jobs beside computing, on threads: suspension, locks, tokens, versions, and tables.
+//! The orders and their sequence are those of a simulation.
 
 use super::scene::{Agreed, Scene};
-use talea_core::machine::Event;
-use talea_exec::What;
+use talea_core::engine::Event;
+use talea_exec::RecordKind;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
-/// How often the machine was told something.
-fn told(agreed: &Agreed, wanted: impl Fn(Event) -> bool) -> usize {
-    let is_wanted =
-        |entry: &&talea_exec::Entry| matches!(entry.what, What::Told(event) if wanted(event));
-    agreed.record().iter().filter(is_wanted).count()
+/// Number of events of a kind that the engine received.
+fn count_events(agreed: &Agreed, wanted: impl Fn(Event) -> bool) -> usize {
+    let is_wanted = |kind: RecordKind| matches!(kind, RecordKind::Event(event) if wanted(event));
+    agreed.record().iter().filter(|entry| is_wanted(entry.kind)).count()
 }
 
 #[test]
@@ -58,8 +57,8 @@ fn y8_a_lock_is_waited_for_and_lends_on_threads() {
         "#,
     );
     let agreed = &scene.agrees(&bench)[0];
-    assert!(told(agreed, |event| matches!(event, Event::Locked { .. })) >= 4);
-    assert!(told(agreed, |event| matches!(event, Event::Woke { .. })) >= 1);
+    assert!(count_events(agreed, |event| matches!(event, Event::Locked { .. })) >= 4);
+    assert!(count_events(agreed, |event| matches!(event, Event::Woke { .. })) >= 1);
     assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
 }
 
@@ -103,10 +102,10 @@ fn y9_a_graph_activates_its_nodes_on_threads_across_cpus() {
         "#,
     );
     let agreed = &scene.agrees(&bench)[0];
-    // Nobody has told that jobs of the last two arrived.
-    assert_eq!(told(agreed, |event| matches!(event, Event::Arrived { .. })), 6);
-    assert!(told(agreed, |event| matches!(event, Event::Completed { .. })) >= 8);
-    assert!(told(agreed, |event| matches!(event, Event::Pushed { .. })) >= 4);
+    // No thread has reported that jobs of the last two arrived.
+    assert_eq!(count_events(agreed, |event| matches!(event, Event::Arrived { .. })), 6);
+    assert!(count_events(agreed, |event| matches!(event, Event::Completed { .. })) >= 8);
+    assert!(count_events(agreed, |event| matches!(event, Event::Pushed { .. })) >= 4);
 }
 
 #[test]
@@ -151,8 +150,8 @@ fn y6_y7_versions_are_chosen_by_what_is_free_and_by_the_battery_on_threads() {
     let versions: Vec<u32> = agreed
         .record()
         .iter()
-        .filter_map(|entry| match entry.what {
-            What::Ordered(talea_core::machine::Order::Run { version, .. }) => Some(version),
+        .filter_map(|entry| match entry.kind {
+            RecordKind::Order(talea_core::engine::Order::Run { version, .. }) => Some(version),
             _ => None,
         })
         .collect();
@@ -189,7 +188,7 @@ fn y11_y12_an_off_line_table_is_followed_on_threads() {
         start = "7ms"
         length = "10ms"
         activates = true
-        goes_on = true
+        continues = true
         [[scheduler.entry]]
         cpu = 1
         owner = "plan"
@@ -213,7 +212,7 @@ fn y11_y12_an_off_line_table_is_followed_on_threads() {
     let agreed = &scene.agrees(&bench)[0];
     assert!(agreed.rests_within_jobs() >= 2, "`plan` is computed in two pieces");
     assert_eq!(
-        told(agreed, |event| matches!(event, Event::Arrived { .. })),
+        count_events(agreed, |event| matches!(event, Event::Arrived { .. })),
         0,
         "the table makes the jobs"
     );

@@ -9,13 +9,13 @@ pub(super) mod server;
 
 use super::scene::Scene;
 use talea_core::Work;
-use talea_core::machine::TaskId;
-use talea_exec::Turn;
+use talea_core::engine::TaskId;
+use talea_exec::ScheduleEvent;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_system::system::Registry;
 
 #[test]
-fn s19_a_policy_from_outside_runs_threads_in_a_tree_of_three_levels() {
+fn s19_a_custom_policy_schedules_threads_in_a_tree_of_three_levels() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_llf");
@@ -61,22 +61,23 @@ fn s19_a_policy_from_outside_runs_threads_in_a_tree_of_three_levels() {
         "#,
         &Registry::new().policy("llf", policy::make),
     );
-    // When both have as much time to spare they take turns of a millisecond of work: in what order
-    // they end, who knows.
+    // When both have the same laxity they take turns of a millisecond of work, so the order of
+    // their completions is open.
     let agreed = &scene.runs(&bench)[0];
     let turns = agreed.turns();
-    let begins = |who: u32| {
-        let its = |turn: &Turn| matches!(turn, Turn::Runs { task, .. } if task.0 == who);
-        turns.iter().position(its).unwrap_or_else(|| panic!("{who} has not begun: {turns:?}"))
+    let begins = |index: u32| {
+        let is_its =
+            |turn: &_| matches!(turn, ScheduleEvent::Dispatched { task, .. } if task.0 == index);
+        turns.iter().position(is_its).unwrap_or_else(|| panic!("{index} has not begun: {turns:?}"))
     };
     // By deadlines `early` would come first; there is less time to spare for `tight`, for its first
     // forty milliseconds.
     assert!(begins(2) < begins(1), "{turns:?}");
-    assert!(turns.contains(&Turn::Ended { task: TaskId(1), job: 0 }), "{turns:?}");
+    assert!(turns.contains(&ScheduleEvent::Completed { task: TaskId(1), job: 0 }), "{turns:?}");
 }
 
 #[test]
-fn l19_a_server_from_outside_gives_what_it_has_saved_on_threads() {
+fn l19_a_custom_server_spends_its_saved_budget_on_threads() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_saver");

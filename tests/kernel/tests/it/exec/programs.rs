@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use talea_core::criteria::Own;
-use talea_core::machine::TaskId;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
+use talea_core::criteria::Overrides;
+use talea_core::engine::TaskId;
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Time, Work};
 use talea_exec::{
-    Arrival, Course, Failure, Fate, Load, Options, ProgramReport, Report, RootPlan, TaskPlan, Turn,
-    execute, work,
+    Arrival, Failure, Load, Options, ProgramExit, ProgramReport, Report, RootPlan, ScheduleEvent,
+    ScheduleLog, TaskPlan, execute, work,
 };
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
-use talea_os::wakes::come_in_time;
-use talea_os::{Tid, groups, proc};
+use talea_os::wakeup_events::events_are_timely;
+use talea_os::{Tid, cgroup, proc};
 
 const MS: u64 = 1_000_000;
 
@@ -41,7 +41,7 @@ pub(super) fn build(bench: &Bench, name: &str) -> PathBuf {
 
 /// A program in a server.
 pub(super) struct Boxed {
-    pub(super) kind: Kind,
+    pub(super) kind: ServerKind,
     pub(super) budget: u64,
     pub(super) period: u64,
     pub(super) length: u64,
@@ -57,9 +57,9 @@ impl Boxed {
     /// Above a task that works for six tenths of the time. Whatever becomes of it, its groups are
     /// gone afterwards.
     pub(super) fn try_run(&self) -> Result<Report, Failure> {
-        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
-        let mut server = SchedulerSpec::new("server", Policy::Fifo);
-        server.own = Own { priority: Some(9), ..Own::default() };
+        let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
+        let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+        server.overrides = Overrides { priority: Some(9), ..Overrides::default() };
         server.reservation = Some(Reservation::new(
             self.kind,
             Work::from_ns(self.budget),
@@ -68,15 +68,15 @@ impl Boxed {
         let server = tree.scheduler(Tree::ROOT, server);
         let _ = tree.task(server, TaskSpec::new("program", Span::from_ns(2 * self.length)));
         let _ = tree.task(Tree::ROOT, TaskSpec::new("background", Span::from_ns(20 * MS)));
-        let at = |ns| Arrival { seen: Time::from_ns(ns), nominal: Time::from_ns(ns) };
+        let at = |ns| Arrival { observed: Time::from_ns(ns), nominal: Time::from_ns(ns) };
         let background = (0..self.length / (20 * MS)).map(|k| at(k * 20 * MS + MS)).collect();
         let task = |load| TaskPlan { load, body: work::spender() };
         let tasks = vec![
-            task(Load::of_program(self.program.clone())),
+            task(Load::for_program(self.program.clone())),
             task(Load::new(background, vec![Work::from_ns(12 * MS)])),
         ];
         let mut options = Options::new(Span::from_ns(self.length));
-        options.listen = self.listen;
+        options.wakeup_events = self.listen;
         let plan = RootPlan {
             tree: &tree,
             tasks,
@@ -85,7 +85,7 @@ impl Boxed {
             cpus: vec![two_cpus()[1]],
         };
         let over = AtomicBool::new(false);
-        let (report, groups) = std::thread::scope(|scope| {
+        let (report, cgroup) = std::thread::scope(|scope| {
             let watch = scope.spawn(|| {
                 loop {
                     let found = groups_of(std::process::id());
@@ -99,19 +99,20 @@ impl Boxed {
             over.store(true, Ordering::Release);
             (report, watch.join().expect("it only looks"))
         });
-        let groups = groups.expect("its groups were there");
-        assert!(!groups.exists(), "{}", groups.display());
+        let cgroup = cgroup.expect("its groups were there");
+        assert!(!cgroup.exists(), "{}", cgroup.display());
         report
     }
 
-    /// As often as a machine that stands still has to be asked again.
+    /// Runs it again while stalls of the machine disturb it; returns the report and the stalled
+    /// time.
     fn run_undisturbed(&self) -> (Report, u64) {
         let begun = Instant::now();
         loop {
             let report = self.run();
-            let holes = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
-            if holes < 2 * MS || begun.elapsed().as_secs() >= 12 {
-                return (report, holes);
+            let stalls = report.stalls.iter().map(|stall| stall.length().as_ns()).sum();
+            if stalls < 2 * MS || begun.elapsed().as_secs() >= 12 {
+                return (report, stalls);
             }
         }
     }
@@ -145,7 +146,7 @@ pub(super) fn threads_of(pid: u32) -> Vec<u32> {
 /// too.
 pub(super) fn orphans_of(threads: &[u32]) -> Vec<PathBuf> {
     let is_its = |path: &PathBuf| owner(path).is_some_and(|tid| threads.contains(&tid));
-    groups::orphans().into_iter().filter(is_its).collect()
+    cgroup::leftover().into_iter().filter(is_its).collect()
 }
 
 /// The groups of a process.
@@ -160,38 +161,39 @@ pub(super) fn groups_of(pid: u32) -> Option<PathBuf> {
 fn l20_a_program_with_threads_children_and_a_stray_is_held_to_its_budget() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
-    needs!("cgroup v2", groups::hierarchy().is_some());
+    needs!("cgroup v2", cgroup::mount_point().is_some());
     let bench = Bench::new("exec_l20");
     let program = vec![hogs(&bench).display().to_string()];
     let (budget, period, length) = (MS, 50 * MS, 3_000 * MS);
-    let boxed = Boxed { kind: Kind::Deferrable, budget, period, length, program, listen: true };
-    let (report, holes) = boxed.run_undisturbed();
+    let boxed =
+        Boxed { kind: ServerKind::Deferrable, budget, period, length, program, listen: true };
+    let (report, stalls) = boxed.run_undisturbed();
     let consumed = report.roots[0].consumed[0];
     let got = consumed.total.as_ns();
     println!(
-        "{got} ns of {length} are {} ‰, {} without an order; holes {holes}",
+        "{got} ns of {length} are {} ‰, {} without an order; stalls {stalls}",
         got * 1_000 / length,
         consumed.stray()
     );
-    assert!(got <= length * 22 / 1_000 + holes, "{got} ns, holes {holes}");
-    assert!(got + budget + holes >= length * 18 / 1_000, "{got} ns, holes {holes}");
+    assert!(got <= length * 22 / 1_000 + stalls, "{got} ns, stalls {stalls}");
+    assert!(got + budget + stalls >= length * 18 / 1_000, "{got} ns, stalls {stalls}");
     is_clean();
 }
 
-/// For how long it had the CPU at most without a pause, and how often it began something, by the
-/// orders.
+/// Longest time that the program was ordered to run without a pause, and the number of its
+/// completions.
 fn turns(report: &Report) -> (u64, usize) {
-    let course = Course::of(1, &report.roots[0].record);
+    let course = ScheduleLog::from_record(1, &report.roots[0].record);
     let (mut longest, mut since, mut ended) = (0, None::<Time>, 0);
-    for &(now, turn) in course.timed() {
-        if matches!(turn, Turn::Ended { task: TaskId(0), .. }) {
+    for &(now, turn) in course.timed_events() {
+        if matches!(turn, ScheduleEvent::Completed { task: TaskId(0), .. }) {
             ended += 1;
             continue;
         }
         if let Some(since) = since.take() {
             longest = longest.max(now.since(since).as_ns());
         }
-        since = matches!(turn, Turn::Runs { task: TaskId(0), .. }).then_some(now);
+        since = matches!(turn, ScheduleEvent::Dispatched { task: TaskId(0), .. }).then_some(now);
     }
     (longest, ended)
 }
@@ -200,22 +202,24 @@ fn turns(report: &Report) -> (u64, usize) {
 fn l5_each_kind_of_server_gives_a_greedy_program_its_share_and_no_burst_beyond_two_budgets() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
-    needs!("cgroup v2", groups::hierarchy().is_some());
+    needs!("cgroup v2", cgroup::mount_point().is_some());
     let bench = Bench::new("exec_l5_program");
     let program = vec![hogs(&bench).display().to_string()];
     let (budget, period, length) = (2 * MS, 20 * MS, 3_000 * MS);
-    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs] {
+    for kind in
+        [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs]
+    {
         let boxed = Boxed { kind, budget, period, length, program: program.clone(), listen: true };
-        let (report, holes) = boxed.run_undisturbed();
+        let (report, stalls) = boxed.run_undisturbed();
         let got = report.roots[0].consumed[0].total.as_ns();
         let share = length / period * budget;
         let (longest, _) = turns(&report);
-        println!("{kind:?}: {got} of {share} ns, bursts up to {longest}, holes {holes}");
-        assert!(got <= share * 102 / 100 + holes, "{kind:?}: {got} of {share}, holes {holes}");
-        assert!(got + holes >= share * 98 / 100, "{kind:?}: {got} of {share}, holes {holes}");
+        println!("{kind:?}: {got} of {share} ns, bursts up to {longest}, stalls {stalls}");
+        assert!(got <= share * 102 / 100 + stalls, "{kind:?}: {got} of {share}, stalls {stalls}");
+        assert!(got + stalls >= share * 98 / 100, "{kind:?}: {got} of {share}, stalls {stalls}");
         assert!(
-            longest <= 2 * budget + 300_000 + holes,
-            "{kind:?}: a burst of {longest}, holes {holes}"
+            longest <= 2 * budget + 300_000 + stalls,
+            "{kind:?}: a burst of {longest}, stalls {stalls}"
         );
     }
     is_clean();
@@ -225,37 +229,40 @@ fn l5_each_kind_of_server_gives_a_greedy_program_its_share_and_no_burst_beyond_t
 fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
-    needs!("cgroup v2", groups::hierarchy().is_some());
+    needs!("cgroup v2", cgroup::mount_point().is_some());
     let bench = Bench::new("exec_l20_sleeper");
     let program = vec![hogs(&bench).display().to_string(), "9".to_owned()];
     let (budget, period, length) = (3 * MS, 20 * MS, 1_000 * MS);
     for listen in [true, false] {
         let boxed = Boxed {
-            kind: Kind::Deferrable,
+            kind: ServerKind::Deferrable,
             budget,
             period,
             length,
             program: program.clone(),
             listen,
         };
-        let (report, holes) = boxed.run_undisturbed();
+        let (report, stalls) = boxed.run_undisturbed();
         let consumed = report.roots[0].consumed[0];
         let (_, ended) = turns(&report);
-        let fate = report.roots[0].programs[0].clone().expect("a program");
-        println!("listen {listen}: {ended} jobs, {consumed:?}, {fate:?}, holes {holes}");
-        let polled = !listen || !come_in_time();
-        assert_eq!(fate, ProgramReport { fate: Fate::Killed, strayed: None, polled });
+        let ended_by = report.roots[0].programs[0].clone().expect("a program");
+        println!("listen {listen}: {ended} jobs, {consumed:?}, {ended_by:?}, stalls {stalls}");
+        let polled = !listen || !events_are_timely();
+        assert_eq!(
+            ended_by,
+            ProgramReport { exit: ProgramExit::Killed, policy_changed: None, polled }
+        );
         // Nine milliseconds of sleep and one of work, each time a little more; before each of the
         // first ones it may be loaded. While the machine stands still it does neither.
         let jobs = ended as u64;
-        assert!(jobs * 10 * MS + holes >= 800 * MS, "{jobs} jobs, holes {holes}");
-        assert!(jobs <= 110 + holes / MS, "{jobs} jobs, holes {holes}");
-        assert!(consumed.total.as_ns() + holes >= 80 * MS, "{consumed:?}, holes {holes}");
-        // What it has before it is heard.
-        let each = if listen && come_in_time() { 200_000 } else { 1_100_000 };
+        assert!(jobs * 10 * MS + stalls >= 800 * MS, "{jobs} jobs, stalls {stalls}");
+        assert!(jobs <= 110 + stalls / MS, "{jobs} jobs, stalls {stalls}");
+        assert!(consumed.total.as_ns() + stalls >= 80 * MS, "{consumed:?}, stalls {stalls}");
+        // CPU time that the program consumes before its arrival is noticed.
+        let each = if listen && events_are_timely() { 200_000 } else { 1_100_000 };
         assert!(
-            consumed.stray().as_ns() <= jobs.max(110) * each + holes,
-            "{consumed:?}, holes {holes}"
+            consumed.stray().as_ns() <= jobs.max(110) * each + stalls,
+            "{consumed:?}, stalls {stalls}"
         );
     }
     is_clean();
@@ -269,7 +276,7 @@ fn a_run_to_be_killed() {
     let Ok(program) = std::env::var(VICTIM) else { return };
     let (budget, period, length) = (5 * MS, 20 * MS, 1_500 * MS);
     let boxed = Boxed {
-        kind: Kind::Deferrable,
+        kind: ServerKind::Deferrable,
         budget,
         period,
         length,
@@ -277,7 +284,7 @@ fn a_run_to_be_killed() {
         listen: true,
     };
     let report = boxed.run();
-    println!("fate {:?}", report.roots[0].programs[0]);
+    println!("exit {:?}", report.roots[0].programs[0]);
 }
 
 /// A run with the hogs in a process of its own.
@@ -291,7 +298,7 @@ pub(super) fn victim(program: &Path) -> Child {
 }
 
 pub(super) fn groups_there() -> Vec<PathBuf> {
-    let top = groups::hierarchy().expect("it was there");
+    let top = cgroup::mount_point().expect("it was there");
     let entries = std::fs::read_dir(top).expect("a folder").flatten();
     entries
         .map(|entry| entry.path())
@@ -304,13 +311,13 @@ pub(super) fn kill(pid: u32) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
 }
 
-/// The keeper of a run: its child of that name.
-pub(super) fn keeper_of(pid: u32) -> Option<u32> {
+/// The reaper of a run: its child of that name.
+pub(super) fn reaper_of(pid: u32) -> Option<u32> {
     let children = std::fs::read_dir("/proc").ok()?.flatten();
     children.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|&child: &u32| {
         let Some(child) = Tid::new(child as i32) else { return false };
         proc::stat(child).is_ok_and(|stat| stat.parent == pid as i32)
-            && proc::comm(child).is_ok_and(|name| name == "exec-keeper")
+            && proc::comm(child).is_ok_and(|name| name == "talea-reaper")
     })
 }
 
@@ -318,7 +325,7 @@ pub(super) fn keeper_of(pid: u32) -> Option<u32> {
 fn l20_a_run_that_is_killed_at_any_point_leaves_no_program_and_no_group() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
-    needs!("cgroup v2", groups::hierarchy().is_some());
+    needs!("cgroup v2", cgroup::mount_point().is_some());
     let bench = Bench::new("exec_l20_kills");
     let program = hogs(&bench);
     let (begun, mut with_groups) = (Instant::now(), 0);
@@ -342,26 +349,26 @@ fn l20_a_run_that_is_killed_at_any_point_leaves_no_program_and_no_group() {
 }
 
 #[test]
-fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() {
+fn l20_kills_of_the_run_its_reaper_and_its_program_leave_nothing_behind() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
-    needs!("cgroup v2", groups::hierarchy().is_some());
+    needs!("cgroup v2", cgroup::mount_point().is_some());
     let bench = Bench::new("exec_l20_doubles");
     let program = hogs(&bench);
     let begin = || {
         let run = victim(&program);
         eventually("there are groups", || groups_of(run.id()).is_some());
-        let mut keeper = None;
-        eventually("somebody keeps them", || {
-            keeper = keeper_of(run.id());
-            keeper.is_some()
+        let mut reaper = None;
+        eventually("a reaper watches them", || {
+            reaper = reaper_of(run.id());
+            reaper.is_some()
         });
-        (run, keeper.expect("it was found"))
+        (run, reaper.expect("it was found"))
     };
-    // The keeper alone: the run ends as if nothing had happened.
-    let (run, keeper) = begin();
+    // The reaper alone: the run ends as if nothing had happened.
+    let (run, reaper) = begin();
     let threads = threads_of(run.id());
-    kill(keeper);
+    kill(reaper);
     let output = run.wait_with_output().expect("it ends");
     assert!(output.status.success() && orphans_of(&threads).is_empty(), "{output:?}");
     // The program alone: nothing of it is left to be run, but for its children.
@@ -388,16 +395,16 @@ fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() 
     kill(first);
     let output = run.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("Ended(ExitStatus(unix_wait_status(9)))"), "{said}");
+    assert!(said.contains("Exited(ExitStatus(unix_wait_status(9)))"), "{said}");
     assert!(output.status.success() && orphans_of(&threads).is_empty(), "{output:?}");
-    // Both: whoever runs a program next puts things back.
-    let (mut run, keeper) = begin();
+    // Both: the next run of a program removes the leftovers.
+    let (mut run, reaper) = begin();
     let threads = threads_of(run.id());
-    kill(keeper);
+    kill(reaper);
     kill(run.id());
-    eventually("nobody owns them", || !orphans_of(&threads).is_empty());
+    eventually("their owner has ended", || !orphans_of(&threads).is_empty());
     let ours = orphans_of(&threads);
-    let found = groups::sweep().expect("root may");
+    let found = cgroup::remove_leftover().expect("root may");
     run.wait().expect("it was killed");
     assert!(
         ours.iter().all(|path| found.contains(path)) && orphans_of(&threads).is_empty(),
@@ -405,21 +412,21 @@ fn l20_whoever_of_a_run_is_killed_and_whoever_is_killed_with_it_nothing_stays() 
     );
 }
 
-/// For how long it was ordered to run in each period of its server.
+/// Time that the program was ordered to run in each period of its server.
 fn by_period(report: &Report, period: u64, length: u64) -> Vec<u64> {
-    let course = Course::of(1, &report.roots[0].record);
+    let course = ScheduleLog::from_record(1, &report.roots[0].record);
     let mut had = vec![0; (length / period) as usize];
     let mut since = None::<u64>;
-    for &(now, turn) in course.timed() {
+    for &(now, turn) in course.timed_events() {
         let now = now.as_ns();
-        if let (Some(from), false) = (since, matches!(turn, Turn::Ended { .. })) {
+        if let (Some(from), false) = (since, matches!(turn, ScheduleEvent::Completed { .. })) {
             for (at, had) in had.iter_mut().enumerate() {
                 let (begin, end) = (at as u64 * period, (at as u64 + 1) * period);
                 *had += now.min(end).saturating_sub(from.max(begin));
             }
             since = None;
         }
-        if matches!(turn, Turn::Runs { task: TaskId(0), .. }) {
+        if matches!(turn, ScheduleEvent::Dispatched { task: TaskId(0), .. }) {
             since = Some(now);
         }
     }
@@ -430,13 +437,14 @@ fn by_period(report: &Report, period: u64, length: u64) -> Vec<u64> {
 fn l24_a_program_that_is_stopped_for_a_while_gets_no_more_than_its_budget_after_it() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
-    needs!("cgroup v2", groups::hierarchy().is_some());
+    needs!("cgroup v2", cgroup::mount_point().is_some());
     let bench = Bench::new("exec_l24_program");
     let program = vec![hogs(&bench).display().to_string()];
     let (budget, period, length) = (2 * MS, 20 * MS, 1_000 * MS);
-    let boxed = Boxed { kind: Kind::Deferrable, budget, period, length, program, listen: true };
+    let boxed =
+        Boxed { kind: ServerKind::Deferrable, budget, period, length, program, listen: true };
     let begun = Instant::now();
-    let (had, holes) = loop {
+    let (had, stalls) = loop {
         let report = std::thread::scope(|scope| {
             let run = scope.spawn(|| boxed.run());
             let signal = |signal| {
@@ -457,19 +465,19 @@ fn l24_a_program_that_is_stopped_for_a_while_gets_no_more_than_its_budget_after_
             }
             run.join().expect("a run")
         });
-        let holes: u64 = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
-        if holes < 2 * MS || begun.elapsed().as_secs() >= 12 {
-            break (by_period(&report, period, length), holes);
+        let stalls: u64 = report.stalls.iter().map(|stall| stall.length().as_ns()).sum();
+        if stalls < 2 * MS || begun.elapsed().as_secs() >= 12 {
+            break (by_period(&report, period, length), stalls);
         }
     };
     let most = had.iter().copied().max().unwrap_or(0);
     let without = had.iter().filter(|&&had| had < budget / 10).count();
     println!(
-        "at most {most} ns in a period, next to none in {without} of {}, holes {holes}",
+        "at most {most} ns in a period, next to none in {without} of {}, stalls {stalls}",
         had.len()
     );
-    // Who has not stopped to count would have as much again.
-    assert!(most <= budget * 3 / 2 + holes, "{most}, holes {holes}: {had:?}");
+    // A server without that accounting would give as much again.
+    assert!(most <= budget * 3 / 2 + stalls, "{most}, stalls {stalls}: {had:?}");
     // Each stop covers a whole period; the first ones may come before the run has begun.
     assert!((2..=8).contains(&without), "{had:?}");
     is_clean();

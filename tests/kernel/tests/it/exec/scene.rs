@@ -1,24 +1,25 @@
 //! A system file, its simulation, its execution, and what they must have in common.
 
-#[path = "../../../../../crates/talea-exec/src/tests/told.rs"]
-mod told;
+#[path = "../../../../../crates/talea-exec/src/tests/sim_log.rs"]
+mod sim_log;
 
 use std::time::{Duration, Instant};
-use talea_core::machine::{Cpu, Event, Order, TaskId};
+use talea_core::engine::{Cpu, Event, Order, TaskId};
 use talea_core::workload::{Cost, Overheads, Workload};
 use talea_core::{Span, Time, Work};
 use talea_exec::{
-    Course, Entry, Load, Options, Report, RootPlan, RootReport, TaskPlan, Turn, What, execute, work,
+    Load, Options, RecordEntry, RecordKind, Report, RootPlan, RootReport, ScheduleEvent,
+    ScheduleLog, TaskPlan, execute, work,
 };
 use talea_kernel_tests::{Bench, kernel};
-use talea_sim::World;
+use talea_sim::Simulation;
 use talea_system::system::{Registry, Root, System};
 
-/// All tries of one test together; a machine that does not let a short run through in this time
-/// says nothing.
+/// Maximum duration of all tries of one test: if no short run is undisturbed in this time, the test
+/// is inconclusive.
 const PATIENCE: Duration = Duration::from_millis(4_300);
-/// What a worker may consume beside its jobs, per job and stop, mostly the way from one job to the
-/// next.
+/// CPU time that a worker may consume beside its jobs, per job and stop, mostly from one job to the
+/// next, in nanoseconds.
 const STRAY: u64 = 60_000;
 
 /// A system; each of its roots gets the next CPUs.
@@ -28,13 +29,12 @@ pub(super) struct Scene {
 
 /// A root in a run that agreed with the simulator.
 pub(super) struct Agreed {
-    course: Course,
+    course: ScheduleLog,
     tasks: Vec<String>,
-    record: Vec<Entry>,
+    record: Vec<RecordEntry>,
     /// Steps of workers that had finished.
     by_workers: u64,
-    /// What the machine did to the run may explain so much; nothing, unless every run was
-    /// disturbed.
+    /// Deviation that stalls of the run may explain; nothing, unless every run was disturbed.
     slack: Work,
 }
 
@@ -43,7 +43,7 @@ impl Scene {
         Scene::read_with(text, &Registry::new())
     }
 
-    /// With policies and servers from outside.
+    /// Reads a system with custom policies and servers.
     pub(super) fn read_with(text: &str, registry: &Registry) -> Scene {
         let read = talea_system::system::read_with(text, "the test's own", &(), registry);
         Scene { system: read.expect("a sound system") }
@@ -53,30 +53,34 @@ impl Scene {
         Time::ZERO + self.system.duration
     }
 
-    /// With every cost longer by so many thousandths, and with what scheduling may cost.
-    fn simulate(&self, root: &Root, longer: u64, overheads: Overheads) -> Course {
+    /// Simulates with every cost longer by so many thousandths, and with scheduling overheads.
+    fn simulate(&self, root: &Root, longer: u64, overheads: Overheads) -> ScheduleLog {
         let mut workload: Workload = root.workload(self.system.seed);
         for source in &mut workload.sources {
             lengthen(&mut source.cost, longer);
         }
         let machine = root.tree.build().expect("a sound tree");
-        let world = World::new(machine, root.tree.cpus, &workload)
+        let world = Simulation::new(machine, root.tree.cpus, &workload)
             .with_overheads(overheads)
-            .with_changes(root.surroundings.changes.clone());
-        told::course(world, root.tree.cpus, self.until())
+            .with_condition_changes(root.surroundings.changes.clone());
+        sim_log::simulated_log(world, root.tree.cpus, self.until())
     }
 
-    /// What the simulator says, whatever a real machine adds within reason; a system of which that
-    /// is not one sequence is none to compare with.
-    fn simulated(&self, root: &Root) -> Course {
+    /// Schedule of the simulator, whatever a real machine adds within reason; a system of which
+    /// that is not one sequence is none to compare with.
+    fn simulated(&self, root: &Root) -> ScheduleLog {
         let exact = self.simulate(root, 0, Overheads::default());
         let us = |us: u64| Span::from_ns(us * 1_000);
         for (longer, each) in [(0, 1_000), (50, 0), (100, 0), (50, 1_000), (100, 1_500)] {
             let overheads = Overheads { decision: us(each), ..Overheads::default() };
             let other = self.simulate(root, longer, overheads);
-            assert_eq!(exact.parts_from(&other), None, "hangs by a thread: {longer} ‰, {each} µs");
+            assert_eq!(
+                exact.first_difference(&other),
+                None,
+                "hangs by a thread: {longer} ‰, {each} µs"
+            );
         }
-        let last = exact.timed().last().map_or(Time::ZERO, |&(at, _)| at);
+        let last = exact.timed_events().last().map_or(Time::ZERO, |&(at, _)| at);
         assert!(
             self.until().since(last) > us(4_000),
             "something ends at {last:?}, too near to the end"
@@ -92,9 +96,10 @@ impl Scene {
         let mut free = two.into_iter().skip(if wanted == 1 { number as usize % 2 } else { 0 });
         let mut plans = Vec::new();
         for root in roots {
-            let drawn = talea_sim::draw(&root.workload(self.system.seed), self.until(), |_| 256);
+            let drawn =
+                talea_sim::generate_jobs(&root.workload(self.system.seed), self.until(), |_| 256);
             let tasks = drawn.into_iter().zip(&root.sources).map(|(drawn, source)| {
-                let load = Load::drawn(&drawn.arrivals, drawn.costs, source.cost.clone());
+                let load = Load::generated(&drawn.arrivals, drawn.costs, source.cost.clone());
                 TaskPlan { load, body: work::spender() }
             });
             let cpus: Vec<u32> = free.by_ref().take(root.tree.cpus as usize).collect();
@@ -110,10 +115,10 @@ impl Scene {
         execute(plans, &Options::new(self.system.duration)).expect("a run")
     }
 
-    /// Runs it until a run says something, and holds it against the simulator; by root.
+    /// Repeats the run until it is conclusive, and compares it with the simulator; by root.
     pub(super) fn agrees(&self, _bench: &Bench) -> Vec<Agreed> {
         let roots = &self.system.roots;
-        let simulated: Vec<Course> = roots.iter().map(|root| self.simulated(root)).collect();
+        let simulated: Vec<ScheduleLog> = roots.iter().map(|root| self.simulated(root)).collect();
         let begun = Instant::now();
         let mut disturbed = Vec::new();
         let mut second_best = None;
@@ -123,15 +128,16 @@ impl Scene {
             let mut parts = None;
             for ((root, real), simulated) in roots.iter().zip(&report.roots).zip(&simulated) {
                 assert_eq!((real.lost, real.refused), (0, 0));
-                // Whatever the machine did to the run: the same events give the same orders.
+                // With or without stalls: the same events give the same orders.
                 let mut fresh = root.tree.build().expect("a sound tree");
                 let orders = talea_exec::replay::replay(&mut fresh, &real.record)
                     .unwrap_or_else(|differs| panic!("run {number} is not replayed: {differs}"));
                 assert!(orders > 0);
-                let course = Course::of(root.tree.cpus, &real.record);
-                parts = parts.or_else(|| course.parts_from(simulated));
+                let course = ScheduleLog::from_record(root.tree.cpus, &real.record);
+                parts = parts.or_else(|| course.first_difference(simulated));
                 let (tasks, record) = (root.tasks.clone(), real.record.clone());
-                let by_workers = real.effort.iter().map(|effort| effort.by_workers).sum();
+                let by_workers =
+                    real.dispatchers.iter().map(|effort| effort.worker_completions).sum();
                 agreed.push(Agreed { course, tasks, record, by_workers, slack: Work::ZERO });
             }
             let is_disturbed = is_disturbed(&report);
@@ -141,10 +147,10 @@ impl Scene {
             assert!(
                 is_disturbed,
                 "run {number} parts from the simulation at {parts:?} although nothing disturbed it\n{:?}\n{:?}",
-                agreed.iter().map(|agreed| agreed.course.timed()).collect::<Vec<_>>(),
-                report.roots.iter().map(|root| &root.effort).collect::<Vec<_>>(),
+                agreed.iter().map(|agreed| agreed.course.timed_events()).collect::<Vec<_>>(),
+                report.roots.iter().map(|root| &root.dispatchers).collect::<Vec<_>>(),
             );
-            disturbed.push((parts, report.holes.clone()));
+            disturbed.push((parts, report.stalls.clone()));
             if parts.is_none() {
                 second_best = Some((number, report, agreed));
             }
@@ -160,11 +166,11 @@ impl Scene {
             }
             return self.strictly(number, &report, &simulated, agreed);
         }
-        panic!("inconclusive: {} runs, each with holes: {disturbed:?}", disturbed.len());
+        panic!("inconclusive: {} runs, each with stalls: {disturbed:?}", disturbed.len());
     }
 
-    /// Runs it once, whatever the machine does meanwhile: a fresh machine does the same again. For
-    /// systems whose sequence hangs by a thread.
+    /// Runs it once, with or without stalls: a fresh engine repeats the record. For systems whose
+    /// sequence is sensitive to small deviations.
     pub(super) fn runs(&self, _bench: &Bench) -> Vec<Agreed> {
         let report = self.execute(0);
         let of = |(root, real): (&Root, &RootReport)| {
@@ -172,27 +178,27 @@ impl Scene {
             let mut fresh = root.tree.build().expect("a sound tree");
             let orders = talea_exec::replay::replay(&mut fresh, &real.record);
             assert!(orders.unwrap_or_else(|differs| panic!("not replayed: {differs}")) > 0);
-            let course = Course::of(root.tree.cpus, &real.record);
+            let course = ScheduleLog::from_record(root.tree.cpus, &real.record);
             let (tasks, record) = (root.tasks.clone(), real.record.clone());
-            let by_workers = real.effort.iter().map(|effort| effort.by_workers).sum();
+            let by_workers = real.dispatchers.iter().map(|effort| effort.worker_completions).sum();
             Agreed { course, tasks, record, by_workers, slack: Work::ZERO }
         };
         self.system.roots.iter().zip(&report.roots).map(of).collect()
     }
 
-    /// A run whose sequence is right is held against what its workers have consumed.
+    /// Checks the CPU time of the workers of a run whose sequence is right.
     fn strictly(
         &self,
         number: u32,
         report: &Report,
-        simulated: &[Course],
+        simulated: &[ScheduleLog],
         agreed: Vec<Agreed>,
     ) -> Vec<Agreed> {
         say(number, report);
         let roots = self.system.roots.iter().zip(&report.roots);
         for (((root, real), simulated), agreed) in roots.zip(simulated).zip(&agreed) {
-            // While the CPU is away its dispatcher can't stop anybody, also where that is too short
-            // to disturb the sequence.
+            // While the CPU is away its dispatcher can't stop any worker, also where that is too
+            // short to disturb the sequence.
             is_strict(root, real, simulated, agreed.slack.as_ns().max(away(report)));
         }
         agreed
@@ -206,12 +212,17 @@ pub(super) fn two_cpus() -> [u32; 2] {
     [(); 2].map(|()| online.next().expect("two CPUs"))
 }
 
-/// No worker ran that the machine had not chosen, and each got what it should; but for `slack`.
-fn is_strict(root: &Root, real: &RootReport, simulated: &Course, slack: u64) {
+/// Checks that no worker ran without an order, and that each got its CPU time; within `slack`.
+fn is_strict(root: &Root, real: &RootReport, simulated: &ScheduleLog, slack: u64) {
     for (at, consumed) in real.consumed.iter().enumerate() {
         let name = &root.tasks[at];
-        let is_its = |turn: &Turn| matches!(turn, Turn::Ended { task, .. } | Turn::Runs { task, .. } if task.0 as usize == at);
-        let turns: Vec<Turn> = simulated.turns().filter(is_its).collect();
+        let is_its = |turn: &ScheduleEvent| match turn {
+            ScheduleEvent::Completed { task, .. } | ScheduleEvent::Dispatched { task, .. } => {
+                task.0 as usize == at
+            }
+            ScheduleEvent::Idle { .. } => false,
+        };
+        let turns: Vec<ScheduleEvent> = simulated.events().filter(is_its).collect();
         let most = STRAY * turns.len() as u64;
         let stray = consumed.stray().as_ns();
         assert!(
@@ -219,8 +230,10 @@ fn is_strict(root: &Root, real: &RootReport, simulated: &Course, slack: u64) {
             "{name} ran {stray} ns without having been chosen: {consumed:?}"
         );
         let (least, most) = bounds(&root.sources[at].cost);
-        let ended = turns.iter().filter(|turn| matches!(turn, Turn::Ended { .. })).count() as u64;
-        // In all, what its jobs cost and little more; what they were charged for being stopped is
+        let ended =
+            turns.iter().filter(|turn| matches!(turn, ScheduleEvent::Completed { .. })).count()
+                as u64;
+        // In total, what its jobs cost and little more; what they were charged for being stopped is
         // their own.
         let total = consumed.total.as_ns();
         assert!(total >= least * ended, "{name}: {total} of {}", least * ended);
@@ -232,21 +245,21 @@ fn is_strict(root: &Root, real: &RootReport, simulated: &Course, slack: u64) {
     }
 }
 
-/// Makes a job longer by so many thousandths; what it does on its way it does where it did.
+/// Makes a job longer by `by` thousandths; its steps stay where they are.
 fn lengthen(cost: &mut Cost, by: u64) {
     match cost {
         Cost::Constant(cost) => *cost = Work::from_ns(cost.as_ns() / 1_000 * (1_000 + by)),
-        Cost::Marked { of, .. } => lengthen(of, by),
+        Cost::WithSteps { base: of, .. } => lengthen(of, by),
         Cost::Versions(costs) => costs.iter_mut().for_each(|cost| lengthen(cost, by)),
         other => panic!("no constant cost: {other:?}"),
     }
 }
 
-/// What a job costs at least and at most.
+/// Minimum and maximum cost of a job.
 fn bounds(cost: &Cost) -> (u64, u64) {
     match cost {
         Cost::Constant(cost) => (cost.as_ns(), cost.as_ns()),
-        Cost::Marked { of, .. } => bounds(of),
+        Cost::WithSteps { base: of, .. } => bounds(of),
         Cost::Versions(costs) => {
             let all: Vec<_> = costs.iter().map(bounds).collect();
             let least = all.iter().map(|&(least, _)| least).min().expect("a version");
@@ -262,34 +275,34 @@ fn is_disturbed(report: &Report) -> bool {
     const MOST: u64 = 1_000_000;
     away(report) > MOST
         || late(report) > MOST
-        || report.roots.iter().any(|root| root.stretched().as_ns() > 2 * MOST)
+        || report.roots.iter().any(|root| root.total_lost_time().as_ns() > 2 * MOST)
 }
 
 /// All that disturbed a run, added up.
 fn disturbance(report: &Report) -> u64 {
     away(report)
         + late(report)
-        + report.roots.iter().map(|root| root.stretched().as_ns()).sum::<u64>()
+        + report.roots.iter().map(|root| root.total_lost_time().as_ns()).sum::<u64>()
 }
 
 /// How long CPUs were away, as far as the monitors saw.
 fn away(report: &Report) -> u64 {
-    report.holes.iter().map(|hole| hole.length().as_ns()).sum()
+    report.stalls.iter().map(|stall| stall.length().as_ns()).sum()
 }
 
 /// The latest that a dispatcher was.
 fn late(report: &Report) -> u64 {
-    let efforts = report.roots.iter().flat_map(|root| &root.effort);
-    efforts.map(|effort| effort.latest.as_ns()).max().unwrap_or(0)
+    let efforts = report.roots.iter().flat_map(|root| &root.dispatchers);
+    efforts.map(|effort| effort.max_lateness.as_ns()).max().unwrap_or(0)
 }
 
-/// For whoever reads the test's output.
+/// Prints the figures of a run for the reader of the test's output.
 fn say(number: u32, report: &Report) {
-    let longest = report.holes.iter().map(talea_exec::Hole::length).max().unwrap_or(Span::ZERO);
-    println!("run {number} agrees; {} holes, the longest {longest}", report.holes.len());
+    let longest = report.stalls.iter().map(talea_exec::Stall::length).max().unwrap_or(Span::ZERO);
+    println!("run {number} agrees; {} stalls, the longest {longest}", report.stalls.len());
     for root in &report.roots {
-        println!("  stretched by {}", root.stretched());
-        for effort in &root.effort {
+        println!("  stretched by {}", root.total_lost_time());
+        for effort in &root.dispatchers {
             println!("  {effort:?}");
         }
         for consumed in &root.consumed {
@@ -299,19 +312,19 @@ fn say(number: u32, report: &Report) {
 }
 
 impl Agreed {
-    /// What went in and what came out.
-    /// Steps of workers that had finished.
+    /// Steps of workers at completions.
     pub(super) fn by_workers(&self) -> u64 {
         self.by_workers
     }
 
-    pub(super) fn record(&self) -> &[Entry] {
+    /// Events and orders of the engine.
+    pub(super) fn record(&self) -> &[RecordEntry] {
         &self.record
     }
 
-    /// Who ended, and who got the CPUs, in order.
-    pub(super) fn turns(&self) -> Vec<Turn> {
-        self.course.turns().collect()
+    /// Completions and dispatches, in order.
+    pub(super) fn turns(&self) -> Vec<ScheduleEvent> {
+        self.course.events().collect()
     }
 
     /// How often a job lost a CPU to another one before its end.
@@ -319,7 +332,7 @@ impl Agreed {
         self.losses(|to| to.is_some())
     }
 
-    /// How often a job lost a CPU to nobody.
+    /// How often a job lost a CPU that then was idle.
     pub(super) fn rests_within_jobs(&self) -> usize {
         self.losses(|to| to.is_none())
     }
@@ -327,14 +340,14 @@ impl Agreed {
     fn losses(&self, wanted: impl Fn(Option<(TaskId, u64)>) -> bool) -> usize {
         let mut has: Vec<(Cpu, (TaskId, u64))> = Vec::new();
         let mut count = 0;
-        for turn in self.course.turns() {
+        for turn in self.course.events() {
             let (cpu, to) = match turn {
-                Turn::Ended { task, job } => {
+                ScheduleEvent::Completed { task, job } => {
                     has.retain(|&(_, who)| who != (task, job));
                     continue;
                 }
-                Turn::Runs { cpu, task, job } => (cpu, Some((task, job))),
-                Turn::Rests { cpu } => (cpu, None),
+                ScheduleEvent::Dispatched { cpu, task, job } => (cpu, Some((task, job))),
+                ScheduleEvent::Idle { cpu } => (cpu, None),
             };
             count += usize::from(has.iter().any(|&(at, _)| at == cpu) && wanted(to));
             has.retain(|&(at, _)| at != cpu);
@@ -347,8 +360,8 @@ impl Agreed {
     pub(super) fn migrations(&self) -> usize {
         let mut last: Vec<((TaskId, u64), Cpu)> = Vec::new();
         let mut count = 0;
-        for turn in self.course.turns() {
-            if let Turn::Runs { cpu, task, job } = turn {
+        for turn in self.course.events() {
+            if let ScheduleEvent::Dispatched { cpu, task, job } = turn {
                 let who = (task, job);
                 count += usize::from(last.iter().any(|&(other, at)| other == who && at != cpu));
                 last.retain(|&(other, _)| other != who);
@@ -365,16 +378,16 @@ impl Agreed {
         let (mut has, mut wanted) = (None, None);
         let (mut used, mut worst) = (Work::ZERO, Work::ZERO);
         for entry in &self.record {
-            match entry.what {
-                What::Told(Event::Ran { work, .. })
+            match entry.kind {
+                RecordKind::Event(Event::Ran { work, .. })
                     if has.is_some_and(|(task, _)| task as usize == at) =>
                 {
                     used += work;
                     worst = worst.max(used);
                 }
-                What::Ordered(Order::Run { task, job, .. }) => wanted = Some((task.0, job)),
-                What::Ordered(Order::Idle { .. }) => wanted = None,
-                What::Polled if has != wanted => {
+                RecordKind::Order(Order::Run { task, job, .. }) => wanted = Some((task.0, job)),
+                RecordKind::Order(Order::Idle { .. }) => wanted = None,
+                RecordKind::Polled if has != wanted => {
                     has = wanted;
                     used = Work::ZERO;
                 }
@@ -394,7 +407,9 @@ pub(super) fn left_behind() -> Vec<String> {
         // One that has just ended has no name any more.
         let names =
             tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-        let left: Vec<String> = names.filter(|name| name.starts_with("exec-")).collect();
+        let prefixes = ["exec-", "talea-end", "talea-idle", "talea-progmon", "talea-wake"];
+        let is_ours = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let left: Vec<String> = names.filter(is_ours).collect();
         if left.is_empty() || Instant::now() > deadline {
             return left;
         }

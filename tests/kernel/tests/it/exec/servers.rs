@@ -1,13 +1,13 @@
-//! What servers give a client that takes all that it can get.
+//! Service of servers to a client that consumes all the CPU time that it gets.
 
 use super::scene::two_cpus;
 use std::time::Instant;
-use talea_core::criteria::Own;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::server::{Kind, Reservation};
+use talea_core::criteria::Overrides;
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Time, Work};
-use talea_exec::truth::out_of_order;
+use talea_exec::kernel_check::unordered_execution;
 use talea_exec::{Arrival, Load, Options, RootPlan, RootReport, TaskPlan, execute, work};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
@@ -18,10 +18,10 @@ const LENGTH: u64 = 600 * MS;
 
 /// A client that would work all the time, in a server above a task that works whenever the client
 /// does not.
-fn greedy(kind: Kind) -> (RootReport, u64) {
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::FixedPriority));
-    let mut server = SchedulerSpec::new("server", Policy::Fifo);
-    server.own = Own { priority: Some(9), ..Own::default() };
+fn greedy(kind: ServerKind) -> (RootReport, u64) {
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
+    let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
+    server.overrides = Overrides { priority: Some(9), ..Overrides::default() };
     server.reservation = Some(Reservation::new(kind, Work::from_ns(BUDGET), Span::from_ns(PERIOD)));
     let server = tree.scheduler(Tree::ROOT, server);
     let _ = tree.task(server, TaskSpec::new("client", Span::from_ns(2 * LENGTH)));
@@ -30,12 +30,12 @@ fn greedy(kind: Kind) -> (RootReport, u64) {
         load: Load::new(arrivals, vec![Work::from_ns(cost)]),
         body: work::spender(),
     };
-    let at = |ns| Arrival { seen: Time::from_ns(ns), nominal: Time::from_ns(ns) };
-    // Seven tenths in all: less than what the kernel takes from real-time threads.
+    let at = |ns| Arrival { observed: Time::from_ns(ns), nominal: Time::from_ns(ns) };
+    // Seven tenths in total: less than what the kernel takes from real-time threads.
     let background = (0..LENGTH / PERIOD).map(|k| at(k * PERIOD + MS)).collect();
     let tasks = vec![task(vec![at(0)], 2 * LENGTH), task(background, 12 * MS)];
     let mut options = Options::new(Span::from_ns(LENGTH));
-    options.switches = 100_000;
+    options.max_switches = 100_000;
     let plan = RootPlan {
         tree: &tree,
         tasks,
@@ -44,12 +44,12 @@ fn greedy(kind: Kind) -> (RootReport, u64) {
         cpus: vec![two_cpus()[0]],
     };
     let mut report = execute(vec![plan], &options).expect("a run");
-    let holes = report.holes.iter().map(|hole| hole.length().as_ns()).sum();
-    (report.roots.remove(0), holes)
+    let stalls = report.stalls.iter().map(|stall| stall.length().as_ns()).sum();
+    (report.roots.remove(0), stalls)
 }
 
 /// The longest time in which the client had the CPU, but for the looks of dispatcher and monitor.
-fn longest_burst(ran: &[talea_exec::Ran]) -> u64 {
+fn longest_burst(ran: &[talea_exec::ExecInterval]) -> u64 {
     const LOOK: u64 = 200_000;
     let (mut longest, mut burst) = (0, None::<(Time, Time)>);
     for stay in ran.iter().filter(|stay| stay.task.0 == 0) {
@@ -68,15 +68,21 @@ fn l5_l19_each_kind_of_server_gives_a_greedy_client_its_share_and_no_burst_beyon
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_l5");
-    // The one from outside saves what is not used: of a client that takes all, nothing.
-    let saver = Kind::Custom { name: "saver", make: super::outside::server::make };
-    for kind in [Kind::Polling, Kind::Deferrable, Kind::Sporadic, Kind::HardCbs, saver] {
+    // The custom server saves unused budget: a greedy client leaves none.
+    let saver = ServerKind::Custom { name: "saver", make: super::outside::server::make };
+    for kind in [
+        ServerKind::Polling,
+        ServerKind::Deferrable,
+        ServerKind::Sporadic,
+        ServerKind::HardCbs,
+        saver,
+    ] {
         let begun = Instant::now();
-        // A machine that stands still is asked again: what it costs a server, nobody makes up for.
-        let (root, holes) = loop {
-            let (root, holes) = greedy(kind);
-            if holes < 2 * MS || begun.elapsed().as_secs() >= 3 {
-                break (root, holes);
+        // A stalled run is repeated: a stall costs a server time that no later period returns.
+        let (root, stalls) = loop {
+            let (root, stalls) = greedy(kind);
+            if stalls < 2 * MS || begun.elapsed().as_secs() >= 3 {
+                break (root, stalls);
             }
         };
         let client = root.consumed[0];
@@ -85,25 +91,27 @@ fn l5_l19_each_kind_of_server_gives_a_greedy_client_its_share_and_no_burst_beyon
         // Some microseconds beyond each budget are what a look costs that comes in time; and one
         // budget, because a run is cut anywhere.
         assert!(
-            got <= share * 102 / 100 + BUDGET + holes,
-            "{kind:?}: {got} of {share}, holes {holes}"
+            got <= share * 102 / 100 + BUDGET + stalls,
+            "{kind:?}: {got} of {share}, stalls {stalls}"
         );
         assert!(
-            got + BUDGET + holes * BUDGET / MS >= share * 95 / 100,
-            "{kind:?}: {got} of {share}, holes {holes}"
+            got + BUDGET + stalls * BUDGET / MS >= share * 95 / 100,
+            "{kind:?}: {got} of {share}, stalls {stalls}"
         );
-        let ran = root.ran.as_ref().expect("root may ask who ran");
+        let ran = root.executed.as_ref().expect("root may ask who ran");
         let longest = longest_burst(ran);
         assert!(
-            longest <= 2 * BUDGET + 300_000 + holes,
-            "{kind:?}: a burst of {longest}, holes {holes}"
+            longest <= 2 * BUDGET + 300_000 + stalls,
+            "{kind:?}: a burst of {longest}, stalls {stalls}"
         );
         // Not one worker ran that the machine had not chosen, but for the way from an order to its
         // effect.
-        let stray = out_of_order(1, &root.record, ran).iter().map(|out| out.length().as_ns()).max();
-        assert!(stray.unwrap_or(0) <= MS + holes, "{kind:?}: {stray:?}");
+        let stray =
+            unordered_execution(1, &root.record, ran).iter().map(|out| out.length().as_ns()).max();
+        assert!(stray.unwrap_or(0) <= MS + stalls, "{kind:?}: {stray:?}");
         println!(
-            "{kind:?}: {got} of {share} ns, bursts up to {longest}, without an order {stray:?}, holes {holes}"
+            "{kind:?}: {got} of {share} ns, bursts up to {longest}, without an order {stray:?}, \
+             stalls {stalls}"
         );
     }
 }

@@ -1,18 +1,18 @@
-//! Who is awake when jobs come and end: a dispatcher, or workers by themselves.
+//! Wakes at releases and completions: of a dispatcher, or of the workers themselves.
 
 use super::scene::{Agreed, Scene};
 use super::{alone, every_2_ms, small, two_cpus};
 use std::sync::Mutex;
-use talea_core::machine::{SchedulerSpec, TaskSpec, Tree};
-use talea_core::sched::Policy;
-use talea_core::{Span, Time, Work};
+use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
+use talea_core::sched::PolicySpec;
+use talea_core::{Monotonic, Span, Time, Work};
 use talea_exec::{Arrival, Job, Load, Options, RootPlan, TaskPlan, execute};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_os::clock;
 
-/// A task with a job every 2 ms, forty in all, in this tree: how often its dispatcher stepped, its
-/// worker when it had finished, and its worker when its job came. Whatever was stepped by whom, a
-/// fresh machine does it again.
+/// Runs a task with forty jobs, one every 2 ms, in this tree. Returns the steps of its dispatcher,
+/// of its worker at completions, and of its worker at releases. A fresh engine repeats the record,
+/// whichever thread executed a step.
 fn steps_of_forty(tree: &Tree) -> [u64; 3] {
     let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
     let plan = alone(tree, load, talea_exec::work::spender());
@@ -22,9 +22,9 @@ fn steps_of_forty(tree: &Tree) -> [u64; 3] {
         talea_exec::replay::replay(&mut fresh, &report.roots[0].record).expect("the same orders")
             > 0
     );
-    assert_eq!(report.roots[0].tallies[0].jobs, 40);
-    let effort = report.roots[0].effort[0];
-    [effort.steps, effort.by_workers, effort.by_themselves]
+    assert_eq!(report.roots[0].job_stats[0].jobs, 40);
+    let effort = report.roots[0].dispatchers[0];
+    [effort.steps, effort.worker_completions, effort.worker_releases]
 }
 
 #[test]
@@ -32,9 +32,9 @@ fn s8_a_job_costs_one_wake_of_its_dispatcher() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_one_wake");
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Fifo));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Fifo));
     let task = TaskSpec::new("task", Span::from_ns(2_000_000));
-    // When its jobs may begin is the machine's to say: nobody is awake by itself.
+    // The engine decides when its jobs may begin: no worker wakes by itself.
     let _ = tree.task(Tree::ROOT, TaskSpec { enforced: true, ..task });
     let [steps, by_workers, by_themselves] = steps_of_forty(&tree);
     // Each end is the worker's own step. Where the machine stood still several jobs have come at
@@ -44,7 +44,7 @@ fn s8_a_job_costs_one_wake_of_its_dispatcher() {
 }
 
 #[test]
-fn s8_a_light_task_is_awake_by_itself_and_costs_its_dispatcher_nothing() {
+fn s8_a_light_task_wakes_by_its_own_timer_and_costs_its_dispatcher_nothing() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_no_wake");
@@ -56,23 +56,23 @@ fn s8_a_light_task_is_awake_by_itself_and_costs_its_dispatcher_nothing() {
 }
 
 #[test]
-fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
+fn s8_a_preempting_worker_wakes_by_its_own_timer_while_another_one_computes() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let _bench = Bench::new("exec_levels");
     const LONG: u64 = 60_000_000;
     const SHORT: u64 = 20_000_000;
     const ROUNDS: u64 = 16;
-    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", Policy::Edf));
+    let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
     for period in [LONG, SHORT] {
         let _ = tree.task(Tree::ROOT, TaskSpec::new("task", Span::from_ns(period)));
     }
     let load = |period: u64, cost: u64| {
         let arrivals = (0..ROUNDS * LONG / period).map(|k| Time::from_ns(k * period));
-        let arrivals = arrivals.map(|at| Arrival { seen: at, nominal: at }).collect();
+        let arrivals = arrivals.map(|at| Arrival { observed: at, nominal: at }).collect();
         Load::new(arrivals, vec![Work::from_ns(cost)])
     };
-    let begun: Mutex<Vec<(u64, Time)>> = Mutex::new(Vec::with_capacity(64));
+    let begun: Mutex<Vec<(u64, Monotonic)>> = Mutex::new(Vec::with_capacity(64));
     let level = || match talea_os::sched::get(talea_os::Tid::current()).expect("it is there").policy
     {
         talea_os::sched::Policy::Fifo(level) => level,
@@ -81,13 +81,13 @@ fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
     // Those of the first one and of the other, of each job.
     let levels: [Mutex<Vec<u8>>; 2] = [(); 2].map(|()| Mutex::new(Vec::with_capacity(64)));
     let note = |job: &Job, _: &_| {
-        begun.lock().expect("nobody panics").push((job.number, clock::now()));
-        levels[1].lock().expect("nobody panics").push(level());
+        begun.lock().expect("no panic").push((job.number, clock::now()));
+        levels[1].lock().expect("no panic").push(level());
     };
     let mut spend = talea_exec::work::spender();
     let compute = |job: &Job, over: &_| {
         spend(job, over);
-        levels[0].lock().expect("nobody panics").push(level());
+        levels[0].lock().expect("no panic").push(level());
     };
     // The first one computes from the first job of the other to behind the begin of the third.
     let tasks = vec![
@@ -100,22 +100,22 @@ fn s8_whoever_interrupts_is_awake_by_itself_while_another_one_computes() {
     let root = &report.roots[0];
     let mut fresh = tree.build().expect("a sound tree");
     assert!(talea_exec::replay::replay(&mut fresh, &root.record).is_ok());
-    let effort = root.effort[0];
+    let effort = root.dispatchers[0];
     assert!(effort.steps <= 4, "the dispatcher's own: {}", effort.steps);
     // Where the machine stood still several jobs have come at once.
-    assert!(effort.by_themselves > ROUNDS, "{}", effort.by_themselves);
+    assert!(effort.worker_releases > ROUNDS, "{}", effort.worker_releases);
     // The second of three interrupts; one that could not would begin 22 ms late: when the first one
     // has ended.
-    let late = |&(number, at): &(u64, Time)| at.since(report.zero + Span::from_ns(number * SHORT));
-    let begun = begun.lock().expect("nobody panics");
+    let late =
+        |&(number, at): &(u64, Monotonic)| at.since(report.zero + Span::from_ns(number * SHORT));
+    let begun = begun.lock().expect("no panic");
     let mut between: Vec<Span> =
         begun.iter().filter(|(number, _)| number % 3 == 1).map(late).collect();
     between.sort_unstable();
     let middle = between[between.len() / 2];
     assert!(middle < Span::from_ns(10_000_000), "half of them later than {middle}");
-    // Nobody is moved, and whoever interrupts stands above.
-    let [mut of_long, mut of_short] =
-        levels.map(|levels| levels.into_inner().expect("nobody panics"));
+    // No worker changes its level, and a preempting worker has the higher one.
+    let [mut of_long, mut of_short] = levels.map(|levels| levels.into_inner().expect("no panic"));
     of_long.dedup();
     of_short.dedup();
     assert_eq!((of_long.len(), of_short.len()), (1, 1));
@@ -129,7 +129,7 @@ fn under_edf(bench: &Bench, tasks: &str) -> Agreed {
 }
 
 #[test]
-fn s8_whoever_comes_with_the_most_urgent_one_goes_before_whom_that_has_interrupted() {
+fn s8_a_job_released_with_the_most_urgent_one_runs_before_the_preempted_job() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_with");
@@ -158,7 +158,7 @@ fn s8_whoever_comes_with_the_most_urgent_one_goes_before_whom_that_has_interrupt
 }
 
 #[test]
-fn s8_whom_no_arrival_interrupts_is_interrupted_by_a_wake() {
+fn s8_a_job_that_no_arrival_preempts_is_preempted_by_a_wake() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_woken");
@@ -189,7 +189,7 @@ fn s8_whom_no_arrival_interrupts_is_interrupted_by_a_wake() {
 }
 
 #[test]
-fn s8_whoever_was_stopped_is_out_of_the_way_of_one_that_comes_back_from_before_it() {
+fn s8_a_stopped_worker_does_not_delay_an_earlier_one_that_resumes() {
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("exec_way");
@@ -221,7 +221,7 @@ fn s8_whoever_was_stopped_is_out_of_the_way_of_one_that_comes_back_from_before_i
         "#,
     );
     assert!(agreed.preemptions() >= 2, "{}", agreed.preemptions());
-    // Who puts the stopped one back where it stands is not interrupted by it in the middle of that:
+    // The worker that resumes the stopped one is not preempted by it in the middle of that step:
     // each end is its worker's own step.
     assert_eq!(agreed.by_workers(), 9, "ends of jobs, and of pieces before a suspension");
 }

@@ -1,4 +1,4 @@
-//! Those who are killed, those who live on, and the machine around them.
+//! Clients that are killed, clients that live on, and the state of the machine around them.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 use talea_core::CpuSet;
 use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, eventually, kernel};
 use talea_os::sched::{self, Attr};
-use talea_os::{machine, proc};
+use talea_os::{proc, sysinfo};
 
-/// Whose clients are killed.
+/// User of the clients that are killed.
 const DAVE: u32 = 60_005;
-/// Threads of another process in a busy client's hands.
+/// Threads of another process under a busy client's grants.
 const FOREIGN: usize = 4;
-/// How long a deadline thread may be in debt. The kernel books a hole of the machine as time that
-/// the thread has run, and lets it run again, be it to its end, when it has paid: with 4 % of a CPU
-/// 200 ms take 5 s.
-const LONGEST_DEBT: Duration = Duration::from_secs(30);
-/// Bandwidth by which the kernel's books may differ, in units of 2^-20 CPUs: what shrinking leaves
-/// of demoted sleepers. The smallest reservation of the test is 40,000.
+/// Maximum time that a deadline thread pays for an overrun. The kernel charges a stall of the
+/// machine to the thread, and lets it run again, even to its end, only after that is paid: with 4 %
+/// of a CPU 200 ms take 5 s.
+const MAX_OVERRUN: Duration = Duration::from_secs(30);
+/// Bandwidth by which the kernel's sum may differ, in units of 2^-20 CPUs: what shrinking leaves of
+/// demoted sleepers. The smallest reservation of the test is 40,000.
 const DUST: i64 = 256;
 
 /// Numbers in an order that the seed decides (a linear congruential generator, its high half).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct Rng(pub(crate) u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -34,38 +34,38 @@ impl Dice {
     }
 }
 
-fn troupe(bench: &Bench) -> Command {
-    Command::new(crate::attacker::troupe(bench))
+fn test_clients(bench: &Bench) -> Command {
+    Command::new(crate::attacker::test_clients(bench))
 }
 
-/// A client that lives through all of it.
-pub(crate) fn keeper(bench: &Bench, daemon: &Daemon) -> Agent {
-    let keeper = Agent::start(troupe(bench), ALICE);
-    let said = keeper.order(&format!("start keeper keeper {}", daemon.socket().display()));
+/// Starts a client that outlives all kills.
+pub(crate) fn holder(bench: &Bench, daemon: &Daemon) -> Agent {
+    let holder = Agent::start(test_clients(bench), ALICE);
+    let said = holder.order(&format!("start holder holder {}", daemon.socket().display()));
     assert_eq!(said, "started");
-    keeper
+    holder
 }
 
-/// A busy client, and a process whose threads it has in its hands.
-pub(crate) struct Crew {
+/// A busy client, and a process whose threads are under its grants.
+pub(crate) struct BusyProcess {
     client: Option<Agent>,
     _other: Agent,
     threads: Vec<(i32, Attr, CpuSet)>,
 }
 
-impl Crew {
-    pub(crate) fn new(bench: &Bench) -> Crew {
-        let other = Agent::start(troupe(bench), DAVE);
+impl BusyProcess {
+    pub(crate) fn new(bench: &Bench) -> BusyProcess {
+        let other = Agent::start(test_clients(bench), DAVE);
         let threads = (0..FOREIGN).map(|habit| {
             let tid = other.order(&format!("habit {habit}")).parse().expect("a thread");
             (tid, kernel::attr(tid), kernel::affinity(tid))
         });
-        Crew { threads: threads.collect(), client: None, _other: other }
+        BusyProcess { threads: threads.collect(), client: None, _other: other }
     }
 
-    /// A new client goes to work; when this returns it holds all that it can.
+    /// Starts a new client; when this returns it holds all that it can.
     pub(crate) fn go(&mut self, bench: &Bench, daemon: &Daemon, seed: u64) {
-        let client = Agent::start(troupe(bench), DAVE);
+        let client = Agent::start(test_clients(bench), DAVE);
         let tids: Vec<String> = self.threads.iter().map(|(tid, ..)| tid.to_string()).collect();
         let order =
             format!("start busy busy {} {seed} {}", daemon.socket().display(), tids.join(" "));
@@ -81,7 +81,7 @@ impl Crew {
         let client = self.client.take().expect("a client at work");
         let pid = client.os_pid();
         kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("kill");
-        let end = Instant::now() + LONGEST_DEBT;
+        let end = Instant::now() + MAX_OVERRUN;
         while threads(pid).into_iter().any(kernel::exists) {
             if Instant::now() > end {
                 let left: Vec<_> =
@@ -102,7 +102,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for BusyProcess {
     fn drop(&mut self) {
         if std::thread::panicking() {
             thaw(&[DAVE]);
@@ -110,8 +110,8 @@ impl Drop for Crew {
     }
 }
 
-/// Makes the deadline threads of these users ordinary: one that the kernel has forgotten to
-/// replenish can't even be killed before. Which they were.
+/// Makes the deadline threads of these users ordinary and returns them: a thread that the kernel
+/// has forgotten to replenish can't even be killed before.
 fn thaw(uids: &[u32]) -> Vec<(i32, sched::Policy)> {
     let all = real_time_threads(|uid| uids.contains(&uid));
     let frozen: Vec<_> = all.into_iter().filter(|(_, policy)| policy.is_deadline()).collect();
@@ -121,7 +121,7 @@ fn thaw(uids: &[u32]) -> Vec<(i32, sched::Policy)> {
     frozen
 }
 
-/// A thread as the kernel sees it, for a post-mortem.
+/// Kernel state of a thread, for the failure message.
 fn describe(tid: i32) -> String {
     let file =
         |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}")).unwrap_or_default();
@@ -144,13 +144,13 @@ fn threads(pid: i32) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Waits until the threads that a killed client had in its hands are exactly what they were.
+/// Waits until the threads under a killed client's grants are exactly what they were.
 #[track_caller]
-pub(crate) fn eventually_back(crew: &Crew, daemon: &Daemon) {
-    let end = Instant::now() + LONGEST_DEBT;
-    while !crew.is_back() {
+pub(crate) fn eventually_back(busy: &BusyProcess, daemon: &Daemon) {
+    let end = Instant::now() + MAX_OVERRUN;
+    while !busy.is_back() {
         if Instant::now() > end {
-            for (tid, attr, cpus) in &crew.threads {
+            for (tid, attr, cpus) in &busy.threads {
                 let now = (kernel::attr(*tid), kernel::affinity(*tid));
                 eprintln!("thread {tid} was {attr:?} on {cpus:?} and is {now:?}");
             }
@@ -160,57 +160,57 @@ pub(crate) fn eventually_back(crew: &Crew, daemon: &Daemon) {
     }
 }
 
-/// What the machine has besides threads of the test.
-pub(crate) struct Estate {
-    books: Option<i64>,
+/// State of the machine besides the threads of the test.
+pub(crate) struct MachineState {
+    bandwidth: Option<i64>,
     settings: BTreeMap<PathBuf, String>,
 }
 
-impl Estate {
-    pub(crate) fn before() -> Estate {
-        // Whoever had the machine before us may have left bandwidth that lingers for a period.
+impl MachineState {
+    pub(crate) fn before() -> MachineState {
+        // The previous test may have left bandwidth that lingers for a period.
         let mut last = unexplained();
         let mut since = Instant::now();
-        eventually("the kernel's books are at rest", || {
+        eventually("the kernel's bandwidth is at rest", || {
             let now = unexplained();
             if now != last {
                 (last, since) = (now, Instant::now());
             }
             since.elapsed() > Duration::from_millis(100)
         });
-        Estate { books: last, settings: settings() }
+        MachineState { bandwidth: last, settings: settings() }
     }
 
-    /// Compares when everybody has gone; what is left over in the books.
+    /// Compares after all clients have ended; returns the remaining bandwidth.
     pub(crate) fn compare(&self) -> Option<i64> {
         let strays = real_time_threads(|uid| [ALICE, DAVE].contains(&uid));
         assert!(strays.is_empty(), "real-time without a grant: {strays:?}");
         assert_eq!(self.settings, settings(), "settings of the scheduler have changed");
-        let before = self.books?;
+        let before = self.bandwidth?;
         let left = || unexplained().expect("readable before") - before;
         // Bandwidth lingers until its zero-lag time, a period at most. Less than before is no leak:
-        // the kernel loses count when somebody rebuilds its books by writing to a sysctl or a
-        // cpuset, which nobody here does.
+        // the kernel loses count when a program rebuilds the domains by writing to a sysctl or a
+        // cpuset, which no program here does.
         let end = Instant::now() + Duration::from_secs(5);
-        // What is exactly the fair servers', or as much more as they have, is nothing of ours,
-        // whatever was booked before.
+        // A rest that equals the bandwidth of fair servers, with or without the earlier rest, is
+        // not a leak of Talea.
         let fair = || is_fair_servers(left()) || is_fair_servers(left() + before);
         let leaked = || left() > DUST && !fair();
         while leaked() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
         if left() > DUST && fair() {
-            println!("the kernel has put its fair servers back into its books: {} of 2^20", left());
+            println!("the kernel counts its fair servers again: {} of 2^20", left());
             return Some(0);
         }
         assert!(
             left() <= DUST,
-            "{} of 2^20 have leaked from the kernel's books ({before} before)",
+            "{} of 2^20 have leaked from the kernel's bandwidth ({before} before)",
             left()
         );
         if left() < -DUST {
             println!(
-                "somebody else has rebuilt the kernel's books: {} of 2^20 fewer than {before}",
+                "another program has rebuilt the domains: {} of 2^20 fewer than {before}",
                 -left()
             );
         }
@@ -218,7 +218,7 @@ impl Estate {
     }
 }
 
-/// Deadline bandwidth that the kernel has given out beyond what its deadline threads have, in units
+/// Deadline bandwidth that the kernel has reserved beyond what its deadline threads have, in units
 /// of 2^-20 CPUs: the fair servers', and whatever has leaked. Threads of others on the machine come
 /// and go; this stays.
 fn unexplained() -> Option<i64> {
@@ -228,12 +228,15 @@ fn unexplained() -> Option<i64> {
         }
         _ => 0,
     };
-    Some(kernel::deadline_books()? - real_time_threads(|_| true).into_iter().map(of).sum::<i64>())
+    Some(
+        kernel::deadline_bandwidth()?
+            - real_time_threads(|_| true).into_iter().map(of).sum::<i64>(),
+    )
 }
 
 /// Whether so much is what one or more CPUs' fair servers have, 50 ms of each second: when root
 /// domains are rebuilt, as the partitions of other tests have them, the kernel drops some of them
-/// from its books and finds them again later. What a busy client can leak is not mistaken for them:
+/// from its sum and finds them again later. What a busy client can leak is not mistaken for them:
 /// its reservations are 4 % each, theirs 5 %, and no number of the former makes up to three of the
 /// latter.
 fn is_fair_servers(bandwidth: i64) -> bool {
@@ -247,7 +250,7 @@ fn real_time_threads(asked: impl Fn(u32) -> bool) -> Vec<(i32, sched::Policy)> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
         for tid in threads(pid) {
-            // Whoever ends meanwhile is nobody's concern.
+            // A thread that ends meanwhile does not count.
             let Ok(status) = proc::status(kernel::tid(tid)) else { continue };
             let Ok(attr) = sched::get(kernel::tid(tid)) else { continue };
             let ours = asked(status.uids.effective) || asked(status.uids.real);
@@ -298,14 +301,17 @@ fn settings() -> BTreeMap<PathBuf, String> {
             }
         }
     }
-    // What the domains are, as the kernel admits to them.
-    let domains: Vec<String> =
-        machine::dl_books().into_iter().flatten().map(|book| book.limit.to_string()).collect();
+    // Admission limits of the root domains.
+    let domains: Vec<String> = sysinfo::dl_bandwidth()
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.limit.to_string())
+        .collect();
     all.insert("limits of the domains".into(), domains.join(" "));
     all
 }
 
-/// What is printed at the end.
+/// Figures that are printed at the end.
 #[derive(Default)]
 pub(crate) struct Figures {
     pub(crate) client_kills: u32,
@@ -320,14 +326,14 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// The keeper's last words: it must have lost nothing, and met at least so many daemons.
+    /// Adds the holder's result: it must have lost nothing, and met at least half of `daemons`.
     #[track_caller]
-    pub(crate) fn add_keeper(&mut self, said: &str, daemons: u32) {
+    pub(crate) fn add_holder(&mut self, said: &str, daemons: u32) {
         let figure = |name: &str| crate::attacker::figure(said, name);
         assert_eq!(
             (figure("lost"), figure("demoted")),
             (0, 0),
-            "the keeper has lost something: {said}"
+            "the holder has lost something: {said}"
         );
         assert_eq!(figure("grants"), 12);
         assert!(figure("answers") > 0 && figure("looks") > 0, "{said}");
@@ -339,7 +345,7 @@ impl Figures {
         self.daemons += figure("instances");
     }
 
-    pub(crate) fn add_estate(&mut self, leftover: Option<i64>) {
+    pub(crate) fn add_machine(&mut self, leftover: Option<i64>) {
         self.leftover = self.leftover.max(leftover.unwrap_or(0));
     }
 }
@@ -349,8 +355,8 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{} clients and {} daemons killed; {} threads of other processes were real-time at their client's end, \
-             all are what they were; the keeper looked at its threads {} times and asked about its grants {} times, \
-             met {} daemons, {} calls fell into a gap, nothing was lost; {} of 2^20 left in the kernel's books",
+             all are what they were; the holder looked at its threads {} times and asked about its grants {} times, \
+             met {} daemons, {} calls fell into a gap, nothing was lost; {} of 2^20 left in the kernel's bandwidth",
             self.client_kills,
             self.daemon_kills,
             self.thrown_back,

@@ -1,7 +1,7 @@
 //! A client that is always in the middle of something, until it is killed.
 //!
 //! It has specs accepted, attaches threads of its own and of another process, changes, detaches and
-//! releases, in an order that a seed decides. What is refused is refused: it goes on.
+//! releases, in an order that a seed decides. A refusal does not stop it.
 
 use crate::work::{self, Habit};
 use crate::{PATIENCE, number};
@@ -27,7 +27,7 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let client = Client::builder().path(path).timeout(PATIENCE).lazy().map_err(io::Error::other)?;
-    let mut dice = Dice(number(seed)? as u64);
+    let mut rng = Rng(number(seed)? as u64);
     let mut places = Vec::new();
     for habit in Habit::ALL.into_iter().cycle().take(OWN) {
         places.push(Place {
@@ -45,39 +45,39 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
             attached: false,
         });
     }
-    // Everything is attached before the first word: whoever is killed now leaves all of it behind.
+    // Everything is attached before `ready`: a client that is killed now leaves all of it behind.
     for place in &mut places {
-        begin(&client, place, &mut dice);
+        begin(&client, place, &mut rng);
     }
     ready();
     let mut steps = 0u64;
     while !stop.load(Ordering::Relaxed) {
-        let index = dice.below(places.len() as u64) as usize;
-        step(&client, &mut places[index], &mut dice);
+        let index = rng.below(places.len() as u64) as usize;
+        step(&client, &mut places[index], &mut rng);
         steps += 1;
-        if dice.below(4) == 0 {
-            std::thread::sleep(Duration::from_micros(dice.below(300)));
+        if rng.below(4) == 0 {
+            std::thread::sleep(Duration::from_micros(rng.below(300)));
         }
     }
     Ok(format!("steps={steps}"))
 }
 
-fn begin(client: &Client, place: &mut Place, dice: &mut Dice) {
-    place.grant = client.create(&spec(place.foreign, dice)).ok().and_then(Result::ok);
+fn begin(client: &Client, place: &mut Place, rng: &mut Rng) {
+    place.grant = client.create(&spec(place.foreign, rng)).ok().and_then(Result::ok);
     place.attached =
         place.grant.as_ref().is_some_and(|grant| matches!(grant.attach(place.tid), Ok(Ok(()))));
 }
 
 /// One more thing done to one of the grants. Failures are a killed daemon's.
-fn step(client: &Client, place: &mut Place, dice: &mut Dice) {
-    let Some(grant) = &place.grant else { return begin(client, place, dice) };
+fn step(client: &Client, place: &mut Place, rng: &mut Rng) {
+    let Some(grant) = &place.grant else { return begin(client, place, rng) };
     if grant.is_lost() {
         place.grant = None;
         return;
     }
-    match dice.below(5) {
+    match rng.below(5) {
         0 => {
-            let _ = grant.change(&spec(place.foreign, dice));
+            let _ = grant.change(&spec(place.foreign, rng));
         }
         1 if place.attached => place.attached = !matches!(grant.detach(), Ok(Ok(()))),
         2 => {
@@ -92,18 +92,18 @@ fn step(client: &Client, place: &mut Place, dice: &mut Dice) {
     }
 }
 
-fn spec(foreign: bool, dice: &mut Dice) -> Spec {
+fn spec(foreign: bool, rng: &mut Rng) -> Spec {
     let ms = Duration::from_millis;
-    let builder = match dice.below(5) {
+    let builder = match rng.below(5) {
         0 | 1 => {
-            let period = [5, 10, 20, 50][dice.below(4) as usize];
+            let period = [5, 10, 20, 50][rng.below(4) as usize];
             Spec::builder().plugin("edf").period(ms(period)).runtime(ms(period) / 25)
         }
-        2 => Spec::builder().plugin("rm").period(ms(5 + dice.below(40))),
-        3 => Spec::builder().plugin("rr").priority(1 + dice.below(90) as u8),
-        _ => Spec::builder().plugin("fp").priority(1 + dice.below(90) as u8),
+        2 => Spec::builder().plugin("rm").period(ms(5 + rng.below(40))),
+        3 => Spec::builder().plugin("rr").priority(1 + rng.below(90) as u8),
+        _ => Spec::builder().plugin("fp").priority(1 + rng.below(90) as u8),
     };
-    let owner = match dice.below(6) {
+    let owner = match rng.below(6) {
         0 if !foreign => Owner::Thread,
         1 => Owner::Process,
         _ => Owner::Session,
@@ -112,9 +112,9 @@ fn spec(foreign: bool, dice: &mut Dice) -> Spec {
 }
 
 /// Numbers in an order that the seed decides (a linear congruential generator, its high half).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct Rng(pub(crate) u64);
 
-impl Dice {
+impl Rng {
     /// One of `0..bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 =

@@ -1,10 +1,10 @@
 //! A file of a file system whose program does not answer (FUSE).
 //!
-//! Opening it works; whoever closes it waits, and no signal helps. Users get such files from
+//! Opening it works; closing it blocks, and no signal interrupts that. Users get such files from
 //! `fusermount` or in a user namespace; here root makes one, in a mount namespace that ends with
 //! us.
 //!
-//! Whoever looks at a process that hangs like that may hang, too, so it never lasts for longer than
+//! A process that inspects a hung process may hang, too, so closing never takes longer than
 //! [`PATIENCE`]. And this process starts no program from then on: it would close its copies on the
 //! way.
 //!
@@ -52,7 +52,7 @@ pub(crate) fn open(path: &str) -> io::Result<OwnedFd> {
     FILE.get_or_init(|| (file.into(), stdin)).0.try_clone()
 }
 
-/// What the program is called with to be the one that does not answer.
+/// First argument of the process that does not answer.
 pub(crate) const ROLE: &str = "hang";
 const READY: &[u8] = b"mounted\n";
 

@@ -1,19 +1,19 @@
-//! Clients that the agent's single hand can't play: crowds, turncoats, and the honest one whose
-//! service is measured.
+//! Clients that the agent cannot play: many at once, clients that change their identity, and the
+//! honest client that measures its service.
 //!
-//! Model: as the agent, a line of words in, a line out; [`talea_kernel_tests::Agent`] speaks to
-//! both. Besides, roles run in the background until they are told to stop, so that an attack goes
-//! on while the test looks at something else. What a role saw comes back as `name=number` words.
+//! Model: as the agent, a line of words in, a line out; [`talea_kernel_tests::Agent`] drives both.
+//! Besides, roles run in the background until an order stops them, so that an attack goes on while
+//! the test checks something else. A role returns its counts as `name=number` words.
 //!
 //! It ends with its standard input, whatever its roles are doing.
 #![forbid(unsafe_code)]
 
 mod busy;
+mod fd_passing;
+mod holder;
 mod honest;
-mod hung;
-mod keeper;
-mod parcel;
-mod swarm;
+mod many_connections;
+mod unresponsive_fs;
 mod work;
 
 use rustix::net::Shutdown;
@@ -34,9 +34,9 @@ use talea_os::{Tid, seqpacket};
 /// Longest wait of any call to the daemon: longer is blocked.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a sleeping thread is told to become.
+/// The next identity of a sleeping thread.
 enum Become {
-    /// Somebody else: real, effective and saved user.
+    /// Another user: real, effective and saved user id.
     User(u32, u32, u32),
     /// This program, in place of its whole process.
     Program(String),
@@ -53,7 +53,7 @@ struct Job {
 }
 
 #[derive(Default)]
-struct Troupe {
+struct TestClients {
     connections: Vec<Option<OwnedFd>>,
     sleepers: HashMap<i32, Sleeper>,
     jobs: HashMap<String, Job>,
@@ -64,17 +64,17 @@ struct Troupe {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [role, path] = &arguments[..]
-        && role == hung::ROLE
+        && role == unresponsive_fs::ROLE
     {
-        // Whoever waits for us hears our end.
-        let _ = hung::run(path);
+        // The parent process waits for our end.
+        let _ = unresponsive_fs::run(path);
         std::process::exit(0);
     }
-    let mut troupe = Troupe::default();
-    lines::serve(|words| troupe.obey(words))
+    let mut clients = TestClients::default();
+    lines::serve(|words| clients.obey(words))
 }
 
-impl Troupe {
+impl TestClients {
     fn obey(&mut self, words: &[&str]) -> io::Result<String> {
         match *words {
             ["pid"] => Ok(std::process::id().to_string()),
@@ -103,7 +103,7 @@ impl Troupe {
                 Ok("sent".to_owned())
             }
             ["send-thread", index, tid, hex] => {
-                let fd = parcel::thread_pidfd(number(tid)? as i32)?;
+                let fd = fd_passing::thread_pidfd(number(tid)? as i32)?;
                 seqpacket::send_waiting(self.connection(index)?, &bytes(hex)?, Some(fd.as_fd()))?;
                 Ok("sent".to_owned())
             }
@@ -112,14 +112,14 @@ impl Troupe {
             // own.
             ["send-parcel", index, hex, count, ref what @ ..] => {
                 let message = bytes(hex)?;
-                let parcel::Parcel { fds, kept } =
-                    parcel::pack(what, self.connection(index)?.as_fd())?;
+                let fd_passing::Parcel { fds, kept } =
+                    fd_passing::pack(what, self.connection(index)?.as_fd())?;
                 let socket = self.connection(index)?;
                 for _ in 0..number(count)? {
                     seqpacket::send_waiting(socket, &message, None)?;
                 }
-                let sent = parcel::send(socket, &message, &fds);
-                // Whoever closes a file of a hung file system hangs: that shall be others.
+                let sent = fd_passing::send(socket, &message, &fds);
+                // A process that closes a file of a hung file system hangs: not this one.
                 let (ours, closed) =
                     if what[0] == "hung" { (fds, Vec::new()) } else { (Vec::new(), fds) };
                 drop(closed);
@@ -138,7 +138,7 @@ impl Troupe {
                 self.sleepers.insert(tid, sleeper);
                 Ok(tid.to_string())
             }
-            // A thread that sleeps, naps or runs until the process ends.
+            // A thread that sleeps, works periodically or runs until the process ends.
             ["habit", habit] => {
                 let habit = work::Habit::ALL[number(habit)? % work::Habit::ALL.len()];
                 Ok(work::start(habit)?.to_string())
@@ -191,10 +191,10 @@ fn half_closed(connection: &OwnedFd, how: Shutdown) -> io::Result<String> {
     Ok("shut".to_owned())
 }
 
-/// Starts a role; what it needs is made before the answer goes out.
+/// Starts a role; the role is ready before the answer is sent.
 fn start(role: &str, words: &[&str]) -> io::Result<Job> {
     let stop = Arc::new(AtomicBool::new(false));
-    let told = stop.clone();
+    let stopping = stop.clone();
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
     let (ready, wait) = channel();
     let role = role.to_owned();
@@ -204,13 +204,13 @@ fn start(role: &str, words: &[&str]) -> io::Result<Job> {
             let _ = ready.send(());
         };
         match role.as_str() {
-            "honest" => honest::run(&words, &told, ready),
-            "swarm" => swarm::run(&words, &told, ready),
-            "busy" => busy::run(&words, &told, ready),
-            "keeper" => keeper::run(&words, &told, ready),
+            "honest" => honest::run(&words, &stopping, ready),
+            "swarm" => many_connections::run(&words, &stopping, ready),
+            "busy" => busy::run(&words, &stopping, ready),
+            "holder" => holder::run(&words, &stopping, ready),
             "spin" => {
                 ready();
-                while !told.load(Ordering::Relaxed) {
+                while !stopping.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
                 Ok("spun".to_owned())
@@ -229,7 +229,7 @@ fn start(role: &str, words: &[&str]) -> io::Result<Job> {
     }
 }
 
-/// A thread that sleeps, and changes its user when it is told to.
+/// Starts a thread that sleeps, and changes its identity on order.
 fn start_sleeper() -> io::Result<(i32, Sleeper)> {
     let (orders, todo) = channel::<Become>();
     let (done, answers) = channel();

@@ -1,5 +1,4 @@
-//! Descriptors to send along with a message: what names a thread, and everything else that a
-//! process can have.
+//! Descriptors to send with a message: pidfds, and every other kind that a process can have.
 
 use crate::{borrowed, number};
 use rustix::event::{EventfdFlags, eventfd};
@@ -15,17 +14,18 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use talea_os::Tid;
 
-/// The kernel's `SCM_MAX_FD`: most descriptors that one message carries.
-const MOST: usize = 253;
+/// The kernel's `SCM_MAX_FD`: maximum number of descriptors in one message.
+const MAX_FDS: usize = 253;
 
-/// What is sent, and what has to stay open on our side for it to have its effect.
+/// Descriptors to send, and those that must stay open on our side for the former to have their
+/// effect.
 #[derive(Default)]
 pub(crate) struct Parcel {
     pub(crate) fds: Vec<OwnedFd>,
     pub(crate) kept: Vec<OwnedFd>,
 }
 
-/// Packs what the words say, one descriptor or more.
+/// Opens the descriptors that the words name, one or more.
 pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel> {
     let mut parcel = Parcel::default();
     let mut put = |fd: OwnedFd| parcel.fds.push(fd);
@@ -47,7 +47,7 @@ pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel>
         ["eventfd"] => put(eventfd(0, EventfdFlags::CLOEXEC)?),
         ["epoll"] => put(rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?),
         ["memfd"] => put(memfd_create("parcel", MemfdFlags::CLOEXEC)?),
-        // Whoever closes it last gives all of that memory back.
+        // The last close frees all of that memory.
         ["heavy", mib] => {
             let mut file = std::fs::File::from(memfd_create("parcel", MemfdFlags::CLOEXEC)?);
             let page = vec![1u8; 1 << 20];
@@ -56,7 +56,7 @@ pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel>
             }
             put(file.into());
         }
-        // Whoever closes it last waits so long for a peer that does not read.
+        // The last close waits so long for a peer that does not read.
         ["lingering", seconds] => {
             let (ours, theirs) = lingering(Duration::from_secs(number(seconds)? as u64))?;
             put(ours);
@@ -69,7 +69,7 @@ pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel>
             parcel.kept.push(theirs);
         }
         ["hung", path] => {
-            put(crate::hung::open(path)?);
+            put(crate::unresponsive_fs::open(path)?);
         }
         ["process", pid] => put(pidfd_open(raw_pid(pid)?, PidfdFlags::empty())?),
         ["thread", tid] => put(thread_pidfd(number(tid)? as i32)?),
@@ -80,7 +80,7 @@ pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel>
             child.wait()?;
             put(fd);
         }
-        // A thread's descriptor, and so many others behind it.
+        // A thread's descriptor, and `count` others behind it.
         ["thread-and-nulls", tid, count] => {
             put(thread_pidfd(number(tid)? as i32)?);
             for _ in 0..number(count)? {
@@ -88,7 +88,7 @@ pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel>
             }
         }
         ["nulls", count] => {
-            for _ in 0..number(count)?.min(MOST) {
+            for _ in 0..number(count)?.min(MAX_FDS) {
                 put(std::fs::File::open("/dev/null")?.into());
             }
         }
@@ -100,7 +100,7 @@ pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel>
 /// Sends one message with all of these descriptors.
 pub(crate) fn send(socket: &OwnedFd, message: &[u8], fds: &[OwnedFd]) -> io::Result<()> {
     let fds = borrowed(fds);
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -109,7 +109,7 @@ pub(crate) fn send(socket: &OwnedFd, message: &[u8], fds: &[OwnedFd]) -> io::Res
     Ok(())
 }
 
-/// A pidfd of a thread, also of a stranger's: `PIDFD_THREAD` is `O_EXCL`.
+/// Opens a pidfd of any thread, including another user's: `PIDFD_THREAD` is `O_EXCL`.
 pub(crate) fn thread_pidfd(tid: i32) -> io::Result<OwnedFd> {
     let pid = Pid::from_raw(tid).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(pidfd_open(pid, PidfdFlags::from_bits_retain(OFlags::EXCL.bits()))?)

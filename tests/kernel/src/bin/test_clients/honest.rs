@@ -1,8 +1,8 @@
-//! The honest client: what it is served is what an attack must not spoil.
+//! The honest client, whose service an attack must not disturb.
 //!
-//! It does in a circle what clients do (create, attach, detach, release), at a pace at which nobody
-//! is in its way, and takes the time of each call. It asks through the client library, as programs
-//! do. `plain` leaves the thread out, for a daemon that can't take a descriptor in.
+//! It repeats the calls of a client (create, attach, detach, release) at a rate at which no other
+//! client delays it, and measures each call. It uses the client library, as programs do. `plain`
+//! leaves the thread out, for a daemon that can't receive a descriptor.
 
 use crate::{PATIENCE, start_sleeper};
 use std::io;
@@ -28,8 +28,8 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
         Spec::builder().period(period).runtime(Duration::from_micros(100)).plugin("rm").build();
     let spec = spec.map_err(io::Error::other)?;
     let (tid, _sleeper) = start_sleeper()?;
-    let pidfd = crate::parcel::thread_pidfd(tid)?;
-    let mut times = Times { gap, taken: Vec::new(), spoiled: 0 };
+    let pidfd = crate::fd_passing::thread_pidfd(tid)?;
+    let mut times = Times { gap, taken: Vec::new(), failed: 0 };
     let mut ready = Some(ready);
     while !stop.load(Ordering::Relaxed) {
         if times.taken.len() >= WARM_UP
@@ -52,7 +52,7 @@ struct Times {
     gap: Duration,
     taken: Vec<u64>,
     /// Calls that were refused or failed.
-    spoiled: u64,
+    failed: u64,
 }
 
 impl Times {
@@ -66,7 +66,7 @@ impl Times {
         match said {
             Ok(Ok(value)) => Some(value),
             no => {
-                if self.spoiled < 3 {
+                if self.failed < 3 {
                     let why = no.map_or_else(
                         |failure| failure.to_string(),
                         |refusal| match refusal {
@@ -76,7 +76,7 @@ impl Times {
                     );
                     eprintln!("the honest client was not served: {why}");
                 }
-                self.spoiled += 1;
+                self.failed += 1;
                 None
             }
         }
@@ -88,9 +88,9 @@ impl Times {
             self.taken.get(self.taken.len() * permille / 1000).copied().unwrap_or(0)
         };
         format!(
-            "calls={} spoiled={} median={} p99={} max={}",
+            "calls={} failed={} median={} p99={} max={}",
             self.taken.len(),
-            self.spoiled,
+            self.failed,
             at(500),
             at(990),
             self.taken.last().copied().unwrap_or(0)

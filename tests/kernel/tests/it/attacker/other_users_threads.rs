@@ -1,14 +1,14 @@
-//! Threads and specs of others: guessed, forged, replayed, borrowed, disguised.
+//! Threads and specs of other users: guessed, forged, replayed, borrowed, disguised.
 
-use super::siege::{MALLORY, Siege, code, refusal, set_mode, small, troupe};
+use super::fixture::{Fixture, MALLORY, code, refusal, set_mode, small, test_clients};
 use crate::tasks::{owned_by, periodic, ranked, with};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use talea_kernel_tests::{Agent, BOB, eventually, kernel, needs, needs_root};
 use talea_proto::message::Token;
-use talea_proto::{Code, Named, Owner, Reply, Request, SpecId};
+use talea_proto::{Code, Owner, Reply, Request, SpecId, ThreadRef};
 
-/// Everything that can be tried on a spec.
+/// All requests on a spec.
 fn every_verb(spec: SpecId) -> [Request; 6] {
     [
         Request::Change { spec, task: small() },
@@ -16,17 +16,17 @@ fn every_verb(spec: SpecId) -> [Request; 6] {
         Request::Detach(spec),
         Request::Query(spec),
         Request::Claim { spec, token: Token([0; 16]) },
-        Request::Attach { spec, thread: Named::Pidfd },
+        Request::Attach { spec, thread: ThreadRef::Pidfd },
     ]
 }
 
 #[test]
 fn r25_retif_s1_no_thread_of_another_user_can_be_named() {
     needs_root!();
-    let siege = Siege::new("attack-threads");
-    let mallory = Siege::mallory();
-    let client = mallory.connect(&siege.daemon);
-    siege.under(|| {
+    let fixture = Fixture::new("attack-threads");
+    let mallory = Fixture::mallory();
+    let client = mallory.connect(&fixture.daemon);
+    fixture.under(|| {
         for task in [
             small(),
             with("fp", ranked(50)),
@@ -34,7 +34,7 @@ fn r25_retif_s1_no_thread_of_another_user_can_be_named() {
             with("edf", crate::tasks::reserved(20, 200)),
         ] {
             let grant = client.create(task);
-            for (what, tid) in siege.threads_of_others() {
+            for (what, tid) in fixture.threads_of_others() {
                 for reply in [
                     client.try_attach(grant.spec, tid),
                     client.try_attach_by_number(grant.spec, tid),
@@ -42,7 +42,7 @@ fn r25_retif_s1_no_thread_of_another_user_can_be_named() {
                     let no = refusal(reply);
                     assert_eq!(
                         (no.code, no.limit),
-                        (Code::OthersThread, u64::from(MALLORY)),
+                        (Code::ForeignThread, u64::from(MALLORY)),
                         "{what}"
                     );
                 }
@@ -54,25 +54,25 @@ fn r25_retif_s1_no_thread_of_another_user_can_be_named() {
 }
 
 #[test]
-fn r25_kernel_threads_thread_zero_and_numbers_of_nobody_are_no_threads() {
+fn r25_kernel_threads_thread_zero_and_unused_numbers_are_refused() {
     needs_root!();
-    let siege = Siege::new("attack-numbers");
-    let (mallory, root) = (Siege::mallory(), Agent::root());
-    let (client, of_root) = (mallory.connect(&siege.daemon), root.connect(&siege.daemon));
+    let fixture = Fixture::new("attack-numbers");
+    let (mallory, root) = (Fixture::mallory(), Agent::root());
+    let (client, of_root) = (mallory.connect(&fixture.daemon), root.connect(&fixture.daemon));
     let kernel_thread = (2..64).find(|&tid| {
         talea_os::proc::stat(kernel::tid(tid)).is_ok_and(|stat| stat.is_kernel_thread())
     });
-    siege.under(|| {
+    fixture.under(|| {
         for (client, grant) in
             [(&client, client.create(small())), (&of_root, of_root.create(small()))]
         {
             let try_number = |tid: u32| {
-                code(client.ask(&Request::Attach { spec: grant.spec, thread: Named::Number(tid) }))
+                code(client.ask(&Request::Attach { spec: grant.spec, thread: ThreadRef::Tid(tid) }))
             };
-            // To the kernel 0 would be whoever asks it: the daemon (facts S4).
+            // In a system call, 0 means the calling thread: the daemon.
             assert_eq!(try_number(0), Code::Malformed);
-            for nobody in [u32::MAX, i32::MAX as u32, 1 << 31, 4_194_304, 4_194_305] {
-                assert_eq!(try_number(nobody), Code::NoSuchThread, "{nobody}");
+            for unused in [u32::MAX, i32::MAX as u32, 1 << 31, 4_194_304, 4_194_305] {
+                assert_eq!(try_number(unused), Code::NoSuchThread, "{unused}");
             }
             // Not even root's client moves the kernel's own threads.
             if let Some(tid) = kernel_thread {
@@ -81,12 +81,12 @@ fn r25_kernel_threads_thread_zero_and_numbers_of_nobody_are_no_threads() {
                     client.try_attach_by_number(grant.spec, tid),
                 ] {
                     let code = code(reply);
-                    assert!(matches!(code, Code::Kernel | Code::OthersThread), "{code:?}");
+                    assert!(matches!(code, Code::Kernel | Code::ForeignThread), "{code:?}");
                 }
             }
             // Nothing was named at all.
             assert_eq!(
-                code(client.ask(&Request::Attach { spec: grant.spec, thread: Named::Pidfd })),
+                code(client.ask(&Request::Attach { spec: grant.spec, thread: ThreadRef::Pidfd })),
                 Code::Malformed
             );
             client.done(&Request::Release(grant.spec));
@@ -95,13 +95,13 @@ fn r25_kernel_threads_thread_zero_and_numbers_of_nobody_are_no_threads() {
 }
 
 #[test]
-fn r25_retif_s2_guessed_specs_do_not_exist_whatever_is_asked_of_them() {
+fn r25_retif_s2_guessed_specs_do_not_exist_for_any_request() {
     needs_root!();
-    let siege = Siege::new("attack-specs");
-    let mallory = Siege::mallory();
-    let client = mallory.connect(&siege.daemon);
+    let fixture = Fixture::new("attack-specs");
+    let mallory = Fixture::mallory();
+    let client = mallory.connect(&fixture.daemon);
     let tid = mallory.thread();
-    siege.under(|| {
+    fixture.under(|| {
         for id in (0..40).chain([u64::MAX, u64::MAX - 1, 1 << 63, 1 << 32]) {
             for request in every_verb(SpecId(id)) {
                 let reply = match request {
@@ -125,19 +125,23 @@ fn r25_retif_s2_guessed_specs_do_not_exist_whatever_is_asked_of_them() {
 #[test]
 fn r25_retif_s3_a_stolen_token_is_worth_nothing_to_another_user_and_little_to_the_same() {
     needs_root!();
-    let siege = Siege::new("attack-tokens");
-    let mallory = Siege::mallory();
-    let (client, second) = (mallory.connect(&siege.daemon), mallory.connect(&siege.daemon));
+    let fixture = Fixture::new("attack-tokens");
+    let mallory = Fixture::mallory();
+    let (client, second) = (mallory.connect(&fixture.daemon), mallory.connect(&fixture.daemon));
     // Bob's own words, overheard.
-    let bobs = siege.bob().connect(&siege.daemon);
+    let bobs = fixture.bob().connect(&fixture.daemon);
     let stolen = bobs.create(owned_by(Owner::Process, with("quiet", ranked(3))));
-    siege.under(|| {
+    fixture.under(|| {
         for _ in 0..20 {
             assert_eq!(code(client.claim(stolen.spec, stolen.token)), Code::NoSuchSpec);
         }
         // Her own spec, from another connection of hers: seen, but not commanded without the token.
         let own = client.create(owned_by(Owner::Process, small()));
-        assert_eq!(second.query(own.spec).granted.token, Token([0; 16]), "tokens are told once");
+        assert_eq!(
+            second.query(own.spec).granted.token,
+            Token([0; 16]),
+            "a token is reported once"
+        );
         let mut token = own.token;
         for bit in 0..128 {
             token.0[bit / 8] ^= 1 << (bit % 8);
@@ -145,7 +149,7 @@ fn r25_retif_s3_a_stolen_token_is_worth_nothing_to_another_user_and_little_to_th
             token.0[bit / 8] ^= 1 << (bit % 8);
         }
         for no in [Request::Change { spec: own.spec, task: small() }, Request::Detach(own.spec)] {
-            assert_eq!(code(second.ask(&no)), Code::NotYours);
+            assert_eq!(code(second.ask(&no)), Code::NotOwner);
         }
         // Replayed after the spec's end it names nothing, and never names a later spec.
         client.done(&Request::Release(own.spec));
@@ -159,27 +163,27 @@ fn r25_retif_s3_a_stolen_token_is_worth_nothing_to_another_user_and_little_to_th
 }
 
 #[test]
-fn r25_a_replayed_claim_takes_nothing_from_whoever_came_first() {
+fn r25_a_replayed_claim_takes_nothing_from_the_first_claimant() {
     needs_root!();
-    let mut siege = Siege::new("attack-replay");
-    let mallory = Siege::mallory();
-    let tid = siege.bob().thread();
+    let mut fixture = Fixture::new("attack-replay");
+    let mallory = Fixture::mallory();
+    let tid = fixture.bob().thread();
     let grant = {
-        let client = siege.bob().connect(&siege.daemon);
+        let client = fixture.bob().connect(&fixture.daemon);
         let grant = client.create(with("quiet", ranked(3)));
         client.attach(grant.spec, tid);
         grant
     };
     let given = kernel::attr(tid);
     for _ in 0..3 {
-        siege.daemon.kill();
-        siege.daemon.restart();
+        fixture.daemon.kill();
+        fixture.daemon.restart();
         // Before Bob is back: his grant waits for him alone.
-        let client = mallory.connect(&siege.daemon);
+        let client = mallory.connect(&fixture.daemon);
         for token in [grant.token, Token([0; 16]), Token([0xff; 16])] {
             assert_eq!(code(client.claim(grant.spec, token)), Code::NoSuchSpec);
         }
-        let bob = siege.bob().connect(&siege.daemon);
+        let bob = fixture.bob().connect(&fixture.daemon);
         assert_eq!(code(bob.claim(grant.spec, Token([0; 16]))), Code::BadToken);
         assert!(matches!(bob.claim(grant.spec, grant.token), Reply::Granted(_)));
         assert_eq!(code(client.claim(grant.spec, grant.token)), Code::NoSuchSpec);
@@ -188,18 +192,18 @@ fn r25_a_replayed_claim_takes_nothing_from_whoever_came_first() {
 }
 
 #[test]
-fn r25_a_thread_is_whose_it_is_when_it_is_named() {
+fn r25_a_thread_belongs_to_its_user_at_the_time_of_the_request() {
     needs_root!();
-    let siege = Siege::new("attack-turncoat");
+    let fixture = Fixture::new("attack-turncoat");
     // Root's program, whose threads take Mallory's user on and off: what a set-user-id program does
     // in its life.
-    let turncoat = siege.troupe(0);
-    let mallory = Siege::mallory();
-    let client = mallory.connect(&siege.daemon);
+    let turncoat = fixture.test_clients(0);
+    let mallory = Fixture::mallory();
+    let client = mallory.connect(&fixture.daemon);
     let become_user = |tid: i32, real: u32, effective: u32, saved: u32| {
         assert_eq!(turncoat.order(&format!("become {tid} {real} {effective} {saved}")), "became");
     };
-    siege.under(|| {
+    fixture.under(|| {
         let tid = turncoat.thread();
         let grant = client.create(small());
         let attempts = |expected: Code| {
@@ -210,12 +214,12 @@ fn r25_a_thread_is_whose_it_is_when_it_is_named() {
             }
             assert!(kernel::is_ordinary(tid));
         };
-        attempts(Code::OthersThread);
+        attempts(Code::ForeignThread);
         // Only what is effective counts: a program that root has lent to Mallory is still root's.
         become_user(tid, MALLORY, 0, 0);
-        attempts(Code::OthersThread);
+        attempts(Code::ForeignThread);
         become_user(tid, MALLORY, BOB, 0);
-        attempts(Code::OthersThread);
+        attempts(Code::ForeignThread);
         become_user(tid, 0, MALLORY, 0);
         client.attach(grant.spec, tid);
         assert!(kernel::policy(tid).is_realtime());
@@ -225,23 +229,23 @@ fn r25_a_thread_is_whose_it_is_when_it_is_named() {
         let other = client.create(small());
         assert!(matches!(
             code(client.try_attach(other.spec, tid)),
-            Code::OthersThread | Code::ThreadTaken
+            Code::ForeignThread | Code::ThreadTaken
         ));
         client.done(&Request::Detach(grant.spec));
         assert!(kernel::is_ordinary(tid));
-        attempts(Code::OthersThread);
+        attempts(Code::ForeignThread);
         client.done(&Request::Release(grant.spec));
         client.done(&Request::Release(other.spec));
     });
 }
 
 #[test]
-fn r25_an_attached_thread_that_became_anothers_is_given_nothing_more() {
+fn r25_an_attached_thread_that_changed_its_user_gets_no_further_grant() {
     needs_root!();
-    let siege = Siege::new("attack-upgrade");
-    let turncoat = siege.troupe(0);
-    let mallory = Siege::mallory();
-    let client = mallory.connect(&siege.daemon);
+    let fixture = Fixture::new("attack-upgrade");
+    let turncoat = fixture.test_clients(0);
+    let mallory = Fixture::mallory();
+    let client = mallory.connect(&fixture.daemon);
     let tid = turncoat.thread();
     let grant = client.create(with("fp", ranked(5)));
     assert_eq!(turncoat.order(&format!("become {tid} 0 {MALLORY} 0")), "became");
@@ -254,24 +258,24 @@ fn r25_an_attached_thread_that_became_anothers_is_given_nothing_more() {
         with("edf", crate::tasks::reserved(10, 1_000)),
     ] {
         let no = client.refused(&Request::Change { spec: grant.spec, task });
-        assert_eq!(no.code, Code::OthersThread);
+        assert_eq!(no.code, Code::ForeignThread);
         assert_eq!(kernel::attr(tid), given);
     }
     client.done(&Request::Release(grant.spec));
     assert!(kernel::is_ordinary(tid));
     client.close();
-    siege.is_unharmed();
+    fixture.is_unharmed();
 }
 
 #[test]
-fn r25_a_set_user_id_program_is_its_owners() {
+fn r25_a_set_user_id_program_belongs_to_its_owner() {
     needs_root!();
-    let siege = Siege::new("attack-suid");
-    let program = troupe(&siege.bench);
-    let mallory = Siege::mallory();
-    let client = mallory.connect(&siege.daemon);
+    let fixture = Fixture::new("attack-suid");
+    let program = test_clients(&fixture.bench);
+    let mallory = Fixture::mallory();
+    let client = mallory.connect(&fixture.daemon);
     for owner in [BOB, 0] {
-        let lent = siege.bench.path(&format!("suid-{owner}"));
+        let lent = fixture.bench.path(&format!("suid-{owner}"));
         std::fs::copy(&program, &lent).expect("a copy");
         std::os::unix::fs::chown(&lent, Some(owner), Some(owner)).expect("chown");
         set_mode(&lent, 0o4755);
@@ -282,14 +286,14 @@ fn r25_a_set_user_id_program_is_its_owners() {
         let tid = lent.thread();
         let effective = talea_os::proc::status(kernel::tid(tid)).expect("a thread").uids.effective;
         needs!("set-user-id programs (no nosuid mount)", effective == owner);
-        siege.under(|| {
+        fixture.under(|| {
             let grant = client.create(small());
             for tid in [tid, lent.pid()] {
                 for reply in [
                     client.try_attach(grant.spec, tid),
                     client.try_attach_by_number(grant.spec, tid),
                 ] {
-                    assert_eq!(code(reply), Code::OthersThread);
+                    assert_eq!(code(reply), Code::ForeignThread);
                 }
                 assert!(kernel::is_ordinary(tid));
             }
@@ -299,11 +303,10 @@ fn r25_a_set_user_id_program_is_its_owners() {
 }
 
 #[test]
-fn r25_numbers_from_another_pid_namespace_are_nobodys() {
+fn r25_numbers_from_another_pid_namespace_name_no_thread() {
     needs_root!();
-    let siege = Siege::new("attack-namespace");
-    // What every user can do alone: a user namespace, and in it a PID namespace with its own number
-    // 1.
+    let fixture = Fixture::new("attack-namespace");
+    // Every user can create a user namespace, and in it a PID namespace with its own process 1.
     let inside_runs = |program: &std::path::Path| {
         let mut command = Command::new("unshare");
         command
@@ -314,22 +317,22 @@ fn r25_numbers_from_another_pid_namespace_are_nobodys() {
     let mut attempt = inside_runs("/bin/true".as_ref());
     let possible = attempt.uid(MALLORY).gid(MALLORY).status().is_ok_and(|status| status.success());
     needs!("unprivileged user namespaces", possible);
-    let inside = Agent::start(inside_runs(&troupe(&siege.bench)), MALLORY);
-    let client = inside.connect(&siege.daemon);
+    let inside = Agent::start(inside_runs(&test_clients(&fixture.bench)), MALLORY);
+    let client = inside.connect(&fixture.daemon);
     let tid = inside.thread();
-    siege.under(|| {
+    fixture.under(|| {
         let grant = client.create(small());
-        for number in [1, 2, tid, siege.daemon.pid()]
+        for number in [1, 2, tid, fixture.daemon.pid()]
             .into_iter()
-            .chain(siege.threads_of_others().map(|(_, t)| t))
+            .chain(fixture.threads_of_others().map(|(_, t)| t))
         {
             assert_eq!(
                 code(client.try_attach_by_number(grant.spec, number)),
-                Code::BareTid,
+                Code::TidNotAccepted,
                 "{number}"
             );
         }
-        // She is root in there and nobody here.
+        // She is root in there and an ordinary user here.
         for release in [false, true] {
             assert_eq!(client.refused(&Request::Stop { release }).code, Code::NotRoot);
         }
@@ -343,23 +346,23 @@ fn r25_numbers_from_another_pid_namespace_are_nobodys() {
 }
 
 #[test]
-fn r25_a_socket_speaks_with_the_rights_of_whoever_connected() {
+fn r25_a_socket_has_the_rights_of_the_connecting_process() {
     needs_root!();
-    let siege = Siege::new("attack-borrowed");
-    let root = siege.troupe(0);
-    let socket = siege.daemon.socket().display();
-    siege.under(|| {
+    let fixture = Fixture::new("attack-borrowed");
+    let root = fixture.test_clients(0);
+    let socket = fixture.daemon.socket().display();
+    fixture.under(|| {
         // Connected as Mallory, then used by root's process: Mallory's rights, no more.
         let index =
             root.order(&format!("connect-as {socket} {MALLORY}")).parse().expect("a number");
         let client = root.client_at(index);
         assert!(matches!(client.ask(&hello()), Reply::Welcome { .. }));
         let grant = client.create(small());
-        for (what, tid) in siege.threads_of_others() {
-            assert_eq!(code(client.try_attach(grant.spec, tid)), Code::OthersThread, "{what}");
+        for (what, tid) in fixture.threads_of_others() {
+            assert_eq!(code(client.try_attach(grant.spec, tid)), Code::ForeignThread, "{what}");
         }
         let own = root.thread();
-        assert_eq!(code(client.try_attach(grant.spec, own)), Code::OthersThread);
+        assert_eq!(code(client.try_attach(grant.spec, own)), Code::ForeignThread);
         assert_eq!(client.refused(&Request::Stop { release: true }).code, Code::NotRoot);
         assert_eq!(client.query(grant.spec).uid, MALLORY);
         client.done(&Request::Release(grant.spec));
@@ -374,14 +377,14 @@ fn hello() -> Request {
 #[test]
 fn r25_a_thread_is_not_kept_real_time_by_ending_its_process_at_the_right_moment() {
     needs_root!();
-    let siege = Siege::new("attack-exit");
-    siege.under(|| {
-        let mallory = Siege::mallory();
-        let client = mallory.connect(&siege.daemon);
+    let fixture = Fixture::new("attack-exit");
+    fixture.under(|| {
+        let mallory = Fixture::mallory();
+        let client = mallory.connect(&fixture.daemon);
         let grant = client.create(owned_by(Owner::Thread, with("rm", periodic(100))));
         let tid = mallory.thread();
         // Killed with the request on its way.
-        client.send(&Request::Attach { spec: grant.spec, thread: Named::Number(tid as u32) });
+        client.send(&Request::Attach { spec: grant.spec, thread: ThreadRef::Tid(tid as u32) });
         mallory.kill();
         eventually("the thread is gone", || !kernel::exists(tid));
     });

@@ -1,4 +1,4 @@
-//! Threads that sleep, nap or run, as the threads of real programs do.
+//! Threads that sleep, work periodically or run, as the threads of real programs do.
 
 use rustix::thread::futex;
 use std::io;
@@ -7,24 +7,24 @@ use std::sync::{Arc, atomic::AtomicU32};
 use std::time::{Duration, Instant};
 use talea_os::Tid;
 
-/// What a thread does all the time.
+/// Behaviour of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
     /// Blocked, for as long as the process lives.
     Asleep,
     /// A little work every few milliseconds.
-    Napping,
+    Periodic,
     /// More work than a small reservation lets through: it runs, or waits for its next budget.
     Running,
 }
 
 impl Habit {
     /// All of them.
-    pub(crate) const ALL: [Habit; 3] = [Habit::Asleep, Habit::Napping, Habit::Running];
+    pub(crate) const ALL: [Habit; 3] = [Habit::Asleep, Habit::Periodic, Habit::Running];
 }
 
 /// Starts a thread of that habit; it ends with the process. None of them uses a third of a CPU, so
-/// that a FIFO policy starves nobody.
+/// that a FIFO policy starves no other thread.
 pub(crate) fn start(habit: Habit) -> io::Result<i32> {
     let (say, heard) = channel();
     std::thread::spawn(move || {
@@ -36,7 +36,7 @@ pub(crate) fn start(habit: Habit) -> io::Result<i32> {
                     let _ = futex::wait(&never, futex::Flags::PRIVATE, 0, None);
                 }
             }
-            Habit::Napping => (Duration::from_micros(50), Duration::from_millis(2)),
+            Habit::Periodic => (Duration::from_micros(50), Duration::from_millis(2)),
             Habit::Running => (Duration::from_micros(800), Duration::from_millis(3)),
         };
         loop {

@@ -1,7 +1,7 @@
-//! A daemon, bystanders, an honest client, and what must be true of them whatever happens.
+//! A daemon, bystanders, an honest client, and the invariants that every attack must leave intact.
 //!
-//! CPU time is the kernel's to share out, and an attacker who burns it attacks everybody. What is
-//! judged here is the daemon, so it has a CPU before everybody else, and the honest client has
+//! The kernel distributes CPU time, and an attacker that burns it attacks all threads. These tests
+//! judge the daemon, so it precedes all other threads on one CPU, and the honest client has
 //! another.
 
 use crate::tasks::{ms, ranked, with, work_us};
@@ -17,28 +17,28 @@ use talea_proto::{Code, Refusal, Reply, Task};
 
 /// The attacker: an ordinary user with an account.
 pub(crate) const MALLORY: u32 = 60_004;
-/// Whose service is measured.
+/// The honest client's user, whose service is measured.
 const CAROL: u32 = 60_003;
 
 /// A plugin of Bob's own: what others are granted elsewhere moves nothing here.
 pub(crate) const QUIET: &str =
     "\n[[plugin]]\nname = \"quiet\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"10-19\"\n";
 
-/// How much slower the slowest hundredth of the honest client's calls may become (the bar).
+/// How much slower the slowest hundredth of the honest client's calls may become.
 const SLOWER: u64 = 3;
 /// Times that a round is repeated before its figures count.
 const ROUNDS: u32 = 8;
 /// Rounds that must be good if the first was not: an attack that works in most rounds has a good
 /// one by chance.
 const GOOD: u32 = 2;
-/// Longer than any hole of the machine; whoever waits so long has been blocked.
+/// Minimum wait that counts as blocked: longer than any stall of the machine.
 const BLOCKED: Duration = Duration::from_secs(1);
 /// A round lasts at least so long, or its hundredth is a handful of calls.
 const ROUND: Duration = Duration::from_millis(300);
-/// Memory that an attack may make the daemon keep.
-const KEEPSAKE_KIB: u64 = 8 * 1024;
+/// Memory that the daemon may keep after an attack.
+const MAX_KEPT_KIB: u64 = 8 * 1024;
 
-/// One of the threads that nobody may touch.
+/// A thread that no attack may change.
 struct Bystander {
     what: &'static str,
     tid: i32,
@@ -46,18 +46,18 @@ struct Bystander {
     cpus: CpuSet,
 }
 
-/// What the honest client was given, in nanoseconds.
+/// Response times of the honest client, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Service {
     calls: u64,
-    spoiled: u64,
+    failed: u64,
     median: u64,
     p99: u64,
     max: u64,
 }
 
-/// The scene of an attack. Fields drop in this order: people, daemon, folder.
-pub(crate) struct Siege {
+/// Environment of an attack. Fields drop in this order: clients, daemon, folder.
+pub(crate) struct Fixture {
     honest: Agent,
     bob: Agent,
     root: Agent,
@@ -108,24 +108,24 @@ impl Drop for Confined {
     }
 }
 
-impl Siege {
-    /// A daemon that is open to everybody.
-    pub(crate) fn new(name: &str) -> Siege {
-        Siege::with(name, &config::open())
+impl Fixture {
+    /// Starts a daemon that is open to all users.
+    pub(crate) fn new(name: &str) -> Fixture {
+        Fixture::with(name, &config::open())
     }
 
     /// A daemon with this configuration, which must let Carol use `rm` and Bob use [`QUIET`].
-    pub(crate) fn with(name: &str, config: &str) -> Siege {
+    pub(crate) fn with(name: &str, config: &str) -> Fixture {
         let bench = Bench::new(name);
         let daemon = Daemon::start(&bench, &format!("{config}{QUIET}"));
-        Siege::around(bench, daemon)
+        Fixture::around(bench, daemon)
     }
 
     /// A daemon that runs already, and has [`QUIET`].
-    pub(crate) fn around(bench: Bench, daemon: Daemon) -> Siege {
+    pub(crate) fn around(bench: Bench, daemon: Daemon) -> Fixture {
         let crowd = Confined::new();
         let (bob, root) = (Agent::user(BOB), Agent::root());
-        let honest = Agent::start(Command::new(troupe(&bench)), CAROL);
+        let honest = Agent::start(Command::new(test_clients(&bench)), CAROL);
         crowd.apart(daemon.pid());
         for pid in [daemon.pid(), honest.pid()] {
             let urgent = Attr::plain(Policy::Fifo(1));
@@ -151,7 +151,7 @@ impl Siege {
             bystander("the daemon", daemon.pid()),
             bystander("the first process", 1),
         ];
-        let mut siege = Siege {
+        let mut fixture = Fixture {
             honest,
             bob,
             root,
@@ -164,15 +164,15 @@ impl Siege {
             before: Cell::new((0, status.specs)),
             _crowd: crowd,
         };
-        // What the daemon needs once for the honest client's kind of work is no keepsake of an
+        // Memory that the daemon allocates once for the honest client does not count as kept for an
         // attack.
-        siege.measure(|| ());
-        siege.memory_kib = siege.memory_now();
-        siege.take_stock();
-        siege
+        fixture.measure(|| ());
+        fixture.memory_kib = fixture.memory_now();
+        fixture.take_stock();
+        fixture
     }
 
-    /// What there is now is there before the attack.
+    /// Records the descriptors and specs that exist before the attack.
     pub(crate) fn take_stock(&self) {
         let watcher = self.root.connect(&self.daemon);
         let specs = watcher.status().specs;
@@ -192,14 +192,14 @@ impl Siege {
         &self.bob
     }
 
-    /// An attacker with the agent's one pair of hands.
+    /// Starts an attacker as a plain agent.
     pub(crate) fn mallory() -> Agent {
         Agent::user(MALLORY)
     }
 
-    /// A troupe of a user, by its number.
-    pub(crate) fn troupe(&self, uid: u32) -> Agent {
-        Agent::start(Command::new(troupe(&self.bench)), uid)
+    /// Starts the test clients' program as the user with this number.
+    pub(crate) fn test_clients(&self, uid: u32) -> Agent {
+        Agent::start(Command::new(test_clients(&self.bench)), uid)
     }
 
     /// Attacks for a while and measures the honest client beside it; then asks all the questions.
@@ -213,16 +213,16 @@ impl Siege {
         self.is_unharmed();
     }
 
-    /// The same where what the attack has left only ends with the attacker: the questions are asked
-    /// later.
+    /// Runs an attack like [`Fixture::under`], but without the checks: some effects only end with
+    /// the attacker.
     #[track_caller]
     pub(crate) fn under_until_gone(&self, attack: impl FnMut()) {
         self.take_stock();
         self.under_within(Some(SLOWER), attack);
     }
 
-    /// The same where the attacker's threads work with what she was granted, which is CPU time
-    /// before everybody else's: nobody may be blocked or refused, but some will wait.
+    /// Runs an attack whose threads use their grants, and so precede all other threads: no client
+    /// may be blocked or refused, but some will wait.
     #[track_caller]
     pub(crate) fn beside_grants(&self, attack: impl FnMut()) {
         self.take_stock();
@@ -235,38 +235,38 @@ impl Siege {
         let (mut seen, mut good) = (Vec::new(), 0);
         for round in 0..ROUNDS {
             let calm = self.measure(|| std::thread::sleep(ROUND / 2));
-            let stormy = self.measure(|| {
+            let attacked = self.measure(|| {
                 let begun = Instant::now();
                 while {
                     attack();
                     begun.elapsed() < ROUND
                 } {}
             });
-            println!("calm {calm}, under attack {stormy}");
+            println!("calm {calm}, under attack {attacked}");
             assert_eq!(
-                stormy.spoiled,
+                attacked.failed,
                 0,
-                "an honest request was not served: {stormy}\n{}",
+                "an honest request was not served: {attacked}\n{}",
                 self.daemon.log()
             );
-            let longest = Duration::from_nanos(stormy.max);
+            let longest = Duration::from_nanos(attacked.max);
             assert!(
                 longest < BLOCKED,
                 "the honest client was blocked for {longest:?}\n{}",
                 self.daemon.log()
             );
-            good += u32::from(slower.is_none_or(|slower| stormy.p99 <= slower * calm.p99));
+            good += u32::from(slower.is_none_or(|slower| attacked.p99 <= slower * calm.p99));
             if good == GOOD || (round == 0 && good == 1) {
                 return;
             }
-            seen.push((calm, stormy));
+            seen.push((calm, attacked));
         }
         panic!(
             "the honest client's p99 has grown more than {SLOWER} times in nearly every round: {seen:?}"
         );
     }
 
-    /// What the honest client is given while `meanwhile` goes on.
+    /// Measures the honest client while `meanwhile` runs.
     #[track_caller]
     pub(crate) fn measure(&self, meanwhile: impl FnOnce()) -> Service {
         let plain = if self.attaching { "" } else { " plain" };
@@ -283,7 +283,7 @@ impl Siege {
             assert_eq!(
                 (kernel::attr(*tid), kernel::affinity(*tid)),
                 (*attr, *cpus),
-                "{what} was touched"
+                "{what} was changed"
             );
         }
         let watcher = self.root.connect(&self.daemon);
@@ -302,8 +302,8 @@ impl Siege {
         let memory = self.memory_now();
         let grown = memory.saturating_sub(self.memory_kib);
         assert!(
-            grown < KEEPSAKE_KIB,
-            "the daemon keeps {grown} KiB of the attack, {memory} in all"
+            grown < MAX_KEPT_KIB,
+            "the daemon keeps {grown} KiB of the attack, {memory} in total"
         );
         assert!(!self.daemon.log().contains("panicked"), "{}", self.daemon.log());
     }
@@ -336,7 +336,7 @@ impl Service {
         };
         Service {
             calls: word("calls"),
-            spoiled: word("spoiled"),
+            failed: word("failed"),
             median: word("median"),
             p99: word("p99"),
             max: word("max"),
@@ -349,21 +349,21 @@ impl std::fmt::Display for Service {
         let us = |ns: u64| ns / 1000;
         write!(
             f,
-            "{}/{}/{} µs (median/p99/max of {} calls, {} spoiled)",
+            "{}/{}/{} µs (median/p99/max of {} calls, {} failed)",
             us(self.median),
             us(self.p99),
             us(self.max),
             self.calls,
-            self.spoiled
+            self.failed
         )
     }
 }
 
-/// The troupe's program where any user can run it.
-pub(crate) fn troupe(bench: &Bench) -> PathBuf {
-    let staged = bench.path("troupe");
+/// Stages the program of the test clients where any user can run it.
+pub(crate) fn test_clients(bench: &Bench) -> PathBuf {
+    let staged = bench.path("test_clients");
     if !staged.exists() {
-        talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_talea-test-troupe"), &staged);
+        talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_talea-test-clients"), &staged);
         set_mode(&staged, 0o755);
     }
     staged
@@ -390,13 +390,13 @@ pub(crate) fn code(reply: Reply) -> Code {
     refusal(reply).code
 }
 
-/// A small task that `rm` takes many of.
+/// A small task, of which `rm` accepts many.
 pub(crate) fn small() -> Task {
     let params = Params { period: Some(ms(100)), runtime: Some(work_us(100)), ..Params::default() };
     with("rm", Task { params, ..Task::default() })
 }
 
-/// The numbers of a role's last words.
+/// A count in a role's result.
 pub(crate) fn figure(said: &str, name: &str) -> u64 {
     let found = said.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     found.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {said:?}"))
@@ -421,7 +421,7 @@ pub(crate) fn send_parcel(
     client.receive().map(|(_, reply)| reply)
 }
 
-/// The same where there may be no such descriptor to be had.
+/// Sends like [`send_parcel`]; returns `None` if the sender can't have such a descriptor.
 #[track_caller]
 pub(crate) fn send_parcel_if(
     client: &Client,
@@ -437,7 +437,7 @@ pub(crate) fn send_parcel_if(
     client.receive().map(|(_, reply)| reply)
 }
 
-/// How a program that must end ends: its code and what it said.
+/// Exit code and standard error of a program that must end.
 #[track_caller]
 pub(crate) fn outcome(mut command: Command) -> (Option<i32>, String) {
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("a program");

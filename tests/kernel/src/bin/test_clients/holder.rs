@@ -1,8 +1,8 @@
-//! A client that lives through every kill of the daemon and must not lose anything.
+//! A client that outlives every kill of the daemon and must not lose anything.
 //!
-//! It holds a grant of each plugin for a thread of each habit. Two things are watched: what the
-//! kernel says about its threads, without a pause and whether there is a daemon or not; and what
-//! the daemon says about its grants, whenever there is one.
+//! It holds a grant of each plugin for a thread of each habit. It checks two things: the kernel
+//! state of its threads, without a pause and with or without a daemon; and the daemon's state of
+//! its grants, whenever there is a daemon.
 
 use crate::PATIENCE;
 use crate::work::{self, Habit};
@@ -21,7 +21,7 @@ struct Kept {
 struct Counts {
     /// Looks at the kernel.
     looks: AtomicU64,
-    /// Of them, those that found a thread without a real-time policy.
+    /// Looks that found a thread without a real-time policy.
     demoted: AtomicU64,
 }
 
@@ -73,8 +73,8 @@ fn look(kept: &[Kept], counts: &Counts, done: &AtomicBool) {
     }
 }
 
-/// Asks about each grant in turn until told to stop; last of all every one must be there. Answers,
-/// failures, grants that were not known, daemons met.
+/// Queries each grant in turn until `stop`; then every grant must still exist. Returns answers,
+/// failures, unknown grants, and daemons met.
 fn ask(client: &Client, kept: &[Kept], stop: &AtomicBool) -> (u64, u64, u64, u64) {
     let (mut answers, mut failures, mut lost, mut instances) = (0, 0, 0, 0);
     let mut last = None;

@@ -1,7 +1,7 @@
-//! Threads that are something else than they were: another program, another user's, stopped, in two
-//! places at once.
+//! Threads that change: they start another program, change their user, are stopped, or close half a
+//! connection.
 
-use super::siege::{MALLORY, Siege, code, set_mode, small, troupe};
+use super::fixture::{Fixture, MALLORY, code, set_mode, small, test_clients};
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
@@ -23,22 +23,22 @@ fn of_every_plugin() -> [Task; 4] {
 #[test]
 fn retif_s5_a_thread_that_starts_a_program_takes_no_grant_along() {
     needs_root!();
-    let siege = Siege::new("attack-exec");
-    let program = troupe(&siege.bench);
-    let owner = Siege::mallory();
-    siege.beside_grants(|| {
-        let client = owner.connect(&siege.daemon);
+    let fixture = Fixture::new("attack-exec");
+    let program = test_clients(&fixture.bench);
+    let owner = Fixture::mallory();
+    fixture.beside_grants(|| {
+        let client = owner.connect(&fixture.daemon);
         for task in of_every_plugin() {
             for who in [Owner::Session, Owner::Process, Owner::Thread] {
-                // The kernel's number of the thread goes, its policy stays: on the main thread,
-                // with nobody's grant.
-                let other = siege.troupe(MALLORY);
+                // The thread's number disappears, its policy stays: on the main thread,
+                // under no grant.
+                let other = fixture.test_clients(MALLORY);
                 let (main, tid) = (other.pid(), other.thread());
                 let grant = client.create(owned_by(who, task));
                 client.attach(grant.spec, tid);
                 other.exec_from(tid, &program);
                 eventually("nothing was taken along", || kernel::is_ordinary(main));
-                // What it had is given back call by call.
+                // The daemon restores its attributes call by call.
                 let is_free = || kernel::affinity(main) == kernel::affinity(other.thread());
                 eventually("its CPUs are those of its threads", is_free);
                 client.ask(&Request::Release(grant.spec));
@@ -51,12 +51,12 @@ fn retif_s5_a_thread_that_starts_a_program_takes_no_grant_along() {
 #[test]
 fn retif_s5_a_thread_that_takes_the_place_of_another_with_a_grant_gets_that_one_at_most() {
     needs_root!();
-    let siege = Siege::new("attack-exec-up");
-    let program = troupe(&siege.bench);
-    let owner = Siege::mallory();
-    siege.beside_grants(|| {
-        let client = owner.connect(&siege.daemon);
-        let other = siege.troupe(MALLORY);
+    let fixture = Fixture::new("attack-exec-up");
+    let program = test_clients(&fixture.bench);
+    let owner = Fixture::mallory();
+    fixture.beside_grants(|| {
+        let client = owner.connect(&fixture.daemon);
+        let other = fixture.test_clients(MALLORY);
         let (main, tid) = (other.pid(), other.thread());
         // On one CPU: elsewhere each would be the first of its own.
         let on_cpu_0 = |task| Task {
@@ -81,59 +81,59 @@ fn retif_s5_a_thread_that_takes_the_place_of_another_with_a_grant_gets_that_one_
 #[test]
 fn retif_s5_nothing_is_taken_along_while_there_is_no_daemon() {
     needs_root!();
-    let mut siege = Siege::new("attack-exec-crash");
-    let program = troupe(&siege.bench);
-    let owner = Siege::mallory();
-    let other = siege.troupe(MALLORY);
+    let mut fixture = Fixture::new("attack-exec-crash");
+    let program = test_clients(&fixture.bench);
+    let owner = Fixture::mallory();
+    let other = fixture.test_clients(MALLORY);
     let main = other.pid();
     for task in of_every_plugin() {
         let tid = other.thread();
         let grant = {
-            let client = owner.connect(&siege.daemon);
+            let client = owner.connect(&fixture.daemon);
             let grant = client.create(owned_by(Owner::Process, task));
             client.attach(grant.spec, tid);
             grant
         };
-        siege.daemon.kill();
+        fixture.daemon.kill();
         other.exec_from(tid, &program);
         assert!(kernel::policy(main).is_realtime(), "the kernel takes it along");
-        siege.daemon.restart();
+        fixture.daemon.restart();
         eventually("and the next daemon takes it back", || kernel::is_ordinary(main));
-        let client = owner.connect(&siege.daemon);
+        let client = owner.connect(&fixture.daemon);
         client.ask(&Request::Release(grant.spec));
         client.close();
     }
 }
 
 #[test]
-fn retif_s5_nothing_is_taken_along_by_who_was_about_to_be_taken_out_of_the_deadline_class() {
+fn retif_s5_nothing_is_taken_along_by_a_thread_about_to_leave_the_deadline_class() {
     needs_root!();
-    let mut siege = Siege::new("attack-exec-leaving");
-    let program = troupe(&siege.bench);
-    let owner = Siege::mallory();
-    let other = siege.troupe(MALLORY);
+    let mut fixture = Fixture::new("attack-exec-leaving");
+    let program = test_clients(&fixture.bench);
+    let owner = Fixture::mallory();
+    let other = fixture.test_clients(MALLORY);
     let (main, tid) = (other.pid(), other.thread());
     {
-        let client = owner.connect(&siege.daemon);
+        let client = owner.connect(&fixture.daemon);
         let grant = client.create(owned_by(Owner::Process, with("edf", reserved(20, 500))));
         client.attach(grant.spec, tid);
     }
     // A daemon that is killed there has changed the period already, to have the budget counted.
-    siege.daemon.kill();
+    fixture.daemon.kill();
     let attr = talea_os::sched::get(kernel::tid(tid)).expect("it lives");
     let Policy::Deadline { runtime, deadline, period } = attr.policy else { panic!("{attr:?}") };
     let policy = Policy::Deadline { runtime, deadline, period: period + Span::from_ns(1) };
     talea_os::sched::set(kernel::tid(tid), &Attr { policy, ..attr }).expect("hardly another one");
     other.exec_from(tid, &program);
     assert_eq!(kernel::policy(main), policy);
-    siege.daemon.restart();
+    fixture.daemon.restart();
     eventually("the next daemon takes it back", || kernel::is_ordinary(main));
 }
 
-/// A copy of the troupe that runs as its owner, whoever starts it.
-fn lent(siege: &Siege, owner: u32) -> PathBuf {
-    let lent = siege.bench.path(&format!("suid-{owner}"));
-    std::fs::copy(troupe(&siege.bench), &lent).expect("a copy");
+/// A copy of the test clients' program that runs as its owner, whichever user starts it.
+fn lent(fixture: &Fixture, owner: u32) -> PathBuf {
+    let lent = fixture.bench.path(&format!("suid-{owner}"));
+    std::fs::copy(test_clients(&fixture.bench), &lent).expect("a copy");
     std::os::unix::fs::chown(&lent, Some(owner), Some(owner)).expect("chown");
     set_mode(&lent, 0o4755);
     lent
@@ -144,15 +144,15 @@ fn effective_user(tid: i32) -> u32 {
 }
 
 #[test]
-fn r25_whoever_starts_a_set_user_id_program_under_a_grant_gets_nothing_more_for_it() {
+fn r25_a_thread_that_starts_a_set_user_id_program_under_a_grant_gains_nothing() {
     needs_root!();
-    let siege = Siege::new("attack-suid-exec");
-    let owner = Siege::mallory();
-    let programs = [BOB, 0].map(|uid| (uid, lent(&siege, uid)));
-    siege.beside_grants(|| {
+    let fixture = Fixture::new("attack-suid-exec");
+    let owner = Fixture::mallory();
+    let programs = [BOB, 0].map(|uid| (uid, lent(&fixture, uid)));
+    fixture.beside_grants(|| {
         for (uid, program) in &programs {
-            let client = owner.connect(&siege.daemon);
-            let other = siege.troupe(MALLORY);
+            let client = owner.connect(&fixture.daemon);
+            let other = fixture.test_clients(MALLORY);
             let main = other.pid();
             let grant = client.create(owned_by(Owner::Process, with("fp", ranked(5))));
             client.attach(grant.spec, main);
@@ -165,12 +165,12 @@ fn r25_whoever_starts_a_set_user_id_program_under_a_grant_gets_nothing_more_for_
                 [with("fp", ranked(90)), with("rr", ranked(90)), with("edf", reserved(10, 1_000))]
             {
                 let no = client.refused(&Request::Change { spec: grant.spec, task });
-                assert_eq!((no.code, no.asked), (Code::OthersThread, u64::from(*uid)));
+                assert_eq!((no.code, no.asked), (Code::ForeignThread, u64::from(*uid)));
                 assert_eq!(kernel::attr(main), given);
             }
             client.done(&Request::Detach(grant.spec));
             assert!(kernel::is_ordinary(main));
-            assert_eq!(code(client.try_attach(grant.spec, main)), Code::OthersThread);
+            assert_eq!(code(client.try_attach(grant.spec, main)), Code::ForeignThread);
             client.done(&Request::Release(grant.spec));
             client.close();
         }
@@ -178,14 +178,14 @@ fn r25_whoever_starts_a_set_user_id_program_under_a_grant_gets_nothing_more_for_
 }
 
 #[test]
-fn r28_a_stopped_thread_is_given_and_taken_as_any_other() {
+fn r28_a_stopped_thread_is_attached_and_detached_like_any_other() {
     needs_root!();
-    let siege = Siege::new("attack-stopped");
-    let owner = Siege::mallory();
-    siege.beside_grants(|| {
-        let client = owner.connect(&siege.daemon);
+    let fixture = Fixture::new("attack-stopped");
+    let owner = Fixture::mallory();
+    fixture.beside_grants(|| {
+        let client = owner.connect(&fixture.daemon);
         for task in of_every_plugin() {
-            let other = siege.troupe(MALLORY);
+            let other = fixture.test_clients(MALLORY);
             let (tid, pid) = (other.thread(), Pid::from_raw(other.pid()).expect("a process"));
             let grant = client.create(task);
             client.attach(grant.spec, tid);
@@ -209,23 +209,23 @@ fn r28_a_stopped_thread_is_given_and_taken_as_any_other() {
 fn half(client: &Client, daemon: &Daemon, which: &str) {
     let said = client.agent.order(&format!("shutdown {} {which}", client.index()));
     assert_eq!(said, "shut");
-    // Whatever becomes of it, it is over for this connection and for nobody else.
+    // Whatever becomes of it, it ends this connection and no other.
     let _ = client.send_bytes(&[11, 0, 1, 0, 7, 0, 0, 0]);
     assert!(kernel::exists(daemon.pid()));
 }
 
 #[test]
-fn retif_d1_half_a_connection_is_none() {
+fn retif_d1_a_half_closed_connection_is_closed() {
     needs_root!();
-    let siege = Siege::new("attack-half");
-    let mallory = siege.troupe(MALLORY);
-    siege.under(|| {
+    let fixture = Fixture::new("attack-half");
+    let mallory = fixture.test_clients(MALLORY);
+    fixture.under(|| {
         for which in ["read", "write"] {
-            let client = mallory.connect(&siege.daemon);
+            let client = mallory.connect(&fixture.daemon);
             let tid = mallory.thread();
             let grant = client.create(small());
             client.attach(grant.spec, tid);
-            half(&client, &siege.daemon, which);
+            half(&client, &fixture.daemon, which);
             eventually("what it had is given back", || kernel::is_ordinary(tid));
             client.close();
         }

@@ -1,14 +1,14 @@
-//! Bytes that mean nothing, too many of them, too few of them, and in no order.
+//! Malformed messages: random bytes, wrong lengths, and messages out of order.
 
-use super::siege::{MALLORY, Siege, refusal, small};
+use super::fixture::{Fixture, MALLORY, refusal, small};
 use talea_kernel_tests::{Client, needs_root};
 use talea_proto::wire::request_op::HELLO;
-use talea_proto::{Code, MESSAGE_MAX, Named, Reply, Request, SpecId, VERSION};
+use talea_proto::{Code, MESSAGE_MAX, Reply, Request, SpecId, ThreadRef, VERSION};
 
 /// Numbers in an order that the seed decides (a linear congruential generator, its high half).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -20,8 +20,8 @@ impl Dice {
     }
 }
 
-/// What may come back to bytes without a meaning: a typed refusal, or the end of a list that was
-/// asked for by chance.
+/// Checks a reply to bytes without a meaning: a typed refusal, or the end of a list that was
+/// requested by chance.
 #[track_caller]
 fn is_harmless(reply: &Reply) {
     match reply {
@@ -48,7 +48,7 @@ fn is_harmless(reply: &Reply) {
     }
 }
 
-/// Sends bytes on a greeted connection; the answer. `None`: hung up.
+/// Sends bytes on a connection after `Hello`; returns the answer, `None` if the daemon closed it.
 fn said(client: &Client, bytes: &[u8]) -> Option<Reply> {
     // A connection that the daemon has ended takes nothing any more.
     if client.send_bytes(bytes) != "sent" {
@@ -58,50 +58,50 @@ fn said(client: &Client, bytes: &[u8]) -> Option<Reply> {
 }
 
 #[test]
-fn retif_d1_d6_noise_of_every_length_is_refused_or_hung_up_on() {
+fn retif_d1_d6_random_bytes_of_every_length_are_refused_or_disconnected() {
     needs_root!();
-    let siege = Siege::new("attack-noise");
-    let mallory = Siege::mallory();
+    let fixture = Fixture::new("attack-noise");
+    let mallory = Fixture::mallory();
     let mut seed = 1;
-    siege.under(|| {
-        let mut dice = Dice(seed);
+    fixture.under(|| {
+        let mut rng = Rng(seed);
         seed += 1;
         println!("noise of seed {}", seed - 1);
-        let mut client = mallory.connect(&siege.daemon);
+        let mut client = mallory.connect(&fixture.daemon);
         for length in 0..=300 {
-            if let Some(reply) = said(&client, &dice.bytes(length)) {
+            if let Some(reply) = said(&client, &rng.bytes(length)) {
                 is_harmless(&reply);
             } else {
                 // Only a message that reads as the end of the connection ends it.
                 assert_eq!(length, 0, "hung up on {length} bytes");
                 client.close();
-                client = mallory.connect(&siege.daemon);
+                client = mallory.connect(&fixture.daemon);
             }
         }
         client.close();
         // Before hello there is no second chance.
         for length in (0..=300).step_by(15) {
-            let stranger = mallory.connect_silently(&siege.daemon);
-            if let Some(reply) = said(&stranger, &dice.bytes(length)) {
+            let fresh = mallory.connect_silently(&fixture.daemon);
+            if let Some(reply) = said(&fresh, &rng.bytes(length)) {
                 let code = refusal(reply).code;
                 assert!(matches!(code, Code::Malformed | Code::Version), "{code:?}");
-                assert_eq!(stranger.receive(), None, "{length} bytes before hello");
+                assert_eq!(fresh.receive(), None, "{length} bytes before hello");
             }
-            stranger.close();
+            fresh.close();
         }
     });
 }
 
 #[test]
-fn retif_d6_a_true_header_before_noise_is_still_noise() {
+fn retif_d6_a_valid_header_before_random_bytes_is_refused() {
     needs_root!();
-    let siege = Siege::new("attack-headers");
-    let mallory = Siege::mallory();
+    let fixture = Fixture::new("attack-headers");
+    let mallory = Fixture::mallory();
     let mut seed = 1000;
-    siege.under(|| {
-        let mut dice = Dice(seed);
+    fixture.under(|| {
+        let mut rng = Rng(seed);
         seed += 1;
-        let mut client = mallory.connect(&siege.daemon);
+        let mut client = mallory.connect(&fixture.daemon);
         for op in (0..=20).chain([0x7fff, 0x8000, 0x8001, 0x8002, 0x800c, 0xffff]) {
             for length in [
                 0,
@@ -125,16 +125,16 @@ fn retif_d6_a_true_header_before_noise_is_still_noise() {
                 8 + 64 * 208,
             ] {
                 let mut message = header(op, VERSION);
-                message.extend(dice.bytes(length));
+                message.extend(rng.bytes(length));
                 match said(&client, &message) {
                     Some(reply) => is_harmless(&reply),
                     None => panic!("hung up on operation {op} with {length} bytes"),
                 }
                 if op == HELLO && length == 4 {
-                    // That was a hello to versions that nobody speaks, and the end of the
+                    // That was a hello with unsupported versions, and the end of the
                     // connection.
                     client.close();
-                    client = mallory.connect(&siege.daemon);
+                    client = mallory.connect(&fixture.daemon);
                 }
             }
         }
@@ -158,18 +158,18 @@ fn header(op: u16, version: u16) -> Vec<u8> {
 #[test]
 fn retif_d6_a_message_with_one_byte_changed_missing_or_added_grants_nothing_by_mistake() {
     needs_root!();
-    let siege = Siege::new("attack-mutants");
-    let mallory = Siege::mallory();
+    let fixture = Fixture::new("attack-mutants");
+    let mallory = Fixture::mallory();
     let mut seed = 2000;
-    siege.under(|| {
-        let mut dice = Dice(seed);
+    fixture.under(|| {
+        let mut rng = Rng(seed);
         seed += 1;
-        let client = mallory.connect(&siege.daemon);
+        let client = mallory.connect(&fixture.daemon);
         for request in [
             Request::Create(small()),
             Request::CreateGroup(vec![small(); 3]),
             Request::Change { spec: SpecId(3), task: small() },
-            Request::Attach { spec: SpecId(3), thread: Named::Number(1) },
+            Request::Attach { spec: SpecId(3), thread: ThreadRef::Tid(1) },
             Request::Explain(small()),
         ] {
             let mut buffer = vec![0; MESSAGE_MAX];
@@ -177,16 +177,15 @@ fn retif_d6_a_message_with_one_byte_changed_missing_or_added_grants_nothing_by_m
             buffer.truncate(length);
             for _ in 0..60 {
                 let mut bytes = buffer.clone();
-                match dice.next() % 3 {
+                match rng.next() % 3 {
                     0 => {
-                        let at = 8 + dice.next() as usize % (length - 8);
-                        bytes[at] ^= 1 << (dice.next() % 8);
+                        let at = 8 + rng.next() as usize % (length - 8);
+                        bytes[at] ^= 1 << (rng.next() % 8);
                     }
-                    1 => bytes.truncate(1 + dice.next() as usize % (length - 1)),
-                    _ => bytes.extend(dice.bytes(1 + length % 7)),
+                    1 => bytes.truncate(1 + rng.next() as usize % (length - 1)),
+                    _ => bytes.extend(rng.bytes(1 + length % 7)),
                 }
-                // Some of them still make sense: whoever flips a bit of a period asks for another
-                // period.
+                // Some of them are still valid: a flipped bit of a period requests another period.
                 match said(&client, &bytes).expect("an answer") {
                     Reply::Granted(grant) => client.done(&Request::Release(grant.spec)),
                     Reply::GrantedGroup(group) => {
@@ -206,10 +205,10 @@ fn retif_d6_a_message_with_one_byte_changed_missing_or_added_grants_nothing_by_m
 #[test]
 fn retif_d6_endless_messages_are_refused_whole() {
     needs_root!();
-    let siege = Siege::new("attack-endless");
-    let mallory = Siege::mallory();
-    siege.under(|| {
-        let client = mallory.connect(&siege.daemon);
+    let fixture = Fixture::new("attack-endless");
+    let mallory = Fixture::mallory();
+    fixture.under(|| {
+        let client = mallory.connect(&fixture.daemon);
         for length in [MESSAGE_MAX, MESSAGE_MAX + 1, 2 * MESSAGE_MAX, 65_536, 100_000] {
             // Begins as a good request and does not end.
             let mut message = header(11, VERSION);
@@ -217,7 +216,7 @@ fn retif_d6_endless_messages_are_refused_whole() {
             let no = refusal(said(&client, &message).expect("an answer"));
             assert_eq!(no.code, Code::Malformed, "{length} bytes");
         }
-        // What the kernel does not take is not sent, and the connection goes on.
+        // The kernel refuses to send this message, and the connection stays usable.
         assert!(client.send_bytes(&vec![0; 1 << 20]).starts_with("errno"));
         assert!(matches!(client.ask(&Request::Status), Reply::Status(_)));
         client.close();
@@ -225,25 +224,25 @@ fn retif_d6_endless_messages_are_refused_whole() {
 }
 
 #[test]
-fn r38_a_conversation_in_no_order_is_refused_word_by_word() {
+fn r38_messages_out_of_order_are_refused() {
     needs_root!();
-    let siege = Siege::new("attack-order");
-    let mallory = Siege::mallory();
-    siege.under(|| {
+    let fixture = Fixture::new("attack-order");
+    let mallory = Fixture::mallory();
+    fixture.under(|| {
         // Without hello.
         for request in [Request::Status, Request::Create(small()), Request::Stop { release: true }]
         {
-            let stranger = mallory.connect_silently(&siege.daemon);
-            assert_eq!(refusal(stranger.ask(&request)).code, Code::Version);
-            assert_eq!(stranger.receive(), None);
-            stranger.close();
+            let fresh = mallory.connect_silently(&fixture.daemon);
+            assert_eq!(refusal(fresh.ask(&request)).code, Code::Version);
+            assert_eq!(fresh.receive(), None);
+            fresh.close();
         }
         // Hello to another version, hello twice, a daemon's own words.
-        let stranger = mallory.connect_silently(&siege.daemon);
+        let fresh = mallory.connect_silently(&fixture.daemon);
         let hello = Request::Hello { min: VERSION + 1, max: u16::MAX };
-        assert_eq!(refusal(stranger.ask(&hello)).code, Code::Version);
-        stranger.close();
-        let client = mallory.connect(&siege.daemon);
+        assert_eq!(refusal(fresh.ask(&hello)).code, Code::Version);
+        fresh.close();
+        let client = mallory.connect(&fixture.daemon);
         let again = client.ask(&Request::Hello { min: VERSION, max: VERSION });
         assert!(matches!(again, Reply::Welcome { .. } | Reply::Refused(_)), "{again:?}");
         // Many requests without waiting: each is answered once, in order.

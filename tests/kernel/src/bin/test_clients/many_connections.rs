@@ -1,7 +1,7 @@
 //! Many connections of one user that all do the same bad thing at once.
 //!
 //! Model: one epoll set. A connection that takes a message gets one, and whatever comes back is
-//! read, unless the kind is one that does not read. Who was hung up on comes back at once. So the
+//! read, unless the kind is one that does not read. A closed connection is reopened at once. So the
 //! swarm presses as hard as the daemon lets it, and uses no CPU time of its own while it is held
 //! back: what an honest client feels is the daemon's doing.
 
@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use talea_core::{Params, Priority, Span, Time};
+use talea_core::{Params, Priority, Span};
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::{clock, seqpacket};
 use talea_proto::message::{Name, Owner};
-use talea_proto::{GROUP_MAX, MESSAGE_MAX, Named, Request, SpecId, Task, VERSION};
+use talea_proto::{GROUP_MAX, MESSAGE_MAX, Request, SpecId, Task, ThreadRef, VERSION};
 
-/// What the members of a swarm do.
+/// Behaviour of the members of a swarm.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Ask for the daemon's state, and read it.
@@ -32,11 +32,11 @@ enum Kind {
     Group,
     /// Name a thread of theirs for a spec that is not.
     Attach,
-    /// Connect and hang up again.
+    /// Connect and disconnect again.
     Visit,
-    /// Connect and say nothing.
+    /// Connect and send nothing.
     Idle,
-    /// The same, and stay away when turned away.
+    /// Connect and send nothing, without reconnecting after a refusal.
     Guest,
 }
 
@@ -77,13 +77,13 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
             }
             continue;
         }
-        let until = Time::from_ns(clock::now().as_ns() + 20_000_000);
+        let until = clock::now() + Span::from_ns(20_000_000);
         swarm.epoll.wait(&mut events, Some(until))?;
         let due: Vec<_> = events.iter().collect();
         for event in due {
             let index = event.token as usize;
             if kind == Kind::Mute && event.is_hangup() {
-                swarm.come_back(index)?;
+                swarm.reconnect(index)?;
             } else if (kind == Kind::Mute || !event.is_readable() || swarm.read(index)?)
                 && event.is_writable()
                 && kind != Kind::Idle
@@ -104,7 +104,7 @@ struct Swarm<'a> {
     kind: Kind,
     epoll: Epoll,
     members: Vec<Option<OwnedFd>>,
-    /// What each member says again and again.
+    /// Message that each member repeats.
     message: Vec<u8>,
     pidfd: OwnedFd,
     buffer: Vec<u8>,
@@ -119,21 +119,20 @@ impl Swarm<'_> {
             epoll: Epoll::new()?,
             members: (0..count).map(|_| None).collect(),
             message: message(kind),
-            pidfd: crate::parcel::thread_pidfd(talea_os::Tid::current().as_raw())?,
+            pidfd: crate::fd_passing::thread_pidfd(talea_os::Tid::current().as_raw())?,
             buffer: vec![0; MESSAGE_MAX],
             counts: Counts::default(),
         })
     }
 
-    /// Connects a member and says hello. Nobody is there to wait for: it is asked to read and write
+    /// Connects a member and sends `Hello` without waiting for the reply: it reads and writes
     /// like the rest.
     fn open(&mut self, index: usize) -> io::Result<()> {
         let socket = match seqpacket::connect(self.path, PATIENCE) {
             Ok(socket) => socket,
             Err(error) => {
                 self.counts.failed += 1;
-                // A swarm that finds the door shut comes back, but not faster than a connection
-                // takes.
+                // A swarm that can't connect retries, but not faster than a connection takes.
                 std::thread::sleep(Duration::from_millis(1));
                 return match error.kind() {
                     io::ErrorKind::TimedOut => Err(error),
@@ -158,7 +157,7 @@ impl Swarm<'_> {
         Ok(())
     }
 
-    /// Takes one message in; `false` when the member was hung up on.
+    /// Receives one message; `false` when the daemon had closed the connection.
     fn read(&mut self, index: usize) -> io::Result<bool> {
         let Some(socket) = &self.members[index] else { return Ok(false) };
         let received = seqpacket::recv(socket, &mut self.buffer);
@@ -168,12 +167,12 @@ impl Swarm<'_> {
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            _ => self.come_back(index).map(|()| false),
+            _ => self.reconnect(index).map(|()| false),
         }
     }
 
-    /// The daemon has hung up on a member.
-    fn come_back(&mut self, index: usize) -> io::Result<()> {
+    /// Handles a connection that the daemon has closed.
+    fn reconnect(&mut self, index: usize) -> io::Result<()> {
         self.counts.hangups += 1;
         self.members[index] = None;
         if self.kind == Kind::Guest { Ok(()) } else { self.open(index) }
@@ -185,7 +184,7 @@ impl Swarm<'_> {
         match seqpacket::send(socket, &self.message, fd) {
             Ok(()) => self.counts.sent += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return self.come_back(index),
+            Err(_) => return self.reconnect(index),
         }
         Ok(())
     }
@@ -202,7 +201,7 @@ fn message(kind: Kind) -> Vec<u8> {
     let request = match kind {
         Kind::Create => Request::Create(task),
         Kind::Group => Request::CreateGroup(vec![task; GROUP_MAX]),
-        Kind::Attach => Request::Attach { spec: SpecId(1), thread: Named::Pidfd },
+        Kind::Attach => Request::Attach { spec: SpecId(1), thread: ThreadRef::Pidfd },
         Kind::Garbage => {
             bytes.truncate(300);
             bytes.fill(0xA5);

@@ -1,6 +1,7 @@
-//! What a thread owes to its last deadline reservation is known to the next daemon, too: put back
-//! into the class before that is paid, the kernel would never run it again, and nobody could kill
-//! it.
+//! Overrun of a thread's last deadline reservation, which the next daemon knows, too.
+//!
+//! If the daemon put the thread back into the deadline class before the overrun is paid, the kernel
+//! would never run the thread again, and no signal could end it.
 
 use crate::tasks::{reserved, with};
 use std::time::{Duration, Instant};
@@ -10,18 +11,19 @@ use talea_os::proc;
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::{Reply, Request};
 
-/// What it takes at least, in microseconds: more than its budget, so that it's throttled, and taken
-/// out while it is.
+/// Minimum work of the thread, in microseconds: more than its budget, so that it is throttled, and
+/// detached while it is.
 const WORK: u64 = 8_000;
 
-/// Its period, in milliseconds, and its budget, in microseconds.
+/// Period of the thread, in milliseconds.
 const PERIOD: u64 = 100;
+/// Budget of the thread, in microseconds.
 const RUNTIME: u64 = 1_000;
-/// What is certainly left of its period when it is seen to have spent its budget.
+/// Minimum rest of the period when the test sees that the budget is spent.
 const LEFT: Duration = Duration::from_millis(PERIOD / 2);
-/// Long enough for whoever owes to pay, or for a frozen thread to be told from a slow one.
+/// Maximum wait: long enough to pay an overrun, and to distinguish a frozen thread from a slow one.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The kernel's word for "not now".
+/// The kernel's error for "not now".
 const EAGAIN: i32 = 11;
 
 /// How the first daemon ends.
@@ -32,9 +34,9 @@ enum End {
 }
 
 #[test]
-fn r28_retif_10_5_a_thread_in_debt_is_not_frozen_by_the_daemon_after_the_one_that_took_it_out() {
+fn r28_retif_10_5_a_thread_with_an_overrun_is_not_frozen_by_the_next_daemon() {
     needs_root!();
-    let bench = Bench::new("debts");
+    let bench = Bench::new("overruns");
     let mut daemon = Daemon::start(&bench, &config::open());
     let (alice, root) = (Agent::user(ALICE), Agent::root());
     let (mut granted, mut refused) = (0, 0);
@@ -66,8 +68,8 @@ fn r28_retif_10_5_a_thread_in_debt_is_not_frozen_by_the_daemon_after_the_one_tha
                     "granted after {waited:?} by the daemon after one that was {end:?}"
                 );
             }
-            // A hole of the machine is booked as the thread's, and what takes longer than half a
-            // second is refused.
+            // The kernel charges a stall of the machine to the thread, and the daemon refuses an
+            // overrun that takes longer than half a second.
             Reply::Refused(refusal) if refusal.errno == EAGAIN => refused += 1,
             other => panic!("{other:?}"),
         }
@@ -82,15 +84,15 @@ fn r28_retif_10_5_a_thread_in_debt_is_not_frozen_by_the_daemon_after_the_one_tha
     assert!(granted > refused, "{granted} grants, {refused} refusals");
 }
 
-/// It takes the place of its process's main thread, number and all, and what it owes along.
+/// The thread takes the number of its process's main thread, and keeps its overrun.
 #[test]
-fn r28_retif_10_5_a_thread_in_debt_that_starts_a_program_is_not_frozen_by_a_grant_to_its_process() {
+fn r28_retif_10_5_exec_in_a_thread_with_an_overrun_does_not_freeze_the_process() {
     /// Long enough to start a program in half of it.
     const PERIOD: u64 = 400;
-    /// So much that what a tick lets it overdraw is paid after half a second or so.
+    /// Budget of the thread: an overrun of one tick is paid after about half a second.
     const RUNTIME: u64 = 3_000;
     needs_root!();
-    let bench = Bench::new("debts-exec");
+    let bench = Bench::new("overruns-exec");
     let (daemon, root) = (Daemon::start(&bench, &config::open()), Agent::root());
     let client = root.connect(&daemon);
     let mut refused = 0;
@@ -124,7 +126,7 @@ fn r28_retif_10_5_a_thread_in_debt_that_starts_a_program_is_not_frozen_by_a_gran
     client.close();
 }
 
-/// What is left of its budget, in nanoseconds.
+/// Remaining budget of a thread, in nanoseconds.
 fn budget(tid: i32) -> i64 {
     let text = std::fs::read_to_string(format!("/proc/{tid}/sched")).expect("its state");
     let line = text.lines().find(|line| line.starts_with("dl.runtime")).expect("a deadline thread");
@@ -148,7 +150,7 @@ fn ran(tid: i32) -> u64 {
     text.split_ascii_whitespace().next().expect("a number").parse().expect("a number")
 }
 
-/// A frozen thread must be thawed before anything else, or nobody could end the test.
+/// Fails if the thread is frozen, after it was thawed: otherwise no signal could end the test.
 #[track_caller]
 fn expect_to_go_on(tid: i32, when: &str) {
     let (before, end) = (ran(tid), Instant::now() + PATIENCE);
