@@ -28,7 +28,7 @@ static void tables_and_servers(talea_app *app)
     uint32_t server, asked, other;
     CHECK(talea_app_set_table(app, "no file") == -EINVAL);
     CHECK(talea_app_set_table(app, "[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n") == -EINVAL);
-    CHECK(strstr(talea_last_error(), "there is no table") != NULL);
+    CHECK(strstr(talea_last_error(), "it has no table") != NULL);
     CHECK(talea_app_set_table(app, table) == 0);
     done[1] = 0;
     CHECK(talea_app_start(app) == 0 && talea_app_set_table(app, NULL) == -EBUSY);

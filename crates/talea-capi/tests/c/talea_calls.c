@@ -48,7 +48,7 @@ static void a_refusal_has_words_and_numbers(void)
     talea_refusal refusal = TALEA_REFUSAL_INIT;
     talea_spec wish = spec(5);
     CHECK(talea_create(client, &wish, &none) == TALEA_E_NO_PLUGIN && none == NULL);
-    CHECK(strstr(talea_last_error(), "a runtime of 5ms was asked") != NULL);
+    CHECK(strstr(talea_last_error(), "a runtime of 5ms was requested") != NULL);
     CHECK(strcmp(talea_result_name(TALEA_E_NO_PLUGIN), "no-plugin") == 0);
     CHECK(strcmp(talea_result_name(0), "ok") == 0 && strcmp(talea_result_name(-ENOENT), "failed") == 0);
     CHECK(talea_refusal_get(&refusal) == 0 && refusal.code == TALEA_E_NO_PLUGIN);

@@ -156,7 +156,7 @@ static void y1_configurations_are_refused(void)
     wrong = configuration;
     wrong.threads = 5000;
     yas_init_with(&wrong);
-    refused("5000 CPUs are wanted");
+    refused("5000 CPUs are requested");
     wrong = configuration;
     wrong.mapping = 3;
     yas_init_with(&wrong);

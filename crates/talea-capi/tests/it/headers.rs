@@ -156,6 +156,7 @@ fn functions(header: &str) -> BTreeSet<String> {
         rest = &rest[start + end + 2..];
     }
     code.push_str(rest);
+    let code = code.replace("\\\n", "");
     let lines: Vec<&str> =
         code.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let name_of = |declaration: &str| -> Option<String> {

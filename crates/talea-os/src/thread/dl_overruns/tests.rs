@@ -21,8 +21,13 @@ impl Dir {
 
     /// Returns what the next process would find.
     fn found(&self) -> Vec<Overrun> {
-        let file =
-            StateFile::open_or_create(&self.file(), OVERRUN_SIZE, 1).expect("an unlocked file");
+        // A child of a concurrent test holds the lock until it executes its program.
+        let open = || StateFile::open_or_create(&self.file(), OVERRUN_SIZE, 1);
+        let retry = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            open().ok()
+        };
+        let file = open().ok().or_else(|| (0..200).find_map(retry)).expect("an unlocked file");
         file.records().filter_map(|(_, bytes)| Overrun::decode(bytes)).collect()
     }
 }
