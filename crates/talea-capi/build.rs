@@ -1,7 +1,8 @@
-//! Gives the shared library its SONAME: `libtalea.so.0`, or what `TALEA_SONAME` says.
+//! Sets the SONAME of the shared library: `libtalea.so.0`, or the value of `TALEA_SONAME`.
 //!
-//! The ReTiF names are in the same library. For programs that were linked with the original, the
-//! same code is built once more with `TALEA_SONAME=libretif.so.0` and installed under that name.
+//! The library also has the names of ReTiF. Programs that were linked with the original need the
+//! SONAME `libretif.so.0`: set `TALEA_SONAME` to it, or let `cargo xtask install` replace the
+//! SONAME.
 fn main() {
     println!("cargo::rerun-if-env-changed=TALEA_SONAME");
     println!("cargo::rerun-if-changed=build.rs");

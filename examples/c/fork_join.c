@@ -1,29 +1,31 @@
 /*
- * An application of four tasks: a frame is taken, two tasks work on its halves at the same time, one of them faster where the GPU
- * is free, and a fourth puts them together.
+ * An application of four tasks: fork captures a frame, left and right process its halves in
+ * parallel, and join displays the result. left has a faster version for the GPU.
  *
  *     cc -std=c11 -Wall -Wextra fork_join.c $(pkg-config --cflags --libs talea)
  *
- * Ends with 0, with 1 when it could not be run. Needs no daemon and no right.
+ * Exit status: 0, or 1 if the application cannot run. The program needs neither a daemon nor
+ * privileges.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <talea.h>
 #include <threads.h>
 
-/* What the example works on: a frame is its number, and a half is done when that is doubled. */
+/* Captures a frame; in this example a frame is its number. */
 static void next_frame(uint64_t *frame)
 {
     static uint64_t last;
     *frame = ++last;
 }
 
+/* Number of frames that join has displayed. */
 static uint64_t shown;
 
-/* docs/manual/runtime.md has the rest; a test compares. */
+/* docs/manual/runtime.md has the rest of this file; a test compares the two. */
 static talea_channel *to_left;
 
-static void take(void *unused)
+static void capture(void *unused)
 {
     uint64_t frame;
     (void)unused;
@@ -31,11 +33,11 @@ static void take(void *unused)
     talea_channel_push(to_left, &frame, sizeof frame);
 }
 
-static void left_half(void *how)
+static void left_half(void *sum)
 {
     uint64_t frame;
     if (talea_channel_pop(to_left, &frame, sizeof frame) == 0)
-        *(uint64_t *)how += frame;
+        *(uint64_t *)sum += frame;
 }
 
 static void right_half(void *unused)
@@ -65,12 +67,15 @@ int main(void)
     if (talea_app_new(&config, &app) || talea_app_accelerator(app, "gpu", &gpu) ||
         talea_app_task(app, &frames, &fork) || talea_app_task(app, &node, &left) ||
         talea_app_task(app, &node, &right) || talea_app_task(app, &node, &join) ||
-        talea_app_channel(app, fork, left, sizeof(uint64_t), 1, 1, &to_left) || /* room for one */
-        talea_app_edge(app, fork, right) || /* no data: right is activated when fork completes */
+        talea_app_channel(app, fork, left, sizeof(uint64_t), 1, 1, &to_left) || /* capacity 1 */
+        /* An edge carries no data: right is activated when fork completes. */
+        talea_app_edge(app, fork, right) ||
         talea_app_edge(app, left, join) || talea_app_edge(app, right, join) ||
-        talea_app_version(app, fork, &plain, take, NULL, NULL) ||
-        talea_app_version(app, left, &plain, left_half, &on_gpu, &fast) || talea_app_uses(app, left, fast, gpu) ||
-        talea_app_version(app, left, &plain, left_half, &on_cpu, NULL) || /* while another job holds the GPU */
+        talea_app_version(app, fork, &plain, capture, NULL, NULL) ||
+        talea_app_version(app, left, &plain, left_half, &on_gpu, &fast) ||
+        talea_app_uses(app, left, fast, gpu) ||
+        /* The version for the CPU runs while another job holds the GPU. */
+        talea_app_version(app, left, &plain, left_half, &on_cpu, NULL) ||
         talea_app_version(app, right, &plain, right_half, NULL, NULL) ||
         talea_app_version(app, join, &plain, show, NULL, NULL) || talea_app_start(app)) {
         fprintf(stderr, "%s\n", talea_last_error());
@@ -78,7 +83,8 @@ int main(void)
     }
     while (__atomic_load_n(&shown, __ATOMIC_ACQUIRE) < 20)
         thrd_sleep(&(struct timespec){ 0, 5000000 }, NULL);
-    if (talea_app_stop(app, NULL) || talea_task_report_get(app, join, &report)) /* the application may be changed and started again */
+    /* A stopped application may be changed and started again. */
+    if (talea_app_stop(app, NULL) || talea_task_report_get(app, join, &report))
         fprintf(stderr, "%s\n", talea_last_error());
     printf("%" PRIu64 " of %" PRIu64 " frames late\n", report.late, report.jobs);
     return talea_app_free(app);

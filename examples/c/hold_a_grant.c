@@ -1,9 +1,10 @@
 /*
- * Declare what a task needs, hold the grant, run once a period, give it back.
+ * A periodic task with a grant: requests the grant, attaches it to the calling thread, waits for
+ * ten periods and releases the grant.
  *
  *     cc -std=c11 -Wall -Wextra hold_a_grant.c $(pkg-config --cflags --libs talea)
  *
- * Ends with 0, with 2 when it was refused, with 3 without a daemon.
+ * Exit status: 0; 1 if the release fails; 2 if the request is refused; 3 without a daemon.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,10 +34,11 @@ int main(void)
         return result > 0 ? 2 : 3;
     }
     if (talea_attach(grant, 0) != 0)
-        fprintf(stderr, "not attached: %s\n", talea_last_error());
+        fprintf(stderr, "cannot attach the grant: %s\n", talea_last_error());
 
     if (talea_granted_get(grant, &granted) == 0)
-        printf("granted %" PRIu64 " us of every %" PRIu64 " us\n", granted.runtime_ns / 1000, spec.period_ns / 1000);
+        printf("granted %" PRIu64 " us of every %" PRIu64 " us\n", granted.runtime_ns / 1000,
+               spec.period_ns / 1000);
 
     talea_periodic_start(&periodic, spec.period_ns);
     for (i = 0; i < 10; i++)

@@ -1,10 +1,11 @@
 /*
- * The forerunner's program: Listing 1 of Serra, Ara, Fara, Cucinotta, "An Architecture for Declarative Real-Time
- * Scheduling on Linux", ISORC 2020, as it is printed there, in a thread. It connects with its first request.
+ * Listing 1 of Serra, Ara, Fara, Cucinotta, "An Architecture for Declarative Real-Time Scheduling
+ * on Linux", ISORC 2020 (forerunner of the ReTiF paper), as printed, run by a thread. The library
+ * connects at its first request.
  *
  *     cc -std=c11 -Wall -Wextra -pthread retif_listing_isorc.c $(pkg-config --cflags --libs retif)
  *
- * Ends with 0 after ten periods, with 2 when it was refused.
+ * Exit status: 0 after ten periods; 1 if the thread fails; 2 if the request is refused.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -80,10 +81,10 @@ static void body(void)
     rts_task_release(&t);
 }
 
-static void *thread(void *nothing)
+static void *thread(void *unused)
 {
     body();
-    return nothing;
+    return unused;
 }
 
 int main(void)
@@ -91,7 +92,7 @@ int main(void)
     pthread_t id;
     if (pthread_create(&id, NULL, thread, NULL) != 0 || pthread_join(id, NULL) != 0)
         return 1;
-    printf("%s: %d periods, %d with their optional part\n", periods == 10 ? "done" : "refused", periods,
-           optional_parts);
+    printf("%s: %d periods, %d with their optional part\n", periods == 10 ? "done" : "refused",
+           periods, optional_parts);
     return periods == 10 ? 0 : 2;
 }

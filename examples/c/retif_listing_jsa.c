@@ -1,11 +1,11 @@
 /*
- * The paper's own program: Listing 1 of Serra, Ara, Fara, Cucinotta, "ReTiF: A declarative real-time scheduling
- * framework for POSIX systems", J. Systems Architecture 118, 2021, as it is printed there. What the listing
- * leaves out is above and below it.
+ * Listing 1 of Serra, Ara, Fara, Cucinotta, "ReTiF: A declarative real-time scheduling framework
+ * for POSIX systems", J. Systems Architecture 118, 2021, as printed. The definitions that the
+ * listing omits are above and below it.
  *
  *     cc -std=c11 -Wall -Wextra retif_listing_jsa.c $(pkg-config --cflags --libs retif)
  *
- * Ends with 0 after ten periods, with 2 when it was refused, with 3 without a daemon.
+ * Exit status: 0 after ten periods; 2 if the request is refused; 3 without a daemon.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

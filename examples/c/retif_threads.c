@@ -1,7 +1,9 @@
 /*
- * Several periodic threads that attach themselves, written for the original library: results are defined once
- * more, parameters are zeroed by hand, only a period is declared, periods are milliseconds, and tasks of threads
- * that are gone are created anew without releasing the old ones.
+ * Several periodic threads that attach themselves, in the style of a program for the original
+ * library:
+ * - The program defines the results itself, and zeroes the parameters with memset.
+ * - A task declares only its period, in milliseconds.
+ * - Each round creates new tasks; the tasks of threads that have ended are never released.
  *
  *     cc -std=gnu11 -Wall -Wextra -pthread retif_threads.c $(pkg-config --cflags --libs retif)
  *     RETIF_PERIOD_MS=1 ./a.out

@@ -1,13 +1,15 @@
-/* A real-time audio job: a voice through a room, 10 ms at a time.
+/* A real-time audio job: simulates a voice in a room, in blocks of 10 ms.
  *
  *     convolver WAV [--microphones N] [--seconds S] [--csv FILE]
  *     convolver WAV --calibrate MICROSECONDS
  *
- * Every 10 ms a block of 480 samples is due and must be done before the next one is: what a sound card would ask for.
- * The nominal release of block k is start + k * 10 ms, whatever happened before; the response time of a block is its
- * completion minus its nominal release. Times are kept in memory and written after the run.
+ * Every 10 ms a block of 480 samples is released; its deadline is the release of the next block, as
+ * with a sound card. The nominal release of block k is start + k * 10 ms, independent of earlier
+ * blocks. The response time of a block is its completion minus its nominal release. The program
+ * keeps the times in memory and writes them after the run.
  *
- * Built with -DWITH_TALEA it declares what it needs through libtalea; without, it is a program like any other. */
+ * With -DWITH_TALEA the program requests a grant through libtalea; without it, the program runs as
+ * an ordinary process. */
 #include "room.h"
 #include "wav.h"
 
@@ -22,12 +24,12 @@
 #include <talea.h>
 #endif
 
-/* A block is due every 10 ms; 4 ms of computing are enough for it. */
-enum { PERIOD_NS = 10000000, RUNTIME_NS = 4000000, MOST_MICROPHONES = 64 };
+/* Declared period and runtime: 4 ms of CPU time every 10 ms. */
+enum { PERIOD_NS = 10000000, RUNTIME_NS = 4000000, MAX_MICROPHONES = 64 };
 
 struct times {
     int64_t release, start, completion;
-    /* CPU time between the last two. */
+    /* CPU time between start and completion. */
     int64_t computed;
 };
 
@@ -50,15 +52,16 @@ static void sleep_until(int64_t at)
         ;
 }
 
-/* Block k of the voice, which repeats for ever. */
-static void take_block(const struct wav *wav, size_t k, float dry[BLOCK])
+/* Copies block k of the voice, which repeats forever. */
+static void copy_block(const struct wav *wav, size_t k, float dry[BLOCK])
 {
     const size_t blocks = wav->count / BLOCK;
     for (size_t i = 0; i < BLOCK; i++)
         dry[i] = (float)wav->samples[k % blocks * BLOCK + i] / 32768.0f;
 }
 
-/* Over the samples as a sound card would get them: runs of the same length must agree. */
+/* Adds the samples of a block, as a sound card would get them, to a checksum. Runs of the same
+ * length have equal checksums. */
 static uint32_t add_to_checksum(uint32_t sum, const float wet[BLOCK])
 {
     for (size_t i = 0; i < BLOCK; i++)
@@ -66,7 +69,7 @@ static uint32_t add_to_checksum(uint32_t sum, const float wet[BLOCK])
     return sum;
 }
 
-/* The least CPU time of a block with so many microphones; 0 without memory. */
+/* Returns the least CPU time of a block in 20 trials; 0 if memory is exhausted. */
 static int64_t cost_of(const struct wav *wav, size_t microphones)
 {
     enum { TRIALS = 20 };
@@ -76,7 +79,7 @@ static int64_t cost_of(const struct wav *wav, size_t microphones)
     int64_t best = INT64_MAX;
     for (size_t k = 0; k < TRIALS; k++) {
         float dry[BLOCK], wet[BLOCK];
-        take_block(wav, k, dry);
+        copy_block(wav, k, dry);
         const int64_t before = now_on(CLOCK_THREAD_CPUTIME_ID);
         room_process(room, dry, wet);
         const int64_t cost = now_on(CLOCK_THREAD_CPUTIME_ID) - before;
@@ -86,18 +89,21 @@ static int64_t cost_of(const struct wav *wav, size_t microphones)
     return best;
 }
 
-/* How many microphones keep a CPU busy for about so long a block, by CPU time, so that load does not matter. A block costs
- * something once and something for each microphone: two sizes tell both. */
+/* Prints the number of microphones for which a block costs about `target_ns` of CPU time.
+ *
+ * The cost of a block is a constant plus a part for each microphone; measurements with two numbers
+ * of microphones determine both. Other load does not matter, because CPU time is measured. */
 static int calibrate(const struct wav *wav, int64_t target_ns)
 {
-    enum { FEW = 4, MANY = 16 };
-    const int64_t few = cost_of(wav, FEW), many = cost_of(wav, MANY);
-    if (few == 0 || many == 0)
+    enum { LOW = 4, HIGH = 16 };
+    const int64_t low = cost_of(wav, LOW), high = cost_of(wav, HIGH);
+    if (low == 0 || high == 0)
         return 1;
-    const int64_t each = many > few ? (many - few) / (MANY - FEW) + 1 : 1;
-    int64_t fit = FEW + (target_ns - few) / each;
-    fit = fit < 1 ? 1 : fit > MOST_MICROPHONES ? MOST_MICROPHONES : fit;
-    printf("microphones=%lld block_ns=%lld\n", (long long)fit, (long long)cost_of(wav, (size_t)fit));
+    const int64_t each = high > low ? (high - low) / (HIGH - LOW) + 1 : 1;
+    int64_t count = LOW + (target_ns - low) / each;
+    count = count < 1 ? 1 : count > MAX_MICROPHONES ? MAX_MICROPHONES : count;
+    const int64_t block_ns = cost_of(wav, (size_t)count);
+    printf("microphones=%lld block_ns=%lld\n", (long long)count, (long long)block_ns);
     return 0;
 }
 
@@ -110,14 +116,15 @@ static int write_times(const char *path, const struct times *times, size_t block
     }
     fprintf(file, "block,release_ns,start_ns,completion_ns,computed_ns\n");
     for (size_t k = 0; k < blocks; k++)
-        fprintf(file, "%zu,%lld,%lld,%lld,%lld\n", k, (long long)times[k].release, (long long)times[k].start,
-                (long long)times[k].completion, (long long)times[k].computed);
+        fprintf(file, "%zu,%lld,%lld,%lld,%lld\n", k, (long long)times[k].release,
+                (long long)times[k].start, (long long)times[k].completion,
+                (long long)times[k].computed);
     return fclose(file) ? 1 : 0;
 }
 
 #ifdef WITH_TALEA
-/* The whole difference between the two builds: say what is needed, and let this thread have it. */
-static int declare(void)
+/* Requests a grant and attaches it to the calling thread. The builds differ only in this. */
+static int request_grant(void)
 {
     talea_client *client;
     talea_grant *grant;
@@ -129,7 +136,7 @@ static int declare(void)
         fprintf(stderr, "convolver: %s\n", talea_last_error());
         return 1;
     }
-    /* The grant is given back when this process ends. */
+    /* The daemon releases the grant when this process ends. */
     return 0;
 }
 #endif
@@ -148,7 +155,7 @@ static int run(const struct wav *wav, const struct options *options)
     room_process(room, dry, wet);
 
 #ifdef WITH_TALEA
-    if (declare())
+    if (request_grant())
         return 1;
 #endif
     printf("ready pid=%ld\n", (long)getpid());
@@ -161,7 +168,7 @@ static int run(const struct wav *wav, const struct options *options)
         sleep_until(times[k].release);
         times[k].start = now_on(CLOCK_MONOTONIC);
         const int64_t before = now_on(CLOCK_THREAD_CPUTIME_ID);
-        take_block(wav, k, dry);
+        copy_block(wav, k, dry);
         room_process(room, dry, wet);
         times[k].computed = now_on(CLOCK_THREAD_CPUTIME_ID) - before;
         times[k].completion = now_on(CLOCK_MONOTONIC);
@@ -176,11 +183,13 @@ static int run(const struct wav *wav, const struct options *options)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: convolver WAV [--microphones N] [--seconds S] [--csv FILE] | WAV --calibrate MICROSECONDS\n");
+    fprintf(stderr, "usage: convolver WAV [--microphones N] [--seconds S] [--csv FILE]\n"
+                    "       convolver WAV --calibrate MICROSECONDS\n");
     return 2;
 }
 
-static int number(const char *text, long low, long high, long *value)
+/* Parses an integer from `low` to `high`; returns 0, or -1 if it is invalid. */
+static int parse_number(const char *text, long low, long high, long *value)
 {
     char *end;
     *value = strtol(text, &end, 10);
@@ -196,11 +205,11 @@ static int parse(int argc, char **argv, struct options *options)
         const char *name = argv[i], *value = argv[i + 1];
         int bad = 0;
         if (!strcmp(name, "--microphones"))
-            bad = number(value, 1, MOST_MICROPHONES, &options->microphones);
+            bad = parse_number(value, 1, MAX_MICROPHONES, &options->microphones);
         else if (!strcmp(name, "--seconds"))
-            bad = number(value, 1, 600, &options->seconds);
+            bad = parse_number(value, 1, 600, &options->seconds);
         else if (!strcmp(name, "--calibrate"))
-            bad = number(value, 10, 9000, &options->calibrate_us);
+            bad = parse_number(value, 10, 9000, &options->calibrate_us);
         else if (!strcmp(name, "--csv"))
             options->csv = value;
         else
@@ -219,8 +228,8 @@ int main(int argc, char **argv)
         return usage();
     if (wav_read(options.wav, &wav))
         return 1;
-    const int result =
-        options.calibrate_us ? calibrate(&wav, (int64_t)options.calibrate_us * 1000) : run(&wav, &options);
+    const int result = options.calibrate_us ? calibrate(&wav, (int64_t)options.calibrate_us * 1000)
+                                            : run(&wav, &options);
     free(wav.samples);
     return result;
 }

@@ -1,4 +1,5 @@
-/* Cooley and Tukey, Mathematics of Computation 19, 1965: decimation in time, bit-reversed input. */
+/* Radix-2 FFT with decimation in time and bit-reversed input (Cooley and Tukey, Mathematics of
+ * Computation 19, 1965). */
 #include "fft.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ void fft_init(void)
         reversed[i] = reversed[i >> 1] >> 1 | (i & 1 ? FFT_SIZE / 2 : 0);
 }
 
-/* `data` comes in bit-reversed order. */
+/* Transforms `data`, which is in bit-reversed order. */
 static void butterflies(struct complex_sample data[FFT_SIZE])
 {
     for (unsigned half = 1; half < FFT_SIZE; half *= 2) {
@@ -51,7 +52,8 @@ void fft_forward(const float samples[FFT_SIZE], struct complex_sample bins[FFT_B
 void fft_inverse(const struct complex_sample bins[FFT_BINS], float samples[FFT_SIZE])
 {
     struct complex_sample data[FFT_SIZE];
-    /* The inverse is the forward transform of the conjugate; a real signal's upper half mirrors the lower. */
+    /* The inverse is the forward transform of the conjugate. The upper half of a real signal's
+     * spectrum mirrors the lower half. */
     for (unsigned i = 0; i < FFT_BINS; i++) {
         data[reversed[i]].re = bins[i].re;
         data[reversed[i]].im = -bins[i].im;

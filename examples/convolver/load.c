@@ -1,4 +1,4 @@
-/* Ordinary load: computes until its time is over, or until whoever started it is gone. */
+/* Ordinary load: computes for the given number of seconds, or until its parent process ends. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* See room.h. All memory is allocated and touched before the first block, so that processing never faults. */
+/* See room.h. room_new allocates and touches all memory before the first block, so that processing
+ * has no page faults. */
 #include "room.h"
 
 #include "fft.h"
@@ -10,7 +11,7 @@
 enum {
     /* Samples that one transform yields: 1 ms. */
     HOP = RATE / 1000,
-    /* The longest response whose tail does not fold back into them: 20 ms. */
+    /* Maximum length of a response that does not alias into these samples: 20 ms. */
     TAPS = FFT_SIZE - HOP + 1
 };
 
@@ -19,8 +20,8 @@ typedef struct complex_sample spectrum[FFT_BINS];
 struct room {
     size_t microphones;
     spectrum *responses;
-    /* The last samples of the voice, the newest at the end. */
-    float heard[FFT_SIZE];
+    /* The latest samples of the voice, the newest at the end. */
+    float history[FFT_SIZE];
 };
 
 static float noise(uint32_t *state)
@@ -33,11 +34,11 @@ static void make_response(spectrum response, size_t microphone)
 {
     uint32_t state = 12345u + 7919u * (uint32_t)microphone;
     float samples[FFT_SIZE] = {0};
-    float loudness = 0.05f;
+    float amplitude = 0.05f;
     for (size_t i = 0; i < TAPS; i++) {
-        samples[i] = loudness * noise(&state);
-        /* 20 dB over its length. */
-        loudness *= 0.99764599f;
+        samples[i] = amplitude * noise(&state);
+        /* Decays by 20 dB over the length of the response. */
+        amplitude *= 0.99764599f;
     }
     fft_forward(samples, response);
 }
@@ -54,7 +55,7 @@ struct room *room_new(size_t microphones)
         return NULL;
     }
     fft_init();
-    memset(room->heard, 0, sizeof room->heard);
+    memset(room->history, 0, sizeof room->history);
     for (size_t m = 0; m < microphones; m++)
         make_response(room->responses[m], m);
     return room;
@@ -71,10 +72,10 @@ static void multiply(spectrum product, const spectrum a, const spectrum b)
 static void hop(struct room *room, const float dry[HOP], float wet[HOP])
 {
     const size_t kept = FFT_SIZE - HOP;
-    memmove(room->heard, room->heard + HOP, kept * sizeof *dry);
-    memcpy(room->heard + kept, dry, HOP * sizeof *dry);
+    memmove(room->history, room->history + HOP, kept * sizeof *dry);
+    memcpy(room->history + kept, dry, HOP * sizeof *dry);
     spectrum voice;
-    fft_forward(room->heard, voice);
+    fft_forward(room->history, voice);
 
     memset(wet, 0, HOP * sizeof *wet);
     for (size_t m = 0; m < room->microphones; m++) {

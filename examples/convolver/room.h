@@ -1,27 +1,31 @@
-/* The sound of a room: one dry voice in, many microphones out, each an FFT convolution with its own impulse response.
+/* The sound of a room: one dry voice, recorded by several microphones. Each microphone is an FFT
+ * convolution with its own impulse response.
  *
- * Overlap-save (Stockham, "High-speed convolution and correlation", AFIPS 1966), a millisecond at a time: the voice's last
- * samples are transformed once, multiplied with a microphone's spectrum, transformed back, and only the newest
- * millisecond is kept. Short hops stand for work: they compute much from little memory. What is at work fits into a
- * second level cache, so that a block does not wait for memory which others use too.
+ * The method is overlap-save (Stockham, "High-speed convolution and correlation", AFIPS 1966) in
+ * hops of a millisecond. Each hop transforms the latest samples of the voice once. For each
+ * microphone it multiplies them with the spectrum of the response, transforms the product back, and
+ * keeps the newest millisecond. Short hops need much CPU time and little memory: the working set
+ * fits into a second-level cache, so that a block does not wait for memory that other processes
+ * use.
  *
- * The responses are the early reflections only, synthetic: decaying noise from a fixed seed. */
+ * The responses are synthetic early reflections: decaying noise from a fixed seed. */
 #ifndef CONVOLVER_ROOM_H
 #define CONVOLVER_ROOM_H
 
 #include <stddef.h>
 
-/* 10 ms at 48 kHz. */
+/* Samples of a block (10 ms), and samples per second. */
 enum { BLOCK = 480, RATE = 48000 };
 
 struct room;
 
-/* A room with so many microphones; NULL without memory. */
+/* Returns a room with this number of microphones, or NULL if memory is exhausted. */
 struct room *room_new(size_t microphones);
 
-/* One block: the dry voice in, the sum of all microphones out. */
+/* Processes one block of the dry voice into the sum of all microphones. */
 void room_process(struct room *room, const float dry[BLOCK], float wet[BLOCK]);
 
+/* Frees a room; NULL is permitted. */
 void room_free(struct room *room);
 
 #endif

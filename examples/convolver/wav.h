@@ -1,4 +1,4 @@
-/* Reads a WAV file: 16 bits, mono, 48 kHz, no compression. */
+/* Reader of WAV files with 16 bits, mono, 48 kHz, without compression. */
 #ifndef CONVOLVER_WAV_H
 #define CONVOLVER_WAV_H
 
@@ -10,7 +10,7 @@ struct wav {
     size_t count;
 };
 
-/* 0, or -1 with a sentence on standard error. */
+/* Reads a file. Returns 0, or -1 with a message on standard error. The caller frees `samples`. */
 int wav_read(const char *path, struct wav *wav);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * A scheduling plugin for talead: fixed priority on the CPU with the fewest tasks.
  *
- * A task must declare a priority of 1..99, which is mapped in a straight line onto the priorities that the
- * administrator gave to this instance. Ties between CPUs go to the lowest number.
+ * A task must declare a priority of 1..99. The plugin maps it linearly to the priorities that the
+ * administrator assigned to this instance. Ties between CPUs go to the lowest number.
  *
  *     cc -Wall -Wextra -Werror -std=c11 -shared -fPIC -I../../crates/talea-plugin-host/include \
  *        -o least_loaded.so least_loaded.c
@@ -15,7 +15,7 @@ struct task { uint64_t id; int32_t cpu; };
 static int32_t low, high;
 static uint32_t tasks_on[TALEA_PLUGIN_CPUS];
 static struct task *tasks;
-static size_t count, room;
+static size_t count, capacity;
 
 static struct task *find(uint64_t id)
 {
@@ -27,22 +27,24 @@ static struct task *find(uint64_t id)
 
 static int32_t init(const struct talea_plugin_setup *setup, void **self)
 {
-    (void)self; /* one process an instance: plain variables are private */
+    (void)self; /* each instance has its own process, so static variables are private */
     low = setup->priority_low;
     high = setup->priority_high;
     return 0;
 }
 
-static int32_t place(const struct talea_plugin_task *task, int32_t leaving, struct talea_plugin_place *place)
+/* Places a task: sets CPU and priority. `old_cpu` is the present CPU of the task, or -1. */
+static int32_t set_place(const struct talea_plugin_task *task, int32_t old_cpu,
+                         struct talea_plugin_place *place)
 {
     if (task->priority < 1 || task->priority > 99)
         return TALEA_PLUGIN_NO;
     place->cpu = -1;
     uint32_t fewest = UINT32_MAX;
     for (int32_t cpu = 0; cpu < TALEA_PLUGIN_CPUS; cpu++) {
-        uint32_t here = tasks_on[cpu] - (cpu == leaving);
-        if (talea_plugin_has_cpu(&task->cpus, cpu) && here < fewest) {
-            fewest = here;
+        uint32_t others = tasks_on[cpu] - (cpu == old_cpu);
+        if (talea_plugin_has_cpu(&task->cpus, cpu) && others < fewest) {
+            fewest = others;
             place->cpu = cpu;
         }
     }
@@ -50,18 +52,19 @@ static int32_t place(const struct talea_plugin_task *task, int32_t leaving, stru
     return place->cpu < 0 ? TALEA_PLUGIN_NO : TALEA_PLUGIN_OK;
 }
 
-static int32_t accept(void *self, const struct talea_plugin_task *task, struct talea_plugin_place *where)
+static int32_t accept(void *self, const struct talea_plugin_task *task,
+                      struct talea_plugin_place *place)
 {
     (void)self;
-    return place(task, -1, where);
+    return set_place(task, -1, place);
 }
 
 static int32_t change(void *self, uint64_t id, const struct talea_plugin_task *task,
-                      struct talea_plugin_place *where)
+                      struct talea_plugin_place *place)
 {
     (void)self;
     struct task *old = find(id);
-    return place(task, old ? old->cpu : -1, where);
+    return set_place(task, old ? old->cpu : -1, place);
 }
 
 static void release(void *self, uint64_t id)
@@ -75,23 +78,28 @@ static void release(void *self, uint64_t id)
 }
 
 static void schedule(void *self, uint64_t id, const struct talea_plugin_task *task,
-                     const struct talea_plugin_place *where)
+                     const struct talea_plugin_place *place)
 {
     (void)task;
     release(self, id);
-    if (count == room && !(tasks = realloc(tasks, (room = 2 * room + 16) * sizeof *tasks)))
-        abort(); /* talead takes the plugin out of service and goes on */
-    tasks[count++] = (struct task){id, where->cpu};
-    tasks_on[where->cpu]++;
+    if (count == capacity) {
+        capacity = 2 * capacity + 16;
+        tasks = realloc(tasks, capacity * sizeof *tasks);
+        if (!tasks)
+            abort(); /* talead takes the plugin out of service and continues */
+    }
+    tasks[count++] = (struct task){id, place->cpu};
+    tasks_on[place->cpu]++;
 }
 
-static void nothing(void *self, uint64_t id) { (void)self, (void)id; }
+static void ignore(void *self, uint64_t id) { (void)self, (void)id; }
 
 const struct talea_plugin *talea_plugin_entry(uint32_t abi)
 {
     static const struct talea_plugin plugin = {
-        .size = sizeof plugin, .abi = TALEA_PLUGIN_ABI, .init = init, .accept = accept, .change = change,
-        .schedule = schedule, .release = release, .attach = nothing, .detach = nothing,
+        .size = sizeof plugin, .abi = TALEA_PLUGIN_ABI, .init = init,
+        .accept = accept, .change = change, .schedule = schedule, .release = release,
+        .attach = ignore, .detach = ignore,
     };
     return abi == TALEA_PLUGIN_ABI ? &plugin : NULL;
 }

@@ -14,7 +14,7 @@
 use crate::shell::{self, cargo, root};
 use anyhow::{Context, Result, bail, ensure};
 use lexopt::{Arg, Parser, ValueExt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -90,6 +90,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
         bail!("{REGISTRY}: no point has a name with one of these words: {}", words.join(" "));
     }
     let programs = build()?;
+    check_selections(&programs, points.values())?;
     let mut unmutated: BTreeMap<&TestSelection, TestRun> = BTreeMap::new();
     let (mut killed, mut survived, mut inconclusive) = (0, 0, 0);
     for (name, selection) in &points {
@@ -238,6 +239,29 @@ fn test_program(message: &serde_json::Value) -> Option<TestProgram> {
         name: target["name"].as_str()?.to_owned(),
         path: path.into(),
     })
+}
+
+/// Fails when an entry selects no test: the test was renamed, and the entry would prove nothing.
+fn check_selections<'a>(
+    programs: &[TestProgram],
+    selections: impl Iterator<Item = &'a TestSelection>,
+) -> Result<()> {
+    let distinct: BTreeSet<_> = selections.collect();
+    let mut empty = Vec::new();
+    for selection in distinct {
+        let mut has_test = false;
+        for program in programs.iter().filter(|program| selection.has(program)) {
+            let mut list = Command::new(&program.path);
+            list.args(&selection.filters).arg("--list").current_dir(&program.dir);
+            list.env("LD_LIBRARY_PATH", build_dir().join("debug/deps"));
+            shell::stream(list, |line| has_test |= line.ends_with(": test"))?;
+        }
+        if !has_test {
+            empty.push(format!("cargo test {selection}"));
+        }
+    }
+    ensure!(empty.is_empty(), "{REGISTRY}: these select no test:\n{}", empty.join("\n"));
+    Ok(())
 }
 
 /// Runs the selected tests, with the mutant of a point where one is given with the run before it.

@@ -72,9 +72,9 @@ extern "C" {
 #define TALEA_E_NO_PLUGIN      4 /* no plugin can serve the request */
 #define TALEA_E_UNKNOWN_PLUGIN 5 /* the named plugin does not exist */
 #define TALEA_E_NO_SUCH_SPEC   6 /* the spec does not exist, or this user may not see it */
-#define TALEA_E_NOT_YOURS      7 /* the spec belongs to another user or connection */
+#define TALEA_E_NOT_OWNER      7 /* the spec belongs to another user or connection */
 #define TALEA_E_NO_SUCH_THREAD 8 /* the thread does not exist or has ended */
-#define TALEA_E_OTHERS_THREAD 9 /* the thread belongs to another user */
+#define TALEA_E_FOREIGN_THREAD 9 /* the thread belongs to another user */
 #define TALEA_E_THREAD_TAKEN  10 /* the thread is attached to another spec */
 #define TALEA_E_SPEC_TAKEN    11 /* the spec has another thread */
 #define TALEA_E_NOT_ATTACHED  12 /* the spec has no thread */
@@ -84,7 +84,7 @@ extern "C" {
 #define TALEA_E_VERSION       16 /* daemon and library have no protocol version in common */
 #define TALEA_E_BAD_TOKEN     17 /* the token is wrong */
 #define TALEA_E_NOT_ROOT      18 /* the request requires root */
-#define TALEA_E_BARE_TID 19 /* the daemon runs in another PID namespace: pass a pidfd */
+#define TALEA_E_TID_NOT_ACCEPTED 19 /* the daemon runs in another PID namespace: pass a pidfd */
 #define TALEA_E_STOPPING      20 /* the daemon is stopping */
 #define TALEA_E_BUSY          21 /* another request for this spec is in progress */
 

@@ -1,9 +1,10 @@
 /*
- * yasmin.h - YASMIN's interface, served by Talea.
+ * yasmin.h - the interface of YASMIN, implemented by Talea.
  *
- * The calls, structures and macros of the paper (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time middleware for COTS
- * heterogeneous platforms", Middleware 2021, Table 1, Listings 1 and 2). Link with -ltalea (pkg-config talea). New
- * programs should rather use talea.h: it has handles, several applications in a program, and a result for every call.
+ * The calls, structures and macros of the paper (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time
+ * middleware for COTS heterogeneous platforms", Middleware 2021, Table 1, Listings 1 and 2). Link
+ * with -ltalea (pkg-config talea). New programs should use talea.h, which has handles, several
+ * applications in a program, and a result for every call.
  *
  *     #include "config.h"
  *     #include <yasmin.h>
@@ -18,49 +19,61 @@
  *     stop();
  *     cleanup();
  *
- * Names. Everything is called yas_..., and also as in the listings, without; not so where YAS_PREFIXED_ONLY is defined
- * before this is included. This header does not include unistd.h: Listing 2 has a function called fork.
+ * Names. Every name has the prefix yas_. The names of the listings are also defined without the
+ * prefix, unless YAS_PREFIXED_ONLY is defined before this header is included. This header does not
+ * include unistd.h, because Listing 2 has a function called fork.
  *
- * Configuration. The macros below are defined before this is included, usually in a file config.h that begins with
- * #include <yasmin_constants.h>. YASMIN was compiled with them; here init() hands them to the library, so those count that the
- * file with init() sees.
+ * Configuration. The program defines the macros below before it includes this header, usually in a
+ * file config.h that begins with #include <yasmin_constants.h>. The original is compiled with these
+ * macros; here init() passes them to the library, with their values in the file that calls init().
  *
- *     PERIODIC_TASK_SIZE     tasks with a period, at most
- *     NONPERIODIC_TASK_SIZE  tasks without, and sporadic ones, at most
- *     CHANNEL_SIZE           channels that connect tasks, at most
- *     VERSION_MAX_SIZE       versions of a task, at most
- *     HWACCEL_SIZE           accelerators, at most
- *     THREADS_SIZE           workers: exactly so many CPUs
+ *     PERIODIC_TASK_SIZE     maximum number of tasks with a period
+ *     NONPERIODIC_TASK_SIZE  maximum number of sporadic tasks and of tasks without a period
+ *     CHANNEL_SIZE           maximum number of channels that connect tasks
+ *     VERSION_MAX_SIZE       maximum number of versions of a task
+ *     HWACCEL_SIZE           maximum number of accelerators
+ *     THREADS_SIZE           number of workers, each on a CPU of its own
  *     VERSION_SELECTION, MAPPING_SCHEME, PRIORITY_ASSIGNMENT  see yasmin_constants.h
  *
- * and, with names of ours, because the paper describes but does not name them:
+ * The paper describes the following properties without names; the macros are Talea's, with their
+ * default values in parentheses:
  *
- *     YAS_TIME_UNIT_NS       what 1 means in TData and VSelect, in nanoseconds (1000000: milliseconds)
+ *     YAS_TIME_UNIT_NS       the unit of times in TData and VSelect, in nanoseconds (1000000)
  *     YAS_PREEMPTION         YAS_ON or YAS_OFF (YAS_ON)
- *     YAS_SPIN_NS            how long the scheduler waits awake before it has something to do, at most 1 ms and half of
- *                            the wait, and nobody else has the CPU meanwhile (0: it sleeps)
- *     YAS_WORKER_CPUS        bit k: CPU k has a worker; 0: the first THREADS_SIZE that the process may use (0)
- *     YAS_TRADE_OFF_WEIGHT   thousandths, 0 looks at time only, 1000 at energy only (500)
+ *     YAS_SPIN_NS            length of a dispatcher's busy wait before an event, at most 1 ms and
+ *                            half of the wait; other threads do not get the CPU meanwhile (0: it
+ *                            sleeps)
+ *     YAS_WORKER_CPUS        bit k: CPU k has a worker (0: the first THREADS_SIZE CPUs that the
+ *                            process may use)
+ *     YAS_TRADE_OFF_WEIGHT   thousandths; 0: time only, 1000: energy only (500)
  *
- * Errors. The paper's calls have no results for them. Here what returns a number returns YAS_INVALID (-1), what returns a bool
- * false; and whatever was refused since init(), by a call with a result or without, too many of something among it, start() does
- * not start: it returns false, and yas_message() says in a sentence what was refused first. Jobs are refused nothing
- * else than room and data: channel_push is false when the channel is full and channel_pop when it is empty, and both are
- * counted.
+ * Errors. The paper's calls have no results for errors. Here a call that returns a number returns
+ * YAS_INVALID (-1), and a call that returns a bool returns false. If any declaration since init()
+ * was refused, start() refuses to start: it returns false, and yas_message() returns the first
+ * refusal as a sentence. A declaration beyond a limit above is refused, too. In jobs only
+ * channel_push and channel_pop can fail: on a full and on an empty channel they return false, and
+ * the report counts this.
  *
- * Rights. Workers have real-time priorities where the process has the right to them (CAP_SYS_NICE, or RLIMIT_RTPRIO up to 94), or
- * Talea's daemon gives it. Otherwise the tasks run as well as ordinary threads can, which is said once, on standard error.
+ * Rights. Workers have real-time priorities if the process has the right to them (CAP_SYS_NICE, or
+ * RLIMIT_RTPRIO up to 94) or Talea's daemon grants them. Without either, the tasks run with
+ * ordinary priorities; the library reports this once on standard error.
  *
- * Semantics, where the paper leaves room: a job's pushes can be popped when it has ended; a channel of size 0 passes a token
- * without data at each end of its source; a task with channels into it is activated when each of them has a token, and is due
- * when its graph is, and has no period of its own (start() refuses one); one without channels into it and without a period is
- * activated by task_activate, which makes one job more of any other task, too, beside those of its period or its channels.
- * Off-line schedules (section 3.4) have no call here: Rust programs have `Table` for them. More in talea.h.
+ * Semantics that the paper leaves open:
  *
- * Threads. task_activate, channel_push, channel_pop, yas_mode, yas_permit and yas_battery may be called by jobs: they wait for
- * nobody. channel_push is for jobs of the channel's source alone, and channel_pop for jobs of its destination: elsewhere they
- * are false, and nothing is moved. Everything else is for the main program; in a job, and in a function that chooses versions,
- * it does nothing.
+ * - The consumer can pop the elements of a job when that job has completed.
+ * - A channel of size 0 passes a token without data at each completion of its source.
+ * - A task with channels into it is activated when each of them has a token. It has the deadline of
+ *   its graph and no period of its own (start() refuses a period).
+ * - A task without a period and without channels into it is activated by task_activate.
+ * - For any other task, task_activate adds one job to those of its period or its channels.
+ *
+ * Off-line schedules (section 3.4) have no call here: see talea_app_set_table in talea.h.
+ *
+ * Threads. Jobs may call task_activate, channel_push, channel_pop, yas_mode, yas_permit and
+ * yas_battery; these do not block. channel_push is reserved for jobs of the channel's source, and
+ * channel_pop for jobs of its destination: elsewhere they return false and move nothing. All other
+ * calls are for the main program; in a job, and in a function that selects versions, they have no
+ * effect.
  */
 #ifndef YASMIN_H
 #define YASMIN_H
@@ -70,7 +83,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if !defined(PERIODIC_TASK_SIZE) || !defined(NONPERIODIC_TASK_SIZE) || !defined(CHANNEL_SIZE) ||                 \
+#if !defined(PERIODIC_TASK_SIZE) || !defined(NONPERIODIC_TASK_SIZE) || !defined(CHANNEL_SIZE) || \
     !defined(VERSION_MAX_SIZE) || !defined(HWACCEL_SIZE) || !defined(THREADS_SIZE)
 #error "yasmin.h: define PERIODIC_TASK_SIZE, NONPERIODIC_TASK_SIZE, CHANNEL_SIZE, VERSION_MAX_SIZE, HWACCEL_SIZE and THREADS_SIZE, in a config.h that is included before"
 #endif
@@ -103,31 +116,34 @@
 extern "C" {
 #endif
 
-/* ---- The library ----------------------------------------------------------------------------------------- */
+/* ---- The library ----------------------------------------------------------------------------- */
 
-/* Numbers of tasks, of versions of a task, of accelerators: from 0 in the order of declaration. */
+/* Numbers of tasks, of versions of a task, and of accelerators: from 0 in order of declaration. */
 typedef int32_t yas_TID;
 typedef int32_t yas_VID;
 typedef int32_t yas_HID;
 #define YAS_INVALID (-1)
 
-/* What a version does. It returns when the job is done; no exception and no longjmp leaves it. */
+/* The function of a version. A job ends when it returns; it must not end by an exception or by
+ * longjmp. */
 typedef void (*yas_FuncPtr)(void *static_args);
 
-/* A task. Times in units of YAS_TIME_UNIT_NS. */
+/* A task. Times are in units of YAS_TIME_UNIT_NS. */
 typedef struct yas_TData {
     const char *name;        /* for reports and messages; NULL: its number */
-    uint64_t period;         /* 0: it is activated, by its channels or by task_activate */
-    uint64_t deadline;       /* relative, shorter or longer than the period; 0: the period, or that of the graph, or never */
-    uint16_t virt_core_id;   /* which worker, from 0; with PARTITIONED */
+    uint64_t period;         /* 0: its channels or task_activate activate the task */
+    uint64_t deadline;       /* relative, shorter or longer than the period; 0: the period, or the
+                              * deadline of the graph, or none */
+    uint16_t virt_core_id;   /* number of the worker, from 0; with PARTITIONED */
     uint64_t release_offset; /* of the first job of a periodic task */
     /* Not in the paper's structure: */
-    uint8_t priority; /* larger goes first; with UDF */
-    uint8_t sporadic; /* 1: task_activate activates it, and its jobs are never nearer to each other than the period */
+    uint8_t priority; /* larger runs first; with UDF */
+    uint8_t sporadic; /* 1: task_activate activates the task, and its jobs are released at least a
+                       * period apart */
 } yas_TData;
 #define YAS_TDATA_INIT { NULL, 0, 0, 0, 0, 0, 0 }
 
-/* What init() hands over. */
+/* The configuration that init() passes to the library. */
 typedef struct yas_configuration {
     uint32_t size;
     uint32_t periodic_tasks, nonperiodic_tasks, channels, versions, accelerators, threads;
@@ -137,7 +153,7 @@ typedef struct yas_configuration {
     uint64_t spin_ns;
 } yas_configuration;
 
-/* What VSelect becomes, whatever it has. */
+/* VSelect in a form that does not depend on VERSION_SELECTION. */
 typedef struct yas_properties {
     uint32_t size;
     uint32_t zero;
@@ -146,53 +162,60 @@ typedef struct yas_properties {
 typedef uint64_t (*yas_battery_function)(void);
 typedef yas_VID (*yas_select_function)(yas_TID task, uint64_t free_versions, uint64_t job);
 
-/* The calls below as they are in the library. */
+/* Functions of the library on which the calls below are built. */
 void yas_init_with(const yas_configuration *configuration);
 yas_TID yas_task_declare(const yas_TData *data, size_t size);
 void yas_task_change_to(yas_TID task, const yas_TData *data, size_t size);
-yas_VID yas_version_declare(yas_TID task, yas_FuncPtr function, void *static_args, const yas_properties *properties,
-                            yas_battery_function battery, yas_select_function select);
+yas_VID yas_version_declare(yas_TID task, yas_FuncPtr function, void *static_args,
+                            const yas_properties *properties, yas_battery_function battery,
+                            yas_select_function select);
 
-/* A channel, as yas_channel_decl defines it. */
+/* A channel; yas_channel_decl defines one. */
 typedef struct yas_channel {
     const char *name;
     size_t item_size;
     size_t length;
-    void *connected; /* the library's */
+    void *connected; /* for the library only */
 } yas_channel;
 void yas_channel_join(yas_TID source, yas_TID destination, yas_channel *channel, uint32_t tokens);
 bool yas_channel_put(yas_channel *channel, const void *item, size_t size);
 bool yas_channel_get(yas_channel *channel, void *item, size_t size);
 
-/* Starts to execute the tasks: time zero is a moment later. */
+/* Starts the tasks. Returns when time zero of all offsets is fixed in the near future. */
 bool yas_start(void);
 
-/* No job comes any more; those that have come are done, with what their graphs activate. start() resumes, with a new time
- * zero and empty channels; before it the task set may be altered. */
+/* Stops the tasks: no new job arrives; pending jobs complete, and so do the jobs that their graphs
+ * activate. The task set may be changed then. start() resumes with a new time zero and empty
+ * channels. */
 void yas_stop(void);
 
-/* Stops, waits for the workers to end, and forgets everything that was declared; of a run that had to be ended before that, yas_message() says
- * why. In a child of fork(), as in a job, it does nothing. */
+/* Stops the tasks, waits for the end of the workers, and removes all declarations. If the run has
+ * ended early, yas_message() returns the reason. No effect in a child of fork() and in a job. */
 void yas_cleanup(void);
 
-/* A job of a task without a period, or of a sporadic one. Ignored where nothing runs. */
+/* Activates a sporadic task or a task without a period, or adds one job to any other task. No
+ * effect while the tasks are stopped. */
 void yas_task_activate(yas_TID task);
 
 /* Declares an accelerator. */
 yas_HID yas_hwaccel_decl(const char *name);
 
-/* A version of a task uses an accelerator, from the begin of its jobs to their end. */
+/* Declares that a version needs an accelerator, which its jobs hold from start to completion. */
 void yas_hwaccel_use(yas_TID task, yas_VID version, yas_HID accelerator);
 
-/* Not in the paper's table. What was refused first; the same as talea_last_error(). */
+/* Returns the last message of this thread, as talea_last_error() does: after a refused start(), the
+ * first refusal since init(). Not in the paper's table. */
 const char *yas_message(void);
 
-/* The application as talea.h knows it, until cleanup(): for its reports. Never to be freed. NULL before init(). */
+/* Returns the application, for the reports of talea.h. It exists until cleanup(); the program must
+ * not free it. NULL before init(). */
 struct talea_app;
 struct talea_app *yas_application(void);
 
-/* What has become of the world, while it runs: the execution mode (0 to 63; 0 at each start), the permissions (all at each
- * start), what the battery holds where no version has a function that says it (a full one at each start). */
+/* Set the state on which the selection of versions depends, while the tasks run: the execution mode
+ * (0 to 63), the permissions, and the charge of the battery for tasks whose versions have no
+ * get_battery_status. At each start the mode is 0, everything is permitted, and the battery is
+ * full. */
 bool yas_mode(uint32_t mode);
 bool yas_permit(uint64_t permissions);
 bool yas_battery(uint64_t energy);
@@ -201,47 +224,49 @@ bool yas_battery(uint64_t energy);
 }
 #endif
 
-/* ---- What depends on the configuration -------------------------------------------------------------------- */
+/* ---- Definitions that depend on the configuration -------------------------------------------- */
 
-/* By what versions are selected. */
+/* Properties by which a version is selected among those whose accelerators are free. */
 #if VERSION_SELECTION == YAS_ENERGY
-/* The largest budget that the battery still holds; the least, if it holds none of them. */
+/* Selects the largest budget within the charge of the battery; else the smallest. */
 typedef struct yas_VSelect {
-    uint64_t energy_budget;                  /* what a job uses up, in the unit of the battery */
-    yas_battery_function get_battery_status; /* what the battery holds; the first that a version of the task has is asked */
+    uint64_t energy_budget; /* consumption of a job, in the unit of the battery */
+    yas_battery_function get_battery_status; /* returns the charge of the battery; the first such
+                                              * function of the versions of a task is called */
 } yas_VSelect;
 #elif VERSION_SELECTION == YAS_TRADE_OFF
-/* The least weight * energy + (1000 - weight) * time, where time is in nanoseconds. */
+/* Selects the least weight * energy + (1000 - weight) * time, with time in nanoseconds. */
 typedef struct yas_VSelect {
-    uint64_t energy; /* what a job uses up */
-    uint64_t time;   /* what a job takes at most, in units of YAS_TIME_UNIT_NS. With the daemon's rights it is booked, too,
-                      * as talea.h says of time_ns */
+    uint64_t energy; /* consumption of a job */
+    uint64_t time;   /* worst-case execution time, in units of YAS_TIME_UNIT_NS. With the daemon's
+                      * rights it is reserved, as time_ns in talea.h */
 } yas_VSelect;
 #elif VERSION_SELECTION == YAS_MODE
-/* The first that is meant for the current mode; else the last. */
+/* Selects the first version whose modes contain the current mode; else the last. */
 typedef struct yas_VSelect {
-    uint64_t modes; /* bit k: meant for mode k; 0: for all of them */
+    uint64_t modes; /* bit k: meant for mode k; 0: all modes */
 } yas_VSelect;
 #elif VERSION_SELECTION == YAS_BIT_MASK
-/* The first all of whose needs are permitted; else the last. */
+/* Selects the first version whose permissions are all given; else the last. */
 typedef struct yas_VSelect {
-    uint64_t permissions; /* that it needs */
+    uint64_t permissions; /* required permissions, one bit each */
 } yas_VSelect;
 #elif VERSION_SELECTION == YAS_USER
-/* What the function says; the last, if that is none of those that are free. */
+/* Selects the result of the function; else the last version. */
 typedef struct yas_VSelect {
-    yas_select_function select; /* the first that a version of the task has is asked; bit k of free_versions: version k */
+    yas_select_function select; /* the first such function of the versions of a task is called; bit
+                                 * k of free_versions: the accelerators of version k are free */
 } yas_VSelect;
 #else
-/* The first of those that are free. */
+/* Selects the first version. */
 typedef struct yas_VSelect {
     uint64_t unused;
 } yas_VSelect;
 #endif
-/* The functions above are called by the scheduler with its lock held: they must be short, must not block, and must call
- * nothing of this library. */
+/* The scheduler calls the functions above with its lock held: they must be short, must not block,
+ * and must not call this library. */
 
-/* Initialises with this configuration. Forgets whatever was declared before. */
+/* Initialises the library with this configuration, and removes all earlier declarations. */
 static inline void yas_init(void)
 {
     yas_configuration configuration;
@@ -263,8 +288,10 @@ static inline void yas_init(void)
     yas_init_with(&configuration);
 }
 
-/* yas_version_decl(task, function, static_args, props), or as in Listing 2 without static_args, which is NULL then. */
-static inline yas_VID yas_version_decl4_(yas_TID task, yas_FuncPtr function, void *static_args, yas_VSelect props)
+/* yas_version_decl(task, function, static_args, props) declares a version of a task. Without
+ * static_args, as in Listing 2, it is NULL. */
+static inline yas_VID yas_version_decl4_(yas_TID task, yas_FuncPtr function, void *static_args,
+                                         yas_VSelect props)
 {
     yas_properties properties = { sizeof(yas_properties), 0, 0, 0, 0, 0 };
     yas_battery_function battery = NULL;
@@ -291,60 +318,72 @@ static inline yas_VID yas_version_decl3_(yas_TID task, yas_FuncPtr function, yas
     return yas_version_decl4_(task, function, NULL, props);
 }
 
-/* yas_task_decl(data), or as in Listing 2 yas_task_decl(data, function, static_args): with its only version. */
+/* yas_task_decl(data) declares a task. yas_task_decl(data, function, static_args), as in Listing 2,
+ * declares a task with its only version. */
 static inline yas_TID yas_task_decl1_(const yas_TData *data)
 {
     return yas_task_declare(data, sizeof *data);
 }
-static inline yas_TID yas_task_decl3_(const yas_TData *data, yas_FuncPtr function, void *static_args)
+static inline yas_TID yas_task_decl3_(const yas_TData *data, yas_FuncPtr function,
+                                      void *static_args)
 {
     yas_properties properties = { sizeof(yas_properties), 0, 0, 0, 0, 0 };
     yas_TID task = yas_task_declare(data, sizeof *data);
-    if (task != YAS_INVALID && yas_version_declare(task, function, static_args, &properties, NULL, NULL) == YAS_INVALID)
+    yas_VID version;
+    if (task == YAS_INVALID)
         return YAS_INVALID;
-    return task;
+    version = yas_version_declare(task, function, static_args, &properties, NULL, NULL);
+    return version == YAS_INVALID ? YAS_INVALID : task;
 }
 
-/* Alters a task while nothing runs: when its jobs come, and how urgent they are. The paper has such a function, but does not
- * name it. */
+/* Changes the activation and the priority of a task while the tasks are stopped. The paper
+ * describes this function without a name. */
 static inline void yas_task_change(yas_TID task, const yas_TData *data)
 {
     yas_task_change_to(task, data, sizeof *data);
 }
 
 #define YAS_FOURTH_(a, b, c, d, name, ...) name
-#define yas_task_decl(...) YAS_FOURTH_(__VA_ARGS__, 0, yas_task_decl3_, 0, yas_task_decl1_, 0)(__VA_ARGS__)
-#define yas_version_decl(...) YAS_FOURTH_(__VA_ARGS__, yas_version_decl4_, yas_version_decl3_, 0, 0, 0)(__VA_ARGS__)
+#define yas_task_decl(...)                                                                         \
+    YAS_FOURTH_(__VA_ARGS__, 0, yas_task_decl3_, 0, yas_task_decl1_, 0)                            \
+    (__VA_ARGS__)
+#define yas_version_decl(...)                                                                      \
+    YAS_FOURTH_(__VA_ARGS__, yas_version_decl4_, yas_version_decl3_, 0, 0, 0)                      \
+    (__VA_ARGS__)
 
-/* Defines a channel for this file: of `size` elements of a type, which are copied. Size 0: a dependency without data. */
+/* Defines a channel of this file, with room for `size` elements of a type. The library copies
+ * elements. Size 0: a dependency without data. */
 #if defined(__GNUC__)
 #define YAS_UNUSED_ __attribute__((unused))
 #else
 #define YAS_UNUSED_
 #endif
-#define yas_channel_decl(CID, datatype, size)                                                                  \
-    YAS_UNUSED_ static inline bool CID##_yas_push(yas_channel *to, datatype item)                              \
-    {                                                                                                          \
-        return yas_channel_put(to, &item, sizeof item);                                                        \
-    }                                                                                                          \
-    YAS_UNUSED_ static inline bool CID##_yas_pop(yas_channel *from, datatype *item)                            \
-    {                                                                                                          \
-        return yas_channel_get(from, item, sizeof *item);                                                      \
-    }                                                                                                          \
+#define yas_channel_decl(CID, datatype, size)                                                      \
+    YAS_UNUSED_ static inline bool CID##_yas_push(yas_channel *to, datatype item)                  \
+    {                                                                                              \
+        return yas_channel_put(to, &item, sizeof item);                                            \
+    }                                                                                              \
+    YAS_UNUSED_ static inline bool CID##_yas_pop(yas_channel *from, datatype *item)                \
+    {                                                                                              \
+        return yas_channel_get(from, item, sizeof *item);                                          \
+    }                                                                                              \
     static yas_channel CID = { #CID, sizeof(datatype), (size), NULL }
 
-/* An edge: a job of `destination` comes for every token of `source`; with yas_channel_connect_tokens for every so many. */
-#define yas_channel_connect(source, destination, CID) yas_channel_join((source), (destination), &(CID), 1)
-#define yas_channel_connect_tokens(source, destination, CID, tokens)                                           \
+/* Connects two tasks: a job of `destination` is released per token of `source`, or per `tokens`
+ * tokens with yas_channel_connect_tokens. */
+#define yas_channel_connect(source, destination, CID)                                              \
+    yas_channel_join((source), (destination), &(CID), 1)
+#define yas_channel_connect_tokens(source, destination, CID, tokens)                               \
     yas_channel_join((source), (destination), &(CID), (tokens))
 
-/* In functions of the source: puts a copy in; whether there was room. */
+/* Appends a copy of a value, in a function of the source. False if the channel is full. */
 #define yas_channel_push(CID, value) (CID##_yas_push(&(CID), (value)))
 
-/* In functions of the destination: takes the first out, to where `to` points; whether there was one. */
+/* Removes the first element and copies it to `*to`, in a function of the destination. False if the
+ * channel is empty. */
 #define yas_channel_pop(CID, to) (CID##_yas_pop(&(CID), (to)))
 
-/* ---- The names of the listings ---------------------------------------------------------------------------- */
+/* ---- The names of the listings --------------------------------------------------------------- */
 
 #ifndef YAS_PREFIXED_ONLY
 typedef yas_TID TID;

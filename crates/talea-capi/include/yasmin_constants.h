@@ -1,31 +1,32 @@
 /*
- * yasmin_constants.h - what the macros of a YASMIN configuration (config.h) can be; see yasmin.h.
+ * yasmin_constants.h - values of the macros of a YASMIN configuration (config.h); see yasmin.h.
  *
- * The names of the paper where it has them (Rouxel, Altmeyer, Grelck, Middleware 2021, sections 1, 3.2 and 3.6), with a
- * prefix and, unless YAS_PREFIXED_ONLY is defined, without. None is 0: a misspelt one is found by the preprocessor.
+ * The names are those of the paper, if it has one (Rouxel, Altmeyer, Grelck, Middleware 2021,
+ * sections 1, 3.2 and 3.6), with a prefix and, unless YAS_PREFIXED_ONLY is defined, without. No
+ * value is 0, so that the preprocessor detects a misspelt name.
  */
 #ifndef YASMIN_CONSTANTS_H
 #define YASMIN_CONSTANTS_H
 
-/* MAPPING_SCHEME: where tasks run. */
-#define YAS_GLOBAL 1      /* each job on any worker */
-#define YAS_PARTITIONED 2 /* each task on the worker that its virt_core_id names */
+/* MAPPING_SCHEME: mapping of tasks to workers. */
+#define YAS_GLOBAL 1      /* each job runs on any free worker */
+#define YAS_PARTITIONED 2 /* each task runs on the worker virt_core_id */
 
-/* PRIORITY_ASSIGNMENT: who goes first. */
+/* PRIORITY_ASSIGNMENT: which job runs first. */
 #define YAS_EDF 1 /* earliest absolute deadline */
 #define YAS_RM 2  /* shortest period */
 #define YAS_DM 3  /* shortest relative deadline */
 #define YAS_UDF 4 /* user-defined: largest TData.priority */
 
-/* VERSION_SELECTION: in which version a job is done, of those whose accelerators are free. */
-#define YAS_DECLARED 1  /* the first that was declared */
-#define YAS_ENERGY 2    /* by what the battery holds */
+/* VERSION_SELECTION: the version of a job, among those whose accelerators are free. */
+#define YAS_DECLARED 1  /* the first declared version */
+#define YAS_ENERGY 2    /* by the charge of the battery */
 #define YAS_TRADE_OFF 3 /* by a weighted sum of time and energy */
 #define YAS_MODE 4      /* by the execution mode */
 #define YAS_BIT_MASK 5  /* by permissions */
-#define YAS_USER 6      /* by a function of the user's */
+#define YAS_USER 6      /* by a function of the program */
 
-/* YAS_PREEMPTION */
+/* YAS_PREEMPTION: whether a job may preempt another job. */
 #define YAS_ON 1
 #define YAS_OFF 2
 

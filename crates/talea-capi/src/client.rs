@@ -109,7 +109,7 @@ pub unsafe extern "C" fn talea_create_group(
             // SAFETY: the `index`-th of `count` structures of `stride` bytes; a wrong stride is
             // refused by the first of them.
             let one =
-                convert::spec(&unsafe { read(at) }?).map_err(|trouble| at_index(trouble, index))?;
+                convert::spec(&unsafe { read(at) }?).map_err(|error| at_index(error, index))?;
             tasks.push(one);
         }
         let group = client.0.create_group(&tasks)??;
@@ -120,8 +120,8 @@ pub unsafe extern "C" fn talea_create_group(
     })
 }
 
-fn at_index(trouble: CallError, index: usize) -> CallError {
-    match trouble {
+fn at_index(error: CallError, index: usize) -> CallError {
+    match error {
         CallError::Refused(refusal) => CallError::from(Refusal { index: index as u32, ..*refusal }),
         other => other,
     }

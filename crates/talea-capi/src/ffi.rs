@@ -15,7 +15,7 @@ pub(crate) enum CallError {
     /// The caller made a mistake; an errno and what it was.
     Caller(c_int, &'static str),
     /// An error of the caller with a message made at run time.
-    Said(c_int, String),
+    Message(c_int, String),
 }
 
 pub(crate) type CallResult<T = ()> = Result<T, CallError>;
@@ -38,7 +38,7 @@ impl CallError {
         match self {
             CallError::Refused(refusal) => refusal.code as c_int,
             CallError::Failed(failure) => -failure.errno().abs().max(1),
-            CallError::Caller(errno, _) | CallError::Said(errno, _) => -errno,
+            CallError::Caller(errno, _) | CallError::Message(errno, _) => -errno,
         }
     }
 }
@@ -47,15 +47,15 @@ impl CallError {
 pub(crate) fn call(inside: impl FnOnce() -> CallResult) -> c_int {
     match protect(inside) {
         Ok(()) => 0,
-        Err(trouble) => {
-            let number = trouble.number();
-            message::remember(trouble);
+        Err(error) => {
+            let number = error.number();
+            message::remember(error);
             number
         }
     }
 }
 
-/// Runs the inside of a function; a panic is a trouble like others.
+/// Runs the inside of a function and turns a panic into an error.
 pub(crate) fn protect<T>(inside: impl FnOnce() -> CallResult<T>) -> CallResult<T> {
     // What a panic leaves half done is behind the client's mutex, which knows how to go on.
     catch_unwind(AssertUnwindSafe(inside)).unwrap_or(Err(CallError::Caller(
@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn number(answer: CallResult<Known>) -> c_int {
-        answer.map_or_else(|trouble| trouble.number(), |_| 0)
+        answer.map_or_else(|error| error.number(), |_| 0)
     }
 
     #[test]

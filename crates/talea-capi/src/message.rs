@@ -20,25 +20,25 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// Keeps a trouble for the thread's next questions.
-pub(crate) fn remember(trouble: CallError) {
-    let text = said_by(&trouble);
-    set(&text, if let CallError::Refused(refusal) = trouble { Some(refusal) } else { None });
+/// Keeps an error for the thread's next calls of `talea_last_error` and `talea_refusal_get`.
+pub(crate) fn remember(error: CallError) {
+    let text = message_of(&error);
+    set(&text, if let CallError::Refused(refusal) = error { Some(refusal) } else { None });
 }
 
-/// A trouble as a sentence.
-pub(crate) fn said_by(trouble: &CallError) -> String {
-    match trouble {
+/// Returns the message of an error, as a sentence.
+pub(crate) fn message_of(error: &CallError) -> String {
+    match error {
         CallError::Refused(refusal) => refusal.to_string(),
         CallError::Failed(failure) => failure.to_string(),
         CallError::Caller(errno, what) => {
             format!("{what} ({})", std::io::Error::from_raw_os_error(*errno))
         }
-        CallError::Said(_, what) => what.clone(),
+        CallError::Message(_, what) => what.clone(),
     }
 }
 
-/// Keeps a text that is no trouble.
+/// Keeps a message, and its refusal if there is one.
 pub(crate) fn set(text: &str, refusal: Option<Box<Refusal>>) {
     let text = CString::new(text.replace('\0', "?")).expect("zeros were replaced");
     // An ending thread has no thread-local storage and reads no message.
@@ -52,7 +52,7 @@ pub(crate) fn text() -> String {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn talea_last_error() -> *const c_char {
-    // The string stays where it is until the thread's next trouble.
+    // The string does not move until the thread's next error.
     LAST.try_with(|last| last.borrow().text.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn talea_refusal_get(refusal: *mut TaleaRefusal) -> c_int 
         unsafe { write(refusal, &numbers(&known)) }
     }) {
         Ok(()) => 0,
-        Err(trouble) => trouble.number(),
+        Err(error) => error.number(),
     }
 }
 

@@ -1,5 +1,6 @@
 /*
- * Listing 1 of the paper (Rouxel, Altmeyer, Grelck, Middleware 2021) as printed; only line breaks and spaces differ.
+ * Listing 1 of the YASMIN paper (Rouxel, Altmeyer, Grelck, Middleware 2021), as printed; only line
+ * breaks and spaces differ.
  */
 #include "yasmin_constants.h"
 /*there 1 periodic task: the fork task*/

@@ -1,37 +1,41 @@
 /*
- * Listing 2 of the paper (Rouxel, Altmeyer, Grelck, Middleware 2021): fork, two halves, one of them in two versions, join.
+ * Listing 2 of the YASMIN paper (Rouxel, Altmeyer, Grelck, Middleware 2021): the tasks fork, left
+ * (in two versions), right and join.
  *
- *     cc -std=c11 -Wall -Wextra -Wpedantic -Werror -I. listing_2.c $(pkg-config --cflags --libs talea)
+ *     cc -std=c11 -Wall -Wextra -Wpedantic -Werror -I. listing_2.c \
+ *        $(pkg-config --cflags --libs talea)
  *
- * What was corrected, so that it is C (lines of the listing):
+ * Corrections that make the listing valid C, by its line numbers:
  *
- *     -       the includes, which it does not show; get_val_from_specific_accel, which it does not define
- *     1       a semicolon behind the structure
- *     10      the variable has a name; a semicolon behind channel_push in line 11
- *     14      `struct rec_token` has a name, too
- *     27, 31  the channel is lj: there is no channel 1
- *     29      `unsued` is spelt as the comment means it, and said not to be used, like the other unused arguments
- *     34      the function has a result; its four dots are a battery that falls from 20 by 1 at each question
- *     35      main returns int, and its arguments are not used
- *     36      the structures begin with what is not said of a task: their other members were indeterminate
- *     37      lv1id and aid are used, or said not to be
- *     53, 54  left_v1 reads what its argument points to, so it is given one, as Table 1 has it
- *     43-60   "other tasks", "other channel connections": declared
- *     65      the event is waited for: ten joins
+ *     -       The includes and get_val_from_specific_accel are added.
+ *     1       A semicolon follows the structure.
+ *     10, 11  The variable has a name; a semicolon follows channel_push.
+ *     14      The variable of type `struct token` has the name rec_token.
+ *     27, 31  The channel is lj; a channel 1 does not exist.
+ *     29      `unsued` is spelt `unused`. All unused arguments are cast to void.
+ *     34      The four dots are replaced by a battery level that begins at 20 and decreases by 1
+ *             at each call, and the function returns it.
+ *     35      main returns int and casts its arguments to void.
+ *     36      The structures are initialised; the listing leaves members indeterminate.
+ *     37      lv1id and aid are used.
+ *     43-60   The "other tasks" and "other channel connections" are declared.
+ *     53, 54  left_v1 reads its argument, so version_decl passes one, as in Table 1.
+ *     65      The awaited event is the tenth join.
  *
- * Only what is printed was added beyond that, and return codes: start() is false when something was refused.
+ * Further additions are the printed summary, with its counters, and the check of start(), which
+ * returns false if a declaration was refused.
  */
 #include "config.h"
 #include <stdio.h>
 #include <threads.h>
 #include <yasmin.h>
 
-/* What the tasks have seen, for the line at the end. */
-static int joins, seen[3], versions[2];
+/* Counters and received values for the summary. */
+static int joins, received[3], versions[2];
 
 static int get_val_from_specific_accel(void)
 {
-    return 4; /* chosen by a fair die */
+    return 4; /* stands for a random number from the accelerator */
 }
 
 struct token { int value; };
@@ -58,11 +62,11 @@ void join(void *arg) {
   (void)arg;
   int rec_data;
   channel_pop(rj, &rec_data);
-  seen[0] = rec_data;
+  received[0] = rec_data;
   channel_pop(rj, &rec_data);
-  seen[1] = rec_data;
+  received[1] = rec_data;
   channel_pop(lj, &rec_data);
-  seen[2] = rec_data;
+  received[2] = rec_data;
   __atomic_add_fetch(&joins, 1, __ATOMIC_RELEASE);
 }
 void left_v1(void *arg) {
@@ -77,7 +81,10 @@ void left_v2(void *unused) {
   channel_push(lj, val);
 }
 /*User defined function to get the battery status*/
-static uint64_t current_battery_level(void) { static uint64_t level = 21; return level > 0 ? --level : 0; }
+static uint64_t current_battery_level(void) {
+  static uint64_t level = 21;
+  return level > 0 ? --level : 0;
+}
 
 int main(int argc, char **argv) {
   TData f = YAS_TDATA_INIT, j = f, r = f, l = f; TID fid, jid, rid, lid;
@@ -113,7 +120,7 @@ int main(int argc, char **argv) {
   channel_connect(lid, jid, lj);
 
   if (!start()) { // Start the schedule
-    fprintf(stderr, "not started: %s\n", yas_message());
+    fprintf(stderr, "cannot start: %s\n", yas_message());
     return 1;
   }
   //wait for some event
@@ -121,7 +128,8 @@ int main(int argc, char **argv) {
     thrd_sleep(&(struct timespec){ 0, 10000000 }, NULL);
   stop(); // Stop the schedule
   cleanup(); // Cleanup before exiting
-  printf("%d joins; the last had %d and %d from the right and %d from the left; left ran %d times on the accelerator, %d times without\n",
-         joins, seen[0], seen[1], seen[2], versions[lv2id], versions[lv1id]);
+  printf("%d joins; the last received %d and %d from right, %d from left; "
+         "left ran %d times on the accelerator, %d times without it\n",
+         joins, received[0], received[1], received[2], versions[lv2id], versions[lv1id]);
   return 0;
 }

@@ -1,8 +1,11 @@
-//! What is sent to the ground: what was seen, where, how fast it drifts, and the picture for a
-//! person to judge. In secure mode encrypted with AES-128 in counter mode; the number of the frame
-//! makes each counter's start another one.
+//! Messages to the ground station: the detected objects of a frame, each with its position, drift
+//! and picture for a human observer.
 //!
-//! Nothing proves to the ground who has sent it: a real drone would add a code of authentication.
+//! In secure mode a message is encrypted with AES-128 in counter mode. The initial counter contains
+//! the number of the frame, so that it differs between messages.
+//!
+//! Absent on purpose: authentication of the sender. A real drone would add a message authentication
+//! code.
 
 use crate::flight::Position;
 use crate::picture::Picture;
@@ -12,43 +15,43 @@ use aes::Aes128;
 use ctr::Ctr64BE;
 use ctr::cipher::{KeyIvInit, StreamCipher};
 
-/// An object as the ground is told of it.
+/// An object in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// What it is.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Where.
+    /// Position on Earth.
     pub position: Position,
-    /// How it moves.
+    /// Movement since the frame before.
     pub drift: Drift,
-    /// So that a person can see it.
+    /// Highlighted picture of the object.
     pub picture: Picture,
 }
 
-/// What one frame has shown.
+/// Message about one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alarm {
-    /// Of the mission.
+    /// Number of the frame in the mission.
     pub frame: u32,
-    /// From left to right.
+    /// Objects of the frame, from left to right.
     pub sightings: Vec<Sighting>,
     /// The frame itself.
     pub picture: Picture,
 }
 
-/// Both ends have it.
+/// Key that the drone and the ground station share.
 pub const KEY: [u8; 16] = *b"sixteen secrets.";
 
-/// How a message begins: whether it can be read by everybody, and its frame.
-const HEAD: usize = 5;
+/// Length of the unencrypted header in bytes: one for the mode, four for the number of the frame.
+const HEADER_LEN: usize = 5;
 
 impl Alarm {
-    /// How many boats.
+    /// Returns the number of boats.
     pub fn boats(&self) -> usize {
         self.sightings.iter().filter(|sighting| sighting.kind == Kind::Boat).count()
     }
 
-    /// For everybody to read.
+    /// Encodes the message as plain text.
     pub fn plain(&self) -> Vec<u8> {
         let mut bytes = vec![0];
         bytes.extend_from_slice(&self.frame.to_le_bytes());
@@ -67,7 +70,7 @@ impl Alarm {
         bytes
     }
 
-    /// For who has the key.
+    /// Encodes the message and encrypts it with the key.
     pub fn encrypted(&self, key: &[u8; 16]) -> Vec<u8> {
         let mut bytes = self.plain();
         bytes[0] = 1;
@@ -75,50 +78,51 @@ impl Alarm {
         bytes
     }
 
-    /// What the ground gets out of a message.
+    /// Decodes a message, and decrypts it if it is encrypted.
     ///
     /// # Errors
-    /// Says why it is none.
+    /// Returns the reason if the bytes are not a message.
     pub fn read(bytes: &[u8], key: &[u8; 16]) -> Result<Alarm, String> {
         let mut bytes = bytes.to_vec();
-        if bytes.len() > HEAD && bytes[0] == 1 {
+        if bytes.len() > HEADER_LEN && bytes[0] == 1 {
             crypt(&mut bytes, key);
         }
         let mut rest = &bytes[..];
-        let [_] = take(&mut rest)?;
-        let frame = u32::from_le_bytes(take(&mut rest)?);
-        let [count] = take(&mut rest)?;
-        let mut told = Vec::new();
+        let [_mode] = split_array(&mut rest)?;
+        let frame = u32::from_le_bytes(split_array(&mut rest)?);
+        let [count] = split_array(&mut rest)?;
+        let mut decoded = Vec::new();
         for _ in 0..count {
-            let [kind] = take(&mut rest)?;
-            let mut number = || take(&mut rest).map(i32::from_le_bytes);
+            let [kind] = split_array(&mut rest)?;
+            let mut number = || split_array(&mut rest).map(i32::from_le_bytes);
             let position = Position { latitude: number()?, longitude: number()? };
             let drift = Drift { x: number()?, y: number()? };
-            told.push((if kind == 1 { Kind::Boat } else { Kind::Flotsam }, position, drift));
+            decoded.push((if kind == 1 { Kind::Boat } else { Kind::Flotsam }, position, drift));
         }
         let mut pictures = Picture::read_all(rest)?;
-        if pictures.len() != told.len() + 1 {
-            return Err(format!("{} pictures of {count} objects", pictures.len()));
+        if pictures.len() != decoded.len() + 1 {
+            return Err(format!("{} pictures for {count} objects and a frame", pictures.len()));
         }
-        let picture = pictures.pop().ok_or("no picture")?;
-        let sightings = told.into_iter().zip(pictures);
+        let picture = pictures.pop().ok_or("the picture of the frame is missing")?;
+        let sightings = decoded.into_iter().zip(pictures);
         let sighting =
             |((kind, position, drift), picture)| Sighting { kind, position, drift, picture };
         Ok(Alarm { frame, sightings: sightings.map(sighting).collect(), picture })
     }
 }
 
-fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], String> {
-    let (first, rest) = bytes.split_first_chunk().ok_or("cut off")?;
+/// Removes the first bytes.
+fn split_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], String> {
+    let (first, rest) = bytes.split_first_chunk().ok_or("the message is truncated")?;
     *bytes = rest;
     Ok(*first)
 }
 
-/// There and back are the same.
+/// Encrypts or decrypts the part after the header: in counter mode both are the same operation.
 fn crypt(bytes: &mut [u8], key: &[u8; 16]) {
-    let (head, body) = bytes.split_at_mut(HEAD);
+    let (head, body) = bytes.split_at_mut(HEADER_LEN);
     let mut start = [0; 16];
-    // The lower half counts the blocks.
+    // The lower half of the counter counts the blocks.
     start[..4].copy_from_slice(&head[1..]);
     Ctr64BE::<Aes128>::new(key.into(), &start.into()).apply_keystream(body);
 }
@@ -142,33 +146,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_read_and_encrypted_only_with_the_key() {
+    fn a_plain_message_is_decoded_and_an_encrypted_one_only_with_the_key() {
         let alarm = alarm();
         assert_eq!(alarm.boats(), 1);
         assert_eq!(Alarm::read(&alarm.plain(), &KEY).as_ref(), Ok(&alarm));
-        let secret = alarm.encrypted(&KEY);
-        assert_eq!(Alarm::read(&secret, &KEY).as_ref(), Ok(&alarm));
-        assert_ne!(Alarm::read(&secret, &[0; 16]).as_ref(), Ok(&alarm));
-        // Nothing of it is to be seen: no run of black pixels.
-        assert!(secret.windows(8).all(|bytes| bytes != [0; 8]));
-        assert!(Alarm::read(&secret[..40], &KEY).is_err() && Alarm::read(&[], &KEY).is_err());
+        let encrypted = alarm.encrypted(&KEY);
+        assert_eq!(Alarm::read(&encrypted, &KEY).as_ref(), Ok(&alarm));
+        assert_ne!(Alarm::read(&encrypted, &[0; 16]).as_ref(), Ok(&alarm));
+        // The ciphertext has no run of black pixels.
+        assert!(encrypted.windows(8).all(|bytes| bytes != [0; 8]));
+        assert!(Alarm::read(&encrypted[..40], &KEY).is_err() && Alarm::read(&[], &KEY).is_err());
     }
 
     #[test]
-    fn two_frames_with_the_same_content_look_different() {
+    fn equal_contents_of_two_frames_have_different_ciphertexts() {
         let (first, second) = (alarm(), Alarm { frame: 8, ..alarm() });
-        let same = first.encrypted(&KEY)[HEAD..]
+        let same = first.encrypted(&KEY)[HEADER_LEN..]
             .iter()
-            .zip(&second.encrypted(&KEY)[HEAD..])
+            .zip(&second.encrypted(&KEY)[HEADER_LEN..])
             .filter(|(a, b)| a == b)
             .count();
         assert!(same < 40, "{same} of 800 bytes");
     }
 
     #[test]
-    fn it_is_the_cipher_of_nist() {
-        // SP 800-38A, F.5.1: its counter starts in the middle, which a start of ours never does;
-        // the first block says it.
+    fn the_cipher_agrees_with_the_test_vector_of_nist() {
+        // SP 800-38A, F.5.1. Only the first block is compared, because the counter of the vector
+        // begins at a value at which no message begins.
         let key = 0x2b7e_1516_28ae_d2a6_abf7_1588_09cf_4f3c_u128.to_be_bytes();
         let start = 0xf0f1_f2f3_f4f5_f6f7_f8f9_fafb_fcfd_feff_u128.to_be_bytes();
         let mut block = 0x6bc1_bee2_2e40_9f96_e93d_7e11_7393_172a_u128.to_be_bytes();

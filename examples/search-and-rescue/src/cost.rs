@@ -1,11 +1,10 @@
-//! What the functions take on this machine, and what follows from it: how long a frame is here, and
-//! how fast the device that is emulated.
+//! Costs of the functions on this computer, and the parameters derived from them: the period of the
+//! frames and the speed of the emulated device.
 //!
-//! The paper's costs are in a drawing only, and of another machine. Here everything is derived from
-//! what the functions cost on this one: the device does a detection in a quarter of the time that a
-//! CPU takes, a highlight or a speed in two thirds (they are small: most of it is the way there and
-//! back); and a frame has [`Costs::period`]. So the schedule is the same on fast machines and slow
-//! ones, in another time.
+//! The paper gives its costs only in a figure, for another computer. Here the device needs a
+//! quarter of a CPU's time for a detection, and two thirds for a highlight or a speed, which are
+//! small and dominated by the transfer. The frames have the period [`Costs::period`]. So the
+//! schedule is the same on fast and slow computers, on another time scale.
 
 use crate::alarm::{Alarm, KEY, Sighting};
 use crate::detect::{self, Object};
@@ -17,66 +16,68 @@ use std::time::Duration;
 use talea_core::{CpuSet, Work};
 use talea_os::{Tid, clock, sched};
 
-/// CPU time of a job.
+/// CPU time of a job of each function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Of a frame, by the CPU.
+    /// Detection in a frame, by a CPU.
     pub detect: Duration,
-    /// Of an object, by the CPU, while the other CPU estimates a speed.
+    /// Highlight of an object, by a CPU, while the other CPU estimates a speed.
     pub highlight: Duration,
-    /// Of an object, by the CPU, while the other CPU highlights.
+    /// Speed of an object, by a CPU, while the other CPU highlights.
     pub speed: Duration,
-    /// Of a frame with four objects, for everybody to read.
+    /// Encoding of a frame with [`MAX_OBJECTS`] objects as plain text.
     pub plain: Duration,
-    /// The same, encrypted.
+    /// Encoding and encryption of a frame with [`MAX_OBJECTS`] objects.
     pub encrypted: Duration,
-    /// Of the messages of a look.
+    /// Handling of the messages of one poll.
     pub messages: Duration,
 }
 
-/// Objects in the fullest frames.
-pub const MOST: u32 = 4;
+/// Maximum number of objects in a frame.
+pub const MAX_OBJECTS: u32 = 4;
 
-/// The middle one of so many.
-const TIMES: usize = 9;
+/// Number of measurements of a function; their median is its cost.
+const REPETITIONS: usize = 9;
 
-fn spent(cpu: u32, mut work: impl FnMut()) -> Duration {
-    // Best effort: without that CPU, on another one.
+/// Returns the median CPU time of `work` on a CPU.
+fn median_cpu_time(cpu: u32, mut work: impl FnMut()) -> Duration {
+    // Best effort: if the CPU is not permitted, the measurement uses another one.
     let _ = sched::set_affinity(Tid::current(), &CpuSet::single(cpu));
-    let mut spent: Vec<u64> = (0..TIMES)
+    let mut times: Vec<u64> = (0..REPETITIONS)
         .map(|_| {
             let before = clock::thread_cpu_time();
             work();
             clock::thread_cpu_time().checked_sub(before).map_or(0, Work::as_ns)
         })
         .collect();
-    spent.sort_unstable();
-    Duration::from_nanos(spent[TIMES / 2])
+    times.sort_unstable();
+    Duration::from_nanos(times[REPETITIONS / 2])
 }
 
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The fullest frame, what is in it, and the one before.
-fn fullest(frames: &[Picture]) -> (&Picture, &Picture, Vec<Object>) {
+/// Returns the frame before the busiest frame, the busiest frame, and the objects in it.
+fn busiest_frame(frames: &[Picture]) -> (&Picture, &Picture, Vec<Object>) {
     let number =
-        (1..frames.len()).max_by_key(|&frame| scene::things(frame as u32).len()).unwrap_or(1);
+        (1..frames.len()).max_by_key(|&frame| scene::targets(frame as u32).len()).unwrap_or(1);
     let (before, now) = (&frames[number - 1], &frames[number]);
     (before, now, detect::on_accelerator(now))
 }
 
 impl Costs {
-    /// Measures them on these CPUs.
+    /// Measures the functions on the first and the last of `cpus`.
     ///
     /// # Panics
-    /// If there is no CPU.
+    /// Panics if `cpus` is empty.
     pub fn measure(cpus: &[u32], frames: &[Picture]) -> Costs {
         let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
-        let (before, now, objects) = fullest(frames);
-        let seen_before = |object: &&Object| scene::is_whole(object.x + scene::PACE, object.y);
-        let object = *objects.iter().find(seen_before).expect("it was there before");
-        let drift = speed::on_accelerator(before, now, &object, scene::PACE);
+        let (before, now, objects) = busiest_frame(frames);
+        let was_visible =
+            |object: &&Object| scene::is_inside_margin(object.x + scene::CAMERA_STEP, object.y);
+        let object = *objects.iter().find(was_visible).expect("an object of two frames");
+        let drift = speed::on_accelerator(before, now, &object, scene::CAMERA_STEP);
         let sighting = |object: &Object| Sighting {
             kind: object.kind,
             position: Position::default(),
@@ -85,59 +86,64 @@ impl Costs {
         };
         let sightings = objects.iter().map(sighting).collect();
         let alarm = Alarm { frame: 0, sightings, picture: now.clone() };
-        let log = Log::read(&flight::recording()).expect("sound");
+        let log = Log::read(&flight::recording()).expect("a recording");
         let state = State::default();
-        let look = log.until(0, flight::LOOK);
+        let received = log.until(0, flight::POLL_PERIOD);
         std::thread::scope(|scope| {
             let alone = scope.spawn(|| {
                 [
-                    spent(first, || _ = black_box(detect::on_cpu(now))),
-                    spent(first, || _ = black_box(alarm.plain())),
-                    spent(first, || _ = black_box(alarm.encrypted(&KEY))),
-                    spent(first, || state.hear_all(look)),
+                    median_cpu_time(first, || _ = black_box(detect::on_cpu(now))),
+                    median_cpu_time(first, || _ = black_box(alarm.plain())),
+                    median_cpu_time(first, || _ = black_box(alarm.encrypted(&KEY))),
+                    median_cpu_time(first, || state.handle_all(received)),
                 ]
             });
-            let [detect, plain, encrypted, messages] = joined(alone);
-            let beside =
-                scope.spawn(|| spent(last, || _ = black_box(highlight::on_cpu(now, &object))));
+            let [detect, plain, encrypted, messages] = join(alone);
+            let highlight = scope
+                .spawn(|| median_cpu_time(last, || _ = black_box(highlight::on_cpu(now, &object))));
             let speed = scope.spawn(|| {
-                spent(first, || _ = black_box(speed::on_cpu(before, now, &object, scene::PACE)))
+                let speed = || speed::on_cpu(before, now, &object, scene::CAMERA_STEP);
+                median_cpu_time(first, || _ = black_box(speed()))
             });
-            let (highlight, speed) = (joined(beside), joined(speed));
+            let (highlight, speed) = (join(highlight), join(speed));
             Costs { detect, highlight, speed, plain, encrypted, messages }
         })
     }
 
-    /// A detection by the device.
+    /// Returns the time of a detection by the device.
     pub fn detect_by_device(&self) -> Duration {
         self.detect / 4
     }
 
-    /// A highlight by the device.
+    /// Returns the time of a highlight by the device.
     pub fn highlight_by_device(&self) -> Duration {
         self.highlight * 2 / 3
     }
 
-    /// A speed by the device.
+    /// Returns the time of a speed by the device.
     pub fn speed_by_device(&self) -> Duration {
         self.speed * 2 / 3
     }
 
-    /// What a frame with four objects takes with versions of one kind only, on two CPUs with
-    /// nothing else to do: the CPU's, and the device's, which does one thing after the other.
-    pub fn fullest(&self) -> [Duration; 2] {
+    /// Returns the response times of a frame with [`MAX_OBJECTS`] objects on two CPUs without other
+    /// work: with the CPU's versions only, and with the device's only. The device serves one
+    /// request at a time.
+    pub fn busiest_frame(&self) -> [Duration; 2] {
         let by_device = self.highlight_by_device() + self.speed_by_device();
         let by_cpu = self.highlight.max(self.speed);
-        [self.detect + by_cpu * MOST, self.detect_by_device() + by_device * MOST]
+        [self.detect + by_cpu * MAX_OBJECTS, self.detect_by_device() + by_device * MAX_OBJECTS]
             .map(|time| time + self.encrypted)
     }
 
-    /// Between two frames: fifteen sixteenths of the quicker of these. Neither kind of versions
-    /// alone keeps up with the fullest frames then; whether both together do is for the scheduler
-    /// to show. A whole number of microseconds, of which the handler's period is a quarter.
+    /// Returns the period of the frames: fifteen sixteenths of the shorter time of
+    /// [`Costs::busiest_frame`].
+    ///
+    /// So neither kind of versions alone suffices for the busiest frames; the schedule decides
+    /// whether both together suffice. The period is a multiple of four microseconds, because the
+    /// handler has a quarter of it.
     pub fn period(&self) -> Duration {
-        let [by_cpu, by_device] = self.fullest();
-        let quicker = by_cpu.min(by_device).as_micros() as u64;
-        Duration::from_micros(4 * (quicker * 15 / 64).max(1))
+        let [by_cpu, by_device] = self.busiest_frame();
+        let shorter = by_cpu.min(by_device).as_micros() as u64;
+        Duration::from_micros(4 * (shorter * 15 / 64).max(1))
     }
 }

@@ -1,40 +1,41 @@
-//! What stands out of the sea.
+//! Detection of objects in a frame: a constant false alarm rate (CFAR) detector.
 //!
-//! A constant false alarm rate detector: a pixel stands out if it is brighter than the mean of its
-//! surroundings by so many of their standard deviations, whatever the light and the waves; of those
-//! near each other, what is large enough is an object. On a CPU the surroundings of each pixel are
-//! summed up; the accelerator has tables of sums, which is another program with the same results:
-//! all of it is integers.
+//! A pixel is conspicuous if it exceeds the mean of its surroundings by five of their standard
+//! deviations. So the result does not depend on light and waves. A connected set of conspicuous
+//! pixels is an object if it is large enough.
+//!
+//! The version for a CPU adds up the surroundings of each pixel. The version for the accelerator
+//! uses summed-area tables. Both calculate with integers, so their results are equal.
 
 use crate::picture::Picture;
-use crate::scene::{Kind, is_whole};
+use crate::scene::{Kind, is_inside_margin};
 use talea_core::mutate;
 
-/// Half sides of the surroundings: what stands out in most of them stands out.
-const SCALES: [i32; 3] = [14, 20, 28];
-/// Half side of what is left out in the middle, where the object itself is.
-const GUARD: i32 = 7;
-/// Standard deviations.
+/// Half sides of the windows around a pixel; the majority of the windows decides.
+const WINDOW_HALF_SIDES: [i32; 3] = [14, 20, 28];
+/// Half side of the guard area in the middle of a window, which may contain the object itself.
+const GUARD_HALF_SIDE: i32 = 7;
+/// Threshold in standard deviations.
 const FACTOR: u64 = 5;
-/// Pixels of the smallest object.
-const SMALLEST: usize = 8;
-/// A boat is at least so long, in pixels.
-const BOAT: i32 = 9;
+/// Minimum size of an object in pixels.
+const MIN_PIXELS: usize = 8;
+/// Minimum length of a boat in pixels.
+const MIN_BOAT_LENGTH: i32 = 9;
 
 /// An object in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// By its length.
+    /// Kind of the object, by its length.
     pub kind: Kind,
-    /// The middle of the pixels that stand out.
+    /// Column of the center of the conspicuous pixels.
     pub x: i32,
-    /// The middle of the pixels that stand out.
+    /// Row of the center of the conspicuous pixels.
     pub y: i32,
-    /// Left, top, right and bottom pixel.
+    /// Left, top, right and bottom of the bounding box.
     pub bounds: [i32; 4],
 }
 
-/// Count, sum and sum of squares of some pixels.
+/// Count, sum and sum of squares of a set of pixels.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     count: u64,
@@ -43,7 +44,8 @@ struct Sums {
 }
 
 impl Sums {
-    fn less(self, other: Sums) -> Sums {
+    /// Removes a subset.
+    fn without(self, other: Sums) -> Sums {
         Sums {
             count: self.count - other.count,
             sum: self.sum - other.sum,
@@ -51,16 +53,16 @@ impl Sums {
         }
     }
 
-    /// Whether `value` is more than `FACTOR` standard deviations above the mean: both sides times
-    /// the count, squared.
-    fn outdone_by(self, value: u8) -> bool {
+    /// Whether `value` exceeds the mean by more than `FACTOR` standard deviations. Both sides are
+    /// multiplied by the count and squared.
+    fn is_exceeded_by(self, value: u8) -> bool {
         let above = (u64::from(value) * self.count).saturating_sub(self.sum);
         let variance = self.count * self.squares - self.sum * self.sum;
         above * above > FACTOR * FACTOR * variance
     }
 }
 
-/// First and last row and column of a square, as far as it is within the picture.
+/// Returns left, top, right and bottom of a square, clamped to the picture.
 fn square(picture: &Picture, x: i32, y: i32, half: i32) -> [usize; 4] {
     let within = |at: i32, size: usize| at.clamp(0, size as i32 - 1) as usize;
     [
@@ -71,25 +73,25 @@ fn square(picture: &Picture, x: i32, y: i32, half: i32) -> [usize; 4] {
     ]
 }
 
-/// By summing up.
-fn summed(picture: &Picture, [left, top, right, bottom]: [usize; 4]) -> Sums {
+/// Adds up the pixels of a rectangle.
+fn add_up(picture: &Picture, [left, top, right, bottom]: [usize; 4]) -> Sums {
     let (mut sum, mut squares) = (0_u64, 0_u64);
     for y in top..=bottom {
         let row = &picture.pixels[y * picture.width..][left..=right];
-        // A row's sums fit 32 bits, which a CPU adds several at a time.
-        let (mut of_row, mut of_squares) = (0_u32, 0_u32);
+        // The sums of a row fit into 32 bits, which the CPU adds by SIMD instructions.
+        let (mut row_sum, mut row_squares) = (0_u32, 0_u32);
         for &pixel in row {
-            of_row += u32::from(pixel);
-            of_squares += u32::from(pixel) * u32::from(pixel);
+            row_sum += u32::from(pixel);
+            row_squares += u32::from(pixel) * u32::from(pixel);
         }
-        sum += u64::from(of_row);
-        squares += u64::from(of_squares);
+        sum += u64::from(row_sum);
+        squares += u64::from(row_squares);
     }
     Sums { count: ((right - left + 1) * (bottom - top + 1)) as u64, sum, squares }
 }
 
-/// Sums of all pixels above and to the left (Crow: "Summed-area tables for texture mapping",
-/// SIGGRAPH 1984).
+/// Summed-area tables: sums of all pixels above and to the left (Crow, "Summed-area tables for
+/// texture mapping", SIGGRAPH 1984).
 struct Tables {
     width: usize,
     sums: Vec<[u64; 2]>,
@@ -111,42 +113,46 @@ impl Tables {
         Tables { width, sums }
     }
 
-    fn within(&self, [left, top, right, bottom]: [usize; 4]) -> Sums {
+    /// Returns the sums of a rectangle from its four corners.
+    fn rectangle(&self, [left, top, right, bottom]: [usize; 4]) -> Sums {
         let at = |x: usize, y: usize| self.sums[y * self.width + x];
         let corners = mutate!(
             "drone-accelerator",
             [at(right + 1, bottom + 1), at(left, top), at(left, bottom + 1), at(right + 1, top)],
             [at(right + 1, bottom), at(left, top), at(left, bottom), at(right + 1, top)]
         );
-        let of =
-            |kind: usize| corners[0][kind] + corners[1][kind] - corners[2][kind] - corners[3][kind];
+        let sum = |table: usize| {
+            corners[0][table] + corners[1][table] - corners[2][table] - corners[3][table]
+        };
         let count = ((right - left + 1) * (bottom - top + 1)) as u64;
-        Sums { count, sum: of(0), squares: of(1) }
+        Sums { count, sum: sum(0), squares: sum(1) }
     }
 }
 
-fn standing_out(picture: &Picture, sums: impl Fn([usize; 4]) -> Sums) -> Vec<bool> {
-    let mut out = vec![false; picture.pixels.len()];
+/// Returns for each pixel whether it is conspicuous; `sums` returns the sums of a rectangle.
+fn conspicuous_pixels(picture: &Picture, sums: impl Fn([usize; 4]) -> Sums) -> Vec<bool> {
+    let mut conspicuous = vec![false; picture.pixels.len()];
     for y in 0..picture.height as i32 {
         for x in 0..picture.width as i32 {
             let at = y as usize * picture.width + x as usize;
-            let own = sums(square(picture, x, y, GUARD));
-            let votes = SCALES.iter().filter(|&&half| {
-                sums(square(picture, x, y, half)).less(own).outdone_by(picture.pixels[at])
+            let guard = sums(square(picture, x, y, GUARD_HALF_SIDE));
+            let votes = WINDOW_HALF_SIDES.iter().filter(|&&half| {
+                let surroundings = sums(square(picture, x, y, half)).without(guard);
+                surroundings.is_exceeded_by(picture.pixels[at])
             });
-            out[at] = votes.count() * 2 > SCALES.len();
+            conspicuous[at] = votes.count() * 2 > WINDOW_HALF_SIDES.len();
         }
     }
-    out
+    conspicuous
 }
 
-/// Collects what touches.
-fn objects(picture: &Picture, mut out: Vec<bool>) -> Vec<Object> {
+/// Collects connected conspicuous pixels into objects.
+fn objects(picture: &Picture, mut conspicuous: Vec<bool>) -> Vec<Object> {
     let (width, height) = (picture.width as i32, picture.height as i32);
     let mut objects = Vec::new();
     let mut open = Vec::new();
-    for first in 0..out.len() {
-        if !std::mem::take(&mut out[first]) {
+    for first in 0..conspicuous.len() {
+        if !std::mem::take(&mut conspicuous[first]) {
             continue;
         }
         open.push(first as i32);
@@ -159,15 +165,16 @@ fn objects(picture: &Picture, mut out: Vec<bool>) -> Vec<Object> {
             bounds = [bounds[0].min(x), bounds[1].min(y), bounds[2].max(x), bounds[3].max(y)];
             for (x, y) in (-1..=1).flat_map(|dy| (-1..=1).map(move |dx| (x + dx, y + dy))) {
                 let is_within = (0..width).contains(&x) && (0..height).contains(&y);
-                if is_within && std::mem::take(&mut out[(y * width + x) as usize]) {
+                if is_within && std::mem::take(&mut conspicuous[(y * width + x) as usize]) {
                     open.push(y * width + x);
                 }
             }
         }
-        let middle = |sum: i32| (sum * 2 + count) / (count * 2);
-        let (x, y) = (middle(sums[0]), middle(sums[1]));
-        if count as usize >= SMALLEST && is_whole(x, y) {
-            let kind = if bounds[2] - bounds[0] + 1 >= BOAT { Kind::Boat } else { Kind::Flotsam };
+        let center = |sum: i32| (sum * 2 + count) / (count * 2);
+        let (x, y) = (center(sums[0]), center(sums[1]));
+        if count as usize >= MIN_PIXELS && is_inside_margin(x, y) {
+            let is_boat = bounds[2] - bounds[0] + 1 >= MIN_BOAT_LENGTH;
+            let kind = if is_boat { Kind::Boat } else { Kind::Flotsam };
             objects.push(Object { kind, x, y, bounds });
         }
     }
@@ -175,13 +182,13 @@ fn objects(picture: &Picture, mut out: Vec<bool>) -> Vec<Object> {
     objects
 }
 
-/// As a CPU does it.
+/// Detects objects: the version for a CPU.
 pub fn on_cpu(picture: &Picture) -> Vec<Object> {
-    objects(picture, standing_out(picture, |square| summed(picture, square)))
+    objects(picture, conspicuous_pixels(picture, |square| add_up(picture, square)))
 }
 
-/// As the accelerator does it.
+/// Detects objects: the version for the accelerator.
 pub fn on_accelerator(picture: &Picture) -> Vec<Object> {
     let tables = Tables::of(picture);
-    objects(picture, standing_out(picture, |square| tables.within(square)))
+    objects(picture, conspicuous_pixels(picture, |square| tables.rectangle(square)))
 }

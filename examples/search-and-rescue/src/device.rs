@@ -1,9 +1,9 @@
-//! An accelerator, emulated: a thread that does what it is given, and is busy with it for as long
-//! as the device would be.
+//! An emulated accelerator: a thread that serves requests, and is busy with each of them for as
+//! long as the device would be.
 //!
-//! Whoever calls waits. While it does, its CPU is free: there the emulation computes, below nobody
-//! but the scheduler's own threads. It is by far quicker than the device that it plays, because its
-//! algorithms are; the rest of the time it sleeps.
+//! A caller waits for its result and leaves its CPU idle. The emulation computes on that CPU, with
+//! a priority below the dispatchers only. Its algorithms are much faster than the emulated device,
+//! so that it sleeps for the rest of the time.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -13,32 +13,32 @@ use talea_os::Tid;
 use talea_os::sched::{self, Attr, Policy};
 use talea_runtime::Daemon;
 
-type Work = Box<dyn FnOnce() + Send>;
+type Request = Box<dyn FnOnce() + Send>;
 
-/// Above the workers of a run, which stand from 91 down: on the CPU of one that waits, nobody but a
-/// dispatcher comes before it.
+/// Priority of the device's thread: above the workers of a run, which have 91 and less, and below
+/// the dispatchers.
 const PRIORITY: u8 = 92;
 
-/// A daemon that does not answer by then is none.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time-out of requests to the daemon.
+const DAEMON_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The priority that the runtime's workers have, for the calling thread: by its own right, or else
-/// by the daemon's, as long as what is returned is kept. Without either the device is as slow as
-/// whoever runs before it lets it be.
-fn rise(cpus: &[u32]) -> Option<Vec<Grant>> {
+/// Requests real-time priority for the calling thread: by its own right, otherwise by grants of the
+/// daemon. The thread keeps its priority until the returned grants are dropped. Without real-time
+/// priority other threads delay the device.
+fn acquire_priority(cpus: &[u32]) -> Option<Vec<Grant>> {
     if sched::set(Tid::current(), &Attr::grant(Policy::Fifo(PRIORITY))).is_ok() {
         return None;
     }
-    let client = Client::builder().timeout(PATIENCE).connect().ok()?;
-    // A grant is for one CPU, and this thread is wherever somebody waits for it: the others stand
-    // in for it there.
+    let client = Client::builder().timeout(DAEMON_TIMEOUT).connect().ok()?;
+    // A grant is for one CPU, but this thread runs on the CPU of its caller. So each CPU is charged
+    // with a grant, and the thread is attached to the first one.
     let spec = |&cpu: &u32| {
         Spec::builder().priority(Daemon::default().priority).only_cpus(CpuSet::single(cpu)).build()
     };
     let specs: Vec<Spec> = cpus.iter().map(spec).collect::<Result<_, _>>().ok()?;
     let grants = client.create_group(&specs).ok()?.ok()?;
     grants.first()?.attach_current().ok()?.ok()?;
-    // Where each CPU has levels of its own it stays on its own.
+    // Without common levels the priority is valid only on the CPU of the grant.
     let is_common = |grant: &Grant| {
         grant.granted().is_some_and(|granted| granted.notes.contains(Notes::COMMON_LEVELS))
     };
@@ -48,68 +48,66 @@ fn rise(cpus: &[u32]) -> Option<Vec<Grant>> {
     Some(grants)
 }
 
-/// A device; dropping it ends its thread.
+/// An emulated device; its thread ends when the device is dropped.
 #[derive(Debug)]
 pub struct Device {
-    works: Option<SyncSender<Work>>,
+    requests: Option<SyncSender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is left of a wait that is shorter than this is spun: a sleep would take as long to begin
-/// and end.
-const SPUN: Duration = Duration::from_micros(20);
+/// Minimum length of a sleep; a shorter one is omitted, because beginning and ending it takes as
+/// long.
+const MIN_SLEEP: Duration = Duration::from_micros(20);
 
 impl Device {
-    /// Starts its thread, at real-time priority if that is allowed, or granted on `cpus`, where its
-    /// callers run.
+    /// Starts the device's thread, with real-time priority if the process has the right to it or if
+    /// the daemon grants it. `cpus` are the CPUs of the callers.
     pub fn start(cpus: &[u32]) -> Device {
-        let (works, given): (SyncSender<Work>, Receiver<Work>) = sync_channel(1);
+        let (requests, receiver): (SyncSender<Request>, Receiver<Request>) = sync_channel(1);
         let cpus = cpus.to_vec();
         let serve = move || {
-            let _granted = rise(&cpus);
-            while let Ok(work) = given.recv() {
-                work();
+            let _grants = acquire_priority(&cpus);
+            while let Ok(request) = receiver.recv() {
+                request();
             }
         };
         let thread = std::thread::Builder::new().name("device".into()).spawn(serve);
-        Device { works: Some(works), thread: Some(thread.expect("a thread")) }
+        Device { requests: Some(requests), thread: Some(thread.expect("a thread")) }
     }
 
-    /// Has the device do `work`, which takes it `time`, and waits for the result.
+    /// Runs `work` on the device, which takes `time`, and waits for the result.
     ///
     /// # Panics
-    /// If the work does.
+    /// Panics if `work` panics.
     pub fn call<T: Send + 'static>(
         &self,
         time: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> T {
-        let (done, answer) = sync_channel(1);
-        let began = Instant::now();
-        let work = move || {
-            // A caller that has panicked meanwhile waits for nothing.
+        let (sender, receiver) = sync_channel(1);
+        let start = Instant::now();
+        let request = move || {
+            // A panic drops the sender, and the caller panics.
             let Ok(result) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) else {
                 return;
             };
-            if let Some(left) = time.checked_sub(began.elapsed()).filter(|left| *left > SPUN) {
-                std::thread::sleep(left);
+            let rest = time.checked_sub(start.elapsed());
+            if let Some(rest) = rest.filter(|rest| *rest > MIN_SLEEP) {
+                std::thread::sleep(rest);
             }
-            let _ = done.send(result);
+            let _ = sender.send(result);
         };
-        self.works
-            .as_ref()
-            .expect("until it is dropped")
-            .send(Box::new(work))
-            .expect("the device's thread");
-        answer.recv().expect("the device's work has not panicked")
+        let requests = self.requests.as_ref().expect("present until the drop");
+        requests.send(Box::new(request)).expect("the device's thread");
+        receiver.recv().expect("the work has not panicked")
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.works = None;
+        self.requests = None;
         if let Some(thread) = self.thread.take() {
-            // It catches the panics of its works.
+            // The thread cannot panic, because it catches the panics of its requests.
             let _ = thread.join();
         }
     }
@@ -120,15 +118,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_does_one_thing_after_the_other_takes_its_time_and_survives_what_panics() {
+    fn the_device_takes_the_stated_time_and_survives_a_panic_of_the_work() {
         let device = Device::start(&[0]);
-        let began = Instant::now();
+        let start = Instant::now();
         assert_eq!(device.call(Duration::from_millis(5), || 6 * 7), 42);
-        assert!(began.elapsed() >= Duration::from_millis(5));
-        let fell = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        assert!(start.elapsed() >= Duration::from_millis(5));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             device.call(Duration::ZERO, || -> u32 { panic!("in the device") })
         }));
-        assert!(fell.is_err());
+        assert!(panicked.is_err());
         assert_eq!(device.call(Duration::ZERO, || 1), 1);
     }
 }

@@ -1,9 +1,9 @@
-//! What the flight controller says: MAVLink messages, from a recorded flight.
+//! Messages of the flight controller: MAVLink, from a recorded flight.
 //!
-//! A recording is a `.tlog`: each message behind eight bytes with the microsecond at which it came,
-//! big end first. Heard are the position, and the commands that switch the camera on and off
-//! (`MAV_CMD_IMAGE_START_CAPTURE`, `…_STOP_CAPTURE`) and this payload (`MAV_CMD_USER_1`, 1 or 0);
-//! everything else is counted.
+//! A recording is a `.tlog` file: eight bytes with the time of reception in microseconds, in
+//! big-endian order, precede each message. The handler uses the position and the commands that
+//! switch the camera (`MAV_CMD_IMAGE_START_CAPTURE`, `…_STOP_CAPTURE`) and this payload
+//! (`MAV_CMD_USER_1`, 1 or 0). It only counts other messages.
 
 use crate::scene;
 use mavlink::dialects::common::{
@@ -15,56 +15,57 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 use talea_core::mutate;
 
-/// A frame of the mission, whatever it takes here.
-pub const FRAME: Duration = Duration::from_millis(500);
-/// Between two looks for messages, in the time of the mission.
-pub const LOOK: Duration = Duration::from_millis(125);
+/// Period of the frames in mission time, which may differ from real time.
+pub const FRAME_PERIOD: Duration = Duration::from_millis(500);
+/// Period of the handler in mission time.
+pub const POLL_PERIOD: Duration = Duration::from_millis(125);
 
-/// Where the mission begins, in 10⁻⁷ degrees.
+/// Latitude and longitude of the start of the mission, in 10⁻⁷ degrees.
 const HOME: [i32; 2] = [540_000_000, 70_000_000];
-/// 10⁻⁷ degrees of latitude or, here, two thirds of them of longitude, in half a metre: a pixel.
-const PIXEL: i32 = 45;
+/// Extent of a pixel, half a metre, in 10⁻⁷ degrees of latitude. In degrees of longitude it is one
+/// and a half times as large here.
+const PIXEL_LATITUDE: i32 = 45;
 
-/// A place on Earth, in 10⁻⁷ degrees.
+/// A position on Earth, in 10⁻⁷ degrees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// North.
+    /// Degrees north.
     pub latitude: i32,
-    /// East.
+    /// Degrees east.
     pub longitude: i32,
 }
 
 impl Position {
-    /// Where a pixel of a frame is that was taken from here: the drone is over its left border, in
-    /// the middle, and flies east.
+    /// Returns the position of a pixel in a frame that is taken here. The drone flies east; it is
+    /// over the middle of the frame's left border.
     #[must_use]
     pub fn of_pixel(self, x: i32, y: i32) -> Position {
         let north = scene::HEIGHT as i32 / 2 - y;
         Position {
-            latitude: self.latitude + north * PIXEL,
-            longitude: self.longitude + x * PIXEL * 3 / 2,
+            latitude: self.latitude + north * PIXEL_LATITUDE,
+            longitude: self.longitude + x * PIXEL_LATITUDE * 3 / 2,
         }
     }
 }
 
-/// What is known of the flight. Written by the handler, read by everybody.
+/// State of the flight, written by the handler and read by the other tasks.
 #[derive(Debug, Default)]
 pub struct State {
-    captures: AtomicBool,
+    is_capturing: AtomicBool,
     is_enabled: AtomicBool,
     latitude: AtomicI32,
     longitude: AtomicI32,
-    heard: AtomicU32,
-    spoiled: AtomicU32,
+    valid_messages: AtomicU32,
+    corrupt_messages: AtomicU32,
 }
 
 impl State {
-    /// Whether frames are to be taken and looked at.
+    /// Whether the camera and the payload are on, so that frames are processed.
     pub fn is_on(&self) -> bool {
-        self.captures.load(Ordering::Acquire) && self.is_enabled.load(Ordering::Acquire)
+        self.is_capturing.load(Ordering::Acquire) && self.is_enabled.load(Ordering::Acquire)
     }
 
-    /// Where the drone is.
+    /// Returns the position of the drone.
     pub fn position(&self) -> Position {
         Position {
             latitude: self.latitude.load(Ordering::Acquire),
@@ -72,33 +73,38 @@ impl State {
         }
     }
 
-    /// Messages that were sound, and those that were not.
-    pub fn heard(&self) -> [u32; 2] {
-        [self.heard.load(Ordering::Acquire), self.spoiled.load(Ordering::Acquire)]
+    /// Returns the numbers of valid and of corrupt messages.
+    pub fn message_counts(&self) -> [u32; 2] {
+        let counters = [&self.valid_messages, &self.corrupt_messages];
+        counters.map(|counter| counter.load(Ordering::Acquire))
     }
 
-    /// Hears all of these.
-    pub fn hear_all(&self, come: &[(Duration, Vec<u8>)]) {
-        for (_, message) in come {
-            self.hear(message);
+    /// Handles received messages.
+    pub fn handle_all(&self, received: &[(Duration, Vec<u8>)]) {
+        for (_, message) in received {
+            self.handle(message);
         }
     }
 
-    /// Hears one message, as it came.
-    pub fn hear(&self, bytes: &[u8]) {
-        let Some(message) = parsed(bytes) else {
-            self.spoiled.fetch_add(1, Ordering::AcqRel);
+    /// Handles the bytes of one message.
+    pub fn handle(&self, bytes: &[u8]) {
+        let Some(message) = parse(bytes) else {
+            self.corrupt_messages.fetch_add(1, Ordering::AcqRel);
             return;
         };
-        self.heard.fetch_add(1, Ordering::AcqRel);
+        self.valid_messages.fetch_add(1, Ordering::AcqRel);
         match message {
             MavMessage::GLOBAL_POSITION_INT(at) => {
                 self.latitude.store(at.lat, Ordering::Release);
                 self.longitude.store(at.lon, Ordering::Release);
             }
             MavMessage::COMMAND_LONG(command) => match command.command {
-                MavCmd::MAV_CMD_IMAGE_START_CAPTURE => self.captures.store(true, Ordering::Release),
-                MavCmd::MAV_CMD_IMAGE_STOP_CAPTURE => self.captures.store(false, Ordering::Release),
+                MavCmd::MAV_CMD_IMAGE_START_CAPTURE => {
+                    self.is_capturing.store(true, Ordering::Release);
+                }
+                MavCmd::MAV_CMD_IMAGE_STOP_CAPTURE => {
+                    self.is_capturing.store(false, Ordering::Release);
+                }
                 MavCmd::MAV_CMD_USER_1 => {
                     self.is_enabled.store(command.param1 > 0.5, Ordering::Release);
                 }
@@ -109,18 +115,18 @@ impl State {
     }
 }
 
-/// Checks its sum and reads it, without a byte of memory.
-fn parsed(bytes: &[u8]) -> Option<MavMessage> {
+/// Parses a message and verifies its checksum, without allocation.
+fn parse(bytes: &[u8]) -> Option<MavMessage> {
     let mut raw = MAVLinkV2MessageRaw::new();
     raw.as_mut_slice().get_mut(..bytes.len())?.copy_from_slice(bytes);
-    let is_whole = bytes.first() == Some(&mavlink::MAV_STX_V2)
+    let is_valid = bytes.first() == Some(&mavlink::MAV_STX_V2)
         && raw.raw_bytes().len() == bytes.len()
         && mutate!(
             "drone-message-sum",
             raw.has_valid_crc::<MavMessage>(),
             raw.payload_length() > 0
         );
-    if !is_whole {
+    if !is_valid {
         return None;
     }
     MavMessage::parse(MavlinkVersion::V2, raw.message_id(), raw.payload()).ok()
@@ -130,45 +136,52 @@ fn parsed(bytes: &[u8]) -> Option<MavMessage> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log(Vec<(Duration, Vec<u8>)>);
 
-/// Bytes of a message beside its payload: the start, nine of the head, two of the sum.
-const AROUND: usize = 12;
+/// Length of a message without its payload: the start byte, nine bytes of the header, two of the
+/// checksum.
+const FRAMING_LEN: usize = 12;
 
 impl Log {
-    /// Reads a recording.
+    /// Parses a recording.
     ///
     /// # Errors
-    /// Says at which byte it is none.
+    /// Returns the offset of the first invalid byte and the reason.
     pub fn read(bytes: &[u8]) -> Result<Log, String> {
         let mut messages = Vec::new();
         let mut rest = bytes;
         while let Some((time, message)) = rest.split_first_chunk::<8>() {
-            let length = message.get(1).map_or(0, |&payload| AROUND + usize::from(payload));
-            let whole = message.get(..length).filter(|_| length > 0);
-            let whole =
-                whole.ok_or_else(|| format!("byte {}: cut off", bytes.len() - rest.len()))?;
-            messages.push((Duration::from_micros(u64::from_be_bytes(*time)), whole.to_vec()));
+            let length = message.get(1).map_or(0, |&payload| FRAMING_LEN + usize::from(payload));
+            let content = message.get(..length).filter(|_| length > 0).ok_or_else(|| {
+                format!("byte {}: the message is truncated", bytes.len() - rest.len())
+            })?;
+            let time = Duration::from_micros(u64::from_be_bytes(*time));
+            messages.push((time, content.to_vec()));
             rest = &message[length..];
         }
-        if rest.is_empty() { Ok(Log(messages)) } else { Err("half a time at the end".to_owned()) }
+        if !rest.is_empty() {
+            return Err(format!("byte {}: the time is truncated", bytes.len() - rest.len()));
+        }
+        Ok(Log(messages))
     }
 
-    /// Of those from the `from`th on that have come until then, and how many there are.
+    /// Returns the messages from number `from` on that were received until `time`.
     pub fn until(&self, from: usize, time: Duration) -> &[(Duration, Vec<u8>)] {
         let rest = self.0.get(from..).unwrap_or_default();
         &rest[..rest.iter().take_while(|(at, _)| *at <= time).count()]
     }
 
-    /// All of them.
+    /// Returns all messages.
     pub fn messages(&self) -> &[(Duration, Vec<u8>)] {
         &self.0
     }
 }
 
-/// The flight over the sea of [`scene`]: time and life signs each second, the position four times
-/// in it, and the commands: the payload from 0.3 s on, the camera from 0.8 s on, so that the third
-/// frame is the first, both until the end.
+/// Generates the recording of the flight over the sea of [`scene`].
+///
+/// It has time and heartbeat every second, and the position four times a second. Commands switch
+/// the payload on at 0.3 s and the camera at 0.8 s, and both off at the end. So the third frame is
+/// the first that the drone processes.
 pub fn recording() -> Vec<u8> {
-    let seconds = u64::from(scene::FRAMES) * FRAME.as_millis() as u64 / 1_000;
+    let seconds = u64::from(scene::FRAMES) * FRAME_PERIOD.as_millis() as u64 / 1_000;
     let mut messages: Vec<(u64, MavMessage)> = Vec::new();
     for second in 0..=seconds {
         let milliseconds = (second * 1_000) as u32;
@@ -179,19 +192,19 @@ pub fn recording() -> Vec<u8> {
     }
     for quarter in 0..=seconds * 4 {
         let milliseconds = quarter * 250;
-        let east = (milliseconds as i32 / 250) * scene::PACE / 2;
-        let at = Position { latitude: HOME[0], longitude: HOME[1] + east * PIXEL * 3 / 2 };
+        let east = (milliseconds as i32 / 250) * scene::CAMERA_STEP / 2;
+        let at = Position { latitude: HOME[0], longitude: HOME[1] + east * PIXEL_LATITUDE * 3 / 2 };
         let at = GLOBAL_POSITION_INT_DATA {
             time_boot_ms: milliseconds as u32,
             lat: at.latitude,
             lon: at.longitude,
             alt: 60_000,
             relative_alt: 60_000,
-            vy: (scene::PACE * 100) as i16,
+            vy: (scene::CAMERA_STEP * 100) as i16,
             hdg: 9_000,
             ..GLOBAL_POSITION_INT_DATA::default()
         };
-        // Before the frame that is taken there, by more than a look.
+        // The position precedes its frame by more than a period of the handler.
         messages.push((milliseconds.saturating_sub(150), MavMessage::GLOBAL_POSITION_INT(at)));
     }
     let mut command = |milliseconds: u64, command: MavCmd, param1: f32| {
@@ -207,7 +220,7 @@ pub fn recording() -> Vec<u8> {
     for (number, (at, message)) in messages.iter().enumerate() {
         bytes.extend_from_slice(&(at * 1_000).to_be_bytes());
         let header = MavHeader { system_id: 1, component_id: 1, sequence: number as u8 };
-        mavlink::write_v2_msg(&mut bytes, header, message).expect("memory takes everything");
+        mavlink::write_v2_msg(&mut bytes, header, message).expect("a write to memory succeeds");
     }
     bytes
 }
@@ -217,52 +230,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recording_is_what_is_made() {
-        let kept = include_bytes!("../data/flight.tlog");
-        let made = recording();
+    fn the_stored_recording_equals_the_generated_one() {
+        let stored = include_bytes!("../data/flight.tlog");
+        let generated = recording();
         if std::env::var_os("TALEA_BLESS").is_some() {
-            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/flight.tlog"), &made)
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/flight.tlog"), &generated)
                 .expect("written");
         } else {
             assert!(
-                kept[..] == made[..],
+                stored[..] == generated[..],
                 "data/flight.tlog is stale: run this test with TALEA_BLESS=1"
             );
         }
     }
 
     #[test]
-    fn commands_switch_positions_move_and_what_is_spoiled_does_neither() {
-        let log = Log::read(&recording()).expect("sound");
+    fn commands_and_positions_have_an_effect_and_corrupt_messages_have_none() {
+        let log = Log::read(&recording()).expect("a recording");
         let state = State::default();
-        let hear = |from: usize, until: u64| {
+        let handle = |from: usize, until: u64| {
             let messages = log.until(from, Duration::from_millis(until));
-            state.hear_all(messages);
+            state.handle_all(messages);
             from + messages.len()
         };
-        let next = hear(0, 500);
-        assert!(!state.is_on(), "enabled, but without a camera");
-        let next = hear(next, 1_000);
+        let next = handle(0, 500);
+        assert!(!state.is_on(), "the payload is on, the camera is off");
+        let next = handle(next, 1_000);
         assert!(state.is_on());
         let here = state.position();
         assert_eq!(here.latitude, HOME[0]);
-        assert_eq!(here.longitude, HOME[1] + 2 * scene::PACE * PIXEL * 3 / 2);
-        let last = hear(next, 60_000);
+        assert_eq!(here.longitude, HOME[1] + 2 * scene::CAMERA_STEP * PIXEL_LATITUDE * 3 / 2);
+        let count = handle(next, 60_000);
         assert!(!state.is_on());
-        assert_eq!((last, state.heard()), (log.messages().len(), [last as u32, 0]));
-        // A bit of a position, and half of a message.
-        let at = |message: &(Duration, Vec<u8>)| message.1[7..10] == [33, 0, 0];
-        let mut spoiled =
-            log.messages().iter().find(|message| at(message)).expect("a position").1.clone();
-        spoiled[20] ^= 1;
-        state.hear(&spoiled);
-        state.hear(&log.messages()[0].1[..9]);
-        state.hear(&[]);
-        assert_eq!(state.heard(), [last as u32, 3]);
+        assert_eq!(count, log.messages().len());
+        assert_eq!(state.message_counts(), [count as u32, 0]);
+        // A position with an inverted bit, a truncated message, and an empty one.
+        let is_position = |message: &&(Duration, Vec<u8>)| message.1[7..10] == [33, 0, 0];
+        let mut corrupt = log.messages().iter().find(is_position).expect("a position").1.clone();
+        corrupt[20] ^= 1;
+        state.handle(&corrupt);
+        state.handle(&log.messages()[0].1[..9]);
+        state.handle(&[]);
+        assert_eq!(state.message_counts(), [count as u32, 3]);
     }
 
     #[test]
-    fn a_recording_that_is_cut_off_is_refused() {
+    fn a_truncated_recording_is_refused() {
         let bytes = recording();
         assert!(Log::read(&bytes[..bytes.len() - 1]).is_err());
         assert!(Log::read(&bytes[..3]).is_err());

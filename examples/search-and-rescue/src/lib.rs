@@ -1,16 +1,16 @@
 //! A search-and-rescue drone (YASMIN, Middleware 2021, section 5), with real work.
 //!
-//! Twice a second a frame of the sea, in which objects are [detected](detect); each is
-//! [highlighted](highlight) and its [speed] estimated, and what was seen is [encoded and
-//! sent](alarm), encrypted if there are boats. Beside it the handler of the [flight controller's
-//! messages](flight). Detection, highlighting and speed have a version for the CPU and one for an
-//! accelerator, which is [emulated](device) and finds the same.
+//! Twice a second the drone takes a frame of the sea and [detects](detect) objects in it. Each
+//! object is [highlighted](highlight), and its [speed] is estimated. The result is [encoded and
+//! sent](alarm), encrypted if there are boats. A handler polls for the [flight controller's
+//! messages](flight). Detection, highlighting and speed have a version for the CPU and a version
+//! for an [emulated](device) accelerator, with equal results.
 //!
-//! [`mission`] is the application: which tasks, which versions, what they hand on; [`cost`] what
-//! they take on this machine; [`Setup::describe`](mission::Setup::describe) says it as a system
-//! file. Frames and messages come from `data/`, which [`scene`] and [`flight`] have made.
+//! [`mission`] declares the application: tasks, versions and channels. [`cost`] measures the
+//! functions on this computer. [`Setup::describe`](mission::Setup::describe) writes the application
+//! as a system file. Frames and messages are in `data/`; [`scene`] and [`flight`] generate them.
 #![forbid(unsafe_code)]
-#![allow(clippy::cast_possible_wrap, reason = "pixels and frames are few")]
+#![allow(clippy::cast_possible_wrap, reason = "numbers of pixels and frames are small")]
 
 pub mod alarm;
 pub mod cost;

@@ -1,47 +1,47 @@
-//! The sea from above, with what drifts on it: where the frames in `data/sea.pgm` come from, and
-//! what is in them.
+//! Generator of the frames in `data/sea.pgm`: the sea from above with drifting targets, and the
+//! targets in each frame.
 //!
-//! Integers only, so that every machine draws the same. A pixel is half a metre; the drone flies
-//! along x at 16 m/s and takes two frames a second.
+//! The generator uses integers only, so that every computer draws the same frames. A pixel is half
+//! a metre; the drone flies along x at 16 m/s and takes two frames a second.
 
 use crate::picture::Picture;
 
-/// Of a frame, in pixels.
+/// Width of a frame in pixels.
 pub const WIDTH: usize = 144;
-/// Of a frame, in pixels.
+/// Height of a frame in pixels.
 pub const HEIGHT: usize = 96;
-/// In the file.
+/// Number of frames in the file.
 pub const FRAMES: u32 = 20;
-/// Pixels that the camera moves between two frames.
-pub const PACE: i32 = 16;
-/// What is nearer to a frame's border than this is of no frame: it may be cut off.
+/// Movement of the camera between two frames, in pixels.
+pub const CAMERA_STEP: i32 = 16;
+/// Margin of a frame in pixels. A target in it is ignored, because the border may cut it off.
 pub const MARGIN: i32 = 10;
 
-/// What drifts.
+/// Kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A life boat.
     Boat,
-    /// Anything else.
+    /// Any other drifting object.
     Flotsam,
 }
 
-/// Where something is, in the pixels of a frame.
+/// A target in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thing {
-    /// What.
+pub struct Target {
+    /// Kind of the target.
     pub kind: Kind,
-    /// Its middle.
+    /// Column of its center.
     pub x: i32,
-    /// Its middle.
+    /// Row of its center.
     pub y: i32,
 }
 
-/// Kind, place at frame 0 in pixels of the world, pixels that it moves in a frame.
-type Drifting = (Kind, [i32; 2], [i32; 2]);
+/// Kind of a target, its position on the sea at frame 0, and its movement per frame, in pixels.
+type DriftingTarget = (Kind, [i32; 2], [i32; 2]);
 
-/// A drifting thing now and then, and a group of boats.
-const WORLD: &[Drifting] = &[
+/// All targets: single pieces of flotsam and a group of boats.
+const TARGETS: &[DriftingTarget] = &[
     (Kind::Flotsam, [120, 30], [0, 0]),
     (Kind::Flotsam, [228, 70], [0, 0]),
     (Kind::Boat, [258, 18], [1, 0]),
@@ -51,73 +51,76 @@ const WORLD: &[Drifting] = &[
     (Kind::Flotsam, [420, 50], [0, 0]),
 ];
 
-/// Where the left border of a frame is in the world.
-pub fn camera(frame: u32) -> i32 {
-    frame as i32 * PACE
+/// Returns the position of a frame's left border on the sea.
+pub fn camera_x(frame: u32) -> i32 {
+    frame as i32 * CAMERA_STEP
 }
 
-/// What a frame shows, from left to right.
-pub fn things(frame: u32) -> Vec<Thing> {
-    let mut things: Vec<Thing> = all(frame).filter(|thing| is_whole(thing.x, thing.y)).collect();
-    things.sort_by_key(|thing| (thing.x, thing.y));
-    things
+/// Returns the targets of a frame from left to right, without those in its margin.
+pub fn targets(frame: u32) -> Vec<Target> {
+    let mut targets: Vec<Target> =
+        all_targets(frame).filter(|target| is_inside_margin(target.x, target.y)).collect();
+    targets.sort_by_key(|target| (target.x, target.y));
+    targets
 }
 
-/// Whether something in the middle of which this pixel lies is of the frame.
-pub fn is_whole(x: i32, y: i32) -> bool {
+/// Whether a target with this center is inside the margin of a frame.
+pub fn is_inside_margin(x: i32, y: i32) -> bool {
     (MARGIN..WIDTH as i32 - MARGIN).contains(&x) && (MARGIN..HEIGHT as i32 - MARGIN).contains(&y)
 }
 
-fn all(frame: u32) -> impl Iterator<Item = Thing> {
-    WORLD.iter().map(move |&(kind, [x, y], [dx, dy])| {
+/// Returns all targets with their positions relative to a frame.
+fn all_targets(frame: u32) -> impl Iterator<Item = Target> {
+    TARGETS.iter().map(move |&(kind, [x, y], [dx, dy])| {
         let frames = frame as i32;
-        Thing { kind, x: x + dx * frames - camera(frame), y: y + dy * frames }
+        Target { kind, x: x + dx * frames - camera_x(frame), y: y + dy * frames }
     })
 }
 
-/// From 0 up to `high` and back within `period`.
-fn triangle(at: i32, period: i32, high: i32) -> i32 {
+/// Returns a triangle wave from 0 to `amplitude`.
+fn triangle(at: i32, period: i32, amplitude: i32) -> i32 {
     let within = at.rem_euclid(period);
-    high * within.min(period - within) * 2 / period
+    amplitude * within.min(period - within) * 2 / period
 }
 
 /// Draws a frame.
 pub fn frame(number: u32) -> Picture {
     let mut picture = Picture::new(WIDTH, HEIGHT);
-    // Marsaglia's xorshift: the same noise each time.
-    let mut dice = 0x9E37_79B9_u32 ^ (number + 1).wrapping_mul(0x85EB_CA6B);
+    // Xorshift generator (Marsaglia 2003), so that the noise is deterministic.
+    let mut rng = 0x9E37_79B9_u32 ^ (number + 1).wrapping_mul(0x85EB_CA6B);
     for y in 0..HEIGHT as i32 {
         for x in 0..WIDTH as i32 {
-            dice ^= dice << 13;
-            dice ^= dice >> 17;
-            dice ^= dice << 5;
-            let there = x + camera(number);
-            let swell = triangle(there * 2 + y * 3 + number as i32 * 9, 97, 12);
-            let ripple = triangle(there * 5 - y * 7 + number as i32 * 23, 41, 6);
-            let noise = (dice >> 8) as i32 % 9 - 4;
+            rng ^= rng << 13;
+            rng ^= rng >> 17;
+            rng ^= rng << 5;
+            let sea_x = x + camera_x(number);
+            let swell = triangle(sea_x * 2 + y * 3 + number as i32 * 9, 97, 12);
+            let ripple = triangle(sea_x * 5 - y * 7 + number as i32 * 23, 41, 6);
+            let noise = (rng >> 8) as i32 % 9 - 4;
             picture.set(x, y, (60 + y / 6 + swell + ripple + noise) as u8);
         }
     }
-    for thing in all(number) {
-        draw(&mut picture, thing);
+    for target in all_targets(number) {
+        draw(&mut picture, target);
     }
     picture
 }
 
-/// A hull is an ellipse of 11 by 5 pixels with a darker inside, a piece of flotsam a disc of 5.
-fn draw(picture: &mut Picture, thing: Thing) {
-    let (a, b) = if thing.kind == Kind::Boat { (5, 2) } else { (2, 2) };
+/// Draws a target: a boat is an ellipse of 11 by 5 pixels with a darker inside, a piece of flotsam
+/// is a disc of 5 pixels.
+fn draw(picture: &mut Picture, target: Target) {
+    let (a, b) = if target.kind == Kind::Boat { (5, 2) } else { (2, 2) };
     for dy in -b..=b {
         for dx in -a..=a {
             if dx * dx * b * b + dy * dy * a * a <= a * a * b * b {
-                let is_inside = thing.kind == Kind::Boat && dy == 0 && (-2..=2_i32).contains(&dx);
-                picture.set(thing.x + dx, thing.y + dy, if is_inside { 170 } else { 215 });
+                let is_inside = target.kind == Kind::Boat && dy == 0 && (-2..=2_i32).contains(&dx);
+                picture.set(target.x + dx, target.y + dy, if is_inside { 170 } else { 215 });
             }
         }
     }
 }
 
-/// The file of all frames.
+/// Returns the contents of `data/sea.pgm`.
 pub fn file() -> Vec<u8> {
     let mut file = Vec::new();
     for number in 0..FRAMES {
@@ -131,35 +134,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_frame_shows_something_and_some_show_a_group_of_boats() {
-        let counts: Vec<usize> = (0..FRAMES).map(|frame| things(frame).len()).collect();
+    fn each_frame_has_a_target_and_some_have_a_group_of_boats() {
+        let counts: Vec<usize> = (0..FRAMES).map(|frame| targets(frame).len()).collect();
         assert!(counts.iter().all(|&count| (1..=4).contains(&count)), "{counts:?}");
         assert!(counts.iter().filter(|&&count| count == 4).count() >= 3, "{counts:?}");
-        let boats = |frame| things(frame).iter().filter(|thing| thing.kind == Kind::Boat).count();
+        let boats =
+            |frame| targets(frame).iter().filter(|target| target.kind == Kind::Boat).count();
         assert_eq!((boats(0), boats(FRAMES - 1)), (0, 0));
-        // Nothing lies half within what counts as whole: it would depend on a pixel whether it is
-        // found.
+        // No center is exactly on the margin, where a deviation of one pixel would decide about
+        // detection.
         for frame in 0..FRAMES {
-            for thing in all(frame) {
-                let off = [thing.x - MARGIN, WIDTH as i32 - MARGIN - thing.x, thing.y - MARGIN];
-                assert!(off.iter().all(|off| *off != 0), "{frame}: {thing:?}");
+            for target in all_targets(frame) {
+                let distances =
+                    [target.x - MARGIN, WIDTH as i32 - MARGIN - target.x, target.y - MARGIN];
+                assert!(distances.iter().all(|distance| *distance != 0), "{frame}: {target:?}");
             }
         }
     }
 
     #[test]
-    fn the_file_is_what_is_drawn() {
-        let kept = include_bytes!("../data/sea.pgm");
-        let drawn = file();
+    fn the_stored_frames_equal_the_generated_ones() {
+        let stored = include_bytes!("../data/sea.pgm");
+        let generated = file();
         if std::env::var_os("TALEA_BLESS").is_some() {
-            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/sea.pgm"), &drawn)
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/sea.pgm"), &generated)
                 .expect("written");
         } else {
             assert!(
-                kept[..] == drawn[..],
+                stored[..] == generated[..],
                 "data/sea.pgm is stale: run this test with TALEA_BLESS=1"
             );
         }
-        assert!(drawn.len() < 300_000);
+        assert!(generated.len() < 300_000);
     }
 }

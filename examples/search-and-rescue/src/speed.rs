@@ -1,96 +1,109 @@
-//! How fast an object drifts: where it was in the frame before, to a fraction of a pixel.
+//! Estimation of an object's speed by its movement since the frame before, to a fraction of a
+//! pixel.
 //!
-//! Block matching: of all places near where the object would be if it stood still, the one with the
-//! least sum of absolute differences; of several, the first. On a CPU each place is summed up; the
-//! accelerator gives a place up as soon as it can't win, which finds the same one. What has just
-//! come into view has no speed yet.
+//! The method is block matching. The search range is centered at the position of an object that
+//! stands still. The candidate with the least sum of absolute differences is the match; ties go to
+//! the first one. The version for a CPU adds up each candidate completely. The version for the
+//! accelerator stops a candidate early if its sum reaches the least one, with the same result. The
+//! speed of an object that the frame before does not contain is zero.
 
 use crate::detect::Object;
 use crate::picture::Picture;
-use crate::scene::is_whole;
+use crate::scene::is_inside_margin;
 
-/// Places between two pixels.
-const FINE: i32 = 4;
-/// Half side of what is looked for, in fractions.
-const HALF: i32 = 40;
-/// How far it is looked for, in fractions.
-const REACH: i32 = 28;
+/// Fractions of a pixel.
+const SUBPIXELS: i32 = 4;
+/// Half side of the block that is searched for, in fractions of a pixel.
+const BLOCK_HALF_SIDE: i32 = 40;
+/// Half side of the search range, in fractions of a pixel.
+const SEARCH_RANGE: i32 = 28;
 
-/// What an object moves from one frame to the next, in quarters of a pixel.
+/// Movement of an object from one frame to the next, in quarters of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drift {
-    /// Along the flight.
+    /// Movement along the flight.
     pub x: i32,
-    /// Across.
+    /// Movement across the flight.
     pub y: i32,
 }
 
 impl Drift {
-    /// Centimetres in a second: a pixel is half a metre, a frame half a second.
+    /// Returns the speed in centimetres per second. A pixel is half a metre, and a frame is taken
+    /// every half second.
     pub fn speed(self) -> u32 {
-        (self.x * self.x + self.y * self.y).cast_unsigned().isqrt() * 100 / FINE.cast_unsigned()
+        (self.x * self.x + self.y * self.y).cast_unsigned().isqrt() * 100
+            / SUBPIXELS.cast_unsigned()
     }
 }
 
-/// Enlarged by `FINE`, between pixels by the shares of the four around.
-fn fine(picture: &Picture, x: i32, y: i32, half: i32) -> Vec<u8> {
+/// Returns a square enlarged by `SUBPIXELS`, with bilinear interpolation.
+fn enlarge(picture: &Picture, x: i32, y: i32, half: i32) -> Vec<u8> {
     let side = -half..half;
     let mut out = Vec::with_capacity((4 * half * half) as usize);
     for dy in side.clone() {
         for dx in side.clone() {
-            let (whole_x, part_x) = (x + dx.div_euclid(FINE), dx.rem_euclid(FINE));
-            let (whole_y, part_y) = (y + dy.div_euclid(FINE), dy.rem_euclid(FINE));
+            let (whole_x, part_x) = (x + dx.div_euclid(SUBPIXELS), dx.rem_euclid(SUBPIXELS));
+            let (whole_y, part_y) = (y + dy.div_euclid(SUBPIXELS), dy.rem_euclid(SUBPIXELS));
             let at = |right: i32, down: i32| {
-                let share = |is_next: i32, part: i32| if is_next == 1 { part } else { FINE - part };
-                i32::from(picture.near(whole_x + right, whole_y + down))
-                    * share(right, part_x)
-                    * share(down, part_y)
+                let weight =
+                    |is_next: i32, part: i32| if is_next == 1 { part } else { SUBPIXELS - part };
+                i32::from(picture.nearest(whole_x + right, whole_y + down))
+                    * weight(right, part_x)
+                    * weight(down, part_y)
             };
-            out.push(((at(0, 0) + at(1, 0) + at(0, 1) + at(1, 1)) / (FINE * FINE)) as u8);
+            out.push(((at(0, 0) + at(1, 0) + at(0, 1) + at(1, 1)) / (SUBPIXELS * SUBPIXELS)) as u8);
         }
     }
     out
 }
 
-fn matched(before: &Picture, now: &Picture, object: &Object, moved: i32, gives_up: bool) -> Drift {
-    if !is_whole(object.x + moved, object.y) {
+fn match_block(
+    before: &Picture,
+    now: &Picture,
+    object: &Object,
+    moved: i32,
+    stops_early: bool,
+) -> Drift {
+    if !is_inside_margin(object.x + moved, object.y) {
         return Drift { x: 0, y: 0 };
     }
-    let wanted = fine(now, object.x, object.y, HALF);
-    // Where it was if it stood still: the camera has moved on.
-    let reach = HALF + REACH;
-    let field = fine(before, object.x + moved, object.y, reach);
-    let side = 2 * reach as usize;
+    let block = enlarge(now, object.x, object.y, BLOCK_HALF_SIDE);
+    // The movement of the camera shifts an object that stands still.
+    let half_side = BLOCK_HALF_SIDE + SEARCH_RANGE;
+    let field = enlarge(before, object.x + moved, object.y, half_side);
+    let side = 2 * half_side as usize;
     let mut least = (u32::MAX, Drift { x: 0, y: 0 });
-    for y in 0..=2 * REACH {
-        for x in 0..=2 * REACH {
-            let from = y as usize * side + x as usize;
+    for y in 0..=2 * SEARCH_RANGE {
+        for x in 0..=2 * SEARCH_RANGE {
+            let start = y as usize * side + x as usize;
+            let rows = block.chunks(2 * BLOCK_HALF_SIDE as usize);
             let mut sum = 0;
-            for (wanted, place) in wanted.chunks(2 * HALF as usize).zip(field[from..].chunks(side))
-            {
-                sum += difference(wanted, place);
-                if gives_up && sum >= least.0 {
+            for (row, candidate) in rows.zip(field[start..].chunks(side)) {
+                sum += difference(row, candidate);
+                if stops_early && sum >= least.0 {
                     break;
                 }
             }
             if sum < least.0 {
-                least = (sum, Drift { x: REACH - x, y: REACH - y });
+                least = (sum, Drift { x: SEARCH_RANGE - x, y: SEARCH_RANGE - y });
             }
         }
     }
     least.1
 }
 
-fn difference(wanted: &[u8], place: &[u8]) -> u32 {
-    wanted.iter().zip(place).map(|(&a, &b)| u32::from(a.abs_diff(b))).sum()
+/// Returns the sum of absolute differences of two rows, over the shorter length.
+fn difference(a: &[u8], b: &[u8]) -> u32 {
+    a.iter().zip(b).map(|(&a, &b)| u32::from(a.abs_diff(b))).sum()
 }
 
-/// As a CPU does it; the camera has `moved` so many pixels along x since `before`.
+/// Estimates the drift of an object: the version for a CPU. The camera has `moved` by this number
+/// of pixels along x since `before`.
 pub fn on_cpu(before: &Picture, now: &Picture, object: &Object, moved: i32) -> Drift {
-    matched(before, now, object, moved, false)
+    match_block(before, now, object, moved, false)
 }
 
-/// As the accelerator does it.
+/// Estimates the drift of an object as [`on_cpu`]: the version for the accelerator.
 pub fn on_accelerator(before: &Picture, now: &Picture, object: &Object, moved: i32) -> Drift {
-    matched(before, now, object, moved, true)
+    match_block(before, now, object, moved, true)
 }

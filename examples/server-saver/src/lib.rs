@@ -1,29 +1,31 @@
-//! A server from outside: deferrable with a bonus. What is not used in one period is added to the
-//! next, up to as much again.
+//! An external server: a deferrable server that carries unused budget over. A refill adds the
+//! budget Q to the unused budget, which counts up to Q.
 //!
-//! L3C (RTNS 2017), section 4.1, leaves reservation types of one's own to whoever needs them. This
-//! one serves a client that is quiet for a while and then asks for more than usual. Promises Q in
-//! each period to whoever waits at its begin; in return others must stand 3Q in a little more than
-//! T, where a deferrable server disturbs them with 2Q.
+//! L3C (RTNS 2017), section 4.1, permits custom reservation types. This one serves clients with
+//! bursts of requests after idle periods.
+//!
+//! Guarantee: a client that is pending at the start of a period gets Q in that period.
+//! Limit: the interference on other tasks reaches 3Q in little more than a period T; that of a
+//! deferrable server reaches 2Q.
 
 use talea_core::server::{Reservation, Server};
 use talea_core::{Time, Work};
 
 #[derive(Debug)]
 struct Saver {
-    of: Reservation,
-    left: Work,
-    /// When the next period begins.
-    next: Time,
+    reservation: Reservation,
+    budget: Work,
+    /// Start of the next period.
+    next_refill: Time,
     deadline: Time,
 }
 
-/// What a [`Registry`](talea_system::system::Registry) is given.
-pub fn make(of: &Reservation) -> Box<dyn Server + Send> {
+/// Constructor of the server, for a [`Registry`](talea_system::system::Registry).
+pub fn make(reservation: &Reservation) -> Box<dyn Server + Send> {
     Box::new(Saver {
-        of: *of,
-        left: Work::ZERO,
-        next: Time::ZERO + of.offset,
+        reservation: *reservation,
+        budget: Work::ZERO,
+        next_refill: Time::ZERO + reservation.offset,
         deadline: Time::NEVER,
     })
 }
@@ -34,23 +36,23 @@ impl Server for Saver {
     fn idle(&mut self, _: Time) {}
 
     fn charge(&mut self, _: Time, used: Work) {
-        self.left = self.left.checked_sub(used).expect("no more than the budget");
+        self.budget = self.budget.checked_sub(used).expect("at most the budget");
     }
 
     fn exhausted(&mut self, _: Time) {}
 
     fn refill(&mut self, _: Time) {
-        self.left = self.left.min(self.of.budget) + self.of.budget;
-        self.deadline = self.next + self.of.relative_deadline();
-        self.next += self.of.period;
+        self.budget = self.budget.min(self.reservation.budget) + self.reservation.budget;
+        self.deadline = self.next_refill + self.reservation.relative_deadline();
+        self.next_refill += self.reservation.period;
     }
 
     fn budget(&self, _: Time) -> Work {
-        self.left
+        self.budget
     }
 
     fn next_refill(&self, _: Time) -> Option<Time> {
-        Some(self.next)
+        Some(self.next_refill)
     }
 
     fn deadline(&self) -> Time {

@@ -1,4 +1,4 @@
-//! Simulates a system file in which `saver` is a server like any other.
+//! Simulates a system file that may use the server `saver`.
 
 use std::process::ExitCode;
 use talea_core::Time;
@@ -11,23 +11,24 @@ fn main() -> ExitCode {
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) => {
-            eprintln!("{path} can't be read: {error}");
+            eprintln!("cannot read {path}: {error}");
             return ExitCode::FAILURE;
         }
     };
     let registry = Registry::new().server("saver", server_saver::make);
     let system = match system::read_with(&text, &path, &(), &registry) {
         Ok(system) => system,
-        Err(found) => {
-            eprint!("{}", render(&found, false));
+        Err(diagnostics) => {
+            eprint!("{}", render(&diagnostics, false));
             return ExitCode::from(2);
         }
     };
     for root in &system.roots {
-        let machine = root.tree.build().expect("it has been checked");
-        let mut world = Simulation::new(machine, root.tree.cpus, &root.workload(system.seed));
+        let engine = root.tree.build().expect("a checked tree");
+        let workload = root.workload(system.seed);
+        let mut simulation = Simulation::new(engine, root.tree.cpus, &workload);
         let mut counters = Counters::new(root.tasks.len());
-        world.run(Time::ZERO + system.duration, &mut counters);
+        simulation.run(Time::ZERO + system.duration, &mut counters);
         for (name, count) in root.tasks.iter().zip(&counters.tasks) {
             println!("{name}: {} jobs, {} late", count.completed, count.late);
         }

@@ -1,4 +1,5 @@
-//! What is known of the server. `talea-sim` runs it through the harness of the built-in ones.
+//! The server in the example's system, compared with a deferrable server. The tests of `talea-sim`
+//! also run it in the harness of the built-in servers.
 
 use talea_core::Time;
 use talea_sim::{Jobs, Simulation};
@@ -6,21 +7,22 @@ use talea_system::system::{self, Registry, System};
 
 const MS: u64 = 1_000_000;
 
-/// The example's system, with this server.
+/// Returns the example's system with another server.
 fn system(server: &str) -> System {
     let text = include_str!("../system.toml").replace("\"saver\"", &format!("\"{server}\""));
     let registry = Registry::new().server("saver", server_saver::make);
     system::read_with(&text, "system.toml", &(), &registry)
-        .unwrap_or_else(|found| panic!("{found:?}"))
+        .unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
 }
 
-/// When the first jobs of each task end, in milliseconds, and how many jobs are late.
+/// Returns the completion time of each task's first job, in milliseconds, and the number of late
+/// jobs.
 fn run(system: &System) -> (Vec<u64>, usize) {
     let root = &system.roots[0];
-    let mut world =
-        Simulation::new(root.tree.build().expect("it has been checked"), 1, &root.workload(1));
+    let mut simulation =
+        Simulation::new(root.tree.build().expect("a checked tree"), 1, &root.workload(1));
     let mut jobs = Jobs::default();
-    world.run(Time::ZERO + system.duration, &mut jobs);
+    simulation.run(Time::ZERO + system.duration, &mut jobs);
     let first = |task: u32| {
         let job = jobs.ended.iter().find(|job| job.task.0 == task);
         job.expect("a job of each task").end.as_ns() / MS
@@ -30,12 +32,12 @@ fn run(system: &System) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn l19_what_was_saved_answers_a_burst() {
-    // 2 ms of the period at 0 were saved, so there are 4 ms at 15; the rest comes at 20, after the
-    // control loop.
+fn l19_unused_budget_serves_a_later_burst() {
+    // The 2 ms of the first period are unused, so the budget at 15 is 4 ms. The next refill is at
+    // 20, and the control loop runs first.
     assert_eq!(run(&system("saver")), (vec![1, 17, 19, 23], 0));
-    // Without a bonus the second request waits for the next period, each time.
-    let (ends, late) = run(&system("deferrable"));
-    assert_eq!(ends, [1, 17, 23, 33]);
+    // Under a deferrable server the second request always waits for the next period.
+    let (completions, late) = run(&system("deferrable"));
+    assert_eq!(completions, [1, 17, 23, 33]);
     assert_eq!(late, 25);
 }

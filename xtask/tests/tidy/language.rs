@@ -14,7 +14,6 @@
 //! is checked as a comment is, and a quotation mark in code starts no quotation.
 
 use crate::{none, read, sources};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Extensions of the files that are checked.
@@ -91,15 +90,6 @@ const FRAGMENT_OPENERS: &[&str] = &[
     "Where", "Which", "Who", "Whoever", "Whom", "Whose", "With",
 ];
 
-/// Findings that are still there, by area and in the order of [`Rule`]. The numbers only shrink;
-/// an area without a row has none.
-#[rustfmt::skip]
-const REMAINING: &[(&str, [usize; 3])] = &[
-    ("crates/talea-capi", [76, 187, 3]),
-    ("docs", [13, 0, 0]),
-    ("examples", [73, 38, 73]),
-];
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Word,
@@ -165,46 +155,16 @@ pub(crate) fn old_names_in(read: impl Fn(&Path) -> Option<String>) -> Vec<String
     findings
 }
 
-/// Compares the findings of each area with [`REMAINING`].
+/// Fails when a file violates the rule, and names every place.
 fn check(rule: Rule) {
-    let mut areas: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut problems = Vec::new();
     for path in sources(&EXTENSIONS) {
         let findings = findings_in(&path, &read(&path));
         for finding in findings.into_iter().filter(|finding| finding.rule == rule) {
-            let message = format!("{}:{}: {}", path.display(), finding.line, finding.message);
-            areas.entry(area_of(&path)).or_default().push(message);
-        }
-    }
-    let mut problems = Vec::new();
-    for (area, findings) in &areas {
-        let allowed = allowed_in(area, rule);
-        if findings.len() > allowed {
-            problems.push(format!("{area}: {} findings, {allowed} allowed", findings.len()));
-            problems.extend(findings.iter().cloned());
-        }
-    }
-    for (area, _) in REMAINING {
-        let count = areas.get(*area).map_or(0, Vec::len);
-        let allowed = allowed_in(area, rule);
-        if count < allowed {
-            problems.push(format!("{area}: {count} findings, lower the {allowed} of `REMAINING`"));
+            problems.push(format!("{}:{}: {}", path.display(), finding.line, finding.message));
         }
     }
     none(&problems);
-}
-
-fn allowed_in(area: &str, rule: Rule) -> usize {
-    REMAINING.iter().find(|(name, _)| *name == area).map_or(0, |(_, counts)| counts[rule as usize])
-}
-
-/// The crate that a file belongs to, or its top folder, or `.` for files of the root.
-pub(crate) fn area_of(path: &Path) -> String {
-    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
-    match &parts[..] {
-        [top, name, _, ..] if top == "crates" => format!("crates/{name}"),
-        [top, _, ..] => top.to_string(),
-        _ => ".".to_owned(),
-    }
 }
 
 /// Returns all violations of a file, in the order of its lines.

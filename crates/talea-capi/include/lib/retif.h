@@ -1,2 +1,2 @@
-/* The original was installed one directory deeper; programs that look there find the same header. */
+/* The original installs its header in this folder. Programs that include it here get retif.h. */
 #include "../retif.h"

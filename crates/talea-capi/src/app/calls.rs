@@ -2,7 +2,7 @@
 
 use super::choice::{Choose, Given};
 use super::job::Call;
-use super::state::{App, Known, Served, trouble, wrong};
+use super::state::{App, Known, Served, runtime_error, wrong};
 use super::{Pipe, convert};
 use crate::ffi::{CallError, CallResult, call, given, place, read};
 use crate::layout::{TaleaAppConfig, TaleaTask, TaleaTaskVersion};
@@ -33,7 +33,7 @@ impl App {
         })
     }
 
-    pub(crate) fn redeclare(&self, number: u32, given: &TaleaTask) -> CallResult {
+    pub(crate) fn replace_task(&self, number: u32, given: &TaleaTask) -> CallResult {
         self.with(|declared| {
             let id = declared.task(number)?;
             let task = convert::task(given, number as usize, &declared.servers)?;
@@ -86,20 +86,20 @@ impl App {
         })
     }
 
-    pub(crate) fn follow(&self, table: Option<&str>) -> CallResult {
+    pub(crate) fn set_table(&self, table: Option<&str>) -> CallResult {
         self.with(|declared| {
             let app = declared.stopped()?;
             let table = table
                 .map(|text| app.read_table(text))
                 .transpose()
-                .map_err(|error| trouble(&error))?;
+                .map_err(|error| runtime_error(&error))?;
             app.set_table(table);
             Ok(())
         })
     }
 
     pub(crate) fn describe(&self) -> CallResult<String> {
-        self.with(|declared| declared.stopped()?.describe().map_err(|error| trouble(&error)))
+        self.with(|declared| declared.stopped()?.describe().map_err(|error| runtime_error(&error)))
     }
 
     pub(crate) fn edge(&self, from: u32, to: u32) -> CallResult {
@@ -126,7 +126,7 @@ impl App {
             }
             let app = declared.stopped()?;
             let pipe = Pipe::new(app, tasks, (length, tokens.max(1)), item).ok_or_else(|| {
-                CallError::Said(
+                CallError::Message(
                     libc::ENOMEM,
                     format!("{length} elements of {item} bytes: at most 1048576, and 1 GiB"),
                 )
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn talea_app_replace_task(
     call(|| {
         // SAFETY: as the header says.
         let (app, task) = unsafe { (given(app, "app is NULL")?, read(task)?) };
-        app.redeclare(id, &task)
+        app.replace_task(id, &task)
     })
 }
 
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn talea_app_set_table(app: *mut App, table: *const c_char
         let app = unsafe { given(app, "app is NULL") }?;
         // SAFETY: as the header says, it is NULL or text with a zero.
         let table = if table.is_null() { None } else { Some(unsafe { text(table) }?) };
-        app.follow(table)
+        app.set_table(table)
     })
 }
 
@@ -318,25 +318,25 @@ pub unsafe extern "C" fn talea_app_describe(
 ) -> c_int {
     call(|| {
         // SAFETY: as the header says.
-        let said = unsafe { given(app, "app is NULL") }?.describe()?;
+        let described = unsafe { given(app, "app is NULL") }?.describe()?;
         if !length.is_null() {
             // SAFETY: as the header says, it names room for a size.
-            unsafe { length.write_unaligned(said.len()) };
+            unsafe { length.write_unaligned(described.len()) };
         }
-        if room <= said.len() {
-            return Err(CallError::Said(
+        if room <= described.len() {
+            return Err(CallError::Message(
                 libc::ENOSPC,
-                format!("the text is {} bytes long, and there is room for {room}", said.len()),
+                format!("the text is {} bytes long, and there is room for {room}", described.len()),
             ));
         }
         if text.is_null() {
             return Err(CallError::Caller(libc::EINVAL, "text is NULL"));
         }
         // SAFETY: by the header, it points to `room` bytes of the caller alone: enough for the
-        // text and a zero, as was just seen.
+        // text and a zero, by the test above.
         unsafe {
-            text.cast::<u8>().copy_from_nonoverlapping(said.as_ptr(), said.len());
-            text.cast::<u8>().add(said.len()).write(0);
+            text.cast::<u8>().copy_from_nonoverlapping(described.as_ptr(), described.len());
+            text.cast::<u8>().add(described.len()).write(0);
         }
         Ok(())
     })
@@ -367,7 +367,7 @@ pub unsafe extern "C" fn talea_app_channel(
     })
 }
 
-/// One with everything as it is without being said.
+/// An application with the default configuration.
 impl Default for App {
     fn default() -> App {
         App::new(Application::new(Config::default()))
@@ -379,7 +379,7 @@ impl App {
     pub(crate) fn select<T: Any + Send>(&self, selection: Selection, asked: Box<T>) -> CallResult {
         self.with(|declared| {
             declared.stopped()?.config().selection = selection;
-            // The machine that knew the one before is gone.
+            // No engine has a pointer to the previous one: the application is stopped.
             declared.asked = Some(asked);
             Ok(())
         })
@@ -391,7 +391,7 @@ impl App {
             let given = Box::new(given);
             let selection = given.selection();
             declared.stopped()?.config().selection = selection;
-            // The machine that knew the one before is gone.
+            // No engine has a pointer to the previous one: the application is stopped.
             declared.chooser = Some(given);
             Ok(())
         })

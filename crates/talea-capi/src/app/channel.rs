@@ -46,7 +46,7 @@ struct Places {
     cells: Box<[UnsafeCell<u8>]>,
 }
 
-// SAFETY: a cell is touched by the owner of its place alone; places go from hand to hand through
+// SAFETY: only the owner of a place accesses its cell, and places move between threads only through
 // queues.
 unsafe impl Send for Places {}
 // SAFETY: the same.

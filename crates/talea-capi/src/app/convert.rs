@@ -110,7 +110,7 @@ fn cpus(given: &TaleaAppConfig) -> CallResult<Vec<u32>> {
     match given.workers as usize {
         0 => Ok(named),
         workers if named.is_empty() => {
-            first_cpus(workers).map_err(|error| super::state::trouble(&error))
+            first_cpus(workers).map_err(|error| super::state::runtime_error(&error))
         }
         workers if workers == named.len() => Ok(named),
         workers => Err(wrong(format!("workers is {workers}, and cpus names {}", named.len()))),

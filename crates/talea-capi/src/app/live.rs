@@ -22,7 +22,7 @@ pub unsafe extern "C" fn talea_app_stop(app: *mut App, report: *mut TaleaAppRepo
         // SAFETY: as the header says.
         let app = unsafe { given(app, "app is NULL") }?;
         if !report.is_null() {
-            // Looked at before anything is done.
+            // Tested first: an invalid report must not stop the application.
             // SAFETY: as the header says.
             unsafe { can_be_written(report) }?;
         }
@@ -37,40 +37,40 @@ pub unsafe extern "C" fn talea_app_stop(app: *mut App, report: *mut TaleaAppRepo
 
 /// Returns the result of `inside`, or a negative errno without a message.
 fn quietly(inside: impl FnOnce() -> CallResult<c_int>) -> c_int {
-    let number = protect(inside).unwrap_or_else(|trouble| trouble.number());
+    let number = protect(inside).unwrap_or_else(|error| error.number());
     mutate!("capi-quiet", {}, crate::message::set("refused", None));
     number
 }
 
-/// Says something to a run.
+/// Calls `action` with the handle of the run of an application.
 ///
 /// # Safety
 /// `app` is NULL or a handle that no thread frees meanwhile.
-unsafe fn tell(app: *const App, say: impl FnOnce(&RunHandle) -> bool) -> c_int {
+unsafe fn with_run(app: *const App, action: impl FnOnce(&RunHandle) -> bool) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { app.as_ref() } {
         None => -libc::EINVAL,
-        Some(app) => quietly(|| app.tell(say).map(|()| 0)),
+        Some(app) => quietly(|| app.with_run(action).map(|()| 0)),
     }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_app_activate(app: *mut App, task: u32) -> c_int {
     // SAFETY: as the header says.
-    unsafe { tell(app, |hand| hand.activate(TaskId::from_number(task))) }
+    unsafe { with_run(app, |run| run.activate(TaskId::from_number(task))) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_app_battery(app: *mut App, battery: u64) -> c_int {
     // SAFETY: as the header says.
-    unsafe { tell(app, |hand| hand.change(Condition::Battery(battery))) }
+    unsafe { with_run(app, |run| run.change(Condition::Battery(battery))) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_app_mode(app: *mut App, mode: u32) -> c_int {
     match u8::try_from(mode) {
         // SAFETY: as the header says.
-        Ok(mode) if mode < 64 => unsafe { tell(app, |hand| hand.change(Condition::Mode(mode))) },
+        Ok(mode) if mode < 64 => unsafe { with_run(app, |run| run.change(Condition::Mode(mode))) },
         _ => -libc::EINVAL,
     }
 }
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn talea_app_mode(app: *mut App, mode: u32) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn talea_app_permit(app: *mut App, permitted: u64) -> c_int {
     // SAFETY: as the header says.
-    unsafe { tell(app, |hand| hand.change(Condition::Permitted(permitted))) }
+    unsafe { with_run(app, |run| run.change(Condition::Permitted(permitted))) }
 }
 
 /// Converts a channel result to the errno of the header.
@@ -125,6 +125,6 @@ pub unsafe extern "C" fn talea_job_get(job: *mut TaleaJob) -> c_int {
     // SAFETY: as the header says.
     match protect(|| unsafe { write(job, &known) }) {
         Ok(()) => 0,
-        Err(trouble) => trouble.number(),
+        Err(error) => error.number(),
     }
 }

@@ -18,7 +18,7 @@ pub struct App {
     declared: Mutex<Declared>,
     /// Handle of the run. Written before its first job and after its last one; a reader that finds
     /// it locked does not wait.
-    hand: RwLock<Option<RunHandle>>,
+    run: RwLock<Option<RunHandle>>,
     /// A child of fork has none of the threads.
     owner: u32,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Declared {
     pub(crate) report: Option<Report>,
 }
 
-/// A server, and where its tasks are: it is where the first one of them is.
+/// A server, and the CPU of its first task, on which it is placed.
 pub(crate) struct Served {
     pub(crate) id: ServerId,
     pub(crate) server: Server,
@@ -46,7 +46,8 @@ pub(crate) struct Served {
 }
 
 impl Declared {
-    /// A task has been declared: its server, if it names one, is where it is.
+    /// Places the server that a task names on the CPU of the task, unless an earlier task has
+    /// placed it.
     pub(crate) fn serve(&mut self, task: &TaleaTask) -> CallResult {
         let at = (task.server as usize).wrapping_sub(1);
         let Some(Served { id, server, core: core @ None }) = self.servers.get_mut(at) else {
@@ -74,11 +75,11 @@ enum State {
 
 /// The caller's mistake.
 pub(crate) fn wrong(what: impl Into<String>) -> CallError {
-    CallError::Said(libc::EINVAL, what.into())
+    CallError::Message(libc::EINVAL, what.into())
 }
 
-/// Why the runtime does not do it.
-pub(crate) fn trouble(error: &Error) -> CallError {
+/// Converts an error of the runtime.
+pub(crate) fn runtime_error(error: &Error) -> CallError {
     let errno = match error {
         Error::Declared(_) => libc::EINVAL,
         Error::Machine(_) => libc::ENODEV,
@@ -86,7 +87,7 @@ pub(crate) fn trouble(error: &Error) -> CallError {
         Error::Run(Failure::Os(error)) => error.raw_os_error().unwrap_or(libc::EIO),
         Error::Run(_) => libc::EIO,
     };
-    CallError::Said(errno, error.to_string())
+    CallError::Message(errno, error.to_string())
 }
 
 impl Declared {
@@ -129,7 +130,7 @@ impl App {
             asked: None,
             report: None,
         };
-        App { declared: Mutex::new(declared), hand: RwLock::new(None), owner: std::process::id() }
+        App { declared: Mutex::new(declared), run: RwLock::new(None), owner: std::process::id() }
     }
 
     /// Whether the calling thread may wait for it: not in a job, and not in a child of fork, which
@@ -175,16 +176,16 @@ impl App {
                 State::Running(_) | State::Between => unreachable!("it was stopped"),
             }
         })?;
-        let tell = |hand| *self.hand.write().unwrap_or_else(PoisonError::into_inner) = Some(hand);
-        let (state, answer) = match app.start_with(tell) {
+        let set_run = |run| *self.run.write().unwrap_or_else(PoisonError::into_inner) = Some(run);
+        let (state, answer) = match app.start_with(set_run) {
             Ok(running) => (State::Running(Box::new(running)), Ok(())),
             Err(back) => (
                 mutate!("capi-start-back", State::Stopped(Box::new(back.app)), State::Between),
-                Err(trouble(&back.error)),
+                Err(runtime_error(&back.error)),
             ),
         };
         if answer.is_err() {
-            self.hang_up();
+            self.clear_run();
         }
         self.with(|declared| {
             declared.state = state;
@@ -203,21 +204,21 @@ impl App {
             })?;
         // Not behind the lock: it takes as long as the jobs do.
         let (app, report) = running.stop_keeping();
-        self.hang_up();
+        self.clear_run();
         self.with(|declared| {
             declared.state = State::Stopped(Box::new(app));
             declared.report = report.as_ref().ok().cloned();
-            report.map_err(|error| trouble(&error))
+            report.map_err(|error| runtime_error(&error))
         })
     }
 
-    fn hang_up(&self) {
-        *self.hand.write().unwrap_or_else(PoisonError::into_inner) = None;
+    fn clear_run(&self) {
+        *self.run.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Says something to the run, from jobs and from other threads, if there is one. Does not
-    /// block.
-    pub(crate) fn tell(&self, say: impl FnOnce(&RunHandle) -> bool) -> CallResult {
+    /// Calls `action` with the handle of the run; an error if the application does not run. Does
+    /// not block, so jobs may call it.
+    pub(crate) fn with_run(&self, action: impl FnOnce(&RunHandle) -> bool) -> CallResult {
         mutate!(
             "capi-app-forked",
             {
@@ -227,8 +228,8 @@ impl App {
             {}
         );
 
-        let is_delivered = self.hand.try_read().is_ok_and(|hand| hand.as_ref().is_some_and(say));
-        if is_delivered {
+        let is_done = self.run.try_read().is_ok_and(|run| run.as_ref().is_some_and(action));
+        if is_done {
             Ok(())
         } else {
             Err(CallError::Caller(libc::ESRCH, "the application does not run"))

@@ -1,5 +1,5 @@
-//! The structures of `retif.h`. Old programs were compiled with these numbers (facts/retif.md,
-//! 4.2).
+//! The structures of `retif.h`. Programs were compiled with the sizes and offsets of the original
+//! header (x86-64).
 
 use libc::{c_char, c_int, c_void, pid_t};
 

@@ -1,8 +1,8 @@
 //! Periodic tasks: `start` and `wait_period`.
 //!
-//! The structure says when the next activation is, so nothing needs to be looked up in a loop that
-//! is in a hurry. Activations are nominal: start + k·T. Late ones follow back to back until the
-//! task has caught up.
+//! The structure holds the next activation, so the periodic loop needs no lookup and no lock.
+//! Activations are nominal: start + k·T. Late jobs follow back to back until the task has caught
+//! up.
 
 use super::layout::{RtfTask, Timespec};
 use std::sync::LazyLock;
@@ -10,9 +10,10 @@ use std::time::Duration;
 use talea_client::Periodic;
 use talea_core::Monotonic;
 
-/// Nanoseconds in a unit of the period, here and only here: the original took it for milliseconds,
-/// and a program that was written for that would spin a thousand times too fast otherwise
-/// (facts/retif.md, 11.3).
+/// Nanoseconds in a unit of the period, in this module only. The unit of the ReTiF paper and of the
+/// original `retif.h` is the microsecond, but the original `rtf_task_start` and
+/// `rtf_task_wait_period` take milliseconds. A program that relies on that would otherwise run a
+/// thousand times too fast.
 static UNIT_NS: LazyLock<u64> = LazyLock::new(|| {
     let milliseconds = std::env::var_os("RETIF_PERIOD_MS").is_some_and(|value| value == "1");
     if milliseconds { 1_000_000 } else { 1_000 }

@@ -68,10 +68,10 @@ pub(super) fn number_of(spec: SpecId) -> Option<u32> {
     lock().tasks.iter().find(|(_, entry)| entry.grant.spec() == spec).map(|(id, _)| *id)
 }
 
-/// Tasks that were created in this structure and had a thread at some time.
+/// Returns the tasks that were created in this structure and have had a thread.
 ///
-/// Programs cancel a thread and create its task anew without releasing the old one (facts/retif.md,
-/// 11.4).
+/// A program of the original (CatchingDrone) cancels a thread and creates its task anew without
+/// releasing the old task.
 pub(super) fn former_tasks(address: usize) -> Vec<(u32, Arc<Entry>)> {
     let used = |entry: &Entry| entry.address == address && entry.attached.load(Ordering::Relaxed);
     lock()

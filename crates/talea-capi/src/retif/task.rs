@@ -27,20 +27,20 @@ pub(super) enum ErrorStyle {
 
 /// Runs the inside of a function and turns what comes of it into a result.
 pub(super) fn result(style: ErrorStyle, inside: impl FnOnce() -> CallResult) -> c_int {
-    let trouble = match protect(inside) {
+    let error = match protect(inside) {
         Ok(()) => return OK,
-        Err(trouble) => trouble,
+        Err(error) => error,
     };
-    let result = match (&trouble, style) {
+    let result = match (&error, style) {
         (CallError::Refused(refusal), ErrorStyle::Distinct) if is_denial(refusal) => ACL_FAIL,
         (CallError::Refused(_), _) => FAIL,
         _ => {
             // SAFETY: the calling thread's own errno.
-            unsafe { *libc::__errno_location() = -trouble.number() };
+            unsafe { *libc::__errno_location() = -error.number() };
             ERROR
         }
     };
-    message::remember(trouble);
+    message::remember(error);
     result
 }
 
@@ -204,7 +204,7 @@ unsafe fn both<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use talea_client::{Field, Name, PluginAnswer as Said2};
+    use talea_client::{Field, Name, PluginAnswer};
 
     fn refusal(code: Code) -> Refusal {
         Refusal {
@@ -247,7 +247,8 @@ mod tests {
     fn r4_a_request_that_rules_keep_from_every_plugin_is_a_denial() {
         let denied =
             |code| PluginVerdict::Denied { code, field: Field::Request, asked: 0, limit: 0 };
-        let answer = |verdict| Said2 { plugin: 0, name: Name::new("rm").expect("a name"), verdict };
+        let answer =
+            |verdict| PluginAnswer { plugin: 0, name: Name::new("rm").expect("a name"), verdict };
         let mut all = refusal(Code::NoPlugin);
         all.answers = vec![answer(denied(Code::NotAllowed)), answer(denied(Code::RuleBound))];
         assert!(is_denial(&all));

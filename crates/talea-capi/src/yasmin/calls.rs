@@ -15,8 +15,8 @@ fn number(inside: impl FnOnce() -> CallResult<u32>) -> i32 {
     let given = protect(inside).and_then(|number| {
         i32::try_from(number).map_err(|_| CallError::Caller(libc::ERANGE, "there are too many"))
     });
-    given.unwrap_or_else(|trouble| {
-        message::remember(trouble);
+    given.unwrap_or_else(|error| {
+        message::remember(error);
         INVALID
     })
 }

@@ -27,19 +27,19 @@ pub(crate) fn end() -> CallResult {
         Ok(declared()?.as_ref().is_some_and(|yasmin| yasmin.app.is_stopped().is_err()))
     };
     if runs()?
-        && let Err(trouble) = stop()
+        && let Err(error) = stop()
     {
         mutate!(
             "capi-yasmin-ended",
             {
                 if runs()? {
                     // The calling thread may not stop the application.
-                    return Err(trouble);
+                    return Err(error);
                 }
-                message::remember(trouble);
+                message::remember(error);
             },
             {
-                return Err(trouble);
+                return Err(error);
             }
         );
     }
@@ -72,31 +72,31 @@ pub extern "C" fn yas_cleanup() {
 }
 
 /// Calls the run, if there is one. Does not block and sets no message.
-fn tell(say: impl FnOnce(&RunHandle) -> bool) -> bool {
-    protect(|| Ok(app().is_some_and(|app| app.tell(say).is_ok()))).unwrap_or(false)
+fn with_run(action: impl FnOnce(&RunHandle) -> bool) -> bool {
+    protect(|| Ok(app().is_some_and(|app| app.with_run(action).is_ok()))).unwrap_or(false)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn yas_task_activate(task: i32) {
     if let Ok(number) = u32::try_from(task) {
-        tell(|hand| hand.activate(TaskId::from_number(number)));
+        with_run(|run| run.activate(TaskId::from_number(number)));
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn yas_mode(mode: u32) -> bool {
     let mode = u8::try_from(mode).ok().filter(|&mode| mode < 64);
-    mode.is_some_and(|mode| tell(|hand| hand.change(Condition::Mode(mode))))
+    mode.is_some_and(|mode| with_run(|run| run.change(Condition::Mode(mode))))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn yas_permit(permissions: u64) -> bool {
-    tell(|hand| hand.change(Condition::Permitted(permissions)))
+    with_run(|run| run.change(Condition::Permitted(permissions)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn yas_battery(energy: u64) -> bool {
-    tell(|hand| hand.change(Condition::Battery(energy)))
+    with_run(|run| run.change(Condition::Battery(energy)))
 }
 
 #[unsafe(no_mangle)]

@@ -63,10 +63,10 @@ pub(crate) fn declare<T>(add: impl FnOnce(&mut Yasmin) -> CallResult<T>) -> Call
     let yasmin =
         declared.as_mut().ok_or(CallError::Caller(libc::EINVAL, "init() was not called"))?;
     let added = add(yasmin);
-    if let Err(trouble) = &added
+    if let Err(error) = &added
         && yasmin.refused.is_none()
     {
-        yasmin.refused = Some(message::said_by(trouble));
+        yasmin.refused = Some(message::message_of(error));
     }
     added
 }
@@ -109,8 +109,8 @@ impl Yasmin {
         let (tasks, channels, accelerators) = Default::default();
         let app = Arc::new(App::default());
         let mut yasmin = Yasmin { app, limits, tasks, accelerators, channels, refused: None };
-        if let Err(trouble) = yasmin.configure() {
-            yasmin.refused = Some(message::said_by(&trouble));
+        if let Err(error) = yasmin.configure() {
+            yasmin.refused = Some(message::message_of(&error));
         }
         yasmin
     }
@@ -162,13 +162,13 @@ impl Yasmin {
         known.ok_or_else(|| wrong(format!("there is no task {id}: {count} are declared")))
     }
 
-    /// Tells the application what its tasks have turned out to be, and who chooses versions.
+    /// Passes the kinds of the tasks and the version selection to the application.
     pub(crate) fn prepare(&mut self) -> CallResult {
         if let Some(refused) = mutate!("yasmin-refused", self.refused.as_ref(), None) {
-            return Err(CallError::Said(libc::EINVAL, refused.clone()));
+            return Err(CallError::Message(libc::EINVAL, refused.clone()));
         }
         for (number, task) in self.tasks.iter().enumerate() {
-            self.app.redeclare(number as u32, &task.as_talea())?;
+            self.app.replace_task(number as u32, &task.as_talea())?;
         }
         let asked =
             self.tasks.iter().map(|task| Asked { battery: task.battery, select: task.select });

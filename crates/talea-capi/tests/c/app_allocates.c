@@ -1,5 +1,5 @@
-/* Nothing is allocated while an application runs, whatever its jobs call. Everything that allocates is counted: this program's functions
- * take the place of the C library's for the library, too. */
+/* No memory is allocated while an application runs, whichever calls its jobs make. The functions
+ * below replace those of the C library, also for libtalea, and count allocations. */
 #include "counting.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -10,11 +10,11 @@ extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *old, size_t size);
 
 static int counting;
-static uint64_t allocations, all;
+static uint64_t allocations, total;
 
 static void allocated(void)
 {
-    __atomic_add_fetch(&all, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&total, 1, __ATOMIC_RELAXED);
     if (__atomic_load_n(&counting, __ATOMIC_RELAXED))
         __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
 }
@@ -40,9 +40,9 @@ void *realloc(void *old, size_t size)
 static talea_app *app;
 static talea_channel *channel;
 static uint32_t source, sink, chain;
-static uint64_t ends, links;
+static uint64_t completed, activated;
 
-static void puts_two(void *unused)
+static void pushes_two(void *unused)
 {
     talea_job job = TALEA_JOB_INIT;
     (void)unused;
@@ -56,23 +56,23 @@ static void puts_two(void *unused)
     (void)talea_app_permit(app, job.number);
 }
 
-static void takes_two(void *unused)
+static void pops_two(void *unused)
 {
     uint64_t number;
     (void)unused;
     (void)talea_channel_pop(channel, &number, sizeof number);
     (void)talea_channel_pop(channel, &number, sizeof number); /* empty */
-    (void)talea_channel_pop(channel, &number, 1);             /* wrong */
-    counts(&ends);
+    (void)talea_channel_pop(channel, &number, 1);             /* wrong size */
+    counts(&completed);
 }
 
-static void one_more(void *unused)
+static void counts_activation(void *unused)
 {
     (void)unused;
-    counts(&links);
+    counts(&activated);
 }
 
-static int32_t by_turns(const talea_choice *choice, void *unused)
+static int32_t alternates(const talea_choice *choice, void *unused)
 {
     (void)unused;
     return choice->job % 2;
@@ -86,7 +86,7 @@ int main(void)
     int i;
 
     begin_counting();
-    CHECK(talea_app_new(&config, &app) == 0 && talea_app_choose(app, by_turns, NULL) == 0);
+    CHECK(talea_app_new(&config, &app) == 0 && talea_app_choose(app, alternates, NULL) == 0);
     task.period_ns = 2000000;
     CHECK(talea_app_task(app, &task, &source) == 0);
     task.period_ns = 0;
@@ -96,18 +96,18 @@ int main(void)
     task.deadline_ns = 50000000;
     CHECK(talea_app_task(app, &task, &chain) == 0);
     for (i = 0; i < 2; i++) {
-        CHECK(talea_app_version(app, source, &version, puts_two, NULL, NULL) == 0);
-        CHECK(talea_app_version(app, sink, &version, takes_two, NULL, NULL) == 0);
-        CHECK(talea_app_version(app, chain, &version, one_more, NULL, NULL) == 0);
+        CHECK(talea_app_version(app, source, &version, pushes_two, NULL, NULL) == 0);
+        CHECK(talea_app_version(app, sink, &version, pops_two, NULL, NULL) == 0);
+        CHECK(talea_app_version(app, chain, &version, counts_activation, NULL, NULL) == 0);
     }
     CHECK(talea_app_channel(app, source, sink, sizeof(uint64_t), 1, 1, &channel) == 0);
-    CHECK(all > 0);
+    CHECK(total > 0);
     CHECK(talea_app_start(app) == 0);
     __atomic_store_n(&counting, 1, __ATOMIC_RELAXED);
-    waits(&ends, 50);
-    waits(&links, 1);
+    waits(&completed, 50);
+    waits(&activated, 1);
     __atomic_store_n(&counting, 0, __ATOMIC_RELAXED);
     CHECK(talea_app_stop(app, NULL) == 0 && talea_app_free(app) == 0);
-    printf("%lu allocations of %lu\n", (unsigned long)allocations, (unsigned long)all);
+    printf("%lu allocations of %lu\n", (unsigned long)allocations, (unsigned long)total);
     return allocations != 0;
 }

@@ -1,4 +1,4 @@
-/* An application in C says itself as a system file, follows a table, and has servers. */
+/* An application in C is described as a system file, runs by a table, and has servers. */
 #include "check.h"
 #include <errno.h>
 #include <stdio.h>
@@ -18,16 +18,18 @@ static void counts(void *number)
     __atomic_add_fetch((uint64_t *)number, 1, __ATOMIC_RELEASE);
 }
 
-/* The task fork, by a table; and then one that a server serves beside it. */
-static void tables_and_servers(talea_app *app)
+/* Runs the task fork by a table, then beside a task with a server. */
+static void runs_by_table_and_with_server(talea_app *app)
 {
-    static const char table[] = "[[scheduler]]\nname = \"application\"\npolicy = \"table\"\ncpus = 1\nhyperperiod = \"25ms\"\n"
-                                "[[scheduler.entry]]\ncpu = 0\nowner = \"fork\"\nstart = \"5ms\"\nlength = \"5ms\"\n";
+    static const char table[] =
+        "[[scheduler]]\nname = \"application\"\npolicy = \"table\"\ncpus = 1\nhyperperiod = \"25ms\"\n"
+        "[[scheduler.entry]]\ncpu = 0\nowner = \"fork\"\nstart = \"5ms\"\nlength = \"5ms\"\n";
+    static const char no_table[] = "[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n";
     talea_task task = TALEA_TASK_INIT;
     talea_task_version version = TALEA_TASK_VERSION_INIT;
-    uint32_t server, asked, other;
+    uint32_t server, served, other;
     CHECK(talea_app_set_table(app, "no file") == -EINVAL);
-    CHECK(talea_app_set_table(app, "[[scheduler]]\nname = \"root\"\npolicy = \"edf\"\n") == -EINVAL);
+    CHECK(talea_app_set_table(app, no_table) == -EINVAL);
     CHECK(strstr(talea_last_error(), "it has no table") != NULL);
     CHECK(talea_app_set_table(app, table) == 0);
     done[1] = 0;
@@ -37,21 +39,24 @@ static void tables_and_servers(talea_app *app)
     CHECK(talea_app_stop(app, NULL) == 0 && talea_app_set_table(app, NULL) == 0);
     CHECK(talea_app_server(app, "requests", 4, 1, 2, &server) == -EINVAL);
     CHECK(talea_app_server(app, "requests", TALEA_SERVER_DEFERRABLE, 3, 2, &server) == -EINVAL);
-    CHECK(talea_app_server(app, "requests", TALEA_SERVER_DEFERRABLE, 2000000, 5000000, &server) == 0 && server == 0);
+    CHECK(talea_app_server(app, "requests", TALEA_SERVER_DEFERRABLE, 2000000, 5000000, &server) == 0);
+    CHECK(server == 0);
     task.kind = TALEA_TASK_ACTIVATED;
     task.deadline_ns = 100000000;
     task.server = server + 2;
-    strcpy(task.name, "asked");
-    CHECK(talea_app_task(app, &task, &asked) == -EINVAL && strstr(talea_last_error(), "server is 2") != NULL);
+    strcpy(task.name, "served");
+    CHECK(talea_app_task(app, &task, &served) == -EINVAL &&
+          strstr(talea_last_error(), "server is 2") != NULL);
     task.server = server + 1;
-    CHECK(talea_app_task(app, &task, &asked) == 0);
-    CHECK(talea_app_version(app, asked, &version, counts, &done[0], NULL) == 0);
+    CHECK(talea_app_task(app, &task, &served) == 0);
+    CHECK(talea_app_version(app, served, &version, counts, &done[0], NULL) == 0);
     task.core = 1;
-    CHECK(talea_app_task(app, &task, &other) == -EINVAL && strstr(talea_last_error(), "core is 1") != NULL);
-    CHECK(talea_app_replace_task(app, asked, &task) == -EINVAL);
+    CHECK(talea_app_task(app, &task, &other) == -EINVAL &&
+          strstr(talea_last_error(), "core is 1") != NULL);
+    CHECK(talea_app_replace_task(app, served, &task) == -EINVAL);
     CHECK(talea_app_start(app) == 0);
     for (other = 0; other < 3; other++)
-        CHECK(talea_app_activate(app, asked) == 0);
+        CHECK(talea_app_activate(app, served) == 0);
     CHECK(talea_app_stop(app, NULL) == 0 && done[0] == 3);
 }
 
@@ -80,8 +85,9 @@ int main(void)
     version.time_ns = 8000000;
     CHECK(talea_app_version(app, left, &version, nothing, NULL, &fast) == 0);
     CHECK(talea_app_uses(app, left, fast, gpu) == 0);
-    /* What the first version takes was not said. */
-    CHECK(talea_app_describe(app, NULL, 0, &length) == -EINVAL && strstr(talea_last_error(), "fork") != NULL);
+    /* The first version does not declare time_ns. */
+    CHECK(talea_app_describe(app, NULL, 0, &length) == -EINVAL &&
+          strstr(talea_last_error(), "fork") != NULL);
     CHECK(talea_app_free(app) == 0);
 
     CHECK(talea_app_new(&config, &app) == 0);
@@ -98,11 +104,12 @@ int main(void)
     CHECK(text != NULL);
     CHECK(talea_app_describe(app, text, length, NULL) == -ENOSPC && text[0] == 0);
     CHECK(talea_app_describe(app, NULL, length + 1, NULL) == -EINVAL);
-    CHECK(talea_app_describe(app, text, length + 1, &again) == 0 && again == length && strlen(text) == length);
+    CHECK(talea_app_describe(app, text, length + 1, &again) == 0 && again == length &&
+          strlen(text) == length);
     CHECK(talea_app_start(app) == 0);
     CHECK(talea_app_describe(app, text, length + 1, NULL) == -EBUSY);
     CHECK(talea_app_stop(app, NULL) == 0);
-    tables_and_servers(app);
+    runs_by_table_and_with_server(app);
     CHECK(talea_app_free(app) == 0);
     printf("%s", text);
     free(text);

@@ -1,4 +1,5 @@
-/* In C++ only: an exception that leaves a job, or with an argument a chooser, ends the program. It ends with 7 then. */
+/* C++ only: an exception that leaves a job, or a chooser if there is an argument, aborts the
+ * program, whose handler of SIGABRT exits with 7. */
 #include "check.h"
 #include <signal.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@ static void nothing(void *unused)
     (void)unused;
 }
 
-static int32_t throws_too(const talea_choice *choice, void *unused)
+static int32_t throws_in_chooser(const talea_choice *choice, void *unused)
 {
     (void)choice;
     throws(unused);
@@ -41,7 +42,7 @@ int main(int argc, char **argv)
     CHECK(talea_app_new(&config, &app) == 0 && talea_app_task(app, &task, &id) == 0);
     CHECK(talea_app_version(app, id, &version, argc > 1 ? nothing : throws, NULL, NULL) == 0);
     CHECK(talea_app_version(app, id, &version, nothing, NULL, NULL) == 0);
-    CHECK(argc == 1 || talea_app_choose(app, throws_too, NULL) == 0);
+    CHECK(argc == 1 || talea_app_choose(app, throws_in_chooser, NULL) == 0);
     CHECK(talea_app_start(app) == 0);
     alarm(20);
     pause();

@@ -1,4 +1,4 @@
-/* What the test programs share. Failures name the place; the program ends with 1. */
+/* Shared by the test programs. A failed check prints its place and ends the program with 1. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: not so: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno);        \
-            exit(1);                                                                                         \
-        }                                                                                                    \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: failed: %s (errno %d)\n", __FILE__, __LINE__, #condition,      \
+                    errno);                                                                        \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 #endif

@@ -1,8 +1,8 @@
-/* What jobs count, and waiting for it: whoever counts wakes who waits. A program that counts begins with begin_counting(). */
+/* Counters of jobs: each increment wakes the waiting thread. Call begin_counting() first. */
 #ifndef COUNTING_H
 #define COUNTING_H
 
-/* Before anything else is included. */
+/* Must precede all other includes. */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif
@@ -11,28 +11,28 @@
 #include <stdint.h>
 #include <time.h>
 
-static sem_t counted_anew;
+static sem_t incremented;
 
 static inline void begin_counting(void)
 {
-    CHECK(sem_init(&counted_anew, 0, 0) == 0);
+    CHECK(sem_init(&incremented, 0, 0) == 0);
 }
 
-/* A job, or the end of one: one more. */
+/* Increments a counter. A function of a version, or the last call of one. */
 static inline void counts(void *count)
 {
     __atomic_add_fetch((uint64_t *)count, 1, __ATOMIC_ACQ_REL);
-    sem_post(&counted_anew);
+    sem_post(&incremented);
 }
 
-/* Half a minute at most. */
-static inline void waits(const uint64_t *count, uint64_t least)
+/* Waits, for half a minute at most, until a counter has reached `minimum`. */
+static inline void waits(const uint64_t *count, uint64_t minimum)
 {
     struct timespec end;
     CHECK(clock_gettime(CLOCK_REALTIME, &end) == 0);
     end.tv_sec += 30;
-    while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < least)
-        CHECK(sem_timedwait(&counted_anew, &end) == 0 || errno == EINTR);
+    while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < minimum)
+        CHECK(sem_timedwait(&incremented, &end) == 0 || errno == EINTR);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* TALEA_DISABLE=1 makes every connection fail at once, and says so. */
+/* TALEA_DISABLE=1 makes every connection fail at once; the message names the variable. */
 #include "check.h"
 #include <retif.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Sizes and offsets that programs were compiled with. The same numbers stand beside the structures in Rust. */
+/* Sizes and offsets that programs were compiled with. The Rust structures assert the same
+ * numbers. */
 #include <retif.h>
 #include <stddef.h>
 #include <talea.h>
@@ -40,7 +41,7 @@ HOLDS(sizeof(struct rtf_cpu_info) == 12);
 AT(struct rtf_cpu_info, freeu, 4);
 AT(struct rtf_cpu_info, ntask, 8);
 
-/* One type in three spellings. */
+/* One type with three spellings. */
 HOLDS(sizeof(struct rtf_spec) == sizeof(struct rts_task));
 HOLDS(sizeof(struct rts_params) == sizeof(struct rtf_params));
 
@@ -134,9 +135,11 @@ int main(void)
     talea_plugin_info plugin = TALEA_PLUGIN_INFO_INIT;
     talea_info info = TALEA_INFO_INIT;
     talea_periodic periodic = TALEA_PERIODIC_INIT;
-    return !(spec.size == sizeof spec && granted.size == sizeof granted && refusal.size == sizeof refusal &&
-             status.size == sizeof status && plugin.size == sizeof plugin && info.size == sizeof info &&
-             periodic.size == sizeof periodic && config.size == sizeof config && task.size == sizeof task &&
-             version.size == sizeof version && job.size == sizeof job && whole.size == sizeof whole &&
-             one.size == sizeof one && config.cpus[15] == 0 && one.version_jobs[63] == 0 && spec.cpus[15] == 0 && granted.token[15] == 0);
+    return !(spec.size == sizeof spec && granted.size == sizeof granted &&
+             refusal.size == sizeof refusal && status.size == sizeof status &&
+             plugin.size == sizeof plugin && info.size == sizeof info &&
+             periodic.size == sizeof periodic && config.size == sizeof config &&
+             task.size == sizeof task && version.size == sizeof version && job.size == sizeof job &&
+             whole.size == sizeof whole && one.size == sizeof one && config.cpus[15] == 0 &&
+             one.version_jobs[63] == 0 && spec.cpus[15] == 0 && granted.token[15] == 0);
 }

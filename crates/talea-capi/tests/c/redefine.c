@@ -1,4 +1,4 @@
-/* A program that defines the results once more, and one that still has the names of the private enumeration. */
+/* A program may redefine the result macros and use the names of enum CLIENT_STATE. */
 #include <retif.h>
 #define RTF_OK 1
 #define RTF_FAIL 0

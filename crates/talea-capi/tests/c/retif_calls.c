@@ -1,4 +1,4 @@
-/* Every call of retif.h with each of its outcomes, against a daemon with one CPU and one plugin, "rm". */
+/* Each result of each call of retif.h, with a daemon that has one CPU and the plugin "rm". */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void r3_what_is_set_is_what_is_got(void)
+static void r3_getters_return_what_setters_set(void)
 {
     struct rtf_params p;
     char name[PLUGIN_MAX_NAME];
@@ -47,7 +47,7 @@ static struct rtf_params params(uint64_t runtime)
 static void r2_create_change_release(void)
 {
     struct rtf_task t = RTF_TASK_INIT, u = RTF_TASK_INIT;
-    struct rtf_params p = params(4000), q = params(8000), wish = params(2000);
+    struct rtf_params p = params(4000), q = params(8000), elastic = params(2000);
     CHECK(rtf_task_create(&t, &p) == RTF_OK);
     CHECK(t.task_id > 0 && t.p.runtime == 4000);
     CHECK(rtf_task_get_accepted_runtime(&t) == 4000 && t.acc_runtime == 4000);
@@ -55,16 +55,16 @@ static void r2_create_change_release(void)
     CHECK(rtf_task_create(&u, &q) == RTF_FAIL);
     CHECK(u.task_id == 0);
 
-    rtf_params_set_des_runtime(&wish, 9000);
-    CHECK(rtf_task_create(&u, &wish) == RTF_OK);
+    rtf_params_set_des_runtime(&elastic, 9000);
+    CHECK(rtf_task_create(&u, &elastic) == RTF_OK);
     CHECK(rtf_task_get_accepted_runtime(&u) >= 5999 && rtf_task_get_accepted_runtime(&u) <= 6000);
     CHECK(rtf_task_get_accepted_budget(&u) == rtf_task_get_accepted_runtime(&u));
     CHECK(u.task_id != t.task_id);
 
-    /* W1: a refused change leaves the parameters, here and there. */
+    /* W1: a refused change leaves the parameters unchanged, in the structure and in the daemon. */
     CHECK(rtf_task_change(&t, &q) == RTF_FAIL);
     CHECK(t.p.runtime == 4000 && rtf_task_get_accepted_runtime(&t) == 4000);
-    CHECK(rtf_task_change(&u, &wish) == RTF_OK);
+    CHECK(rtf_task_change(&u, &elastic) == RTF_OK);
     p = params(1000);
     CHECK(rtf_task_change(&t, &p) == RTF_OK);
     CHECK(t.p.runtime == 1000 && rtf_task_get_accepted_runtime(&t) == 1000);
@@ -93,7 +93,7 @@ static void r2_attach_detach(void)
     CHECK(rtf_task_release(&t) == RTF_OK);
 }
 
-static void r10_a_named_plugin_is_the_only_one(void)
+static void r10_only_a_named_plugin_is_queried(void)
 {
     struct rtf_task t = RTF_TASK_INIT;
     struct rtf_params p = params(1000);
@@ -104,7 +104,7 @@ static void r10_a_named_plugin_is_the_only_one(void)
     CHECK(rtf_task_release(&t) == RTF_OK);
 }
 
-static void w12_what_cannot_be_written_down_is_refused(void)
+static void w12_values_outside_the_protocol_are_refused(void)
 {
     struct rtf_task t = RTF_TASK_INIT;
     struct rtf_params p = params(1000);
@@ -117,7 +117,7 @@ static void w12_what_cannot_be_written_down_is_refused(void)
     CHECK(rtf_task_create(&t, &p) == RTF_FAIL);
 }
 
-static void r4_spec_calls_tell_refusals_apart(void)
+static void r4_spec_calls_distinguish_refusals(void)
 {
     struct rtf_spec s = RTF_SPEC_INIT;
     struct rtf_params p = params(20000);
@@ -142,7 +142,7 @@ static void info_calls_count_what_they_find(void)
     struct rtf_client_info client;
     struct rtf_plugin_info plugin;
     struct rtf_cpu_info cpu;
-    int i, seen, count;
+    int i, found, count;
     for (i = 0; i < 3; i++)
         CHECK(rtf_task_create(&t[i], &p) == RTF_OK);
     CHECK(rtf_task_release(&t[1]) == RTF_OK);
@@ -150,29 +150,32 @@ static void info_calls_count_what_they_find(void)
     count = rtf_tasks_info();
     CHECK(count == 2);
     CHECK(rtf_task_release(&t[2]) == RTF_OK);
-    for (i = 0, seen = 0; seen < count; i++) {
+    for (i = 0, found = 0; found < count; i++) {
         CHECK(i < 100000);
-        seen += rtf_task_info((unsigned)i, &task) == RTF_OK;
+        found += rtf_task_info((unsigned)i, &task) == RTF_OK;
     }
     CHECK(task.period == 10000 && task.util > 0.09f && task.util < 0.11f && task.pluginid == 0);
     CHECK(task.ppid > 0);
 
     count = rtf_connections_info();
     CHECK(count >= 1);
-    for (i = 0, seen = 0; seen < count; i++) {
+    for (i = 0, found = 0; found < count; i++) {
         CHECK(i < 100000);
-        seen += rtf_connection_info((unsigned)i, &client) == RTF_OK;
+        found += rtf_connection_info((unsigned)i, &client) == RTF_OK;
     }
     CHECK(client.state == CONNECTED);
 
     CHECK(rtf_plugins_info() == 1);
-    CHECK(rtf_plugin_info(0, &plugin) == RTF_OK && strcmp(plugin.name, "rm") == 0 && plugin.cputot == 1);
+    CHECK(rtf_plugin_info(0, &plugin) == RTF_OK && strcmp(plugin.name, "rm") == 0 &&
+          plugin.cputot == 1);
     CHECK(rtf_plugin_cpu_info(0, 0, &cpu) == RTF_OK && cpu.cpunum == 0 && cpu.ntask == 1);
     CHECK(cpu.freeu > 0.89f && cpu.freeu < 0.91f);
 
-    /* M3, M4: what is not there is an error and nothing else. */
-    CHECK(rtf_plugin_info(1, &plugin) == RTF_ERROR && rtf_plugin_info((unsigned)-1, &plugin) == RTF_ERROR);
-    CHECK(rtf_plugin_cpu_info(0, 7, &cpu) == RTF_ERROR && rtf_plugin_cpu_info(9, 0, &cpu) == RTF_ERROR);
+    /* M3, M4: an index or a number without an item is an error. */
+    CHECK(rtf_plugin_info(1, &plugin) == RTF_ERROR &&
+          rtf_plugin_info((unsigned)-1, &plugin) == RTF_ERROR);
+    CHECK(rtf_plugin_cpu_info(0, 7, &cpu) == RTF_ERROR &&
+          rtf_plugin_cpu_info(9, 0, &cpu) == RTF_ERROR);
     CHECK(rtf_connection_info(1024, &client) == RTF_ERROR);
     CHECK(rtf_connection_info((unsigned)-1, &client) == RTF_ERROR);
     CHECK(rtf_task_info(0, &task) == RTF_ERROR && rtf_task_info(0x7fffffff, &task) == RTF_ERROR);
@@ -197,13 +200,13 @@ static void null_is_an_error(void)
 
 int main(void)
 {
-    r3_what_is_set_is_what_is_got();
+    r3_getters_return_what_setters_set();
     CHECK(rtf_connect() == RTF_OK);
     r2_create_change_release();
     r2_attach_detach();
-    r10_a_named_plugin_is_the_only_one();
-    w12_what_cannot_be_written_down_is_refused();
-    r4_spec_calls_tell_refusals_apart();
+    r10_only_a_named_plugin_is_queried();
+    w12_values_outside_the_protocol_are_refused();
+    r4_spec_calls_distinguish_refusals();
     info_calls_count_what_they_find();
     null_is_an_error();
     return 0;

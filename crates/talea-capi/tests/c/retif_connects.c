@@ -1,10 +1,10 @@
-/* W16: neither connecting again nor connecting in vain leaves a descriptor behind; and without a connection nothing
- * is written to descriptor 0. */
+/* W16: repeated connects leak no descriptors, and a request without a connection writes nothing to
+ * descriptor 0. */
 #include "check.h"
 #include <retif.h>
 #include <unistd.h>
 
-/* The lowest number that is free. */
+/* Returns the lowest free descriptor number. */
 static int lowest_free(void)
 {
     int fd = dup(2);
@@ -25,7 +25,7 @@ int main(void)
         CHECK(rtf_connect() == RTF_OK);
     CHECK(lowest_free() == before);
 
-    /* A child has no connection of its own yet, and the socket is not where it was. */
+    /* The child has no connection yet, and descriptor 0 is a pipe. */
     CHECK(pipe(ends) == 0 && dup2(ends[1], 0) == 0);
     i = fork();
     if (i == 0) {
@@ -39,7 +39,7 @@ int main(void)
     }
     close(0);
     close(ends[1]);
-    /* The pipe ends without a byte. */
+    /* The pipe has received no byte. */
     CHECK(read(ends[0], &i, 1) == 0);
     return 0;
 }

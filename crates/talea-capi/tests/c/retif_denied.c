@@ -1,4 +1,4 @@
-/* Where no access rule lets this user ask: J tells it apart, the original's names do not. */
+/* A request that no access rule permits has a result of its own in J's spelling only. */
 #include "check.h"
 #include <retif.h>
 

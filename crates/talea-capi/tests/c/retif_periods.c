@@ -1,5 +1,6 @@
-/* W3: waits are absolute, the first does not skip a period, signals do not shorten them. The argument is the unit
- * of the period in nanoseconds. Nothing here depends on how fast the machine is. */
+/* W3: waits end at absolute times, the first wait skips no period, and signals shorten no wait. The
+ * checks do not depend on the speed of the machine. Argument: the unit of the period in
+ * nanoseconds. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -8,7 +9,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
-static void nothing(int signal)
+static void ignores(int signal)
 {
     (void)signal;
 }
@@ -28,7 +29,7 @@ static int64_t now(void)
 int main(int argc, char **argv)
 {
     struct rtf_task t = RTF_TASK_INIT;
-    struct itimerval often = { { 0, 700 }, { 0, 700 } };
+    struct itimerval interval = { { 0, 700 }, { 0, 700 } };
     struct sigaction action;
     int64_t unit, period, begun, first;
     int i;
@@ -37,8 +38,8 @@ int main(int argc, char **argv)
     unit = atol(argv[1]);
     sigemptyset(&action.sa_mask);
     action.sa_flags = 0;
-    action.sa_handler = nothing;
-    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    action.sa_handler = ignores;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &interval, NULL) == 0);
 
     /* 5 ms in either unit, deadline 3 ms. */
     period = 5000000;
@@ -56,7 +57,7 @@ int main(int argc, char **argv)
         CHECK(ns(t.dl) == first + (i - 1) * period + 3000000);
     }
 
-    /* A job that is late by three and a half periods is missed once, and every period still gets its job. */
+    /* A job of three and a half periods is one deadline miss, and every period still gets a job. */
     t.dmiss = 0;
     rtf_task_start(&t);
     first = ns(t.at);
@@ -69,7 +70,8 @@ int main(int argc, char **argv)
     }
     CHECK(now() >= first + 3 * period);
 
-    /* Without a start the first wait is one; without a period there is nothing to wait for. */
+    /* Without rtf_task_start, the first wait starts the task. Without a period, a wait returns at
+     * once. */
     t.at.tv_sec = t.at.tv_nsec = 0;
     begun = now();
     rtf_task_wait_period(&t);

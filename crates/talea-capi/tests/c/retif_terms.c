@@ -1,5 +1,5 @@
-/* Terms, asked for, changed and read back under a real daemon that has "edf" before "rm" (priorities 50-60) and lets
- * everybody ask. */
+/* Granted terms, created, changed and queried with a real daemon. It has the plugins "edf" and "rm"
+ * (priorities 50-60), in this order, and permits all requests. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,8 +25,8 @@ static struct rtf_params params(uint64_t runtime, uint64_t desired)
     return p;
 }
 
-/* R8, W2: the accepted runtime lies between the two and is what the task is told. */
-static void accepted_runtimes_are_told(struct rtf_spec *s)
+/* R8, W2: the accepted runtime, between runtime and desired runtime, is returned. */
+static void accepted_runtimes_are_returned(struct rtf_spec *s)
 {
     struct rtf_params p = params(1000, 2000);
     CHECK(rtf_spec_create(s, &p) == RTF_OK);
@@ -35,21 +35,24 @@ static void accepted_runtimes_are_told(struct rtf_spec *s)
     CHECK(rtf_spec_attach(s, 0) == RTF_OK && policy() == DEADLINE_POLICY);
 }
 
-/* R7, W1: what holds is changed, what does not leaves everything, and the thread is real-time throughout. */
-static void changes_hold_or_change_nothing(struct rtf_spec *s)
+/* R7, W1: a granted change takes effect, a refused change has none; the thread stays real-time. */
+static void changes_take_effect_or_are_refused(struct rtf_spec *s)
 {
-    struct rtf_params more = params(1000, 3000), bad = params(30000, 0), nowhere = params(1000, 0);
+    struct rtf_params more = params(1000, 3000), bad = params(30000, 0),
+                      unknown_plugin = params(1000, 0);
     CHECK(rtf_spec_change(s, &more) == RTF_OK);
     CHECK(rtf_spec_get_accepted_runtime(s) == 3000 && policy() == DEADLINE_POLICY);
     CHECK(rtf_spec_change(s, &bad) == RTF_SCHEDULE_FAIL);
-    rtf_params_set_scheduler(&nowhere, "nosuch");
-    CHECK(rtf_spec_change(s, &nowhere) == RTF_SCHEDULE_FAIL);
+    rtf_params_set_scheduler(&unknown_plugin, "nosuch");
+    CHECK(rtf_spec_change(s, &unknown_plugin) == RTF_SCHEDULE_FAIL);
     CHECK(rtf_task_change(s, &bad) == RTF_FAIL);
-    CHECK(rtf_spec_get_accepted_runtime(s) == 3000 && s->p.des_runtime == 3000 && policy() == DEADLINE_POLICY);
+    CHECK(rtf_spec_get_accepted_runtime(s) == 3000 && s->p.des_runtime == 3000 &&
+          policy() == DEADLINE_POLICY);
 }
 
-/* R10, W13: a named plugin is the one that serves, also where another would; R7: a change may move. */
-static void a_named_plugin_is_the_one_that_serves(struct rtf_spec *s)
+/* R10, W13: a named plugin serves the task even if an earlier plugin could. R7: a change may move
+ * the task to another plugin. */
+static void a_named_plugin_serves_the_task(struct rtf_spec *s)
 {
     struct rtf_params p = params(1000, 3000);
     struct rtf_task_info info;
@@ -58,13 +61,14 @@ static void a_named_plugin_is_the_one_that_serves(struct rtf_spec *s)
     CHECK(rtf_spec_change(s, &p) == RTF_OK && policy() == SCHED_FIFO);
     CHECK(rtf_spec_get_accepted_runtime(s) == 1000);
     CHECK(rtf_task_info(s->task_id, &info) == RTF_OK);
-    CHECK(rtf_plugin_info((unsigned)info.pluginid, &plugin) == RTF_OK && strcmp(plugin.name, "rm") == 0);
+    CHECK(rtf_plugin_info((unsigned)info.pluginid, &plugin) == RTF_OK &&
+          strcmp(plugin.name, "rm") == 0);
     rtf_params_set_scheduler(&p, "edf");
     CHECK(rtf_spec_change(s, &p) == RTF_OK && policy() == DEADLINE_POLICY);
 }
 
-/* W12: what cannot be is nobody's task of the lowest priority. */
-static void what_cannot_be_is_refused(void)
+/* W12: impossible parameters are refused, and not served with the lowest priority. */
+static void impossible_parameters_are_refused(void)
 {
     struct rtf_task t = RTF_TASK_INIT;
     struct rtf_params p = params(20001, 0);
@@ -79,10 +83,10 @@ int main(void)
 {
     struct rtf_spec s = RTF_SPEC_INIT;
     CHECK(rtf_connect() == RTF_OK && policy() == SCHED_OTHER);
-    accepted_runtimes_are_told(&s);
-    changes_hold_or_change_nothing(&s);
-    a_named_plugin_is_the_one_that_serves(&s);
-    what_cannot_be_is_refused();
+    accepted_runtimes_are_returned(&s);
+    changes_take_effect_or_are_refused(&s);
+    a_named_plugin_serves_the_task(&s);
+    impossible_parameters_are_refused();
     CHECK(rtf_spec_detach(&s) == RTF_OK && policy() == SCHED_OTHER);
     CHECK(rtf_spec_release(&s) == RTF_OK && rtf_tasks_info() == 0);
     return 0;

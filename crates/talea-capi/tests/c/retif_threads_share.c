@@ -1,12 +1,12 @@
-/* W14: threads that create tasks at the same time get a number each. */
+/* W14: tasks that threads create concurrently have distinct numbers. */
 #include "check.h"
 #include <pthread.h>
 #include <retif.h>
 
 #define THREADS 4
-#define EACH 500
+#define TASKS_PER_THREAD 500
 
-static uint32_t ids[THREADS][EACH];
+static uint32_t ids[THREADS][TASKS_PER_THREAD];
 
 static void *run(void *argument)
 {
@@ -14,7 +14,7 @@ static void *run(void *argument)
     struct rtf_params p = RTF_PARAM_INIT;
     int i;
     rtf_params_set_period(&p, 10000);
-    for (i = 0; i < EACH; i++) {
+    for (i = 0; i < TASKS_PER_THREAD; i++) {
         struct rtf_task t = RTF_TASK_INIT;
         CHECK(rtf_task_create(&t, &p) == RTF_OK);
         own[i] = t.task_id;
@@ -37,8 +37,8 @@ int main(void)
         CHECK(pthread_create(&threads[i], NULL, run, ids[i]) == 0);
     for (i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    qsort(all, THREADS * EACH, sizeof *all, compare);
-    for (i = 1; i < THREADS * EACH; i++)
+    qsort(all, THREADS * TASKS_PER_THREAD, sizeof *all, compare);
+    for (i = 1; i < THREADS * TASKS_PER_THREAD; i++)
         CHECK(all[i - 1] != all[i]);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* What test programs of yasmin.h are configured with, unless the compiler's options say otherwise. */
+/* Configuration of the test programs of yasmin.h; options of the compiler override it. */
 #include <yasmin_constants.h>
 
 #ifndef PERIODIC_TASK_SIZE

@@ -1,10 +1,10 @@
-/* The five methods of version selection, one per binary as in the paper: which version each job was done in. */
+/* Methods of version selection, one per binary as in the paper. Prints the version of each job. */
 #include "yasmin_config.h"
 
 #include "counting.h"
 #include <yasmin.h>
 
-/* The first job is done in `before`, and after what has become of the world the others in `after`. */
+/* order[n]: version of job n, as a digit. */
 static char order[16];
 static uint64_t jobs;
 
@@ -15,15 +15,15 @@ static void in_version(void *name)
 }
 
 #if VERSION_SELECTION == YAS_ENERGY
-static uint64_t level = 14;
+static uint64_t charge = 14;
 static uint64_t battery(void)
 {
-    return level--;
+    return charge--;
 }
 #elif VERSION_SELECTION == YAS_USER
-static yas_VID every_third(yas_TID task, uint64_t free_versions, uint64_t job)
+static yas_VID second_for_every_third(yas_TID task, uint64_t free_versions, uint64_t job)
 {
-    /* Whoever chooses stands within the scheduler: nothing happens, and nobody waits. */
+    /* The scheduler calls this with its lock held: these calls have no effect and do not wait. */
     yas_stop();
     CHECK(!yas_start() && yas_application() != NULL);
     return task == 0 && free_versions == 3 ? job % 3 == 2 : -1;
@@ -31,7 +31,7 @@ static yas_VID every_third(yas_TID task, uint64_t free_versions, uint64_t job)
 #endif
 
 static yas_TID task;
-static void one_more(void)
+static void runs_job(void)
 {
     uint64_t before = __atomic_load_n(&jobs, __ATOMIC_ACQUIRE);
     yas_task_activate(task);
@@ -65,19 +65,19 @@ int main(void)
     one.permissions = 4;
     two.permissions = 0;
 #elif VERSION_SELECTION == YAS_USER
-    one.select = two.select = every_third;
+    one.select = two.select = second_for_every_third;
 #else
     one.unused = two.unused = 0;
 #endif
     CHECK(yas_version_decl(task, in_version, first, one) == 0);
     CHECK(yas_version_decl(task, in_version, second, two) == 1);
-    CHECK(!yas_mode(1) && !yas_permit(1) && !yas_battery(1)); /* it does not run */
+    CHECK(!yas_mode(1) && !yas_permit(1) && !yas_battery(1)); /* not running */
     CHECK(yas_start());
     for (job = 0; job < 3; job++)
-        one_more();
+        runs_job();
     CHECK(yas_mode(1) && !yas_mode(64) && yas_permit(3) && yas_battery(0));
     for (job = 0; job < 3; job++)
-        one_more();
+        runs_job();
     yas_stop();
     yas_cleanup();
     puts(order);

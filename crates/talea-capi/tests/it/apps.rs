@@ -1,43 +1,42 @@
-//! Applications of tasks in C: what they are refused, and what they do, with real-time priorities
-//! and without.
+//! Applications of tasks in C: refusals and runs, with and without real-time priorities.
 
 use crate::needs;
-use crate::stage::{self, C11, CPP17, Language, command, example, expect, here, program};
+use crate::toolchain::{self, C11, CPP17, Language, command, example, expect, here, program};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use talea_kernel_tests::{Bench, kernel};
 
-/// Nobody, on every distribution.
-const STRANGER: u32 = 65534;
+/// UID and GID of the user `nobody`, on every distribution.
+const UNPRIVILEGED: u32 = 65534;
 
-/// Applications ask no daemon.
-const NOWHERE: &str = "/nonexistent/talea.sock";
+/// A path without a daemon.
+const NO_DAEMON: &str = "/nonexistent/talea.sock";
 
-/// How many CPUs a test of several may use.
+/// Returns the number of CPUs that a test of several CPUs may use.
 pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(2)
 }
 
-/// A program as whoever runs the tests runs it.
+/// A program, to be run by the user of the tests.
 fn run(program: &Path) -> Command {
-    command(program, Path::new(NOWHERE))
+    command(program, Path::new(NO_DAEMON))
 }
 
-/// Runs a program as its caller and, where that is root, as a user without any rights; one run at a
-/// time has the machine's CPUs.
-pub(crate) fn as_both(program: &Path, arguments: &[String], check: impl Fn(&str)) {
+/// Runs a program as the user of the tests and, if that is root, again as a user without rights.
+/// One run at a time has the CPUs of the machine.
+pub(crate) fn run_as_each_user(program: &Path, arguments: &[String], check: impl Fn(&str)) {
     let bench = Bench::new("capi_apps");
     check(&expect(run(program).args(arguments), 0));
     if !kernel::is_root() {
-        eprintln!("run as this user only: root runs it as another one, too");
+        eprintln!("not run as an unprivileged user: that requires root");
         return;
     }
-    let staged = bench.path("program");
-    stage::install(staged.parent().expect("a folder"));
-    talea_kernel_tests::bench::copy(program, &staged);
-    let mut command = run(&staged);
-    command.uid(STRANGER).gid(STRANGER).current_dir("/").args(arguments);
+    let copy = bench.path("program");
+    toolchain::install(copy.parent().expect("a folder"));
+    talea_kernel_tests::bench::copy(program, &copy);
+    let mut command = run(&copy);
+    command.uid(UNPRIVILEGED).gid(UNPRIVILEGED).current_dir("/").args(arguments);
     check(&expect(&mut command, 0));
 }
 
@@ -46,27 +45,29 @@ fn compiled(name: &str, language: Language) -> PathBuf {
 }
 
 #[test]
-fn y1_y14_misuse_is_refused_and_nothing_is_declared_while_it_runs() {
+fn y1_y14_misuse_and_declarations_during_a_run_are_refused() {
     for language in [C11, CPP17] {
-        as_both(&compiled("app_calls", language), &[], |_| ());
+        run_as_each_user(&compiled("app_calls", language), &[], |_| ());
     }
 }
 
 #[test]
-fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y17_y22_applications_in_c_do_what_they_declare() {
+fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y17_y22_applications_in_c_run_as_declared() {
     for language in [C11, CPP17] {
         let cpus = kernel::cpus().iter().last().map_or(1, |last| last + 1);
-        as_both(
+        run_as_each_user(
             &compiled("app_runs", language),
             &[workers().to_string(), cpus.to_string()],
-            |said| {
+            |output| {
                 assert!(
-                    said.starts_with("real-time\n") || said.starts_with("best effort: "),
-                    "{said}"
+                    output.starts_with("real-time\n") || output.starts_with("best effort: "),
+                    "{output}"
                 );
                 assert!(
-                    cpus == 1 || said.contains("\nshielded\n") || said.contains("\nunshielded: "),
-                    "{said}"
+                    cpus == 1
+                        || output.contains("\nshielded\n")
+                        || output.contains("\nunshielded: "),
+                    "{output}"
                 );
             },
         );
@@ -74,26 +75,26 @@ fn y1_y2_y3_y4_y5_y6_y9_y10_y13_y14_y17_y22_applications_in_c_do_what_they_decla
 }
 
 #[test]
-fn y1_y11_y13_an_application_in_c_says_itself_follows_a_table_and_has_servers() {
+fn y1_y11_y13_an_application_in_c_is_described_runs_by_a_table_and_has_servers() {
     for language in [C11, CPP17] {
-        as_both(&compiled("app_describes", language), &[], |said| {
+        run_as_each_user(&compiled("app_describes", language), &[], |output| {
             assert!(
-                said.contains("\"fork\"") && said.contains("3ms") && said.contains("25ms"),
-                "{said}"
+                output.contains("\"fork\"") && output.contains("3ms") && output.contains("25ms"),
+                "{output}"
             );
         });
     }
 }
 
 #[test]
-fn y19_nothing_is_allocated_while_it_runs_whatever_jobs_call() {
-    as_both(&compiled("app_allocates", C11), &[], |said| {
-        assert!(said.contains("0 allocations of "), "{said}");
+fn y19_a_run_allocates_no_memory_whichever_calls_its_jobs_make() {
+    run_as_each_user(&compiled("app_allocates", C11), &[], |output| {
+        assert!(output.contains("0 allocations of "), "{output}");
     });
 }
 
 #[test]
-fn an_exception_that_leaves_a_job_or_a_chooser_ends_the_program() {
+fn an_exception_that_leaves_a_job_or_a_chooser_aborts_the_program() {
     let _bench = Bench::new("capi_throws");
     let program = compiled("app_throws", CPP17);
     for arguments in [&[][..], &["chooser"]] {
@@ -101,21 +102,21 @@ fn an_exception_that_leaves_a_job_or_a_chooser_ends_the_program() {
     }
 }
 
-/// The only block of C in a text.
+/// Returns the only block of C in a text.
 fn c_of(text: &str) -> &str {
     let (_, rest) = text.split_once("\n```c\n").expect("a block of C");
-    let (block, rest) = rest.split_once("```\n").expect("its end");
-    assert!(!rest.contains("\n```c\n"), "another block of C");
+    let (block, rest) = rest.split_once("```\n").expect("the end of the block");
+    assert!(!rest.contains("\n```c\n"), "a second block of C");
     block
 }
 
-/// Lines of a block of this language in the README that has `of` in it.
-fn lines_of(language: &str, of: &str) -> Vec<String> {
+/// Returns the lines of the block in this language of the README that contains `text`.
+fn lines_of(language: &str, text: &str) -> Vec<String> {
     let readme = std::fs::read_to_string(here("../../README.md")).expect("a file of the tree");
     let fence = format!("\n```{language}\n");
     let mut blocks =
         readme.split(&fence).skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
-    let block = blocks.find(|block| block.contains(of)).expect("a block");
+    let block = blocks.find(|block| block.contains(text)).expect("a block");
     block
         .lines()
         .map(|line| line.trim().to_owned())
@@ -124,33 +125,33 @@ fn lines_of(language: &str, of: &str) -> Vec<String> {
 }
 
 #[test]
-fn y1_y7_y9_the_readme_has_lines_of_programs_that_are_compiled() {
+fn y1_y7_y9_the_readme_quotes_programs_that_are_compiled() {
     let read =
         |path: &str| std::fs::read_to_string(here("../..").join(path)).expect("a file of the tree");
-    for (language, of, from) in [
+    for (language, text, path) in [
         ("c", "talea_app_new", "examples/c/fork_join.c"),
         ("rust", "Application::new", "crates/talea-runtime/src/lib.rs"),
     ] {
-        let (lines, source) = (lines_of(language, of), read(from));
+        let (lines, source) = (lines_of(language, text), read(path));
         assert!(lines.len() > 5, "{lines:?}");
         for line in lines {
-            assert!(source.contains(&line), "{from} does not have: {line}");
+            assert!(source.contains(&line), "{path} does not contain: {line}");
         }
     }
 }
 
 #[test]
-fn y1_y7_y9_fork_and_join_in_c_run_and_the_manual_has_their_text() {
+fn y1_y7_y9_fork_and_join_in_c_runs_and_the_manual_quotes_it() {
     needs!("two CPUs", workers() == 2);
     let read =
         |path: &str| std::fs::read_to_string(here("../..").join(path)).expect("a file of the tree");
     let (manual, source) = (read("docs/manual/runtime.md"), read("examples/c/fork_join.c"));
-    assert!(source.contains(c_of(&manual)), "the manual does not have what the example has");
-    as_both(&program(&example("fork_join.c"), C11, "talea"), &[], |said| {
-        let line = said.lines().find(|line| line.ends_with("frames late")).unwrap_or_default();
+    assert!(source.contains(c_of(&manual)), "the manual does not quote the example");
+    run_as_each_user(&program(&example("fork_join.c"), C11, "talea"), &[], |output| {
+        let line = output.lines().find(|line| line.ends_with("frames late")).unwrap_or_default();
         let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        // A machine that stood still may have let more of them come, and some late.
-        let [late, frames] = numbers[..] else { panic!("{said}") };
-        assert!(frames >= 20 && late < frames, "{said}");
+        // After a stall there may be more frames, and late ones among them.
+        let [late, frames] = numbers[..] else { panic!("{output}") };
+        assert!(frames >= 20 && late < frames, "{output}");
     });
 }

@@ -1,7 +1,7 @@
-//! Every call with each of its outcomes, from C and from C++.
+//! Each result of each call, from C and from C++.
 
 use crate::mock::Mock;
-use crate::stage::{C11, CPP17, command, expect, here, program};
+use crate::toolchain::{C11, CPP17, command, expect, here, program};
 
 /// Compiles a test program in both languages and runs it against a fresh daemon each time.
 fn run(name: &str, library: &str, arguments: &[&str], prepare: impl Fn(&Mock)) {
@@ -14,22 +14,22 @@ fn run(name: &str, library: &str, arguments: &[&str], prepare: impl Fn(&Mock)) {
 }
 
 #[test]
-fn r2_r3_r4_r10_retif_w1_retif_w2_retif_w13_every_call_of_retif_h_has_its_outcomes() {
+fn r2_r3_r4_r10_retif_w1_retif_w2_retif_w13_every_call_of_retif_h_has_its_results() {
     run("retif_calls", "retif", &[], |_| ());
 }
 
 #[test]
-fn r2_every_call_of_talea_h_has_its_outcomes() {
+fn r2_every_call_of_talea_h_has_its_results() {
     run("talea_calls", "talea", &[], |_| ());
 }
 
 #[test]
-fn r4_a_denial_is_told_apart_by_spec_calls_and_folded_by_task_calls() {
+fn r4_spec_calls_distinguish_a_denial_and_task_calls_do_not() {
     run("retif_denied", "retif", &[], |mock| mock.world().deny = true);
 }
 
 #[test]
-fn retif_w14_threads_that_share_the_connection_get_a_task_each() {
+fn retif_w14_threads_that_share_the_connection_have_distinct_tasks() {
     run("retif_threads_share", "retif", &[], |_| ());
 }
 
@@ -42,12 +42,12 @@ fn retif_w3_waits_are_absolute_in_microseconds_and_in_milliseconds_on_request() 
 }
 
 #[test]
-fn retif_w16_connecting_again_and_in_vain_leaks_no_descriptors() {
+fn retif_w16_repeated_connects_leak_no_descriptors() {
     run("retif_connects", "retif", &[], |_| ());
 }
 
 #[test]
-fn talea_disable_switches_everything_off() {
+fn talea_disable_refuses_every_connection() {
     let program = program(&here("tests/c/disabled.c"), C11, "talea");
     let mock = Mock::start();
     expect(command(&program, &mock.path()).env("TALEA_DISABLE", "1"), 0);

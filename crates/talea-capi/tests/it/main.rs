@@ -1,18 +1,18 @@
-//! The C library as C programs meet it: compiled, linked and run.
+//! Tests of the C library by C programs, which are compiled, linked and run.
 
 mod apps;
 mod calls;
+mod connection_errors;
 mod daemon;
 mod headers;
 #[path = "../../../talea-client/tests/it/mock.rs"]
 mod mock;
 mod programs;
-mod silence;
-mod stage;
+mod toolchain;
 mod yasmin;
 
-/// Returns from a test that needs what this machine lacks, loudly; where everything must be there,
-/// fails.
+/// Skips a test with a message if the machine lacks a requirement. Fails instead if
+/// `TALEA_KERNEL_TESTS` is `required`.
 macro_rules! needs {
     ($what:expr, $have:expr) => {
         if !$have {

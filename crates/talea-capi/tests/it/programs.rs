@@ -1,11 +1,11 @@
-//! The papers' listings and the examples: compiled unmodified with all warnings as errors, linked,
-//! run.
+//! The listings of the papers and the examples, compiled unmodified with all warnings as errors,
+//! linked and run.
 
 use crate::mock::Mock;
-use crate::stage::{C11, CPP17, command, example, expect, program};
+use crate::toolchain::{C11, CPP17, command, example, expect, program};
 use std::path::{Path, PathBuf};
 
-/// All examples with the library that they link, and what they say when they are served.
+/// Examples: the file, the library that it links, and its output after a grant.
 pub(crate) const EXAMPLES: [(&str, &str, &str); 4] = [
     ("retif_listing_jsa.c", "retif", "done: 10 periods, 10 with their optional part"),
     ("retif_listing_isorc.c", "retif", "done: 10 periods, 10 with their optional part"),
@@ -19,22 +19,22 @@ fn compiled(name: &str, library: &str) -> [PathBuf; 2] {
 
 #[test]
 fn r5_the_listings_and_examples_compile_unmodified_and_run() {
-    for (name, library, words) in EXAMPLES {
+    for (name, library, text) in EXAMPLES {
         for program in compiled(name, library) {
             let mock = Mock::start();
-            let said = expect(&mut command(&program, &mock.path()), 0);
-            assert!(said.contains(words), "{name}: {said}");
+            let output = expect(&mut command(&program, &mock.path()), 0);
+            assert!(output.contains(text), "{name}: {output}");
             drop(mock.until(|world| world.specs.is_empty()));
         }
     }
 }
 
 #[test]
-fn r6_the_listings_and_examples_tell_a_missing_daemon_and_a_refusal() {
+fn r6_the_listings_and_examples_report_a_missing_daemon_and_a_refusal() {
     for (name, library, _) in EXAMPLES {
         let program = program(&example(name), C11, library);
-        let nowhere = if name.contains("isorc") { 2 } else { 3 };
-        expect(&mut command(&program, Path::new("/nonexistent")), nowhere);
+        let status = if name.contains("isorc") { 2 } else { 3 };
+        expect(&mut command(&program, Path::new("/nonexistent")), status);
         let mock = Mock::start();
         mock.world().deny = true;
         expect(&mut command(&program, &mock.path()), 2);
@@ -42,15 +42,15 @@ fn r6_the_listings_and_examples_tell_a_missing_daemon_and_a_refusal() {
 }
 
 #[test]
-fn r5_a_program_of_the_original_runs_and_its_abandoned_tasks_do_not_pile_up() {
+fn r5_a_program_of_the_original_runs_and_its_abandoned_tasks_do_not_accumulate() {
     for program in compiled("retif_threads.c", "retif") {
         let mock = Mock::start();
-        let said = expect(command(&program, &mock.path()).env("RETIF_PERIOD_MS", "1"), 0);
-        let known: u32 =
-            said.split(' ').next().and_then(|word| word.parse().ok()).expect("a number first");
-        // Four rounds of three tasks. Those of the last round are there; a thread that was just
-        // joined may still be about to end, so those of the round before may be, too.
-        assert!((3..=6).contains(&known), "{said}");
-        assert!(said.contains("simulated 0.04 s"), "{said}");
+        let output = expect(command(&program, &mock.path()).env("RETIF_PERIOD_MS", "1"), 0);
+        let count: u32 =
+            output.split(' ').next().and_then(|word| word.parse().ok()).expect("a number first");
+        // Four rounds of three tasks. The tasks of the last round exist. Those of the round before
+        // may exist: a joined thread may not have ended yet.
+        assert!((3..=6).contains(&count), "{output}");
+        assert!(output.contains("simulated 0.04 s"), "{output}");
     }
 }

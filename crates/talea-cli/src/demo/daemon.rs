@@ -1,6 +1,6 @@
 //! A private daemon for the demonstration: one plugin on one CPU, one rule for one user.
 
-use super::stage::{DEMO_USER, Stage};
+use super::tempdir::{DEMO_USER, TempDir};
 use crate::grant_text;
 use anyhow::{Context, bail};
 use std::fs::{self, File};
@@ -9,12 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use talea_client::{Client, SpecInfo};
 
-/// How long it may take to start or to stop.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of the start and of the stop.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Share of the CPU that one user may reserve, in percent.
 pub(super) const SHARE_PERCENT: u32 = 50;
 
-/// Stops, and puts every thread back, when dropped.
+/// Running daemon. When it is dropped, the daemon restores all threads and stops.
 pub(super) struct Daemon {
     child: Child,
     program: PathBuf,
@@ -22,13 +22,13 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one that serves `cpu`, and waits until it answers.
-    pub(super) fn start(stage: &Stage, cpu: u32) -> anyhow::Result<Daemon> {
-        let config = stage.path("talead.toml");
-        let socket = stage.path("run/talea.sock");
-        fs::write(&config, configuration(stage, cpu))?;
-        let log = stage.path("talead.log");
-        let child = Command::new(stage.path("talead"))
+    /// Starts a daemon that serves `cpu`, and waits until it accepts connections.
+    pub(super) fn start(tempdir: &TempDir, cpu: u32) -> anyhow::Result<Daemon> {
+        let config = tempdir.path("talead.toml");
+        let socket = tempdir.path("run/talea.sock");
+        fs::write(&config, configuration(tempdir, cpu))?;
+        let log = tempdir.path("talead.log");
+        let child = Command::new(tempdir.path("talead"))
             .arg("--config")
             .arg(&config)
             .env_remove("NOTIFY_SOCKET")
@@ -37,13 +37,13 @@ impl Daemon {
             .stderr(File::create(&log)?)
             .spawn()
             .context("talead cannot be started")?;
-        let mut daemon = Daemon { child, program: stage.path("talead"), socket };
+        let mut daemon = Daemon { child, program: tempdir.path("talead"), socket };
         let start = Instant::now();
         loop {
             if daemon.client().is_ok() {
                 return Ok(daemon);
             }
-            if daemon.child.try_wait()?.is_some() || start.elapsed() > PATIENCE {
+            if daemon.child.try_wait()?.is_some() || start.elapsed() > TIME_LIMIT {
                 bail!(
                     "talead did not come up:\n{}",
                     fs::read_to_string(&log).unwrap_or_default().trim_end()
@@ -58,7 +58,7 @@ impl Daemon {
         &self.socket
     }
 
-    /// The grant of a thread.
+    /// Returns the grant of a thread.
     pub(super) fn grant_of(&self, tid: u32) -> anyhow::Result<Option<SpecInfo>> {
         let specs = self
             .client()?
@@ -78,7 +78,7 @@ impl Drop for Daemon {
         stop.args(["stop", "--release", "--socket"]).arg(&self.socket).stdin(Stdio::null());
         let asked = stop.status().is_ok_and(|status| status.success());
         let start = Instant::now();
-        while asked && start.elapsed() < PATIENCE {
+        while asked && start.elapsed() < TIME_LIMIT {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
@@ -90,8 +90,8 @@ impl Drop for Daemon {
     }
 }
 
-fn configuration(stage: &Stage, cpu: u32) -> String {
-    let run = stage.path("run");
+fn configuration(tempdir: &TempDir, cpu: u32) -> String {
+    let run = tempdir.path("run");
     format!(
         "[daemon]\nsocket = \"{0}/talea.sock\"\nstate_directory = \"{0}\"\n\n\
          [[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"{cpu}\"\npriorities = \"50-79\"\n\n\

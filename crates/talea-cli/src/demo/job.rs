@@ -1,6 +1,6 @@
-//! One run of the audio job: started, looked at half-way, its times read afterwards.
+//! One run of the audio job: its start, its main thread, and the times that it reports.
 
-use super::stage::Stage;
+use super::tempdir::TempDir;
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,13 +14,13 @@ pub(super) const DEADLINE: Span = Span::from_ns(10_000_000);
 /// Declared cost of a block, as in examples/convolver.
 pub(super) const RUNTIME: Work = Work::from_ns(4_000_000);
 
-/// One block, as the job saw it.
+/// Times of one block, as the job reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// When it was due to start, whatever happened before.
+    /// Nominal start, which does not depend on earlier blocks.
     pub(super) release: Monotonic,
     pub(super) completion: Monotonic,
-    /// CPU time that it took, by the kernel's clock of the job's thread.
+    /// CPU time of the block, by the kernel's clock of the job's thread.
     pub(super) computed: Work,
 }
 
@@ -31,7 +31,7 @@ impl Block {
     }
 }
 
-/// The size of the job, so that it is the same in every run.
+/// Size of the job, which is the same in each run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) microphones: u32,
@@ -39,14 +39,14 @@ pub(super) struct Size {
     pub(super) block: Span,
 }
 
-/// How much of a block's time the job shall need.
+/// CPU time that a block is to need, in µs.
 const BLOCK_US: u32 = 2_000;
 
-/// Asks the job how large it must be here to need [`BLOCK_US`] a block.
-pub(super) fn calibrate(stage: &Stage) -> anyhow::Result<Size> {
-    let output = stage
+/// Asks the job for the size with which a block needs [`BLOCK_US`] on this computer.
+pub(super) fn calibrate(tempdir: &TempDir) -> anyhow::Result<Size> {
+    let output = tempdir
         .command("convolver")
-        .arg(stage.path("talea.wav"))
+        .arg(tempdir.path("talea.wav"))
         .args(["--calibrate", &BLOCK_US.to_string()])
         .stdin(Stdio::null())
         .output()
@@ -59,19 +59,19 @@ pub(super) fn calibrate(stage: &Stage) -> anyhow::Result<Size> {
     Ok(Size { microphones: microphones as u32, block: Span::from_ns(block) })
 }
 
-/// A running job; killed when dropped before its end.
+/// Running job; it is killed if it is dropped before its end.
 pub(super) struct Job {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
     errors: std::path::PathBuf,
-    /// Its main thread.
+    /// Main thread of the job.
     pub(super) tid: u32,
 }
 
 impl Job {
-    /// Starts `command`, which is or becomes the job, and waits until it is about to begin.
-    pub(super) fn start(stage: &Stage, mut command: Command) -> anyhow::Result<Job> {
-        let errors = stage.path("errors");
+    /// Starts `command`, which is the job or executes it, and waits until the job is ready.
+    pub(super) fn start(tempdir: &TempDir, mut command: Command) -> anyhow::Result<Job> {
+        let errors = tempdir.path("errors");
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -88,21 +88,21 @@ impl Job {
         Ok(job)
     }
 
-    /// The arguments of every run.
+    /// Returns the arguments of the job.
     pub(super) fn arguments(
-        stage: &Stage,
+        tempdir: &TempDir,
         size: Size,
         seconds: u32,
         csv: &Path,
     ) -> Vec<std::ffi::OsString> {
-        let mut arguments = vec![stage.path("talea.wav").into_os_string()];
+        let mut arguments = vec![tempdir.path("talea.wav").into_os_string()];
         arguments.extend(["--microphones".into(), size.microphones.to_string().into()]);
         arguments.extend(["--seconds".into(), seconds.to_string().into()]);
         arguments.extend(["--csv".into(), csv.into()]);
         arguments
     }
 
-    /// Waits for the end; the blocks and the checksum of what was computed.
+    /// Waits for the end of the job; returns its blocks and the checksum of its output.
     pub(super) fn finish(
         mut self,
         csv: &Path,
@@ -131,7 +131,7 @@ impl Job {
         Ok(line)
     }
 
-    /// Returns the error output of the job.
+    /// Describes the failure of the job: its exit status and its error output.
     fn why(&mut self) -> String {
         let status =
             self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -147,7 +147,7 @@ impl Drop for Job {
     }
 }
 
-/// The number behind `key`.
+/// Returns the number that follows `key`.
 fn number(text: &str, key: &str) -> Option<u64> {
     let rest = text.split(key).nth(1)?;
     rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()

@@ -1,19 +1,20 @@
-//! The ordinary load: busy processes of the ordinary class on the job's CPU.
+//! Background load: busy processes of the ordinary scheduling class on the job's CPU.
 
-use super::stage::Stage;
+use super::tempdir::TempDir;
 use anyhow::Context;
 use std::process::{Child, Stdio};
 
-/// Ends when dropped, and by itself after its seconds.
+/// Busy processes. They are killed when this is dropped, and end by themselves after their run
+/// time.
 pub(super) struct Load(Vec<Child>);
 
 impl Load {
-    /// Starts `count` of them; they inherit the CPU of the calling thread and bind their life to
-    /// it.
-    pub(super) fn start(stage: &Stage, count: u32, seconds: u32) -> anyhow::Result<Load> {
+    /// Starts `count` processes. They inherit the CPU of the calling thread and are killed when it
+    /// ends.
+    pub(super) fn start(tempdir: &TempDir, count: u32, seconds: u32) -> anyhow::Result<Load> {
         let mut load = Load(Vec::new());
         for _ in 0..count {
-            let child = stage
+            let child = tempdir
                 .command("load")
                 .arg(seconds.to_string())
                 .stdin(Stdio::null())
@@ -29,7 +30,7 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // An error means that it has ended by itself.
+            // An error means that the process has ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }

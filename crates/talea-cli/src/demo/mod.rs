@@ -1,27 +1,30 @@
-//! `talea demo`: one audio job, one CPU, one load, three times: as it is today, by libtalea,
-//! through `talea run`.
+//! `talea demo`: one audio job beside one background load on one CPU, in three variants: without
+//! Talea, through libtalea, and through `talea run`.
 //!
-//! Model: [`workshop`] makes or finds the programs, [`stage`] puts them where an unprivileged user
-//! can run them, [`show`] runs them one after another, [`judge`] turns times into numbers,
-//! [`picture`] and [`page`] draw them. The same seconds of the same sound are computed each time;
-//! only how the demand is declared to the kernel differs.
+//! Model: [`mod@build`] finds or builds the programs. [`tempdir`] copies them to a directory where
+//! an unprivileged user can run them. [`mod@run`] runs the variants one after another, [`evaluate`]
+//! evaluates the times, [`picture`] and [`page`] draw them. Each run computes the same seconds of
+//! the same sound; only the declaration of the demand to the kernel differs.
 //!
-//! Invariants: whatever is started ends with this process or with its own time; nothing is changed
-//! on the machine that is not put back; a miss is blamed on the machine only where the independent
-//! monitor ([`Monitor`]) saw it stand still for long enough.
+//! Invariants:
+//!
+//! 1. Each started process ends with this process or after its own run time.
+//! 2. All settings of the computer that were changed are restored.
+//! 3. A miss is attributed to the computer only if the independent monitor ([`Monitor`]) has
+//!    detected stalls that are long enough.
 //!
 //! [`Monitor`]: talea_exec::stalls::Monitor
 
+mod build;
 mod daemon;
+mod evaluate;
 mod job;
-mod judge;
 mod load;
 mod page;
 mod picture;
 mod report;
-mod show;
-mod stage;
-mod workshop;
+mod run;
+mod tempdir;
 
 use crate::exit::Exit;
 use crate::output;
@@ -63,15 +66,15 @@ pub(crate) struct Args {
 
 /// Runs the demonstration.
 pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
-    let workshop = workshop::Workshop::find()?;
-    let out = args.out.unwrap_or_else(|| workshop.default_output());
+    let source = build::ProgramSource::find()?;
+    let out = args.out.unwrap_or_else(|| source.default_output());
     std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
-    let programs = workshop.programs()?;
-    let plan = show::Plan { seconds: args.seconds, cpu: args.cpu, load: args.load };
-    let outcome = show::run(&programs, plan)?;
+    let programs = source.programs()?;
+    let plan = run::Plan { seconds: args.seconds, cpu: args.cpu, load: args.load };
+    let outcome = run::run(&programs, plan)?;
     let written = report::write(&outcome, &out)?;
     if args.output.json {
-        output::print_json(&report::Answer::new(&outcome, &written))?;
+        output::print_json(&report::DemoReport::new(&outcome, &written))?;
     } else {
         output::print(&report::text(&outcome, &written))?;
     }

@@ -1,8 +1,8 @@
-//! A page that explains itself: the picture, the table, what was done. One file, no script, nothing
-//! fetched.
+//! Page with the results: the picture, the table and an explanation, in one file without scripts or
+//! external resources.
 
 use super::picture::{escape, ms, svg};
-use super::show::{Outcome, Run};
+use super::run::{Outcome, Run};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem auto;padding:0 1rem;\
@@ -10,7 +10,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1080px;ma
                      td,th{padding:.25rem 1rem .25rem 0;text-align:left;border-bottom:1px solid #ddd}\
                      td.n,th.n{text-align:right}svg{width:100%;height:auto}code{background:#f3f3f3;padding:0 .2em}";
 
-/// The page as HTML.
+/// Renders the page as HTML.
 pub(super) fn html(outcome: &Outcome) -> String {
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Talea: one job, three times</title>\
@@ -52,10 +52,10 @@ pub(super) fn html(outcome: &Outcome) -> String {
 }
 
 fn row(text: &mut String, run: &Run) {
-    let title = run.way.title();
-    match &run.seen {
-        Ok(seen) => {
-            let verdict = &seen.verdict;
+    let title = run.variant.title();
+    match &run.measurement {
+        Ok(measurement) => {
+            let verdict = &measurement.verdict;
             let _ = writeln!(
                 text,
                 "<tr><td>{title}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
@@ -63,9 +63,9 @@ fn row(text: &mut String, run: &Run) {
                 ms(verdict.median.as_ns()),
                 ms(verdict.p99.as_ns()),
                 ms(verdict.max.as_ns()),
-                super::report::missed(seen),
-                escape(&seen.policy),
-                escape(seen.grant.as_deref().unwrap_or("nothing")),
+                super::report::missed(measurement),
+                escape(&measurement.policy),
+                escape(measurement.grant.as_deref().unwrap_or("nothing")),
             );
         }
         Err(why) => {

@@ -1,17 +1,17 @@
-//! The runs side by side: every block's response time, and the line that it must stay below.
+//! Picture of the runs side by side: the response time of each block, and the deadline.
 //!
-//! The scale is logarithmic: what is interesting lies between one millisecond and seconds. Drawn by
-//! hand because a picture is text; no library, no script, no font.
+//! The scale is logarithmic, because response times range from one millisecond to seconds. The
+//! picture is plain SVG text, which needs no library, script or font.
 #![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
 
+use super::evaluate::BlockResult;
 use super::job::DEADLINE;
-use super::judge::BlockResult;
-use super::show::{Outcome, Run};
+use super::run::{Outcome, Run};
 use std::fmt::Write;
 
 const WIDTH: f64 = 1080.0;
 const HEIGHT: f64 = 400.0;
-/// The area of the first panel's blocks.
+/// Area of the blocks in the first panel.
 const LEFT: f64 = 62.0;
 const TOP: f64 = 96.0;
 const BOTTOM: f64 = 352.0;
@@ -22,7 +22,7 @@ const MET: &str = "#2f6fb0";
 const MISSED: &str = "#cc3524";
 const IN_STALL: &str = "#8a8a8a";
 
-/// The picture as SVG.
+/// Renders the picture as SVG.
 pub(super) fn svg(outcome: &Outcome) -> String {
     let scale = Scale::of(outcome);
     let mut text = format!(
@@ -47,7 +47,7 @@ pub(super) fn svg(outcome: &Outcome) -> String {
     text
 }
 
-/// The load in words.
+/// Describes the load in words.
 pub(super) fn busy(load: u32) -> String {
     if load == 1 {
         "1 ordinary busy process".to_owned()
@@ -56,7 +56,7 @@ pub(super) fn busy(load: u32) -> String {
     }
 }
 
-/// Nanoseconds as milliseconds for people.
+/// Renders nanoseconds as milliseconds.
 pub(super) fn ms(ns: u64) -> String {
     format!("{:.1} ms", ns as f64 / 1e6)
 }
@@ -65,7 +65,7 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
     let _ = writeln!(
         text,
         "<text x=\"{x:.0}\" y=\"30\" font-size=\"17\" font-weight=\"600\">{}</text>",
-        run.way.title()
+        run.variant.title()
     );
     let right = x + PANEL;
     for &(tick, ref label) in &scale.ticks {
@@ -81,24 +81,24 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
             );
         }
     }
-    match &run.seen {
-        Ok(seen) => {
-            let verdict = &seen.verdict;
+    match &run.measurement {
+        Ok(measurement) => {
+            let verdict = &measurement.verdict;
             let missed = verdict.missed();
-            // Misses because of stalls of the computer do not count against the run.
+            // Misses in stalls do not count against the run.
             let color = if missed == verdict.in_stalls() { "#1d7a3a" } else { MISSED };
             let _ = writeln!(
                 text,
                 "<text x=\"{x:.0}\" y=\"52\"><tspan fill=\"{color}\" font-weight=\"600\">{missed} of {} blocks \
                  missed</tspan>{}</text>\n\
                  <text x=\"{x:.0}\" y=\"72\" fill=\"#555\">{}: median {:.1}, p99 {:.1}, max {:.1} ms</text>",
-                seen.blocks.len(),
+                measurement.blocks.len(),
                 if verdict.in_stalls() > 0 {
                     format!(" ({} in stalls)", verdict.in_stalls())
                 } else {
                     String::new()
                 },
-                escape(&seen.policy),
+                escape(&measurement.policy),
                 verdict.median.as_ns() as f64 / 1e6,
                 verdict.p99.as_ns() as f64 / 1e6,
                 verdict.max.as_ns() as f64 / 1e6,
@@ -110,7 +110,7 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
                 (BlockResult::Missed, MISSED),
             ];
             for (result, color) in colors {
-                dots(text, x, seen, result, color, scale);
+                dots(text, x, measurement, result, color, scale);
             }
         }
         Err(why) => {
@@ -129,19 +129,20 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
     );
 }
 
-/// Dots are strokes of no length with round ends: one path for all of a colour.
+/// Draws the blocks with one result: a dot is a stroke of length zero with round ends, and one path
+/// holds all dots of a color.
 fn dots(
     text: &mut String,
     x: f64,
-    seen: &super::show::Seen,
+    measurement: &super::run::RunMeasurement,
     result: BlockResult,
     color: &str,
     scale: &Scale,
 ) {
-    let count = seen.blocks.len().max(2) - 1;
+    let count = measurement.blocks.len().max(2) - 1;
     let mut path = String::new();
-    let has_result = |&(k, _): &(usize, _)| seen.verdict.results[k] == result;
-    for (k, block) in seen.blocks.iter().enumerate().filter(has_result) {
+    let has_result = |&(k, _): &(usize, _)| measurement.verdict.results[k] == result;
+    for (k, block) in measurement.blocks.iter().enumerate().filter(has_result) {
         let _ = write!(
             path,
             "M{:.1} {:.1}h0",
@@ -157,7 +158,7 @@ fn dots(
     }
 }
 
-/// Scale of the picture: converts nanoseconds to heights.
+/// Logarithmic scale of the picture, which converts nanoseconds to heights.
 struct Scale {
     low: f64,
     high: f64,
@@ -166,11 +167,10 @@ struct Scale {
 
 impl Scale {
     fn of(outcome: &Outcome) -> Scale {
-        let responses = outcome
-            .runs
-            .iter()
-            .filter_map(|run| run.seen.as_ref().ok())
-            .flat_map(|seen| seen.blocks.iter().map(|block| block.response().as_ns()));
+        let responses =
+            outcome.runs.iter().filter_map(|run| run.measurement.as_ref().ok()).flat_map(
+                |measurement| measurement.blocks.iter().map(|block| block.response().as_ns()),
+            );
         let (low, high) =
             responses.fold((1_000_000, 30_000_000), |(low, high), ns| (low.min(ns), high.max(ns)));
         let (low, high) = (low.max(1000) as f64 * 0.9, high as f64 * 1.15);

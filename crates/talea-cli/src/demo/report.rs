@@ -1,8 +1,8 @@
 //! Report of the demonstration: a table, files, or JSON.
 
+use super::evaluate::{BlockResult, Verdict};
 use super::job::RUNTIME;
-use super::judge::{BlockResult, Verdict};
-use super::show::{Outcome, Run, Seen};
+use super::run::{Outcome, Run, RunMeasurement};
 use super::{page, picture};
 use crate::output::{Table, count};
 use anyhow::Context;
@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use talea_core::{Monotonic, Span};
 use talea_exec::Stall;
 
-/// The files that were written.
+/// Paths of the written files.
 pub(super) struct Written {
     picture: PathBuf,
     page: PathBuf,
     times: Vec<PathBuf>,
 }
 
-/// Writes picture, page and raw times.
+/// Writes the picture, the page and the raw times.
 pub(super) fn write(outcome: &Outcome, out: &Path) -> anyhow::Result<Written> {
     let save = |name: &str, text: String| {
         let path = out.join(name);
@@ -28,8 +28,8 @@ pub(super) fn write(outcome: &Outcome, out: &Path) -> anyhow::Result<Written> {
     };
     let mut times = Vec::new();
     for run in &outcome.runs {
-        if let Ok(seen) = &run.seen {
-            times.push(save(&format!("{}.csv", run.way.name()), csv(seen))?);
+        if let Ok(measurement) = &run.measurement {
+            times.push(save(&format!("{}.csv", run.variant.name()), csv(measurement))?);
         }
     }
     Ok(Written {
@@ -39,9 +39,11 @@ pub(super) fn write(outcome: &Outcome, out: &Path) -> anyhow::Result<Written> {
     })
 }
 
-fn csv(seen: &Seen) -> String {
+fn csv(measurement: &RunMeasurement) -> String {
     let mut text = String::from("block,release_ns,completion_ns,response_ns,computed_ns,result\n");
-    for (k, (block, result)) in seen.blocks.iter().zip(&seen.verdict.results).enumerate() {
+    for (k, (block, result)) in
+        measurement.blocks.iter().zip(&measurement.verdict.results).enumerate()
+    {
         let (release, completion) = (block.release.as_ns(), block.completion.as_ns());
         let (response, computed) = (block.response().as_ns(), block.computed.as_ns());
         let _ = writeln!(text, "{k},{release},{completion},{response},{computed},{result:?}");
@@ -49,10 +51,10 @@ fn csv(seen: &Seen) -> String {
     text
 }
 
-/// `0 of 800`, and how many of them the machine is to blame for.
-pub(super) fn missed(seen: &Seen) -> String {
-    let verdict = &seen.verdict;
-    let mut text = format!("{} of {}", verdict.missed(), seen.blocks.len());
+/// Renders the number of misses, as in `0 of 800`, with the number in stalls.
+pub(super) fn missed(measurement: &RunMeasurement) -> String {
+    let verdict = &measurement.verdict;
+    let mut text = format!("{} of {}", verdict.missed(), measurement.blocks.len());
     if verdict.in_stalls() > 0 {
         let _ = write!(text, " ({} in stalls)", verdict.in_stalls());
     }
@@ -63,7 +65,7 @@ fn longest(stalls: &[Stall<Monotonic>]) -> Span {
     stalls.iter().map(Stall::<Monotonic>::length).max().unwrap_or(Span::ZERO)
 }
 
-fn in_all(stalls: &[Stall<Monotonic>]) -> Span {
+fn total_length(stalls: &[Stall<Monotonic>]) -> Span {
     stalls.iter().fold(Span::ZERO, |sum, stall| sum + stall.length())
 }
 
@@ -73,7 +75,7 @@ fn late(title: &str, verdict: &Verdict) -> String {
     let overrun = verdict.count(BlockResult::MissedOverrun);
     let delayed = verdict.count(BlockResult::Missed);
     let mut text = String::new();
-    // Writing to a String can't fail.
+    // Writing to a `String` cannot fail.
     if in_stalls > 0 {
         let _ = writeln!(
             text,
@@ -119,26 +121,28 @@ pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
     let granted = outcome
         .runs
         .iter()
-        .filter_map(|run| Some((run.way, run.seen.as_ref().ok()?.grant.as_ref()?)));
-    for (way, grant) in granted {
-        let _ = writeln!(text, "granted {}: {grant}", way.title());
+        .filter_map(|run| Some((run.variant, run.measurement.as_ref().ok()?.grant.as_ref()?)));
+    for (variant, grant) in granted {
+        let _ = writeln!(text, "granted {}: {grant}", variant.title());
     }
-    if let Some(why) = outcome.why().filter(|_| outcome.runs.iter().any(|run| run.seen.is_ok())) {
+    if let Some(why) =
+        outcome.why().filter(|_| outcome.runs.iter().any(|run| run.measurement.is_ok()))
+    {
         let _ = writeln!(text, "why: {why}");
     }
     for run in &outcome.runs {
-        if let Ok(seen) = &run.seen
-            && seen.grant.is_some()
+        if let Ok(measurement) = &run.measurement
+            && measurement.grant.is_some()
         {
-            text.push_str(&late(run.way.title(), &seen.verdict));
+            text.push_str(&late(run.variant.title(), &measurement.verdict));
         }
     }
     if let Some(missing) = &outcome.missing {
         let _ = writeln!(text, "missing here: {missing}");
     }
     for run in &outcome.runs {
-        if let Err(why) = &run.seen {
-            let _ = writeln!(text, "not shown, {}: {why}", run.way.title());
+        if let Err(why) = &run.measurement {
+            let _ = writeln!(text, "not shown, {}: {why}", run.variant.title());
         }
     }
     if !outcome.same_sound() {
@@ -156,8 +160,8 @@ pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
 }
 
 fn row(run: &Run) -> Vec<String> {
-    let title = run.way.title().to_owned();
-    let Ok(seen) = &run.seen else {
+    let title = run.variant.title().to_owned();
+    let Ok(measurement) = &run.measurement else {
         return vec![
             title,
             "-".into(),
@@ -168,29 +172,29 @@ fn row(run: &Run) -> Vec<String> {
             "-".into(),
         ];
     };
-    let stalls = match &seen.stalls {
+    let stalls = match &measurement.stalls {
         None => "not watched".to_owned(),
         Some(stalls) if stalls.is_empty() => "none".to_owned(),
         Some(stalls) => format!(
             "{} in all, up to {}",
-            picture::ms(in_all(stalls).as_ns()),
+            picture::ms(total_length(stalls).as_ns()),
             picture::ms(longest(stalls).as_ns())
         ),
     };
     vec![
         title,
-        picture::ms(seen.verdict.median.as_ns()),
-        picture::ms(seen.verdict.p99.as_ns()),
-        picture::ms(seen.verdict.max.as_ns()),
-        missed(seen),
-        seen.policy.clone(),
+        picture::ms(measurement.verdict.median.as_ns()),
+        picture::ms(measurement.verdict.p99.as_ns()),
+        picture::ms(measurement.verdict.max.as_ns()),
+        missed(measurement),
+        measurement.policy.clone(),
         stalls,
     ]
 }
 
 /// Report as JSON.
 #[derive(Serialize)]
-pub(super) struct Answer {
+pub(super) struct DemoReport {
     cpu: u32,
     load: u32,
     block_work_ns: u64,
@@ -211,11 +215,11 @@ struct RunJson {
     run: &'static str,
     not_shown: Option<String>,
     #[serde(flatten)]
-    seen: Option<SeenJson>,
+    measurement: Option<MeasurementJson>,
 }
 
 #[derive(Serialize)]
-struct SeenJson {
+struct MeasurementJson {
     blocks: usize,
     median_ns: u64,
     p99_ns: u64,
@@ -231,10 +235,10 @@ struct SeenJson {
     stalls_ns: Option<u64>,
 }
 
-impl Answer {
-    /// Builds the report from all observations.
-    pub(super) fn new(outcome: &Outcome, written: &Written) -> Answer {
-        Answer {
+impl DemoReport {
+    /// Builds the report from the results of all runs.
+    pub(super) fn new(outcome: &Outcome, written: &Written) -> DemoReport {
+        DemoReport {
             cpu: outcome.cpu,
             load: outcome.load,
             block_work_ns: outcome.size.block.as_ns(),
@@ -255,22 +259,22 @@ impl Answer {
 impl RunJson {
     fn new(run: &Run) -> RunJson {
         RunJson {
-            run: run.way.name(),
-            not_shown: run.seen.as_ref().err().cloned(),
-            seen: run.seen.as_ref().ok().map(|seen| SeenJson {
-                blocks: seen.blocks.len(),
-                median_ns: seen.verdict.median.as_ns(),
-                p99_ns: seen.verdict.p99.as_ns(),
-                max_ns: seen.verdict.max.as_ns(),
-                missed: seen.verdict.missed(),
-                missed_in_stalls: seen.verdict.in_stalls(),
-                missed_by_overrun: seen.verdict.count(BlockResult::MissedOverrun),
-                most_computed_ns: seen.verdict.most.as_ns(),
-                policy: seen.policy.clone(),
-                granted: seen.grant.clone(),
-                stalls: seen.stalls.as_ref().map(Vec::len),
-                longest_stall_ns: seen.stalls.as_ref().map(|stalls| longest(stalls).as_ns()),
-                stalls_ns: seen.stalls.as_ref().map(|stalls| in_all(stalls).as_ns()),
+            run: run.variant.name(),
+            not_shown: run.measurement.as_ref().err().cloned(),
+            measurement: run.measurement.as_ref().ok().map(|measurement| MeasurementJson {
+                blocks: measurement.blocks.len(),
+                median_ns: measurement.verdict.median.as_ns(),
+                p99_ns: measurement.verdict.p99.as_ns(),
+                max_ns: measurement.verdict.max.as_ns(),
+                missed: measurement.verdict.missed(),
+                missed_in_stalls: measurement.verdict.in_stalls(),
+                missed_by_overrun: measurement.verdict.count(BlockResult::MissedOverrun),
+                most_computed_ns: measurement.verdict.most.as_ns(),
+                policy: measurement.policy.clone(),
+                granted: measurement.grant.clone(),
+                stalls: measurement.stalls.as_ref().map(Vec::len),
+                longest_stall_ns: measurement.stalls.as_ref().map(|stalls| longest(stalls).as_ns()),
+                stalls_ns: measurement.stalls.as_ref().map(|stalls| total_length(stalls).as_ns()),
             }),
         }
     }

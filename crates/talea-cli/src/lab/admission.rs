@@ -1,22 +1,22 @@
-//! `talea lab admission`: what exact admission costs beside 16,384 specs on 64 declared CPUs.
+//! `talea lab admission`: cost of exact admission beside 16,384 specs on 64 declared CPUs.
 //!
-//! The plugins' part of a request, without the socket: ask, take up, give back. Three questions,
-//! each with its threshold:
+//! The measured part of a request is that of the plugins, without the socket: ask, admit, release.
+//! Three measurements have a threshold each:
 //!
-//! - where sums decide, a create with the exact test configured against one with `necessary`, on
-//!   equal suites, the two taking turns: at most twice as long;
-//! - where they don't, an exact test of one CPU that holds 256 specs, by response times (`rm`) and
-//!   by demand (`edf`): at most 150 µs;
-//! - the longest single request of any kind, for that is how long other clients wait: at most 1 ms.
+//! - Sums decide: a create with the exact test against one with the test `necessary`, alternately
+//!   on equal plugin sets; at most twice as long.
+//! - Sums do not decide: an exact test of one CPU that holds 256 specs, by response times (`rm`)
+//!   and by demand (`edf`); at most 150 µs.
+//! - The longest single request of any kind, because other clients wait for it; at most 1 ms.
 //!
-//! Times are CPU time of the thread: what others do with the CPU meanwhile is not counted, and
-//! figures at the pace of [`pace`](super::pace)'s loop stand beside those of this machine. Specs of
-//! `rm` on one CPU have 90 different periods of 10 ms to a second, those of `edf` deadlines of half
-//! their period.
+//! Times are CPU time of the thread, so that other threads on the CPU are not counted. Each figure
+//! is also scaled to the reference speed of [`calibration`](super::calibration). The specs of `rm`
+//! on one CPU have 90 different periods from 10 ms to 1 s; those of `edf` have deadlines of half
+//! their periods.
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
-use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
+use super::calibration::{Quartiles, REFERENCE, Stretch, reference, scaled};
 use super::samples::Samples;
 use super::tasks::Random;
 use super::thresholds;
@@ -43,25 +43,25 @@ pub(crate) struct Args {
 }
 
 const CPUS: u32 = 64;
-const A_CPU: u32 = 256;
-/// Different periods on a CPU: fewer than levels.
+const SPECS_PER_CPU: u32 = 256;
+/// Number of different periods on a CPU, which is less than the number of levels.
 const PERIODS: u64 = 90;
-/// Creates in a stretch where sums decide.
+/// Creates in a stretch in which sums decide.
 const BATCH: usize = 200;
-/// Pieces of the loop between two stretches: a quarter of a millisecond.
+/// Pieces of the reference loop between two stretches: a quarter of a millisecond.
 const PIECES: u32 = 17;
 
 #[derive(Serialize)]
-struct Row {
+struct AdmissionRow {
     what: &'static str,
     plugin: &'static str,
     requests: usize,
     median_ns: u64,
     p99_ns: u64,
     max_ns: u64,
-    /// The median at the pace of the loop.
+    /// Median at the reference speed.
     scaled_ns: f64,
-    /// Against the row before, within a stretch.
+    /// Median of the ratios to the previous row, each within one round.
     ratio: Option<f64>,
     threshold: Option<String>,
     passed: Option<bool>,
@@ -83,33 +83,33 @@ fn on(cpus: CpuSet, params: &Params) -> PluginRequest<'_> {
     }
 }
 
-fn offer(suite: &PluginSet, ask: &PluginRequest<'_>) -> Option<Offer> {
-    match suite.ask(0, ask, None) {
+fn offer(plugins: &PluginSet, ask: &PluginRequest<'_>) -> Option<Offer> {
+    match plugins.ask(0, ask, None) {
         Verdict::Ok(offer) | Verdict::Partial(offer) => Some(offer),
         Verdict::No(_) => None,
     }
 }
 
-/// One plugin on all CPUs.
-fn suite(kind: PluginKind) -> anyhow::Result<PluginSet> {
+/// Builds a plugin set with one plugin on all CPUs.
+fn plugin_set(kind: PluginKind) -> anyhow::Result<PluginSet> {
     let cpus = CpuSet::first(CPUS);
     let band = match kind {
         PluginKind::Edf(_) => None,
         _ => Some(Band { low: Priority(1), high: Priority(99) }),
     };
     let plugins = vec![PluginSetup { name: kind.name().to_owned(), cpus, band, kind }];
-    let machine =
+    let platform =
         Platform { partitionable: cpus, deadline_share: Charge::ONE, ..Platform::declared(CPUS) };
-    PluginSet::new(&Setup { plugins, ..Setup::default() }, &machine).map_err(anyhow::Error::msg)
+    PluginSet::new(&Setup { plugins, ..Setup::default() }, &platform).map_err(anyhow::Error::msg)
 }
 
 fn rm(test: RmTest) -> PluginKind {
     PluginKind::Rm(RmOptions { test, refuse_sharing: false })
 }
 
-/// A task of `millionths` of a CPU.
+/// Draws a task that needs `millionths` of a CPU.
 fn task(random: &mut Random, millionths: u64, is_edf: bool) -> Params {
-    // Log-uniform enough: ten periods in each ninth of two decades.
+    // Approximately log-uniform: each period is a nineteenth longer than the previous one.
     let number = random.between(0, PERIODS - 1);
     let mut period = 10_000_000u64;
     for _ in 0..number {
@@ -123,22 +123,22 @@ fn task(random: &mut Random, millionths: u64, is_edf: bool) -> Params {
     }
 }
 
-/// 256 specs on each CPU, `millionths` each.
+/// Admits 256 specs on each CPU, with `millionths` of it each; returns the number of specs.
 fn fill(
-    suite: &mut PluginSet,
+    plugins: &mut PluginSet,
     random: &mut Random,
     millionths: u64,
     is_edf: bool,
 ) -> anyhow::Result<u32> {
     let mut slot = 0;
     for cpu in 0..CPUS {
-        for number in 0..A_CPU {
+        for number in 0..SPECS_PER_CPU {
             let params = task(random, millionths, is_edf);
             let ask = on(CpuSet::single(cpu), &params);
-            let found = offer(suite, &ask);
+            let found = offer(plugins, &ask);
             ensure!(found.is_some(), "spec {number} of CPU {cpu} was refused");
             if let Some(offer) = found {
-                suite.admit(0, SpecSlot(slot), &ask, &offer);
+                plugins.admit(0, SpecSlot(slot), &ask, &offer);
                 slot += 1;
             }
         }
@@ -146,15 +146,15 @@ fn fill(
     Ok(slot)
 }
 
-/// Asks, takes up and gives back; whether it was accepted.
-fn create(suite: &mut PluginSet, slot: u32, ask: &PluginRequest<'_>) -> bool {
-    let Some(offer) = offer(suite, ask) else { return false };
-    suite.admit(0, SpecSlot(slot), ask, &offer);
-    suite.release(SpecSlot(slot), None);
+/// Asks for a spec, admits and releases it; returns whether it was accepted.
+fn create(plugins: &mut PluginSet, slot: u32, ask: &PluginRequest<'_>) -> bool {
+    let Some(offer) = offer(plugins, ask) else { return false };
+    plugins.admit(0, SpecSlot(slot), ask, &offer);
+    plugins.release(SpecSlot(slot), None);
     true
 }
 
-/// Requests of one kind, each timed.
+/// Timed requests of one kind.
 #[derive(Default)]
 struct Timed {
     samples: Samples,
@@ -167,9 +167,9 @@ impl Timed {
         self.stretches.push(Stretch { value: ns as f64, reference });
     }
 
-    fn row(&self, what: &'static str, plugin: &'static str) -> Row {
+    fn row(&self, what: &'static str, plugin: &'static str) -> AdmissionRow {
         let summary = self.samples.summary();
-        Row {
+        AdmissionRow {
             what,
             plugin,
             requests: summary.count,
@@ -184,35 +184,35 @@ impl Timed {
     }
 }
 
-/// Measures admission by sums: the configured test and `necessary`, in turns.
-fn by_sums(rounds: usize, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+/// Measures admission by sums: the exact test and the test `necessary`, alternately.
+fn by_sums(rounds: usize, rows: &mut Vec<AdmissionRow>) -> anyhow::Result<()> {
     let mut random = Random::new(64);
-    let mut suites = [suite(rm(RmTest::Necessary))?, suite(rm(RmTest::Exact))?];
+    let mut sets = [plugin_set(rm(RmTest::Necessary))?, plugin_set(rm(RmTest::Exact))?];
     let mut slot = 0;
-    for suite in &mut suites {
-        slot = fill(suite, &mut Random::new(5), 200, false)?;
+    for plugins in &mut sets {
+        slot = fill(plugins, &mut Random::new(5), 200, false)?;
     }
     let mut times = [Timed::default(), Timed::default()];
     let mut ratios = Vec::new();
     for _ in 0..rounds {
         let tasks: Vec<Params> = (0..BATCH).map(|_| task(&mut random, 200, false)).collect();
-        let pace = reference(PIECES);
+        let loop_seconds = reference(PIECES);
         let mut both = [0; 2];
-        for (at, suite) in suites.iter_mut().enumerate() {
+        for (at, plugins) in sets.iter_mut().enumerate() {
             let begun = thread_cpu_time();
             let all =
-                tasks.iter().filter(|task| create(suite, slot, &on(CpuSet::EMPTY, task))).count();
+                tasks.iter().filter(|task| create(plugins, slot, &on(CpuSet::EMPTY, task))).count();
             let ns = ns_since(begun);
             ensure!(all == BATCH, "the sums did not decide");
             both[at] = ns / BATCH as u64;
-            times[at].push(both[at], pace);
-            black_box(&suite);
+            times[at].push(both[at], loop_seconds);
+            black_box(&plugins);
         }
         ratios.push(both[1] as f64 / both[0].max(1) as f64);
     }
     rows.push(times[0].row("create, necessary", "rm"));
-    let ratio = Middle::of(ratios).median;
-    rows.push(Row {
+    let ratio = Quartiles::of(ratios).median;
+    rows.push(AdmissionRow {
         ratio: Some(ratio),
         threshold: Some("2.0 x".to_owned()),
         passed: Some(ratio <= 2.0),
@@ -221,30 +221,32 @@ fn by_sums(rounds: usize, rows: &mut Vec<Row>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures admission that needs an exact test: accepted on one CPU, and refused on as many CPUs
-/// as may be tried.
+/// Measures admission by an exact test: a request that one CPU accepts, and one that all tried CPUs
+/// refuse.
 fn by_lists(
     is_edf: bool,
     rounds: usize,
-    rows: &mut Vec<Row>,
+    rows: &mut Vec<AdmissionRow>,
     longest: &mut u64,
 ) -> anyhow::Result<()> {
     let kind = if is_edf { PluginKind::Edf(EdfOptions::default()) } else { rm(RmTest::Exact) };
     let plugin = kind.name();
     let mut random = Random::new(256);
-    let mut suite = suite(kind)?;
-    // Together 79 % by rm, beyond the hyperbolic bound; 64 % by edf, a density of 128 %.
-    let slot = fill(&mut suite, &mut random, if is_edf { 2_500 } else { 3_100 }, is_edf)?;
+    let mut plugins = plugin_set(kind)?;
+    // Total utilization: 79 % for `rm`, above the hyperbolic bound; 64 % for `edf`, with a density
+    // of 128 %.
+    let slot = fill(&mut plugins, &mut random, if is_edf { 2_500 } else { 3_100 }, is_edf)?;
     let (mut accepted, mut refused) = (Timed::default(), Timed::default());
     for round in 0..rounds {
-        let pace = reference(PIECES);
+        let loop_seconds = reference(PIECES);
         let cpu = CpuSet::single(round as u32 % CPUS);
         let small = task(&mut random, 1_000, is_edf);
         let begun = thread_cpu_time();
-        let yes = create(&mut suite, slot, &on(cpu, &small));
-        accepted.push(ns_since(begun), pace);
+        let yes = create(&mut plugins, slot, &on(cpu, &small));
+        accepted.push(ns_since(begun), loop_seconds);
         ensure!(yes, "it was meant to be accepted");
-        // Urgent, and as long as the long run lets it be: too much for all others.
+        // A short deadline with the largest cost that the sums accept: the other tasks would be
+        // late.
         let large = Params {
             period: Some(Span::from_ns(100_000_000)),
             runtime: Some(Work::from_ns(19_000_000)),
@@ -252,20 +254,20 @@ fn by_lists(
             ..Params::default()
         };
         let begun = thread_cpu_time();
-        let yes = create(&mut suite, slot, &on(CpuSet::EMPTY, &large));
-        refused.push(ns_since(begun), pace);
+        let yes = create(&mut plugins, slot, &on(CpuSet::EMPTY, &large));
+        refused.push(ns_since(begun), loop_seconds);
         ensure!(!yes, "it was meant to be refused");
     }
     let row = accepted.row("create, exact: the list of a CPU decides", plugin);
     let passed = row.median_ns <= 150_000;
-    rows.push(Row { threshold: Some("150 us".to_owned()), passed: Some(passed), ..row });
+    rows.push(AdmissionRow { threshold: Some("150 us".to_owned()), passed: Some(passed), ..row });
     rows.push(refused.row("refused, after all tries", plugin));
     *longest =
         (*longest).max(accepted.samples.summary().max_ns).max(refused.samples.summary().max_ns);
     Ok(())
 }
 
-/// Measures and prints.
+/// Measures all rows and prints them.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let rounds = if args.quick { 3 } else { 400 };
     let (mut rows, mut longest) = (Vec::new(), 0);

@@ -1,9 +1,9 @@
-//! `talea lab all`: every experiment, one after the other, into a folder.
+//! `talea lab all`: all experiments, one after another, into one directory.
 //!
-//! Model: each is a run of this program of its own. What it prints is kept in `NAME.txt`, its plots
-//! and raw data beside that, and when it has ended, how, in `NAME.exit`, which is written last.
-//! A later call keeps what was measured, whatever its result, and continues where the last one
-//! stopped: it repeats an experiment that was interrupted, failed or was inconclusive.
+//! Each experiment is a separate run of this program. Its output is written to `NAME.txt`, its
+//! plots and raw data to files beside it, and its exit code to `NAME.exit` at the end. A later call
+//! keeps complete results, whatever their verdict. It repeats experiments that were interrupted,
+//! failed or were inconclusive.
 
 use crate::exit::Exit;
 use crate::output::{self, Table, note};
@@ -30,14 +30,14 @@ pub(crate) struct Args {
     list: bool,
 }
 
-/// An experiment of the list.
+/// Entry of the list of experiments.
 #[derive(Clone, Copy, Debug)]
 struct Experiment {
     name: &'static str,
     words: &'static [&'static str],
-    /// Whether it knows `--out`.
+    /// Whether the experiment has the option `--out`.
     draws: bool,
-    /// Arguments that make it short.
+    /// Arguments of a short run.
     quick: &'static [&'static str],
 }
 
@@ -57,7 +57,7 @@ const fn few(experiment: Experiment) -> Experiment {
     Experiment { quick: &["--sets", "2", "--seconds", "1"], ..experiment }
 }
 
-/// All of them: what needs no rights first.
+/// All experiments; those without special rights come first.
 const EXPERIMENTS: &[Experiment] = &[
     drawn("l3c-fig4", &["l3c", "fig4"]),
     drawn("l3c-fig5", &["l3c", "fig5"]),
@@ -80,7 +80,7 @@ const EXPERIMENTS: &[Experiment] = &[
     quickly(drawn("l3c-fig4-live", &["l3c", "fig4", "--live"])),
     quickly(drawn("l3c-fig5-live", &["l3c", "fig5", "--live"])),
     quickly(drawn("l3c-fig6-live", &["l3c", "fig6", "--live"])),
-    // The same runs are figure 8.
+    // Figure 8 is made by the same runs.
     quickly(drawn("l3c-fig7-live", &["l3c", "fig7", "--live"])),
     few(drawn("sf3p-fig6-live", &["sf3p", "fig6", "--live"])),
     few(drawn("sf3p-fig7-live", &["sf3p", "fig7", "--live"])),
@@ -99,7 +99,7 @@ const EXPERIMENTS: &[Experiment] = &[
     quickly(drawn("retif-fig5", &["retif", "fig5"])),
 ];
 
-/// Runs what is left to run.
+/// Runs all experiments without a complete result.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot create {}", args.out.display()))?;
@@ -116,7 +116,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let text = args.out.join(format!("{}.txt", one.name));
         let begun = Instant::now();
         let (code, took) = match (outcome_in(&args.out, one.name)?, args.list) {
-            // One that was measured to its end says so, whatever it says.
+            // A complete result is kept, whatever its verdict.
             (Some(code), true) | (Some(code @ (0 | 7)), false) => (Some(code), "kept".to_owned()),
             (None, true) => (None, String::new()),
             (_, false) => {
@@ -137,18 +137,18 @@ fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
-/// How an experiment has ended that was made before.
+/// Returns the exit code of an earlier run of an experiment.
 fn outcome_in(folder: &Path, name: &str) -> anyhow::Result<Option<i32>> {
     let path = folder.join(format!("{name}.exit"));
     match fs::read_to_string(&path) {
-        // One that means nothing is one that was not written to its end.
+        // A file without a number was not written completely.
         Ok(text) => Ok(text.trim().parse().ok()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
-/// Makes one, and says how it has ended when it has.
+/// Runs one experiment, writes its exit code to a file and returns it.
 fn make(one: &Experiment, args: &Args, text: &Path) -> anyhow::Result<i32> {
     let ended = args.out.join(format!("{}.exit", one.name));
     let _ = fs::remove_file(&ended);
@@ -179,7 +179,7 @@ fn word(code: i32) -> &'static str {
     }
 }
 
-/// The worst of all; what can't be had here is not counted.
+/// Returns the most severe result; experiments that are impossible on this computer do not count.
 fn exit(codes: &[i32]) -> Exit {
     if codes.iter().any(|code| !matches!(code, 0 | 3 | 6 | 7)) {
         Exit::Failure

@@ -1,14 +1,13 @@
-//! One setting of `talea lab ipc` under measurement: a daemon, its client, and the times of a
-//! round.
+//! Measurement of one setting of `talea lab ipc`: a daemon, its client, and the times of a round.
 //!
-//! Rounds are short, and those of all settings take turns: what disturbs the machine for a second
-//! disturbs a round of each and no setting's median. Ratios are taken within a round, between times
-//! of the same tenth of a second.
+//! Rounds are short, and the rounds of all settings alternate. A disturbance of one second affects
+//! one round of each setting and no median. Ratios are computed within a round, from times of the
+//! same tenth of a second.
 
-use super::ipc::{Ratios, Row, Setting, granted};
-use super::raw::Raw;
+use super::baseline::RawExchange;
+use super::ipc::{IpcRow, Ratios, Setting, granted};
+use super::placement::{Cpus, MeasuringThread};
 use super::reapply::Sleeper;
-use super::rig::{Cpus, Rig};
 use super::samples::{Samples, median, ratio};
 use super::server::{LabServer, Shape};
 use super::tasks::{Kind, Random, task};
@@ -23,10 +22,10 @@ use talea_proto::{MESSAGE_MAX, Reply, Request, SpecId, ThreadRef};
 
 /// Operations that are measured in one turn.
 const TURN: usize = 32;
-/// How long a thread may take to fall asleep on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit until a new thread sleeps, even on a busy computer.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// One setting, ready to be measured again and again.
+/// One setting, which can be measured repeatedly.
 pub(super) struct Bench {
     setting: Setting,
     client: Client,
@@ -34,15 +33,15 @@ pub(super) struct Bench {
     random: Random,
     bytes: Option<u64>,
     mirrored: Option<u64>,
-    /// All rounds together.
+    /// Times of all rounds.
     all: Times,
     rounds: Vec<Ratios>,
-    // Last: its clients go before it.
+    // Last, so that its clients are dropped first.
     _server: LabServer,
 }
 
 impl Bench {
-    /// Starts the daemon and fills it.
+    /// Starts the daemon and creates the specs of the setting.
     pub(super) fn start(setting: Setting, cpus: Cpus) -> anyhow::Result<Bench> {
         let shape = Shape { kind: setting.plugin, instances: setting.instances, declared: None };
         let server = LabServer::start(shape, cpus.server)?;
@@ -52,7 +51,7 @@ impl Bench {
         let mut random = Random::new(20_211_201);
         let (memory, mirrored) = (server.memory()?, server.mirrored()?);
         for _ in 0..setting.specs {
-            // Disowned: a grant that is never dropped sends no message of release.
+            // A grant that is disowned, and so never dropped, sends no release message.
             granted(client.create(&task(setting.plugin, &mut random)))?.disown();
         }
         let per_spec = |now: u64, before: u64| {
@@ -74,11 +73,17 @@ impl Bench {
         })
     }
 
-    /// Measures for some turns, after one that warms everything up.
-    pub(super) fn round(&mut self, cpus: Cpus, raw: &mut Raws, turns: usize) -> anyhow::Result<()> {
-        // Before the rig: they shall be ordinary threads that may run anywhere.
+    /// Measures `turns` turns, after one for warm-up.
+    pub(super) fn round(
+        &mut self,
+        cpus: Cpus,
+        raw: &mut RawExchanges,
+        turns: usize,
+    ) -> anyhow::Result<()> {
+        // Started before this thread is pinned, so that they are ordinary threads without an
+        // affinity.
         let mut sleepers = Sleepers::of(self.setting.plugin, turns + 1)?;
-        let _rig = Rig::set_up(cpus)?;
+        let _measuring = MeasuringThread::set_up(cpus)?;
         let mut times = Times::default();
         for number in 0..=turns {
             times.turn(self.setting.plugin, &self.client, raw, &mut sleepers, &mut self.random)?;
@@ -93,29 +98,29 @@ impl Bench {
     }
 
     /// Returns the measurements as a row.
-    pub(super) fn row(&self) -> Row {
+    pub(super) fn row(&self) -> IpcRow {
         self.all.row(self.setting, &self.rounds, self.bytes, self.mirrored)
     }
 }
 
-/// Threads to be attached. Few are attached to `edf`, and each only once: at the first attachment
-/// of a thread, the kernel's caches have nothing about it.
+/// Threads to be attached. Under `edf` there are few per turn, and each is attached only once: at
+/// its first attachment the kernel's caches have no data about a thread.
 struct Sleepers {
     all: Vec<Sleeper>,
     given: usize,
-    /// Attachments in a turn.
-    a_turn: usize,
+    /// Attachments per turn.
+    per_turn: usize,
 }
 
 impl Sleepers {
     fn of(kind: Kind, turns: usize) -> anyhow::Result<Sleepers> {
-        let (a_turn, count) =
+        let (per_turn, count) =
             if kind == Kind::Edf { (TURN / 4, turns * TURN / 4 * 2) } else { (TURN, 1) };
         let all = (0..count).map(|_| Sleeper::start()).collect::<anyhow::Result<Vec<_>>>()?;
         for sleeper in &all {
-            fall_asleep(sleeper.tid())?;
+            wait_until_asleep(sleeper.tid())?;
         }
-        Ok(Sleepers { all, given: 0, a_turn })
+        Ok(Sleepers { all, given: 0, per_turn })
     }
 
     fn next(&mut self) -> Tid {
@@ -124,36 +129,39 @@ impl Sleepers {
     }
 }
 
-/// Waits until the thread has done all that it does before it sleeps.
+/// Waits until the thread sleeps.
 ///
 /// The read is outside of every measurement, because the first access creates an entry under
 /// `/proc`.
-fn fall_asleep(tid: Tid) -> anyhow::Result<()> {
+fn wait_until_asleep(tid: Tid) -> anyhow::Result<()> {
     let start = Instant::now();
     while proc::stat_of(Tid::of_process(), tid)?.state != b'S' {
-        ensure!(start.elapsed() < PATIENCE, "a thread that should sleep does not");
+        ensure!(start.elapsed() < TIME_LIMIT, "a thread that should sleep does not");
         std::thread::sleep(Duration::from_micros(100));
     }
     Ok(())
 }
 
-/// Raises the limit of descriptors to the hard limit: a thousand connections need as many.
+/// Raises the descriptor limit to the hard limit: a thousand connections need as many descriptors.
 fn allow_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where it does not work, the connections will say so.
+    // If this fails, the connections report it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Both raw exchanges.
-pub(super) struct Raws {
-    library: Raw,
-    inlined: Raw,
+pub(super) struct RawExchanges {
+    library: RawExchange,
+    inlined: RawExchange,
 }
 
-impl Raws {
-    pub(super) fn start(cpus: Cpus) -> anyhow::Result<Raws> {
-        Ok(Raws { library: Raw::start(cpus.server)?, inlined: Raw::start_inlined(cpus.server)? })
+impl RawExchanges {
+    pub(super) fn start(cpus: Cpus) -> anyhow::Result<RawExchanges> {
+        Ok(RawExchanges {
+            library: RawExchange::start(cpus.server)?,
+            inlined: RawExchange::start_inlined(cpus.server)?,
+        })
     }
 }
 
@@ -173,12 +181,13 @@ struct Times {
 }
 
 impl Times {
-    /// Some of each, and their baselines in between; afterwards everything is as before.
+    /// Measures each operation several times, alternately with its baseline; the state afterwards
+    /// is the same as before.
     fn turn(
         &mut self,
         kind: Kind,
         client: &Client,
-        raw: &mut Raws,
+        raw: &mut RawExchanges,
         sleepers: &mut Sleepers,
         random: &mut Random,
     ) -> anyhow::Result<()> {
@@ -194,7 +203,7 @@ impl Times {
             self.exchange(raw, number, sizes.create)?;
             self.change.time(|| granted(grant.change(&spec)))?;
         }
-        for (number, grant) in grants.iter().take(sleepers.a_turn).enumerate() {
+        for (number, grant) in grants.iter().take(sleepers.per_turn).enumerate() {
             let tid = sleepers.next();
             self.raw_small.time(|| raw.library.exchange(sizes.attach))?;
             self.attach.time(|| granted(grant.attach(tid.as_raw() as u32)))?;
@@ -214,10 +223,10 @@ impl Times {
         Ok(())
     }
 
-    /// A raw exchange, in every second place an inlined one.
+    /// Measures a raw exchange; every second one is inlined.
     fn exchange(
         &mut self,
-        raw: &mut Raws,
+        raw: &mut RawExchanges,
         number: usize,
         sizes: (usize, usize),
     ) -> anyhow::Result<()> {
@@ -274,9 +283,9 @@ impl Times {
         rounds: &[Ratios],
         bytes: Option<u64>,
         mirrored: Option<u64>,
-    ) -> Row {
+    ) -> IpcRow {
         let of = |one: fn(&Ratios) -> f64| median(rounds.iter().map(one));
-        Row {
+        IpcRow {
             setting,
             raw: self.raw.summary(),
             raw_inlined: self.raw_inlined.summary(),
@@ -305,7 +314,7 @@ impl Times {
     }
 }
 
-/// Bytes of request and reply.
+/// Sizes of request and reply in bytes.
 pub(super) struct Sizes {
     pub(super) create: (usize, usize),
     attach: (usize, usize),
@@ -340,9 +349,9 @@ fn empty_grant() -> talea_proto::Granted {
 
 /// Attaches and detaches by the system calls of a program that has the rights.
 ///
-/// A program that moves another thread out of the deadline class has to know whether that thread
-/// has run since it entered the class. A thread that is shrunk or demoted with an overrun budget
-/// may be frozen by its next policy. So the program reads what the daemon reads, and as often
+/// A program that moves another thread out of the deadline class must know whether that thread has
+/// run since it entered the class. If a thread is shrunk or demoted with overrun debt, its next
+/// policy may freeze it. So the program reads the same files as the daemon, equally often
 /// (`docs/decisions/0006` and `0007`).
 fn by_hand(kind: Kind, tid: Tid) -> anyhow::Result<()> {
     if kind != Kind::Edf {
@@ -350,17 +359,21 @@ fn by_hand(kind: Kind, tid: Tid) -> anyhow::Result<()> {
     }
     let meter = File::open(format!("/proc/{tid}/schedstat"))?;
     let mut buffer = [0; 128];
-    let mut look = || meter.read_at(&mut buffer, 0).map(|length| (length, buffer));
-    let before = look()?;
+    let mut inspect = || meter.read_at(&mut buffer, 0).map(|length| (length, buffer));
+    let before = inspect()?;
     calls(kind, tid, || {
-        ensure!(look()? == before, "a thread that should sleep has run");
+        ensure!(inspect()? == before, "a thread that should sleep has run");
         Ok(())
     })
 }
 
-/// The scheduling calls alone; `look` is made while the thread is in the deadline class, and when
-/// it has left it.
-fn calls(kind: Kind, tid: Tid, mut look: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
+/// Makes the scheduling calls alone. `inspect` is called while the thread is in the deadline class,
+/// and after it has left the class.
+fn calls(
+    kind: Kind,
+    tid: Tid,
+    mut inspect: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     use talea_core::{Span, Work};
     let ordinary = Attr::plain(Policy::Other { nice: 0 });
     let before = sched::get_affinity(tid)?;
@@ -369,12 +382,12 @@ fn calls(kind: Kind, tid: Tid, mut look: impl FnMut() -> anyhow::Result<()>) -> 
         let attr =
             |runtime| Attr::grant(Policy::Deadline { runtime, deadline: long, period: long });
         sched::set(tid, &attr(Work::from_ns(4_000)))?;
-        look()?;
-        // A sleeping deadline thread is shrunk before it is demoted; else the kernel loses its
+        inspect()?;
+        // A sleeping deadline thread is shrunk before it is demoted; otherwise the kernel loses its
         // bandwidth.
         sched::set(tid, &attr(runtime))?;
         sched::set(tid, &ordinary)?;
-        look()?;
+        inspect()?;
     } else {
         sched::set_affinity(tid, &CpuSet::single(before.iter().next().unwrap_or(0)))?;
         sched::set(

@@ -1,9 +1,9 @@
-//! Bounds beside what is simulated: no response may be longer than its bound, and how near it comes
-//! is how tight that is.
+//! Bounds beside simulated responses. No response may exceed its bound; their ratio is the
+//! tightness of the bound.
 //!
-//! The bounds are those of [`talea_analysis::tree`]. What is simulated is one run: a bound that is
-//! not reached may still be the best there is. A job that has not ended counts with the time that
-//! it has waited.
+//! The bounds are those of [`talea_analysis::tree`]. Each system is simulated once, so that a bound
+//! which no response reaches may still be exact. An incomplete job counts with its waiting time so
+//! far.
 
 use crate::batch;
 use crate::commands::simulate::short;
@@ -15,13 +15,13 @@ use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_sim::{Counters, Simulation, Workload};
 
-/// A system on one CPU, and how long it is simulated.
+/// A system on one CPU, and the end of its simulation.
 pub(super) struct Case {
     name: String,
     tree: Tree,
     workload: Workload,
     until: Time,
-    /// Tasks with a printed row; all tasks are judged.
+    /// Tasks with a printed row; the bounds of all tasks are checked.
     shown: Vec<usize>,
 }
 
@@ -31,24 +31,24 @@ impl Case {
         Case { name, tree, workload, until, shown }
     }
 
-    /// Prints the rows of these tasks only.
+    /// Restricts the printed rows to these tasks.
     pub(super) fn showing(mut self, tasks: &[usize]) -> Case {
         self.shown = tasks.to_vec();
         self
     }
 }
 
-/// One task.
-pub(super) struct Row {
+/// Bound and longest simulated response of one task.
+pub(super) struct BoundRow {
     pub(super) name: String,
     answer: TaskBound,
     /// Reason why the task has no bound.
     why: Option<String>,
-    /// The longest that was seen.
+    /// Longest simulated response.
     pub(super) longest: Span,
 }
 
-impl Row {
+impl BoundRow {
     pub(super) fn bound(&self) -> Option<Span> {
         self.answer.bound.as_ref().ok().copied()
     }
@@ -61,15 +61,16 @@ impl Row {
         )
     }
 
-    /// The longest simulated response in thousandths of the bound; none if there was no job.
+    /// Returns the longest simulated response in thousandths of the bound; `None` without a job or
+    /// a bound.
     fn tightness(&self) -> Option<u64> {
         let bound = self.bound().filter(|_| !self.longest.is_zero())?.as_ns().max(1);
         u64::try_from(u128::from(self.longest.as_ns()) * 1_000 / u128::from(bound)).ok()
     }
 }
 
-/// The tasks of a system with their bounds and their longest responses.
-pub(super) fn rows(case: &Case) -> Vec<Row> {
+/// Returns the bounds and the longest responses of the tasks of a system.
+pub(super) fn rows(case: &Case) -> Vec<BoundRow> {
     let answers = RootModel::new(&case.tree, &case.workload.sources).bounds();
     let longest = simulated(case);
     let name = |node| match case.tree.get(node).map(|node| &node.spec) {
@@ -84,7 +85,7 @@ pub(super) fn rows(case: &Case) -> Vec<Row> {
         Some(format!("{at}{}", no.reason.text()))
     };
     let both = answers.into_iter().zip(longest);
-    both.map(|(answer, longest)| Row {
+    both.map(|(answer, longest)| BoundRow {
         name: name(answer.node),
         why: why(&answer),
         answer,
@@ -94,9 +95,9 @@ pub(super) fn rows(case: &Case) -> Vec<Row> {
 }
 
 fn simulated(case: &Case) -> Vec<Span> {
-    let machine = case.tree.build().expect("a sound system");
+    let engine = case.tree.build().expect("a sound system");
     let mut counters = Counters::new(case.workload.sources.len());
-    let mut world = Simulation::new(machine, 1, &case.workload);
+    let mut world = Simulation::new(engine, 1, &case.workload);
     world.run(case.until, &mut counters);
     let waited = |task: u32| {
         let jobs = world.engine().unfinished(TaskId(task));
@@ -110,7 +111,7 @@ fn percent(thousandths: u64) -> String {
     format!("{}.{} %", thousandths / 10, thousandths % 10)
 }
 
-/// The table; a failure where anything that was seen is longer than its bound.
+/// Prints the table; the exit code is a failure if a response exceeds its bound.
 pub(super) fn report(what: &str, cases: &[Case]) -> anyhow::Result<Exit> {
     let found =
         batch::run(&format!("{what}: bounds and runs"), cases.len(), |number| rows(&cases[number]));
@@ -174,7 +175,7 @@ mod tests {
             kind: TestKind::Sufficient,
             test: &talea_analysis::tree::INFO,
         };
-        let row = |longest| Row {
+        let row = |longest| BoundRow {
             name: "task".to_owned(),
             answer: answer.clone(),
             why: None,

@@ -1,17 +1,17 @@
-//! `talea lab retif`: the figures of ReTiF (JSA 2021), section 6, measured here.
+//! `talea lab retif`: the figures of ReTiF (JSA 2021), section 6, measured on this computer.
 //!
-//! `fig3`: create against specs, for 1 to 20 declared CPUs. `fig4`: create against plugin instances
-//! and concurrent clients (in the paper the same as figure 3 on another machine). `fig5`: attach
-//! against the direct call.
+//! `fig3`: duration of create by number of specs, for 1 to 20 declared CPUs. `fig4`: duration of
+//! create by number of plugin instances and of concurrent clients (in the paper figure 3 on another
+//! computer). `fig5`: duration of attach beside that of the direct call.
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
+use super::baseline::RawExchange;
 use super::bench::Sizes;
 use super::ipc::{granted, us};
+use super::placement::{self, Cpus, MeasuringThread, Place};
 use super::plot::{Figure, Panel, Series};
-use super::raw::Raw;
 use super::reapply::Sleeper;
-use super::rig::{self, Cpus, Place, Rig};
 use super::samples::{Samples, ratio};
 use super::server::{LabServer, Shape};
 use super::tasks::{Kind, Random, task};
@@ -44,11 +44,11 @@ enum Which {
     Fig5,
 }
 
-/// One point.
+/// Point of a series.
 #[derive(Serialize)]
 struct Point {
     plugin: Kind,
-    /// `cpus`, `instances`, `clients` or `call`.
+    /// Parameter of the series: `cpus`, `instances`, `clients` or `call`.
     what: &'static str,
     of: String,
     x: u64,
@@ -88,7 +88,7 @@ struct Data<'a> {
 
 type Result3 = anyhow::Result<(&'static str, Figure<'static>, Vec<Point>)>;
 
-/// At how many specs create is looked at.
+/// Returns the numbers of specs at which create is measured.
 fn marks(quick: bool) -> &'static [usize] {
     if quick { &[0, 16] } else { &[0, 64, 128, 256, 384, 512, 640, 768, 896, 1024] }
 }
@@ -132,11 +132,12 @@ fn fig3(quick: bool) -> Result3 {
     Ok(("fig3", figure, points))
 }
 
-/// Times at each mark.
+/// Times at each mark, which is a number of specs.
 type Marked = Vec<(usize, Samples)>;
 
-/// Create at each mark, while specs are filled up to the last, several times over; and in between a
-/// raw exchange of the same sizes: absolute times belong to the machine and to the minute.
+/// Measures create at each mark while specs accumulate up to the last one, `fills` times. Raw
+/// exchanges of the same sizes alternate with it, because absolute times depend on the computer and
+/// on the minute.
 fn create_at(
     shape: Shape,
     cpus: Cpus,
@@ -146,8 +147,8 @@ fn create_at(
     const AT_EACH: usize = 16;
     let server = LabServer::start(shape, cpus.server)?;
     let client = server.client()?;
-    let _rig = Rig::set_up(cpus)?;
-    let mut raw = Raw::start(cpus.server)?;
+    let _measuring = MeasuringThread::set_up(cpus)?;
+    let mut raw = RawExchange::start(cpus.server)?;
     let mut found: Marked = marks.iter().map(|&mark| (mark, Samples::default())).collect();
     let mut beside = found.clone();
     let mut random = Random::new(2021);
@@ -225,8 +226,8 @@ fn fig4(quick: bool) -> Result3 {
     Ok(("fig4", figure, points))
 }
 
-/// Many clients create and release at the same time; the times of one of them, at real-time
-/// priority.
+/// Measures one client at real-time priority while the other clients create and release at the same
+/// time.
 fn concurrently(kind: Kind, cpus: Cpus, count: usize, rounds: usize) -> anyhow::Result<Samples> {
     use std::sync::atomic::{AtomicBool, Ordering};
     let server = LabServer::start(Shape { kind, instances: 1, declared: None }, cpus.server)?;
@@ -247,13 +248,13 @@ fn concurrently(kind: Kind, cpus: Cpus, count: usize, rounds: usize) -> anyhow::
             .collect();
         let measured = (|| {
             let client = server.client()?;
-            let _rig = Rig::set_up(cpus)?;
+            let _measuring = MeasuringThread::set_up(cpus)?;
             let mut samples = Samples::default();
             let mut random = Random::new(99);
             for _ in 0..rounds {
                 let spec = task(kind, &mut random);
                 granted(samples.time(|| granted(client.create(&spec)))?.release())?;
-                // As the original's measurement does; the others need a moment too.
+                // The measurement of the paper pauses as well, and the other clients need CPU time.
                 std::thread::sleep(Duration::from_micros(100));
             }
             anyhow::Ok(samples)
@@ -278,7 +279,7 @@ fn fig5(quick: bool) -> Result3 {
         let sleeper = Sleeper::start()?;
         let mut random = Random::new(5);
         let grant = granted(client.create(&task(kind, &mut random)))?;
-        let _rig = Rig::set_up(cpus)?;
+        let _measuring = MeasuringThread::set_up(cpus)?;
         let (mut attach, mut direct) = (Samples::default(), Samples::default());
         for round in 0..rounds {
             attach.time(|| granted(grant.attach(sleeper.tid().as_raw() as u32)))?;
@@ -314,7 +315,7 @@ fn fig5(quick: bool) -> Result3 {
     Ok(("fig5", figure, points))
 }
 
-/// Only the call that makes the thread real-time is timed.
+/// Attaches by the direct calls; only the call that makes the thread real-time is timed.
 fn by_hand(kind: Kind, tid: Tid, direct: &mut Samples) -> anyhow::Result<()> {
     let before = sched::get_affinity(tid)?;
     sched::set_affinity(tid, &CpuSet::single(before.iter().next().unwrap_or(0)))?;
@@ -324,5 +325,5 @@ fn by_hand(kind: Kind, tid: Tid, direct: &mut Samples) -> anyhow::Result<()> {
     Ok(sched::set_affinity(tid, &before)?)
 }
 
-// The priority of the rig bounds what may be attached here.
-const _: () = assert!(rig::PRIORITY > 80, "measuring threads run above measured ones");
+// The priority of the measuring threads limits the priorities of attached threads.
+const _: () = assert!(placement::PRIORITY > 80, "measuring threads run above measured ones");

@@ -4,7 +4,7 @@ use anyhow::Context;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes one file into `folder`, which is made if it is not there, and says where.
+/// Writes one file into `folder`, which it creates if necessary; returns the path.
 pub(super) fn save(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let path = folder.join(name);
@@ -12,7 +12,7 @@ pub(super) fn save(folder: &Path, name: &str, text: &str) -> anyhow::Result<Path
     Ok(path)
 }
 
-/// The line that says where.
+/// Returns the line that lists the written files.
 pub(super) fn written(files: &[PathBuf]) -> String {
     let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     format!("written: {}\n", files.join(", "))

@@ -1,19 +1,19 @@
-//! `talea lab ipc`: what it costs to ask, beside a raw exchange of the same sizes and the direct
-//! system calls.
+//! `talea lab ipc`: cost of requests, beside a raw exchange of the same sizes and the direct system
+//! calls.
 //!
-//! Every operation is measured right after its baseline, so that both find the caches alike and
-//! meet the same disturbances; one plugin at a time serves. The thresholds are for the exchange by
-//! the C library's functions; the same system calls without the library are measured in every
-//! second place and shown beside it (module `raw`). All settings of a plugin are measured in short
-//! rounds that take turns (module `bench`); what is judged is the median over the rounds, and the
-//! lowest and the highest are shown. Between turns all threads sleep for a moment, so that
-//! real-time throttling and fair servers have nothing to do.
+//! Each operation is measured directly after its baseline, so that both have the same caches and
+//! the same disturbances. One plugin serves at a time. The thresholds refer to the exchange through
+//! the functions of the C library. The same system calls without the library alternate with it and
+//! are reported beside it (module `baseline`). All settings of a plugin are measured in short
+//! alternating rounds (module `bench`). Thresholds apply to the median over the rounds; the lowest
+//! and the highest round are shown. Between turns all threads sleep for a moment, so that real-time
+//! throttling and fair servers do not interfere.
 
-mod judge;
+mod evaluate;
 
-use super::bench::{Bench, Raws};
+use super::bench::{Bench, RawExchanges};
+use super::placement::{Cpus, Place};
 use super::reapply::{self, Reapplication};
-use super::rig::{Cpus, Place};
 use super::samples::Summary;
 use super::tasks::Kind;
 use super::thresholds::{self, Threshold};
@@ -42,10 +42,10 @@ pub(crate) struct Args {
     output: crate::args::Output,
 }
 
-/// How much to measure.
+/// Extent of the measurement.
 struct Effort {
     rounds: usize,
-    /// In each round, of each setting.
+    /// Turns of each setting in a round.
     turns: usize,
     specs: &'static [usize],
     idle: &'static [usize],
@@ -70,7 +70,7 @@ const QUICK: Effort = Effort {
     attached: 20,
 };
 
-/// One setting.
+/// Parameters of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Setting {
     pub(super) same_core: bool,
@@ -82,10 +82,10 @@ pub(super) struct Setting {
 
 /// Measurements of one setting.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct IpcRow {
     #[serde(flatten)]
     pub(super) setting: Setting,
-    /// Raw exchange of the sizes of create.
+    /// Raw exchange with the sizes of create.
     pub(super) raw: Summary,
     /// Raw exchange without the C library's functions around the system calls.
     pub(super) raw_inlined: Summary,
@@ -93,25 +93,25 @@ pub(super) struct Row {
     pub(super) change: Summary,
     pub(super) attach: Summary,
     pub(super) detach: Summary,
-    /// Attach and detach as one.
+    /// Attach and detach as one operation.
     pub(super) attach_detach: Summary,
     pub(super) release: Summary,
-    /// Raw exchange of the sizes of attach, detach and release.
+    /// Raw exchange with the sizes of attach, detach and release.
     pub(super) raw_small: Summary,
     /// Direct system calls of a program with the rights: set, and restore.
     pub(super) direct: Summary,
-    /// The scheduling calls among these, without the inspection of the thread.
+    /// Scheduling calls among these, without the inspection of the thread.
     pub(super) direct_calls: Summary,
-    /// The medians of all rounds.
+    /// Medians of all rounds.
     #[serde(flatten)]
     pub(super) ratios: Ratios,
     pub(super) rounds: Vec<Ratios>,
-    /// Memory of the daemon for each spec that was there before; only where many were.
+    /// Memory of the daemon per existing spec; measured only if there were many.
     pub(super) bytes_per_spec: Option<u64>,
     pub(super) mirrored_bytes_per_spec: Option<u64>,
 }
 
-/// How operations compare with their baselines in one round.
+/// Ratios of operations to their baselines in one round.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[expect(
     clippy::struct_field_names,
@@ -124,21 +124,21 @@ pub(super) struct Ratios {
     pub(super) attach_detach_ratio: f64,
     /// Ratio of attach and detach to the calls without the inspection of the thread.
     pub(super) attach_detach_calls_ratio: f64,
-    /// Create and change against the inlined exchange.
+    /// Ratios of create and change to the inlined exchange.
     pub(super) create_inlined_ratio: f64,
     pub(super) change_inlined_ratio: f64,
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct IpcReport {
     quick: bool,
     kernel: String,
-    rows: Vec<Row>,
+    rows: Vec<IpcRow>,
     reapplication: Reapplication,
     thresholds: Vec<Threshold>,
 }
 
-/// Measures everything and says how it compares with the thresholds.
+/// Measures all settings and compares the results with the thresholds.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let effort = if args.quick { &QUICK } else { &FULL };
     let places: &[Place] =
@@ -160,41 +160,41 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         }
     }
     let reapplication = reapply::measure(Cpus::of(Place::SameCore)?, effort.attached)?;
-    let thresholds = judge::judge(&rows);
+    let thresholds = evaluate::evaluate(&rows);
     let kernel =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-    let answer = Answer { quick: args.quick, kernel, rows, reapplication, thresholds };
+    let report = IpcReport { quick: args.quick, kernel, rows, reapplication, thresholds };
     if args.output.json {
-        output::print_json(&answer)?;
+        output::print_json(&report)?;
     } else {
-        output::print(&text(&answer))?;
+        output::print(&text(&report))?;
     }
-    Ok(thresholds::exit(&answer.thresholds))
+    Ok(thresholds::exit(&report.thresholds))
 }
 
 fn wanted(args: &Args, kind: Kind) -> bool {
     args.plugin.is_empty() || args.plugin.iter().any(|name| name == kind.name())
 }
 
-/// A refusal here means that the experiment is wrong.
+/// Converts a refusal to an error, because each request of an experiment fits.
 pub(super) fn granted<T>(
     outcome: Result<Result<T, Refusal>, talea_client::Failure>,
 ) -> anyhow::Result<T> {
     outcome?.map_err(|refusal| anyhow::anyhow!("{}", crate::grant_text::refusal(&refusal)))
 }
 
-/// All settings, in rounds that take turns.
-fn measure(settings: Vec<Setting>, cpus: Cpus, effort: &Effort) -> anyhow::Result<Vec<Row>> {
+/// Measures all settings in alternating rounds.
+fn measure(settings: Vec<Setting>, cpus: Cpus, effort: &Effort) -> anyhow::Result<Vec<IpcRow>> {
     let start = |setting| {
         Bench::start(setting, cpus).with_context(|| format!("cannot be set up: {setting:?}"))
     };
     let mut benches = settings.into_iter().map(start).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut raws = Raws::start(cpus)?;
+    let mut raws = RawExchanges::start(cpus)?;
     for _ in 0..effort.rounds {
         for bench in &mut benches {
             bench.round(cpus, &mut raws, effort.turns)?;
         }
-        // The order alternates, so that no bench always follows the same neighbour.
+        // The order alternates, so that no bench always follows the same other bench.
         benches.reverse();
     }
     if !effort.rounds.is_multiple_of(2) {
@@ -203,11 +203,11 @@ fn measure(settings: Vec<Setting>, cpus: Cpus, effort: &Effort) -> anyhow::Resul
     Ok(benches.iter().map(Bench::row).collect())
 }
 
-fn text(answer: &Answer) -> String {
+fn text(report: &IpcReport) -> String {
     let mut text = String::new();
     for same_core in [true, false] {
         let rows: Vec<_> =
-            answer.rows.iter().filter(|row| row.setting.same_core == same_core).collect();
+            report.rows.iter().filter(|row| row.setting.same_core == same_core).collect();
         if rows.is_empty() {
             continue;
         }
@@ -241,7 +241,7 @@ fn text(answer: &Answer) -> String {
         }
         text.push_str(&table.render());
     }
-    let again = &answer.reapplication;
+    let again = &report.reapplication;
     let _ = write!(
         text,
         "\nre-application: {} attached threads, a period between theirs: create median {}, worst {}; release median {}, \
@@ -254,10 +254,10 @@ fn text(answer: &Answer) -> String {
         again.most_moved
     );
     text.push('\n');
-    text + &thresholds::text(&answer.thresholds)
+    text + &thresholds::text(&report.thresholds)
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &IpcRow) -> Vec<String> {
     let setting = &row.setting;
     let both = |summary: &Summary| format!("{} / {}", us(summary.median_ns), us(summary.p99_ns));
     vec![
@@ -280,13 +280,13 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// A ratio, with the lowest and the highest of all rounds.
-fn spread(row: &Row, of: fn(&Ratios) -> f64) -> String {
+/// Renders a ratio with its lowest and its highest round.
+fn spread(row: &IpcRow, of: fn(&Ratios) -> f64) -> String {
     let (low, high) = thresholds::range(row.rounds.iter().map(of));
     format!("{:.2} ({low:.2}-{high:.2})", of(&row.ratios))
 }
 
-/// Nanoseconds as microseconds with one digit.
+/// Renders nanoseconds as microseconds with one digit.
 pub(super) fn us(ns: u64) -> String {
     format!("{}.{}", ns / 1000, ns % 1000 / 100)
 }

@@ -1,17 +1,19 @@
-//! `talea lab`: the measurements, repeated on this machine.
+//! `talea lab`: the measurements of the papers, repeated on this computer.
 //!
-//! Model: a [`rig`] of one client and one server at real-time priority, on the same CPU or on two,
-//! kept awake by spinners; a raw exchange of the same sizes ([`raw`]) and the direct system calls
-//! are measured in between, so that what is compared was measured in the same second. Absolute
-//! times belong to the machine, ratios to the program.
+//! Model: one client and one server at real-time priority, on the same CPU or on two
+//! ([`placement`]), which spinners keep awake. A raw exchange of the same sizes ([`baseline`]) and
+//! the direct system calls alternate with each measurement. So compared values are of the same
+//! second. Absolute times depend on the computer, ratios on the program.
 //!
 //! Reference: ReTiF (JSA 2021), section 6; the daemon and its client at priority 99 on pinned CPUs.
 
 mod admission;
 mod all;
 mod analysis;
+mod baseline;
 mod bench;
 mod bounds;
+mod calibration;
 mod decision;
 mod echo;
 mod exec;
@@ -19,11 +21,9 @@ mod figures;
 mod folder;
 mod ipc;
 mod l3c;
-mod pace;
+mod placement;
 pub(crate) mod plot;
-mod raw;
 mod reapply;
-mod rig;
 mod samples;
 mod server;
 mod sf3p;
@@ -80,7 +80,7 @@ enum What {
     Ask(echo::AskArgs),
     /// Keeps a CPU awake.
     #[command(hide = true)]
-    Spin(rig::SpinArgs),
+    Spin(placement::SpinArgs),
 }
 
 /// Runs an experiment.
@@ -98,9 +98,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<Exit> {
         What::Yasmin(args) => yasmin::run(&args),
         What::All(args) => all::run(&args),
         What::Serve(args) => server::serve(&args),
-        What::Pong => raw::pong(),
+        What::Pong => baseline::pong(),
         What::Echo(args) => echo::serve(&args),
         What::Ask(args) => echo::ask(&args),
-        What::Spin(args) => Ok(rig::spin(&args)),
+        What::Spin(args) => Ok(placement::spin(&args)),
     }
 }

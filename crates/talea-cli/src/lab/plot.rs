@@ -1,23 +1,23 @@
-//! Line charts as SVG: panels side by side, one scale for all, a legend.
+//! Line charts as SVG: panels side by side, with one scale and one legend.
 
 #![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
 
 use std::fmt::Write;
 
-/// One line.
+/// Line of a chart.
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// x and y.
+    /// Coordinates x and y.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// One panel.
+/// Panel of a figure.
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) series: Vec<Series>,
 }
 
-/// A figure.
+/// Figure with panels of one scale.
 pub(crate) struct Figure<'a> {
     pub(crate) title: String,
     pub(crate) x: &'a str,
@@ -34,7 +34,7 @@ const TOP: f64 = 74.0;
 const BOTTOM: f64 = 320.0;
 
 impl Figure<'_> {
-    /// The figure as SVG.
+    /// Renders the figure as SVG.
     pub(crate) fn svg(&self) -> String {
         let count = self.panels.len().max(1) as f64;
         let names = self.panels.first().map(|panel| panel.series.as_slice()).unwrap_or_default();
@@ -101,7 +101,7 @@ fn panel_at(
     );
     for (value, name) in right.ticks() {
         let px = at_x(value);
-        // At the edges the neighbours' numbers begin.
+        // Numbers at the edges are aligned inward, because the neighbours' numbers begin there.
         let anchor = match px - x {
             ..1.0 => "start",
             off if off > PANEL - 1.0 => "end",
@@ -151,7 +151,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// At most five steps; rounded up to a step where that is near.
+    /// Creates an axis with at most five steps; `end` is rounded up to a step that is close.
     fn to(most: f64) -> Axis {
         let most = if most > 0.0 { most } else { 1.0 };
         let magnitude = 10_f64.powf(most.log10().floor() - 1.0);
@@ -165,7 +165,7 @@ impl Axis {
         axis
     }
 
-    /// How many there are up to the end, the last one perhaps not whole.
+    /// Returns the number of steps up to the end; the last one may be incomplete.
     fn steps(&self) -> u32 {
         (self.end / self.step - 1e-9).ceil() as u32
     }

@@ -1,7 +1,8 @@
-//! The worst that one request can set in motion: a new period between many, and threads must move.
+//! Worst case of a single request: a new period between existing ones, for which threads must
+//! change their levels.
 
 use super::ipc::granted;
-use super::rig::{Cpus, Rig};
+use super::placement::{Cpus, MeasuringThread};
 use super::samples::{Samples, Summary};
 use super::server::{LabServer, Shape};
 use super::tasks::{Kind, Random};
@@ -14,22 +15,22 @@ use talea_core::{CpuSet, Params, Span, Work};
 use talea_os::{Tid, sched};
 use talea_proto::Task;
 
-/// Measurements of a reapplication of the configuration.
+/// Measurements of requests that change the levels of attached threads.
 #[derive(Debug, Serialize)]
 pub(super) struct Reapplication {
     /// Threads attached beforehand.
     pub(super) attached: usize,
     pub(super) create: Summary,
     pub(super) release: Summary,
-    /// Most threads whose kernel priority one create changed.
+    /// Largest number of threads whose kernel priority one create changed.
     pub(super) most_moved: usize,
 }
 
-/// Distinct periods beforehand: all levels but one, so that a period between two others finds no
-/// gap and its neighbours must make room.
+/// Number of periods in use: all levels but one. A new period between two others finds no gap, so
+/// its neighbours must move.
 const PERIODS: u64 = super::server::LEVELS - 1;
 
-/// More of the same under `rm` on one CPU, with `count` threads attached.
+/// Measures creates under `rm` on one CPU, with `count` threads attached.
 pub(super) fn measure(cpus: Cpus, count: usize) -> anyhow::Result<Reapplication> {
     let server =
         LabServer::start(Shape { kind: Kind::Rm, instances: 1, declared: None }, cpus.server)?;
@@ -43,7 +44,7 @@ pub(super) fn measure(cpus: Cpus, count: usize) -> anyhow::Result<Reapplication>
         sleepers.push(sleeper);
         grants.push(grant);
     }
-    let _rig = Rig::set_up(cpus)?;
+    let _measuring = MeasuringThread::set_up(cpus)?;
     let mut random = Random::new(7);
     let (mut create, mut release) = (Samples::default(), Samples::default());
     let mut most_moved = 0;
@@ -85,7 +86,7 @@ fn priorities(sleepers: &[Sleeper]) -> anyhow::Result<Vec<sched::Attr>> {
         .collect()
 }
 
-/// A thread that does nothing until it is dropped.
+/// Thread that sleeps until this is dropped.
 pub(super) struct Sleeper {
     tid: Tid,
     wake: Option<mpsc::Sender<()>>,
@@ -115,7 +116,7 @@ impl Drop for Sleeper {
     fn drop(&mut self) {
         drop(self.wake.take());
         if let Some(thread) = self.thread.take() {
-            // It has nothing to panic about.
+            // The thread has no reason to panic.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
-//! Times of one operation.
+//! Durations of one operation.
 
 use serde::Serialize;
 
-/// Nanoseconds, as they came.
+/// Durations in nanoseconds, in order of measurement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples(Vec<u64>);
 
@@ -33,22 +33,22 @@ impl Samples {
         Ok(result)
     }
 
-    /// Adds a time.
+    /// Adds a duration.
     pub(super) fn push(&mut self, ns: u64) {
         self.0.push(ns);
     }
 
-    /// Adds all of another's.
+    /// Adds all samples of `others`.
     pub(super) fn extend(&mut self, others: &Samples) {
         self.0.extend_from_slice(&others.0);
     }
 
-    /// The last one.
+    /// Returns the last duration.
     pub(super) fn last(&self) -> u64 {
         self.0.last().copied().unwrap_or(0)
     }
 
-    /// The smallest value that `percent` of all values do not exceed; 0 without values.
+    /// Returns the smallest value that `percent` % of all values do not exceed; 0 without values.
     pub(super) fn quantile(&self, percent: usize) -> u64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -56,7 +56,7 @@ impl Samples {
         sorted.get(rank - 1).copied().unwrap_or(0)
     }
 
-    /// In numbers.
+    /// Returns the quantiles.
     pub(super) fn summary(&self) -> Summary {
         Summary {
             count: self.0.len(),
@@ -67,14 +67,14 @@ impl Samples {
     }
 }
 
-/// The middle one, of an even number the lower of both; 0 without values.
+/// Returns the median, of an even number of values the lower one; 0 without values.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
 }
 
-/// `a / b`; not a number where there is nothing to divide by.
+/// Returns `a / b`; not a number if `b` is 0.
 #[allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 pub(super) fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { f64::NAN } else { a as f64 / b as f64 }

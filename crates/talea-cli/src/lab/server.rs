@@ -1,6 +1,7 @@
-//! The measured daemon: talead itself, or its server for CPUs that are only declared.
+//! The measured daemon: `talead` itself, or this program with the code of `talead` and CPUs that
+//! are only declared.
 
-use super::rig;
+use super::placement;
 use super::tasks::Kind;
 use crate::exit::Exit;
 use anyhow::{Context, bail};
@@ -19,33 +20,33 @@ use talea_os::signals::{Signal, Signals};
 use talea_os::sysinfo::{Domain, SystemInfo};
 use talea_system::config::LogLevel;
 
-/// How long it may take to start.
+/// Time limit of the start and of the stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Kernel priorities that each plugin may hand out.
+/// Kernel priorities that each plugin may use.
 const BAND: (u64, u64) = (10, 80);
-/// How many they are.
+/// Number of these priorities.
 pub(super) const LEVELS: u64 = BAND.1 - BAND.0 + 1;
 
-/// Configuration of a measured server.
+/// Configuration of a measured daemon.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// The plugin that serves.
+    /// Plugin that serves the requests.
     pub(super) kind: Kind,
-    /// Plugin instances in all; the one that serves is the last.
+    /// Total number of plugin instances; the last one serves.
     pub(super) instances: u32,
-    /// CPUs that the plugins manage; `None`: those that are there.
+    /// Number of declared CPUs; `None`: the CPUs of this computer.
     pub(super) declared: Option<u32>,
 }
 
-/// A running daemon in a directory of its own.
+/// Running daemon with its own directory.
 pub(super) struct LabServer {
     child: Child,
     dir: PathBuf,
 }
 
 impl LabServer {
-    /// Starts one on `cpu`, at the client's priority.
+    /// Starts a daemon on `cpu`, at the client's priority.
     pub(super) fn start(shape: Shape, cpu: u32) -> anyhow::Result<LabServer> {
         let dir = scratch()?;
         let config = dir.join("talead.toml");
@@ -68,7 +69,7 @@ impl LabServer {
         let child = command.spawn().context("the daemon cannot be started")?;
         let mut server = LabServer { child, dir };
         server.wait()?;
-        rig::privileged(server.tid()?, cpu)?;
+        placement::pin_with_priority(server.tid()?, cpu)?;
         Ok(server)
     }
 
@@ -86,12 +87,12 @@ impl LabServer {
         }
     }
 
-    /// A connection of its own.
+    /// Opens a connection.
     pub(super) fn client(&self) -> Result<Client, talea_client::Failure> {
         Client::builder().path(self.dir.join("talea.sock")).connect()
     }
 
-    /// Memory that belongs to the daemon alone, in bytes.
+    /// Returns the memory that belongs to the daemon alone, in bytes.
     pub(super) fn memory(&self) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line =
@@ -101,7 +102,7 @@ impl LabServer {
         Ok(kib * 1024)
     }
 
-    /// Size of the state file, in bytes.
+    /// Returns the size of the state file, in bytes.
     pub(super) fn mirrored(&self) -> anyhow::Result<u64> {
         Ok(fs::metadata(self.dir.join(start::STATE_FILE))?.len())
     }
@@ -113,8 +114,7 @@ impl LabServer {
 
 impl Drop for LabServer {
     fn drop(&mut self) {
-        // Giving everything back first puts attached threads back; a daemon that is gone needs
-        // neither.
+        // A stop with release restores attached threads. A daemon that has ended needs no stop.
         if let Ok(client) = self.client() {
             drop(client.stop(true));
         }
@@ -128,7 +128,7 @@ impl Drop for LabServer {
     }
 }
 
-/// talead, beside this program.
+/// Returns the path of `talead`, which is beside this program.
 fn talead() -> anyhow::Result<PathBuf> {
     let exe = std::env::current_exe()?;
     let bin = exe.parent().context("this program lies nowhere")?;
@@ -139,7 +139,8 @@ fn talead() -> anyhow::Result<PathBuf> {
     )
 }
 
-/// In memory, as the runtime directory is: a disk that writes back would be measured too.
+/// Creates a directory in memory, like the runtime directory: on a disk, its writes would be
+/// measured, too.
 fn scratch() -> anyhow::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -185,8 +186,7 @@ pub(crate) struct ServeArgs {
     cpus: u32,
 }
 
-/// The daemon's server with a false set of CPUs, each a domain of its own. Nothing may be
-/// attached.
+/// Runs the daemon with declared CPUs, each a domain of its own. No thread can be attached.
 pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let signals = Signals::new(&[Signal::Term, Signal::Int])?;
     let mut machine = SystemInfo::probe()?;

@@ -1,10 +1,10 @@
 //! `talea lab sf3p`: the experiments of SF3P (RSP 2014, section VII), simulated.
 //!
-//! `fig4`: a scheduler over two others, drawn. `fig6`: which share of jobs is late, against
-//! utilisation, for 1,500 random task sets under EDF, RM and FIFO. `table2`: the flight management
-//! software in three configurations. The paper leaves the periods and costs of the latter open;
-//! ours are in `examples/systems` and of its kind. With `--live` all of them, and figures 7 to 9
-//! about overheads, on real threads beside the simulation of the same jobs ([`live`]).
+//! `fig4`: a scheduler over two others, as a schedule. `fig6`: the share of late jobs by
+//! utilization, for 1,500 random task sets under EDF, RM and FIFO. `table2`: the flight management
+//! software in three configurations. The paper does not state the periods and costs of the latter;
+//! those in `examples/systems` are similar. With `--live` the experiments, and figures 7 to 9 about
+//! overheads, run on real threads beside the simulation of the same jobs ([`live`]).
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 fn on_threads(args: &Args) -> anyhow::Result<Exit> {
     let (sets, seconds) = match args.what {
-        // Once does not tell what the deeper trees cost beside the flat one.
+        // One repetition does not show the cost of deeper trees against the flat one.
         Which::Table2 => (8, 6),
         Which::Six => (1, 3),
         _ => (30, 3),
@@ -123,7 +123,7 @@ fn on_threads(args: &Args) -> anyhow::Result<Exit> {
         Which::Fig8 => live::sets(live::Shown::Fig8, &effort),
         Which::Fig9 => live::fig9(&effort),
         Which::Table2 => live::table2(&effort),
-        Which::Six => live::six(&effort),
+        Which::Six => live::examples(&effort),
     }
 }
 
@@ -133,27 +133,28 @@ const RUN: Time = Time::from_ns(10_000 * MS);
 pub(super) const POLICIES: [(&str, PolicySpec); 3] =
     [("edf", PolicySpec::Edf), ("rm", PolicySpec::RateMonotonic), ("fifo", PolicySpec::Fifo)];
 
-/// Jobs whose deadline lies in the run, and how many of them were late or never ended.
+/// Jobs whose deadline is within the run, and those of them that ended in time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Due {
+struct DueJobs {
     jobs: u64,
     in_time: u64,
 }
 
-impl Sink for Due {
+impl Sink for DueJobs {
     fn on_completion(&mut self, job: &Completion) {
         self.in_time += u64::from(!job.is_late() && job.deadline <= RUN);
     }
 }
 
-impl Due {
+impl DueJobs {
     fn late_percent(self) -> f64 {
         100.0 * (self.jobs - self.in_time) as f64 / self.jobs.max(1) as f64
     }
 }
 
-/// A random set of the paper: n in 5..=50, half of the tasks short (5 to 10 ms), half long (40 to
-/// 50 ms), utilisation 20 to 100 %, shared equally, so that the arrival rate does not depend on n.
+/// Random set of the paper, with n in 5..=50 and a utilization of 20 to 100 %. Tasks are short (5
+/// to 10 ms) or long (40 to 50 ms) with equal probability. All have equal shares, so that the
+/// arrival rate does not depend on n.
 pub(super) struct Set {
     utilization: f64,
     pub(super) tasks: Vec<(Span, Work)>,
@@ -166,7 +167,7 @@ fn set(seed: u64, number: u64) -> Set {
     set_of(&mut rng, n, ppm)
 }
 
-/// Draws a set of `n` tasks with a utilisation of `ppm` millionths of the CPU.
+/// Draws a set of `n` tasks with a utilization of `ppm` millionths of the CPU.
 pub(super) fn set_of(rng: &mut Rng, n: u64, ppm: u64) -> Set {
     let tasks = (0..n).map(|_| {
         let cost = if rng.below(2) == 0 {
@@ -174,13 +175,13 @@ pub(super) fn set_of(rng: &mut Rng, n: u64, ppm: u64) -> Set {
         } else {
             rng.between(40 * MS, 50 * MS)
         };
-        // Rounded up, so that the set never asks for more than it says.
+        // Rounded up, so that the set never exceeds its utilization.
         let period = (u128::from(cost) * u128::from(n) * 1_000_000).div_ceil(u128::from(ppm));
         (Span::from_ns(period as u64), Work::from_ns(cost))
     });
     let mut tasks: Vec<_> = tasks.collect();
-    // All arrive together at first, and ties go to the first: with FIFO it is a point or two who
-    // that is.
+    // All first jobs arrive together, and ties go to the first task. Under FIFO, the choice of that
+    // task changes the result by a point or two.
     tasks.sort_unstable();
     Set { utilization: ppm as f64 / 1e6, tasks }
 }
@@ -189,9 +190,9 @@ fn late(set: &Set, policy: &PolicySpec) -> f64 {
     slower(set, policy, 1)
 }
 
-/// Simulates a set with all times, also the length of the run, multiplied by `times`.
+/// Simulates a set with all times, including the length of the run, multiplied by `times`.
 fn slower(set: &Set, policy: &PolicySpec, times: u64) -> f64 {
-    struct Until(Due, Time);
+    struct Until(DueJobs, Time);
     impl Sink for Until {
         fn on_completion(&mut self, job: &Completion) {
             self.0.in_time += u64::from(!job.is_late() && job.deadline <= self.1);
@@ -200,7 +201,7 @@ fn slower(set: &Set, policy: &PolicySpec, times: u64) -> f64 {
     let run = Time::from_ns(RUN.as_ns() * times);
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu0", policy.clone()));
     let mut workload = Workload::default();
-    let mut due = Until(Due::default(), run);
+    let mut due = Until(DueJobs::default(), run);
     for &(period, cost) in &set.tasks {
         let (period, cost) =
             (Span::from_ns(period.as_ns() * times), Work::from_ns(cost.as_ns() * times));
@@ -208,20 +209,20 @@ fn slower(set: &Set, policy: &PolicySpec, times: u64) -> f64 {
         spec.backlog.capacity = 1_000;
         tree.task(Tree::ROOT, spec);
         workload.sources.push(Source::periodic(period, cost));
-        // Deadline k·T + T, implicit: as many as whole periods fit.
+        // Job k has the implicit deadline k·T + T, so there are as many as whole periods.
         due.0.jobs += run.as_ns() / period.as_ns();
     }
-    let machine = tree.build().expect("a flat tree");
-    Simulation::new(machine, 1, &workload).run(run + Span::from_ns(1), &mut due);
+    let engine = tree.build().expect("a flat tree");
+    Simulation::new(engine, 1, &workload).run(run + Span::from_ns(1), &mut due);
     due.0.late_percent()
 }
 
-/// Whether no job under rate-monotonic priorities is ever late: the exact test, for the critical
+/// Whether no job under rate-monotonic priorities is ever late, by the exact test for the critical
 /// instant with which each run begins.
 fn is_schedulable(set: &Set) -> bool {
     let mut tasks: Vec<Sporadic> =
         set.tasks.iter().map(|&(period, cost)| Sporadic::new(cost, period, period)).collect();
-    // A stable order, as the machine's: ties go to the first.
+    // A stable order, like that of the engine: ties go to the first task.
     tasks.sort_by_key(|task| task.period);
     matches!(fp_response::verdict(&tasks), Verdict::Proved { .. })
 }
@@ -292,8 +293,8 @@ fn fig6(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The shipped files, inside the program.
-struct Inside;
+/// The shipped files, which are embedded in the program.
+struct EmbeddedFiles;
 
 const FILES: [(&str, &str); 8] = [
     ("fms-c1-average.toml", include_str!("../../../../examples/systems/fms-c1-average.toml")),
@@ -306,7 +307,7 @@ const FILES: [(&str, &str); 8] = [
     ("fms-tasks-worst.toml", include_str!("../../../../examples/systems/fms-tasks-worst.toml")),
 ];
 
-impl Include for Inside {
+impl Include for EmbeddedFiles {
     fn text(&self, _from: &str, path: &str) -> Result<(String, String), String> {
         let found = FILES.iter().find(|(name, _)| *name == path).ok_or("no such file")?;
         Ok((path.to_owned(), found.1.to_owned()))
@@ -314,22 +315,23 @@ impl Include for Inside {
 }
 
 fn shipped(name: &str) -> anyhow::Result<System> {
-    let text = Inside.text("", name).map_err(anyhow::Error::msg)?.1;
-    system::read(&text, name, &Inside).map_err(|found| anyhow::anyhow!("{}", found[0]))
+    let text = EmbeddedFiles.text("", name).map_err(anyhow::Error::msg)?.1;
+    system::read(&text, name, &EmbeddedFiles).map_err(|found| anyhow::anyhow!("{}", found[0]))
 }
 
-/// Late jobs of one criticality in percent, as [`Due`] counts them.
+/// Simulates a shipped file; returns the late jobs of each criticality in percent, as [`DueJobs`]
+/// counts them.
 fn group(name: &str) -> anyhow::Result<[f64; 3]> {
     let system = shipped(name)?;
     let root = &system.roots[0];
-    let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+    let engine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
     let nodes: Vec<_> = (0..root.tasks.len())
-        .map(|task| machine.node_of(talea_core::engine::TaskId(task as u32)))
+        .map(|task| engine.node_of(talea_core::engine::TaskId(task as u32)))
         .collect();
-    let mut in_time = ByTask(vec![Due::default(); root.tasks.len()]);
-    let mut world = Simulation::new(machine, 1, &root.workload(system.seed));
+    let mut in_time = ByTask(vec![DueJobs::default(); root.tasks.len()]);
+    let mut world = Simulation::new(engine, 1, &root.workload(system.seed));
     world.run(RUN + Span::from_ns(1), &mut in_time);
-    let mut groups = [Due::default(); 3];
+    let mut groups = [DueJobs::default(); 3];
     for (task, node) in nodes.iter().enumerate() {
         let above = root.tree.ancestors(*node).next().map_or("", |(_, spec)| spec.name.as_str());
         let Some(group) = ["B", "D", "A"].iter().position(|name| *name == above) else { continue };
@@ -341,10 +343,10 @@ fn group(name: &str) -> anyhow::Result<[f64; 3]> {
         groups[group].jobs += RUN.as_ns() / spec.period.as_ns();
         groups[group].in_time += in_time.0[task].in_time;
     }
-    Ok(groups.map(Due::late_percent))
+    Ok(groups.map(DueJobs::late_percent))
 }
 
-struct ByTask(Vec<Due>);
+struct ByTask(Vec<DueJobs>);
 
 impl Sink for ByTask {
     fn on_completion(&mut self, job: &Completion) {
@@ -352,13 +354,13 @@ impl Sink for ByTask {
     }
 }
 
-/// Values of the paper: late jobs of B, D and A at worst cost, in percent.
+/// `PAPER[configuration]`: late jobs of B, D and A at worst cost in the paper, in percent.
 const PAPER: [[u32; 3]; 3] = [[0, 28, 0], [22, 23, 0], [5, 7, 12]];
 
 const CONFIGURATIONS: [(&str, &str); 3] =
     [("c1", "C1: table, fp, edf"), ("c2", "C2: table, edf"), ("c3", "C3: edf")];
 
-/// The three configurations, at both costs.
+/// Returns the three configurations, each with both costs.
 fn configurations() -> anyhow::Result<Vec<Case>> {
     let mut cases = Vec::new();
     for (config, what) in CONFIGURATIONS {
@@ -372,8 +374,8 @@ fn configurations() -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Figure 4, with the sets of the example that SF3P ships: two jobs of 9 ms every 51 ms under EDF
-/// above two under FIFO; set 1 comes while set 2 is served.
+/// Builds figure 4 with the sets of the example that SF3P ships: two tasks of 9 ms every 51 ms
+/// under EDF above two under FIFO. Set 1 arrives while set 2 runs.
 fn figure4_system() -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("fp", PolicySpec::FixedPriority));
     let mut workload = Workload::default();
@@ -398,12 +400,12 @@ fn figure4_case() -> Case {
     Case::new("FP over EDF and FIFO".to_owned(), tree, workload, RUN)
 }
 
-/// Figure 4: who runs from when to when.
+/// Prints figure 4: the execution intervals of all jobs.
 fn fig4() -> anyhow::Result<Exit> {
     let (tree, workload) = figure4_system();
-    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+    let engine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
     let mut schedule = Schedule::new(1, 100);
-    Simulation::new(machine, 1, &workload).run(Time::from_ns(51 * MS), &mut schedule);
+    Simulation::new(engine, 1, &workload).run(Time::from_ns(51 * MS), &mut schedule);
     schedule.finish(Time::from_ns(51 * MS));
     let mut table = Table::new(&["TASK", ">FROM ms", ">TO ms"]);
     for segment in &schedule.segments {
@@ -453,8 +455,8 @@ fn table2() -> anyhow::Result<Exit> {
 mod tests {
     use super::*;
 
-    /// The ideal curve of the checklist (1.6), the means of 40 sets: utilisation in thousandths,
-    /// RM, FIFO.
+    /// Expected means of 40 sets (`docs/decisions/0009`): utilization in thousandths, late jobs in
+    /// percent under RM and under FIFO.
     const IDEAL: [(u64, f64, f64); 10] = [
         (300, 0.0, 0.0),
         (400, 0.0, 0.39),
@@ -478,32 +480,36 @@ mod tests {
             assert!(rows.iter().all(|row| !row.is_exceeded()));
             bounded.push(rows.iter().filter(|row| row.bound().is_some()).count());
         }
-        // C1, C2 and C3 at average and at worst cost: at worst only what has room in its slot, or
-        // comes first in it; C3 none.
+        // C1, C2 and C3 at average and at worst cost. At worst cost only tasks that fit into their
+        // slots, or come first in them, have a bound; in C3 none has.
         assert_eq!(bounded, [13, 9, 13, 2, 13, 0, 4]);
     }
 
     #[test]
     fn s6_the_share_of_sets_without_a_miss_is_the_theorys_within_one_per_cent() {
-        const MANY: u64 = 500;
+        const SETS_TESTED: u64 = 500;
         let (mut clean, mut proved) = ([0, 0], 0);
-        for number in 0..MANY {
+        for number in 0..SETS_TESTED {
             let set = set(1, number);
             let late = [0, 1].map(|policy: usize| late(&set, &POLICIES[policy].1));
             let is_proved = is_schedulable(&set);
-            // Who is proved is never late. The others are late in their first jobs, if those are
-            // due within ten seconds.
+            // A set that the test proves has no late job. Other sets have late first jobs, if those
+            // are due within ten seconds.
             assert!(!is_proved || late[1] == 0.0, "set {number}");
             proved += u64::from(is_proved);
             (0..2).for_each(|policy| clean[policy] += u64::from(late[policy] == 0.0));
         }
-        assert_eq!(clean[0], MANY, "EDF: every set, as theory says");
+        assert_eq!(clean[0], SETS_TESTED, "EDF: every set, as theory says");
         let difference = clean[1].abs_diff(proved);
-        assert!(difference * 100 < MANY, "RM: {} without a miss, {proved} schedulable", clean[1]);
-        assert!(proved < MANY && proved > MANY / 2, "{proved}: both kinds occur");
+        assert!(
+            difference * 100 < SETS_TESTED,
+            "RM: {} without a miss, {proved} schedulable",
+            clean[1]
+        );
+        assert!(proved < SETS_TESTED && proved > SETS_TESTED / 2, "{proved}: both kinds occur");
     }
 
-    /// The paper's slower machine: the same figure with times ten times as long.
+    /// The paper's slower computer: the same figure with all times multiplied by ten.
     #[test]
     fn s6_ten_times_slower_is_the_same_figure() {
         for number in 0..40 {
@@ -537,8 +543,9 @@ mod tests {
                 let mean = found.iter().sum::<f64>() / found.len() as f64;
                 let variance = found.iter().map(|late| (late - mean).powi(2)).sum::<f64>()
                     / found.len() as f64;
-                // A point; or, with FIFO from 80 % on, where 40 sets tell less than that, two
-                // standard errors of theirs (docs/decisions/0009).
+                // The tolerance is one point. Under FIFO from 80 % on, 40 sets do not determine the
+                // mean that well; there it is two standard errors of such a mean
+                // (`docs/decisions/0009`).
                 let rough = ideal > 10.0 && thousandths >= 800;
                 let near = if rough { f64::max(1.0, 2.0 * (variance / 40.0).sqrt()) } else { 1.0 };
                 assert!(

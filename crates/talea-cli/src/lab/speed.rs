@@ -1,17 +1,17 @@
-//! `talea lab sim`: jobs per second of the simulator, and what a decision takes.
+//! `talea lab sim`: throughput of the simulator in jobs per second, and duration of a decision.
 //!
-//! 20 periodic tasks with periods of 5 to 100 ms, as peers were measured. Each case is a world that
-//! goes on a stretch at a time, in turn with the others, beside the loop of [`pace`](super::pace).
-//! A stretch is as long as its thread had a CPU, in the kernel too: what others do with the CPUs
-//! meanwhile is not counted. The trace is that of `talea simulate --trace`, every slice, arrival
-//! and deadline, written to a file in the temporary folder and removed again; the compact one has
-//! everything that a sink receives ([`talea_sim::trace`]). What one decision takes is measured in
-//! `decision`.
+//! The simulated systems have 20 periodic tasks with periods of 5 to 100 ms, with which other tools
+//! were measured. Stretches of all cases alternate, beside the loop of
+//! [`calibration`](super::calibration). The length of a stretch is the CPU time of its thread,
+//! including the kernel, so that other threads are not counted. The trace is that of `talea
+//! simulate --trace`, with each slice, arrival and deadline; it is written to a temporary file. The
+//! compact trace has all that a sink receives ([`talea_sim::trace`]). The duration of a decision is
+//! measured in `decision`.
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
+use super::calibration::{Quartiles, REFERENCE, SmtInterference, Stretch, reference, scaled, wide};
 use super::decision::{self, Decisions};
-use super::pace::{Company, Middle, REFERENCE, Stretch, reference, scaled, wide};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use crate::report::{Outline, Trace, Tracks};
@@ -39,11 +39,11 @@ pub(crate) struct Args {
 }
 
 const TASKS: u64 = 20;
-/// Jobs of this set that arrive in a second, about.
+/// Jobs of this set that arrive in a second, approximately.
 const RATE: u64 = 490;
 /// Records that are kept at a time.
 const RECORDS: usize = 1 << 16;
-/// Pieces of the loop between two stretches: as long as a stretch, about a millisecond.
+/// Pieces of the reference loop between two stretches: about a millisecond, like a stretch.
 const PIECES: u32 = 70;
 
 #[derive(Serialize)]
@@ -52,19 +52,19 @@ struct Case {
     cpus: u32,
     sink: &'static str,
     jobs: u64,
-    million_jobs_per_second: Middle,
-    reference_seconds: Middle,
-    scaled: Middle,
-    /// Median over the stretches on an unshared core, if any, and their number of all stretches.
-    scaled_alone: Option<Middle>,
+    million_jobs_per_second: Quartiles,
+    reference_seconds: Quartiles,
+    scaled: Quartiles,
+    /// Quartiles over the stretches on an unshared core, if any; their number follows.
+    scaled_alone: Option<Quartiles>,
     stretches_alone: usize,
     stretches: usize,
 }
 
 #[derive(Serialize)]
-struct Answer {
-    /// The least that the loop took that fills a core: by it other runs on this machine tell
-    /// whether this one ever had a core for itself.
+struct SimReport {
+    /// Minimum duration of the loop that fills a core. By comparison with other runs on the same
+    /// computer it shows whether this run ever had a core for itself.
     wide_ns: f64,
     cases: Vec<Case>,
     decisions: Decisions,
@@ -91,7 +91,7 @@ fn described(policy: &PolicySpec, cpus: u32, per_mille: u64) -> Root {
     }
 }
 
-/// A file in the temporary folder, for as long as it is needed.
+/// Temporary file, which is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -109,7 +109,7 @@ impl Drop for Scratch {
     }
 }
 
-/// 65,536 at a time: a long run's records go somewhere, they are not all kept.
+/// Sink that keeps 65,536 records at a time: a long run does not keep all of its records.
 #[derive(Default)]
 struct Records {
     jobs: Jobs,
@@ -142,22 +142,22 @@ struct Bench<'a> {
     root: &'a Root,
     world: Simulation,
     output: BenchSink<'a>,
-    /// How far it goes in one stretch.
+    /// Length of a stretch in simulated time.
     stretch: Span,
     stretches: Vec<Stretch>,
-    company: Company,
+    interference: SmtInterference,
 }
 
 /// Durations of the reference loops between two stretches.
 #[derive(Clone, Copy)]
-struct Between {
+struct ReferenceTimes {
     reference: f64,
     wide: f64,
 }
 
-impl Between {
-    fn measure() -> Between {
-        Between { reference: reference(PIECES), wide: wide(PIECES / 2) }
+impl ReferenceTimes {
+    fn measure() -> ReferenceTimes {
+        ReferenceTimes { reference: reference(PIECES), wide: wide(PIECES / 2) }
     }
 }
 
@@ -169,8 +169,8 @@ impl<'a> Bench<'a> {
         output: BenchSink<'a>,
         jobs: u64,
     ) -> Bench<'a> {
-        let machine = root.tree.build().expect("a flat tree");
-        let world = Simulation::new(machine, root.tree.cpus, &root.workload(0));
+        let engine = root.tree.build().expect("a flat tree");
+        let world = Simulation::new(engine, root.tree.cpus, &root.workload(0));
         let stretch = Span::from_ns(jobs.saturating_mul(1_000_000_000) / RATE);
         Bench {
             policy,
@@ -180,11 +180,11 @@ impl<'a> Bench<'a> {
             output,
             stretch,
             stretches: Vec::new(),
-            company: Company::default(),
+            interference: SmtInterference::default(),
         }
     }
 
-    /// Jobs that have ended.
+    /// Returns the number of completed jobs.
     fn ended(&self) -> u64 {
         match &self.output {
             BenchSink::Counters(counters) => counters.total().completed,
@@ -194,7 +194,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn go(&mut self, before: Between) -> Between {
+    fn run_stretch(&mut self, before: ReferenceTimes) -> ReferenceTimes {
         let until = self.world.now() + self.stretch;
         let ended = self.ended();
         let begun = thread_cpu_time();
@@ -206,17 +206,17 @@ impl<'a> Bench<'a> {
         };
         let taken = thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO);
         let seconds = taken.as_ns().max(1) as f64 / 1e9;
-        let after = Between::measure();
+        let after = ReferenceTimes::measure();
         let value = (self.ended() - ended) as f64 / seconds / 1e6;
         let reference = f64::midpoint(before.reference, after.reference);
         self.stretches.push(Stretch { value, reference });
-        self.company.beside(before.wide, after.wide);
+        self.interference.add(before.wide, after.wide);
         after
     }
 
-    /// `least`: that the loop took that fills a core.
-    fn case(&self, least: f64) -> Case {
-        let alone = self.company.alone(&self.stretches, least);
+    /// Returns the row of the case. `minimum`: the minimum duration of the loop that fills a core.
+    fn case(&self, minimum: f64) -> Case {
+        let alone = self.interference.unshared(&self.stretches, minimum);
         let [million_jobs_per_second, reference_seconds, all] = scaled(&self.stretches, false);
         Case {
             policy: self.policy,
@@ -243,7 +243,7 @@ fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
     let (_trace, trace_file) = Scratch::new("pftrace")?;
     let outline = Outline::of(&edf, &edf.tree.build().expect("a flat tree"));
     let counters = || Counters::new(TASKS as usize);
-    // A quarter of them: 180 bytes each.
+    // A quarter of the jobs, because a job has 180 bytes in the trace.
     let few = jobs / 4;
     let mut trace = Trace::new(trace_file);
     let tracks = trace.root(&outline, Span::from_ns(u64::MAX));
@@ -264,39 +264,40 @@ fn cases(quick: bool) -> anyhow::Result<(f64, Vec<Case>)> {
         Bench::new("EDF, U = 0.9", "counters", &one_edf, BenchSink::Counters(counters()), jobs),
         Bench::new("RM, U = 0.7", "counters", &one_rm, BenchSink::Counters(counters()), jobs),
     ];
-    let mut pace = Between::measure();
+    let mut times = ReferenceTimes::measure();
     for _ in 0..rounds {
         for bench in &mut all {
-            pace = bench.go(pace);
+            times = bench.run_stretch(times);
         }
     }
-    let least = Company::least(all.iter().map(|bench| &bench.company));
-    let cases = all.iter().map(|bench| bench.case(least)).collect();
+    let minimum = SmtInterference::minimum(all.iter().map(|bench| &bench.interference));
+    let cases = all.iter().map(|bench| bench.case(minimum)).collect();
     for bench in all {
         if let BenchSink::Compact(both) = bench.output {
             both.1.finish().context("cannot write the trace")?;
         }
     }
     trace.finish().context("cannot write the trace")?;
-    Ok((least, cases))
+    Ok((minimum, cases))
 }
 
-/// Measures and prints.
+/// Measures all cases and prints them.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let (wide_ns, cases) = cases(args.quick)?;
     let decisions = decision::measure(args.quick);
     if args.output.json {
-        output::print_json(&Answer { wide_ns, cases, decisions })?;
+        output::print_json(&SimReport { wide_ns, cases, decisions })?;
         return Ok(Exit::Ok);
     }
-    let half = |middle: &Middle, digits: usize| {
-        format!("{:.digits$} to {:.digits$}", middle.from, middle.to)
+    let half = |quartiles: &Quartiles, digits: usize| {
+        format!("{:.digits$} to {:.digits$}", quartiles.from, quartiles.to)
     };
     let or_dash = |figure: Option<f64>, digits: usize| {
         figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
     };
-    let alone =
-        |middle: &Option<Middle>, digits| or_dash(middle.map(|middle| middle.median), digits);
+    let alone = |quartiles: &Option<Quartiles>, digits| {
+        or_dash(quartiles.map(|quartiles| quartiles.median), digits)
+    };
     let mut table = Table::new(&[
         "POLICY",
         ">CPUS",

@@ -1,11 +1,11 @@
-//! Random tasks, as ReTiF's benchmark has them, but small: what is measured is the cost of asking,
-//! not of refusing.
+//! Random tasks as in ReTiF's benchmark, but small: the cost of a request is measured, not the cost
+//! of a refusal.
 
 use talea_client::Spec;
 use talea_core::{Params, Priority, Span, Work};
 use talea_proto::Task;
 
-/// The plugin that shall serve.
+/// Plugin that serves a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -27,7 +27,8 @@ impl Kind {
         }
     }
 
-    /// A plugin that declines what this one serves, for lack of a mandatory parameter.
+    /// Returns a plugin that refuses the tasks of this one, because a mandatory parameter is
+    /// missing.
     pub(super) fn other(self) -> Kind {
         match self {
             Kind::Edf | Kind::Rm => Kind::Fp,
@@ -36,7 +37,7 @@ impl Kind {
     }
 }
 
-/// Repeats itself from its seed (Marsaglia, *Journal of Statistical Software* 8(14), 2003).
+/// Random numbers from a seed (xorshift; Marsaglia, *Journal of Statistical Software* 8(14), 2003).
 pub(super) struct Random(u64);
 
 impl Random {
@@ -53,7 +54,7 @@ impl Random {
     }
 }
 
-/// A task that `kind` serves and its [`Kind::other`] does not. 20,000 of them fit on one CPU.
+/// Draws a task that `kind` serves and its [`Kind::other`] does not. 20,000 of them fit on one CPU.
 pub(super) fn task(kind: Kind, random: &mut Random) -> Spec {
     let params = match kind {
         Kind::Edf | Kind::Rm => Params {

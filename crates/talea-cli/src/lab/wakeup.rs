@@ -1,13 +1,13 @@
-//! `talea lab wakeup`: what a grant costs once it is there, which must be nothing (ReTiF, JSA 2021,
-//! section 6).
+//! `talea lab wakeup`: cost of a grant in each period, which must be zero (ReTiF, JSA 2021, section
+//! 6).
 //!
-//! Two threads on one CPU sleep to absolute times in turns: one attached under `rm`, one configured
-//! by hand with the same priority. From round to round they change roles, so that what belongs to a
-//! thread, to its place in the period or to the weather of the minute cancels out. The daemon must
-//! sleep through all of it.
+//! Two threads on one CPU sleep until absolute times that are half a period apart. One is attached
+//! under `rm`, the other one is configured by hand with the same priority. They exchange their
+//! roles in each round, so that effects of a thread, of its place in the period and of the minute
+//! cancel out. The daemon must not wake up meanwhile.
 
 use super::ipc::{granted, us};
-use super::rig::{self, Cpus, Place};
+use super::placement::{self, Cpus, Place};
 use super::samples::{Samples, Summary, ratio};
 use super::server::{LabServer, Shape};
 use super::tasks::Kind;
@@ -37,34 +37,34 @@ pub(crate) struct Args {
     output: crate::args::Output,
 }
 
-/// Each thread's; they take turns half a period apart.
+/// Period of each thread; the threads are half a period apart.
 const PERIOD: Span = Span::from_ns(2_000_000);
 /// Activations of each thread in a round.
 const ACTIVATIONS: u64 = 125;
 
 #[derive(Serialize)]
-struct Answer {
+struct WakeupReport {
     attached: Summary,
     by_hand: Summary,
     /// Ratio of the medians.
     ratio: f64,
-    /// How often they changed roles, and one.
+    /// Number of exchanges of the roles, plus one.
     rounds: u64,
     /// Activations of each thread, in all rounds.
     periods: u64,
-    /// While the threads ran.
+    /// Wake-ups of the daemon while the threads ran.
     daemon_wakeups: u64,
 }
 
-/// Measures and tells.
+/// Measures and prints the result.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let cpus = Cpus::of(Place::CrossCore).or_else(|_| Cpus::of(Place::SameCore))?;
     let server =
         LabServer::start(Shape { kind: Kind::Rm, instances: 1, declared: None }, cpus.server)?;
     let client = server.client()?;
-    let _awake = rig::Awake::on(cpus)?;
+    let _awake = placement::KeepCpusAwake::on(cpus)?;
     let rounds = u64::from(args.seconds) * 1_000_000_000 / PERIOD.as_ns() / ACTIVATIONS;
-    // An even number: each role as often in each place.
+    // An even number, so that each thread has each role equally often.
     let rounds = rounds.next_multiple_of(2);
     let (mut attached, mut by_hand) = (Samples::default(), Samples::default());
     let mut daemon_wakeups = 0;
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         late[1].iter().for_each(|&ns| by_hand.push(ns));
         daemon_wakeups += woken;
     }
-    let answer = Answer {
+    let report = WakeupReport {
         ratio: ratio(attached.quantile(50), by_hand.quantile(50)),
         attached: attached.summary(),
         by_hand: by_hand.summary(),
@@ -83,26 +83,26 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         daemon_wakeups,
     };
     if args.output.json {
-        output::print_json(&answer)?;
+        output::print_json(&report)?;
     } else {
         let both =
             |summary: &Summary| format!("{} / {} µs", us(summary.median_ns), us(summary.p99_ns));
         output::print(&format!(
             "wake-up latency, median / p99: attached {}, by hand {}, ratio of the medians {:.2}\n\
              {} periods of each, in {} rounds; the daemon woke up {} times meanwhile\n",
-            both(&answer.attached),
-            both(&answer.by_hand),
-            answer.ratio,
-            answer.periods,
-            answer.rounds,
-            answer.daemon_wakeups,
+            both(&report.attached),
+            both(&report.by_hand),
+            report.ratio,
+            report.periods,
+            report.rounds,
+            report.daemon_wakeups,
         ))?;
     }
     Ok(Exit::Ok)
 }
 
-/// How late the attached thread was and the one configured by hand, and how often the daemon woke
-/// up meanwhile.
+/// Returns the lateness of the attached thread and of the one configured by hand, and the wake-ups
+/// of the daemon meanwhile.
 fn one_round(client: &Client, cpu: u32, swap: bool) -> anyhow::Result<([Vec<u64>; 2], u64)> {
     let [first, second] = [Sleeper::start(cpu)?, Sleeper::start(cpu)?];
     let (ours, theirs) = if swap { (&second, &first) } else { (&first, &second) };
@@ -115,7 +115,7 @@ fn one_round(client: &Client, cpu: u32, swap: bool) -> anyhow::Result<([Vec<u64>
     first.go(start)?;
     second.go(start + Span::from_ns(PERIOD.as_ns() / 2))?;
     let late = [ours.lateness()?, theirs.lateness()?];
-    // The second question is a wake-up of its own.
+    // The second status request wakes the daemon itself.
     let woken = (granted(client.status())?.wakeups - before).saturating_sub(1);
     granted(grant.release())?;
     first.end()?;
@@ -134,7 +134,7 @@ fn spec(cpu: u32) -> Spec {
     })
 }
 
-/// A thread that sleeps until given times, reports its lateness, and lives until it is stopped,
+/// A thread that sleeps until given times and reports its lateness. It lives until it is stopped,
 /// because its end would wake the daemon.
 struct Sleeper {
     tid: Tid,
@@ -159,7 +159,7 @@ impl Sleeper {
                 return;
             };
             if say.send(lateness(start)).is_ok() {
-                // Ends when the other end of the channel is dropped.
+                // The thread ends when the other end of the channel is dropped.
                 let _ = wait.recv();
             }
         });

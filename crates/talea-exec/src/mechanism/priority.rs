@@ -225,7 +225,7 @@ impl PriorityMechanism {
                 self.workers[at].is_stopped = true;
                 self.shared.slots[at].stop_gate.stop(self.workers[at].thread.tid)
             },
-            { Ok(()) }
+            Ok(())
         )
     }
 }

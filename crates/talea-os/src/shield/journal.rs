@@ -515,7 +515,6 @@ fn restore_thread(
                 Ok(()) => restored.restored += 1,
                 Err(_) => restored.skipped += 1,
             },
-            Ok(found) => restored.skipped += u32::from(found != entry.before.intersection(online)),
             Err(_) => restored.ended += 1,
         }
     )

@@ -1,32 +1,32 @@
-//! Each function finds what the generator has put there, in both of its ways.
+//! Both versions of each function, compared with the targets of the generator.
 
 use search_and_rescue::detect;
 use search_and_rescue::mission::frames;
-use search_and_rescue::scene::{self, Kind};
+use search_and_rescue::scene::{self, Kind, Target};
 use search_and_rescue::{highlight, speed};
 
 #[test]
-fn y18_what_was_put_into_the_sea_is_found_and_nothing_else() {
+fn y18_exactly_the_targets_of_each_frame_are_detected() {
     for (number, picture) in (0..).zip(&frames()) {
-        let drawn = scene::things(number);
-        let found = detect::on_accelerator(picture);
-        let kinds: Vec<Kind> = found.iter().map(|object| object.kind).collect();
+        let targets = scene::targets(number);
+        let objects = detect::on_accelerator(picture);
+        let kinds: Vec<Kind> = objects.iter().map(|object| object.kind).collect();
         assert_eq!(
             kinds,
-            drawn.iter().map(|thing| thing.kind).collect::<Vec<_>>(),
+            targets.iter().map(|target| target.kind).collect::<Vec<_>>(),
             "frame {number}"
         );
-        for (object, thing) in found.iter().zip(&drawn) {
-            let off = (object.x - thing.x).abs().max((object.y - thing.y).abs());
-            assert!(off <= 1, "frame {number}: {object:?} for {thing:?}");
+        for (object, target) in objects.iter().zip(&targets) {
+            let deviation = (object.x - target.x).abs().max((object.y - target.y).abs());
+            assert!(deviation <= 1, "frame {number}: {object:?} for {target:?}");
         }
     }
 }
 
 #[test]
-fn y18_the_accelerator_finds_what_the_cpu_finds() {
+fn y18_the_accelerator_versions_agree_with_the_cpu_versions() {
     let frames = frames();
-    // Two of each kind are enough: they are dear on a CPU.
+    // Four frames only, because the versions for the CPU are slow.
     for number in [1, 9, 10, 19] {
         let (before, now) = (&frames[number - 1], &frames[number]);
         assert_eq!(detect::on_cpu(now), detect::on_accelerator(now), "frame {number}");
@@ -36,8 +36,8 @@ fn y18_the_accelerator_finds_what_the_cpu_finds() {
                 "frame {number}: {object:?}"
             );
             assert_eq!(
-                speed::on_cpu(before, now, &object, scene::PACE),
-                speed::on_accelerator(before, now, &object, scene::PACE),
+                speed::on_cpu(before, now, &object, scene::CAMERA_STEP),
+                speed::on_accelerator(before, now, &object, scene::CAMERA_STEP),
                 "frame {number}: {object:?}"
             );
         }
@@ -45,28 +45,34 @@ fn y18_the_accelerator_finds_what_the_cpu_finds() {
 }
 
 #[test]
-fn y18_the_speed_is_that_of_what_was_drawn() {
+fn y18_the_estimated_speed_is_that_of_the_target() {
     let frames = frames();
     let mut moving = 0;
     for number in 1..frames.len() {
-        let (then, drawn) = (scene::things(number as u32 - 1), scene::things(number as u32));
+        let before = scene::targets(number as u32 - 1);
+        let targets = scene::targets(number as u32);
         for object in detect::on_accelerator(&frames[number]) {
-            let drift =
-                speed::on_accelerator(&frames[number - 1], &frames[number], &object, scene::PACE);
-            let near =
-                |thing: &scene::Thing| (thing.x - object.x).abs() + (thing.y - object.y).abs();
-            let thing = drawn.iter().min_by_key(|thing| near(thing)).expect("what was found");
-            // Where it came from: of its kind the nearest, the camera's pace ahead.
-            let from = then.iter().filter(|before| before.kind == thing.kind);
-            let off =
-                |before: &scene::Thing| [thing.x + scene::PACE - before.x, thing.y - before.y];
-            let nearest = from.map(off).min_by_key(|[x, y]| x.abs() + y.abs());
-            // One that has just come into view was cut off in the frame before.
+            let drift = speed::on_accelerator(
+                &frames[number - 1],
+                &frames[number],
+                &object,
+                scene::CAMERA_STEP,
+            );
+            let distance =
+                |target: &Target| (target.x - object.x).abs() + (target.y - object.y).abs();
+            let target = targets.iter().min_by_key(|target| distance(target)).expect("a target");
+            // The same target in the frame before is the nearest one of its kind, if the movement
+            // of the camera is subtracted.
+            let same_kind = before.iter().filter(|before| before.kind == target.kind);
+            let movement =
+                |before: &Target| [target.x + scene::CAMERA_STEP - before.x, target.y - before.y];
+            let nearest = same_kind.map(movement).min_by_key(|[x, y]| x.abs() + y.abs());
+            // The frame before may not contain the whole target.
             let Some([x, y]) = nearest.filter(|[x, y]| x.abs() <= 1 && y.abs() <= 1) else {
-                assert_eq!((drift.x, drift.y), (0, 0), "frame {number}: {thing:?}");
+                assert_eq!((drift.x, drift.y), (0, 0), "frame {number}: {target:?}");
                 continue;
             };
-            assert_eq!((drift.x, drift.y), (x * 4, y * 4), "frame {number}: {thing:?}");
+            assert_eq!((drift.x, drift.y), (x * 4, y * 4), "frame {number}: {target:?}");
             moving += u32::from(x != 0 || y != 0);
         }
     }
@@ -74,13 +80,14 @@ fn y18_the_speed_is_that_of_what_was_drawn() {
 }
 
 #[test]
-fn a_highlighted_object_is_brighter_than_the_sea_around_it_and_framed() {
+fn a_highlighted_object_is_brighter_than_the_sea_around_it_and_has_a_border() {
     let frames = frames();
     let object = detect::on_accelerator(&frames[9])[0];
     let picture = highlight::on_accelerator(&frames[9], &object);
-    let middle = picture.near(picture.width as i32 / 2, picture.height as i32 / 2);
-    assert!(middle > 150 && picture.near(0, 0) < 40, "{middle}");
+    let center = picture.nearest(picture.width as i32 / 2, picture.height as i32 / 2);
+    assert!(center > 150 && picture.nearest(0, 0) < 40, "{center}");
     let row = |y: usize| &picture.pixels[y * picture.width..][..picture.width];
-    let is_framed = (0..picture.height).any(|y| row(y).windows(8).any(|pixels| pixels == [255; 8]));
-    assert!(is_framed);
+    let has_border =
+        (0..picture.height).any(|y| row(y).windows(8).any(|pixels| pixels == [255; 8]));
+    assert!(has_border);
 }

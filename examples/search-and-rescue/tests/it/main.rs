@@ -1,4 +1,4 @@
-//! The drone's functions, against what was drawn; and its flights, on real threads.
+//! Tests of the drone's functions with the generated frames, and of flights on real threads.
 
 mod flights;
 mod functions;

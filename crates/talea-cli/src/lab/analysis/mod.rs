@@ -1,19 +1,19 @@
-//! `talea lab analysis`: sets per second of the schedulability tests, beside a loop that says how
-//! fast this machine is.
+//! `talea lab analysis`: throughput of the schedulability tests in sets per second, beside a
+//! reference loop.
 //!
-//! Each row is a test on 400 random sets of each size: utilisations by UUniFast-Discard, periods
-//! log-uniform. It works in stretches of some milliseconds beside the loop of
-//! [`pace`](super::pace); the figure is the median of these at that loop's pace. Thresholds are
-//! rates at the same pace, below which a row says so.
+//! Each row is one test on 400 random sets of one size: utilizations by UUniFast-Discard,
+//! log-uniform periods. The test runs in stretches of some milliseconds beside the loop of
+//! [`calibration`](super::calibration). A figure is the median of the stretches at the reference
+//! speed. Thresholds are rates at the same speed; the row of a lower rate fails.
 //!
-//! A file per topic, with its rows.
+//! Each module has the rows of one topic.
 
 #![allow(clippy::cast_precision_loss, reason = "printed")]
 
 mod multi;
 mod uni;
 
-use super::pace::{Middle, REFERENCE, Stretch, reference, scaled};
+use super::calibration::{Quartiles, REFERENCE, Stretch, reference, scaled};
 use super::thresholds;
 use crate::exit::Exit;
 use crate::output::{self, Table};
@@ -36,44 +36,44 @@ pub(crate) struct Args {
     output: crate::args::Output,
 }
 
-/// The sizes of the sets.
+/// Sizes of the sets.
 pub(super) const SIZES: [usize; 3] = [10, 20, 50];
-/// Pieces of the loop between two stretches: about a millisecond.
+/// Pieces of the reference loop between two stretches: about a millisecond.
 const PIECES: u32 = 70;
 
 #[derive(Serialize)]
-struct Row {
+struct AnalysisRow {
     test: &'static str,
     sets: &'static str,
     tasks: usize,
     accepted_percent: f64,
-    sets_per_second: Middle,
-    reference_seconds: Middle,
-    scaled: Middle,
+    sets_per_second: Quartiles,
+    reference_seconds: Quartiles,
+    scaled: Quartiles,
     threshold: Option<u64>,
     passed: Option<bool>,
 }
 
-/// Collects rows.
+/// Collector of the rows.
 pub(super) struct Bench {
     quick: bool,
     only: Option<String>,
-    rows: Vec<Row>,
+    rows: Vec<AnalysisRow>,
 }
 
 /// Parameters of random task sets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
-    /// ΣU in hundredths of a CPU.
+    /// Total utilization in hundredths of a CPU.
     pub(super) percent: u64,
-    /// Log-uniform from this on to a second, in milliseconds.
+    /// Shortest period in milliseconds; periods are log-uniform up to a second.
     pub(super) shortest_ms: u64,
-    /// Their deadlines.
+    /// Rule of the deadlines.
     pub(super) deadlines: Deadlines,
 }
 
 impl Draw {
-    /// 400 sets of so many tasks, by deadline, period and cost.
+    /// Draws 400 sets of `tasks` tasks, sorted by deadline, period and cost.
     pub(super) fn sets(self, tasks: usize) -> Vec<Vec<Sporadic>> {
         let (min, max) =
             (Span::from_ns(self.shortest_ms * 1_000_000), Span::from_ns(1_000_000_000));
@@ -99,15 +99,15 @@ impl Draw {
     }
 }
 
-/// Nanoseconds that this thread has had a CPU since then, at least one: what others do with it
-/// meanwhile is not counted.
+/// Returns the CPU time of this thread since `begun`, in nanoseconds, at least one; other threads
+/// on the CPU are not counted.
 fn since(begun: Work) -> u64 {
     thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO).as_ns().max(1)
 }
 
 impl Bench {
-    /// Adds a row for each of [`SIZES`]: the test `name` on what `sets` draws for a size, with the
-    /// thresholds of the sizes. The test returns whether it accepts.
+    /// Adds a row for each of [`SIZES`]: the test `name` on the sets that `sets` draws for a size,
+    /// with the thresholds of the sizes. The test returns whether it accepts.
     pub(super) fn case<T, F: FnMut(&T) -> bool>(
         &mut self,
         name: (&'static str, &'static str),
@@ -124,7 +124,8 @@ impl Bench {
             let (sets, mut test) = (sets(tasks), test(tasks));
             let begun = thread_cpu_time();
             let accepted = sets.iter().filter(|set| test(set)).count();
-            // Whole rounds of the sets: some milliseconds where a round is shorter.
+            // Whole rounds of the sets; a stretch takes some milliseconds even if a round is
+            // shorter.
             let rounds = (4_000_000 / since(begun)).clamp(1, 10_000) as usize;
             let mut stretch = |before: f64| {
                 let begun = thread_cpu_time();
@@ -147,7 +148,7 @@ impl Bench {
                 .collect();
             let [rate, loop_seconds, scaled] = scaled(&stretches, false);
             let threshold = thresholds.map(|thresholds| thresholds[at]);
-            self.rows.push(Row {
+            self.rows.push(AnalysisRow {
                 test: test_name,
                 sets: drawn,
                 tasks,
@@ -162,7 +163,7 @@ impl Bench {
     }
 }
 
-/// Measures and prints.
+/// Measures all rows and prints them.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut bench = Bench { quick: args.quick, only: args.only.clone(), rows: Vec::new() };
     uni::measure(&mut bench);

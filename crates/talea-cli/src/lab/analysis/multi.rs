@@ -1,4 +1,5 @@
-//! Tests for several CPUs: four of them, periods of 10 ms to 1 s, as peers were measured.
+//! Tests for several CPUs: four CPUs, and periods of 10 ms to 1 s, with which other tools were
+//! measured.
 
 use super::{Bench, Draw};
 use talea_analysis::Sporadic;
@@ -7,17 +8,17 @@ use talea_analysis::multi::{Scratch, baruah, bcl, da_lc, ff_dbf, gfb, guan, port
 use talea_sim::generate::Deadlines;
 
 const CPUS: u32 = 4;
-/// Windows that a test may look at; more than any of these sets needs.
-const POINTS: u64 = 1 << 24;
+/// Maximum number of windows that a test examines; no set here needs as many.
+const MAX_WINDOWS: u64 = 1 << 24;
 
-/// D = T; U = 1.6 for sets of ten, else 2.
+/// Draws sets with implicit deadlines: U = 1.6 for ten tasks, otherwise 2.
 fn implicit(tasks: usize) -> Vec<Vec<Sporadic>> {
     let percent = if tasks == 10 { 160 } else { 200 };
     Draw { percent, shortest_ms: 10, deadlines: Deadlines::Implicit }.sets(tasks)
 }
 
-/// Task sets of which the plain BCL test accepts about half.
-fn half(tasks: usize) -> Vec<Vec<Sporadic>> {
+/// Draws sets of which the plain BCL test accepts about half.
+fn half_accepted(tasks: usize) -> Vec<Vec<Sporadic>> {
     let percent = match tasks {
         10 => 58,
         20 => 28,
@@ -26,13 +27,14 @@ fn half(tasks: usize) -> Vec<Vec<Sporadic>> {
     Draw { percent, shortest_ms: 10, deadlines: Deadlines::Implicit }.sets(tasks)
 }
 
-/// D from 0.7 of the slack on, and loads that the density test does not settle.
+/// Draws sets with deadlines from 0.7 of the slack upward and loads that the density test does not
+/// decide.
 fn constrained(tasks: usize) -> Vec<Vec<Sporadic>> {
     Draw { percent: 240, shortest_ms: 10, deadlines: Deadlines::Constrained { from: 700 } }
         .sets(tasks)
 }
 
-/// A test with memory of its own.
+/// Wraps a test with its own scratch memory.
 fn with_scratch(
     mut accepts: impl FnMut(&[Sporadic], &mut Scratch) -> bool,
 ) -> impl FnMut(&Vec<Sporadic>) -> bool {
@@ -40,7 +42,7 @@ fn with_scratch(
     move |set| accepts(set, &mut scratch)
 }
 
-/// All rows.
+/// Measures the rows of this module.
 pub(super) fn measure(bench: &mut Bench) {
     const PEERS: &str = "m = 4, implicit, U = 1.6 or 2";
     let response = |policy| {
@@ -57,11 +59,12 @@ pub(super) fn measure(bench: &mut Bench) {
     let iterative = |_: usize| {
         with_scratch(|set, scratch| bcl::iterative_slacks(set, CPUS, scratch) == Ok(None))
     };
-    let baruah =
-        |_: usize| with_scratch(|set, scratch| baruah::accepts(set, CPUS, POINTS, scratch).is_ok());
+    let baruah = |_: usize| {
+        with_scratch(|set, scratch| baruah::accepts(set, CPUS, MAX_WINDOWS, scratch).is_ok())
+    };
     let first = |_: usize| {
         with_scratch(|set, scratch| {
-            portfolio::first_accepting(GlobalPolicy::Edf, set, CPUS, POINTS, scratch).is_ok()
+            portfolio::first_accepting(GlobalPolicy::Edf, set, CPUS, MAX_WINDOWS, scratch).is_ok()
         })
     };
 
@@ -73,7 +76,7 @@ pub(super) fn measure(bench: &mut Bench) {
     bench.case(
         (bcl::PLAIN.name, "m = 4, implicit, half accepted, all slacks"),
         thresholds,
-        half,
+        half_accepted,
         plain,
     );
     bench.case((bcl::ITERATIVE.name, PEERS), None, implicit, iterative);
@@ -96,7 +99,7 @@ pub(super) fn measure(bench: &mut Bench) {
     });
     bench.case((baruah::INFO.name, PEERS), None, implicit, baruah);
     bench.case((ff_dbf::INFO.name, "m = 4, constrained, U = 2.4"), None, constrained, |_| {
-        with_scratch(|set, scratch| ff_dbf::speed(set, CPUS, POINTS, scratch).is_ok())
+        with_scratch(|set, scratch| ff_dbf::speed(set, CPUS, MAX_WINDOWS, scratch).is_ok())
     });
     bench.case((portfolio::INFO.name, "m = 4, constrained, U = 2.4"), None, constrained, first);
 }

@@ -1,15 +1,15 @@
-//! Tests for one processor.
+//! Tests for one CPU.
 
 use super::{Bench, Draw};
 use talea_analysis::Sporadic;
 use talea_analysis::uni::{Scratch, edf_response, fp_response, qpa};
 use talea_sim::generate::Deadlines;
 
-/// Periods of 1 ms to 1 s, as peers were measured.
+/// Periods of 1 ms to 1 s, with which other tools were measured.
 const IMPLICIT: Draw = Draw { percent: 90, shortest_ms: 1, deadlines: Deadlines::Implicit };
-/// D from 0.7 of the slack on.
-const LATE: Deadlines = Deadlines::Constrained { from: 700 };
-const CONSTRAINED: Draw = Draw { percent: 95, shortest_ms: 1, deadlines: LATE };
+/// Deadlines from 0.7 of the slack upward.
+const CONSTRAINED_DEADLINES: Deadlines = Deadlines::Constrained { from: 700 };
+const CONSTRAINED: Draw = Draw { percent: 95, shortest_ms: 1, deadlines: CONSTRAINED_DEADLINES };
 
 fn fp(tasks: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
     let (mut scratch, mut out) = (Scratch::new(), vec![None; tasks]);
@@ -31,7 +31,7 @@ fn demand(_: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
     move |set| qpa::find(set, &mut scratch) == Ok(qpa::Finding::Fits)
 }
 
-/// All rows.
+/// Measures the rows of this module.
 pub(super) fn measure(bench: &mut Bench) {
     let response = fp_response::INFO.name;
     let thresholds = Some([2_000_000, 600_000, 100_000]);

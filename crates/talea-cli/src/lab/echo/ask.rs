@@ -1,7 +1,6 @@
-//! Client of the echo server: sends requests at given times and measures how long the answers
-//! take.
+//! Client of the echo server: sends requests at given times and measures their response times.
 
-use super::{Answer, MESSAGE, answer};
+use super::{EchoReply, MESSAGE, answer};
 use crate::exit::Exit;
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,31 +25,31 @@ pub(crate) struct AskArgs {
     patience: u64,
 }
 
-/// A request.
+/// Times of a request since time zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// Since zero.
+pub(crate) struct RequestTimes {
+    /// Instant at which the request was sent.
     pub(crate) sent: Time,
-    /// Likewise; nothing if no answer came.
+    /// Instant at which the reply arrived; `None` without a reply.
     pub(crate) answered: Option<Time>,
 }
 
-/// Observations of the client.
+/// Measurements of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
-    pub(crate) asked: Vec<Asked>,
-    /// Intervals, since zero, in which the client should have been awake and was not. The client
-    /// reads the clock each [`DISTANCE`].
+pub(crate) struct ClientReport {
+    pub(crate) asked: Vec<RequestTimes>,
+    /// Intervals, since time zero, in which the client should have been awake and was not. The
+    /// client reads the clock at least once per [`PROBE_PERIOD`].
     pub(crate) stalls: Vec<(Time, Time)>,
 }
 
-/// Distance of two readings of the clock.
-const DISTANCE: Span = Span::from_ns(1_000_000);
-/// Being late by less is the ordinary cost of waking up.
-const LATE: Span = Span::from_ns(300_000);
+/// Maximum distance between two readings of the clock.
+const PROBE_PERIOD: Span = Span::from_ns(1_000_000);
+/// Lateness of an ordinary wake-up; a stall is longer.
+const WAKEUP_LATENCY: Span = Span::from_ns(300_000);
 
-/// Asks at the times on standard input (nanoseconds, a line each, in order), and says of each
-/// request when it was sent and answered.
+/// Sends requests at the times on standard input (in nanoseconds, ordered, one per line). It prints
+/// when each request was sent and answered.
 pub(crate) fn ask(args: &AskArgs) -> anyhow::Result<Exit> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).context("cannot read the times")?;
@@ -64,25 +63,30 @@ pub(crate) fn ask(args: &AskArgs) -> anyhow::Result<Exit> {
     socket.set_nonblocking(true)?;
     let zero = Monotonic::from_ns(args.zero);
     let patience = Span::from_ns(args.patience * 1_000_000);
-    let heard = hear(&socket, zero, &times, patience);
-    crate::output::print(&lines(&heard))?;
+    let report = send_requests(&socket, zero, &times, patience);
+    crate::output::print(&lines(&report))?;
     Ok(Exit::Ok)
 }
 
-/// Each request is another one, so that its answer is.
+/// Returns the message of a request; all messages, and therefore all replies, are different.
 fn message(number: usize) -> [u8; MESSAGE] {
     let mut message = [0x5a; MESSAGE];
     message[..8].copy_from_slice(&(number as u64).to_le_bytes());
     message
 }
 
-fn hear(socket: &UdpSocket, zero: Monotonic, times: &[u64], patience: Span) -> Heard {
-    // What can be done before is.
+fn send_requests(
+    socket: &UdpSocket,
+    zero: Monotonic,
+    times: &[u64],
+    patience: Span,
+) -> ClientReport {
+    // All messages are prepared before the first request.
     let messages: Vec<_> = (0..times.len()).map(message).collect();
-    let whose: HashMap<Answer, usize> =
+    let whose: HashMap<EchoReply, usize> =
         messages.iter().enumerate().map(|(number, message)| (answer(message), number)).collect();
-    let mut heard = Heard { asked: Vec::with_capacity(times.len()), stalls: Vec::new() };
-    let all = &mut heard.asked;
+    let mut report = ClientReport { asked: Vec::with_capacity(times.len()), stalls: Vec::new() };
+    let all = &mut report.asked;
     let mut open = 0;
     let since = |now: Monotonic| now.run_time(zero);
     let last = times.last().map_or(0, |&last| last);
@@ -91,20 +95,20 @@ fn hear(socket: &UdpSocket, zero: Monotonic, times: &[u64], patience: Span) -> H
         let due = times.get(all.len()).map(|&at| zero + Span::from_ns(at));
         let now = clock::now();
         if due.is_some_and(|due| due <= now) {
-            // A server that is not there yet gives no answer, and that is all there is to it.
+            // If the server is not ready yet, the request has no reply; this is no error.
             let _ = socket.send(&messages[all.len()]);
-            all.push(Asked { sent: since(now), answered: None });
+            all.push(RequestTimes { sent: since(now), answered: None });
             open += 1;
             continue;
         }
         if due.is_none() && (open == 0 || now >= end) {
-            return heard;
+            return report;
         }
-        let wakes = (now + DISTANCE).min(due.unwrap_or(end));
+        let wakes = (now + PROBE_PERIOD).min(due.unwrap_or(end));
         let until = wakes.as_ns().saturating_sub(now.as_ns());
         let mut waits = [PollFd::new(socket, PollFlags::IN)];
         let _ = poll(&mut waits, Some(&Timespec { tv_sec: 0, tv_nsec: until as i64 }));
-        let mut got: Answer = [0; 20];
+        let mut got: EchoReply = [0; 20];
         while let Ok(length) = socket.recv(&mut got) {
             let now = clock::now();
             let number = whose.get(&got).filter(|_| length == got.len());
@@ -117,27 +121,27 @@ fn hear(socket: &UdpSocket, zero: Monotonic, times: &[u64], patience: Span) -> H
             }
         }
         let now = clock::now();
-        if now > wakes + LATE {
-            heard.stalls.push((since(wakes), since(now)));
+        if now > wakes + WAKEUP_LATENCY {
+            report.stalls.push((since(wakes), since(now)));
         }
     }
 }
 
-fn lines(heard: &Heard) -> String {
+fn lines(report: &ClientReport) -> String {
     let mut text = String::new();
-    for asked in &heard.asked {
+    for asked in &report.asked {
         let answered = asked.answered.map_or_else(|| "-".to_owned(), |at| at.as_ns().to_string());
         let _ = writeln!(text, "asked {} {answered}", asked.sent.as_ns());
     }
-    for (from, to) in &heard.stalls {
+    for (from, to) in &report.stalls {
         let _ = writeln!(text, "stall {} {}", from.as_ns(), to.as_ns());
     }
     text
 }
 
 /// Parses the output of [`ask`].
-pub(crate) fn read(text: &str) -> anyhow::Result<Heard> {
-    let mut heard = Heard::default();
+pub(crate) fn read(text: &str) -> anyhow::Result<ClientReport> {
+    let mut report = ClientReport::default();
     let at = |text: &str| text.parse().ok().map(Time::from_ns);
     let mut one = |line: &str| {
         let (word, times) = line.split_once(' ')?;
@@ -145,15 +149,15 @@ pub(crate) fn read(text: &str) -> anyhow::Result<Heard> {
         match word {
             "asked" => {
                 let answered = if to == "-" { None } else { Some(at(to)?) };
-                heard.asked.push(Asked { sent: at(from)?, answered });
+                report.asked.push(RequestTimes { sent: at(from)?, answered });
             }
-            "stall" => heard.stalls.push((at(from)?, at(to)?)),
+            "stall" => report.stalls.push((at(from)?, at(to)?)),
             _ => return None,
         }
         Some(())
     };
     text.lines().try_for_each(&mut one).context("what was asked can't be read")?;
-    Ok(heard)
+    Ok(report)
 }
 
 #[cfg(test)]
@@ -170,7 +174,8 @@ mod tests {
             let mut request = [0; MESSAGE];
             for number in 0..3 {
                 let (length, from) = server.recv_from(&mut request).expect("a request");
-                // The second is lost; the third gets an answer twice, and one to no request.
+                // The second request is lost; the others are answered twice, and a reply to no
+                // request follows.
                 for what in [answer(&request[..length]), answer(&request[..length]), [7; 20]] {
                     if number != 1 {
                         server.send_to(&what, from).expect("an answer");
@@ -179,12 +184,13 @@ mod tests {
             }
         });
         let zero = clock::now();
-        let heard = hear(&client, zero, &[0, 2_000_000, 4_000_000], Span::from_ns(200_000_000));
+        let report =
+            send_requests(&client, zero, &[0, 2_000_000, 4_000_000], Span::from_ns(200_000_000));
         answers.join().expect("it ends");
-        let all = &heard.asked;
+        let all = &report.asked;
         let has: Vec<bool> = all.iter().map(|asked| asked.answered.is_some()).collect();
         assert_eq!(has, [true, false, true]);
         assert!(all[2].sent >= Time::from_ns(4_000_000) && all[2].answered > Some(all[2].sent));
-        assert_eq!(read(&lines(&heard)).expect("what was written"), heard);
+        assert_eq!(read(&lines(&report)).expect("what was written"), report);
     }
 }

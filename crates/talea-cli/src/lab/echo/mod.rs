@@ -1,24 +1,24 @@
 //! The echo server of L3C's experiments and its client, as separate programs.
 //!
-//! Reference: L3C in PikeOS (RTNS 2017), section 5: 128-byte UDP datagrams, answered with their
-//! SHA-1. Neither knows of scheduling: the program that starts them sets their CPUs and their
+//! Reference: L3C (RTNS 2017), section 5: UDP datagrams of 128 bytes, answered with their SHA-1.
+//! Neither program sets its own scheduling: the program that starts them sets their CPUs and their
 //! priorities.
 
 mod ask;
 mod serve;
 
-pub(super) use ask::{AskArgs, Asked, Heard, ask, read};
+pub(super) use ask::{AskArgs, ClientReport, RequestTimes, ask, read};
 pub(super) use serve::{ServeArgs, serve};
 
 use sha1::{Digest, Sha1};
 
-/// A request.
+/// Size of a request in bytes.
 const MESSAGE: usize = 128;
-/// An answer.
-pub(super) type Answer = [u8; 20];
+/// Reply to a request: its SHA-1.
+pub(super) type EchoReply = [u8; 20];
 
-/// Returns the answer of the server to a request.
-fn answer(request: &[u8]) -> Answer {
+/// Returns the reply to a request.
+fn answer(request: &[u8]) -> EchoReply {
     Sha1::digest(request).into()
 }
 

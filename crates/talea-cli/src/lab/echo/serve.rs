@@ -27,21 +27,21 @@ pub(crate) struct ServeArgs {
     queue: Option<u16>,
 }
 
-/// Time without a request after which the server ends: its starter has forgotten it.
-const FORGOTTEN: Duration = Duration::from_mins(1);
+/// Time without a request after which the server ends; then no client needs it any more.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Serves until it is ended or forgotten.
+/// Serves requests until it is killed or [`IDLE_TIMEOUT`] has elapsed.
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, args.port)).context("cannot listen")?;
     if let Some(queue) = args.queue {
-        bound(&socket, usize::from(queue)).context("cannot bound the queue")?;
+        limit_queue(&socket, usize::from(queue)).context("cannot bound the queue")?;
     }
-    socket.set_read_timeout(Some(FORGOTTEN))?;
+    socket.set_read_timeout(Some(IDLE_TIMEOUT))?;
     let mut request = [0; 2 * MESSAGE];
     loop {
         let (length, from) = match socket.recv_from(&mut request) {
             Ok(received) => received,
-            // A stopped and continued program has its waits with a time-out interrupted.
+            // A stop and continuation of the program interrupts a wait with a time-out.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Exit::Ok),
             Err(error) => return Err(error).context("cannot receive"),
@@ -54,29 +54,30 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// Makes the kernel keep so many requests, and drop what comes beyond. What one takes of its buffer
-/// is the kernel's own affair: it is tried.
-fn bound(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
+/// Limits the queue of the kernel to `requests` requests; the kernel drops further ones. The buffer
+/// space of a request depends on the kernel, so the size is found by bisection.
+fn limit_queue(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     sender.connect(socket.local_addr()?)?;
     socket.set_nonblocking(true)?;
-    // More than any request takes; and the grain to which it is found.
+    // The upper limit is more than any request needs; both are in units of [`GRANULARITY`].
     let (mut few, mut enough) = (0, requests * 64);
     while enough - few > 1 {
         let middle = usize::midpoint(few, enough);
-        if kept(socket, &sender, middle * GRAIN, requests)? >= mutate!("lab-l3c-queue", requests, 1)
+        if kept(socket, &sender, middle * GRANULARITY, requests)?
+            >= mutate!("lab-l3c-queue", requests, 1)
         {
             enough = middle;
         } else {
             few = middle;
         }
     }
-    sockopt::set_socket_recv_buffer_size(socket, enough * GRAIN)?;
+    sockopt::set_socket_recv_buffer_size(socket, enough * GRANULARITY)?;
     Ok(socket.set_nonblocking(false)?)
 }
 
-/// Bytes; the kernel doubles them. A request takes several of these.
-const GRAIN: usize = 64;
+/// Unit of the buffer size in bytes, which the kernel doubles. A request needs several units.
+const GRANULARITY: usize = 64;
 
 /// Returns how many requests the kernel queues when twice `wanted` were sent and none was read.
 fn kept(
@@ -105,7 +106,7 @@ mod tests {
     fn l18_the_kernel_queues_as_many_requests_as_configured_and_drops_the_rest() {
         for requests in [4, 16, 64] {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-            bound(&socket, requests).expect("a bound");
+            limit_queue(&socket, requests).expect("a bound");
             let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
             sender.connect(socket.local_addr().expect("its place")).expect("connected");
             socket.set_nonblocking(true).expect("a flag");
@@ -114,7 +115,7 @@ mod tests {
                 let mut request = [0; MESSAGE];
                 let kept =
                     (0..3 * requests).take_while(|_| socket.recv(&mut request).is_ok()).count();
-                // The kernel may give back room a little later than it is left.
+                // The kernel may return buffer space a little later than a request is read.
                 assert!(
                     kept <= requests && kept * 4 >= requests * 3,
                     "{kept} of {requests}, round {round}"

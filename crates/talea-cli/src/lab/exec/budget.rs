@@ -1,9 +1,9 @@
-//! A greedy client of a server: by how much it goes beyond each budget, and what share it gets.
+//! Overrun of budgets by a greedy client of a server, and its share of the CPU.
 //!
-//! It computes and does nothing else. One that enters the kernel all the time, as who polls the
-//! clock of a thread does, is measured beside it: on some virtual machines an interrupt that falls
-//! into the kernel takes longer than one that does not, by ten or twenty microseconds, and which
-//! it will be is not visible from outside.
+//! The client only computes. Another client polls the clock of its thread, so that it is in the
+//! kernel most of the time, and is measured beside it. On some virtual machines an interrupt that
+//! arrives in kernel mode takes ten or twenty microseconds longer. No visible property of such a
+//! machine predicts it.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -22,19 +22,19 @@ const BUDGET: Work = Work::from_ns(1_000_000);
 
 /// Measurements of budget enforcement.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct BudgetReport {
     /// Overrun of each budget outside of stalls; 0 for a budget that was not exhausted.
     overrun: Summary,
     budgets_in_stalls: usize,
     /// Overrun by a client that polls its own clock.
     polling_overrun: Summary,
-    /// Share of a budget of one millisecond in fifty, in percent of the CPU, and its duration in
-    /// seconds.
+    /// CPU share of a client with a budget of 1 ms in 50 ms, in percent. The next field is the
+    /// duration of that run.
     share_percent: f64,
     seconds: u64,
 }
 
-/// A server with one millisecond in each `period`, and a client that always has work.
+/// Runs a server with 1 ms in each `period`, and a client that always has work.
 fn run(cpu: u32, period: Span, duration: Span, body: JobBody<'_>) -> anyhow::Result<Report> {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
     let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
@@ -49,11 +49,11 @@ fn run(cpu: u32, period: Span, duration: Span, body: JobBody<'_>) -> anyhow::Res
     Ok(execute(vec![plan], &Options { audit: false, ..Options::new(duration) })?)
 }
 
-/// Returns the overrun of each budget, in ns, and how many were excluded because of stalls. Two
-/// budgets that follow each other without a rest are one here, with the sum of their budgets.
+/// Returns the overrun of each budget in ns, and the number of budgets that stalls exclude. Two
+/// budgets without a pause between them count as one.
 fn overruns(record: &[RecordEntry], stalls: &[Stall]) -> (Vec<u64>, usize) {
     let margin = talea_exec::stalls::PROBE_PERIOD;
-    let touched = |from: Time, to: Time| {
+    let is_perturbed = |from: Time, to: Time| {
         stalls.iter().any(|stall| {
             let begin = Time::from_ns(stall.from.as_ns().saturating_sub(margin.as_ns()));
             begin <= to && from <= stall.to.saturating_add(margin)
@@ -67,7 +67,7 @@ fn overruns(record: &[RecordEntry], stalls: &[Stall]) -> (Vec<u64>, usize) {
             RecordKind::Order(Order::Idle { .. }) => {
                 let Some(from) = since.take() else { continue };
                 let used = std::mem::take(&mut used);
-                if touched(from, entry.now) {
+                if is_perturbed(from, entry.now) {
                     within += 1;
                 } else {
                     all.push(used.saturating_sub(BUDGET.as_ns()));
@@ -79,11 +79,11 @@ fn overruns(record: &[RecordEntry], stalls: &[Stall]) -> (Vec<u64>, usize) {
     (all, within)
 }
 
-/// First the budgets, then the share.
-pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
+/// Measures the overruns, then the share.
+pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<BudgetReport> {
     let ms = |ms: u64| Span::from_ns(ms * 1_000_000);
     let (rounds, seconds) = if quick { (1, 1) } else { (6, 10) };
-    let pace = Calibration::measure();
+    let calibration = Calibration::measure();
     let (mut all, mut polling, mut within) = (Vec::new(), Vec::new(), 0);
     for _ in 0..rounds {
         let used = |body, all: &mut Vec<u64>| -> anyhow::Result<usize> {
@@ -92,12 +92,12 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
             all.append(&mut some);
             Ok(stalls)
         };
-        within += used(work::counter(pace), &mut all)?;
+        within += used(work::counter(calibration), &mut all)?;
         let _ = used(work::spender(), &mut polling)?;
     }
-    let report = run(cpu, ms(50), ms(seconds * 1_000), work::counter(pace))?;
+    let report = run(cpu, ms(50), ms(seconds * 1_000), work::counter(calibration))?;
     let used: u64 = report.roots[0].consumed.iter().map(|consumed| consumed.total.as_ns()).sum();
-    Ok(Found {
+    Ok(BudgetReport {
         overrun: Samples::from(all).summary(),
         polling_overrun: Samples::from(polling).summary(),
         budgets_in_stalls: within,
@@ -106,7 +106,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     })
 }
 
-impl Found {
+impl BudgetReport {
     pub(super) fn thresholds(&self) -> Vec<Threshold> {
         let threshold = |what: &str, ns: u64, most: u64| Threshold {
             what: format!("overrun of a budget, {what}"),

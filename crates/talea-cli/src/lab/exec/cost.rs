@@ -20,28 +20,29 @@ use talea_sim::rng::Rng;
 const PERIOD: Span = Span::from_ns(1_000_000);
 /// Work of a job: long enough for the dispatcher to be asleep before the job completes.
 const COST: Work = Work::from_ns(100_000);
-/// Between two arrivals of SF3P's sets at nine tenths of the CPU.
-const SELDOM: Span = Span::from_ns(14_000_000);
-/// The deepest tree.
+/// Distance of two arrivals of SF3P's sets at 90 % utilization.
+const RARE_PERIOD: Span = Span::from_ns(14_000_000);
+/// Levels of the deepest tree.
 const LEVELS: usize = 5;
 
-/// Scheduling cost of a job.
+/// Scheduling cost per job.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(in super::super) struct Cost {
-    /// µs of the dispatcher per job.
+    /// CPU time of the dispatcher per job, in µs.
     pub(in super::super) dispatcher_us: f64,
-    /// µs of workers per job, outside of what jobs do.
+    /// CPU time of the workers per job outside of job bodies, in µs.
     pub(in super::super) workers_us: f64,
-    /// Wakes of the dispatcher per job.
+    /// Wake-ups of the dispatcher per job.
     pub(in super::super) wakes: f64,
-    /// Share of the CPU, of all of it.
+    /// Total cost as a share of the CPU.
     pub(in super::super) share: f64,
-    /// How many jobs that was.
+    /// Number of jobs.
     pub(in super::super) jobs: u64,
 }
 
 impl Cost {
-    /// Returns the cost of threads that only the kernel schedules, from the ns beside their jobs.
+    /// Returns the cost of threads that only the kernel schedules. `beside`: their CPU time outside
+    /// of jobs, in ns.
     pub(super) fn of_threads(beside: u64, jobs: u64, duration: Span) -> Cost {
         Cost {
             workers_us: beside as f64 / 1e3 / jobs.max(1) as f64,
@@ -58,22 +59,23 @@ impl Cost {
 
 /// Measurements of the scheduling cost.
 #[derive(Debug, Serialize)]
-pub(in super::super) struct Found {
-    /// CPU time of an empty wake-up of a dispatcher, in µs, by round.
+pub(in super::super) struct CostReport {
+    /// `empty_us[round]`: CPU time of an empty wake-up of a dispatcher, in µs.
     empty_us: Vec<f64>,
-    /// CPU time of a wake-up as rare as the arrivals of a set, by set: it begins with cold caches.
+    /// `seldom_us[set]`: CPU time of a wake-up that is as rare as the arrivals of a set, in µs. It
+    /// begins with cold caches.
     seldom_us: Vec<f64>,
-    /// Cost of a job in a tree of one level, by round.
+    /// `one[round]`: cost of a job in a tree of one level.
     one: Vec<Cost>,
-    /// Cost of a job in a tree of five levels, by round.
+    /// `five[round]`: cost of a job in a tree of five levels.
     five: Vec<Cost>,
-    /// SF3P's sets at nine tenths of the CPU, by policy.
+    /// Cost of SF3P's sets at 90 % utilization, by policy.
     sets: Vec<(&'static str, Vec<Cost>)>,
-    /// Cost of the same sets on plain FIFO threads, rate monotonic.
+    /// Cost of the same sets on plain FIFO threads with rate-monotonic priorities.
     plain: Vec<Cost>,
 }
 
-/// Returns a job body that consumes the cost of each job and counts what was done.
+/// Returns a job body that consumes the cost of each job and adds the consumed CPU time to `done`.
 pub(super) fn counting(done: &AtomicU64) -> JobBody<'_> {
     Box::new(|job, over| {
         let begin = clock::thread_cpu_time();
@@ -86,17 +88,17 @@ pub(super) fn counting(done: &AtomicU64) -> JobBody<'_> {
     })
 }
 
-/// A run, and what it has cost.
+/// A run and its scheduling cost.
 #[derive(Debug)]
 pub(in super::super) struct Run {
     pub(in super::super) report: Report,
     pub(in super::super) cost: Cost,
-    /// CPU time of the dispatchers, and of the workers with their jobs.
+    /// CPU time of the dispatchers, and of the workers including their jobs.
     pub(in super::super) dispatcher: Work,
     pub(in super::super) workers: Work,
 }
 
-/// Runs `tree` with these loads and says what it has cost.
+/// Runs `tree` with these loads and measures the scheduling cost.
 pub(in super::super) fn run(
     cpu: u32,
     tree: &Tree,
@@ -113,8 +115,8 @@ pub(in super::super) fn run(
     let root = &report.roots[0];
     let dispatcher: u64 = root.dispatchers.iter().map(|effort| effort.cpu_time.as_ns()).sum();
     let workers: u64 = root.consumed.iter().map(|consumed| consumed.total.as_ns()).sum();
-    // The clock is read twice a job, and half of each of these reads lies outside of what is
-    // measured with them.
+    // Each job reads the clock twice. Half of each reading is outside of the interval that it
+    // measures.
     let ours = workers.saturating_sub(done.load(Ordering::Relaxed) + jobs as u64 * read_cost());
     let wakes: u64 = root.dispatchers.iter().map(|effort| effort.steps).sum();
     let per_job = |ns: u64| ns as f64 / 1e3 / jobs.max(1) as f64;
@@ -129,7 +131,7 @@ pub(in super::super) fn run(
     Ok(Run { report, cost, dispatcher, workers })
 }
 
-/// Returns the time of a reading of the thread's own clock, in ns.
+/// Returns the duration of a reading of the thread's own clock, in ns.
 pub(in super::super) fn read_cost() -> u64 {
     const READS: u64 = 64;
     let begin = clock::thread_cpu_time();
@@ -144,8 +146,8 @@ fn of(cpu: u32, tree: &Tree, loads: Vec<Load>, duration: Span) -> anyhow::Result
     Ok(run(cpu, tree, loads, &options)?.cost)
 }
 
-/// µs of the CPU that a thread like a dispatcher uses for each of so many times that it sleeps to
-/// and does nothing at.
+/// Returns the CPU time of an empty wake-up of a thread like a dispatcher, in µs, as the mean of
+/// `times` sleeps.
 pub(in super::super) fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Result<f64> {
     let used = by_hand(cpu, move || {
         let event_count = EventCount::new();
@@ -161,8 +163,8 @@ pub(in super::super) fn empty(cpu: u32, period: Span, times: u64) -> anyhow::Res
     Ok(used.as_ns() as f64 / 1e3 / times as f64)
 }
 
-/// EDF over EDF, so many levels, two children each, and four tasks at the bottom: whatever the
-/// levels, the same schedule.
+/// Builds EDF over EDF with two children per scheduler and four tasks at the bottom. The schedule
+/// does not depend on the number of levels.
 fn tree(levels: usize) -> Tree {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     let mut row = vec![NodeId(0)];
@@ -189,7 +191,7 @@ fn round(cpu: u32, levels: usize, jobs: u64) -> anyhow::Result<Cost> {
     of(cpu, &tree(levels), (0..4).map(load).collect(), duration)
 }
 
-/// One of SF3P's random sets with `ppm` millionths of the CPU, for so long.
+/// Measures one of SF3P's random sets for `duration`.
 pub(in super::super) fn set(
     cpu: u32,
     set: &sf3p::Set,
@@ -207,10 +209,10 @@ pub(in super::super) fn set(
     of(cpu, &tree, loads, duration)
 }
 
-/// Rounds that take turns.
-pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
+/// Measures all cases in alternating rounds.
+pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<CostReport> {
     let (rounds, jobs, sets, seconds) = if quick { (2, 100, 1, 1) } else { (11, 500, 6, 3) };
-    let mut found = Found {
+    let mut found = CostReport {
         empty_us: Vec::new(),
         seldom_us: Vec::new(),
         one: Vec::new(),
@@ -220,7 +222,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     };
     for turn in 0..rounds {
         found.empty_us.push(empty(cpu, PERIOD, jobs)?);
-        // The order alternates, so that no case always follows the same neighbour.
+        // The order alternates, so that no case always follows the same other case.
         if turn % 2 == 0 {
             found.one.push(round(cpu, 1, jobs)?);
             found.five.push(round(cpu, LEVELS, jobs)?);
@@ -234,7 +236,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
         let mut rng = Rng::for_part(7, number);
         let n = rng.between(5, 50);
         let one = sf3p::set_of(&mut rng, n, 900_000);
-        found.seldom_us.push(empty(cpu, SELDOM, 1_000_000_000 / SELDOM.as_ns())?);
+        found.seldom_us.push(empty(cpu, RARE_PERIOD, 1_000_000_000 / RARE_PERIOD.as_ns())?);
         for ((_, policy), (_, costs)) in sf3p::POLICIES.iter().zip(&mut found.sets) {
             costs.push(set(cpu, &one, policy, Span::from_ns(seconds * 1_000_000_000))?);
         }
@@ -243,7 +245,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-impl Found {
+impl CostReport {
     fn ratios(&self, of: &[Cost]) -> Vec<f64> {
         of.iter().zip(&self.empty_us).map(|(cost, empty)| cost.us() / empty).collect()
     }
@@ -276,8 +278,8 @@ impl Found {
             at_most("wakes of the dispatcher per job", &wakes, 1.01, ""),
             at_most("a further level, per job", &each, 0.5, " µs"),
         ];
-        // As in SF3P's Fig. 7, which does not count the workers: their cost without a scheduler is
-        // not scheduling.
+        // As in SF3P's Fig. 7, the CPU time that workers need without a scheduler is not
+        // scheduling.
         for (policy, costs) in &self.sets {
             let more = |(ours, plain): (&Cost, &Cost)| (ours.share - plain.share) * 100.0;
             let more: Vec<f64> = costs.iter().zip(&self.plain).map(more).collect();
@@ -313,7 +315,7 @@ impl Found {
             "-".into(),
             format!("{seldom:.2}"),
             "1.00".into(),
-            format!("{:.3}", seldom * 1e5 / SELDOM.as_ns() as f64),
+            format!("{:.3}", seldom * 1e5 / RARE_PERIOD.as_ns() as f64),
         ]);
         let named = [
             ("a job, one level".to_owned(), &self.one),

@@ -1,16 +1,16 @@
-//! `talea lab exec`: what the executor costs, and how exactly it keeps time, beside the same done
-//! by hand.
+//! `talea lab exec`: cost and timing accuracy of the executor, beside the same work on plain
+//! threads.
 //!
-//! Everything is measured in rounds that take turns with their baselines, on one CPU that a
-//! SCHED_IDLE spinner keeps from falling asleep; what is judged is the median over the rounds, or
-//! quantiles of all samples. What happened within a stall is left out on both sides and counted.
-//! Absolute times depend on the computer: thresholds are ratios and differences to a baseline of
-//! the same second, except for those that SF3P's own figures set.
+//! Rounds of each measurement alternate with rounds of its baseline, on one CPU that a `SCHED_IDLE`
+//! spinner keeps awake. Thresholds apply to the median over the rounds, or to quantiles of all
+//! samples. Samples within a stall are excluded on both sides and counted. Absolute times depend on
+//! the computer, so thresholds are ratios or differences to a baseline of the same second. Only the
+//! thresholds from SF3P's own figures are absolute.
 //!
-//! Reference: SF3P (RSP 2014), section VII, for what counts as scheduler overhead (Fig. 7): its
-//! dispatchers and schedulers. Here what our code uses within workers counts, too: on the paper's
-//! sets that is what they use more than plain threads, anywhere else all that they use beside their
-//! jobs.
+//! Reference: SF3P (RSP 2014), section VII and Fig. 7, where scheduler overhead is that of
+//! dispatchers and schedulers. Here the code of Talea within workers counts, too. On the paper's
+//! sets this is the CPU time that workers use beyond that of plain threads, elsewhere all CPU time
+//! outside of job bodies.
 
 mod budget;
 pub(super) mod cost;
@@ -19,7 +19,7 @@ mod plain;
 mod slots;
 mod wake;
 
-use super::rig::{Awake, Cpus, Place};
+use super::placement::{Cpus, KeepCpusAwake, Place};
 use super::thresholds::{self, Threshold};
 use crate::exit::Exit;
 use crate::output;
@@ -55,31 +55,31 @@ enum Part {
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct ExecReport {
     quick: bool,
     kernel: String,
     /// Load averages of the kernel, before and after.
     load: [String; 2],
     #[serde(skip_serializing_if = "Option::is_none")]
-    cost: Option<cost::Found>,
+    cost: Option<cost::CostReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    wake: Option<wake::Found>,
+    wake: Option<wake::WakeReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    native: Option<native::Found>,
+    native: Option<native::NativeReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    slots: Option<slots::Found>,
+    slots: Option<slots::SlotReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    budget: Option<budget::Found>,
+    budget: Option<budget::BudgetReport>,
     thresholds: Vec<Threshold>,
 }
 
-/// Measures everything and says how it compares with the thresholds.
+/// Measures all selected parts and compares the results with the thresholds.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let wanted = |part| args.part.is_empty() || args.part.contains(&part);
     let cpus = Cpus::of(Place::SameCore)?;
     let cpu = cpus.client;
     let before = load();
-    let _awake = Awake::on(cpus)?;
+    let _awake = KeepCpusAwake::on(cpus)?;
     let part = |is: bool, name: &str| {
         if is {
             output::note(name);
@@ -99,45 +99,54 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         .then(|| budget::measure(cpu, args.quick))
         .transpose()?;
     let mut thresholds = Vec::new();
-    thresholds.extend(cost.iter().flat_map(cost::Found::thresholds));
-    thresholds.extend(wake.iter().flat_map(wake::Found::thresholds));
-    thresholds.extend(slots.iter().flat_map(slots::Found::thresholds));
-    thresholds.extend(budget.iter().flat_map(budget::Found::thresholds));
+    thresholds.extend(cost.iter().flat_map(cost::CostReport::thresholds));
+    thresholds.extend(wake.iter().flat_map(wake::WakeReport::thresholds));
+    thresholds.extend(slots.iter().flat_map(slots::SlotReport::thresholds));
+    thresholds.extend(budget.iter().flat_map(budget::BudgetReport::thresholds));
     let kernel =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let load = [before, load()];
-    let answer =
-        Answer { quick: args.quick, kernel, load, cost, wake, native, slots, budget, thresholds };
+    let report = ExecReport {
+        quick: args.quick,
+        kernel,
+        load,
+        cost,
+        wake,
+        native,
+        slots,
+        budget,
+        thresholds,
+    };
     if args.output.json {
-        output::print_json(&answer)?;
+        output::print_json(&report)?;
     } else {
-        output::print(&text(&answer))?;
+        output::print(&text(&report))?;
     }
-    Ok(thresholds::exit(&answer.thresholds))
+    Ok(thresholds::exit(&report.thresholds))
 }
 
-fn text(answer: &Answer) -> String {
-    let mut text = format!("load {} before, {} after\n\n", answer.load[0], answer.load[1]);
+fn text(report: &ExecReport) -> String {
+    let mut text = format!("load {} before, {} after\n\n", report.load[0], report.load[1]);
     for found in [
-        answer.cost.as_ref().map(cost::Found::text),
-        answer.wake.as_ref().map(wake::Found::text),
-        answer.native.as_ref().map(native::Found::text),
-        answer.slots.as_ref().map(slots::Found::text),
-        answer.budget.as_ref().map(budget::Found::text),
+        report.cost.as_ref().map(cost::CostReport::text),
+        report.wake.as_ref().map(wake::WakeReport::text),
+        report.native.as_ref().map(native::NativeReport::text),
+        report.slots.as_ref().map(slots::SlotReport::text),
+        report.budget.as_ref().map(budget::BudgetReport::text),
     ] {
         text.push_str(&found.unwrap_or_default());
     }
     text.push('\n');
-    text + &thresholds::text(&answer.thresholds)
+    text + &thresholds::text(&report.thresholds)
 }
 
-/// Returns the load averages of the last minute, five and fifteen.
+/// Returns the load averages of the last one, five and fifteen minutes.
 pub(super) fn load() -> String {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// A plain FIFO thread on `cpu`, as high as a dispatcher, does `what`.
+/// Runs `what` on a plain FIFO thread on `cpu`, at the priority of a dispatcher.
 fn by_hand<T: Send>(cpu: u32, what: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
     let thread = || -> std::io::Result<T> {
         let me = Tid::current();
@@ -149,7 +158,7 @@ fn by_hand<T: Send>(cpu: u32, what: impl FnOnce() -> T + Send) -> anyhow::Result
     Ok(done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
 }
 
-/// How late a plain thread is awake after each of so many times, in ns.
+/// Measures the lateness of a plain thread after each of `times` sleeps, in ns.
 fn lateness_by_hand(cpu: u32, period: Span, times: usize) -> anyhow::Result<Vec<u64>> {
     by_hand(cpu, move || {
         let mut due = clock::now() + period;
@@ -163,14 +172,14 @@ fn lateness_by_hand(cpu: u32, period: Span, times: usize) -> anyhow::Result<Vec<
     })
 }
 
-/// `jobs` of them, one each `period` from `offset` on, each of the same cost.
+/// Returns a load of `jobs` jobs with equal costs, one per `period` from `offset` on.
 fn periodic(offset: Span, period: Span, jobs: u64, cost: Work) -> Load {
     let at = |k: u64| Time::ZERO + offset + Span::from_ns(k * period.as_ns());
     Load::new((0..jobs).map(|k| Arrival { observed: at(k), nominal: at(k) }).collect(), vec![cost])
 }
 
-/// Lateness above which a thread is taken as stalled by the computer and not by Talea. The value
-/// is that of the executor's monitor.
+/// Lateness in ns above which the computer was stalled. The value is that of the executor's
+/// monitor.
 const STALL: u64 = 300_000;
 
 /// Splits latenesses into those outside of stalls and the number of those within.
@@ -181,7 +190,7 @@ fn outside_stalls(late: Vec<u64>) -> (Vec<u64>, usize) {
     (kept, within)
 }
 
-/// Nanoseconds as microseconds.
+/// Converts nanoseconds to microseconds.
 #[allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3

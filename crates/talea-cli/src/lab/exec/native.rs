@@ -1,8 +1,8 @@
-//! Wake-up latency of the same task where Linux alone runs its root: reported beside the others,
-//! judged in the guest.
+//! Wake-up latency of the same task if Linux alone schedules its root.
 //!
-//! What it shows is the price of a dispatcher between the timer and the worker: a native root has
-//! none, its worker sleeps to its own releases.
+//! The comparison shows the cost of a dispatcher between the timer and the worker: under the
+//! mechanism `linux` the worker sleeps until its own releases. The latency is reported without a
+//! threshold; a test in the guest has one.
 
 use super::super::samples::{Samples, Summary};
 use super::{outside_stalls, periodic, us};
@@ -18,9 +18,9 @@ const PERIOD: Span = Span::from_ns(1_000_000);
 
 /// Measurements of the wake-up latency under Linux alone.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct NativeReport {
     alone: Summary,
-    /// Number of excluded wake-ups, those within stalls.
+    /// Number of wake-ups that stalls exclude.
     stalls: usize,
 }
 
@@ -51,18 +51,18 @@ fn round(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     Ok(begun.iter().map(late).collect())
 }
 
-/// Measures as many wake-ups as the other cases.
-pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
+/// Measures as many wake-ups as in the other cases.
+pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<NativeReport> {
     let (rounds, times) = if quick { (2, 100) } else { (20, 500) };
     let mut late = Vec::new();
     for _ in 0..rounds {
         late.extend(round(cpu, times)?);
     }
     let (kept, stalls) = outside_stalls(late);
-    Ok(Found { alone: Samples::from(kept).summary(), stalls })
+    Ok(NativeReport { alone: Samples::from(kept).summary(), stalls })
 }
 
-impl Found {
+impl NativeReport {
     pub(super) fn text(&self) -> String {
         let Summary { median_ns, p99_ns, max_ns, count, .. } = &self.alone;
         format!(

@@ -1,6 +1,6 @@
-//! SF3P's sets on the kernel's own periodic threads: FIFO priorities by period, absolute sleeps,
-//! and nothing of Talea. What such threads use outside of their jobs, no scheduler of threads can
-//! save.
+//! SF3P's sets on plain periodic threads: FIFO priorities by period, absolute sleeps, and no code
+//! of Talea. The CPU time of such threads outside of their jobs is a lower limit for each scheduler
+//! of threads.
 
 use super::super::sf3p;
 use super::cost::{Cost, counting, read_cost};
@@ -11,10 +11,10 @@ use talea_exec::{Band, Job};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// Time until all threads have started.
+/// Time from the start of the threads to their first release.
 const LEAD: Span = Span::from_ns(20_000_000);
 
-/// Runs one of these threads; returns its CPU time and its number of jobs.
+/// Runs one of the threads; returns its CPU time in ns and its number of jobs.
 fn periodic(
     cpu: u32,
     priority: u8,
@@ -38,7 +38,7 @@ fn periodic(
     Ok((used.as_ns(), number))
 }
 
-/// Runs a set for so long and says what it has cost beside its jobs.
+/// Runs a set for `duration` and returns its cost outside of jobs.
 pub(super) fn set(cpu: u32, set: &sf3p::Set, duration: Span) -> anyhow::Result<Cost> {
     let mut tasks = set.tasks.clone();
     tasks.sort_unstable_by_key(|&(period, _)| period);

@@ -1,7 +1,8 @@
-//! Two partitions with a runnable thread each: how late a switch is beside a plain timer, and
-//! whether they overlap, by the kernel's own word. The threads compute, as does the one that the
-//! plain timer interrupts: see [`super::budget`] for what it costs to interrupt one that is in the
-//! kernel.
+//! Two partitions with a runnable thread each: latency of a switch beside that of a plain timer,
+//! and overlaps according to the kernel.
+//!
+//! The threads compute, as does the thread that the plain timer interrupts. [`super::budget`]
+//! describes the cost of an interrupt in kernel mode.
 
 use super::super::samples::{Samples, Summary, median};
 use super::super::thresholds::{Threshold, range};
@@ -14,11 +15,11 @@ use talea_core::{Span, Time, Work};
 use talea_exec::work::{self, Calibration};
 use talea_exec::{ExecInterval, Options, RootPlan, Stall, TaskPlan, execute};
 
-/// Two slots of half each.
+/// Frame of two slots of equal length.
 const FRAME: Span = Span::from_ns(4_000_000);
 const SLOT: Span = Span::from_ns(2_000_000);
-/// Frames of one run: FIFO may have a CPU for 0.95 s before the kernel's fair server takes it for
-/// 0.05.
+/// Frames of one run. A FIFO thread may have a CPU for 0.95 s before the kernel's fair server takes
+/// it for 0.05 s.
 const FRAMES: u64 = 200;
 
 /// Measurements of one round.
@@ -30,17 +31,17 @@ struct Round {
 
 /// Measurements of the switches between partitions.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Found {
+pub(super) struct SlotReport {
     frames: u64,
-    /// Number of frames that a stall excludes.
+    /// Number of frames that stalls exclude.
     in_stalls: u64,
     timer: Summary,
-    /// Latency from the begin of a slot to the kernel's switch to its partition.
+    /// Latency from the start of a slot to the kernel's switch to its partition.
     switch: Summary,
     rounds: Vec<Round>,
-    /// Slots in which the other partition ran after the slot's own one had begun.
+    /// Number of slots in which the other partition ran after the slot's own one had begun.
     overlaps: u64,
-    /// The longest that a partition had the CPU beyond its slot, until the other one had it.
+    /// Time from the start of a slot until the other partition no longer had the CPU.
     beyond: Summary,
 }
 
@@ -59,11 +60,11 @@ fn tree() -> Tree {
     tree
 }
 
-/// Runs the frames; returns the execution intervals and the stalls. Zero is the begin of the first
-/// frame.
+/// Runs the frames; returns the execution intervals and the stalls. Time zero is the start of the
+/// first frame.
 fn run(
     cpu: u32,
-    pace: Calibration,
+    calibration: Calibration,
     frames: u64,
 ) -> anyhow::Result<(Vec<ExecInterval>, Vec<Stall>)> {
     let duration = Span::from_ns(frames * FRAME.as_ns());
@@ -71,7 +72,8 @@ fn run(
     let load = || {
         periodic(Span::ZERO, Span::from_ns(100_000_000_000), 1, Work::from_ns(duration.as_ns() * 2))
     };
-    let tasks = (0..2).map(|_| TaskPlan { load: load(), body: work::counter(pace) }).collect();
+    let tasks =
+        (0..2).map(|_| TaskPlan { load: load(), body: work::counter(calibration) }).collect();
     let plan =
         RootPlan { tree: &tree, tasks, changes: Vec::new(), flows: Vec::new(), cpus: vec![cpu] };
     let options = Options { audit: false, max_switches: 1 << 16, ..Options::new(duration) };
@@ -84,21 +86,21 @@ fn run(
     Ok((ran, report.stalls))
 }
 
-/// Rounds that take turns.
-pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
+/// Measures all rounds.
+pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<SlotReport> {
     let (rounds, frames) = if quick { (1, 50) } else { (10, FRAMES) };
-    let (pace, mut found) = (Calibration::measure(), Found::default());
+    let (calibration, mut found) = (Calibration::measure(), SlotReport::default());
     let (mut timer, mut switch, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
     let summary = |all: &[u64]| Samples::from(all.to_vec()).summary();
     for _ in 0..rounds {
         let by_hand = outside_stalls(lateness_by_hand(cpu, SLOT, frames as usize)?).0;
-        let (ran, stalls) = run(cpu, pace, frames)?;
+        let (ran, stalls) = run(cpu, calibration, frames)?;
         let before = switch.len();
-        found.look(&ran, &stalls, frames, &mut switch, &mut beyond);
+        found.evaluate(&ran, &stalls, frames, &mut switch, &mut beyond);
         let round = Round { timer: summary(&by_hand), switch: summary(&switch[before..]) };
         found.rounds.extend((round.timer.count > 0 && round.switch.count > 0).then_some(round));
         timer.extend(by_hand);
-        // The kernel's fair server gets what it waits for.
+        // The kernel's fair server serves what has waited for it.
         std::thread::sleep(std::time::Duration::from_millis(60));
     }
     found.timer = summary(&timer);
@@ -106,10 +108,10 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-impl Found {
-    /// One run, slot by slot; the first frame, for which everything is new, and the last, which
-    /// ends with the run, are left out.
-    fn look(
+impl SlotReport {
+    /// Evaluates one run slot by slot. The first frame, in which all caches are cold, and the last
+    /// one, which ends with the run, are excluded.
+    fn evaluate(
         &mut self,
         ran: &[ExecInterval],
         stalls: &[Stall],
@@ -118,7 +120,7 @@ impl Found {
         beyond: &mut Vec<u64>,
     ) {
         let margin = talea_exec::stalls::PROBE_PERIOD;
-        let touched = |from: Time, to: Time| {
+        let is_perturbed = |from: Time, to: Time| {
             stalls.iter().any(|stall| {
                 let begin = Time::from_ns(stall.from.as_ns().saturating_sub(margin.as_ns()));
                 begin <= to && from <= stall.to.saturating_add(margin)
@@ -129,7 +131,7 @@ impl Found {
             for owner in 0..2u32 {
                 let from = Time::from_ns(frame * FRAME.as_ns() + u64::from(owner) * SLOT.as_ns());
                 let to = from + SLOT;
-                if touched(from, to) {
+                if is_perturbed(from, to) {
                     self.in_stalls += u64::from(owner == 0);
                     continue;
                 }
@@ -137,7 +139,7 @@ impl Found {
                     ran.iter().filter(|ran| ran.from < to && from < ran.to).collect();
                 let own = |ran: &&&ExecInterval| ran.task.0 == owner && ran.from >= from;
                 let Some(first) = within.iter().find(own) else {
-                    // Not once in its whole slot.
+                    // The partition did not run in its own slot.
                     self.overlaps += 1;
                     continue;
                 };
@@ -152,9 +154,9 @@ impl Found {
     }
 
     pub(super) fn thresholds(&self) -> Vec<Threshold> {
-        // Each round against its own timer: where a tick of the kernel falls on the edges, it does
-        // so for a whole round.
-        const MORE: f64 = 15.0;
+        // Each round is compared with its own timer: a tick of the kernel at a slot boundary
+        // affects a whole round.
+        const MAX_MORE_US: f64 = 15.0;
         let threshold = |what: &str, of: fn(&Summary) -> u64| {
             let more =
                 || self.rounds.iter().map(|round| us(of(&round.switch)) - us(of(&round.timer)));
@@ -162,10 +164,10 @@ impl Found {
             Threshold {
                 what: format!("switch of partitions against a plain timer, {what}"),
                 found: format!(
-                    "{found:.1} µs more ({low:.1} to {high:.1} in {} rounds), at most {MORE:.0} µs more",
+                    "{found:.1} µs more ({low:.1} to {high:.1} in {} rounds), at most {MAX_MORE_US:.0} µs more",
                     self.rounds.len()
                 ),
-                passed: !self.rounds.is_empty() && found <= MORE,
+                passed: !self.rounds.is_empty() && found <= MAX_MORE_US,
             }
         };
         vec![

@@ -1,6 +1,8 @@
-//! How late a task in a tree of one level is awake, beside a plain thread that sleeps to the same
-//! times, and beside one that is called by another which does: what a dispatcher in between costs
-//! before it does anything.
+//! Wake-up latency of a task in a tree of one level, beside two baselines.
+//!
+//! One baseline is a plain thread that sleeps until the same times. The other one is a thread that
+//! is woken by such a thread, which shows the minimum cost of a dispatcher between timer and
+//! worker.
 
 use super::super::samples::{Samples, Summary, ratio};
 use super::super::thresholds::Threshold;
@@ -20,11 +22,11 @@ const PERIOD: Span = Span::from_ns(1_000_000);
 
 /// Measurements of the wake-up latency.
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct WakeReport {
     by_hand: Summary,
     handed_over: Summary,
     in_a_tree: Summary,
-    /// Numbers of excluded wake-ups, those within stalls: by hand, handed over and in the tree.
+    /// Numbers of wake-ups that stalls exclude: by hand, handed over and in the tree.
     stalls: [usize; 3],
 }
 
@@ -50,8 +52,7 @@ fn in_a_tree(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     Ok((0..).zip(&begun).map(late).collect())
 }
 
-/// How late a thread is awake that another one calls, which sleeps to these times and stands above
-/// it.
+/// Returns the latencies of a thread that a more urgent thread wakes at the given times, in ns.
 fn handed_over(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     let (call, at) = (EventCount::new(), AtomicU64::new(0));
     let called = || -> io::Result<Vec<u64>> {
@@ -82,8 +83,8 @@ fn handed_over(cpu: u32, times: usize) -> anyhow::Result<Vec<u64>> {
     Ok(by_hand(cpu, calls)??)
 }
 
-/// Rounds that take turns.
-pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
+/// Measures the cases in alternating rounds.
+pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<WakeReport> {
     let (rounds, times) = if quick { (2, 100) } else { (20, 500) };
     let (mut plain, mut handed, mut ours) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
@@ -99,7 +100,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     let ((plain, a), (handed, b), (ours, c)) =
         (outside_stalls(plain), outside_stalls(handed), outside_stalls(ours));
     let summary = |all: Vec<u64>| Samples::from(all).summary();
-    Ok(Found {
+    Ok(WakeReport {
         by_hand: summary(plain),
         handed_over: summary(handed),
         in_a_tree: summary(ours),
@@ -107,7 +108,7 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<Found> {
     })
 }
 
-impl Found {
+impl WakeReport {
     pub(super) fn thresholds(&self) -> Vec<Threshold> {
         let threshold = |what: &str, ours: u64, plain: u64, most: f64| {
             let found = ratio(ours, plain);

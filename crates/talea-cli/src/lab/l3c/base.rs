@@ -1,4 +1,4 @@
-//! The base system, and what is asked of its echo server.
+//! The base system, and the requests to its echo server.
 
 use super::{MS, US, ms, periodic, span, table, task, work};
 use talea_core::Time;
@@ -8,7 +8,7 @@ use talea_core::sched::PolicySpec;
 use talea_core::server::{Reservation, ServerKind};
 use talea_sim::{Arrivals, Completion, Cost, Jobs, Simulation, Source, Workload};
 
-/// How the echo server is served.
+/// Scheduling of the echo server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Service {
     /// At the highest priority of TP_0.
@@ -23,15 +23,16 @@ pub(super) enum Load {
     None,
     Normal,
     Bursts,
-    /// The first of them and nothing else.
+    /// Only the first burst.
     #[cfg(test)]
     One,
 }
 
-/// When bursts begin, in s. The paper doesn't say; with these the longest latency is L-O3's 34.6 s.
+/// Start of the bursts in s, which the paper does not state. With these the longest latency is 34.6
+/// s.
 pub(super) const BURSTS: [u64; 3] = [10, 25, 40];
 
-/// Offsets that the paper does not state: how much later than in ours something begins, in us.
+/// Offsets that the paper does not state: additional delays against [`Plan::minute`], in µs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Phases {
     bursts: u64,
@@ -39,23 +40,23 @@ pub(super) struct Phases {
     server: u64,
 }
 
-/// System that is simulated, and run on real threads.
+/// System that is simulated and executed on real threads.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) service: Service,
     pub(super) load: Load,
-    /// Requests that may wait; more are dropped.
+    /// Limit of the waiting requests; further ones are dropped.
     pub(super) capacity: u32,
     pub(super) phases: Phases,
     pub(super) length: Time,
-    /// Begin and end of the interval of requests.
+    /// Start and end of the interval of requests.
     pub(super) asked: (Time, Time),
-    /// When bursts begin, in ms.
+    /// Start of the bursts in ms.
     pub(super) bursts: Vec<u64>,
 }
 
 impl Plan {
-    /// The paper's minute; no request is lost.
+    /// Returns the paper's minute; no request is lost.
     pub(super) fn minute(service: Service, load: Load) -> Plan {
         let bursts = BURSTS.map(|second| second * 1_000).to_vec();
         let (capacity, phases) = (10_000, Phases::default());
@@ -70,7 +71,8 @@ impl Plan {
         }
     }
 
-    /// 10 requests a second, and now and then a second of 1,000 a second.
+    /// Returns the arrivals of requests: 10 per second, and 1,000 per second during bursts of one
+    /// second.
     pub(super) fn requests(&self) -> Vec<Time> {
         let bursts = match self.load {
             Load::None | Load::Normal => &[],
@@ -95,25 +97,26 @@ impl Plan {
         times
     }
 
-    /// Response times of A, B and the echo server.
+    /// Simulates the system; returns the response times of A, B and the echo server.
     pub(super) fn simulate(&self) -> [Vec<Completion>; 3] {
         let (tree, workload) = base_system(self);
         let mut jobs = Jobs::default();
-        let machine = tree.build().expect("the base system is sound");
-        Simulation::new(machine, 1, &workload).run(self.length, &mut jobs);
+        let engine = tree.build().expect("the base system is sound");
+        Simulation::new(engine, 1, &workload).run(self.length, &mut jobs);
         let of = |task: u32| jobs.ended.iter().filter(|job| job.task.0 == task).copied().collect();
         [of(0), of(1), of(2)]
     }
 }
 
-/// Response times of A, B and the echo server in a minute of the base system; no request is lost.
+/// Simulates a minute of the base system; returns the response times of A, B and the echo server.
+/// No request is lost.
 pub(super) fn base(service: Service, load: Load) -> [Vec<Completion>; 3] {
     Plan::minute(service, load).simulate()
 }
 
 pub(super) const MINUTE: Time = Time::from_ns(60_000 * MS);
 
-/// The base system: tasks A, B, echo and matrix, in this order.
+/// Builds the base system: tasks A, B, echo and matrix, in this order.
 pub(super) fn base_system(plan: &Plan) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(20_000, 2)));
@@ -144,7 +147,7 @@ pub(super) fn base_system(plan: &Plan) -> (Tree, Workload) {
     let mut echo_task = task("echo", 100_000, 100_000, 200);
     echo_task.backlog.capacity = plan.capacity;
     add(echo_in, echo_task, echo);
-    // Matrix products without an end.
+    // Endless products of matrices.
     add(
         first,
         task("matrix", 3_600_000_000, 3_600_000_000, 50),
@@ -177,12 +180,13 @@ mod tests {
         (value * 10.0).round() as i64
     }
 
-    /// docs/decisions/0009: what L-O2 says of bursts is no single phase of the system that it
-    /// describes.
+    /// `docs/decisions/0009`: no single phase of the described system has all the expected response
+    /// times under bursts.
     #[test]
     fn l17_no_phase_of_the_requests_makes_a_wait_for_377_and_others_let_b_end_at_2_3() {
-        // The system repeats every 200 ms, and requests come every millisecond: bursts in steps of
-        // 2.75 ms, and within one of those; normal requests with them and between.
+        // The system repeats every 200 ms, and requests of a burst arrive every millisecond. So
+        // bursts are shifted in steps of 2.75 ms, and in small steps within one of these. Normal
+        // requests arrive with them and between them.
         let mut longest = [0.0_f64; 2];
         for bursts in (0..200_000).step_by(2_750).chain((0..1_000).step_by(50)) {
             let phases = Phases { bursts, normal: bursts * 7 % 100_000, server: 0 };
@@ -190,8 +194,8 @@ mod tests {
             longest = [longest[0].max(worst(&a)), longest[1].max(worst(&b))];
         }
         assert_eq!(longest.map(tenths), [3_750, 79]);
-        // A budget that is whole 0.7 ms before B comes leaves 0.3 ms of itself for B; used up a
-        // while before, nothing.
+        // A budget that is full 0.7 ms before B arrives leaves 0.3 ms that delay B. A budget that
+        // was exhausted earlier does not delay B.
         for (kind, normal, server, most) in [
             (ServerKind::Deferrable, 50_000, 49_300, 23),
             (ServerKind::Polling, 50_000, 49_300, 23),
@@ -215,11 +219,11 @@ mod tests {
             let [_, _, echo] = queued(reserved, Load::One, capacity);
             (echo.len(), echo.last().map_or(0, |job| job.end.as_ns() / MS - 1_000 * BURSTS[0]))
         };
-        // 1,000 and 256 times 0.65 ms, of which each 50 ms serve 1 ms.
+        // The server provides 1 ms in 50 ms for 1,000 or 256 requests of 0.65 ms.
         let (served, until) = drained(10_000);
         assert!(served == 1_000 && (32_000..33_000).contains(&until), "{served}: {until} ms");
         let (served, until) = drained(255);
-        // A second's share is served while the burst lasts.
+        // The requests that are served during the burst come in addition.
         assert!(
             (256..300).contains(&served) && (8_000..10_000).contains(&until),
             "{served}: {until} ms"
@@ -237,7 +241,7 @@ mod tests {
             let since = |job: &Completion| (job.end.as_ns() / MS - 1_000 * BURSTS[0]) % 15_000;
             echo.iter().filter(late).map(since).max().expect("slow ones")
         };
-        // Bursts begin every 15 s and last one.
+        // Bursts begin every 15 s and last one second.
         assert!(slow_after(16) <= 2_000, "{} ms", slow_after(16));
         assert!(slow_after(10_000) > 2_000, "without a bound it takes half a minute (L-O3)");
     }

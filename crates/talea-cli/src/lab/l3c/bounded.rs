@@ -1,4 +1,4 @@
-//! The systems of the figures, for bounds beside what is simulated.
+//! Systems of the figures, whose bounds are compared with simulated responses.
 
 use super::base::{MINUTE, Plan, base_system};
 use super::fig4::figure4_system;
@@ -9,7 +9,7 @@ use super::{MS, Which};
 use crate::lab::bounds::Case;
 use talea_core::Time;
 
-/// Returns the cases of a figure. Figures 7 and 8 are of the base system.
+/// Returns the cases of a figure. Figures 7 and 8 have the base system.
 pub(super) fn cases(figure: Which) -> Vec<Case> {
     match figure {
         Which::Fig4 => [(false, "(a) priorities"), (true, "(b) reservations")]
@@ -83,10 +83,12 @@ mod tests {
         let ms = |ms| Some(Span::from_ns(ms * MS));
         let bounds: Vec<_> = cases(Which::Fig7)
             .iter()
-            .map(|case| rows(case).iter().map(crate::lab::bounds::Row::bound).collect::<Vec<_>>())
+            .map(|case| {
+                rows(case).iter().map(crate::lab::bounds::BoundRow::bound).collect::<Vec<_>>()
+            })
             .collect();
-        // The effect of bursts without a reservation is unbounded; with one they cost others its
-        // budget, twice at worst.
+        // The effect of bursts without a reservation is unbounded. With a reservation they cost
+        // other tasks at most its budget, twice in the worst case.
         assert_eq!(bounds[2][..2], [None, None]);
         assert_eq!(bounds[3][1], ms(4));
         assert!(bounds[3][0] < ms(40), "{:?}", bounds[3][0]);

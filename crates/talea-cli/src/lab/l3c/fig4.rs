@@ -1,4 +1,4 @@
-//! Figure 4: the example.
+//! Figure 4: the example of the paper.
 
 use super::{MS, US, span, table, task, work};
 use crate::exit::Exit;
@@ -10,7 +10,7 @@ use talea_core::sched::PolicySpec;
 use talea_core::server::{Reservation, ServerKind};
 use talea_sim::{Arrivals, Completion, Cost, Jobs, Simulation, Source, Workload};
 
-/// Figure 4: who ends when, with plain priorities and with reservations.
+/// Prints the completion times of figure 4, with plain priorities and with reservations.
 pub(super) fn run() -> anyhow::Result<Exit> {
     let mut report = Table::new(&["JOB", ">DEADLINE", ">(a) PRIORITIES", ">(b) RESERVATIONS"]);
     let ends = [false, true].map(figure4);
@@ -43,22 +43,22 @@ pub(super) fn run() -> anyhow::Result<Exit> {
 pub(super) fn figure4(reserved: bool) -> Jobs {
     let (tree, workload) = figure4_system(reserved, 1);
     let mut jobs = Jobs::default();
-    let machine = tree.build().expect("the example is sound");
-    Simulation::new(machine, 1, &workload).run(Time::from_ns(100 * MS), &mut jobs);
+    let engine = tree.build().expect("the example is sound");
+    Simulation::new(engine, 1, &workload).run(Time::from_ns(100 * MS), &mut jobs);
     jobs
 }
 
-/// The paper's unit is so many milliseconds here.
+/// Builds the system of figure 4; `unit`: milliseconds per unit of the paper.
 pub(super) fn figure4_system(reserved: bool, unit: u64) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(1_000 * unit, 1)));
     let first = tree.scheduler(partitions, SchedulerSpec::new("TP_1", PolicySpec::FixedPriority));
-    let mut homes = [Tree::ROOT; 2];
+    let mut parents = [Tree::ROOT; 2];
     if reserved {
         let mut band = SchedulerSpec::new("band", PolicySpec::Edf);
         band.overrides = Overrides { priority: Some(200), ..Overrides::default() };
         let band = tree.scheduler(Tree::ROOT, band);
-        homes = [2_000, 1_000].map(|budget| {
+        parents = [2_000, 1_000].map(|budget| {
             let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
             server.reservation = Some(Reservation::new(
                 ServerKind::Sporadic,
@@ -70,9 +70,9 @@ pub(super) fn figure4_system(reserved: bool, unit: u64) -> (Tree, Workload) {
     }
     let at =
         |us: &[u64]| Arrivals::List(us.iter().map(|us| Time::from_ns(us * US * unit)).collect());
-    tree.task(homes[0], task("A", 10_000 * unit, 5_000 * unit, 10));
+    tree.task(parents[0], task("A", 10_000 * unit, 5_000 * unit, 10));
     tree.task(first, task("B", 8_000 * unit, 8_000 * unit, 20));
-    tree.task(homes[1], task("C", 10_000 * unit, 10_000 * unit, 30));
+    tree.task(parents[1], task("C", 10_000 * unit, 10_000 * unit, 30));
     let cost = |us: u64| Cost::Constant(work(us * unit));
     let workload = Workload {
         sources: vec![

@@ -9,7 +9,7 @@ use talea_core::engine::{SchedulerSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_sim::{Arrivals, Counters, Simulation, Workload};
 
-/// Figure 5: the echo server in a time partition of its own; how long it waits for its slot.
+/// Prints figure 5: the latency of the echo server in its own time partition.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut report = Table::new(&[">SLOT ms", ">ECHO max ms", ">SLOT + SERVICE"]);
     let mut points = Vec::new();
@@ -34,23 +34,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     finish(args, "l3c-fig5", &figure, &report)
 }
 
-/// The longest latency, in ms, of the echo server in one of two time partitions with slots of
-/// `slot` ms.
+/// Returns the longest latency of the echo server in one of two time partitions with slots of
+/// `slot` ms, in ms.
 pub(super) fn in_a_partition(slot: u64) -> f64 {
     let (tree, workload) = figure5_system(slot, None);
     let mut counters = Counters::new(2);
-    let machine = tree.build().expect("the system is sound");
-    Simulation::new(machine, 1, &workload).run(FIG5_RUN, &mut counters);
+    let engine = tree.build().expect("the system is sound");
+    Simulation::new(engine, 1, &workload).run(FIG5_RUN, &mut counters);
     ms(counters.tasks[1].worst)
 }
 
-/// Slots in ms.
+/// Lengths of the slots in ms.
 pub(super) const FIG5_SLOTS: [u64; 14] = [1, 2, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100];
-/// 0.1 ms beside 100 ms: after 2,000 requests every phase of every table was met.
+/// Length of the simulation. The phase of the requests advances by 0.1 ms per request, so that
+/// 2,000 requests cover each table.
 pub(super) const FIG5_RUN: Time = Time::from_ns(400_000 * MS);
 
-/// Matrix products in one partition, the echo server in the other one, which is asked at these
-/// times, or every 100.1 ms.
+/// Builds a system with matrix products in one partition and the echo server in the other one.
+/// Requests arrive at the times of `asked`, or every 100.1 ms.
 pub(super) fn figure5_system(slot: u64, asked: Option<Vec<Time>>) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(slot * 1_000, 2)));
@@ -65,7 +66,7 @@ pub(super) fn figure5_system(slot: u64, asked: Option<Vec<Time>>) -> (Tree, Work
     (tree, workload)
 }
 
-/// Every phase of the table is met some time.
+/// Returns a workload whose requests arrive in each phase of the table.
 pub(super) fn unasked() -> Workload {
     let sources = vec![periodic(3_600_000_000, 0, 3_600_000_000), periodic(100_100, 0, 650)];
     Workload { sources, seed: 0 }

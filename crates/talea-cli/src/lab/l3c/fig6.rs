@@ -9,11 +9,12 @@ use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
 use talea_sim::{Arrivals, Completion, Cost, Simulation, Sink, Source, Workload};
 
-/// Two sets of harmonic periods, in ms; the paper says seven from 5 to 1,000 and not which.
+/// Two sets of harmonic periods in ms; the paper states only that there are seven from 5 to 1,000.
 pub(super) const HARMONIC: [[u64; 7]; 2] =
     [[5, 10, 20, 50, 100, 200, 1_000], [5, 10, 20, 40, 200, 1_000, 1_000]];
 
-/// Figure 6: the echo server below seven tasks of TP_0; all released together is the worst case.
+/// Prints figure 6: the echo server below seven tasks of TP_0. A simultaneous release of all is the
+/// worst case.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut report =
         Table::new(&[">U", ">ECHO max ms, 5-10-20-50-…", ">ECHO max ms, 5-10-20-40-…"]);
@@ -39,8 +40,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     finish(args, "l3c-fig6", &figure, &report)
 }
 
-/// The longest response, in ms, of 1 ms below seven tasks that ask for `tenth` tenths of the CPU
-/// together.
+/// Returns the longest response of a job of 1 ms below seven tasks with a total utilization of
+/// `tenth` tenths, in ms.
 pub(super) fn below(periods: &[u64; 7], tenth: u64) -> f64 {
     struct Longest(f64);
     impl Sink for Longest {
@@ -52,15 +53,15 @@ pub(super) fn below(periods: &[u64; 7], tenth: u64) -> f64 {
     }
     let (tree, workload) = figure6_system(periods, tenth, None);
     let mut longest = Longest(0.0);
-    let machine = tree.build().expect("the system is sound");
-    Simulation::new(machine, 1, &workload).run(FIG6_RUN, &mut longest);
+    let engine = tree.build().expect("the system is sound");
+    Simulation::new(engine, 1, &workload).run(FIG6_RUN, &mut longest);
     longest.0
 }
 
 pub(super) const FIG6_RUN: Time = Time::from_ns(10_000 * MS);
 
-/// Seven tasks that ask for `tenth` tenths of the CPU together, and the echo server below them,
-/// which is asked at these times, or each second with all of them.
+/// Builds seven tasks with a total utilization of `tenth` tenths, and the echo server below them.
+/// Requests arrive at the times of `asked`, or once per second together with all tasks.
 pub(super) fn figure6_system(
     periods: &[u64; 7],
     tenth: u64,

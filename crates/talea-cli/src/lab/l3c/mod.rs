@@ -1,9 +1,9 @@
 //! `talea lab l3c`: the experiments of L3C in PikeOS (RTNS 2017, section 5), simulated.
 //!
-//! The base system: two time partitions of 20 ms, task A (10 ms every 40 ms) in the second, task B
-//! (2 ms every 100 ms, due after 5 ms) in the system partition TP_0, and a low-criticality,
-//! latency-critical echo server that needs 0.65 ms a request, which is what the paper's curves
-//! imply (checklists: L-O2). Requests come 10 a second, and in bursts of a second 1,000 a second.
+//! The base system has two time partitions of 20 ms. Task A (10 ms every 40 ms) is in the second
+//! one. Task B (2 ms every 100 ms, deadline 5 ms) is in the system partition TP_0. The echo server
+//! is latency-critical, but of low criticality. It needs 0.65 ms per request, as the paper's curves
+//! imply. Requests arrive at 10 per second, and at 1,000 per second in bursts of one second.
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
@@ -49,7 +49,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns for how long a live experiment is repeated while the computer disturbs it.
+    /// Returns the time for which a live experiment is repeated while stalls disturb it.
     fn patience(&self) -> Duration {
         Duration::from_secs(if self.quick { 10 } else { 300 })
     }
@@ -100,7 +100,7 @@ fn task(name: &str, period_us: u64, deadline_us: u64, priority: u8) -> TaskSpec 
     let mut spec = TaskSpec::new(name, span(period_us));
     spec.deadline = span(deadline_us);
     spec.priority = priority;
-    // Everything that comes is served some time: what a bound would drop is another experiment.
+    // All requests are served eventually; a bounded queue is another experiment.
     spec.backlog.capacity = 10_000;
     spec
 }
@@ -111,7 +111,7 @@ fn periodic(period_us: u64, offset_us: u64, cost_us: u64) -> Source {
     Source { arrivals, cost: Cost::Constant(work(cost_us)) }
 }
 
-/// Slots of equal length, each a child.
+/// Returns a table of slots of equal length, one per child.
 fn table(slot_us: u64, slots: u32) -> PolicySpec {
     let at = |number: u32| span(slot_us * u64::from(number));
     let slots: Vec<Slot> =

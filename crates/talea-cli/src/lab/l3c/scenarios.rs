@@ -1,4 +1,4 @@
-//! Figures 7 and 8: what the echo server does to the tasks of high criticality.
+//! Figures 7 and 8: effect of the echo server on the tasks of high criticality.
 
 use super::base::{BURSTS, Load, Service, base, late, worst};
 use super::{Args, finish, ms};
@@ -20,11 +20,11 @@ pub(super) const SCENARIOS: [(&str, Service, Load); 4] = [
     ("the same, 1 ms in 50 ms reserved", Service::Reserved(ServerKind::Deferrable), Load::Bursts),
 ];
 
-/// Longest response in the paper, in ms, by scenario.
+/// `PAPER_A[scenario]`: longest response of A in the paper, in ms.
 pub(super) const PAPER_A: [&str; 4] = ["about 10", "about 10", "over 400", "as without load"];
 pub(super) const PAPER_B: [&str; 4] = ["under 2", "under 2", "6", "as without load"];
 
-/// Figures 7 and 8: one task in the four scenarios.
+/// Prints figure 7 or 8: one task in the four scenarios.
 pub(super) fn run(args: &Args, watched: Watched) -> anyhow::Result<Exit> {
     let (number, name, at) = match watched {
         Watched::A => (7, "A", 0),
@@ -82,15 +82,15 @@ mod tests {
         assert_eq!((tenths(worst(&a) * 10.0), tenths(worst(&b) * 10.0)), (1_265, 265));
         assert_eq!(tenths(worst(&echo) * 100.0), 650);
         let [a, b, _] = base(Service::Highest, Load::Bursts);
-        // L-O2 says 377, and 7.9 of B: no phase of its requests gives that (docs/decisions/0009).
-        // How many are late is the same.
+        // The expected value is 377, and 7.9 for B, but no phase of the requests has both
+        // (`docs/decisions/0009`). The number of late jobs is as expected.
         assert_eq!((tenths(worst(&a)) / 10, late(&a)), (375, 102));
         assert_eq!((tenths(worst(&b)), late(&b)), (79, 30));
         for kind in [ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::Polling] {
             let [a, b, _] = base(Service::Reserved(kind), Load::Bursts);
             assert!(tenths(worst(&a)) <= 130 && late(&a) == 0, "{kind:?}: {}", worst(&a));
-            // L-O2's 2.3 is another phase (docs/decisions/0009): in ours a whole budget falls into
-            // B.
+            // The expected 2.3 has another phase (`docs/decisions/0009`): here a whole budget
+            // delays B.
             assert!(worst(&b) <= 3.0 && late(&b) == 0, "{kind:?}: {}", worst(&b));
         }
     }

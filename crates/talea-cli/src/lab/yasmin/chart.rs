@@ -1,25 +1,25 @@
-//! The paper's own form: a bar from the least to the largest time with a dot at the mean, and
-//! crosses for shares of a second axis.
+//! Chart in the form of the paper: a bar from the least to the largest time with a dot at the mean,
+//! and crosses for shares on a second axis.
 
 use std::fmt::Write;
 
-/// One configuration.
+/// Bar of one configuration.
 pub(super) struct Bar {
     pub(super) name: String,
-    /// Bars of one group stand together under its name.
+    /// Group of the bar; bars of one group stand together under its name.
     pub(super) group: &'static str,
-    /// Least, mean, largest, in ms.
+    /// Least, mean and largest time, in ms.
     pub(super) span: [f64; 3],
-    /// Frames and messages that are late, in percent.
+    /// Late frames and late messages, in percent.
     pub(super) marks: [f64; 2],
-    /// Values as in `span`, of a simulation.
+    /// Values of the simulation, as in `span`.
     pub(super) beside: Option<[f64; 3]>,
 }
 
-/// All of them.
+/// Chart of all configurations.
 pub(super) struct Chart {
     pub(super) title: String,
-    /// The deadline, in ms.
+    /// Deadline in ms.
     pub(super) limit: f64,
     pub(super) bars: Vec<Bar>,
 }
@@ -108,7 +108,7 @@ impl Chart {
     }
 }
 
-/// The name of a group, in the middle of it.
+/// Draws the name of a group above its middle.
 fn label(text: &mut String, (name, from): (&str, f64), to: f64) {
     let name = match name {
         "" => return,
@@ -157,7 +157,7 @@ mod tests {
         let svg = chart.svg();
         assert_eq!((svg.matches("<circle").count(), svg.matches("class=\"late\"").count()), (3, 6));
         assert_eq!(svg.matches("CPU versions only").count(), 1);
-        // Half as high as twice the deadline.
+        // The scale ends at twice the deadline.
         assert!(svg.contains("M64 192.0H"), "{svg}");
         assert!(svg.contains(">1000<") && svg.contains(">both versions<"));
     }

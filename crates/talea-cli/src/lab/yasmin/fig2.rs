@@ -1,33 +1,35 @@
-//! Figure 2: what scheduling costs per job, by the number of tasks and by their utilisation. Random
-//! sets by DRS, global EDF on two workers; beside it one FIFO thread for each task, by rate, on the
-//! same CPUs, in turns.
+//! Figure 2: cost of scheduling per job, by the number of tasks and by their utilization. Random
+//! sets by DRS run under global EDF on two workers. One FIFO thread per task, with rate-monotonic
+//! priorities on the same CPUs, alternates with them.
 //!
-//! The paper compares with a library (Mollison and Anderson) that is not public; a thread for each
-//! task is the alternative without a library. *Overhead* (checklist Y2.5-21) is CPU time of Talea
-//! outside of what jobs do: of the dispatchers, and of workers between their jobs; of plain
-//! threads, between theirs. What the kernel needs to switch is in neither.
+//! The paper compares with a library (Mollison and Anderson) that is not public; one thread per
+//! task is the alternative without a library. *Overhead* is CPU time of Talea outside of job
+//! bodies: of the dispatchers, and of workers between their jobs. Of plain threads it is the CPU
+//! time between their jobs. Neither includes the kernel's switches.
 //!
-//! The *maximum* (the paper shows one, and does not say of what) is that of one job, and has two
-//! parts. What its thread used for it, from the end of the job before it
-//! ([`beside`](super::beside)), is a CPU time like the mean. What the dispatchers did for it is not
-//! separated from what they did for its neighbours: a job that arrives during a step waits for all
-//! of that step, and all that arrive at one instant, at time zero the whole set, are served in one
-//! step. So it is the longest step of a run, by the clock, which the dispatcher reads anyway. The
-//! two are reported separately; their sum is the largest overhead of one job, plus two wake-ups
-//! where it is interrupted. A step and a job include what the computer took from the running
-//! thread, too (a virtual CPU may stall): so the most of all sets is the computer's as much as
-//! Talea's, on both sides, and the median over the sets says more.
+//! The *maximum* is that of one job, and has two parts. (The paper shows a maximum, but does not
+//! define it.) The first part is the CPU time of the job's thread since the end of its previous job
+//! ([`overhead`](super::overhead)). The second part is that of the dispatchers, which cannot be
+//! separated by job. A job that arrives during a step waits for the whole step. All jobs that
+//! arrive at one instant, at time zero those of the whole set, are served in one step. So the
+//! second part is the longest step of a run in wall time, which the dispatcher reads anyway. The
+//! two parts are reported separately; their sum is the largest overhead of one job, plus two
+//! wake-ups if it is interrupted.
+//!
+//! A step and a job include the time that the computer took from the running thread (a virtual CPU
+//! may be stalled). So the maximum of all sets depends on the computer as much as on Talea, on both
+//! sides; the median over the sets is more meaningful.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
 use super::Args;
-use super::beside::{Overhead, Thread};
+use super::overhead::{Overhead, Thread};
 use super::threads::enter;
 use crate::exit::Exit;
 use crate::lab::exec::{cost, load};
 use crate::lab::folder;
+use crate::lab::placement::{Cpus, KeepCpusAwake, Place};
 use crate::lab::plot::{Figure, Panel, Series};
-use crate::lab::rig::{Awake, Cpus, Place};
 use crate::lab::samples::median;
 use crate::lab::thresholds::{self, Threshold, range};
 use crate::output::{self, Table};
@@ -42,9 +44,9 @@ use talea_runtime::{Application, Config, Task, first_cpus};
 use talea_sim::generate::{Bounds, CPU, Method, Shares};
 use talea_sim::rng::Rng;
 
-/// Tasks of a set.
+/// Numbers of tasks of a set.
 const SIZES: [usize; 4] = [20, 40, 80, 120];
-/// In tenths of a CPU, of two.
+/// Total utilizations in tenths of a CPU; there are two CPUs.
 const UTILIZATIONS: [u64; 5] = [2, 6, 10, 14, 18];
 /// Periods to choose from, in ms.
 const PERIODS: [u64; 6] = [20, 25, 40, 50, 80, 100];
@@ -53,7 +55,7 @@ const PERIODS: [u64; 6] = [20, 25, 40, 50, 80, 100];
 type Set = Vec<(Span, Work)>;
 
 fn set(n: usize, tenths: u64, rng: &mut Rng) -> anyhow::Result<Set> {
-    // None needs more than half a CPU: it is placed by rate and by number, not by size.
+    // No task needs more than half a CPU: its placement is by rate and by number, not by size.
     let bounds = vec![Bounds { min: 0, max: CPU / 2 }; n];
     let shares =
         Shares::new(Method::Drs, tenths * CPU / 10, &bounds).map_err(|error| anyhow!("{error}"))?;
@@ -69,12 +71,12 @@ fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_ns())
 }
 
-/// More jobs than come in a run, although it is a little longer.
+/// Returns more jobs than a run can have, although it is a little longer than `length`.
 fn jobs(period: Span, length: Duration) -> u64 {
     length.as_nanos() as u64 / period.as_ns() + 16
 }
 
-/// Through the runtime.
+/// Runs a set through the runtime.
 fn ours(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     let mut threads = Vec::new();
     let mut app = Application::new(Config {
@@ -84,7 +86,7 @@ fn ours(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     });
     for (number, &(period, cost)) in set.iter().enumerate() {
         let task = app.task(Task::periodic(&format!("task{number}"), duration(period)).backlog(8));
-        // Only the task's worker locks it during the run.
+        // Only the worker of the task locks it during the run.
         let thread = Arc::new(Mutex::new(Thread::for_jobs(jobs(period, length))));
         threads.push(Arc::clone(&thread));
         app.version(task, "only", move |_| {
@@ -103,8 +105,8 @@ fn ours(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     Ok(Overhead { late, ..overhead.with_dispatchers(report.scheduling_time, report.max_step) })
 }
 
-/// A thread for each task, the shorter its period the higher; on the CPU that has less to do so
-/// far.
+/// Runs a set with one thread per task: a shorter period has a higher priority, and each thread is
+/// on the CPU with the lowest utilization so far.
 fn plain(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     let zero = clock::now() + Span::from_ns(20_000_000);
     let end = zero + Span::from_ns(length.as_nanos() as u64);
@@ -141,9 +143,9 @@ fn plain(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> 
     })
 }
 
-/// One set, both ways.
+/// One set in both variants.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Row {
+struct Fig2Row {
     tasks: usize,
     utilization: f64,
     ours: Overhead,
@@ -154,26 +156,26 @@ struct Row {
 struct Data<'a> {
     load: [String; 2],
     empty_wake_us: &'a [f64],
-    rows: &'a [Row],
+    rows: &'a [Fig2Row],
     thresholds: &'a [Threshold],
 }
 
 /// Returns the least, mean and largest value of the rows that satisfy `is`.
-fn spread(rows: &[Row], is: impl Fn(&Row) -> bool, says: fn(&Row) -> f64) -> [f64; 3] {
+fn spread(rows: &[Fig2Row], is: impl Fn(&Fig2Row) -> bool, says: fn(&Fig2Row) -> f64) -> [f64; 3] {
     let all = || rows.iter().filter(|row| is(row)).map(says);
     let (low, high) = range(all().collect::<Vec<_>>().into_iter());
     [low, all().sum::<f64>() / all().count().max(1) as f64, high]
 }
 
-fn ours_us(row: &Row) -> f64 {
+fn ours_us(row: &Fig2Row) -> f64 {
     row.ours.us()
 }
 
-fn plain_us(row: &Row) -> f64 {
+fn plain_us(row: &Fig2Row) -> f64 {
     row.plain.us()
 }
 
-/// Runs the sets and says what they have cost.
+/// Runs the sets and prints their costs.
 pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
     let before = load();
     let cpus = first_cpus(2).context("two CPUs")?;
@@ -183,9 +185,9 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
     let utilizations: &[u64] = if args.quick { &[10] } else { &UTILIZATIONS };
     let count = sets * sizes.len() as u64 * utilizations.len() as u64;
     output::note(&format!("{count} sets, twice {length:?} each"));
-    let _awake = Awake::on(Cpus::of(Place::CrossCore)?)?;
+    let _awake = KeepCpusAwake::on(Cpus::of(Place::CrossCore)?)?;
     let (mut rows, mut empty) = (Vec::new(), Vec::new());
-    // Sizes take turns, so that nothing that changes slowly looks as if it grew with them.
+    // Sizes alternate, so that no slow change looks like growth with the size.
     for number in 0..sets {
         for &tenths in utilizations {
             empty.push(cost::empty(cpus[1], Span::from_ns(1_000_000), 200)?);
@@ -199,7 +201,12 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
                     let plain = plain(&cpus, &set, length)?;
                     (ours(&cpus, &set, length)?, plain)
                 };
-                rows.push(Row { tasks: n, utilization: tenths as f64 / 10.0, ours: a, plain: b });
+                rows.push(Fig2Row {
+                    tasks: n,
+                    utilization: tenths as f64 / 10.0,
+                    ours: a,
+                    plain: b,
+                });
             }
         }
     }
@@ -227,7 +234,7 @@ pub(super) fn fig2(args: &Args) -> anyhow::Result<Exit> {
     Ok(thresholds::exit(&thresholds))
 }
 
-fn distinct<T: PartialEq + Copy>(rows: &[Row], of: fn(&Row) -> T) -> Vec<T> {
+fn distinct<T: PartialEq + Copy>(rows: &[Fig2Row], of: fn(&Fig2Row) -> T) -> Vec<T> {
     let mut all = Vec::new();
     for value in rows.iter().map(of) {
         if !all.contains(&value) {
@@ -238,18 +245,18 @@ fn distinct<T: PartialEq + Copy>(rows: &[Row], of: fn(&Row) -> T) -> Vec<T> {
 }
 
 /// Returns the median value of the rows that satisfy `is`.
-fn middle(rows: &[Row], is: impl Fn(&Row) -> bool, says: fn(&Row) -> f64) -> f64 {
+fn middle(rows: &[Fig2Row], is: impl Fn(&Fig2Row) -> bool, says: fn(&Fig2Row) -> f64) -> f64 {
     median(rows.iter().filter(|row| is(row)).map(says))
 }
 
-/// Returns the figure by the number of tasks, or by their utilisation.
-fn figure(rows: &[Row], x: &'static str, of: fn(&Row) -> f64) -> Figure<'static> {
+/// Returns the figure by the number of tasks, or by their utilization.
+fn figure(rows: &[Fig2Row], x: &'static str, of: fn(&Fig2Row) -> f64) -> Figure<'static> {
     let at = distinct(rows, of);
     let line = |name: &str, says: &dyn Fn(f64) -> f64| Series {
         name: name.to_owned(),
         points: at.iter().map(|&x| (x, says(x))).collect(),
     };
-    let is = |x: f64| move |row: &Row| (of(row) - x).abs() < 1e-9;
+    let is = |x: f64| move |row: &Fig2Row| (of(row) - x).abs() < 1e-9;
     let series = vec![
         line("talea-runtime, mean", &|x| spread(rows, is(x), ours_us)[1]),
         line("talea-runtime, most expensive job", &|x| middle(rows, is(x), |row| row.ours.most())),
@@ -264,7 +271,7 @@ fn figure(rows: &[Row], x: &'static str, of: fn(&Row) -> f64) -> Figure<'static>
     }
 }
 
-fn thresholds(rows: &[Row], empty: &[f64]) -> Vec<Threshold> {
+fn thresholds(rows: &[Fig2Row], empty: &[f64]) -> Vec<Threshold> {
     let sizes = distinct(rows, |row| row.tasks);
     let mean = |n: usize| spread(rows, |row| row.tasks == n, ours_us)[1];
     let (first, last) = (mean(sizes[0]), mean(sizes[sizes.len() - 1]));
@@ -287,8 +294,8 @@ fn thresholds(rows: &[Row], empty: &[f64]) -> Vec<Threshold> {
     ]
 }
 
-/// A line of a table for each number of tasks and each utilisation.
-fn lines(rows: &[Row], mut add: impl FnMut(String, &dyn Fn(&Row) -> bool)) {
+/// Adds a row for each number of tasks and for each utilization.
+fn lines(rows: &[Fig2Row], mut add: impl FnMut(String, &dyn Fn(&Fig2Row) -> bool)) {
     for n in distinct(rows, |row| row.tasks) {
         add(format!("{n} tasks"), &|row| row.tasks == n);
     }
@@ -297,7 +304,7 @@ fn lines(rows: &[Row], mut add: impl FnMut(String, &dyn Fn(&Row) -> bool)) {
     }
 }
 
-fn means(rows: &[Row]) -> Table {
+fn means(rows: &[Fig2Row]) -> Table {
     let mut table = Table::new(&[
         "SETS",
         ">OURS µs/job",
@@ -314,7 +321,7 @@ fn means(rows: &[Row]) -> Table {
     lines(rows, |name, is| {
         let ([low, mean, high], theirs) = (spread(rows, is, ours_us), spread(rows, is, plain_us));
         let dispatchers = spread(rows, is, |row| row.ours.dispatchers)[1];
-        let sum = |of: fn(&Row) -> u64| {
+        let sum = |of: fn(&Fig2Row) -> u64| {
             rows.iter().filter(|row| is(row)).map(of).sum::<u64>().to_string()
         };
         let mut cells = vec![name];
@@ -331,7 +338,7 @@ fn means(rows: &[Row]) -> Table {
 }
 
 /// Returns the table of the most expensive job.
-fn most_expensive(rows: &[Row]) -> Table {
+fn most_expensive(rows: &[Fig2Row]) -> Table {
     let mut table = Table::new(&[
         "A JOB, µs",
         ">OURS between 99 %",
@@ -344,7 +351,7 @@ fn most_expensive(rows: &[Row]) -> Table {
         ">of all",
     ]);
     lines(rows, |name, is| {
-        let both = |says: fn(&Row) -> f64| [middle(rows, is, says), spread(rows, is, says)[2]];
+        let both = |says: fn(&Fig2Row) -> f64| [middle(rows, is, says), spread(rows, is, says)[2]];
         let mut cells = vec![name];
         let mut add = |all: &[f64]| cells.extend(all.iter().map(|us| format!("{us:.1}")));
         add(&[middle(rows, is, |row| row.ours.between_p99)]);
@@ -357,7 +364,7 @@ fn most_expensive(rows: &[Row]) -> Table {
     table
 }
 
-fn report_text(rows: &[Row], empty: &[f64], thresholds: &[Threshold]) -> String {
+fn report_text(rows: &[Fig2Row], empty: &[f64], thresholds: &[Threshold]) -> String {
     let mut text = means(rows).render();
     let _ = writeln!(
         text,

@@ -1,13 +1,14 @@
 //! Figure 5 on real threads: the drone of `examples/search-and-rescue` in its 24 configurations,
-//! beside the simulation of the system file that it says of itself.
+//! beside the simulation of its own system file.
 //!
-//! What scales it: the costs of its functions are measured first; the emulated device and the rate
-//! of the frames follow from them (`search_and_rescue::cost`). Two workers, which share their CPUs
-//! with what schedules them; so the handler has none of its own, and comes four times a frame. A
-//! frame that is late by no more than its CPUs stood still meanwhile is left out, and counted;
-//! jobs that wait behind it, and messages, are late by that, too. So a configuration with
-//! unexpected late jobs is flown again, a few times, where a CPU stood still: the last flight is
-//! the row, which says how many there were, and the others are in the raw data.
+//! The costs of its functions are measured first; the emulated device and the frame rate are
+//! derived from them (`search_and_rescue::cost`). There are two workers, which share their CPUs
+//! with the dispatchers. So the handler has no CPU of its own, and arrives four times per frame.
+//!
+//! A late frame is excluded and counted if the stalls of its CPUs explain its lateness. Jobs that
+//! wait behind it, and messages, are then late, too. So a configuration with unexpected late jobs
+//! is flown again, a few times, if a CPU was stalled. The row is the last flight, and states the
+//! number of flights; the others are in the raw data.
 
 use super::chart::{Bar, Chart};
 use super::{Args, Configuration, Versions, ms, percent};
@@ -18,7 +19,7 @@ use crate::lab::thresholds;
 use crate::output::{self, Table};
 use anyhow::{Context, anyhow, ensure};
 use search_and_rescue::cost::Costs;
-use search_and_rescue::mission::{self, Drone, Flown, Setup};
+use search_and_rescue::mission::{self, Drone, Flight, Setup};
 use search_and_rescue::scene;
 use serde::Serialize;
 use std::fmt::Write;
@@ -33,16 +34,16 @@ use talea_sim::{Jobs, Simulation};
 use talea_system::diagnostic;
 use talea_system::system::{self, System};
 
-/// Priority of the monitors: above every thread of a run.
-const WATCHER: u8 = 95;
-/// Seldom enough to cost next to nothing.
-const LOOKS: ProbeConfig =
+/// Priority of the monitors: above each thread of a run.
+const MONITOR_PRIORITY: u8 = 95;
+/// Probes of the monitors; they are rare, so that they cost almost nothing.
+const PROBES: ProbeConfig =
     ProbeConfig { period: Span::from_ns(2_000_000), latency: ProbeConfig::FOR_RUNS.latency };
 
 /// Response times of the frames and lateness of the messages of a flight.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Numbers {
-    /// Least, mean and largest, of those that are not left out.
+struct FlightNumbers {
+    /// Least, mean and largest time of the frames that are not excluded.
     frame_ms: [f64; 3],
     frames: usize,
     frames_late: usize,
@@ -50,8 +51,8 @@ struct Numbers {
     looks_late: usize,
 }
 
-impl Numbers {
-    fn of(frames: &[(f64, bool)], [looks_late, looks]: [usize; 2]) -> Numbers {
+impl FlightNumbers {
+    fn of(frames: &[(f64, bool)], [looks_late, looks]: [usize; 2]) -> FlightNumbers {
         let times = || frames.iter().map(|(time, _)| *time);
         let frame_ms = [
             times().fold(f64::INFINITY, f64::min),
@@ -59,11 +60,11 @@ impl Numbers {
             times().fold(0.0, f64::max),
         ];
         let frames_late = frames.iter().filter(|(_, is_late)| *is_late).count();
-        Numbers { frame_ms, frames: frames.len(), frames_late, looks, looks_late }
+        FlightNumbers { frame_ms, frames: frames.len(), frames_late, looks, looks_late }
     }
 
-    /// Whether frames or messages are late that are not in the other one.
-    fn is_later_than(&self, other: &Numbers) -> bool {
+    /// Whether frames or messages are late here and none are in `other`.
+    fn is_later_than(&self, other: &FlightNumbers) -> bool {
         (other.frames_late == 0 && self.frames_late > 0)
             || (other.looks_late == 0 && self.looks_late > 0)
     }
@@ -74,23 +75,23 @@ impl Numbers {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+struct FlightRow {
     policy: &'static str,
     partitioned: bool,
     preemptive: bool,
     versions: &'static str,
-    simulated: Numbers,
-    measured: Numbers,
-    /// Late by no more than a CPU stood still.
+    simulated: FlightNumbers,
+    measured: FlightNumbers,
+    /// Number of late frames that stalls explain.
     left_out: usize,
-    /// Earlier flights, repeated because a CPU stood still.
-    before: Vec<Numbers>,
-    /// Whether a CPU stood still.
+    /// Earlier flights, repeated because a CPU was stalled.
+    before: Vec<FlightNumbers>,
+    /// Whether a CPU was stalled.
     is_disturbed: bool,
     is_real_time: bool,
     /// Source of the right to real-time priorities.
     rights: &'static str,
-    /// Whether a monitor watched for CPUs that stood still.
+    /// Whether monitors probed the CPUs for stalls.
     is_watched: bool,
     paper: &'static str,
 }
@@ -113,9 +114,8 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The system file of a configuration, simulated until everything that comes in the mission is
-/// done.
-fn simulated(setup: &Setup) -> anyhow::Result<Numbers> {
+/// Simulates the system file of a configuration until all jobs of the mission are complete.
+fn simulated(setup: &Setup) -> anyhow::Result<FlightNumbers> {
     let text = setup.describe().map_err(|why| anyhow!(why))?;
     let read = system::read(&text, "the drone", &());
     let mut system: System = read.map_err(|found| anyhow!(diagnostic::render(&found, false)))?;
@@ -127,11 +127,11 @@ fn simulated(setup: &Setup) -> anyhow::Result<Numbers> {
             source.arrivals = Arrivals::List(times.collect());
         }
     }
-    let machine = root.tree.build().map_err(|error| anyhow!("{}", error.kind))?;
+    let engine = root.tree.build().map_err(|error| anyhow!("{}", error.kind))?;
     let changes = root.surroundings.changes.clone();
     let workload = root.workload(system.seed);
     let mut world =
-        Simulation::new(machine, root.tree.cpus, &workload).with_condition_changes(changes);
+        Simulation::new(engine, root.tree.cpus, &workload).with_condition_changes(changes);
     let mut jobs = Jobs::default();
     while world.advance(&mut jobs) {}
     let of = |name: &str| {
@@ -142,58 +142,63 @@ fn simulated(setup: &Setup) -> anyhow::Result<Numbers> {
     let period = setup.costs.period();
     let times: Vec<(f64, bool)> = of("encode")
         .map(|job| {
-            // The deadline is that of its frame.
+            // The deadline is that of the frame.
             let came = job.deadline.since(Time::ZERO + Span::from_ns(period.as_nanos() as u64));
             (ms(job.end.since(Time::ZERO + came)), job.is_late())
         })
         .collect();
     let late = of("handler").filter(|job| job.is_late()).count();
-    Ok(Numbers::of(&times, [late, of("handler").count()]))
+    Ok(FlightNumbers::of(&times, [late, of("handler").count()]))
 }
 
-/// Returns the numbers of a flight, without the frames that stalls have made late.
-fn measured(setup: &Setup, flown: &Flown, stalls: &[(Duration, Duration)]) -> (Numbers, usize) {
+/// Returns the numbers of a flight without the late frames that stalls explain, and the number of
+/// these.
+fn measured(
+    setup: &Setup,
+    flown: &Flight,
+    stalls: &[(Duration, Duration)],
+) -> (FlightNumbers, usize) {
     let period = setup.costs.period();
     let mut left_out = 0;
     let mut times = Vec::new();
     for sent in &flown.sent {
         let came = period * sent.frame;
-        let end = came + sent.took;
-        let stood = stalls
+        let end = came + sent.response_time;
+        let stalled = stalls
             .iter()
             .filter(|(from, to)| *from < end && *to > came)
             .map(|(from, to)| to.saturating_sub(*from));
-        let is_late = sent.took > period;
-        if is_late && sent.took.saturating_sub(stood.sum()) <= period {
+        let is_late = sent.response_time > period;
+        if is_late && sent.response_time.saturating_sub(stalled.sum()) <= period {
             left_out += 1;
         } else {
-            times.push((millis(sent.took), is_late));
+            times.push((millis(sent.response_time), is_late));
         }
     }
-    let [late, all] = flown.looks.map(|count| count as usize);
-    (Numbers::of(&times, [late, all]), left_out)
+    let [late, all] = flown.polls.map(|count| count as usize);
+    (FlightNumbers::of(&times, [late, all]), left_out)
 }
 
-/// When a CPU stood still, counted from `began`; it may have begun a look earlier.
-fn stood_still(stall: &Stall<Monotonic>, began_ns: u64) -> (Duration, Duration) {
+/// Returns a stall in time since `began`; it may have begun one probe period earlier.
+fn stall_since(stall: &Stall<Monotonic>, began_ns: u64) -> (Duration, Duration) {
     let since = |at: Monotonic| Duration::from_nanos(at.as_ns().saturating_sub(began_ns));
-    (since(stall.from).saturating_sub(Duration::from_nanos(LOOKS.period.as_ns())), since(stall.to))
+    (since(stall.from).saturating_sub(Duration::from_nanos(PROBES.period.as_ns())), since(stall.to))
 }
 
-/// The most flights of a configuration.
-const FLIGHTS: usize = 4;
+/// Maximum number of flights of a configuration.
+const MAX_FLIGHTS: usize = 4;
 
-/// Repeats a flight until no job is late because of a CPU that stood still.
-fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<Row> {
+/// Repeats a flight until no job is late because of a stalled CPU.
+fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<FlightRow> {
     let setup = setup(configuration, base);
     let simulated = simulated(&setup)?;
     let mut before = Vec::new();
     loop {
         let row = fly_once(configuration, &setup, simulated)?;
-        // Without real-time priorities no monitor runs, and anything may happen each time.
-        let may_differ = row.is_disturbed && row.is_real_time && before.len() + 1 < FLIGHTS;
+        // Without real-time priorities no monitor runs, and each flight may differ.
+        let may_differ = row.is_disturbed && row.is_real_time && before.len() + 1 < MAX_FLIGHTS;
         if !may_differ || !row.measured.is_later_than(&simulated) {
-            return Ok(Row { before, ..row });
+            return Ok(FlightRow { before, ..row });
         }
         before.push(row.measured);
     }
@@ -202,20 +207,20 @@ fn fly(configuration: Configuration, base: &Setup) -> anyhow::Result<Row> {
 fn fly_once(
     configuration: Configuration,
     setup: &Setup,
-    simulated: Numbers,
-) -> anyhow::Result<Row> {
+    simulated: FlightNumbers,
+) -> anyhow::Result<FlightRow> {
     let monitors: Vec<Monitor> =
-        setup.cpus.iter().map(|&cpu| Monitor::start(cpu, WATCHER, LOOKS)).collect();
+        setup.cpus.iter().map(|&cpu| Monitor::start(cpu, MONITOR_PRIORITY, PROBES)).collect();
     let flown = Drone::new(setup.clone()).fly().context("the drone")?;
-    // Without the right to priorities they see nothing.
+    // Without the right to priorities the monitors detect nothing.
     let seen: Vec<_> = monitors.into_iter().map(Monitor::stop).collect();
     let is_watched = seen.iter().all(Result::is_ok);
     let stalls: Vec<Stall<Monotonic>> = seen.into_iter().flatten().flatten().collect();
     let began_ns = flown.began.as_ns();
-    let stalls: Vec<_> = stalls.iter().map(|stall| stood_still(stall, began_ns)).collect();
+    let stalls: Vec<_> = stalls.iter().map(|stall| stall_since(stall, began_ns)).collect();
     let (measured, left_out) = measured(setup, &flown, &stalls);
     ensure!(measured.frames + left_out > 0, "no frame was sent: {:?}", flown.report);
-    Ok(Row {
+    Ok(FlightRow {
         policy: configuration.policy(),
         partitioned: configuration.partitioned,
         preemptive: configuration.preemptive,
@@ -236,7 +241,7 @@ fn fly_once(
     })
 }
 
-/// Rights of a row with priorities that the daemon granted.
+/// Rights of a row whose priorities the daemon granted.
 const DAEMON: &str = "daemon";
 
 #[derive(Serialize)]
@@ -244,13 +249,12 @@ struct Data<'a> {
     load: [String; 2],
     costs_us: Vec<(&'static str, f64)>,
     period_ms: f64,
-    configurations: &'a [Row],
+    configurations: &'a [FlightRow],
     thresholds: &'a [thresholds::Threshold],
 }
 
-/// Returns how much longer the longest partitioned frame is than the longest global one, with both
-/// versions.
-fn apart(rows: &[Row], of_row: fn(&Row) -> f64) -> f64 {
+/// Returns the longest partitioned frame minus the longest global one, with both versions.
+fn apart(rows: &[FlightRow], of_row: fn(&FlightRow) -> f64) -> f64 {
     let longest = |is: bool| {
         let both = rows.iter().filter(|row| row.versions == "both" && row.partitioned == is);
         both.map(of_row).fold(0.0, f64::max)
@@ -258,9 +262,9 @@ fn apart(rows: &[Row], of_row: fn(&Row) -> f64) -> f64 {
     longest(true) - longest(false)
 }
 
-fn judged(rows: &[Row]) -> Vec<thresholds::Threshold> {
+fn evaluate(rows: &[FlightRow]) -> Vec<thresholds::Threshold> {
     let of = |versions: &'static str| rows.iter().filter(move |row| row.versions == versions);
-    let late = |row: &Row| row.measured.frames_late + row.measured.looks_late;
+    let late = |row: &FlightRow| row.measured.frames_late + row.measured.looks_late;
     let only = |versions: &'static str, paper: &str| {
         let counts: Vec<usize> = of(versions).map(late).collect();
         let found =
@@ -287,7 +291,7 @@ fn judged(rows: &[Row]) -> Vec<thresholds::Threshold> {
     ]
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[FlightRow]) -> String {
     let mut table = Table::new(&[
         "VERSIONS",
         "POLICY",
@@ -324,8 +328,8 @@ fn table(rows: &[Row]) -> String {
     table.render()
 }
 
-fn chart(rows: &[Row], period: Duration) -> Chart {
-    let bar = |row: &Row| Bar {
+fn chart(rows: &[FlightRow], period: Duration) -> Chart {
+    let bar = |row: &FlightRow| Bar {
         name: format!("{}{}", row.policy, if row.preemptive { "" } else { ", np" }),
         group: row.versions,
         span: row.measured.frame_ms,
@@ -339,7 +343,7 @@ fn chart(rows: &[Row], period: Duration) -> Chart {
     }
 }
 
-/// All 24, flown.
+/// Flies all configurations.
 pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     let before = load();
     let cpus = first_cpus(2).context("the drone")?;
@@ -353,10 +357,10 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
         cpus,
         frames: if args.quick { 14 } else { scene::FRAMES },
         costs,
-        insist: false,
+        require_real_time: false,
     };
     let every = |configuration: &Configuration| {
-        // Two of the eight: the ends of what they differ in.
+        // Two of the eight, which differ in all properties.
         !args.quick
             || (configuration.partitioned != configuration.preemptive
                 && configuration.partitioned != configuration.edf)
@@ -364,9 +368,11 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     let chosen: Vec<Configuration> = Configuration::all().filter(every).collect();
     let length = millis(period) * f64::from(base.frames) / 1e3;
     output::note(&format!("{} flights of {length:.1} s", chosen.len()));
-    let rows =
-        chosen.into_iter().map(|one| fly(one, &base)).collect::<anyhow::Result<Vec<Row>>>()?;
-    let thresholds = judged(&rows);
+    let rows = chosen
+        .into_iter()
+        .map(|one| fly(one, &base))
+        .collect::<anyhow::Result<Vec<FlightRow>>>()?;
+    let thresholds = evaluate(&rows);
     let text = report_text(&rows, &thresholds, &base);
     let named = [
         ("detect", costs.detect),
@@ -386,7 +392,7 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     };
     let plot = args.save("yasmin-fig5-live.svg", &chart(&rows, period).svg())?;
     let raw = args.save("yasmin-fig5-live.json", &output::to_json(&data)?)?;
-    // For `talea compare`: global preemptive EDF with both.
+    // Input of `talea compare`: global preemptive EDF with both versions.
     let file =
         args.save("search-and-rescue.toml", &base.describe().map_err(|why| anyhow!(why))?)?;
     output::print(&format!(
@@ -398,10 +404,10 @@ pub(super) fn fig5(args: &Args) -> anyhow::Result<Exit> {
     Ok(thresholds::exit(&thresholds))
 }
 
-fn report_text(rows: &[Row], thresholds: &[thresholds::Threshold], base: &Setup) -> String {
+fn report_text(rows: &[FlightRow], thresholds: &[thresholds::Threshold], base: &Setup) -> String {
     let costs = &base.costs;
     let mut text = table(rows);
-    let [by_cpu, by_device] = costs.fullest().map(millis);
+    let [by_cpu, by_device] = costs.busiest_frame().map(millis);
     let _ = writeln!(
         text,
         "\nMeasured beside simulated (sim), which takes what the functions cost here: detect {:.1} ms, highlight {:.1}, speed {:.1}, \
@@ -432,7 +438,7 @@ fn report_text(rows: &[Row], thresholds: &[thresholds::Threshold], base: &Setup)
     if rows.iter().any(|row| !row.before.is_empty()) {
         let _ = writeln!(
             text,
-            "Flown again, {FLIGHTS} times in all at most: what was late and should not be, while a CPU stood still. The row is the last flight."
+            "Flown again, {MAX_FLIGHTS} times in all at most: what was late and should not be, while a CPU stood still. The row is the last flight."
         );
     }
     if rows.iter().any(|row| !row.is_real_time) {

@@ -7,7 +7,7 @@ use talea_core::{CpuSet, Span, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// Priority of the measured threads: above the workers of a run, which have 91 and less, and below
+/// Priority of the measured threads: above the workers of a run, which have at most 91, and below
 /// its dispatchers.
 pub(super) const PRIORITY: u8 = 92;
 /// Makes the calling thread a FIFO thread on one CPU.
@@ -16,12 +16,12 @@ pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
     sched::set(Tid::current(), &Attr::grant(Policy::Fifo(priority)))
 }
 
-/// How a thread of Table 2 is scheduled.
+/// Scheduling class of a thread of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// SCHED_FIFO, pinned.
     Fifo,
-    /// SCHED_DEADLINE, wherever the kernel likes: it does not allow less.
+    /// SCHED_DEADLINE, on any CPU: the kernel does not permit an affinity.
     Deadline,
 }
 
@@ -30,7 +30,7 @@ const BUDGET: Work = Work::from_ns(1_000_000);
 /// Time from the start of the first thread to the first activation.
 const LEAD: Span = Span::from_ns(20_000_000);
 
-/// How late each of some threads is awake that all sleep to the same times, in ns.
+/// Returns the lateness of threads that all sleep until the same times, in ns.
 pub(super) fn sleepers(
     kind: Kind,
     cpus: &[u32],
@@ -66,7 +66,8 @@ pub(super) fn sleepers(
     Ok(all)
 }
 
-/// Least, largest and mean of a run of cyclictest, in µs; nothing where it is not installed.
+/// Runs cyclictest; returns its least, largest and mean latency in µs, or `None` if it is not
+/// installed.
 pub(super) fn cyclictest(threads: usize, period: Span, times: u64) -> Option<[f64; 3]> {
     let number = |number: u64| number.to_string();
     let ended = Command::new("cyclictest")
@@ -96,11 +97,11 @@ fn read_cyclictest(text: &str) -> Option<[f64; 3]> {
     })
 }
 
-/// The paper's load, while it lives.
+/// The paper's load, until this is dropped.
 pub(super) struct Stress(Child);
 
 impl Stress {
-    /// Starts stress-ng; `None` where it is not installed. It ends by itself after `seconds`.
+    /// Starts stress-ng, which ends by itself after `seconds`; `None` if it is not installed.
     pub(super) fn start(seconds: u64) -> Option<Stress> {
         let child = Command::new("stress-ng")
             .args(["-C", "8", "-c", "8", "-T", "8", "-y", "8", "-q", "-t"])
@@ -110,7 +111,7 @@ impl Stress {
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        // Until it has started what it starts.
+        // Time in which stress-ng starts its processes.
         std::thread::sleep(Duration::from_secs(1));
         Some(Stress(child))
     }
@@ -119,7 +120,7 @@ impl Stress {
 impl Drop for Stress {
     fn drop(&mut self) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
-            // On this it ends all that it has started. An error means that it has ended.
+            // On this signal stress-ng ends all of its processes. An error means that it has ended.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
         }
         let _ = self.0.wait();

@@ -1,8 +1,8 @@
-//! Figure 5 on real threads: the echo server in a time partition, and what short slots cost the
-//! other one.
+//! Figure 5 on real threads: the echo server in a time partition, and the cost of short slots for
+//! the other one.
 
 use super::super::fig5::{figure5_system, unasked};
-use super::calm::Waits;
+use super::stall_filter::Responses;
 use super::verdict::{Claim, Verdict, settle, undisturbed};
 use super::{Args, Point, Trial, finish, ms, ms_text};
 use crate::exit::Exit;
@@ -16,13 +16,14 @@ use talea_core::engine::TaskId;
 use talea_core::{Span, Time};
 use talea_sim::Counters;
 
-/// In ms, as L14 has them.
+/// Lengths of the slots in ms (requirement L14, `docs/coverage.md`).
 const SLOTS: [u64; 6] = [1, 2, 5, 10, 20, 50];
-/// When the echo server is asked: its start costs some milliseconds, of which it has half.
+/// Time of the first request. The start of the echo server takes some milliseconds of CPU time, and
+/// it has half of the CPU.
 const FROM: Time = Time::from_ns(500 * MS);
 
 #[derive(Serialize)]
-struct Row {
+struct Fig5Row {
     slot_ms: u64,
     bound_ns: Option<u64>,
     simulated_max_ns: u64,
@@ -33,19 +34,19 @@ struct Row {
     products: u64,
     /// CPU time of the matrix program, in millionths.
     share_ppm: u64,
-    /// CPU time of the dispatcher, likewise.
+    /// CPU time of the dispatcher, in millionths.
     scheduler_ppm: u64,
-    /// How often the CPU went over to the matrix program, a second.
+    /// Dispatches of the matrix program per second.
     turns: u64,
     requests: Vec<Point>,
 }
 
-/// Runs all.
+/// Runs all lengths of slots.
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let length = Span::from_ns(if args.quick { 1_800 } else { 12_000 } * MS);
     let (found, claims) = settle("fig5", Duration::ZERO, || {
-        let calm = |&slot: &u64| undisturbed(args.patience(), || one(slot, length));
-        let found = SLOTS.iter().map(calm).collect::<anyhow::Result<Vec<_>>>()?;
+        let measure = |&slot: &u64| undisturbed(args.patience(), || one(slot, length));
+        let found = SLOTS.iter().map(measure).collect::<anyhow::Result<Vec<_>>>()?;
         let claims = claims(&found);
         Ok((found, claims))
     })?;
@@ -84,7 +85,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
             row.turns.to_string(),
         ]);
     }
-    let line = |name: &str, value: &dyn Fn(&Row) -> Option<u64>| Series {
+    let line = |name: &str, value: &dyn Fn(&Fig5Row) -> Option<u64>| Series {
         name: name.to_owned(),
         points: found
             .iter()
@@ -118,8 +119,8 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     )
 }
 
-/// When the echo server is asked: each time in another phase of the table, spread as evenly as can
-/// be, and now and then just when its slot is over.
+/// Returns the times of the requests. Each has another phase of the table, spread evenly; every
+/// fourth arrives at the end of the server's slot.
 fn asked(slot: u64, from: Time, to: Time) -> Vec<Time> {
     const EVERY: u64 = 4;
     let frame = 2 * slot * MS;
@@ -127,27 +128,28 @@ fn asked(slot: u64, from: Time, to: Time) -> Vec<Time> {
     let from = from.as_ns().next_multiple_of(frame);
     let phase = |number: u64| match number % EVERY {
         0 => 0,
-        // The golden ratio in 32 bits; never so late that the next one waits for this one.
+        // The golden ratio in 32 bits. A phase is limited, so that the next request does not wait
+        // for this one.
         _ => (frame / 10 * 9 * (number * 2_654_435_769 % (1 << 32))) >> 32,
     };
     let times = (0..).map(|number| from + number * distance + phase(number));
     times.take_while(|&at| at < to.as_ns()).map(Time::from_ns).collect()
 }
 
-fn one(slot: u64, length: Span) -> anyhow::Result<(Row, Waits)> {
+fn one(slot: u64, length: Span) -> anyhow::Result<(Fig5Row, Responses)> {
     let end = Time::ZERO + length;
-    let asks = asked(slot, FROM, Time::from_ns(end.as_ns() - 150 * MS));
-    let (tree, workload) = figure5_system(slot, Some(asks.clone()));
-    let trial = Trial { tree, workload, length, asks, echo: (span(650), None) };
+    let requests = asked(slot, FROM, Time::from_ns(end.as_ns() - 150 * MS));
+    let (tree, workload) = figure5_system(slot, Some(requests.clone()));
+    let trial = Trial { tree, workload, length, requests, echo: (span(650), None) };
     let seen = trial.run()?;
-    let waits = Waits::of_requests(&seen.asked, &seen.calm_for_requests, (Time::ZERO, end), end);
+    let waits = Responses::of_requests(&seen.asked, &seen.request_stalls, (Time::ZERO, end), end);
     let mut counters = Counters::new(2);
-    let machine = trial.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
-    talea_sim::Simulation::new(machine, 1, &trial.workload).run(end, &mut counters);
+    let engine = trial.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+    talea_sim::Simulation::new(engine, 1, &trial.workload).run(end, &mut counters);
     let case = Case::new(String::new(), trial.tree, unasked(), end);
     let a_second = |count: u64| count * 1_000 * MS / length.as_ns();
     let effort: u64 = seen.real.dispatchers.iter().map(|effort| effort.cpu_time.as_ns()).sum();
-    let row = Row {
+    let row = Fig5Row {
         slot_ms: slot,
         bound_ns: rows(&case)[1].bound().map(Span::as_ns),
         simulated_max_ns: counters.tasks[1].worst.as_ns(),
@@ -157,20 +159,20 @@ fn one(slot: u64, length: Span) -> anyhow::Result<(Row, Waits)> {
         products: a_second(seen.products),
         share_ppm: seen.real.consumed[0].ordered.as_ns() / (length.as_ns() / 1_000_000),
         scheduler_ppm: effort / (length.as_ns() / 1_000_000),
-        turns: a_second(seen.turns_to(TaskId(0)) as u64),
+        turns: a_second(seen.dispatches_of(TaskId(0)) as u64),
         requests: waits.points(),
     };
     Ok((row, waits))
 }
 
-fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
+fn claims(found: &[(Fig5Row, Responses)]) -> Vec<Claim> {
     let points: Vec<(f64, f64)> = found
         .iter()
         .filter_map(|(row, _)| Some((row.slot_ms as f64, ms(Span::from_ns(row.measured_max_ns?)))))
         .collect();
     let lost: usize = found.iter().map(|(_, waits)| waits.lost()).sum();
-    let all: Vec<&Waits> = found.iter().map(|(_, waits)| waits).collect();
-    let is_inconclusive = Waits::together_are_inconclusive(&all);
+    let all: Vec<&Responses> = found.iter().map(|(_, waits)| waits).collect();
+    let is_inconclusive = Responses::together_are_inconclusive(&all);
     let fit = determination(&points);
     let linear = Claim {
         row: "L14",
@@ -184,8 +186,8 @@ fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
     };
     let products: Vec<u64> = found.iter().map(|(row, _)| row.products).collect();
     let turns: Vec<u64> = found.iter().map(|(row, _)| row.turns).collect();
-    // How fast a CPU is, and what stalls leave of it, differ from run to run by more than slots of
-    // some length cost; what the scheduler uses does not.
+    // The speed of a CPU, and the part of it that stalls leave, vary between runs by more than the
+    // cost of some slots. The CPU time of the scheduler does not.
     let shares: Vec<u64> = found.iter().map(|(row, _)| row.share_ppm).collect();
     let scheduler: Vec<u64> = found.iter().map(|(row, _)| row.scheduler_ppm).collect();
     let falls = |of: &[u64]| of.windows(2).all(|pair| pair[0] > pair[1]);
@@ -203,7 +205,7 @@ fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
     vec![linear, cost]
 }
 
-/// How much of the variance a line explains.
+/// Returns the share of the variance that a line explains.
 fn determination(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

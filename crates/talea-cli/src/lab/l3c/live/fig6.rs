@@ -1,9 +1,9 @@
 //! Figure 6 on real threads: the echo server below seven tasks.
 
 use super::super::fig6::{HARMONIC, figure6_system};
-use super::calm::Waits;
+use super::stall_filter::Responses;
 use super::verdict::{Claim, Verdict, settle, undisturbed};
-use super::{Args, Point, Seen, Trial, finish, ms, ms_text};
+use super::{Args, Point, Trial, TrialMeasurement, finish, ms, ms_text};
 use crate::exit::Exit;
 use crate::lab::l3c::{MS, span};
 use crate::lab::plot::{Figure, Panel, Series};
@@ -16,20 +16,20 @@ use talea_core::{Span, Time, Work};
 use talea_exec::RecordKind;
 use talea_sim::{Cost, Overheads};
 
-/// The set that the simulation has first; the other one's longest waits need minutes.
+/// Periods of the first set of the simulation; the longest waits of the other set need minutes.
 const PERIODS: [u64; 7] = HARMONIC[0];
-/// All tasks are released together every so many ms.
+/// Distance in ms at which all tasks are released together.
 const HYPERPERIOD: u64 = 1_000;
-/// Values of the paper, for the first and the last.
+/// Values of the paper for the first and the last utilization.
 const PAPER: [&str; 6] = ["1.2", "", "", "", "", "over 250"];
 const ECHO: TaskId = TaskId(7);
 
 #[derive(Serialize)]
-struct Row {
+struct Fig6Row {
     tenths: u64,
     bound_ns: Option<u64>,
-    /// Bound with twice the average CPU time of the dispatcher for an order, and with jobs as much
-    /// longer as interrupts and the monitor made them.
+    /// Bound with twice the mean CPU time of the dispatcher per order, and with costs increased by
+    /// the share of interrupts and the monitor.
     bound_with_overheads_ns: Option<u64>,
     lost_ppm: u64,
     overhead_ns: u64,
@@ -40,12 +40,12 @@ struct Row {
     requests: Vec<Point>,
 }
 
-/// Runs all.
+/// Runs all utilizations.
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let seconds = if args.quick { 2 } else { 20 };
     let (found, claims) = settle("fig6", Duration::ZERO, || {
-        let calm = |tenth| undisturbed(args.patience(), || one(tenth, seconds));
-        let found = (0..=5).map(calm).collect::<anyhow::Result<Vec<_>>>()?;
+        let measure = |tenth| undisturbed(args.patience(), || one(tenth, seconds));
+        let found = (0..=5).map(measure).collect::<anyhow::Result<Vec<_>>>()?;
         let claims = claims(&found);
         Ok((found, claims))
     })?;
@@ -79,7 +79,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
             format!("{}.{} %", row.lost_ppm / 10_000, row.lost_ppm / 1_000 % 10),
         ]);
     }
-    let line = |name: &str, value: &dyn Fn(&Row) -> Option<u64>| Series {
+    let line = |name: &str, value: &dyn Fn(&Fig6Row) -> Option<u64>| Series {
         name: name.to_owned(),
         points: found
             .iter()
@@ -99,7 +99,8 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     finish(args, "l3c-fig6", &table, &[("l3c-fig6", figure)], raw, claims)
 }
 
-/// Times of requests: with all of the seven, which is the worst case, and once between.
+/// Returns the times of the requests: one together with all seven tasks, which is the worst case,
+/// and one in between.
 fn asked(seconds: u64) -> Vec<Time> {
     let of = |second: u64| {
         let between = (second * 2_654_435_769 % (1 << 32) * 400 * MS) >> 32;
@@ -108,12 +109,12 @@ fn asked(seconds: u64) -> Vec<Time> {
     (1..seconds).flat_map(of).map(Time::from_ns).collect()
 }
 
-fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Row, Waits)> {
-    let asks = asked(seconds);
+fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Fig6Row, Responses)> {
+    let requests = asked(seconds);
     let length = Span::from_ns(seconds * HYPERPERIOD * MS);
     let end = Time::ZERO + length;
-    let (tree, workload) = figure6_system(&PERIODS, tenth, Some(asks.clone()));
-    let trial = Trial { tree, workload, length, asks, echo: (span(1_000), None) };
+    let (tree, workload) = figure6_system(&PERIODS, tenth, Some(requests.clone()));
+    let trial = Trial { tree, workload, length, requests, echo: (span(1_000), None) };
     let simulated = trial.simulate();
     let longest = |(_, life): (_, &crate::compare::job_times::JobTimes)| {
         let (release, end) = life.release.zip(life.end)?;
@@ -121,7 +122,7 @@ fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Row, Waits)> {
     };
     let simulated_max_ns = simulated.jobs.range((ECHO, 0)..).filter_map(longest).max();
     let seen = trial.run()?;
-    let waits = Waits::of_requests(&seen.asked, &seen.calm_for_requests, (Time::ZERO, end), end);
+    let waits = Responses::of_requests(&seen.asked, &seen.request_stalls, (Time::ZERO, end), end);
     let overhead = overhead(&seen);
     let (_, unasked) = figure6_system(&PERIODS, tenth, None);
     let lost_ppm = seen.lost_ppm();
@@ -138,7 +139,7 @@ fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Row, Waits)> {
         roots.overheads = overheads;
         roots.bounds().get(ECHO.0 as usize)?.bound.as_ref().ok().map(|bound| bound.as_ns())
     };
-    let row = Row {
+    let row = Fig6Row {
         tenths: tenth,
         bound_ns: bound(Overheads::default(), 0),
         bound_with_overheads_ns: bound(
@@ -156,9 +157,9 @@ fn one(tenth: u64, seconds: u64) -> anyhow::Result<(Row, Waits)> {
     Ok((row, waits))
 }
 
-/// CPU time of the dispatcher for each order to run: twice the mean of it, since a bound needs what
-/// one may cost.
-fn overhead(seen: &Seen) -> Span {
+/// Returns twice the mean CPU time of the dispatcher per order to run, because a bound needs the
+/// maximum.
+fn overhead(seen: &TrialMeasurement) -> Span {
     let orders = seen
         .real
         .record
@@ -168,7 +169,7 @@ fn overhead(seen: &Seen) -> Span {
     Span::from_ns(2 * used / (orders.count() as u64).max(1))
 }
 
-fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
+fn claims(found: &[(Fig6Row, Responses)]) -> Vec<Claim> {
     const BEYOND: u64 = MS;
     let is_inconclusive = found.iter().any(|(_, waits)| waits.are_inconclusive());
     let lost: usize = found.iter().map(|(_, waits)| waits.lost()).sum();
@@ -183,7 +184,7 @@ fn claims(found: &[(Row, Waits)]) -> Vec<Claim> {
         seen: format!("{} ms, {lost} lost", texts.join(", ")),
         verdict: Verdict::of(rises && lost == 0, is_inconclusive),
     };
-    let over = |row: &Row| {
+    let over = |row: &Fig6Row| {
         Some(row.measured_max_ns?.saturating_sub(row.bound_with_overheads_ns? + BEYOND))
     };
     let most = found.iter().map(|(row, _)| over(row)).collect::<Option<Vec<_>>>();

@@ -1,4 +1,4 @@
-//! The matrix program: products of random 10 by 10 matrices without end, which it counts.
+//! Matrix program: endless products of random 10 by 10 matrices, which it counts.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use talea_exec::JobBody;
 const SIZE: usize = 10;
 type Matrix = [[u32; SIZE]; SIZE];
 
-/// Multiplies until the run is over.
+/// Returns a job body that multiplies until the run is over.
 pub(super) fn products(count: &AtomicU64) -> JobBody<'_> {
     Box::new(move |_, over| {
         let mut seed = 2017;
@@ -16,7 +16,7 @@ pub(super) fn products(count: &AtomicU64) -> JobBody<'_> {
             let product = times(&a, &b);
             a = b;
             b = product;
-            // Random ones, and not the powers of two of them.
+            // A new random row, so that the products are not powers of the first two matrices.
             b[0] = random(&mut seed)[0];
             count.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,32 +1,32 @@
-//! The live columns: the figures' systems on real threads.
+//! Live columns: the systems of the figures on real threads.
 //!
-//! Model: a [`Trial`] is a system for one CPU. The scheduler machine that simulates it drives it on
-//! the first CPU that can be had: A, B and whatever else computes are threads of this process, the
-//! echo server is a program of its own, started and placed into the tree as any other would be.
-//! Its client runs on the last CPU, outside of the system, at the times that the simulation has
-//! too: both count from the same zero. [`verdict`] judges what [`calm`] does not exclude: a CPU
-//! that the hypervisor takes away is not the scheduler's fault.
+//! Model: a [`Trial`] is a system for one CPU. The engine that simulates it also drives it on the
+//! first available CPU. A, B and all other tasks that compute are threads of this process. The echo
+//! server is a separate program, started and placed into the tree like any program. Its client runs
+//! on the last CPU, outside of the system, at the times of the simulation: both have the same time
+//! zero. [`verdict`] evaluates what [`stall_filter`] does not exclude, because the scheduler does
+//! not cause a stall of the CPU.
 
-mod calm;
 mod fig4;
 mod fig5;
 mod fig6;
 mod matrix;
 mod scenarios;
+mod stall_filter;
 mod verdict;
 
 use super::{Args, Which};
 use crate::compare::job_times::JobLog;
 use crate::exit::Exit;
-use crate::lab::echo::{self, Asked, Heard};
+use crate::lab::echo::{self, ClientReport, RequestTimes};
 use crate::lab::folder;
+use crate::lab::placement::{self, Cpus, KeepCpusAwake, Place};
 use crate::lab::plot::Figure;
-use crate::lab::rig::{self, Awake, Cpus, Place};
 use crate::live_run::{self, NotExecutable, PriorityUse, RunSetup, WorkMode};
 use crate::output::{self, Table};
 use anyhow::{Context, bail};
-use calm::Calm;
 use serde::Serialize;
+use stall_filter::StallIntervals;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -41,17 +41,17 @@ use talea_sim::{Simulation, Workload};
 use talea_system::system::{Root, System};
 use verdict::{Claim, Verdict};
 
-/// Why nothing was run.
+/// Reason why no experiment was executed.
 #[derive(Debug)]
-struct NotHere(String);
+struct NotExecutableHere(String);
 
-impl fmt::Display for NotHere {
+impl fmt::Display for NotExecutableHere {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "it can't be executed here: {}", self.0)
     }
 }
 
-impl std::error::Error for NotHere {}
+impl std::error::Error for NotExecutableHere {}
 
 /// Runs an experiment.
 pub(super) fn run(figure: Which, args: &Args) -> anyhow::Result<Exit> {
@@ -62,7 +62,7 @@ pub(super) fn run(figure: Which, args: &Args) -> anyhow::Result<Exit> {
         Which::Fig7 | Which::Fig8 => scenarios::run(args),
     };
     match ran {
-        Err(error) if error.is::<NotHere>() => {
+        Err(error) if error.is::<NotExecutableHere>() => {
             output::note(&format!("{error}"));
             Ok(Exit::Refused)
         }
@@ -73,26 +73,25 @@ pub(super) fn run(figure: Which, args: &Args) -> anyhow::Result<Exit> {
 /// Experiment to run.
 struct Trial {
     tree: Tree,
-    /// Workload of the simulation; on real threads the requests come as in [`Trial::asks`].
+    /// Workload of the simulation; on real threads requests arrive at [`Trial::requests`].
     workload: Workload,
     length: Span,
-    /// When the echo server is asked.
-    asks: Vec<Time>,
-    /// Cost of an answer, and how many requests may wait; without a number as many as the kernel
-    /// queues by default.
+    /// Times of the requests to the echo server.
+    requests: Vec<Time>,
+    /// Cost of a reply, and the limit of the waiting requests; `None`: the kernel's default.
     echo: (Span, Option<u16>),
 }
 
-/// Observations of a run.
-struct Seen {
+/// Measurements of a run.
+struct TrialMeasurement {
     lives: JobLog,
-    asked: Vec<Asked>,
+    asked: Vec<RequestTimes>,
     /// Number of products of matrices.
     products: u64,
     /// Stalls of the CPU of the run.
-    calm: Calm,
+    stalls: StallIntervals,
     /// Stalls of the CPU of the run and of the client's CPU.
-    calm_for_requests: Calm,
+    request_stalls: StallIntervals,
     length: Span,
     real: RootReport,
 }
@@ -106,27 +105,27 @@ impl Trial {
         self.tree.nodes().filter_map(|(_, node)| task(&node.spec)).collect()
     }
 
-    /// Runs the experiment under a simulated clock.
+    /// Simulates the experiment.
     fn simulate(&self) -> JobLog {
-        let machine = self.tree.build().expect("a sound system");
+        let engine = self.tree.build().expect("a sound system");
         let mut lives = JobLog::default();
-        let mut world = Simulation::new(machine, 1, &self.workload);
+        let mut world = Simulation::new(engine, 1, &self.workload);
         world.run(Time::ZERO + self.length, &mut lives);
         let tasks = (0..self.workload.sources.len() as u32).map(TaskId);
-        let machine = world.engine();
+        let engine = world.engine();
         let unfinished: Vec<_> =
-            tasks.flat_map(|task| machine.unfinished(task).map(move |job| (task, job))).collect();
+            tasks.flat_map(|task| engine.unfinished(task).map(move |job| (task, job))).collect();
         lives.add_unfinished(&unfinished);
         lives
     }
 
-    /// On real threads.
+    /// Executes the experiment on real threads.
     ///
     /// # Errors
-    /// If it can't be run here.
-    fn run(&self) -> anyhow::Result<Seen> {
-        // The client counts from a zero that was fixed in advance: a run that was not ready by then
-        // is another experiment.
+    /// If it cannot be executed on this computer.
+    fn run(&self) -> anyhow::Result<TrialMeasurement> {
+        // The client counts from a time zero that is fixed in advance. A run that was not ready by
+        // then is repeated.
         for lead in LEADS {
             if let Some(seen) = self.run_from(clock::now() + lead)? {
                 return Ok(seen);
@@ -135,13 +134,13 @@ impl Trial {
         bail!("threads and programs are not ready for a run within {}", LEADS[LEADS.len() - 1])
     }
 
-    /// Nothing, if it began later, or not at all.
-    fn run_from(&self, begin: Monotonic) -> anyhow::Result<Option<Seen>> {
+    /// Executes the experiment once; `None` if it began later than `begin`, or not at all.
+    fn run_from(&self, begin: Monotonic) -> anyhow::Result<Option<TrialMeasurement>> {
         let cpus = match Cpus::of(Place::CrossCore) {
-            Err(_) if self.asks.is_empty() => Cpus::of(Place::SameCore)?,
+            Err(_) if self.requests.is_empty() => Cpus::of(Place::SameCore)?,
             cpus => cpus?,
         };
-        let _awake = Awake::on(cpus)?;
+        let _awake = KeepCpusAwake::on(cpus)?;
         let port = free_port()?;
         let names = self.names();
         let program = |name: &String| (name == "echo").then(|| self.server(port)).transpose();
@@ -159,7 +158,7 @@ impl Trial {
         let system = System { duration, seed, roots: vec![root], expectations, warnings };
         let estimates = live_run::estimate_load(&system, duration, seed)?;
         let products = AtomicU64::new(0);
-        let client = Client::start(port, begin, &self.asks, cpus.client)?;
+        let client = Client::start(port, begin, &self.requests, cpus.client)?;
         let measured = live_run::run(&RunSetup {
             system: &system,
             duration,
@@ -173,8 +172,7 @@ impl Trial {
             begin: Some(begin),
             bodies: &|name| (name == "matrix").then(|| matrix::products(&products)),
         });
-        // A program that does not come to its place in time is as late as one whose run begins
-        // late.
+        // A program that is not placed in time has the same effect as a run that begins late.
         let measured = match measured {
             Err(error) if matches!(error.downcast_ref(), Some(Failure::Os(_))) => {
                 output::note(&format!("once more: {error:#}"));
@@ -185,32 +183,32 @@ impl Trial {
         let measured = match measured {
             Ok(measured) if measured.interrupted => bail!("interrupted"),
             Ok(measured) => measured,
-            Err(NotExecutable(why)) => return Err(NotHere(why).into()),
+            Err(NotExecutable(why)) => return Err(NotExecutableHere(why).into()),
         };
-        let Heard { asked, stalls } = client.finish()?;
+        let ClientReport { asked, stalls } = client.finish()?;
         let report = measured.report;
         if report.zero != begin {
             return Ok(None);
         }
         let ours = report.stalls.iter().map(|stall| (stall.from, stall.to));
         let theirs = stalls.into_iter();
-        let calm = Calm::new(ours.clone().collect());
-        let calm_for_requests = Calm::new(ours.chain(theirs).collect());
+        let cpu_stalls = StallIntervals::new(ours.clone().collect());
+        let request_stalls = StallIntervals::new(ours.chain(theirs).collect());
         let [real] = <[RootReport; 1]>::try_from(report.roots).ok().context("one root")?;
         let lives = JobLog::from_record(&self.tree, &real)?;
         let products = products.load(Ordering::Relaxed);
-        Ok(Some(Seen {
+        Ok(Some(TrialMeasurement {
             lives,
             asked,
             products,
-            calm,
-            calm_for_requests,
+            stalls: cpu_stalls,
+            request_stalls,
             length: report.length,
             real,
         }))
     }
 
-    /// How the echo server is started.
+    /// Returns the command of the echo server.
     fn server(&self, port: u16) -> anyhow::Result<Vec<String>> {
         let (service, queue) = self.echo;
         let program = std::env::current_exe()?.into_os_string().into_string();
@@ -229,40 +227,42 @@ impl Trial {
     }
 }
 
-impl Seen {
-    /// Returns the CPU time that was lost since the CPU was last idle: switches, interrupts, probes
-    /// of the monitor.
+impl TrialMeasurement {
+    /// Returns the CPU time that was lost since the CPU was last idle: switches, interrupts and
+    /// probes of the monitor.
     fn lost_before(&self, at: Time) -> Span {
-        let course = ScheduleLog::from_record(1, &self.real.record);
-        let is_idle = |turn: &ScheduleEvent| matches!(turn, ScheduleEvent::Idle { .. });
-        let rests = course.timed_events().iter().filter(|(_, turn)| is_idle(turn));
-        let since =
-            rests.map(|&(when, _)| when).take_while(|&when| when < at).last().unwrap_or(Time::ZERO);
-        let within =
-            self.real.lost_times.iter().filter(|stretch| stretch.to > since && stretch.to <= at);
-        Span::from_ns(within.map(|stretch| stretch.amount.as_ns()).sum())
+        let log = ScheduleLog::from_record(1, &self.real.record);
+        let is_idle = |event: &ScheduleEvent| matches!(event, ScheduleEvent::Idle { .. });
+        let idle_times = log.timed_events().iter().filter(|(_, event)| is_idle(event));
+        let since = idle_times
+            .map(|&(when, _)| when)
+            .take_while(|&when| when < at)
+            .last()
+            .unwrap_or(Time::ZERO);
+        let within = self.real.lost_times.iter().filter(|lost| lost.to > since && lost.to <= at);
+        Span::from_ns(within.map(|lost| lost.amount.as_ns()).sum())
     }
 
-    /// The share of the time that jobs had the CPU in which they did not get on, in millionths:
-    /// what interrupts and the monitor take.
+    /// Returns the time that jobs lost to interrupts and the monitor, in millionths of the time for
+    /// which they had the CPU.
     fn lost_ppm(&self) -> u64 {
         let done: u64 = self.real.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
         self.real.total_lost_time().as_ns() * 1_000_000 / done.max(1)
     }
 
-    /// How often the scheduler went over to this task.
-    fn turns_to(&self, task: TaskId) -> usize {
-        let course = ScheduleLog::from_record(1, &self.real.record);
-        course
-            .events()
-            .filter(
-                |turn| matches!(turn, ScheduleEvent::Dispatched { task: who, .. } if *who == task),
-            )
-            .count()
+    /// Returns the number of dispatches of a task.
+    fn dispatches_of(&self, task: TaskId) -> usize {
+        let log = ScheduleLog::from_record(1, &self.real.record);
+        let is_dispatch = |event: &ScheduleEvent| match *event {
+            ScheduleEvent::Dispatched { task: of, .. } => of == task,
+            ScheduleEvent::Completed { .. } | ScheduleEvent::Idle { .. } => false,
+        };
+        log.events().filter(is_dispatch).count()
     }
 }
 
-/// Times until the run begins, for the start of all threads: the usual time, and far longer ones.
+/// Delays of the start, in which all threads become ready: the usual one, and longer ones for
+/// further attempts.
 const LEADS: [Span; 3] =
     [Span::from_ns(400_000_000), Span::from_ns(1_200_000_000), Span::from_ns(4_000_000_000)];
 
@@ -275,8 +275,8 @@ fn free_port() -> anyhow::Result<u16> {
 struct Client(Option<Child>);
 
 impl Client {
-    fn start(port: u16, zero: Monotonic, asks: &[Time], cpu: u32) -> anyhow::Result<Client> {
-        if asks.is_empty() {
+    fn start(port: u16, zero: Monotonic, requests: &[Time], cpu: u32) -> anyhow::Result<Client> {
+        if requests.is_empty() {
             return Ok(Client(None));
         }
         let child = Command::new(std::env::current_exe()?)
@@ -287,18 +287,21 @@ impl Client {
             .context("the client of the echo server cannot be started")?;
         let mut client = Client(Some(child));
         let child = client.0.as_mut().context("just started")?;
-        rig::privileged(Tid::new(child.id() as i32).context("a process without a number")?, cpu)?;
+        placement::pin_with_priority(
+            Tid::new(child.id() as i32).context("a process without a number")?,
+            cpu,
+        )?;
         let mut times = String::new();
-        for at in asks {
+        for at in requests {
             let _ = writeln!(times, "{}", at.as_ns());
         }
-        // It reads to the end before it begins.
+        // The client reads its input to the end before the first request.
         child.stdin.take().context("piped")?.write_all(times.as_bytes())?;
         Ok(client)
     }
 
-    fn finish(mut self) -> anyhow::Result<Heard> {
-        let Some(child) = self.0.take() else { return Ok(Heard::default()) };
+    fn finish(mut self) -> anyhow::Result<ClientReport> {
+        let Some(child) = self.0.take() else { return Ok(ClientReport::default()) };
         let ended = child.wait_with_output()?;
         if !ended.status.success() {
             bail!("the client of the echo server failed");
@@ -310,33 +313,34 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
-            // An error means that it has ended.
+            // An error means that the process has ended.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Point of a job or a request in the file of raw data.
+/// A job or request in the file of raw data.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Point {
     release_ns: u64,
-    /// Nothing if it had not ended when the run did, or was never answered.
+    /// Response time; `None`: the job had not ended with the run, or the request was never
+    /// answered.
     response_ns: Option<u64>,
-    /// A stall has touched it.
+    /// Whether a stall excludes it.
     left_out: bool,
 }
 
-/// Everything of a figure.
+/// Raw data of a figure.
 #[derive(Serialize)]
-struct Raw<T: Serialize> {
+struct RawData<T: Serialize> {
     figure: String,
     rows: Vec<T>,
     claims: Vec<Claim>,
     verdict: &'static str,
 }
 
-/// Prints the table and what is claimed, and writes plots and raw data.
+/// Prints the table and the claims, and writes the plots and the raw data.
 fn finish<T: Serialize>(
     args: &Args,
     name: &str,
@@ -355,7 +359,7 @@ fn finish<T: Serialize>(
     for (name, figure) in figures {
         files.push(folder::save(&args.out, &format!("{name}-live.svg"), &figure.svg())?);
     }
-    let raw = Raw { figure: name.to_owned(), rows, claims, verdict: verdict.word() };
+    let raw = RawData { figure: name.to_owned(), rows, claims, verdict: verdict.word() };
     files.push(folder::save(&args.out, &format!("{name}-live.json"), &output::to_json(&raw)?)?);
     text += &folder::written(&files);
     output::print(&text)?;
@@ -366,7 +370,7 @@ fn ms(span: Span) -> f64 {
     super::ms(span)
 }
 
-/// Milliseconds to two digits, or that there are none.
+/// Renders milliseconds with two digits; a dash for `None`.
 fn ms_text(span: Option<Span>) -> String {
     span.map_or_else(|| "-".to_owned(), |span| format!("{:.2}", ms(span)))
 }

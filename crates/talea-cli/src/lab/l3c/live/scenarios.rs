@@ -1,9 +1,9 @@
-//! Figures 7 and 8 on real threads: what the echo server does to A and B in four scenarios, one run
-//! of each for both figures.
+//! Figures 7 and 8 on real threads: effect of the echo server on A and B in four scenarios. Each
+//! run serves both figures.
 
 use super::super::base::{Load, Phases, Plan, Service, base_system};
 use super::super::scenarios::{PAPER_A, PAPER_B, SCENARIOS};
-use super::calm::Waits;
+use super::stall_filter::Responses;
 use super::verdict::{Claim, Verdict, settle};
 use super::{Args, Point, Trial, finish, ms, ms_text};
 use crate::compare::job_times::{JobLog, JobTimes};
@@ -21,16 +21,16 @@ const A: TaskId = TaskId(0);
 const B: TaskId = TaskId(1);
 const ECHO: TaskId = TaskId(2);
 
-/// L18: of requests.
+/// Limit of the waiting requests (requirement L18, `docs/coverage.md`).
 const QUEUE: u16 = 16;
-/// Cost of an answer of the echo server.
+/// Cost of a reply of the echo server.
 const SERVICE: Span = Span::from_ns(650_000);
-/// No request is sent before, and nothing counts: a program needs a while until it can answer, and
-/// has 2 % of a CPU for that, or starts above all others.
+/// Time of the first request and start of the evaluation, in ms. A program needs a while until it
+/// can reply: it starts with 2 % of a CPU, or above all other tasks.
 const FROM: u64 = 800;
-/// Length at the end of the run without requests.
+/// Length of the last part of the run, without requests, in ms.
 const LAST: u64 = 150;
-/// L18: so long after a burst everything is as before.
+/// Time after a burst in which responses become normal again (requirement L18).
 const RECOVERY: Span = Span::from_ns(1_000 * MS);
 const BURST: Span = Span::from_ns(1_000 * MS);
 
@@ -50,9 +50,9 @@ fn times(load: Load, quick: bool) -> Times {
     Times { length, bursts: if is_bursty { bursts } else { vec![] } }
 }
 
-/// How a task or the echo server fared.
+/// Results of a task or of the echo server.
 #[derive(Serialize)]
-struct Fared {
+struct TaskResult {
     name: &'static str,
     paper: &'static str,
     bound_ns: Option<u64>,
@@ -67,29 +67,29 @@ struct Fared {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct ScenarioRow {
     scenario: &'static str,
-    tasks: Vec<Fared>,
+    tasks: Vec<TaskResult>,
     /// Products of the matrix program.
     products: u64,
     stalls: usize,
 }
 
-/// Observations of a scenario.
-struct Found {
-    row: Row,
-    /// A, B, all requests, and those away from bursts.
-    waits: [Waits; 4],
-    /// How long after a burst the last slow answer came.
+/// Measurements of a scenario.
+struct ScenarioMeasurement {
+    row: ScenarioRow,
+    /// Responses of A, of B, of all requests, and of the requests away from bursts.
+    waits: [Responses; 4],
+    /// Time from the end of a burst to the last slow reply.
     recovery: Option<Span>,
 }
 
-/// L17: how long an answer may take without bursts.
+/// Limit of a response without bursts (requirement L17).
 const NORMAL: Span = Span::from_ns(1_500_000);
 
-/// Runs all.
+/// Runs all scenarios.
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<ScenarioMeasurement> = Vec::new();
     let mut claims = Vec::new();
     for (number, (what, service, load)) in SCENARIOS.into_iter().enumerate() {
         let (seen, said) = settle(what, args.patience(), || {
@@ -160,7 +160,7 @@ fn one(
     service: Service,
     load: Load,
     quick: bool,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<ScenarioMeasurement> {
     let Times { length, bursts } = times(load, quick);
     let at = |ms: u64| Time::from_ns(ms * MS);
     let plan = Plan {
@@ -175,18 +175,18 @@ fn one(
     let (tree, workload) = base_system(&plan);
     let length = Span::from_ns(length * MS);
     let trial =
-        Trial { tree, workload, length, asks: plan.requests(), echo: (SERVICE, Some(QUEUE)) };
+        Trial { tree, workload, length, requests: plan.requests(), echo: (SERVICE, Some(QUEUE)) };
     let simulated = trial.simulate();
     let seen = trial.run()?;
     let end = plan.length;
-    let of_task = |task| Waits::of_jobs(&seen.lives, task, &seen.calm, (at(FROM), end));
+    let of_task = |task| Responses::of_jobs(&seen.lives, task, &seen.stalls, (at(FROM), end));
     let requests =
-        |from, to| Waits::of_requests(&seen.asked, &seen.calm_for_requests, (from, to), end);
-    // From the end of what a burst leaves to the next one.
-    let calm_again = |&ms: &u64| at(ms) + BURST + RECOVERY;
-    let starts = std::iter::once(at(FROM)).chain(bursts.iter().map(calm_again));
+        |from, to| Responses::of_requests(&seen.asked, &seen.request_stalls, (from, to), end);
+    // From the end of the recovery after a burst to the next burst.
+    let recovered = |&ms: &u64| at(ms) + BURST + RECOVERY;
+    let starts = std::iter::once(at(FROM)).chain(bursts.iter().map(recovered));
     let ends = bursts.iter().map(|&ms| at(ms)).chain([end]);
-    let mut normal = Waits::default();
+    let mut normal = Responses::default();
     for (from, to) in starts.zip(ends) {
         normal.extend(requests(from, to));
     }
@@ -200,10 +200,10 @@ fn one(
     let recovery = slow_after.max();
     let waits = [of_task(A), of_task(B), requests(at(FROM), end), normal];
     let case = Case::new(String::new(), trial.tree, trial.workload, end);
-    let bounds: Vec<_> = rows(&case).iter().map(crate::lab::bounds::Row::bound).collect();
+    let bounds: Vec<_> = rows(&case).iter().map(crate::lab::bounds::BoundRow::bound).collect();
     let papers = [PAPER_A[number], PAPER_B[number], ""];
-    let fared = [A, B, ECHO].into_iter().zip(["A", "B", "echo"]).zip(&waits).zip(papers);
-    let tasks = fared.map(|(((task, name), waits), paper)| Fared {
+    let results = [A, B, ECHO].into_iter().zip(["A", "B", "echo"]).zip(&waits).zip(papers);
+    let tasks = results.map(|(((task, name), waits), paper)| TaskResult {
         name,
         paper,
         bound_ns: bounds[task.0 as usize].map(Span::as_ns),
@@ -213,16 +213,16 @@ fn one(
         measured_median_ns: waits.quantile(50).map(Span::as_ns),
         measured_late: waits.late(),
         left_out: waits.left_out(),
-        lost: waits.lost_in_all(),
+        lost: waits.lost_total(),
         jobs: waits.points(),
     });
-    let row = Row {
+    let row = ScenarioRow {
         scenario: what,
         tasks: tasks.collect(),
         products: seen.products,
-        stalls: seen.calm.stalls(),
+        stalls: seen.stalls.count(),
     };
-    Ok(Found { row, waits, recovery })
+    Ok(ScenarioMeasurement { row, waits, recovery })
 }
 
 fn jobs(lives: &JobLog, task: TaskId) -> impl Iterator<Item = &JobTimes> {
@@ -240,16 +240,16 @@ fn late(lives: &JobLog, task: TaskId) -> usize {
 }
 
 /// Returns the claim on the effect of bursts on A and B without a reservation.
-fn bursts(a: &Waits, b: &Waits) -> Claim {
+fn bursts(a: &Responses, b: &Responses) -> Claim {
     let (least_a, least_b) = (a.at_least(), b.at_least());
     let (late_a, late_b) = (a.late_at_least(), b.late_at_least());
     let is_so =
         least_a > Some(span(100_000)) && least_b > Some(span(5_000)) && late_a > 0 && late_b > 0;
-    // With so much taken away that stalls can have added, that it is not so any more says nothing
-    // against it.
+    // The subtraction of all time that stalls can have added may hide the effect. Then its absence
+    // is no contradiction.
     let is_inconclusive = mutate!(
         "cli-l3c-bursts-hidden",
-        !is_so && Waits::together_are_inconclusive(&[a, b]),
+        !is_so && Responses::together_are_inconclusive(&[a, b]),
         a.count() == 0 || b.count() == 0
     );
     Claim {
@@ -265,15 +265,19 @@ fn both(a: Option<Span>, b: Option<Span>) -> String {
     format!("A {}, B {} ms", ms_text(a), ms_text(b))
 }
 
-/// Returns the claims of a scenario. `without`: the one without requests.
-fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim> {
+/// Returns the claims of a scenario. `without`: the scenario without requests.
+fn claims_of(
+    number: usize,
+    found: &ScenarioMeasurement,
+    without: Option<&ScenarioMeasurement>,
+) -> Vec<Claim> {
     let [a, b, requests, normal] = &found.waits;
-    let whole = |row, says: &str, seen: String, is_so, waits: &[&Waits]| {
-        let is_inconclusive = Waits::together_are_inconclusive(waits);
+    let whole = |row, says: &str, seen: String, is_so, waits: &[&Responses]| {
+        let is_inconclusive = Responses::together_are_inconclusive(waits);
         Claim { row, says: says.to_owned(), seen, verdict: Verdict::of(is_so, is_inconclusive) }
     };
     let up_to =
-        |waits: &Waits, most: u64| waits.longest().is_some_and(|longest| longest <= span(most));
+        |waits: &Responses, most: u64| waits.longest().is_some_and(|longest| longest <= span(most));
     let lates = a.late() + b.late();
     match number {
         0 => vec![whole(
@@ -346,9 +350,9 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
                     format!(
                         "the last slow one after {:.0} ms, {} requests dropped",
                         ms(recovery),
-                        requests.lost_in_all()
+                        requests.lost_total()
                     ),
-                    recovery <= RECOVERY && requests.lost_in_all() > 0,
+                    recovery <= RECOVERY && requests.lost_total() > 0,
                     &[a, b, normal],
                 ),
             ]
@@ -358,11 +362,12 @@ fn claims_of(number: usize, found: &Found, without: Option<&Found>) -> Vec<Claim
 
 #[cfg(test)]
 mod tests {
-    use super::super::calm::Calm;
+    use super::super::stall_filter::StallIntervals;
     use super::*;
 
-    /// Jobs of one task, (release, end) in milliseconds, each due 20 ms after its release.
-    fn waits(stalls: &[(u64, u64)], jobs: &[(u64, u64)]) -> Waits {
+    /// Returns the responses of the jobs of one task, given as (release, end) in milliseconds; each
+    /// is due 20 ms after its release.
+    fn waits(stalls: &[(u64, u64)], jobs: &[(u64, u64)]) -> Responses {
         let at = |ms: u64| Time::from_ns(ms * 1_000_000);
         let mut lives = JobLog::default();
         for (number, &(release, end)) in (0..).zip(jobs) {
@@ -375,7 +380,12 @@ mod tests {
             lives.jobs.insert((TaskId(0), number), life);
         }
         let stalls = stalls.iter().map(|&(from, to)| (at(from), at(to))).collect();
-        Waits::of_jobs(&lives, TaskId(0), &Calm::new(stalls), (Time::ZERO, at(10_000)))
+        Responses::of_jobs(
+            &lives,
+            TaskId(0),
+            &StallIntervals::new(stalls),
+            (Time::ZERO, at(10_000)),
+        )
     }
 
     #[test]
@@ -386,11 +396,11 @@ mod tests {
             bursts(&waits(stalls, a), &waits(stalls, b)).verdict
         };
         assert_eq!(verdict(&[], &long, &long), Verdict::Holds);
-        // A stall that takes nothing of what is looked for.
+        // A stall that does not hide the effect.
         assert_eq!(verdict(&[(1_020, 1_030)], &long, &long), Verdict::Holds);
         assert_eq!(verdict(&[], &long, &short), Verdict::Contradicts);
         assert_eq!(verdict(&[], &short, &long), Verdict::Contradicts);
-        // All that B waited may be a stall's.
+        // Stalls may have caused the whole response of B.
         assert_eq!(verdict(&[(1_000, 1_149), (2, 129)], &long, &long), Verdict::Inconclusive);
         assert_eq!(verdict(&[], &[], &long), Verdict::Inconclusive);
     }

@@ -1,17 +1,17 @@
 //! Claims about a figure, and whether they hold.
 
-use super::calm::Waits;
+use super::stall_filter::Responses;
 use crate::exit::Exit;
 use crate::output::{Tone, note, paint};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use talea_core::mutate;
 
-/// Whether something holds.
+/// Verdict on a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Holds,
-    /// The machine has disturbed too much to say anything.
+    /// Stalls of the computer exclude too much.
     Inconclusive,
     Contradicts,
 }
@@ -26,7 +26,7 @@ impl Verdict {
         }
     }
 
-    /// The worse of the two.
+    /// Returns the worse of two verdicts.
     pub(super) fn and(self, other: Verdict) -> Verdict {
         match (&self, &other) {
             (_, Verdict::Contradicts) | (Verdict::Holds, _) => other,
@@ -57,10 +57,10 @@ impl Serialize for Verdict {
     }
 }
 
-/// Something that a figure shows.
+/// Statement that a figure supports.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Claim {
-    /// Its row in the checklist.
+    /// Requirement that it belongs to (`docs/coverage.md`).
     pub(super) row: &'static str,
     pub(super) says: String,
     /// Observation that confirms or contradicts it.
@@ -80,14 +80,17 @@ impl Claim {
     }
 }
 
-/// Number of contradictions that are no accident: a CPU that is taken away in slices too short to
-/// be detected may cause one, but a wrong scheduler contradicts every time.
+/// Number of contradictions that are conclusive. Stalls that are too short to be detected may cause
+/// one, but a wrong scheduler contradicts in each run.
 const CONTRADICTIONS: u32 = 3;
-/// How often something is tried that says nothing.
-const TRIES: u32 = 6;
+/// Maximum number of attempts.
+const MAX_ATTEMPTS: u32 = 6;
 
-/// Tries something until all its claims hold: again as long as there is patience, or after a
-/// contradiction. What was seen last; contradictions that were too few to be one are inconclusive.
+/// Repeats an experiment while a claim is inconclusive and `patience` has not elapsed, or after a
+/// contradiction.
+///
+/// Returns the last attempt; contradictions in fewer than [`CONTRADICTIONS`] attempts are
+/// inconclusive.
 pub(super) fn settle<T>(
     what: &str,
     patience: Duration,
@@ -105,7 +108,7 @@ pub(super) fn settle<T>(
             Verdict::Contradicts => contradictions == CONTRADICTIONS,
             Verdict::Inconclusive => begun.elapsed() > patience,
         };
-        if is_over || number == TRIES {
+        if is_over || number == MAX_ATTEMPTS {
             for claim in &mut claims {
                 if claim.verdict == Verdict::Contradicts
                     && mutate!(
@@ -123,17 +126,17 @@ pub(super) fn settle<T>(
             note(&format!("{what}, once more: {}", claim.line(false)));
         }
     }
-    unreachable!("it ends after {TRIES}")
+    unreachable!("it ends after {MAX_ATTEMPTS}")
 }
 
-/// Measures again what stalls have left too little of, as long as there is patience; what was seen
-/// last.
+/// Repeats a measurement while stalls exclude too much of it and `patience` has not elapsed;
+/// returns the last one.
 pub(super) fn undisturbed<T>(
     patience: Duration,
-    mut measure: impl FnMut() -> anyhow::Result<(T, Waits)>,
-) -> anyhow::Result<(T, Waits)> {
+    mut measure: impl FnMut() -> anyhow::Result<(T, Responses)>,
+) -> anyhow::Result<(T, Responses)> {
     let begun = Instant::now();
-    for _ in 1..TRIES {
+    for _ in 1..MAX_ATTEMPTS {
         let (seen, waits) = measure()?;
         if !waits.are_inconclusive() || begun.elapsed() > patience {
             return Ok((seen, waits));

@@ -5,7 +5,9 @@ use super::super::super::plot::{Figure, Panel, Series};
 use super::super::super::samples::median;
 use super::super::super::thresholds::{self, Threshold};
 use super::super::MS;
-use super::{Apart, Effort, Look, Seen, cpu, data, fit, mean, run, tell};
+use super::{
+    Effort, Instrumentation, RunMeasurement, TimeDifferences, cpu, data, finish, fit, mean, run,
+};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -18,23 +20,23 @@ use talea_sim::rng::Rng;
 
 const TASKS: usize = 32;
 const LEVELS: usize = 5;
-/// CPU time of SF3P's own program on a computer of this kind, in percent, by levels.
+/// `THEIRS[levels - 1]`: CPU time of SF3P's own program on a similar computer, in percent.
 const THEIRS: [f64; LEVELS] = [0.174, 0.257, 0.347, 0.425, 0.544];
 
-/// One set in a tree of so many levels.
+/// One set in a tree of `levels` levels.
 #[derive(Serialize)]
-struct Row {
+struct LevelRow {
     set: u64,
-    /// In thousandths.
+    /// Utilization in thousandths.
     utilization: u64,
     levels: usize,
     #[serde(flatten)]
-    seen: Seen,
+    run: RunMeasurement,
     /// Difference to the ends of the same jobs in a tree of one level.
-    apart: Option<Apart>,
+    apart: Option<TimeDifferences>,
 }
 
-/// 32 tasks of 10 to 40 ms with 50 to 90 % of the CPU.
+/// Draws 32 tasks of 10 to 40 ms with a total utilization of 50 to 90 %.
 fn set(seed: u64, number: u64) -> (u64, Vec<(Span, Work)>) {
     let mut rng = Rng::for_part(seed, 9 << 32 | number);
     let ppm = rng.between(500_000, 900_000);
@@ -46,7 +48,7 @@ fn set(seed: u64, number: u64) -> (u64, Vec<(Span, Work)>) {
     (ppm / 1_000, (0..TASKS).map(one).collect())
 }
 
-/// Two schedulers below each, so many levels, and the tasks shared equally by those at the bottom.
+/// Builds a binary tree of `levels` levels, with the tasks in equal parts below its leaves.
 fn system(tasks: &[(Span, Work)], levels: usize) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("level 1", PolicySpec::Edf));
     let mut row = vec![NodeId(0)];
@@ -68,7 +70,7 @@ fn system(tasks: &[(Span, Work)], levels: usize) -> (Tree, Workload) {
     (tree, workload)
 }
 
-/// Runs them all and shows the figure.
+/// Runs all sets and prints the figure.
 pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
     let (cpu, load) = (cpu()?, exec::load());
     output::note(&format!(
@@ -85,31 +87,31 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
             // The order alternates, so that no level is always the first of a set.
             let levels = if number % 2 == 0 { levels } else { LEVELS + 1 - levels };
             let (tree, workload) = system(&tasks, levels);
-            let ran = run(cpu, &tree, &workload, effort.duration(), Look::Burning)?;
-            let seen = ran.seen(effort.duration());
+            let ran = run(cpu, &tree, &workload, effort.duration(), Instrumentation::IdleThread)?;
+            let run = ran.measure(effort.duration());
             ends.insert(levels, ran.ends());
-            rows.push(Row { set: number, utilization, levels, seen, apart: None });
+            rows.push(LevelRow { set: number, utilization, levels, run, apart: None });
         }
         for row in rows.iter_mut().filter(|row| row.set == number && row.levels > 1) {
             let (flat, deep) = (&ends[&1], &ends[&row.levels]);
-            row.apart = Some(Apart::of(
+            row.apart = Some(TimeDifferences::of(
                 deep.iter().filter_map(|(name, &(end, _))| Some((end, flat.get(name)?.0))),
             ));
         }
     }
-    let judged = judge(&rows);
+    let judged = evaluate(&rows);
     let mut text = table(&rows);
     text = text + "\n" + &thresholds::text(&judged);
-    let line = |name: &str, of: &dyn Fn(&Seen) -> f64| Series {
+    let line = |name: &str, of: &dyn Fn(&RunMeasurement) -> f64| Series {
         name: name.to_owned(),
         points: (1..=LEVELS).map(|levels| (levels as f64, at(&rows, levels, of))).collect(),
     };
     let theirs = THEIRS.iter().enumerate().map(|(at, share)| ((at + 1) as f64, *share)).collect();
     let scheduler = vec![
-        line("measured", &|seen| seen.cost.share * 100.0),
+        line("measured", &|run| run.cost.share * 100.0),
         Series { name: "SF3P here".to_owned(), points: theirs },
     ];
-    let other = vec![line("measured", &|seen| seen.other.unwrap_or(0.0).max(0.0) * 100.0)];
+    let other = vec![line("measured", &|run| run.other.unwrap_or(0.0).max(0.0) * 100.0)];
     let figure = Figure {
         title: "SF3P Fig. 9: overhead on threads against levels of EDF".to_owned(),
         x: "levels",
@@ -121,16 +123,16 @@ pub(in super::super) fn fig9(effort: &Effort) -> anyhow::Result<Exit> {
     };
     let plot = effort.save("sf3p-fig9-live.svg", &figure.svg())?;
     let raw = effort.save("sf3p-fig9-live.json", &data(effort, &load, &rows, &judged)?)?;
-    tell(&load, &text, &[plot, raw], &judged)
+    finish(&load, &text, &[plot, raw], &judged)
 }
 
-fn at(rows: &[Row], levels: usize, of: &dyn Fn(&Seen) -> f64) -> f64 {
-    // What is no number is not known.
-    let known = rows.iter().filter(|row| row.levels == levels).map(|row| of(&row.seen));
+fn at(rows: &[LevelRow], levels: usize, of: &dyn Fn(&RunMeasurement) -> f64) -> f64 {
+    // A value that is not a number is unknown.
+    let known = rows.iter().filter(|row| row.levels == levels).map(|row| of(&row.run));
     mean(known.filter(|value| !value.is_nan()))
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[LevelRow]) -> String {
     let mut table = Table::new(&[
         ">LEVELS",
         "PAPER %",
@@ -142,16 +144,16 @@ fn table(rows: &[Row]) -> String {
         ">MEASURED late %",
     ]);
     for levels in 1..=LEVELS {
-        let at = |of: &dyn Fn(&Seen) -> f64| at(rows, levels, of);
+        let at = |of: &dyn Fn(&RunMeasurement) -> f64| at(rows, levels, of);
         table.row(vec![
             levels.to_string(),
             (if levels == LEVELS { "about 0.15" } else { "-" }).to_owned(),
             format!("{:.3}", THEIRS[levels - 1]),
-            format!("{:.3}", at(&|seen| seen.cost.share * 100.0)),
-            format!("{:.1}", at(&|seen| seen.cost.dispatcher_us + seen.cost.workers_us)),
-            format!("{:.3}", at(&|seen| seen.other.unwrap_or(f64::NAN) * 100.0)),
-            format!("{:.2}", at(&|seen| seen.simulated)),
-            format!("{:.2}", at(&|seen| seen.measured)),
+            format!("{:.3}", at(&|run| run.cost.share * 100.0)),
+            format!("{:.1}", at(&|run| run.cost.dispatcher_us + run.cost.workers_us)),
+            format!("{:.3}", at(&|run| run.other.unwrap_or(f64::NAN) * 100.0)),
+            format!("{:.2}", at(&|run| run.simulated)),
+            format!("{:.2}", at(&|run| run.measured)),
         ]);
     }
     table.render()
@@ -161,10 +163,10 @@ fn table(rows: &[Row]) -> String {
 /// Returns the cost of a job in µs, by levels.
 ///
 /// Each set is compared with itself: sets differ by more than levels do, and a run that another
-/// program has disturbed must not decide for its level. So it is the median of all runs, and from
-/// there the median of how far a level is from the middle of its set.
-fn per_job(rows: &[Row]) -> Vec<(f64, f64)> {
-    let us = |row: &Row| row.seen.cost.dispatcher_us + row.seen.cost.workers_us;
+/// program has disturbed must not decide for its level. The result is the median of all runs plus
+/// the median difference of a level to its set.
+fn per_job(rows: &[LevelRow]) -> Vec<(f64, f64)> {
+    let us = |row: &LevelRow| row.run.cost.dispatcher_us + row.run.cost.workers_us;
     let of_set = |set: u64| median(rows.iter().filter(|row| row.set == set).map(us));
     let all = median(rows.iter().map(us));
     let beside = |levels: usize| {
@@ -173,16 +175,16 @@ fn per_job(rows: &[Row]) -> Vec<(f64, f64)> {
     (1..=LEVELS).map(|levels| (levels as f64, all + beside(levels))).collect()
 }
 
-fn judge(rows: &[Row]) -> Vec<Threshold> {
+fn evaluate(rows: &[LevelRow]) -> Vec<Threshold> {
     let per_job = per_job(rows);
     let (slope, explained) = fit(&per_job);
     let (middle, each) = ((LEVELS + 1) as f64 / 2.0, mean(per_job.iter().map(|(_, us)| *us)));
     let beside = per_job.iter().map(|(level, us)| (us - each - slope * (level - middle)).abs());
     let beside = beside.fold(0.0, f64::max) / each * 100.0;
-    let five = at(rows, LEVELS, &|seen| seen.cost.share * 100.0);
+    let five = at(rows, LEVELS, &|run| run.cost.share * 100.0);
     let late =
-        rows.iter().filter(|row| !row.seen.is_inconclusive() && row.seen.measured > 0.0).count();
-    let off = rows.iter().filter(|row| !row.seen.is_inconclusive()).filter_map(|row| row.apart);
+        rows.iter().filter(|row| !row.run.is_inconclusive() && row.run.measured > 0.0).count();
+    let off = rows.iter().filter(|row| !row.run.is_inconclusive()).filter_map(|row| row.apart);
     let off = off.map(|apart| apart.median_us).fold(f64::NAN, f64::max);
     vec![
         Threshold {
@@ -192,8 +194,8 @@ fn judge(rows: &[Row]) -> Vec<Threshold> {
         },
         Threshold {
             what: "cost per job, a line through the levels".to_owned(),
-            // Where a level costs next to nothing there is next to nothing for a line to explain:
-            // then none may lie far from it.
+            // If a level costs almost nothing, a line has almost nothing to explain. Then no level
+            // may be far from it.
             found: format!(
                 "R² {explained:.3}, above 0.95, or no level {beside:.1} % of a job's cost off the line, at most 3"
             ),
@@ -224,19 +226,19 @@ mod tests {
     #[test]
     fn s10_a_level_is_held_against_the_others_of_its_set() {
         let row = |set, levels, us| {
-            let mut seen = Seen::default();
-            seen.cost.workers_us = us;
-            Row { set, utilization: 700, levels, seen, apart: None }
+            let mut run = RunMeasurement::default();
+            run.cost.workers_us = us;
+            LevelRow { set, utilization: 700, levels, run, apart: None }
         };
-        // Sets cost 10, 30 and 50 µs, a level two, and one run was disturbed.
-        let mut rows: Vec<Row> = (0..3)
+        // Sets cost 10, 30 and 50 µs, a level costs two, and one run was disturbed.
+        let mut rows: Vec<LevelRow> = (0..3)
             .flat_map(|set| (1..=LEVELS).map(move |levels| (set, levels)))
             .map(|(set, levels)| row(set, levels, 10.0 + 20.0 * set as f64 + 2.0 * levels as f64))
             .collect();
-        rows[2].seen.cost.workers_us = 500.0;
+        rows[2].run.cost.workers_us = 500.0;
         let (slope, explained) = fit(&per_job(&rows));
         assert!((slope - 2.0).abs() < 0.5 && explained > 0.95, "{slope} {explained}");
-        assert!(!judge(&rows)[0].passed, "two µs a level are too many");
+        assert!(!evaluate(&rows)[0].passed, "two µs a level are too many");
     }
 
     #[test]
@@ -245,10 +247,10 @@ mod tests {
         assert!((500..=900).contains(&utilization) && tasks.len() == TASKS);
         for levels in 1..=LEVELS {
             let (tree, workload) = system(&tasks, levels);
-            let machine = tree.build().expect("a sound tree");
-            assert_eq!((machine.tasks(), workload.sources.len()), (TASKS, TASKS));
+            let engine = tree.build().expect("a sound tree");
+            assert_eq!((engine.tasks(), workload.sources.len()), (TASKS, TASKS));
             let depths =
-                (0..TASKS as u32).map(|task| machine.depth(talea_core::engine::TaskId(task)));
+                (0..TASKS as u32).map(|task| engine.depth(talea_core::engine::TaskId(task)));
             assert!(depths.into_iter().all(|depth| depth as usize == levels));
         }
     }

@@ -1,30 +1,31 @@
-//! The live columns: the same sets on real threads, beside the simulation of the same jobs.
+//! Live columns: the same sets on real threads, beside the simulation of the same jobs.
 //!
-//! Each run has a monitor, a thread on the same CPU above the dispatcher: it reads the clocks at
-//! the edges of the window, and probes for stalls every few milliseconds, seldom enough to cost
-//! next to nothing. Where the paper's idle thread burns what is left of the CPU at real-time
-//! priority, which the kernel answers with a stall a second, ours is SCHED_IDLE.
+//! Each run has a monitor, a thread on the same CPU above the dispatcher. It reads the clocks at
+//! the edges of the window, and probes for stalls every few milliseconds, which costs almost
+//! nothing. The paper's idle thread burns the remaining CPU time at real-time priority, which makes
+//! the kernel throttle it once per second. The idle thread here is `SCHED_IDLE`.
 //!
-//! *Scheduler overhead* is what the dispatcher and our code within workers use, *non-scheduler
-//! overhead* what no thread of the run has used: switches, interrupts beside jobs, other processes.
-//! A job that a stall has touched, directly or by the backlog behind it, is left out on both sides.
+//! *Scheduler overhead* is the CPU time of the dispatcher and of Talea's code within workers.
+//! *Non-scheduler overhead* is the CPU time that no thread of the run has used: switches,
+//! interrupts outside of jobs, other processes. A job that a stall or its backlog affects is
+//! excluded on both sides.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
+mod examples;
 mod levels;
 mod sets;
-mod six;
 mod table;
 
+pub(super) use examples::examples;
 pub(super) use levels::fig9;
 pub(super) use sets::{Shown, sets};
-pub(super) use six::six;
 pub(super) use table::table2;
 use talea_core::mutate;
 
 use super::super::exec::{self, cost};
 use super::super::folder;
-use super::super::rig::{Cpus, Place};
+use super::super::placement::{Cpus, Place};
 use super::super::thresholds::{self, Threshold};
 use super::MS;
 use crate::compare::Tolerance;
@@ -48,10 +49,10 @@ use talea_os::thread_cpu_clock::ThreadCpuClock;
 use talea_os::{Tid, clock};
 use talea_sim::Simulation;
 
-/// Runs of an experiment, and the directory of its results.
+/// Extent of an experiment, and the directory of its results.
 #[derive(Clone, Debug)]
 pub(super) struct Effort {
-    /// Random sets, or how often a table is repeated.
+    /// Number of random sets, or of repetitions of a table.
     pub(super) sets: u64,
     pub(super) seconds: u64,
     pub(super) seed: u64,
@@ -68,8 +69,13 @@ impl Effort {
     }
 }
 
-/// Prints what was found, how busy the machine was, and where it is written.
-fn tell(before: &str, text: &str, files: &[PathBuf], judged: &[Threshold]) -> anyhow::Result<Exit> {
+/// Prints the results, the load averages and the paths of the files.
+fn finish(
+    before: &str,
+    text: &str,
+    files: &[PathBuf],
+    judged: &[Threshold],
+) -> anyhow::Result<Exit> {
     let after = exec::load();
     output::print(&format!(
         "load {before} before, {after} after\n{text}\n{}",
@@ -78,35 +84,35 @@ fn tell(before: &str, text: &str, files: &[PathBuf], judged: &[Threshold]) -> an
     Ok(thresholds::exit(judged))
 }
 
-/// Results of a run.
+/// Measurements of a run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Seen {
+struct RunMeasurement {
     cost: cost::Cost,
-    /// Non-scheduler overhead, as a share of the run; without the thread that burns what is left
-    /// nothing is known of it.
+    /// Non-scheduler overhead as a share of the run; unknown without the thread that burns the
+    /// remaining CPU time.
     other: Option<f64>,
-    /// Jobs that are due within the run, and how many of them a stall has touched.
+    /// Jobs that are due within the run, and those of them that a stall excludes.
     jobs: u64,
     excluded: u64,
-    /// Late jobs in the simulation and here, in percent of those not excluded.
+    /// Late jobs in the simulation and on threads, in percent of the jobs that are not excluded.
     simulated: f64,
     measured: f64,
     stalls: usize,
 }
 
-impl Seen {
+impl RunMeasurement {
     /// Whether too much is excluded, as in `talea compare`.
     fn is_inconclusive(&self) -> bool {
         self.excluded * 20 > self.jobs
     }
 
-    /// A share of its jobs, if they say anything.
-    fn clear(&self, percent: f64) -> f64 {
+    /// Returns a share of the jobs, or not a number if the run is inconclusive.
+    fn if_conclusive(&self, percent: f64) -> f64 {
         if self.is_inconclusive() { f64::NAN } else { percent }
     }
 }
 
-/// One run, the jobs of it in the simulation and on threads.
+/// One run: its jobs in the simulation and on threads.
 struct Run {
     cost: cost::Cost,
     other: Option<f64>,
@@ -116,17 +122,17 @@ struct Run {
     simulated: JobLog,
 }
 
-/// How far apart the monitor's looks are: what they cost is a tenth of a percent.
-const LOOK: Span = Span::from_ns(10_000_000);
-/// Later than that it was kept from its CPU.
-const LATE: Span = Span::from_ns(300_000);
+/// Distance of the monitor's probes, which cost a tenth of a percent.
+const MONITOR_PERIOD: Span = Span::from_ns(10_000_000);
+/// Lateness above which the monitor was kept from its CPU.
+const STALL_LATENESS: Span = Span::from_ns(300_000);
 /// Tolerated difference without a stall, as in `talea compare`.
 const TOLERANCE: Tolerance = Tolerance { min: Span::from_ns(2_000_000), permille: 20 };
 
-/// Observations of the monitor.
+/// Measurements of the monitor.
 struct MonitorReport {
-    /// CPU time of the monitor and of the idle thread within the window; the latter is unknown
-    /// where the window could not be cut.
+    /// CPU time of the monitor and of the idle thread within the window; the latter is unknown if
+    /// the window has no exact edges.
     own: Work,
     idle: Option<Work>,
     stalls: Vec<Stall>,
@@ -138,7 +144,7 @@ fn enter(cpu: u32, policy: Policy) -> std::io::Result<()> {
 }
 
 /// Monitors the CPU from `zero` for `duration`.
-fn keep(
+fn monitor_cpu(
     cpu: u32,
     zero: Monotonic,
     duration: Span,
@@ -151,49 +157,49 @@ fn keep(
     let read = || idle.map(ThreadCpuClock::read).transpose();
     clock::sleep_until(zero);
     let (own, before) = (clock::thread_cpu_time(), read()?);
-    let mut is_cut = clock::now().since(zero) <= LATE;
-    let mut due = zero + LOOK;
+    let mut is_cut = clock::now().since(zero) <= STALL_LATENESS;
+    let mut due = zero + MONITOR_PERIOD;
     while due < end {
         clock::sleep_until(due);
         let now = clock::now();
-        if now.since(due) > LATE && found.len() < found.capacity() {
-            // The others take it that looks are nearer to each other.
-            let since = LOOK.checked_sub(stalls::PROBE_PERIOD).unwrap_or(Span::ZERO);
+        if now.since(due) > STALL_LATENESS && found.len() < found.capacity() {
+            // The filter assumes a shorter distance of probes.
+            let since = MONITOR_PERIOD.checked_sub(stalls::PROBE_PERIOD).unwrap_or(Span::ZERO);
             let from = of_run(due.saturating_sub(since));
             found.push(Stall { cpu, from, to: of_run(now) });
         }
-        due = now + LOOK;
+        due = now + MONITOR_PERIOD;
     }
     clock::sleep_until(end);
     let (own, after) = (clock::thread_cpu_time().checked_sub(own).unwrap_or(Work::ZERO), read()?);
-    // What was read too late is of another window, in which more may have been used than there was
-    // time for.
-    is_cut &= clock::now().since(end) <= LATE;
+    // A late reading belongs to another window, in which threads may have used more than the length
+    // of this one.
+    is_cut &= clock::now().since(end) <= STALL_LATENESS;
     let idle =
         after.zip(before).filter(|_| is_cut).and_then(|(after, before)| after.checked_sub(before));
     Ok(MonitorReport { own, idle, stalls: found })
 }
 
-/// Observations of a run beside the begin and the end of its jobs.
+/// Instrumentation of a run, in addition to the start and the end of its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    /// Observations without cost: CPU time that the computer takes between two probes of the
+enum Instrumentation {
+    /// No instrumentation with a cost. CPU time that the computer takes between two probes of the
     /// monitor is not detected.
-    Seldom,
-    /// `Seldom`, and an idle thread burns what is left of the CPU, so that all CPU time is
-    /// accounted for.
-    Burning,
-    /// A look at each worker's clock whenever it is let run or stopped, which misses what the
-    /// machine takes, and one at the kernel's switches, which know what of that was our own doing:
-    /// for what a single job took. No thread burns what is left, so that a CPU which is left idle
-    /// by mistake is seen. A look for stalls each millisecond, as in `talea compare`, would cost a
-    /// job of 20 ms half of one.
-    Clocks,
+    Sparse,
+    /// An idle thread in addition to `Sparse`. It burns the remaining CPU time, so that all CPU
+    /// time is accounted for.
+    IdleThread,
+    /// Readings of each worker's clock whenever it is resumed or stopped, and the kernel's
+    /// switches, for the times of single jobs. The clocks show the time that is lost, the switches
+    /// which part of it Talea caused. No thread burns the remaining CPU time, so that a CPU which
+    /// is left idle by mistake is detected. Probes each millisecond, as in `talea compare`, would
+    /// cost a job of 20 ms half of one.
+    PerJob,
 }
 
-impl Look {
+impl Instrumentation {
     fn options(self, zero: Monotonic, duration: Span) -> Options {
-        let is_close = self == Look::Clocks;
+        let is_close = self == Instrumentation::PerJob;
         Options {
             begin: Some(zero),
             audit: is_close,
@@ -201,28 +207,29 @@ impl Look {
             record_capacity: 1 << 18,
             max_switches: mutate!(
                 "lab-sf3p-switches",
-                if is_close { SWITCHES } else { 0 },
-                if is_close && duration.is_zero() { SWITCHES } else { 0 }
+                if is_close { MAX_SWITCHES } else { 0 },
+                if is_close && duration.is_zero() { MAX_SWITCHES } else { 0 }
             ),
             ..Options::new(duration)
         }
     }
 }
 
-/// Several times what the longest run has.
-const SWITCHES: usize = 1 << 18;
+/// Capacity for switches: several times the number in the longest run.
+const MAX_SWITCHES: usize = 1 << 18;
 
-/// Runs and simulates the same jobs.
+/// Executes and simulates the same jobs.
 fn run(
     cpu: u32,
     tree: &Tree,
     workload: &Workload,
     duration: Span,
-    look: Look,
+    instrumentation: Instrumentation,
 ) -> anyhow::Result<Run> {
-    // Time for all threads to be there; on a machine that has much else to do they need more.
+    // Time in which all threads become ready; on a busy computer they need more.
     for lead in [150, 600, 2_400] {
-        if let Some(run) = run_after(Span::from_ns(lead * MS), cpu, tree, workload, duration, look)?
+        if let Some(run) =
+            run_after(Span::from_ns(lead * MS), cpu, tree, workload, duration, instrumentation)?
         {
             return Ok(run);
         }
@@ -232,14 +239,15 @@ fn run(
     );
 }
 
-/// Nothing, if the threads of the run were not ready by then, or not let go in time after it.
+/// Executes the jobs after `lead`; `None` if the threads were not ready by then, or did not end in
+/// time.
 fn run_after(
     lead: Span,
     cpu: u32,
     tree: &Tree,
     workload: &Workload,
     duration: Span,
-    look: Look,
+    instrumentation: Instrumentation,
 ) -> anyhow::Result<Option<Run>> {
     let until = Time::ZERO + duration;
     let drawn = talea_sim::generate_jobs(workload, until, |_| 1 << 12);
@@ -263,9 +271,10 @@ fn run_after(
             });
             Ok(said.recv().context("the idle thread fell")??)
         };
-        let idle = if look == Look::Burning { Some(idle()?) } else { None };
-        let monitor = scope.spawn(move || keep(cpu, zero, duration, idle));
-        let ran = cost::run(cpu, tree, loads, &look.options(zero, duration));
+        let idle =
+            if instrumentation == Instrumentation::IdleThread { Some(idle()?) } else { None };
+        let monitor = scope.spawn(move || monitor_cpu(cpu, zero, duration, idle));
+        let ran = cost::run(cpu, tree, loads, &instrumentation.options(zero, duration));
         let kept = monitor.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         stop.store(true, Ordering::Relaxed);
         anyhow::Ok((ran, kept?))
@@ -281,12 +290,13 @@ fn run_after(
     ensure!(root.lost == 0, "the record of the run is too long");
     let real = JobLog::from_record(tree, root)?;
     let mut simulated = JobLog::default();
-    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
-    Simulation::new(machine, 1, workload).run(until, &mut simulated);
-    // Without the kernel's switches a CPU that we left idle would excuse as what the machine takes
-    // does.
+    let engine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+    Simulation::new(engine, 1, workload).run(until, &mut simulated);
+    // Without the kernel's switches, a CPU that Talea left idle would excuse as much as time that
+    // the computer takes.
     ensure!(
-        look != Look::Clocks || (root.executed.is_some() && root.idle.is_some()),
+        instrumentation != Instrumentation::PerJob
+            || (root.executed.is_some() && root.idle.is_some()),
         "the kernel does not tell who ran when (perf events: root, or CAP_PERFMON)"
     );
     let disturbed = disturbed(tree, cpu, root, &kept.stalls, (&real, duration));
@@ -311,8 +321,8 @@ fn disturbed(
 }
 
 impl Run {
-    /// Whether a job was late in the simulation and here, of each that is due within `until`: and
-    /// whether a stall has touched it.
+    /// Returns the jobs that are due by `until`: task, times, whether a stall excludes the job, and
+    /// whether it was late in the simulation and on threads.
     fn jobs(&self, until: Time) -> impl Iterator<Item = (u32, &JobTimes, bool, [bool; 2])> {
         self.real.jobs.iter().filter_map(move |(name, life)| {
             let deadline = life.deadline.filter(|&deadline| deadline <= until)?;
@@ -324,7 +334,7 @@ impl Run {
         })
     }
 
-    /// When jobs ended that no stall has touched, and when they did in the simulation.
+    /// Returns the ends of the jobs that no stall excludes, on threads and in the simulation.
     fn ends(&self) -> BTreeMap<JobId, (Time, Time)> {
         let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.excludes(life));
         let both = |(name, life): (&JobId, &JobTimes)| {
@@ -342,33 +352,40 @@ impl Run {
         })
     }
 
-    /// How many of the jobs that are due no stall has touched, and one has perturbed.
+    /// Returns the number of due jobs that a stall perturbs and does not exclude.
     fn perturbed(&self, duration: Span) -> u64 {
         let due = self.jobs(Time::ZERO + duration);
-        due.filter(|&(_, life, is_touched, _)| !is_touched && self.disturbed.perturbs(life)).count()
-            as u64
+        due.filter(|&(_, life, is_excluded, _)| !is_excluded && self.disturbed.perturbs(life))
+            .count() as u64
     }
 
-    fn seen(&self, duration: Span) -> Seen {
+    fn measure(&self, duration: Span) -> RunMeasurement {
         let stalls = self.stalls.len();
-        let mut seen = Seen { cost: self.cost, other: self.other, stalls, ..Seen::default() };
+        let mut measurement = RunMeasurement {
+            cost: self.cost,
+            other: self.other,
+            stalls,
+            ..RunMeasurement::default()
+        };
         let mut late = [0u64; 2];
-        for (_, _, is_touched, is_late) in self.jobs(Time::ZERO + duration) {
-            seen.jobs += 1;
-            seen.excluded += u64::from(is_touched);
+        for (_, _, is_excluded, is_late) in self.jobs(Time::ZERO + duration) {
+            measurement.jobs += 1;
+            measurement.excluded += u64::from(is_excluded);
             for (late, is) in late.iter_mut().zip(is_late) {
-                *late += u64::from(is && !is_touched);
+                *late += u64::from(is && !is_excluded);
             }
         }
-        let of = |late: u64| 100.0 * late as f64 / (seen.jobs - seen.excluded).max(1) as f64;
-        (seen.simulated, seen.measured) = (of(late[0]), of(late[1]));
-        seen
+        let of = |late: u64| {
+            100.0 * late as f64 / (measurement.jobs - measurement.excluded).max(1) as f64
+        };
+        (measurement.simulated, measurement.measured) = (of(late[0]), of(late[1]));
+        measurement
     }
 }
 
-/// How far apart two times of the same jobs are.
+/// Differences between two times of the same jobs.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Apart {
+struct TimeDifferences {
     jobs: usize,
     median_us: f64,
     /// Difference that nine of ten do not exceed.
@@ -376,24 +393,24 @@ struct Apart {
     most_us: f64,
 }
 
-impl Apart {
-    fn of(pairs: impl Iterator<Item = (Time, Time)>) -> Apart {
+impl TimeDifferences {
+    fn of(pairs: impl Iterator<Item = (Time, Time)>) -> TimeDifferences {
         let mut apart: Vec<u64> = pairs.map(|(a, b)| a.as_ns().abs_diff(b.as_ns())).collect();
         apart.sort_unstable();
         let at = |percent: usize| {
             let last = apart.len().saturating_sub(1);
             apart.get(last * percent / 100).map_or(f64::NAN, |&ns| ns as f64 / 1e3)
         };
-        Apart { jobs: apart.len(), median_us: at(50), p90_us: at(90), most_us: at(100) }
+        TimeDifferences { jobs: apart.len(), median_us: at(50), p90_us: at(90), most_us: at(100) }
     }
 }
 
-/// The CPU that is measured on.
+/// Returns the CPU of the measurement.
 fn cpu() -> anyhow::Result<u32> {
     Ok(Cpus::of(Place::SameCore)?.client)
 }
 
-/// Least squares: slope, and the share of the variance that it explains.
+/// Fits a line by least squares; returns its slope and the share of the variance that it explains.
 fn fit(points: &[(f64, f64)]) -> (f64, f64) {
     let n = points.len().max(1) as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -410,7 +427,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if count == 0 { f64::NAN } else { sum / f64::from(count) }
 }
 
-/// Raw data: everything that was measured, and on what a machine.
+/// Raw data: all measurements, and the computer that they were made on.
 #[derive(Serialize)]
 struct Data<'a, T> {
     kernel: String,
@@ -442,7 +459,7 @@ mod tests {
         RecordKind,
     };
 
-    /// A worker is ordered to run for 20 ms, and has its CPU for 17 of them: who else had it?
+    /// A worker is ordered to run for 20 ms, and has its CPU for 17 of them.
     #[test]
     fn s1_a_cpu_that_talea_leaves_idle_excludes_no_job_and_one_that_the_computer_takes_does() {
         let at = |ms: u64| Time::from_ns(ms * MS);
@@ -453,7 +470,7 @@ mod tests {
             (20, RecordKind::Order(Order::Idle { cpu: Cpu(0) })),
             (30, RecordKind::Step),
         ];
-        let report = |stood: Vec<IdleInterval>| RootReport {
+        let report = |idle: Vec<IdleInterval>| RootReport {
             mechanism: MechanismChoice { kind: MechanismKind::Priority, reason: String::new() },
             native: None,
             record: (0..)
@@ -473,27 +490,30 @@ mod tests {
                 amount: Span::from_ns(3 * MS),
             }],
             executed: Some(vec![ran(0, 7), ran(10, 20)]),
-            idle: Some(stood),
+            idle: Some(idle),
         };
         let tree = Tree::new(1, SchedulerSpec::new("cpu", talea_core::sched::PolicySpec::Edf));
         let life = JobTimes { release: Some(at(0)), end: Some(at(20)), ..JobTimes::default() };
-        let touches = |stood: Vec<IdleInterval>| {
+        let excludes = |idle: Vec<IdleInterval>| {
             let lives = JobLog::default();
-            disturbed(&tree, 5, &report(stood), &[], (&lives, Span::from_ns(30 * MS)))
+            disturbed(&tree, 5, &report(idle), &[], (&lives, Span::from_ns(30 * MS)))
                 .excludes(&life)
         };
-        assert!(touches(Vec::new()), "a foreign thread had it, or the computer was stalled");
-        assert!(!touches(vec![IdleInterval { cpu: 0, from: at(7), to: at(10) }]), "it was idle");
+        assert!(excludes(Vec::new()), "a foreign thread had it, or the computer was stalled");
+        assert!(!excludes(vec![IdleInterval { cpu: 0, from: at(7), to: at(10) }]), "it was idle");
     }
 
     #[test]
     fn s1_only_who_looks_closely_asks_for_clocks_and_switches() {
-        let asks = |look: Look| {
-            let options = look.options(Monotonic::ZERO, Span::from_ns(MS));
+        let asks = |instrumentation: Instrumentation| {
+            let options = instrumentation.options(Monotonic::ZERO, Span::from_ns(MS));
             (options.audit, options.max_switches > 0)
         };
-        assert_eq!(asks(Look::Clocks), (true, true));
-        assert_eq!([asks(Look::Seldom), asks(Look::Burning)], [(false, false); 2]);
+        assert_eq!(asks(Instrumentation::PerJob), (true, true));
+        assert_eq!(
+            [asks(Instrumentation::Sparse), asks(Instrumentation::IdleThread)],
+            [(false, false); 2]
+        );
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Figures 6, 7 and 8: random sets under EDF, RM and FIFO at five utilisations.
+//! Figures 6, 7 and 8: random sets under EDF, RM and FIFO at six utilizations.
 
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
 use super::super::super::samples::median;
 use super::super::super::thresholds::{self, Threshold};
 use super::super::{POLICIES, Set, set_of};
-use super::{Effort, Look, Seen, cpu, data, fit, mean, run, tell};
+use super::{Effort, Instrumentation, RunMeasurement, cpu, data, finish, fit, mean, run};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -14,8 +14,8 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Source, Workload};
 use talea_sim::rng::Rng;
 
-/// In thousandths; the last one for how far EDF goes. The paper's go up to 1000; here a CPU that is
-/// full for more than 95 % of a second is taken away by the kernel for the rest of it.
+/// Utilizations in thousandths; the last one shows the limit of EDF. Those of the paper extend to
+/// 1000. Here the kernel takes a CPU away for the rest of a second after 95 % of it.
 const UTILIZATIONS: [u64; 6] = [200, 400, 600, 800, 900, 920];
 
 /// Figure of the experiment.
@@ -29,18 +29,18 @@ pub(in super::super) enum Shown {
     Fig8,
 }
 
-/// Value of a run that a line shows.
-type Shows = fn(&Seen) -> f64;
+/// Function from a run to the value that a line shows.
+type PlottedValue = fn(&RunMeasurement) -> f64;
 
 /// One set under one policy.
 #[derive(Serialize)]
-struct Row {
+struct SetRow {
     set: u64,
     tasks: usize,
     utilization: u64,
     policy: &'static str,
     #[serde(flatten)]
-    seen: Seen,
+    run: RunMeasurement,
 }
 
 fn system(set: &Set, policy: &PolicySpec) -> (Tree, Workload) {
@@ -55,7 +55,7 @@ fn system(set: &Set, policy: &PolicySpec) -> (Tree, Workload) {
     (tree, workload)
 }
 
-/// Runs them all and shows one of the figures.
+/// Runs all sets and prints one of the figures.
 pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Exit> {
     let (cpu, load) = (cpu()?, exec::load());
     let mut rows = Vec::new();
@@ -72,12 +72,18 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
         let set = set_of(&mut rng, n, utilization * 1_000);
         for (name, policy) in &POLICIES {
             let (tree, workload) = system(&set, policy);
-            let seen = run(cpu, &tree, &workload, effort.duration(), Look::Burning)?
-                .seen(effort.duration());
-            rows.push(Row { set: number, tasks: set.tasks.len(), utilization, policy: name, seen });
+            let run = run(cpu, &tree, &workload, effort.duration(), Instrumentation::IdleThread)?
+                .measure(effort.duration());
+            rows.push(SetRow {
+                set: number,
+                tasks: set.tasks.len(),
+                utilization,
+                policy: name,
+                run,
+            });
         }
     }
-    let found = Found { rows: &rows };
+    let found = SetResults { rows: &rows };
     let (name, figure, mut text, judged) = match shown {
         Shown::Fig6 => ("sf3p-fig6-live", found.fig6(), found.late(), found.fig6_thresholds()),
         Shown::Fig7 => ("sf3p-fig7-live", found.fig7(), found.overhead(), found.fig7_thresholds()),
@@ -86,38 +92,38 @@ pub(in super::super) fn sets(shown: Shown, effort: &Effort) -> anyhow::Result<Ex
     text = text + "\n" + &thresholds::text(&judged);
     let plot = effort.save(&format!("{name}.svg"), &figure.svg())?;
     let raw = effort.save(&format!("{name}.json"), &data(effort, &load, &rows, &judged)?)?;
-    tell(&load, &text, &[plot, raw], &judged)
+    finish(&load, &text, &[plot, raw], &judged)
 }
 
-struct Found<'a> {
-    rows: &'a [Row],
+struct SetResults<'a> {
+    rows: &'a [SetRow],
 }
 
-impl Found<'_> {
-    /// Returns the rows of one policy, and perhaps one utilisation.
+impl SetResults<'_> {
+    /// Returns the runs of one policy, optionally at one utilization.
     fn of<'b>(
         &'b self,
         policy: &'b str,
         utilization: Option<u64>,
-    ) -> impl Iterator<Item = &'b Seen> {
-        let is = move |row: &&Row| {
+    ) -> impl Iterator<Item = &'b RunMeasurement> {
+        let is = move |row: &&SetRow| {
             row.policy == policy && utilization.is_none_or(|it| it == row.utilization)
         };
-        self.rows.iter().filter(is).map(|row| &row.seen)
+        self.rows.iter().filter(is).map(|row| &row.run)
     }
 
-    /// Returns the rows with conclusive jobs; for the scheduling cost, all rows are conclusive.
+    /// Returns the runs whose jobs are conclusive; the scheduling cost of all runs is conclusive.
     fn conclusive<'b>(
         &'b self,
         policy: &'b str,
         utilization: u64,
-    ) -> impl Iterator<Item = &'b Seen> {
-        self.of(policy, Some(utilization)).filter(|seen| !seen.is_inconclusive())
+    ) -> impl Iterator<Item = &'b RunMeasurement> {
+        self.of(policy, Some(utilization)).filter(|run| !run.is_inconclusive())
     }
 
-    fn line(&self, name: &str, policy: &str, of: Shows) -> Series {
+    fn line(&self, name: &str, policy: &str, of: PlottedValue) -> Series {
         let at = |utilization: u64| {
-            // What is no number is not known.
+            // A value that is not a number is unknown.
             let value =
                 mean(self.of(policy, Some(utilization)).map(of).filter(|value| !value.is_nan()));
             (utilization as f64 / 10.0, value)
@@ -126,8 +132,8 @@ impl Found<'_> {
         Series { name: name.to_owned(), points: points.collect() }
     }
 
-    fn figure(&self, title: &str, y: &'static str, of: &[(&str, Shows)]) -> Figure<'static> {
-        let panel = |(name, of): &(&str, Shows)| Panel {
+    fn figure(&self, title: &str, y: &'static str, of: &[(&str, PlottedValue)]) -> Figure<'static> {
+        let panel = |(name, of): &(&str, PlottedValue)| Panel {
             title: (*name).to_owned(),
             series: POLICIES.iter().map(|(policy, _)| self.line(policy, policy, *of)).collect(),
         };
@@ -144,8 +150,8 @@ impl Found<'_> {
             "SF3P Fig. 6: late jobs of the same sets, simulated and on threads",
             "late jobs %",
             &[
-                ("simulated", |seen| seen.clear(seen.simulated)),
-                ("measured", |seen| seen.clear(seen.measured)),
+                ("simulated", |run| run.if_conclusive(run.simulated)),
+                ("measured", |run| run.if_conclusive(run.measured)),
             ],
         )
     }
@@ -154,7 +160,7 @@ impl Found<'_> {
         self.figure(
             "SF3P Fig. 7: scheduler overhead on threads",
             "CPU %",
-            &[("measured", |seen| seen.cost.share * 100.0)],
+            &[("measured", |run| run.cost.share * 100.0)],
         )
     }
 
@@ -162,7 +168,7 @@ impl Found<'_> {
         self.figure(
             "SF3P Fig. 8: non-scheduler overhead on threads",
             "CPU %",
-            &[("measured", |seen| seen.other.unwrap_or(f64::NAN).max(0.0) * 100.0)],
+            &[("measured", |run| run.other.unwrap_or(f64::NAN).max(0.0) * 100.0)],
         )
     }
 
@@ -180,7 +186,7 @@ impl Found<'_> {
         for utilization in UTILIZATIONS {
             for (policy, _) in &POLICIES {
                 let all = self.of(policy, Some(utilization)).count();
-                let some: Vec<&Seen> = self.conclusive(policy, utilization).collect();
+                let some: Vec<&RunMeasurement> = self.conclusive(policy, utilization).collect();
                 let paper = match (*policy, utilization) {
                     ("edf", _) => "0",
                     ("fifo", 600) => "about 10",
@@ -190,8 +196,8 @@ impl Found<'_> {
                     (utilization / 10).to_string(),
                     (*policy).to_owned(),
                     paper.to_owned(),
-                    format!("{:.2}", mean(some.iter().map(|seen| seen.simulated))),
-                    format!("{:.2}", mean(some.iter().map(|seen| seen.measured))),
+                    format!("{:.2}", mean(some.iter().map(|run| run.simulated))),
+                    format!("{:.2}", mean(some.iter().map(|run| run.measured))),
                     format!("{:.2}", worst(some.iter().copied())),
                     some.len().to_string(),
                     (all - some.len()).to_string(),
@@ -214,18 +220,18 @@ impl Found<'_> {
         ]);
         for (row, utilization) in UTILIZATIONS.into_iter().enumerate() {
             for (column, (policy, _)) in POLICIES.iter().enumerate() {
-                let of = |of: &dyn Fn(&Seen) -> f64| {
+                let of = |of: &dyn Fn(&RunMeasurement) -> f64| {
                     mean(self.of(policy, Some(utilization)).map(of).filter(|value| !value.is_nan()))
                 };
                 table.row(vec![
                     (utilization / 10).to_string(),
                     (*policy).to_owned(),
                     theirs(row, column),
-                    format!("{:.3}", of(&|seen| seen.cost.share * 100.0)),
-                    format!("{:.1}", of(&|seen| seen.cost.dispatcher_us + seen.cost.workers_us)),
-                    format!("{:.1}", of(&|seen| seen.cost.workers_us)),
-                    format!("{:.2}", of(&|seen| seen.cost.wakes)),
-                    format!("{:.3}", of(&|seen| seen.other.unwrap_or(f64::NAN) * 100.0)),
+                    format!("{:.3}", of(&|run| run.cost.share * 100.0)),
+                    format!("{:.1}", of(&|run| run.cost.dispatcher_us + run.cost.workers_us)),
+                    format!("{:.1}", of(&|run| run.cost.workers_us)),
+                    format!("{:.2}", of(&|run| run.cost.wakes)),
+                    format!("{:.3}", of(&|run| run.other.unwrap_or(f64::NAN) * 100.0)),
                 ]);
             }
         }
@@ -234,13 +240,11 @@ impl Found<'_> {
     }
 
     fn fig6_thresholds(&self) -> Vec<Threshold> {
-        let all = || self.rows.iter().filter(|row| !row.seen.is_inconclusive());
+        let all = || self.rows.iter().filter(|row| !row.run.is_inconclusive());
         let count = all().count();
-        let apart = worst(all().map(|row| &row.seen));
-        let edf = all()
-            .filter(|row| row.policy == "edf")
-            .map(|row| row.seen.measured)
-            .fold(0.0, f64::max);
+        let apart = worst(all().map(|row| &row.run));
+        let edf =
+            all().filter(|row| row.policy == "edf").map(|row| row.run.measured).fold(0.0, f64::max);
         vec![
             Threshold {
                 what: "late jobs of each set on threads and simulated".to_owned(),
@@ -258,26 +262,27 @@ impl Found<'_> {
     fn fig7_thresholds(&self) -> Vec<Threshold> {
         let mut judged = Vec::new();
         let at = |policy: &str, utilization| {
-            mean(self.of(policy, Some(utilization)).map(|seen| seen.cost.share * 100.0))
+            mean(self.of(policy, Some(utilization)).map(|run| run.cost.share * 100.0))
         };
         for (policy, _) in &POLICIES {
             let points: Vec<(f64, f64)> = UTILIZATIONS
                 .into_iter()
                 .flat_map(|utilization| {
-                    let share =
-                        move |seen: &Seen| (utilization as f64 / 1_000.0, seen.cost.share * 100.0);
+                    let share = move |run: &RunMeasurement| {
+                        (utilization as f64 / 1_000.0, run.cost.share * 100.0)
+                    };
                     self.of(policy, Some(utilization)).map(share)
                 })
                 .collect();
-            // The line of the figure. Sets of one utilisation differ by how many jobs a second they
-            // have, which few sets do not level out.
+            // The line of the figure. Sets of one utilization differ in their jobs per second,
+            // which few sets do not average out.
             let line: Vec<(f64, f64)> = UTILIZATIONS
                 .into_iter()
                 .map(|utilization| (utilization as f64 / 1_000.0, at(policy, utilization)))
                 .filter(|(_, share)| !share.is_nan())
                 .collect();
             let of_job = UTILIZATIONS.into_iter().filter_map(|utilization| {
-                let us = |seen: &Seen| seen.cost.dispatcher_us + seen.cost.workers_us;
+                let us = |run: &RunMeasurement| run.cost.dispatcher_us + run.cost.workers_us;
                 let some: Vec<f64> = self.of(policy, Some(utilization)).map(us).collect();
                 (!some.is_empty()).then(|| (utilization as f64 / 1_000.0, median(some.into_iter())))
             });
@@ -296,9 +301,8 @@ impl Found<'_> {
             found: format!("{fifo:.3} and {edf:.3} %"),
             passed: fifo <= edf,
         });
-        let most = mean(
-            self.of("edf", Some(900)).map(|seen| seen.cost.dispatcher_us + seen.cost.workers_us),
-        );
+        let most =
+            mean(self.of("edf", Some(900)).map(|run| run.cost.dispatcher_us + run.cost.workers_us));
         judged.push(Threshold {
             what: "EDF at 90 %, per job".to_owned(),
             found: format!("{most:.1} µs, at most 40"),
@@ -308,20 +312,20 @@ impl Found<'_> {
     }
 
     fn fig8_thresholds(&self) -> Vec<Threshold> {
-        // Without stalls: CPU time that is lost in them is no overhead.
-        let calm = || {
+        // Only runs without stalls, because lost CPU time is no overhead.
+        let without_stalls = || {
             self.rows
                 .iter()
-                .filter(|row| row.seen.stalls == 0)
-                .filter_map(|row| Some((row, row.seen.other? * 100.0)))
+                .filter(|row| row.run.stalls == 0)
+                .filter_map(|row| Some((row, row.run.other? * 100.0)))
         };
-        let least = calm().map(|(_, other)| other).fold(f64::INFINITY, f64::min);
+        let least = without_stalls().map(|(_, other)| other).fold(f64::INFINITY, f64::min);
         let cells: Vec<f64> = UTILIZATIONS
             .into_iter()
             .flat_map(|utilization| POLICIES.iter().map(move |(policy, _)| (utilization, *policy)))
             .map(|(utilization, policy)| {
                 mean(
-                    calm()
+                    without_stalls()
                         .filter(|(row, _)| (row.utilization, row.policy) == (utilization, policy))
                         .map(|(_, other)| other),
                 )
@@ -335,7 +339,10 @@ impl Found<'_> {
         vec![
             Threshold {
                 what: "non-scheduler overhead is never negative".to_owned(),
-                found: format!("{least:.3} % at least, in {} runs without a stall", calm().count()),
+                found: format!(
+                    "{least:.3} % at least, in {} runs without a stall",
+                    without_stalls().count()
+                ),
                 passed: least >= 0.0 && least.is_finite(),
             },
             Threshold {
@@ -347,12 +354,11 @@ impl Found<'_> {
     }
 }
 
-/// Overhead by utilisation, of which `line` is the figure's, and µs of a job.
+/// Evaluates the overhead by utilization: `line` is that of the figure, `of_job` the µs of a job.
 ///
-/// Where jobs wait, the worker that completes one begins the next and wakes no thread: the busier
-/// the CPU is, the less each costs, and under FIFO, where every job waits its turn, so much less
-/// that a line explains little of the sum. Then the cost of a job must lie on a line that falls
-/// (`docs/decisions/0016`).
+/// If jobs wait, the worker that completes one begins the next one and wakes no thread. So each job
+/// costs less on a busier CPU. Under FIFO, where each job waits for its turn, the sum is then far
+/// from linear. In this case the cost of a job must lie on a falling line (`docs/decisions/0016`).
 fn linear(policy: &str, line: &[(f64, f64)], of_job: &[(f64, f64)], of_sets: f64) -> Threshold {
     let ((slope, explained), (job_slope, of_jobs)) = (fit(line), fit(of_job));
     let grows = slope > 0.0 && explained > 0.8;
@@ -367,8 +373,7 @@ fn linear(policy: &str, line: &[(f64, f64)], of_job: &[(f64, f64)], of_sets: f64
     }
 }
 
-/// CPU time of SF3P's own program on a computer like that of the figures, in percent: by
-/// utilisation as above, EDF, RM, FIFO.
+/// `THEIRS[utilization][policy]`: CPU time of SF3P's own program on a similar computer, in percent.
 const THEIRS: [[f64; 3]; 6] = [
     [0.180, 0.165, 0.178],
     [0.198, 0.209, 0.204],
@@ -383,9 +388,9 @@ fn theirs(row: usize, column: usize) -> String {
     if percent.is_nan() { "-".to_owned() } else { format!("{percent:.3}") }
 }
 
-/// The largest difference between simulated and measured, in points.
-fn worst<'a>(of: impl Iterator<Item = &'a Seen>) -> f64 {
-    of.map(|seen| (seen.simulated - seen.measured).abs()).fold(0.0, f64::max)
+/// Returns the largest difference between simulated and measured late jobs, in points.
+fn worst<'a>(of: impl Iterator<Item = &'a RunMeasurement>) -> f64 {
+    of.map(|run| (run.simulated - run.measured).abs()).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Table II: the flight management software in three configurations, with costs for a machine that
-//! stands still for 50 ms in each second that is full.
+//! Table II: the flight management software in three configurations, with costs for a computer
+//! whose CPU is unavailable for 50 ms of each full second.
 //!
-//! At their worst all jobs together have 96.6 % of the CPU, on purpose: the kernel takes it away
-//! for a while each second. What is judged are jobs whose windows are clear of that (checklist,
-//! 1.6: from a stall to 200 ms after it).
+//! At worst cost all jobs together have 96.6 % of the CPU, on purpose: the kernel throttles them
+//! once per second. Thresholds apply to jobs outside of stalls, which here extend to 200 ms after
+//! their end.
 
 use super::super::super::exec;
 use super::super::super::thresholds::{self, Threshold};
 use super::super::{CONFIGURATIONS, MS, PAPER, shipped};
-use super::{Effort, Look, Run, cpu, data, run, tell};
+use super::{Effort, Instrumentation, Run, cpu, data, finish, run};
 use crate::exit::Exit;
 use crate::output::{self, Table};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
 use talea_exec::{Stall, stalls};
 
-/// Average and worst cost in µs, by the first letters of the name (the VM set).
+/// Prefix of the task name, average cost and worst cost in µs, for a virtual machine.
 const COSTS: [(&str, u64, u64); 6] = [
     ("sens", 1_000, 1_500),
     ("loc_a", 1_400, 2_000),
@@ -27,8 +27,8 @@ const COSTS: [(&str, u64, u64); 6] = [
     ("video", 37_000, 37_000),
 ];
 const AUDIO: u64 = 74_000;
-/// CPU time of SF3P's own program at worst cost on a computer of this kind, and in the paper, in
-/// percent.
+/// `THEIRS[configuration]`: CPU time of SF3P's own program at worst cost, on a similar computer and
+/// in the paper, in percent.
 const THEIRS: [(f64, f64); 3] = [(0.40, 0.71), (0.31, 0.44), (0.24, 0.38)];
 const GROUPS: [&str; 3] = ["B", "D", "A"];
 
@@ -37,18 +37,18 @@ const GROUPS: [&str; 3] = ["B", "D", "A"];
 struct Group {
     jobs: u64,
     late: u64,
-    /// Jobs clear of stalls.
+    /// Jobs outside of stalls.
     clear: u64,
     clear_late: u64,
     simulated_late: u64,
 }
 
-/// One run.
+/// One run of one configuration.
 #[derive(Serialize)]
-struct Row {
+struct Table2Row {
     config: &'static str,
     cost: &'static str,
-    /// B, D and A.
+    /// Groups B, D and A.
     groups: [Group; 3],
     stalls: usize,
     scheduler_percent: f64,
@@ -64,7 +64,12 @@ fn is_clear(stalls: &[Stall], from: Time, to: Time) -> bool {
     })
 }
 
-fn one(cpu: u32, config: &'static str, cost: &'static str, duration: Span) -> anyhow::Result<Row> {
+fn one(
+    cpu: u32,
+    config: &'static str,
+    cost: &'static str,
+    duration: Span,
+) -> anyhow::Result<Table2Row> {
     let system = shipped(&format!("fms-{config}-worst.toml"))?;
     let root = &system.roots[0];
     let mut workload = root.workload(system.seed);
@@ -82,15 +87,15 @@ fn one(cpu: u32, config: &'static str, cost: &'static str, duration: Span) -> an
             spec.backlog.capacity = 1_000;
         }
     }
-    let ran = run(cpu, &tree, &workload, duration, Look::Seldom)?;
-    let machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+    let ran = run(cpu, &tree, &workload, duration, Instrumentation::Sparse)?;
+    let engine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
     let of = |task: u32| {
-        let above = tree.ancestors(machine.node_of(TaskId(task))).next();
+        let above = tree.ancestors(engine.node_of(TaskId(task))).next();
         GROUPS.iter().position(|name| above.is_some_and(|(_, spec)| spec.name == *name))
     };
     let groups = groups(&ran, Time::ZERO + duration, of);
     let scheduler_percent = ran.cost.share * 100.0;
-    Ok(Row { config, cost, groups, stalls: ran.stalls.len(), scheduler_percent })
+    Ok(Table2Row { config, cost, groups, stalls: ran.stalls.len(), scheduler_percent })
 }
 
 fn groups(ran: &Run, until: Time, of: impl Fn(u32) -> Option<usize>) -> [Group; 3] {
@@ -109,7 +114,7 @@ fn groups(ran: &Run, until: Time, of: impl Fn(u32) -> Option<usize>) -> [Group; 
     groups
 }
 
-/// Runs the configurations and shows the table.
+/// Runs the configurations and prints the table.
 pub(in super::super) fn table2(effort: &Effort) -> anyhow::Result<Exit> {
     let (cpu, load) = (cpu()?, exec::load());
     let mut rows = Vec::new();
@@ -121,15 +126,15 @@ pub(in super::super) fn table2(effort: &Effort) -> anyhow::Result<Exit> {
             }
         }
     }
-    let judged = judge(&rows);
+    let judged = evaluate(&rows);
     let mut text = table(&rows);
     text = text + "\n" + &thresholds::text(&judged);
     let raw = effort.save("sf3p-table2-live.json", &data(effort, &load, &rows, &judged)?)?;
-    tell(&load, &text, &[raw], &judged)
+    finish(&load, &text, &[raw], &judged)
 }
 
-/// All runs of a configuration as one.
-fn sum(rows: &[Row], config: &str, cost: &str) -> ([Group; 3], usize, f64) {
+/// Returns the sum of all runs of a configuration.
+fn sum(rows: &[Table2Row], config: &str, cost: &str) -> ([Group; 3], usize, f64) {
     let mut all = [Group::default(); 3];
     let (mut stalls, mut share, mut count) = (0, 0.0, 0.0);
     for row in rows.iter().filter(|row| (row.config, row.cost) == (config, cost)) {
@@ -147,7 +152,7 @@ fn sum(rows: &[Row], config: &str, cost: &str) -> ([Group; 3], usize, f64) {
     (all, stalls, share / f64::max(count, 1.0))
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[Table2Row]) -> String {
     let mut table = Table::new(&[
         "CONFIGURATION",
         "COST",
@@ -189,7 +194,7 @@ fn table(rows: &[Row]) -> String {
            never in C1 and C2, B in C2, D in both.\n"
 }
 
-fn judge(rows: &[Row]) -> Vec<Threshold> {
+fn evaluate(rows: &[Table2Row]) -> Vec<Threshold> {
     let [c1, c2, c3] = ["c1", "c2", "c3"].map(|config| sum(rows, config, "worst"));
     let says = |what: &str, found: String, passed: bool| {
         let what = what.to_owned();

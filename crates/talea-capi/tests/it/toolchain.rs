@@ -1,4 +1,4 @@
-//! The library under the names that it is installed with, and programs compiled against it.
+//! The library under its installed names, and programs that are compiled and linked with it.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
-/// In which language a source is compiled.
+/// Language and standard by which a source is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     C(&'static str),
@@ -17,23 +17,23 @@ pub(crate) enum Language {
 pub(crate) const C11: Language = Language::C("c11");
 pub(crate) const CPP17: Language = Language::Cpp("c++17");
 
-/// A file of this crate.
+/// Returns the path of a file of this crate.
 pub(crate) fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// A program of the examples.
+/// Returns the path of an example.
 pub(crate) fn example(name: &str) -> PathBuf {
     here("../../examples/c").join(name)
 }
 
-/// The library as cargo has just built it for this test.
+/// Returns the path of the library that cargo has built for this test.
 pub(crate) fn built_library() -> PathBuf {
     let own = std::env::current_exe().expect("a path");
     own.parent().expect("a folder").join("libtalea.so")
 }
 
-/// A folder with the library under all its names.
+/// Returns a folder with the library under all its names.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -45,7 +45,7 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// Puts the library into a folder under all its names.
+/// Copies the library to a folder under all its names.
 pub(crate) fn install(folder: &Path) {
     std::fs::copy(built_library(), folder.join("libtalea.so.0"))
         .expect("cargo builds the library first");
@@ -58,7 +58,7 @@ pub(crate) fn install(folder: &Path) {
     }
 }
 
-/// Compiles with all warnings as errors; the compiler's words are the panic's.
+/// Compiles a source with all warnings as errors. Panics with the output of the compiler.
 #[track_caller]
 pub(crate) fn compile(source: &Path, language: Language, flags: &[&str]) {
     let (compiler, standard, more) = match language {
@@ -75,8 +75,8 @@ pub(crate) fn compile(source: &Path, language: Language, flags: &[&str]) {
         .args(flags)
         .output()
         .unwrap_or_else(|error| panic!("{compiler}: {error}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{} as {standard}:\n{said}", source.display());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{} as {standard}:\n{text}", source.display());
 }
 
 /// Compiles and links a program with `-l{library}`.
@@ -85,7 +85,8 @@ pub(crate) fn program(source: &Path, language: Language, library: &str) -> PathB
     let name = source.file_stem().expect("a name").to_string_lossy();
     let kind = if matches!(language, Language::C(_)) { "c" } else { "cpp" };
     let to = folder().join(format!("{name}-{kind}"));
-    // Tests share programs: the first compiles, and nobody runs what is being written.
+    // Tests share programs. The first test compiles; the lock keeps the others from running a file
+    // that is being written.
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     if compiled.contains(&to) {
@@ -93,13 +94,13 @@ pub(crate) fn program(source: &Path, language: Language, library: &str) -> PathB
     }
     let link = format!("-L{}", folder().display());
     let out = to.display().to_string();
-    // The language is for the source alone: -xnone lets the linker's inputs be what they are.
+    // The language applies to the source only: -xnone ends its effect before the linker's inputs.
     compile(source, language, &["-xnone", "-pthread", "-o", &out, &link, &format!("-l{library}")]);
     compiled.insert(to.clone());
     to
 }
 
-/// A program that is about to talk to the daemon at `socket`.
+/// A program that connects to the daemon at `socket`.
 pub(crate) fn command(program: &Path, socket: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -110,23 +111,25 @@ pub(crate) fn command(program: &Path, socket: &Path) -> Command {
     command
 }
 
-/// Runs a program that must end with `status`, and soon, and hands out what it printed.
+/// Runs a program that must end with `status` within a minute, and returns its output.
 #[track_caller]
 pub(crate) fn expect(command: &mut Command, status: i32) -> String {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.expect("it can be run");
     let pid = rustix::process::Pid::from_child(&child);
-    let (tell, told) = mpsc::channel::<()>();
-    // Nothing here takes long; what hangs is killed, and its status tells.
+    let (ended_sender, ended_receiver) = mpsc::channel::<()>();
+    // The watchdog kills a program that hangs; its status differs from the expected one then.
     let watchdog = std::thread::spawn(move || {
-        if told.recv_timeout(Duration::from_mins(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if ended_receiver.recv_timeout(Duration::from_mins(1))
+            == Err(mpsc::RecvTimeoutError::Timeout)
+        {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     });
-    let Output { status: ended, stdout, stderr } = child.wait_with_output().expect("it was run");
-    drop(tell);
+    let Output { status: actual, stdout, stderr } = child.wait_with_output().expect("it was run");
+    drop(ended_sender);
     watchdog.join().expect("no panic");
-    let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert_eq!(ended.code(), Some(status), "{ended}: {said}");
-    said
+    let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert_eq!(actual.code(), Some(status), "{actual}: {text}");
+    text
 }

@@ -1,5 +1,5 @@
-/* A fork while another thread of the parent is in the middle of a call to a daemon that does not answer: the child's
- * calls wait for nobody whom it does not have. */
+/* A fork while another thread of the parent waits for a daemon that does not answer: the calls of
+ * the child do not wait for that thread, which the child does not have. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,7 +11,7 @@
 
 static talea_client *client;
 
-static void *ask(void *result)
+static void *requests_status(void *result)
 {
     talea_status status = TALEA_STATUS_INIT;
     *(int *)result = talea_status_get(client, &status);
@@ -26,11 +26,11 @@ int main(void)
     pid_t child;
 
     CHECK(talea_connect_to(NULL, 2000000000u, &client) == 0);
-    CHECK(pthread_create(&thread, NULL, ask, &result) == 0);
+    CHECK(pthread_create(&thread, NULL, requests_status, &result) == 0);
     usleep(300000);
     child = fork();
     if (child == 0) {
-        /* What hangs is killed. */
+        /* Kills a child that hangs. */
         alarm(20);
         CHECK(talea_status_get(client, &status) == 0);
         _exit(0);

@@ -1,5 +1,5 @@
-/* One create with SIGPIPE as it is by default, signals arriving all the time, and a daemon that misbehaves. The
- * argument is what must come of it: a number for the result, a number for errno (0: any). */
+/* Creates a task while signals arrive and the daemon misbehaves. SIGPIPE has its default action.
+ * Arguments: the expected result, and the expected errno (0: any). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <sys/time.h>
 
-static void nothing(int signal)
+static void ignores(int signal)
 {
     (void)signal;
 }
@@ -18,14 +18,14 @@ int main(int argc, char **argv)
     struct rtf_params p = RTF_PARAM_INIT;
     struct rtf_task t = RTF_TASK_INIT;
     struct sigaction action;
-    struct itimerval often = { { 0, 5000 }, { 0, 5000 } };
+    struct itimerval interval = { { 0, 5000 }, { 0, 5000 } };
     int result;
 
     CHECK(argc == 3);
     sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
-    action.sa_handler = nothing;
-    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    action.sa_handler = ignores;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &interval, NULL) == 0);
     CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
 
     rtf_connect();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use talea_core::CpuSet;
 use talea_os::{Attr, Policy, Tid, sched};
 
-/// Priority of client and servers: above every range that the measured plugins use.
+/// Priority of client and servers: above the range of each measured plugin.
 pub(super) const PRIORITY: u8 = 95;
 
 /// Placement of client and servers.
@@ -26,7 +26,7 @@ impl Place {
     }
 }
 
-/// The CPUs of an experiment.
+/// CPUs of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cpus {
     pub(super) client: u32,
@@ -34,7 +34,8 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    /// The client has the last CPU that this process may use, the server the same or the first.
+    /// Selects the last CPU of this process for the client, and the same one or the first for the
+    /// server.
     pub(super) fn of(place: Place) -> anyhow::Result<Cpus> {
         let allowed = sched::get_affinity(Tid::of_process())?;
         let (first, last) = (allowed.iter().next(), allowed.iter().last());
@@ -49,39 +50,40 @@ impl Cpus {
     }
 }
 
-/// While it lives the CPUs of an experiment do not fall asleep.
-pub(super) struct Awake {
+/// Guard that keeps the CPUs of an experiment awake.
+pub(super) struct KeepCpusAwake {
     _spinners: Vec<Spinner>,
 }
 
-impl Awake {
-    pub(super) fn on(cpus: Cpus) -> anyhow::Result<Awake> {
+impl KeepCpusAwake {
+    pub(super) fn on(cpus: Cpus) -> anyhow::Result<KeepCpusAwake> {
         let mut spinners = vec![Spinner::start(cpus.client)?];
         if cpus.server != cpus.client {
             spinners.push(Spinner::start(cpus.server)?);
         }
-        Ok(Awake { _spinners: spinners })
+        Ok(KeepCpusAwake { _spinners: spinners })
     }
 }
 
-/// While it lives the calling thread measures: pinned, at real-time priority, its CPUs kept awake.
-pub(super) struct Rig {
+/// Guard of a measurement on the calling thread: pinned, at real-time priority, its CPUs kept
+/// awake.
+pub(super) struct MeasuringThread {
     before: (Attr, CpuSet),
-    _awake: Awake,
+    _awake: KeepCpusAwake,
 }
 
-impl Rig {
-    /// Needs the right to set real-time priorities.
-    pub(super) fn set_up(cpus: Cpus) -> anyhow::Result<Rig> {
+impl MeasuringThread {
+    /// Pins the calling thread, which needs the right to set real-time priorities.
+    pub(super) fn set_up(cpus: Cpus) -> anyhow::Result<MeasuringThread> {
         let me = Tid::current();
         let before = (sched::get(me)?, sched::get_affinity(me)?);
-        let rig = Rig { before, _awake: Awake::on(cpus)? };
-        privileged(me, cpus.client)?;
-        Ok(rig)
+        let thread = MeasuringThread { before, _awake: KeepCpusAwake::on(cpus)? };
+        pin_with_priority(me, cpus.client)?;
+        Ok(thread)
     }
 }
 
-impl Drop for Rig {
+impl Drop for MeasuringThread {
     fn drop(&mut self) {
         let me = Tid::current();
         let back =
@@ -92,8 +94,8 @@ impl Drop for Rig {
     }
 }
 
-/// Gives a thread its place in the experiment.
-pub(super) fn privileged(tid: Tid, cpu: u32) -> anyhow::Result<()> {
+/// Pins a thread of the experiment to `cpu` and sets its priority to [`PRIORITY`].
+pub(super) fn pin_with_priority(tid: Tid, cpu: u32) -> anyhow::Result<()> {
     sched::set_affinity(tid, &CpuSet::single(cpu)).with_context(|| format!("CPU {cpu}"))?;
     sched::set(tid, &Attr::grant(Policy::Fifo(PRIORITY)))
         .context("measuring needs the right to set real-time priorities (root, or CAP_SYS_NICE)")
@@ -107,16 +109,16 @@ pub(crate) struct SpinArgs {
     seconds: u64,
 }
 
-/// Keeps a virtual CPU from being halted, at the lowest priority there is.
+/// Process at the lowest priority that prevents a virtual CPU from being halted.
 struct Spinner(Child);
 
-/// No measurement takes longer.
-const LONGEST_S: u64 = 3600;
+/// Maximum run time of a spinner in seconds; no measurement takes longer.
+const MAX_SECONDS: u64 = 3600;
 
 impl Spinner {
     fn start(cpu: u32) -> anyhow::Result<Spinner> {
         let child = Command::new(std::env::current_exe()?)
-            .args(["lab", "spin", "--seconds", &LONGEST_S.to_string()])
+            .args(["lab", "spin", "--seconds", &MAX_SECONDS.to_string()])
             .stdin(Stdio::null())
             .spawn()
             .context("the spinner cannot be started")?;
@@ -130,13 +132,13 @@ impl Spinner {
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        // An error means that it has ended.
+        // An error means that the process has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The spinner itself.
+/// Runs the spinner until its parent or its time ends.
 pub(super) fn spin(args: &SpinArgs) -> Exit {
     let parent = rustix::process::getppid();
     let start = Instant::now();

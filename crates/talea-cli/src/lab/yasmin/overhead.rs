@@ -1,11 +1,11 @@
-//! Overhead of a thread: its CPU time outside of its jobs, on the average and job by job.
+//! Overhead of a thread: its CPU time outside of its jobs, as a mean and per job.
 //!
-//! Model: a job uses up what it costs, so it reads its thread's clock when it begins and until it
-//! ends. What this clock shows from the end of a job to the begin of the next one of the same
-//! thread is overhead: ending the one (with what the thread decides for others then), going to
-//! sleep, waking, beginning the other. It is had from readings that the jobs need anyway, and noted
-//! within the jobs' own time: nothing is measured that the measurement brings along, but for half a
-//! reading at either end, which is taken off.
+//! Model: a job consumes its cost, so it reads the clock of its thread when it begins and until it
+//! ends. The CPU time from the end of a job to the start of the next one of the same thread is
+//! overhead. It includes the completion of the first job (with decisions for other threads), the
+//! sleep, the wake-up and the start of the second job. The jobs need these readings anyway and
+//! store them within their own time. So the measurement adds half a reading at each end, which is
+//! subtracted.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -20,12 +20,12 @@ use talea_os::clock;
 /// Measurements of one thread, which runs the jobs of one task.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
-    /// Its clock when its last job had ended.
+    /// Clock of the thread at the end of its last job.
     ended: Option<Work>,
     /// CPU time of its jobs, in ns.
     used: u64,
     jobs: u64,
-    /// CPU time in ns between a job and the one before it, for all jobs but the first.
+    /// `between[n]`: CPU time between job `n` and the next one, in ns.
     between: Vec<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Thread {
         Thread { between: Vec::with_capacity(most as usize), ..Thread::default() }
     }
 
-    /// A job that uses up what it costs.
+    /// Executes a job that consumes its cost.
     pub(super) fn work(&mut self, cost: Work) {
         let begin = clock::thread_cpu_time();
         if let Some(between) = self.ended.and_then(|ended| begin.checked_sub(ended))
@@ -54,31 +54,31 @@ impl Thread {
     }
 }
 
-/// In µs.
+/// Overheads in µs.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Overhead {
-    /// Per job, of threads that only schedule.
+    /// Mean per job, of threads that only schedule.
     pub(super) dispatchers: f64,
-    /// Per job, of threads that work, between their jobs.
+    /// Mean per job, of workers between their jobs.
     pub(super) workers: f64,
-    /// CPU time between two jobs of a thread that 99 of 100 jobs don't exceed.
+    /// CPU time between two jobs of a thread that 99 of 100 jobs do not exceed.
     pub(super) between_p99: f64,
-    /// The most of all jobs.
+    /// Maximum over all jobs.
     pub(super) between_most: f64,
-    /// The longest that a thread which only schedules was at it at a time.
+    /// Longest step of a thread that only schedules.
     pub(super) step_most: f64,
     pub(super) jobs: u64,
     pub(super) late: u64,
 }
 
 impl Overhead {
-    /// On the average.
+    /// Returns the mean overhead per job.
     pub(super) fn us(&self) -> f64 {
         self.dispatchers + self.workers
     }
 
-    /// Returns the largest possible overhead of one job: the longest step of all, and the most that
-    /// its thread has used for it.
+    /// Returns the largest possible overhead of one job: the longest step of all, plus the maximum
+    /// of its thread.
     pub(super) fn most(&self) -> f64 {
         self.step_most + self.between_most
     }
@@ -88,8 +88,8 @@ impl Overhead {
         let (mut inside, mut jobs, mut between) = (0, 0, Vec::new());
         let reading = cost::read_cost();
         for thread in threads {
-            // Each job reads the clock once for its begin and once for its end, and half of each of
-            // these lies outside of what is measured with them.
+            // Each job reads the clock once for its start and once for its end. Half of each
+            // reading is outside of the interval that it measures.
             inside += thread.used + thread.jobs * reading;
             jobs += thread.jobs;
             between.extend(thread.between.iter().map(|ns| ns.saturating_sub(reading)));
@@ -133,8 +133,8 @@ mod tests {
         let worked = clock::thread_cpu_time().checked_sub(before).expect("it grows");
         let overhead = Overhead::of(Duration::from_nanos(worked.as_ns()), std::iter::once(&thread));
         assert_eq!((overhead.jobs, thread.between.len()), (9, 8));
-        // The clock may say more than was asked for, never less; half a reading at either end is
-        // taken off.
+        // The clock may show more than the cost, never less; half a reading at each end is
+        // subtracted.
         assert!(thread.between.iter().all(|&ns| ns >= 1_000_000) && thread.between[0] >= 3_000_000);
         assert!(
             thread.between.iter().any(|&ns| ns < 2_000_000),

@@ -1,5 +1,5 @@
-//! Evaluation of the measured times: response times, misses, and which misses the computer itself
-//! has caused.
+//! Evaluation of the measured times: response times, deadline misses, and the misses that stalls of
+//! the computer caused.
 
 use super::job::{Block, DEADLINE, RUNTIME};
 use talea_core::mutate;
@@ -10,33 +10,33 @@ use talea_exec::Stall;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockResult {
     Met,
-    /// Missed, and without the stalls that the monitor saw it would have been met.
+    /// Missed; without the detected stalls it would have been met.
     MissedInStall,
-    /// Missed, and it would have been met if, besides, no block had computed for longer than
-    /// declared.
+    /// Missed; it would have been met without the detected stalls if, in addition, no block had
+    /// exceeded its declared cost.
     MissedOverrun,
-    /// Missed, and neither explains it.
+    /// Missed; neither stalls nor overruns explain it.
     Missed,
 }
 
-/// One run in numbers.
+/// Statistics of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) median: Span,
     pub(super) p99: Span,
     pub(super) max: Span,
-    /// One a block.
+    /// `results[k]`: the result of block `k`.
     pub(super) results: Vec<BlockResult>,
-    /// The most that a block has computed, stalls within it left out as far as they are known.
+    /// Largest CPU time of a block, without the part that is known to be stall time.
     pub(super) most: Work,
 }
 
 impl Verdict {
-    /// Judges a run; `stalls` in order of time.
+    /// Evaluates a run; `stalls` are in order of time.
     pub(super) fn of(blocks: &[Block], stalls: &[Stall<Monotonic>]) -> Verdict {
         let mut sorted: Vec<Span> = blocks.iter().map(Block::response).collect();
         sorted.sort_unstable();
-        let (results, most) = judge(blocks, stalls);
+        let (results, most) = evaluate_blocks(blocks, stalls);
         Verdict {
             median: quantile(&sorted, 50),
             p99: quantile(&sorted, 99),
@@ -46,49 +46,52 @@ impl Verdict {
         }
     }
 
-    /// How many met this result.
+    /// Returns the number of blocks with this result.
     pub(super) fn count(&self, result: BlockResult) -> usize {
         self.results.iter().filter(|&&other| other == result).count()
     }
 
-    /// Blocks that were late, for whatever reason.
+    /// Returns the number of blocks that missed their deadline, for any reason.
     pub(super) fn missed(&self) -> usize {
         self.results.len() - self.count(BlockResult::Met)
     }
 
-    /// Those of them that the monitor excuses.
+    /// Returns the number of misses that detected stalls explain.
     pub(super) fn in_stalls(&self) -> usize {
         self.count(BlockResult::MissedInStall)
     }
 }
 
-/// The smallest value that `percent` of all values don't exceed.
+/// Returns the smallest value that `percent` % of all values do not exceed.
 fn quantile(sorted: &[Span], percent: usize) -> Span {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(Span::ZERO)
 }
 
-/// Runs the blocks again, in thought, without what was lost: a block begins when it is released and
-/// the one before it has ended, so that what a stall took from a busy period is excused, and what
-/// idle time made good is not excused twice.
-fn judge(blocks: &[Block], stalls: &[Stall<Monotonic>]) -> (Vec<BlockResult>, Work) {
+/// Repeats the run arithmetically without the lost time, and classifies each miss.
+///
+/// A block starts at its release or at the completion of the previous block, whichever is later. So
+/// a stall excuses a whole busy period, but a delay that idle time has absorbed is not excused
+/// again.
+fn evaluate_blocks(blocks: &[Block], stalls: &[Stall<Monotonic>]) -> (Vec<BlockResult>, Work) {
     let mut most = Work::ZERO;
     let mut ended = Monotonic::ZERO;
     let (mut without_stalls, mut without_both) = (ended, ended);
     let results = blocks.iter().map(|block| {
         let began = block.release.max(ended);
         let took = block.completion.since(began.min(block.completion));
-        let lost = standstill(stalls, began, block.completion);
-        // The kernel's clock of the thread advances during a stall that the kernel does not notice.
+        let lost = stall_time(stalls, began, block.completion);
+        // The kernel's clock of the thread advances during a stall that the kernel does not detect.
         let computed =
             block.computed.checked_sub(Work::from_ns(lost.as_ns())).unwrap_or(Work::ZERO);
         let overrun = computed.checked_sub(RUNTIME).unwrap_or(Work::ZERO);
         most = most.max(computed);
         ended = block.completion;
-        let took = less(took, lost);
+        let took = saturating_sub(took, lost);
         without_stalls =
             mutate!("demo-judge-idle", block.release.max(without_stalls), without_stalls) + took;
-        without_both = block.release.max(without_both) + less(took, Span::from_ns(overrun.as_ns()));
+        without_both =
+            block.release.max(without_both) + saturating_sub(took, Span::from_ns(overrun.as_ns()));
         let is_met = |end: Monotonic| end.since(block.release) <= DEADLINE;
         match () {
             () if is_met(block.completion) => BlockResult::Met,
@@ -100,13 +103,13 @@ fn judge(blocks: &[Block], stalls: &[Stall<Monotonic>]) -> (Vec<BlockResult>, Wo
     (results.collect(), most)
 }
 
-/// Subtracts `part` from `span`, at least zero.
-fn less(span: Span, part: Span) -> Span {
+/// Returns `span` minus `part`, at least zero.
+fn saturating_sub(span: Span, part: Span) -> Span {
     span.checked_sub(part).unwrap_or(Span::ZERO)
 }
 
-/// How long the CPU stood still between two instants.
-fn standstill(stalls: &[Stall<Monotonic>], from: Monotonic, to: Monotonic) -> Span {
+/// Returns the total length of the stalls between two instants.
+fn stall_time(stalls: &[Stall<Monotonic>], from: Monotonic, to: Monotonic) -> Span {
     let first = stalls.partition_point(|stall| stall.to <= from);
     stalls[first..]
         .iter()
@@ -161,19 +164,19 @@ mod tests {
     #[test]
     fn a_block_beyond_its_declared_cost_is_distinguished_from_a_delayed_one() {
         use BlockResult::{Missed, MissedInStall, MissedOverrun};
-        // The second waits for the first, which computed 5 ms more than declared; the reason for
-        // the delay of the last is unknown.
+        // The second block waits for the first one, which computed 5 ms more than declared. The
+        // cause of the last block's delay is unknown.
         let mut blocks = [block(0, 14), block(10, 21), block(50, 64)];
         blocks[0].computed = Work::from_ns(9 * MS);
         let verdict = Verdict::of(&blocks, &[]);
         assert_eq!(verdict.results, [MissedOverrun, MissedOverrun, Missed]);
         assert_eq!((verdict.missed(), verdict.most), (3, Work::from_ns(9 * MS)));
-        // The thread's clock has counted the stall.
+        // The thread's clock has advanced during the stall.
         let stalls = [stall(at(2), at(12))];
         let verdict = Verdict::of(&blocks, &stalls);
         assert_eq!(verdict.results, [MissedInStall, MissedInStall, Missed]);
         assert_eq!(verdict.most, Work::from_ns(2 * MS));
-        // Neither alone explains it.
+        // Neither the stall nor the overrun explains the miss alone.
         let mut late = [block(0, 13)];
         late[0].computed = Work::from_ns(8 * MS);
         assert_eq!(Verdict::of(&late, &[stall(at(1), at(3))]).results, [MissedOverrun]);
@@ -182,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn what_idle_time_made_good_is_not_excused_again() {
-        // Without the stall the first ends at 2, and the second has 10 ms of its own until it is
-        // kept off the CPU.
+    fn a_delay_that_idle_time_absorbed_is_not_excused_again() {
+        // Without the stall the first block completes at 2 ms, and the second one still takes 14
+        // ms.
         let stalls = [stall(at(1), at(21))];
         let blocks = [block(0, 22), block(10, 36), block(20, 38), block(30, 40)];
         use BlockResult::{Met, Missed, MissedInStall};
@@ -200,8 +203,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_also_excuses_the_jam_behind_it() {
-        // 25 ms of standstill during the first block; the next two catch up.
+    fn a_stall_also_excuses_its_backlog() {
+        // The CPU is stalled for 25 ms during the first block; the next two blocks wait in its
+        // backlog.
         let stalls = [stall(at(1), at(26))];
         let blocks = [block(0, 27), block(10, 29), block(20, 31), block(30, 33)];
         use BlockResult::{Met, MissedInStall};

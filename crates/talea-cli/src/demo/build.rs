@@ -1,47 +1,47 @@
-//! The programs of the demonstration: found where they were installed, or built from this
-//! workspace.
+//! Programs of the demonstration: installed, or built from this workspace.
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Source of the programs.
-pub(super) enum Workshop {
-    /// `PREFIX/libexec/talea/demo`, beside `PREFIX/bin`.
+pub(super) enum ProgramSource {
+    /// Installed programs: `demo` is `PREFIX/libexec/talea/demo`, beside `PREFIX/bin`.
     Installed { bin: PathBuf, demo: PathBuf },
-    /// A clone: `root` with the sources, `target` with what cargo builds, `profile` of this
-    /// program.
+    /// A clone of the repository: its root, the target directory of cargo, and the build profile of
+    /// this program.
     Workspace { root: PathBuf, target: PathBuf, profile: String },
 }
 
-/// Everything that must be put on stage.
+/// Paths of all files that the demonstration copies to its directory.
 pub(super) struct Programs {
     pub(super) talea: PathBuf,
     pub(super) talead: PathBuf,
     pub(super) library: PathBuf,
-    /// The job in an ordinary build.
+    /// The job without libtalea.
     pub(super) plain: PathBuf,
-    /// The job that declares what it needs.
+    /// The job that declares its demand through libtalea.
     pub(super) declaring: PathBuf,
     pub(super) load: PathBuf,
     pub(super) voice: PathBuf,
 }
 
-impl Workshop {
-    /// Looks beside this program first, then at the place where it was built.
-    pub(super) fn find() -> anyhow::Result<Workshop> {
+impl ProgramSource {
+    /// Finds the installed programs beside this program, otherwise the clone from which this
+    /// program was built.
+    pub(super) fn find() -> anyhow::Result<ProgramSource> {
         let exe = std::env::current_exe().context("cannot tell where this program lies")?;
         let bin = exe.parent().context("this program lies nowhere")?;
         let demo = bin.join("../libexec/talea/demo");
         if demo.join("convolver").is_file() {
-            return Ok(Workshop::Installed { bin: bin.to_owned(), demo });
+            return Ok(ProgramSource::Installed { bin: bin.to_owned(), demo });
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let profile = bin.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let (Ok(root), Some(target)) = (root.canonicalize(), bin.parent())
             && root.join("examples/convolver/convolver.c").is_file()
         {
-            return Ok(Workshop::Workspace {
+            return Ok(ProgramSource::Workspace {
                 root,
                 target: target.to_owned(),
                 profile: profile.to_owned(),
@@ -57,15 +57,15 @@ impl Workshop {
     /// Returns the default directory of the pictures.
     pub(super) fn default_output(&self) -> PathBuf {
         match self {
-            Workshop::Installed { .. } => PathBuf::from("talea-demo"),
-            Workshop::Workspace { target, .. } => target.join("demo"),
+            ProgramSource::Installed { .. } => PathBuf::from("talea-demo"),
+            ProgramSource::Workspace { target, .. } => target.join("demo"),
         }
     }
 
-    /// Finds or builds everything.
+    /// Returns the paths of all programs; in a clone it builds them.
     pub(super) fn programs(&self) -> anyhow::Result<Programs> {
         match self {
-            Workshop::Installed { bin, demo } => Ok(Programs {
+            ProgramSource::Installed { bin, demo } => Ok(Programs {
                 talea: bin.join("talea"),
                 talead: first(&[bin.join("../sbin/talead"), bin.join("talead")])?,
                 library: first(&[bin.join("../lib/libtalea.so.0"), demo.join("libtalea.so.0")])?,
@@ -74,7 +74,7 @@ impl Workshop {
                 load: demo.join("load"),
                 voice: demo.join("talea.wav"),
             }),
-            Workshop::Workspace { root, target, profile } => build(root, target, profile),
+            ProgramSource::Workspace { root, target, profile } => build(root, target, profile),
         }
     }
 }
@@ -92,7 +92,8 @@ fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> 
     let profile = if profile == "debug" { "dev" } else { profile };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--profile", profile, "--target-dir"]).arg(target);
-    // With this package among them, the features of all dependencies are those of its own build.
+    // This package is among them, so that all dependencies have the features of this package's own
+    // build.
     cargo.args([
         "-p",
         "talea-cli",
@@ -114,7 +115,7 @@ fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> 
     compile(&source, &["load.c"], &own.join("load"), &[])?;
     let include = format!("-I{}", root.join("crates/talea-capi/include").display());
     let library = format!("-L{}", built.display());
-    // The library lies beside the program on stage, under its SONAME.
+    // The dynamic linker finds the library beside the program, under its SONAME.
     let talea = ["-DWITH_TALEA", &include, &library, "-ltalea", "-Wl,-rpath,$ORIGIN"];
     compile(&source, &job, &own.join("convolver-talea"), &talea)?;
     Ok(Programs {
@@ -128,7 +129,8 @@ fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> 
     })
 }
 
-/// The program appears whole: another demonstration may be copying the one that was there.
+/// Compiles a program and replaces the old one by a rename: another demonstration may be copying
+/// it.
 fn compile(dir: &Path, sources: &[&str], program: &Path, with: &[&str]) -> anyhow::Result<()> {
     let fresh = program.with_added_extension(std::process::id().to_string());
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
@@ -137,7 +139,8 @@ fn compile(dir: &Path, sources: &[&str], program: &Path, with: &[&str]) -> anyho
     std::fs::rename(&fresh, program).with_context(|| format!("cannot write {}", program.display()))
 }
 
-/// Runs to the end; what it prints goes to standard error, where progress belongs.
+/// Runs a command until it ends. Its standard output is discarded; its messages go to standard
+/// error, where progress belongs.
 fn call(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
     match status {

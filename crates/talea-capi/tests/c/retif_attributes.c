@@ -1,5 +1,5 @@
-/* What becomes of a real thread under a real daemon that knows "rm" with priorities 50-60 and lets everybody ask.
- * The argument is the number of a thread of another user. */
+/* Attributes that a real daemon sets on a thread. Its plugin "rm" has the priorities 50-60; it
+ * permits all requests. Argument: the TID of a thread of another user. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -27,18 +27,19 @@ int main(int argc, char **argv)
     rtf_params_set_scheduler(&p, "rm");
     CHECK(rtf_task_create(&t, &p) == RTF_OK);
 
-    /* 0 is the caller, not the daemon; children start as ordinary threads. */
+    /* 0 selects the calling thread. Its children start with ordinary priorities. */
     CHECK(rtf_task_attach(&t, 0) == RTF_OK);
     CHECK(policy() == SCHED_FIFO && (sched_getscheduler(0) & SCHED_RESET_ON_FORK) != 0);
-    CHECK(sched_getparam(0, &param) == 0 && param.sched_priority >= 50 && param.sched_priority <= 60);
+    CHECK(sched_getparam(0, &param) == 0 && param.sched_priority >= 50 &&
+          param.sched_priority <= 60);
     CHECK(rtf_task_info(t.task_id, &info) == RTF_OK);
     CHECK(info.tid == gettid() && info.priority == param.sched_priority && info.period == 50000);
 
-    /* A thread has one task, and a task one thread. */
+    /* A thread has at most one task. */
     CHECK(rtf_task_create(&u, &p) == RTF_OK);
     CHECK(rtf_task_attach(&u, gettid()) == RTF_FAIL);
 
-    /* Changing keeps it real-time. */
+    /* A change keeps the thread real-time. */
     rtf_params_set_period(&p, 20000);
     CHECK(rtf_task_change(&t, &p) == RTF_OK && t.p.period == 20000);
     CHECK(policy() == SCHED_FIFO);

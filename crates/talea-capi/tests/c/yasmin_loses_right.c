@@ -1,6 +1,8 @@
-/* A program that gives its rights away while its tasks run: the run ends and says so, nobody waits for ever, and what comes after cleanup()
- * runs as well as it can. And a child of fork(), which has none of the threads. To be started by root; the argument is whom it becomes. */
-#define YAS_SPIN_NS 1000000 /* the scheduler wakes for everybody, and moves whom it wakes */
+/* A program drops its rights while its tasks run: the run ends with a message, no call hangs, and
+ * the tasks of the next run have ordinary priorities. A child of fork() has no threads of the
+ * application, so its calls have no effect. Requires root. Argument: the user that the program
+ * becomes. */
+#define YAS_SPIN_NS 1000000 /* the dispatcher is awake for each release */
 #include "yasmin_config.h"
 
 #include "counting.h"
@@ -12,7 +14,7 @@
 
 static uint64_t counted[3];
 
-static void computes(void *argument)
+static void computes_6_ms(void *argument)
 {
     struct timespec begin, now;
     long used;
@@ -26,35 +28,35 @@ static void computes(void *argument)
 
 static yas_TID declare(void)
 {
-    yas_TData often = YAS_TDATA_INIT, seldom = YAS_TDATA_INIT, by_hand = YAS_TDATA_INIT;
+    yas_TData frequent = YAS_TDATA_INIT, rare = YAS_TDATA_INIT, activated = YAS_TDATA_INIT;
     counted[0] = counted[1] = counted[2] = 0;
     yas_init();
-    often.period = 4;
-    seldom.period = 20;
-    CHECK(yas_task_decl(&often, counts, &counted[0]) == 0);
-    CHECK(yas_task_decl(&seldom, computes, &counted[1]) == 1);
-    return yas_task_decl(&by_hand, counts, &counted[2]);
+    frequent.period = 4;
+    rare.period = 20;
+    CHECK(yas_task_decl(&frequent, counts, &counted[0]) == 0);
+    CHECK(yas_task_decl(&rare, computes_6_ms, &counted[1]) == 1);
+    return yas_task_decl(&activated, counts, &counted[2]);
 }
 
 int main(int count, char **arguments)
 {
-    struct timespec moment = { 0, 10000000 };
+    struct timespec delay = { 0, 10000000 };
     int tries, status;
-    yas_TID asked;
+    yas_TID activated_task;
     pid_t child;
 
     CHECK(count == 2);
     begin_counting();
-    asked = declare();
+    activated_task = declare();
     CHECK(yas_start());
     waits(&counted[1], 2);
 
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        if (yas_mode(1) || talea_app_activate(yas_application(), (uint32_t)asked) == 0)
+        if (yas_mode(1) || talea_app_activate(yas_application(), (uint32_t)activated_task) == 0)
             _exit(1);
-        yas_task_activate(asked);
+        yas_task_activate(activated_task);
         yas_cleanup();
         _exit(strstr(yas_message(), "forked") == NULL ? 2 : 0);
     }
@@ -62,17 +64,17 @@ int main(int count, char **arguments)
     CHECK(WEXITSTATUS(status) == 0);
 
     CHECK(setgid((gid_t)atol(arguments[1])) == 0 && setuid((uid_t)atol(arguments[1])) == 0);
-    /* The next job that is to be moved ends the run. */
+    /* The next order for a worker ends the run. */
     for (tries = 0; tries < 500 && yas_mode(1); tries++)
-        nanosleep(&moment, NULL);
+        nanosleep(&delay, NULL);
     CHECK(tries < 500);
     yas_cleanup();
     CHECK(strstr(yas_message(), "no right") != NULL);
     CHECK(yas_application() == NULL);
 
-    asked = declare();
+    activated_task = declare();
     CHECK(yas_start());
-    yas_task_activate(asked);
+    yas_task_activate(activated_task);
     waits(&counted[1], 1);
     waits(&counted[2], 1);
     yas_stop();

@@ -1,4 +1,4 @@
-/* W16: connecting in vain leaves no descriptor behind. */
+/* W16: failed connects leak no descriptors. */
 #include "check.h"
 #include <retif.h>
 #include <unistd.h>
