@@ -2,22 +2,22 @@
 //!
 //! Model: a plucked string repeats one rhythm (in medieval music, a talea). Karplus and Strong,
 //! *Computer Music Journal* 7(2), 1983. Integer arithmetic makes the file the same on every
-//! machine; a test compares it.
+//! machine, and a test compares the file.
 
 use crate::shell;
 use anyhow::Result;
 use std::process::ExitCode;
 
-/// Samples per second.
+/// Number of samples per second.
 const RATE: usize = 48_000;
 /// Length of the file, in seconds.
 const SECONDS: usize = 4;
 /// Path of the file.
 const FILE: &str = "examples/convolver/talea.wav";
 
-/// One repetition: duration in sixteenths, and period of the string in samples.
+/// Notes of one repetition: duration in sixteenths, and period of the string in samples.
 const RHYTHM: [(usize, usize); 6] = [(3, 218), (3, 183), (2, 163), (3, 145), (3, 163), (2, 183)];
-/// Samples of one sixteenth: two repetitions of 16 fill the file.
+/// Number of samples of one sixteenth. Two repetitions of 16 sixteenths fill the file.
 const SIXTEENTH: usize = SECONDS * RATE / 32;
 
 /// Writes the file.
@@ -37,7 +37,7 @@ fn voice() -> Vec<i16> {
     samples
 }
 
-/// Appends one note: noise in a delay line, where each sample becomes the damped mean of two
+/// Appends one note: noise in a delay line, in which each sample becomes the damped mean of two
 /// neighbours.
 fn pluck(samples: &mut Vec<i16>, length: usize, period: usize, seed: &mut u32) {
     let mut line: Vec<i32> = (0..period).map(|_| noise(seed)).collect();
@@ -53,7 +53,7 @@ fn noise(seed: &mut u32) -> i32 {
     (*seed >> 16) as i32 % 24_000 - 12_000
 }
 
-/// RIFF with one `fmt ` and one `data` chunk: PCM, mono, 16 bits.
+/// Returns the samples as a RIFF file with one `fmt ` and one `data` chunk: PCM, mono, 16 bits.
 fn wav(samples: &[i16]) -> Vec<u8> {
     let data = (samples.len() * 2) as u32;
     let mut bytes = Vec::with_capacity(44 + samples.len() * 2);

@@ -1,9 +1,9 @@
 //! `cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]`.
 //!
-//! Builds and copies programs, libraries under their SONAMEs, headers, pkg-config files, man pages,
-//! the manual, completions, service units, a sample configuration and the demonstration.
-//! `--destdir` is a prefix of every path, for packagers. An existing configuration is never
-//! overwritten.
+//! The command builds and copies programs, libraries under their SONAMEs, headers, pkg-config
+//! files, man pages, the manual, completions, service units, a sample configuration and the
+//! demonstration. `--destdir` is a prefix of every path, for packagers. The command never
+//! overwrites an existing configuration.
 
 use crate::shell::{self, cargo, program, root};
 use anyhow::{Context, Result, bail};
@@ -29,7 +29,7 @@ struct Install {
     profile: String,
 }
 
-/// Runs the command.
+/// Runs the install command.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let Some(install) = Install::parse(args)? else {
         print!("{USAGE}");
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
 }
 
 impl Install {
-    /// Reads the arguments; `None` if they ask for help.
+    /// Reads the arguments. Returns `None` if they ask for help.
     fn parse(args: &mut Parser) -> Result<Option<Install>> {
         let (mut prefix, mut sysconfdir) = (None, None);
         let (mut destdir, mut profile) = (PathBuf::new(), "release".to_owned());
@@ -220,7 +220,7 @@ impl Install {
         self.copy(&source.join("talea.wav"), "libexec/talea/demo/talea.wav", 0o644)
     }
 
-    /// Copies a file to a place below the prefix.
+    /// Copies a file of the tree to the path `to` below the prefix.
     fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<()> {
         let to = self.place(&self.prefix.join(to));
         fs::create_dir_all(to.parent().context("a directory")?)?;
@@ -242,7 +242,7 @@ impl Install {
         symlink(to, &at).with_context(|| at.display().to_string())
     }
 
-    /// Writes a file of the tree with values for its `@words@`.
+    /// Writes a file of the tree to `to`, with values for its `@words@`.
     fn fill(&self, from: &str, to: &Path) -> Result<()> {
         let text = fs::read_to_string(root().join(from)).with_context(|| from.to_owned())?;
         let path = |path: &Path| path.display().to_string();
@@ -262,8 +262,8 @@ impl Install {
     }
 }
 
-/// Replaces the SONAME of `libtalea.so` by that of ReTiF's original. Both have the same length, and
-/// the name stands alone only in the string table of the dynamic section.
+/// Replaces the SONAME of `libtalea.so` by that of ReTiF's own library. Both names have the same
+/// length, and the name stands alone only in the string table of the dynamic section.
 fn renamed(mut library: Vec<u8>) -> Result<Vec<u8>> {
     const TALEA: &[u8] = b"\0libtalea.so.0\0";
     const RETIF: &[u8; TALEA.len()] = b"\0libretif.so.0\0";

@@ -9,7 +9,7 @@ use lexopt::{Arg, Parser, ValueExt};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// The benchmarks.
+/// Names of the benchmarks.
 const BENCHMARKS: [&str; 4] = ["ipc", "sim", "analysis", "admission"];
 
 /// Builds the programs under measurement, and calls `talea lab`.
@@ -30,7 +30,7 @@ pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1))))
 }
 
-/// Repeats the optimised tests with larger numbers until the time is over or one fails.
+/// Repeats the optimised tests with larger numbers until the time is over or a test fails.
 pub(crate) fn soak(args: &mut Parser) -> Result<ExitCode> {
     let mut minutes: u64 = 60;
     while let Some(arg) = args.next()? {

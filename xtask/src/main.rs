@@ -1,8 +1,8 @@
 //! `cargo xtask`: the project's automation.
 //!
 //! `cargo xtask test` is the test command, the same on a laptop and on the server. A check that can
-//! be a test is a test. The commands here do what no test can do: call other programs and add up
-//! their results.
+//! be a test is a test. The commands here do what no test can do: they call other programs and add
+//! up the results.
 #![forbid(unsafe_code)]
 
 mod audio;

@@ -5,9 +5,10 @@
 //! `xtask/mutations.toml` lists per point the tests that must fail then. One build with
 //! `--cfg mutate` serves all points. Words select points by name.
 //!
-//! A failed test kills a mutant only if the same test passes without the mutation. Tests of pure
-//! crates are ended at the first failure. Tests that change the machine run to their end, because
-//! they have to restore what they changed. No point breaks the code that restores the machine.
+//! A failed test kills a mutant only if the same test passes without the mutation. The command ends
+//! tests of pure crates at the first failure. Tests that change the machine run to their end,
+//! because they have to restore what they changed. No point breaks the code that restores the
+//! machine.
 //!
 //! Not part of the test command: one run takes about an hour.
 
@@ -20,15 +21,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The registry of points, and the tests that must fail for each.
+/// Path of the registry of points, with the tests that must fail for each point.
 const REGISTRY: &str = "xtask/mutations.toml";
-/// The limit of one test run: a mutant may make its tests wait forever.
+/// Time limit of one test run in seconds. A mutant may make its tests wait forever.
 const TIMEOUT_S: u32 = 300;
 /// Crates whose tests change nothing outside their process.
 const PURE: [&str; 6] =
     ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
 
-/// The arguments of `cargo test` that a registry entry gives.
+/// Arguments of `cargo test` that a registry entry gives.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 struct TestSelection {
     package: String,
@@ -47,7 +48,7 @@ enum Target {
     Test(String),
 }
 
-/// A test program that cargo has built.
+/// Test program that cargo has built.
 #[derive(Debug, Clone)]
 struct TestProgram {
     package: String,
@@ -57,25 +58,25 @@ struct TestProgram {
     path: PathBuf,
 }
 
-/// The result of running the selected tests once.
+/// Result of running the selected tests once.
 #[derive(Debug)]
 struct TestRun {
     is_green: bool,
     failed: Vec<String>,
-    /// The reason of a test that skipped itself.
+    /// Reason of a test that skipped itself.
     skipped: Option<String>,
 }
 
-/// The result of one mutation.
+/// Result of one mutation.
 enum Outcome {
-    /// The test that failed.
+    /// This test failed.
     Killed(String),
     Survived,
     /// The tests show nothing, for this reason.
     Inconclusive(String),
 }
 
-/// Runs the command.
+/// Runs the mutate command.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let mut words = Vec::new();
     while let Some(arg) = args.next()? {
@@ -181,12 +182,12 @@ impl std::fmt::Display for TestSelection {
     }
 }
 
-/// The folder of the mutable build, apart from the ordinary one.
+/// Returns the folder of the mutable build, apart from the ordinary one.
 fn build_dir() -> PathBuf {
     shell::target_dir().join("mutate")
 }
 
-/// Adds what makes a build, or a program that builds, use the mutable code.
+/// Sets the variables with which a build, or a program that builds, uses the mutable code.
 fn mutable(command: &mut Command) {
     command.env("CARGO_TARGET_DIR", build_dir()).env("RUSTFLAGS", "--cfg mutate");
 }
@@ -213,7 +214,7 @@ fn build() -> Result<Vec<TestProgram>> {
     Ok(found)
 }
 
-/// The test program of a message that cargo prints for it.
+/// Returns the test program of a message that cargo prints for it.
 fn test_program(message: &serde_json::Value) -> Option<TestProgram> {
     let path = message["executable"].as_str()?;
     if message["profile"]["test"] != true {
@@ -241,7 +242,7 @@ fn test_program(message: &serde_json::Value) -> Option<TestProgram> {
     })
 }
 
-/// Fails when an entry selects no test: the test was renamed, and the entry would prove nothing.
+/// Fails if an entry selects no test. Then the test was renamed, and the entry would prove nothing.
 fn check_selections<'a>(
     programs: &[TestProgram],
     selections: impl Iterator<Item = &'a TestSelection>,
@@ -264,7 +265,8 @@ fn check_selections<'a>(
     Ok(())
 }
 
-/// Runs the selected tests, with the mutant of a point where one is given with the run before it.
+/// Runs the selected tests. With `mutation` they run with the mutant of a point, and its second
+/// part is the run before it.
 fn test(
     programs: &[TestProgram],
     selection: &TestSelection,
@@ -312,7 +314,7 @@ fn test(
 }
 
 impl TestRun {
-    /// The outcome of a mutation with this run, given the run `before` without it.
+    /// Returns the outcome of a mutation with this run. `before` is the run without the mutation.
     fn against(&self, before: &TestRun) -> Outcome {
         let is_new = |name: &&String| !before.failed.contains(name);
         match (self.failed.iter().find(is_new), &self.skipped) {

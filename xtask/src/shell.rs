@@ -1,4 +1,4 @@
-//! Calls of other programs, and their output.
+//! Calls of other programs, with their output.
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -11,33 +11,34 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the output of a program that has ended may stay open.
+/// Maximum time for which the output of a program that has ended may stay open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The workspace's root.
+/// Returns the root folder of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
 }
 
-/// The folder into which cargo builds.
+/// Returns the folder into which cargo builds.
 pub(crate) fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// Locks a mutex; a thread that panicked has left its data whole.
+/// Locks a mutex, even after a panic of another thread, because that thread has left its data
+/// whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A call of cargo in the workspace's root.
+/// Returns a call of cargo in the root folder of the workspace.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
     command
 }
 
-/// A call of any program in the workspace's root.
+/// Returns a call of any program in the root folder of the workspace.
 pub(crate) fn program(name: &str, args: &[&str]) -> Command {
     let mut command = Command::new(name);
     command.args(args).current_dir(root());
@@ -50,11 +51,11 @@ pub(crate) fn has(name: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).is_file()))
 }
 
-/// The instant at which running programs are killed.
+/// Instant at which this process kills running programs.
 static DEADLINE: OnceLock<Instant> = OnceLock::new();
 
-/// Limits all programs that this process runs: at `deadline` they are killed, with all their
-/// descendants. Later programs are not started. The first call counts.
+/// Limits all programs that this process runs: at `deadline` it kills them with all their
+/// descendants. It does not start later programs. Only the first call counts.
 pub(crate) fn end_programs_at(deadline: Instant) {
     let _ = DEADLINE.set(deadline);
 }
@@ -69,7 +70,8 @@ pub(crate) fn stream(command: Command, line: impl FnMut(&str)) -> Result<bool> {
     Ok(status(command, line)?.is_some_and(|status| status.success()))
 }
 
-/// Runs a program like [`stream`], and returns its status; `None` if it was killed at the deadline.
+/// Variant of [`stream`] that returns the status of the program. Returns `None` if the program was
+/// killed at the deadline.
 pub(crate) fn status(command: Command, mut line: impl FnMut(&str)) -> Result<Option<ExitStatus>> {
     drive(command, |text| {
         line(text);
@@ -77,8 +79,8 @@ pub(crate) fn status(command: Command, mut line: impl FnMut(&str)) -> Result<Opt
     })
 }
 
-/// Runs a program like [`stream`] until `line` breaks. The program and its process group are killed
-/// then, and the call returns false.
+/// Variant of [`stream`] that stops when `line` breaks. It then kills the program and its process
+/// group, and returns `false`.
 pub(crate) fn stream_while(
     command: Command,
     line: impl FnMut(&str) -> ControlFlow<()>,
@@ -86,7 +88,8 @@ pub(crate) fn stream_while(
     Ok(drive(command, line)?.is_some_and(|status| status.success()))
 }
 
-/// One pipe serves both outputs, so that the name of a test stays next to its output.
+/// Runs a program with one pipe for both outputs, so that the name of a test stays next to its
+/// output.
 fn drive(
     mut command: Command,
     mut line: impl FnMut(&str) -> ControlFlow<()>,
@@ -176,7 +179,7 @@ fn read_lines(reader: impl Read, lines: &Sender<String>) {
     }
 }
 
-/// Runs a program, and returns its standard output if it succeeded.
+/// Runs a program. Returns its standard output if the program succeeded.
 pub(crate) fn output(mut command: Command) -> Option<String> {
     let output = command.stdin(std::process::Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

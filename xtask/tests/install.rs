@@ -1,11 +1,11 @@
-//! The installed tree is usable: programs run, pkg-config finds the libraries, C programs link to
-//! their SONAMEs.
+//! Tests that the installed tree is usable: programs run, pkg-config finds the libraries, and C
+//! programs link to their SONAMEs.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The installed tree, in the profile that the tests have built already.
+/// Returns the installed tree, in the profile that the tests have built already.
 fn installed() -> PathBuf {
     let dest = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install");
     drop(std::fs::remove_dir_all(&dest));
@@ -100,7 +100,7 @@ fn the_help_is_given_and_a_misspelt_option_is_named() {
     );
 }
 
-/// A program that has the library in itself.
+/// Checks a program that contains the static library.
 fn carries(dest: &Path, prefix: &Path) {
     let flags = said(
         Command::new("pkg-config")
@@ -120,7 +120,7 @@ fn carries(dest: &Path, prefix: &Path) {
     said(&mut Command::new(&program));
 }
 
-/// A program for each library, as its pkg-config file says.
+/// Checks a program for each library, linked as the library's pkg-config file says.
 fn links(dest: &Path, prefix: &Path) {
     for (name, symbol, soname) in
         [("talea", "talea_version", "libtalea.so.0"), ("retif", "rtf_connect", "libretif.so.0")]

@@ -1,9 +1,8 @@
-//! Unsigned integers of any size: the arithmetic that is needed to settle a verdict that rounding
-//! leaves open.
+//! Unsigned integers of any size: the arithmetic for verdicts that rounding leaves open.
 //!
-//! Schoolbook algorithms on 64-bit limbs, least significant first, without leading zeros (so zero
-//! has no limb and equal numbers have equal limbs). Subtraction, signs, long division and fast
-//! algorithms are absent on purpose.
+//! The algorithms are the schoolbook algorithms on 64-bit limbs, least significant limb first.
+//! There are no leading zero limbs, so zero has no limb and equal numbers have equal limbs.
+//! Subtraction, signs, long division and fast algorithms are absent on purpose.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,7 +26,7 @@ impl BigUint {
         BigUint(limbs)
     }
 
-    /// The sum.
+    /// Returns the sum of `self` and `other`.
     #[must_use]
     pub fn plus(&self, other: &BigUint) -> BigUint {
         let (long, short) =
@@ -43,7 +42,7 @@ impl BigUint {
         BigUint::trimmed(limbs)
     }
 
-    /// The product.
+    /// Returns the product of `self` and `other`.
     #[must_use]
     pub fn times(&self, other: &BigUint) -> BigUint {
         let mut limbs = vec![0; self.0.len() + other.0.len()];
@@ -60,7 +59,7 @@ impl BigUint {
         BigUint::trimmed(limbs)
     }
 
-    /// `self` to the power of `exponent`; zero to the power of zero is one.
+    /// Returns `self` to the power of `exponent`; zero to the power of zero is one.
     #[must_use]
     pub fn power(&self, mut exponent: u32) -> BigUint {
         let mut result = BigUint::from(1);
@@ -77,7 +76,7 @@ impl BigUint {
         result
     }
 
-    /// `self` times two to the power of `bits`.
+    /// Returns `self` times two to the power of `bits`.
     #[must_use]
     pub fn shifted(&self, bits: u32) -> BigUint {
         let mut limbs = vec![0; bits as usize / 64];
@@ -91,7 +90,7 @@ impl BigUint {
         BigUint::trimmed(limbs)
     }
 
-    /// Remainder of `self` divided by `divisor`.
+    /// Returns the remainder of `self` divided by `divisor`.
     ///
     /// # Panics
     /// If `divisor` is zero.
@@ -100,7 +99,7 @@ impl BigUint {
         self.0.iter().rev().fold(0, |rest, &limb| (rest << 64 | u128::from(limb)) % divisor) as u64
     }
 
-    /// Quotient of `self` divided by `divisor`, rounded down.
+    /// Returns the quotient of `self` divided by `divisor`, rounded down.
     ///
     /// # Panics
     /// If `divisor` is zero.
@@ -135,7 +134,7 @@ impl Ord for BigUint {
 mod tests {
     use super::*;
 
-    /// Numbers around every limb border that products of two still fit into 128 bits.
+    /// Numbers around every limb border. The product of two of them fits into 128 bits.
     const SAMPLES: [u64; 9] = [0, 1, 2, 3, 10, 0xffff_ffff, 1 << 32, u64::MAX - 1, u64::MAX];
 
     fn big(value: u128) -> BigUint {

@@ -1,8 +1,8 @@
 //! Catalogue of all tests. The manual's table and the test names in the tools are generated from
 //! this list.
 //!
-//! Each test file defines its [`TestInfo`] beside the code; here it has one line, in the order of
-//! the manual.
+//! Each test file defines its [`TestInfo`] beside the code. This list names all of them in the
+//! order of the manual.
 
 use crate::{TestInfo, edf, multi, offline, rm, supply, tree, uni};
 use talea_core::mutate;
@@ -53,7 +53,7 @@ pub const ALL: &[TestInfo] = &[
     tree::INFO,
 ];
 
-/// Returns the entry with this name.
+/// Returns the entry with the name `name`.
 pub fn find(name: &str) -> Option<&'static TestInfo> {
     ALL.iter().find(|info| mutate!("analysis-catalogue", info.name == name, info.name >= name))
 }

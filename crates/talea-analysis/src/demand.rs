@@ -1,4 +1,4 @@
-//! Demand of a task or a group of tasks: an amount of work within a length of time, repeatedly.
+//! Demand of one or several tasks: an amount of work within a length of time, repeatedly.
 
 use crate::biguint::BigUint;
 use talea_core::{Charge, Span, Work};
@@ -11,15 +11,15 @@ use talea_core::{Charge, Span, Work};
 pub struct Demand {
     /// CPU time in nanoseconds.
     pub work: u128,
-    /// min(T, D) of the tasks; never empty.
+    /// Minimum of min(T, D) over the tasks; never zero.
     pub within: Span,
 }
 
 impl Demand {
-    /// The demand of one task.
+    /// Creates the demand of one task.
     ///
     /// # Panics
-    /// If `within` is empty.
+    /// If `within` is zero.
     pub fn new(work: Work, within: Span) -> Demand {
         assert!(!within.is_zero(), "a demand within no time");
         Demand { work: work.as_ns().into(), within }
@@ -33,8 +33,8 @@ pub fn sum_at_most(demands: &[Demand], limit: Charge) -> bool {
     numerator.shifted(64) <= denominator.times(&BigUint::from(limit.bits()))
 }
 
-/// Σ work / within as a fraction. The denominator is the least common multiple of the spans, so
-/// that sets with round spans stay small however many tasks they have.
+/// Returns Σ work / within as a fraction. The denominator is the least common multiple of the
+/// spans. So sets with round spans have small fractions, whatever the number of their tasks.
 pub(crate) fn sum(demands: &[Demand]) -> (BigUint, BigUint) {
     let mut numerator = BigUint::from(0u128);
     let mut denominator = BigUint::from(1u128);

@@ -1,11 +1,11 @@
 //! Tests for earliest deadline first.
 //!
-//! Assumptions of both:
+//! Assumptions of both tests:
 //! 1. Preemptive EDF, independent sporadic tasks, no overheads.
-//! 2. The density Q / min(T, D) stands for utilisation, which is exact for D ≥ T and safe for D <
-//!    T.
+//! 2. The density Q / min(T, D) replaces the utilisation. It equals the utilisation for D ≥ T and
+//!    is safe for D < T.
 //! 3. A CPU of which only a share `cap` may be allocated counts as a whole CPU whose rest stays
-//!    unused. The bounds below are then safe, because they only refuse more.
+//!    unused. This is safe, because the tests then only refuse more.
 
 use crate::Demand;
 use crate::biguint::BigUint;
@@ -13,7 +13,7 @@ use crate::demand::{sum, sum_at_most};
 use crate::test_info::{Platform, TestInfo, TestKind};
 use talea_core::Charge;
 
-/// The catalogue entry of [`partitioned`].
+/// Entry of [`partitioned`] in the catalogue.
 pub const PARTITIONED: TestInfo = TestInfo {
     name: "edf-density",
     policy: "EDF",
@@ -27,18 +27,19 @@ pub const PARTITIONED: TestInfo = TestInfo {
     ],
 };
 
-/// Σ Q/min(T, D) ≤ `cap`: EDF on one CPU. Liu and Layland, J. ACM 20(1), 1973, theorem 7, for D =
-/// T; with densities J. W. S. Liu, Real-Time Systems, Prentice Hall 2000, theorem 6.2; ReTiF (JSA
-/// 2021) Eq. 3.
+/// Whether Σ Q/min(T, D) ≤ `cap`: EDF on one CPU.
+///
+/// Liu and Layland, J. ACM 20(1), 1973, theorem 7, for D = T; with densities J. W. S. Liu,
+/// Real-Time Systems, Prentice Hall 2000, theorem 6.2; ReTiF (JSA 2021) Eq. 3.
 pub fn partitioned(demands: &[Demand], cap: Charge) -> bool {
     sum_at_most(demands, cap)
 }
 
-/// U_sum ≤ m·`cap` − (m−1)·U_max: global EDF on `cpus` CPUs.
+/// Whether U_sum ≤ m·`cap` − (m−1)·U_max: global EDF on `cpus` CPUs.
 ///
 /// J. Goossens, S. Funk and S. Baruah, "Priority-driven scheduling of periodic task systems on
-/// multiprocessors", Real-Time Systems 25(2-3), 2003, theorem 5, there with `cap` = 1. The empty
-/// set passes. For whole CPUs [`crate::multi::gfb`] is faster, and has the catalogue entry.
+/// multiprocessors", Real-Time Systems 25(2-3), 2003, theorem 5, where `cap` = 1. The empty set
+/// passes. For whole CPUs [`crate::multi::gfb`] is faster; the catalogue lists that test.
 pub fn global(demands: &[Demand], cpus: u32, cap: Charge) -> bool {
     let Some(densest) = demands.iter().max_by(|a, b| {
         let cross = |x: &Demand, y: &Demand| {

@@ -1,11 +1,11 @@
-//! Schedulability tests over the core's task model: one file per test, its assumptions numbered at
-//! the top.
+//! Schedulability tests over the task model of the core. Each file has one test, with its numbered
+//! assumptions at the top.
 //!
 //! The tests are pure and exact: integers of any size, no floats, no clock. A test decides a list
 //! of [`Demand`]s. [`rm`] turns tasks into demands (several tasks in one kernel level, tasks of
-//! other plugins above). A caller that needs an answer in nanoseconds keeps running sums with
-//! directed rounding and calls these tests only if rounding leaves the answer open. Here
-//! correctness matters, not cost.
+//! other plugins above). A caller that needs a verdict in nanoseconds keeps running sums with
+//! directed rounding. It calls these tests only if rounding leaves the verdict open, so their
+//! correctness matters more than their cost.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Catalogue entry of a test: its scope, the meaning of its answers, and its source. The manual's
-//! table is generated from these entries.
+//! Entries of the catalogue of tests: the scope of a test, the meaning of its verdicts, and its
+//! source. The table of the manual is generated from these entries.
 
-/// Meaning of a positive or negative answer of a test.
+/// Meaning of a positive or negative verdict of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestKind {
     /// The test accepts exactly the schedulable sets.
@@ -19,7 +19,7 @@ pub enum Platform {
     One,
     /// Several equal processors; tasks migrate freely.
     Global,
-    /// One processor that serves at times: a server, a partition.
+    /// One processor that serves at certain times: a server, a partition.
     Supply,
 }
 
@@ -30,17 +30,16 @@ pub struct TestInfo {
     pub name: &'static str,
     /// Scheduling policy: `FP`, `EDF`, `EDF within FP`, `any work-conserving`.
     pub policy: &'static str,
-    /// Processors.
+    /// Processors that the test covers.
     pub platform: Platform,
-    /// Task model in the field's terms: deadlines, jitter, blocking, preemption.
+    /// Task model in terms of the literature: deadlines, jitter, blocking, preemption.
     pub model: &'static str,
-    /// Meaning of its answers.
+    /// Meaning of the verdicts of the test.
     pub kind: TestKind,
     /// Authors, venue, year, theorem or equation.
     pub paper: &'static str,
-    /// Parameters in which accepted sets stay accepted if they are relaxed; empty if that is not
-    /// proved.
+    /// Parameters whose relaxation keeps accepted sets accepted; empty if no parameter is proved.
     pub sustainable: &'static str,
-    /// Tests that verify it: a file from the repository's root, `::`, and the test's name.
+    /// Tests that verify the implementation: file from the repository's root, `::`, name.
     pub tests: &'static [&'static str],
 }

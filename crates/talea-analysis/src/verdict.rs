@@ -7,28 +7,28 @@ use talea_core::{Span, Work};
 /// Result of a test for a set of tasks, in the order in which they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every job of every task meets its deadline. A test that bounds response times gives one
-    /// bound for each task; one that does not gives none.
+    /// Every job of every task meets its deadline. A test that bounds response times returns one
+    /// bound for each task. Other tests return no bounds.
     Proved {
-        /// Longest time from the release of a job to its completion. The arrival may have been
-        /// earlier by the jitter.
+        /// Longest time from the release of a job to its completion. The arrival may be earlier by
+        /// the jitter.
         bounds: Vec<Span>,
     },
-    /// A job can miss its deadline, as the witness shows.
+    /// A job can miss its deadline. The witness shows how.
     Refuted {
-        /// The counterexample.
+        /// Counterexample.
         witness: Witness,
     },
     /// Inconclusive: the test is only sufficient, its assumptions do not hold, or it reached a
     /// limit.
     Unknown {
-        /// The reason.
+        /// Reason why the test is inconclusive.
         why: Inconclusive,
     },
 }
 
 impl Verdict {
-    /// Whether every deadline is proved to be met.
+    /// Whether the test proves that every deadline is met.
     pub fn is_proved(&self) -> bool {
         matches!(self, Verdict::Proved { .. })
     }
@@ -40,12 +40,12 @@ impl Verdict {
 pub enum Witness {
     /// The long-run demand exceeds the supply, so that lateness grows without bound.
     Overload {
-        /// The demand of the tasks up to and including this one (in the given order) exceeds the
-        /// supply; all tasks under EDF.
+        /// The demand of the tasks up to and including this task (in the given order) exceeds the
+        /// supply. Under EDF it is the last task.
         task: usize,
     },
-    /// Jobs that are released and due within the first `at` need more than the supply in that time,
-    /// if tasks are released as `releases` says.
+    /// Jobs that are released and due within the first `at` need more than the supply in that time.
+    /// The tasks are released as in `releases`.
     Demand {
         /// Length of the window that begins with the first release.
         at: Span,
@@ -57,13 +57,13 @@ pub enum Witness {
         releases: Vec<Release>,
     },
     /// Job `job` of task `task` (both from 0) completes `response` after its release and misses its
-    /// deadline, if tasks are released as `releases` says.
+    /// deadline. The tasks are released as in `releases`.
     Miss {
         /// Index of the task.
         task: usize,
         /// Number of the job, from 0.
         job: u64,
-        /// Time from its release to its completion.
+        /// Time from the release of the job to its completion.
         response: Span,
         /// Releases of the tasks.
         releases: Vec<Release>,
@@ -79,7 +79,7 @@ pub enum Witness {
 pub struct Release {
     /// Release of the first job.
     pub first: Span,
-    /// Time between the arrival of the first job and that release.
+    /// Time between the arrival of the first job and its release.
     pub early: Span,
 }
 
@@ -88,16 +88,16 @@ pub struct Release {
 pub enum Inconclusive {
     /// The test is only sufficient, and it does not accept this set.
     Insufficient {
-        /// The first task that could not be proved.
+        /// Index of the first task that could not be proved.
         task: usize,
     },
     /// The test does not cover this set.
     Assumption {
-        /// The numbered assumption of the test that does not hold.
+        /// Number of the assumption that does not hold.
         number: u8,
-        /// The first task that breaks it.
+        /// Index of the first task that violates the assumption.
         task: usize,
     },
-    /// A value exceeded the limit set by the caller, or the range of its type.
+    /// A value exceeded the limit that the caller set, or the range of its type.
     Limit,
 }

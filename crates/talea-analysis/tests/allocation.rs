@@ -10,8 +10,8 @@ use talea_analysis::multi::{Scratch, baruah, bcl, ff_dbf, gfb, guan};
 use talea_analysis::uni::{self, edf_in_fp, edf_response, fp_response, np_fp, qpa};
 use talea_core::{Span, Work};
 
-/// `count` tasks, each with a share of `load` thousandths of a CPU, due a little before the ends of
-/// their periods.
+/// Returns `count` tasks, each with a share of `load` thousandths of a CPU. Their deadlines are a
+/// little before the ends of their periods.
 fn set(count: u64, load: u64) -> Vec<Sporadic> {
     let task = |at: u64| {
         let period = 1_000_000 + 137_731 * at;
@@ -56,7 +56,7 @@ fn tests_for_several_cpus_allocate_nothing_in_a_scratch_that_is_large_enough() {
 
 type TestOfOne = fn(&[Sporadic], &mut uni::Scratch, &mut [Option<uni::Bound>]) -> bool;
 
-/// The level of each task: pairs.
+/// `LEVELS[n]`: level of task `n`; two tasks share a level.
 const LEVELS: [u32; 30] = {
     let mut levels = [0; 30];
     let mut at = 0;

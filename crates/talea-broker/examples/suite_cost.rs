@@ -10,9 +10,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 use talea_broker::input::Platform;
-use talea_broker::plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+use talea_broker::plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 use talea_broker::{PluginSet, SpecSlot};
-use talea_core::setup::{Band, EdfOptions, FpOptions, PluginKind, PluginSetup, RmOptions, Setup};
+use talea_core::setup::{
+    Band, EdfOptions, FpOptions, OnOverrun, PluginKind, PluginSetup, RmOptions, Setup,
+};
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 
 /// Returns the four plugins on `cpus` CPUs, `instances` times each, with bands of their own.
@@ -35,6 +37,7 @@ fn plugin_set(cpus: u32, instances: u8) -> PluginSet {
                 cpus: CpuSet::first(cpus),
                 band,
                 kind,
+                on_overrun: OnOverrun::default(),
             });
         }
     }
@@ -67,6 +70,7 @@ fn ask(params: &Params) -> PluginRequest<'_> {
         ignore_admission: false,
         cap: RuntimeCap::default(),
         exact_tests: None,
+        thread: ThreadScope::default(),
     }
 }
 

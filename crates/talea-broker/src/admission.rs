@@ -13,22 +13,25 @@
 //! | *querying* plugin `next` | it is built in, or its answer is here | `next + 1`, or *chosen* |
 //! | *querying* | it is foreign and was not asked, or the answer is outdated | *suspended* |
 //! | *suspended* | the host answers or fails | *querying* |
+//! | *querying* | it would serve the task without the zero-lag holds | *waiting* (waiting.rs) |
+//! | *waiting* | a zero-lag hold has ended | *querying*, the same plugin |
 //! | *querying* | all plugins were asked | *chosen* (partial offer) or *refused* |
 //! | *chosen* | the offer is reserved | next task of a group, or *answered* |
 
 use crate::broker::{Blocked, Broker};
 use crate::exact_test::ExactTestBudget;
 use crate::foreign::{HostReply, Query};
-use crate::input::ForeignAnswer;
-use crate::plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+use crate::input::{ForeignAnswer, ThreadFacts};
+use crate::plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 use crate::plugin_set::SpecSlot;
 use crate::refuse::{refusal, refusal_without_numbers};
 use crate::rules::Denial;
 use crate::spec::ReplyTo;
-use talea_core::CpuSet;
 use talea_core::mutate;
+use talea_core::{CpuSet, Monotonic};
+use talea_proto::message::Notes;
 use talea_proto::refusal::{PluginAnswer, PluginVerdict, RejectionReason};
-use talea_proto::{Code, Field, Refusal, Rejection, Reply, SpecId, Task};
+use talea_proto::{Code, Field, Refusal, Rejection, Reply, SpecId, Task, ThreadRef};
 
 /// Request in admission.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub(crate) enum RequestKind {
     Group { tasks: Vec<Task>, reserved: Vec<u32> },
     /// Change the terms of a spec.
     Change { spec: SpecId },
+    /// Change the placement of a spec for its first thread, then attach the thread (replace.rs).
+    Replace { spec: SpecId, named: ThreadRef, facts: Box<ThreadFacts> },
     /// Explain the decision without effect.
     Explain,
 }
@@ -58,6 +63,8 @@ pub(crate) enum RequestKind {
 #[derive(Debug)]
 pub(crate) struct Evaluation {
     pub(crate) task: Task,
+    /// Restrictions of the thread that the task is meant for.
+    pub(crate) scope: ThreadScope,
     /// Client whose rules apply, unless a spec is replaced.
     client: u32,
     /// The spec to be replaced, for a change, and its slot at the start of the evaluation.
@@ -75,6 +82,8 @@ pub(crate) struct Evaluation {
     asked_twice: bool,
     /// Whether the state may have changed since the start of the evaluation.
     was_suspended: bool,
+    /// Latest time until which the request may wait for zero-lag holds, once it has waited.
+    pub(crate) wait_until: Option<Monotonic>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +98,8 @@ struct PartialOffer {
 enum Progress {
     /// This foreign plugin must be asked first.
     Suspend(u32),
+    /// A zero-lag hold ends at this time, and a plugin may serve the task then.
+    Wait(Monotonic),
     /// This plugin serves the task on these terms.
     Chosen(u32, Offer),
     /// No plugin serves the task, or all plugins were asked.
@@ -104,7 +115,11 @@ enum PluginResult {
 }
 
 /// Returns `task` as a plugin request.
-pub(crate) fn plugin_request(task: &Task, cap: RuntimeCap) -> PluginRequest<'_> {
+pub(crate) fn plugin_request<'a>(
+    task: &'a Task,
+    cap: RuntimeCap,
+    thread: &ThreadScope,
+) -> PluginRequest<'a> {
     let (allowed, preferred) =
         if task.cpus_mandatory { (task.cpus, CpuSet::EMPTY) } else { (CpuSet::EMPTY, task.cpus) };
     let ignore_admission = task.ignore_admission;
@@ -115,6 +130,7 @@ pub(crate) fn plugin_request(task: &Task, cap: RuntimeCap) -> PluginRequest<'_> 
         ignore_admission,
         cap,
         exact_tests: None,
+        thread: *thread,
     }
 }
 
@@ -124,6 +140,7 @@ impl Broker {
         &mut self,
         client: u32,
         task: &Task,
+        scope: &ThreadScope,
         leaving: Option<(SpecId, u32)>,
         ask_all: bool,
     ) -> Result<Evaluation, Box<Refusal>> {
@@ -139,8 +156,11 @@ impl Broker {
         };
         let mut answers = std::mem::take(&mut self.answers);
         answers.clear();
+        let scope = self.beside_executors(scope, leaving.map(|(_, slot)| slot));
         Ok(Evaluation {
-            task: *task,
+            // No later decision depends on the thread's number.
+            task: Task { thread: None, ..*task },
+            scope,
             client,
             leaving,
             ask_all,
@@ -152,6 +172,7 @@ impl Broker {
             denial: None,
             asked_twice: false,
             was_suspended: false,
+            wait_until: None,
         })
     }
 
@@ -165,7 +186,7 @@ impl Broker {
             if self.changing > 0
                 && let Some(reply) = reply
             {
-                return self.blocked.push_back(Blocked::Resume(Box::new(request), reply));
+                return self.blocked.push_back(Blocked::Resume(Box::new(request), Some(reply)));
             }
             match self.query_plugins(&mut request.evaluation, &request.exact_tests, reply.take()) {
                 Progress::Suspend(plugin) => {
@@ -174,6 +195,11 @@ impl Broker {
                     // take long.
                     self.apply_moves(&[]);
                     return self.enqueue(plugin, Query::Accept(Box::new(request)));
+                }
+                Progress::Wait(at) => {
+                    self.apply_moves(&[]);
+                    request.evaluation.was_suspended = true;
+                    return self.wait_for_hold(at, request);
                 }
                 Progress::Chosen(plugin, offer) => {
                     if !self.accept_offer(&mut request, plugin, &offer) {
@@ -214,18 +240,21 @@ impl Broker {
                     }
                     let first = evaluation.first_ok.unwrap_or(plugin);
                     evaluation.first_ok = Some(mutate!("plugin-precedence", first, plugin));
-                    PluginVerdict::Ok { cpu: offer.cpu, charge: offer.charge, notes: offer.notes }
+                    let notes = self.notes_of_offer(evaluation, plugin, &offer);
+                    PluginVerdict::Ok { cpu: offer.cpu, charge: offer.charge, notes }
                 }
                 PluginResult::Verdict(Verdict::Partial(offer)) => {
                     let answer = reply.as_ref().and_then(HostReply::answer);
                     evaluation.partial.get_or_insert(PartialOffer { plugin, offer, answer });
-                    PluginVerdict::Partial {
-                        cpu: offer.cpu,
-                        charge: offer.charge,
-                        notes: offer.notes,
+                    let notes = self.notes_of_offer(evaluation, plugin, &offer);
+                    PluginVerdict::Partial { cpu: offer.cpu, charge: offer.charge, notes }
+                }
+                PluginResult::Verdict(Verdict::No(no)) => {
+                    match self.beside_holds(evaluation, plugin, no) {
+                        Ok(no) => PluginVerdict::No(no),
+                        Err(at) => return Progress::Wait(at),
                     }
                 }
-                PluginResult::Verdict(Verdict::No(no)) => PluginVerdict::No(no),
             };
             evaluation.answers.push(PluginAnswer {
                 plugin,
@@ -241,6 +270,11 @@ impl Broker {
         } else {
             self.accept_partial(evaluation, exact_tests)
         }
+    }
+
+    fn notes_of_offer(&self, evaluation: &Evaluation, plugin: u32, offer: &Offer) -> Notes {
+        let (task, client) = (&evaluation.task, evaluation.client);
+        self.enforcement_notes(plugin, task, offer.runtime, client, offer.notes)
     }
 
     /// Accepts the first partial offer, if it is still valid.
@@ -295,7 +329,8 @@ impl Broker {
             Ok(cap) => cap,
             Err(denial) => return PluginResult::Denied(denial),
         };
-        let (ask, leaving) = (plugin_request(&evaluation.task, cap), leaving.map(SpecSlot));
+        let ask = plugin_request(&evaluation.task, cap, &evaluation.scope);
+        let leaving = leaving.map(SpecSlot);
         let ask = PluginRequest { exact_tests: Some(exact_tests), ..ask };
         if !self.plugin_set.is_foreign(plugin) {
             return PluginResult::Verdict(self.plugin_set.ask(plugin, &ask, leaving));
@@ -343,9 +378,13 @@ impl Broker {
         }
         let mut refusal = self.unserved_refusal(&evaluation);
         self.recycle(&mut evaluation);
-        if let RequestKind::Group { reserved, .. } = kind {
-            refusal.index = reserved.len() as u32;
-            self.unreserve(reserved);
+        match kind {
+            RequestKind::Group { reserved, .. } => {
+                refusal.index = reserved.len() as u32;
+                self.unreserve(reserved);
+            }
+            RequestKind::Replace { facts, .. } => self.forget_unused(Some(Ok(*facts))),
+            RequestKind::Create | RequestKind::Change { .. } | RequestKind::Explain => {}
         }
         self.refuse(reply_to, refusal);
     }
@@ -359,7 +398,7 @@ impl Broker {
 
     /// Returns the slot of the spec to be replaced, if it still exists: it may end while the
     /// request is suspended.
-    fn leaving_slot(&self, evaluation: &Evaluation) -> Option<u32> {
+    pub(crate) fn leaving_slot(&self, evaluation: &Evaluation) -> Option<u32> {
         let (spec, slot) = evaluation.leaving?;
         if evaluation.was_suspended { self.ids.get(spec) } else { Some(slot) }
     }
@@ -392,11 +431,11 @@ impl Broker {
 
     /// Answers whether a task would be accepted, with the answer of every plugin. Nothing is
     /// changed.
-    pub(crate) fn explain(&mut self, reply_to: ReplyTo, task: &Task) {
+    pub(crate) fn explain(&mut self, reply_to: ReplyTo, task: &Task, scope: &ThreadScope) {
         let client = self.sessions[&reply_to.session].client;
         let evaluation =
             self.check_spec_quota(client, 1).and_then(|()| self.check_owner(client, task));
-        match evaluation.and_then(|()| self.start_evaluation(client, task, None, true)) {
+        match evaluation.and_then(|()| self.start_evaluation(client, task, scope, None, true)) {
             Ok(evaluation) => {
                 let (kind, exact_tests) = (RequestKind::Explain, ExactTestBudget::default());
                 self.run_admission(
@@ -416,6 +455,11 @@ impl Broker {
 }
 
 impl Evaluation {
+    /// Whether a plugin has accepted the task already.
+    pub(crate) fn is_served(&self) -> bool {
+        self.first_ok.is_some()
+    }
+
     /// Keeps the most informative denial: a bound with its numbers before an omission before "no
     /// rule".
     fn note_denial(&mut self, denial: &Denial) {

@@ -12,6 +12,7 @@
 //! ledger is filled.
 
 use crate::broker::{Broker, WatchOwner};
+use crate::drift;
 use crate::input::{Effect, ForeignCall, Groups, LogEvent, Peer, ProcessId, ThreadFacts};
 use crate::plugin::Offer;
 use crate::plugin_set::SpecSlot;
@@ -28,6 +29,7 @@ impl Broker {
         slot: u32,
         record: &Record,
         facts: Option<ThreadFacts>,
+        lingers: bool,
         process_alive: bool,
         groups: Option<Groups>,
     ) {
@@ -73,9 +75,11 @@ impl Broker {
                 priority: record.priority,
             };
             self.rules.charge(self.clients.snapshot(client), plugin, placed.charge);
+            self.note_exclusive(slot);
             self.notify_scheduled(slot);
         }
         if thread.is_none()
+            && mutate!("recovery-lingers", lingers, true)
             && let Some(period) = record.task.params.period
         {
             // The spec may have had a thread until a moment ago (R36).
@@ -83,7 +87,9 @@ impl Broker {
         }
         let tid = thread.map(|(facts, _)| facts.tid);
         if let Some((facts, previous)) = thread {
-            self.add_thread(slot, Attached::new(&facts, previous, facts.attr));
+            let applied = record.thread.map_or(facts.attr, |thread| thread.applied);
+            let found = drift::adopted(&facts.attr, &applied, &previous);
+            self.add_thread(slot, Attached::new(&facts, previous, found));
             if let Some(plugin) = plugin {
                 self.plugin_set.set_attached(SpecSlot(slot), true);
                 self.notify_plugin(plugin, ForeignCall::Attach { spec: id });
@@ -95,6 +101,7 @@ impl Broker {
             self.emit(Effect::WriteRecord { slot });
             self.unverified.push(slot);
             self.log(LogEvent::Adopted { spec: id, uid: record.uid, tid });
+            self.detach_if_foreign(slot);
         } else {
             self.specs.at_mut(slot).disowned = true;
             self.log(LogEvent::Dropped { spec: id });
@@ -154,6 +161,7 @@ impl Broker {
             disowned: false,
             plugin: plugin.unwrap_or(0),
             offer,
+            detached: None,
             thread: None,
             zero_lag_until: Monotonic::ZERO,
             step: PendingOp::Idle,

@@ -8,7 +8,7 @@ use crate::broker::Broker;
 use crate::input::{Effect, Errno, ForeignCall, ThreadError, ThreadFacts};
 use crate::ownership::AccessKind;
 use crate::plugin_set::SpecSlot;
-use crate::refuse::{ESRCH, kernel_refusal, refusal, refusal_without_numbers};
+use crate::refuse::{EBUSY, EINVAL, ESRCH, kernel_refusal, refusal, refusal_without_numbers};
 use crate::restore::RestoreReason;
 use crate::spec::{Attached, PendingOp, ReplyTo};
 use talea_core::mutate;
@@ -24,31 +24,45 @@ impl Broker {
         thread: Option<Result<ThreadFacts, ThreadError>>,
     ) {
         match self.check_attach(reply_to, id, named, thread.as_ref()) {
-            Ok((slot, facts)) => {
-                let (previous, applied) =
-                    (self.original_attr(&facts), self.plugin_set.attr(SpecSlot(slot)));
-                self.add_thread(slot, Attached::new(&facts, previous, applied));
-                self.specs.at_mut(slot).step = PendingOp::Attaching(reply_to);
-                let ticket = self.ticket(slot);
-                let attached =
-                    self.specs.at_mut(slot).thread.as_mut().expect("the thread was just added");
-                attached.ticket = Some(ticket);
-                self.emit(Effect::Apply { ticket, thread: facts.thread, attr: applied });
+            Ok((slot, facts)) if !self.is_placed_for(slot, &facts) => {
+                self.replace_for(reply_to, slot, named, facts);
             }
+            Ok((slot, facts)) => self.attach_checked(reply_to, slot, &facts),
             Err(refusal) => {
                 self.forget_unused(thread);
-                match (named, refusal.code) {
-                    // Clients try this first and fall back to a pidfd, so it is not logged.
-                    (ThreadRef::OwnTid(_), Code::TidNotAccepted) => {
-                        self.reply(reply_to, Reply::Refused(refusal));
-                    }
-                    _ => self.refuse(reply_to, refusal),
-                }
+                self.refuse_attach(reply_to, named, refusal);
             }
         }
     }
 
-    fn check_attach(
+    /// Attaches a thread that may have the attributes of the spec.
+    pub(crate) fn attach_checked(&mut self, reply_to: ReplyTo, slot: u32, facts: &ThreadFacts) {
+        let (previous, applied) = (self.original_attr(facts), self.plugin_set.attr(SpecSlot(slot)));
+        self.add_thread(slot, Attached::new(facts, previous, applied));
+        self.specs.at_mut(slot).step = PendingOp::Attaching(reply_to);
+        let ticket = self.ticket(slot);
+        let attached = self.specs.at_mut(slot).thread.as_mut().expect("the thread was just added");
+        attached.ticket = Some(ticket);
+        let owner = self.owner(slot);
+        self.emit(Effect::Apply { ticket, thread: facts.thread, attr: applied, owner });
+    }
+
+    pub(crate) fn refuse_attach(
+        &mut self,
+        reply_to: ReplyTo,
+        named: ThreadRef,
+        refusal: Box<Refusal>,
+    ) {
+        match (named, refusal.code) {
+            // Clients try this first and fall back to a pidfd, so it is not logged.
+            (ThreadRef::OwnTid(_), Code::TidNotAccepted) => {
+                self.reply(reply_to, Reply::Refused(refusal));
+            }
+            _ => self.refuse(reply_to, refusal),
+        }
+    }
+
+    pub(crate) fn check_attach(
         &self,
         reply_to: ReplyTo,
         id: SpecId,
@@ -82,9 +96,16 @@ impl Broker {
         {
             return Err(refusal(Code::TidNotAccepted, Field::Thread, tid.into(), 0));
         }
-        let uid = session.uid;
-        if mutate!("message-attach-owner", uid != 0 && facts.euid != uid, false) {
-            return Err(refusal(Code::ForeignThread, Field::Thread, facts.euid.into(), uid.into()));
+        // As the kernel in `sched_setattr`, but for every id: a set-user-id program and a service
+        // with the user's rights for a moment are not the user's.
+        if let Some(uid) = mutate!("message-attach-owner", self.owner(slot), None)
+            && let Some(other) = mutate!(
+                "message-attach-all-ids",
+                facts.uids.other_than(uid),
+                Some(facts.uids.effective).filter(|&euid| euid != uid)
+            )
+        {
+            return Err(refusal(Code::ForeignThread, Field::Thread, other.into(), uid.into()));
         }
         let held = |code, tid: u32| Err(refusal(code, Field::Thread, facts.tid.into(), tid.into()));
         let attached = self.specs.at(slot).thread.as_ref();
@@ -107,6 +128,18 @@ impl Broker {
                 self.emit(Effect::WriteRecord { slot });
                 self.refuse(reply_to, kernel_refusal(ESRCH));
                 self.release_if_unowned(slot);
+            }
+            Err(EBUSY) if self.may_wait_for_kernel(slot, reply_to) => {
+                self.wait_for_kernel(slot, reply_to);
+            }
+            Err(EINVAL) => {
+                let refusal = self.invalid_argument(slot);
+                self.start_restore(
+                    slot,
+                    Some(reply_to),
+                    Some(refusal),
+                    RestoreReason::AttachFailed,
+                );
             }
             // The kernel may have applied a part, such as the CPUs without the policy.
             Err(errno) => self.start_restore(

@@ -4,6 +4,7 @@
 use crate::broker::{Broker, Timer, WatchOwner};
 use crate::plugin_set::SpecSlot;
 use crate::rules::Rules;
+use crate::session::Session;
 use crate::spec::PendingOp;
 use std::collections::BTreeMap;
 
@@ -31,6 +32,12 @@ impl Broker {
         assert_eq!(format!("{fresh:?}"), format!("{:?}", self.rules), "aggregates are miscounted");
     }
 
+    /// Returns the number of threads that unanswered requests name and that are not attached.
+    pub fn waiting_threads(&self) -> usize {
+        let queued: usize = self.sessions.values().map(Session::queued_threads).sum();
+        queued + self.waiting.values().filter(|waiting| waiting.names_thread()).count()
+    }
+
     /// Returns the remaining objects, one line per kind; empty if every counter is zero.
     pub fn leftovers(&self) -> Vec<String> {
         let (sessions, specs, _) = self.users.totals();
@@ -51,6 +58,7 @@ impl Broker {
             ("blocked requests", self.blocked.len()),
             ("threads with refused restores", self.restore_failed as usize),
             ("deferred changes", self.deferred.len()),
+            ("waiting requests", self.waiting.len()),
             ("attached threads", self.counters.attached as usize),
         ]
         .into_iter()
@@ -196,6 +204,16 @@ impl Broker {
                         self.deferred.contains_key(&id),
                         "a timer for a change that is not deferred"
                     );
+                }
+                Timer::ResumeWaiting(id) => {
+                    assert!(
+                        self.waiting.contains_key(&id),
+                        "a timer for a request that does not wait"
+                    );
+                }
+                Timer::Inspect => {
+                    assert_eq!(self.inspection_at, Some(at), "two inspections are armed");
+                    assert!(!self.threads.is_empty(), "an inspection of nothing is armed");
                 }
                 Timer::Retry(slot) => {
                     let thread = self.specs.at(slot).thread.as_ref();

@@ -17,6 +17,7 @@ use crate::deferred::DeferredChange;
 use crate::foreign::{Host, HostReply};
 use crate::ids::Ids;
 use crate::input::{Effect, Input, LogEvent, Platform, ProcessId, SessionId, ThreadId, Ticket};
+use crate::plugin::ThreadScope;
 use crate::plugin_set::{PluginSet, SpecSlot};
 use crate::rules::Rules;
 use crate::session::{QueuedRequest, Session};
@@ -24,6 +25,7 @@ use crate::slab::Slab;
 use crate::spec::ReplyTo;
 use crate::threads::AttrChange;
 use crate::users::Users;
+use crate::waiting::WaitingRequest;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::Monotonic;
 use talea_core::mutate;
@@ -80,11 +82,18 @@ pub struct Broker {
     pub(crate) blocked: VecDeque<Blocked>,
     /// Changes that wait for the end of their thread's overrun.
     pub(crate) deferred: BTreeMap<SessionId, DeferredChange>,
+    /// Requests that wait for the end of zero-lag holds.
+    pub(crate) waiting: BTreeMap<SessionId, WaitingRequest>,
     /// Number of specs whose thread the kernel refuses to restore; retried by timer.
     pub(crate) restore_failed: u32,
+    /// Time of the next inspection; `None` without attached threads.
+    pub(crate) inspection_at: Option<Monotonic>,
     pub(crate) stopping: Option<Shutdown>,
     /// Adopted specs whose thread has not been compared with the ledger.
     pub(crate) unverified: Vec<u32>,
+
+    /// `exclusive[cpu]`: slot of the spec that has reserved the CPU.
+    pub(crate) exclusive: BTreeMap<u32, u32>,
 
     pub(crate) counters: Counters,
     /// Buffer, reused.
@@ -111,6 +120,10 @@ pub(crate) enum Timer {
     Retry(u32),
     /// A deferred change is evaluated again.
     ResumeDeferred(SessionId),
+    /// A request that waited for a zero-lag hold is evaluated again.
+    ResumeWaiting(SessionId),
+    /// The attached threads are inspected.
+    Inspect,
 }
 
 /// Item that waits until no change awaits the kernel's result.
@@ -118,8 +131,8 @@ pub(crate) enum Timer {
 pub(crate) enum Blocked {
     /// A request that would reserve capacity.
     Request(SessionId, Box<QueuedRequest>),
-    /// An admission that a foreign plugin has just answered.
-    Resume(Box<AdmissionRequest>, HostReply),
+    /// An admission that continues: with the answer of a foreign plugin, if it waited for one.
+    Resume(Box<AdmissionRequest>, Option<HostReply>),
 }
 
 /// Shutdown in progress.
@@ -176,9 +189,12 @@ impl Broker {
             changing: 0,
             blocked: VecDeque::new(),
             deferred: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             restore_failed: 0,
+            inspection_at: None,
             stopping: None,
             unverified: Vec::new(),
+            exclusive: BTreeMap::new(),
             counters: Counters::default(),
             answers: Vec::new(),
             moved: Vec::new(),
@@ -204,14 +220,19 @@ impl Broker {
         match input {
             Input::Connected { session, peer } => self.session_opened(session, peer),
             Input::Received { session, seq, request, thread, entropy } => {
-                self.received(session, QueuedRequest { seq, request, thread, entropy });
+                let scope = ThreadScope::default();
+                self.received(session, QueuedRequest { seq, request, thread, scope, entropy });
             }
             Input::Undecodable { session, seq, refusal } => {
                 self.undecodable(ReplyTo { session, seq }, refusal);
             }
             Input::Disconnected { session } => self.disconnected(session),
-            Input::CredentialsChanged { thread, euid } => self.credentials_changed(thread, euid),
+            Input::CredentialsChanged { thread, uids } => self.credentials_changed(thread, uids),
+            Input::AttrChanged { thread, attr } => self.attr_changed(thread, &attr),
+            Input::NotApplied { ticket, found } => self.not_applied(ticket, &found),
+            Input::RealTimeThreads { threads } => self.real_time_threads(&threads),
             Input::ThreadExited { thread } => self.thread_exited(thread),
+            Input::Overrun { thread } => self.overrun(thread),
             Input::ProcessExited { process } => self.process_exited(process),
             Input::Done { ticket, result } => self.done(ticket, result),
             Input::DoneWithCaveat { ticket, caveat } => self.done_with_caveat(ticket, caveat),
@@ -219,8 +240,8 @@ impl Broker {
             Input::PluginAnswered { ticket, answer } => self.plugin_answered(ticket, answer),
             Input::HostFailed { plugin } => self.take_out_of_service(plugin, "its host has ended"),
             Input::Reloaded { setup } => self.reloaded(*setup),
-            Input::Adopt { slot, record, thread, process_alive, groups } => {
-                self.adopt(slot, &record, thread, process_alive, groups);
+            Input::Adopt { slot, record, thread, lingers, process_alive, groups } => {
+                self.adopt(slot, &record, thread, lingers, process_alive, groups);
             }
             Input::Timer => {}
         }
@@ -235,8 +256,8 @@ impl Broker {
 
     /// Returns the time for the next [`Input::Timer`], if no other input arrives before.
     ///
-    /// Zero-lag holds need no timer: every input that depends on them first releases the expired
-    /// ones. A timer would add a wake-up without effect.
+    /// Zero-lag holds need a timer only if a request waits for them: every input that depends on
+    /// them first releases the expired ones.
     pub fn next_wakeup(&self) -> Option<Monotonic> {
         if !self.unverified.is_empty() {
             return Some(self.now);
@@ -249,14 +270,6 @@ impl Broker {
     pub fn thread_of(&self, spec: SpecId) -> Option<ThreadId> {
         let slot = self.ids.get(spec)?;
         self.specs.at(slot).thread.as_ref().map(|thread| thread.thread)
-    }
-
-    fn credentials_changed(&mut self, thread: ThreadId, euid: u32) {
-        if let Some(&slot) = self.threads.get(&thread)
-            && let Some(attached) = self.specs.at_mut(slot).thread.as_mut()
-        {
-            attached.euid = euid;
-        }
     }
 
     /// Returns the record of `slot` for the state file; `None` clears the slot.
@@ -388,6 +401,8 @@ impl Broker {
                 Timer::RateLimitEnd(session) => self.rate_limit_ended(session),
                 Timer::Retry(slot) => self.retry(slot),
                 Timer::ResumeDeferred(session) => self.resume_deferred(session),
+                Timer::ResumeWaiting(session) => self.resume_waiting(session),
+                Timer::Inspect => self.inspect(),
             }
         }
     }

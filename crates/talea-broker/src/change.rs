@@ -9,9 +9,9 @@ use crate::broker::Broker;
 use crate::exact_test::ExactTestBudget;
 use crate::input::{Effect, Errno, ForeignCall};
 use crate::ownership::AccessKind;
-use crate::plugin::{Offer, RuntimeCap};
+use crate::plugin::{Offer, RuntimeCap, ThreadScope};
 use crate::plugin_set::SpecSlot;
-use crate::refuse::{ESRCH, kernel_refusal, refusal, refusal_without_numbers};
+use crate::refuse::{ESRCH, kernel_refusal, refusal_without_numbers};
 use crate::spec::{PendingOp, ReplyTo, Rollback};
 use talea_core::Monotonic;
 use talea_core::mutate;
@@ -24,20 +24,11 @@ impl Broker {
             Ok(slot) => slot,
             Err(refusal) => return self.refuse(reply_to, refusal),
         };
-        let (client, uid) =
-            (self.sessions[&reply_to.session].client, self.sessions[&reply_to.session].uid);
-        // The thread belonged to the user when it was attached; after a change of its owner it must
-        // not get new attributes.
-        if let Some(thread) = &self.specs.at(slot).thread
-            && uid != 0
-            && mutate!("message-change-owner", thread.euid != uid, thread.euid == u32::MAX)
-        {
-            let refusal =
-                refusal(Code::ForeignThread, Field::Thread, thread.euid.into(), uid.into());
-            return self.refuse(reply_to, refusal);
-        }
+        let client = self.sessions[&reply_to.session].client;
         task.owner = self.specs.at(slot).task.owner;
-        match self.start_evaluation(client, &task, Some((id, slot)), false) {
+        task.exclusive = false;
+        let scope = self.scope_of_spec(slot, &task);
+        match self.start_evaluation(client, &task, &scope, Some((id, slot)), false) {
             Ok(evaluation) => {
                 let kind = RequestKind::Change { spec: id };
                 let exact_tests = ExactTestBudget::default();
@@ -101,7 +92,7 @@ impl Broker {
         }
     }
 
-    fn set_terms(
+    pub(crate) fn set_terms(
         &mut self,
         slot: u32,
         task: &Task,
@@ -116,13 +107,16 @@ impl Broker {
         spec.task = *task;
         spec.plugin = plugin;
         spec.offer = *offer;
+        self.forget_exclusive(slot);
+        self.note_exclusive(slot);
         self.plugin_set.replace(
             SpecSlot(slot),
             plugin,
-            &plugin_request(task, RuntimeCap::default()),
+            &plugin_request(task, RuntimeCap::default(), &ThreadScope::default()),
             offer,
             free_at,
         );
+        self.sync_limit(slot);
     }
 
     pub(crate) fn change_done(
@@ -163,6 +157,8 @@ impl Broker {
     pub(crate) fn roll_back(&mut self, slot: u32, rollback: &Rollback) {
         let (task, plugin, offer) = (&rollback.task, rollback.plugin, &rollback.offer);
         mutate!("message-change", self.set_terms(slot, task, plugin, offer, None), ());
+        // Both terms may have the same attributes by now, so the order does not write it.
+        self.emit(Effect::WriteRecord { slot });
         // The kernel may have applied a part, such as the CPUs without the policy.
         let attr = self.plugin_set.attr(SpecSlot(slot));
         self.order_apply(slot, attr);
@@ -170,7 +166,13 @@ impl Broker {
     }
 
     /// Completes a change with the new terms; `granted` is the grant, if already known.
-    fn changed(&mut self, slot: u32, reply_to: ReplyTo, old_plugin: u32, granted: Option<Granted>) {
+    pub(crate) fn changed(
+        &mut self,
+        slot: u32,
+        reply_to: ReplyTo,
+        old_plugin: u32,
+        granted: Option<Granted>,
+    ) {
         let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
         if plugin != old_plugin {
             self.notify_plugin(old_plugin, ForeignCall::Release { spec });

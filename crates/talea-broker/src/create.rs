@@ -7,7 +7,7 @@ use crate::admission::{AdmissionRequest, RequestKind, plugin_request};
 use crate::broker::{Broker, WatchOwner};
 use crate::exact_test::ExactTestBudget;
 use crate::input::{Effect, ForeignCall, ProcessId};
-use crate::plugin::{Offer, RuntimeCap};
+use crate::plugin::{Offer, RuntimeCap, ThreadScope};
 use crate::plugin_set::{Placement, SpecSlot};
 use crate::refuse::{refusal, refusal_without_numbers};
 use crate::spec::{PendingOp, ReplyTo, Spec};
@@ -21,8 +21,14 @@ use talea_proto::{Code, Field, GROUP_MAX, Granted, Owner, Refusal, Reply, Task};
 const TOKEN_STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Broker {
-    pub(crate) fn create(&mut self, reply_to: ReplyTo, task: &Task, entropy: u128) {
-        match self.start_first_evaluation(reply_to, 1, task) {
+    pub(crate) fn create(
+        &mut self,
+        reply_to: ReplyTo,
+        task: &Task,
+        scope: &ThreadScope,
+        entropy: u128,
+    ) {
+        match self.start_first_evaluation(reply_to, 1, task, scope) {
             Ok(evaluation) => {
                 let (kind, exact_tests) = (RequestKind::Create, ExactTestBudget::default());
                 self.run_admission(
@@ -34,7 +40,13 @@ impl Broker {
         }
     }
 
-    pub(crate) fn create_group(&mut self, reply_to: ReplyTo, tasks: Vec<Task>, entropy: u128) {
+    pub(crate) fn create_group(
+        &mut self,
+        reply_to: ReplyTo,
+        tasks: Vec<Task>,
+        scope: &ThreadScope,
+        entropy: u128,
+    ) {
         let count = tasks.len();
         if count == 0 || count > GROUP_MAX {
             let limit = if count == 0 { 1 } else { GROUP_MAX as u64 };
@@ -48,7 +60,7 @@ impl Broker {
                 return self.refuse(reply_to, refusal);
             }
         }
-        match self.start_first_evaluation(reply_to, count as u32, &tasks[0]) {
+        match self.start_first_evaluation(reply_to, count as u32, &tasks[0], scope) {
             Ok(evaluation) => {
                 let kind = RequestKind::Group { tasks, reserved: Vec::with_capacity(count) };
                 let exact_tests = ExactTestBudget::default();
@@ -66,11 +78,12 @@ impl Broker {
         reply_to: ReplyTo,
         count: u32,
         task: &Task,
+        scope: &ThreadScope,
     ) -> Result<crate::admission::Evaluation, Box<Refusal>> {
         let client = self.sessions[&reply_to.session].client;
         self.check_spec_quota(client, count)?;
         self.check_owner(client, task)?;
-        self.start_evaluation(client, task, None, false)
+        self.start_evaluation(client, task, scope, None, false)
     }
 
     /// Checks the quota for `count` more specs of this client.
@@ -120,6 +133,9 @@ impl Broker {
             RequestKind::Change { spec } => {
                 self.accept_change(reply_to, *spec, evaluation, plugin, offer);
             }
+            RequestKind::Replace { spec, named, facts } => {
+                self.accept_replacement(reply_to, *spec, *named, **facts, plugin, offer);
+            }
             RequestKind::Create => {
                 match self.reserve(reply_to, &evaluation.task, plugin, offer, entropy) {
                     Ok(slot) => {
@@ -140,7 +156,7 @@ impl Broker {
                     let Some(task) = tasks.get(index + 1) else { return Ok(None) };
                     let client = self.sessions[&reply_to.session].client;
                     self.check_owner(client, task)?;
-                    self.start_evaluation(client, task, None, false).map(Some)
+                    self.start_evaluation(client, task, &evaluation.scope, None, false).map(Some)
                 });
                 match next {
                     Ok(Some(next)) => {
@@ -196,6 +212,7 @@ impl Broker {
             disowned: false,
             plugin,
             offer: *offer,
+            detached: None,
             thread: None,
             zero_lag_until: Monotonic::ZERO,
             step: PendingOp::Idle,
@@ -204,18 +221,20 @@ impl Broker {
         self.plugin_set.admit(
             plugin,
             SpecSlot(slot),
-            &plugin_request(task, RuntimeCap::default()),
+            &plugin_request(task, RuntimeCap::default(), &ThreadScope::default()),
             offer,
         );
         self.rules.charge(self.clients.snapshot(client), plugin, offer.charge);
         self.clients.acquire(client);
         self.users.user(uid).specs += 1;
+        self.note_exclusive(slot);
         Ok(slot)
     }
 
     /// Releases reservations, last one first.
     pub(crate) fn unreserve(&mut self, reserved: Vec<u32>) {
         for slot in reserved.into_iter().rev() {
+            self.forget_exclusive(slot);
             let spec = self.specs.remove(slot).expect("the slot was reserved");
             self.plugin_set.release(SpecSlot(slot), None);
             self.rules.discharge(
@@ -286,6 +305,8 @@ impl Broker {
 
     fn granted_with(&self, slot: u32, placed: &Placement) -> Granted {
         let spec = self.specs.at(slot);
+        let (runtime, client) = (spec.offer.runtime, spec.client);
+        let notes = self.enforcement_notes(spec.plugin, &spec.task, runtime, client, placed.notes);
         Granted {
             spec: spec.id,
             token: spec.token,
@@ -295,8 +316,8 @@ impl Broker {
             charge: placed.charge,
             priority: placed.priority,
             mechanism: placed.mechanism,
-            granularity: placed.granularity,
-            notes: placed.notes,
+            granularity: self.enforcement_granularity(slot, placed),
+            notes,
         }
     }
 }

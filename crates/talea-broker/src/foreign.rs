@@ -113,6 +113,7 @@ impl Broker {
                 let ask = crate::admission::plugin_request(
                     &request.evaluation.task,
                     RuntimeCap::default(),
+                    &request.evaluation.scope,
                 );
                 ForeignCall::Accept {
                     task: request.evaluation.task,
@@ -191,8 +192,12 @@ impl Broker {
     }
 
     fn drop_request(&mut self, mut request: AdmissionRequest) {
-        if let RequestKind::Group { reserved, .. } = request.kind {
-            mutate!("message-create-group", self.unreserve(reserved), ());
+        match request.kind {
+            RequestKind::Group { reserved, .. } => {
+                mutate!("message-create-group", self.unreserve(reserved), ());
+            }
+            RequestKind::Replace { facts, .. } => self.forget_unused(Some(Ok(*facts))),
+            RequestKind::Create | RequestKind::Change { .. } | RequestKind::Explain => {}
         }
         self.recycle(&mut request.evaluation);
     }
@@ -216,6 +221,7 @@ impl Broker {
             host.queue =
                 std::mem::take(&mut host.queue).into_iter().filter_map(&mut sift).collect();
         }
+        requests.extend(self.take_waiting(&wanted));
         for blocked in std::mem::take(&mut self.blocked) {
             match blocked {
                 Blocked::Resume(request, _) if wanted(&request) => requests.push(*request),

@@ -1,8 +1,9 @@
 //! Inputs and effects of the broker.
 
-use talea_core::setup::Setup;
-use talea_core::{Attr, CpuSet, Monotonic, Span};
-use talea_proto::message::Caveat;
+use crate::ungranted::RealTimeThread;
+use talea_core::setup::{OnOverrun, Setup};
+use talea_core::{Attr, CpuSet, Monotonic, Span, Work};
+use talea_proto::message::{Caveat, DetachCause};
 use talea_proto::record::Record;
 use talea_proto::{Refusal, Reply, Request, SpecId};
 
@@ -46,6 +47,29 @@ pub struct Peer {
     pub groups: Vec<u32>,
 }
 
+/// User ids of a thread, from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uids {
+    /// Real user id.
+    pub real: u32,
+    /// Effective user id.
+    pub effective: u32,
+    /// Saved user id.
+    pub saved: u32,
+}
+
+impl Uids {
+    /// Returns the ids of a thread that runs as one user only.
+    pub const fn all(uid: u32) -> Uids {
+        Uids { real: uid, effective: uid, saved: uid }
+    }
+
+    /// Returns an id that differs from `uid`, if there is one.
+    pub fn other_than(&self, uid: u32) -> Option<u32> {
+        [self.effective, self.real, self.saved].into_iter().find(|&id| id != uid)
+    }
+}
+
 /// Thread named by a request, as found by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadFacts {
@@ -56,8 +80,8 @@ pub struct ThreadFacts {
     pub tid: u32,
     /// Process of the thread.
     pub tgid: u32,
-    /// Effective user id, from the kernel.
-    pub euid: u32,
+    /// User ids, from the kernel.
+    pub uids: Uids,
     /// Start time in clock ticks since boot, unique together with `tid`; may be 0 if `inode` is
     /// not.
     pub start: u64,
@@ -65,6 +89,10 @@ pub struct ThreadFacts {
     pub inode: u64,
     /// Current attributes, to be restored at the end of the grant.
     pub attr: Attr,
+    /// Whether its control group permits FIFO and RR.
+    pub fifo: bool,
+    /// Its RLIMIT_RTTIME; `None` means no limit.
+    pub rt_time: Option<Work>,
 }
 
 /// Reason why the driver could not find the thread named by a request.
@@ -102,7 +130,7 @@ pub enum Input {
         seq: u32,
         /// The request.
         request: Request,
-        /// Thread named by an attach request, resolved by the driver.
+        /// Thread named by an attach request or by the (first) task, resolved by the driver.
         thread: Option<Result<ThreadFacts, ThreadError>>,
         /// Unused random bits for a token.
         entropy: u128,
@@ -121,13 +149,39 @@ pub enum Input {
         /// The connection.
         session: SessionId,
     },
-    /// The owner of an attached thread has changed with its credentials. Passed before the request
-    /// for which it matters.
+    /// The credentials of a held thread have changed: it has started a set-user-id program or
+    /// called `setresuid`. Passed when the kernel reports the change, when an
+    /// [`Effect::Inspect`] finds it, and before a request for which it matters.
     CredentialsChanged {
         /// The thread.
         thread: ThreadId,
-        /// New effective user id, from the kernel.
-        euid: u32,
+        /// New user ids, from the kernel.
+        uids: Uids,
+    },
+    /// An [`Effect::Inspect`] has found attributes that differ from those applied last.
+    AttrChanged {
+        /// The thread.
+        thread: ThreadId,
+        /// Current attributes, from the kernel.
+        attr: Attr,
+    },
+    /// An [`Effect::Apply`] was not executed: the thread is not as the broker assumes.
+    NotApplied {
+        /// Ticket of the effect.
+        ticket: Ticket,
+        /// The difference.
+        found: Found,
+    },
+    /// The real-time threads of the machine, without those of the kernel. Passed before the request
+    /// for which they matter.
+    RealTimeThreads {
+        /// All of them, grants included.
+        threads: Vec<RealTimeThread>,
+    },
+    /// A thread has exceeded a limit with [`OnOverrun::Demote`]; the driver has demoted it.
+    Overrun {
+        /// The thread.
+        thread: ThreadId,
     },
     /// A watched thread exited.
     ThreadExited {
@@ -190,6 +244,9 @@ pub enum Input {
         record: Box<Record>,
         /// Thread of the record, if it still exists.
         thread: Option<ThreadFacts>,
+        /// Whether the kernel may still count the bandwidth of the record's deadline thread, which
+        /// has exited.
+        lingers: bool,
         /// Whether the owning process of the record still exists.
         process_alive: bool,
         /// Groups of that process, or else of a thread of the same user. Rules for groups count the
@@ -198,6 +255,15 @@ pub enum Input {
     },
     /// The time of [`crate::Broker::next_wakeup`] has been reached.
     Timer,
+}
+
+/// Reason why the driver has not executed an [`Effect::Apply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The user ids of the thread are not all those of [`Effect::Apply::owner`].
+    Credentials(Uids),
+    /// The policy is not one that a grant has given: see [`crate::drift::is_given`].
+    Attr(Attr),
 }
 
 /// Groups of a process, from the kernel.
@@ -236,7 +302,8 @@ pub enum Effect {
         /// The connection.
         session: SessionId,
     },
-    /// Set the attributes of a thread; answered with [`Input::Done`].
+    /// Set the attributes of a thread; answered with [`Input::Done`], or with
+    /// [`Input::NotApplied`] if the thread is not as assumed.
     Apply {
         /// Ticket for the answer.
         ticket: Ticket,
@@ -244,9 +311,13 @@ pub enum Effect {
         thread: ThreadId,
         /// New attributes.
         attr: Attr,
+        /// User that all user ids of the thread must name at the time of the call; `None` for a
+        /// grant of root.
+        owner: Option<u32>,
     },
-    /// Restore the attributes of a thread; answered with [`Input::Done`]. The runtime of a deadline
-    /// thread is shrunk first.
+    /// Restore the attributes of a thread, as far as [`crate::drift::restored`] says for its
+    /// current attributes and credentials; answered with [`Input::Done`]. The runtime of a
+    /// deadline thread is shrunk first.
     Restore {
         /// Ticket for the answer.
         ticket: Ticket,
@@ -254,6 +325,26 @@ pub enum Effect {
         thread: ThreadId,
         /// Attributes to restore.
         attr: Attr,
+        /// Last ordered attributes.
+        applied: Attr,
+        /// User of the grant, or `None`: see [`Effect::Apply`]. A thread with other user ids is
+        /// only demoted.
+        owner: Option<u32>,
+    },
+    /// Compare the next `threads` attached threads with what was applied to them last, starting
+    /// after the last thread of the previous call. The differences are reported as
+    /// [`Input::CredentialsChanged`] and [`Input::AttrChanged`].
+    Inspect {
+        /// Maximum number of threads.
+        threads: u32,
+    },
+    /// Enforce this limit on the thread from now on, in place of an earlier one. It ends with
+    /// [`Effect::Restore`] and [`Effect::ForgetThread`].
+    Limit {
+        /// The thread.
+        thread: ThreadId,
+        /// The limit; `None` ends the enforcement.
+        limit: Option<Limit>,
     },
     /// Report the exit of this thread.
     WatchThread {
@@ -311,6 +402,19 @@ pub enum Effect {
     Log(LogEvent),
 }
 
+/// Limit on the CPU time of a FIFO or RR thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// CPU time in each period.
+    pub budget: Work,
+    /// Period, longer than the budget.
+    pub period: Span,
+    /// Reaction to an overrun.
+    pub on_overrun: OnOverrun,
+    /// User of the grant.
+    pub uid: u32,
+}
+
 /// Event for the log. Successful requests are not logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEvent {
@@ -345,6 +449,29 @@ pub enum LogEvent {
         tid: u32,
         /// Error of the kernel.
         errno: Errno,
+    },
+    /// The daemon has detached a thread from its spec.
+    Detached {
+        /// Thread id.
+        tid: u32,
+        /// User of the grant.
+        uid: u32,
+        /// Reason.
+        cause: DetachCause,
+    },
+    /// A thread has left the CPUs of its grant and was returned to them.
+    ReturnedToCpus {
+        /// Thread id.
+        tid: u32,
+        /// User of the grant.
+        uid: u32,
+    },
+    /// A thread was demoted because it exceeded its budget.
+    Demoted {
+        /// Thread id.
+        tid: u32,
+        /// User of the grant.
+        uid: u32,
     },
     /// A spec of an earlier daemon was adopted.
     Adopted {
@@ -446,6 +573,8 @@ pub struct ForeignAnswer {
 pub struct Platform {
     /// CPUs online.
     pub cpus: CpuSet,
+    /// CPUs of a thread whose affinity and cpuset were never restricted: all but the isolated ones.
+    pub default_cpus: CpuSet,
     /// Root domains: sets of CPUs over which the kernel balances and admits `SCHED_DEADLINE`.
     pub root_domains: Vec<CpuSet>,
     /// CPUs on which a deadline thread can be confined to one CPU (a partition exists or can be
@@ -462,6 +591,9 @@ pub struct Platform {
     pub granularity: Span,
     /// Whether a thread of the root cgroup may use FIFO and RR.
     pub fifo: bool,
+    /// Granularity with which the driver enforces budgets of FIFO and RR threads: what a thread
+    /// may consume beyond its budget at p99. `None` if it enforces none.
+    pub enforcement: Option<Span>,
 }
 
 impl Platform {
@@ -471,6 +603,7 @@ impl Platform {
         let cpus = CpuSet::first(count);
         Platform {
             cpus,
+            default_cpus: cpus,
             root_domains: vec![cpus],
             partitionable: CpuSet::EMPTY,
             partitionable_opt_in: cpus,
@@ -478,6 +611,7 @@ impl Platform {
             deadline_period: (Span::from_ns(100_000), Span::from_ns(4_194_304_000)),
             granularity: Span::from_ns(4_000_000),
             fifo: true,
+            enforcement: Some(Span::from_ns(150_000)),
         }
     }
 }

@@ -201,21 +201,63 @@ impl Ledger {
         if mutate!("ledger-zero-lag", false, true) {
             return;
         }
-        self.add_charge(rest);
-        self.zero_lag_holds.push(Reverse((until, *rest)));
+        self.hold(rest, until);
     }
 
     /// Releases and returns one zero-lag hold that ends at `now` or before.
     pub(crate) fn release_expired(&mut self, now: Monotonic) -> Option<Claim> {
+        self.pop_expired(now).map(|(_, claim)| claim)
+    }
+
+    /// Variant of [`Ledger::release_expired`] that also returns the end of the hold.
+    pub(crate) fn pop_expired(&mut self, now: Monotonic) -> Option<(Monotonic, Claim)> {
         self.next_expiry().filter(|&at| at <= now)?;
-        let Reverse((_, claim)) = self.zero_lag_holds.pop()?;
+        let Reverse((at, claim)) = self.zero_lag_holds.pop()?;
         self.subtract_charge(&claim);
-        Some(claim)
+        Some((at, claim))
     }
 
     /// Returns the end of the next zero-lag hold.
     pub(crate) fn next_expiry(&self) -> Option<Monotonic> {
-        self.zero_lag_holds.peek().map(|Reverse((at, _))| *at)
+        self.zero_lag_holds.peek().map(|Reverse((at, _))| *at).filter(|&at| at < Monotonic::NEVER)
+    }
+
+    /// Charges `claim` until `until`, without a spec: a zero-lag hold, or for
+    /// [`Monotonic::NEVER`] a deadline thread without a grant.
+    pub(crate) fn hold(&mut self, claim: &Claim, until: Monotonic) {
+        self.add_charge(claim);
+        self.zero_lag_holds.push(Reverse((until, *claim)));
+    }
+
+    /// Returns the claims of the deadline threads without a grant, in order.
+    pub(crate) fn ungranted(&self) -> Vec<Claim> {
+        let endless = self.zero_lag_holds.iter().filter(|Reverse((at, _))| *at == Monotonic::NEVER);
+        let mut claims: Vec<Claim> = endless.map(|Reverse((_, claim))| *claim).collect();
+        claims.sort_unstable();
+        claims
+    }
+
+    /// Removes the claims of the deadline threads without a grant, and returns them.
+    pub(crate) fn remove_ungranted(&mut self) -> Vec<Claim> {
+        let claims = self.ungranted();
+        self.zero_lag_holds.retain(|Reverse((at, _))| *at < Monotonic::NEVER);
+        for claim in &claims {
+            self.subtract_charge(claim);
+        }
+        claims
+    }
+
+    /// Returns the CPUs of `cpus` as places of claims: whole domains as far as possible.
+    pub(crate) fn places_of(&self, cpus: &CpuSet) -> Vec<Place> {
+        let (mut rest, mut places) = (*cpus, Vec::new());
+        for (index, domain) in self.domains.iter().enumerate() {
+            if !domain.cpus.is_empty() && domain.cpus.is_subset(&rest) {
+                rest = rest.difference(&domain.cpus);
+                places.push(Place::Domain(index as u32));
+            }
+        }
+        places.extend(rest.iter().filter(|&cpu| cpu < self.cpus.len() as u32).map(Place::Cpu));
+        places
     }
 
     /// Returns the zero-lag holds at `place`; `None` if there are too many in total to search.

@@ -11,6 +11,7 @@ mod adopt;
 mod attach;
 mod audit;
 mod broker;
+mod budget_limits;
 mod change;
 mod chunked_map;
 mod claim;
@@ -18,6 +19,7 @@ mod clients;
 mod create;
 mod deferred;
 mod exact_test;
+mod exclusive;
 mod foreign;
 mod ids;
 mod ledger;
@@ -29,6 +31,7 @@ mod queries;
 mod refuse;
 mod release;
 mod reload;
+mod replace;
 mod restore;
 mod rm_bounds;
 #[cfg(test)]
@@ -39,9 +42,12 @@ mod slab;
 mod span_tree;
 mod spec;
 mod threads;
+mod ungranted;
 mod users;
 mod validate;
+mod waiting;
 
+pub mod drift;
 pub mod input;
 #[cfg(any(test, feature = "sim"))]
 #[doc(hidden)]
@@ -56,6 +62,7 @@ pub mod rules;
 pub use broker::Broker;
 pub use exact_test::ExactTestBudget;
 pub use input::{Effect, Input, LogEvent, Peer, SessionId, ThreadFacts, ThreadId, Ticket};
-pub use plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+pub use plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 pub use plugin_set::{BoundsViolation, Placement, PluginSet, SpecSlot};
 pub use rules::{Denial, Rules, Snapshot};
+pub use ungranted::RealTimeThread;

@@ -20,6 +20,48 @@ pub struct PluginRequest<'a> {
     pub cap: RuntimeCap,
     /// Exact tests left for the request; `None` means the budget of a separate request.
     pub exact_tests: Option<&'a ExactTestBudget>,
+    /// Restrictions of the thread that the task is meant for.
+    pub thread: ThreadScope,
+}
+
+/// Restrictions that the kernel and the ledger impose on a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadScope {
+    /// CPUs of its affinity and its cpuset; empty means all.
+    pub cpus: CpuSet,
+    /// Whether its control group permits FIFO and RR.
+    pub fifo: bool,
+    /// RLIMIT_RTTIME; `None` means no limit.
+    pub rt_time: Option<Work>,
+    /// CPUs that executors have reserved.
+    pub reserved: CpuSet,
+    /// Process of the executor with the first of these CPUs.
+    pub executor: u32,
+}
+
+impl Default for ThreadScope {
+    fn default() -> ThreadScope {
+        ThreadScope {
+            cpus: CpuSet::EMPTY,
+            fifo: true,
+            rt_time: None,
+            reserved: CpuSet::EMPTY,
+            executor: 0,
+        }
+    }
+}
+
+impl ThreadScope {
+    /// Whether the thread may use all of `cpus`.
+    pub fn covers(&self, cpus: &CpuSet) -> bool {
+        self.cpus.is_empty() || cpus.is_subset(&self.cpus)
+    }
+
+    /// Whether the kernel leaves a FIFO or RR thread alive that computes for `work` without
+    /// blocking. Without a declared runtime only a limit of zero is certain to end the thread.
+    pub fn has_time_for(&self, work: Option<Work>) -> bool {
+        self.rt_time.is_none_or(|limit| limit >= work.unwrap_or(Work::from_ns(1)))
+    }
 }
 
 /// Bounds for the grant of a desired runtime (R8).

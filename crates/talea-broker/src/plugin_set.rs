@@ -28,17 +28,18 @@ use crate::exact_test::ExactTestBudget;
 use crate::input::{ForeignAnswer, Platform};
 use crate::ledger::{Claim, Ledger, Place, View};
 use crate::placements::SlotsByPlace;
-use crate::plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+use crate::plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 use crate::plugins::edf::Confinement;
 use crate::plugins::place::worst_fit;
 use crate::plugins::{PlacedSpec, Plugin, PluginBase, PluginContext, claim, rejection};
+use crate::ungranted::RealTimeThread;
 use talea_core::mutate;
 use talea_core::setup::{Band, PluginKind, Setup};
-use talea_core::{Attr, Charge, CpuSet, Monotonic, Priority, Span, Work};
+use talea_core::{Attr, Charge, CpuSet, Monotonic, Policy, Priority, Span, Work};
 use talea_proto::message::{CpuInfo, Mechanism, Name, Notes, PluginInfo};
 use talea_proto::record::Record;
 use talea_proto::refusal::RejectionReason;
-use talea_proto::{Field, PLUGINS_MAX};
+use talea_proto::{Field, PLUGINS_MAX, Rejection};
 
 /// Index of a spec in the broker's slab and in the state file; reused after release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,6 +96,11 @@ pub struct PluginSet {
     /// Slots with a changed kernel priority since the last drain, possibly repeated.
     moved: Vec<u32>,
     epoch: u64,
+    /// `ungranted_fifo[cpu]`: highest priority of the FIFO and RR threads without a grant that may
+    /// use `cpu`; 0 if there is none.
+    ungranted_fifo: Vec<u8>,
+    /// Whether deadline threads without a grant exist.
+    has_ungranted: bool,
 }
 
 impl PluginSet {
@@ -134,7 +140,8 @@ impl PluginSet {
             .map_or(0, |cpu| cpu + 1);
         let rm = setup.plugins.iter().filter(|plugin| matches!(plugin.kind, PluginKind::Rm(_)));
         let rm = rm.fold(CpuSet::EMPTY, |all, plugin| all.union(&plugin.cpus));
-        let ledger = Ledger::new(summaries.len(), cpus, &domains, &rm);
+        // The last account is that of deadline threads without a grant.
+        let ledger = Ledger::new(summaries.len() + 1, cpus, &domains, &rm);
         let built = (0..summaries.len())
             .map(|i| build(i, &summaries, setup, platform, confinements[i], &ledger));
         let plugins: Vec<Plugin> = built.collect();
@@ -142,7 +149,18 @@ impl PluginSet {
         let rms = rms.map(|(i, _)| i as u32).collect();
         let placements = SlotsByPlace::new(cpus, domains.len());
         let (specs, moved) = (Vec::new(), Vec::new());
-        Ok(PluginSet { summaries, plugins, rms, ledger, specs, placements, moved, epoch: 0 })
+        Ok(PluginSet {
+            summaries,
+            plugins,
+            rms,
+            ledger,
+            specs,
+            placements,
+            moved,
+            epoch: 0,
+            ungranted_fifo: vec![0; cpus as usize],
+            has_ungranted: false,
+        })
     }
 
     /// Returns the number of plugins.
@@ -219,9 +237,90 @@ impl PluginSet {
         if self.summaries[plugin as usize].out_of_service {
             return Verdict::No(rejection(RejectionReason::OutOfService, Field::Plugin, 0, 0, 0));
         }
-        self.with_context_and_tests(leaving, ask.exact_tests, |context| {
+        let verdict = self.with_context_and_tests(leaving, ask.exact_tests, |context| {
             self.plugins[plugin as usize].ask(context, ask)
-        })
+        });
+        self.beside_ungranted(plugin, verdict)
+    }
+
+    /// Adds the threads without a grant to a verdict: as a note, or as the reason of a rejection.
+    fn beside_ungranted(&self, plugin: u32, verdict: Verdict) -> Verdict {
+        let noted = |offer: Offer| {
+            let note = self.ungranted_note(plugin, offer.cpu);
+            Offer { notes: offer.notes.with(note), ..offer }
+        };
+        match verdict {
+            Verdict::Ok(offer) => Verdict::Ok(noted(offer)),
+            Verdict::Partial(offer) => Verdict::Partial(noted(offer)),
+            Verdict::No(no) if no.reason == RejectionReason::NoRoom && self.has_ungranted => {
+                Verdict::No(Rejection { reason: RejectionReason::NoRoomBesideUngranted, ..no })
+            }
+            no @ Verdict::No(_) => no,
+        }
+    }
+
+    fn ungranted_note(&self, plugin: u32, cpu: Option<u32>) -> Notes {
+        let urgent = cpu.and_then(|cpu| self.ungranted_fifo.get(cpu as usize)).copied();
+        let band = self.summaries[plugin as usize].band;
+        let above = urgent.zip(band).is_some_and(|(urgent, band)| urgent > band.low.0);
+        if above { Notes::UNGRANTED_ABOVE } else { Notes::default() }
+    }
+
+    /// Whether deadline threads without a grant are charged.
+    pub fn has_ungranted(&self) -> bool {
+        self.has_ungranted
+    }
+
+    /// Returns the CPUs as places of the ledger.
+    pub(crate) fn places_of(&self, cpus: &CpuSet) -> Vec<Place> {
+        self.ledger.places_of(cpus)
+    }
+
+    /// Records the FIFO and RR threads without a grant.
+    pub(crate) fn note_ungranted_fifo(&mut self, threads: &[RealTimeThread]) {
+        self.ungranted_fifo.fill(0);
+        for thread in threads {
+            let (Policy::Fifo(priority) | Policy::Rr(priority)) = thread.policy else { continue };
+            for cpu in &thread.cpus {
+                if let Some(highest) = self.ungranted_fifo.get_mut(cpu as usize) {
+                    *highest = (*highest).max(priority.0);
+                }
+            }
+        }
+    }
+
+    /// Replaces the claims of the deadline threads without a grant; `claims` is sorted.
+    pub(crate) fn replace_ungranted(&mut self, claims: &[Claim]) {
+        if self.ledger.ungranted() == claims {
+            return;
+        }
+        self.epoch += 1;
+        self.has_ungranted = !claims.is_empty();
+        for claim in self.ledger.remove_ungranted() {
+            self.update_interference(&claim, false);
+        }
+        for claim in mutate!("ledger-ungranted", claims, &[]) {
+            self.ledger.hold(claim, Monotonic::NEVER);
+            self.update_interference(claim, true);
+        }
+    }
+
+    /// Releases the zero-lag holds that end at `until` or before, and returns them in order.
+    pub(crate) fn take_holds(&mut self, until: Monotonic) -> Vec<(Monotonic, Claim)> {
+        let mut holds = Vec::new();
+        while let Some((at, claim)) = self.ledger.pop_expired(until) {
+            self.update_interference(&claim, false);
+            holds.push((at, claim));
+        }
+        holds
+    }
+
+    /// Reverses [`PluginSet::take_holds`].
+    pub(crate) fn put_holds_back(&mut self, holds: &[(Monotonic, Claim)]) {
+        for (at, claim) in holds {
+            self.ledger.hold(claim, *at);
+            self.update_interference(claim, true);
+        }
     }
 
     /// Returns the verdict of a foreign plugin's answer, or the violation of its bounds.
@@ -243,9 +342,10 @@ impl PluginSet {
         }
         match &self.plugins[plugin as usize] {
             Plugin::Foreign(foreign) => {
-                self.with_context_and_tests(leaving, ask.exact_tests, |context| {
+                let verdict = self.with_context_and_tests(leaving, ask.exact_tests, |context| {
                     foreign.check_answer(context, ask, answer)
-                })
+                });
+                verdict.map(|verdict| self.beside_ungranted(plugin, verdict))
             }
             _ => Ok(self.ask(plugin, ask, leaving)),
         }
@@ -351,7 +451,8 @@ impl PluginSet {
             priority: plugin.priority(entry),
             mechanism,
             granularity,
-            notes: notes(plugin, entry),
+            notes: notes(plugin, entry)
+                .with(self.ungranted_note(entry.claim.plugin, cpu_of(entry.claim.place))),
         }
     }
 
@@ -423,6 +524,7 @@ impl PluginSet {
             ignore_admission: task.ignore_admission,
             cap,
             exact_tests: None,
+            thread: ThreadScope::default(),
         };
         let mut notes = built.lasting_notes(&task.params, record.runtime);
         if let Some(cpu) = cpu {
@@ -500,7 +602,10 @@ impl PluginSet {
             (cpu, _) => panic!("plugin {plugin} offered the invalid CPU {cpu:?}"),
         };
         let deadline = matches!(built, Plugin::Edf(_));
-        let passing = Notes::LEVEL_SHARED.with(Notes::COMMON_LEVELS).with(Notes::NOT_PROVED);
+        let passing = Notes::LEVEL_SHARED
+            .with(Notes::COMMON_LEVELS)
+            .with(Notes::NOT_PROVED)
+            .with(Notes::UNGRANTED_ABOVE);
         PlacedSpec {
             claim: claim(plugin, place, ask.params, offer, deadline),
             params: *ask.params,

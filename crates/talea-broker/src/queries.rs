@@ -10,7 +10,7 @@ use crate::ownership::AccessKind;
 use crate::plugin_set::SpecSlot;
 use crate::spec::{Attached, Spec};
 use talea_core::mutate;
-use talea_proto::message::{SessionInfo, SpecId, SpecInfo, Status, Token};
+use talea_proto::message::{Overruns, SessionInfo, SpecId, SpecInfo, Status, Token};
 use talea_proto::{Refusal, Reply, Request};
 
 impl Broker {
@@ -95,6 +95,8 @@ impl Broker {
                 .as_ref()
                 .filter(|thread| thread.sleep_retries == 0)
                 .map(|thread| thread.applied),
+            overruns: Overruns::default(),
+            detached: spec.detached,
         }
     }
 

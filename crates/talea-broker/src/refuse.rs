@@ -7,6 +7,12 @@ use talea_proto::{Code, Field, Refusal};
 /// "No such process": the kernel's error for a thread that has exited.
 pub(crate) const ESRCH: Errno = Errno(3);
 
+/// "Invalid argument".
+pub(crate) const EINVAL: Errno = Errno(22);
+
+/// "Device or resource busy": the kernel's admission test has no free bandwidth.
+pub(crate) const EBUSY: Errno = Errno(16);
+
 /// Returns a refusal with a requested value and a limit.
 pub(crate) fn refusal(code: Code, field: Field, asked: u64, limit: u64) -> Box<Refusal> {
     Box::new(Refusal {

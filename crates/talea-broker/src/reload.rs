@@ -24,6 +24,10 @@ impl Broker {
         for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.in_ledger) {
             self.rules.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
         }
+        let slots: Vec<u32> = self.specs.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.sync_limit(slot);
+        }
     }
 
     /// Returns the difference to the plugins of the start, if any: plugins hold grants, so they

@@ -32,6 +32,8 @@ pub(crate) enum RestoreReason {
     Detach,
     /// Release: the spec ends at its client's request.
     Release,
+    /// The daemon detaches the thread: the spec stays.
+    Forced,
     /// The spec ends because its owner has ended, or because the daemon releases every grant.
     OwnerGone,
 }
@@ -78,8 +80,11 @@ impl Broker {
             _ => Broker::without_affinity(ordinary),
         };
         attached.ticket = Some(ticket);
-        let thread = attached.thread;
-        self.emit(Effect::Restore { ticket, thread, attr });
+        // The restore ends it.
+        attached.limit = None;
+        let (thread, applied) = (attached.thread, attached.applied);
+        let owner = self.owner(slot);
+        self.emit(Effect::Restore { ticket, thread, attr, applied, owner });
     }
 
     pub(crate) fn restore_done(
@@ -124,7 +129,7 @@ impl Broker {
         }
         match reason {
             RestoreReason::Release | RestoreReason::OwnerGone => self.drop_spec(slot, free_at),
-            RestoreReason::AttachFailed | RestoreReason::Detach => {
+            RestoreReason::AttachFailed | RestoreReason::Detach | RestoreReason::Forced => {
                 self.keep_zero_lag(slot, free_at);
                 self.emit(Effect::WriteRecord { slot });
             }
@@ -133,7 +138,7 @@ impl Broker {
             let done = caveat.map_or(Reply::Done, Reply::DoneWithCaveat);
             self.reply_or_refuse(reply_to, refusal.map_or(Ok(done), Err));
         }
-        if reason == RestoreReason::AttachFailed || reason == RestoreReason::Detach {
+        if !matches!(reason, RestoreReason::Release | RestoreReason::OwnerGone) {
             self.release_if_unowned(slot);
         }
     }
@@ -154,12 +159,13 @@ impl Broker {
                 if let Some(reply_to) = restoring.reply_to {
                     self.refuse(reply_to, kernel_refusal(errno));
                 }
+                self.sync_limit(slot);
                 // The kernel may have applied a part.
                 let attr = self.plugin_set.attr(SpecSlot(slot));
                 self.order_apply(slot, attr);
                 self.release_if_unowned(slot);
             }
-            RestoreReason::OwnerGone => {
+            RestoreReason::OwnerGone | RestoreReason::Forced => {
                 if let Some(reply_to) = restoring.reply_to.take() {
                     self.refuse(reply_to, kernel_refusal(errno));
                 }

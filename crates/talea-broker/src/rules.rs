@@ -29,7 +29,7 @@ use crate::input::Peer;
 use crate::plugin::RuntimeCap;
 use talea_core::mutate;
 use talea_core::setup::{
-    Access, Bound, DEADLINE_CLASS, Domain, Groups, PluginKind, Root, RuleId, Setup,
+    Access, Bound, DEADLINE_CLASS, Domain, Groups, OnOverrun, PluginKind, Root, RuleId, Setup,
 };
 use talea_core::{Charge, Priority, Span, Work};
 use talea_proto::{Code, Field, Task};
@@ -75,6 +75,7 @@ struct Bounds {
     priority_max: Option<(u8, RuleId)>,
     ignore_admission: Option<(bool, RuleId)>,
     allow_unbounded: Option<(bool, RuleId)>,
+    on_overrun: Option<(OnOverrun, RuleId)>,
     /// All applicable aggregates: subject and bound.
     shares: Vec<(u32, Charge, RuleId)>,
 }
@@ -237,7 +238,15 @@ impl Rules {
                 at_most(&mut bounds.allow_unbounded, allowed, id),
                 ()
             ),
+            Bound::OnOverrun(reaction) => {
+                mutate!("rule-on-overrun", at_least(&mut bounds.on_overrun, reaction, id), ());
+            }
         }
+    }
+
+    /// Returns the reaction to overruns that the client's rules demand on `plugin`, if any does.
+    pub fn on_overrun(&self, client: &Snapshot, plugin: u32) -> Option<OnOverrun> {
+        client.bounds.get(plugin as usize)?.on_overrun.map(|(reaction, _)| reaction)
     }
 
     /// Whether any rule allows this client a request.

@@ -13,6 +13,7 @@
 
 use crate::broker::{Blocked, Broker, Timer, WatchOwner};
 use crate::input::{Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts};
+use crate::plugin::ThreadScope;
 use crate::refuse::{refusal, refusal_without_numbers};
 use crate::spec::ReplyTo;
 use crate::users::RateVerdict;
@@ -67,6 +68,8 @@ pub(crate) struct QueuedRequest {
     pub(crate) seq: u32,
     pub(crate) request: Request,
     pub(crate) thread: Option<Result<ThreadFacts, ThreadError>>,
+    /// Restrictions of the thread that a blocked request has named.
+    pub(crate) scope: ThreadScope,
     pub(crate) entropy: u128,
 }
 
@@ -78,6 +81,11 @@ impl Session {
 
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Returns the number of threads that queued requests name.
+    pub(crate) fn queued_threads(&self) -> usize {
+        self.waiting.iter().filter(|queued| matches!(queued.thread, Some(Ok(_)))).count()
     }
 
     pub(crate) fn is_rejected(&self) -> bool {
@@ -269,7 +277,7 @@ impl Broker {
             {
                 match blocked {
                     Blocked::Request(id, queued) => self.serve(id, *queued),
-                    Blocked::Resume(request, reply) => self.run_admission(*request, Some(reply)),
+                    Blocked::Resume(request, reply) => self.run_admission(*request, reply),
                 }
                 continue;
             }
@@ -285,7 +293,7 @@ impl Broker {
     }
 
     fn serve(&mut self, id: SessionId, queued: QueuedRequest) {
-        let QueuedRequest { seq, request, thread, entropy } = queued;
+        let QueuedRequest { seq, request, thread, scope, entropy } = queued;
         let reply_to = ReplyTo { session: id, seq };
         let session = self.sessions.get_mut(&id).expect("only open connections are served");
         session.pending_reply = PendingReply::Kernel;
@@ -308,23 +316,25 @@ impl Broker {
         );
         if reserves && self.changing > 0 {
             self.wait_external(id);
+            let scope = self.scope_of_request(thread.as_ref()).unwrap_or(scope);
             self.forget_unused(thread);
-            let queued = QueuedRequest { seq, request, thread: None, entropy };
+            let queued = QueuedRequest { seq, request, thread: None, scope, entropy };
             return self.blocked.push_back(Blocked::Request(id, Box::new(queued)));
         }
         if let Request::Attach { spec, thread: named } = request {
             return self.attach(reply_to, spec, named, thread);
         }
+        let scope = self.scope_of_request(thread.as_ref()).unwrap_or(scope);
         self.forget_unused(thread);
         match request {
             Request::Hello { .. } | Request::Attach { .. } => unreachable!("served above"),
-            Request::Create(task) => self.create(reply_to, &task, entropy),
-            Request::CreateGroup(tasks) => self.create_group(reply_to, tasks, entropy),
+            Request::Create(task) => self.create(reply_to, &task, &scope, entropy),
+            Request::CreateGroup(tasks) => self.create_group(reply_to, tasks, &scope, entropy),
             Request::Change { spec, task } => self.change(reply_to, spec, task),
             Request::Release(spec) => self.release(reply_to, spec),
             Request::Detach(spec) => self.detach(reply_to, spec),
             Request::Claim { spec, token } => self.claim(reply_to, spec, token),
-            Request::Explain(task) => self.explain(reply_to, &task),
+            Request::Explain(task) => self.explain(reply_to, &task, &scope),
             Request::Stop { release } => self.stop(reply_to, release),
             question => {
                 let reply = self.query(id, &question);

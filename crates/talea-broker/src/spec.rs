@@ -12,11 +12,11 @@
 //! | *changing* | change | *idle*, new terms | *idle*, old terms |
 //! | *restoring* | detach, release, end of the owner | *idle*, or the spec ends | see `restore.rs` |
 
-use crate::input::{Errno, ProcessId, SessionId, ThreadId, Ticket};
+use crate::input::{Errno, Limit, ProcessId, SessionId, ThreadId, Ticket, Uids};
 use crate::plugin::Offer;
 use crate::restore::RestoreReason;
 use talea_core::{Attr, Monotonic};
-use talea_proto::message::{Caveat, SpecId, Task, Token};
+use talea_proto::message::{Caveat, DetachCause, SpecId, Task, Token};
 use talea_proto::{Owner, Refusal};
 
 /// An accepted task specification.
@@ -51,6 +51,8 @@ pub(crate) struct Spec {
     pub(crate) plugin: u32,
     /// Terms of the grant.
     pub(crate) offer: Offer,
+    /// Reason why the daemon has detached the last thread, if no other is attached since.
+    pub(crate) detached: Option<DetachCause>,
     /// Attached thread.
     pub(crate) thread: Option<Box<Attached>>,
     /// Time until which the kernel still counts the bandwidth of a thread that has left the spec
@@ -73,12 +75,14 @@ pub(crate) struct Attached {
     pub(crate) start: u64,
     /// Inode of the pidfd.
     pub(crate) inode: u64,
-    /// Last known effective user id.
-    pub(crate) euid: u32,
+    /// Last known user ids.
+    pub(crate) uids: Uids,
     /// Attributes before the grant, restored at its end.
     pub(crate) previous: Attr,
     /// Last ordered attributes.
     pub(crate) applied: Attr,
+    /// Last ordered limit.
+    pub(crate) limit: Option<Limit>,
     /// Ticket of the last unanswered apply or restore.
     pub(crate) ticket: Option<Ticket>,
     /// Number of attempts that found the thread asleep in another root domain (deferred.rs); 0 once
@@ -90,6 +94,8 @@ pub(crate) struct Attached {
     pub(crate) apply_refused: bool,
     /// Time of the next attempt.
     pub(crate) retry_at: Option<Monotonic>,
+    /// Time at which the thread was last returned to the CPUs of its grant.
+    pub(crate) returned_at: Option<Monotonic>,
 }
 
 /// Operation in progress for a spec.

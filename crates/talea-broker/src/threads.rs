@@ -63,14 +63,16 @@ impl Attached {
             tgid: facts.tgid,
             start: facts.start,
             inode: facts.inode,
-            euid: facts.euid,
+            uids: facts.uids,
             previous,
             applied,
+            limit: None,
             ticket: None,
             sleep_retries: 0,
             exited: false,
             apply_refused: false,
             retry_at: None,
+            returned_at: None,
         }
     }
 
@@ -100,7 +102,10 @@ impl Broker {
         }
         let family = self.threads_by_process.range((facts.tgid, 0)..=(facts.tgid, u32::MAX));
         let mut relatives = family.filter_map(|&(_, slot)| self.specs.get(slot)?.thread.as_ref());
-        if let Some(relative) = relatives.find(|relative| relative.applied.cpus == attr.cpus) {
+        // A thread that may use every CPU has inherited no confinement.
+        if attr.cpus != self.platform.cpus
+            && let Some(relative) = relatives.find(|relative| relative.applied.cpus == attr.cpus)
+        {
             attr.cpus = relative.previous.cpus;
         }
         attr
@@ -126,7 +131,9 @@ impl Broker {
         assert!(!taken, "thread {tid} is attached twice");
         let before = self.specs.at_mut(slot).thread.replace(Box::new(attached));
         assert!(before.is_none(), "slot {slot} has a thread already");
+        self.specs.at_mut(slot).detached = None;
         self.counters.attached += 1;
+        self.start_inspections();
         mutate!(
             "recovery-order",
             {
@@ -136,6 +143,7 @@ impl Broker {
         );
 
         self.emit(Effect::WatchThread { thread });
+        self.sync_limit(slot);
     }
 
     /// Removes the thread of a spec from every list.
@@ -149,6 +157,7 @@ impl Broker {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         self.counters.attached -= 1;
+        self.stop_inspections();
         self.emit(Effect::ForgetThread { thread: attached.thread });
         attached
     }
@@ -167,7 +176,8 @@ impl Broker {
         if !on_record {
             self.emit(Effect::WriteRecord { slot });
         }
-        self.emit(Effect::Apply { ticket, thread, attr });
+        let owner = self.owner(slot);
+        self.emit(Effect::Apply { ticket, thread, attr, owner });
     }
 
     /// Orders new attributes for every attached thread whose attributes a decision has changed, and
@@ -235,6 +245,7 @@ impl Broker {
             PendingOp::Changing(rollback) => self.change_done(slot, &rollback, result),
             PendingOp::Restoring(restoring) => self.restore_done(slot, restoring, result),
         }
+        self.detach_if_foreign(slot);
     }
 
     fn reapply_done(&mut self, slot: u32, result: Result<(), Errno>) {

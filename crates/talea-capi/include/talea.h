@@ -107,10 +107,12 @@ extern "C" {
 #define TALEA_FIELD_GROUP            15
 #define TALEA_FIELD_MESSAGE          16
 
-/* The counterexample of an exact schedulability test: how a deadline would be missed. */
+/* The counterexample of an exact schedulability test: how a deadline would be missed. Or the delay
+ * after which the request fits. */
 #define TALEA_WITNESS_NONE   0
 #define TALEA_WITNESS_LATE   1 /* response time above the deadline after a synchronous release */
 #define TALEA_WITNESS_DEMAND 2 /* demand above supply within a window */
+#define TALEA_WITNESS_HELD   3 /* the kernel still counts the bandwidth of an ended grant */
 
 /* The numbers of a refusal. */
 typedef struct talea_refusal {
@@ -125,7 +127,7 @@ typedef struct talea_refusal {
     uint32_t index;       /* index of the refused task in its group */
     uint32_t witness;     /* TALEA_WITNESS_*, of the first plugin that gave one */
     uint32_t witness_own; /* LATE: 1 if the late task is the requested one */
-    uint64_t witness_at_ns;    /* LATE: the period of the late task; DEMAND: the window */
+    uint64_t witness_at_ns;    /* LATE: period of the late task; DEMAND: window; HELD: delay */
     uint64_t witness_needs_ns; /* LATE: its response time, 0 if unbounded; DEMAND: the demand */
     uint64_t witness_has_ns;   /* LATE: its deadline; DEMAND: the supply */
 } talea_refusal;
@@ -206,7 +208,9 @@ int talea_claim(talea_client *client, uint64_t spec_id, const uint8_t token[16],
 /* ---- Grants ---------------------------------------------------------------------------------- */
 
 /* Attaches a thread to the grant: the daemon sets its policy, priority and affinity. `tid` is a
- * thread ID; a process ID selects the main thread; 0 selects the calling thread. */
+ * thread ID; a process ID selects the main thread; 0 selects the calling thread. The real,
+ * effective and saved user ID of the thread must all be those of the grant's user. The daemon
+ * detaches a thread that changes them, or leaves its CPU twice, or gets another policy. */
 int talea_attach(talea_grant *grant, pid_t tid);
 
 /* Attaches the thread of a pidfd. The caller keeps the descriptor. */
@@ -241,8 +245,10 @@ int talea_disown(talea_grant *grant, uint64_t *spec_id);
 #define TALEA_NOTE_LEVEL_SHARED        0x08u /* other tasks share the kernel priority */
 #define TALEA_NOTE_PARTIAL             0x10u /* the request omits a recommended parameter */
 #define TALEA_NOTE_PREFERRED_CPUS_IGNORED 0x20u /* placed on a CPU outside `cpus` */
-#define TALEA_NOTE_BUDGET_NOT_ENFORCED 0x40u /* the kernel does not enforce the runtime */
+#define TALEA_NOTE_BUDGET_NOT_ENFORCED 0x40u /* the runtime is not enforced */
 #define TALEA_NOTE_COMMON_LEVELS       0x80u /* one priority order for all CPUs of the plugin */
+#define TALEA_NOTE_UNGRANTED_ABOVE     0x100u /* threads without a grant have a higher priority */
+#define TALEA_NOTE_UNLIMITED           0x200u /* no runtime and period limit what it may consume */
 
 /* The granted terms. */
 typedef struct talea_granted {
@@ -326,9 +332,17 @@ typedef struct talea_info {
     uint32_t mechanism;
     uint32_t notes;
     uint32_t owner;
-    char plugin[32]; /* the serving plugin */
+    char plugin[32];          /* the serving plugin */
+    uint64_t overruns;        /* times that the thread exceeded its runtime in a period */
+    uint64_t last_overrun_ns; /* CLOCK_MONOTONIC; 0: never */
+    uint32_t throttled;       /* 1: it waits at ordinary priority for its next refill */
+    uint32_t reserved;
 } talea_info;
-#define TALEA_INFO_INIT { sizeof(talea_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 } }
+#define TALEA_INFO_INIT \
+    { sizeof(talea_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0, 0, 0 }
+
+/* Describes the specification of a grant, with the overruns of its thread. */
+int talea_grant_status(talea_grant *grant, talea_info *info);
 
 /* Describes the visible specification with the lowest number that is at least `from`. -ENOENT if
  * there is none. */
@@ -336,19 +350,21 @@ int talea_next_spec(talea_client *client, uint64_t from, talea_info *info);
 
 /* ---- Periodic tasks -------------------------------------------------------------------------- */
 
-#define TALEA_LATE_SKIP 1u /* skip and count the releases that have passed as a whole */
+#define TALEA_LATE_SKIP  1u /* skip and count the releases that have passed as a whole */
+#define TALEA_LATE_SHIFT 2u /* move this release and all later ones to the end of the late job */
 
 /* The releases of a periodic task: release k is at start_ns + k * period_ns. Needs no daemon. */
 typedef struct talea_periodic {
     uint32_t size;
-    uint32_t flags;     /* TALEA_LATE_SKIP; 0: each period gets a job, late jobs run back to back */
+    uint32_t flags;     /* TALEA_LATE_...; 0: each period gets a job, late jobs run back to back */
     uint64_t start_ns;  /* CLOCK_MONOTONIC */
     uint64_t period_ns;
     uint64_t index;     /* number of the last release; 0: the start */
     uint64_t overruns;  /* waits that began after their release */
-    uint64_t skipped;   /* skipped releases */
+    uint64_t skipped;    /* skipped releases */
+    uint64_t shifted_ns; /* by how much start_ns has moved */
 } talea_periodic;
-#define TALEA_PERIODIC_INIT { sizeof(talea_periodic), 0, 0, 0, 0, 0, 0 }
+#define TALEA_PERIODIC_INIT { sizeof(talea_periodic), 0, 0, 0, 0, 0, 0, 0 }
 
 /* Sets the start to the current time. -EINVAL for a period of 0. */
 int talea_periodic_start(talea_periodic *periodic, uint64_t period_ns);

@@ -1,4 +1,4 @@
-//! `talea.h`: connecting and asking.
+//! Functions of `talea.h` that connect and send requests.
 
 use crate::ffi::{CallError, CallResult, call, given, place, read};
 use crate::layout::{TaleaClient, TaleaGrant, TaleaSpec};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use talea_client::{Client, Grant, Refusal, SpecId, Token};
 use talea_proto::GROUP_MAX;
 
-/// Gives a handle out.
+/// Moves a grant to the heap, and returns the handle for the caller.
 pub(crate) fn hand_out(grant: Grant) -> *mut TaleaGrant {
     Box::into_raw(Box::new(TaleaGrant(grant)))
 }

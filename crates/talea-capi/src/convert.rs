@@ -1,4 +1,5 @@
-//! Between C's structures and the client's values. 0 means "not declared" there and is `None` here.
+//! Conversion between C's structures and the client's values. A 0 in a structure means "not
+//! declared" and becomes `None`.
 
 use crate::ffi::{CallError, CallResult};
 use crate::layout::{TaleaInfo, TaleaPlugin, TaleaSpec, TaleaStatus};
@@ -9,7 +10,7 @@ use talea_proto::Task;
 const IGNORE_ADMISSION: u32 = 1;
 const CPUS_MANDATORY: u32 = 2;
 
-/// A refusal that needs no daemon: the request can't even be written down.
+/// Creates a refusal that needs no daemon, because the protocol cannot express the request.
 pub(crate) fn malformed(field: Field, asked: u64, limit: u64) -> CallError {
     let refusal = Refusal {
         code: Code::Malformed,
@@ -51,6 +52,8 @@ pub(crate) fn spec(given: &TaleaSpec) -> CallResult<Spec> {
         cpus_mandatory: given.flags & CPUS_MANDATORY != 0,
         ignore_admission: given.flags & IGNORE_ADMISSION != 0,
         owner,
+        thread: None,
+        exclusive: false,
     }))
 }
 
@@ -58,7 +61,8 @@ pub(crate) fn declared(value: u64) -> Option<u64> {
     (value != 0).then_some(value)
 }
 
-/// Converts a priority. A value above a byte is invalid; the daemon checks the range.
+/// Converts a priority. A value that does not fit into a byte is invalid. The daemon checks the
+/// range.
 pub(crate) fn priority(value: u32) -> CallResult<Option<Priority>> {
     match u8::try_from(value) {
         Ok(0) => Ok(None),
@@ -67,7 +71,8 @@ pub(crate) fn priority(value: u32) -> CallResult<Option<Priority>> {
     }
 }
 
-/// A name in a field of 32 bytes, ended by a zero; none if it is empty.
+/// Returns the name in a field of 32 bytes, which a zero must terminate. Returns `None` if the name
+/// is empty.
 pub(crate) fn name(field: &[u8; 32]) -> CallResult<Option<Name>> {
     let wrong = || malformed(Field::Plugin, 32, 31);
     let len = field.iter().position(|&byte| byte == 0).ok_or_else(wrong)?;
@@ -131,10 +136,14 @@ pub(crate) fn info(info: &SpecInfo) -> TaleaInfo {
             Owner::Thread => 2,
         },
         plugin: info.plugin_name.0,
+        overruns: info.overruns.count,
+        last_overrun_ns: info.overruns.last_ns,
+        throttled: info.overruns.is_throttled.into(),
+        reserved: 0,
     }
 }
 
-/// A CPU's number, -1 for a whole domain.
+/// Returns the number of a CPU, or -1 for a whole domain.
 pub(crate) fn cpu(cpu: Option<u32>) -> i32 {
     cpu.map_or(-1, |cpu| cpu as i32)
 }

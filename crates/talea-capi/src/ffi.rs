@@ -1,20 +1,20 @@
-//! Crossing the border to C: panics stop here, pointers are looked at, results become numbers.
+//! Boundary to C: catches panics, checks pointers, and converts results to numbers.
 
 use crate::message;
 use libc::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use talea_client::{Failure, Refusal};
 
-/// Why a call does not return 0.
+/// Reason why a call does not return 0.
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// The daemon refused.
     Refused(Box<Refusal>),
-    /// The machinery broke.
+    /// Communication with the daemon failed, or the kernel refused a call.
     Failed(Failure),
-    /// The caller made a mistake; an errno and what it was.
+    /// The caller made a mistake: an error number and a description.
     Caller(c_int, &'static str),
-    /// An error of the caller with a message made at run time.
+    /// The caller made a mistake: an error number and a message that is composed at run time.
     Message(c_int, String),
 }
 
@@ -33,7 +33,8 @@ impl From<Failure> for CallError {
 }
 
 impl CallError {
-    /// 0 is not among them: positive for refusals, negative errno for the rest.
+    /// Returns the result number of the error: positive for refusals, a negative error number
+    /// otherwise, never 0.
     pub(crate) fn number(&self) -> c_int {
         match self {
             CallError::Refused(refusal) => refusal.code as c_int,
@@ -43,7 +44,7 @@ impl CallError {
     }
 }
 
-/// Runs the inside of a function. What went wrong is remembered for `talea_last_error`.
+/// Runs the body of an exported function. Keeps the message of an error for `talea_last_error`.
 pub(crate) fn call(inside: impl FnOnce() -> CallResult) -> c_int {
     match protect(inside) {
         Ok(()) => 0,
@@ -55,7 +56,7 @@ pub(crate) fn call(inside: impl FnOnce() -> CallResult) -> c_int {
     }
 }
 
-/// Runs the inside of a function and turns a panic into an error.
+/// Runs the body of an exported function and converts a panic to an error.
 pub(crate) fn protect<T>(inside: impl FnOnce() -> CallResult<T>) -> CallResult<T> {
     // What a panic leaves half done is behind the client's mutex, which knows how to go on.
     catch_unwind(AssertUnwindSafe(inside)).unwrap_or(Err(CallError::Caller(
@@ -67,35 +68,35 @@ pub(crate) fn protect<T>(inside: impl FnOnce() -> CallResult<T>) -> CallResult<T
 /// Borrows the object of `pointer`.
 ///
 /// # Safety
-/// It is NULL or points to a `T` that no thread writes during `'a`.
+/// `pointer` is NULL or points to a `T` that no thread writes during `'a`.
 pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &'static str) -> CallResult<&'a T> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_ref() }.ok_or(CallError::Caller(libc::EINVAL, what))
 }
 
-/// A place to write to.
+/// Borrows the object of `pointer` for writing.
 ///
 /// # Safety
-/// It is NULL or points to room for a `T` that no other thread uses during `'a`.
+/// `pointer` is NULL or points to room for a `T` that no other thread uses during `'a`.
 pub(crate) unsafe fn place<'a, T>(pointer: *mut T, what: &'static str) -> CallResult<&'a mut T> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_mut() }.ok_or(CallError::Caller(libc::EINVAL, what))
 }
 
-/// A structure that starts with its size in a `u32`, made of integers only.
+/// Structure of integers only that starts with its size in a `u32`.
 ///
 /// # Safety
-/// `repr(C)`, without padding, any bytes are a value, and the first field is the `u32`.
+/// The type is `repr(C)` without padding, any bytes are a value, and the first field is the `u32`.
 pub(crate) unsafe trait Sized32: Copy {}
 
-/// No structure is larger, in this version or a later one.
+/// Maximum size of a structure, in this version or a later one.
 const SIZE_MAX: usize = 4096;
 const SIZE_MIN: usize = 8;
 
-/// The declared size of what `pointer` names.
+/// Returns the size that the structure at `pointer` declares.
 ///
 /// # Safety
-/// It is NULL or names at least a `u32`.
+/// `pointer` is NULL or points to at least a `u32`.
 unsafe fn size_of_given<T: Sized32>(pointer: *const T) -> CallResult<usize> {
     if pointer.is_null() {
         return Err(CallError::Caller(libc::EINVAL, "a structure is NULL"));
@@ -113,11 +114,11 @@ unsafe fn size_of_given<T: Sized32>(pointer: *const T) -> CallResult<usize> {
     }
 }
 
-/// A copy of a caller's structure, whatever version it is of: what it lacks is zero, and what this
-/// library does not know must be zero (`E2BIG` otherwise).
+/// Copies a caller's structure of any version. Fields that the structure lacks become zero. Fields
+/// that this library does not know must be zero (`E2BIG` otherwise).
 ///
 /// # Safety
-/// `pointer` is NULL or names as many bytes as its first field says.
+/// `pointer` is NULL or points to as many bytes as its first field says.
 pub(crate) unsafe fn read<T: Sized32>(pointer: *const T) -> CallResult<T> {
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_given(pointer) }?;
@@ -137,20 +138,20 @@ pub(crate) unsafe fn read<T: Sized32>(pointer: *const T) -> CallResult<T> {
     Ok(value)
 }
 
-/// Whether [`write`] would be done.
+/// Checks that [`write`] would accept `pointer`.
 ///
 /// # Safety
-/// `pointer` is NULL or names at least a `u32`.
+/// `pointer` is NULL or points to at least a `u32`.
 pub(crate) unsafe fn can_be_written<T: Sized32>(pointer: *const T) -> CallResult {
     // SAFETY: the caller's promise.
     unsafe { size_of_given(pointer) }.map(drop)
 }
 
-/// Fills a caller's structure as far as its size says; what this library does not know becomes
-/// zero. The size itself stays.
+/// Fills a caller's structure up to its size. Fields that this library does not know become zero.
+/// The size field stays unchanged.
 ///
 /// # Safety
-/// `pointer` is NULL or names as many bytes, all ours to write, as its first field says.
+/// `pointer` is NULL or points to as many writable bytes as its first field says.
 pub(crate) unsafe fn write<T: Sized32>(pointer: *mut T, value: &T) -> CallResult {
     // SAFETY: the caller's promise.
     let size = unsafe { size_of_given(pointer) }?;

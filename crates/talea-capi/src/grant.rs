@@ -1,4 +1,4 @@
-//! `talea.h`: holding a grant.
+//! Functions of `talea.h` on a grant.
 
 use crate::convert;
 use crate::ffi::{CallError, call, given, read, write};

@@ -1,16 +1,15 @@
-//! The structures of `talea.h`, field by field. The assertions are the numbers that the C test
-//! knows too.
+//! Structures of `talea.h`, field by field. The numbers in the assertions are also in the C test.
 
 use crate::ffi::Sized32;
 use talea_client::{Client, Grant};
 
-/// The object of a `talea_client *`.
+/// Object of a `talea_client *`.
 pub struct TaleaClient(pub(crate) Client);
 
-/// The object of a `talea_grant *`.
+/// Object of a `talea_grant *`.
 pub struct TaleaGrant(pub(crate) Grant);
 
-/// `talea_refusal`
+/// Structure `talea_refusal` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaRefusal {
@@ -30,7 +29,7 @@ pub struct TaleaRefusal {
     pub witness_has_ns: u64,
 }
 
-/// `talea_spec`
+/// Structure `talea_spec` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaSpec {
@@ -46,7 +45,7 @@ pub struct TaleaSpec {
     pub cpus: [u64; 16],
 }
 
-/// `talea_granted`
+/// Structure `talea_granted` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaGranted {
@@ -65,7 +64,7 @@ pub struct TaleaGranted {
     pub zero: u32,
 }
 
-/// `talea_status`
+/// Structure `talea_status` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaStatus {
@@ -84,7 +83,7 @@ pub struct TaleaStatus {
     pub rules: u32,
 }
 
-/// `talea_plugin_info`
+/// Structure `talea_plugin_info` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaPlugin {
@@ -99,7 +98,7 @@ pub struct TaleaPlugin {
     pub out_of_service: u32,
 }
 
-/// `talea_info`
+/// Structure `talea_info` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaInfo {
@@ -120,9 +119,13 @@ pub struct TaleaInfo {
     pub notes: u32,
     pub owner: u32,
     pub plugin: [u8; 32],
+    pub overruns: u64,
+    pub last_overrun_ns: u64,
+    pub throttled: u32,
+    pub reserved: u32,
 }
 
-/// `talea_periodic`
+/// Structure `talea_periodic` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaPeriodic {
@@ -133,9 +136,10 @@ pub struct TaleaPeriodic {
     pub index: u64,
     pub overruns: u64,
     pub skipped: u64,
+    pub shifted_ns: u64,
 }
 
-/// `talea_app_config`
+/// Structure `talea_app_config` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaAppConfig {
@@ -154,7 +158,7 @@ pub struct TaleaAppConfig {
     pub spin_ns: u64,
 }
 
-/// `talea_task`
+/// Structure `talea_task` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaTask {
@@ -171,7 +175,7 @@ pub struct TaleaTask {
     pub cores: u64,
 }
 
-/// `talea_task_version`
+/// Structure `talea_task_version` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaTaskVersion {
@@ -184,7 +188,7 @@ pub struct TaleaTaskVersion {
     pub name: [u8; 32],
 }
 
-/// `talea_choice`
+/// Structure `talea_choice` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaChoice {
@@ -198,7 +202,7 @@ pub struct TaleaChoice {
     pub versions: u32,
 }
 
-/// `talea_job`
+/// Structure `talea_job` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaJob {
@@ -209,7 +213,7 @@ pub struct TaleaJob {
     pub zero: u32,
 }
 
-/// `talea_app_report`
+/// Structure `talea_app_report` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaAppReport {
@@ -231,7 +235,7 @@ pub struct TaleaAppReport {
     pub shield_error: [u8; 256],
 }
 
-/// `talea_task_report`
+/// Structure `talea_task_report` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TaleaTaskReport {
@@ -264,8 +268,10 @@ sized! {
     TaleaGranted 80 { spec_id 8 utilization_ppm 32 notes 52 token 56 lost 72 zero 76 }
     TaleaStatus 72 { instance 8 wakeups 40 rules 68 }
     TaleaPlugin 216 { name 8 kind 40 cpus 72 priority_low 200 out_of_service 212 }
-    TaleaInfo 120 { spec_id 16 accepted_ns 56 priority 64 cpu 72 owner 84 plugin 88 }
-    TaleaPeriodic 48 { start_ns 8 skipped 40 }
+    TaleaInfo 144 {
+        spec_id 16 accepted_ns 56 priority 64 cpu 72 owner 84 plugin 88 overruns 120 throttled 136
+    }
+    TaleaPeriodic 56 { start_ns 8 skipped 40 shifted_ns 48 }
     TaleaAppConfig 208 {
         mapping 8 weight 20 rights 28 cpus 32 daemon_priority 160 daemon_plugin 168 spin_ns 200
     }

@@ -1,4 +1,4 @@
-//! The message of a thread's last failed call.
+//! Message of a thread's last failed call.
 
 use crate::ffi::{CallError, protect, write};
 use crate::layout::TaleaRefusal;
@@ -45,7 +45,7 @@ pub(crate) fn set(text: &str, refusal: Option<Box<Refusal>>) {
     let _ = LAST.try_with(|last| *last.borrow_mut() = Last { text, refusal });
 }
 
-/// The text as it is now.
+/// Returns the current message of the thread.
 pub(crate) fn text() -> String {
     LAST.try_with(|last| last.borrow().text.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn talea_refusal_get(refusal: *mut TaleaRefusal) -> c_int 
     }
 }
 
-/// A refusal's numbers, with the most generous offer of any plugin.
+/// Returns the numbers of a refusal, with the most generous offer of any plugin.
 fn numbers(refusal: &Refusal) -> TaleaRefusal {
     let offers = refusal.answers.iter().filter_map(|answer| match answer.verdict {
         PluginVerdict::No(no) if no.fits > 0 => Some((no.fits, no.field)),
@@ -89,6 +89,7 @@ fn numbers(refusal: &Refusal) -> TaleaRefusal {
         Some(Witness::Demand { at, demand, supply }) => {
             (2, false, at.as_ns(), demand.as_ns(), supply.as_ns())
         }
+        Some(Witness::Held { free_in }) => (3, false, free_in.as_ns(), 0, 0),
     };
     TaleaRefusal {
         size: 0,
@@ -113,7 +114,7 @@ pub extern "C" fn talea_result_name(result: c_int) -> *const c_char {
     word(result).as_ptr()
 }
 
-/// The words of `talea-proto`, terminated.
+/// Names of the results of `talea-proto`, terminated by zeros.
 static WORDS: LazyLock<[CString; Code::ALL.len()]> = LazyLock::new(|| {
     Code::ALL.map(|code| CString::new(code.stable_name()).expect("a word has no zeros"))
 });

@@ -1,13 +1,13 @@
-//! `talea.h`: what the daemon has.
+//! Functions of `talea.h` that read the state of the daemon.
 
 use crate::convert;
 use crate::ffi::{CallError, CallResult, call, given, write};
-use crate::layout::{TaleaClient, TaleaInfo, TaleaPlugin, TaleaStatus};
+use crate::layout::{TaleaClient, TaleaGrant, TaleaInfo, TaleaPlugin, TaleaStatus};
 use libc::c_int;
 use talea_client::{Client, Failure, SpecId};
 use talea_proto::{Reply, Request};
 
-/// One item of a list; `ENOENT` at its end.
+/// Requests one item of a list. Returns `ENOENT` at the end of the list.
 fn item(client: &Client, request: &Request) -> CallResult<Reply> {
     match client.request(request, None)? {
         Reply::End => Err(CallError::Caller(libc::ENOENT, "there is no such item")),
@@ -48,6 +48,17 @@ pub unsafe extern "C" fn talea_plugin_get(
         };
         // SAFETY: as the header says.
         unsafe { write(plugin, &convert::plugin(&info)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn talea_grant_status(grant: *mut TaleaGrant, info: *mut TaleaInfo) -> c_int {
+    call(|| {
+        // SAFETY: as the header says.
+        let grant = unsafe { given(grant, "grant is NULL") }?;
+        let known = grant.0.info()??;
+        // SAFETY: as the header says.
+        unsafe { write(info, &convert::info(&known)) }
     })
 }
 

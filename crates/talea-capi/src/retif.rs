@@ -1,12 +1,12 @@
-//! `retif.h`: ReTiF's names over the same client.
+//! Functions of `retif.h`, over the same client.
 //!
-//! Model: one connection a process, made with the first request. A task is known by the number in
-//! its structure; everything else about it is in [`registry`]. The structure's 128 bytes carry what
-//! the original's carried and nothing new: programs allocate them, copy them, and were compiled
-//! before us.
+//! Model: each process has one connection, created with the first request. The structure of a task
+//! contains its number, and [`registry`] has everything else about the task. The 128 bytes of the
+//! structure contain what ReTiF's own structure contains and nothing else, because compiled
+//! programs allocate and copy them.
 //!
-//! Three spellings of each function: `rtf_task_*` folds refusals into `RTF_FAIL`, as the original
-//! did; `rtf_spec_*` and `rts_task_*` follow their papers.
+//! Each function has three names: `rtf_task_*` converts refusals to `RTF_FAIL`, as ReTiF's own
+//! library does. `rtf_spec_*` and `rts_task_*` follow their papers.
 
 mod explain;
 mod layout;

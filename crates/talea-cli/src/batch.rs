@@ -11,8 +11,8 @@ pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Calls `work` for each number in `0..count`, with one thread per CPU. Progress is printed as
-/// `what` and a percentage, on a terminal.
+/// Calls `work` for each number in `0..count`, with one thread per CPU. Prints `what` and a
+/// percentage as progress if standard error is a terminal.
 pub(crate) fn run<T: Send>(what: &str, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     run_on(threads(), what, count, work)
 }

@@ -1,8 +1,8 @@
 //! Client of a broker: the daemon, or the same broker in this process.
 //!
 //! Model: one request, one reply, with either broker. A named socket (`--socket`, `TALEA_SOCKET`)
-//! means that daemon and no other. Without a name, this process replaces a missing daemon if rights
-//! allow; if they do not, both reasons are reported.
+//! means the daemon at that socket and no other. Without a name, this process replaces a missing
+//! daemon if its rights suffice. If they do not, the error has both reasons.
 
 mod daemon;
 mod embedded;
@@ -27,16 +27,16 @@ use talea_system::config::{DaemonSetup, Loaded};
 /// Options for finding a broker.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// The daemon's socket, if the user named one.
+    /// Path of the daemon's socket, if the user named one.
     pub(crate) socket: Option<PathBuf>,
-    /// The daemon's configuration, if the user named one.
+    /// Path of the daemon's configuration, if the user named one.
     pub(crate) config: Option<PathBuf>,
-    /// Whether to print more.
+    /// Whether to print details.
     pub(crate) verbose: bool,
 }
 
 impl Options {
-    /// Returns the socket named by option or environment.
+    /// Returns the socket that an option or the environment names.
     pub(crate) fn named_socket(&self) -> Option<PathBuf> {
         let from_environment =
             || std::env::var_os(SOCKET_ENV).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -48,7 +48,7 @@ impl Options {
         self.config.as_deref().unwrap_or(Path::new(CONFIG_PATH))
     }
 
-    /// Loads the configuration; `None` if there is none and none was named.
+    /// Loads the configuration. Returns `None` if there is no file and the user named none.
     pub(crate) fn load(&self, machine: &SystemInfo) -> anyhow::Result<Option<Loaded>> {
         let path = self.config_path();
         if self.config.is_none() && !path.exists() {
@@ -68,8 +68,8 @@ impl Options {
         }
     }
 
-    /// Returns the daemon's part of the configuration, or the defaults. Fails only if a file was
-    /// named.
+    /// Returns the daemon's part of the configuration, or the defaults. Fails only if the user
+    /// named a file.
     pub(crate) fn daemon_setup(&self) -> anyhow::Result<DaemonSetup> {
         let loaded = match (SystemInfo::probe(), &self.config) {
             (Ok(machine), Some(_)) => self.load(&machine)?,
@@ -82,7 +82,7 @@ impl Options {
 
 /// Connection to a broker.
 trait Broker {
-    /// Sends a request and returns the reply; a thread is sent as a descriptor.
+    /// Sends a request and returns the reply. A thread is sent as a descriptor.
     fn ask(&mut self, request: &Request, thread: Option<&Thread>) -> anyhow::Result<Reply>;
     /// Describes the deciding broker in a sentence.
     fn describe(&self) -> String;
@@ -105,7 +105,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// No broker is available.
+/// Error that no broker is available.
 #[derive(Debug)]
 pub(crate) struct Unreachable(pub(crate) String);
 
@@ -177,8 +177,8 @@ impl BrokerClient {
         Ok(BrokerClient(Box::new(daemon::connect(path)?)))
     }
 
-    /// Variant of [`BrokerClient::daemon`] for a command that needs the daemon: the error states
-    /// how to start it.
+    /// Variant of [`BrokerClient::daemon`] for a command that needs the daemon. The error states
+    /// how to start the daemon.
     pub(crate) fn require_daemon(options: &Options) -> anyhow::Result<BrokerClient> {
         BrokerClient::daemon(options).map_err(|error| match error.downcast::<Unreachable>() {
             Ok(Unreachable(why)) => Unreachable(format!("{why}\n{NEEDED}")).into(),
@@ -186,7 +186,7 @@ impl BrokerClient {
         })
     }
 
-    /// Starts a broker in this process that restores what an earlier one left.
+    /// Starts a broker in this process that restores the state that an earlier broker left.
     pub(crate) fn for_repair(options: &Options) -> anyhow::Result<BrokerClient> {
         Ok(BrokerClient(Box::new(embedded::open_for_repair(options)?)))
     }
@@ -202,7 +202,7 @@ impl BrokerClient {
         self.0.suspend();
     }
 
-    /// Sends a request; a refusal becomes the error [`Refused`].
+    /// Sends a request. A refusal becomes the error [`Refused`].
     fn ask(&mut self, request: &Request, thread: Option<&Thread>) -> anyhow::Result<Reply> {
         match self.0.ask(request, thread)? {
             Reply::Refused(refusal) => Err(Refused(refusal).into()),
@@ -210,22 +210,32 @@ impl BrokerClient {
         }
     }
 
-    /// Requests a grant.
-    pub(crate) fn create(&mut self, task: &Task) -> anyhow::Result<Granted> {
-        match self.ask(&Request::Create(*task), None)? {
+    /// Requests a grant for a thread.
+    pub(crate) fn create(&mut self, task: &Task, thread: &Thread) -> anyhow::Result<Granted> {
+        match self.ask(&Request::Create(meant_for(task, thread)), Some(thread))? {
             Reply::Granted(granted) => Ok(granted),
             other => unexpected(&other),
         }
     }
 
-    /// Requests `count` equal grants, all or none.
+    /// Requests `count` equal grants, all or none, for threads with the restrictions of `thread`.
     pub(crate) fn create_group(
         &mut self,
         task: &Task,
         count: usize,
+        thread: &Thread,
     ) -> anyhow::Result<Vec<Granted>> {
-        match self.ask(&Request::CreateGroup(vec![*task; count]), None)? {
+        let tasks = vec![meant_for(task, thread); count];
+        match self.ask(&Request::CreateGroup(tasks), Some(thread))? {
             Reply::GrantedGroup(granted) if granted.len() == count => Ok(granted),
+            other => unexpected(&other),
+        }
+    }
+
+    /// Requests these grants, all or none.
+    pub(crate) fn create_each(&mut self, tasks: &[Task]) -> anyhow::Result<Vec<Granted>> {
+        match self.ask(&Request::CreateGroup(tasks.to_vec()), None)? {
+            Reply::GrantedGroup(granted) if granted.len() == tasks.len() => Ok(granted),
             other => unexpected(&other),
         }
     }
@@ -255,8 +265,8 @@ impl BrokerClient {
         }
     }
 
-    /// Releases a spec that could not be used. A failure is only noted, because the user needs the
-    /// original error.
+    /// Releases a spec that could not be used. A failure is only printed, because the user needs
+    /// the earlier error.
     pub(crate) fn release_unused(&mut self, spec: SpecId) {
         if let Err(error) = self.release(spec) {
             crate::output::note(&format!("spec {} could not be released: {error:#}", spec.0));
@@ -271,7 +281,7 @@ impl BrokerClient {
         }
     }
 
-    /// Returns every visible spec, by number.
+    /// Returns all visible specs, in ascending order of their numbers.
     pub(crate) fn specs(&mut self) -> anyhow::Result<Vec<SpecInfo>> {
         let mut specs: Vec<SpecInfo> = Vec::new();
         let mut next = SpecId(1);
@@ -333,9 +343,9 @@ impl BrokerClient {
         }
     }
 
-    /// Returns the answers to a request, without granting it.
-    pub(crate) fn explain(&mut self, task: &Task) -> anyhow::Result<Explanation> {
-        match self.0.ask(&Request::Explain(*task), None)? {
+    /// Returns the plugins' answers to a request for a thread, without a grant.
+    pub(crate) fn explain(&mut self, task: &Task, thread: &Thread) -> anyhow::Result<Explanation> {
+        match self.0.ask(&Request::Explain(meant_for(task, thread)), Some(thread))? {
             Reply::Explained { chosen, answers, refusal } => {
                 Ok(Explanation { chosen, answers, refusal })
             }
@@ -350,7 +360,12 @@ impl BrokerClient {
 
     /// Adds a plugin of the kind that `-P` requires: the first that accepts the request, or else
     /// the first of the kind.
-    pub(crate) fn choose_plugin(&mut self, task: Task, kind: Option<&str>) -> anyhow::Result<Task> {
+    pub(crate) fn choose_plugin(
+        &mut self,
+        task: Task,
+        kind: Option<&str>,
+        thread: &Thread,
+    ) -> anyhow::Result<Task> {
         let Some(kind) = kind else { return Ok(task) };
         let plugins = self.plugins().context("cannot list the plugins")?;
         let names: Vec<Name> = plugins
@@ -366,7 +381,7 @@ impl BrokerClient {
         };
         for &name in &names {
             let named = Task { plugin: Some(name), ..task };
-            if names.len() == 1 || self.explain(&named)?.chosen.is_some() {
+            if names.len() == 1 || self.explain(&named, thread)?.chosen.is_some() {
                 return Ok(named);
             }
         }
@@ -377,12 +392,22 @@ impl BrokerClient {
 /// Answers of the plugins to a request, and the plugin that would serve it.
 #[derive(Debug)]
 pub(crate) struct Explanation {
-    /// Index into `answers`.
+    /// Index into `answers` of the plugin that would serve the request.
     pub(crate) chosen: Option<u32>,
     /// Answers, one per plugin.
     pub(crate) answers: Vec<PluginAnswer>,
-    /// Refusal before any plugin is asked.
+    /// Refusal that precedes the plugins' answers.
     pub(crate) refusal: Option<Box<Refusal>>,
+}
+
+/// Returns the task with a reference to its thread, in the form in which [`wire::Wire`] sends it.
+fn meant_for(task: &Task, thread: &Thread) -> Task {
+    let named = if wire::goes_as_descriptor(thread) {
+        ThreadRef::Pidfd
+    } else {
+        ThreadRef::Tid(thread.tid().as_raw() as u32)
+    };
+    Task { thread: Some(named), ..*task }
 }
 
 /// Remedies for a missing broker.

@@ -1,5 +1,5 @@
-//! Implementations of the commands, one module each. Each takes its arguments and returns the exit
-//! code.
+//! Implementations of the commands, one module each. Each function takes the arguments of its
+//! command and returns the exit code.
 
 pub(crate) mod analyze;
 pub(crate) mod attach;

@@ -1,7 +1,7 @@
 //! Exit codes: one table for the program, the man page and the tests.
 //!
 //! Absent on purpose: a code per refusal. A script needs to know whether the caller or the
-//! administrator must act; the reason with its numbers is in the message and in `--json`.
+//! administrator must act. The reason with its numbers is in the message and in `--json`.
 
 use std::process::ExitCode;
 use talea_proto::{Code, Refusal};
@@ -15,17 +15,17 @@ pub(crate) enum Exit {
     Failure,
     /// Wrong arguments, or a malformed configuration.
     Usage,
-    /// A valid request that does not fit.
+    /// The request is valid and does not fit.
     Refused,
-    /// Denied by an access rule, a quota or ownership.
+    /// An access rule, a quota or ownership denies the request.
     Denied,
     /// The daemon is not reachable.
     Unreachable,
     /// The measurement is inconclusive because of CPU stalls.
     Inconclusive,
-    /// `lab` only: a measured value is below its threshold.
+    /// A measured value is below its threshold; for `lab` only.
     BelowThreshold,
-    /// `run` only: the program's exit code, or 125 to 127 if it did not run.
+    /// The program's exit code, or 125 to 127 if the program did not run; for `run` only.
     Program(u8),
 }
 

@@ -1,12 +1,12 @@
-//! Sentences for grants and attributes, and the layout of refusals; the sentences of refusals are
+//! Sentences for grants and attributes, and the layout of refusals. The sentences of refusals are
 //! in `talea-proto`.
 //!
 //! All commands use the same form: requested value, bound, value that would fit. Every number comes
 //! from the broker's answer.
 
 use std::fmt::Write;
-use talea_core::{Attr, Charge, Policy};
-use talea_proto::message::{Caveat, Mechanism, Notes};
+use talea_core::{Attr, Charge, CpuSet, Policy};
+use talea_proto::message::{Caveat, DetachCause, Mechanism, Notes};
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Granted, PluginAnswer, Refusal, Task};
 
@@ -58,15 +58,21 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     text
 }
 
-const NOTES: [(Notes, &str, &str); 8] = [
+const NOTES: [(Notes, &str, &str); 10] = [
     (Notes::NOT_PROVED, "not_proved", "not proved: a runtime is missing, in this or another grant"),
     (Notes::ADMISSION_IGNORED, "admission_ignored", "the test failed and was ignored on request"),
     (Notes::BELOW_DESIRED, "below_desired", "less than the desired runtime"),
     (Notes::LEVEL_SHARED, "level_shared", "shares its kernel priority with others"),
     (Notes::PARTIAL, "partial", "in part: a recommended parameter is missing"),
     (Notes::PREFERRED_CPUS_IGNORED, "preferred_cpus_ignored", "not on the preferred CPUs"),
-    (Notes::BUDGET_NOT_ENFORCED, "budget_not_enforced", "the kernel does not enforce the runtime"),
+    (Notes::BUDGET_NOT_ENFORCED, "budget_not_enforced", "the runtime is not enforced"),
     (Notes::COMMON_LEVELS, "common_levels", "one priority order for all CPUs of the plugin"),
+    (
+        Notes::UNGRANTED_ABOVE,
+        "ungranted_above",
+        "real-time threads without a grant have a higher priority on this CPU",
+    ),
+    (Notes::UNLIMITED, "unlimited", "unlimited: no runtime and period limit what it may consume"),
 ];
 
 /// Returns the notes as stable names for JSON.
@@ -167,4 +173,18 @@ pub(crate) fn policy(policy: &Policy) -> String {
 /// Formats the attributes that a grant set.
 pub(crate) fn attr(attr: &Attr) -> String {
     policy(&attr.policy)
+}
+
+/// Formats CPUs as a short text.
+pub(crate) fn cpus(cpus: &CpuSet) -> String {
+    format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
+}
+
+/// Returns the reason why the daemon has detached a thread.
+pub(crate) fn detached(cause: DetachCause) -> &'static str {
+    match cause {
+        DetachCause::Credentials => "detached: credentials changed",
+        DetachCause::Affinity => "detached: place changed",
+        DetachCause::Policy => "detached: policy changed",
+    }
 }

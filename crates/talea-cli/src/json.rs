@@ -1,13 +1,14 @@
 //! Types of the `--json` output: stable names, units in the names, `null` for unknown values.
 //!
-//! Codes are written as the words of the protocol, so that scripts do not depend on numbers of the
-//! wire format.
+//! The output has codes as the words of the protocol, so that scripts do not depend on numbers of
+//! the wire format.
 
 use crate::grant_text;
+use crate::kernel::ThreadState;
 use serde::Serialize;
 use talea_core::Span;
 use talea_core::{CpuSet, Policy};
-use talea_proto::message::{PluginInfo, Status};
+use talea_proto::message::{DetachCause, PluginInfo, Status};
 use talea_proto::refusal::{PluginVerdict, Witness};
 use talea_proto::{Field, Granted, Owner, PluginAnswer, Refusal, SpecInfo, Task};
 
@@ -62,7 +63,7 @@ pub(crate) struct GrantJson {
 }
 
 impl GrantJson {
-    /// Builds the JSON with the name of the plugin.
+    /// Builds the JSON of a grant with the name of the plugin.
     pub(crate) fn new(granted: &Granted, plugin: &str) -> GrantJson {
         GrantJson {
             spec: granted.spec.0,
@@ -78,7 +79,7 @@ impl GrantJson {
     }
 }
 
-/// A thread's policy.
+/// Policy of a thread.
 #[derive(Serialize, Debug, PartialEq)]
 pub(crate) struct PolicyJson {
     policy: &'static str,
@@ -134,13 +135,24 @@ pub(crate) struct SpecJson {
     given: Option<PolicyJson>,
     /// Current policy in the kernel.
     kernel: Option<PolicyJson>,
-    /// Whether both are equal; `null` without a thread, or if the kernel's policy is not readable.
+    /// Current affinity in the kernel, if it is not that of the grant.
+    kernel_cpus: Option<String>,
+    /// Whether policy and affinity are as set; `null` without a thread, or if the kernel's policy
+    /// is not readable.
     held: Option<bool>,
+    /// Number of times that the thread exceeded its budget since its limit began.
+    overruns: u64,
+    /// Time of the last overrun in nanoseconds on `CLOCK_MONOTONIC`. `null` if there was none.
+    last_overrun_ns: Option<u64>,
+    /// Whether the thread waits at ordinary priority for its next refill.
+    throttled: bool,
+    /// Reason why the daemon has detached the thread.
+    detached: Option<&'static str>,
 }
 
 impl SpecJson {
-    /// Builds the JSON with the current policy in the kernel.
-    pub(crate) fn new(spec: &SpecInfo, kernel: Option<&Policy>) -> SpecJson {
+    /// Builds the JSON with the current state of the thread in the kernel.
+    pub(crate) fn new(spec: &SpecInfo, kernel: Option<&ThreadState>) -> SpecJson {
         let given = spec.attr.as_ref().map(|attr| attr.policy);
         SpecJson {
             grant: GrantJson::new(&spec.granted, spec.plugin_name.as_str()),
@@ -149,13 +161,24 @@ impl SpecJson {
             pid: spec.pid,
             tid: spec.tid,
             given: given.as_ref().map(PolicyJson::from),
-            kernel: kernel.map(PolicyJson::from),
-            held: given.as_ref().zip(kernel).map(|(given, kernel)| given == kernel),
+            kernel: kernel.map(|now| PolicyJson::from(&now.policy)),
+            kernel_cpus: (spec.attr.as_ref().zip(kernel))
+                .and_then(|(given, now)| now.other_cpus(given))
+                .map(|cpus| cpus.to_string()),
+            held: spec.attr.as_ref().zip(kernel).map(|(given, now)| now.holds(given)),
+            overruns: spec.overruns.count,
+            last_overrun_ns: Some(spec.overruns.last_ns).filter(|&ns| ns != 0),
+            throttled: spec.overruns.is_throttled,
+            detached: spec.detached.map(|cause| match cause {
+                DetachCause::Credentials => "credentials",
+                DetachCause::Affinity => "affinity",
+                DetachCause::Policy => "policy",
+            }),
         }
     }
 }
 
-/// One plugin's answer.
+/// Answer of one plugin.
 #[derive(Serialize, Debug)]
 pub(crate) struct AnswerJson {
     plugin: String,
@@ -178,11 +201,13 @@ pub(crate) struct AnswerJson {
 #[derive(Serialize, Debug)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum WitnessJson {
-    /// A task would end after its deadline; `response_ns` is `null` if the response grows without
-    /// bound.
+    /// A task would end after its deadline. `response_ns` is `null` if the response grows without
+    /// limit.
     Late { own: bool, period_ns: u64, deadline_ns: u64, response_ns: Option<u64> },
-    /// The demand of a window exceeds its supply.
+    /// The demand in a window exceeds the supply.
     Demand { at_ns: u64, demand_ns: u64, supply_ns: u64 },
+    /// The request fits when the kernel no longer counts the bandwidth of ended grants.
+    Held { free_in_ns: u64 },
 }
 
 impl From<Witness> for WitnessJson {
@@ -199,6 +224,7 @@ impl From<Witness> for WitnessJson {
                 demand_ns: demand.as_ns(),
                 supply_ns: supply.as_ns(),
             },
+            Witness::Held { free_in } => WitnessJson::Held { free_in_ns: free_in.as_ns() },
         }
     }
 }
@@ -254,7 +280,7 @@ impl From<&PluginAnswer> for AnswerJson {
     }
 }
 
-/// A refusal with its numbers.
+/// Refusal with its numbers.
 #[derive(Serialize, Debug)]
 pub(crate) struct RefusalJson {
     code: &'static str,
@@ -286,7 +312,7 @@ impl From<&Refusal> for RefusalJson {
     }
 }
 
-/// One plugin with its CPUs.
+/// Plugin with its CPUs.
 #[derive(Serialize, Debug)]
 pub(crate) struct PluginJson {
     name: String,
@@ -299,7 +325,7 @@ pub(crate) struct PluginJson {
     per_cpu: Vec<CpuJson>,
 }
 
-/// One plugin on one CPU.
+/// State of a plugin on one CPU.
 #[derive(Serialize, Debug)]
 pub(crate) struct CpuJson {
     cpu: u32,
@@ -309,7 +335,7 @@ pub(crate) struct CpuJson {
 }
 
 impl PluginJson {
-    /// Builds the JSON with the plugin's state on each of its CPUs.
+    /// Builds the JSON of a plugin with its state on each of its CPUs.
     pub(crate) fn new(plugin: &PluginInfo, cpus: &[talea_proto::message::CpuInfo]) -> PluginJson {
         let band = Some(plugin.band).filter(|&band| band != (0, 0));
         PluginJson {
@@ -351,7 +377,7 @@ pub(crate) struct StatusJson {
 }
 
 impl StatusJson {
-    /// Builds the JSON with the daemon's plugins.
+    /// Builds the JSON of the daemon's counters with the daemon's plugins.
     pub(crate) fn new(status: &Status, plugins: Vec<PluginJson>) -> StatusJson {
         StatusJson {
             // As text: 64-bit numbers do not survive every JSON reader.

@@ -45,7 +45,7 @@ pub(crate) fn man(args: &ManArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The chapter about the configuration file.
+/// Text of the chapter about the configuration file.
 const CONFIGURATION: &str = include_str!("../../../docs/manual/configuration.md");
 
 /// Renders one page. The date is omitted, because a page that changes every day cannot be compared.

@@ -6,7 +6,8 @@
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
-/// Version of all JSON outputs. Under one number fields may be added; none changes its meaning.
+/// Version of all JSON outputs. Within one version fields may be added, and no field changes its
+/// meaning.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// JSON output: the schema number first, then the fields of the report.
@@ -39,7 +40,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints the error that ends the command to standard error. A failure of that is ignored.
+/// Prints the error that ends the command to standard error. Ignores a failure to print.
 pub(crate) fn print_error(error: &anyhow::Error) {
     let _ = writeln!(io::stderr().lock(), "talea: {error:#}");
 }
@@ -52,13 +53,13 @@ pub(crate) fn note(text: &str) {
 /// Meaning of a colour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tone {
-    /// In order.
+    /// The state is in order.
     Good,
-    /// Needs attention.
+    /// The state needs attention.
     Doubtful,
-    /// Needs action.
+    /// The state needs action.
     Bad,
-    /// A heading.
+    /// The text is a heading.
     Strong,
 }
 
@@ -70,7 +71,7 @@ pub(crate) fn colored() -> bool {
         && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
-/// Returns `text` in a tone, if `color` is set.
+/// Returns `text` in a tone if `color` is set.
 pub(crate) fn paint(text: &str, tone: Tone, color: bool) -> String {
     let code = match tone {
         Tone::Good => "32",
@@ -88,7 +89,7 @@ pub(crate) fn count(number: usize, word: &str) -> String {
 
 /// Table of aligned columns.
 ///
-/// Widths count characters; no printed character is wider than one cell.
+/// Widths count characters, because no printed character is wider than one cell.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -96,7 +97,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates a table with a line of headings; those that start with `>` are right-aligned.
+    /// Creates a table with a line of headings. Columns whose headings start with `>` are
+    /// right-aligned.
     pub(crate) fn new(headings: &[&str]) -> Table {
         let mut table = Table::bare(headings);
         table.rows.push(

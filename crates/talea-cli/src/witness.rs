@@ -18,7 +18,7 @@ use talea_sim::{Completion, Simulation, Sink};
 use talea_system::system::what_if::Change;
 use talea_system::system::{Root, System};
 
-/// Maximum size of a file: a search simulates at most a million jobs, with two times each.
+/// Maximum size of a file in bytes. A search simulates at most a million jobs, with two times each.
 const MAX_BYTES: u64 = 1 << 28;
 
 /// Content of the file.
@@ -41,11 +41,12 @@ pub(crate) struct Witness {
 #[serde(deny_unknown_fields)]
 struct Task {
     name: String,
-    /// Nominal arrival and the time at which it is seen; `None` for tasks that a graph activates.
+    /// Nominal arrivals, each with the time at which the engine receives it. `None` for tasks that
+    /// a graph activates.
     arrivals_ns: Option<Vec<(u64, u64)>>,
 }
 
-/// The late job.
+/// Job that is late.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LateJob {
@@ -53,7 +54,7 @@ pub(crate) struct LateJob {
     pub(crate) job: u64,
     pub(crate) release_ns: u64,
     pub(crate) deadline_ns: u64,
-    /// `None`: the job did not end during the search.
+    /// Completion of the job. `None` if the job did not end during the search.
     pub(crate) end_ns: Option<u64>,
 }
 
@@ -149,14 +150,14 @@ impl Witness {
         })
     }
 
-    /// Writes the file.
+    /// Writes the witness to the file at `path`.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads a file; the inner error describes an invalid one.
+    /// Reads a witness file. The inner error describes an invalid file.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Result<Witness, String>> {
         let origin = path.display();
         let mut text = String::new();
@@ -224,8 +225,8 @@ impl Witness {
         self.late.until().since(Time::ZERO)
     }
 
-    /// Returns whether the job is late by the same time in the changed root, and its end, if that
-    /// is within the witness.
+    /// Returns whether the job is late by the same time in the changed root. Also returns the end
+    /// of the job, if the end is within the witness.
     pub(crate) fn recurs(&self, root: &Root) -> anyhow::Result<(bool, Option<u64>)> {
         let machine =
             root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.kind))?;

@@ -74,7 +74,10 @@ fn r33_a_grant_costs_nothing_in_each_period() {
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(answer["attached"]["count"], 500, "{answer:#}");
     assert_eq!(answer["by_hand"]["count"], 500, "{answer:#}");
-    assert_eq!(answer["daemon_wakeups"], 0, "{answer:#}");
+    // Five inspections a second, for any number of periods.
+    let periods = answer["periods"].as_u64().expect("a number");
+    let woken = answer["daemon_wakeups"].as_u64().expect("a number");
+    assert!(periods >= 500 && woken <= 20, "{answer:#}");
 }
 
 #[test]

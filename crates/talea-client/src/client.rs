@@ -1,4 +1,4 @@
-//! The client: how to connect, and the requests.
+//! Client of the daemon: connections and requests.
 
 use crate::failure::{Failure, Outcome};
 use crate::grant::{Grant, refused_locally};
@@ -15,10 +15,10 @@ use std::time::Duration;
 use talea_proto::message::{CpuInfo, PluginInfo, SessionInfo, SpecInfo, Status, Token};
 use talea_proto::{
     Code, Field, GROUP_MAX, Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV,
-    SOCKET_PATH, SpecId, ThreadRef,
+    SOCKET_PATH, SpecId, Task, ThreadRef,
 };
 
-/// Connection to the daemon. Clones share it.
+/// Connection to the daemon. Clones of a client share the connection.
 #[derive(Clone, Debug)]
 pub struct Client {
     session: Arc<Session>,
@@ -35,29 +35,31 @@ pub struct Builder {
 /// The daemon's answer to an [explain](Client::explain) request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Index into `answers` of the plugin that would be chosen.
+    /// Index into `answers` of the plugin that the daemon would choose.
     pub chosen: Option<usize>,
     /// One answer per plugin that was asked.
     pub answers: Vec<PluginAnswer>,
-    /// The refusal that a create would get if no plugin accepts, its own list of answers included.
+    /// Refusal of a create request if no plugin accepts, including the refusal's own list of
+    /// answers.
     pub refusal: Option<Refusal>,
 }
 
 impl Builder {
-    /// Sets the daemon's socket. The default is the value of `TALEA_SOCKET`, otherwise the system's
-    /// socket.
+    /// Sets the path of the daemon's socket. The default is the value of `TALEA_SOCKET`, otherwise
+    /// the system's socket.
     pub fn path(mut self, path: impl Into<PathBuf>) -> Builder {
         self.path = Some(path.into());
         self
     }
 
-    /// Sets the time limit of each call, connecting included; at least a millisecond.
+    /// Sets the time limit of each call, including the time to connect. The limit is at least a
+    /// millisecond.
     pub fn timeout(mut self, timeout: Duration) -> Builder {
         self.timeout = timeout;
         self
     }
 
-    /// Connects.
+    /// Connects to the daemon.
     pub fn connect(self) -> Result<Client, Failure> {
         let client = self.lazy()?;
         client.session.connect()?;
@@ -78,20 +80,20 @@ impl Builder {
     }
 }
 
-/// Reads an environment variable, except in a set-user-id or set-group-id program, whose
-/// environment the calling user controls.
+/// Reads an environment variable. Returns `None` in a set-user-id or set-group-id program, because
+/// the calling user controls the program's environment.
 fn trusted_env(name: &str) -> Option<OsString> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() == geteuid() && getgid() == getegid() { std::env::var_os(name) } else { None }
 }
 
 impl Client {
-    /// Connects to the daemon that `TALEA_SOCKET` names, or to the system's.
+    /// Connects to the daemon that `TALEA_SOCKET` names, or to the system's daemon.
     pub fn connect() -> Result<Client, Failure> {
         Client::builder().connect()
     }
 
-    /// Returns a builder with the defaults.
+    /// Returns a builder with the default socket and time limit.
     pub fn builder() -> Builder {
         Builder { path: None, timeout: DEFAULT_TIMEOUT }
     }
@@ -101,7 +103,7 @@ impl Client {
         Ok(self.granted(&Request::Create(*spec.task()))?.map(|granted| self.grant(granted.spec)))
     }
 
-    /// Requests grants for all of these tasks or none, at most 64. They are returned in the order
+    /// Requests grants for all of these tasks or none, at most 64. Returns the grants in the order
     /// of `specs`.
     pub fn create_group(&self, specs: &[Spec]) -> Outcome<Vec<Grant>> {
         if specs.is_empty() || specs.len() > GROUP_MAX {
@@ -126,9 +128,13 @@ impl Client {
         Ok(self.granted(&Request::Claim { spec, token })?.map(|granted| self.grant(granted.spec)))
     }
 
-    /// Returns whether this would be accepted, and why. Nothing is changed.
+    /// Returns whether the daemon would accept the spec for the calling thread, and why. Changes
+    /// nothing. With mandatory CPUs the affinity of the thread does not matter, as at an attach.
     pub fn explain(&self, spec: &Spec) -> Outcome<Explanation> {
-        match self.session.ask(&Request::Explain(*spec.task()), None)? {
+        let own = ThreadRef::OwnTid(rustix::thread::gettid().as_raw_pid() as u32);
+        let own = (!spec.task().cpus_mandatory).then_some(own);
+        let task = Task { thread: spec.task().thread.or(own), ..*spec.task() };
+        match self.session.ask(&Request::Explain(task), None)? {
             Reply::Explained { chosen, answers, refusal } => Ok(Ok(Explanation {
                 chosen: chosen.map(|index| index as usize),
                 answers,
@@ -146,7 +152,7 @@ impl Client {
         }
     }
 
-    /// Releases a spec, without a [`Grant`].
+    /// Releases a spec for which the caller has no [`Grant`].
     pub fn release(&self, spec: SpecId) -> Outcome<()> {
         match self.session.release(spec)? {
             Reply::Done | Reply::DoneWithCaveat(_) => Ok(Ok(())),
@@ -154,11 +160,12 @@ impl Client {
         }
     }
 
-    /// Makes a thread real-time under a spec. `tid` is a thread number in this PID namespace, or a
-    /// process by its number; 0 is the calling thread.
+    /// Makes a thread real-time under a spec. `tid` is the number of a thread in this PID
+    /// namespace, or of a process; 0 stands for the calling thread.
     ///
-    /// A thread of this process costs one exchange. Another one, or any if the daemon lives in
-    /// another PID namespace, costs two exchanges and a pidfd (`docs/decisions/0015`).
+    /// An attach of a thread of this process costs one exchange. An attach of another thread costs
+    /// two exchanges and a pidfd, and so does any attach if the daemon lives in another PID
+    /// namespace (`docs/decisions/0015`).
     pub fn attach(&self, spec: SpecId, tid: u32) -> Outcome<()> {
         let tid = if tid == 0 { rustix::thread::gettid().as_raw_pid() as u32 } else { tid };
         match self.done(&Request::Attach { spec, thread: ThreadRef::OwnTid(tid) }, None)? {
@@ -179,12 +186,13 @@ impl Client {
         }
     }
 
-    /// Makes the thread of a pidfd real-time under a spec; a process pidfd names the main thread.
+    /// Attaches the thread of `pidfd` to `spec`. A process pidfd denotes the main thread of the
+    /// process.
     pub fn attach_pidfd(&self, spec: SpecId, pidfd: BorrowedFd) -> Outcome<()> {
         self.done(&Request::Attach { spec, thread: ThreadRef::Pidfd }, Some(pidfd))
     }
 
-    /// Restores the spec's thread to its attributes before the attach.
+    /// Restores the attributes that the spec's thread had before the attach.
     pub fn detach(&self, spec: SpecId) -> Outcome<()> {
         self.done(&Request::Detach(spec), None)
     }
@@ -212,7 +220,7 @@ impl Client {
         )
     }
 
-    /// Returns a plugin's state on each of its CPUs, lowest first.
+    /// Returns a plugin's state on each of its CPUs, in ascending order of CPUs.
     pub fn plugin_cpus(&self, plugin: u32) -> Outcome<Vec<CpuInfo>> {
         self.collect(
             0,
@@ -227,7 +235,7 @@ impl Client {
         )
     }
 
-    /// Returns all specs that this user may see, by number.
+    /// Returns all specs that this user may see, in ascending order of their numbers.
     pub fn list(&self) -> Outcome<Vec<SpecInfo>> {
         self.collect(
             SpecId(0),
@@ -242,7 +250,7 @@ impl Client {
         )
     }
 
-    /// Returns all connections that this user may see, by number.
+    /// Returns all connections that this user may see, in ascending order of their numbers.
     pub fn sessions(&self) -> Outcome<Vec<SessionInfo>> {
         self.collect(
             0,
@@ -257,24 +265,25 @@ impl Client {
         )
     }
 
-    /// Root only: ends the daemon; with `release`, it releases all specs first.
+    /// Ends the daemon. With `release`, the daemon releases all specs first. Only the superuser may
+    /// stop the daemon.
     pub fn stop(&self, release: bool) -> Outcome<()> {
         self.done(&Request::Stop { release }, None)
     }
 
-    /// Sends any request of the protocol. A spec that it grants is not claimed after a
-    /// reconnection.
+    /// Sends any request of the protocol. The client does not claim a spec granted in this way
+    /// after a reconnection.
     pub fn request(&self, request: &Request, fd: Option<BorrowedFd>) -> Result<Reply, Failure> {
         self.session.ask(request, fd)
     }
 
-    /// Connects if there is no connection; a request would do so too.
+    /// Connects to the daemon if there is no connection. A request would connect, too.
     pub fn reconnect(&self) -> Result<(), Failure> {
         self.session.connect()
     }
 
-    /// Returns the number that distinguishes one start of the daemon from the next; `None` before
-    /// the first connection.
+    /// Returns the number that distinguishes one start of the daemon from the next. Returns `None`
+    /// before the first connection.
     pub fn instance(&self) -> Option<u64> {
         self.session.instance()
     }
@@ -301,7 +310,7 @@ impl Client {
         }
     }
 
-    /// Requests one item after the other until there is no more.
+    /// Requests one item after the other until the daemon has no more.
     fn collect<N, T>(
         &self,
         mut next: N,
@@ -319,7 +328,7 @@ impl Client {
     }
 }
 
-/// Returns the refusal in a reply; any other reply is a protocol error.
+/// Returns the refusal in a reply. Any other reply is a protocol error.
 pub(crate) fn refused<T>(reply: Reply) -> Outcome<T> {
     match reply {
         Reply::Refused(refusal) => Ok(Err(*refusal)),
@@ -327,7 +336,8 @@ pub(crate) fn refused<T>(reply: Reply) -> Outcome<T> {
     }
 }
 
-/// Opens a pidfd of one thread (`PIDFD_THREAD`). `EINVAL` where the kernel lacks it.
+/// Opens a pidfd of one thread (`PIDFD_THREAD`). Returns `EINVAL` where the kernel lacks thread
+/// pidfds.
 fn thread_pidfd(tid: u32) -> Result<OwnedFd, Errno> {
     // The flag has the value of O_EXCL on every architecture.
     let thread = PidfdFlags::from_bits_retain(rustix::fs::OFlags::EXCL.bits());

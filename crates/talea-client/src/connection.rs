@@ -1,4 +1,4 @@
-//! One socket to the daemon: a request and its reply, both before a deadline.
+//! Connection to the daemon through one socket. A request and its reply have one deadline.
 //!
 //! Invariants. A reply is accepted only for the request whose number it carries. The reply to an
 //! abandoned request is discarded when it arrives, and the specs that it grants are released,
@@ -16,7 +16,7 @@ use talea_os::seqpacket;
 use talea_proto::wire::decode_reply;
 use talea_proto::{MESSAGE_MAX, Refusal, Reply, Request, SpecId};
 
-/// Number of abandoned requests that are remembered.
+/// Maximum number of abandoned requests that a connection remembers.
 const ABANDONED_MAX: usize = 64;
 
 /// Connected socket with its buffer.
@@ -25,27 +25,27 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     buffer: Box<[u8; MESSAGE_MAX]>,
     seq: u32,
-    /// Current time-out of the socket, and the one between calls.
+    /// Current time-out of the socket. `default_timeout` is the time-out between calls.
     socket_timeout: Duration,
     default_timeout: Duration,
-    /// Numbers of create requests that were abandoned without a reply.
+    /// Numbers of create requests that the caller abandoned without a reply.
     abandoned: Vec<u32>,
-    /// Specs granted to abandoned requests.
+    /// Specs that the daemon granted to abandoned requests.
     unclaimed: Vec<SpecId>,
 }
 
 /// Reason why an exchange failed.
 #[derive(Debug)]
 pub(crate) enum ConnectionError {
-    /// The request was not sent: the daemon has not received it.
+    /// The client did not send the request, so the daemon has not received it.
     NotSent(io::Error),
     /// The connection ended after the request was sent.
     Lost(io::Error),
     /// The deadline passed.
     TimedOut,
-    /// The daemon sent an unsolicited refusal: it will not serve this connection.
+    /// The daemon sent an unsolicited refusal, because it will not serve this connection.
     Rejected(Box<Refusal>),
-    /// The reply could not be decoded.
+    /// The client could not decode the reply.
     Undecodable(Refusal),
 }
 
@@ -145,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// Discards a late reply, but remembers the specs that it grants.
+    /// Discards a late reply, but remembers the specs that the reply grants.
     fn discard(&mut self, seq: u32, reply: Reply) {
         let Some(at) = self.abandoned.iter().position(|&abandoned| abandoned == seq) else {
             return;
@@ -160,8 +160,8 @@ impl Connection {
         }
     }
 
-    /// Prepares the time-out for a request. The default one serves the usual case without a system
-    /// call.
+    /// Prepares the time-out for a request. The default time-out serves the usual case without a
+    /// system call.
     fn reset_timeout(&mut self, deadline: Instant) -> Result<(), ConnectionError> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left < self.default_timeout * 7 / 8 {
@@ -184,7 +184,7 @@ impl Connection {
     }
 }
 
-/// Returns the time until `deadline`; none left is a time-out.
+/// Returns the time until `deadline`. If no time is left, returns [`ConnectionError::TimedOut`].
 fn remaining(deadline: Instant) -> Result<Duration, ConnectionError> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ConnectionError::TimedOut) } else { Ok(left) }

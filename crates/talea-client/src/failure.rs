@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 use talea_proto::Refusal;
 
-/// Result of a request. Outer: communication failed. Inner: the daemon's answer.
+/// Result of a request. The outer result says whether communication failed, and the inner result is
+/// the daemon's answer.
 pub type Outcome<T> = Result<Result<T, Refusal>, Failure>;
 
-/// Communication with the daemon failed.
+/// Failed communication with the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The environment switches Talea off.
@@ -17,22 +18,22 @@ pub enum Failure {
     /// The daemon cannot be reached, or the connection broke during the call.
     #[error("no connection to talead at {}: {doing}: {source}; start the daemon, or name another socket in TALEA_SOCKET", path.display())]
     Connection {
-        /// The daemon's socket.
+        /// Path of the daemon's socket.
         path: PathBuf,
-        /// The step that failed.
+        /// Step that failed.
         doing: &'static str,
-        /// The kernel's error.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The daemon did not answer in time. The request may still take effect.
     #[error("talead at {} did not answer within {after:?}", path.display())]
     TimedOut {
-        /// The daemon's socket.
+        /// Path of the daemon's socket.
         path: PathBuf,
-        /// The time limit.
+        /// Time limit of the call.
         after: Duration,
     },
-    /// The daemon rejected this connection: its version, a quota, its end.
+    /// The daemon rejected this connection, because of its version, a quota, or the daemon's end.
     #[error("talead refused the connection: {0}")]
     Rejected(Box<Refusal>),
     /// The daemon's answer is invalid.
@@ -41,9 +42,9 @@ pub enum Failure {
     /// The kernel refused a call in this process.
     #[error("{doing}: {source}")]
     Os {
-        /// The step that failed.
+        /// Step that failed.
         doing: &'static str,
-        /// The kernel's error.
+        /// Error of the kernel.
         source: io::Error,
     },
 }

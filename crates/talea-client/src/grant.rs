@@ -1,4 +1,4 @@
-//! A task specification that the daemon has accepted. Dropping it releases it.
+//! Task specification that the daemon has accepted. Dropping the grant releases the spec.
 
 use crate::client::Client;
 use crate::failure::Outcome;
@@ -11,9 +11,9 @@ use talea_proto::{Code, Field, Granted, Refusal, Request, SpecId};
 
 /// Accepted task specification.
 ///
-/// Dropping it releases it: its bandwidth returns and its thread gets its previous attributes. A
-/// failure of the drop is not reported, because the daemon releases all specs of an owner that
-/// ends; [`Grant::release`] reports it.
+/// Dropping the grant releases the spec: its bandwidth returns, and its thread gets the previous
+/// attributes back. The drop does not report a failure, because the daemon releases all specs of an
+/// owner that ends. [`Grant::release`] reports a failure.
 #[must_use = "dropping a grant releases it"]
 pub struct Grant {
     client: Client,
@@ -31,51 +31,53 @@ impl Grant {
         self.spec
     }
 
-    /// Returns what was granted; `None` in a child of the process that was granted it.
+    /// Returns what the daemon granted. Returns `None` in a child of the process that requested the
+    /// grant.
     pub fn granted(&self) -> Option<Granted> {
         self.client.session().held(self.spec)
     }
 
-    /// Returns Q^a: CPU time of each activation, between the runtime and the desired one. `None` if
-    /// no runtime was declared.
+    /// Returns Q^a: the CPU time of each activation, between the runtime and the desired runtime.
+    /// Returns `None` if the spec declares no runtime.
     pub fn accepted_runtime(&self) -> Option<Duration> {
         self.granted()?.runtime.map(|runtime| Duration::from_nanos(runtime.as_ns()))
     }
 
-    /// Whether the grant was lost in a reconnection: the daemon did not know it.
+    /// Whether the grant was lost in a reconnection, because the daemon did not know the spec.
     pub fn is_lost(&self) -> bool {
         self.client.session().is_lost(self.spec)
     }
 
-    /// Makes the calling thread real-time.
+    /// Makes the calling thread real-time under the spec.
     pub fn attach_current(&self) -> Outcome<()> {
         self.client.attach(self.spec, 0)
     }
 
-    /// Makes a thread real-time by its number in this PID namespace; a process number names its
-    /// main thread.
+    /// Makes the thread with this number in this PID namespace real-time under the spec. A process
+    /// number denotes the main thread of the process.
     pub fn attach(&self, tid: u32) -> Outcome<()> {
         self.client.attach(self.spec, tid)
     }
 
-    /// Makes the thread of a pidfd real-time.
+    /// Attaches the thread of `pidfd` to the spec.
     pub fn attach_pidfd(&self, pidfd: BorrowedFd) -> Outcome<()> {
         self.client.attach_pidfd(self.spec, pidfd)
     }
 
-    /// Restores its thread to its attributes before the attach; another can be attached.
+    /// Restores the attributes that the spec's thread had before the attach. Another thread can
+    /// then be attached.
     pub fn detach(&self) -> Outcome<()> {
         self.client.detach(self.spec)
     }
 
-    /// Replaces its parameters; the spec may move to another plugin. A refusal changes nothing. The
-    /// owner stays the same.
+    /// Replaces the parameters of the spec, which may move to another plugin. A refusal changes
+    /// nothing. The owner remains the same.
     pub fn change(&self, spec: &Spec) -> Outcome<()> {
         let request = Request::Change { spec: self.spec, task: *spec.task() };
         Ok(self.client.granted(&request)?.map(|_| ()))
     }
 
-    /// Returns all that the daemon knows about the spec.
+    /// Returns everything that the daemon knows about the spec.
     pub fn info(&self) -> Outcome<SpecInfo> {
         self.client.query(self.spec)
     }
@@ -87,8 +89,8 @@ impl Grant {
     }
 
     /// Leaves the spec to its declared owner instead of releasing it. With [`Owner::Thread`] or
-    /// [`Owner::Process`] it lives until that ends or an entitled user releases it, with
-    /// [`Owner::Session`] until the client's connection ends.
+    /// [`Owner::Process`] the spec lives until the owner ends or an entitled user releases the
+    /// spec. With [`Owner::Session`] it lives until the client's connection ends.
     ///
     /// [`Owner::Thread`]: crate::Owner::Thread
     /// [`Owner::Process`]: crate::Owner::Process

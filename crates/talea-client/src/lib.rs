@@ -1,8 +1,9 @@
 //! Rust client of Talea's daemon: requests real-time service for threads.
 //!
-//! Model: a [`Client`] is one connection, re-established when it breaks. A [`Spec`] describes what
-//! a task needs; the daemon's acceptance is a [`Grant`], and dropping the grant releases it. A
-//! thread attached to it becomes real-time; a [`Periodic`] then wakes it at the right times.
+//! Model: a [`Client`] is one connection, which the client re-establishes when it breaks. A
+//! [`Spec`] describes what a task needs. The daemon's acceptance is a [`Grant`], and dropping the
+//! grant releases the spec. A thread that is attached to the spec becomes real-time. A [`Periodic`]
+//! then wakes the thread at its releases.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -22,14 +23,14 @@
 //! ```
 //!
 //! Invariants. Every call ends within its time-out, whatever the daemon does. A dead daemon is a
-//! [`Failure`], never a signal. When the connection breaks, the next call makes a new one and
-//! claims the granted specs. One request is in progress at a time; a client may be shared by
-//! threads and cloned.
+//! [`Failure`], never a signal. When the connection breaks, the next call makes a new connection
+//! and claims the granted specs. One request is in progress at a time. A client may be cloned and
+//! shared by threads.
 //!
 //! Threads that share a client wait for each other on a lock without priority inheritance. So a
-//! thread may wait for one of lower priority, and with it for the daemon. Make requests before the
-//! loop, or give the thread of high priority its own client; [`Periodic`] takes no lock and makes
-//! no request.
+//! thread may wait for a thread of lower priority, and for the daemon. A thread of high priority
+//! should make its requests before its loop, or have its own client. [`Periodic`] takes no lock and
+//! makes no request.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -54,5 +55,6 @@ pub use talea_proto::{Code, Field, GROUP_MAX, Granted, PluginAnswer, Refusal, Re
 
 /// Default time-out of a call.
 pub const DEFAULT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
-/// Environment variable that switches Talea off for a program: any value but empty and `0`.
+/// Environment variable that switches Talea off for a program. Any value but the empty one and `0`
+/// does so.
 pub const DISABLE_ENV: &str = "TALEA_DISABLE";

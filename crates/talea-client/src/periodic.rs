@@ -1,43 +1,50 @@
 //! Periodic wake-ups.
 //!
-//! Model: job k is released at start + k·T on `CLOCK_MONOTONIC`, forever; a wait sleeps to the next
-//! release, absolute, and signals do not shorten it. The first wait ends one period after the
-//! start, not two.
+//! Model: job k is released at start + k·T on `CLOCK_MONOTONIC`, forever. A wait is an absolute
+//! sleep until the next release, and signals do not shorten the sleep. The first wait ends one
+//! period after the start, not two.
 //!
-//! A wait that starts after its release has passed is an *overrun*: it returns at once.
-//! [`OverrunPolicy`] selects what follows. There is no drift: releases are computed from the start,
-//! never from a wake-up.
+//! A wait that starts after its release has passed is an *overrun* and returns at once.
+//! [`OverrunPolicy`] selects what follows. There is no drift, because releases are computed from
+//! the start, never from a wake-up. Only [`OverrunPolicy::Shift`] moves the start, by the time that
+//! a job was late.
 
 use std::time::Duration;
 use talea_core::mutate;
 use talea_core::{Monotonic, Span};
 use talea_os::clock;
 
-/// Treatment of periods that have passed before the job of an earlier one was done.
+/// Treatment of periods that passed before an earlier job was complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverrunPolicy {
-    /// Each period still gets its job, one right after the other, until the task has caught up.
-    /// Nothing is lost: right for work that must be done in every period, such as blocks of sound.
+    /// Each period still gets its job, one right after the other, until the task has caught up. The
+    /// task loses no job, so the policy suits work that must be done in every period, such as
+    /// blocks of sound.
     #[default]
     CatchUp,
-    /// Periods that have passed entirely are skipped and counted: right for work on the newest
-    /// data.
+    /// The task skips and counts periods that have passed entirely. The policy suits work on the
+    /// newest data.
     Skip,
+    /// The late release and all later releases move to the end of the late job, so that two
+    /// releases are at least a period apart. The policy suits work that must not come in bursts.
+    Shift,
 }
 
-/// One release of the task.
+/// Release of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activation {
     /// Nominal release time on `CLOCK_MONOTONIC`: start + index·T.
     pub release: Monotonic,
     /// Number of the release; 1 is the first after the start.
     pub index: u64,
-    /// Time at which the wait started.
+    /// Time at which the wait for the release started.
     pub began: Monotonic,
     /// Whether the release had passed when the wait started.
     pub overrun: bool,
-    /// Number of releases skipped just before this one.
+    /// Number of releases skipped just before this release.
     pub skipped: u64,
+    /// Time by which this release and all later ones were moved just now.
+    pub shifted: Span,
 }
 
 /// Releases of one periodic task.
@@ -49,10 +56,11 @@ pub struct Periodic {
     index: u64,
     overruns: u64,
     skipped: u64,
+    shifted: Span,
 }
 
 impl Periodic {
-    /// Starts now.
+    /// Starts the releases now.
     ///
     /// # Panics
     /// If `period` is zero or longer than 584 years.
@@ -60,7 +68,7 @@ impl Periodic {
         Periodic::start_at(clock::now(), period)
     }
 
-    /// Starts at a given time, to keep several tasks in phase.
+    /// Starts the releases at a given time, to keep several tasks in phase.
     ///
     /// # Panics
     /// If `period` is zero or longer than 584 years.
@@ -75,10 +83,11 @@ impl Periodic {
             index: 0,
             overruns: 0,
             skipped: 0,
+            shifted: Span::ZERO,
         }
     }
 
-    /// Continues as if release number `index` had been the last.
+    /// Sets the number of the last release to `index`.
     #[must_use]
     pub fn after(mut self, index: u64) -> Periodic {
         self.index = index;
@@ -113,13 +122,19 @@ impl Periodic {
         let overrun = self.release(next) < now;
         let index = match self.overrun_policy {
             OverrunPolicy::Skip if overrun => passed.max(next),
-            OverrunPolicy::Skip | OverrunPolicy::CatchUp => next,
+            OverrunPolicy::Skip | OverrunPolicy::CatchUp | OverrunPolicy::Shift => next,
         };
+        let shifted = match self.overrun_policy {
+            OverrunPolicy::Shift if overrun => now.since(self.release(next)),
+            _ => Span::ZERO,
+        };
+        self.start = self.start.saturating_add(shifted);
+        self.shifted += shifted;
         let skipped = index - next;
         self.index = index;
         self.overruns += u64::from(overrun);
         self.skipped += skipped;
-        Activation { release: self.release(index), index, began: now, overrun, skipped }
+        Activation { release: self.release(index), index, began: now, overrun, skipped, shifted }
     }
 
     fn release(&self, index: u64) -> Monotonic {
@@ -145,6 +160,11 @@ impl Periodic {
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
+
+    /// Returns the time by which the releases have moved.
+    pub fn shifted(&self) -> Span {
+        self.shifted
+    }
 }
 
 #[cfg(test)]
@@ -165,7 +185,14 @@ mod tests {
         let first = periodic.advance(at(102));
         assert_eq!(
             first,
-            Activation { release: at(110), index: 1, began: at(102), overrun: false, skipped: 0 }
+            Activation {
+                release: at(110),
+                index: 1,
+                began: at(102),
+                overrun: false,
+                skipped: 0,
+                shifted: Span::ZERO
+            }
         );
         assert_eq!(periodic.advance(at(113)).release, at(120));
     }
@@ -191,14 +218,38 @@ mod tests {
         let overrun = periodic.advance(at(135));
         assert_eq!(
             overrun,
-            Activation { release: at(130), index: 3, began: at(135), overrun: true, skipped: 2 }
+            Activation {
+                release: at(130),
+                index: 3,
+                began: at(135),
+                overrun: true,
+                skipped: 2,
+                shifted: Span::ZERO
+            }
         );
         let next = periodic.advance(at(136));
         assert_eq!(
             next,
-            Activation { release: at(140), index: 4, began: at(136), overrun: false, skipped: 0 }
+            Activation {
+                release: at(140),
+                index: 4,
+                began: at(136),
+                overrun: false,
+                skipped: 0,
+                shifted: Span::ZERO
+            }
         );
         assert_eq!((periodic.overruns(), periodic.skipped()), (1, 2));
+    }
+
+    #[test]
+    fn shifting_keeps_releases_a_period_apart() {
+        let mut periodic = every_ten_ms(OverrunPolicy::Shift);
+        let late = periodic.advance(at(135));
+        assert_eq!((late.release, late.index, late.shifted.as_ns()), (at(135), 1, 25_000_000));
+        let next = periodic.advance(at(136));
+        assert_eq!((next.release, next.overrun), (at(145), false));
+        assert_eq!((periodic.overruns(), periodic.shifted().as_ns()), (1, 25_000_000));
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! A connection that is re-established when it breaks, and the specs granted through it.
+//! Connection that is re-established when it breaks, with the specs granted through it.
 //!
-//! Model: [`Session`] remembers every spec that the daemon has granted through it, with its token.
-//! If the connection has ended, the next request first makes a new one and claims all specs; a spec
-//! that the daemon does not know any more is *lost*, which its grant reports.
+//! Model: [`Session`] remembers every spec that the daemon has granted through it, with the spec's
+//! token. If the connection has ended, the next request first makes a new connection and claims all
+//! specs. A spec that the daemon no longer knows is *lost*, which its grant reports.
 //!
-//! A request that could not be sent is sent again on the new connection. One that was sent and
-//! never answered is not repeated, because it may have taken effect.
+//! The session sends a request that could not be sent again on the new connection. It does not
+//! repeat a request that was sent and never answered, because that request may have taken effect.
 //!
-//! A child of a fork has its parent's memory but is another client. It starts with a connection of
-//! its own and holds nothing, so that it neither reads its parent's replies nor releases its
-//! parent's grants. It also has a lock of its own: its copy of the parent's lock may be held by a
-//! thread that it does not have.
+//! A child of a fork has its parent's memory but is another client. The child starts with a
+//! connection of its own and holds nothing, so that it neither reads its parent's replies nor
+//! releases its parent's grants. The child also has a lock of its own: a thread that does not exist
+//! in the child may hold the copy of the parent's lock.
 
 use crate::connection::{Connection, ConnectionError};
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ pub(crate) struct Session {
     per_process: PerProcess,
 }
 
-/// State of one process, and the link to that of its child.
+/// State of one process, and the link to the state of a child process.
 #[derive(Debug)]
 struct PerProcess {
     process: u32,
@@ -43,10 +43,10 @@ struct PerProcess {
 #[derive(Debug)]
 struct State {
     connection: Option<Connection>,
-    /// The daemon's instance at the last welcome.
+    /// Instance of the daemon at the last welcome.
     instance: Option<u64>,
     held: BTreeMap<SpecId, HeldGrant>,
-    /// Specs that the caller has dropped and that are to be released as soon as there is a
+    /// Specs that the caller has dropped. The session releases them as soon as there is a
     /// connection.
     to_release: Vec<SpecId>,
 }
@@ -90,7 +90,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a request and waits for the reply for at most the time-out, connecting included.
+    /// Sends a request and waits for the reply for at most the time-out, including the time to
+    /// connect.
     pub(crate) fn ask(&self, request: &Request, fd: Option<BorrowedFd>) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
@@ -99,8 +100,8 @@ impl Session {
         Ok(reply)
     }
 
-    /// Variant of [`Session::ask`] for a request that grants: the granted specs are held from here
-    /// on.
+    /// Variant of [`Session::ask`] for a request that grants specs. The session holds the granted
+    /// specs from then on.
     pub(crate) fn ask_and_hold(&self, request: &Request) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
@@ -117,8 +118,8 @@ impl Session {
         Ok(reply)
     }
 
-    /// Releases a spec. The spec is forgotten only when the daemon has answered: until then a new
-    /// connection must claim it, or it could not be released there.
+    /// Releases a spec. The session forgets the spec only when the daemon has answered. Until then
+    /// a new connection must claim the spec, or could not release it.
     pub(crate) fn release(&self, spec: SpecId) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
@@ -132,7 +133,8 @@ impl Session {
         reply
     }
 
-    /// Returns what was granted for a spec; `None` in a child of the process that was granted it.
+    /// Returns what the daemon granted for a spec. Returns `None` in a child of the process that
+    /// requested the grant.
     pub(crate) fn held(&self, spec: SpecId) -> Option<Granted> {
         self.lock().held.get(&spec).map(|held| held.granted)
     }
@@ -142,7 +144,7 @@ impl Session {
         self.lock().held.get(&spec).is_none_or(|held| held.lost)
     }
 
-    /// Forgets a spec; it is not claimed again.
+    /// Forgets a spec, so that the session does not claim it again.
     pub(crate) fn forget(&self, spec: SpecId) {
         self.lock().held.remove(&spec);
     }
@@ -208,7 +210,7 @@ impl Session {
         }
     }
 
-    /// Connects, sends the hello, and claims all specs.
+    /// Connects to the daemon, sends the hello, and claims all specs.
     fn reconnect(&self, state: &mut State, deadline: Instant) -> Result<(), Failure> {
         state.connection = None;
         let mut connection =
@@ -240,7 +242,7 @@ impl Session {
         Ok(())
     }
 
-    /// Releases the specs granted to abandoned requests, and those that could not be released
+    /// Releases the specs granted to abandoned requests, and the specs that could not be released
     /// before.
     fn release_unclaimed(state: &mut State, deadline: Instant) {
         while let Some(connection) = state.connection.as_mut() {
@@ -288,7 +290,7 @@ impl Session {
     }
 }
 
-/// Whether the other end has closed.
+/// Whether the error means that the other end has closed the connection.
 fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -20,24 +20,24 @@ pub struct SpecBuilder {
 /// Reason why a specification is invalid for every daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpec {
-    /// Longer than 2^64 − 1 nanoseconds.
+    /// The duration of the named parameter exceeds 2^64 − 1 nanoseconds.
     #[error("the {0} is longer than 584 years")]
     TooLong(&'static str),
-    /// Not a real-time priority.
+    /// The number is not a real-time priority.
     #[error("{0} is not a real-time priority; give 1 (lowest) to 99 (highest)")]
     Priority(u8),
-    /// Not a plugin's name.
+    /// The name cannot be that of a plugin.
     #[error("a plugin's name has 1 to 31 bytes, none of them zero")]
     PluginName,
 }
 
 impl Spec {
-    /// Creates a builder with nothing declared.
+    /// Creates a builder that declares nothing.
     pub fn builder() -> SpecBuilder {
         SpecBuilder::default()
     }
 
-    /// Converts from the protocol's task.
+    /// Converts the protocol's task to a specification.
     pub fn from_task(task: Task) -> Spec {
         Spec(task)
     }
@@ -49,31 +49,31 @@ impl Spec {
 }
 
 impl SpecBuilder {
-    /// Sets T: the distance between activations.
+    /// Sets T, the distance between activations.
     pub fn period(mut self, period: Duration) -> SpecBuilder {
         self.task.params.period = self.ns("period", period).map(Span::from_ns);
         self
     }
 
-    /// Sets Q: the CPU time that each activation needs.
+    /// Sets Q, the CPU time that each activation needs.
     pub fn runtime(mut self, runtime: Duration) -> SpecBuilder {
         self.task.params.runtime = self.ns("runtime", runtime).map(Work::from_ns);
         self
     }
 
-    /// Sets Q^d: the CPU time that each activation could use; at least the runtime.
+    /// Sets Q^d, the CPU time that each activation could use. It is at least the runtime.
     pub fn desired(mut self, desired: Duration) -> SpecBuilder {
         self.task.params.desired = self.ns("desired runtime", desired).map(Work::from_ns);
         self
     }
 
-    /// Sets D: the relative deadline; the period if it is not declared.
+    /// Sets D, the relative deadline. The default is the period.
     pub fn deadline(mut self, deadline: Duration) -> SpecBuilder {
         self.task.params.deadline = self.ns("deadline", deadline).map(Span::from_ns);
         self
     }
 
-    /// Sets P: the static priority, 1 (lowest) to 99 (highest).
+    /// Sets P, the static priority, from 1 (lowest) to 99 (highest).
     pub fn priority(mut self, priority: u8) -> SpecBuilder {
         if !(1..=99).contains(&priority) {
             self.wrong.get_or_insert(BadSpec::Priority(priority));
@@ -98,14 +98,14 @@ impl SpecBuilder {
         self
     }
 
-    /// Sets the CPUs that the task must run on.
+    /// Sets the CPUs on which the task must run.
     pub fn only_cpus(mut self, cpus: CpuSet) -> SpecBuilder {
         self.task.cpus = cpus;
         self.task.cpus_mandatory = true;
         self
     }
 
-    /// Accepts the task even if its plugin's test fails; needs an access rule.
+    /// Accepts the task even if its plugin's test fails. The option needs an access rule.
     pub fn ignore_admission(mut self, ignore: bool) -> SpecBuilder {
         self.task.ignore_admission = ignore;
         self

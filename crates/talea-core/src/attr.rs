@@ -1,6 +1,6 @@
 //! Kernel scheduling attributes of one thread: policy and CPUs.
 //!
-//! Plain data; `talea-os` makes the system calls.
+//! The module is plain data. `talea-os` makes the system calls.
 
 use crate::{CpuSet, Priority, Span, Work};
 
@@ -23,9 +23,9 @@ pub enum Policy {
     Fifo(Priority),
     /// `SCHED_RR`.
     Rr(Priority),
-    /// `SCHED_DEADLINE`: `runtime` every `period`, within `deadline` of each activation.
+    /// `SCHED_DEADLINE`: `runtime` in every `period`, within `deadline` of each activation.
     Deadline {
-        /// Budget of each period; the kernel's minimum is 1,024 ns.
+        /// Budget of each period. The kernel requires at least 1,024 ns.
         runtime: Work,
         /// Relative deadline, at most `period`.
         deadline: Span,
@@ -44,7 +44,7 @@ impl Policy {
 /// Attributes that a grant sets on a thread, and that the daemon restores afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// Scheduling class and its parameters.
+    /// Scheduling policy and its parameters.
     pub policy: Policy,
     /// Whether children start as ordinary threads (`SCHED_FLAG_RESET_ON_FORK`).
     pub reset_on_fork: bool,

@@ -1,15 +1,15 @@
-//! The share of a CPU that a reservation takes, as a ratio without rounding doubts.
+//! The share of a CPU that a reservation takes, as a ratio with directed rounding.
 //!
 //! A charge is the fixed-point number ⌈Q·2^64 / T⌉. It is computed once, when a grant is made, and
-//! released as the same number. An empty ledger therefore sums to exactly zero.
+//! the same number is released. An empty ledger therefore sums to exactly zero.
 //!
-//! Rounding up makes the ledger err on the safe side. Verdicts at the exact limit (U = 1 must pass)
-//! are settled with exact ratios by the caller, off the hot path.
+//! Rounding up makes the ledger err on the safe side. A caller that needs a verdict at the exact
+//! limit (U = 1 must pass) computes it with exact ratios, off the hot path.
 
 use crate::time::{Span, Work};
 use core::fmt;
 
-/// A share of CPU time in units of 2^-64; one whole CPU is [`Charge::ONE`].
+/// Share of CPU time in units of 2^-64; one whole CPU is [`Charge::ONE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Charge(u128);
 
@@ -49,7 +49,7 @@ impl Charge {
         self.0
     }
 
-    /// Returns the sum, saturated. A sum beyond 2^64 CPUs is refused everywhere and never stored.
+    /// Returns the sum, saturated. Every caller refuses a sum beyond 2^64 CPUs, and none stores it.
     #[must_use]
     pub const fn saturating_add(self, other: Charge) -> Charge {
         Charge(self.0.saturating_add(other.0))
@@ -69,13 +69,13 @@ impl Charge {
         Charge(self.0.saturating_sub(other.0))
     }
 
-    /// Returns `count` times this share.
+    /// Returns this share multiplied by `count`.
     #[must_use]
     pub const fn times(self, count: u32) -> Charge {
         Charge(self.0.saturating_mul(count as u128))
     }
 
-    /// Returns the longest runtime per `span` whose charge does not exceed this one.
+    /// Returns the longest runtime per `span` whose charge does not exceed this charge.
     ///
     /// The result is `⌊charge·span / 2^64⌋`, at most `u64::MAX` nanoseconds.
     pub fn of(self, span: Span) -> Work {
@@ -89,8 +89,8 @@ impl Charge {
 
     /// Returns the share in millionths of a CPU, rounded up.
     ///
-    /// The value is for display and for the wire, never for decisions. Rounding errors of a sum of
-    /// up to a million charges are not shown, so a tenth is 100,000.
+    /// The value is for display and for the wire, never for decisions. It hides the rounding errors
+    /// of a sum of up to a million charges, so a tenth is 100,000.
     pub fn ppm(self) -> u64 {
         let bits = self.0.saturating_sub(ROUNDING);
         let whole = (bits >> 64).saturating_mul(MILLION);
@@ -101,8 +101,8 @@ impl Charge {
 
     /// Returns the share in millionths of a CPU, rounded down.
     ///
-    /// The value is for free capacity, so that the display never exceeds what is available.
-    /// Rounding errors of a sum of up to a million charges are not shown.
+    /// The value is for free capacity, so that the display never exceeds what is available. It
+    /// hides the rounding errors of a sum of up to a million charges.
     pub fn ppm_down(self) -> u64 {
         let bits = self.0.saturating_add(ROUNDING);
         let whole = (bits >> 64).saturating_mul(MILLION);
@@ -112,7 +112,8 @@ impl Charge {
 }
 
 const MILLION: u128 = 1_000_000;
-/// More than a million roundings of one unit each, and far less than a millionth of a CPU.
+/// Largest rounding error that the display hides: more than a million errors of one unit each, and
+/// far less than a millionth of a CPU.
 const ROUNDING: u128 = 1 << 20;
 
 impl fmt::Display for Charge {

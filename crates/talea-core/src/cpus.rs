@@ -8,11 +8,11 @@ const WORDS: usize = MAX_CPUS / 64;
 
 /// A set of CPU numbers below [`MAX_CPUS`].
 ///
-/// Read and written in the kernel's list grammar: `0-3,5`.
+/// The text form is the kernel's list grammar: `0-3,5`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CpuSet([u64; WORDS]);
 
-/// Error of parsing a CPU list.
+/// Error in a CPU list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuListError {
     /// The list names no CPU.
@@ -142,8 +142,8 @@ impl CpuSet {
 
 /// Iterator over the members of a [`CpuSet`], lowest first.
 ///
-/// Written by hand: admission iterates over a plugin's CPUs on every request, and iterator adapters
-/// cost a third of its time.
+/// The iterator is written by hand: admission iterates over a plugin's CPUs on every request, and
+/// iterator adapters cost a third of its time.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     words: &'a [u64],

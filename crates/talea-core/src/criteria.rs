@@ -1,14 +1,14 @@
 //! Criteria by which a parent may order its children.
 //!
 //! Every runnable, task or scheduler, carries *criteria* (SF3P, RSP 2014, section V-A). A scheduler
-//! presents the criteria of the child at the head of its ready list. docs/model.md argues for two
-//! additions: criticality (L3C, RTNS 2017, section 2), and [`Overrides`], which assign one priority
-//! to a whole group.
+//! presents the criteria of the child at the head of its policy. docs/model.md argues for two
+//! additions: criticality (L3C, RTNS 2017, section 2), and [`Overrides`], by which a scheduler
+//! presents one priority for all its children.
 
 use crate::mutate;
 use crate::{Span, Time};
 
-/// Criteria of one runnable at one time.
+/// Criteria of one runnable at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Criteria {
     /// Absolute deadline of the job or of the server's budget.
@@ -23,9 +23,9 @@ pub struct Criteria {
     pub priority: u8,
     /// Criticality level; larger is more critical.
     pub criticality: u8,
-    /// Whether the runnable is ordered behind others of its priority, regardless of arrival.
+    /// Whether the runnable is ordered behind the others of its priority, regardless of arrival.
     ///
-    /// A time partition yields to the system partition TP_0 (L3C section 2.2).
+    /// A time partition has this mark beside the system partition TP_0 (L3C section 2.2).
     pub yields: bool,
 }
 
@@ -52,9 +52,10 @@ impl Criteria {
         yields: false,
     };
 
-    /// Returns the more urgent of each value: the criteria of a holder that has inherited `other`.
+    /// Returns the more urgent value of each field: the criteria of a holder that has inherited
+    /// `other`.
     ///
-    /// Valid for any policy (docs/model.md, sections 7 and 10).
+    /// The result is valid for any policy (docs/model.md, sections 7 and 10).
     #[must_use]
     pub fn most_urgent(&self, other: &Criteria) -> Criteria {
         Criteria {
@@ -80,7 +81,7 @@ pub struct Overrides {
     pub period: Option<Span>,
     /// Replaces [`Criteria::relative_deadline`].
     pub relative_deadline: Option<Span>,
-    /// Sets [`Criteria::yields`]; a time-partition table always sets it.
+    /// Sets [`Criteria::yields`]. A time-partition table always sets it.
     pub yields: bool,
 }
 

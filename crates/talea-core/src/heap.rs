@@ -1,16 +1,16 @@
 //! A priority queue of small numbers in one block of memory: a tournament tree.
 //!
 //! Model: each number `0..n` has a key while it is queued, and is stored with its key in a row of
-//! four. The minimum of a row is its winner. Above the rows stands a binary tree, where each inner
-//! place holds the smaller of two winners. Ties go to the lower number, which is always on the
-//! left, and the overall winner is at the top. Changing a key replays the matches of that number:
+//! four. The minimum of a row is its winner. Above the rows is a binary tree, in which each inner
+//! position holds the smaller of two winners. Ties go to the lower number, which is always on the
+//! left, and the overall winner is at the top. A changed key replays the matches of its number:
 //! three in its row and ⌈log2 n⌉ - 2 above. All memory is allocated at construction.
 //!
 //! Rejected: a binary heap. The path of an entry in a heap depends on every comparison, and with
-//! random keys the CPU mispredicts half of these branches. Here the opponents are known in advance,
-//! and only the winner depends on the outcome, which is a conditional move. Rows: among ten
-//! thousand tasks a decision mostly waits for memory, and without rows the queue is two and a half
-//! times as large.
+//! random keys the CPU mispredicts half of these branches. In the tournament tree the opponents are
+//! known in advance, and only the winner depends on the outcome, which is a conditional move. The
+//! rows save memory accesses: among ten thousand tasks a decision mostly waits for memory, and
+//! without rows the queue is two and a half times as large.
 //!
 //! Reference model: a sorted list, in the tests below.
 
@@ -25,7 +25,7 @@ struct Entry {
     item: u32,
 }
 
-/// Key of a number that is not queued: after every queued key, with room for one more.
+/// Key of a number that is not queued. It is after every queued key, and below `u64::MAX`.
 const OUT: u64 = u64::MAX - 1;
 
 /// Keys of four numbers: half of a cache line.
@@ -33,27 +33,28 @@ const OUT: u64 = u64::MAX - 1;
 #[repr(align(32))]
 struct Row([u64; 4]);
 
-/// Two places of the tree: half of a cache line.
+/// Two positions of the tree: half of a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Pair([Entry; 2]);
 
-/// Matches above a row after which an early exit is worth a check.
+/// Number of matches above a row after which an early exit is worth a check.
 ///
-/// The winner of 2^3 rows is rarely the number whose key has changed, unless it was the overall
-/// winner. The branch is therefore predicted well.
+/// The winner of 2^3 rows is rarely the number whose key has changed, unless that number was the
+/// overall winner. The CPU therefore predicts the branch well.
 const EARLY_EXIT_MATCHES: u32 = 3;
 
 /// A tournament tree over the numbers `0..n`.
 #[derive(Clone, Debug)]
 pub struct Heap {
     rows: Vec<Row>,
-    /// Place i is `pairs[i / 2].0[i % 2]`; its players are the places 2i and 2i + 1. The winners of
-    /// the rows come last. Place 1, the top, is stored in `first`; place 0 is unused.
+    /// Position i is `pairs[i / 2].0[i % 2]`, and its players are the positions 2i and 2i + 1. The
+    /// winners of the rows are the last positions. Position 1, the top, is stored in `first`;
+    /// position 0 is unused.
     pairs: Vec<Pair>,
     first: Entry,
     len: usize,
-    /// Matches played, for the tests that count the cost of a decision.
+    /// Number of matches played, for the tests that count the cost of a decision.
     #[cfg(test)]
     pub(crate) compared: u64,
 }
@@ -72,7 +73,7 @@ fn winner(mine: Entry, other: Entry, is_right: bool) -> Entry {
 }
 
 impl Heap {
-    /// The largest key; larger keys are clamped to it.
+    /// Largest key. Larger keys are clamped to it.
     pub const LAST: u64 = OUT - 1;
 
     /// Creates an empty queue for the numbers `0..n`.
@@ -143,7 +144,7 @@ impl Heap {
         self.len += usize::from(!was);
     }
 
-    /// Removes `item`; returns whether it was queued.
+    /// Removes `item`. Returns whether it was queued.
     #[inline]
     pub fn remove(&mut self, item: u32) -> bool {
         let was = self.play(item, OUT);
@@ -151,7 +152,7 @@ impl Heap {
         was
     }
 
-    /// Sets the key of `item` and replays its matches; returns whether `item` was queued.
+    /// Sets the key of `item` and replays its matches. Returns whether `item` was queued.
     #[allow(clippy::inline_always, reason = "measured: a job is a twentieth cheaper to simulate")]
     #[inline(always)]
     fn play(&mut self, item: u32, key: u64) -> bool {

@@ -1,5 +1,5 @@
-//! Vocabulary of all Talea crates: time, task parameters, charges, the real-time setup of a
-//! computer, and the scheduler engine.
+//! Types that all Talea crates share: time, task parameters, charges, the configuration of the
+//! daemon, and the scheduler engine.
 //!
 //! The crate is `no_std` with `alloc`: no clock, no files, no threads, no hash map with random
 //! order. Callers pass the current time.

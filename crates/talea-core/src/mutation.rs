@@ -1,10 +1,10 @@
 //! Mutation points: places where a test can break one mechanism of the code on purpose.
 //!
 //! Model: [`mutate!`](crate::mutate) names a point and holds the code and its mutant, a version
-//! that breaks what the point is named after. An ordinary build contains the code alone. A build
-//! with `--cfg mutate` contains both, and runs the mutant of the one point that the environment
-//! variable `TALEA_MUTATION` names. `cargo xtask mutate` builds once, activates one point after
-//! the other and expects the tests that `xtask/mutations.toml` lists for the point to fail.
+//! that breaks the mechanism of that name. An ordinary build contains the code alone. A build with
+//! `--cfg mutate` contains both. It runs the mutant of the one point that the environment variable
+//! `TALEA_MUTATION` names. `cargo xtask mutate` builds once, activates one point after the other
+//! and expects the tests that `xtask/mutations.toml` lists for the point to fail.
 //!
 //! Invariant: without `--cfg mutate`, a point costs nothing and leaves no trace in the binary.
 //!
@@ -39,7 +39,7 @@ mod point {
 
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// One mutation point; the environment is read once per point.
+    /// One mutation point. It reads the environment once.
     #[derive(Debug)]
     pub struct Point {
         name: &'static str,
@@ -51,7 +51,7 @@ mod point {
     const ACTIVE: u8 = 2;
 
     impl Point {
-        /// A point whose state has not been read yet.
+        /// Creates a point that has not read the environment yet.
         pub const fn new(name: &'static str) -> Point {
             Point { name, state: AtomicU8::new(UNREAD) }
         }

@@ -1,7 +1,8 @@
 //! Parameters that an application declares about a task.
 //!
-//! ReTiF (J. Systems Architecture 2021), section 3 and Table 3: none to all of period, runtime,
-//! desired runtime, deadline and priority. An undeclared parameter is `None`, never zero.
+//! ReTiF (J. Systems Architecture 2021), section 3 and Table 3: an application declares any subset
+//! of period, runtime, desired runtime, deadline and priority. An undeclared parameter is `None`,
+//! never zero.
 
 use crate::{Charge, Priority, Span, Work};
 
@@ -14,7 +15,7 @@ pub struct Params {
     pub runtime: Option<Work>,
     /// Q^d: CPU time that each activation could use; at least `runtime`.
     pub desired: Option<Work>,
-    /// D: relative deadline; defaults to the period.
+    /// D: relative deadline. It defaults to the period.
     pub deadline: Option<Span>,
     /// P: static priority, 1..=99.
     pub priority: Option<Priority>,
@@ -26,7 +27,7 @@ impl Params {
         self.deadline.or(self.period)
     }
 
-    /// Returns min(T, D): the span in the denominator of a task's utilisation (ReTiF Eq. 1).
+    /// Returns min(T, D): the denominator of a task's utilisation (ReTiF Eq. 1).
     pub fn density_span(&self) -> Option<Span> {
         match (self.period, self.deadline) {
             (Some(t), Some(d)) => Some(t.min(d)),
@@ -36,7 +37,7 @@ impl Params {
 
     /// Returns the charge of `runtime` for this task: Q / min(T, D) (ReTiF Eq. 1).
     ///
-    /// `None` while the span is unknown.
+    /// The result is `None` if neither period nor deadline is declared, or if one of them is zero.
     pub fn charge_of(&self, runtime: Work) -> Option<Charge> {
         self.density_span().filter(|span| !span.is_zero()).map(|span| Charge::new(runtime, span))
     }

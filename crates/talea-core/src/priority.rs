@@ -2,7 +2,8 @@
 
 /// A POSIX real-time priority, 1 (least) to 99 (most urgent).
 ///
-/// 100 stands for the deadline class in ReTiF's files. Deliberately not `Ord`: kernels disagree
+/// The value 100 represents the deadline class in ReTiF's files. The type is deliberately not
+/// `Ord`: kernels disagree about the direction of the order.
 /// about the direction of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Priority(pub u8);

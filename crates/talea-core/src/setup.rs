@@ -1,6 +1,6 @@
 //! Configuration by an administrator: the daemon, its plugins, its access rules.
 //!
-//! Plain data. `talea-system` reads it from a file and reports errors with positions;
+//! The module is plain data. `talea-system` reads it from a file and reports errors with positions.
 //! `talea-broker` applies it. ReTiF (JSA 2021), sections 3.5 (plugins) and 4 (rules).
 
 use crate::{Charge, CpuSet, Priority, Span, Work};
@@ -10,38 +10,38 @@ use alloc::vec::Vec;
 /// The complete configuration of the broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// Plugins in order of precedence: the first that can serve a request fully gets it (ReTiF 3.3,
-    /// 3.5).
+    /// Plugins in order of precedence. The first plugin that can serve a request fully gets it
+    /// (ReTiF 3.3, 3.5).
     pub plugins: Vec<PluginSetup>,
-    /// Rules in file order; the index of a rule is its [`RuleId`] in refusals.
+    /// Rules in file order. The index of a rule is its [`RuleId`] in refusals.
     pub rules: Vec<Rule>,
-    /// Whether rules are applied at all.
+    /// Whether access rules are in force.
     pub access: Access,
-    /// Whether rules bind root.
+    /// Whether rules apply to the superuser.
     pub root: Root,
     /// Groups of a client that count in rules.
     pub groups: Groups,
-    /// Limits of what one user may hold and request.
+    /// Limits of the sessions, specs and requests of one user.
     pub quota: Quota,
 }
 
 /// Whether access rules are in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// A request without a matching rule is refused (ReTiF 4.1, requirement 1).
+    /// The broker refuses a request without a matching rule (ReTiF 4.1, requirement 1).
     #[default]
     Rules,
-    /// Every user may request everything; the administrator must write it explicitly.
+    /// Every user may request everything. The administrator must write this explicitly.
     Off,
 }
 
-/// Treatment of root by the rules.
+/// Treatment of the superuser by the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Root {
-    /// Root passes every rule (ReTiF 4.1, requirement 3).
+    /// The superuser passes every rule (ReTiF 4.1, requirement 3).
     #[default]
     Unrestricted,
-    /// Root needs rules like any other user.
+    /// The superuser needs rules like any other user.
     Ruled,
 }
 
@@ -55,19 +55,19 @@ pub enum Groups {
     Effective,
 }
 
-/// Limits of what one user may hold and request; the totals bound the daemon itself.
+/// Limits of the sessions, specs and requests of one user. The totals bound the daemon itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Simultaneous connections of one user.
     pub sessions_per_user: u32,
     /// Simultaneous connections in total.
     pub sessions: u32,
-    /// Accepted task specifications of one user.
+    /// Granted specs of one user.
     pub specs_per_user: u32,
-    /// Accepted task specifications in total.
+    /// Granted specs in total.
     pub specs: u32,
-    /// Sustained requests per second of one user; root is exempt. A group counts as many requests
-    /// as it has tasks.
+    /// Sustained requests per second of one user. The superuser is exempt. A request for a group of
+    /// tasks counts once for each task.
     pub requests_per_second: u32,
     /// Requests that a user may send in a burst before the rate applies.
     pub burst: u32,
@@ -86,7 +86,7 @@ impl Default for Quota {
     }
 }
 
-/// One `[[plugin]]`.
+/// One `[[plugin]]` entry of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSetup {
     /// Name in requests and rules; unique, at most [`PLUGIN_NAME_MAX`] bytes.
@@ -95,8 +95,36 @@ pub struct PluginSetup {
     pub cpus: CpuSet,
     /// Lowest and highest kernel priority that the plugin may assign (its band); `None` for `edf`.
     pub band: Option<Band>,
-    /// The algorithm, with its options.
+    /// Algorithm, with its options.
     pub kind: PluginKind,
+    /// Reaction to a thread that exceeds its budget. A rule may replace it.
+    pub on_overrun: OnOverrun,
+}
+
+/// Reaction to a FIFO or RR thread that exceeds its budget, from the mildest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OnOverrun {
+    /// The daemon counts and reports the overrun. It does not enforce the budget.
+    Notify,
+    /// The thread waits at ordinary priority until its budget is refilled.
+    #[default]
+    Throttle,
+    /// The daemon restores the thread, and the spec stays without a thread.
+    Demote,
+}
+
+impl OnOverrun {
+    /// All reactions.
+    pub const ALL: [OnOverrun; 3] = [OnOverrun::Notify, OnOverrun::Throttle, OnOverrun::Demote];
+
+    /// Returns the keyword in configuration files.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnOverrun::Notify => "notify",
+            OnOverrun::Throttle => "throttle",
+            OnOverrun::Demote => "demote",
+        }
+    }
 }
 
 /// Maximum number of plugins of one daemon.
@@ -121,9 +149,9 @@ impl Band {
     }
 }
 
-/// The plugins that Talea has.
+/// Algorithms of the plugins.
 ///
-/// A closed list: the compiler reports every place that must handle a new variant.
+/// The list is closed: the compiler reports every place that must handle a new variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginKind {
     /// Partitioned EDF on `SCHED_DEADLINE` (ReTiF 5.1).
@@ -134,7 +162,7 @@ pub enum PluginKind {
     Fp(FpOptions),
     /// Round robin on `SCHED_RR` (ReTiF 5.3).
     Rr(FpOptions),
-    /// A shared object in a separate process (ReTiF 3.4).
+    /// A shared object that runs in a plugin host (ReTiF 3.4).
     Foreign(ForeignOptions),
 }
 
@@ -154,7 +182,7 @@ impl PluginKind {
 /// Options of `edf`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdfOptions {
-    /// U^thr of ReTiF Eq. 3, per CPU; `None` means the largest share that the kernel admits.
+    /// U^thr of ReTiF Eq. 3, for each CPU. `None` means the largest share that the kernel admits.
     pub threshold: Option<Charge>,
     /// Method that confines tasks to one CPU.
     pub confine: Confine,
@@ -163,13 +191,14 @@ pub struct EdfOptions {
 /// Use of the kernel's root domains by `edf`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confine {
-    /// CPUs that already are root domains of their own; otherwise unpinned with a global test.
+    /// CPUs that already are root domains of their own. Otherwise tasks are unpinned, with a global
+    /// test.
     #[default]
     Auto,
-    /// Only CPUs that the daemon makes root domains of their own; on cgroup v1, this disables load
+    /// Only CPUs that the daemon makes root domains of their own. On cgroup v1, this disables load
     /// balancing for all processes.
     Partition,
-    /// Unpinned `SCHED_DEADLINE` with a global EDF test over the whole root domain.
+    /// Tasks on `SCHED_DEADLINE` are unpinned, with a global EDF test over the whole root domain.
     Global,
 }
 
@@ -178,12 +207,12 @@ pub enum Confine {
 pub struct RmOptions {
     /// The admission test.
     pub test: RmTest,
-    /// Whether a new distinct deadline is refused when every level is occupied, instead of sharing
-    /// a level.
+    /// Whether the plugin refuses a new distinct deadline if every level is occupied. Otherwise the
+    /// deadline shares a level.
     pub refuse_sharing: bool,
 }
 
-/// Admission tests of `rm`: first the test without a guarantee, then the proofs, from the most to
+/// Admission tests of `rm`. The first test gives no guarantee. The others follow from the most to
 /// the least pessimistic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RmTest {
@@ -195,8 +224,8 @@ pub enum RmTest {
     Hyperbolic,
     /// Response times: the last task of every level meets the level's shortest deadline.
     ///
-    /// Joseph and Pandya, The Computer Journal 29(5), 1986. The hyperbolic bound decides first if
-    /// it accepts.
+    /// Joseph and Pandya, The Computer Journal 29(5), 1986. A set that the hyperbolic bound accepts
+    /// needs no response times.
     #[default]
     Exact,
 }
@@ -204,7 +233,7 @@ pub enum RmTest {
 /// Options of `fp` and `rr`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FpOptions {
-    /// Whether a new distinct priority is refused when every level is occupied (the option
+    /// Whether the plugin refuses a new distinct priority if every level is occupied (the option
     /// announced in ReTiF 5.3).
     pub refuse_sharing: bool,
     /// Set of CPUs over which priorities are ordered.
@@ -218,10 +247,10 @@ pub enum FpLevels {
     /// unrelated to priority 50 on another.
     #[default]
     Each,
-    /// One order for all CPUs: equal priorities have equal levels on every CPU, and a larger
+    /// One order applies to all CPUs: equal priorities have equal levels on every CPU, and a larger
     /// priority has a higher level.
     ///
-    /// Intended for applications that migrate their threads.
+    /// The value is intended for applications that migrate their threads.
     Common,
 }
 
@@ -234,7 +263,7 @@ pub struct ForeignOptions {
     pub argument: String,
     /// Maximum time for a reply.
     pub timeout: Span,
-    /// Kernel scheduling class of its threads.
+    /// Kernel scheduling class of the threads that the plugin serves.
     pub class: ForeignClass,
 }
 
@@ -259,16 +288,16 @@ pub enum Domain {
     Group(u32),
 }
 
-/// One access rule: a subject (domain and plugin) and its permission (ReTiF 4.2).
+/// Access rule: a subject (domain and plugin) and its permission (ReTiF 4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Users or groups that the rule applies to.
     pub domain: Domain,
     /// Index into [`Setup::plugins`]; `None` is `-`, any plugin.
     pub plugin: Option<usize>,
-    /// One bound; a file entry with several bounds becomes several rules.
+    /// Bound of the rule. A file entry with several bounds becomes several rules.
     pub bound: Bound,
-    /// Source position, for refusals: `talead.toml:12`.
+    /// Source position for refusals, such as `talead.toml:12`.
     pub origin: String,
 }
 
@@ -276,33 +305,36 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u32);
 
-/// The access control properties of ReTiF Table 5, and `allow_unbounded`.
+/// Access control properties of ReTiF Table 5, and `allow_unbounded`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// `max_utilization`: aggregate over all grants of the subject.
+    /// `max_utilization`: limit of the total over all grants of the subject.
     MaxUtilization(Charge),
-    /// `max_runtime`.
+    /// `max_runtime`: largest runtime.
     MaxRuntime(Work),
-    /// `min_period`.
+    /// `min_period`: shortest period.
     MinPeriod(Span),
-    /// `max_period`.
+    /// `max_period`: longest period.
     MaxPeriod(Span),
-    /// `min_deadline`.
+    /// `min_deadline`: shortest relative deadline.
     MinDeadline(Span),
-    /// `max_deadline`.
+    /// `max_deadline`: longest relative deadline.
     MaxDeadline(Span),
-    /// `min_priority`; [`DEADLINE_CLASS`] stands for the deadline class.
+    /// `min_priority`: lowest priority. [`DEADLINE_CLASS`] represents the deadline class.
     MinPriority(Priority),
-    /// `max_priority`; [`DEADLINE_CLASS`] stands for the deadline class.
+    /// `max_priority`: highest priority. [`DEADLINE_CLASS`] represents the deadline class.
     MaxPriority(Priority),
     /// `ignore_adm_test`: whether the subject may skip admission tests.
     IgnoreAdmission(bool),
-    /// `allow_unbounded`: whether a task that omits a bounded parameter may be served (R22).
+    /// `allow_unbounded`: whether a plugin may serve a task that omits a bounded parameter (R22).
     AllowUnbounded(bool),
+    /// `on_overrun`: reaction to an overrun, in place of the plugin's reaction. Of several rules,
+    /// the strictest applies.
+    OnOverrun(OnOverrun),
 }
 
-/// Number of the deadline class in rules, as in ReTiF's files (`EDF.so 100-100`, and 1 to 100 in
-/// Table 5).
+/// Priority that represents the deadline class in rules, as in ReTiF's files (`EDF.so 100-100`, and
+/// 1 to 100 in Table 5).
 pub const DEADLINE_CLASS: u8 = 100;
 
 impl Bound {
@@ -319,6 +351,7 @@ impl Bound {
             Bound::MaxPriority(_) => "max_priority",
             Bound::IgnoreAdmission(_) => "ignore_adm_test",
             Bound::AllowUnbounded(_) => "allow_unbounded",
+            Bound::OnOverrun(_) => "on_overrun",
         }
     }
 }

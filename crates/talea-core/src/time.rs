@@ -1,7 +1,7 @@
 //! Four types of nanoseconds that must never be mixed.
 //!
-//! Integers with overflow checks in the type, independent of the build profile. No floats in
-//! decisions.
+//! The types are integers. They check overflows independent of the build profile. Decisions use no
+//! floats.
 
 use core::ops::{Add, AddAssign};
 
@@ -9,8 +9,8 @@ use core::ops::{Add, AddAssign};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
-/// A point on `CLOCK_MONOTONIC`. [`Time`] is run time only; a run converts with the point at which
-/// it starts.
+/// A point on `CLOCK_MONOTONIC`. [`Time`] is run time only. A run converts between the two with the
+/// point at which it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic(u64);
 
@@ -18,7 +18,8 @@ pub struct Monotonic(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
-/// CPU time consumed or required. Equals wall time only for a job alone on a CPU at full speed.
+/// CPU time that was consumed or is owed. It equals wall time only for a job that runs alone on a
+/// CPU at full speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Work(u64);
 
@@ -41,7 +42,7 @@ impl Time {
     /// Returns the length from `earlier` to `self`.
     ///
     /// # Panics
-    /// If `earlier` is later. Time running backwards is a bug of the caller.
+    /// If `earlier` is later. Time that runs backwards is an error of the caller.
     pub fn since(self, earlier: Time) -> Span {
         Span(self.0.checked_sub(earlier.0).expect("time ran backwards"))
     }
@@ -68,7 +69,7 @@ impl AddAssign<Span> for Time {
 }
 
 impl Monotonic {
-    /// The zero of the clock. It has always passed, so a wait until then is a poll.
+    /// Zero of the clock. It has always passed, so a wait until [`Monotonic::ZERO`] is a poll.
     pub const ZERO: Monotonic = Monotonic(0);
     /// A time later than any event.
     pub const NEVER: Monotonic = Monotonic(u64::MAX);
@@ -100,7 +101,7 @@ impl Monotonic {
     /// Returns the length from `earlier` to `self`.
     ///
     /// # Panics
-    /// If `earlier` is later. The clock never runs backwards, so this is a bug of the caller.
+    /// If `earlier` is later. The clock never runs backwards, so this is an error of the caller.
     pub fn since(self, earlier: Monotonic) -> Span {
         Span(self.0.checked_sub(earlier.0).expect("time ran backwards"))
     }

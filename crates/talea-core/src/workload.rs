@@ -1,6 +1,6 @@
 //! The load of a system: arrivals and costs of jobs, and the environment of the CPUs.
 //!
-//! Plain data: the simulator generates jobs from it, and the executor runs it.
+//! The module is plain data. The simulator generates jobs from it, and the executor runs it.
 
 pub mod job_program;
 
@@ -19,22 +19,23 @@ pub enum Arrivals {
         offset: Span,
         /// Distance of two nominal times.
         period: Span,
-        /// Largest delay of the observation after the nominal time; shorter than the period.
+        /// Largest delay of the observation after the nominal time. It is shorter than the period.
         jitter: Span,
     },
-    /// Arrivals at least `separation` apart, plus a random extra of up to `extra_separation`.
+    /// Arrivals at least `separation` apart, with random separation of up to `extra_separation` in
+    /// addition.
     Sporadic {
         /// Time of the first arrival.
         offset: Span,
-        /// Minimum distance.
+        /// Minimum distance between arrivals.
         separation: Span,
         /// Largest random addition to the minimum distance.
         extra_separation: Span,
     },
     /// Arrivals at these times, sorted.
     List(Vec<Time>),
-    /// Arrivals at these nominal times, sorted, from which deadlines count. Each is paired with the
-    /// time of its observation.
+    /// Arrivals at these nominal times, sorted; deadlines count from the nominal times. The second
+    /// time of a pair is the time of the observation.
     Observed(Vec<(Time, Time)>),
 }
 
@@ -50,7 +51,7 @@ pub enum Cost {
         /// Largest cost.
         max: Work,
     },
-    /// These costs in order, repeated from the start.
+    /// The costs of this list in order, repeated from the start.
     List(Vec<Work>),
     /// A mixed-criticality pair (Vestal, RTSS 2007): the costs assumed at low and at high
     /// criticality.
@@ -66,14 +67,14 @@ pub enum Cost {
     Versions(Vec<Cost>),
     /// A cost with steps at offsets of the work.
     WithSteps {
-        /// The cost; neither with steps nor by version.
+        /// Cost of the job. It is neither [`Cost::WithSteps`] nor [`Cost::Versions`].
         base: Box<Cost>,
-        /// Steps in the order of their offsets; steps at one offset are in execution order.
+        /// Steps in the order of their offsets. Steps at one offset are in execution order.
         steps: Vec<JobStep>,
     },
 }
 
-/// An action of a job at an offset of its work.
+/// Action of a job at an offset of its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobStep {
     /// Offset in the job's work.
@@ -81,18 +82,18 @@ pub struct JobStep {
     /// A job that costs less performs the action at its end, except that it neither locks a
     /// resource nor suspends itself there.
     pub at: Work,
-    /// The action.
+    /// Action to perform.
     pub action: StepAction,
 }
 
 /// Actions of a job besides computing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepAction {
-    /// Locks a resource; waits if another job holds it.
+    /// Locks a resource. The job waits if another job holds it.
     Lock(ResourceId),
     /// Unlocks a resource.
     Unlock(ResourceId),
-    /// Suspends itself for a span: waits for an event other than a CPU.
+    /// Suspends itself for a span, in which the job waits for an event other than a CPU.
     Suspend(Span),
     /// Pushes tokens into a channel: job k pushes `counts[k mod n]`.
     ///
@@ -105,7 +106,7 @@ pub enum StepAction {
 }
 
 impl Cost {
-    /// Inserts a step; `first` places it before all steps at the same offset.
+    /// Inserts a step. With `first` it precedes all steps at the same offset.
     fn with_step(self, at: Work, first: bool, action: StepAction) -> Cost {
         let (base, mut steps) = match self {
             Cost::WithSteps { base, steps } => (base, steps),
@@ -138,13 +139,13 @@ impl Cost {
         self.with_step(at, false, StepAction::Suspend(span))
     }
 
-    /// Pushes `counts[k mod n]` tokens into `channel` at the end of job k.
+    /// Adds a step that pushes `counts[k mod n]` tokens into `channel` at the end of job k.
     #[must_use]
     pub fn pushing(self, channel: ChannelId, counts: &[u32]) -> Cost {
         self.with_step(Work::from_ns(u64::MAX), false, StepAction::Push(channel, counts.into()))
     }
 
-    /// Pops `counts[k mod n]` tokens from `channel` at the start of job k.
+    /// Adds a step that pops `counts[k mod n]` tokens from `channel` at the start of job k.
     #[must_use]
     pub fn popping(self, channel: ChannelId, counts: &[u32]) -> Cost {
         self.with_step(Work::ZERO, false, StepAction::Pop(channel, counts.into()))
@@ -164,7 +165,7 @@ pub enum CostMode {
 }
 
 impl Cost {
-    /// Returns the costs of each version; the last applies to all further versions.
+    /// Returns the costs of each version. The last element applies to all further versions.
     pub fn by_version(&self) -> Vec<&Cost> {
         match self {
             Cost::Versions(costs) => costs.iter().collect(),
@@ -260,13 +261,13 @@ pub struct Stall {
     pub to: Time,
 }
 
-/// Environment of the CPUs of one root: influences outside its own work. Empty by default.
+/// Environment of the CPUs of one root: external influences on the root. Empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// Scheduling overheads.
     pub overheads: Overheads,
     /// CPU stalls.
     pub stalls: Vec<Stall>,
-    /// Changes of the battery, the mode or the mask; changes at one time are in execution order.
+    /// Changes of the battery, the mode or the mask. Changes at one time are in execution order.
     pub changes: Vec<(Time, Condition)>,
 }

@@ -4,9 +4,9 @@
 //! deadline threads). The daemon keeps the parts that the broker does not see beside the thread,
 //! see `event_loop::threads`.
 
-use talea_broker::input::{Errno, ThreadError};
+use talea_broker::input::{Errno, ThreadError, Uids};
 use talea_core::{Attr, Charge, CpuSet, Policy, Priority, Span};
-use talea_os::sysinfo::SystemInfo;
+use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{ApplyError, OpenError, Snapshot, sched};
 
 /// Returns the facts about this machine that the broker needs; `made` are the CPUs of the daemon's
@@ -19,6 +19,7 @@ pub fn platform(machine: &SystemInfo, made: &CpuSet) -> talea_broker::input::Pla
     let single = single.fold(CpuSet::EMPTY, |all, cpus| all.union(cpus));
     talea_broker::input::Platform {
         cpus: machine.online,
+        default_cpus: default_cpus(machine),
         // Single-CPU domains made by the administrator: a thread that is pinned there is confined.
         partitionable: single.difference(made),
         // The daemon's own partitions, for the plugins that requested them. They exist before the
@@ -38,13 +39,25 @@ pub fn platform(machine: &SystemInfo, made: &CpuSet) -> talea_broker::input::Pla
             .rt_limit
             .and_then(|limit| limit.runtime)
             .is_none_or(|runtime| !runtime.is_zero()),
+        enforcement: None,
     }
 }
 
-/// Returns the attributes of a thread that the broker uses.
-pub(crate) fn attr_of(snapshot: &Snapshot) -> Attr {
+/// Returns the CPUs of a thread that was never restricted. The kernel starts user space on the CPUs
+/// that are not isolated, and a valid partition of cgroup v2 takes its CPUs from all other threads.
+fn default_cpus(machine: &SystemInfo) -> CpuSet {
+    let usable = machine.online.difference(&machine.isolated);
+    let common = machine.domains.iter().max_by_key(|domain| domain.cpus.len());
+    match (&machine.cgroups.cpuset, common) {
+        (Hierarchy::V2(_), Some(common)) => usable.intersection(&common.cpus),
+        _ => usable,
+    }
+}
+
+/// Returns the policy of a thread as the broker has it.
+pub(crate) fn policy_of(policy: sched::Policy) -> Policy {
     let nice = |nice: i32| nice.clamp(-20, 19) as i8;
-    let policy = match snapshot.attr.policy {
+    match policy {
         sched::Policy::Other { nice: value } | sched::Policy::Ext { nice: value } => {
             Policy::Other { nice: nice(value) }
         }
@@ -55,8 +68,16 @@ pub(crate) fn attr_of(snapshot: &Snapshot) -> Attr {
         sched::Policy::Deadline { runtime, deadline, period } => {
             Policy::Deadline { runtime, deadline, period }
         }
-    };
-    Attr { policy, reset_on_fork: snapshot.attr.reset_on_fork, cpus: snapshot.affinity }
+    }
+}
+
+/// Returns the attributes of a thread that the broker uses.
+pub(crate) fn attr_of(snapshot: &Snapshot) -> Attr {
+    Attr {
+        policy: policy_of(snapshot.attr.policy),
+        reset_on_fork: snapshot.attr.reset_on_fork,
+        cpus: snapshot.affinity,
+    }
 }
 
 /// Returns the kernel's form of `attr`.
@@ -77,6 +98,11 @@ pub(crate) fn kernel_attr(attr: &Attr) -> sched::Attr {
 /// Returns the affinity to set, if any.
 pub(crate) fn affinity(attr: &Attr) -> Option<&CpuSet> {
     (!attr.cpus.is_empty()).then_some(&attr.cpus)
+}
+
+/// Returns the broker's form of user ids.
+pub(crate) fn uids_of(uids: talea_os::proc::Uids) -> Uids {
+    Uids { real: uids.real, effective: uids.effective, saved: uids.saved }
 }
 
 /// Returns the error number for the broker.

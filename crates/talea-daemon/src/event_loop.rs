@@ -17,21 +17,25 @@
 
 mod acceptor;
 mod adopt;
+mod changes;
 mod deferred_close;
 mod edge_trigger;
 mod effects;
 mod fair_queue;
 mod sessions;
+mod survey;
 mod threads;
 mod token;
 
 pub use adopt::Adoption;
 use talea_core::mutate;
 
+use crate::enforcement::{self, Enforcement};
 use crate::entropy::Entropy;
 use crate::hosts::{HostEvent, Hosts};
 use crate::log::{Log, LogLimiter};
 use crate::partitions::Partitions;
+use crate::rights;
 use acceptor::Acceptor;
 use deferred_close::DeferredClose;
 use edge_trigger::AdaptivePolling;
@@ -40,8 +44,9 @@ use sessions::Sessions;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use survey::Survey;
 use talea_broker::{Broker, Input, SessionId};
-use talea_core::setup::Setup;
+use talea_core::setup::{PluginKind, Setup};
 use talea_core::{CpuSet, Monotonic, Span};
 use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::seqpacket::Listener;
@@ -92,6 +97,9 @@ pub struct Parts {
     pub reload: Option<Reload>,
     /// Path of the plugins' host program, if not the default.
     pub host_program: Option<PathBuf>,
+    /// Whether the daemon drops its capabilities and enforces the budgets of FIFO and RR threads;
+    /// an embedded daemon does neither.
+    pub is_service: bool,
     /// Log.
     pub log: Log,
 }
@@ -119,6 +127,7 @@ pub struct Daemon {
     fair_queue: FairQueue,
     polling: AdaptivePolling,
     threads: Threads,
+    survey: Survey,
     processes: Processes,
     hosts: Hosts,
     // Dropped before `state`, whose lock the next daemon waits for.
@@ -155,12 +164,32 @@ impl Daemon {
             signals,
             reload,
             host_program,
+            is_service,
             log,
         } = parts;
         let os = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         let hosts = Hosts::start(&setup, host_program.as_deref(), &log)?;
         let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
-        let mut broker = Broker::new(setup, crate::convert::platform(&machine, &made))?;
+        let has_hosts =
+            setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
+        if is_service {
+            // Capabilities are kept per thread: before the enforcers start.
+            rights::drop_rights(has_hosts).map_err(os("dropping capabilities"))?;
+        }
+        let enforcement = is_service.then(|| Enforcement::start(&machine.online));
+        let enforcement = match enforcement {
+            Some(Ok(enforcement)) => Some(enforcement),
+            Some(Err(error)) => {
+                log.warning(format_args!(
+                    "the budgets of FIFO and RR threads are not enforced: {error}"
+                ));
+                None
+            }
+            None => None,
+        };
+        let mut platform = crate::convert::platform(&machine, &made);
+        platform.enforcement = enforcement.as_ref().map(|_| enforcement::GRANULARITY);
+        let mut broker = Broker::new(setup, platform)?;
         let mut entropy = Entropy::new().map_err(os("random numbers"))?;
         // Zero means "no daemon yet".
         let instance = (entropy.take() as u64).max(1);
@@ -175,7 +204,13 @@ impl Daemon {
                 .add(stderr, Interest::READ, Token::HostStderr(index).pack())
                 .map_err(os("plugins"))?;
         }
+        if let Some(enforcement) = &enforcement {
+            epoll
+                .add(enforcement.event(), Interest::READ, Token::Demoted.pack())
+                .map_err(os("limits"))?;
+        }
         let polling = AdaptivePolling::new(&epoll).map_err(os("timers"))?;
+        let threads = Threads::new(&machine, enforcement);
         let mut daemon = Daemon {
             broker,
             epoll,
@@ -185,7 +220,8 @@ impl Daemon {
             sessions: Sessions::default(),
             fair_queue: FairQueue::default(),
             polling,
-            threads: Threads::default(),
+            threads,
+            survey: Survey::default(),
             processes: Processes::default(),
             hosts,
             _overruns: overruns,
@@ -205,6 +241,7 @@ impl Daemon {
             exit: None,
         };
         let adoption = daemon.adopt(clock::now());
+        daemon.update_change_events(clock::now());
         // Listening starts last: every connection finds a broker that knows the adopted grants.
         daemon.acceptor.listen(listeners, &daemon.epoll).map_err(os("listening"))?;
         Ok((daemon, adoption))
@@ -238,6 +275,7 @@ impl Daemon {
             signals: None,
             reload: None,
             host_program: None,
+            is_service: false,
             log,
         };
         let (mut daemon, _) = Daemon::new(parts)?;
@@ -281,6 +319,7 @@ impl Daemon {
             }
             if let Some(exit) = self.exit {
                 self.hosts.shut_down(&self.log);
+                self.threads.end_limits();
                 for (uid, socket) in self.sessions.remove_all(&self.epoll) {
                     self.deferred_close.hang_up(uid, socket);
                 }
@@ -342,6 +381,7 @@ impl Daemon {
         if self.broker.next_wakeup().is_some_and(|at| at <= now) {
             self.handle_input(now, Input::Timer);
         }
+        self.update_change_events(now);
         self.acceptor.resume(now, &self.epoll);
         if !self.suspended.is_empty() {
             self.resume_reading();
@@ -369,6 +409,12 @@ impl Daemon {
                 Token::Listener(index) => self.accept_ready(now, index),
                 Token::Signals => self.on_signal(now),
                 Token::PollTimer => self.on_poll_timer(),
+                Token::Demoted => {
+                    for thread in self.threads.take_demoted() {
+                        self.handle_input(now, Input::Overrun { thread });
+                    }
+                }
+                Token::ProcEvents => self.on_proc_events(now),
                 Token::Host(index) => {
                     self.hosts.on_readable(now, index, &mut self.host_events, &self.log);
                     self.forward_host_events(now);

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod convert;
+mod enforcement;
 mod entropy;
 mod event_loop;
 mod hosts;

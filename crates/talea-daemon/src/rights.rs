@@ -1,8 +1,9 @@
 //! Capabilities of the daemon.
 //!
-//! The daemon keeps two capabilities:
+//! The daemon keeps three capabilities:
 //!
 //! - `CAP_SYS_NICE`: policies, priorities and affinities of other users' threads.
+//! - `CAP_PERFMON`: the CPU time that limited threads consume.
 //! - `CAP_KILL`, only with foreign plugins: their hosts run as another user, and a host that hangs
 //!   must be killed.
 //!
@@ -18,7 +19,7 @@ use talea_os::capabilities::{CapSet, Capability, effective, keep_only};
 
 /// Drops every capability that serving does not need.
 pub(crate) fn drop_rights(has_hosts: bool) -> io::Result<()> {
-    let mut wanted = vec![Capability::SysNice];
+    let mut wanted = vec![Capability::SysNice, Capability::PerfMon];
     if has_hosts {
         wanted.push(Capability::Kill);
     }
@@ -40,6 +41,17 @@ pub(crate) fn warn_missing(log: &Log) {
             "not root: no cpuset partitions (deadline threads are not confined to one CPU), and plugin hosts run as \
              the daemon's own user",
         );
+    }
+}
+
+/// Raises the limit of locked memory, where that is allowed: the kernel locks two pages for the
+/// task clock of each limited thread.
+pub(crate) fn raise_locked_memory() {
+    let unlimited = Rlimit { current: None, maximum: None };
+    if setrlimit(Resource::Memlock, unlimited).is_err() {
+        let maximum = getrlimit(Resource::Memlock).maximum;
+        // Raising to the hard limit is always allowed.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum });
     }
 }
 

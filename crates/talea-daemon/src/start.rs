@@ -151,10 +151,12 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         log.warning(format_args!("{}:{}: {}", warning.origin, warning.line, warning.what));
     }
     let descriptors = rights::raise_descriptors();
-    // Per connection: a socket and a pidfd of its process; per spec: a pidfd of its thread. In
-    // addition: the daemon's own descriptors and those of threads in the deadline class.
+    rights::raise_locked_memory();
+    // Per connection: a socket and a pidfd of its process; per spec: a pidfd, a task clock and the
+    // statistics of its thread. In addition: the daemon's own descriptors and those of threads in
+    // the deadline class.
     let quota = &loaded.setup.quota;
-    let wanted = u64::from(quota.sessions) * 2 + u64::from(quota.specs) + 64;
+    let wanted = u64::from(quota.sessions) * 2 + u64::from(quota.specs) * 3 + 64;
     let wanted = wanted + talea_os::thread::max_open_readers(wanted);
     if descriptors < wanted {
         log.info(format_args!(
@@ -183,8 +185,6 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     );
     let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
     warn_unservable_plugins(&loaded.setup, &machine, &made, &log);
-    let has_hosts =
-        loaded.setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
     let parts = Parts {
         setup: loaded.setup,
         reload: Some(reload(options.config.clone(), machine.clone(), log)),
@@ -195,10 +195,10 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         listeners,
         signals: Some(signals),
         host_program: None,
+        is_service: true,
         log,
     };
     let (server, adoption) = Daemon::new(parts).map_err(StartError::Other)?;
-    rights::drop_rights(has_hosts).map_err(other("dropping capabilities"))?;
     rights::warn_missing(&log);
     Ok(Started { server, adoption, log, address })
 }

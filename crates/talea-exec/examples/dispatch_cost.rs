@@ -124,8 +124,8 @@ fn alone() -> f64 {
     begun.elapsed().as_nanos() as f64 / f64::from(TIMES)
 }
 
-/// Nanoseconds per turn when two CPUs contend all the time and hold the lock for about a
-/// microsecond.
+/// Nanoseconds per turn. Two CPUs contend all the time and hold the lock for about a microsecond
+/// per turn.
 fn contended() -> f64 {
     const TIMES: u32 = 20_000;
     let lock = PiMutex::new(0u64);

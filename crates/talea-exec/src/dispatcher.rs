@@ -28,27 +28,28 @@ use talea_os::{Tid, clock, sched};
 /// Statistics of a dispatcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DispatcherStats {
-    /// Number of its steps.
+    /// Number of steps of the dispatcher.
     pub steps: u64,
-    /// Steps that workers made instead of it at the end of a segment; their CPU time is the
-    /// workers'.
+    /// Number of steps that workers made in place of the dispatcher at the end of a segment. The
+    /// CPU time of these steps is the workers'.
     pub worker_completions: u64,
-    /// Steps that workers made instead of it at the expiry of a release timer.
+    /// Number of steps that workers made in place of the dispatcher at the expiry of a release
+    /// timer.
     pub worker_releases: u64,
-    /// Its own steps that a timer caused.
+    /// Number of the dispatcher's steps that a timer caused.
     pub timer_wakeups: u64,
-    /// Maximum lateness after such a timer.
+    /// Maximum lateness of a wake-up that a timer caused.
     pub max_lateness: Span,
-    /// CPU time that it has consumed.
+    /// CPU time that the dispatcher has consumed.
     pub cpu_time: Work,
-    /// Total time that it has waited for the lock of its root.
+    /// Total time for which the dispatcher has waited for the lock of its root.
     pub lock_wait: Span,
-    /// Maximum time that it has waited for the lock.
+    /// Maximum time for which the dispatcher has waited for the lock of its root.
     pub max_lock_wait: Span,
-    /// Maximum duration of a wake-up, from its first read of the clock to its last. The loop reads
-    /// the clock there anyway; the kernel's work to wake it and to put it to sleep is not included.
+    /// Maximum duration of a wake-up, from the dispatcher's first read of the clock to its last.
+    /// The kernel's work to wake the dispatcher and to put the dispatcher to sleep is not included.
     pub max_step: Span,
-    /// Run time at which it stopped.
+    /// Run time at which the dispatcher stopped.
     pub stopped_at: Time,
 }
 
@@ -62,19 +63,19 @@ pub(crate) struct RunClock {
 }
 
 impl RunClock {
-    /// Run time of this instant; zero before the run begins.
+    /// Returns the current run time, or zero before the run begins.
     pub(crate) fn now(&self) -> Time {
         clock::now().run_time(self.zero)
     }
 
-    /// CLOCK_MONOTONIC at this run time.
+    /// Converts run time `at` to CLOCK_MONOTONIC.
     pub(crate) fn to_monotonic(self, at: Time) -> Monotonic {
         Monotonic::of_run_time(self.zero, at)
     }
 }
 
 impl RunClock {
-    /// Sleeps until the run begins, or is cancelled before.
+    /// Sleeps until the run begins or is cancelled.
     fn wait_for_start(&self, mailbox: &Mailbox, shared: &RootShared) {
         loop {
             let key = mailbox.event_count.key();
@@ -94,10 +95,10 @@ pub(crate) fn enter(cpu: u32, priorities: PriorityMap) -> io::Result<()> {
     priorities.set_dispatcher(tid)
 }
 
-/// Cleans up when a dispatcher exits, however it does.
+/// Guard that cleans up when a dispatcher exits, by return or by panic.
 ///
-/// Cancels the other dispatchers of the root, or all roots after a panic; closes the root; releases
-/// its workers as ordinary threads.
+/// Cancels the other dispatchers of the root, or all roots after a panic. Then closes the root, and
+/// releases the root's workers as ordinary threads.
 struct ExitGuard<'a, M: Mechanism>(&'a RootShared, &'a PiMutex<RootState<M>>);
 
 impl<M: Mechanism> Drop for ExitGuard<'_, M> {

@@ -23,23 +23,23 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Creates the flow of a channel between two tasks with capacity `size`, of which `there` are
-    /// filled.
+    /// Creates the flow of a channel between two tasks with capacity `size`. The flow starts with
+    /// `there` data.
     pub fn new(from: TaskId, to: TaskId, size: u32, there: u32) -> Flow {
         Flow { from, to, size, tokens: Tokens::new(size, there.min(size)) }
     }
 
-    /// Pushes a datum in a job of the source; whether there was room.
+    /// Pushes a datum in a job of the source. Returns whether there was room.
     pub fn push(&self) -> bool {
         self.tokens.push()
     }
 
-    /// Whether there is room for a job of the source; no other task pushes.
+    /// Whether there is room for a datum of the source. No other task pushes.
     pub fn has_room(&self) -> bool {
         self.tokens.has_room()
     }
 
-    /// Pops a datum in a job of the sink; whether there was one.
+    /// Pops a datum in a job of the sink. Returns whether there was one.
     pub fn pop(&self) -> bool {
         self.tokens.pop()
     }
@@ -49,13 +49,14 @@ impl Flow {
         self.reset_to(0);
     }
 
-    /// Number of data that no job has popped; for a channel without data, its tokens.
+    /// Returns the number of data that no job has popped. For a channel without data, these are its
+    /// tokens.
     pub fn visible(&self) -> u32 {
         self.tokens.visible.load(Ordering::Acquire)
     }
 
-    /// Resets the flow after a run to the tokens that have activated no job. The other data are of
-    /// no use to another run; the owner of the data drops them, the oldest first.
+    /// Resets the flow after a run to the tokens that have activated no job. The next run does not
+    /// need the other data; the owner of the data drops them, the oldest first.
     pub(crate) fn reset_to(&self, unclaimed: u32) {
         self.tokens.reset(self.size, unclaimed);
     }
@@ -66,14 +67,15 @@ impl Flow {
         std::iter::once(self.from).chain(to)
     }
 
-    /// Takes the numbers that the current job of `task` has popped and pushed here.
+    /// Returns the numbers of data that the current job of `task` has popped and pushed in this
+    /// flow, and resets both numbers.
     pub(crate) fn take_moved(&self, task: TaskId) -> (u32, u32) {
         let popped = if self.to == task { self.tokens.take_popped() } else { 0 };
         let pushed = if self.from == task { self.tokens.take_pushed() } else { 0 };
         (popped, pushed)
     }
 
-    /// Commits the numbers, after they were delivered to the engine.
+    /// Commits the numbers of popped and pushed data, after they were delivered to the engine.
     pub(crate) fn commit(&self, popped: u32, pushed: u32) {
         self.tokens.commit(popped, pushed);
     }
@@ -82,11 +84,11 @@ impl Flow {
 /// Counts of a flow; the atomic type is a parameter for loom.
 #[derive(Debug)]
 struct Tokens<W = AtomicU32> {
-    /// Data that may be popped.
+    /// Number of data that may be popped.
     visible: W,
-    /// Room that may be filled.
+    /// Number of cells that may be filled.
     room: W,
-    /// Data pushed by the current job.
+    /// Number of data pushed by the current job.
     pushed: W,
     popped: W,
 }
@@ -145,7 +147,7 @@ impl<W: AtomicInt> Tokens<W> {
         self.visible.add(pushed, Ordering::AcqRel);
     }
 
-    /// Resets the counts; no thread uses them.
+    /// Resets the counts. Called while no thread uses the flow.
     fn reset(&self, size: u32, unclaimed: u32) {
         self.pushed.store(0, Ordering::Release);
         self.popped.store(0, Ordering::Release);
@@ -154,7 +156,7 @@ impl<W: AtomicInt> Tokens<W> {
     }
 }
 
-/// Decrements a count; whether it was positive.
+/// Decrements a count if it is positive. Returns whether it was positive.
 fn decrement_if_positive(count: &impl AtomicInt) -> bool {
     let mut there = count.load(Ordering::Acquire);
     while there > 0 {
@@ -199,7 +201,7 @@ mod tests {
     struct Channel {
         tokens: Tokens<Shared>,
         cells: [Shared; SIZE as usize],
-        /// Number of data in the engine, behind its lock.
+        /// Number of data as the engine counts them, behind the root lock.
         engine: Mutex<u32>,
     }
 
@@ -213,8 +215,8 @@ mod tests {
             self.tokens.commit(popped, pushed);
         }
 
-        /// Pushes data from number `next` on while there is room. Returns the first that found
-        /// none.
+        /// Pushes data from number `next` on while there is room. Returns the number of the first
+        /// datum that found no room.
         fn put(&self, mut next: u32) -> u32 {
             while self.tokens.push() {
                 let cell = &self.cells[(next % SIZE) as usize];

@@ -1,4 +1,4 @@
-//! Statistics of the jobs of a task, also of runs that are too long to be recorded.
+//! Statistics of the jobs of a task, available even for runs that are too long to be recorded.
 
 use talea_core::engine::Job;
 use talea_core::{Span, Time};
@@ -6,9 +6,9 @@ use talea_core::{Span, Time};
 /// Statistics of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobStats {
-    /// Jobs that have completed.
+    /// Number of completed jobs.
     pub jobs: u64,
-    /// Completed jobs that missed their deadline.
+    /// Number of completed jobs that missed their deadline.
     pub late: u64,
     /// Maximum response time, from release to completion.
     pub max_response: Span,

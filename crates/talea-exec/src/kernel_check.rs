@@ -27,14 +27,14 @@ pub struct ExecInterval {
 }
 
 impl ExecInterval {
-    /// Length of the interval.
+    /// Returns the length of the interval.
     pub fn length(&self) -> Span {
         self.to.since(self.from)
     }
 }
 
-/// Returns what threads `tids`, by task, executed on CPUs `numbers`, by CPU of their root, from
-/// `zero` on.
+/// Returns the execution of threads `tids` on CPUs `numbers` from `zero` on. `tids[n]` is the
+/// worker of task `n`, and `numbers[c]` the kernel's number of CPU `c` of the root.
 pub(crate) fn worker_intervals(
     intervals: &[RunInterval],
     tids: &[Tid],
@@ -69,7 +69,7 @@ pub struct IdleInterval {
     pub to: Time,
 }
 
-/// Returns when CPUs `numbers` were idle or ran one of `run_tids`, from `zero` on.
+/// Returns the intervals from `zero` on in which CPUs `numbers` were idle or ran one of `run_tids`.
 pub(crate) fn idle_intervals(
     intervals: &[RunInterval],
     run_tids: &[Tid],
@@ -92,36 +92,37 @@ pub(crate) fn idle_intervals(
     intervals.iter().filter_map(idle).collect()
 }
 
-/// An order that the CPU did not follow at once: it was idle, or ran another thread of the run.
+/// Order that the CPU did not follow at once: the CPU was idle, or ran another thread of the run.
 ///
-/// The cause is in the executor: a missed wake-up, a wrong priority or affinity, a closed gate, or
-/// a late timer of a worker that was not woken because of it.
+/// The cause is in the executor: a missed wake-up, a wrong priority or affinity, a closed stop
+/// gate, or a late release timer. A worker with a release timer gets no wake system call, so a late
+/// timer delays the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderViolation {
     /// CPU of the root.
     pub cpu: u32,
-    /// Dispatched task; nothing where the kernel chooses among all tasks.
+    /// Dispatched task; `None` where the kernel chooses among all tasks.
     pub task: Option<TaskId>,
     /// Start of the order.
     pub from: Time,
     /// End of the order.
     pub to: Time,
-    /// Intervals in which the CPU did not follow it.
+    /// Intervals in which the CPU did not follow the order.
     pub intervals: Vec<(Time, Time)>,
 }
 
 impl OrderViolation {
-    /// Total length of these intervals.
+    /// Returns the total length of the intervals in which the CPU did not follow the order.
     pub fn length(&self) -> Span {
         Span::from_ns(self.intervals.iter().map(|(from, to)| to.since(*from).as_ns()).sum())
     }
 }
 
-/// Returns the orders of a record that the CPUs did not follow at once, from its first step to its
+/// Returns the orders that the CPUs did not follow at once, from the first step of a record to its
 /// last.
 ///
-/// `subtract_excused` subtracts from an interval what has another cause; `is_exempt` is for tasks
-/// that the switch trace does not show: programs.
+/// `subtract_excused` subtracts the parts of an interval that have another cause. `is_exempt` is
+/// true for tasks that the switch trace does not show: programs.
 pub fn violations(
     cpus: u32,
     record: &[RecordEntry],
@@ -139,7 +140,8 @@ pub fn violations(
     all
 }
 
-/// Returns the violations of these times, in which a CPU belongs to a task, or to any.
+/// Returns the violations on one CPU within the given intervals, in which the CPU belongs to one
+/// task or to any task.
 pub(crate) fn violations_in(
     cpu: u32,
     times: impl Iterator<Item = (Option<TaskId>, Time, Time)>,
@@ -174,8 +176,8 @@ pub(crate) fn violations_in(
     times.filter_map(of).collect()
 }
 
-/// Returns everything that workers of a root executed without an order, from the first step of the
-/// record to its last.
+/// Returns every execution of a root's workers without an order, from the first step of the record
+/// to its last.
 pub fn unordered_execution(
     cpus: u32,
     record: &[RecordEntry],
@@ -214,7 +216,8 @@ pub fn unordered_execution(
     all
 }
 
-/// Returns the dispatched tasks with start and end, in order, by CPU.
+/// Returns the orders of each CPU in order of time: element `c` has the dispatched tasks of CPU `c`
+/// with their starts and ends.
 fn orders(cpus: u32, record: &[RecordEntry]) -> Vec<Vec<(TaskId, Time, Time)>> {
     let mut orders: Vec<Vec<(TaskId, Time, Time)>> = vec![Vec::new(); cpus as usize];
     let mut open: Vec<Option<(TaskId, Time)>> = vec![None; cpus as usize];

@@ -8,7 +8,7 @@ use crate::run::RootReport;
 use crate::schedule_log::{ScheduleEvent, ScheduleLog};
 use talea_core::{Span, Time};
 
-/// Interval in which a worker got less CPU time than it lasted.
+/// Interval in which a worker got less CPU time than the length of the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostTime {
     /// CPU of the root.
@@ -17,16 +17,16 @@ pub struct LostTime {
     pub from: Time,
     /// End.
     pub to: Time,
-    /// Time that was lost in it.
+    /// CPU time that the worker lost in the interval.
     pub amount: Span,
 }
 
-/// Smallest loss that is recorded: less is the ordinary cost of an order.
+/// Smallest loss that is recorded. A smaller loss is the ordinary cost of an order.
 const MIN_LOSS: Span = Span::from_ns(100_000);
 /// Maximum number of records.
 const MAX_RECORDS: usize = 20_000;
 
-/// Recorded losses of a run, in memory that was allocated before it.
+/// Recorded losses of a run. Their memory is allocated before the run.
 #[derive(Clone, Debug)]
 pub(crate) struct LostTimes(Vec<LostTime>);
 
@@ -35,9 +35,9 @@ impl LostTimes {
         LostTimes(Vec::with_capacity(MAX_RECORDS))
     }
 
-    /// Records a loss, if it is large enough.
+    /// Records a loss that is at least `MIN_LOSS` long.
     ///
-    /// The last record stands for all further ones: it has no end, because later losses are
+    /// The last record stands for all further ones. It has no end, because later losses are
     /// unknown.
     pub(crate) fn push(&mut self, loss: LostTime) {
         if loss.amount < MIN_LOSS || self.0.len() == MAX_RECORDS {
@@ -55,8 +55,8 @@ impl LostTimes {
 
 /// Returns the total loss of a run whose workers were audited.
 ///
-/// The ways from an order to its worker, and from the end of a job to the dispatcher, are included;
-/// the CPU time of dispatchers is not.
+/// The total includes the delays from an order to its worker and from the end of a job to the
+/// dispatcher. It does not include the CPU time of dispatchers.
 pub(crate) fn total(root: &RootReport) -> Span {
     let cpus = root.dispatchers.len();
     let mut since: Vec<Option<Time>> = vec![None; cpus];

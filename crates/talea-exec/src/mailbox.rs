@@ -30,8 +30,8 @@ use talea_core::engine::{Condition, Event, TaskId};
 use talea_core::mutate;
 use talea_os::event_count::EventCount;
 
-/// Types that a mailbox is built from; a parameter, so that loom runs the same code through all
-/// interleavings.
+/// Types of which a mailbox consists. They are a parameter, so that loom runs the same code through
+/// all interleavings.
 pub(crate) trait SyncPrimitives {
     type U8: AtomicInt<u8> + Debug;
     type U32: AtomicInt + Debug;
@@ -40,17 +40,17 @@ pub(crate) trait SyncPrimitives {
     /// Element of the completion stack.
     type Slot;
 
-    /// See [`EventCount::key`].
+    /// Returns the key of an event count; see [`EventCount::key`].
     fn key(event_count: &Self::EventCount) -> u32;
-    /// See [`EventCount::notify`].
+    /// Notifies an event count; see [`EventCount::notify`].
     fn notify(event_count: &Self::EventCount);
-    /// Link of an element in the completion stack.
+    /// Returns the link of an element in the completion stack.
     fn next(slot: &Self::Slot) -> &Self::U32;
-    /// Activations of the task that have not been read.
+    /// Returns the counter of the task's activations that no step has read.
     fn activations(slot: &Self::Slot) -> &Self::U32;
 }
 
-/// The types of the standard library and of [`talea_os`].
+/// Types of the standard library and of [`talea_os`].
 #[derive(Debug)]
 pub(crate) struct Std;
 
@@ -81,7 +81,7 @@ impl SyncPrimitives for Std {
 /// Condition updates: the last value of each kind counts, because each is absolute.
 #[derive(Debug)]
 struct ConditionUpdates<M: SyncPrimitives> {
-    /// Kinds with an unread update, one bit each.
+    /// Kinds of conditions with an unread update, one bit each.
     pending: M::U32,
     battery: M::U64,
     mode: M::U8,
@@ -120,13 +120,13 @@ impl<M: SyncPrimitives> ConditionUpdates<M> {
         self.pending.or(pending, Ordering::AcqRel);
     }
 
-    /// Whether a stop was requested since the last call.
+    /// Takes the stop request. Returns whether there was one since the last call.
     fn take_stop(&self) -> bool {
         self.pending.load(Ordering::Acquire) & Self::STOPPED != 0
             && self.pending.and(!Self::STOPPED, Ordering::AcqRel) & Self::STOPPED != 0
     }
 
-    /// Takes the updates into `said`; a stop request stays.
+    /// Moves the updates into `events`, and leaves a stop request in place.
     fn drain(&self, events: &mut Vec<Event>) {
         if self.pending.load(Ordering::Acquire) & !Self::STOPPED == 0 {
             return;
@@ -152,14 +152,14 @@ impl<M: SyncPrimitives> ConditionUpdates<M> {
 /// Tasks per word of activation marks.
 const TASKS_PER_WORD: usize = u64::BITS as usize;
 
-/// Everything that is read in one step; its memory is allocated before the run.
+/// Contents of the mailbox that one step reads. The memory is allocated before the run.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// Tasks whose segments have ended, oldest first.
     pub(crate) completed: Vec<TaskId>,
-    /// Activations, by task.
+    /// Activated tasks with the number of their activations.
     pub(crate) activations: Vec<(TaskId, u32)>,
-    /// Condition updates, and a stop request as the last element.
+    /// Condition updates. A stop request is the last element.
     pub(crate) events: Vec<Event>,
 }
 
@@ -189,7 +189,7 @@ pub(crate) struct Mailbox<M: SyncPrimitives = Std> {
     updates: ConditionUpdates<M>,
     /// Event count by which the dispatcher waits.
     pub(crate) event_count: M::EventCount,
-    /// Key of the event count at the last read; only the holder of the root lock uses it.
+    /// Key of the event count at the last read. Only the holder of the root lock uses it.
     last_key: M::U32,
 }
 
@@ -260,13 +260,13 @@ impl<M: SyncPrimitives> Mailbox<M> {
         M::notify(&self.event_count);
     }
 
-    /// Drains everything into `batch`, which is empty.
+    /// Moves the contents of the mailbox into `batch`, which must be empty.
     pub(crate) fn drain(&self, slots: &[M::Slot], batch: &mut Batch) {
         self.drain_with_hook(slots, batch, || {});
     }
 
-    /// Drains the mailbox, and calls `hook` between two reads: tests run other threads'
-    /// operations there.
+    /// Drains the mailbox, and calls `hook` between any two reads: tests run the operations of
+    /// other threads in the hook.
     fn drain_with_hook(&self, slots: &[M::Slot], batch: &mut Batch, mut hook: impl FnMut()) {
         // Most reads find nothing new.
         let key = M::key(&self.event_count);
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(batch.activations, []);
     }
 
-    /// Events of each step, in order, if `program` runs in this gap of the first read.
+    /// Returns the events of each step, in order, if `program` runs in this gap of the first read.
     fn delivered_events(gap: usize, program: impl Fn(&Mailbox, &[WorkerSlot])) -> Vec<Vec<String>> {
         let (mailbox, slots) = (Mailbox::new(1), slots(1));
         // A notification without content, so that the mailbox is read.
@@ -554,7 +554,7 @@ mod tests {
         /// A report to the mailbox.
         type Report = fn(&TestMailbox);
 
-        /// Everything that steps have read.
+        /// Contents that the steps have read.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         struct ReadEvents {
             ended: usize,
@@ -563,7 +563,7 @@ mod tests {
             stopped: bool,
         }
 
-        /// A mailbox, and the state behind the root lock.
+        /// Mailbox with the state behind the root lock.
         struct TestMailbox {
             mailbox: Mailbox<Checked>,
             slots: [Links; 2],
@@ -580,7 +580,7 @@ mod tests {
         }
 
         impl TestMailbox {
-            /// Makes a step, and returns everything read so far.
+            /// Makes a step. Returns everything that the steps have read.
             fn step(&self) -> ReadEvents {
                 let mut state = self.state.lock().unwrap();
                 let mut batch = Batch::new(2);
@@ -592,8 +592,8 @@ mod tests {
                 *state
             }
 
-            /// Waits as a dispatcher does (key, step, wait) until everything is read. A lost report
-            /// is a deadlock, which loom reports.
+            /// Waits as a dispatcher does (key, step, wait) until the steps have read `all`. A lost
+            /// report is a deadlock, which loom reports.
             fn wait_for(&self, all: ReadEvents) {
                 loop {
                     let key = self.mailbox.event_count.key();
@@ -617,7 +617,8 @@ mod tests {
             }
         }
 
-        /// Few bugs need more than two preemptions (Musuvathi and Qadeer, PLDI 2007).
+        /// Runs `check` under loom with at most two preemptions. Few bugs need more (Musuvathi and
+        /// Qadeer, PLDI 2007).
         fn model(check: impl Fn() + Sync + Send + 'static) {
             let mut model = loom::model::Builder::new();
             model.preemption_bound = Some(2);

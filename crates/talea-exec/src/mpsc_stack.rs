@@ -22,9 +22,9 @@ pub(crate) trait AtomicInt<N = u32> {
     fn store(&self, value: N, order: Ordering);
     fn swap(&self, value: N, order: Ordering) -> N;
     fn add(&self, value: N, order: Ordering);
-    /// Returns the previous value.
+    /// Sets `bits` and returns the previous value.
     fn or(&self, bits: N, order: Ordering) -> N;
-    /// Returns the previous value.
+    /// Clears all bits but `bits` and returns the previous value.
     fn and(&self, bits: N, order: Ordering) -> N;
     fn compare_exchange_weak(
         &self,
@@ -83,7 +83,7 @@ word!(AtomicU8, u8);
 word!(AtomicU32, u32);
 word!(AtomicU64, u64);
 
-/// The stack; each element is a number, and its link belongs to the producer.
+/// Stack of numbers. The link of each element belongs to the producer.
 #[derive(Debug)]
 pub(crate) struct MpscStack<W = AtomicU32> {
     head: W,
@@ -94,7 +94,7 @@ impl<W: AtomicInt> MpscStack<W> {
         MpscStack { head: W::new(END) }
     }
 
-    /// Pushes `task`, which is not in the stack; `next` is its link.
+    /// Pushes `task`, which must not be in the stack; `next` is its link.
     pub(crate) fn push(&self, task: u32, next: &W) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -111,7 +111,8 @@ impl<W: AtomicInt> MpscStack<W> {
         }
     }
 
-    /// Drains the stack, the last pushed element first; `next` returns the link of an element.
+    /// Drains the stack and calls `each` for each element, the last pushed one first. `next`
+    /// returns the link of an element.
     pub(crate) fn drain<'a>(&self, next: impl Fn(u32) -> &'a W, mut each: impl FnMut(u32))
     where
         W: 'a,

@@ -1,4 +1,4 @@
-//! Record of a run: events delivered to an engine and orders returned, in order.
+//! Record of a run: the events delivered to an engine and the orders returned, in order.
 //!
 //! Model: each dispatcher appends to its own list, which was allocated before the run. A number
 //! taken under the root lock orders the entries of all lists. Entries without room are counted; a

@@ -17,12 +17,12 @@ use talea_os::Tid;
 use talea_os::mlock;
 use talea_os::sched::{self, Policy};
 
-/// Threads of a run that want a priority. All of them sleep.
+/// Threads of a run for which the run requests priorities. All of them sleep.
 #[derive(Clone, Debug, Default)]
 pub struct RunThreads {
-    /// Watchdog, above the others.
+    /// Thread of the watchdog, which needs a level above the others.
     pub watchdog: Vec<Tid>,
-    /// Dispatchers with their CPUs.
+    /// Dispatchers with their CPUs, as the kernel numbers them.
     pub dispatchers: Vec<(Tid, u32)>,
     /// Workers with the CPUs of their root.
     pub workers: Vec<(Tid, Vec<u32>)>,
@@ -30,29 +30,29 @@ pub struct RunThreads {
 
 /// Provider of real-time rights for a run.
 pub trait RightsProvider: Sync {
-    /// Grants each thread the level where it belongs, or none of them any.
+    /// Grants each thread the level of its kind, or grants no level to any thread.
     ///
     /// # Errors
-    /// `PermissionDenied`, with the reason, if it is refused; otherwise the failure.
+    /// `PermissionDenied`, with the reason, if the provider refuses. Otherwise the failure.
     fn grant(&self, threads: &RunThreads) -> io::Result<()>;
 }
 
-/// Policies of the threads of a run, read from the kernel just before it begins.
+/// Policies of the threads of a run. The run reads them from the kernel just before it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedPolicies {
-    /// Dispatchers, by CPU over all roots.
+    /// Policies of the dispatchers, in the order of roots and CPUs.
     pub dispatchers: Vec<Policy>,
-    /// Workers, by task over all roots.
+    /// Policies of the workers, in the order of roots and tasks.
     pub workers: Vec<Policy>,
-    /// Watchdog.
+    /// Policy of the watchdog.
     pub watchdog: Vec<Policy>,
     /// Whether the memory of the process was locked.
     pub is_locked: bool,
 }
 
 impl ObservedPolicies {
-    /// Whether all threads run before ordinary ones, every dispatcher before every worker, and the
-    /// watchdog before every dispatcher, so that it can end one that hangs.
+    /// Whether all threads run before ordinary threads, every dispatcher before every worker, and
+    /// the watchdog before every dispatcher. So the watchdog can end a dispatcher that hangs.
     pub fn is_real_time(&self) -> bool {
         let levels =
             |of: &[Policy]| -> Vec<u8> { of.iter().map(|&policy| fifo_priority(policy)).collect() };
@@ -68,7 +68,7 @@ impl ObservedPolicies {
     }
 }
 
-/// Returns the priority; 0 for an ordinary thread.
+/// Returns the priority of `policy`, or 0 for the policy of an ordinary thread.
 fn fifo_priority(policy: Policy) -> u8 {
     match policy {
         Policy::Fifo(priority) | Policy::Rr(priority) => priority,
@@ -76,8 +76,8 @@ fn fifo_priority(policy: Policy) -> u8 {
     }
 }
 
-/// Grants the priorities, if a provider does that, and reads the policies. All threads are ready
-/// and asleep.
+/// Grants the priorities by the rights provider, if there is one, and reads the policies. Called
+/// when all threads are ready and asleep.
 pub(crate) fn grant_and_read_policies(
     threads: &RunThreads,
     roots: &[Arc<RootShared>],

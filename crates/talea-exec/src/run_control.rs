@@ -1,4 +1,4 @@
-//! Control of a run from any thread, its workers included.
+//! Control of a run from any thread, including the run's workers.
 
 use crate::root_shared::RootShared;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use talea_core::Monotonic;
 use talea_core::engine::{Condition, TaskId};
 
-/// Control of a run: cancels it, even before it begins, activates jobs, and changes conditions.
+/// Control of a run: cancels the run, even before the run begins, activates jobs, and changes
+/// conditions.
 #[derive(Debug, Default)]
 pub struct RunControl {
     cancelled: AtomicBool,
-    /// Set under the lock; read without it.
+    /// Set under `begin_lock`, and read without a lock.
     roots: OnceLock<Vec<std::sync::Weak<RootShared>>>,
     begin_lock: Mutex<()>,
     zero: OnceLock<Monotonic>,
 }
 
 impl RunControl {
-    /// Cancels the run. What has happened until then is reported as if this end had been planned.
+    /// Cancels the run. The report then covers the time until now, as if this end had been planned.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         // A run that begins either sees the flag, or has stored the roots found here.
@@ -32,13 +33,14 @@ impl RunControl {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Start of the run on CLOCK_MONOTONIC; nothing while the run is being prepared.
+    /// Returns the start of the run on CLOCK_MONOTONIC, or `None` while the run is being prepared.
     pub fn zero(&self) -> Option<Monotonic> {
         self.zero.get().copied()
     }
 
-    /// Stops releases: released jobs complete, with those that their graphs activate, and then the
-    /// run ends (YASMIN, Table 1). Also on roots that Linux schedules. Whether there is a run.
+    /// Stops releases, also on roots that Linux schedules. Released jobs and the jobs that their
+    /// graphs activate complete, and then the run ends (YASMIN, Table 1). Returns whether there is
+    /// a run.
     pub fn stop(&self) -> bool {
         let notified = (0..)
             .map_while(|root| self.root(root))
@@ -46,11 +48,11 @@ impl RunControl {
         notified.count() > 0
     }
 
-    /// Activates a job of a task, as soon as the engine has room and the task allows it. Whether
-    /// there is a run that got the request.
+    /// Activates a job of a task as soon as the engine has room and the task allows the activation.
+    /// Returns whether a run received the request.
     ///
-    /// The report of the run counts refused jobs. A root that Linux schedules takes none: its
-    /// workers take no orders, and their reservations are for the jobs of their loads. Takes no
+    /// The report of the run counts refused jobs. A root that Linux schedules accepts no request:
+    /// its workers take no orders, and their reservations are for the jobs of their loads. Takes no
     /// lock.
     pub fn activate(&self, root: usize, task: TaskId) -> bool {
         self.root(root).is_some_and(|shared| {
@@ -62,10 +64,10 @@ impl RunControl {
         })
     }
 
-    /// Sets battery, mode or permissions of a root; of several before the next step, the last
-    /// counts.
+    /// Sets battery, mode or permissions of a root. Of several changes before the next step, the
+    /// last one counts.
     ///
-    /// Whether there is a run that got the request; a root that Linux schedules has no use for
+    /// Returns whether a run received the request. A root that Linux schedules does not use
     /// conditions. Takes no lock.
     pub fn change(&self, root: usize, condition: Condition) -> bool {
         let engine_root = self.root(root).filter(|shared| !shared.is_native());
@@ -76,9 +78,9 @@ impl RunControl {
         self.roots.get()?.get(root)?.upgrade()
     }
 
-    /// Begins the run at `zero`, when all threads are ready: a cancellation before this is seen
-    /// here, a later one finds the roots. A run that could not begin is not stored, so that another
-    /// attempt is possible.
+    /// Begins the run at `zero`. Called when all threads are ready. This function handles a
+    /// cancellation before the call, and a later cancellation finds the roots. A run that could not
+    /// begin is not stored, so that another attempt is possible.
     pub(crate) fn begin(&self, shared_roots: &[Arc<RootShared>], zero: Monotonic) {
         let _lock = self.begin_lock.lock().unwrap_or_else(PoisonError::into_inner);
         // A second run with one control is another run: it is not stored.

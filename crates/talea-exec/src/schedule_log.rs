@@ -21,7 +21,7 @@ pub enum ScheduleEvent {
     },
     /// A CPU was assigned to a job.
     Dispatched {
-        /// CPU.
+        /// CPU that was assigned.
         cpu: Cpu,
         /// Task of the job.
         task: TaskId,
@@ -30,7 +30,7 @@ pub enum ScheduleEvent {
     },
     /// A CPU became idle.
     Idle {
-        /// CPU.
+        /// CPU that became idle.
         cpu: Cpu,
     },
 }
@@ -42,19 +42,19 @@ pub struct ScheduleLog {
     /// Instant of the pending events.
     now: Time,
     pending: Vec<ScheduleEvent>,
-    /// Assigned job, by CPU.
+    /// `running[c]`: job that is assigned to CPU `c`.
     running: Vec<Option<(TaskId, u64)>>,
 }
 
 impl ScheduleLog {
-    /// Creates the log of this number of idle CPUs.
+    /// Creates the log of `cpus` idle CPUs.
     pub fn new(cpus: u32) -> ScheduleLog {
         ScheduleLog { running: vec![None; cpus as usize], ..ScheduleLog::default() }
     }
 
     /// Builds the log from the orders of a record.
     ///
-    /// Events of CPUs that do not exist are left out; the replay says whether a record belongs to a
+    /// Omits events of CPUs that do not exist. A replay checks whether a record belongs to a
     /// system.
     pub fn from_record(cpus: u32, record: &[RecordEntry]) -> ScheduleLog {
         let mut log = ScheduleLog::new(cpus);
@@ -81,7 +81,7 @@ impl ScheduleLog {
         log
     }
 
-    /// Appends an event of the pending instant or a later one.
+    /// Appends an event of the pending instant or of a later one.
     pub fn push(&mut self, now: Time, event: ScheduleEvent) {
         if now != self.now {
             self.end_instant();
@@ -131,7 +131,8 @@ impl ScheduleLog {
         &self.events
     }
 
-    /// Returns the first difference to another log: its position, and the event of each log there.
+    /// Returns the first difference from another log: the position, and the event of each log at
+    /// this position.
     pub fn first_difference(
         &self,
         other: &ScheduleLog,

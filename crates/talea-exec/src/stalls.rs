@@ -19,7 +19,8 @@ use talea_core::{CpuSet, Monotonic, Span, Time, Work};
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
-/// Interval in which nothing ran: in run time, or on CLOCK_MONOTONIC if a [`Monitor`] detected it.
+/// Interval in which nothing ran. The times are run time, or CLOCK_MONOTONIC if a [`Monitor`]
+/// detected the stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall<T = Time> {
     /// Number of the CPU in the kernel.
@@ -30,9 +31,9 @@ pub struct Stall<T = Time> {
     pub to: T,
 }
 
-/// A point in time of a clock.
+/// Point in time of a clock.
 pub trait TimePoint: Copy {
-    /// Length from `earlier` to `self`.
+    /// Returns the length from `earlier` to `self`.
     fn since(self, earlier: Self) -> Span;
 }
 
@@ -49,7 +50,7 @@ impl TimePoint for Monotonic {
 }
 
 impl<T: TimePoint> Stall<T> {
-    /// Lower bound of the length.
+    /// Returns the lower bound of the length.
     pub fn length(&self) -> Span {
         self.to.since(self.from)
     }
@@ -66,14 +67,14 @@ impl Stall<Monotonic> {
 pub const PROBE_PERIOD: Span = Span::from_ns(1_000_000);
 /// Lateness that is the ordinary cost of a wake-up.
 const WAKEUP_LATENCY: Span = Span::from_ns(300_000);
-/// Length up to which a stall may stay undetected: one that starts just after a probe delays the
-/// next one by no more than a wake-up does.
+/// Length up to which a stall may stay undetected. A stall that starts just after a probe delays
+/// the next probe by no more than a wake-up does.
 pub const DETECTION_LIMIT: Span = Span::from_ns(PROBE_PERIOD.as_ns() + WAKEUP_LATENCY.as_ns());
-/// Offset of the probes of a run to multiples of the period. A probe takes some ten microseconds
-/// from the running thread, and what is described in (tenths of) milliseconds starts and ends at
-/// other times.
+/// Offset of a run's probes from multiples of the period. A probe takes some ten microseconds from
+/// the running thread. Events of a system described in (tenths of) milliseconds occur at other
+/// times.
 const PROBE_OFFSET: Span = Span::from_ns(620_000);
-/// Maximum number of recorded stalls: more add no information.
+/// Maximum number of recorded stalls. More stalls add no information.
 const MAX_STALLS: usize = 20_000;
 
 /// Configuration of a monitor.
@@ -89,8 +90,8 @@ impl ProbeConfig {
     /// Configuration of the monitors of runs.
     pub const FOR_RUNS: ProbeConfig = ProbeConfig { period: PROBE_PERIOD, latency: WAKEUP_LATENCY };
 
-    /// Returns the stall of a probe on `cpu` that was planned for `due` and ran at `awake`, if it
-    /// is one.
+    /// Returns the stall of a probe on `cpu` that was planned for `due` and ran at `awake`. Returns
+    /// `None` if the probe was not late.
     fn stall(&self, cpu: u32, due: Monotonic, awake: Monotonic) -> Option<Stall<Monotonic>> {
         (awake > mutate!("exec-stall-ordinary", due + self.latency, due)).then_some(Stall {
             cpu,
@@ -119,8 +120,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts a monitor on `cpu` as a SCHED_FIFO thread of this priority, above everything whose
-    /// delays it explains.
+    /// Starts a monitor on `cpu` as a SCHED_FIFO thread. `priority` must be above all threads whose
+    /// delays the monitor explains.
     pub fn start(cpu: u32, priority: u8, config: ProbeConfig) -> Monitor {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
@@ -132,15 +133,15 @@ impl Monitor {
         Monitor { stop, thread }
     }
 
-    /// Stops the monitor, and returns the stalls on CLOCK_MONOTONIC; an error if it had no right to
-    /// its priority.
+    /// Stops the monitor, and returns the stalls on CLOCK_MONOTONIC. Returns an error if the
+    /// monitor had no right to its priority.
     pub fn stop(self) -> io::Result<Vec<Stall<Monotonic>>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
-/// Gives the calling thread the place of the monitor of `cpu`.
+/// Gives the calling thread the CPU and the priority of the monitor of `cpu`.
 pub(crate) fn enter_fifo(cpu: u32, priorities: PriorityMap) -> io::Result<()> {
     sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
     priorities.set_watchdog(Tid::current())
@@ -148,16 +149,18 @@ pub(crate) fn enter_fifo(cpu: u32, priorities: PriorityMap) -> io::Result<()> {
 
 /// Period of the monitor of SCHED_DEADLINE workers.
 ///
-/// No priority is above SCHED_DEADLINE, so this monitor has a reservation itself, six thousandths
-/// of the CPU, with a shorter deadline than theirs, and probes less often.
+/// No priority is above SCHED_DEADLINE, so this monitor has a reservation of six thousandths of the
+/// CPU. The reservation has a shorter deadline than the workers' reservations, and the monitor
+/// probes less often.
 const RESERVED_PERIOD: Span = Span::from_ns(10_000_000);
 
-/// Time after its last wake-up until such a monitor has a full budget. One that wakes between
-/// deadline and period gets the next budget at the end of that period, and a full one a period
-/// later.
+/// Time after its last wake-up until a monitor with a reservation has a full budget. A monitor that
+/// wakes between deadline and period gets the next budget at the end of that period, and a full one
+/// a period later.
 pub(crate) const RESERVATION_WARMUP: Span = Span::from_ns(2 * RESERVED_PERIOD.as_ns());
 
-/// Gives the calling thread the place of the monitor with a reservation of `cpu`.
+/// Gives the calling thread the CPU and the reservation of the monitor of SCHED_DEADLINE workers on
+/// `cpu`.
 pub(crate) fn enter_reserved(cpu: u32) -> io::Result<()> {
     sched::set_affinity(Tid::current(), &CpuSet::single(cpu))?;
     let runtime = Work::from_ns(60_000);
@@ -166,8 +169,8 @@ pub(crate) fn enter_reserved(cpu: u32) -> io::Result<()> {
     set_policy_when_free(Policy::Deadline { runtime, deadline, period })
 }
 
-/// Probes `cpu` like [`probe_fifo`], with the place of [`enter_reserved`]. Earlier probes that were
-/// missed belong to the stall.
+/// Variant of [`probe_fifo`] for a thread that called [`enter_reserved`]. Each stall starts earlier
+/// by the difference of the two probe periods, because the probes in between are missing.
 pub(crate) fn probe_reserved(cpu: u32, zero: Monotonic, stop: &AtomicBool) -> Vec<Stall> {
     let earlier = Span::from_ns(RESERVED_PERIOD.as_ns() - PROBE_PERIOD.as_ns());
     let extend = |stall: Stall<Monotonic>| {

@@ -1,4 +1,4 @@
-//! Watchdog: ends a run that does not end.
+//! Watchdog: the thread that ends an overdue run.
 //!
 //! Model: a thread above everything that a run orders sleeps until the run is overdue. It then
 //! cancels the run and makes ordinary threads of all its threads, so that the system stays usable;
@@ -18,9 +18,9 @@ use talea_os::pi_mutex::PiMutex;
 
 /// Grace period after the end of a run.
 ///
-/// Stalls are shorter. But exiting threads are ordinary ones, and with real-time threads of other
-/// programs on the CPUs one was seen to wait for 0.95 seconds, for the 50 ms per second that the
-/// kernel leaves to ordinary threads.
+/// The period is longer than any stall. Exiting threads are ordinary threads. With real-time
+/// threads of other programs on the CPUs, one was observed to wait for 0.95 seconds until the 50 ms
+/// per second that the kernel leaves to ordinary threads.
 const GRACE_PERIOD: Span = Span::from_ns(2_000_000_000);
 
 #[derive(Debug)]
@@ -28,9 +28,9 @@ pub(crate) struct Watchdog {
     event_count: EventCount,
     cancelled: AtomicBool,
     fired: AtomicBool,
-    /// Time at which the run ended, if that was before the planned end.
+    /// Time at which the run ended, if the run ended before its planned end.
     ended_at_ns: AtomicU64,
-    /// Dispatchers of the run, until they were joined.
+    /// Dispatchers of the run, until they are joined.
     pub(crate) dispatchers: PiMutex<Vec<Tid>>,
     /// Thread of the watchdog, once it is ready.
     pub(crate) own_tid: PiMutex<Vec<Tid>>,
@@ -49,19 +49,20 @@ impl Watchdog {
         }
     }
 
-    /// Cancels the watchdog: everything has ended.
+    /// Cancels the watchdog. Called when all threads have ended.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.event_count.notify();
     }
 
-    /// Notes that the run has ended, planned or not: the grace period starts now.
+    /// Notes that the run has ended, planned or not. The grace period starts now.
     pub(crate) fn run_ended(&self, now: Monotonic) {
         self.ended_at_ns.store(now.as_ns(), Ordering::Release);
         self.event_count.notify();
     }
 
-    /// Sleeps until a time after the end, unless it is cancelled; whether it was.
+    /// Sleeps until `grace` after the end, unless the watchdog is cancelled. Returns whether it was
+    /// cancelled.
     fn wait_until_overdue(&self, planned: Monotonic, grace: Span) -> bool {
         loop {
             let key = self.event_count.key();
@@ -87,8 +88,8 @@ impl Watchdog {
         priorities.set_watchdog(own)
     }
 
-    /// Watches until it is cancelled. `begun` yields the planned end of the run; nothing if there
-    /// is no run.
+    /// Watches the run until the watchdog is cancelled. `begun` yields the planned end of the run,
+    /// or nothing if there is no run.
     pub(crate) fn run(
         &self,
         begun: &Receiver<Monotonic>,

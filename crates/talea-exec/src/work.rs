@@ -4,24 +4,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use talea_core::Work;
 use talea_os::clock;
 
-/// One job of a task, or one segment of it.
+/// Job of a task, or one segment of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Number of the job within its task, from 0.
     pub number: u64,
     /// Version of the job.
     pub version: u32,
-    /// CPU time of this job, or this segment, in its load.
+    /// CPU time of this job or segment in its load.
     pub cost: Work,
 }
 
-/// Body of the jobs of one task, called for each segment. The flag is set when the run is over: a
-/// job may then end early.
+/// Body of the jobs of one task, called for each segment. The executor sets the flag when the run
+/// is over. A job may then end early.
 pub type JobBody<'a> = Box<dyn FnMut(&Job, &AtomicBool) + Send + 'a>;
 
-/// Returns a body that consumes the cost of each job, by polling the CPU clock of the thread.
+/// Returns a body that consumes the cost of each job by polling the CPU clock of the thread.
 ///
-/// Time in which the CPU is taken away does not count; what the job does beside polling does.
+/// The clock does not advance while another thread has the CPU. The work of the job beside polling
+/// counts.
 pub fn spender<'a>() -> JobBody<'a> {
     Box::new(|job, over| {
         let end = clock::thread_cpu_time().checked_add(job.cost).unwrap_or(Work::from_ns(u64::MAX));
@@ -66,9 +67,9 @@ impl Calibration {
     }
 }
 
-/// Returns a body that executes the rounds that cost the job's cost at the speed of `pace`.
+/// Returns a body that executes as many rounds as cost the job's cost at the speed of `pace`.
 ///
-/// Its real length is up to the CPU, as with code of an application.
+/// The real length of a job depends on the CPU, as with code of an application.
 pub fn counter<'a>(pace: Calibration) -> JobBody<'a> {
     Box::new(move |job, over| count(pace.rounds_for(job.cost), over))
 }

@@ -14,14 +14,14 @@ use talea_os::event_count::Woken;
 use talea_os::sched;
 use talea_os::thread_cpu_clock::ThreadCpuClock;
 
-/// A worker, between its shared state and its job body.
+/// Worker between its shared state and its job body.
 #[derive(Debug)]
 pub(crate) struct Worker<'a, M: Mechanism> {
     task: TaskId,
     shared: &'a RootShared,
-    /// Handle for steps by this worker, if it may step.
+    /// Handle for steps by this worker, if the worker may step.
     step_handle: &'a OnceLock<StepHandle<M>>,
-    /// Number of assigned jobs and final notifications that it has taken.
+    /// Number of assigned jobs and final notifications that the worker has taken.
     job_key: u32,
     is_busy: bool,
 }
@@ -35,8 +35,8 @@ impl<'a, M: Mechanism> Worker<'a, M> {
         Worker { task, shared, step_handle, job_key: 0, is_busy: false }
     }
 
-    /// Reports the end of the current segment, if there is one, and waits for the next segment, of
-    /// this job or another.
+    /// Reports the end of the current segment, if there is one. Then waits for the next segment of
+    /// this job or of another job.
     ///
     /// Returns `None` when the run is over.
     pub(crate) fn wait_for_job(&mut self) -> Option<Job> {
@@ -69,7 +69,8 @@ impl<'a, M: Mechanism> Worker<'a, M> {
     }
 }
 
-/// Cancels the run if its worker panics; the other threads would wait for it.
+/// Guard that cancels the run if its worker panics, because the other threads would wait for the
+/// worker.
 struct PanicGuard<'a>(&'a RootShared);
 
 impl Drop for PanicGuard<'_> {
@@ -80,8 +81,8 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// Runs a worker. Calls `report` once with its identity, when it has its priority and is about to
-/// wait.
+/// Runs a worker. Calls `report` once with the worker's identity, when the worker has its priority
+/// and is about to wait.
 pub(crate) fn run<M: Mechanism>(
     task: TaskId,
     shared: &RootShared,

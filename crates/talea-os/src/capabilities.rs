@@ -1,8 +1,8 @@
 //! Capabilities of the calling thread, and how to drop them.
 //!
-//! Linux keeps capabilities per thread: drop them before other threads start. Dropping is final:
-//! the bounding set shrinks too, where that is allowed, so that no program started later regains
-//! them.
+//! Linux keeps capabilities per thread, so a process drops them before it starts other threads.
+//! Dropping is final: it also shrinks the bounding set where the kernel allows that. No program
+//! started later regains the capabilities.
 //!
 //! Reference: `capabilities(7)`.
 
@@ -14,30 +14,32 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Capability {
-    /// Change owners of files.
+    /// Right to change the owners of files.
     Chown = 0,
-    /// Write any file.
+    /// Right to write any file.
     DacOverride = 1,
-    /// Read any file, enter any directory.
+    /// Right to read any file and to enter any directory.
     DacReadSearch = 2,
-    /// Signal any process.
+    /// Right to signal any process.
     Kill = 5,
-    /// Change group ids.
+    /// Right to change group ids.
     SetGid = 6,
-    /// Change user ids.
+    /// Right to change user ids.
     SetUid = 7,
-    /// Shrink the bounding set.
+    /// Right to shrink the bounding set.
     SetPcap = 8,
-    /// Lock memory.
+    /// Right to lock memory.
     IpcLock = 14,
-    /// Inspect any process.
+    /// Right to inspect any process.
     SysPtrace = 19,
-    /// Mounts, cgroups, sysctls.
+    /// Right to administer the system: mounts, cgroups, sysctls.
     SysAdmin = 21,
-    /// Policies, priorities, affinities of any thread.
+    /// Right to set policy, priority and affinity of any thread.
     SysNice = 23,
-    /// Exceed resource limits.
+    /// Right to exceed resource limits.
     SysResource = 24,
+    /// Right to measure the CPU time of any thread by perf events.
+    PerfMon = 38,
 }
 
 /// Set of capabilities, by bit number.
@@ -85,7 +87,7 @@ pub fn effective() -> io::Result<CapSet> {
 }
 
 /// Drops all capabilities of the calling thread that are not in `wanted`. Returns the remaining
-/// ones, permitted and effective.
+/// permitted and effective capabilities.
 pub fn keep_only(wanted: CapSet) -> io::Result<CapSet> {
     let has = join(&read()?, |word| word.permitted);
     let kept = CapSet(has.0 & wanted.0);

@@ -19,7 +19,7 @@ pub fn thread_cpu_time() -> talea_core::Work {
     talea_core::Work::from_ns(nanoseconds(rustix::time::clock_gettime(ClockId::ThreadCPUTime)))
 }
 
-/// Sleeps until `at`; signals do not shorten it. Returns at once when `at` has passed.
+/// Sleeps until `at`, even if signals arrive. Returns at once when `at` has passed.
 pub fn sleep_until(at: Monotonic) {
     loop {
         match rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &timespec(at)) {
@@ -30,9 +30,9 @@ pub fn sleep_until(at: Monotonic) {
     }
 }
 
-/// Sets the calling thread's timer slack to its minimum, so that its time-outs are not delayed to
-/// share an interrupt. The default slack of an ordinary thread is 50 µs. Before Linux 6.12 it also
-/// delays the futex time-outs of real-time threads.
+/// Sets the calling thread's timer slack to the minimum, so that the kernel does not delay its
+/// time-outs in order to share an interrupt. The default slack of an ordinary thread is 50 µs.
+/// Before Linux 6.12 the slack also delays the futex time-outs of real-time threads.
 pub fn set_timer_slack_min() {
     // No kernel refuses this. A real-time thread keeps the slack that the kernel has for it.
     let _ = rustix::thread::set_current_timer_slack(mutate!(
@@ -42,8 +42,8 @@ pub fn set_timer_slack_min() {
     ));
 }
 
-/// Returns the id of this boot: thread numbers, start times and pidfd inodes mean nothing in
-/// another one.
+/// Returns the id of this boot. Thread numbers, start times and pidfd inodes have no meaning in
+/// another boot.
 pub fn boot_id() -> io::Result<[u8; 16]> {
     parse_boot_id(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "boot_id is not a UUID"))
@@ -62,12 +62,12 @@ fn nanoseconds(at: Timespec) -> u64 {
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
 
-/// Converts a point of the clock, for an absolute time-out.
+/// Converts a point of the clock to a kernel time, for an absolute time-out.
 pub(crate) fn timespec(at: Monotonic) -> Timespec {
     timespec_of_ns(at.as_ns())
 }
 
-/// Converts a length, for a relative time-out.
+/// Converts a length to a kernel time, for a relative time-out.
 pub(crate) fn timespec_of_span(length: Span) -> Timespec {
     timespec_of_ns(length.as_ns())
 }

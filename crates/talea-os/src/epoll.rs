@@ -23,9 +23,9 @@ impl Interest {
     pub const WRITE: Interest = Interest(EventFlags::OUT);
     /// Data to read or space to write.
     pub const READ_WRITE: Interest = Interest(Interest::READ.0.union(Interest::WRITE.0));
-    /// Edge-triggered variant of [`Interest::READ`]: reported on each arrival, not as long as data
-    /// is there. Data that is there when the watch starts counts as arrived. Two arrivals between
-    /// two waits are reported once.
+    /// Edge-triggered variant of [`Interest::READ`]: reported on each arrival, not for as long as
+    /// there is unread data. Data that is unread when the watch starts counts as arrived. Two
+    /// arrivals between two waits are reported once.
     pub const ARRIVAL: Interest = Interest(Interest::READ.0.union(EventFlags::ET));
 }
 
@@ -55,7 +55,7 @@ impl Event {
     }
 }
 
-/// Buffer for the events of one wait; allocated once.
+/// Buffer for the events of one wait. Its memory is allocated once.
 pub struct Events {
     slots: Vec<epoll::Event>,
     ready: usize,
@@ -108,7 +108,8 @@ impl Epoll {
     }
 
     /// Waits until a descriptor is ready or `until` has passed (`None`: no time limit). Returns the
-    /// number of events; 0 means that `until` has passed. A time in the past makes it a poll.
+    /// number of events; 0 means that `until` has passed. With a time in the past the call is a
+    /// poll.
     // Inlined for the reason that `seqpacket::recv` is.
     #[inline]
     pub fn wait(&self, events: &mut Events, until: Option<Monotonic>) -> io::Result<usize> {

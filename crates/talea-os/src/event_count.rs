@@ -16,7 +16,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use talea_core::Monotonic;
 
-/// Event count with one waiting thread; any thread may notify it.
+/// Event count with one waiting thread. Any thread may notify the event count.
 #[derive(Debug, Default)]
 pub struct EventCount(AtomicU32);
 
@@ -48,8 +48,8 @@ impl EventCount {
         self.wake();
     }
 
-    /// Increments the count without waking: the first half of [`notify`](EventCount::notify).
-    /// Sufficient if the waiting thread itself calls it.
+    /// Increments the count without waking: the first half of [`notify`](EventCount::notify). The
+    /// first half suffices if the waiting thread itself calls it.
     pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Release);
     }
@@ -61,7 +61,7 @@ impl EventCount {
         let _ = futex::wake(&self.0, Flags::PRIVATE, 1);
     }
 
-    /// Blocks until the count differs from `key` or `until` has passed; never returns early for
+    /// Blocks until the count differs from `key` or `until` has passed. Never returns early for
     /// another reason.
     pub fn wait(&self, key: u32, until: Monotonic) -> Woken {
         // Notified already: no system call is needed.

@@ -21,7 +21,7 @@ use talea_core::mutate;
 /// Reason why a file or a directory above it is not trusted.
 #[derive(Debug)]
 pub enum Problem {
-    /// Owned by another user.
+    /// Owned by a user other than root and this user.
     Owner,
     /// Writable by its group or by all users.
     Writable,
@@ -38,17 +38,17 @@ pub enum Problem {
 pub struct Untrusted {
     /// The file, link or directory that fails the check.
     pub path: PathBuf,
-    /// Its owner.
+    /// Owner of the file, link or directory.
     pub uid: u32,
-    /// Its permission bits.
+    /// Permission bits of the file, link or directory.
     pub mode: u32,
-    /// The reason.
+    /// Reason why the file, link or directory is not trusted.
     pub problem: Problem,
     /// User that may own it besides root.
     pub euid: u32,
 }
 
-/// Maximum number of links followed; the kernel's own limit.
+/// Maximum number of symbolic links that a check follows: the kernel's own limit.
 const LINKS_MAX: usize = 40;
 
 /// Checks the file at `path` and every directory that leads to it.
@@ -142,8 +142,9 @@ fn check_path(path: &Path, euid: u32, last: FileKind) -> Result<(), Untrusted> {
     Ok(())
 }
 
-/// Checks one step. Whether it was reached through a sticky directory is irrelevant: everything
-/// below must be root's or ours anyway, and no other user can replace our files there.
+/// Checks one step of a path. A sticky directory above it is irrelevant: everything below must
+/// belong to root or this user anyway, and no other user can replace their files in a sticky
+/// directory.
 fn check_one(
     path: &Path,
     meta: &std::fs::Metadata,

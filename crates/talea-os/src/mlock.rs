@@ -3,12 +3,12 @@
 use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
 
-/// Faults in every page that the process has mapped, stacks of its threads included, and locks it
-/// in memory until the process ends. Later mappings are not locked, because under a limit they
-/// would fail.
+/// Faults in every page that the process has mapped, including the stacks of its threads, and locks
+/// the pages in memory until the process ends. Later mappings are not locked, because under a limit
+/// they would fail.
 ///
-/// `ENOMEM`: beyond `RLIMIT_MEMLOCK`; `EPERM`: that limit is 0. Then no page, or only a part, has
-/// been locked.
+/// `ENOMEM`: the pages exceed `RLIMIT_MEMLOCK`. `EPERM`: `RLIMIT_MEMLOCK` is 0. After an error no
+/// page, or only a part, is locked.
 pub fn lock() -> io::Result<()> {
     Ok(mlockall(MlockAllFlags::CURRENT)?)
 }

@@ -1,7 +1,7 @@
 //! The peer of a UNIX socket, as the kernel identifies it.
 //!
 //! Model: credentials are those of the process at the time of its `connect`. A socket passed to
-//! another process keeps the rights of the one that connected. The content of a message proves
+//! another process keeps the rights of the process that connected. The content of a message proves
 //! nothing.
 
 use crate::sys::{check, errno, is};
@@ -13,17 +13,18 @@ use std::sync::OnceLock;
 /// Peer of a connected UNIX socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Process; `None` if it is not visible in our PID namespace.
+    /// Process of the peer. `None` if the process is not visible in this PID namespace.
     pub pid: Option<Tid>,
-    /// Effective user id at `connect`.
+    /// Effective user id of the peer at `connect`.
     pub uid: u32,
-    /// Effective group id at `connect`.
+    /// Effective group id of the peer at `connect`.
     pub gid: u32,
-    /// Supplementary groups at `connect`.
+    /// Supplementary groups of the peer at `connect`.
     pub groups: Vec<u32>,
 }
 
-/// Linux 6.5; the same number on every architecture that Rust's Linux targets have, except SPARC.
+/// Socket option `SO_PEERPIDFD` (Linux 6.5). It has the same number on every architecture that
+/// Rust's Linux targets have, except SPARC.
 const SO_PEERPIDFD: i32 = 77;
 
 /// Reads the credentials of the peer of `socket`.
@@ -48,7 +49,7 @@ pub fn credentials(socket: impl AsFd) -> io::Result<Peer> {
     Ok(Peer { pid: Tid::new(creds.pid), uid: creds.uid, gid: creds.gid, groups: groups(socket)? })
 }
 
-/// Opens a pidfd of the peer's process (Linux 6.5). `ENOPROTOOPT` before that.
+/// Opens a pidfd of the peer's process (Linux 6.5). Earlier kernels return `ENOPROTOOPT`.
 pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -66,11 +67,12 @@ pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether thread numbers of the peer mean the same here: it lives in our PID namespace.
+/// Whether thread numbers of the peer have the same meaning here: the peer lives in this PID
+/// namespace.
 ///
-/// A process has one number in each namespace from `/proc`'s down to its own. Exactly one, for it
-/// and for us, means that both live in the namespace of `/proc`. `false` if that cannot be shown.
-/// Needs no privilege, unlike comparing `/proc/PID/ns/pid`.
+/// A process has one number in each namespace from `/proc`'s down to its own. If the peer and this
+/// process have exactly one number each, both live in the namespace of `/proc`. Returns `false` if
+/// that cannot be shown. Needs no privilege, unlike a comparison of `/proc/PID/ns/pid`.
 pub fn same_pid_namespace(socket: impl AsFd) -> bool {
     let one =
         |tids: io::Result<Vec<i32>>| tids.is_ok_and(|tids| matches!(tids[..], [tid] if tid > 0));

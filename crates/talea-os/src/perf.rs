@@ -4,7 +4,7 @@ use crate::sys::{check, check_long};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// `struct perf_event_attr`, of the size that Linux 5.7 and later know, up to what is used here.
+/// `struct perf_event_attr` in the size of Linux 5.7, up to the last field that Talea uses.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Attr {
@@ -46,15 +46,24 @@ pub(crate) const INHERIT: u64 = 1 << 1;
 pub(crate) const WATERMARK: u64 = 1 << 14;
 pub(crate) const PAGE: usize = 4096;
 
-/// Opens an event of thread `tid`, or of all threads (-1), on this CPU.
+/// Opens an event of thread `tid`, or of all threads (-1), on CPU `cpu`.
 pub(crate) fn open(attr: &Attr, tid: i32, cpu: u32) -> io::Result<OwnedFd> {
+    open_on(attr, tid, cpu as libc::c_int)
+}
+
+/// Opens an event of thread `tid` on all CPUs.
+pub(crate) fn open_on_any_cpu(attr: &Attr, tid: i32) -> io::Result<OwnedFd> {
+    open_on(attr, tid, -1)
+}
+
+fn open_on(attr: &Attr, tid: i32, cpu: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads `attr.size` bytes, the size of `attr`; the rest are integers.
     let fd = check_long(unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attr),
             tid,
-            cpu as libc::c_int,
+            cpu,
             -1,
             FLAG_CLOEXEC,
         )

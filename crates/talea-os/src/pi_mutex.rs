@@ -27,7 +27,7 @@ pub struct PiMutex<T> {
 unsafe impl<T: Send> Sync for PiMutex<T> {}
 
 thread_local! {
-    /// Thread number of this thread, 0 if not read yet: `gettid` costs more than the lock.
+    /// Number of this thread, or 0 before the first use. `gettid` costs more than the lock.
     static OWN_TID: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -46,10 +46,10 @@ impl<T> PiMutex<T> {
         PiMutex { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// Locks the mutex; blocks until it is free.
+    /// Locks the mutex. Blocks until the mutex is free.
     ///
     /// # Panics
-    /// If the calling thread owns it already.
+    /// If the calling thread owns the mutex already.
     pub fn lock(&self) -> PiMutexGuard<'_, T> {
         if self.word.compare_exchange(0, own_tid(), Ordering::Acquire, Ordering::Relaxed).is_err() {
             loop {
@@ -64,7 +64,7 @@ impl<T> PiMutex<T> {
         PiMutexGuard { lock: self, here: PhantomData }
     }
 
-    /// Locks the mutex if it is free.
+    /// Locks the mutex if it is free. Returns `None` otherwise.
     pub fn try_lock(&self) -> Option<PiMutexGuard<'_, T>> {
         let is_mine =
             self.word.compare_exchange(0, own_tid(), Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -83,8 +83,8 @@ impl<T> fmt::Debug for PiMutex<T> {
     }
 }
 
-/// Guard that grants access to the value and unlocks on drop. It is not `Send`, because the word
-/// contains the owner's thread number.
+/// Guard that grants access to the value and unlocks the mutex on drop. The guard is not `Send`,
+/// because the futex word contains the owner's thread number.
 #[must_use = "dropping the guard unlocks the mutex"]
 pub struct PiMutexGuard<'a, T> {
     lock: &'a PiMutex<T>,

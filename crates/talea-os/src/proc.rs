@@ -5,50 +5,60 @@
 //! threads.
 
 use crate::Tid;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use talea_core::Span;
 
-/// Real and effective user of a thread.
+/// Users of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uids {
     /// Real user id.
     pub real: u32,
     /// Effective user id: the thread's owner for access rules.
     pub effective: u32,
+    /// Saved user id, to which the thread may return.
+    pub saved: u32,
 }
 
 /// Fields of `/proc/TID/stat` that identify a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// `R`, `S`, `D`, `T`, `Z`, `X` …
+    /// State letter: `R`, `S`, `D`, `T`, `Z`, `X` …
     pub state: u8,
-    /// Parent process; 0 for none.
+    /// Number of the parent process; 0 if there is none.
     pub parent: i32,
-    /// `PF_*` flags.
+    /// Flags of the thread: `PF_*`.
     pub flags: u32,
-    /// Start time in clock ticks since boot. With the number it names one thread of this boot.
+    /// Start time in clock ticks since boot. Thread number and start time together name one thread
+    /// of this boot.
     pub start_ticks: u64,
-    /// CPU on which it ran last. A sleeping thread stays there until it wakes, even if its affinity
-    /// excludes it.
+    /// CPU on which the thread ran last. A sleeping thread stays there until it wakes, even if its
+    /// affinity excludes the CPU.
     pub cpu: u32,
 }
 
 const PF_KTHREAD: u32 = 0x0020_0000;
-/// The kernel lets no user move it.
+const PF_EXITING: u32 = 0x4;
+/// Flag of a thread whose affinity no user may change.
 const PF_NO_SETAFFINITY: u32 = 0x0400_0000;
 
 impl Stat {
-    /// Whether it is a kernel thread.
+    /// Whether the thread is a kernel thread.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
     }
 
-    /// Whether the kernel refuses to change its affinity.
+    /// Whether the kernel refuses to change the thread's affinity.
     pub fn is_bound(&self) -> bool {
         self.flags & PF_NO_SETAFFINITY != 0
     }
 
-    /// Whether it has ended and only waits to be collected.
+    /// Whether the thread is about to end.
+    pub fn is_exiting(&self) -> bool {
+        self.flags & PF_EXITING != 0
+    }
+
+    /// Whether the thread has ended and only waits to be collected.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
@@ -57,22 +67,22 @@ impl Stat {
 /// Fields of `/proc/TID/status` that Talea uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Process, by its main thread.
+    /// Process of the thread, named by its main thread.
     pub tgid: Tid,
-    /// Parent process; 0 for none.
+    /// Number of the parent process; 0 if there is none.
     pub parent: i32,
-    /// Its users.
+    /// Real and effective user of the thread.
     pub uids: Uids,
-    /// Its effective group.
+    /// Effective group of the thread.
     pub effective_group: u32,
-    /// Its supplementary groups.
+    /// Supplementary groups of the thread.
     pub groups: Vec<u32>,
-    /// Number of the thread in each PID namespace from that of the mounted `/proc` down to its own.
+    /// Numbers of the thread in its PID namespaces, from the namespace of the mounted `/proc` down
+    /// to the thread's own.
     pub ns_tids: Vec<i32>,
 }
 
-/// Returns the threads of process `pid`, main thread first. Threads that start meanwhile may be
-/// missing.
+/// Returns the threads of process `pid`, main thread first. May omit threads that start meanwhile.
 pub fn threads_of(pid: Tid) -> io::Result<Vec<Tid>> {
     let mut tids = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -84,14 +94,14 @@ pub fn threads_of(pid: Tid) -> io::Result<Vec<Tid>> {
     Ok(tids)
 }
 
-/// Returns the thread's name, at most 15 bytes; invalid UTF-8 is replaced.
+/// Returns the thread's name, at most 15 bytes. Replaces invalid UTF-8.
 pub fn comm(tid: Tid) -> io::Result<String> {
     let name = std::fs::read(format!("/proc/{tid}/comm"))?;
     Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Returns the path of the program that the process runs. Needs the right to inspect it; kernel
-/// threads have none (`ENOENT`).
+/// Returns the path of the program that the process runs. Needs the right to inspect the process.
+/// Kernel threads have no program (`ENOENT`).
 pub fn exe(tid: Tid) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/{tid}/exe"))
 }
@@ -107,12 +117,13 @@ pub fn stat(tid: Tid) -> io::Result<Stat> {
 }
 
 /// Variant of [`stat`] for a thread of process `tgid`. `/proc/TID/stat` sums the CPU time of all
-/// threads of the process, which takes time proportional to their number; this file does not.
+/// threads of the process, which takes time proportional to their number.
+/// `/proc/TGID/task/TID/stat` does not.
 pub fn stat_of(tgid: Tid, tid: Tid) -> io::Result<Stat> {
     stat_at(&format!("/proc/{tgid}/task/{tid}/stat"))
 }
 
-/// Reads a stat file without allocating, if it has the known form.
+/// Reads a stat file without allocating, if the file has the known form.
 pub(crate) fn stat_at(path: &str) -> io::Result<Stat> {
     // 52 numbers of at most 20 digits and a name of at most 64 bytes; the kernel returns the line
     // in one piece.
@@ -125,17 +136,39 @@ pub fn status(tid: Tid) -> io::Result<Status> {
     parse_status(&read(&format!("/proc/{tid}/status"))?).ok_or_else(|| unreadable("status"))
 }
 
+/// Returns how long a thread has had a CPU or waited for one since its creation. The value is exact
+/// for a thread that does not run. It is zero where the kernel does not count (no SCHED_INFO).
+/// Allocates nothing.
+pub fn runnable_time(tid: Tid) -> io::Result<Span> {
+    let mut path = [0; 40];
+    let mut rest = &mut path[..];
+    write!(rest, "/proc/{tid}/schedstat")?;
+    let unused = rest.len();
+    let path = str::from_utf8(&path[..path.len() - unused]).map_err(io::Error::other)?;
+    // Time with a CPU, time in a run queue, and number of times that it got a CPU.
+    let mut buffer = [0; 80];
+    let text = read_into(path, &mut buffer)?;
+    let mut numbers = text
+        .split(u8::is_ascii_whitespace)
+        .map(|word| str::from_utf8(word).ok().and_then(|word| word.parse::<u64>().ok()));
+    let (Some(Some(ran)), Some(Some(waited))) = (numbers.next(), numbers.next()) else {
+        return Err(unreadable("schedstat"));
+    };
+    Ok(Span::from_ns(ran.saturating_add(waited)))
+}
+
 fn unreadable(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("/proc/TID/{name} has an unknown form"))
 }
 
-/// Reads a file of `/proc`. A thread that ends between open and read gives `ESRCH`, which is
-/// reported as "not found".
+/// Reads a file of `/proc`. For a thread that ends between open and read the kernel returns
+/// `ESRCH`, which this function reports as "not found".
 pub(crate) fn read(path: &str) -> io::Result<Vec<u8>> {
     std::fs::read(path).map_err(ended_is_absent)
 }
 
-/// Variant of [`read`] for a file that fits into `buffer`: three system calls and no allocation.
+/// Variant of [`read`] for a file that fits into `buffer`. Takes three system calls and allocates
+/// nothing.
 pub(crate) fn read_into<'a>(path: &str, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let length = std::fs::File::open(path)
         .and_then(|mut file| file.read(buffer))
@@ -151,7 +184,7 @@ fn ended_is_absent(error: io::Error) -> io::Error {
     }
 }
 
-/// Parses a stat line. The name may contain spaces and parentheses: fields are counted from the
+/// Parses a stat line. The name may contain spaces and parentheses, so fields are counted from the
 /// last parenthesis.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let rest = &text[text.iter().rposition(|&byte| byte == b')')? + 1..];
@@ -173,7 +206,11 @@ fn parse_status(text: &[u8]) -> Option<Status> {
     Some(Status {
         tgid: field(text, "Tgid")?.next()?.parse().ok().and_then(Tid::new)?,
         parent: field(text, "PPid")?.next()?.parse().ok()?,
-        uids: Uids { real: uids.next()?.parse().ok()?, effective: uids.next()?.parse().ok()? },
+        uids: Uids {
+            real: uids.next()?.parse().ok()?,
+            effective: uids.next()?.parse().ok()?,
+            saved: uids.next()?.parse().ok()?,
+        },
         effective_group: gids.nth(1)?.parse().ok()?,
         groups: groups.filter_map(|number| number.parse().ok()).collect(),
         ns_tids: ns_tids.filter_map(|number| number.parse().ok()).collect(),
@@ -207,10 +244,10 @@ mod tests {
 
     #[test]
     fn status_gives_the_effective_user_and_groups() {
-        let text = b"Name:\tUid:\nTgid:\t12\nPPid:\t2\nUid:\t1000\t1001\t1000\t1000\n\
+        let text = b"Name:\tUid:\nTgid:\t12\nPPid:\t2\nUid:\t1000\t1001\t1002\t1000\n\
             Gid:\t70\t71\t72\t73\nGroups:\t5 6 \nNSpid:\t12\t3\n";
         let status = parse_status(text).expect("a status file");
-        assert_eq!(status.uids, Uids { real: 1000, effective: 1001 });
+        assert_eq!(status.uids, Uids { real: 1000, effective: 1001, saved: 1002 });
         assert_eq!((status.tgid.as_raw(), status.parent), (12, 2));
         assert_eq!((status.effective_group, &status.groups[..]), (71, &[5, 6][..]));
         assert_eq!(status.ns_tids, [12, 3]);

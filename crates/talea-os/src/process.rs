@@ -1,4 +1,4 @@
-//! The number of the calling process, without a system call each time.
+//! Number of the calling process, cached so that most calls need no system call.
 //!
 //! Model: a page that the kernel clears in the child of a fork (`MADV_WIPEONFORK`) holds the
 //! number, so an empty page was not filled by this process. Without such a page each call asks the
@@ -10,7 +10,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Returns the number of the calling process, also right after a fork.
+/// Returns the number of the calling process. The number is correct even right after a fork.
 pub fn id() -> u32 {
     let page = page();
     match page.load(Ordering::Relaxed) {
@@ -25,11 +25,11 @@ pub fn id() -> u32 {
     }
 }
 
-/// Placeholder where there is no page; always zero.
+/// Placeholder for a missing page. Always zero.
 static NO_PAGE: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the page. Lock-free: a fork may happen while another thread is in here, and the child
-/// must not wait for that thread.
+/// Returns the page. Lock-free: a fork may happen while another thread executes this function, and
+/// the child must not wait for that thread.
 fn page() -> &'static AtomicU32 {
     static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
     // SAFETY: null, or a page or static that lives forever and is only used as an atomic.

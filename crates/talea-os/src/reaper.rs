@@ -50,14 +50,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use talea_core::mutate;
 
-/// Number of restarts of a killed reaper. More kills are intended, or have another cause that a
-/// restart does not cure.
+/// Maximum number of restarts of a killed reaper. More kills are intended, or have another cause
+/// that a restart does not cure.
 const MAX_RESTARTS: u32 = 100;
 
-/// Work of a reaper when its process has died.
+/// Work that a reaper does when its process has died.
 pub(crate) trait Cleanup: Send {
-    /// Runs in a copy of the process that has one thread. It may make system calls on data prepared
-    /// before; it allocates nothing, takes no lock of the process, and does not panic.
+    /// Cleans up, in a copy of the process that has one thread. May make system calls on data
+    /// prepared before. Allocates nothing, takes no lock of the process, and does not panic.
     fn run(&self);
 }
 
@@ -71,23 +71,23 @@ pub(crate) struct Reaper {
 /// State shared by the parent thread and the handle.
 #[derive(Debug)]
 struct ReaperState {
-    /// Process number of the reaper. It is not collected while this is set, so the number stays its
-    /// own.
+    /// Process number of the reaper. While the field is set, the parent does not collect the
+    /// reaper, so the kernel does not reuse the number.
     pid: Option<Tid>,
     is_needed: bool,
 }
 
-/// Data of a reaper, prepared before it is forked.
+/// Data of a reaper, prepared before the fork.
 pub(crate) struct ReaperConfig {
     cleanup: Box<dyn Cleanup>,
-    /// The `cgroup.procs` file that moves the reaper out of the process's cgroup.
+    /// Path of the `cgroup.procs` file that moves the reaper out of the process's cgroup.
     cgroup_procs: Option<CString>,
     priority: Option<u8>,
 }
 
 impl ReaperConfig {
-    /// Prepares a reaper with this cleanup, at this FIFO priority. It moves to the cgroup at `top`,
-    /// if it may.
+    /// Prepares a reaper with this cleanup, at this FIFO priority. The reaper moves to the cgroup
+    /// at `top` if it has the right.
     pub(crate) fn new(
         cleanup: impl Cleanup + 'static,
         top: Option<&Path>,
@@ -136,7 +136,7 @@ impl Reaper {
         Ok((Reaper { state, parent: Some(parent) }, prepared))
     }
 
-    /// Ends the reaper without cleanup. Dropping the handle instead runs the cleanup now.
+    /// Ends the reaper without cleanup. Dropping the handle instead runs the cleanup at once.
     pub(crate) fn disarm(mut self) {
         self.finish(libc::SIGKILL);
         // The parent thread waits for nothing else.
@@ -173,7 +173,7 @@ fn block_signals() {
     }
 }
 
-/// Restarts a reaper that is killed, until it is not needed any more.
+/// Restarts a reaper that another process kills, until the reaper is no longer needed.
 fn supervise(state: &Mutex<ReaperState>, config: &ReaperConfig) {
     for restarts_left in (0..=MAX_RESTARTS).rev() {
         let Some(pid) = lock(state).pid else { return };

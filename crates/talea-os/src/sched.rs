@@ -20,7 +20,7 @@ pub const DEADLINE_RUNTIME_MIN_NS: u64 = 1024;
 /// A kernel scheduling policy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// `SCHED_OTHER`; nice is -20..=19, lower is more.
+    /// `SCHED_OTHER` with a nice value of -20..=19; a lower value gives more CPU time.
     Other {
         /// Nice value.
         nice: i32,
@@ -36,14 +36,14 @@ pub enum Policy {
     Fifo(u8),
     /// `SCHED_RR` at a priority of 1..=99, 99 most urgent.
     Rr(u8),
-    /// `SCHED_DEADLINE`: `runtime` every `period`, within `deadline` of its start. runtime ≤
-    /// deadline ≤ period.
+    /// `SCHED_DEADLINE`: `runtime` in every `period`, within `deadline` of the start of the period.
+    /// `runtime` ≤ `deadline` ≤ `period`.
     Deadline {
-        /// Budget; at least [`DEADLINE_RUNTIME_MIN_NS`].
+        /// Budget of each period, at least [`DEADLINE_RUNTIME_MIN_NS`].
         runtime: Work,
         /// Relative deadline.
         deadline: Span,
-        /// Replenishment period; 100 µs to 4.19 s unless the administrator changed the bounds.
+        /// Period of the refills: 100 µs to 4.19 s, unless the administrator changed the bounds.
         period: Span,
     },
     /// `SCHED_EXT` (Linux 6.12 and later, where configured).
@@ -54,49 +54,51 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Ordinary time sharing.
+    /// Policy of ordinary time sharing.
     pub const NORMAL: Policy = Policy::Other { nice: 0 };
 
-    /// Whether the kernel runs it before every time-sharing thread.
+    /// Whether the kernel runs threads of this policy before every time-sharing thread.
     pub fn is_realtime(self) -> bool {
         matches!(self, Policy::Fifo(_) | Policy::Rr(_) | Policy::Deadline { .. })
     }
 
-    /// Whether it is `SCHED_DEADLINE`.
+    /// Whether the policy is `SCHED_DEADLINE`.
     pub fn is_deadline(self) -> bool {
         matches!(self, Policy::Deadline { .. })
     }
 }
 
-/// Parts of a kernel attribute that Talea reads and writes back but never decides about.
+/// Parts of a kernel attribute that Talea only reads and writes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
     /// `SCHED_FLAG_RECLAIM` and `SCHED_FLAG_DL_OVERRUN` of a deadline thread.
     deadline_flags: u64,
-    /// Slice of a time-sharing thread (Linux 6.12 and later), 0 where the kernel does not report
-    /// it.
+    /// Slice of a time-sharing thread (Linux 6.12 and later). It is 0 where the kernel does not
+    /// report the slice.
     slice_ns: u64,
 }
 
 /// Attributes that one `sched_setattr` call sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// Policy and parameters.
+    /// Policy with its parameters.
     pub policy: Policy,
-    /// Whether children start as ordinary threads. A deadline thread cannot create children without
-    /// it.
+    /// Whether children start as ordinary threads. A deadline thread without this flag cannot
+    /// create children.
     pub reset_on_fork: bool,
     /// Attributes that are written back unchanged.
     pub extra: Extra,
 }
 
 impl Attr {
-    /// Returns `policy` as Talea grants it: children never inherit a real-time policy.
+    /// Returns the attributes for `policy` as Talea grants it: children never inherit a real-time
+    /// policy.
     pub fn grant(policy: Policy) -> Attr {
         Attr { policy, reset_on_fork: true, extra: Extra::default() }
     }
 
-    /// Returns `policy` without that flag, as a thread that was never configured has it.
+    /// Returns the attributes for `policy` without `reset_on_fork`, as a thread that was never
+    /// configured has them.
     pub fn plain(policy: Policy) -> Attr {
         Attr { policy, reset_on_fork: false, extra: Extra::default() }
     }
@@ -120,8 +122,8 @@ impl Attr {
         out
     }
 
-    /// Decodes the result of [`Attr::to_bytes`]; `None` for a policy or priority that does not
-    /// exist.
+    /// Decodes the result of [`Attr::to_bytes`]. Returns `None` for a policy or priority that does
+    /// not exist.
     pub fn from_bytes(bytes: &[u8; Attr::BYTES]) -> Option<Attr> {
         let word =
             |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -143,8 +145,8 @@ impl Attr {
     }
 }
 
-/// `struct sched_attr`, 56 bytes. The kernel writes utilisation clamps only under flags that are
-/// never set here, so a thread keeps its own.
+/// `struct sched_attr`, 56 bytes. The kernel writes utilization clamps only under flags that Talea
+/// never sets, so a thread keeps its clamps.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Raw {
@@ -168,7 +170,7 @@ const FLAG_RECLAIM: u64 = 0x02;
 const FLAG_DL_OVERRUN: u64 = 0x04;
 
 impl Policy {
-    /// Returns the number of `sched_getscheduler(2)`.
+    /// Returns the kernel's number of the policy, as `sched_getscheduler(2)` returns it.
     pub fn number(self) -> i32 {
         match self {
             Policy::Other { .. } => libc::SCHED_OTHER,
@@ -181,7 +183,7 @@ impl Policy {
         }
     }
 
-    /// Returns the priority of `sched_getparam(2)`: 0 where the policy has none.
+    /// Returns the priority of `sched_getparam(2)`, or 0 where the policy has none.
     pub fn priority(self) -> u8 {
         match self {
             Policy::Fifo(priority) | Policy::Rr(priority) => priority,
@@ -244,7 +246,7 @@ impl From<&Attr> for Raw {
     }
 }
 
-/// Reads the attributes of `tid`. `EINVAL` also for a policy that this version does not know.
+/// Reads the attributes of `tid`. `EINVAL` also stands for a policy that Talea does not know.
 pub fn get(tid: Tid) -> io::Result<Attr> {
     let mut raw = Raw::default();
     // SAFETY: the kernel writes at most the size passed, which is that of `raw`.
@@ -264,7 +266,7 @@ pub fn get(tid: Tid) -> io::Result<Attr> {
 ///
 /// `EPERM`: no right, or a deadline thread that may not run on its whole root domain, or a
 /// real-time policy in a control group without real-time runtime. `EBUSY`: the kernel's own
-/// admission. `EINVAL`: parameters out of range. `ESRCH`: no such thread.
+/// admission refuses. `EINVAL`: parameters out of range. `ESRCH`: no such thread.
 pub fn set(tid: Tid, attr: &Attr) -> io::Result<()> {
     let raw = Raw::from(attr);
     // SAFETY: the kernel reads `raw.size` bytes, the size of `raw`.
@@ -289,7 +291,7 @@ pub fn get_affinity(tid: Tid) -> io::Result<CpuSet> {
     Ok(CpuSet::from_words(words))
 }
 
-/// Restricts `tid` to `cpus`; the kernel takes the intersection with the thread's cpuset.
+/// Restricts `tid` to `cpus`. The kernel uses the intersection of `cpus` with the thread's cpuset.
 ///
 /// `EINVAL`: that intersection is empty. `EBUSY`: a deadline thread must keep its whole root
 /// domain.
@@ -302,14 +304,14 @@ pub fn set_affinity(tid: Tid, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the time slice of SCHED_RR threads: one value for the whole machine.
+/// Returns the time slice of SCHED_RR threads, which is one value for the whole machine.
 pub fn quantum() -> io::Result<Span> {
     let text = std::fs::read_to_string("/proc/sys/kernel/sched_rr_timeslice_ms")?;
     let ms: u64 = text.trim().parse().map_err(|_| crate::sys::errno(libc::EINVAL))?;
     Ok(Span::from_ns(ms.saturating_mul(1_000_000)))
 }
 
-/// Returns the nice value of `tid`, also while a real-time policy hides it.
+/// Returns the nice value of `tid`, even while a real-time policy hides it.
 pub fn get_nice(tid: Tid) -> io::Result<i32> {
     // SAFETY: takes two integers. The raw call returns 20 - nice, so that -1 always means an error.
     let biased = check_long(unsafe {
@@ -318,7 +320,7 @@ pub fn get_nice(tid: Tid) -> io::Result<i32> {
     Ok(20 - biased as i32)
 }
 
-/// Sets the nice value of `tid`, -20..=19; the kernel clamps others.
+/// Sets the nice value of `tid`, -20..=19. The kernel clamps other values.
 pub fn set_nice(tid: Tid, nice: i32) -> io::Result<()> {
     // SAFETY: takes three integers.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, tid.as_raw() as libc::id_t, nice) })?;

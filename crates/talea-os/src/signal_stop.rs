@@ -39,10 +39,10 @@ const PARKED: u32 = 2;
 pub struct StopGate(AtomicU32);
 
 thread_local! {
-    /// Stop state of this thread; null for most threads. Neither lazily initialised nor dropped, so
-    /// that a signal handler may read it.
+    /// Stop state of this thread; null for most threads. The variable is neither lazily initialized
+    /// nor dropped, so a signal handler may read it.
     static OWN_GATE: Cell<*const AtomicU32> = const { Cell::new(null()) };
-    /// Whether stopping is deferred.
+    /// Whether this thread defers stops.
     static STOP_DEFERRED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -87,9 +87,9 @@ impl StopGate {
         Ok(body())
     }
 
-    /// Stops `thread`, which must be in [`StopGate::run_stoppable`]: at once if it runs, otherwise
-    /// before it runs next. Does nothing if a stop is in force. `ESRCH`: no such thread in this
-    /// process.
+    /// Stops `thread`, which must be in [`StopGate::run_stoppable`]. A running thread stops at
+    /// once, and any other thread before it runs next. Does nothing if a stop is in force. `ESRCH`:
+    /// no such thread in this process.
     pub fn stop(&self, thread: Tid) -> io::Result<()> {
         if self
             .0
@@ -106,7 +106,7 @@ impl StopGate {
         Ok(())
     }
 
-    /// Lifts the stop; the thread continues where it was.
+    /// Lifts the stop. The thread continues where it was.
     pub fn resume(&self) {
         if self.0.swap(RUNNING, Ordering::AcqRel) == PARKED {
             // Only a misaligned word could make this fail.
@@ -120,7 +120,7 @@ impl StopGate {
     }
 }
 
-/// Unblocks SIGURG in the calling thread, which may have inherited a mask.
+/// Unblocks SIGURG in the calling thread, which may have inherited a signal mask.
 fn unblock_signal() -> io::Result<()> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set, which is used initialised; no old mask is asked for.
@@ -132,8 +132,8 @@ fn unblock_signal() -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(crate::sys::errno(failed)) }
 }
 
-/// Signal handler, executed by the stopped thread. Restricted to what `signal-safety(7)` allows:
-/// atomics and a futex call; `errno` is preserved.
+/// Signal handler, executed by the stopped thread. The handler uses only what `signal-safety(7)`
+/// allows: atomics and a futex call. It preserves `errno`.
 extern "C" fn on_signal(_signal: libc::c_int) {
     // SAFETY: each thread has an errno of its own.
     let errno = unsafe { libc::__errno_location() };
@@ -155,7 +155,7 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     unsafe { *errno = before };
 }
 
-/// Sleeps until the calling thread may run; returns at once in a thread without a stop state.
+/// Sleeps until the calling thread may run. Returns at once in a thread without a stop state.
 fn park() {
     // SAFETY: null, or the word of a `StopGate` whose `run_stoppable` is on this thread's stack and
     // borrows it.
@@ -178,7 +178,7 @@ fn park() {
     }
 }
 
-/// Number of [`Handler`]s, and the action that was installed before the first.
+/// Number of [`Handler`]s, and the action that was installed before the first one.
 static USERS: Mutex<(usize, Option<libc::sigaction>)> = Mutex::new((0, None));
 
 /// Returns the address of the handler, as `sigaction` reports it.
@@ -196,8 +196,8 @@ fn current_action() -> io::Result<libc::sigaction> {
     }
 }
 
-/// Sets the action for SIGURG. `action` was returned by the kernel, or has our async-signal-safe
-/// handler.
+/// Sets the action for SIGURG. `action` was returned by the kernel, or has the async-signal-safe
+/// handler of this module.
 fn set_action(action: &libc::sigaction) -> io::Result<()> {
     // SAFETY: `action` is valid; the old one is not asked for.
     check(unsafe { libc::sigaction(libc::SIGURG, action, std::ptr::null_mut()) }).map(drop)
@@ -208,7 +208,8 @@ fn set_action(action: &libc::sigaction) -> io::Result<()> {
 pub struct Handler(());
 
 impl Handler {
-    /// Installs the handler unless it is installed. `EBUSY`: the program handles SIGURG itself.
+    /// Installs the handler unless it is installed already. `EBUSY`: the program handles SIGURG
+    /// itself.
     pub fn install() -> io::Result<Handler> {
         let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         if users.0 == 0 {

@@ -1,8 +1,8 @@
 //! Signals that are read from a descriptor.
 //!
-//! `signalfd(2)`: the signals are blocked in the calling thread (and in threads it creates later)
-//! and are queued in a descriptor, so that no handler ever interrupts the daemon's code. Call it
-//! before other threads exist.
+//! `signalfd(2)`: the signals are blocked in the calling thread and in threads that it creates
+//! later. The kernel queues the signals in a descriptor, so no handler ever interrupts the daemon's
+//! code. The caller must create the descriptor before other threads exist.
 
 use crate::sys::check;
 use std::io;
@@ -23,13 +23,13 @@ pub enum Signal {
     Quit,
     /// Request to report the current state.
     Usr1,
-    /// Defined by the program.
+    /// Signal whose meaning the program defines.
     Usr2,
     /// The terminal's window has another size.
     Winch,
     /// Stop from the keyboard.
     Tstp,
-    /// Continue. The kernel has continued the process already.
+    /// Request to continue. The kernel has continued the process already.
     Cont,
     /// A child has changed its state.
     Chld,
@@ -49,7 +49,7 @@ impl Signal {
         Signal::Chld,
     ];
 
-    /// Returns the kernel's number.
+    /// Returns the kernel's number of the signal.
     pub fn number(self) -> i32 {
         match self {
             Signal::Term => libc::SIGTERM,
@@ -71,20 +71,22 @@ impl Signal {
 pub struct ReceivedSignal {
     /// The signal.
     pub signal: Signal,
-    /// Whether the kernel itself has sent it, as for a terminal's keys, and not another process.
+    /// Whether the kernel itself has sent the signal, as for a terminal's keys, and not another
+    /// process.
     pub by_kernel: bool,
 }
 
-/// `SI_KERNEL` of `siginfo.h`.
+/// Value `SI_KERNEL` of `siginfo.h`.
 const BY_KERNEL: i32 = 0x80;
 
-/// Descriptor that becomes readable when one of its signals arrives.
+/// Descriptor that becomes readable when a signal of its set arrives.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks `wanted` in this thread and queues them in the descriptor. They stay blocked when
-    /// this is dropped: an unread signal would otherwise kill the process at that moment.
+    /// Blocks `wanted` in this thread and queues these signals in the descriptor. The signals stay
+    /// blocked when the value is dropped, because an unread signal would otherwise kill the process
+    /// at that moment.
     pub fn new(wanted: &[Signal]) -> io::Result<Signals> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set, the calls after it use it initialised; the
@@ -110,12 +112,12 @@ impl Signals {
         Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Returns the next signal that has arrived, `None` if there is none.
+    /// Returns the next signal that has arrived, or `None` if there is none.
     pub fn take(&self) -> io::Result<Option<Signal>> {
         Ok(self.next()?.map(|arrived| arrived.signal))
     }
 
-    /// Returns the next signal that has arrived, with its origin.
+    /// Returns the next signal that has arrived, with its origin. Returns `None` if there is none.
     pub fn next(&self) -> io::Result<Option<ReceivedSignal>> {
         // Signal, error and code come first, each four bytes; the structure has 128 bytes and is
         // read whole.
@@ -140,13 +142,13 @@ impl AsFd for Signals {
     }
 }
 
-/// Guard that blocks SIGTSTP, SIGTTIN and SIGTTOU in this thread and those that it creates: keys
-/// and the terminal do not stop them. A signal that arrived meanwhile stops the process when the
-/// guard is dropped.
+/// Guard that blocks SIGTSTP, SIGTTIN and SIGTTOU in this thread and in threads that it creates.
+/// While the guard exists, the keys of the terminal do not stop the process. A signal that arrived
+/// meanwhile stops the process when the guard is dropped.
 #[derive(Debug)]
 pub struct TerminalStopsBlocked {
     before: libc::sigset_t,
-    /// Signal masks are per thread.
+    /// Marker that keeps the guard in its thread, because signal masks are per thread.
     here: PhantomData<*const ()>,
 }
 
@@ -188,8 +190,8 @@ impl Drop for TerminalStopsBlocked {
     }
 }
 
-/// Whether the process ignores SIGPIPE. Rust programs do; a C program that loads a library of ours
-/// may not, which is why every send uses `MSG_NOSIGNAL`.
+/// Whether the process ignores SIGPIPE. Rust programs do. A C program that loads one of Talea's
+/// libraries may not, so every send uses `MSG_NOSIGNAL`.
 pub fn ignores_sigpipe() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: only asks; the kernel fills `action`, which is valid as zeroes already.
@@ -199,7 +201,7 @@ pub fn ignores_sigpipe() -> bool {
     }
 }
 
-/// The descriptor, for `epoll`.
+/// Access to the descriptor, for `epoll`.
 impl AsRawFd for Signals {
     fn as_raw_fd(&self) -> i32 {
         self.0.as_raw_fd()

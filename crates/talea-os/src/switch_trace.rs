@@ -23,7 +23,7 @@ use talea_core::mutate;
 pub struct RunInterval {
     /// Kernel number of the CPU.
     pub cpu: u32,
-    /// The thread; `None` is the idle thread.
+    /// Thread that ran. `None` stands for the idle thread.
     pub thread: Option<Tid>,
     /// Start on `CLOCK_MONOTONIC`.
     pub from: Monotonic,
@@ -33,7 +33,7 @@ pub struct RunInterval {
 
 const RECORD_LOST: u32 = 2;
 const RECORD_SWITCH_CPU_WIDE: u32 = 15;
-/// Flag in `misc`: the thread of this record leaves the CPU.
+/// Flag in `misc`: the thread of the record leaves the CPU.
 const SWITCH_OUT: u16 = 1 << 13;
 /// Offset of the ring's head in its first page.
 const HEAD_OFFSET: usize = 1024;
@@ -75,7 +75,7 @@ impl Ring {
         perf::control(&self.event, what)
     }
 
-    /// Returns all records. The event must be disabled.
+    /// Returns the bytes of all records. Must be called when the event is disabled.
     fn bytes(&self) -> Vec<u8> {
         // SAFETY: the head is an aligned word of the first page, which is mapped; the kernel writes
         // it, hence the atomic.
@@ -109,11 +109,11 @@ pub struct SwitchRecord {
     pub lost: u64,
 }
 
-/// Size of the two records of a switch, one from either side.
+/// Size of the two records of a switch: one for the old thread, one for the new.
 const BYTES_PER_SWITCH: usize = 2 * 32;
 
 impl SwitchTrace {
-    /// Starts to trace these CPUs, with room for `max_switches` switches each.
+    /// Starts to trace `cpus`, with room for `max_switches` switches on each CPU.
     pub fn start(cpus: &[u32], max_switches: usize) -> io::Result<SwitchTrace> {
         let room =
             max_switches.saturating_mul(BYTES_PER_SWITCH).clamp(PAGE, 1 << 28).next_power_of_two();
@@ -144,7 +144,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Decodes the records of one CPU. Intervals that start before or end after the trace are omitted.
+/// Decodes the records of one CPU. Omits intervals that start before the trace or end after it.
 fn decode(cpu: u32, mut bytes: &[u8], all: &mut SwitchRecord) {
     let mut since: Option<(u32, Monotonic)> = None;
     while let (Some(kind), Some(rest)) = (word(bytes, 0), word(bytes, 4)) {

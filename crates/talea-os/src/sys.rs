@@ -2,22 +2,22 @@
 
 use std::io;
 
-/// Returns the error of the call that has just returned `-1`.
+/// Returns `returned`, or the error of the call that has just returned `-1`.
 pub(crate) fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// Returns the error of the call that has just returned a long `-1`.
+/// Returns `returned`, or the error of the call that has just returned a long `-1`.
 pub(crate) fn check_long(returned: libc::c_long) -> io::Result<libc::c_long> {
     if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// Creates an error with a kernel number.
+/// Creates an error with kernel error number `number`.
 pub(crate) fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-/// Whether `error` carries this kernel number.
+/// Whether `error` has kernel error number `number`.
 pub(crate) fn is(error: &io::Error, number: i32) -> bool {
     error.raw_os_error() == Some(number)
 }

@@ -1,8 +1,8 @@
 //! CPU time of another thread of this process.
 //!
-//! Model: the POSIX CPU clock of a thread (`pthread_getcpuclockid`). The kernel updates it on each
-//! read, also for a thread that runs on another CPU at that moment. Only threads of the own process
-//! have a readable one; for others nothing is finer than the tick.
+//! Model: the POSIX CPU clock of a thread (`pthread_getcpuclockid`). The kernel updates the clock
+//! on each read, even for a thread that runs on another CPU at that moment. Only threads of the own
+//! process have a readable clock. For other threads the kernel offers nothing finer than the tick.
 
 use std::io;
 use talea_core::Work;
@@ -20,7 +20,8 @@ impl ThreadCpuClock {
         if failed == 0 { Ok(ThreadCpuClock(clock)) } else { Err(crate::sys::errno(failed)) }
     }
 
-    /// Reads the CPU time used since the thread started. `EINVAL` once the thread has ended.
+    /// Reads the CPU time used since the thread started. Returns `EINVAL` once the thread has
+    /// ended.
     pub fn read(self) -> io::Result<Work> {
         let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the kernel writes one timespec; a clock id that names nothing is an error.

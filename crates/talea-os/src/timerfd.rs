@@ -1,7 +1,7 @@
-//! A one-shot timer that can be watched by epoll, so that single waits need no time-out.
+//! One-shot timer that epoll can watch, so that single waits need no time-out.
 //!
-//! On PREEMPT_RT a timerfd expires late behind FIFO threads: use it for work that may be late, not
-//! for deadlines.
+//! On PREEMPT_RT a timerfd expires late behind FIFO threads. It is suitable for work that may be
+//! late, not for deadlines.
 
 use crate::clock;
 use rustix::time::{
@@ -11,8 +11,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use talea_core::Span;
 
-/// Timerfd that expires once each time it is set. Watched for
-/// [arrivals](crate::epoll::Interest::ARRIVAL) it need not be read.
+/// Timerfd that expires once after each call of [`TimerFd::set`]. A timer that is watched for
+/// [arrivals](crate::epoll::Interest::ARRIVAL) need not be read.
 #[derive(Debug)]
 pub struct TimerFd(OwnedFd);
 
@@ -25,7 +25,7 @@ impl TimerFd {
         )?))
     }
 
-    /// Arms the timer to expire after `time`, which replaces an earlier setting. Zero disarms it.
+    /// Arms the timer to expire after `time`. Replaces an earlier setting. Zero disarms the timer.
     pub fn set(&self, time: Span) {
         let zero = clock::timespec_of_span(Span::ZERO);
         let value = clock::timespec_of_span(time);

@@ -39,9 +39,9 @@ unsafe impl Sync for WakeupWatch {}
 /// Cause of the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeupEvent {
-    /// The program has, or had, the CPU.
+    /// The program has the CPU, or has had it since the watch was armed.
     Switched,
-    /// The program and all that it created have ended.
+    /// The program and all processes that it created have ended.
     Ended,
     /// The other side of `stop` was closed.
     Cancelled,
@@ -54,7 +54,8 @@ pub fn events_are_timely() -> bool {
     !is_preempt_rt(&read("/sys/kernel/realtime"), &read("/proc/sys/kernel/version"))
 }
 
-/// Whether the kernel is fully preemptible. Not all kernels have the file.
+/// Whether the kernel is fully preemptible, according to two files. Not all kernels have the first
+/// file.
 fn is_preempt_rt(realtime: &str, version: &str) -> bool {
     realtime.trim() == "1" || version.split_whitespace().any(|word| word == "PREEMPT_RT")
 }
@@ -97,8 +98,8 @@ impl WakeupWatch {
         perf::control(&self.event, ENABLE)
     }
 
-    /// Waits for a switch since the watch was armed, which disarms it; or until the other side of
-    /// `stop` is closed.
+    /// Waits until the watch reports a switch or the other side of `stop` is closed. The watch is
+    /// disarmed after a switch.
     pub fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<WakeupEvent> {
         let poll = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [poll(self.event.as_raw_fd()), poll(stop.as_raw_fd())];

@@ -102,14 +102,14 @@ impl Drop for Restless {
 struct Requests {
     grants: u32,
     refusals: u32,
-    /// Refusals until a time that is too far to wait for.
+    /// Number of refusals until a time that is too far in the future to wait for.
     far_off: u32,
 }
 
 /// Result of one request.
 enum RequestResult {
     Granted,
-    /// Refused; slept until the time in the error.
+    /// Request that was refused. The thread slept until the time in the error.
     Waited,
     FarOff,
     /// The machine does not offer the policy to this process.

@@ -18,8 +18,9 @@ pub mod wire;
 pub use message::{Granted, Owner, Reply, Request, SpecId, SpecInfo, Task, ThreadRef};
 pub use refusal::{Code, Field, PluginAnswer, Refusal, Rejection};
 
-/// Protocol version of this build: 2 since a plugin's rejection carries a witness.
-pub const VERSION: u16 = 2;
+/// Protocol version of this build: 3 since a task may name the thread that it is meant for, and a
+/// spec has the overruns of its thread.
+pub const VERSION: u16 = 3;
 /// Maximum length of a message, in bytes.
 pub const MESSAGE_MAX: usize = 16 * 1024;
 /// Maximum number of tasks in one grouped request.

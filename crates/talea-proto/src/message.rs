@@ -45,6 +45,13 @@ pub struct Task {
     pub ignore_admission: bool,
     /// Owner of the grant.
     pub owner: Owner,
+    /// Thread that the task is meant for: its allowed CPUs, its control group and its resource
+    /// limits restrict the placement. Only the answer to the request depends on it; no spec keeps
+    /// it.
+    pub thread: Option<ThreadRef>,
+    /// Whether the task takes its CPUs for itself: until the spec ends, no other task is placed
+    /// there. A spec of an executor, which schedules its threads itself.
+    pub exclusive: bool,
 }
 
 /// Reference to a thread in a request.
@@ -244,11 +251,15 @@ impl Notes {
     pub const PARTIAL: Notes = Notes(1 << 4);
     /// The task was not placed on its preferred CPUs.
     pub const PREFERRED_CPUS_IGNORED: Notes = Notes(1 << 5);
-    /// The budget is not enforced by the kernel for this mechanism.
+    /// The budget is not enforced: an overrun takes CPU time from lower priorities.
     pub const BUDGET_NOT_ENFORCED: Notes = Notes(1 << 6);
     /// The order of this task's kernel priority spans all CPUs of the plugin, not only the task's
     /// CPU.
     pub const COMMON_LEVELS: Notes = Notes(1 << 7);
+    /// Real-time threads without a grant have a higher kernel priority on this task's CPU.
+    pub const UNGRANTED_ABOVE: Notes = Notes(1 << 8);
+    /// The thread may consume any CPU time: no runtime and period are declared that limit it.
+    pub const UNLIMITED: Notes = Notes(1 << 9);
 
     /// Whether every bit of `other` is set.
     pub fn contains(self, other: Notes) -> bool {
@@ -256,7 +267,7 @@ impl Notes {
     }
 
     /// Every note with the name that programs can rely on.
-    pub const STABLE_NAMES: [(Notes, &'static str); 8] = [
+    pub const STABLE_NAMES: [(Notes, &'static str); 10] = [
         (Notes::NOT_PROVED, "not-proved"),
         (Notes::ADMISSION_IGNORED, "admission-ignored"),
         (Notes::BELOW_DESIRED, "below-desired"),
@@ -265,6 +276,8 @@ impl Notes {
         (Notes::PREFERRED_CPUS_IGNORED, "preferred-cpus-ignored"),
         (Notes::BUDGET_NOT_ENFORCED, "budget-not-enforced"),
         (Notes::COMMON_LEVELS, "common-levels"),
+        (Notes::UNGRANTED_ABOVE, "ungranted-above"),
+        (Notes::UNLIMITED, "unlimited"),
     ];
 
     /// Returns the names of the bits that are set.
@@ -273,6 +286,12 @@ impl Notes {
             .into_iter()
             .filter(move |(note, _)| self.contains(*note))
             .map(|(_, word)| word)
+    }
+
+    /// Returns the set without the bits of `other`.
+    #[must_use]
+    pub fn without(self, other: Notes) -> Notes {
+        Notes(self.0 & !other.0)
     }
 
     /// Returns the union of both sets.
@@ -326,6 +345,40 @@ pub struct SpecInfo {
     /// Attributes applied to the thread; `None` also while a thread sleeps that is to receive them
     /// ([`Caveat::PendingWakeup`]).
     pub attr: Option<Attr>,
+    /// Overruns of the attached thread; zeros for a thread that the kernel limits.
+    pub overruns: Overruns,
+    /// Reason why the daemon has detached the last thread, while no other is attached.
+    pub detached: Option<DetachCause>,
+}
+
+/// Overruns of an attached thread since its limit began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overruns {
+    /// Number of overruns.
+    pub count: u64,
+    /// Time of the last overrun in nanoseconds on `CLOCK_MONOTONIC`; 0 if there was none.
+    pub last_ns: u64,
+    /// Whether the thread waits at ordinary priority for its next refill.
+    pub is_throttled: bool,
+}
+
+/// Reason why the daemon has detached a thread by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DetachCause {
+    /// The thread no longer runs as the owner of the grant: it has started a set-user-id program,
+    /// or has changed its real, effective or saved user id.
+    Credentials = 1,
+    /// The thread has left the CPUs of its grant twice.
+    Affinity = 2,
+    /// The thread or an administrator has changed its policy or priority.
+    Policy = 3,
+}
+
+impl DetachCause {
+    /// All causes.
+    pub const ALL: [DetachCause; 3] =
+        [DetachCause::Credentials, DetachCause::Affinity, DetachCause::Policy];
 }
 
 /// Counters of the daemon.

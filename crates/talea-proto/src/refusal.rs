@@ -4,13 +4,15 @@
 //! the same value can be sent over the wire, written to the log, converted to C and printed as a
 //! sentence.
 
+pub mod remedies;
 mod stable_names;
 mod text;
 
 use crate::message::{Name, Notes};
 use alloc::string::String;
 use alloc::vec::Vec;
-use talea_core::{Charge, Span, Work};
+use talea_core::cpus::MAX_CPUS;
+use talea_core::{Charge, CpuSet, Span, Work};
 
 /// Reason for the refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,6 +218,11 @@ pub enum Witness {
         /// Supply within the window.
         supply: Work,
     },
+    /// The request fits when the zero-lag holds of ended grants are over.
+    Held {
+        /// Time until then.
+        free_in: Span,
+    },
 }
 
 /// Reason for a rejection by a plugin.
@@ -242,4 +249,45 @@ pub enum RejectionReason {
     OutOfService = 9,
     /// A foreign plugin rejected the task and gave no reason.
     Foreign = 10,
+    /// The thread may use none of the plugin's CPUs, or not the whole root domain that a deadline
+    /// thread needs. `limit` has the thread's CPUs, see [`Rejection::outside_mask`].
+    OutsideMask = 11,
+    /// The thread's control group has no real-time runtime.
+    NoRealTimeGroup = 12,
+    /// The thread's RLIMIT_RTTIME (`limit`) is zero, or less than the runtime (`asked`; 0 if none
+    /// is declared): the kernel would kill its process.
+    TimeLimit = 13,
+    /// The admission test fails on every CPU, because of deadline threads without a grant.
+    NoRoomBesideUngranted = 14,
+    /// An executor has reserved the CPUs: `asked` is its process, `limit` the first of its CPUs.
+    Reserved = 15,
+}
+
+impl Rejection {
+    /// Returns the rejection for a thread that may use only the CPUs of `mask`. The numbers contain
+    /// the mask as far as it fits: `asked` is the first of its CPUs, divided by 64, `limit` has a
+    /// bit for each CPU of that block of 64, and `fits` is the number of all its CPUs.
+    pub fn outside_mask(mask: &CpuSet) -> Rejection {
+        let block = mask.iter().next().unwrap_or(0) / 64;
+        Rejection {
+            reason: RejectionReason::OutsideMask,
+            field: Field::Cpus,
+            cpu: None,
+            asked: block.into(),
+            limit: mask.words()[block as usize],
+            fits: mask.len().into(),
+            witness: None,
+        }
+    }
+
+    /// Returns the first CPUs of the mask of [`Rejection::outside_mask`], and the number of those
+    /// that are missing.
+    pub fn mask(&self) -> Option<(CpuSet, u64)> {
+        let block = usize::try_from(self.asked).ok().filter(|&block| block < MAX_CPUS / 64)?;
+        let mut words = [0; MAX_CPUS / 64];
+        words[block] = self.limit;
+        let cpus = CpuSet::from_words(words);
+        (self.reason == RejectionReason::OutsideMask)
+            .then(|| (cpus, self.fits.saturating_sub(cpus.len().into())))
+    }
 }

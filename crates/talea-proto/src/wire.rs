@@ -15,7 +15,7 @@
 //! | [`Header`] | 8 | op u16 (0), version u16 (2), seq u32 (4) |
 //! | hello | 4 | min u16 (0), max u16 (2) |
 //! | [`TaskWire`] | 208 | period (0), runtime (8), desired (16), deadline (24), flags (32), |
-//! | | | priority (36), owner (40), zero (44), plugin (48), CPUs (80) |
+//! | | | priority (36), owner (40), tid (44), plugin (48), CPUs (80) |
 //! | change | 216 | spec u64 (0), task (8) |
 //! | spec | 8 | spec u64 (0): release, detach, query, next spec |
 //! | attach | 16 | spec u64 (0), flags u32 (8), tid u32 (12) |
@@ -28,7 +28,7 @@
 //! | [`PluginAnswerWire`] | 96 | name (0), plugin (32), kind (36), reason (38), field (40), |
 //! | | | flags (42), CPU (44), asked (48), limit (56), fits (64), then by kind: |
 //! | acceptance | | charge (72), notes (88), zero (92) |
-//! | rejection | | witness: window or period (72), demand or response (80), |
+//! | rejection | | witness: window, period or delay (72), demand or response (80), |
 //! | | | supply or deadline (88) |
 //! | refusal head | 40 | code (0), field (2), errno (4), asked (8), limit (16), index (24), |
 //! | | | answers (28), rule length (30), flags (32), zero (36); then the answers, |

@@ -7,7 +7,7 @@ use talea_runtime::{Application, Config, Priorities, Server, Table, Task, Versio
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Displayed frames.
+/// Number of displayed frames.
 static SHOWN: AtomicU64 = AtomicU64::new(0);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
@@ -107,7 +107,7 @@ fn table() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs everything.
+/// Runs all programs of the chapter.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     fork_and_join()?;
     server(policy()?);

@@ -1,4 +1,5 @@
-//! Declaration of an application. While it runs, the run owns it, so it cannot be changed.
+//! Declaration of an application. A run owns the application, so no caller can change it during the
+//! run.
 
 use crate::channel::{self, ChannelState, End, Input, Output};
 use crate::config::{Config, Mapping};
@@ -21,12 +22,12 @@ use talea_exec::{Flow, Job};
 pub struct TaskId(u32);
 
 impl TaskId {
-    /// Returns the task with this [`number`](TaskId::number). It need not exist.
+    /// Returns the task with this [`number`](TaskId::number). The task need not exist.
     pub fn from_number(number: u32) -> TaskId {
         TaskId(number)
     }
 
-    /// Number of the task in the order of declaration, from 0.
+    /// Returns the number of the task in the order of declaration, from 0.
     pub fn number(self) -> usize {
         self.0 as usize
     }
@@ -58,7 +59,8 @@ pub(crate) type Function = Box<dyn FnMut(&Job) + Send>;
 pub(crate) struct Declared {
     pub(crate) task: Task,
     pub(crate) versions: Vec<Version>,
-    /// Functions, by version. During a run only the task's worker locks them.
+    /// `functions[v]`: function of version `v`. During a run only the task's worker locks the
+    /// functions.
     pub(crate) functions: Arc<Mutex<Vec<Function>>>,
 }
 
@@ -72,7 +74,7 @@ struct Edge {
 
 /// An application: tasks, versions, accelerators and channels (YASMIN Table 1).
 pub struct Application {
-    /// Id of the application within the process.
+    /// Number of the application within the process.
     id: u64,
     pub(crate) config: Config,
     pub(crate) tasks: Vec<Declared>,
@@ -81,7 +83,7 @@ pub struct Application {
     edges: Vec<Edge>,
     /// Table that replaces the configured policy.
     pub(crate) table: Option<Table>,
-    /// Channels, by edge.
+    /// `channels[e]`: channel of edge `e`.
     pub(crate) channels: Vec<ChannelState>,
 }
 
@@ -104,7 +106,7 @@ impl Application {
         Application { id, config, tasks, servers, accelerators, edges, table, channels }
     }
 
-    /// Returns the configuration.
+    /// Returns the configuration, so that the caller can change it.
     pub fn config(&mut self) -> &mut Config {
         &mut self.config
     }
@@ -116,16 +118,17 @@ impl Application {
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    /// Declares a server, for tasks that are [served by](Task::served_by) it.
+    /// Declares a server. Tasks are [served by](Task::served_by) the server if their declarations
+    /// say so.
     pub fn server(&mut self, server: Server) -> ServerId {
         self.servers.push(server);
         ServerId(self.servers.len() as u32 - 1)
     }
 
-    /// Replaces a server for the next start; its tasks stay.
+    /// Replaces a server for the next start. The tasks of the server stay.
     ///
     /// # Panics
-    /// If there is no such server.
+    /// If the server does not exist.
     pub fn replace_server(&mut self, server: ServerId, new: Server) {
         mutate!(
             "runtime-server-anew",
@@ -134,20 +137,20 @@ impl Application {
         );
     }
 
-    /// Replaces a task for the next start: its releases and its urgency. Its versions and channels
-    /// stay. To disable a task, replace it by one that is [activated](Task::activated).
+    /// Replaces a task for the next start: its releases and its urgency. The versions and channels
+    /// of the task stay. To disable a task, replace it by one that is [activated](Task::activated).
     ///
     /// # Panics
-    /// If there is no such task.
+    /// If the task does not exist.
     pub fn replace_task(&mut self, task: TaskId, new: Task) {
         mutate!("runtime-redeclared", self.tasks[task.number()].task = new, drop(new));
     }
 
-    /// Adds a version to a task, in the order of preference, and its function. A job that panics
-    /// ends there; the next one is called as if nothing had happened.
+    /// Adds a version to a task, in the order of preference, with its function. A panic of the
+    /// function ends the job. The function is called for the next job as if nothing had happened.
     ///
     /// # Panics
-    /// If there is no such task.
+    /// If the task does not exist.
     pub fn version(
         &mut self,
         task: TaskId,
@@ -167,11 +170,11 @@ impl Application {
         Accelerator(AcceleratorId(self.accelerators.len() as u32 - 1))
     }
 
-    /// Makes a version use an accelerator: its jobs hold it from start to end, together with all
-    /// others that they need.
+    /// Makes a version use an accelerator. Its jobs hold the accelerator from start to end,
+    /// together with all other accelerators of the version.
     ///
     /// # Panics
-    /// If there is no such version.
+    /// If the version does not exist.
     pub fn uses(&mut self, version: VersionId, accelerator: Accelerator) {
         self.tasks[version.task.number()].versions[version.number]
             .spec
@@ -185,8 +188,8 @@ impl Application {
         self.add_edge(Edge { from, to, size: 0, tokens: 1 }, channel);
     }
 
-    /// Adds a channel with room for `size` data. Each datum activates a job of `to`, once all its
-    /// other inputs are there.
+    /// Adds a channel with room for `size` data. Each datum activates a job of `to`, once all other
+    /// inputs of `to` have their data.
     pub fn channel<T: Send + 'static>(
         &mut self,
         from: TaskId,
@@ -196,7 +199,7 @@ impl Application {
         self.channel_of(from, to, size, 1)
     }
 
-    /// Adds a channel like [`channel`](Application::channel), where `tokens` data activate a job.
+    /// Variant of [`channel`](Application::channel) in which `tokens` data activate a job.
     pub fn channel_of<T: Send + 'static>(
         &mut self,
         from: TaskId,
@@ -223,12 +226,13 @@ impl Application {
         channel::channel(flow, size, (end(from), end(to)))
     }
 
-    /// Returns the task as [`CurrentTask`] identifies it.
+    /// Returns the [`CurrentTask`] of a task.
     pub(crate) fn current_task(&self, task: TaskId) -> CurrentTask {
         CurrentTask::new(self.id, task.to_engine())
     }
 
-    /// Name of a task; a declaration may name one that does not exist.
+    /// Returns the name of a task, or a description if a declaration names a task that does not
+    /// exist.
     fn name_of(&self, task: TaskId) -> &str {
         self.tasks
             .get(task.number())
@@ -310,7 +314,7 @@ impl Application {
         }
     }
 
-    /// Returns the demand of each task on `cpus`, the application's, for a rights provider.
+    /// Returns the demand of each task on the application's CPUs `cpus`, for a rights provider.
     pub(crate) fn demands(&self, cpus: &[u32]) -> Vec<TaskDemand> {
         let demand_of_task = |(number, declared): (usize, &Declared)| {
             let task = &declared.task;
@@ -342,7 +346,7 @@ impl Application {
         self.tasks.iter().enumerate().map(demand_of_task).collect()
     }
 
-    /// Builds the tree, and checks the declaration.
+    /// Builds the tree and checks the declaration.
     pub(crate) fn checked_tree(&self, cpus: u32) -> Result<Tree, Error> {
         mutate!(
             "runtime-unknown-names",
@@ -371,8 +375,8 @@ impl Application {
         Ok(tree)
     }
 
-    /// Checks that the ids in edges, tasks, versions and the table exist: one of another
-    /// application may not exist here.
+    /// Checks that the ids in edges, tasks, versions and the table exist. An id of another
+    /// application may not exist in this one.
     fn check_ids(&self) -> Result<(), Error> {
         let none = |declared_in: String, what: &str, number: u32, declared: usize| {
             Err(Error::Declared(format!(
@@ -419,7 +423,7 @@ impl Application {
         Ok(())
     }
 
-    /// Describes an error of the tree with the names of the application.
+    /// Converts an error of the tree to a description with the names of the application.
     fn tree_error(tree: &Tree, error: &TreeError) -> Error {
         let name = match tree.get(error.node).map(|node| &node.spec) {
             Some(engine::NodeSpec::Task(spec)) => format!("task {}", spec.name),
@@ -431,21 +435,21 @@ impl Application {
         Error::Declared(format!("{name}: {}", error.kind))
     }
 
-    /// Starts the application: its time zero is a moment later.
+    /// Starts the application. Time zero of the run is a moment later.
     ///
     /// # Errors
     /// If the declaration is invalid (a task without a version, a cyclic graph), if the CPUs do not
-    /// exist, and for want of rights if the configuration requires them.
+    /// exist, or if rights are missing that the configuration requires.
     pub fn start(self) -> Result<Running, Error> {
         Running::start(self, drop).map_err(|not_started| not_started.error)
     }
 
-    /// Starts the application like [`start`](Application::start), and returns it if it does not
-    /// start. `tell` gets the [`RunHandle`] before the first job is released, so
-    /// that all jobs may use it.
+    /// Variant of [`start`](Application::start) that returns the application if it does not start.
+    /// Calls `tell` with the [`RunHandle`] before the first job is released, so that all jobs may
+    /// use the handle.
     ///
     /// # Errors
-    /// As [`start`](Application::start), with the application.
+    /// Those of [`start`](Application::start), with the application.
     pub fn start_with(self, tell: impl FnOnce(RunHandle)) -> Result<Running, Box<NotStarted>> {
         Running::start(self, tell)
     }

@@ -4,10 +4,10 @@
 //! popped when the pushing job has ended, and a popped one makes room when the popping job has
 //! ended ([`Flow`]). No thread waits: a push to a full channel and a pop from an empty one fail,
 //! and are counted. The queue has no lock, because a thread that pushes or pops may be stopped in
-//! the middle of it. Each end is one task, whose jobs run one after the other, and the flow lets no
-//! job use a cell before the job that used it last has ended. So no thread ever spins for another
-//! one's next instruction. A thread that does not run a job of the task at an end is rejected
-//! ([`CurrentTask`]).
+//! the middle of the operation. Each end belongs to one task, whose jobs run one after the other.
+//! The flow lets no job use a cell before the job that used the cell last has ended. So no thread
+//! ever spins for the next instruction of another thread. A thread that does not run a job of the
+//! task at an end is rejected ([`CurrentTask`]).
 
 use crate::current_task::CurrentTask;
 use crossbeam_queue::ArrayQueue;
@@ -18,23 +18,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use talea_core::mutate;
 use talea_exec::{Flow, panics};
 
-/// Failed operations of a channel.
+/// Numbers of failed operations of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) full: AtomicU64,
     pub(crate) empty: AtomicU64,
 }
 
-/// Owner of an end.
+/// Owner of an end of a channel.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) owner: CurrentTask,
-    /// Name of its task when the channel was declared.
+    /// Name of the owning task when the channel was declared.
     pub(crate) task: String,
 }
 
 impl Counts {
-    /// Resets the counts: a run that had to be ended has not reported them.
+    /// Resets the counts, because a run that had to be ended has not reported them.
     pub(crate) fn reset(&self) {
         self.full.store(0, Ordering::Relaxed);
         self.empty.store(0, Ordering::Relaxed);
@@ -49,10 +49,10 @@ struct Shared<T> {
     data: ArrayQueue<T>,
 }
 
-/// The end to which the source pushes; each of its versions may have one.
+/// End of a channel to which the source pushes. Each version of the source may have one.
 pub struct Output<T>(Arc<Shared<T>>);
 
-/// The end from which the sink pops; each of its versions may have one.
+/// End of a channel from which the sink pops. Each version of the sink may have one.
 pub struct Input<T>(Arc<Shared<T>>);
 
 impl<T> Clone for Output<T> {
@@ -88,7 +88,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Output<T> {
-    /// Whether the calling thread may push: it runs a job of the source.
+    /// Whether the calling thread may push, because it runs a job of the source.
     pub fn is_mine(&self) -> bool {
         self.0.from.owner.is_current()
     }
@@ -104,19 +104,20 @@ impl<T> Output<T> {
         if self.has_room() { self.put(value) } else { Err(value) }
     }
 
-    /// Pushes what `value` makes, which is called only if there is room; whether there was.
+    /// Pushes the result of `value`, and returns whether there was room. Calls `value` only if
+    /// there is room.
     ///
-    /// The room belonged to jobs that have ended, so what they popped is complete. If `value`
-    /// panics, nothing was pushed.
+    /// The room belonged to jobs that have ended, so the data that they popped is complete. If
+    /// `value` panics, nothing is pushed.
     ///
     /// # Panics
-    /// As [`push`](Output::push).
+    /// Those of [`push`](Output::push).
     pub fn push_with(&self, value: impl FnOnce() -> T) -> bool {
         self.has_room() && self.put(value()).is_ok()
     }
 
-    /// Pushes to the flow and to the queue, so that they agree: the count comes first, and nothing
-    /// in between can fail.
+    /// Pushes to the flow and to the queue, so that the two agree. The flow comes first, and
+    /// nothing in between can fail.
     fn put(&self, value: T) -> Result<(), T> {
         if self.0.flow.push() { self.0.data.push(value) } else { Err(value) }
     }
@@ -142,15 +143,15 @@ impl<T> Output<T> {
 }
 
 impl<T> Input<T> {
-    /// Whether the calling thread may pop: it runs a job of the sink.
+    /// Whether the calling thread may pop, because it runs a job of the sink.
     pub fn is_mine(&self) -> bool {
         self.0.to.owner.is_current()
     }
 
-    /// Pops the first datum, in a job of the sink; nothing if the channel is empty.
+    /// Pops the first datum, in a job of the sink. Returns `None` if the channel is empty.
     ///
     /// # Panics
-    /// As [`push`](Output::push), for the sink.
+    /// If the calling thread does not run [a job of the sink](Input::is_mine).
     pub fn pop(&self) -> Option<T> {
         mutate!(
             "runtime-channel-sink",
@@ -174,8 +175,8 @@ impl<T> Input<T> {
 pub(crate) struct ChannelState {
     pub(crate) flow: Arc<Flow>,
     pub(crate) counts: Arc<Counts>,
-    /// Drops the data but for the last so many. A datum that panics when it is dropped is gone all
-    /// the same.
+    /// Drops all data but the last ones, whose number is the argument. A datum that panics when it
+    /// is dropped is removed, too.
     drop_oldest: Box<dyn Fn(usize) + Send>,
 }
 

@@ -7,13 +7,13 @@ use talea_core::mutate;
 use talea_core::sched::{PolicyFactory, PolicySpec};
 use talea_system::system::Registry;
 
-/// CPUs of tasks (YASMIN section 3.3).
+/// Mapping of tasks to CPUs (YASMIN section 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mapping {
-    /// Every CPU of the application, each job where there is room.
+    /// Every CPU of the application: each job runs where there is room.
     #[default]
     Global,
-    /// The [cores](crate::Task::cores) of each task, each job where there is room among these.
+    /// The [cores](crate::Task::cores) of each task: each job runs where there is room among these.
     Clustered,
     /// The core of each task ([`Task::core`](crate::Task::core)).
     Partitioned,
@@ -33,11 +33,11 @@ pub enum Priorities {
     User,
     /// A policy of the application, which implements [`Policy`](talea_core::sched::Policy).
     ///
-    /// If it needs the costs of jobs, versions must [declare them](crate::Version::cost).
-    /// `examples/policy-edf-us` is one.
+    /// If the policy needs the costs of jobs, versions must [declare them](crate::Version::cost).
+    /// The policy of `examples/policy-edf-us` is an example.
     Custom {
-        /// Name in a system file. It must not be the name of a policy of Talea; readers of the file
-        /// register the policy under it.
+        /// Name of the policy in a system file. It must not be the name of a policy of Talea.
+        /// Readers of the file register the policy under this name.
         name: &'static str,
         /// Constructor of the policy.
         make: PolicyFactory,
@@ -61,95 +61,98 @@ impl Eq for Priorities {}
 /// Source of the right to real-time priorities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rights {
-    /// The process's own right, if it has it; else the daemon's; else none.
+    /// The process's own right, if the process has one. Otherwise the daemon's grants, or no right.
     #[default]
     Any,
-    /// The process's own right (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO` up to 94); else none.
+    /// The process's own right (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO` up to 94), or no right.
     Own,
-    /// Grants of `talead`; else none.
+    /// Grants of `talead`, or no right.
     ///
-    /// On several CPUs every task is charged on each CPU of its jobs, and the plugin must keep one
-    /// order of priorities for all of them (`levels = "common"` in its configuration).
+    /// On several CPUs the daemon charges every task on each CPU of its jobs. The plugin must keep
+    /// one order of priorities for all these CPUs (`levels = "common"` in its configuration).
     Daemon,
-    /// None: the threads are ordinary ones, and nothing is guaranteed.
+    /// No right: the threads are ordinary threads, and nothing is guaranteed.
     Unused,
 }
 
 /// Request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Daemon {
-    /// Socket of the daemon; otherwise `TALEA_SOCKET`, or the default.
+    /// Socket of the daemon. `None` stands for `TALEA_SOCKET`, or the default socket.
     pub socket: Option<PathBuf>,
-    /// Plugin of the daemon, one of fixed priorities; otherwise the first that accepts.
+    /// Plugin of the daemon, which must be one of fixed priorities. `None` stands for the first
+    /// plugin that accepts.
     pub plugin: Option<String>,
-    /// Priority to request for the jobs, 1 to 97; the dispatchers get the next higher one, and the
-    /// watchdog the one above that. The daemon maps them to kernel priorities and keeps their
-    /// order.
+    /// Priority to request for the jobs, 1 to 97. The dispatchers get the next higher priority, and
+    /// the watchdog the one above. The daemon maps these priorities to kernel priorities and keeps
+    /// their order.
     pub priority: u8,
 }
 
 impl Default for Daemon {
-    /// Returns the system's daemon, any plugin, priority 50.
+    /// Returns the request to the system's daemon, for any plugin and priority 50.
     fn default() -> Daemon {
         Daemon { socket: None, plugin: None, priority: 50 }
     }
 }
 
-/// How a dispatcher waits for a timed event (YASMIN section 3.5).
+/// Way in which a dispatcher waits for a timed event (YASMIN section 3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitMode {
-    /// It sleeps.
+    /// The dispatcher sleeps.
     #[default]
     Sleep,
-    /// It sleeps, and spins at the end for at most this time.
+    /// The dispatcher sleeps, and spins at the end for at most this time.
     ///
-    /// It is on time then, and the CPU is lost to all other threads meanwhile. It never spins for
-    /// more than a millisecond, nor for more than half of the wait, so that other threads get a CPU
-    /// at all.
+    /// A spinning dispatcher is on time, and all other threads lose the CPU meanwhile. So that
+    /// other threads get a CPU, it never spins for more than a millisecond, nor for more than half
+    /// of the wait.
     Spin(Duration),
 }
 
 /// Configuration of an application.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// CPUs of tasks.
+    /// Mapping of tasks to CPUs.
     pub mapping: Mapping,
     /// Order of tasks.
     pub priorities: Priorities,
-    /// Whether a job may be preempted by one that precedes it in the order.
+    /// Whether a job may be preempted by a job that precedes it in the order.
     pub preemptive: bool,
-    /// Selection of the version of a job.
+    /// Rule by which the version of a job is selected.
     pub selection: Selection,
     /// Whether a job that waits for an accelerator lends its urgency to the holder (YASMIN section
     /// 3.2).
     pub inheritance: bool,
-    /// How the dispatchers wait.
+    /// Way in which the dispatchers wait.
     pub wait_mode: WaitMode,
-    /// Whether the memory of the whole process is locked at the start, as far as it may be
-    /// (`CAP_IPC_LOCK`, `RLIMIT_MEMLOCK`), to avoid page faults (YASMIN section 3.5). It stays
-    /// locked.
+    /// Whether the runtime locks the memory of the whole process at the start, to avoid page faults
+    /// (YASMIN section 3.5). Only memory that the process may lock is locked (`CAP_IPC_LOCK`,
+    /// `RLIMIT_MEMLOCK`). The memory stays locked.
     pub lock_memory: bool,
-    /// Whether data that have activated no job are retained from a stop to the next start. They
-    /// then activate jobs at the new time zero. Otherwise channels are empty at each start.
+    /// Whether data that have activated no job are retained from a stop to the next start. Retained
+    /// data activate jobs at the new time zero. Otherwise channels are empty at each start.
     pub retain_channels: bool,
-    /// CPUs, as the kernel numbers them; empty: the first that this process may use.
+    /// CPUs of the application, as the kernel numbers them. If empty, the application uses the
+    /// first CPU that this process may use.
     pub cpus: Vec<u32>,
-    /// Whether the CPUs are cleared of foreign threads and interrupts during the run, as far as
-    /// this kernel allows (YASMIN sections 3.3 and 3.5, "shielded processors").
+    /// Whether the runtime clears the CPUs of foreign threads and interrupts during the run, as far
+    /// as this kernel allows (YASMIN sections 3.3 and 3.5, "shielded processors").
     ///
-    /// At least one CPU must be left for them. The shield needs root, whichever right to priorities
-    /// is used: without root the application runs unshielded, prints that once, and its
-    /// [`Report`](crate::Report) has the reason. Everything is restored at the end.
+    /// At least one CPU must remain for the foreign threads. The shield needs root, whichever right
+    /// to priorities is used. Without root the application runs unshielded and prints that once,
+    /// and its [`Report`](crate::Report) has the reason. The runtime restores all settings at the
+    /// end.
     pub shield: bool,
     /// Source of the right to real-time priorities.
     pub rights: Rights,
-    /// Request to the daemon for them.
+    /// Request to the daemon for real-time priorities.
     pub daemon: Daemon,
-    /// Whether the start fails without real-time priorities, or without the shield if one is
+    /// Whether the start fails without real-time priorities, or without the shield if a shield is
     /// requested.
     ///
-    /// Otherwise a process without these rights runs as well as it can, prints that once to
-    /// standard error, and its [`Report`](crate::Report) has the reason.
+    /// Otherwise a process without these rights runs the application as well as it can. It prints
+    /// that once to standard error, and the [`Report`](crate::Report) has the reason.
     pub require_real_time: bool,
 }
 
@@ -178,7 +181,7 @@ impl Default for Config {
 pub(crate) const ROOT: &str = "application";
 
 impl Config {
-    /// Returns the root, and when jobs may migrate: never while they run, as in YASMIN.
+    /// Returns the root, and when jobs may migrate: only at job boundaries, as in YASMIN.
     pub(crate) fn root(&self) -> (SchedulerSpec, Migration) {
         let policy = mutate!(
             "runtime-custom",
@@ -202,7 +205,8 @@ impl Config {
         (root, Migration::JobBoundaries)
     }
 
-    /// Returns the policies of its system file beside Talea's, or the name that has two meanings.
+    /// Returns the policies of the application's system file: Talea's and the custom one. If a
+    /// custom policy has the name of a policy of Talea, returns that name.
     pub(crate) fn registry(&self) -> Result<Registry, &'static str> {
         let known = Registry::new();
         match self.priorities {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use talea_core::engine::TaskId;
 use talea_core::mutate;
 
-/// A task, identified within the process.
+/// Task, identified within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CurrentTask {
     app: u64,
@@ -21,7 +21,7 @@ impl CurrentTask {
         CurrentTask { app, task }
     }
 
-    /// Whether the calling thread runs a job of it.
+    /// Whether the calling thread runs a job of the task.
     pub(crate) fn is_current(self) -> bool {
         // A thread that is about to exit runs no job.
         mutate!(
@@ -31,7 +31,7 @@ impl CurrentTask {
         )
     }
 
-    /// Runs a job of it.
+    /// Runs `job` as a job of the task.
     pub(crate) fn enter<T>(self, job: impl FnOnce() -> T) -> T {
         struct Over(Option<CurrentTask>);
         impl Drop for Over {

@@ -1,9 +1,9 @@
 //! Description of an application as a system file.
 //!
 //! Model: the file describes the tree that [`start`](Application::start) runs. Releases and costs
-//! in the file are the declared ones; they bind no run. The text is read back before it is
-//! returned, so that the reader itself reports what a file cannot contain: a name with a blank, or
-//! a task without cost.
+//! in the file are the declared ones and bind no run. The function reads the text back before it
+//! returns the text. So the reader itself reports what a file cannot contain: a name with a blank,
+//! or a task without cost.
 
 use crate::application::{Application, Declared};
 use crate::config::ROOT;
@@ -13,22 +13,22 @@ use talea_core::workload::{Cost, Environment, Source};
 use talea_system::diagnostic;
 use talea_system::system::{self, Root, System};
 
-/// Duration of its runs, as in any file.
+/// Duration of the runs of the file, as every file needs one.
 const DURATION: Span = Span::from_ns(10_000_000_000);
 
 impl Application {
     /// Returns the system file of this application, for `talea analyze`, `simulate` and `compare`.
     ///
-    /// Its CPUs are the configured ones, or one CPU. A reader of a file with a [custom
+    /// The CPUs of the file are the configured ones, or one CPU. A reader of a file with a [custom
     /// policy](crate::Priorities::Custom) must have registered that policy under its name. Every
-    /// version must declare its [cost](crate::Version::cost). Activated tasks come as often as is
-    /// [expected](crate::Task::expected), sporadic ones otherwise as often as they may, and others
-    /// never.
+    /// version must declare its [cost](crate::Version::cost). Activated tasks have a job as often
+    /// as is [expected](crate::Task::expected). Without an expectation sporadic tasks have jobs as
+    /// often as they may, and others have none.
     ///
     /// # Errors
-    /// What a file cannot contain: an unknown cost, a selection by function, a policy with the name
-    /// of another one, names with other characters than letters, digits, `_`, `-` and `.`, equal
-    /// names; and whatever [`start`](Application::start) refuses.
+    /// If the application has what a file cannot contain: an unknown cost, a selection by function,
+    /// a policy with the name of another one, equal names, or names with characters other than
+    /// letters, digits, `_`, `-` and `.`. Also the errors of [`start`](Application::start).
     pub fn describe(&self) -> Result<String, Error> {
         let root = Root {
             name: ROOT.to_owned(),

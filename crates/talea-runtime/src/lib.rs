@@ -2,16 +2,16 @@
 //! CPUs.
 //!
 //! An application declares its tasks, the functions of their versions, the accelerators that these
-//! use, and the channels between tasks. A [`Config`] selects policy and CPUs without a change to
-//! the tasks. This is the model of YASMIN (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time
-//! middleware for COTS heterogeneous platforms", Middleware 2021, sections 2 and 3); where the
+//! versions use, and the channels between tasks. A [`Config`] selects policy and CPUs without a
+//! change to the tasks. This is the model of YASMIN (Rouxel, Altmeyer, Grelck: "YASMIN: a real-time
+//! middleware for COTS heterogeneous platforms", Middleware 2021, sections 2 and 3). Where the
 //! paper leaves room, `docs/model.md` decides.
 //!
-//! The runtime has no ready queue and no task model of its own: a declaration becomes a tree of the
-//! scheduling engine, and [`talea_exec`] executes it.
+//! The runtime has no ready queue and no task model of its own. It converts a declaration to a tree
+//! of the scheduling engine, and [`talea_exec`] executes the tree.
 //!
-//! The example of the paper is a task that forks, two tasks for the halves, one of them in two
-//! versions, and one that joins:
+//! The example of the paper is a graph: a task that forks, two tasks for the halves, and a task
+//! that joins. One of the halves has two versions.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,16 +1,17 @@
 //! Real-time rights: the process's own, or grants of the daemon.
 //!
 //! Model: one group of grants, all or none: the watchdog, a dispatcher per CPU, a worker per task,
-//! on three levels, for the length of the run. A group has at most [`GROUP_MAX`] grants; an
-//! application that needs more has several groups, and one refusal returns all. The daemon decides
-//! by its rules; its refusal is passed on.
+//! on three levels, for the length of the run. A group has at most [`GROUP_MAX`] grants. An
+//! application that needs more grants has several groups, and one refusal returns all. The daemon
+//! decides by its rules, and the runtime passes on a refusal.
 //!
-//! A dispatcher is granted its CPU, and a worker each CPU of its jobs, with its demand if that was
-//! declared. The thread of a worker holds the grant for one of these CPUs; grants without threads
-//! stand in for it on the others, so that the daemon's ledger has the demand on each. A worker that
-//! moves between CPUs must find the same order of priorities on all of them, also after other
-//! grants have come and gone. Such an application needs a plugin that keeps one order for all its
-//! CPUs (`levels = "common"`), which each grant reports. The watchdog may run on any of them.
+//! A dispatcher is granted its CPU, and a worker each CPU of its jobs, with the demand if the task
+//! declares one. The thread of a worker holds the grant for one of these CPUs. On the other CPUs
+//! grants without threads stand in for it, so that the daemon's ledger has the demand on each. A
+//! worker that moves between CPUs must find the same order of priorities on all of them, even after
+//! other clients have requested and released grants. Such an application needs a plugin that keeps
+//! one order for all its CPUs (`levels = "common"`), which each grant reports. The watchdog may run
+//! on any of them.
 
 use crate::config::Daemon;
 use std::io;
@@ -25,7 +26,7 @@ use talea_os::sched::{self, Policy};
 /// Timeout of the connection to the daemon.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Rights provider that asks the daemon; it holds the grants.
+/// Rights provider that requests grants from the daemon and holds them.
 pub(crate) struct DaemonRights<'a> {
     config: &'a Daemon,
     demands: &'a [TaskDemand],
@@ -35,25 +36,25 @@ pub(crate) struct DaemonRights<'a> {
 /// Demand of a task for the daemon's ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskDemand {
-    /// CPUs on which its jobs may run.
+    /// CPUs on which jobs of the task may run.
     pub(crate) cpus: Vec<u32>,
-    /// Maximum cost of a job and minimum distance of jobs, if both were declared.
+    /// Maximum cost of a job and minimum distance of jobs, if the task declares both.
     pub(crate) demand: Option<(Duration, Duration)>,
 }
 
 /// Request for a grant.
 #[derive(Clone, Copy, Debug)]
 struct GrantRequest {
-    /// Thread of the grant; nothing if it stands in for a thread that may come to the CPU.
+    /// Thread of the grant. `None` if the grant stands in for a thread that may move to the CPU.
     thread: Option<Tid>,
-    /// Number of levels above the workers.
+    /// Number of levels above the level of the workers.
     level: u8,
     cpu: u32,
     demand: Option<(Duration, Duration)>,
 }
 
-/// Returns the requests of all threads: for the CPU where each runs, and for those where it may
-/// run.
+/// Returns the requests of all threads: one for the CPU on which each thread runs, and one for each
+/// other CPU on which it may run.
 fn grant_requests(threads: &RunThreads, demands: &[TaskDemand]) -> Vec<GrantRequest> {
     let one = |tid: Tid, level: u8, cpu: u32| GrantRequest {
         thread: Some(tid),
@@ -87,7 +88,7 @@ fn grant_requests(threads: &RunThreads, demands: &[TaskDemand]) -> Vec<GrantRequ
 }
 
 impl<'a> DaemonRights<'a> {
-    /// Creates the provider; `charged` has the demands by task.
+    /// Creates the provider. `demands[n]` is the demand of task `n`.
     pub(crate) fn new(config: &'a Daemon, demands: &'a [TaskDemand]) -> DaemonRights<'a> {
         DaemonRights { config, demands, grants: Mutex::new(Vec::new()) }
     }
@@ -121,9 +122,10 @@ impl<'a> DaemonRights<'a> {
         })
     }
 
-    /// Returns the plugin for all grants: the one that accepts a dispatcher. A worker that declares
-    /// its demand could be accepted by others, with levels unrelated to a dispatcher's. Returns
-    /// nothing if none accepts it: the group is then refused with the reason.
+    /// Returns the plugin for all grants: the one that accepts a dispatcher. Another plugin might
+    /// accept a worker that declares its demand, with levels unrelated to a dispatcher's. Returns
+    /// `None` if no plugin accepts the dispatcher. The daemon then refuses the group with the
+    /// reason.
     fn plugin(&self, client: &Client, request: &[GrantRequest]) -> io::Result<Option<String>> {
         if self.config.plugin.is_some() || request.iter().all(|request| request.demand.is_none()) {
             return Ok(self.config.plugin.clone());
@@ -157,7 +159,8 @@ impl<'a> DaemonRights<'a> {
     }
 }
 
-/// Quotas and sums concern all groups of an application.
+/// Adds the number of grants to an error, because quotas and sums concern all groups of an
+/// application.
 fn with_grant_count(error: io::Error, count: usize) -> io::Error {
     if count <= GROUP_MAX {
         error
@@ -170,7 +173,7 @@ fn refused(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// A failure is a missing right, too: there is no other provider.
+/// Flattens an outcome. A failure counts as a missing right, because there is no other provider.
 fn flatten<T>(outcome: Outcome<T>) -> io::Result<T> {
     match outcome {
         Ok(Ok(granted)) => Ok(granted),
@@ -197,7 +200,7 @@ impl RightsProvider for DaemonRights<'_> {
     }
 }
 
-/// Checks that the plugin keeps one order for all CPUs: per-CPU levels fit together only until
+/// Checks that the plugin keeps one order for all CPUs. Levels per CPU fit together only until
 /// another client requests one.
 fn require_common_levels(threads: &RunThreads, grants: &[Grant]) -> io::Result<()> {
     let is_common = |grant: &Grant| {
@@ -222,7 +225,8 @@ fn require_common_levels(threads: &RunThreads, grants: &[Grant]) -> io::Result<(
     ))
 }
 
-/// Checks that the levels are distinct: a full band makes neighbours share one.
+/// Checks that the levels are distinct, because in a full band neighbouring levels share a
+/// priority.
 fn require_distinct_levels(client: &Client, grants: &[Grant]) -> io::Result<()> {
     for grant in grants {
         let granted = flatten(grant.info())?.granted;
@@ -243,7 +247,7 @@ fn require_distinct_levels(client: &Client, grants: &[Grant]) -> io::Result<()> 
     Ok(())
 }
 
-/// Whether every dispatcher is above every worker, and the watchdog above all.
+/// Whether every dispatcher is above every worker, and the watchdog above all of them.
 fn has_required_order(threads: &RunThreads) -> io::Result<bool> {
     let level = |tid: Tid| {
         sched::get(tid).map(|attr| match attr.policy {

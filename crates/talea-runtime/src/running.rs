@@ -28,9 +28,9 @@ use talea_os::{Tid, clock, sched};
 pub enum Error {
     /// The declaration is invalid.
     Declared(String),
-    /// The system does not have what is configured.
+    /// The system does not have what the configuration requires.
     Machine(String),
-    /// The run cannot be executed here, or had to be ended.
+    /// This system cannot execute the run, or the run had to be ended.
     Run(Failure),
 }
 
@@ -52,12 +52,12 @@ impl std::error::Error for Error {
     }
 }
 
-/// An application that could not be started.
+/// Application that could not be started.
 #[derive(Debug)]
 pub struct NotStarted {
     /// The application, unchanged.
     pub app: Application,
-    /// Reason.
+    /// Reason why the application could not be started.
     pub error: Error,
 }
 
@@ -69,7 +69,7 @@ struct TaskCounters {
     first_panic: OnceLock<String>,
 }
 
-/// Outcome of a run, and the rights that it had.
+/// Outcome of a run, with the rights that the run had.
 struct RunOutcome {
     report: talea_exec::Report,
     rights: Rights,
@@ -80,17 +80,17 @@ struct RunOutcome {
 
 type Outcome = Result<RunOutcome, Failure>;
 
-/// An application between its start and its stop. Dropping it stops it, too.
+/// Application between its start and its stop. Dropping the value stops the application.
 #[derive(Debug)]
 pub struct Running {
     control: Arc<RunControl>,
     counters: Vec<Arc<TaskCounters>>,
-    /// Application and thread, until it is stopped.
+    /// Application and thread, until the application is stopped.
     app: Option<Application>,
     thread: Option<JoinHandle<Outcome>>,
 }
 
-/// Period of polling whether a run has begun.
+/// Period at which the start polls whether a run has begun.
 const BEGIN_POLL_PERIOD: Duration = Duration::from_millis(1);
 
 impl Running {
@@ -159,8 +159,8 @@ impl Running {
     }
 
     /// Activates a job of a task, [activated](crate::Task::activated),
-    /// [sporadic](crate::Task::sporadic) or any other. Takes no lock: jobs may call it. Whether the
-    /// application runs.
+    /// [sporadic](crate::Task::sporadic) or any other. Takes no lock, so jobs may call it. Returns
+    /// whether the application runs.
     pub fn activate(&self, task: TaskId) -> bool {
         self.control.activate(0, task.to_engine())
     }
@@ -170,7 +170,7 @@ impl Running {
         RunHandle(Arc::clone(&self.control))
     }
 
-    /// Sets battery, mode or permissions. Whether the application runs.
+    /// Sets battery, mode or permissions. Returns whether the application runs.
     pub fn change(&self, condition: Condition) -> bool {
         self.control.change(0, condition)
     }
@@ -178,8 +178,8 @@ impl Running {
     /// Stops releases: released jobs complete, and then the run ends (YASMIN Table 1). The
     /// application may then be changed and started again.
     ///
-    /// Waits for a job however long it takes. To give it up, drop this value instead: a job that
-    /// does not return within four seconds of that can be stopped only with the whole process,
+    /// Waits for a job however long it takes. To stop the wait, drop this value instead. A job that
+    /// does not return within four seconds of the drop can be stopped only with the whole process,
     /// which is aborted.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Running {
         Ok((app, report?))
     }
 
-    /// Stops like [`stop`](Running::stop), and returns the application also if the run had to be
+    /// Variant of [`stop`](Running::stop) that returns the application even if the run had to be
     /// ended.
     pub fn stop_keeping(mut self) -> (Application, Result<Report, Error>) {
         self.control.stop();
@@ -218,7 +218,7 @@ impl Running {
         (app, report)
     }
 
-    /// Empties the channels if jobs were running: their data belong to no job.
+    /// Empties the channels if jobs were running, because their data belong to no job.
     fn abandon(&self, app: &Application) {
         if self.control.zero().is_some() {
             app.channels.iter().for_each(ChannelState::clear);
@@ -285,23 +285,23 @@ impl Drop for Running {
     }
 }
 
-/// Handle of a running application; it does nothing after the end of the run.
+/// Handle of a running application. It does nothing after the end of the run.
 #[derive(Clone, Debug)]
 pub struct RunHandle(Arc<RunControl>);
 
 impl RunHandle {
-    /// Activates a job like [`Running::activate`].
+    /// Activates a job, like [`Running::activate`].
     pub fn activate(&self, task: TaskId) -> bool {
         self.0.activate(0, task.to_engine())
     }
 
-    /// Sets a condition like [`Running::change`].
+    /// Sets a condition, like [`Running::change`].
     pub fn change(&self, condition: Condition) -> bool {
         self.0.change(0, condition)
     }
 
-    /// Time since the start: job k of a periodic task is released at its offset and k periods. Zero
-    /// before the start.
+    /// Returns the time since the start, or zero before the start. Job k of a periodic task is
+    /// released at its offset plus k periods.
     pub fn now(&self) -> Duration {
         let now = clock::now();
         Duration::from_nanos(mutate!(
@@ -312,7 +312,7 @@ impl RunHandle {
     }
 }
 
-/// Checks the declaration, and returns the tree of the engine and the CPUs.
+/// Checks the declaration. Returns the tree of the engine and the CPUs.
 fn validate(app: &Application) -> Result<(Tree, Vec<u32>), Error> {
     let cpus = select_cpus(app)?;
     if app.config.shield {
@@ -322,7 +322,7 @@ fn validate(app: &Application) -> Result<(Tree, Vec<u32>), Error> {
     Ok((tree, cpus))
 }
 
-/// Returns the configured CPUs, or the first of this process.
+/// Returns the configured CPUs, or the first CPU that this process may use.
 fn select_cpus(app: &Application) -> Result<Vec<u32>, Error> {
     let own =
         sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
@@ -345,7 +345,7 @@ fn select_cpus(app: &Application) -> Result<Vec<u32>, Error> {
 /// [`Config::cpus`](crate::Config::cpus).
 ///
 /// # Errors
-/// If it may use fewer.
+/// If this process may use fewer CPUs.
 pub fn first_cpus(count: usize) -> Result<Vec<u32>, Error> {
     let own =
         sched::get_affinity(Tid::current()).map_err(|error| Error::Run(Failure::Os(error)))?;
@@ -365,7 +365,7 @@ impl TaskCounters {
     }
 }
 
-/// A task as it is executed.
+/// Task as the run executes it.
 struct Planned {
     arrivals: talea_exec::Arrivals,
     functions: Arc<Mutex<Vec<Function>>>,
@@ -411,7 +411,7 @@ impl Planned {
     }
 }
 
-/// Everything that the thread of a run needs.
+/// Data that the thread of a run needs.
 struct Plan {
     tree: Tree,
     tasks: Vec<Planned>,
@@ -421,14 +421,14 @@ struct Plan {
     lock_memory: bool,
     rights: Rights,
     daemon: Daemon,
-    /// Demands, by task.
+    /// `demands[n]`: demand of task `n`.
     demands: Vec<TaskDemand>,
     require_real_time: bool,
     shield: bool,
 }
 
 impl Plan {
-    /// Executes the run, on shielded CPUs if that is requested and possible.
+    /// Executes the run. If a shield is requested and possible, the CPUs are shielded.
     fn execute(&self, control: &RunControl) -> Outcome {
         if !self.shield {
             return self.execute_by_rights(control);
@@ -525,7 +525,8 @@ impl Plan {
     }
 }
 
-/// Prints a message once per process, because a missing guarantee may be noticed late otherwise.
+/// Prints a message once per process, because the user may otherwise notice a missing guarantee
+/// late.
 fn warn_once(warned: &AtomicBool, what: &str) {
     if !warned.swap(true, Ordering::Relaxed) {
         eprintln!("talea: {what}");

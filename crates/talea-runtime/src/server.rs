@@ -1,8 +1,8 @@
-//! Servers: a budget of CPU time every period, for tasks that are activated at any time.
+//! Servers: a budget of CPU time in every period, for tasks that are activated at any time.
 //!
-//! YASMIN leaves them to future work ("recurring servers"). Here they are servers of the scheduling
-//! engine (docs/model.md, section 6): an activated job has the rest of its server's budget. However
-//! many jobs are activated, other tasks lose no more than that.
+//! YASMIN leaves servers to future work ("recurring servers"). Here they are servers of the
+//! scheduling engine (docs/model.md, section 6): an activated job has the rest of its server's
+//! budget. However many jobs are activated, other tasks lose no more than the budget.
 
 use std::time::Duration;
 use talea_core::engine::{Affinity, SchedulerSpec};
@@ -20,9 +20,9 @@ pub struct Server {
     pub(crate) name: String,
     reservation: Reservation,
     priority: Option<u8>,
-    /// CPU of the application, with partitioned mapping.
+    /// CPU of the server, with partitioned mapping.
     pub(crate) core: u32,
-    /// CPUs of the application, with clustered mapping.
+    /// CPUs of the server, with clustered mapping.
     pub(crate) cores: Affinity,
 }
 
@@ -37,39 +37,41 @@ impl Server {
         Server { name: name.to_owned(), reservation, priority: None, core: 0, cores: Affinity::ANY }
     }
 
-    /// Creates a deferrable server: it has its budget from the start of each period to its end, so
-    /// a job is served at any time.
+    /// Creates a deferrable server. The server has its budget from the start of each period to the
+    /// end, so it serves a job at any time.
     pub fn deferrable(name: &str, budget: Duration, period: Duration) -> Server {
         Server::new(name, ServerKind::Deferrable, budget, period)
     }
 
-    /// Creates a polling server: it has its budget at the start of each period, and loses it if no
-    /// job is pending.
+    /// Creates a polling server. The server has its budget at the start of each period, and loses
+    /// the budget if no job is pending.
     pub fn polling(name: &str, budget: Duration, period: Duration) -> Server {
         Server::new(name, ServerKind::Polling, budget, period)
     }
 
-    /// Creates a sporadic server: used budget returns a period later, and other tasks lose no more
+    /// Creates a sporadic server. Used budget returns a period later, and other tasks lose no more
     /// than to a periodic task.
     pub fn sporadic(name: &str, budget: Duration, period: Duration) -> Server {
         Server::new(name, ServerKind::Sporadic, budget, period)
     }
 
-    /// Creates a constant bandwidth server, for [`Priorities::Edf`](crate::Priorities::Edf): at
-    /// most budget / period of a CPU, with a deadline that moves with the used budget.
+    /// Creates a constant bandwidth server, for [`Priorities::Edf`](crate::Priorities::Edf). The
+    /// server gets at most budget / period of a CPU, with a deadline that moves with the used
+    /// budget.
     pub fn bandwidth(name: &str, budget: Duration, period: Duration) -> Server {
         Server::new(name, ServerKind::HardCbs, budget, period)
     }
 
-    /// Sets the priority of all of its tasks, for [`Priorities::User`](crate::Priorities::User);
-    /// otherwise each has its own.
+    /// Sets the priority of all tasks of the server, for
+    /// [`Priorities::User`](crate::Priorities::User). Without this call each task has its own
+    /// priority.
     #[must_use]
     pub fn priority(mut self, priority: u8) -> Server {
         self.priority = Some(priority);
         self
     }
 
-    /// Sets the CPU of its tasks, from 0, for
+    /// Sets the CPU of the server's tasks, from 0, for
     /// [`Mapping::Partitioned`](crate::Mapping::Partitioned).
     #[must_use]
     pub fn core(mut self, core: u32) -> Server {
@@ -77,7 +79,8 @@ impl Server {
         self
     }
 
-    /// Sets the CPUs of its tasks, from 0, for [`Mapping::Clustered`](crate::Mapping::Clustered).
+    /// Sets the CPUs of the server's tasks, from 0, for
+    /// [`Mapping::Clustered`](crate::Mapping::Clustered).
     #[must_use]
     pub fn cores(mut self, cores: impl IntoIterator<Item = u32>) -> Server {
         let bits = cores.into_iter().map(|core| 1_u64.checked_shl(core).unwrap_or(0));
@@ -85,7 +88,7 @@ impl Server {
         self
     }
 
-    /// Returns the scheduler node of the server; its tasks are ordered by `policy`.
+    /// Returns the scheduler node of the server, whose tasks `policy` orders.
     pub(crate) fn to_spec(&self, policy: PolicySpec, affinity: Affinity) -> SchedulerSpec {
         let mut spec = SchedulerSpec::new(&self.name, policy);
         spec.reservation = Some(self.reservation);

@@ -1,17 +1,16 @@
-//! Shield: CPUs of an application that are kept clear of foreign threads (YASMIN sections 3.3 and
-//! 3.5).
+//! Shield: keeps the CPUs of an application clear of foreign threads (YASMIN sections 3.3 and 3.5).
 
 use crate::report::ShieldReport;
 use std::io;
 use talea_exec::Failure;
 use talea_os::shield::{Shield, ShieldError, check};
 
-/// Checks that these CPUs can be shielded here by a process with the rights.
+/// Checks that a process with the rights could shield these CPUs.
 pub(crate) fn check_cpus(cpus: &[u32]) -> Result<(), ShieldError> {
     check(&cpus.iter().copied().collect())
 }
 
-/// Raises a shield, or returns the reason why there is none.
+/// Raises a shield. Returns the reason if that is impossible.
 pub(crate) fn raise(
     cpus: &[u32],
     require_real_time: bool,
@@ -26,7 +25,7 @@ pub(crate) fn raise(
     }
 }
 
-/// Scans again for foreign threads, and restores everything.
+/// Scans again for foreign threads, and restores all settings.
 pub(crate) fn lower(shield: Shield) -> ShieldReport {
     let cleared = shield.report();
     let describe =

@@ -1,9 +1,9 @@
-//! Off-line schedules: intervals of CPUs computed beforehand (YASMIN section 3.4).
+//! Off-line schedules: intervals of CPUs that were computed before the run (YASMIN section 3.4).
 //!
 //! Model (docs/model.md, section 9): entries on each CPU in a hyperperiod that repeats from the
-//! start; between them the CPU is idle. A job that starts in an entry has the version of the entry,
-//! and accelerators are not checked: both were decided by the table. Jobs are released as declared,
-//! or an entry activates the job that it runs.
+//! start. Between entries the CPU is idle. A job that starts in an entry has the version of the
+//! entry, and the engine does not check accelerators, because the table decided about both. Jobs
+//! are released as declared, or an entry activates the job that it runs.
 
 use crate::application::{Application, TaskId, VersionId};
 use crate::running::Error;
@@ -17,11 +17,11 @@ use talea_system::diagnostic;
 use talea_system::system;
 use talea_system::write::text as quoted;
 
-/// A table, for [`Application::set_table`].
+/// Table for [`Application::set_table`].
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(crate) hyperperiod: Span,
-    /// Entries in the order of declaration, with their tasks.
+    /// Entries in the order of declaration, each with its task.
     pub(crate) entries: Vec<(TaskId, TableEntry)>,
 }
 
@@ -30,13 +30,13 @@ fn span(duration: Duration) -> Span {
 }
 
 impl Table {
-    /// Creates an empty table with this hyperperiod.
+    /// Creates an empty table with hyperperiod `hyperperiod`.
     pub fn new(hyperperiod: Duration) -> Table {
         Table { hyperperiod: span(hyperperiod), entries: Vec::new() }
     }
 
-    /// Adds an entry: from `start` for `length` the application's CPU `core`, from 0, belongs to
-    /// `task`.
+    /// Adds an entry: CPU `core` of the application, from 0, belongs to `task` from `start` for
+    /// `length`.
     #[must_use]
     pub fn entry(mut self, core: u32, start: Duration, length: Duration, task: TaskId) -> Table {
         let (start, end) = (span(start), span(start.saturating_add(length)));
@@ -50,22 +50,23 @@ impl Table {
         Affinity(own.fold(0, |all, (_, entry)| all | 1_u64.checked_shl(entry.cpu).unwrap_or(0)))
     }
 
-    /// Sets the version of the last entry, which is one of its task's.
+    /// Sets the version of the last entry, which must be a version of the entry's task.
     #[must_use]
     pub fn in_version(mut self, version: VersionId) -> Table {
         self.last().version = Some(version.number as u32);
         self
     }
 
-    /// Makes the last entry activate the job that it runs. All jobs of its task then come from such
-    /// entries.
+    /// Makes the last entry activate the job that it runs. All jobs of the entry's task then come
+    /// from such entries.
     #[must_use]
     pub fn activating(mut self) -> Table {
         self.last().activates = true;
         self
     }
 
-    /// Lets the job of the last entry continue in a later one; otherwise that is an overrun.
+    /// Lets the job of the last entry continue in a later entry. Without this call a job that does
+    /// not end in its entry is an overrun.
     #[must_use]
     pub fn continues(mut self) -> Table {
         self.last().continues = true;
@@ -75,7 +76,7 @@ impl Table {
     /// Returns the last entry.
     ///
     /// # Panics
-    /// If there is none: an entry must be added before it is modified.
+    /// If there is no entry: an entry must be added before it is modified.
     fn last(&mut self) -> &mut TableEntry {
         &mut self.entries.last_mut().expect("an entry").1
     }
@@ -90,7 +91,7 @@ impl Table {
         self.entries.iter().map(|&(task, _)| task)
     }
 
-    /// Returns the policy of the root of `tree`, with the servers and then the tasks as children.
+    /// Returns the policy of the root of `tree`, whose children are the servers and then the tasks.
     pub(crate) fn policy(&self, tree: &Tree) -> PolicySpec {
         let first = tree.children(Tree::ROOT).count();
         let tasks = tree.nodes().filter(|(_, node)| matches!(node.spec, NodeSpec::Task(_)));
@@ -107,18 +108,18 @@ impl Table {
 }
 
 impl Application {
-    /// Follows a table from the next start on, instead of the configured mapping, order and
-    /// preemption; or no longer.
+    /// Sets the table that replaces the configured mapping, order and preemption from the next
+    /// start on. `None` removes the table.
     pub fn set_table(&mut self, table: Option<Table>) {
         self.table = table;
     }
 
-    /// Reads the table of a system file: of a complete file with the task names of this
-    /// application, or of the output of `talea analyze --synthesize table`, which has no tasks.
+    /// Reads the table of a system file. The file is complete, with the task names of this
+    /// application, or is the output of `talea analyze --synthesize table`, which has no tasks.
     ///
     /// # Errors
-    /// The diagnostics of the file; if it has no table, or entries of tasks that the application
-    /// does not have.
+    /// The diagnostics of the file. Also an error if the file has no table, or has entries of tasks
+    /// that the application does not have.
     pub fn read_table(&self, text: &str) -> Result<Table, Error> {
         let mut text = text.to_owned();
         if !text.lines().any(|line| line.trim_start().starts_with("[[task]]")) {
@@ -144,7 +145,7 @@ impl Application {
         Ok(Table { hyperperiod, entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// Converts an entry of a file to one of this application.
+    /// Converts an entry of a file to an entry of this application.
     fn import_entry(&self, tree: &Tree, entry: &TableEntry) -> Result<(TaskId, TableEntry), Error> {
         let owner = tree.children(Tree::ROOT).nth(entry.owner as usize).map(|(_, node)| &node.spec);
         let Some(NodeSpec::Task(spec)) = owner else {
@@ -179,7 +180,7 @@ impl Application {
         ))
     }
 
-    /// Writes tasks and versions with their names, so that a table without any can be read.
+    /// Writes tasks and versions with their names, so that a reader accepts a table without tasks.
     fn write_names(&self, text: &mut String) {
         for declared in &self.tasks {
             // Writing to a String cannot fail.

@@ -8,36 +8,37 @@ use talea_core::workload::{self, Cost};
 use talea_core::{Span, Time, Work};
 use talea_exec::Arrivals;
 
-/// A task (YASMIN Table 1, `TData`): when its jobs are released, and how urgent they are.
+/// Task (YASMIN Table 1, `TData`): the releases of its jobs, and their urgency.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub(crate) spec: TaskSpec,
-    /// Offset and period; nothing for a task that is activated.
+    /// Offset and period. `None` for a task that is activated.
     periodic: Option<(Span, Span)>,
     /// Expected distance of activations, for models of the application.
     expected: Option<Span>,
-    /// CPU of the application, with partitioned mapping.
+    /// CPU of the task, with partitioned mapping.
     pub(crate) core: u32,
-    /// CPUs of the application, one bit each, with clustered mapping.
+    /// CPUs of the task, one bit each, with clustered mapping.
     pub(crate) cores: Affinity,
     /// Server of the task.
     pub(crate) server: Option<ServerId>,
 }
 
-/// Converts a duration; more than 584 years are the maximum.
+/// Converts a duration. Durations of more than 584 years become the maximum.
 fn span(duration: Duration) -> Span {
     Span::from_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 impl Task {
-    /// Creates a task with a job every `period` from the start on, each due at the next release.
+    /// Creates a task with a job every `period` from the start on. Each job is due at the next
+    /// release.
     pub fn periodic(name: &str, period: Duration) -> Task {
         let every = Some((Span::ZERO, span(period)));
         Task { periodic: every, ..Task::of(TaskSpec::new(name, span(period))) }
     }
 
-    /// Creates a task that is activated, with releases at least `separation` apart: an early
-    /// activation is released late (docs/model.md, Y2.5-10).
+    /// Creates a task that is activated, with releases at least `separation` apart. The engine
+    /// releases an early activation late (docs/model.md, Y2.5-10).
     pub fn sporadic(name: &str, separation: Duration) -> Task {
         let mut spec = TaskSpec::new(name, span(separation));
         spec.enforced = true;
@@ -49,8 +50,8 @@ impl Task {
         Task::of(TaskSpec::activated(name, span(deadline)))
     }
 
-    /// Creates a node of a graph: its jobs are released when all inputs are there, and are due when
-    /// the graph is.
+    /// Creates a node of a graph. Its jobs are released when all inputs are available, and are due
+    /// when the graph is due.
     pub fn node(name: &str) -> Task {
         Task::of(TaskSpec::node(name))
     }
@@ -61,9 +62,10 @@ impl Task {
 
     /// Sets the expected distance of activations.
     ///
-    /// Under [`Priorities::RateMonotonic`](crate::Priorities::RateMonotonic) the task is ordered by
-    /// it, and models of the application ([`Application::describe`]) have jobs that far apart. It
-    /// is not enforced. The default for a sporadic task is its separation.
+    /// Under [`Priorities::RateMonotonic`](crate::Priorities::RateMonotonic) this distance orders
+    /// the task. Models of the application ([`Application::describe`]) have jobs at this distance.
+    /// The runtime does not enforce the distance. The default for a sporadic task is its
+    /// separation.
     ///
     /// [`Application::describe`]: crate::Application::describe
     #[must_use]
@@ -77,7 +79,7 @@ impl Task {
         self
     }
 
-    /// Sets the relative deadline, shorter or longer than the period.
+    /// Sets the relative deadline, which may be shorter or longer than the period.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Task {
         self.spec.deadline = span(deadline);
@@ -93,24 +95,23 @@ impl Task {
         self
     }
 
-    /// Sets the priority for [`Priorities::User`](crate::Priorities::User): larger goes first.
+    /// Sets the priority for [`Priorities::User`](crate::Priorities::User). A larger priority
+    /// precedes a smaller one.
     #[must_use]
     pub fn priority(mut self, priority: u8) -> Task {
         self.spec.priority = priority;
         self
     }
 
-    /// Sets the CPU of the application, from 0, for
-    /// [`Mapping::Partitioned`](crate::Mapping::Partitioned).
+    /// Sets the CPU of the task, from 0, for [`Mapping::Partitioned`](crate::Mapping::Partitioned).
     #[must_use]
     pub fn core(mut self, core: u32) -> Task {
         self.core = core;
         self
     }
 
-    /// Sets the CPUs of the application, from 0, for
-    /// [`Mapping::Clustered`](crate::Mapping::Clustered); the default is all of them. Sets of
-    /// different tasks may overlap.
+    /// Sets the CPUs of the task, from 0, for [`Mapping::Clustered`](crate::Mapping::Clustered).
+    /// The default is all CPUs of the application. Sets of different tasks may overlap.
     #[must_use]
     pub fn cores(mut self, cores: impl IntoIterator<Item = u32>) -> Task {
         let bits = cores.into_iter().map(|core| 1_u64.checked_shl(core).unwrap_or(0));
@@ -118,26 +119,27 @@ impl Task {
         self
     }
 
-    /// Makes its jobs share the budget of this server with its other tasks.
+    /// Makes the jobs of the task share the budget of `server` with the other tasks of the server.
     #[must_use]
     pub fn served_by(mut self, server: ServerId) -> Task {
         self.server = Some(server);
         self
     }
 
-    /// Sets the capacity of the backlog behind the running job; more jobs are refused and counted.
+    /// Sets the capacity of the backlog behind the running job. The engine refuses and counts
+    /// further jobs.
     #[must_use]
     pub fn backlog(mut self, jobs: u32) -> Task {
         self.spec.backlog.capacity = jobs;
         self
     }
 
-    /// Whether its jobs are released periodically.
+    /// Whether the jobs of the task are released periodically.
     pub(crate) fn is_periodic(&self) -> bool {
         self.periodic.is_some()
     }
 
-    /// Minimum distance of its releases.
+    /// Returns the minimum distance of the task's releases.
     pub(crate) fn separation(&self) -> Option<Span> {
         match self.periodic {
             Some((_, period)) => Some(period),
@@ -145,8 +147,8 @@ impl Task {
         }
     }
 
-    /// Returns the arrivals in a model of the task: those of a sporadic task as often as they may
-    /// come.
+    /// Returns the arrivals in a model of the task. Jobs of a sporadic task arrive as often as they
+    /// may.
     pub(crate) fn workload_arrivals(&self) -> workload::Arrivals {
         match (self.periodic, self.expected) {
             (Some((offset, period)), _) => {
@@ -175,12 +177,12 @@ impl Task {
     }
 }
 
-/// A version of a task (YASMIN section 3.2), with the values that [`Selection`](crate::Selection)
+/// Version of a task (YASMIN section 3.2), with the values that [`Selection`](crate::Selection)
 /// uses.
 #[derive(Clone, Debug)]
 pub struct Version {
     pub(crate) spec: engine::Version,
-    /// Cost of a job, if it was declared.
+    /// Cost of a job, if the version declares it.
     pub(crate) cost: Option<Cost>,
 }
 
@@ -190,16 +192,16 @@ impl Version {
         Version { spec: engine::Version::new(name), cost: None }
     }
 
-    /// Sets the maximum cost of a job, alone on its CPU and including its accelerators: the WCET of
-    /// analysis and simulation ([`Application::describe`](crate::Application::describe)). It is not
-    /// enforced.
+    /// Sets the maximum cost of a job, alone on its CPU and including its accelerators. This is the
+    /// WCET of analysis and simulation ([`Application::describe`](crate::Application::describe)).
+    /// The runtime does not enforce the cost.
     #[must_use]
     pub fn cost(mut self, most: Duration) -> Version {
         self.cost = Some(Cost::Constant(Work::from_ns(span(most).as_ns())));
         self
     }
 
-    /// Sets minimum and maximum cost of a job; simulated jobs take a value between them.
+    /// Sets minimum and maximum cost of a job. A simulated job has a cost between the two.
     #[must_use]
     pub fn costs(mut self, least: Duration, most: Duration) -> Version {
         let (min, max) = (Work::from_ns(span(least).as_ns()), Work::from_ns(span(most).as_ns()));
@@ -214,15 +216,15 @@ impl Version {
         self
     }
 
-    /// Sets the time of a job for [`Selection::TradeOff`](crate::Selection::TradeOff); the default
-    /// is its maximum cost.
+    /// Sets the time of a job for [`Selection::TradeOff`](crate::Selection::TradeOff). The default
+    /// is the maximum cost of a job.
     #[must_use]
     pub fn time(mut self, time: Duration) -> Version {
         self.spec.time = Work::from_ns(span(time).as_ns());
         self
     }
 
-    /// Sets the modes of the version, bit k for mode k.
+    /// Sets the modes of the version: bit k stands for mode k.
     #[must_use]
     pub fn modes(mut self, modes: u64) -> Version {
         self.spec.modes = modes;
@@ -238,7 +240,7 @@ impl Version {
 }
 
 impl Version {
-    /// Returns the version in the engine.
+    /// Returns the version in the form of the engine.
     pub(crate) fn to_spec(&self) -> engine::Version {
         let mut spec = self.spec.clone();
         if let Some(cost) = self.cost.as_ref().filter(|_| spec.time.is_zero()) {

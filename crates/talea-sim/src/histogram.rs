@@ -1,7 +1,7 @@
 //! A histogram of response times in bounded memory.
 //!
 //! Model: buckets whose width grows with the value, 32 for each power of two. A quantile is at most
-//! 1/32 above the exact value and never below it; minimum and maximum are exact.
+//! 1/32 above the exact value and never below it. Minimum and maximum are exact.
 
 use talea_core::Span;
 use talea_core::mutate;
@@ -76,12 +76,13 @@ impl Histogram {
         (self.count > 0).then_some(self.max)
     }
 
-    /// Returns the mean, rounded down.
+    /// Returns the mean, rounded down; `None` without values.
     pub fn mean(&self) -> Option<Span> {
         (self.count > 0).then(|| Span::from_ns((self.sum / u128::from(self.count)) as u64))
     }
 
-    /// Returns the value that `thousandths` of all values do not exceed; at most 1/32 too large.
+    /// Returns the value that `thousandths` of all values do not exceed. It is at most 1/32 too
+    /// large.
     pub fn quantile(&self, thousandths: u64) -> Option<Span> {
         let wanted = mutate!(
             "sim-tally-quantile",

@@ -1,9 +1,9 @@
 //! Interference: CPU stalls and scheduling overheads, which delay jobs.
 //!
-//! A *stall* is an interval in which nothing progresses on a CPU: a hypervisor, an interrupt storm,
+//! A *stall* is an interval in which no job progresses on a CPU: a hypervisor, an interrupt storm,
 //! system management mode. An *overhead* is time that the scheduler itself spends on a CPU before
-//! the job continues. Neither is work: it is charged to no budget and only delays the job
-//! (docs/model.md, sections 6 and 11).
+//! the job continues. Neither is work: it only delays the job, and the engine charges it to no
+//! budget (docs/model.md, sections 6 and 11).
 
 use talea_core::mutate;
 pub use talea_core::workload::Overheads;
@@ -15,7 +15,7 @@ struct CpuInterference {
     stalls: Vec<(Time, Time)>,
     /// Index of the first stall that has not ended.
     first: usize,
-    /// End of the overheads spent so far.
+    /// Time at which the overheads added so far end.
     free_at: Time,
 }
 
@@ -24,13 +24,14 @@ struct CpuInterference {
 pub(crate) struct Interference {
     cpus: Vec<CpuInterference>,
     pub(crate) overheads: Overheads,
-    /// `levels[t]`: schedulers above task `t`; `last[t]`: CPU on which it ran last.
+    /// `levels[t]`: number of schedulers above task `t`.
     pub(crate) levels: Vec<u32>,
+    /// `last[t]`: CPU on which task `t` ran last.
     pub(crate) last: Vec<usize>,
 }
 
 impl Interference {
-    /// Creates an empty state; `last[t]` is the initial CPU of task `t`.
+    /// Creates a state without stalls and overheads. `last[t]` is the initial CPU of task `t`.
     pub(crate) fn new(cpus: usize, levels: Vec<u32>, last: Vec<usize>) -> Interference {
         Interference {
             cpus: vec![CpuInterference::default(); cpus],
@@ -98,14 +99,14 @@ impl Interference {
         at.saturating_add(left)
     }
 
-    /// Spends `span` of overhead on `cpu`, after the overheads already pending.
+    /// Adds `span` of overhead on `cpu`, after the overheads that are already pending.
     pub(crate) fn add_overhead(&mut self, cpu: usize, now: Time, span: Span) {
         if !span.is_zero() {
             self.cpus[cpu].free_at = self.finish_time(cpu, now, span);
         }
     }
 
-    /// Discards stalls before `now`, which is never queried again.
+    /// Discards stalls before `now`. Later queries are never about an earlier time.
     pub(crate) fn discard_before(&mut self, cpu: usize, now: Time) {
         let cpu = &mut self.cpus[cpu];
         while cpu

@@ -7,13 +7,13 @@ use talea_core::{Span, Time, Work};
 
 /// Generator of one task's arrivals and costs.
 ///
-/// Both use streams of their own, so neither depends on the scheduler.
+/// Arrivals and costs use streams of their own, so neither depends on the scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct JobSource {
     arrivals: Arrivals,
-    /// `costs[v]`: cost model of version `v`; the last applies to all further versions.
+    /// `costs[v]`: cost model of version `v`. The last element applies to all further versions.
     costs: Vec<Cost>,
-    /// The cost, if it is constant and the only one.
+    /// Cost of all jobs, if there is one cost model and it is constant.
     constant: Option<Work>,
     nominal: Option<Time>,
     next: usize,
@@ -62,7 +62,8 @@ impl JobSource {
         }
     }
 
-    /// Returns the next arrival: time of observation and nominal time.
+    /// Returns the time of observation and the nominal time of the next arrival; `None` after the
+    /// last.
     #[inline]
     pub(crate) fn arrival(&mut self) -> Option<(Time, Time)> {
         let nominal = self.nominal?;
@@ -102,8 +103,8 @@ impl JobSource {
 
     /// Returns the cost of the next job in `version`.
     ///
-    /// Jobs of a task run in order, and each consumes one random number whatever its version. The
-    /// cost is therefore the same for every scheduler.
+    /// Jobs of a task run in order, and each consumes one random number in any version. The cost is
+    /// therefore the same for every scheduler.
     #[inline]
     pub(crate) fn cost(&mut self, version: u32, mode: CostMode) -> Work {
         self.constant.unwrap_or_else(|| self.sample(version, mode))

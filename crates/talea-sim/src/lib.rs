@@ -2,8 +2,8 @@
 //!
 //! Model: a [`Workload`] defines arrivals and costs of jobs from a seed. A [`Simulation`] has CPUs
 //! of full speed, and time advances from event to event. The executor has the same loop: the same
-//! events enter the same engine, and the same orders result. Events are reported to a [`Sink`], and
-//! nothing is stored unless a sink stores it.
+//! events enter the same engine, and the same orders result. The simulation reports events to a
+//! [`Sink`], and only sinks store them.
 #![forbid(unsafe_code)]
 
 pub mod generate;

@@ -1,8 +1,8 @@
 //! Pseudo-random numbers with a permanent stream.
 //!
-//! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the state is one word, and every seed is good.
-//! The stream is part of the guarantee *same seed, same bytes*. It is therefore implemented here
-//! instead of taken from a library that may change it.
+//! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the state is one word, and every seed is valid.
+//! The stream is part of the guarantee *same seed, same bytes*. Its implementation is therefore in
+//! this module instead of a library that may change it.
 
 use talea_core::mutate;
 
@@ -50,17 +50,19 @@ impl Rng {
         }
     }
 
-    /// Returns a number in `[0, 1)`, for generators; decisions use no floats.
+    /// Returns a uniform number in `[0, 1)`. Only the generators of task sets use it; scheduling
+    /// decisions use no floats.
     #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// Returns the seed of one of several roots, by its number, from the common `seed`.
+/// Returns the seed of root `number`, from the common `seed`.
 ///
-/// The first root has the common seed. The seeds of the others are generated from it, with part
-/// numbers beyond those of tasks. With `seed + number`, a root would repeat a root of another run.
+/// The first root has the common seed. The seeds of the other roots are generated from it, with
+/// part numbers beyond those of tasks. With `seed + number`, a root would repeat a root of another
+/// run.
 pub fn root_seed(seed: u64, number: usize) -> u64 {
     const ROOTS: u64 = 1 << 63;
     mutate!(

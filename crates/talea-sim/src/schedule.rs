@@ -1,14 +1,14 @@
-//! A schedule for a chart: which job ran on which CPU, and when.
+//! A schedule for a chart: the jobs that ran on each CPU, with their times.
 
 use crate::sink::{Completion, Sink};
 use talea_core::Time;
 use talea_core::engine::{Cpu, TaskId};
 use talea_core::mutate;
 
-/// An interval in which a job ran without interruption.
+/// Interval in which a job ran without interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The CPU.
+    /// CPU of the job.
     pub cpu: Cpu,
     /// Task of the job.
     pub task: TaskId,
@@ -29,7 +29,8 @@ pub struct Schedule {
     pub arrivals: Vec<(Time, TaskId)>,
     /// Completed jobs.
     pub ended: Vec<Completion>,
-    /// Time from which nothing was stored, because the maximum number of segments was reached.
+    /// Time from which the schedule stored nothing, because it reached the maximum number of
+    /// segments.
     pub cut: Option<Time>,
     open: Vec<Option<(TaskId, u64, Time)>>,
     max_segments: usize,

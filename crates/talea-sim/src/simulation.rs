@@ -1,7 +1,7 @@
 //! The simulation: CPUs of full speed, and the event loop.
 //!
 //! Optional features (job steps, stalls, overheads, changes of conditions) are in [`Optional`]. The
-//! loop is compiled twice, so that simulations without them do not pay for them.
+//! loop is compiled twice, so that simulations without these features do not pay for them.
 
 mod optional;
 
@@ -49,10 +49,9 @@ pub struct Outcome {
 pub struct Simulation<W: Observer = ()> {
     engine: Engine<W>,
     cpus: Vec<CpuState>,
-    /// `ends[cpu]`: end of the running job if nothing intervenes.
+    /// `ends[cpu]`: end of the running job if no event intervenes.
     ///
-    /// A list, because CPUs are few and an end is set and cleared more often than the first one is
-    /// queried.
+    /// It is a list, because CPUs are few and ends change more often than the first end is queried.
     ends: Vec<Time>,
     tasks: Vec<TaskState>,
     arrivals: Heap,
@@ -110,18 +109,18 @@ impl<W: Observer> Simulation<W> {
         simulation
     }
 
-    /// Releases a job of `task` now; the task must have no pending arrivals of its own.
+    /// Releases a job of `task` now.
     ///
     /// # Panics
-    /// If the task has pending arrivals.
+    /// If the task has pending arrivals of its own.
     pub fn activate(&mut self, task: TaskId) {
         assert!(!self.arrivals.contains(task.0), "the task has pending arrivals");
         self.tasks[task.0 as usize].nominal = self.outcome.now;
         self.arrivals.set(task.0, self.outcome.now.as_ns());
     }
 
-    /// Stops arrivals. Pending jobs complete as the simulation continues; [`Engine::is_drained`]
-    /// reports when.
+    /// Stops arrivals. Pending jobs complete as the simulation continues. [`Engine::is_drained`]
+    /// tells when all have completed.
     pub fn stop(&mut self) {
         let _ = self.engine.handle(self.outcome.now, Event::Stopped);
         mutate!(
@@ -167,7 +166,7 @@ impl<W: Observer> Simulation<W> {
         }
     }
 
-    /// Returns the time of the next event. `X`: there are [`Optional`] features.
+    /// Returns the time of the next event. `X` states whether there are [`Optional`] features.
     #[inline]
     fn next<const X: bool>(&self) -> Time {
         let arrival = self.arrivals.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at));
@@ -189,8 +188,8 @@ impl<W: Observer> Simulation<W> {
         self.outcome
     }
 
-    /// Iterates over the jobs that complete exactly at `until`, the end of the run, which is not
-    /// simulated any more.
+    /// Iterates over the jobs that complete exactly at `until`, the end of the run. The run does
+    /// not simulate these completions.
     pub fn completions_at(&self, until: Time) -> impl Iterator<Item = Completion> {
         (0..).zip(self.ends.iter().zip(&self.cpus)).filter_map(move |(at, (&end, cpu))| {
             let task = cpu.running.filter(|&task| end == until && self.is_last_segment(task))?;
@@ -210,7 +209,7 @@ impl<W: Observer> Simulation<W> {
         }
     }
 
-    /// Simulates one instant; returns `false` if there are no further events.
+    /// Simulates one instant. Returns `false` if there are no further events.
     pub fn advance(&mut self, sink: &mut impl Sink) -> bool {
         let now = self.next_event();
         if now == Time::NEVER {
@@ -294,7 +293,7 @@ impl<W: Observer> Simulation<W> {
         }
     }
 
-    /// Updates the job on a CPU; returns its progress since the last update.
+    /// Updates the job on a CPU. Returns its progress since the last update.
     #[inline]
     fn update_progress<const X: bool>(&mut self, now: Time, at: usize) -> Work {
         let cpu = &mut self.cpus[at];
@@ -328,7 +327,7 @@ impl<W: Observer> Simulation<W> {
         let _ = self.engine.handle(now, Event::Completed { task });
     }
 
-    /// Halts the job on a CPU.
+    /// Stops the progress of the job on a CPU.
     #[inline]
     fn halt<const X: bool>(&mut self, now: Time, at: usize) {
         if self.cpus[at].running.is_some() {
@@ -340,7 +339,7 @@ impl<W: Observer> Simulation<W> {
         }
     }
 
-    /// Starts or resumes a job on a CPU; returns whether it is its first dispatch.
+    /// Starts or resumes a job on a CPU. Returns whether this is its first dispatch.
     #[inline]
     fn start<const X: bool>(
         &mut self,

@@ -4,14 +4,14 @@ use talea_core::engine::{Cpu, Notification, TaskId};
 use talea_core::mutate;
 use talea_core::{Span, Time};
 
-/// A completed job.
+/// Data of a completed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Task of the job.
     pub task: TaskId,
     /// Number of the job, from 0.
     pub job: u64,
-    /// Release: the earliest start.
+    /// Release of the job, its earliest start.
     pub release: Time,
     /// Absolute deadline.
     pub deadline: Time,
@@ -33,7 +33,7 @@ impl Completion {
     }
 }
 
-/// Receiver of events, in the order of their occurrence. Methods that are not overridden cost
+/// Receiver of events, in the order of their occurrence. Methods without an implementation cost
 /// nothing.
 #[allow(unused_variables, reason = "an open list")]
 pub trait Sink {
@@ -43,7 +43,7 @@ pub trait Sink {
     fn on_refusal(&mut self, now: Time, task: TaskId) {}
     /// Receives a dispatch: `cpu` switches to a job.
     fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {}
-    /// Receives the first dispatch of a job, in this version.
+    /// Receives the first dispatch of a job, in `version`.
     fn on_start(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64, version: u32) {}
     /// Receives a notification of the engine.
     fn on_notification(&mut self, now: Time, notification: &Notification) {}
@@ -115,7 +115,7 @@ pub struct Count {
     pub refused: u64,
     /// Completed jobs.
     pub completed: u64,
-    /// Jobs completed after their deadline.
+    /// Jobs that completed after their deadline.
     pub late: u64,
     /// Longest response time.
     pub worst: Span,
@@ -158,7 +158,7 @@ impl Sink for Counters {
     }
 }
 
-/// All completed jobs.
+/// Sink that stores all completed jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Jobs {
     /// Jobs in the order of completion.
@@ -176,7 +176,7 @@ impl Sink for Jobs {
 mod tests {
     use super::*;
 
-    /// Record of all received events, as text.
+    /// Sink that stores all received events as text.
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Recorder(Vec<String>);
 

@@ -1,9 +1,9 @@
 //! A trace of all events, as a stream of bytes, for long runs.
 //!
 //! Format 2: eight bytes `TALEATR2`, then records without padding. A number is an LEB128 varint:
-//! seven bits a byte, the least significant first, the top bit set on all but the last. A record
-//! begins with the number `16 · d + kind`, where d is the nanoseconds since the previous record
-//! (since zero for the first). These numbers follow:
+//! seven bits per byte, the least significant first, the top bit set on all but the last byte. A
+//! record begins with the number `16 · d + kind`, where d is the nanoseconds since the previous
+//! record (since zero for the first). The numbers of its kind follow:
 //!
 //! | kind | event | numbers |
 //! | --- | --- | --- |
@@ -19,10 +19,11 @@
 //! | 9 | overrun of a table entry | CPU, task, job |
 //! | 10 | deadlock | task |
 //!
-//! A job number is written as the difference, modulo 2^64, to that of the previous record about its
-//! task (to zero in the first), so that it usually takes one byte. A deadline may precede the
-//! release, at the end of a late graph. Its signed difference, modulo 2^64, is therefore
-//! zigzag-encoded: doubled, and inverted if negative. A job takes about 30 bytes in total.
+//! A job number is written as a difference, modulo 2^64, so that it usually takes one byte. The
+//! difference is to the job number of the previous record about its task, or to zero in the first
+//! record. A deadline may precede the release, at the end of a late graph. The signed difference of
+//! the two, modulo 2^64, is therefore zigzag-encoded: doubled, and inverted if negative. A job
+//! takes about 30 bytes in total.
 
 use crate::sink::{Completion, Sink};
 use std::io::{self, Write};
@@ -57,7 +58,7 @@ pub enum TraceEvent {
     Refused(TaskId),
     /// A first dispatch: [`Sink::on_start`].
     Started {
-        /// The CPU.
+        /// CPU of the job.
         cpu: Cpu,
         /// Task of the job.
         task: TaskId,
@@ -68,7 +69,7 @@ pub enum TraceEvent {
     },
     /// A dispatch: [`Sink::on_dispatch`].
     Dispatched {
-        /// The CPU.
+        /// CPU of the job.
         cpu: Cpu,
         /// Task of the job.
         task: TaskId,
@@ -83,7 +84,7 @@ pub enum TraceEvent {
     Notified(Notification),
 }
 
-/// Writer of a trace. Output is buffered; [`Trace::finish`] returns the first error.
+/// Writer of a trace. It buffers the output, and [`Trace::finish`] returns the first error.
 #[derive(Debug)]
 pub struct Trace<W: Write> {
     to: W,
@@ -201,7 +202,7 @@ impl<W: Write> Sink for Trace<W> {
     }
 }
 
-/// Error of reading: the trace is invalid or incomplete.
+/// Error of the reader: the trace is invalid or incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Offset of the unreadable record, in bytes.

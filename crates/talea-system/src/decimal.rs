@@ -1,32 +1,32 @@
-//! Utilisations written as decimals, read without ever becoming a float.
+//! Utilisations as decimals, read without floats.
 //!
-//! Model: `0.7` is the ratio 7/10 and its charge is ⌈7·2^64/10⌉, exactly what `Charge::ratio(7,
-//! 10)` gives: a task set that adds up to the bound meets it. Twenty decimals distinguish all
-//! charges, because 10^-20 < 2^-64; so every charge can be written as a decimal that reads back as
-//! itself.
+//! Model: `0.7` is the ratio 7/10, and its charge is ⌈7·2^64/10⌉, the result of `Charge::ratio(7,
+//! 10)`. So a task set whose sum equals the bound meets it. Twenty decimals distinguish all
+//! charges, because 10^-20 < 2^-64. So every charge has a decimal that reads back as the same
+//! charge.
 
 use std::fmt;
 use talea_core::Charge;
 
-/// The most decimals that are kept apart.
+/// Maximum number of significant decimals.
 pub const DECIMALS_MAX: usize = 20;
-/// The largest utilisation that can be written, in whole CPUs.
+/// Largest utilisation that a file can express, in whole CPUs.
 pub const WHOLE_MAX: u64 = 1024;
 
-/// Why a decimal could not be read.
+/// Reason why a decimal could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecimalError {
-    /// Not digits with at most one dot between them.
+    /// The text is not digits with at most one dot between them.
     Syntax,
-    /// A sign in front.
+    /// The number has a sign.
     Negative,
-    /// An exponent, such as in `7e-1`.
+    /// The number has an exponent, as in `7e-1`.
     Exponent,
-    /// `inf` or `nan`.
+    /// The text is `inf` or `nan`.
     NotANumber,
-    /// More than [`DECIMALS_MAX`] decimals that matter.
+    /// The number has more than [`DECIMALS_MAX`] significant decimals.
     TooFine,
-    /// More than [`WHOLE_MAX`].
+    /// The number exceeds [`WHOLE_MAX`].
     TooLarge,
 }
 
@@ -83,8 +83,8 @@ pub fn parse_charge(text: &str) -> Result<Charge, DecimalError> {
     Ok(Charge::from_bits((u128::from(whole) << 64) + (high << 32) + low))
 }
 
-/// The shortest decimal that [`parse_charge`] reads as `charge`; always with a dot. `None` above
-/// [`WHOLE_MAX`].
+/// Returns the shortest decimal that [`parse_charge`] reads as `charge`; always with a dot. `None`
+/// above [`WHOLE_MAX`].
 pub fn write_charge(charge: Charge) -> Option<String> {
     let bits = charge.bits();
     (0..=DECIMALS_MAX as u32).find_map(|decimals| {

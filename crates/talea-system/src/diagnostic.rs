@@ -1,21 +1,21 @@
-//! One complaint about a file: where, what, why, and what would be right.
+//! Diagnostics about a file: position, fault, reason and remedy.
 //!
-//! Invariant: no field holds a control character, so that printing a complaint about a hostile file
-//! can't drive the reader's terminal.
+//! Invariant: no field holds a control character. So a printed diagnostic about a hostile file
+//! sends no control sequence to the user's terminal.
 
 use std::fmt::{self, Write};
 
-/// Whether a complaint stops the file from being used.
+/// Whether a diagnostic prevents the use of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The file is not used.
     Error,
-    /// The file is used as it is; its author should check the place.
+    /// The file is used unchanged. Its author should check the position.
     Warning,
 }
 
 impl Severity {
-    /// The word that reports use.
+    /// Returns the word that reports use.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Error => "error",
@@ -24,12 +24,12 @@ impl Severity {
     }
 }
 
-/// One complaint about a file.
+/// One diagnostic about a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Error or warning.
     pub severity: Severity,
-    /// The file, as the caller called it.
+    /// Name of the file, as the caller stated it.
     pub origin: String,
     /// Line number, from 1.
     pub line: u32,
@@ -37,32 +37,32 @@ pub struct Diagnostic {
     pub column: u32,
     /// The fault.
     pub what: String,
-    /// Why that is a problem.
+    /// Reason why the fault is a problem.
     pub why: String,
     /// A correct alternative.
     pub remedy: String,
-    /// The part of the line that is shown.
+    /// Part of the line that the report shows.
     pub(crate) excerpt: Excerpt,
 }
 
-/// A piece of a source line with something underlined.
+/// Part of a source line with an underlined range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Excerpt {
-    /// The text, without control characters.
+    /// Text of the part, without control characters.
     pub(crate) text: String,
-    /// Characters before the underlined part.
+    /// Number of characters before the underlined range.
     pub(crate) indent: usize,
-    /// Underlined characters, at least 1.
+    /// Number of underlined characters, at least 1.
     pub(crate) width: usize,
 }
 
 impl Diagnostic {
-    /// Whether the file can't be used because of this.
+    /// Whether the diagnostic is an error, so that the file is not used.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// Several lines for people: the complaint, the source line, a caret, reason and remedy.
+    /// Returns several lines for users: the fault, the source line, a caret, reason and remedy.
     pub fn render(&self, color: bool) -> String {
         let paint = Paint { color };
         let tone = match self.severity {
@@ -114,7 +114,7 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// One line for logs.
+    /// Writes one line for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Diagnostic { origin, line, column, what, why, remedy, .. } = self;
         write!(f, "{origin}:{line}:{column}: {}: {what}", self.severity.word())?;
@@ -129,7 +129,7 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// All complaints, one blank line between them, with a closing count of errors and warnings.
+/// Returns all diagnostics, separated by blank lines, with a final count of errors and warnings.
 pub fn render(diagnostics: &[Diagnostic], color: bool) -> String {
     let mut out = String::new();
     for diagnostic in diagnostics {
@@ -151,7 +151,7 @@ pub fn render(diagnostics: &[Diagnostic], color: bool) -> String {
     out
 }
 
-/// `text` in back quotes, without control characters, cut when it is long.
+/// Returns `text` in back quotes, without control characters. A long text is cut.
 pub(crate) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     let mut out = String::from("`");
@@ -166,7 +166,7 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// `c`, or a stand-in when a terminal might act on it.
+/// Returns `c`, or a replacement if a terminal might interpret it.
 pub(crate) fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',

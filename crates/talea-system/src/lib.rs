@@ -1,12 +1,11 @@
-//! Talea's files: text in, a checked setup or exact complaints out, and back to text.
+//! Talea's files: text to a checked setup or to diagnostics, and back to text.
 //!
-//! Model: a file is read whole, every problem in it is found in one pass and carries its line and
-//! column, the reason, and what would be right. A file with an error yields no setup at all, never
-//! half of one.
+//! Model: the reader reads a whole file and finds all errors in one pass. Each diagnostic has line
+//! and column, reason and remedy. A file with an error yields no setup at all.
 //!
-//! Absent on purpose: opening files, looking up users, counting CPUs. The caller passes text, a
-//! [`config::Names`] and a [`config::Target`]; so a configuration can be checked for another
-//! machine, and tests need none.
+//! Absent on purpose: opening files, finding users, counting CPUs. The caller passes text, a
+//! [`config::Names`] and a [`config::Target`]. So a configuration can be checked for another
+//! computer, and tests need no real users and CPUs.
 #![forbid(unsafe_code)]
 
 pub mod config;

@@ -1,26 +1,28 @@
-//! A text with its name: turns byte ranges into lines, columns and complaints, and collects those.
+//! A text with its name: converts byte ranges into lines, columns and diagnostics, and collects
+//! these.
 //!
-//! Invariant: what is collected is bounded, however hostile the text: [`KEPT`] complaints are
-//! remembered, [`SHOWN`] are handed out, the rest are counted.
+//! Invariant: the memory for diagnostics is bounded for any text. [`KEPT`] diagnostics are stored,
+//! [`SHOWN`] are returned, and the others are counted.
 
 use crate::diagnostic::{Diagnostic, Excerpt, Severity, harmless};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// How many complaints are handed out about one file.
+/// Maximum number of diagnostics that are returned about one file.
 pub(crate) const SHOWN: usize = 100;
-/// How many complaints are remembered; more than shown, so that those shown are the first by
-/// position.
+/// Maximum number of stored diagnostics. It exceeds [`SHOWN`], so that the returned diagnostics are
+/// the first by position.
 const KEPT: usize = 1_000;
-/// How many characters of a line are shown, and how many of them before the caret.
+/// Maximum number of characters of a line in a report.
 const WINDOW: usize = 140;
+/// Maximum number of these characters before the caret.
 const BEFORE: usize = 60;
 
 /// A text with its name.
 pub(crate) struct Source<'t> {
     pub(crate) origin: &'t str,
     pub(crate) text: &'t str,
-    /// Byte offset at which each line starts.
+    /// `starts[n]`: byte offset at which line `n` starts, from 0.
     starts: Vec<usize>,
 }
 
@@ -31,12 +33,12 @@ impl<'t> Source<'t> {
         Source { origin, text, starts }
     }
 
-    /// The line of byte `at`, from 1.
+    /// Returns the number of the line of byte `at`, from 1.
     pub(crate) fn line(&self, at: usize) -> u32 {
         u32::try_from(self.starts.partition_point(|&start| start <= at)).unwrap_or(u32::MAX)
     }
 
-    /// Line `number` (from 1) without its end.
+    /// Returns line `number` (from 1) without its end.
     pub(crate) fn line_text(&self, number: u32) -> &'t str {
         let index = number as usize - 1;
         let start = self.starts[index];
@@ -72,20 +74,20 @@ impl<'t> Source<'t> {
     }
 }
 
-/// The largest character boundary of `text` at or below `at`.
+/// Returns the largest character boundary of `text` at or below `at`.
 fn floor(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
 }
 
-/// The three sentences of a complaint.
+/// Fault, reason and remedy of a diagnostic.
 pub(crate) struct Words {
     pub(crate) what: String,
     pub(crate) why: String,
     pub(crate) remedy: String,
 }
 
-/// Shorthand for [`Words`].
+/// Creates [`Words`].
 pub(crate) fn words(
     what: impl Into<String>,
     why: impl Into<String>,
@@ -94,13 +96,13 @@ pub(crate) fn words(
     Words { what: what.into(), why: why.into(), remedy: remedy.into() }
 }
 
-/// Everything found so far about one text.
+/// Diagnostics about one text.
 pub(crate) struct Findings<'s> {
     pub(crate) source: &'s Source<'s>,
     list: Vec<Diagnostic>,
     forgotten: usize,
     errors: usize,
-    /// Lines whose content can't be trusted; only the first complaint about such a line is kept.
+    /// Lines with a syntax error. Only the first diagnostic about each of them is kept.
     broken: BTreeSet<u32>,
 }
 
@@ -109,18 +111,18 @@ impl<'s> Findings<'s> {
         Findings { source, list: Vec::new(), forgotten: 0, errors: 0, broken: BTreeSet::new() }
     }
 
-    /// The file can't be used.
+    /// Reports an error, so that the file is not used.
     pub(crate) fn error(&mut self, span: &Range<usize>, words: Words) {
         self.add(Severity::Error, span, words);
     }
 
-    /// The file can be used, but.
+    /// Reports a warning about a file that is used.
     pub(crate) fn warning(&mut self, span: &Range<usize>, words: Words) {
         self.add(Severity::Warning, span, words);
     }
 
-    /// Reports an error ([`Findings::error`]). Later errors on the same line are consequences and
-    /// are dropped.
+    /// Reports an error ([`Findings::error`]). Later errors on the same line are consequences,
+    /// which the list drops.
     pub(crate) fn broken(&mut self, span: &Range<usize>, words: Words) {
         self.error(span, words);
         self.broken.insert(self.source.line(span.start));
@@ -138,14 +140,14 @@ impl<'s> Findings<'s> {
         }
     }
 
-    /// Whether enough is remembered: what more is found need not be explained, only counted by
-    /// [`Findings::count_errors`].
+    /// Whether the list is full. Then the caller need not explain further errors, and
+    /// [`Findings::count_errors`] counts them.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= KEPT
     }
 
-    /// Whether another complaint may still be handed out: then costly words such as suggestions are
-    /// worth their while.
+    /// Whether another diagnostic may be returned. Only then are costly texts such as suggestions
+    /// useful.
     pub(crate) fn has_room(&self) -> bool {
         self.list.len() < SHOWN
     }
@@ -156,17 +158,17 @@ impl<'s> Findings<'s> {
         self.forgotten += errors;
     }
 
-    /// Whether the file can't be used.
+    /// Whether there are errors, so that the file is not used.
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// Whether some lines could not be read at all.
+    /// Whether some lines could not be read.
     pub(crate) fn has_broken_lines(&self) -> bool {
         !self.broken.is_empty()
     }
 
-    /// The complaints in file order; a last one counts those that were left out.
+    /// Returns the diagnostics in file order. A last diagnostic counts those that were dropped.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
         self.list.sort_by_key(|d| (d.line, d.column, d.severity));
         let left_out = self.forgotten + self.list.len().saturating_sub(SHOWN);

@@ -1,10 +1,10 @@
-//! "Did you mean": the nearest of some words.
+//! Suggestions for a misspelt word: the nearest of some words.
 //!
 //! Distance: insertions, deletions, substitutions and swaps of neighbours cost one each (optimal
 //! string alignment). Damerau, Comm. ACM 7(3), 1964.
 
-/// The word nearest to `given`, if it is near enough to be meant: a third of its letters, at least
-/// one, may differ. Case does not count.
+/// Returns the word nearest to `given`; `None` if no word is near enough. A third of the letters
+/// may differ, or one letter of a short word. Case does not count.
 pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     // Long nonsense is not a typing mistake, and the distance is quadratic.
     const LONGEST: usize = 64;
@@ -42,7 +42,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// `a, b or c`.
+/// Returns the words as `a, b or c`.
 pub fn list<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words: Vec<String> = words.into_iter().map(|w| format!("\"{w}\"")).collect();
     match words.split_last() {

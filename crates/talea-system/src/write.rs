@@ -1,11 +1,11 @@
-//! A setup as a configuration file.
+//! Writer of a setup as a configuration file.
 //!
-//! Model: what is written reads back as the same setup; only `Rule::origin` tells the new lines.
-//! Ids stay numbers (`#1000`), because names may mean something else on another machine.
+//! Model: the written text reads back as the same setup, except for `Rule::origin`, which has the
+//! new lines. Ids stay numbers (`#1000`), because a name may mean another id on another computer.
 //!
 //! # Panics
-//! A setup that no file could have given (a plugin without the band it needs, a utilisation above
-//! 1024 CPUs) is a bug of the caller.
+//! For a setup that no file could describe (a plugin without its band, a utilisation above 1024
+//! CPUs). This is an error of the caller.
 
 use crate::config::keys::Section;
 use crate::config::{DaemonSetup, LogLevel};
@@ -17,7 +17,7 @@ use talea_core::setup::{
 };
 use talea_core::{Charge, Span};
 
-/// The file that says `daemon` and `setup`.
+/// Returns the file that describes `daemon` and `setup`.
 pub fn write(daemon: &DaemonSetup, setup: &Setup) -> String {
     let mut out = String::from("[daemon]\n");
     let level = LogLevel::WORDS
@@ -76,7 +76,10 @@ fn write_plugin(out: &mut String, plugin: &PluginSetup) {
     pair(out, "cpus", &text(&plugin.cpus.to_string()));
     match (&plugin.kind, plugin.band) {
         (PluginKind::Edf(_), _) => {}
-        (_, Some(band)) => pair(out, "priorities", &format!("\"{}-{}\"", band.low.0, band.high.0)),
+        (_, Some(band)) => {
+            pair(out, "priorities", &format!("\"{}-{}\"", band.low.0, band.high.0));
+            pair(out, "on_overrun", &text(plugin.on_overrun.name()));
+        }
         (_, None) => panic!("plugin {} has no band", plugin.name),
     }
     match &plugin.kind {
@@ -149,6 +152,7 @@ fn write_rules(out: &mut String, setup: &Setup) {
             | Bound::MinDeadline(s)
             | Bound::MaxDeadline(s) => span(s),
             Bound::MinPriority(level) | Bound::MaxPriority(level) => level.0.to_string(),
+            Bound::OnOverrun(reaction) => text(reaction.name()),
             Bound::IgnoreAdmission(flag) | Bound::AllowUnbounded(flag) => flag.to_string(),
         };
         pair(out, key, &value);
@@ -170,7 +174,7 @@ fn charge(charge: Charge) -> String {
     write_charge(charge).expect("a configured utilisation is at most 1024 CPUs")
 }
 
-/// `text` as a TOML basic string.
+/// Returns `text` as a TOML basic string.
 pub fn text(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! The largest and the nastiest files: bounded time, memory and complaints. What is measured is
-//! finishing at all; a quadratic reader would take minutes here.
+//! The largest and the most hostile files: bounded time, memory and diagnostics. The tests only
+//! measure that they finish. A quadratic reader would take minutes.
 
 mod common;
 
@@ -8,7 +8,7 @@ use talea_system::config::{FILE_MAX, read, read_bytes};
 use talea_system::import::{File, retif};
 use talea_system::system;
 
-/// `piece` repeated up to the largest file, after `head`.
+/// Returns `head` with as many repetitions of `piece` as fit into the largest file.
 fn filled(head: &str, piece: &str) -> String {
     let mut text = head.to_owned();
     while text.len() + piece.len() <= FILE_MAX {
@@ -17,7 +17,7 @@ fn filled(head: &str, piece: &str) -> String {
     text
 }
 
-/// A file of many pieces ([`filled`]), with a number in place of `#`.
+/// Returns a file of many pieces ([`filled`]), with a number in place of `#`.
 fn numbered(head: &str, piece: &str) -> String {
     numbered_to(FILE_MAX, head, piece)
 }

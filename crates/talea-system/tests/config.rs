@@ -174,7 +174,7 @@ max_utilization = 2
     }
 }
 
-/// Two plugins on CPUs 0-1 and 1-2 with these kinds and priorities; the warnings about them.
+/// Returns the warnings about two plugins of the given kinds and priorities on CPUs 0-1 and 1-2.
 fn pair(first: (&str, &str), second: (&str, &str)) -> Vec<String> {
     let plugin = |name: &str, cpus: &str, (kind, band): (&str, &str)| {
         let priorities =

@@ -1,4 +1,5 @@
-//! The fuzz harness on its seeds and on seeded mutations of them: always, and without a fuzzer.
+//! Runs the fuzz harness on its seeds and on seeded mutations of them, in every test run and
+//! without a fuzzer.
 //!
 //! `TALEA_FUZZ_ROUNDS` asks for more rounds than the usual ones.
 #![allow(clippy::disallowed_methods, reason = "seeds are files")]
@@ -13,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const ROUNDS: usize = 2_000;
 
-/// The seeds of a target, by name.
+/// Returns the seeds of a target, with their names.
 fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = format!("{}/../../fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR"));
     let mut seeds: Vec<(String, Vec<u8>)> = std::fs::read_dir(&folder)
@@ -28,7 +29,7 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// Runs `harness` on all of `seeds` and on mutations; a failure shows the input.
+/// Runs `harness` on all of `seeds` and on mutations. A failure prints the input.
 fn smoke(harness: fn(&[u8]), seeds: &[(String, Vec<u8>)]) {
     for (name, bytes) in seeds {
         let held = catch_unwind(AssertUnwindSafe(|| harness(bytes)));
@@ -90,7 +91,7 @@ fn s22_what_is_imported_from_rt_app_can_be_simulated() {
     smoke(harness::import_rtapp, &all);
 }
 
-/// The files of a table of malformed ones.
+/// Returns the files of a table of malformed files.
 fn malformed(table: &str) -> Vec<(String, Vec<u8>)> {
     let entry = |entry: &str| {
         let (head, file) = entry.split_once("\n---\n")?;

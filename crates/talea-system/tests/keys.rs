@@ -1,4 +1,4 @@
-//! The list of keys against the reader, the manual and the defaults in code.
+//! Comparison of the list of keys with the reader, the manual and the defaults in code.
 #![allow(clippy::disallowed_methods, reason = "the manual and the sample are files")]
 
 mod common;
@@ -9,8 +9,7 @@ use talea_core::setup::Quota;
 use talea_system::config::keys::{KEYS, KINDS, Key, Section};
 use talea_system::config::{self, DaemonSetup};
 
-/// A file in which only `key` is written, with `value`, in a plugin of `kind` where it is a
-/// plugin's.
+/// Returns a file that has only `key`, with `value`. A plugin's key is in a plugin of `kind`.
 fn file(key: &Key, kind: &str, value: &str) -> String {
     let name = key.name;
     match key.section {
@@ -40,7 +39,7 @@ fn file(key: &Key, kind: &str, value: &str) -> String {
     }
 }
 
-/// A system file with this key, in a scheduler that may have it ([`file`]).
+/// Returns a system file with this key, in a scheduler that may have it ([`file`]).
 fn system_file(key: &Key, value: &str) -> String {
     let kind = match key.name {
         "quantum" => "rr",
@@ -246,7 +245,7 @@ fn cell(text: &str) -> String {
     if plain && !text.contains(' ') { format!("`{text}`") } else { text.to_owned() }
 }
 
-/// The tables of the manual, from the list.
+/// Returns the tables of the manual, from the list.
 fn tables(section: Section) -> String {
     let mut out = String::from(
         "| key | value | default | range | meaning |\n| --- | --- | --- | --- | --- |\n",

@@ -1,4 +1,4 @@
-//! The table of malformed configurations: place, reason and remedy of every complaint about each.
+//! The table of malformed configurations: position, reason and remedy of every diagnostic.
 #![allow(clippy::disallowed_methods, reason = "stored snapshots are files")]
 
 mod common;
@@ -58,8 +58,8 @@ fn issue_2_a_file_with_an_error_gives_no_setup_at_all() {
     }
 }
 
-/// Compares the rendered complaints about one entry with `tests/malformed/NAME.txt`;
-/// `TALEA_UPDATE=1` rewrites it.
+/// Compares the rendered diagnostics about one entry with `tests/malformed/NAME.txt`.
+/// `TALEA_UPDATE=1` rewrites that file.
 fn snapshot(entry: &str, file: &str) {
     let entries = entries();
     let found = entries.iter().find(|e| e.name == entry).expect("an entry of this name");

@@ -1,4 +1,4 @@
-//! The table of malformed system files: place, reason and remedy of every complaint about each.
+//! The table of malformed system files: position, reason and remedy of every diagnostic.
 
 mod common;
 

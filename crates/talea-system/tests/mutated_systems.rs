@@ -1,8 +1,8 @@
-//! Sound systems with lines dropped, doubled, moved and given other values: what the parser of TOML
-//! lets through, and so what the reader, the checks of the core and the machine must stand.
+//! Valid systems with lines dropped, doubled, moved and changed. The mutations pass the TOML parser
+//! and so test the reader, the checks of the core and the engine.
 //!
-//! The mutations of bytes in `fuzz_smoke.rs` mostly end in the syntax; these keep it.
-//! `TALEA_FUZZ_ROUNDS` asks for more.
+//! The byte mutations in `fuzz_smoke.rs` mostly end in the syntax. The mutations of this file keep
+//! the syntax. `TALEA_FUZZ_ROUNDS` sets the number of rounds.
 #![allow(clippy::disallowed_methods, reason = "seeds are files")]
 
 #[path = "../../../fuzz/harness/system.rs"]
@@ -18,7 +18,7 @@ use talea_system::system::{self, keys::KEYS};
 
 const ROUNDS: usize = 1_500;
 
-/// Numbers, durations and words at the edges of what is allowed.
+/// Numbers, durations and words at the limits of valid values.
 const VALUES: &[&str] = &[
     "0",
     "1",
@@ -82,7 +82,7 @@ fn seeds() -> Vec<String> {
     texts.filter(|text| !text.contains('\0')).collect()
 }
 
-/// A table with its lines.
+/// Lines of one table.
 type Block = Vec<String>;
 
 fn blocks(text: &str) -> Vec<Block> {
@@ -96,7 +96,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// Anything that some seed says about a key.
+/// Returns a random value of a key in the seeds.
 fn said(key: &str, pool: &[Vec<Block>], rng: &mut Rng) -> Option<String> {
     let lines = pool.iter().flatten().flatten();
     let all: Vec<&String> = lines.filter(|line| line.starts_with(&format!("{key} = "))).collect();

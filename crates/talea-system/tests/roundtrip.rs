@@ -6,7 +6,8 @@ use common::{names, target};
 use proptest::prelude::*;
 use talea_core::setup::{
     Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels,
-    FpOptions, Groups, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Root, Rule, Setup,
+    FpOptions, Groups, OnOverrun, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Root, Rule,
+    Setup,
 };
 use talea_core::{Charge, CpuSet, Priority, Span, Work};
 use talea_system::config::{self, DaemonSetup, Loaded, LogLevel};
@@ -15,7 +16,7 @@ use talea_system::write::write;
 
 const CPUS: u32 = 64;
 
-/// Minima stay at or below this, maxima at or above: no two contradict each other.
+/// Upper limit of generated minima and lower limit of generated maxima, so that no two contradict.
 const MIDDLE: u64 = 5_000_000;
 
 fn charge(most: u128) -> impl Strategy<Value = Charge> {
@@ -27,7 +28,7 @@ fn charge(most: u128) -> impl Strategy<Value = Charge> {
     ]
 }
 
-/// Anything that TOML text can hold, quotes and control characters included.
+/// Generates any text that TOML can hold, with quotes and control characters.
 fn anything() -> impl Strategy<Value = String> {
     proptest::collection::vec(
         prop_oneof![any::<char>(), prop::sample::select(vec!['"', '\\', '\n', '\'', '#'])],
@@ -36,7 +37,7 @@ fn anything() -> impl Strategy<Value = String> {
     .prop_map(|letters| letters.into_iter().filter(|&c| c != '\0').collect())
 }
 
-/// An absolute path of a file, of anything that can be shown.
+/// Generates an absolute path of printable characters.
 fn path() -> impl Strategy<Value = String> {
     anything().prop_map(|text| format!("/{}.", text.replace(char::is_control, "?")))
 }
@@ -76,6 +77,11 @@ fn plugin() -> impl Strategy<Value = PluginSetup> {
         cpus,
         band: (!matches!(kind, PluginKind::Edf(_)))
             .then_some(Band { low: Priority(a.min(b)), high: Priority(a.max(b)) }),
+        // Not written for edf, so only the default is read back.
+        on_overrun: match kind {
+            PluginKind::Edf(_) => OnOverrun::default(),
+            _ => OnOverrun::ALL[usize::from(a) % 3],
+        },
         kind,
     })
 }
@@ -93,6 +99,7 @@ fn bound() -> impl Strategy<Value = Bound> {
         (1_u8..=50).prop_map(|p| Bound::MinPriority(Priority(p))),
         (50_u8..=99).prop_map(|p| Bound::MaxPriority(Priority(p))),
         any::<bool>().prop_map(Bound::IgnoreAdmission),
+        (0..3_usize).prop_map(|index| Bound::OnOverrun(OnOverrun::ALL[index])),
         any::<bool>().prop_map(Bound::AllowUnbounded),
     ]
 }

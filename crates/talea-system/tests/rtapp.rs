@@ -1,5 +1,5 @@
-//! rt-app's JSON, imported: what a task can hold runs as rt-app would run it alone, and what it
-//! can't hold is refused with its place.
+//! Import of rt-app's JSON. An imported task runs as rt-app would run it alone. A construct that a
+//! task cannot express is refused with its position.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn read(text: &str) -> System {
         .unwrap_or_else(|found| panic!("{}\n{text}", diagnostic::render(&found, false)))
 }
 
-/// When the jobs of a task end, in microseconds.
+/// Returns the completion times of the jobs of a task, in microseconds.
 fn ends(system: &System, name: &str) -> Vec<u64> {
     let (root, task) = system
         .roots
@@ -35,7 +35,7 @@ fn ends(system: &System, name: &str) -> Vec<u64> {
     ended.map(|job| job.end.as_ns() / 1_000).collect()
 }
 
-/// A workload of one FIFO thread, 100 ms long unless it says otherwise.
+/// Returns a workload of one FIFO thread, 100 ms long unless `thread` sets another duration.
 fn one(thread: &str) -> System {
     let start =
         "{\"global\": {\"duration\": 1, \"default_policy\": \"SCHED_FIFO\"}, \"tasks\": {\"t\": {";

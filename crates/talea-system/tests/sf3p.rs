@@ -1,5 +1,5 @@
-//! SF3P's XML, imported: its six examples run as their hand tables say (S1), and what can't be held
-//! is refused with its place (S22).
+//! Import of SF3P's XML. Its six examples run as in their hand tables (S1). A construct that a
+//! system file cannot express is refused with its position (S22).
 
 mod common;
 
@@ -22,7 +22,8 @@ fn read(text: &str) -> System {
         .unwrap_or_else(|found| panic!("{}", diagnostic::render(&found, false)))
 }
 
-/// When the jobs of each worker end in the file's duration, in milliseconds; none is late.
+/// Returns the completion times of each worker's jobs in the file's duration, in milliseconds.
+/// Checks that no job is late.
 fn ends(name: &str, text: &str) -> Vec<Vec<u64>> {
     let system = read(&import(name, text));
     assert_eq!(system.duration.as_ns(), 1_000 * MS, "{name}");

@@ -1,4 +1,4 @@
-//! System files: the shipped ones say what the papers say.
+//! System files: the shipped files have the results of the papers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,7 +7,7 @@ use talea_core::{Time, Work};
 use talea_sim::{Completion, Counters, Jobs, Simulation};
 use talea_system::system::{self, Include, Registry, System};
 
-/// Files beside each other in `examples/systems`.
+/// Files in `examples/systems`.
 struct Shipped;
 
 impl Include for Shipped {
@@ -28,8 +28,7 @@ fn read(name: &str) -> System {
     system::read(&text, name, &Shipped).unwrap_or_else(|found| panic!("{name}: {found:#?}"))
 }
 
-/// Late jobs in thousandths, per scheduler that the tasks stand in directly, after the file's
-/// duration.
+/// Returns the late jobs in thousandths for each scheduler with tasks, after the file's duration.
 fn misses(system: &System) -> BTreeMap<String, u64> {
     let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for root in &system.roots {
@@ -77,7 +76,8 @@ fn s11_table_2_the_flight_management_misses_what_the_paper_says_it_must() {
     assert_eq!(per_mille("fms-c3-worst.toml"), [17, 75, 567]);
 }
 
-/// Response times and counts of one run of a file, by task; of several roots one after the other.
+/// Returns the response times and counts of one run of a file, by task. Several roots run one after
+/// the other.
 fn run(system: &System) -> Vec<(String, Vec<Completion>, u64)> {
     let mut all = Vec::new();
     for root in &system.roots {
@@ -101,13 +101,13 @@ fn parsed(text: &str) -> System {
     system::read(text, "changed.toml", &()).unwrap_or_else(|found| panic!("{found:#?}"))
 }
 
-/// The response times of a task in milliseconds, rounded up.
+/// Returns the response times of a task in milliseconds, rounded up.
 fn responses(system: &System, task: &str) -> Vec<u64> {
     let of = run(system).into_iter().find(|(name, ..)| name == task).expect("a task of that name");
     of.1.iter().map(|job| job.response().as_ns().div_ceil(1_000_000)).collect()
 }
 
-/// Every expectation of a shipped file holds.
+/// Checks that every expectation of a shipped file holds.
 fn holds(name: &str) {
     let system = read(name);
     let all = run(&system);
@@ -306,7 +306,7 @@ fn overheads_and_stalls_of_a_file_take_time_and_no_budget() {
 #[test]
 fn l19_a_file_names_a_server_that_the_program_has_registered() {
     use talea_core::server::{Reservation, Server, ServerKind};
-    /// Always there: a reservation that is none.
+    /// Server that is always open, and so no reservation.
     #[derive(Debug)]
     struct Open(Time);
     impl Server for Open {
@@ -344,7 +344,7 @@ fn l19_a_file_names_a_server_that_the_program_has_registered() {
     );
 }
 
-/// Files by their names.
+/// Files with their names.
 struct Files(&'static [(&'static str, &'static str)]);
 
 impl Include for Files {

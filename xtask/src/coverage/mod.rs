@@ -1,7 +1,7 @@
 //! `cargo xtask coverage`: the tests of each claim.
 //!
-//! Test names begin with their rows (`r13_worst_fit_…`, `retif_s1_…`, several in a row: `r2_r6_…`);
-//! the command scans the tree for them and writes docs/coverage.md. With `--check` it writes
+//! Test names begin with their rows (`r13_worst_fit_…`, `retif_s1_…`, several in a row: `r2_r6_…`).
+//! The command scans the tree for such names and writes docs/coverage.md. With `--check` it writes
 //! nothing, and fails if the file is stale.
 
 mod rows;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 const FILE: &str = "docs/coverage.md";
 
-/// Folders whose tests are deterministic: they need no kernel.
+/// Folders whose tests are deterministic, so that they need no kernel.
 const PURE: [&str; 11] = [
     "crates/talea-core",
     "crates/talea-analysis",
@@ -34,7 +34,7 @@ const PURE: [&str; 11] = [
     "xtask",
 ];
 
-/// Runs the command.
+/// Runs the coverage command.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let mut check = false;
     while let Some(arg) = args.next()? {
@@ -62,7 +62,7 @@ struct RowTests {
     vm: Vec<String>,
 }
 
-/// Tests by the id of their row.
+/// Map from the id of a row to its tests.
 type Index = BTreeMap<String, RowTests>;
 
 fn scan() -> Result<Index> {
@@ -88,7 +88,7 @@ fn scan() -> Result<Index> {
 }
 
 /// Returns the names of the functions under a `#[test]` that name rows, and of the members of
-/// `families!`, each with whether it runs more cases under soak.
+/// `families!`. Each name comes with whether the test runs more cases under soak.
 fn tests_in(text: &str) -> Vec<(&str, bool)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut tests = Vec::new();
@@ -121,7 +121,7 @@ fn test_name(line: &str) -> Option<&str> {
 }
 
 /// Returns the rows in a name: `r2_r6_every_call` has `r2` and `r6`, `retif_s1_threads` has
-/// `retif_s1`, `retif_m3_m4_…` has `retif_m3` and `retif_m4`.
+/// `retif_s1`, and `retif_m3_m4_…` has `retif_m3` and `retif_m4`.
 fn rows_of(name: &str) -> Vec<String> {
     let mut words = name.split('_').peekable();
     let mut rows = Vec::new();
@@ -235,7 +235,7 @@ fn page(index: &Index) -> String {
     text + &body
 }
 
-/// Returns one entry per required cell: `Some` if it is empty.
+/// Returns one entry per required cell. `Some` describes an empty cell.
 fn needs(row: &Row, found: &RowTests) -> Vec<Option<String>> {
     let id = name(row);
     let column = |need: Need, tests: &[String], name: &str| {
@@ -247,7 +247,7 @@ fn needs(row: &Row, found: &RowTests) -> Vec<Option<String>> {
         .collect()
 }
 
-/// Returns the id as the table prints it: `R13`, `S14`, `10.5`.
+/// Returns the id of a row as the table prints it: `R13`, `S14`, `10.5`.
 fn name(row: &Row) -> String {
     row.id.trim_start_matches("retif_").replace('_', ".").to_uppercase()
 }

@@ -1,4 +1,5 @@
-//! Rows of the coverage table: the claims of the papers, and the defects of ReTiF's original.
+//! Rows of the coverage table: the claims of the papers, and the defects of ReTiF's own daemon and
+//! library.
 //!
 //! A row needs a deterministic test (`sim`: pure crates) and a live test (`vm`: real kernel, real
 //! daemon, C programs), unless the claim leaves nothing to test in one of the columns.
@@ -8,22 +9,23 @@
 pub(crate) enum Need {
     /// A test is required.
     Asked,
-    /// A test is planned; existing tests are listed.
+    /// A test is planned. The table lists existing tests.
     Later,
-    /// There is nothing to test, for this reason; an empty reason is that of the whole column.
+    /// There is nothing to test, for this reason. If the reason is empty, that of the whole column
+    /// applies.
     Not(&'static str),
 }
 
 /// One row of the table.
 pub(crate) struct Row {
-    /// Prefix of the names of its tests, in lower case: `r13`.
+    /// Prefix of the names of the row's tests, in lower case: `r13`.
     pub(crate) id: &'static str,
     pub(crate) claim: &'static str,
     pub(crate) sim: Need,
     pub(crate) vm: Need,
 }
 
-/// A row of ReTiF.
+/// Creates a row of ReTiF.
 const fn row(id: &'static str, sim: bool, vm: bool, claim: &'static str) -> Row {
     Row { id, claim, sim: need(sim), vm: need(vm) }
 }
@@ -32,12 +34,12 @@ const fn need(is: bool) -> Need {
     if is { Need::Asked } else { Need::Not("") }
 }
 
-/// A row of a paper that the simulator and the executor repeat.
+/// Creates a row of a paper that the simulator and the executor repeat.
 const fn paper(id: &'static str, claim: &'static str) -> Row {
     Row { id, claim, sim: Need::Asked, vm: Need::Later }
 }
 
-/// A row of a paper that a simulation cannot test.
+/// Creates a row of a paper that a simulation cannot test.
 const fn live(id: &'static str, claim: &'static str, why: &'static str) -> Row {
     Row { id, claim, sim: Need::Not(why), vm: Need::Later }
 }
@@ -83,8 +85,8 @@ pub(crate) const CLAIMS: &[Row] = &[
     row("r37", true, false, "pure crates need no Linux"),
 ];
 
-/// Rows of the defects of ReTiF's original (R38). A defect between a process and the kernel has no
-/// deterministic model, and no test machine has more than 32 CPUs.
+/// Rows of the defects of ReTiF's own daemon and library (R38). A defect between a process and the
+/// kernel has no deterministic model, and no test machine has more than 32 CPUs.
 pub(crate) const DEFECTS: &[Row] = &[
     row("retif_m1", true, true, "arrays sized by managed CPUs, indexed by CPU number"),
     row("retif_m2", true, true, "priority from the wire as an unchecked index"),
@@ -135,7 +137,7 @@ pub(crate) const DEFECTS: &[Row] = &[
     row("retif_10_5", true, true, "death of the daemon leaves threads and knobs behind"),
 ];
 
-/// Rows of SF3P (RSP 2014), all of them.
+/// All rows of SF3P (RSP 2014).
 pub(crate) const SF3P: &[Row] = &[
     paper("s1", "library: EDF, FP, RM, FIFO, TDMA, CBS, deferrable server"),
     paper("s2", "arbitrary depth of composition"),
@@ -166,7 +168,7 @@ pub(crate) const SF3P: &[Row] = &[
     paper("s23", "portability"),
 ];
 
-/// Rows of YASMIN (Middleware 2021), all of them.
+/// All rows of YASMIN (Middleware 2021).
 pub(crate) const YASMIN: &[Row] = &[
     paper("y1", "declaring, starting, stopping, editing while stopped"),
     paper("y2", "global and partitioned EDF and FP; RM, DM, user priorities"),
@@ -196,7 +198,7 @@ pub(crate) const YASMIN: &[Row] = &[
     live("y22", "portability: without root", "the simulator never needs it"),
 ];
 
-/// Rows of L3C in PikeOS (RTNS 2017), all of them.
+/// All rows of L3C in PikeOS (RTNS 2017).
 pub(crate) const L3C: &[Row] = &[
     paper("l1", "time partitions, cyclic table, forced preemption"),
     paper("l2", "256 levels, FIFO in a level"),

@@ -39,7 +39,7 @@ pub(super) fn pack(init: &Path, tests: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Returns the libraries that the dynamic linker loads, and the linker itself.
+/// Returns the libraries that the dynamic linker loads for a program, and the linker itself.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let mut ldd = Command::new("ldd");
     ldd.arg(program);

@@ -6,11 +6,11 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// Programs, each with the Debian package that has it.
+/// Required programs, each with the Debian package that contains it.
 pub(super) const NEEDED: [(&str, &str); 2] =
     [("qemu-system-x86_64", "qemu-system-x86"), ("cpio", "cpio")];
-/// Limit of a guest, in the format of coreutils' `timeout`. Emulated, everything takes about twenty
-/// times as long.
+/// Time limit of a guest, in the format of coreutils' `timeout`. Under emulation everything takes
+/// about twenty times as long.
 const TIMEOUT: &str = "10m";
 /// Prefix of the lines of the guest's first process.
 const GUEST: &str = "guest: ";

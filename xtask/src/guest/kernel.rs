@@ -1,22 +1,22 @@
 //! Download of Debian's kernels, with apt in folders of its own.
 //!
-//! Invariant: nothing is installed, and the lists of the system do not change.
+//! Invariant: the module installs nothing, and the lists of the system do not change.
 
 use crate::shell::{self, program};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A kernel that `--kernel` can name.
+/// Kernel that `--kernel` can name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
     name: &'static str,
     suite: &'static str,
-    /// The package that depends on the newest image.
+    /// Name of the package that depends on the newest image.
     package: &'static str,
 }
 
-/// All kernels; the first is the default.
+/// All kernels. The first kernel is the default.
 pub(super) const KNOWN: [Kernel; 4] = [
     Kernel { name: "6.12-rt", suite: "bookworm-backports", package: "linux-image-rt-amd64" },
     Kernel { name: "6.12", suite: "bookworm-backports", package: "linux-image-amd64" },
@@ -35,8 +35,8 @@ impl Kernel {
         bail!("no kernel {name:?}; there are: {}", known.join(", "))
     }
 
-    /// Downloads the image into a folder below `dir`, if it is not there yet, and returns its path.
-    /// The inner error is the reason why this machine cannot have it.
+    /// Downloads the image to a folder below `dir`, unless the folder has the image, and returns
+    /// the image's path. The inner error is the reason why this machine cannot get the image.
     pub(super) fn fetch(self, dir: &Path) -> Result<Result<PathBuf, String>> {
         let dir = dir.join(self.name);
         let image = dir.join("vmlinuz");
@@ -78,7 +78,7 @@ fn mirror() -> Option<String> {
     shell::output(ask)?.lines().find(|line| !line.contains("security")).map(str::to_owned)
 }
 
-/// An apt with its own lists, cache and sources.
+/// Instance of apt with its own lists, cache and sources.
 struct Apt {
     dir: PathBuf,
 }
@@ -112,7 +112,7 @@ impl Apt {
         words.into_iter().find(|name| name.starts_with("linux-image-")).map(str::to_owned)
     }
 
-    /// Removes the lists and the cache: they take a hundred megabytes.
+    /// Removes the lists and the cache, because they take a hundred megabytes.
     fn remove(self) -> Result<()> {
         Ok(std::fs::remove_dir_all(&self.dir)?)
     }

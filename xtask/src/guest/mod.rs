@@ -1,12 +1,13 @@
 //! `cargo xtask guest`: the timing tests on an emulated machine whose clock counts instructions.
 //!
 //! Model: [`kernel`] downloads a Debian kernel. [`archive`] packs the tests, their libraries and a
-//! first process into an initial file system. [`emulator`] boots both with one CPU under QEMU's
-//! `-icount`: virtual time is the number of executed instructions, so that the load of the host has
-//! no effect. Nothing is installed, except the emulator where that is allowed.
+//! first process into an initial file system. [`emulator`] boots kernel and file system with one
+//! CPU under QEMU's `-icount`. Virtual time is then the number of executed instructions, so that
+//! the load of the host has no effect. The command installs nothing, except the emulator if that is
+//! permitted.
 //!
-//! Where the kernel or the emulator is missing, the command is skipped. With
-//! `TALEA_GUEST=required` it fails.
+//! If the kernel or the emulator is missing, the command is skipped. With `TALEA_GUEST=required` it
+//! fails.
 
 mod archive;
 mod emulator;
@@ -28,14 +29,14 @@ cargo xtask guest [--kernel NAME] [--free] [WORD]...
   WORD           only tests with this word in their names
 ";
 
-/// A selection of tests, and the machine for them.
+/// Selection of tests, and the machine for them.
 struct Guest {
     kernel: Kernel,
     free: bool,
     words: Vec<String>,
 }
 
-/// Runs the command.
+/// Runs the guest command.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let mut guest = Guest { kernel: kernel::KNOWN[0], free: false, words: Vec::new() };
     while let Some(arg) = args.next()? {
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     })
 }
 
-/// Runs every test on the usual kernel: a step of the test command.
+/// Runs every test on the default kernel, as a step of the test command.
 pub(crate) fn test(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
     Guest { kernel: kernel::KNOWN[0], free: false, words: Vec::new() }.test(line)
 }
@@ -96,13 +97,13 @@ fn without(missing: String) -> Verdict {
     }
 }
 
-/// Programs of the guest.
+/// Programs for the guest.
 struct Built {
     init: PathBuf,
     tests: PathBuf,
 }
 
-/// Builds the programs; `None` if they do not compile, after the errors of the compiler.
+/// Builds the programs. Returns `None` if they do not compile, after the errors of the compiler.
 fn build(line: &mut dyn FnMut(&str)) -> Result<Option<Built>> {
     const PACKAGE: &str = "talea-guest-tests";
     let mut command =

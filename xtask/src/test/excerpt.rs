@@ -1,13 +1,14 @@
 //! Shortening of outputs for the end of a log.
 //!
-//! A server keeps only the last lines of a log. For this reason the end of a run repeats of a
-//! failed step the first and the last lines, and of a failed test its panic.
+//! A server keeps only the last lines of a log. For this reason the end of a run repeats the first
+//! and the last lines of a failed step, and the panic of a failed test.
 
-/// Lines of a step that are kept from its beginning, where compilers print the first error.
+/// Number of lines that an excerpt keeps from the beginning of a step, where compilers print the
+/// first error.
 const FIRST_LINES: usize = 12;
-/// Lines of a step that are kept from its end.
+/// Number of lines that an excerpt keeps from the end of a step.
 const LAST_LINES: usize = 24;
-/// Characters of a line that are kept: a line may hold a whole structure.
+/// Number of characters that an excerpt keeps of a line, which may hold a whole structure.
 const MAX_WIDTH: usize = 600;
 /// First words of the lines by which cargo reports progress.
 const PROGRESS: [&str; 8] = [

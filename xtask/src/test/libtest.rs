@@ -14,17 +14,17 @@
 //! test result: FAILED. 0 passed; 1 failed; ...
 //! ```
 //!
-//! libtest counts a test as passed that has skipped itself with `skipped: needs ...`; here it
-//! counts as skipped. Doc tests print one such output per crate.
+//! libtest counts a test as passed that has skipped itself with `skipped: needs ...`. This module
+//! counts such a test as skipped. Doc tests print one such output per crate.
 
 use super::excerpt;
 use anyhow::{Result, anyhow, ensure};
 use std::process::ExitStatus;
 
-/// Exit code by which libtest says that a test has failed.
+/// Exit code by which libtest reports that a test has failed.
 const TESTS_FAILED: i32 = 101;
 
-/// A failed test, test program or step.
+/// Failed test, test program or step.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) name: String,
@@ -40,16 +40,16 @@ pub(crate) struct Results {
     /// Reasons of the tests that have skipped themselves, one per test.
     pub(super) skips: Vec<String>,
     pub(super) failures: Vec<Failure>,
-    /// libtest's own summaries, of programs that have run any test.
+    /// libtest's own summaries, for programs that have run any test.
     pub(super) summaries: Vec<String>,
     has_result: bool,
 }
 
-/// The part of the output that a line belongs to.
+/// Part of the output to which a line belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Progress,
-    /// Outputs of failed tests, with the index of the failure that the line belongs to.
+    /// Outputs of failed tests, with the index of the failure to which the line belongs.
     Outputs(Option<usize>),
     Names,
 }
@@ -91,7 +91,7 @@ pub(super) fn parse(output: &[String]) -> Results {
     results
 }
 
-/// Fails if the program ended in another way than libtest's.
+/// Fails if the program did not end as libtest ends a program with these results.
 fn verify(end: Option<ExitStatus>, results: &Results) -> Result<()> {
     let end = end.ok_or_else(|| anyhow!("killed at the time limit of the test command"))?;
     ensure!(results.has_result, "ended without a result: {end}");
@@ -128,7 +128,7 @@ impl Results {
         part
     }
 
-    /// Index of the failure of the test `name`, which is added if it is new.
+    /// Returns the index of the failure of the test `name`. Adds the failure if it is new.
     fn failure(&mut self, name: &str) -> usize {
         self.failures.iter().position(|failure| failure.name == name).unwrap_or_else(|| {
             self.failures.push(Failure { name: name.to_owned(), output: Vec::new() });
@@ -137,7 +137,7 @@ impl Results {
     }
 }
 
-/// The number before `word`.
+/// Returns the number before `word`.
 fn count(text: &str, word: &str) -> u64 {
     let words: Vec<_> = text.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
     let at = words.iter().skip(1).position(|&other| other == word);

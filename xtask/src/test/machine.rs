@@ -1,8 +1,8 @@
-//! Load of the machine while something ran: the evidence by which a failed kernel test is judged.
+//! Load of the machine during a job, by which a reader judges a failed kernel test.
 //!
 //! Steal is CPU time that the hypervisor withheld from runnable threads. Load and pressure say how
-//! many threads wanted a CPU.
-//! Sources: `/proc/stat`, `/proc/loadavg`, `/proc/pressure/cpu`, `uname`.
+//! many threads waited for a CPU. Sources: `/proc/stat`, `/proc/loadavg`, `/proc/pressure/cpu`,
+//! `uname`.
 
 use std::fmt::Write;
 

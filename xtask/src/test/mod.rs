@@ -15,8 +15,8 @@
 //! one piece at its end. The last line is the total, `N passed, N failed, N skipped`: a step
 //! counts as one, a test as one. A skip is printed with its reason and is not a pass.
 //!
-//! A server keeps the end of a log only. For this reason [`report`] repeats there every failed test
-//! with its panic, every failed step with its output, and the load of the machine.
+//! A server keeps only the end of a log. For this reason [`report`] repeats at the end every failed
+//! test with its panic, every failed step with its output, and the load of the machine.
 
 mod excerpt;
 mod libtest;
@@ -38,19 +38,20 @@ pub(crate) use programs::build_release;
 pub(crate) use report::Report;
 pub(crate) use system::ensure_packages;
 
-/// The limit of the whole command. It is above the longest run on the slowest machine.
+/// Time limit of the whole command. It exceeds the longest run on the slowest machine.
 const TIME_LIMIT: Duration = Duration::from_hours(1);
 
 /// Result of a step.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Passed,
-    /// A reason in one line, followed by the output to repeat at the end of the run.
+    /// The step failed: a reason in one line, followed by the output to repeat at the end of the
+    /// run.
     Failed(String),
     Skipped(String),
 }
 
-/// Runs the command.
+/// Runs the test command.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     let selected = parse(args)?;
     println!("{}", machine::name());

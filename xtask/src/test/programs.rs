@@ -1,6 +1,6 @@
-//! Test programs: what cargo has built, what each of them needs, and how it is run.
+//! Test programs: the programs that cargo has built, what each of them needs, and how each is run.
 //!
-//! A new program needs the machine for itself until it is listed here: nothing is assumed.
+//! A new program needs the machine for itself until a list of this module contains the program.
 
 use super::{Verdict, libtest, machine::Reading, report::Report};
 use crate::shell::{self, cargo};
@@ -21,7 +21,7 @@ pub(super) enum Needs {
     Machine,
 }
 
-/// Packages whose tests need nothing.
+/// Packages whose tests neither change the state of the machine nor measure time.
 const PURE: [&str; 11] = [
     "policy-edf-us",
     "policy-llf",
@@ -36,18 +36,19 @@ const PURE: [&str; 11] = [
     "xtask",
 ];
 
-/// Other programs, by package and name: what their tests need.
+/// Other programs by package and name, with what their tests need.
 const PROGRAMS: [(&str, &str, Needs); 3] = [
     ("talea-cli", "talea", Needs::Nothing),
     ("talea-cli", "demo", Needs::State),
     ("talea-cli", "lab", Needs::State),
 ];
 
-/// A part of a program: what it needs, and the words that select its tests.
+/// Part of a program: what its tests need, and the words that select its tests.
 type Part = (Needs, &'static [&'static str]);
 
-/// Programs whose tests differ in their needs: they are run once per part. A part has the tests
-/// whose names contain one of its words; a last part has all others, and needs the machine.
+/// Programs whose tests differ in their needs. The command runs such a program once per part. A
+/// part has the tests whose names contain one of its words. A last part has all other tests, and
+/// needs the machine.
 const DIVIDED: [(&str, &str, &[Part]); 2] = [
     ("talea-cli", "it", &[(Needs::Nothing, &CLI_PURE), (Needs::State, &CLI_STATE)]),
     ("talea-kernel-tests", "it", &[(Needs::State, &KERNEL_STATE)]),
@@ -76,7 +77,7 @@ const CLI_PURE: [&str; 20] = [
 ];
 /// Tests of the commands beside a real daemon, and small runs of `talea lab` on threads.
 const CLI_STATE: [&str; 2] = ["lab_live::", "live::"];
-/// Tests of the daemon's decisions, and of what it leaves behind.
+/// Tests of the daemon's decisions, and of the state that the daemon leaves behind.
 const KERNEL_STATE: [&str; 15] = [
     "abuse::",
     "choice::",
@@ -95,7 +96,8 @@ const KERNEL_STATE: [&str; 15] = [
     "survival::",
 ];
 
-/// Programs that take longest. They start first, so that no core idles at the end of the phase.
+/// Programs with the longest run times. They start first, so that no core idles at the end of the
+/// phase.
 const LONGEST: [(&str, &str); 5] = [
     ("talea-kernel-tests", "it"),
     ("talea-cli", "it"),
@@ -104,15 +106,15 @@ const LONGEST: [(&str, &str); 5] = [
     ("xtask", "install"),
 ];
 
-/// A test program, with the selection of its tests.
+/// Test program, with the selection of its tests.
 #[derive(Clone, Debug)]
 pub(crate) struct TestProgram {
     package: String,
-    /// Kind of its target: `lib`, `bin` or `test`.
+    /// Kind of the program's target: `lib`, `bin` or `test`.
     kind: String,
     name: String,
     path: PathBuf,
-    /// Folder of the package: the working directory of its tests.
+    /// Folder of the package, which is the working directory of the tests.
     dir: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
@@ -121,7 +123,8 @@ pub(crate) struct TestProgram {
 }
 
 impl TestProgram {
-    /// The program that a message of cargo describes, if it describes a test program.
+    /// Returns the program that a message of cargo describes, if the message is about a test
+    /// program.
     fn in_message(message: &Value) -> Option<TestProgram> {
         let path = message["executable"].as_str()?;
         if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -159,7 +162,7 @@ impl TestProgram {
         })
     }
 
-    /// Returns the parts of the program: all its tests, each in one part.
+    /// Returns the parts of the program. Each of its tests is in exactly one part.
     fn parts(self) -> Vec<TestProgram> {
         let is_it =
             |(package, name, _): &&(&str, &str, _)| self.package == *package && self.name == *name;
@@ -182,7 +185,7 @@ impl TestProgram {
         parts
     }
 
-    /// Its place in the order of starts.
+    /// Returns the place of the program in the order of starts.
     fn rank(&self) -> usize {
         let is_it = |&(package, name): &(&str, &str)| self.package == package && self.name == name;
         LONGEST.iter().position(is_it).unwrap_or(LONGEST.len())
@@ -196,7 +199,7 @@ impl TestProgram {
         self.needs
     }
 
-    /// The command that runs the program again.
+    /// Returns the command that runs the program again.
     pub(super) fn rerun(&self) -> String {
         match self.kind.as_str() {
             "lib" => format!("cargo test -p {} --lib", self.package),
@@ -204,12 +207,12 @@ impl TestProgram {
         }
     }
 
-    /// Sets an environment variable of its process.
+    /// Sets an environment variable of the program's process.
     pub(crate) fn set(&mut self, variable: &str, value: &str) {
         self.variables.push((variable.to_owned(), value.to_owned()));
     }
 
-    /// Runs it to the end; `None` if it was killed at the time limit.
+    /// Runs the program to its end. Returns `None` if the program was killed at the time limit.
     pub(super) fn run(&self, line: &mut dyn FnMut(&str)) -> Result<Option<ExitStatus>> {
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).arg("--show-output").current_dir(&self.dir);
@@ -228,7 +231,7 @@ impl TestProgram {
         shell::status(command, line)
     }
 
-    /// Runs it, prints its output at once, and adds its results to `report`.
+    /// Runs the program, prints its output at once, and adds its results to `report`.
     pub(crate) fn run_into(&self, report: &mut Report) {
         let start = Reading::now();
         let mut output = Vec::new();
@@ -242,8 +245,8 @@ impl TestProgram {
     }
 }
 
-/// Builds everything that the tests run, in one call: cargo selects the features of a dependency
-/// per call, and another selection compiles its dependents again.
+/// Builds everything that the tests run, in one call. Cargo selects the features of a dependency
+/// per call, and another selection compiles the dependents of that dependency again.
 pub(super) fn build(line: &mut dyn FnMut(&str)) -> Result<(Verdict, Vec<TestProgram>)> {
     build_with(&["--workspace"], line)
 }

@@ -1,4 +1,4 @@
-//! Execution of the jobs: several at a time, then those that need the machine for themselves.
+//! Execution of the jobs: several at a time, then the jobs that need the machine for themselves.
 //!
 //! Invariants: a job starts after the selected steps that it names in `after` have ended. At most
 //! one job of [`Needs::State`] runs at any time. A job of [`Needs::Machine`] starts after all other
@@ -15,11 +15,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Jobs of the shared phase that run at the same time: one per core of the smallest machine, and
-/// one that mostly waits ([`Needs::State`]). Builds use all cores themselves.
+/// Number of jobs of the shared phase that run at the same time: one per core of the smallest
+/// machine, and one that mostly waits ([`Needs::State`]). Builds use all cores themselves.
 const WORKERS: usize = 3;
 
-/// One unit of execution.
+/// Unit of execution: a step or a test program.
 pub(super) struct Job {
     name: String,
     after: &'static [&'static str],
@@ -140,8 +140,8 @@ impl Queue {
         Some(job)
     }
 
-    /// Removes `name` from the unfinished jobs, and inserts the jobs that it added before all
-    /// others: the longest test programs must not start last.
+    /// Removes `name` from the unfinished jobs. Inserts the jobs that it added before all others,
+    /// because the longest test programs must not start last.
     fn finish(&mut self, name: &str, needs: Needs, added: Vec<Job>) {
         self.running -= 1;
         self.is_state_used &= needs != Needs::State;
@@ -152,7 +152,7 @@ impl Queue {
     }
 }
 
-/// Runs all jobs, those that they add included.
+/// Runs all jobs, including the jobs that they add.
 pub(super) fn run(jobs: Vec<Job>, report: &Mutex<Report>) {
     let queue = Mutex::new(Queue::new(jobs));
     let changed = Condvar::new();

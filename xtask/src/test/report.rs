@@ -6,14 +6,14 @@ use super::libtest::{Failure, Results};
 use super::machine::{self, Reading};
 use std::fmt::Write;
 
-/// Lines that the failures share at the end of a run. A server shows about 150 lines.
+/// Number of lines that the failures share at the end of a run. A server shows about 150 lines.
 const FAILURE_LINES: usize = 100;
-/// Failures that are shown with their output.
+/// Maximum number of failures that are shown with their output.
 const MAX_SHOWN: usize = 16;
-/// Failures that are named.
+/// Maximum number of failures that are named.
 const MAX_NAMED: usize = 32;
 
-/// The sum so far.
+/// Sum of the results so far.
 #[derive(Debug)]
 pub(crate) struct Report {
     passed: u64,
@@ -21,15 +21,15 @@ pub(crate) struct Report {
     skipped: u64,
     /// All failures, in order.
     failures: Vec<Failure>,
-    /// Reasons of skips, in order, each once.
+    /// Distinct reasons of skips, in order.
     skips: Vec<String>,
-    /// libtest's summaries, with the title of the program.
+    /// libtest's summaries, each with the title of the program.
     summaries: Vec<String>,
     start: Reading,
 }
 
 impl Report {
-    /// A report without results.
+    /// Creates a report without results.
     pub(crate) fn new() -> Report {
         Report {
             passed: 0,
@@ -95,7 +95,7 @@ impl Report {
         }
     }
 
-    /// Returns the last lines of a run; the very last one is the total.
+    /// Returns the last lines of a run. The very last line is the total.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::from("\n");
         for skip in &self.skips {
@@ -146,7 +146,8 @@ impl Report {
 }
 
 impl Failure {
-    /// The name without the command that repeats it, and without its reason.
+    /// Returns the name without the command that repeats the failed program, and without the
+    /// reason.
     fn short_name(&self) -> &str {
         let name = self.name.split(" (").next().unwrap_or(&self.name);
         name.split(": ").next().unwrap_or(name)

@@ -1,4 +1,4 @@
-//! The steps of the test command.
+//! Steps of the test command.
 
 use super::{Verdict, system};
 use crate::shell::{self, cargo};
@@ -7,24 +7,24 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-/// Output of a step, line by line.
+/// Function that receives the output of a step, line by line.
 type Sink<'a> = &'a mut dyn FnMut(&str);
 
-/// One step.
+/// Step of the test command.
 pub(super) struct Step {
     pub(super) name: &'static str,
-    /// Steps that must have ended before. Cargo locks a target folder: a step that waited for the
-    /// lock would block a worker.
+    /// Steps that must have ended before this step starts. Cargo locks a target folder, and a step
+    /// that waited for the lock would block a worker.
     pub(super) after: &'static [&'static str],
     pub(super) run: Run,
-    /// Whether its output has the results of tests.
+    /// Whether the output of the step has the results of tests.
     pub(super) has_tests: bool,
 }
 
-/// The action of a step.
+/// Action of a step.
 pub(super) enum Run {
     Plain(fn(Sink) -> Result<Verdict>),
-    /// Builds all programs; each test program is a job of its own.
+    /// Builds all programs. Each test program becomes a job of its own.
     Build,
 }
 
@@ -100,7 +100,7 @@ fn doctests(line: Sink) -> Result<Verdict> {
     run(command, line)
 }
 
-/// Type-checks crates for a target, whose library it installs if it is missing.
+/// Type-checks crates for a target. Installs the library of the target if it is missing.
 fn check_for(target: &str, crates: &[&str], line: Sink) -> Result<Verdict> {
     let is_installed = || {
         let ask = shell::program("rustc", &["--print", "target-libdir", "--target", target]);
@@ -120,7 +120,7 @@ fn check_for(target: &str, crates: &[&str], line: Sink) -> Result<Verdict> {
     run(command, line)
 }
 
-/// Lints the fuzz targets. They are a workspace of their own, with a lock file of its own.
+/// Lints the fuzz targets. They are a workspace with a lock file of their own.
 fn fuzz(line: Sink) -> Result<Verdict> {
     const MANIFEST: &str = "fuzz/Cargo.toml";
     if let Some(verdict) = fetch(MANIFEST, line)? {
@@ -135,7 +135,8 @@ fn fuzz(line: Sink) -> Result<Verdict> {
     run(clippy, line)
 }
 
-/// Messages of cargo about a registry that it cannot reach. Any other message is a mistake here.
+/// Messages of cargo about a registry that it cannot reach. Any other message is a mistake of this
+/// workspace.
 const UNREACHABLE: [&str; 6] = [
     "failed to download",
     "failed to fetch",
@@ -163,8 +164,8 @@ fn fetch(manifest: &str, line: Sink) -> Result<Option<Verdict>> {
     })
 }
 
-/// Checks licences, bans and sources. Advisories are left out: their database is on a git host, and
-/// the test command must not depend on reaching one.
+/// Checks licences, bans and sources. Omits advisories: their database is on a git host, and the
+/// test command must not depend on reaching that host.
 fn deny(line: Sink) -> Result<Verdict> {
     let own = shell::target_dir().join("tools/bin/cargo-deny");
     if !shell::has("cargo-deny") && !own.is_file() {

@@ -1,20 +1,21 @@
-//! Programs besides Rust that the tests call: checked, and installed where that is allowed.
+//! Programs besides Rust that the tests call: the step checks them, and installs them if that is
+//! permitted.
 //!
-//! Root installs Debian packages if `TALEA_INSTALL=1` or `CI` is set. Elsewhere the step says what
-//! to install.
+//! Root installs Debian packages if `TALEA_INSTALL=1` or `CI` is set. Otherwise the step prints
+//! which packages to install.
 
 use super::Verdict;
 use crate::shell;
 use anyhow::Result;
 
-/// A program and the Debian packages that provide it.
+/// Program with the Debian packages that provide it.
 type Needed = (&'static str, &'static str);
 
-/// Programs without which nothing can be built or tested.
+/// Programs without which cargo can build or test nothing.
 const REQUIRED: [Needed; 3] =
     [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
 
-/// Programs without which some tests skip themselves, and the step `guest` is skipped.
+/// Programs without which some tests skip themselves and the step `guest` is skipped.
 const OPTIONAL: [Needed; 5] = [
     ("chromium", "chromium"),
     ("node", "nodejs"),
@@ -23,13 +24,13 @@ const OPTIONAL: [Needed; 5] = [
     ("cpio", "cpio"),
 ];
 
-/// Whether tools and packages may be installed.
+/// Whether the command may install tools and packages.
 pub(super) fn may_install() -> bool {
     let is_ci = || std::env::var_os("CI").is_some();
     std::env::var_os("TALEA_INSTALL").map_or_else(is_ci, |value| value == "1")
 }
 
-/// Checks all programs, and installs the missing ones where that is allowed.
+/// Checks all programs, and installs the missing ones if that is permitted.
 pub(super) fn packages(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
     let optional = if may_install() { &OPTIONAL[..] } else { &[] };
     Ok(match ensure_packages(&[&REQUIRED, optional].concat(), line)? {
@@ -40,7 +41,7 @@ pub(super) fn packages(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
     })
 }
 
-/// Installs the packages of missing programs where that is allowed. Returns the command that
+/// Installs the packages of missing programs if that is permitted. Returns the command that
 /// installs them if any is still missing.
 pub(crate) fn ensure_packages(
     needed: &[Needed],

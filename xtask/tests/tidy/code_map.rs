@@ -1,4 +1,4 @@
-//! The code map in ARCHITECTURE.md lists exactly the crates.
+//! Test that the code map in ARCHITECTURE.md lists exactly the crates.
 
 use crate::{crates, read};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Allowed dependencies between packages, each with its reason.
 //!
-//! An edge without a line in the table fails, and so does a line without an edge.
+//! An edge without a line in the table is an error, and so is a line without an edge.
 
 use crate::metadata;
 use std::collections::BTreeSet;

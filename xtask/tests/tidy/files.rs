@@ -1,9 +1,9 @@
-//! First lines and lengths of files, and text that no file may contain.
+//! Tests of the first lines and lengths of files, and of text that no file may contain.
 
 use crate::{none, read, sources};
 use std::path::Path;
 
-/// Lines of a file; a longer one has more than one subject.
+/// Maximum number of lines of a file. A longer file has more than one subject.
 const MAX_LINES: usize = 800;
 
 /// Longer files with their limits. The list only shrinks.
@@ -43,7 +43,7 @@ fn every_file_opens_with_a_head_comment() {
     none(&findings);
 }
 
-/// Forbidden text with its reason; split so that this file does not contain it.
+/// Forbidden text with its reason. The text is split, so that this file does not contain it.
 const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("TO", "DO"), "an issue, not a note"),
     (concat!("FIX", "ME"), "an issue, not a note"),

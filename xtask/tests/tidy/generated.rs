@@ -1,4 +1,4 @@
-//! Generated files are fresh.
+//! Test that generated files are fresh.
 
 use std::process::Command;
 

@@ -23,10 +23,10 @@ const EXTENSIONS: [&str; 10] =
 /// Files that must contain what this check bans.
 const EXEMPT: [&str; 2] = ["xtask/tests/tidy/language.rs", "xtask/tests/tidy/old_names.txt"];
 
-/// Columns of a line of Rust or C.
+/// Maximum number of columns of a line of Rust or C.
 const MAX_COLUMNS: usize = 100;
 
-/// Words without a use that a term of the glossary does not serve better, with that term.
+/// Banned words, each with the term of the glossary that replaces the word in every use.
 #[rustfmt::skip]
 const BANNED: &[(&str, &str)] = &[
     // Persons in the place of a thing of the code.
@@ -81,7 +81,7 @@ const BANNED: &[(&str, &str)] = &[
     ("wish", "preference, request"), ("wishes", "preferences"), ("wished", "requested"),
 ];
 
-/// Phrases, as [`BANNED`].
+/// Banned phrases, each with its replacement.
 const BANNED_PHRASES: &[(&str, &str)] = &[("for ever", "forever")];
 
 /// First words that make a doc comment a fragment, which defines nothing.
@@ -97,7 +97,7 @@ pub(crate) enum Rule {
     Opening,
 }
 
-/// A violation of a rule.
+/// Violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) line: usize,
@@ -120,7 +120,7 @@ fn no_doc_comment_opens_with_a_fragment() {
     check(Rule::Opening);
 }
 
-/// Renamed identifiers that must not come back: `PATH IDENTIFIER` in each line.
+/// Renamed identifiers that must not return, one `PATH IDENTIFIER` per line.
 const OLD_NAMES: &str = include_str!("old_names.txt");
 
 #[test]
@@ -128,7 +128,7 @@ fn no_old_name_is_used() {
     none(&old_names_in(|path| Some(read(path))));
 }
 
-/// Uses of old names in the files that `read` returns.
+/// Returns the uses of old names in the files that `read` returns.
 pub(crate) fn old_names_in(read: impl Fn(&Path) -> Option<String>) -> Vec<String> {
     let rows: Vec<_> = OLD_NAMES
         .lines()
@@ -155,7 +155,7 @@ pub(crate) fn old_names_in(read: impl Fn(&Path) -> Option<String>) -> Vec<String
     findings
 }
 
-/// Fails when a file violates the rule, and names every place.
+/// Fails if a file violates the rule, and names every place.
 fn check(rule: Rule) {
     let mut problems = Vec::new();
     for path in sources(&EXTENSIONS) {
@@ -209,8 +209,8 @@ pub(crate) fn findings_in(path: &Path, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Removes old terms from a line: the changelog lists them in a table, the glossary in the last
-/// column of its tables.
+/// Removes old terms from a line. The changelog lists old terms in a table, the glossary in the
+/// last column of its tables.
 fn without_old_terms<'line>(file: &str, line: &'line str) -> &'line str {
     match file {
         "CHANGELOG.md" if line.starts_with('|') => "",
@@ -240,7 +240,7 @@ fn doc_marker(line: &str, classes: &[Class]) -> Option<&'static str> {
     markers.find(|marker| is_comment && text.starts_with(marker) && !text.starts_with("////"))
 }
 
-/// Returns the fragment opener of a doc comment; `next` is the line below its marker.
+/// Returns the fragment opener of a doc comment. `next` is the line below the comment's marker.
 fn fragment_opener(line: &str, marker: &str, next: &str) -> Option<&'static str> {
     let mut head = line.trim_start()[marker.len()..].trim();
     if head.is_empty() && marker == "/**" {
@@ -271,8 +271,8 @@ fn blank_quotations(chars: &mut [char], is_prose: impl Fn(usize) -> bool) {
     }
 }
 
-/// The banned words and phrases of a line, with what to write instead. Identifiers are split at
-/// underscores and at capitals.
+/// Returns the banned words and phrases of a line, each with its replacement. Identifiers are split
+/// at underscores and at capitals.
 fn banned_words(chars: &[char]) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -314,11 +314,11 @@ fn is_boundary(chars: &[char], at: usize) -> bool {
 enum Class {
     Code,
     Comment,
-    /// Inside a string literal, without its quotation marks.
+    /// The character is inside a string literal, without its quotation marks.
     String,
 }
 
-/// The class of each character of each line of Rust or C.
+/// Returns the class of each character of each line of Rust or C.
 fn classify(text: &str, is_rust: bool) -> Vec<Vec<Class>> {
     let chars: Vec<char> = text.chars().collect();
     let mut classes = vec![Class::Code; chars.len()];
@@ -388,7 +388,7 @@ fn classify(text: &str, is_rust: bool) -> Vec<Vec<Class>> {
     lines
 }
 
-/// The hashes of a raw string literal that starts at `at`: `r"`, `r#"`, `br##"`.
+/// Returns the number of hashes of a raw string literal that starts at `at`: `r"`, `r#"`, `br##"`.
 fn raw_string(chars: &[char], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).map(|at| chars[at]);
     let starts = chars[at] == 'r'

@@ -1,4 +1,4 @@
-//! Links between documents lead to files and headings that exist.
+//! Test that links between documents lead to files and headings that exist.
 
 use crate::{none, read, root, sources};
 use std::path::{Path, PathBuf};

@@ -1,16 +1,17 @@
 //! Modules in other files that a Rust file declares.
 //!
-//! Reads tokens, not lines: comments, strings and characters may contain anything, and attributes
-//! and visibility may precede `mod`. Macros are not expanded; a `mod name;` among their tokens
-//! counts.
+//! The module reads tokens, not lines, because comments, strings and characters may contain
+//! anything, and attributes and visibility may precede `mod`. It does not expand macros. A `mod
+//! name;` among the tokens of a macro counts.
 
-/// A declaration `mod name;` with what decides about the path of its file.
+/// Declaration `mod name;` with everything that determines the path of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Declared {
     pub(crate) name: String,
     /// Value of `#[path = "…"]`.
     pub(crate) path: Option<String>,
-    /// Enclosing inline modules, outermost first: the folder of their `path`, or their name.
+    /// Enclosing inline modules, outermost first. Each element is the folder of the module's
+    /// `path`, or the module's name.
     pub(crate) within: Vec<String>,
 }
 
@@ -127,7 +128,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Returns the length of a block comment; block comments nest.
+/// Returns the length of a block comment. Block comments nest.
 fn comment(text: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! Each mutation point in the source has an entry in the registry and a name of its own; each
-//! plugin, rule property and message has a point.
+//! Tests that each mutation point in the source has an entry in the registry and a name of its own,
+//! and that each plugin, rule property and message has a point.
 
 use crate::{none, read, sources};
 use std::collections::BTreeMap;

@@ -1,17 +1,18 @@
-//! Every Rust file is compiled: reachable by `mod` from what cargo builds.
+//! Test that every Rust file is compiled, which means reachable by `mod` from what cargo builds.
 //!
-//! A file without its `mod` line is no error to the compiler: a test suite in such a file never
+//! A file without its `mod` line is no error to the compiler. A test suite in such a file never
 //! runs.
 //!
-//! The sources are read, and not the compiler's dependency files, which survive a removed line.
-//! Files that `cfg` excludes count as reached.
+//! The test reads the sources, and not the compiler's dependency files, which survive a removed
+//! line. Files that `cfg` excludes count as reached.
 
 use crate::modules::{self, Declared};
 use crate::{metadata, none, root, sources};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Manifests of the built targets: the workspace's, and that of the fuzzer's own workspace.
+/// Manifests of the built targets: the manifest of the workspace, and that of the fuzzer's own
+/// workspace.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
 
 #[test]
@@ -31,7 +32,7 @@ fn every_rust_file_is_compiled() {
 /// Test programs that the test command runs in a step of their own.
 const ELSEWHERE: [&str; 1] = ["tests/guest/tests/it/main.rs"];
 
-/// Manifests may exclude tests, too: `test = false`, `autotests = false`.
+/// Manifests may also exclude tests: `test = false`, `autotests = false`.
 #[test]
 fn every_target_has_its_tests_run() {
     let mut findings = Vec::new();
@@ -88,7 +89,7 @@ fn targets() -> Vec<PathBuf> {
     roots
 }
 
-/// Returns every file that `roots` reach. A module without a file is a finding: then this reader is
+/// Returns every file that `roots` reach. A module without a file is a finding. Then this reader is
 /// wrong, because the compiler has accepted the module.
 fn reach(
     roots: &[PathBuf],
@@ -118,8 +119,8 @@ fn reach(
     reached
 }
 
-/// Returns the possible paths of a module's file, each with whether that file's own modules are
-/// beside it (The Rust Reference, "Module source filenames" and "The path attribute").
+/// Returns the possible paths of a module's file. Each path comes with whether that file's own
+/// modules are beside it (The Rust Reference, "Module source filenames" and "The path attribute").
 fn candidates(file: &Path, beside: bool, declared: &Declared) -> Vec<(PathBuf, bool)> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let own = if beside { folder.to_owned() } else { file.with_extension("") };

@@ -1,10 +1,10 @@
-//! Pure crates own no clock, thread, file, socket or process: `no_std`, or a clippy.toml that
-//! forbids them.
+//! Tests that pure crates own no clock, thread, file, socket or process: they are `no_std`, or a
+//! clippy.toml forbids these things.
 
 use crate::{crates, none, read};
 use std::path::Path;
 
-/// The crates that must stay pure.
+/// Crates that must stay pure.
 const PURE: [&str; 6] =
     ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
 

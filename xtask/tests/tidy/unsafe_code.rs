@@ -1,16 +1,17 @@
-//! `unsafe` occurs only in the crates that exist for it, and every block has its safety argument.
+//! Tests that `unsafe` occurs only in the crates that exist for it, and that every block has its
+//! safety argument.
 
 use crate::{crates, none, read, sources};
 use std::path::Path;
 
-/// Crates that may contain `unsafe`, with the reason.
+/// Crates that may contain `unsafe`, each with the reason.
 const ALLOWED: &[(&str, &str)] = &[
     ("talea-os", "system calls that no safe wrapper has"),
     ("talea-capi", "the C ABI"),
     ("talea-plugin-host", "loads and calls code from outside"),
 ];
 
-/// Lines above an `unsafe` that may contain its argument.
+/// Maximum distance in lines between an `unsafe` and its argument above.
 const MAX_DISTANCE_LINES: usize = 8;
 
 #[test]

@@ -3,18 +3,22 @@
 //!
 //! Assumptions: those of [`super`], 1 to 4, and 5: Σ C/T < m.
 //!
-//! S. Baruah, "Techniques for multiprocessor global schedulability analysis", RTSS 2007. For every
-//! task k and every A ≥ 0 with t = A + D_k where some h_i(t) changes and t ≤ (the m − 1 largest
-//! costs + Σ (T − D)·C/T + m·C_k)/(m − U): Σ I1_i + Σ of the m − 1 largest (I2_i − I1_i) ≤ m·(t −
-//! C_k), where I1_i = min(h_i(t), t − C_k + 1), I2_i is the same for the work of i with carry-in,
-//! ⌊t/T⌋·C + min(C, t mod T), and for k itself both are min(· − C_k, A). The + 1 is due to integer
-//! time: of a term as large as the window the sum must show it.
+//! S. Baruah, "Techniques for multiprocessor global schedulability analysis", RTSS 2007. The test
+//! accepts if for every task k and every relevant A ≥ 0, with t = A + D_k:
 //!
-//! Sufficient. Nothing is proved of its sustainability.
+//! > Σ I1_i + Σ of the m − 1 largest (I2_i − I1_i) ≤ m·(t − C_k)
 //!
-//! The windows t are the same for all tasks, so one pass covers them. I2_i − I1_i before the caps
-//! is min(C_i, t − the release that belongs to i's next deadline); and as caps only take away, a
-//! window whose uncapped sum is at most m·t − (m−1)·C_max needs no evaluation per task.
+//! A is relevant if some h_i(t) changes at t and t ≤ (the m − 1 largest costs + Σ (T − D)·C/T +
+//! m·C_k)/(m − U). I1_i is min(h_i(t), t − C_k + 1). I2_i is the same minimum for the work of task
+//! i with carry-in, ⌊t/T⌋·C + min(C, t mod T). For task k itself both are min(· − C_k, A). The + 1
+//! is due to integer time: the sum must be able to exceed the right side by a term as large as the
+//! window.
+//!
+//! Sufficient. No sustainability is proved.
+//!
+//! The windows t are the same for all tasks, so one pass evaluates all of them. Before the caps,
+//! I2_i − I1_i is min(C_i, t − the release that belongs to i's next deadline). Caps only reduce
+//! terms. So a window whose uncapped sum is at most m·t − (m−1)·C_max needs no evaluation per task.
 
 use super::load::{Deadlines, early, largest, over_idle};
 use super::prepared::{PreparedTask, Scratch};
@@ -24,7 +28,7 @@ use crate::verdict::{Inconclusive, Verdict};
 use alloc::vec::Vec;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "bar",
     policy: "global EDF",
@@ -39,7 +43,7 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Runs the test. `Unknown` for `Limit` if there are more than `points_max` windows.
+/// Runs the test. The verdict is `Unknown` for `Limit` if there are more than `points_max` windows.
 pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
     match accepts(tasks, cpus, points_max, scratch) {
         Ok(()) => Verdict::Proved { bounds: Vec::new() },
@@ -107,12 +111,13 @@ fn rows_fill(rows: &[PreparedTask], cpus: u64) -> bool {
     super::load::utilisation(rows).1 >= cpus << 32
 }
 
-/// Work of `row` in a window that ends `now`, beyond its jobs that are due in it.
+/// Returns the work of `row` in a window that ends at `now`, beyond its jobs that are due in the
+/// window.
 fn gain(row: &PreparedTask, next: u64, now: u64) -> u64 {
     (now + row.deadline).saturating_sub(next).min(row.cost)
 }
 
-/// Condition for task `k` and the window up to `now`.
+/// Whether the condition holds for task `k` and the window up to `now`.
 fn fits(
     rows: &[PreparedTask],
     deadlines: &Deadlines<'_>,

@@ -3,23 +3,25 @@
 //! Assumptions: those of [`super`], 1 to 4.
 //!
 //! *Plain*: M. Bertogna, M. Cirinei and G. Lipari, "Improved schedulability analysis of EDF on
-//! multiprocessor platforms", ECRTS 2005. With s = D_k − C_k and the largest work W_i of task i
-//! with deadlines in the window of a job of task k, the job meets its deadline if Σ min(W_i, s) <
-//! m·s, or = with some 0 < W_i ≤ s. *Iterative*: M. Bertogna, M. Cirinei and G. Lipari,
-//! "Schedulability analysis of global scheduling algorithms on multiprocessor platforms", IEEE TPDS
-//! 20(4), 2009: a slack that a task was proved to have shortens the work of its last job in others'
-//! windows, which may prove more slack, until nothing changes.
+//! multiprocessor platforms", ECRTS 2005. Let s = D_k − C_k, and let W_i be the largest work of
+//! task i with deadlines in the window of a job of task k. The job meets its deadline if Σ min(W_i,
+//! s) < m·s, or if the two are equal and some 0 < W_i ≤ s.
 //!
-//! Both sufficient. Time is integer in the iterative one: a job that completes by its deadline is
-//! interfered with for at most s; so Σ min(W_i, s + 1) < m·(s + 1) suffices, and the slack is s −
-//! ⌊Σ/m⌋. The plain test's condition implies that, so the iterative test accepts every set that the
-//! plain one accepts: let a of the others have W_i > s. Then Σ min(W_i, s + 1) = Σ min(W_i, s) + a,
-//! and both forms of the condition leave a < m.
+//! *Iterative*: M. Bertogna, M. Cirinei and G. Lipari, "Schedulability analysis of global
+//! scheduling algorithms on multiprocessor platforms", IEEE TPDS 20(4), 2009. A proved slack of a
+//! task shortens the work of its last job in the windows of other tasks, which may prove more
+//! slack. The test iterates until nothing changes.
 //!
-//! Sustainable in costs (of both: W_i shrinks with C_i, a condition that holds for s holds for s +
-//! 1, as fewer than m terms grow with it, and slacks only grow) and in periods (W_i is the sum of
-//! its jobs, which move apart). Not proved for deadlines: a later D_k lets more jobs of the others
-//! into the window.
+//! Both tests are sufficient. Time is integer in the iterative test: other jobs interfere for at
+//! most s with a job that completes by its deadline. So Σ min(W_i, s + 1) < m·(s + 1) suffices, and
+//! the slack is s − ⌊Σ/m⌋. The condition of the plain test implies this condition, so the iterative
+//! test accepts every set that the plain test accepts. Proof: let a of the other tasks have W_i >
+//! s. Then Σ min(W_i, s + 1) = Σ min(W_i, s) + a, and both forms of the condition leave a < m.
+//!
+//! Both tests are sustainable in costs. W_i shrinks with C_i, and a condition that holds for s
+//! holds for s + 1, because fewer than m terms grow with s. Slacks only grow. Both tests are
+//! sustainable in periods, because W_i is the sum of its jobs, which move apart. Sustainability in
+//! deadlines is not proved: a later D_k lets more jobs of the other tasks into the window.
 
 use super::prepared::{PreparedTask, Scratch};
 use crate::Sporadic;
@@ -27,7 +29,7 @@ use crate::test_info::{Platform, TestInfo, TestKind};
 use crate::verdict::{Inconclusive, Verdict};
 use talea_core::mutate;
 
-/// Catalogue entry of the plain test.
+/// Entry of the plain test in the catalogue.
 pub const PLAIN: TestInfo = TestInfo {
     name: "bcl",
     policy: "global EDF",
@@ -43,7 +45,7 @@ pub const PLAIN: TestInfo = TestInfo {
     ],
 };
 
-/// Catalogue entry of the iterative test.
+/// Entry of the iterative test in the catalogue.
 pub const ITERATIVE: TestInfo = TestInfo {
     name: "bcl-iterative",
     policy: "global EDF",
@@ -79,8 +81,8 @@ fn answer(first: Result<Option<usize>, Verdict>, scratch: &Scratch) -> Verdict {
     }
 }
 
-/// Computes every task's slack by the plain test into `scratch`. Returns the first task that it
-/// cannot prove, whose slack counts as zero.
+/// Computes the slack of every task by the plain test into `scratch`. Returns the first task that
+/// the test cannot prove. The slack of that task counts as zero.
 ///
 /// # Errors
 /// The verdict, if it is known without the test.
@@ -118,8 +120,8 @@ pub fn plain_slacks(
     Ok(first)
 }
 
-/// Computes every task's slack by the iterative test into `scratch`. Returns the first task that it
-/// cannot prove.
+/// Computes the slack of every task by the iterative test into `scratch`. Returns the first task
+/// that the test cannot prove.
 ///
 /// # Errors
 /// The verdict, if it is known without the test.
@@ -154,8 +156,9 @@ pub fn iterative_slacks(
     }
 }
 
-/// Most work of a task's jobs that are due in a window of length `window`. Each job except the
-/// first completes at least `slack` before its deadline: ⌊t/T⌋·C + min(C, (t mod T − S)⁺).
+/// Returns the largest work of a task's jobs that are due in a window of length `window`. Each job
+/// except the first completes at least `slack` before its deadline: ⌊t/T⌋·C + min(C, (t mod T −
+/// S)⁺).
 #[inline]
 pub(super) fn work_by_deadline(row: &PreparedTask, window: u64, slack: u64) -> u64 {
     let (whole, rest) = row.period.divide(window);

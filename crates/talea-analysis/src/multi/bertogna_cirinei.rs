@@ -1,25 +1,28 @@
-//! Response times under global scheduling, from the work of each other task in a window of that
-//! length.
+//! Response times under global scheduling: the window of a job holds the work of each other task.
 //!
 //! Assumptions: those of [`super`], 1 to 4. Time is integer: a job that completes within x is
 //! delayed for at most x − C.
 //!
 //! M. Bertogna and M. Cirinei, "Response-time analysis for globally scheduled symmetric
 //! multiprocessor platforms", RTSS 2007, equations 4, 5, 8 and 9, for any work-conserving policy,
-//! fixed priorities and EDF. The least x ≥ C_k with x = C_k + ⌊Σ min(W_i(x), E_i, x − C_k + 1)/m⌋
-//! bounds the response time of task k, where W_i(x) = ⌊L/T_i⌋·C_i + min(C_i, L mod T_i), L = x +
-//! R_i − C_i, and, under EDF only, E_i = ⌊D_k/T_i⌋·C_i + min(C_i, (D_k mod T_i − (D_i − R_i))⁺).
-//! The bound R_i (initially R_i ≤ D_i) is improved round by round until nothing changes; under
-//! fixed priorities every R_i that is used is known when it is needed.
+//! fixed priorities and EDF. The response time of task k is at most the least x ≥ C_k with
 //!
-//! Sufficient. Sustainable in costs and periods: W and E are sums of jobs which shrink with the
-//! costs and move apart with the periods, and so by induction over all steps are x − C and every R
-//! − C. Under fixed priorities also in deadlines as long as the order stays, as R does not depend
-//! on D. Under EDF not proved for deadlines.
+//! > x = C_k + ⌊Σ min(W_i(x), E_i, x − C_k + 1)/m⌋,
+//! > W_i(x) = ⌊L/T_i⌋·C_i + min(C_i, L mod T_i), L = x + R_i − C_i,
+//! > E_i = ⌊D_k/T_i⌋·C_i + min(C_i, (D_k mod T_i − (D_i − R_i))⁺), under EDF only.
 //!
-//! The sum is piecewise linear in x, so a step goes to where the present pieces' line would meet
-//! the condition or to the end of the first of them, whichever is nearer, if that is beyond the sum
-//! itself: the plain iteration can crawl by one unit of time a step where m tasks grow together.
+//! The bound R_i (initially R_i ≤ D_i) is improved round by round until nothing changes. Under
+//! fixed priorities every R_i is known before the equation of a less urgent task uses it.
+//!
+//! Sufficient. Sustainable in costs and periods: W and E are sums of jobs that shrink with the
+//! costs and move apart with the periods. By induction over all steps, x − C and every R − C shrink
+//! too. Under fixed priorities the test is sustainable in deadlines as long as the order stays,
+//! because R does not depend on D. Under EDF sustainability in deadlines is not proved.
+//!
+//! The sum is piecewise linear in x. The plain iteration may advance by one unit of time per step
+//! where m tasks grow together. So a step goes to the intersection of the current line with the
+//! condition, or to the end of the first piece, whichever is nearer. If the sum itself is beyond
+//! that point, the step goes to the sum.
 
 use super::bcl::work_by_deadline;
 use super::piecewise_linear::{LinearPiece, PiecewiseSum};
@@ -40,7 +43,7 @@ pub enum GlobalPolicy {
     FixedPriority,
 }
 
-/// The catalogue entry for any work-conserving policy.
+/// Entry for any work-conserving policy in the catalogue.
 pub const ANY: TestInfo = TestInfo {
     name: "bertogna-cirinei-any",
     policy: "any work-conserving",
@@ -55,7 +58,7 @@ pub const ANY: TestInfo = TestInfo {
     ],
 };
 
-/// The catalogue entry for EDF.
+/// Entry for EDF in the catalogue.
 pub const EDF: TestInfo = TestInfo {
     name: "bertogna-cirinei-edf",
     policy: "global EDF",
@@ -71,7 +74,7 @@ pub const EDF: TestInfo = TestInfo {
     ],
 };
 
-/// The catalogue entry for fixed priorities.
+/// Entry for fixed priorities in the catalogue.
 pub const FP: TestInfo = TestInfo {
     name: "bertogna-cirinei-fp",
     policy: "global FP",
@@ -96,7 +99,7 @@ pub fn test(policy: GlobalPolicy, tasks: &[Sporadic], cpus: u32, scratch: &mut S
     }
 }
 
-/// Computes every task's bound into `scratch`. Returns the first task with a bound beyond its
+/// Computes the bound of every task into `scratch`. Returns the first task with a bound beyond its
 /// deadline.
 ///
 /// # Errors
@@ -164,7 +167,7 @@ pub fn responses(
     }
 }
 
-/// R − C of `task` among two lists of others; `None` beyond D − C.
+/// Returns R − C of `task`, with the other tasks in `before` and `after`; `None` beyond D − C.
 fn lag(
     task: &PreparedTask,
     before: &mut [PreparedTask],
@@ -191,8 +194,8 @@ fn lag(
     }
 }
 
-/// W: most work of a task's jobs in a window under any policy, with the first of them as late as
-/// possible.
+/// Returns W: the largest work of a task's jobs in a window under any policy. The first of the jobs
+/// is as late as possible.
 #[inline]
 pub(super) fn work(row: &PreparedTask, window: u64) -> u64 {
     let (whole, rest) = row.period.divide(window + row.lag);

@@ -1,20 +1,23 @@
 //! Global fixed priorities by deadlines, with limited carry-in: the test for priority assignment.
 //!
-//! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent
+//! Assumptions: those of [`super`], 1 to 4. Tasks are given in order of priority, the most urgent
 //! first.
 //!
 //! R. Davis and A. Burns, "Improved priority assignment for global fixed priority pre-emptive
 //! scheduling in multiprocessor real-time systems", Real-Time Systems 47(1), 2011: DA-LC. Task k
-//! meets its deadline if C_k + ⌊(Σ NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋ ≤ D_k over the
-//! more urgent tasks i, in the window D_k, both terms at most D_k − C_k + 1: NC = ⌊x/T⌋·C + min(C,
-//! x mod T), CI = ⌊L/T⌋·C + min(C, L mod T), L = x + D − C. Nothing in it depends on the order
-//! among the more urgent, nor among the less urgent, and one more higher-priority task never helps,
-//! so Audsley's algorithm finds an order whenever there is one.
+//! meets its deadline if, over the more urgent tasks i in the window x = D_k,
 //!
-//! Sufficient. Guan's response times dominate it for a given order: at x = D_k their terms are at
-//! most these. Sustainable in costs (for the slack s = D_k − C_k as in [`super::bcl`]; CI and NC
-//! shrink, and so does the sum of their best m − 1 exchanges) and periods. Not proved for
-//! deadlines: a later D_i lets more of i's work be carried in.
+//! > C_k + ⌊(Σ NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋ ≤ D_k,
+//! > NC = ⌊x/T⌋·C + min(C, x mod T), CI = ⌊L/T⌋·C + min(C, L mod T), L = x + D − C,
+//!
+//! with both terms at most D_k − C_k + 1. The condition does not depend on the order among the more
+//! urgent tasks, nor among the less urgent. An additional task of higher priority never helps. So
+//! Audsley's algorithm finds an order whenever one exists.
+//!
+//! Sufficient. Guan's response times dominate this test for a given order: at x = D_k their terms
+//! are at most NC and CI. Sustainable in costs (for the slack s = D_k − C_k as in [`super::bcl`]):
+//! CI and NC shrink, and so does the sum of the m − 1 largest differences. Sustainable in periods.
+//! Not proved for deadlines: a later D_i lets more of i's work be carried in.
 
 use super::bertogna_cirinei;
 use super::guan;
@@ -26,7 +29,7 @@ use crate::verdict::{Inconclusive, Verdict};
 use alloc::vec::Vec;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "da-lc",
     policy: "global FP",

@@ -1,7 +1,8 @@
 //! Division by a period that is used repeatedly: a product with its reciprocal and one correction.
 //!
 //! With r = ⌊(2^64−1)/T⌋ ≥ 2^64/T − 1 and any x < 2^64: x·r/2^64 ≥ x/T − x/2^64 > x/T − 1, and
-//! never above x/T. So q = ⌊x·r/2^64⌋ is ⌊x/T⌋ or one less; the remainder decides which. Reference:
+//! x·r/2^64 is never above x/T. So q = ⌊x·r/2^64⌋ is ⌊x/T⌋ or one less; the remainder decides
+//! which.
 //! T. Granlund and P. L. Montgomery, "Division by invariant integers using multiplication", PLDI
 //! 1994.
 
@@ -25,7 +26,7 @@ impl Divisor {
         self.by
     }
 
-    /// ⌊x/T⌋ and x mod T.
+    /// Returns ⌊x/T⌋ and x mod T.
     #[inline]
     pub(crate) fn divide(self, x: u64) -> (u64, u64) {
         let quotient = ((u128::from(x) * u128::from(self.reciprocal)) >> 64) as u64;

@@ -1,26 +1,29 @@
-//! Global EDF by forced-forward demand: the test with the best speed-up factor, over all σ instead
-//! of some.
+//! Global EDF by forced-forward demand: the test with the best speed-up factor, evaluated for all
+//! σ.
 //!
 //! Assumptions: those of [`super`], 1 to 4.
 //!
 //! S. Baruah, V. Bonifaci, A. Marchetti-Spaccamela and S. Stiller, "Implementation of a
 //! speedup-optimal global EDF schedulability test", ECRTS 2009; "Improved multiprocessor global
-//! schedulability analysis", Real-Time Systems 46(1), 2010. Accepts if some σ ≥ δ_max has Σ ff_i(t,
-//! σ) ≤ (m − (m−1)·σ)·t for all t, where ff_i is what i's jobs that are due by t need, and of the
-//! next one, due d later, (C − σ·d)⁺: that part must be done beforehand if the job is executed at
-//! speed σ from its release on.
+//! schedulability analysis", Real-Time Systems 46(1), 2010. The test accepts if for some σ ≥ δ_max
+//! and all t: Σ ff_i(t, σ) ≤ (m − (m−1)·σ)·t. The term ff_i is the work of i's jobs that are due by
+//! t, and (C − σ·d)⁺ of the next job, which is due d later. This part must be done before t if the
+//! job is executed at speed σ from its release on.
 //!
-//! Sufficient. Any sporadic set that is feasible on m CPUs is accepted on CPUs 2 − 1/m times as
-//! fast. Dominates [`super::gfb`]; for D = T it is the same. Its sustainability is not proved here.
+//! Sufficient. The test accepts every feasible sporadic set of m CPUs, if the CPUs are 2 − 1/m
+//! times as fast. It dominates [`super::gfb`]; for D = T both are the same test. Its sustainability
+//! is not proved here.
 //!
-//! *Which t*: the left side minus the right is continuous and piecewise linear in t, and its slope
-//! falls only where a job is due, so absolute deadlines are enough. As ff_i(t) ≤ (t + T − D)·C/T,
-//! none beyond Σ (T − D)·C/T / (m − (m−1)·σ − U) is. *Which σ*: for one t the left side minus the
-//! right is convex in σ, so that the σ which satisfy it are an interval, and those that satisfy all
-//! t as well. The search goes up from δ_max: where t is not satisfied, the root of the tangent is
-//! not above the interval of t, and is the next σ; where the tangent does not fall, all σ that are
-//! left are beyond the interval, and there is none. σ is a fraction of two sums of costs and times,
-//! so all of this is exact. (Tools that try σ in steps refuse sets that they need not.)
+//! *Relevant t*: the left side minus the right is continuous and piecewise linear in t. Its slope
+//! falls only where a job is due, so absolute deadlines are enough. Because ff_i(t) ≤ (t + T −
+//! D)·C/T, no t beyond Σ (T − D)·C/T / (m − (m−1)·σ − U) is relevant.
+//!
+//! *Relevant σ*: for one t the left side minus the right is convex in σ. So the σ that satisfy t
+//! are an interval, and the σ that satisfy all t are an interval, too. The search goes up from
+//! δ_max. If σ does not satisfy t, the root of the tangent is not above the interval of t, and is
+//! the next σ. If the tangent does not fall, all remaining σ are beyond the interval, and no σ
+//! satisfies t. σ is a fraction of two sums of costs and times, so the search is exact. (Tools that
+//! try σ in steps refuse sets without need.)
 
 use super::gfb;
 use super::load::{Deadlines, early, utilisation, window_max};
@@ -31,7 +34,7 @@ use crate::verdict::{Inconclusive, Verdict};
 use alloc::vec::Vec;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "ff-dbf",
     policy: "global EDF",
@@ -55,8 +58,8 @@ pub struct Speed {
     pub denominator: u64,
 }
 
-/// Runs the test. `Unknown` for `Limit` if more than `points_max` pairs of t and σ would have to be
-/// evaluated.
+/// Runs the test. The verdict is `Unknown` for `Limit` if more than `points_max` pairs of t and σ
+/// would have to be evaluated.
 pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
     match speed(tasks, cpus, points_max, scratch) {
         Ok(_) => Verdict::Proved { bounds: Vec::new() },
@@ -123,8 +126,8 @@ pub fn speed(
     }
 }
 
-/// Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; `None` if the divisor is zero or below the
-/// rounding to 2^-32.
+/// Returns Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; `None` if the divisor is zero or below
+/// the rounding to 2^-32.
 fn horizon(early: u128, rows: &[PreparedTask], cpus: u64, speed: Speed) -> Option<u64> {
     // Below 2^125, as cpus < 2^32 and σ's numerator < 2^61.
     let others = (u128::from(cpus - 1) * u128::from(speed.numerator)) << 32;
@@ -134,11 +137,11 @@ fn horizon(early: u128, rows: &[PreparedTask], cpus: u64, speed: Speed) -> Optio
     Some(u64::try_from((early << 32).div_ceil(idle)).unwrap_or(u64::MAX))
 }
 
-/// Returns the least speed from `speed` on that satisfies the window up to `now`; `None` if none
-/// does.
+/// Returns the least speed from `speed` on that satisfies the window up to `now`; `None` if no
+/// speed does.
 ///
-/// No overflow: `numerator` ≤ `denominator` < 2^61 (a sum of times to deadlines, each at most T),
-/// and demands, times m·t, and sums of costs are below 2^62, so that no sum of two products reaches
+/// Nothing overflows: `numerator` ≤ `denominator` < 2^61 (a sum of times to deadlines, each at most
+/// T). Demands, times m·t, and sums of costs are below 2^62. So no sum of two products reaches
 /// 2^127.
 fn satisfied(
     rows: &[PreparedTask],

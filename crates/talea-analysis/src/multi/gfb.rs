@@ -6,11 +6,11 @@
 //! multiprocessors", Real-Time Systems 25(2-3), 2003, theorem 5, for D = T with utilisations; M.
 //! Bertogna, M. Cirinei and G. Lipari, "Improved schedulability analysis of EDF on multiprocessor
 //! platforms", ECRTS 2005, with densities δ = C/D. Sufficient. Sustainable in costs, periods and
-//! deadlines: every density only shrinks.
+//! deadlines, because every density only shrinks.
 //!
-//! A density is rounded down to 2^-32 first. If the bound holds with 2^-32 more for each of them,
-//! it holds. If it fails with none, it fails. [`edf::global`], with integers of any size, settles
-//! the cases between.
+//! A density is rounded down to 2^-32 first. If the bound holds with 2^-32 more for each density,
+//! the verdict is positive. If the bound fails without this addition, the verdict is negative.
+//! [`edf::global`], with integers of any size, decides the cases between.
 
 use super::prepared;
 use crate::test_info::{Platform, TestInfo, TestKind};
@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use talea_core::Charge;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "gfb",
     policy: "global EDF",
@@ -51,8 +51,7 @@ pub fn test(tasks: &[Sporadic], cpus: u32) -> Verdict {
     Verdict::Unknown { why: Inconclusive::Insufficient { task: densest } }
 }
 
-/// Whether the test accepts a set that satisfies the assumptions. A job that needs more than its
-/// deadline is refused.
+/// Whether the test accepts a set that satisfies the assumptions. It refuses a set with C > D.
 pub fn accepts(tasks: &[Sporadic], cpus: u32) -> bool {
     let (mut sum, mut most) = (0u64, 0u64);
     for task in tasks {

@@ -1,19 +1,21 @@
 //! Graphs of jobs on several CPUs: a single graph under any work-conserving scheduler, and
 //! federated scheduling.
 //!
-//! Assumptions: 1. m equal CPUs that serve nothing else; 2. no CPU idles while a ready node waits;
-//! preemptive or not; no overheads; 3. costs are whole nanoseconds, so nodes end at whole ones; 4.
-//! D ≤ T for a recurring graph, so that one activation completes before the next.
+//! Assumptions:
+//! 1. m equal CPUs that serve nothing else.
+//! 2. No CPU idles while a ready node waits. Nodes may be preempted. No overheads.
+//! 3. Costs are whole nanoseconds, so nodes end at whole nanoseconds.
+//! 4. D ≤ T for a recurring graph, so that one activation completes before the next.
 //!
 //! *Graham*: R. Graham, "Bounds on multiprocessing timing anomalies", SIAM Journal on Applied
 //! Mathematics 17(2), 1969: R ≤ len + (vol − len)/m, with the longest path len and the sum of all
-//! costs vol. Sufficient, and the bound (unlike a schedule) is sustainable in costs and edges: the
-//! longest path and the sum only shrink.
+//! costs vol. Sufficient. The bound (unlike a schedule) is sustainable in costs and edges, because
+//! the longest path and the sum only shrink.
 //!
 //! *Federated*: J. Li, J. Chen, K. Agrawal, C. Lu, C. Gill and A. Saifullah, "Analysis of federated
-//! and global scheduling for parallel real-time tasks", ECRTS 2014: a graph with vol > D gets ⌈(vol
-//! − len)/(D − len)⌉ CPUs of its own, all others are sequential tasks with C = vol on the rest.
-//! (There with D = T; D ≤ T needs nothing else.) Sufficient.
+//! and global scheduling for parallel real-time tasks", ECRTS 2014. A graph with vol > D gets ⌈(vol
+//! − len)/(D − len)⌉ CPUs of its own. All other graphs are sequential tasks with C = vol on the
+//! remaining CPUs. Sufficient. (The paper assumes D = T; the same proof holds for D ≤ T.)
 
 use super::partition::{Fit, PackingOrder, pack};
 use crate::Sporadic;
@@ -24,7 +26,7 @@ use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// The catalogue entry of [`Graph::response`].
+/// Entry of [`Graph::response`] in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "graham",
     policy: "any work-conserving",
@@ -40,7 +42,7 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// The catalogue entry of [`federated`].
+/// Entry of [`federated`] in the catalogue.
 pub const FEDERATED: TestInfo = TestInfo {
     name: "federated",
     policy: "federated: heavy graphs on CPUs of their own, the rest partitioned",
@@ -57,23 +59,23 @@ pub const FEDERATED: TestInfo = TestInfo {
 /// Nodes with costs and precedence edges.
 #[derive(Clone, Copy, Debug)]
 pub struct Graph<'a> {
-    /// C of each node.
+    /// `costs[n]`: cost C of node `n`.
     pub costs: &'a [Work],
-    /// Predecessor and successor, by number. Duplicates have no effect.
+    /// Predecessor and successor of each edge, as node numbers. Duplicates have no effect.
     pub edges: &'a [(usize, usize)],
 }
 
 impl Graph<'_> {
-    /// vol: the sum of all costs.
+    /// Returns vol: the sum of all costs.
     ///
     /// # Errors
-    /// `Limit` if it is more than a number can hold.
+    /// `Limit` if the sum exceeds the range of the type.
     pub fn volume(&self) -> Result<u64, Inconclusive> {
         let sum = self.costs.iter().try_fold(0u64, |sum, cost| sum.checked_add(cost.as_ns()));
         sum.ok_or(Inconclusive::Limit)
     }
 
-    /// len: the longest path.
+    /// Returns len: the length of the longest path.
     ///
     /// # Errors
     /// As [`Graph::chains`].
@@ -81,10 +83,10 @@ impl Graph<'_> {
         Ok(self.chains()?.into_iter().max().unwrap_or(0))
     }
 
-    /// Returns the longest path to the end of each node.
+    /// Returns the length of the longest path to the end of each node.
     ///
     /// # Errors
-    /// As [`Graph::volume`]; `Assumption` 2 with a node on a cycle, or for an edge to a missing
+    /// As [`Graph::volume`]; `Assumption` 2 for a node on a cycle, or for an edge to a missing
     /// node.
     pub fn chains(&self) -> Result<Vec<u64>, Inconclusive> {
         // No path is longer than the sum.
@@ -121,7 +123,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Longest time from the activation to the completion of the last node, on `cpus` CPUs.
+    /// Returns the longest time from the activation to the completion of the last node, on `cpus`
+    /// CPUs.
     ///
     /// # Errors
     /// As [`Graph::length`]; `Assumption` 1 if there is no CPU.
@@ -148,14 +151,14 @@ pub struct GraphTask<'a> {
     pub graph: Graph<'a>,
     /// Minimum separation of activations.
     pub period: Span,
-    /// Relative deadline of its last node.
+    /// Relative deadline of the last node.
     pub deadline: Span,
 }
 
 /// CPUs that serve a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// Dedicated CPUs, this many, under any work-conserving scheduler.
+    /// This number of dedicated CPUs, under any work-conserving scheduler.
     Own(u32),
     /// The `n`-th of the remaining CPUs, as a sequential task.
     Shared(u32),
@@ -165,7 +168,7 @@ pub enum Share {
 /// CPU.
 ///
 /// # Errors
-/// `Insufficient` with the first graph that is not placed, `Assumption` as [`Graph::length`] and
+/// `Insufficient` with the first graph that is not placed; `Assumption` as [`Graph::length`], and
 /// number 4 for D > T.
 pub fn federated(
     graphs: &[GraphTask<'_>],
@@ -220,7 +223,8 @@ mod tests {
         of.iter().map(|&cost| Work::from_ns(cost)).collect()
     }
 
-    /// Completion of the last node under list scheduling in list order. Time passes unit by unit.
+    /// Returns the completion of the last node under list scheduling in list order. Time passes
+    /// unit by unit.
     fn list_schedule(costs: &[u64], edges: &[(usize, usize)], cpus: usize) -> u64 {
         let mut left = costs.to_vec();
         let mut running: Vec<usize> = Vec::new();

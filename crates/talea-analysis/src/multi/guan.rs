@@ -1,17 +1,22 @@
 //! Response times under global fixed priorities: at most m − 1 tasks carry work into the relevant
 //! window.
 //!
-//! Assumptions: those of [`super`], 1 to 4; tasks are given in order of priority, the most urgent
+//! Assumptions: those of [`super`], 1 to 4. Tasks are given in order of priority, the most urgent
 //! first. Time is integer.
 //!
 //! N. Guan, M. Stigge, W. Yi and G. Yu, "New response time bounds for fixed priority multiprocessor
-//! scheduling", RTSS 2009, for D ≤ T. The least x ≥ C_k with x = C_k + ⌊(Σ NC_i + Σ of the m − 1
-//! largest (CI_i − NC_i))/m⌋ bounds the response time of task k, over the more urgent tasks i, both
-//! terms at most x − C_k + 1: without carry-in NC = ⌊x/T⌋·C + min(x mod T, C), with it CI = ⌊z/T⌋·C
-//! + C + min((z mod T − (T − R))⁺, C − 1), z = (x − C)⁺.
+//! scheduling", RTSS 2009, for D ≤ T. The response time of task k is at most the least x ≥ C_k
+//! with, over the more urgent tasks i,
 //!
-//! Sufficient; dominates Bertogna and Cirinei's (CI is at most their W, and m − 1 are at most all).
-//! Sustainable in deadlines as long as the order stays, as R does not depend on D.
+//! > x = C_k + ⌊(Σ NC_i + Σ of the m − 1 largest (CI_i − NC_i))/m⌋,
+//! > NC = ⌊x/T⌋·C + min(x mod T, C), without carry-in,
+//! > CI = ⌊z/T⌋·C + C + min((z mod T − (T − R))⁺, C − 1), with carry-in, z = (x − C)⁺.
+//!
+//! Both terms are at most x − C_k + 1.
+//!
+//! Sufficient. The test dominates Bertogna and Cirinei's: CI is at most their W, and m − 1 terms
+//! are at most all terms. Sustainable in deadlines as long as the order stays, because R does not
+//! depend on D.
 //!
 //! *Not* for Audsley's assignment of priorities: R_i of the more urgent tasks depends on the order
 //! among them (R. Davis and A. Burns, Real-Time Systems 47(1), 2011). Use [`super::da_lc`].
@@ -25,7 +30,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "guan",
     policy: "global FP",
@@ -50,7 +55,7 @@ pub fn test(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     }
 }
 
-/// Computes every task's bound into `scratch`. Returns the first task with a bound beyond its
+/// Computes the bound of every task into `scratch`. Returns the first task with a bound beyond its
 /// deadline.
 ///
 /// # Errors
@@ -79,7 +84,7 @@ pub fn responses(
     Ok(None)
 }
 
-/// Work of the more urgent tasks `above` in a window of `cost` + `waits`.
+/// Returns the work of the more urgent tasks `above` in a window of `cost` + `waits`.
 fn work(
     above: &[PreparedTask],
     cost: u64,
@@ -121,7 +126,7 @@ fn work(
     pieces
 }
 
-/// NC: the first job of the window is released with it.
+/// Returns NC: the work without carry-in. The first job of the window is released at its start.
 #[inline]
 pub(super) fn without_carry_in(row: &PreparedTask, window: u64) -> LinearPiece {
     let (whole, rest) = row.period.divide(window);
@@ -133,7 +138,8 @@ pub(super) fn without_carry_in(row: &PreparedTask, window: u64) -> LinearPiece {
     }
 }
 
-/// CI: a job is running when the window begins, and the last one has just completed when it ends.
+/// Returns CI: the work with carry-in. A job is running when the window begins, and the last job
+/// has just completed when the window ends.
 #[inline]
 fn with_carry_in(row: &PreparedTask, window: u64) -> LinearPiece {
     let cost = row.cost;

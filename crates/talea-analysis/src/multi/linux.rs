@@ -1,22 +1,28 @@
 //! SCHED_DEADLINE: admission by Linux, and the guarantees that follow from it.
 //!
 //! Assumptions: those of [`super`], 1 to 3, with a thread's runtime, period and deadline for C, T
-//! and D; 4. D ≤ T, which the kernel enforces; the CPUs are one root domain of equal capacity, and
-//! every thread may run on all of them, which the kernel enforces; threads keep to their runtime (a
-//! thread that exceeds it is throttled and delays only itself); budgets are enforced with no
-//! granularity (without HRTICK it is a tick).
+//! and D. In addition:
+//!
+//! 4. D ≤ T, which the kernel enforces. The CPUs are one root domain of equal capacity, and every
+//!    thread may run on all of them, which the kernel enforces. Threads keep to their runtime. (The
+//!    kernel throttles a thread that exceeds its runtime, which delays only that thread.) The
+//!    enforcement granularity is zero (without HRTICK it is a tick).
 //!
 //! *Admission* (`sched_setattr`, `__dl_overflow` and `__checkparam_dl` in kernel/sched/deadline.c;
-//! the same from 6.1 to 7.2): runtime at least 1,024 ns and at most the deadline, deadline at most
-//! the period, period between 100 µs and 2^22 µs (sysctls, here their defaults); and Σ ⌊2^20·C/T⌋ ≤
-//! m·⌊2^20·share⌋ over the root domain, with the share `sched_rt_runtime_us`/`sched_rt_period_us`,
-//! 95 % by default. The kernel sums utilisations, not densities: constrained deadlines have no
-//! influence. Rounding down lets n threads exceed the share by n·2^-20.
+//! the same from 6.1 to 7.2):
+//! - The runtime is at least 1,024 ns and at most the deadline. The deadline is at most the period.
+//! - The period is between 100 µs and 2^22 µs (the defaults of two sysctls).
+//! - Σ ⌊2^20·C/T⌋ ≤ m·⌊2^20·share⌋ over the root domain. The share is
+//!   `sched_rt_runtime_us`/`sched_rt_period_us`, 95 % by default.
 //!
-//! *Guarantees*. One CPU (a partition of its own): every deadline if D = T, because U ≤ 1. Several
-//! CPUs and D = T: no deadline, as Dhall and Liu's sets of utilisation just above 1 show, but a
-//! bound on tardiness ([`tardiness`]). Constrained deadlines: none, on one CPU as on several; only
-//! a deadline test can decide, and [`guarantee`] runs one.
+//! The kernel sums utilisations, not densities: constrained deadlines have no influence. Rounding
+//! down lets n threads exceed the share by n·2^-20.
+//!
+//! *Guarantees*. On one CPU (a partition of its own) with D = T, every deadline is met, because
+//! U ≤ 1. On several CPUs with D = T no deadline is guaranteed, as Dhall and Liu's sets of
+//! utilisation just above 1 show. Tardiness is bounded there ([`tardiness`]). With constrained
+//! deadlines admission guarantees nothing. Only a deadline test can decide, and [`guarantee`] runs
+//! one.
 //!
 //! Sources: Documentation/scheduler/sched-deadline.rst, section 3; J. Lelli, C. Scordino, L. Abeni
 //! and D. Faggioli, "Deadline scheduling in the Linux kernel", Software: Practice and Experience
@@ -33,7 +39,7 @@ use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Charge, Span};
 
-/// Catalogue entry of [`admission`].
+/// Entry of [`admission`] in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "sched-deadline",
     policy: "global EDF",
@@ -48,11 +54,11 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// The least runtime.
+/// Least runtime that the kernel accepts, in nanoseconds.
 pub const RUNTIME_MIN_NS: u64 = 1 << 10;
-/// The least period: `sched_deadline_period_min_us`.
+/// Least period, in nanoseconds: `sched_deadline_period_min_us`.
 pub const PERIOD_MIN_NS: u64 = 100_000;
-/// The largest period: `sched_deadline_period_max_us`.
+/// Largest period, in nanoseconds: `sched_deadline_period_max_us`.
 pub const PERIOD_MAX_NS: u64 = (1 << 22) * 1_000;
 /// Default share of a root domain that may be reserved.
 pub const SHARE: Charge = Charge::ratio(19, 20);
@@ -67,15 +73,15 @@ pub enum Admission {
         /// Index of the task.
         task: usize,
     },
-    /// `EBUSY` for this thread, with those before it admitted.
+    /// `EBUSY` for this thread. All threads before it are admitted.
     Full {
         /// Index of the task.
         task: usize,
     },
 }
 
-/// Returns the decision of Linux for these threads in order, on `cpus` CPUs of which `share` may be
-/// reserved.
+/// Returns the decision of Linux about the threads `tasks`, in this order. `share` of each of
+/// `cpus` CPUs may be reserved.
 pub fn admission(tasks: &[Sporadic], cpus: u32, share: Charge) -> Admission {
     // The unit of shares is 2^-64 here and 2^-20 in the kernel.
     let room = u128::from(cpus) * (share.bits() >> 44);
@@ -103,22 +109,22 @@ pub fn admission(tasks: &[Sporadic], cpus: u32, share: Charge) -> Admission {
 pub enum Guarantee {
     /// Every deadline is met.
     Deadlines(Accepted),
-    /// Jobs may be late, by at most these bounds.
+    /// Jobs may be late by at most these bounds.
     Tardiness {
         /// Bound for each task.
         bounds: Vec<Span>,
     },
-    /// Unknown lateness: some deadlines are shorter than periods, and no test accepts.
+    /// No guarantee: some deadlines are shorter than periods, and no test accepts.
     Nothing,
-    /// Jobs can miss deadlines; in overload their lateness grows without bound.
+    /// Jobs can miss deadlines. In overload their lateness grows without bound.
     Misses {
-        /// The counterexample.
+        /// Counterexample.
         witness: Witness,
     },
 }
 
-/// Returns the guarantee of `cpus` CPUs of SCHED_DEADLINE for admitted tasks, as far as a test here
-/// can decide.
+/// Returns the guarantee for admitted tasks on `cpus` CPUs under SCHED_DEADLINE, as far as a test
+/// of this crate can decide.
 pub fn guarantee(
     tasks: &[Sporadic],
     cpus: u32,

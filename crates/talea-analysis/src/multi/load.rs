@@ -7,9 +7,10 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use talea_core::mutate;
 
-/// Σ C/T in units of 2^-32, rounded down and up. The two differ by at most the number of tasks.
+/// Returns Σ C/T in units of 2^-32, rounded down and rounded up. The two differ by at most the
+/// number of tasks.
 ///
-/// Costs are at most periods, so a term is at most 2^32, and a sum of fewer than 2^31 of them fits.
+/// Costs are at most periods, so a term is at most 2^32, and a sum of fewer than 2^31 terms fits.
 pub(crate) fn utilisation(rows: &[PreparedTask]) -> (u64, u64) {
     let mut sum = 0;
     for row in rows {
@@ -18,7 +19,7 @@ pub(crate) fn utilisation(rows: &[PreparedTask]) -> (u64, u64) {
     (sum, sum + rows.len() as u64)
 }
 
-/// Compares Σ C/T with `cpus`, exactly. `rows` are `tasks`.
+/// Compares Σ C/T with `cpus`, exactly. `rows` are the prepared `tasks`.
 pub(crate) fn compare_utilisation(
     rows: &[PreparedTask],
     tasks: &[Sporadic],
@@ -38,14 +39,14 @@ pub(crate) fn compare_utilisation(
     numerator.cmp(&denominator.times(&u128::from(cpus).into()))
 }
 
-/// Longest window that any test evaluates: `cpus` times as much, and the demand of `rows` in it,
-/// fit into 63 bits.
+/// Returns the longest window that any test evaluates. `cpus` times the window, and the demand of
+/// `rows` in it, fit into 63 bits.
 pub(crate) fn window_max(rows: &[PreparedTask], cpus: u64) -> u64 {
     MAX_PRODUCT / cpus.max(rows.len() as u64).max(1)
 }
 
-/// `fixed` / (`cpus` − Σ C/T), rounded up; `None` beyond [`window_max`], or if the sum is too close
-/// to `cpus` to decide.
+/// Returns `fixed` / (`cpus` − Σ C/T), rounded up. `None` beyond [`window_max`], or if the sum is
+/// too close to `cpus` to decide.
 pub(crate) fn over_idle(fixed: u128, rows: &[PreparedTask], cpus: u64) -> Option<u64> {
     let (_, used) = utilisation(rows);
     let idle = (u128::from(cpus) << 32).checked_sub(u128::from(used)).filter(|&idle| idle > 0)?;
@@ -53,7 +54,7 @@ pub(crate) fn over_idle(fixed: u128, rows: &[PreparedTask], cpus: u64) -> Option
     u64::try_from(window).ok().filter(|&window| window <= window_max(rows, cpus))
 }
 
-/// Σ (T − D)·C/T, each rounded up.
+/// Returns Σ (T − D)·C/T, with each term rounded up.
 pub(crate) fn early(rows: &[PreparedTask]) -> u128 {
     let term = |row: &PreparedTask| {
         let period = u128::from(row.period.get());
@@ -62,7 +63,7 @@ pub(crate) fn early(rows: &[PreparedTask]) -> u128 {
     rows.iter().map(term).sum()
 }
 
-/// Sum of the `count` largest.
+/// Returns the sum of the `count` largest values.
 pub(crate) fn largest(values: &mut [u64], count: usize) -> u64 {
     if count == 0 {
         return 0;
@@ -73,7 +74,7 @@ pub(crate) fn largest(values: &mut [u64], count: usize) -> u64 {
     values.iter().take(count).sum()
 }
 
-/// Successive absolute deadlines of a synchronous release.
+/// Successive absolute deadlines of a synchronous release, with the demand at each of them.
 pub(crate) struct Deadlines<'a> {
     rows: &'a [PreparedTask],
     /// `next[k]`: next deadline of task k.
@@ -97,7 +98,7 @@ impl<'a> Deadlines<'a> {
         Deadlines { rows, next, due, demand: 0 }
     }
 
-    /// Advances to the next deadline; `None` after `until`.
+    /// Advances to the next deadline and returns it; `None` after `until`.
     pub(crate) fn advance(&mut self, until: u64) -> Option<u64> {
         let now = self.next.iter().copied().min().filter(|&now| now <= until)?;
         for ((next, due), row) in self.next.iter_mut().zip(self.due.iter_mut()).zip(self.rows) {

@@ -1,14 +1,15 @@
 //! Necessary test: demand beyond the capacity is infeasible under any scheduler.
 //!
-//! Assumptions: those of [`super`], 1 to 4; any policy. Refutes where C > D, where Σ C/T > m, and
-//! where jobs that arrive and are due within some window [0, t) need more than m·t: the load bound
-//! (S. Baruah and N. Fisher, "The partitioned multiprocessor scheduling of sporadic task systems",
-//! RTSS 2005, lemma 1; with m CPUs T. Baker and M. Cirinei, "A necessary and sometimes sufficient
-//! condition for the feasibility of sets of sporadic hard-deadline tasks", RTSS 2006). Necessary: a
-//! set that it does not refute may be infeasible nevertheless.
+//! Assumptions: those of [`super`], 1 to 4; any policy. The test refutes a set with C > D, with Σ
+//! C/T > m, or with an overloaded window. A window [0, t) is overloaded if jobs that arrive and are
+//! due within it need more than m·t. This is the load bound of S. Baruah and N. Fisher, "The
+//! partitioned multiprocessor scheduling of sporadic task systems", RTSS 2005, lemma 1. For m CPUs:
+//! T. Baker and M. Cirinei, "A necessary and sometimes sufficient condition for the feasibility of
+//! sets of sporadic hard-deadline tasks", RTSS 2006. Necessary: a set that the test does not refute
+//! may be infeasible nevertheless.
 //!
-//! If U < m, h(t) ≤ Σ (t + T − D)·C/T, so no window beyond Σ (T − D)·C/T / (m − U) has to be
-//! evaluated; for implicit deadlines there is none.
+//! If U < m, h(t) ≤ Σ (t + T − D)·C/T. So no window beyond Σ (T − D)·C/T / (m − U) has to be
+//! evaluated. For implicit deadlines there is no window to evaluate.
 
 use super::load::{Deadlines, compare_utilisation, early, over_idle, window_max};
 use super::prepared::Scratch;
@@ -20,7 +21,7 @@ use core::cmp::Ordering;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "load",
     policy: "any",
@@ -35,8 +36,8 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Returns `Refuted` or `Unknown`, the latter for `Limit` if there are more than `points_max`
-/// deadlines.
+/// Returns `Refuted` or `Unknown`. The verdict is `Unknown` for `Limit` if there are more than
+/// `points_max` deadlines.
 pub fn test(tasks: &[Sporadic], cpus: u32, points_max: u64, scratch: &mut Scratch) -> Verdict {
     match scratch.read(tasks, cpus) {
         Ok(cpus) => within(tasks, cpus, points_max, scratch),

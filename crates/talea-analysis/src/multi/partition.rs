@@ -1,6 +1,6 @@
 //! Partitioned scheduling: bin packing with an exact test for one CPU inside.
 //!
-//! Assumptions: those of the test for one CPU; tasks do not migrate.
+//! Assumptions: those of the test for one CPU. In addition, tasks do not migrate.
 //!
 //! First fit chooses the first CPU on which the test accepts, best fit the fullest, worst fit the
 //! emptiest (by utilisation). *Decreasing* places the densest task first. D. Oh and T. Baker,
@@ -10,9 +10,9 @@
 //! bounds for EDF scheduling on real-time multiprocessor systems", Real-Time Systems 28(1), 2004,
 //! for [`lopez`].
 //!
-//! Sufficient: a set that is not placed may be placed by another packing. Not sustainable: a
-//! smaller cost changes the order of packing and may leave no room for others (as bin packing
-//! does). A *given* placement is as sustainable as its test.
+//! Sufficient: another packing may place a set that this packing does not place. Not sustainable: a
+//! smaller cost changes the order of packing and may leave no capacity for other tasks (as in bin
+//! packing). A *given* placement is as sustainable as its test.
 
 use crate::biguint::BigUint;
 use crate::demand::sum;
@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use talea_core::mutate;
 
-/// The catalogue entry of [`pack`].
+/// Entry of [`pack`] in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "partitioned",
     policy: "partitioned EDF or FP, by the test inside",
@@ -39,7 +39,7 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// The catalogue entry of [`lopez`].
+/// Entry of [`lopez`] in the catalogue.
 pub const LOPEZ: TestInfo = TestInfo {
     name: "lopez",
     policy: "partitioned EDF, first fit",
@@ -59,9 +59,9 @@ pub const LOPEZ: TestInfo = TestInfo {
 pub enum Fit {
     /// The first CPU.
     First,
-    /// The CPU with the largest utilisation; of equals the first.
+    /// The CPU with the largest utilisation; of equal CPUs the first.
     Best,
-    /// The CPU with the least utilisation; of equals the first.
+    /// The CPU with the least utilisation; of equal CPUs the first.
     Worst,
 }
 
@@ -70,12 +70,12 @@ pub enum Fit {
 pub enum PackingOrder {
     /// Input order.
     Given,
-    /// Densest first, by C/min(T, D); equals in input order.
+    /// Densest first, by C/min(T, D). Tasks of equal density keep their input order.
     Decreasing,
 }
 
-/// Returns the CPU of each task. `accepts` receives the tasks that a CPU would then have, in input
-/// order for any order of packing: a list in priority order stays one.
+/// Returns the CPU of each task. `accepts` receives the tasks of one CPU, with the candidate, in
+/// input order. So a list in priority order stays in priority order under any order of packing.
 ///
 /// # Errors
 /// The first task for which no CPU is found.
@@ -134,7 +134,7 @@ pub fn pack(
     Ok(cpu_of)
 }
 
-/// [`pack`] for EDF on each CPU, by processor demand (exact).
+/// Places tasks as [`pack`] does, for EDF on each CPU, by processor demand (exact).
 ///
 /// # Errors
 /// The first task for which no CPU is found, or for which the test is inconclusive on every
@@ -152,8 +152,8 @@ pub fn edf(
     pack(tasks, cpus, fit, order, |tasks| qpa::find(tasks, &mut scratch) == Ok(qpa::Finding::Fits))
 }
 
-/// [`pack`] for fixed priorities on each CPU, by response times (exact); tasks are given in order
-/// of priority, the most urgent first.
+/// Places tasks as [`pack`] does, for fixed priorities on each CPU, by response times (exact).
+/// Tasks are given in order of priority, the most urgent first.
 ///
 /// # Errors
 /// As [`edf`].
@@ -167,14 +167,14 @@ pub fn fp(tasks: &[Sporadic], cpus: u32, fit: Fit, order: PackingOrder) -> Resul
     })
 }
 
-/// C/`within` in units of 2^-64, rounded down. It only determines an order.
+/// Returns C/`within` in units of 2^-64, rounded down. The value only determines an order.
 fn share(task: &Sporadic, within: u64) -> u128 {
     (u128::from(task.cost.as_ns()) << 64) / u128::from(within)
 }
 
-/// U ≤ (β·m + 1)/(β + 1) with β = ⌊1/U_max⌋: first fit with the exact EDF test places every such
-/// set of tasks with D = T, in any order. The empty set passes; a set with a task with C > T does
-/// not.
+/// Whether U ≤ (β·m + 1)/(β + 1) with β = ⌊1/U_max⌋. First fit with the exact EDF test places every
+/// set of tasks with D = T below this bound, in any order. The empty set passes. A set with C > T
+/// does not pass.
 ///
 /// # Panics
 /// If a period is zero.
@@ -207,7 +207,7 @@ mod tests {
     use crate::multi::sets::implicit;
     use talea_core::Charge;
 
-    /// EDF with D = T on one CPU, exactly.
+    /// Whether the tasks meet their deadlines under EDF with D = T on one CPU, exactly.
     fn fits(tasks: &[Sporadic]) -> bool {
         let demands: Vec<Demand> =
             tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();

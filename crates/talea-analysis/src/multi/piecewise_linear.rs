@@ -1,12 +1,11 @@
 //! Piecewise linear sums of work in a growing window. Each term is constant or grows at the rate of
 //! the window.
 //!
-//! A response time is the least number of units that a job waits, w, with ⌊Σ(w)/m⌋ ≤ w, where Σ is
+//! A response time is the least number w of units that a job waits with ⌊Σ(w)/m⌋ ≤ w, where Σ is
 //! non-decreasing. The plain iteration w ← ⌊Σ(w)/m⌋ can advance by one unit per step if m terms
-//! grow together. So each term states its next piece. Until the first of them ends, Σ is at least a
+//! grow together. So each term has a linear piece. Until the first piece ends, Σ is at least a
 //! line. No w before the intersection of the line with the condition, or before the end of the
-//! piece, can satisfy the condition. The skipped values satisfy nothing, so the result is the
-//! least.
+//! piece, can satisfy the condition. The iteration skips only these w, so its result is the least.
 
 use talea_core::mutate;
 
@@ -15,14 +14,14 @@ use talea_core::mutate;
 pub(crate) struct LinearPiece {
     /// Value at the window.
     pub(crate) value: u64,
-    /// 1 if it grows with the window, 0 if it is constant.
+    /// 1 if the term grows with the window, 0 if it is constant.
     pub(crate) rising: u64,
-    /// Minimum length of the piece. At its end the term is not below the line.
+    /// Minimum length of the piece. At its end the term is not below the line of the piece.
     pub(crate) length: u64,
 }
 
 impl LinearPiece {
-    /// Minimum of the term and a constant.
+    /// Returns the minimum of the term and the constant `cap`.
     #[inline]
     pub(crate) fn below(self, cap: u64) -> LinearPiece {
         if self.value >= cap {
@@ -34,7 +33,7 @@ impl LinearPiece {
         }
     }
 
-    /// Minimum of the term and a limit that grows with the window.
+    /// Returns the minimum of the term and a limit that grows with the window and is `roof` at it.
     #[inline]
     pub(crate) fn capped(self, roof: u64) -> LinearPiece {
         // Both grow at most at the same rate, so the term stays below.
@@ -45,7 +44,7 @@ impl LinearPiece {
     }
 }
 
-/// Sum of terms.
+/// Sum of terms, with the first end of their linear pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PiecewiseSum {
     pub(crate) sum: u64,

@@ -1,18 +1,19 @@
-//! Portfolio of the tests for several CPUs: cheap tests first; the result names the test that
-//! accepted.
+//! Portfolio of the tests for several CPUs. The cheapest test runs first, and the result names the
+//! test that accepted.
 //!
 //! Assumptions: those of [`super`], 1 to 4, and those of the named test.
 //!
 //! No test for global EDF dominates the others (M. Bertogna and S. Baruah, "Tests for global EDF
 //! schedulability analysis", Journal of Systems Architecture 57(5), 2011), so all are tried.
-//! Dominated tests are left out. The iterative BCL test dominates the plain one, and response times
-//! under EDF dominate the iterative one (where it accepts with slack s, x = D − s satisfies the
-//! response-time condition, whose terms are at most its own). The bounds of either policy dominate
-//! the work-conserving bounds, and under fixed priorities Guan's bounds dominate Bertogna and
-//! Cirinei's. The iterative test is tried nevertheless: it is cheaper.
+//! Dominated tests are left out. The iterative BCL test dominates the plain test. Response times
+//! under EDF dominate the iterative test: if it accepts with slack s, x = D − s satisfies the
+//! response-time condition, whose terms are at most those of the iterative test. The bounds of
+//! either policy dominate the work-conserving bounds. Under fixed priorities Guan's bounds dominate
+//! Bertogna and Cirinei's. The portfolio runs the iterative test nevertheless, because it is
+//! cheaper.
 //!
-//! Sufficient where it proves, necessary where it refutes. Global EDF by response times accepts
-//! nothing that partitioning could not schedule as well (A. Biondi and Y. Sun, "On the
+//! Sufficient where it proves, necessary where it refutes. Partitioned scheduling could schedule
+//! every set that global EDF by response times accepts (A. Biondi and Y. Sun, "On the
 //! ineffectiveness of 1/m-based interference bounds in the analysis of global EDF and FIFO
 //! scheduling", Real-Time Systems 54(3), 2018). If tasks may be pinned to CPUs,
 //! [`super::partition`] is the better choice.
@@ -26,7 +27,7 @@ use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "any-global",
     policy: "global EDF, global FP, any work-conserving",
@@ -44,16 +45,16 @@ pub const INFO: TestInfo = TestInfo {
 /// Proof, with the test that produced it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Test that accepted.
+    /// Entry of the test that accepted.
     pub by: &'static TestInfo,
-    /// Bound on each response time, if the test computes any.
+    /// Bound on the response time of each task; empty if the test computes none.
     pub bounds: Vec<Span>,
 }
 
-/// Returns the first test that accepts the set, or the reason why none does.
+/// Returns the proof of the first test that accepts the set, or the reason why no test does.
 ///
 /// # Errors
-/// `Refuted` if the set is infeasible; otherwise the last test's `Unknown`.
+/// `Refuted` if the set is infeasible; otherwise the `Unknown` of the last test.
 pub fn first_accepting(
     policy: GlobalPolicy,
     tasks: &[Sporadic],

@@ -10,10 +10,11 @@ use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// Exclusive upper bound of the longest period times the number of tasks, or of CPUs. A window is
-/// at most a deadline. A task's work in it is at most 2·T (and capped by the window plus 1 before
-/// it is summed). A sum is at most n·(D + 1), and the capacity at most m·D. All of them are below
-/// 2^63.
+/// Exclusive upper bound of the longest period times the number of tasks, or of CPUs.
+///
+/// A window is at most a deadline. The work of a task in a window is at most 2·T, and it is capped
+/// by the window plus 1 before it is summed. A sum is at most n·(D + 1), and the capacity at most
+/// m·D. All of these values are below 2^63.
 pub(crate) const MAX_PRODUCT: u64 = 1 << 61;
 
 /// Task as plain numbers, in nanoseconds.
@@ -22,22 +23,22 @@ pub(crate) struct PreparedTask {
     pub(crate) cost: u64,
     pub(crate) deadline: u64,
     pub(crate) period: Divisor,
-    /// Known bound of the response time minus the cost: R − C; D − C before any bound is known.
+    /// Bound of the response time minus the cost: R − C. Before any bound is known it is D − C.
     pub(crate) lag: u64,
-    /// Upper bound of its interference on the analysed job, for any window.
+    /// Upper bound of the interference of this task on the analysed job, for any window.
     pub(crate) cap: u64,
-    /// Start of the task's last job in the most recent window, and the work of the jobs before. A
-    /// window that is less than a period longer needs no division.
+    /// Start of the task's last job in the most recent window, and the work of the jobs before it
+    /// in `base`. A window that is less than a period longer needs no division.
     pub(crate) begin: u64,
     pub(crate) base: u64,
 }
 
 impl PreparedTask {
-    /// Value above any window, so that the next window is evaluated with a division.
+    /// Value of `begin` above any window, so that the next window is evaluated with a division.
     pub(crate) const NO_WINDOW: u64 = 1 << 63;
 }
 
-/// Additional work of a task in a window if it carries work in.
+/// Additional work of a task in a window if the task has carry-in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarryInGain {
     pub(crate) more: u64,
@@ -46,31 +47,32 @@ pub(crate) struct CarryInGain {
 }
 
 /// Reusable memory for the tests of this module. Once it has held as many tasks, the functions
-/// without a list result allocate nothing (except if rounding leaves a sum of utilisations open, so
-/// that integers of any size have to settle it).
+/// without a list result allocate nothing. The exception is a sum of utilisations that rounding
+/// leaves open: integers of any size then decide.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) rows: Vec<PreparedTask>,
     /// `until[k]`: last window of task k.
     pub(crate) until: Vec<u64>,
     pub(crate) gains: Vec<CarryInGain>,
-    /// `next[k]`: next deadline of task k. `due[k]`: its demand due until now.
+    /// `next[k]`: next deadline of task k.
     pub(crate) next: Vec<u64>,
+    /// `due[k]`: demand of task k that is due until now.
     pub(crate) due: Vec<u64>,
-    /// Numbers of which the largest are summed.
+    /// Values of which a test sums the largest.
     pub(crate) values: Vec<u64>,
 }
 
 impl Scratch {
-    /// Empty scratch.
+    /// Creates an empty scratch.
     pub fn new() -> Scratch {
         Scratch::default()
     }
 
-    /// Reads a set that satisfies the assumptions of this module.
+    /// Reads a set that satisfies the assumptions of this module. Returns the number of CPUs.
     ///
     /// # Errors
-    /// The verdict, if it is known without a test, or the reason why there can be none.
+    /// The verdict, if it is known without a test, or the reason why no test applies.
     pub(crate) fn read(&mut self, tasks: &[Sporadic], cpus: u32) -> Result<u64, Verdict> {
         check(tasks, cpus)?;
         mutate!("multi-allocation", self.rows.clear(), self.rows = Vec::new());
@@ -91,7 +93,8 @@ impl Scratch {
         Ok(u64::from(cpus))
     }
 
-    /// Returns the bounds after a response-time test has accepted, in the order of the tasks.
+    /// Returns the bounds of an accepted set, in the order of the tasks. A response-time test must
+    /// have accepted.
     pub fn bounds(&self) -> impl Iterator<Item = Span> + '_ {
         self.rows.iter().map(|row| {
             mutate!(
@@ -102,7 +105,7 @@ impl Scratch {
         })
     }
 
-    /// Proof with the bounds found.
+    /// Returns the proof with the bounds found.
     pub(crate) fn proved(&self) -> Verdict {
         Verdict::Proved { bounds: self.bounds().collect() }
     }
@@ -111,8 +114,8 @@ impl Scratch {
 /// Checks that the set satisfies the assumptions of this module.
 ///
 /// # Errors
-/// `Refuted` if a job needs more than its deadline (or there is no CPU), `Unknown` if no test here
-/// covers the set.
+/// `Refuted` if a job needs more than its deadline (or there is no CPU), `Unknown` if no test of
+/// this module covers the set.
 pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
     // Fast path: nearly all sets satisfy everything.
     let (mut keeps, mut longest) = (true, 0);
@@ -148,14 +151,15 @@ pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
     }
 }
 
-/// Whether no value can exceed [`MAX_PRODUCT`].
+/// Whether no product exceeds [`MAX_PRODUCT`].
 fn fits(longest: u64, tasks: usize, cpus: u32) -> bool {
     longest
         .checked_mul((tasks as u64).max(cpus.into()))
         .is_some_and(|product| product < MAX_PRODUCT)
 }
 
-/// Miss of a job of `task` without interference: the others arrive when it has completed.
+/// Returns the miss of a job of `task` without interference: the other tasks arrive when the job
+/// has completed.
 fn alone(tasks: &[Sporadic], task: usize) -> Verdict {
     let response = Span::from_ns(tasks[task].cost.as_ns());
     let mut releases = mutate!(

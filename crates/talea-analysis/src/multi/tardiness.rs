@@ -4,13 +4,14 @@
 //!
 //! *Devi and Anderson*: U. Devi and J. Anderson, "Tardiness bounds under global EDF scheduling on a
 //! multiprocessor", Real-Time Systems 38(2), 2008 (RTSS 2005). With Λ = ⌈U⌉ − 1, task k is late by
-//! at most x + C_k, x = (sum of the Λ largest costs − C_min)/(m − sum of the Λ − 1 largest
-//! utilisations). If U ≤ 1, no job is late: the density test holds, U ≤ m − (m−1)·U_max. *The
-//! kernel's documentation* (`Documentation/scheduler/sched-deadline.rst`, section 3, for M CPUs):
-//! any task by at most ((M−1)·C_max − C_min)/(M − (M−2)·U_max) + C_max.
+//! at most x + C_k, where x = (sum of the Λ largest costs − C_min)/(m − sum of the Λ − 1 largest
+//! utilisations). If U ≤ 1, no job is late, because the density test holds: U ≤ m − (m−1)·U_max.
 //!
-//! Sufficient: bounds. The result is rounded up to whole nanoseconds, with utilisations rounded up
-//! to 2^-32 first.
+//! *The kernel's documentation* (`Documentation/scheduler/sched-deadline.rst`, section 3, for M
+//! CPUs): any task is late by at most ((M−1)·C_max − C_min)/(M − (M−2)·U_max) + C_max.
+//!
+//! Sufficient: the results are upper bounds. The result is rounded up to whole nanoseconds, after
+//! the utilisations have been rounded up to 2^-32.
 
 use super::load::compare_utilisation;
 use super::prepared::Scratch;
@@ -23,7 +24,7 @@ use core::cmp::Ordering;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// The catalogue entry of [`devi_anderson`].
+/// Entry of [`devi_anderson`] in the catalogue.
 pub const DEVI_ANDERSON: TestInfo = TestInfo {
     name: "devi-anderson",
     policy: "global EDF",
@@ -38,7 +39,7 @@ pub const DEVI_ANDERSON: TestInfo = TestInfo {
     ],
 };
 
-/// The catalogue entry of [`kernel`].
+/// Entry of [`kernel`] in the catalogue.
 pub const KERNEL: TestInfo = TestInfo {
     name: "tardiness-kernel",
     policy: "global EDF",
@@ -121,13 +122,13 @@ fn begin(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Result<u64, Ve
     Ok(many)
 }
 
-/// C/T in units of 2^-32, rounded up.
+/// Returns C/T in units of 2^-32, rounded up.
 fn share(cost: u64, period: u64) -> u64 {
     (u128::from(cost) << 32).div_ceil(u128::from(period)) as u64
 }
 
-/// `work` / (`divisor` / 2^32), rounded up. The divisor is above 2^32 wherever this is used, so it
-/// fits.
+/// Returns `work` / (`divisor` / 2^32), rounded up. Every caller passes a divisor above 2^32, so
+/// the result fits.
 fn late(work: u64, divisor: u128) -> u64 {
     (u128::from(work) << 32).div_ceil(divisor) as u64
 }

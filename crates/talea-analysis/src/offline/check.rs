@@ -9,61 +9,61 @@ use talea_core::mutate;
 pub enum Flaw {
     /// The piece names a missing job, choice or CPU, or is empty.
     InvalidPiece {
-        /// The piece.
+        /// Index of the piece.
         piece: usize,
     },
     /// The piece is on a CPU that its job may not use.
     Cpu {
-        /// The piece.
+        /// Index of the piece.
         piece: usize,
     },
     /// Two pieces on one CPU, or of one job, overlap.
     Overlap {
-        /// One.
+        /// Index of the first piece.
         piece: usize,
-        /// The other.
+        /// Index of the second piece.
         other: usize,
     },
     /// Two pieces hold the same accelerator at the same time.
     Accelerator {
-        /// One.
+        /// Index of the first piece.
         piece: usize,
-        /// The other.
+        /// Index of the second piece.
         other: usize,
     },
     /// The piece begins before its job is released, or ends after its deadline or the hyperperiod.
     Outside {
-        /// The piece.
+        /// Index of the piece.
         piece: usize,
     },
     /// The job has pieces in different versions.
     Versions {
-        /// The job.
+        /// Index of the job.
         job: usize,
     },
     /// The job is preempted although it must not be.
     Interrupted {
-        /// The job.
+        /// Index of the job.
         job: usize,
     },
     /// The job receives an amount of work other than the cost of its version.
     Work {
-        /// The job.
+        /// Index of the job.
         job: usize,
     },
     /// The job starts before a predecessor has completed.
     Order {
-        /// The job.
+        /// Index of the job.
         job: usize,
-        /// Its predecessor.
+        /// Index of the predecessor.
         before: usize,
     },
 }
 
-/// Checks a table against its problem. O(p²) for p pieces.
+/// Checks a table against its problem. The check takes O(p²) for p pieces.
 ///
 /// # Errors
-/// The first flaw.
+/// The first flaw of the table.
 pub fn check(problem: &Problem, pieces: &[Piece]) -> Result<(), Flaw> {
     for (number, piece) in pieces.iter().enumerate() {
         let job = problem.jobs.get(piece.job).ok_or(Flaw::InvalidPiece { piece: number })?;

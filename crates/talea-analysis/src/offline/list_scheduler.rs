@@ -1,9 +1,9 @@
-//! List scheduling: each job in list order receives the best remaining place.
+//! List scheduling: each job in list order receives the best remaining CPU and time.
 //!
 //! R. L. Graham, "Bounds for certain multiprocessing anomalies", BSTJ 45(9), 1966, with insertion
 //! into gaps. A job receives the version and CPU with the earliest completion (ties: fewer pieces,
-//! then declaration); without accelerators it is split into pieces that fill gaps. On one CPU,
-//! listed by deadlines, that is the schedule of EDF.
+//! then declaration). A job without accelerators is split into pieces that fill gaps. If the list
+//! is in order of deadlines, the table on one CPU is the schedule of EDF.
 
 use super::{Choice, Piece, Problem, minus};
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ impl BusyIntervals {
         self.0.insert(at, (start, end));
     }
 
-    /// Earliest time from `from` on at which `length` is free.
+    /// Returns the earliest time from `from` on at which `length` is free.
     fn free_for(&self, from: Span, length: Span) -> Span {
         let mut start = from;
         for &(taken, until) in &self.0[self.0.partition_point(|&(_, until)| until <= from)..] {
@@ -32,7 +32,7 @@ impl BusyIntervals {
         start
     }
 
-    /// Passes the gaps from `from` on to `take`, until it returns `true`; the last gap has no end.
+    /// Passes the gaps from `from` on to `take`, until it returns `true`. The last gap has no end.
     fn gaps(&self, from: Span, mut take: impl FnMut(Span, Option<Span>) -> bool) {
         let mut start = from;
         for &(taken, until) in &self.0[self.0.partition_point(|&(_, until)| until <= from)..] {
@@ -52,7 +52,7 @@ pub(super) struct Builder<'a> {
     accelerators: Vec<BusyIntervals>,
     ends: Vec<Span>,
     pieces: Vec<Piece>,
-    /// Pieces of the place being tried.
+    /// Pieces of the placement that is being tried.
     trial: Vec<(Span, Span)>,
     best: Vec<(Span, Span)>,
 }
@@ -73,13 +73,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Empties the table.
+    /// Removes all pieces from the table.
     pub(super) fn clear(&mut self) {
         self.cpus.iter_mut().chain(&mut self.accelerators).for_each(|taken| taken.0.clear());
         self.pieces.clear();
     }
 
-    /// Places `job`, all of whose predecessors are placed, and returns its completion.
+    /// Places `job` and returns its completion. All predecessors of `job` are placed.
     pub(super) fn place(&mut self, job: usize) -> Span {
         let spec = &self.problem.jobs[job];
         let from =

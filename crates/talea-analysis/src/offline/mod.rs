@@ -1,21 +1,23 @@
-//! Off-line tables: which job runs on which CPU, when and in which version, decided before the run
-//! so that no job is late.
+//! Off-line tables. A table states which job runs on which CPU, when and in which version, so that
+//! no job is late. It is computed before the run.
 //!
-//! For YASMIN's dispatcher (section 3.4: "a schedule is computed off-line"; docs/model.md, section
-//! 9). A [`Problem`] lists the jobs of one hyperperiod; it is built from a described tree
-//! ([`from_tree`]) or manually. [`synthesize`] searches for a table. [`check()`], which shares no
-//! code with the search, verifies the result.
+//! YASMIN's dispatcher executes a table (section 3.4: "a schedule is computed off-line";
+//! docs/model.md, section 9). A [`Problem`] lists the jobs of one hyperperiod. [`from_tree`] builds
+//! it from a described tree. [`synthesize`] searches for a table. [`check()`], which shares no code
+//! with the search, verifies the result.
 //!
-//! The problem is NP-hard even without accelerators (Garey and Johnson 1979, SS8 and SS11), so
+//! The problem is NP-hard even without accelerators (Garey and Johnson 1979, SS8 and SS11). So
 //! there are three results: a table; a proof that there is none ([`Infeasible`], by true deadlines
 //! and unavoidable costs); or neither, with the closest attempt.
 //!
-//! Assumptions: 1. integer nanoseconds, every job costs at least one; 2. jobs arrive at known
-//! times: strictly periodic, offset and jitter allowed; 3. costs are worst-case costs, and starting
-//! an entry costs `overhead` more; 4. a job completes within the hyperperiod in which it arrives;
-//! 5. a version holds its accelerators from its start to its end, and is not preempted then; 6.
-//! jobs of one task run one after the other; 7. a job can start when its predecessors have
-//! completed.
+//! Assumptions:
+//! 1. Times are integer nanoseconds, and every job costs at least one.
+//! 2. Jobs arrive at known times: strictly periodic, offset and jitter allowed.
+//! 3. Costs are worst-case costs, and starting an entry costs `overhead` more.
+//! 4. A job completes within the hyperperiod in which it arrives.
+//! 5. A version holds its accelerators from its start to its end, and is not preempted then.
+//! 6. Jobs of one task run one after the other.
+//! 7. A job can start when its predecessors have completed.
 
 mod check;
 mod list_scheduler;
@@ -30,7 +32,7 @@ use crate::test_info::{Platform, TestInfo, TestKind};
 use alloc::vec::Vec;
 use talea_core::Span;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "table-synthesis",
     policy: "off-line table",
@@ -52,24 +54,25 @@ pub struct Choice {
     pub version: Option<u32>,
     /// Worst-case cost, at least 1.
     pub cost: Span,
-    /// Accelerators that it holds, bit k for number k.
+    /// Accelerators that the version holds, bit k for number k.
     pub accelerators: u64,
 }
 
 /// One job of the hyperperiod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// The task, numbered in the order of the tree.
+    /// Index of the task, in the order of the tree.
     pub task: usize,
-    /// Earliest start; an offset in the hyperperiod.
+    /// Earliest start, as an offset in the hyperperiod.
     pub release: Span,
-    /// Latest completion; an offset in the hyperperiod.
+    /// Latest completion, as an offset in the hyperperiod.
     pub deadline: Span,
-    /// True deadline. It is after `deadline` if the hyperperiod cuts it.
+    /// True deadline. It is after `deadline` if the hyperperiod cuts the true deadline.
     pub due: Span,
     /// Possible versions, at least one.
     pub choices: Vec<Choice>,
-    /// Jobs that must have completed before it starts, with smaller numbers than its own.
+    /// Jobs that must have completed before this job starts. Their indices are smaller than its
+    /// own.
     pub predecessors: Vec<usize>,
     /// Permitted CPUs, bit k for CPU k.
     pub cpus: u64,
@@ -84,11 +87,11 @@ pub struct Problem {
     pub cpus: u32,
     /// Cost of starting an entry.
     pub overhead: Span,
-    /// Part of that cost that no job avoids on any CPU; proofs may count it.
+    /// Part of `overhead` that no job avoids on any CPU. Proofs may count this part.
     pub overhead_least: Span,
     /// Whether a job without accelerators may be executed in several pieces.
     pub preemptive: bool,
-    /// Jobs. A predecessor in a chain has the smaller number.
+    /// Jobs. A predecessor has a smaller index than its successors.
     pub jobs: Vec<Job>,
 }
 
@@ -97,13 +100,13 @@ pub struct Problem {
 pub struct Piece {
     /// Index into the problem's jobs.
     pub job: usize,
-    /// Index into the job's choices, the same in all of its pieces.
+    /// Index into the choices of the job, the same in all of its pieces.
     pub choice: usize,
-    /// CPU.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// Offset in the hyperperiod.
+    /// Start, as an offset in the hyperperiod.
     pub start: Span,
-    /// Offset in the hyperperiod.
+    /// End, as an offset in the hyperperiod.
     pub end: Span,
 }
 
@@ -117,36 +120,36 @@ pub enum Synthesis {
         /// Number of times the list was reordered.
         rounds: u32,
     },
-    /// There is no table.
+    /// No table exists.
     Infeasible(Infeasible),
-    /// No search: this job cannot complete by its deadline within the hyperperiod if every entry
-    /// pays all of the overhead. There may be a table whose entries continue in the next
-    /// hyperperiod, or that avoids overhead.
+    /// The search was not run. Job `job` cannot complete by its deadline within the hyperperiod if
+    /// every entry pays all of the overhead. There may be a table whose entries continue in the
+    /// next hyperperiod, or that avoids overhead.
     Narrow {
-        /// The job.
+        /// Index of the job.
         job: usize,
-        /// Its earliest completion.
+        /// Earliest completion of the job.
         end: Span,
     },
     /// The search found no table within its rounds, which proves nothing.
     NotFound {
         /// Number of late jobs in the best attempt.
         late: usize,
-        /// The latest of them.
+        /// Index of the latest job in the best attempt.
         job: usize,
-        /// Its lateness.
+        /// Lateness of that job.
         by: Span,
     },
 }
 
-/// Reason why there is no table.
+/// Reason why no table exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Infeasible {
     /// This job cannot complete in time after its predecessors, even without other jobs.
     Chain {
-        /// The job.
+        /// Index of the job.
         job: usize,
-        /// Its earliest completion.
+        /// Earliest completion of the job.
         end: Span,
     },
     /// The demand between these offsets exceeds the capacity of all CPUs.
@@ -155,12 +158,12 @@ pub enum Infeasible {
         from: Span,
         /// End of the window.
         to: Span,
-        /// CPU time needed at least.
+        /// Least CPU time that is needed within the window.
         need: u128,
     },
 }
 
-/// Searches for a table, reordering the list up to `rounds` times. The search is deterministic.
+/// Searches for a table and reorders the list up to `rounds` times. The search is deterministic.
 /// With n jobs in p pieces on m CPUs a round takes O(n · versions · m · p).
 ///
 /// # Panics
@@ -207,7 +210,7 @@ impl Problem {
     }
 }
 
-/// `a − b`, with `b` known not to be larger.
+/// Returns `a − b`. The caller knows that `b` is not larger.
 fn minus(a: Span, b: Span) -> Span {
     a.checked_sub(b).expect("not larger")
 }

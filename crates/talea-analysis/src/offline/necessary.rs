@@ -1,5 +1,5 @@
 //! Necessary conditions of every table: earliest and latest completion of each job, and the demand
-//! between.
+//! between these times.
 
 use super::{Infeasible, Job, Problem, minus};
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ pub(super) fn infeasibility(problem: &Problem) -> Option<Infeasible> {
     }
 }
 
-/// Least CPU time of job `at`.
+/// Returns the least CPU time of job `at`.
 pub(super) fn min_cost(problem: &Problem, at: usize, overhead: Span) -> Span {
     let shortest =
         problem.jobs[at].choices.iter().map(|choice| choice.cost).min().expect("well formed");
@@ -38,8 +38,10 @@ pub(super) fn min_cost(problem: &Problem, at: usize, overhead: Span) -> Span {
 
 impl JobWindows {
     /// Propagates starts forwards and completions backwards along the chains, with deadlines `due`
-    /// and cost `overhead` per start. `Err`: a job that cannot complete in time, and its earliest
-    /// completion.
+    /// and cost `overhead` per start.
+    ///
+    /// # Errors
+    /// A job that cannot complete in time, and its earliest completion.
     pub(super) fn of(
         problem: &Problem,
         due: impl Fn(&Job) -> Span,

@@ -1,4 +1,4 @@
-//! Jobs of a described tree, and table entries for it.
+//! Translation of a described tree into a table problem, and of its solution into table entries.
 
 use super::{Choice, Job, Piece, Problem};
 use crate::demand::gcd;
@@ -11,15 +11,15 @@ use talea_core::sched::TableEntry;
 use talea_core::workload::{Arrivals, Cost, Overheads, Source};
 use talea_core::{Span, Work};
 
-/// Largest number of jobs; larger problems are refused because their search would take too long.
+/// Largest number of jobs. The search for a table would take too long for larger problems.
 const MAX_JOBS: u64 = 20_000;
 
-/// Reason why a tree has no table.
+/// Reason why a tree has no table, with the node that causes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsuitable {
-    /// The task or scheduler.
+    /// Task or scheduler that prevents a table.
     pub node: NodeId,
-    /// The obstacle.
+    /// Message for users.
     pub why: &'static str,
 }
 
@@ -104,7 +104,8 @@ pub fn from_tree(
     Ok(Problem { hyperperiod, cpus: tree.cpus, overhead, overhead_least, preemptive, jobs })
 }
 
-/// Returns the entries for a root of policy `table` whose children are the tasks in their order.
+/// Returns the entries of a root with policy `table`. The children of the root are the tasks of
+/// `problem`, in their order.
 pub fn entries(problem: &Problem, pieces: &[Piece]) -> Vec<TableEntry> {
     let entry = |(number, piece): (usize, &Piece)| {
         let job = &problem.jobs[piece.job];
@@ -165,7 +166,8 @@ fn choices(spec: &TaskSpec, cost: &Cost) -> Result<Vec<Choice>, &'static str> {
     Ok(choices)
 }
 
-/// Returns the pattern of every task; the nodes of a graph have that of its sources.
+/// Returns the arrival pattern of every task. The nodes of a graph have the pattern of its graph
+/// roots.
 fn arrival_patterns(
     tree: &Tree,
     sources: &[Source],
@@ -220,7 +222,7 @@ fn arrival_patterns(
     Ok(asked.iter().map(|task| arrival_patterns[&task.node]).collect())
 }
 
-/// Returns the tasks in an order in which each comes after its predecessors.
+/// Returns the tasks in topological order: each task follows its predecessors.
 fn topological_order(tree: &Tree, asked: &[PlannedTask<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::with_capacity(asked.len());
     let mut is_listed = alloc::vec![false; asked.len()];

@@ -1,8 +1,8 @@
-//! Squeaky wheel optimisation: a job that was late moves forward in the list.
+//! Squeaky wheel optimisation: a late job moves forward in the list.
 //!
 //! D. E. Joslin and D. P. Clements, "Squeaky wheel optimization", J. Artificial Intelligence
-//! Research 10, 1999: build, find the late jobs, increase their weight, build again. The first list
-//! is ordered by the latest completion that chains allow.
+//! Research 10, 1999. Each round builds a table, finds the late jobs and increases their weights.
+//! The first list is ordered by the latest completion that chains allow.
 
 use super::list_scheduler::Builder;
 use super::necessary::{JobWindows, min_cost};
@@ -71,8 +71,8 @@ fn successors(problem: &Problem) -> Vec<Vec<usize>> {
     successors
 }
 
-/// Orders jobs by key, each after its predecessors, which are at least as urgent as their
-/// successors.
+/// Returns the jobs ordered by key. Each job follows its predecessors, which count as at least as
+/// urgent as their successors.
 fn order(problem: &Problem, keys: &[i128], successors: &[Vec<usize>]) -> Vec<usize> {
     let mut urgent = keys.to_vec();
     for at in (0..urgent.len()).rev() {

@@ -1,17 +1,20 @@
 //! Π(U_i + 1) ≤ 2: accepts every set that the bound of Liu and Layland accepts, and more.
 //!
 //! E. Bini, G. C. Buttazzo and G. M. Buttazzo, "Rate monotonic analysis: the hyperbolic bound",
-//! IEEE Trans. Computers 52(7), 2003, theorem 1. Assumptions as for [`super::liu_layland()`]: 1.
-//! one CPU, preemptive fixed priorities; 2. rate-monotonic order (ties in any way); 3. periodic or
-//! sporadic tasks with deadline = period; 4. independent, no overheads. Constrained deadlines enter
-//! as in [`crate::rm`].
+//! IEEE Trans. Computers 52(7), 2003, theorem 1. Assumptions as for [`super::liu_layland()`]:
+//! 1. One CPU, preemptive fixed priorities.
+//! 2. Rate-monotonic order (ties in any way).
+//! 3. Periodic or sporadic tasks with deadline = period.
+//! 4. Independent tasks, no overheads.
+//!
+//! Constrained deadlines enter as in [`crate::rm`].
 
 use crate::Demand;
 use crate::biguint::BigUint;
 use crate::test_info::{Platform, TestInfo, TestKind};
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "hyperbolic",
     policy: "FP, rate monotonic",

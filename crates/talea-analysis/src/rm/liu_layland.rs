@@ -1,10 +1,13 @@
-//! U ≤ n(2^(1/n) − 1).
+//! U ≤ n(2^(1/n) − 1): the utilisation bound for rate-monotonic priorities.
 //!
 //! C. L. Liu and J. W. Layland, "Scheduling algorithms for multiprogramming in a hard-real-time
-//! environment", J. ACM 20(1), 1973, theorem 5. Assumptions: 1. one CPU, preemptive fixed
-//! priorities; 2. rate-monotonic order (ties in any way); 3. periodic or sporadic tasks with
-//! deadline = period; 4. independent, no overheads. Constrained deadlines enter as in
-//! [`crate::rm`], with n the number of classes.
+//! environment", J. ACM 20(1), 1973, theorem 5. Assumptions:
+//! 1. One CPU, preemptive fixed priorities.
+//! 2. Rate-monotonic order (ties in any way).
+//! 3. Periodic or sporadic tasks with deadline = period.
+//! 4. Independent tasks, no overheads.
+//!
+//! Constrained deadlines enter as in [`crate::rm`], with n the number of classes.
 
 use crate::Demand;
 use crate::biguint::BigUint;
@@ -12,7 +15,7 @@ use crate::demand::sum;
 use crate::test_info::{Platform, TestInfo, TestKind};
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "liu-layland",
     policy: "FP, rate monotonic",

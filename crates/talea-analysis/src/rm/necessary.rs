@@ -1,8 +1,9 @@
-//! U ≤ 1: a set that fails is unschedulable; a set that passes may still miss deadlines.
+//! U ≤ 1: a set that fails is unschedulable. A set that passes may miss deadlines nevertheless.
 //!
-//! ReTiF (JSA 2021), section 5.2. Assumptions: 1. one CPU; 2. utilisation is Q / min(T, D) (ReTiF
-//! Eq. 1), so that for D < T "unschedulable" means "cannot be served as a reservation of its
-//! density".
+//! ReTiF (JSA 2021), section 5.2. Assumptions:
+//! 1. One CPU.
+//! 2. Utilisation is Q / min(T, D) (ReTiF Eq. 1). So for D < T "unschedulable" means "cannot be
+//!    served as a reservation of its density".
 
 use crate::Demand;
 use crate::demand::sum_at_most;
@@ -10,7 +11,7 @@ use crate::test_info::{Platform, TestInfo, TestKind};
 use talea_core::Charge;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "utilisation",
     policy: "any",

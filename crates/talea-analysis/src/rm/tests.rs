@@ -1,4 +1,4 @@
-//! Published numbers, and every small set against a plain simulation.
+//! Comparison with published numbers, and of every small set with a simulation tick by tick.
 
 use super::*;
 use alloc::vec;
@@ -9,7 +9,7 @@ fn set(tasks: &[(u64, u64)]) -> Vec<Demand> {
     tasks.iter().map(|&(q, t)| Demand::new(Work::from_ns(q), Span::from_ns(t))).collect()
 }
 
-/// Largest total utilisation, in millionths, that the test accepts for `n` equal tasks.
+/// Returns the largest total utilisation, in millionths, that the test accepts for `n` equal tasks.
 fn bound(n: u64, test: fn(&[Demand]) -> bool) -> u64 {
     let accepted = |u: u64| {
         test(&vec![Demand::new(Work::from_ns(u), Span::from_ns(n * 1_000_000)); n as usize])
@@ -64,7 +64,7 @@ fn the_bounds_themselves_pass_and_a_nanosecond_more_does_not() {
     }
 }
 
-/// Task of the plain simulation, with its level, 0 most urgent.
+/// Task of the reference simulation, with its level. Level 0 is the most urgent.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     work: u64,
@@ -81,7 +81,7 @@ enum Within {
     RoundRobin,
 }
 
-/// Whether any of `checked` misses when the set simply runs, tick by tick, for `until` ticks.
+/// Whether any task of `checked` misses a deadline in `until` ticks of the simulated set.
 fn misses(tasks: &[Task], checked: &[usize], within: Within, until: u64) -> bool {
     // One entry a pending job: (level, moment of queueing, task, release, left).
     let mut ready: Vec<(usize, u64, usize, u64, u64)> = Vec::new();

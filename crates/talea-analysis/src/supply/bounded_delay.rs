@@ -1,10 +1,11 @@
-//! The bounded-delay resource (α, Δ): in every window t at least α·(t − Δ).
+//! The bounded-delay resource (α, Δ): at least α·(t − Δ) of supply in every window of length t.
 //!
 //! A. K. Mok, X. Feng and D. Chen, "Resource partition for real-time systems", RTAS 2001,
 //! definition 7.
 //!
-//! Assumptions: 1. α = `share.work`/`share.every` ≤ 1; 2. the guarantee holds for windows of any
-//! length; of a fractional value only the integer part is used.
+//! Assumptions:
+//! 1. α = `share.work`/`share.every` ≤ 1.
+//! 2. The guarantee holds for windows of any length. The supply is rounded down to an integer.
 
 use super::{Rate, Supply, Tightness, span};
 use talea_core::mutate;
@@ -18,10 +19,10 @@ pub struct BoundedDelay {
 }
 
 impl BoundedDelay {
-    /// Supply of a share of the CPU after a delay.
+    /// Creates the supply of a share of the CPU after a delay.
     ///
     /// # Panics
-    /// Unless the share has a positive length and no more work than that.
+    /// Unless the share has a positive length and its work is at most that length.
     pub fn new(share: Rate, delay: Span) -> BoundedDelay {
         assert!(
             !share.every.is_zero() && share.work.as_ns() <= share.every.as_ns(),

@@ -7,16 +7,18 @@
 //! > w = L(w) + (⌈L(w)/Q⌉ − 1)·(T − Q)
 //! >   + Σ_{servers above, X} ⌈((w − (⌈L(w)/Q⌉ − 1)·T)⁺ + J_X)/T_X⌉·Q_X,
 //!
-//! and T − Q more for a task that is not released with the server, which may have just consumed its
-//! budget (T − 1 for a polling server, which discards its budget). All times count from the arrival
-//! of the task, T − Q included, so the tasks above it in the server need no additional jitter. This
-//! is [`super::fp`] on the supply [`NestedServer`] over the remaining supply below the servers
+//! and T − Q more for a task that is not released with the server, because the task may have just
+//! consumed the budget. For a polling server it is T − 1, because a polling server discards its
+//! budget. All times count from the arrival of the task, T − Q included. So the more urgent tasks
+//! in the server need no additional jitter. The analysis is [`super::fp`] on the supply
+//! [`NestedServer`] over the remaining supply below the more urgent servers.
 //! above.
 //!
-//! Assumptions: those of [`super::fp`], and 7. every server above is one of
-//! [`InterferenceCurve::of_server`];
-//! 8. **the server itself receives its budget within its period**. This is checked here and not
-//! presumed; without the check the analysis yields bounds for starved servers.
+//! Assumptions: those of [`super::fp`], and:
+//!
+//! 7. Every server above is one of [`InterferenceCurve::of_server`].
+//! 8. **The server itself receives its budget within its period**. The test checks this and does
+//!    not presume it. Without the check the analysis would yield bounds for starved servers.
 //!
 //! Sufficient. Sustainable in C, T, D, J, B of the tasks.
 
@@ -29,7 +31,7 @@ use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::server::Reservation;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "davis-burns",
     policy: "FP within servers under FP",
@@ -48,8 +50,8 @@ pub const INFO: TestInfo = TestInfo {
 /// servers (or tasks) `above`.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 8 if the server does not receive its budget within its period, 7 if
-/// its kind guarantees nothing; otherwise as [`fp::bounds`].
+/// [`Inconclusive::Assumption`] 8 if the server does not receive its budget within its period, and
+/// 7 if the kind of the server guarantees nothing; otherwise as [`fp::bounds`].
 pub fn bounds(
     tasks: &[Sporadic],
     server: &Reservation,

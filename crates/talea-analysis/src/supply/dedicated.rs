@@ -1,9 +1,9 @@
-//! Dedicated CPU: it always serves, sbf(t) = t.
+//! Supply of a dedicated CPU, which always serves: sbf(t) = t.
 
 use super::{Rate, Supply, Tightness, span};
 use talea_core::{Span, Work};
 
-/// Dedicated CPU.
+/// Supply of a dedicated CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dedicated;
 

@@ -3,27 +3,32 @@
 //! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003,
 //! theorem 1: schedulable if
 //!
-//! > dbf(t) = Σ_{D_j − J_j ≤ t} (⌊(t − D_j + J_j)/T_j⌋ + 1)·C_j ≤ sbf(t) for all t,
+//! > dbf(t) = Σ_{D_j − J_j ≤ t} (⌊(t − D_j + J_j)/T_j⌋ + 1)·C_j ≤ sbf(t) for all t.
 //!
-//! evaluated downwards as in F. Zhang and A. Burns, IEEE Trans. Computers 58(9), 2009 (QPA): dbf
-//! does not shrink as t grows, so that dbf(t) ≤ sbf(t) settles everything down to the least window
-//! x = time_for(dbf(t)) that supplies as much; the next t is x − 1.
+//! The test evaluates the condition downwards as in F. Zhang and A. Burns, IEEE Trans. Computers
+//! 58(9), 2009 (QPA). Let x = time_for(dbf(t)) be the least window that supplies dbf(t). Because
+//! dbf does not shrink as t grows, dbf(t) ≤ sbf(t) proves the condition from x to t. The next t is
+//! x − 1.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads,
-//! supplied as the [`Supply`] says; 3. EDF by absolute deadlines, which count from the arrival; 4.
-//! sporadic arrivals at least T apart, each released at most J later; 5. independent: no blocking;
-//! 6. jobs of one task run in their order.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU at a time, preemptive, no overheads, supplied as the [`Supply`] states.
+//! 3. EDF by absolute deadlines, which count from the arrival.
+//! 4. Sporadic arrivals at least T apart, each released at most J later.
+//! 5. Independent tasks: no blocking.
+//! 6. Jobs of one task run in their order.
 //!
-//! *Exact* with respect to the supply bound where for each t some pattern supplies no more than
-//! sbf(t) ([`Tightness`]: all supplies except servers and remaining supplies, for which it is
-//! sufficient). Sustainable in C, T, D and J, and in more supply.
+//! *Exact* with respect to the supply bound if for each t some pattern supplies no more than
+//! sbf(t). [`Tightness`] tells for which supplies this holds: all except servers and remaining
+//! supplies, for which the test is sufficient. Sustainable in C, T, D and J, and in more supply.
 //!
-//! *The last t.* A job that misses at d belongs to a window that begins when nothing due by d
-//! pends, and in which all that is supplied is used; it is no longer than the longest busy window,
-//! the least w with time_for(Σ ⌈(w + J)/T⌉·C) ≤ w. That ends if ΣC/T is below the rate of supply.
-//! (The horizon of a dedicated CPU is too short here.) If they are equal: the longest D plus twice
-//! the supply's period, plus all periods' least common multiple, in which dbf and sbf grow by the
-//! same.
+//! *The last t.* A job that misses at d belongs to a window that begins when no work due by d is
+//! pending, and in which the whole supply is used. The window is no longer than the longest busy
+//! window, the least w with time_for(Σ ⌈(w + J)/T⌉·C) ≤ w. The busy window ends if ΣC/T is below
+//! the rate of supply. (The horizon of a dedicated CPU is too short here.)
+//!
+//! If ΣC/T equals the rate, the last t is the longest D plus twice the supply's period plus the
+//! least common multiple of all periods. In this multiple dbf and sbf grow by the same amount.
 
 use super::curve::{InterferenceCurve, all_within};
 use super::fp::{Load, check, curve, load};
@@ -37,7 +42,7 @@ use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "edf-on-a-supply",
     policy: "EDF",
@@ -52,18 +57,18 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Result of the search.
+/// Result of [`find`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Demand never exceeds the supply.
     Fits,
-    /// ΣC/T is above the rate.
+    /// ΣC/T exceeds the rate of the supply.
     Overload,
-    /// dbf(t) > sbf(t).
+    /// The demand exceeds the supply in one window: dbf(t) > sbf(t).
     Exceeds {
-        /// t.
+        /// Length t of the window.
         at: Span,
-        /// dbf(t).
+        /// Demand dbf(t) in the window.
         demand: Work,
     },
 }
@@ -71,8 +76,8 @@ pub enum Finding {
 /// Searches for a window in which the demand of `tasks`, in any order, exceeds the supply.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1, 5 for blocking, or [`Inconclusive::Limit`]: outside the range,
-/// or more than `rounds` steps.
+/// [`Inconclusive::Assumption`] 1, or 5 for blocking. [`Inconclusive::Limit`] for values outside
+/// the range, or for more than `rounds` steps.
 pub fn find(
     tasks: &[Sporadic],
     supply: &impl Supply,
@@ -114,7 +119,7 @@ pub fn find(
     }
 }
 
-/// dbf(t); saturates.
+/// Returns dbf(t) for t = `at`; saturates.
 fn demand(tasks: &[Sporadic], at: u64) -> u64 {
     tasks.iter().fold(0u64, |sum, task| {
         let due = (at + task.jitter.as_ns()).checked_sub(task.deadline.as_ns());
@@ -154,7 +159,8 @@ fn far_when_equal(tasks: &[Sporadic], supply: &impl Supply) -> Result<u64, Incon
         .ok_or(Inconclusive::Limit)
 }
 
-/// Result with its witness: a proof (without bounds), the overfull window, or an overload.
+/// Returns the result with its witness: a proof (without bounds), the overfull window, or an
+/// overload.
 pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict {
     match find(tasks, supply, rounds) {
         Err(why) => Verdict::Unknown { why },

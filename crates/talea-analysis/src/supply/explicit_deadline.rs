@@ -1,5 +1,5 @@
-//! The explicit-deadline periodic resource Ω = (Π, Θ, Δ): Θ within Δ of the beginning of every
-//! period Π.
+//! The explicit-deadline periodic resource Ω = (Π, Θ, Δ): each period Π supplies Θ within Δ of its
+//! beginning.
 //!
 //! A. Easwaran, M. Anand and I. Lee, "Compositional analysis framework using EDP resource models",
 //! RTSS 2007, equation 1:
@@ -7,28 +7,29 @@
 //! > sbf(t) = yΘ + max(0, t − x − yΠ) for t ≥ Δ − Θ, else 0,
 //! > with x = Π + Δ − 2Θ and y = ⌊(t − (Δ − Θ))/Π⌋.
 //!
-//! Assumptions: 1. Θ ≤ Δ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ somewhere within its
-//! first Δ; additional supply is ignored.
+//! Assumptions:
+//! 1. Θ ≤ Δ ≤ Π, integers, Π ≥ 1.
+//! 2. Every period supplies its Θ somewhere within its first Δ. Additional supply is ignored.
 //!
-//! The worst window begins at the end of a budget that was served as early as possible, and all
-//! later budgets are served as late as possible: a blackout of Π + Δ − 2Θ, then Θ at the beginning
-//! of every Π. That is one pattern for all lengths at once, so the bound is attained (*exact*). The
-//! printed equation is an equivalent form.
+//! The worst window begins at the end of a budget that was served as early as possible. All later
+//! budgets are served as late as possible. So the pattern is a blackout of Π + Δ − 2Θ, then Θ at
+//! the beginning of every Π. It is one pattern for all lengths at once, so the bound is attained
+//! (*exact*). The printed equation is an equivalent form.
 
 use super::pulse::{self, Pulse};
 use super::{Rate, Supply, Tightness};
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Ω = (Π, Θ, Δ).
+/// Supply of an explicit-deadline periodic resource Ω = (Π, Θ, Δ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExplicitDeadline(Pulse);
 
 impl ExplicitDeadline {
-    /// `budget` within `deadline` of the beginning of every `period`.
+    /// Creates the supply of `budget` within `deadline` of the beginning of every `period`.
     ///
     /// # Panics
-    /// Unless `budget` ≤ `deadline` ≤ `period`, and there is a period.
+    /// Unless `budget` ≤ `deadline` ≤ `period`, and the period is positive.
     pub fn new(budget: Work, period: Span, deadline: Span) -> ExplicitDeadline {
         pulse::check(budget, deadline, period);
         let budget_span = budget.as_ns();

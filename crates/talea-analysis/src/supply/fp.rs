@@ -1,26 +1,28 @@
 //! Response times under preemptive fixed priorities on any supply.
 //!
 //! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003,
-//! theorem 2 (∃t ≤ D: rbf(t) ≤ sbf(t)), as a response time (the least such t, found with the
-//! inverse of sbf) and, job by job through the busy window, for any deadline and jitter as in
-//! [`crate::uni::fp_response`]:
+//! theorem 2 (∃t ≤ D: rbf(t) ≤ sbf(t)). Here the result is the response time, the least t of the
+//! theorem, found with the inverse of sbf. As in [`crate::uni::fp_response`], the test visits the
+//! busy window job by job and covers any deadline and jitter:
 //!
-//! > w(q) = time_for((q + 1)·C + B + Σ ⌈(w(q) + J_j)/T_j⌉·C_j), the least such w.
+//! > w(q) = time_for((q + 1)·C + B + Σ ⌈(w(q) + J_j)/T_j⌉·C_j), the least w of this kind.
 //!
 //! Consider a window [s, s + w) with no pending work of this level at s and pending work until s +
-//! w. At least sbf(w) is supplied and used for this level, wherever s lies. So job q has completed
-//! by w(q), with D > T as with D ≤ T.
+//! w. At least sbf(w) is supplied and used for this level, whatever s is. So job q has completed by
+//! w(q), for D > T as well as for D ≤ T.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU at a time, preemptive, no overheads,
-//! supplied as the [`Supply`] says; 3. distinct fixed priorities, the tasks given in their order,
-//! most urgent first; 4. sporadic arrivals at least T apart, each released at most J later; 5.
-//! independent, except for the blocking B once per busy window; 6. jobs of one task run in their
-//! order; a late job runs on.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU at a time, preemptive, no overheads, supplied as the [`Supply`] states.
+//! 3. Distinct fixed priorities; the tasks are given in their order, most urgent first.
+//! 4. Sporadic arrivals at least T apart, each released at most J later.
+//! 5. Independent tasks, except for the blocking B once per busy window.
+//! 6. Jobs of one task run in their order. A late job continues.
 //!
-//! *Exact* with respect to the supply bound, without blocking, where one pattern of supply is the
-//! worst for all lengths ([`Tightness::ByOnePattern`]: Γ, Ω, a CPU); sufficient for a concrete
-//! server or partition, which it does not refute. Sustainable in C, T, D, J and B, and in more
-//! supply.
+//! *Exact* with respect to the supply bound, without blocking, if one pattern of supply is the
+//! worst for all lengths ([`Tightness::ByOnePattern`]: Γ, Ω, a CPU). For a concrete server or
+//! partition the test is sufficient and does not refute. Sustainable in C, T, D, J and B, and in
+//! more supply.
 
 use super::curve::InterferenceCurve;
 use super::{Supply, Tightness};
@@ -34,7 +36,7 @@ use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "fp-on-a-supply",
     policy: "FP",
@@ -57,7 +59,8 @@ pub(crate) enum Load {
     Above,
 }
 
-/// Compares ΣC/T with the rate of `supply`, exactly; `Below` if the rate is not known.
+/// Compares ΣC/T with the rate of `supply`, exactly. The result is `Below` if the rate is not
+/// known.
 pub(crate) fn load(tasks: &[Sporadic], supply: &impl Supply) -> Load {
     let Some(rate) = supply.rate() else { return Load::Below };
     let demands: Vec<Demand> =
@@ -95,12 +98,12 @@ pub(crate) fn check(tasks: &[Sporadic]) -> Result<(), Inconclusive> {
     Ok(())
 }
 
-/// Returns the longest response times of `tasks`, most urgent first; `None` if the demand of a task
-/// and those above it exceeds the long-run supply.
+/// Returns the longest response times of `tasks`, most urgent first. The result of a task is `None`
+/// if the demand of the task and of the tasks above exceeds the long-run supply.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`]: outside the range, more than
-/// `rounds` iterations, or a result beyond the horizon.
+/// [`Inconclusive::Assumption`] 1. [`Inconclusive::Limit`] for values outside the range, for more
+/// than `rounds` iterations, or for a result beyond the horizon.
 pub fn bounds(
     tasks: &[Sporadic],
     supply: &impl Supply,
@@ -126,13 +129,13 @@ pub fn bounds(
     Ok(out)
 }
 
-/// Interference curve of a task.
+/// Returns the interference curve of a task.
 pub(crate) fn curve(task: &Sporadic) -> InterferenceCurve {
     InterferenceCurve { cost: task.cost, period: task.period, jitter: task.jitter }
 }
 
-/// Iterates over the jobs in the busy window of `task` below `above`, until `stop` returns `true`
-/// or the window ends.
+/// Iterates over the jobs in the busy window of `task` below `above`. The iteration ends when
+/// `stop` returns `true` or the window ends.
 pub(crate) fn for_each_job(
     task: &Sporadic,
     above: &[InterferenceCurve],
@@ -172,8 +175,8 @@ pub(crate) fn for_each_job(
     }
 }
 
-/// Result with its witness: a proof with bounds from the release, a job that misses under the worst
-/// supply if one pattern is the worst for all lengths, or an overload.
+/// Returns the result with its witness: a proof with bounds from the release, a miss, or an
+/// overload. A miss is refuted only if one pattern of supply is the worst for all lengths.
 pub fn verdict(tasks: &[Sporadic], supply: &impl Supply, rounds: u64) -> Verdict {
     if let Err(why) = check(tasks) {
         return Verdict::Unknown { why };

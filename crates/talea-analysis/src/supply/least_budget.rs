@@ -1,8 +1,8 @@
 //! Least sufficient budget for a period.
 //!
 //! More budget is more supply in every window, so a test that accepts a budget accepts every larger
-//! one. Bisection finds the least. Budgets are integer nanoseconds (budgets of interfaces must be
-//! rounded up, never down).
+//! budget. Bisection finds the least. Budgets are integer nanoseconds (budgets of interfaces must
+//! be rounded up, never down).
 
 use crate::verdict::Inconclusive;
 use talea_core::mutate;
@@ -10,9 +10,8 @@ use talea_core::{Span, Work};
 
 /// Returns the least budget up to `period` that `is_enough` accepts; `None` if not even the whole
 /// period is enough.
-///
-/// `is_enough` must be monotonic: a sufficient budget stays sufficient if it grows. About 40 calls
-/// for a period of seconds.
+/// `is_enough` must be monotonic: a sufficient budget stays sufficient if it grows. The search
+/// takes about 40 calls for a period of seconds.
 ///
 /// # Errors
 /// The first error of `is_enough`.

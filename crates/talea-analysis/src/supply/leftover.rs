@@ -1,14 +1,15 @@
 //! Remaining supply below more urgent work.
 //!
-//! This is the residual service of a fixed-priority server, as in real-time calculus (L. Thiele, S.
-//! Chakraborty and M. Naedele, "Real-time calculus for scheduling hard real-time systems", ISCAS
-//! 2000, equation 6), for the busy windows of less urgent work. Consider a window t that begins
-//! when nothing above is pending, and in which less urgent work waits throughout. The remaining
-//! supply is sbf(t) − Σ ⌈(t + J)/T⌉·C, and its maximum so far is kept: the least t with sbf(t) ≥ w
-//! + Σ … is guaranteed to supply w.
+//! This is the residual service of a fixed-priority server for the busy windows of less urgent
+//! work, as in real-time calculus (L. Thiele, S. Chakraborty and M. Naedele, "Real-time calculus
+//! for scheduling hard real-time systems", ISCAS 2000, equation 6). Consider a window t that begins
+//! when no more urgent work is pending, and in which less urgent work waits throughout. The
+//! remaining supply is the maximum up to t of sbf(t) − Σ ⌈(t + J)/T⌉·C. So the least t with sbf(t)
+//! ≥ w + Σ ⌈(t + J)/T⌉·C is guaranteed to supply w.
 //!
-//! Assumptions: 1. `above` is served first, and consumes no more than its curves; 2. preemptive:
-//! more urgent work never waits for less urgent work.
+//! Assumptions:
+//! 1. The work `above` is served first and consumes no more than its curves.
+//! 2. Scheduling is preemptive: more urgent work never waits for less urgent work.
 
 use super::curve::{InterferenceCurve, all_within};
 use super::{Rate, Supply};
@@ -25,8 +26,8 @@ pub struct Leftover<'a, S> {
 }
 
 impl<'a, S: Supply> Leftover<'a, S> {
-    /// Remaining supply of `supply` below `above`. A query that needs more than `rounds` iterations
-    /// over all of `above` returns `None`.
+    /// Creates the remaining supply of `supply` below `above`. A query that needs more than
+    /// `rounds` iterations over all of `above` returns `None`.
     pub fn new(supply: S, above: &'a [InterferenceCurve], rounds: u64) -> Leftover<'a, S> {
         Leftover { supply, above, rounds }
     }
@@ -51,7 +52,7 @@ impl<S: Supply> Supply for Leftover<'_, S> {
         None
     }
 
-    /// Unknown in general.
+    /// Returns `None`: the rate is unknown in general.
     fn rate(&self) -> Option<Rate> {
         None
     }

@@ -1,5 +1,4 @@
-//! One processor that serves at times: lower bounds of its supply, and the tests of tasks on such a
-//! supply.
+//! Supplies of one processor, with lower bounds, and the tests of tasks on a supply.
 //!
 //! A [`Supply`] guarantees work within any window of a given length, wherever the window begins:
 //! the supply bound function sbf. The tests use its inverse, [`Supply::time_for`]: a job that needs
@@ -18,8 +17,8 @@
 //! *Composition.* Two supplies are built on another supply: the remaining supply below more urgent
 //! work ([`leftover`]), and a server on such a supply ([`server`]).
 //!
-//! *Range.* Every length is below 2^60 ([`crate::uni::MAX_PARAMETER_NS`]), no time above 2^61
-//! ([`crate::uni::HORIZON_NS`]). Products are formed in 128 bits. Values beyond the range are
+//! *Range.* Every length is below 2^60 ([`crate::uni::MAX_PARAMETER_NS`]), and no time is above
+//! 2^61 ([`crate::uni::HORIZON_NS`]). Products are formed in 128 bits. A value beyond the range is
 //! `None`, never a wrapped number.
 
 pub mod bounded_delay;
@@ -49,12 +48,12 @@ use talea_core::mutate;
 use crate::uni::HORIZON_NS;
 use talea_core::{Span, Work};
 
-/// Long-run supply: exactly `work` more in every window that is longer by `every`.
+/// Long-run supply: a window that is longer by `every` has exactly `work` more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Work per `every`.
+    /// Work in each interval of length `every`.
     pub work: Work,
-    /// Length of time.
+    /// Length of the interval.
     pub every: Span,
 }
 
@@ -72,17 +71,17 @@ pub enum Tightness {
     Unknown,
 }
 
-/// Lower bound of the supply within any window of a length.
+/// Lower bound of the supply within any window of a given length.
 ///
 /// Invariants: sbf(0) = 0; sbf grows by 0 or 1 with each nanosecond of the window; sbf(a + b) ≥
 /// sbf(a) + sbf(b).
 pub trait Supply {
-    /// Shortest window that is guaranteed to supply `work`; zero for none. `None` if it is beyond
-    /// [`HORIZON_NS`], or does not exist.
+    /// Returns the shortest window that is guaranteed to supply `work`; zero if `work` is zero. The
+    /// result is `None` if the window is beyond [`HORIZON_NS`], or does not exist.
     fn time_for(&self, work: Work) -> Option<Span>;
 
-    /// sbf: supply that any window of this length is guaranteed. By default the inverse of
-    /// [`Supply::time_for`].
+    /// Returns sbf(`window`): the supply that any window of this length is guaranteed. The default
+    /// implementation inverts [`Supply::time_for`].
     fn sbf(&self, window: Span) -> Work {
         let window = window.as_ns().min(HORIZON_NS);
         let fits = |work| {
@@ -97,10 +96,10 @@ pub trait Supply {
         Work::from_ns(fit)
     }
 
-    /// Long-run rate, if it is known exactly.
+    /// Returns the long-run rate; `None` if it is not known exactly.
     fn rate(&self) -> Option<Rate>;
 
-    /// Tightness of the bound.
+    /// Returns the tightness of the bound.
     fn tightness(&self) -> Tightness {
         mutate!("supply-reached-server", Tightness::Unknown, Tightness::ForEachLength)
     }
@@ -121,7 +120,7 @@ impl<S: Supply + ?Sized> Supply for &S {
     }
 }
 
-/// Nanoseconds as a span, if they are within the horizon.
+/// Returns nanoseconds as a span; `None` beyond the horizon.
 fn span(ns: u128) -> Option<Span> {
     u64::try_from(ns).ok().filter(|&ns| ns <= HORIZON_NS).map(Span::from_ns)
 }

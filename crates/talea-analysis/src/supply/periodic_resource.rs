@@ -1,25 +1,27 @@
-//! The periodic resource Γ = (Π, Θ): Θ in every period Π, anywhere in it.
+//! The periodic resource Γ = (Π, Θ): each period Π supplies Θ, anywhere in the period.
 //!
 //! I. Shin and I. Lee, "Periodic resource model for compositional real-time guarantees", RTSS 2003,
 //! equation 6:
 //!
 //! > sbf(t) = yΘ + max(0, t − 2(Π − Θ) − yΠ) for t ≥ Π − Θ with y = ⌊(t − (Π − Θ))/Π⌋, else 0.
 //!
-//! Assumptions: 1. Θ ≤ Π, integers, Π ≥ 1; 2. every period supplies its Θ; additional supply is
-//! ignored.
+//! Assumptions:
+//! 1. Θ ≤ Π, integers, Π ≥ 1.
+//! 2. Every period supplies its Θ. Additional supply is ignored.
 //!
-//! It is Ω = (Π, Θ, Π): see [`super::explicit_deadline`], also for the attainment of the bound.
+//! The resource is Ω = (Π, Θ, Π): see [`super::explicit_deadline`], also for the attainment of the
+//! bound.
 
 use super::{ExplicitDeadline, Rate, Supply, Tightness};
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Γ = (Π, Θ).
+/// Supply of a periodic resource Γ = (Π, Θ).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeriodicResource(ExplicitDeadline);
 
 impl PeriodicResource {
-    /// Supply of `budget` in every `period`.
+    /// Creates the supply of `budget` in every `period`.
     ///
     /// # Panics
     /// Unless `budget` ≤ `period`, and the period is positive.

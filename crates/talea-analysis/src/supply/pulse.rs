@@ -5,7 +5,7 @@ use super::{Rate, span};
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// No supply within `blackout`, then `budget` at the beginning of every `period`.
+/// Supply in pulses: none within `blackout`, then `budget` at the beginning of every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pulse {
     pub(super) budget: Work,
@@ -49,10 +49,10 @@ impl Pulse {
 }
 
 /// Checks that the budget is at most the deadline, the deadline at most the period, and the period
-/// not empty.
+/// positive.
 ///
 /// # Panics
-/// If the check fails: an impossible contract is refused where it is read.
+/// If the check fails. The caller refuses an impossible contract when it reads the contract.
 pub(super) fn check(budget: Work, within: Span, period: Span) {
     assert!(!period.is_zero(), "a resource without a period");
     assert!(

@@ -1,15 +1,17 @@
-//! Supply of the slots of one partition in a table, exactly, for any number and position of slots.
+//! Supply of the slots of one partition in a table: exact, for any number and position of slots.
 //!
 //! The supply of a static, cyclic partition is that of A. K. Mok, X. Feng and D. Chen, "Resource
-//! partition for real-time systems", RTAS 2001, section 3: the least over all windows of a length;
-//! only windows that begin at the end of a slot matter (one that begins elsewhere in a slot loses
-//! what is before, one that begins in a gap reaches further).
+//! partition for real-time systems", RTAS 2001, section 3: the least over all windows of a length.
+//! Only windows that begin at the end of a slot matter. A window that begins elsewhere in a slot
+//! has more supply, and a window that begins in a gap reaches further.
 //!
-//! Assumptions: 1. the frame repeats forever; slots are disjoint, inside the frame, in order; 2.
-//! only the own slots count; lent time is extra.
+//! Assumptions:
+//! 1. The frame repeats forever. Its slots are disjoint, inside the frame, and in order.
+//! 2. Only the slots of the partition count, without lent time.
 //!
-//! *Exact*: for each length there is a window that supplies no more. Not one for all lengths: a
-//! test that asks for one window with different lengths (response times) is sufficient only.
+//! *Exact*: for each length some window supplies no more than the bound. The windows of different
+//! lengths differ. So a test that evaluates one window with different lengths (response times) is
+//! sufficient only.
 
 use super::{Rate, Supply, Tightness, span};
 use alloc::vec::Vec;
@@ -17,23 +19,23 @@ use talea_core::mutate;
 use talea_core::sched::{Child, Slot};
 use talea_core::{Span, Work};
 
-/// Slots of a partition.
+/// Supply of the slots of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     frame: Span,
-    /// Begin and end of each slot, contiguous ones merged; the last may end beyond the frame, in
-    /// the first slot of the next.
+    /// Begin and end of each slot, with contiguous slots merged. The last slot may end beyond the
+    /// frame, in the first slot of the next frame.
     slots: Vec<(u64, u64)>,
     /// Supply per frame.
     total: u64,
 }
 
 impl Table {
-    /// Slots of `owner` in a table.
+    /// Creates the supply of the slots of `owner` in a table.
     ///
     /// # Panics
-    /// If the slots are not sorted, disjoint and inside the frame (which
-    /// [`talea_core::engine::Tree::check`] ensures).
+    /// If the slots are not sorted, disjoint and inside the frame.
+    /// [`talea_core::engine::Tree::check`] ensures this order.
     pub fn new(frame: Span, slots: &[Slot], owner: Child) -> Table {
         let mut own: Vec<(u64, u64)> = Vec::new();
         let mut free = Span::ZERO;
@@ -62,7 +64,7 @@ impl Table {
         Table { frame, slots: own, total }
     }
 
-    /// The time for `work` in a window that begins as slot `after` ends.
+    /// Returns the time for `work` in a window that begins at the end of slot `after`.
     fn time_after(&self, after: usize, work: u64) -> Option<u128> {
         let frames = u128::from((work - 1) / self.total) * u128::from(self.frame.as_ns());
         let mut left = (work - 1) % self.total + 1;

@@ -27,7 +27,7 @@ struct KeyLevel {
     order: KeyOrder,
     /// K: a node interferes if its most urgent key is at most K.
     key: u64,
-    /// Least urgent key of the interfering nodes; `None` without any.
+    /// Least urgent key of the interfering nodes; `None` if no node interferes.
     least_urgent: Option<u64>,
 }
 
@@ -42,18 +42,18 @@ pub(super) struct TreeAnalysis<'a> {
     blocking_terms: BTreeMap<NodeId, Work>,
     /// Cost of one dispatch order, in nanoseconds.
     pub(super) dispatch_cost: u64,
-    /// Most CPU time that is lost while work is pending.
+    /// Upper limit of the CPU time that is lost while work is pending.
     pub(super) lost: Span,
-    /// Release overheads, at the highest priority.
+    /// Interference by release overheads. Every release is charged at the highest priority.
     pub(super) release_interference: Vec<InterferenceCurve>,
     pub(super) server_supplies: BTreeMap<NodeId, Result<NodeSupply, NoBound>>,
     pub(super) level_verdicts: BTreeMap<NodeId, Result<bool, NoBound>>,
     bounds: BTreeMap<NodeId, Option<Result<Span, NoBound>>>,
     /// `provenances[n]`: whether the bound of node `n` is exact, and its test.
     provenances: BTreeMap<NodeId, (TestKind, &'static TestInfo)>,
-    /// Deadlines of tasks that a graph activates.
+    /// `graph_deadlines[n]`: deadline of task `n`, which a graph activates.
     graph_deadlines: BTreeMap<NodeId, Span>,
-    /// Bounds of an off-line table or of a single graph.
+    /// `special_bounds[n]`: bound of task `n` of an off-line table or of a single graph.
     special_bounds: BTreeMap<NodeId, Result<Span, NoBound>>,
     special_test: &'static TestInfo,
 }
@@ -167,7 +167,7 @@ impl<'a> TreeAnalysis<'a> {
         analysis
     }
 
-    /// Returns the number of fixed-point iterations allowed, if each evaluates `each` curves.
+    /// Returns the limit of fixed-point iterations, if an iteration evaluates `each` curves.
     pub(super) fn iteration_limit(&self, each: usize) -> u64 {
         mutate!("tree-limit", (self.step_limit / (each as u64 + 1)).max(64), 1)
     }
@@ -177,7 +177,7 @@ impl<'a> TreeAnalysis<'a> {
         !self.blocking_terms.is_empty()
     }
 
-    /// Returns the result for a task.
+    /// Returns the bound of the task at `node`, with its deadline and provenance.
     pub(super) fn task_bound(&mut self, node: NodeId) -> TaskBound {
         let own = match self.node_spec(node) {
             NodeSpec::Task(spec) => spec.deadline,
@@ -198,7 +198,7 @@ impl<'a> TreeAnalysis<'a> {
         TaskBound { node, deadline, bound, kind, test }
     }
 
-    /// Returns the reason if no task of the tree has a bound.
+    /// Returns an error if no task of the tree has a bound: the reason.
     pub(super) fn check_covered(&self) -> Result<(), NoBound> {
         self.uncovered.clone().map_or(Ok(()), Err)
     }
@@ -260,7 +260,7 @@ impl<'a> TreeAnalysis<'a> {
         TestKind::Exact
     }
 
-    /// Longest response of a task, counted from its arrival.
+    /// Returns the longest response of the task at `node`, counted from its arrival.
     pub(super) fn bound(&mut self, node: NodeId) -> Result<Span, NoBound> {
         if let Some(no) = &self.uncovered {
             return Err(no.clone());
@@ -312,7 +312,7 @@ impl<'a> TreeAnalysis<'a> {
         self.provenances.insert(node, of);
     }
 
-    /// Records a bound that was found together with others.
+    /// Records a bound of `node` and its provenance.
     pub(super) fn set_bound(
         &mut self,
         node: NodeId,
@@ -323,9 +323,9 @@ impl<'a> TreeAnalysis<'a> {
         self.provenances.insert(node, of);
     }
 
-    /// Returns the longest response of a task below a non-preemptive root. It is exact if all
-    /// interfering tasks can arrive just after the longest of the others has started. `None` beyond
-    /// the step limit.
+    /// Returns the longest response of a task below a non-preemptive root; `None` beyond the step
+    /// limit. It is exact if all interfering tasks can arrive just after a job of the longest other
+    /// task has started.
     #[allow(clippy::type_complexity, reason = "a bound with its kind, or none")]
     fn non_preemptive_response(
         &self,
@@ -644,7 +644,7 @@ impl<'a> TreeAnalysis<'a> {
         Ok(level.least_urgent >= self.key_range(level.order, next)?.map(|(most, _)| most))
     }
 
-    /// Adds the blocking of a non-preemptive scheduler with fixed keys (rule 6).
+    /// Adds the blocking of a non-preemptive scheduler with fixed keys (rule 6 of [`super`]).
     fn add_non_preemptive_blocking(
         &self,
         (at, next, subject): (NodeId, NodeId, NodeId),
@@ -694,8 +694,8 @@ impl<'a> TreeAnalysis<'a> {
                 .all(|&child| matches!(self.node_spec(child), NodeSpec::Task(_)))
     }
 
-    /// Returns the tasks and servers that compete by deadline in the level of `at`; `None` if it
-    /// contains anything else.
+    /// Returns the tasks and servers that compete by deadline in the level of `at`; `None` if the
+    /// level contains any other node.
     pub(super) fn level_members(&self, at: NodeId) -> Option<Vec<NodeId>> {
         let mut found = Vec::new();
         for &child in self.children(at) {
@@ -731,9 +731,10 @@ impl<'a> TreeAnalysis<'a> {
         Ok(())
     }
 
-    /// Checks that the slots of `table` begin and end on time. Below a non-preemptive scheduler
-    /// another job can start just before each slot, because a job that waits for its slot does not
-    /// prevent this. A job that starts inside a slot continues beyond it.
+    /// Checks that the slots of `table` begin and end on time. Below a non-preemptive scheduler a
+    /// job of another child can start just before a slot, because waiting for the slot does not
+    /// prevent this start. In a non-preemptive table a job that starts inside a slot continues
+    /// beyond the slot.
     pub(super) fn check_slot_boundaries(&self, table: NodeId) -> Result<(), NoBound> {
         let does_not =
             matches!(self.node_spec(table), NodeSpec::Scheduler(spec) if !spec.preemptive);
@@ -754,9 +755,10 @@ impl<'a> TreeAnalysis<'a> {
         self.tree.ancestors(node).any(|(_, spec)| !spec.preemptive)
     }
 
-    /// Returns the longest execution among `nodes` that cannot be preempted, less a nanosecond. A
-    /// group counts one job of each of its tasks: they preempt each other, and the scheduler above
-    /// decides again only at a completion.
+    /// Returns the longest time, in nanoseconds, for which a started job of `nodes` keeps the CPU
+    /// from a later release. The job starts at least 1 ns before the release. A scheduler among
+    /// `nodes` counts with one job of each task below it. These jobs may preempt each other, and
+    /// the scheduler above decides again only at a completion.
     fn longest_non_preemptive(&self, nodes: &[NodeId]) -> Result<u64, NoBound> {
         let mut longest = 0u64;
         for &node in nodes {
@@ -773,16 +775,16 @@ impl<'a> TreeAnalysis<'a> {
     }
 }
 
-/// Whether `task` is below a server with a hard budget: other nodes lose at most that budget, and
-/// only nodes inside the server depend on the task's arrivals.
+/// Whether `task` is below a server with a hard budget. Nodes outside the server lose at most the
+/// budget, whatever the arrivals of the task are.
 fn is_below_hard_server(tree: &Tree, task: NodeId) -> bool {
     tree.ancestors(task).any(|(_, spec)| {
         spec.reservation.as_ref().is_some_and(|of| InterferenceCurve::of_server(of).is_some())
     })
 }
 
-/// Whether a server can delay its clients. A soft CBS does so before its first period, and after a
-/// wake-up between D and T.
+/// Whether a server can delay its clients. A soft CBS delays them before its first period, and
+/// after a wake-up between D and T.
 pub(super) fn can_delay_clients(of: &Reservation) -> bool {
     of.kind != ServerKind::SoftCbs || !of.offset.is_zero() || of.relative_deadline() < of.period
 }

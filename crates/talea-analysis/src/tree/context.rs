@@ -9,15 +9,15 @@ use talea_core::engine::NodeId;
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) supply: NodeSupply,
-    /// Interference: curves of everything that is served before the node.
+    /// Interference: curves of all work that is served before the node.
     pub(super) above: Vec<InterferenceCurve>,
     /// Blocking once per busy window, in nanoseconds.
     pub(super) blocking: u64,
-    /// Scheduler whose deadlines order the other competitors; with `true` the order is by arrival
-    /// only.
+    /// Scheduler whose deadlines order the other competitors. With `true` the arrivals order them
+    /// instead.
     pub(super) level: Option<(NodeId, bool)>,
-    /// Interfering tasks of a flat task set: only tasks, directly below a dedicated CPU. Their
-    /// sources alone decide whether a bound is exact.
+    /// Interfering tasks of a flat task set: only tasks, directly below a dedicated CPU. The
+    /// sources of these tasks alone decide whether a bound is exact.
     pub(super) flat: Option<Vec<NodeId>>,
     /// Flat task set below a non-preemptive root.
     pub(super) non_preemptive: Option<NonPreemptive>,
@@ -42,6 +42,6 @@ impl Context {
 pub(super) struct NonPreemptive {
     /// Interfering tasks; empty under EDF.
     pub(super) above: Vec<NodeId>,
-    /// Other tasks, one of which may have started.
+    /// Other tasks. A job of one of them may have started before the release.
     pub(super) below: Vec<NodeId>,
 }

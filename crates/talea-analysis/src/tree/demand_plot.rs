@@ -1,10 +1,13 @@
-//! Plots of demand against supply. For each CPU, partition and server: its least supply, and the
-//! demand of the competitor closest to its deadline together with all interference on it.
+//! Plots of demand against supply.
+//!
+//! The plot of a CPU, partition or server has two curves: its least supply, and the demand of one
+//! competitor with all interference on that competitor. The plotted competitor is the closest to
+//! its deadline.
 //!
 //! The curves are those of the bounds ([`crate::supply`]): a job completes where supply meets
-//! demand. For a task or server by fixed keys, demand is the interference plus its own jobs up to
-//! the one with the longest response. For an EDF level, demand is the work due within the window,
-//! and supply is what interference from above the level leaves.
+//! demand. The demand of a task or server with a fixed key is the interference plus its own jobs up
+//! to the job with the longest response. The demand of an EDF level is the work due within the
+//! window. The supply of the level is the part that interference from above the level leaves.
 //!
 //! Roots with several CPUs have no plot, because their tests do not compare two curves.
 
@@ -21,7 +24,7 @@ use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Curves of one node.
+/// Supply and demand of one node.
 #[derive(Clone, Debug)]
 pub struct DemandPlot {
     /// Owner of the supply: the root, a partition or a server.
@@ -32,7 +35,7 @@ pub struct DemandPlot {
     pub window: Span,
     /// Corners of the least supply, to be joined by straight lines.
     pub supply: Vec<(Span, Work)>,
-    /// Steps of the demand: from each time on, this much is demanded.
+    /// Steps of the demand: at each time, the total demand from that time on.
     pub demand: Vec<(Span, Work)>,
     /// Completion of the subject, or the time with the least slack.
     pub mark: Span,
@@ -40,7 +43,7 @@ pub struct DemandPlot {
     pub demand_at_mark: Work,
     /// Supply at the mark.
     pub supply_at_mark: Work,
-    /// Deadline of the subject; for a level the mark itself.
+    /// Deadline of the subject; for an EDF level the mark itself.
     pub due: Span,
 }
 
@@ -51,9 +54,9 @@ impl DemandPlot {
     }
 }
 
-/// Number of times that are evaluated.
+/// Maximum number of times at which a demand is evaluated.
 const MAX_INSTANTS: usize = 3_000;
-/// Number of corners that are kept.
+/// Maximum number of corners of a supply.
 const MAX_CORNERS: usize = 600;
 
 impl RootModel<'_> {
@@ -100,7 +103,7 @@ impl RootModel<'_> {
     }
 }
 
-/// Completion of a subject, or its time with the least slack.
+/// Completion of a subject, or the time with its least slack.
 struct TightestPoint {
     subject: NodeId,
     context: Context,
@@ -108,7 +111,7 @@ struct TightestPoint {
     due: u64,
     /// Demand besides the interference.
     fixed: u64,
-    /// EDF level with the length of its plot.
+    /// Competitors of an EDF level, with the length of its plot.
     level: Option<(Vec<Competitor>, u64)>,
     demand: u64,
     supply: u64,
@@ -127,7 +130,7 @@ impl TightestPoint {
 }
 
 impl TreeAnalysis<'_> {
-    /// Whether `node` is a task, or a server that has to be served.
+    /// Whether `node` is a task, or a server that can delay its clients.
     fn is_plotted(&self, node: NodeId) -> bool {
         match self.node_spec(node) {
             NodeSpec::Task(_) => true,
@@ -159,8 +162,8 @@ impl TreeAnalysis<'_> {
         at
     }
 
-    /// Returns the demand of one job or budget, its period, and its deadline relative to the window
-    /// that it begins.
+    /// Returns the demand of one job or budget, its period, and its deadline. The deadline counts
+    /// from the start of a window that begins with the job.
     fn demand_of_one_job(&self, subject: NodeId) -> Result<(u64, u64, u64), NoBound> {
         Ok(match self.node_spec(subject) {
             NodeSpec::Task(_) => {
@@ -344,7 +347,7 @@ impl TreeAnalysis<'_> {
     }
 }
 
-/// Demand of a level that is due within `at`.
+/// Returns the demand of a level that is due within a window of length `at`.
 fn due(competitors: &[Competitor], blocking: u64, at: u64) -> u64 {
     match competitors.iter().fold(0u64, |sum, competitor| sum.saturating_add(competitor.due(at))) {
         0 => 0,
@@ -356,7 +359,8 @@ fn window(ns: u64) -> u64 {
     ns.clamp(1, HORIZON_NS / 2)
 }
 
-/// Appends the times `first + k·period` from zero to `to`, thinned out if there are too many.
+/// Appends the times `first + k·period` from zero to `to`. If there are too many, only each n-th is
+/// appended.
 fn collect_jumps(out: &mut Vec<u64>, first: i128, period: u64, to: u64) {
     let period = i128::from(period.max(1));
     let skip = if first < 0 { (-first + period - 1) / period } else { 0 };
@@ -370,7 +374,8 @@ fn collect_jumps(out: &mut Vec<u64>, first: i128, period: u64, to: u64) {
     }
 }
 
-/// Steps of a demand, thinned out if there are too many, but always with the one at `mark`.
+/// Returns the steps of a demand at the times `at`. If there are too many, only each n-th is kept,
+/// and the step at `mark`.
 fn steps(mut at: Vec<u64>, mark: u64, ask: impl Fn(u64) -> u64) -> Vec<(Span, Work)> {
     at.sort_unstable();
     at.dedup();
@@ -388,8 +393,8 @@ fn steps(mut at: Vec<u64>, mark: u64, ask: impl Fn(u64) -> u64) -> Vec<(Span, Wo
     demand
 }
 
-/// Corners of a supply, found by bisection: a segment that grows by nothing, or by all of the time,
-/// is straight.
+/// Returns the corners of a supply, found by bisection. A segment in which the supply is constant,
+/// or grows by the full time, is straight.
 fn corners(supply: &impl Supply, window: u64) -> Vec<(Span, Work)> {
     let value = |at: u64| supply.sbf(Span::from_ns(at)).as_ns();
     let mut out = Vec::from([(0, value(0))]);

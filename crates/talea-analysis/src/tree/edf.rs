@@ -7,21 +7,21 @@
 //!
 //! > x = time_for(own(α) + B + above(x) + Σ_e min(interference_e(x), due_e(α + D))),
 //!
-//! where α ranges over the arrivals at which the deadline meets one of the level's, up to the
-//! longest busy window of the level.
+//! where α ranges over the arrivals whose deadline equals a deadline of the level. The limit of α
+//! is the longest busy window of the level.
 //!
 //! *Servers* have deadlines of their own. The demand of a server that is due within d is:
 //!
 //! - polling: (⌊(d − D)/T⌋ + 1)⁺·Q;
-//! - sporadic: (⌊(d − D + Q − 1)/T⌋ + 1)⁺·Q, because contiguous refills merge, with the deadline of
-//!   the first;
+//! - sporadic: (⌊(d − D + Q − 1)/T⌋ + 1)⁺·Q, because contiguous refills merge and have the deadline
+//!   of the first refill;
 //! - deferrable: min(Q, d) before D, then (n + 1)·Q + min(Q, ρ) with n, ρ of (d − D)/T, because the
 //!   rest of a budget may be used at the very end of its period;
 //! - CBS: ⌊d/T⌋·Q + min(Q, ⌊(d mod T)·Q/D⌋), because the budget that it keeps fits the density Q/D.
 //!
-//! The demand test over all members proves every deadline of the level at once, from the least
-//! relative deadline on (the rest of a deferrable budget has no deadline that must be met). It
-//! proceeds as in [`crate::supply::edf`].
+//! The demand test over all members proves every deadline of the level at once. It starts at the
+//! least relative deadline, because the rest of a deferrable budget has no deadline that must be
+//! met. The test proceeds as in [`crate::supply::edf`].
 
 use super::analysis::TreeAnalysis;
 use super::context::Context;
@@ -39,16 +39,18 @@ use talea_core::mutate;
 use talea_core::server::ServerKind;
 use talea_core::{Span, Work};
 
-/// Step limit of the demand test, as a multiple of that of one bound: the test runs once per level.
+/// Step limit of the demand test, as a multiple of the step limit of one bound. The test runs once
+/// per level.
 const DEMAND_TEST_FACTOR: u64 = 64;
 
 /// Whether a bound is exact, and its test.
 type Provenance = (TestKind, &'static TestInfo);
 
-/// Time at which work of a competitor is due.
+/// Deadlines of the work of a competitor, from the start of a window.
 #[derive(Clone, Copy, Debug)]
 enum Due {
-    /// First job at this time (possibly before the window), then one per period.
+    /// The first job is due at this time, which may precede the window. One more job is due per
+    /// period.
     Every(i128),
     /// Deferrable server with this relative deadline.
     Deferrable(u64),
@@ -62,12 +64,12 @@ pub(super) struct Competitor {
     cost: u64,
     pub(super) period: u64,
     due: Due,
-    /// Curves for any window, regardless of deadlines.
+    /// Interference curves of the competitor for any window, regardless of deadlines.
     interference: Vec<InterferenceCurve>,
 }
 
 impl Competitor {
-    /// Demand that is due within `at`.
+    /// Returns the demand that is due within a window of length `at`.
     pub(super) fn due(&self, at: u64) -> u64 {
         let (cost, period) = (self.cost, self.period);
         match self.due {
@@ -91,7 +93,8 @@ impl Competitor {
         }
     }
 
-    /// First time of the stepwise upper bound of `due`: a whole budget per period.
+    /// Returns the first time of the stepwise upper bound of [`Competitor::due`]. Each step of the
+    /// bound is a whole budget per period.
     pub(super) fn first_due(&self) -> i128 {
         match self.due {
             Due::Every(first) => first,
@@ -106,14 +109,14 @@ impl Competitor {
         }
     }
 
-    /// Value of that stepwise upper bound at `at`.
+    /// Returns the stepwise upper bound of [`Competitor::due`] for a window of length `at`.
     fn due_in_steps(&self, at: i128) -> u64 {
         let since = at - self.first_due();
         let jobs = if since < 0 { 0 } else { since / i128::from(self.period) + 1 };
         u64::try_from(jobs).unwrap_or(u64::MAX).saturating_mul(self.cost)
     }
 
-    /// Shortest window by whose end some work must be done.
+    /// Returns the length of the shortest window in which some work of the competitor is due.
     pub(super) fn first_deadline(&self) -> u64 {
         match self.due {
             Due::Every(first) => u64::try_from(first).unwrap_or(0),
@@ -186,7 +189,7 @@ impl TreeAnalysis<'_> {
         Ok(())
     }
 
-    /// Longest busy window of the level and of the interference from above.
+    /// Returns the longest busy window of the level and of the interference from above.
     fn longest_window(&self, context: &Context, competitors: &[Competitor]) -> Option<u64> {
         let all = all_interference(context, competitors);
         if super::analysis::is_overload(&all, &context.supply) {
@@ -277,9 +280,9 @@ impl TreeAnalysis<'_> {
         false
     }
 
-    /// Returns whether the search is exact for a task of a level. It is if the task can arrive at
-    /// any distance from the others, and if all tasks that tie with it are served first, which
-    /// holds for the last one.
+    /// Returns whether the search is exact for a task of a level. It is exact if the task can
+    /// arrive at any distance from the others and is served after all tasks with equal deadlines.
+    /// Only the last task in order of declaration is served after all equal ones.
     fn exactness_among(&self, node: NodeId, competitors: &[Competitor]) -> TestKind {
         let phasing =
             |node: NodeId| self.task_model(node).map_or(Phasing::Unknown, |leaf| leaf.phasing);
@@ -352,7 +355,8 @@ impl TreeAnalysis<'_> {
         Ok((Span::from_ns(bound), (kind, &edf_response::INFO)))
     }
 
-    /// Bounds all tasks of a flat set at once, by the fast search.
+    /// Returns the bound of `node`, and records the bounds of all tasks of its flat set. The fast
+    /// search finds all of them at once.
     fn bounds_of_flat_level(
         &mut self,
         node: NodeId,
@@ -405,7 +409,8 @@ impl TreeAnalysis<'_> {
         own
     }
 
-    /// Longest response of a task of the level by Spuri's search; `None` beyond the step limit.
+    /// Returns the longest response of a task of the level by Spuri's search; `None` beyond the
+    /// step limit.
     fn search_response(
         &self,
         node: NodeId,
@@ -458,7 +463,7 @@ impl TreeAnalysis<'_> {
     }
 }
 
-/// Interference from above the level, and of the level.
+/// Returns the interference from above the level and the interference of its competitors.
 fn all_interference(context: &Context, competitors: &[Competitor]) -> Vec<InterferenceCurve> {
     let level = competitors.iter().flat_map(|competitor| competitor.interference.iter().copied());
     context.above.iter().copied().chain(level).collect()

@@ -1,14 +1,16 @@
 //! Response-time bounds for roots with several CPUs, by the tests of [`crate::multi`].
 //!
-//! A response-time test is asked first; if it does not accept, any other test of the portfolio.
+//! The analysis runs a response-time test first. If that test does not accept, the analysis runs
+//! the other tests of the portfolio.
 //!
-//! *Any work-conserving policy* (fifo, equals in an `fp` level) uses the test for all such
-//! policies. EDF uses it too if the assumption D ≤ T without jitter does not hold. Jobs that are at
-//! most J late arrive at least T − J apart, and a job that completes within min(D, T) − J of each
-//! release never delays its successor. Fixed priorities keep their order under this change, and
-//! their test. EDF does not: it orders by the original deadlines.
+//! *Any work-conserving policy* (FIFO, or equal keys in an `fp` level) uses the test for all
+//! work-conserving policies. EDF uses this test too if the assumption D ≤ T without jitter does not
+//! hold. Releases with jitter J are at least T − J apart. A job that completes within min(D, T) − J
+//! of its release never delays its successor. Fixed priorities keep their order under this change
+//! of the parameters, so their own test applies. EDF orders by the unchanged deadlines, so its own
+//! test does not apply.
 //!
-//! *Each task pinned to one CPU*: one single-CPU root per CPU.
+//! *Each task pinned to one CPU*: the analysis treats every CPU as a root of its own.
 
 use super::analysis::TreeAnalysis;
 use super::priority_keys::KeyOrder;
@@ -24,7 +26,7 @@ use talea_core::engine::{Affinity, Migration, NodeId, NodeSpec, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec as Scheduling;
 
-/// Test that applies to this root.
+/// Returns the test that applies to this root.
 pub(super) fn test_for_root(tree: &Tree) -> &'static TestInfo {
     match tree.get(Tree::ROOT).map(|node| &node.spec) {
         Some(NodeSpec::Scheduler(spec)) if matches!(spec.policy, Scheduling::Edf) => {
@@ -102,7 +104,7 @@ impl TreeAnalysis<'_> {
         own
     }
 
-    /// Returns the bound of a task that, like all others, may use one CPU only.
+    /// Returns the bound of a task on its own CPU. Every task of the root may use one CPU only.
     fn bound_on_own_cpu(
         &mut self,
         node: NodeId,
@@ -147,7 +149,7 @@ impl TreeAnalysis<'_> {
         }
     }
 
-    /// Returns bounds for tasks with any D and J, and their test.
+    /// Returns a bound for each of `tasks` with any D and J, and the test that found it.
     fn bounds_of_any_tasks(
         &self,
         policy: GlobalPolicy,
@@ -181,7 +183,7 @@ impl TreeAnalysis<'_> {
         Ok((bounds, test))
     }
 
-    /// Returns a bound for each of `tasks` with D ≤ T and no jitter, and its test.
+    /// Returns a bound for each of `tasks` with D ≤ T and no jitter, and the test that found it.
     fn bounds_of_constrained_tasks(
         &self,
         policy: GlobalPolicy,

@@ -1,16 +1,18 @@
 //! Response-time bounds for a single graph with dedicated CPUs.
 //!
-//! R. Graham's bound ([`crate::multi::graham`]), for each node. Until the node has completed,
-//! either the longest chain up to it is being served, or all m CPUs serve other nodes of the graph.
-//! So the node completes by len + (vol − len)/m after the arrival of the graph, with its longest
-//! chain len and the total work vol. This holds under any work-conserving policy, preemptive or
-//! not, if each activation completes before the next one arrives. A node with several sources
-//! starts after the latest and counts from the earliest: if some roots send a token less often
-//! than others, either may be the one that it waits for.
+//! The test applies R. Graham's bound ([`crate::multi::graham`]) to each node. Until the node has
+//! completed, either the longest chain up to it is being served, or all m CPUs serve other nodes of
+//! the graph. So the node completes by len + (vol − len)/m after the arrival of the graph, with its
+//! longest chain len and the total work vol. This holds under any work-conserving policy,
+//! preemptive or not, if each activation completes before the next activation.
+//!
+//! A node with several graph roots starts after the latest of their arrivals and counts from the
+//! earliest. If some graph roots send a token less often than others, the node may wait for any of
+//! them.
 //!
 //! Assumptions:
-//! 1. The root's children are the nodes of one graph, with one graph root, or several
-//!    periodic ones, and nothing else. There are no servers, affinities, accelerators and
+//! 1. The root's children are the nodes of one graph, and nothing else. The graph has one graph
+//!    root, or several periodic graph roots. There are no servers, affinities, accelerators and
 //!    resources.
 //! 2. A CPU may execute any ready job: jobs migrate at any time, or are never preempted.
 //! 3. A job moves at most one token through each channel, and an activation consumes one or more.
@@ -28,8 +30,8 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, Cost, Source, StepAction};
 use talea_core::{Span, Work};
 
-/// Returns a bound for every node, counted from the arrival of the graph; `None` if the root is not
-/// such a graph.
+/// Returns a bound for every node, counted from the arrival of the graph; `None` if the assumptions
+/// of this module do not hold.
 pub(super) fn bounds(
     analysis: &TreeAnalysis<'_>,
     sources: &[Source],
@@ -105,14 +107,14 @@ pub(super) fn bounds(
     Some(nodes.iter().map(|&(id, ..)| id).zip(chains).zip(&starts).map(of).collect())
 }
 
-/// Graph root, or several joined: earliest nominal arrival and latest release.
+/// Arrival of one graph root, or of several joined: earliest nominal arrival and latest release.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct GraphRoot {
     period: u64,
     nominal: u64,
     /// Latest release.
     latest_release: u64,
-    /// Whether its distance to other sources changes.
+    /// Whether the distance to other graph roots changes.
     drifts: bool,
 }
 
@@ -175,7 +177,7 @@ fn is_work_conserving(tree: &Tree) -> bool {
     !is_idle && is_flat && moves && root.reservation.is_none()
 }
 
-/// Whether jobs need a CPU only and move at most one token through each channel.
+/// Whether jobs of the node need only a CPU and move at most one token through each channel.
 fn is_plain_node(spec: &TaskSpec, source: &Source) -> bool {
     let pushes_once = |action: &StepAction| match action {
         StepAction::Push(_, counts) => counts.iter().all(|count| *count <= 1),

@@ -12,16 +12,17 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, Overheads, Source};
 
 impl TreeAnalysis<'_> {
-    /// Whether dispatch orders cost anything.
+    /// Whether dispatch orders have a cost.
     pub(super) fn has_dispatch_cost(&self) -> bool {
         self.dispatch_cost > 0
     }
 
     /// Returns the cost of dispatch orders for non-interfering tasks that may be queued when a
-    /// window begins. A superseded order has been decided nevertheless. No job completes while
-    /// orders are queued, and between two completions each task is ordered at most once, then or at
-    /// its arrival. A non-preemptive root issues no order until a completion; changes within one of
-    /// its groups are part of the running jobs.
+    /// window begins. The decision for a superseded order costs time nevertheless. No job completes
+    /// while orders are queued. Between two completions the engine orders each task at most once,
+    /// at the first of them or at its arrival. A non-preemptive root issues no order until a
+    /// completion. Orders within one of its child schedulers count in the costs of the running
+    /// jobs.
     pub(super) fn pending_dispatch_blocking(&self, context: &Context) -> u64 {
         if matches!(self.node_spec(Tree::ROOT), NodeSpec::Scheduler(root) if !root.preemptive) {
             return 0;
@@ -37,7 +38,7 @@ impl TreeAnalysis<'_> {
         )
     }
 
-    /// Adds the overheads to job costs and release interference.
+    /// Adds the overheads to job costs and to the release interference.
     pub(super) fn inflate_costs(&mut self, overheads: &Overheads, sources: &[Source]) {
         if *overheads == Overheads::default() {
             return;

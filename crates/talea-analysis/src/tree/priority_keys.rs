@@ -1,4 +1,4 @@
-//! Schedulers with fixed keys: which keys a node can present, and which parts of a sibling
+//! Schedulers with fixed keys: the keys that a node can present, and the parts of a sibling that
 //! interfere.
 //!
 //! The rules and terms are those of *Effective keys* in [`super`]. The smallest key is the most
@@ -36,12 +36,12 @@ impl KeyOrder {
         }
     }
 
-    /// Whether equals are served in FIFO order instead of by number.
+    /// Whether children with equal keys are served in FIFO order instead of by number.
     pub(super) fn is_fifo(self) -> bool {
         self == KeyOrder::Priority
     }
 
-    /// Returns the own key of a group, if any.
+    /// Returns the own key of a scheduler; `None` if it has none.
     fn own_key(self, spec: &SchedulerSpec) -> Option<u64> {
         let own = &spec.overrides;
         match self {
@@ -55,14 +55,13 @@ impl KeyOrder {
     }
 }
 
-/// Key of a priority level. Each level has two queues: the normal one and, with the next key, the
-/// last one.
+/// Returns the key of a priority level. Each level has two queues: the normal queue and, with the
+/// next key, the last queue.
 fn priority_key(priority: u8) -> u64 {
     2 * u64::from(u8::MAX - priority)
 }
 
-/// Whether `spec` presents the keys of its children one by one, as if they were children of the
-/// scheduler above.
+/// Whether the scheduler of `spec` propagates the keys of its children (rule 1 of [`super`]).
 fn is_transparent(order: KeyOrder, spec: &SchedulerSpec) -> bool {
     KeyOrder::of(&spec.policy) == Some(order)
         && spec.preemptive
@@ -71,13 +70,13 @@ fn is_transparent(order: KeyOrder, spec: &SchedulerSpec) -> bool {
         && !is_last_in_level(order, spec)
 }
 
-/// Whether the group is served after all others of its level.
+/// Whether the scheduler of `spec` is served after all other nodes of its level.
 fn is_last_in_level(order: KeyOrder, spec: &SchedulerSpec) -> bool {
     order == KeyOrder::Priority
         && (spec.overrides.yields || matches!(spec.policy, PolicySpec::Partitions { .. }))
 }
 
-/// Returns the key under which the group is queued.
+/// Returns the key under which the scheduler of `spec` is queued: `key`, or the last of its level.
 fn last_in_level(key: u64, order: KeyOrder, spec: &SchedulerSpec) -> u64 {
     if is_last_in_level(order, spec) { key | 1 } else { key }
 }
@@ -124,8 +123,8 @@ impl TreeAnalysis<'_> {
         }))
     }
 
-    /// Returns the effective key (rule 1): the least urgent key that `top`, an ancestor of
-    /// `subject` or `subject` itself, can present while `subject` is pending and its slot is open.
+    /// Returns the effective key (rule 1 of [`super`]): the least urgent key that `top` can present
+    /// while `subject` is pending and its slot is open. `top` is `subject` or an ancestor.
     pub(super) fn effective_key(
         &self,
         order: KeyOrder,
@@ -150,7 +149,8 @@ impl TreeAnalysis<'_> {
         Ok(key)
     }
 
-    /// Whether `node` propagates the keys of its children, as long as its slot is open (rule 1).
+    /// Whether `node` propagates the keys of its children, as long as its slot is open (rule 1 of
+    /// [`super`]).
     pub(super) fn propagates_keys(&self, order: KeyOrder, node: NodeId) -> bool {
         let NodeSpec::Scheduler(spec) = self.node_spec(node) else { return false };
         let follows = KeyOrder::of(&spec.policy) == Some(order)
@@ -214,7 +214,7 @@ impl TreeAnalysis<'_> {
     }
 
     /// Adds the interference of `node` on a sibling at level `key`. Equal keys interfere unless
-    /// `strictly`.
+    /// `strictly` is true.
     pub(super) fn collect_interference(
         &mut self,
         order: KeyOrder,
@@ -242,7 +242,7 @@ impl TreeAnalysis<'_> {
         self.collect_all_interference(node, out)
     }
 
-    /// Adds the interference of all of `node`.
+    /// Adds the interference of all tasks and servers of `node`.
     pub(super) fn collect_all_interference(
         &mut self,
         node: NodeId,
@@ -281,10 +281,11 @@ impl TreeAnalysis<'_> {
         Ok(())
     }
 
-    /// Adds the interference of a partition table on siblings below it. Jobs may be pending in a
-    /// closed partition when a window begins, so arrivals alone do not bound it. Two bounds apply
-    /// to each partition: its slots, each once per frame (the worst window begins with a slot); or,
-    /// per task, arrivals within the window extended by the longest response.
+    /// Adds the interference of a partition table on its siblings. Jobs may be pending in a closed
+    /// partition when a window begins, so arrivals alone do not bound the interference. Two bounds
+    /// exist for each partition, and the smaller one applies:
+    /// - each slot of the partition once per frame (the worst window begins with a slot);
+    /// - for each task, its arrivals within the window extended by its longest response.
     fn collect_table_interference(
         &mut self,
         node: NodeId,
@@ -323,8 +324,8 @@ impl TreeAnalysis<'_> {
         Ok(())
     }
 
-    /// Returns a curve for every task below `node`, with its response time as jitter; `None` if a
-    /// task has no bound.
+    /// Returns an interference curve for every task below `node`; `None` if a task has no bound.
+    /// The jitter of a curve is the response bound less the cost.
     pub(super) fn curves_from_responses(&mut self, node: NodeId) -> Option<Vec<InterferenceCurve>> {
         let mut out = Vec::new();
         let mut next = Vec::from([node]);
@@ -349,7 +350,7 @@ impl TreeAnalysis<'_> {
     }
 }
 
-/// ΣC/T in units of 2^-32, rounded up.
+/// Returns the utilization ΣC/T of `curves` in units of 2^-32, rounded up.
 pub(super) fn utilisation(curves: &[InterferenceCurve]) -> u128 {
     let one = |curve: &InterferenceCurve| {
         (u128::from(curve.cost.as_ns()) << 32).div_ceil(u128::from(curve.period.as_ns()))

@@ -1,4 +1,4 @@
-//! Blocking from shared resources, where a test covers it.
+//! Blocking by shared resources, where a test covers it.
 
 use super::analysis::TreeAnalysis;
 use super::priority_keys::KeyOrder;
@@ -17,10 +17,11 @@ use talea_core::workload::{Cost, JobStep, Source, StepAction};
 pub(super) struct Blocking {
     /// Blocking term B of every task that can be blocked.
     pub(super) terms: BTreeMap<NodeId, Work>,
-    /// Tasks that may find a resource held only after they have started. A ceiling equals the key
-    /// of the most urgent user, and a raised ceiling that of a job that arrives at that moment. If
-    /// equals are ordered by number, that job may run first, up to its lock, and then block. This
-    /// occurs once per job, because the holder then runs until it unlocks.
+    /// Tasks that may find a resource held only after they have started. The ceiling of the
+    /// resource equals the key of its most urgent user, or a raised ceiling equals the key of a job
+    /// that arrives at that moment. If jobs with equal keys are ordered by number, the arriving job
+    /// may run first, up to its lock, and then block. This occurs once per job, because the holder
+    /// then runs until it unlocks.
     pub(super) blocked_late: Vec<NodeId>,
 }
 
@@ -144,7 +145,8 @@ fn has_lock(cost: &Cost) -> bool {
     steps.iter().any(|step| matches!(step.action, StepAction::Lock(_)))
 }
 
-/// Appends the sections of a job of `node`; returns whether one of them uses priority inheritance.
+/// Appends the critical sections of a job of `node`. Returns whether a resource of these sections
+/// has priority inheritance.
 fn sections_of(
     analysis: &TreeAnalysis<'_>,
     (node, rank): (NodeId, usize),

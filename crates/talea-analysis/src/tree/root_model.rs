@@ -1,4 +1,4 @@
-//! Input of the tree analysis, and its queries.
+//! Input of the tree analysis and the functions that query it.
 
 use super::analysis::TreeAnalysis;
 use super::task_bound::{NoBound, TaskBound};
@@ -12,7 +12,7 @@ use talea_core::{Span, Work};
 /// A root with its workload and the parameters of its analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct RootModel<'a> {
-    /// Described root.
+    /// Scheduler tree of the root.
     pub tree: &'a Tree,
     /// Source of each task, in the order of the tree's tasks.
     pub sources: &'a [Source],
@@ -20,15 +20,15 @@ pub struct RootModel<'a> {
     pub overheads: Overheads,
     /// CPU stalls. With any stall no test is known.
     pub stalls: &'a [Stall],
-    /// Most CPU time that may be lost in one busy period, in any number of pieces.
+    /// Upper limit of the CPU time that is lost in one busy period, in any number of parts.
     pub lost: Span,
-    /// Step limit of the search for one bound. A step evaluates one interference curve, about a
-    /// nanosecond.
+    /// Step limit of the search for one bound. A step evaluates one interference curve, which takes
+    /// about a nanosecond.
     pub steps: u64,
 }
 
 impl<'a> RootModel<'a> {
-    /// Model without overheads, stalls and losses, with a generous step limit.
+    /// Creates a model without overheads, stalls and losses, with a generous step limit.
     pub fn new(tree: &'a Tree, sources: &'a [Source]) -> RootModel<'a> {
         RootModel {
             tree,
@@ -40,7 +40,7 @@ impl<'a> RootModel<'a> {
         }
     }
 
-    /// Model with the overheads and stalls of the environment.
+    /// Creates a model with the overheads and stalls of the environment.
     pub fn with_environment(
         tree: &'a Tree,
         sources: &'a [Source],
@@ -63,7 +63,8 @@ impl<'a> RootModel<'a> {
         self.bounds_with_progress(|_, _| ())
     }
 
-    /// Returns a bound for each task and reports after each task how many of how many are done.
+    /// Returns a bound for each task, in the tree's order. After each task, calls `progress` with
+    /// the number of finished tasks and the number of all tasks.
     pub fn bounds_with_progress(&self, mut progress: impl FnMut(usize, usize)) -> Vec<TaskBound> {
         let mut analysis = TreeAnalysis::new(self);
         let tasks: Vec<NodeId> = analysis.tasks();
@@ -81,7 +82,7 @@ impl<'a> RootModel<'a> {
         tasks.iter().map(|&node| analysis.task_bound(node)).collect()
     }
 
-    /// Whether every deadline is proved. Stops at the first that is not.
+    /// Whether the analysis proves every deadline. It stops at the first deadline without proof.
     pub fn are_proved(&self) -> bool {
         let mut analysis = TreeAnalysis::new(self);
         analysis
@@ -102,8 +103,8 @@ impl<'a> RootModel<'a> {
         analysis.server_supply(node).map(|supply| supply.with_loss(self.lost).sbf(window))
     }
 
-    /// Returns interference curves of `nodes` (tasks, servers, groups) for windows in which other
-    /// nodes wait: see [`super::slot_interference`].
+    /// Returns interference curves of `nodes` (tasks, servers, schedulers) for windows in which
+    /// other nodes wait: see [`super::slot_interference`].
     ///
     /// # Errors
     /// [`NoBound`] for a node without a known model.

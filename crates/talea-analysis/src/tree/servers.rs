@@ -23,12 +23,12 @@ pub(super) enum NodeSupply {
     Server(Server),
     /// Server directly on a CPU, below the interference `above`.
     NestedServer { of: Reservation, above: Vec<InterferenceCurve>, rounds: u64 },
-    /// Supply with at most `lost` unavailable, once for all windows of a busy period.
+    /// Supply `of` less the time `lost`, which is subtracted once per busy period.
     WithLoss { of: Box<NodeSupply>, lost: Span },
 }
 
 impl NodeSupply {
-    /// Returns this supply with a loss that may occur at any time, in pieces.
+    /// Returns this supply with a loss that may occur at any time, in any number of parts.
     pub(super) fn with_loss(self, lost: Span) -> NodeSupply {
         NodeSupply::WithLoss { of: Box::new(self), lost }
     }

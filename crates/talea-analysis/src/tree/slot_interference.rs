@@ -1,23 +1,24 @@
 //! Interference of higher-priority work on time partitions, and slots that absorb it (L3C, RTNS
 //! 2017, sections 3 and 4.1 G).
 //!
-//! An *interfering group* is a set of nodes that is served before the partitions: an EDF band, a
-//! server, a task. It consumes time of their slots up to its interference curves. A partition with
-//! work C in every slot completes it if the slot covers C and the interference within the slot's
-//! length; the excess is the partition's loss. [`interference`] is that bound for any window.
-//! [`min_slot`] is the shortest sufficient slot. [`stretch_slots`] returns a table whose slots hold
-//! the same work as before.
+//! An *interfering group* is a set of nodes that is served before the partitions: the tasks of an
+//! EDF scheduler, a server, a task. It consumes time of the slots up to its interference curves. A
+//! partition with work C in every slot completes it if the slot covers C and the interference
+//! within the slot's length. Otherwise the partition loses the excess. [`interference`] is the
+//! bound of the interference in any window. [`min_slot`] is the shortest sufficient slot.
+//! [`stretch_slots`] returns a table whose slots hold the same work as before.
 //!
-//! Assumptions: those of [`super`]. The curves bound windows that begin when nothing of the group
-//! is pending, or, if other nodes can delay the group, all windows. Any nanosecond of a slot is as
-//! useful as another.
+//! Assumptions: those of [`super`]. The curves bound windows that begin when no work of the
+//! interfering group is pending. If other nodes can delay the interfering group, the curves bound
+//! all windows. Any nanosecond of a slot is as useful as another.
 //!
-//! *Delayed groups.* A group that is never delayed consumes no more of any window than of one that
-//! begins with its release: a window that begins later holds less by the work done before. A group
-//! that was delayed (a task of TP_0 below one partition and above another), or that waited for its
-//! slot, arrives with a backlog: a task with all jobs within its longest response. A server is
-//! limited to its budget whenever it is served (sporadic servers and CBS only if they are served in
-//! time), twice in a row.
+//! *Delayed interfering groups.* Let a window begin with a release of an interfering group that is
+//! never delayed. The interfering group consumes no more of any other window: a window that begins
+//! later holds less by the work done before. A task of TP_0 below one partition and above another
+//! is an example of a delayed interfering group. An interfering group that was delayed, or that
+//! waited for its slot, arrives with a backlog. The backlog of a task is all jobs within its
+//! longest response. A server is limited to its budget whenever it is served, twice in a row. For
+//! sporadic servers and CBS this holds only if they are served in time.
 
 use super::analysis::TreeAnalysis;
 use super::priority_keys::KeyOrder;
@@ -33,19 +34,19 @@ use talea_core::sched::{PolicySpec, Slot};
 use talea_core::server::ServerKind;
 use talea_core::{Span, Work};
 
-/// Returns the most CPU time that `group` consumes of any window of length `window`, on a CPU that
-/// is never denied to it.
+/// Returns the upper limit of the CPU time that the interfering group consumes of any window of
+/// length `window`. The CPU is never denied to the interfering group.
 ///
-/// A window that begins while the group is pending holds no more than the window that begins with
-/// the pending work, so the bound holds for any window. It never exceeds the window.
+/// A window that begins while the interfering group is pending holds no more than the window that
+/// begins with the pending work. So the bound holds for any window. It never exceeds the window.
 pub fn interference(group: &[InterferenceCurve], window: Span) -> Work {
     Work::from_ns(all_within(group, window.as_ns()).min(window.as_ns()))
 }
 
 /// Returns the shortest slot in which `work` completes despite the interference of `group`; `None`
-/// if the group leaves too little time in the long run.
+/// if the interfering group leaves too little time in the long run.
 ///
-/// This is the response time of `work` below the group.
+/// This slot is the response time of `work` below the interfering group.
 pub fn min_slot(work: Work, group: &[InterferenceCurve]) -> Option<Span> {
     let mut slot = work.as_ns();
     // Each round covers at least one more job of the group, or is the last. A value beyond the
@@ -65,13 +66,14 @@ pub fn min_slot(work: Work, group: &[InterferenceCurve]) -> Option<Span> {
     None
 }
 
-/// Returns a table with the same frame whose slots hold, below `group`, the work that `slots` hold
-/// without it. The order is kept. A slot starts no earlier than before, and later only to make
-/// room.
+/// Returns a table with the same frame and stretched slots, in the same order. Below the
+/// interfering group `group`, a slot of the table holds the work that its original in `slots` holds
+/// without interference. A slot starts no earlier than before, and later only if the slot before it
+/// ends later.
 ///
 /// # Errors
-/// The frame length that would suffice, or `None` if no frame suffices because the group leaves too
-/// little time in the long run.
+/// The frame length that would suffice, or `None` if no frame suffices because the interfering
+/// group leaves too little time in the long run.
 pub fn stretch_slots(
     frame: Span,
     slots: &[Slot],
@@ -80,7 +82,7 @@ pub fn stretch_slots(
     stretch_slots_each(frame, slots, |_| group)
 }
 
-/// Returns such a table for a separate interfering group per slot.
+/// Returns the table of [`stretch_slots`] with a separate interfering group for each slot.
 ///
 /// # Errors
 /// As [`stretch_slots`].
@@ -103,9 +105,10 @@ pub fn stretch_slots_each<'b>(
 /// Table whose slots absorb interference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AbsorbedTable {
-    /// Slots with room for their previous work and for all interference.
+    /// Slots that hold their previous work and all interference.
     Slots(Vec<Slot>),
-    /// The frame is too short. It would have to be at least this long; `None` if no frame suffices.
+    /// The frame is too short. The value is the least sufficient length; `None` if no frame
+    /// suffices.
     FrameTooShort(Option<Span>),
 }
 
@@ -162,8 +165,8 @@ impl RootModel<'_> {
         Err(no(Reason::Limit))
     }
 
-    /// Returns interference curves of `node` (a band, a server, a group, a task) for any window of
-    /// the CPU, also if other nodes delay it.
+    /// Returns interference curves of `node`, a task or a scheduler, for any window of the CPU. The
+    /// curves are valid even if other nodes delay `node`.
     ///
     /// # Errors
     /// [`NoBound`] for a node without a known bound.
@@ -204,7 +207,7 @@ impl RootModel<'_> {
         Ok(out)
     }
 
-    /// Whether `subject`, or a node below it, can be served before anything of `partition`.
+    /// Whether `subject`, or a node below it, can be served before some node of `partition`.
     ///
     /// # Errors
     /// As [`RootModel::interference_above_partition`].
@@ -226,8 +229,9 @@ impl RootModel<'_> {
 impl TreeAnalysis<'_> {
     /// Returns the siblings of the table and of its ancestors of which some part can be served
     /// before some part of `partition`. A sibling counts as a whole, with its less urgent parts.
-    /// The flag is `true` if another partition can in turn be served before the sibling: jobs that
-    /// waited for that partition's slot then arrive together in the slot of this one.
+    /// The flag is `true` if another partition can in turn be served before the sibling. Jobs of
+    /// the sibling that waited for the slot of that partition then arrive together in the slot of
+    /// `partition`.
     fn interfering_siblings(&self, partition: NodeId) -> Result<Vec<(NodeId, bool)>, NoBound> {
         let mut found = Vec::new();
         let table = self.parent(partition).unwrap_or(partition);
@@ -311,9 +315,9 @@ impl TreeAnalysis<'_> {
         Ok(true)
     }
 
-    /// Adds the interference of all of `node`, which may be delayed: for a server what its budget
-    /// allows in any window, for a task its arrivals within the window extended by its longest
-    /// response.
+    /// Adds the interference of all of `node`, which other nodes may delay. For a server, the
+    /// interference is what its budget allows in any window. For a task, it is the arrivals within
+    /// the window extended by the longest response of the task.
     fn collect_delayed_interference(
         &mut self,
         node: NodeId,
@@ -360,7 +364,7 @@ impl TreeAnalysis<'_> {
     }
 }
 
-/// Last key of a level: among equal levels no node is guaranteed to be served first.
+/// Returns the last key of the level of `key`. No order is guaranteed between nodes of one level.
 fn level_end(key: u64) -> u64 {
     key | 1
 }

@@ -1,16 +1,17 @@
-//! Response-time bounds for the tasks of an off-line table, each in its own entries.
+//! Response-time bounds for the tasks of an off-line table.
 //!
-//! A job executes only in its task's entries, so tasks of a table do not delay each other, except
-//! through tokens (docs/model.md, section 9; YASMIN, section 3.4). A task with known arrivals
-//! (periodic, activated by the entries, or by the completion of predecessors) is followed job by
-//! job. Each job arrives as late as possible and at its worst cost, until a hyperperiod of its
-//! period and the table repeats the one before. For other tasks the entries are a supply
-//! ([`crate::supply::Table`]) without interference.
+//! A job executes only in the entries of its task, so tasks of a table delay each other only
+//! through tokens (docs/model.md, section 9; YASMIN, section 3.4). The analysis follows a task with
+//! known arrivals job by job. (Arrivals are known if the task is periodic, or activated by the
+//! entries or by the completion of predecessors.) Each job arrives as late as possible and has its
+//! worst cost. The analysis ends when a hyperperiod of the period and the table repeats the
+//! hyperperiod before. For other tasks the entries are a supply ([`crate::supply::Table`]) without
+//! interference.
 //!
 //! This case is the worst: a queue that is served in order at fixed times completes no earlier if a
-//! job arrives later or costs more. The version of a job is that of the entry in which it starts.
-//! Between the earliest arrival and the latest start the most costly version of all entries is
-//! assumed.
+//! job arrives later or costs more. The entry in which a job starts determines its version. If a
+//! job may start in several entries, from its earliest arrival to its latest start, the analysis
+//! assumes the most costly version of these entries.
 //!
 //! Assumptions: 1. the root is the table, preemptive, without overheads; 2. as [`super`]; 3.
 //! channels move one token for one job.
@@ -31,7 +32,7 @@ use talea_core::sched::{Child, PolicySpec, Slot, TableEntry};
 use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Work};
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "table-entries",
     policy: "off-line table",
@@ -46,7 +47,7 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Hyperperiods that are followed at most.
+/// Maximum number of hyperperiods that the analysis follows.
 const MAX_HYPERPERIODS: u64 = 6;
 
 /// Returns a bound for every task, counted from the arrival of its job or of its graph; `None` if
@@ -75,7 +76,7 @@ pub(super) fn bounds(
     Some(analysis.tasks().into_iter().map(|node| (node, table.bound(node))).collect())
 }
 
-/// The table with the results for its tasks so far.
+/// Table with the results for its tasks so far.
 struct Table<'a> {
     analysis: &'a TreeAnalysis<'a>,
     hyperperiod: Span,
@@ -85,23 +86,23 @@ struct Table<'a> {
     sequences: BTreeMap<NodeId, Result<JobSequence, Reason>>,
 }
 
-/// Jobs at known times, in order, through some hyperperiods.
+/// Jobs at known times, in order of arrival, through some hyperperiods.
 #[derive(Clone)]
 struct JobSequence {
     /// Length after which the sequence repeats.
     every: u64,
-    /// Number of jobs in that length.
+    /// Number of jobs within `every`.
     count: usize,
     jobs: Vec<Job>,
 }
 
 #[derive(Clone, Copy)]
 struct Job {
-    /// Nominal arrival; the latest of its graph's sources.
+    /// Nominal arrival. In a graph, it is the latest nominal arrival of its graph roots.
     arrival: u64,
     /// Earliest release.
     earliest: u64,
-    /// Latest release, later the latest completion.
+    /// Latest release. After [`Table::serve`] it is the latest completion.
     latest: u64,
 }
 
@@ -151,7 +152,7 @@ impl<'a> Table<'a> {
         self.entries.iter().any(|entry| entry.owner == owner && entry.activates)
     }
 
-    /// Returns the longest response to arrivals at unknown times.
+    /// Returns the longest response of a task with arrivals at unknown times.
     fn bound_by_supply(&self, node: NodeId, owner: Child) -> Result<Span, NoBound> {
         let own = self.own_entries(owner);
         if own.is_empty() {
@@ -240,7 +241,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Replaces the release times of a sequence by completion times.
+    /// Replaces the latest release of each job of a sequence by the latest completion.
     fn serve(&self, node: NodeId, mut sequence: JobSequence) -> Result<JobSequence, Reason> {
         let owner = self.owners[&node];
         let own = self.own_entries(owner);
@@ -290,7 +291,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Part of one entry, in time.
+/// Part of one entry, from a time to the end of the entry.
 struct EntryPart {
     start: u64,
     end: u64,
@@ -311,8 +312,8 @@ fn next_entry_part(own: &[TableEntry], hyperperiod: Span, from: u64) -> Result<E
     })
 }
 
-/// Worst cost in a version; at least one nanosecond, because a job without work is dispatched
-/// nevertheless.
+/// Returns the worst cost in a version. It is at least one nanosecond, because a job without work
+/// is dispatched nevertheless.
 fn cost_of(source: &Source, version: Option<u32>) -> u64 {
     let most = match (&source.cost, version) {
         (Cost::Versions(each), Some(version)) => {
@@ -323,7 +324,8 @@ fn cost_of(source: &Source, version: Option<u32>) -> u64 {
     most.as_ns().max(1)
 }
 
-/// Joins two predecessors: their successor arrives when the later one has completed.
+/// Joins the sequences of two predecessors. Their successor arrives when the later predecessor has
+/// completed.
 fn join_inputs(mut one: JobSequence, other: &JobSequence) -> Result<JobSequence, Reason> {
     if (one.every, one.count) != (other.every, other.count) {
         return Err(Reason::Graph);

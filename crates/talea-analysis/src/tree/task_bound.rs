@@ -4,7 +4,7 @@ use crate::test_info::{Platform, TestInfo, TestKind};
 use talea_core::Span;
 use talea_core::engine::NodeId;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "tree",
     policy: "any described tree",
@@ -22,13 +22,13 @@ pub const INFO: TestInfo = TestInfo {
 /// Response-time bound of one task.
 #[derive(Clone, Debug)]
 pub struct TaskBound {
-    /// The task.
+    /// Task that the bound is for.
     pub node: NodeId,
     /// Relative deadline D.
     pub deadline: Span,
     /// Longest time from the arrival of a job to its completion, or the reason why there is no
-    /// bound. (The bounds of [`crate::verdict::Verdict::Proved`] count from the release, which may
-    /// be later by the jitter.)
+    /// bound. The bounds of [`crate::verdict::Verdict::Proved`] count from the release, which may
+    /// be later than the arrival by the jitter.
     pub bound: Result<Span, NoBound>,
     /// Exact if the worst case is known to occur, otherwise sufficient.
     pub kind: TestKind,
@@ -37,8 +37,8 @@ pub struct TaskBound {
 }
 
 impl TaskBound {
-    /// Whether the task has a deadline to meet. A job with endless cost meets no deadline and
-    /// misses none.
+    /// Whether the task has a deadline to meet. A job with endless cost neither meets nor misses a
+    /// deadline.
     pub fn has_deadline(&self) -> bool {
         !matches!(&self.bound, Err(no) if no.reason == Reason::Endless && no.node == self.node)
     }
@@ -48,8 +48,8 @@ impl TaskBound {
         self.bound.as_ref().is_ok_and(|bound| *bound <= self.deadline)
     }
 
-    /// Whether a job can be late: an exact bound is attained in some run, as long as no job is
-    /// refused.
+    /// Whether a job can miss its deadline. A run in which no job is refused attains an exact
+    /// bound.
     pub fn is_refuted(&self) -> bool {
         self.kind == TestKind::Exact
             && self.bound.as_ref().is_ok_and(|bound| *bound > self.deadline)
@@ -68,7 +68,8 @@ pub struct NoBound {
 /// Reason why a task has no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Long-run demand up to this node's level exceeds the supply: lateness grows without bound.
+    /// The long-run demand up to the level of this node exceeds the supply: lateness grows without
+    /// bound.
     Overload,
     /// The server is not proved to receive its budget within its period, so its supply cannot be
     /// relied on.
@@ -79,8 +80,8 @@ pub enum Reason {
     Suspension,
     /// No test known: jobs wait for accelerators.
     Accelerators,
-    /// No test known: resources are used elsewhere than by children of an `fp` or `edf` root,
-    /// nested, or without a protocol.
+    /// No test known: resources are nested, have no protocol, or are used by other tasks than the
+    /// children of an `fp` or `edf` root.
     Resources,
     /// No test known: arrivals are unknown or have no minimum separation.
     Arrivals,
@@ -91,10 +92,10 @@ pub enum Reason {
     OfflineTable,
     /// No test known: a custom server.
     CustomServer,
-    /// No test known: a soft CBS under EDF that may also wait (D < T, or an offset).
+    /// No test known: a soft CBS under EDF that can delay its clients (D < T, or an offset).
     SoftCbs,
-    /// No test known: jobs continue beyond the slots of a table that is non-preemptive, or below a
-    /// non-preemptive scheduler.
+    /// No test known: jobs continue beyond the slots of a table, because the table or a scheduler
+    /// above it is non-preemptive.
     NonPreemptiveTable,
     /// No test known: a table inside a table.
     NestedTable,
@@ -107,13 +108,13 @@ pub enum Reason {
     /// No test known: overheads together with servers, tables, round robin, several CPUs, priority
     /// inheritance, or with tasks without a known model.
     Overheads,
-    /// No test known: groups, overlapping affinities, non-preemptive jobs or this policy on several
-    /// CPUs.
+    /// No test known: schedulers below the root, overlapping affinities, non-preemptive jobs or
+    /// this policy on several CPUs.
     SeveralCpus,
-    /// No test known: D > T or jitter on several CPUs, and no test accepts the tasks with shortened
-    /// deadlines instead.
+    /// No test known: D > T or jitter on several CPUs, and no test accepts the tasks with deadlines
+    /// shortened to D ≤ T without jitter.
     JitterOrLateDeadlines,
-    /// The test for several CPUs does not accept these tasks; another test may.
+    /// The test for several CPUs does not accept these tasks; another test may accept them.
     Insufficient,
     /// No test known: the response bounds depend on each other.
     Circular,
@@ -122,7 +123,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether the reason is the structure of the description. If so, other numbers change nothing.
+    /// Whether the reason is the structure of the description. Then no change of numbers gives a
+    /// bound.
     pub fn is_structural(self) -> bool {
         !matches!(
             self,
@@ -135,7 +137,7 @@ impl Reason {
         )
     }
 
-    /// Message for users.
+    /// Returns the message for users.
     pub fn text(self) -> &'static str {
         match self {
             Reason::Overload => {

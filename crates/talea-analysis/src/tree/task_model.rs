@@ -8,7 +8,7 @@ use talea_core::mutate;
 use talea_core::workload::{Arrivals, Cost, Source, StepAction};
 use talea_core::{Span, Work};
 
-/// A task as the tests see it, and the phasings that its source can produce.
+/// Sporadic model of a task, with the phasings that its source can produce.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskModel {
     pub(super) task: Sporadic,
@@ -21,11 +21,11 @@ pub(super) struct TaskModel {
 pub(super) enum Phasing {
     /// Any instant: a sporadic source with extra separation drifts through all phasings.
     Free,
-    /// A fixed offset in each period; the first job is released as late as possible.
+    /// The first job is released as late as possible, at a fixed offset in each period.
     Fixed {
         /// Latest release of the first job.
         first: Span,
-        /// Delay of that release.
+        /// Delay from the arrival of the first job to its release.
         jitter: Span,
     },
     /// No worst-case phasing is known.
@@ -114,7 +114,7 @@ pub(super) fn read_task(
     Ok(TaskModel { task, phasing })
 }
 
-/// Whether all jobs in a row can cost the maximum.
+/// Whether all jobs of a sequence can have the maximum cost.
 fn can_always_cost_most(cost: &Cost) -> bool {
     mutate!(
         "tree-exact-costs",
@@ -139,7 +139,7 @@ fn can_always_cost_most(cost: &Cost) -> bool {
     )
 }
 
-/// Returns the reason if jobs contain an action for which no test is known.
+/// Returns a reason if jobs contain an action for which no test is known.
 pub(super) fn unsupported_action(cost: &Cost) -> Option<Reason> {
     match cost {
         Cost::Versions(costs) => costs.iter().find_map(unsupported_action),
@@ -152,7 +152,7 @@ pub(super) fn unsupported_action(cost: &Cost) -> Option<Reason> {
     }
 }
 
-/// Returns a scheduler that satisfies `is`.
+/// Returns a scheduler that satisfies `is`, if any.
 pub(super) fn find_scheduler(
     tree: &Tree,
     is: impl Fn(&talea_core::engine::SchedulerSpec) -> bool,

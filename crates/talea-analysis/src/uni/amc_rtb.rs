@@ -9,13 +9,18 @@
 //! > R(HI) = C(HI) + Σ_{j high} ⌈R(HI)/T_j⌉·C_j(HI) + Σ_{j low} ⌈R(LO)/T_j⌉·C_j(LO),
 //! > for tasks of high criticality
 //!
-//! Assumptions: 1. 1 ≤ C(LO) ≤ C(HI), T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3.
-//! distinct fixed priorities, the tasks given in their order, most urgent first; 4. sporadic
-//! arrivals at least T apart; 5. D ≤ T; 6. no jitter, no blocking; 7. the switch takes no time.
+//! Assumptions:
+//! 1. 1 ≤ C(LO) ≤ C(HI), T ≥ 1, all integers.
+//! 2. One CPU, preemptive, no overheads.
+//! 3. Distinct fixed priorities; the tasks are given in their order, most urgent first.
+//! 4. Sporadic arrivals at least T apart.
+//! 5. D ≤ T.
+//! 6. No jitter, no blocking.
+//! 7. The mode switch takes no time.
 //!
-//! *Sufficient*: the worst time of the switch is not searched for (AMC-max does). A set with a
-//! task whose R(LO) exceeds D is refuted, because a deadline is then missed without any switch.
-//! Compatible with Audsley's algorithm. Sustainable in C, T and D.
+//! *Sufficient*: the test does not search for the worst time of the switch (AMC-max does). A set
+//! with a task whose R(LO) exceeds D is refuted, because a deadline is then missed without any
+//! switch. Compatible with Audsley's algorithm. Sustainable in C, T and D.
 
 use super::fp_response;
 use super::prepared::{HORIZON_NS, PreparedTask, Scratch, count_steps};
@@ -26,7 +31,7 @@ use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "amc-rtb",
     policy: "FP, adaptive mixed criticality",
@@ -59,12 +64,12 @@ pub struct DualResponse {
     pub high: Option<Span>,
 }
 
-/// Computes the bounds of `tasks`, most urgent first, into `out`, up to the first task that misses
-/// its deadline, which is returned.
+/// Computes the bounds of `tasks`, most urgent first, into `out`. Stops at the first task that
+/// misses its deadline, and returns that task.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1, 5 or 6, or [`Inconclusive::Limit`] outside the range of
-/// [`super`] or of the scratch's steps.
+/// [`Inconclusive::Assumption`] 1, 5 or 6. [`Inconclusive::Limit`] for values outside the range of
+/// [`super`], or if the scratch has no steps left.
 ///
 /// # Panics
 /// If `out` does not have one element per task.
@@ -134,8 +139,8 @@ pub fn bounds(
     Ok(None)
 }
 
-/// Result: a proof with the longer bound of each task, a miss without any switch, or inconclusive.
-/// Allocates.
+/// Returns the result: a proof with the longer bound of each task, a miss without any switch, or
+/// inconclusive. Allocates.
 pub fn verdict(tasks: &[DualCriticalityTask]) -> Verdict {
     let mut out = alloc::vec![None; tasks.len()];
     let mut scratch = Scratch::new();

@@ -1,19 +1,25 @@
 //! Assignment of fixed priorities.
 //!
-//! Rate monotonic (C. L. Liu and J. W. Layland, J. ACM 20(1), 1973, theorem 2: optimal for D = T),
-//! deadline monotonic (J. Y.-T. Leung and J. Whitehead, Performance Evaluation 2(4), 1982: optimal
-//! for D ≤ T), D − J monotonic (A. Zuhily and A. Burns, Information Processing Letters 103(6),
-//! 2007: optimal for D ≤ T with jitter); all of them for preemptive tasks without blocking that can
-//! be released together. Otherwise N. C. Audsley, "On priority assignment in fixed priority
-//! scheduling", Information Processing Letters 79(1), 2001: level by level from the lowest: a task
-//! that passes the test at a level may stay there.
+//! Three orders are optimal for preemptive tasks without blocking that can be released together:
+//! - rate monotonic for D = T (C. L. Liu and J. W. Layland, J. ACM 20(1), 1973, theorem 2);
+//! - deadline monotonic for D ≤ T (J. Y.-T. Leung and J. Whitehead, Performance Evaluation 2(4),
+//!   1982);
+//! - D − J monotonic for D ≤ T with jitter (A. Zuhily and A. Burns, Information Processing Letters
+//!   103(6), 2007).
+//!
+//! For other tasks: N. C. Audsley, "On priority assignment in fixed priority scheduling",
+//! Information Processing Letters 79(1), 2001. The algorithm assigns level by level from the
+//! lowest. A task that passes the test at a level may stay at that level.
 //!
 //! Assumptions of Audsley's algorithm (R. I. Davis and A. Burns, Real-Time Systems 47(1), 2011:
-//! compatible tests): 1. what the test says of a task depends on which tasks are above and below
-//! it, not on their order; 2. a task that passes still does when some of those above move below it.
-//! Then it finds an order if there is one, with n(n + 1)/2 tests at most. Exact if the test is.
+//! compatible tests):
+//! 1. The verdict about a task depends on the sets of tasks above and below it, not on their order.
+//! 2. A task that passes still passes when some of the tasks above it move below it.
 //!
-//! Orders are lists of indices, most urgent first; equals keep the order in which they were given.
+//! Then the algorithm finds an order if one exists, with at most n(n + 1)/2 tests. It is exact if
+//! the test is exact.
+//!
+//! Orders are lists of indices, most urgent first. Tasks with equal parameters keep their order.
 
 use super::prepared::Scratch;
 use super::{fp_response, np_fp};
@@ -29,22 +35,22 @@ fn sorted(tasks: &[Sporadic], key: impl Fn(&Sporadic) -> i128) -> Vec<usize> {
     order
 }
 
-/// Order by period, the shortest first.
+/// Returns the order by period, the shortest first.
 pub fn rate_monotonic(tasks: &[Sporadic]) -> Vec<usize> {
     sorted(tasks, |task| task.period.as_ns().into())
 }
 
-/// Order by deadline, the shortest first.
+/// Returns the order by deadline, the shortest first.
 pub fn deadline_monotonic(tasks: &[Sporadic]) -> Vec<usize> {
     sorted(tasks, |task| task.deadline.as_ns().into())
 }
 
-/// Order by deadline minus jitter, the shortest first.
+/// Returns the order by deadline minus jitter, the shortest first.
 pub fn deadline_minus_jitter_monotonic(tasks: &[Sporadic]) -> Vec<usize> {
     sorted(tasks, |task| i128::from(task.deadline.as_ns()) - i128::from(task.jitter.as_ns()))
 }
 
-/// Returns the tasks in this order.
+/// Returns the tasks in the order `order`.
 pub fn ordered(tasks: &[Sporadic], order: &[usize]) -> Vec<Sporadic> {
     order.iter().map(|&at| tasks[at]).collect()
 }
@@ -52,17 +58,18 @@ pub fn ordered(tasks: &[Sporadic], order: &[usize]) -> Vec<Sporadic> {
 /// Result of Audsley's algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// An order that passes.
+    /// A priority order that passes the test.
     Found(Vec<usize>),
-    /// Tasks of which none can be the least urgent, in any order of the others: no order passes.
+    /// No order passes. None of these tasks can be the least urgent, in any order of the others.
     Stuck(Vec<usize>),
 }
 
-/// Audsley's algorithm over `count` tasks. `passes(task, above, below)` returns whether `task`
-/// meets its deadlines below all of `above` and above all of `below` (both in no particular order).
+/// Runs Audsley's algorithm over `count` tasks. `passes(task, above, below)` returns whether `task`
+/// meets its deadlines below all of `above` and above all of `below`. Both lists are in no
+/// particular order.
 ///
 /// # Errors
-/// Those of `passes`; then there is no result.
+/// Those of `passes`.
 pub fn audsley(
     count: usize,
     mut passes: impl FnMut(usize, &[usize], &[usize]) -> Result<bool, Inconclusive>,
@@ -93,8 +100,8 @@ pub fn audsley(
 }
 
 /// Returns an order in which preemptive `tasks` meet their deadlines, by [`fp_response`]: any D,
-/// jitter and blocking. The B of a task stays the same at any priority; recompute it if it depends
-/// on the tasks below.
+/// jitter and blocking. The B of a task stays the same at any priority. The caller recomputes B if
+/// it depends on the tasks below.
 ///
 /// # Errors
 /// Those of [`fp_response::bounds`].

@@ -1,24 +1,27 @@
-//! EDF within fixed priorities: levels of a CPU, each of which orders its own tasks by deadline
+//! EDF within fixed priorities: each priority level of a CPU orders its own tasks by deadline
 //! (PikeOS' EDF bands).
-//!
 //! M. González Harbour and J. C. Palencia, "Response time analysis for tasks scheduled under EDF
 //! within fixed priorities", RTSS 2003; without offsets. The fast search is in
 //! `edf_response_search.rs`. It adds the tasks of higher levels unchanged, because their work in a
 //! window does not depend on any deadline.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. a job of a
-//! higher level runs before any of a lower one; within a level EDF by absolute deadlines, which
-//! count from the arrival, ties in any way; 4. sporadic arrivals at least T apart, each released at
-//! most J later; 5. independent, except for blocking: the tasks of a level are blocked by at most
-//! the largest B of the level, once per busy period; 6. jobs of one task run in their order; a late
-//! job runs on; 7. `levels` does not decrease along the list: tasks are given level by level, the
-//! most urgent level first.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU, preemptive, no overheads.
+//! 3. A job of a higher level runs before any job of a lower level. Within a level jobs run by EDF
+//!    with absolute deadlines, which count from the arrival, ties in any way.
+//! 4. Sporadic arrivals at least T apart, each released at most J later.
+//! 5. Independent tasks, except for blocking: the tasks of a level are blocked by at most the
+//!    largest B of the level, once per busy period.
+//! 6. Jobs of one task run in their order. A late job continues.
+//! 7. `levels` does not decrease along the list: tasks are given level by level, the most urgent
+//!    level first.
 //!
-//! *Exact* without blocking: the busy period of a level begins with everything above it released
-//! together after its jitter, which is the worst case for each window at once, and within it
-//! Spuri's argument holds. *Sufficient* with it. One task in each level is fixed priorities, one
-//! level is EDF. Sustainable in C, T and D of the verdict, J and B; a bound may grow with its own D
-//! and as other D of its level shrink.
+//! *Exact* without blocking. The busy period of a level begins when all tasks of this level and of
+//! the levels above are released together after their jitter. This is the worst case for each
+//! window at once, and within the busy period Spuri's argument holds. *Sufficient* with blocking.
+//! One task in each level is fixed priorities; one level is EDF. The verdict is sustainable in C,
+//! T, D, J and B. A bound may grow with its own D and as other D of its level shrink.
 
 use super::edf_response::witness;
 use super::edf_response_search::{self, EdfLevel, LongestResponse};
@@ -30,7 +33,7 @@ use crate::verdict::{Inconclusive, Verdict, Witness};
 use alloc::vec;
 use talea_core::Span;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "edf-in-fp-response-times",
     policy: "EDF within FP",
@@ -46,13 +49,13 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Computes the longest response times of `tasks`, level by level as `levels` says (assumption 7),
-/// into `out`. The results are `None` from the first level on that exceeds the CPU together with
-/// those above it. Returns whether every deadline is met.
+/// Computes the longest response times of `tasks` into `out`. `levels` has the level of each task
+/// (assumption 7 of this module). The results are `None` from the first level on that exceeds the
+/// CPU together with the levels above. Returns whether every deadline is met.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1 or 7, or [`Inconclusive::Limit`] outside the range of [`super`]
-/// or of the scratch's steps; then `out` holds no results.
+/// [`Inconclusive::Assumption`] 1 or 7. [`Inconclusive::Limit`] for values outside the range of
+/// [`super`], or if the scratch has no steps left; then `out` holds no results.
 ///
 /// # Panics
 /// If `out` and `levels` do not have one element per task.
@@ -114,13 +117,13 @@ fn each(
     Ok(None)
 }
 
-/// Result with its witness: a proof with bounds from the release, a miss, or an overload.
-/// Allocates.
+/// Returns the result with its witness: a proof with bounds from the release, a miss, or an
+/// overload. Allocates.
 pub fn verdict(tasks: &[Sporadic], levels: &[u32]) -> Verdict {
     verdict_in(tasks, levels, &mut Scratch::new())
 }
 
-/// [`verdict`] in a scratch with its step limit.
+/// Returns the result of [`verdict`], computed in `scratch` with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], levels: &[u32], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
     let bounded = bounds(tasks, levels, scratch, &mut out);

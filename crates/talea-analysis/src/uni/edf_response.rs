@@ -3,15 +3,19 @@
 //! M. Spuri, "Analysis of deadline scheduled real-time systems", INRIA research report 2772, 1996,
 //! also with release jitter. The fast search and its proof are in `edf_response_search.rs`.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by
-//! absolute deadlines, which count from the arrival; ties in any order, so adverse to the analysed
-//! task; 4. sporadic arrivals at least T apart, each released at most J later; 5. independent,
-//! except for blocking: each task is blocked by at most the largest B of all, once per busy period;
-//! 6. jobs of one task run in their order; a late job runs on.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU, preemptive, no overheads.
+//! 3. EDF by absolute deadlines, which count from the arrival. Ties are in any order, so adverse to
+//!    the analysed task.
+//! 4. Sporadic arrivals at least T apart, each released at most J later.
+//! 5. Independent tasks, except for blocking: each task is blocked by at most the largest B of all
+//!    tasks, once per busy period.
+//! 6. Jobs of one task run in their order. A late job continues.
 //!
-//! *Exact* without blocking, *sufficient* with it. Sustainable in C, T, J and B, and as a verdict
-//! in D as well; the bound of a task may grow with its own D and as other D shrink, because the
-//! deadlines order the jobs.
+//! *Exact* without blocking, *sufficient* with blocking. Sustainable in C, T, J and B; the verdict
+//! is sustainable in D as well. The bound of a task may grow with its own D and as other D shrink,
+//! because the deadlines order the jobs.
 
 use super::edf_response_search::{self, EdfLevel, LongestResponse};
 use super::prepared::{Scratch, fits};
@@ -23,7 +27,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::Span;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "edf-response-times",
     policy: "EDF",
@@ -39,12 +43,12 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Computes the longest response times of `tasks`, in any order, into `out`; `None` for all of them
-/// if together they exceed the CPU. Returns whether every deadline is met.
+/// Computes the longest response times of `tasks`, in any order, into `out`. All results are `None`
+/// if the tasks exceed the CPU together. Returns whether every deadline is met.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`] outside the range of [`super`] or of
-/// the scratch's steps; then `out` holds no results.
+/// [`Inconclusive::Assumption`] 1. [`Inconclusive::Limit`] for values outside the range of
+/// [`super`], or if the scratch has no steps left; then `out` holds no results.
 ///
 /// # Panics
 /// If `out` does not have one element per task.
@@ -67,7 +71,7 @@ pub fn bounds(
     Ok(fit && all_meet)
 }
 
-/// Passes the longest response of every task to `found`. Returns whether they fit on the CPU.
+/// Passes the longest response of every task to `found`. Returns whether the tasks fit on the CPU.
 fn each(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
@@ -93,13 +97,13 @@ fn each(
     Ok(true)
 }
 
-/// Result with its witness: a proof with bounds from the release, a miss, or an overload.
-/// Allocates.
+/// Returns the result with its witness: a proof with bounds from the release, a miss, or an
+/// overload. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// [`verdict`] in a scratch with its step limit.
+/// Returns the result of [`verdict`], computed in `scratch` with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
     let bounded = bounds(tasks, scratch, &mut out);
@@ -119,7 +123,7 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     })
 }
 
-/// Releases that produce the longest response of `task`.
+/// Returns the releases that produce the longest response of `task`.
 pub(crate) fn witness(tasks: &[Sporadic], task: usize, longest: &LongestResponse) -> Witness {
     let mut releases: Vec<Release> =
         tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();

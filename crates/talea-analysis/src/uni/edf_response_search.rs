@@ -1,33 +1,35 @@
-//! Longest response of a task under EDF, searched from the last candidate downwards. This order
-//! makes Spuri's analysis fast.
+//! Search for the longest response of a task under EDF, from the last candidate downwards. This
+//! order makes Spuri's analysis fast.
 //!
 //! *Search space.* Let the job of task i be due at d = α + D_i − J_i, in a window that begins with
-//! the releases of all other tasks after their jitter. Work that must be done before that job
-//! completes, in a window of length x:
+//! the releases of all other tasks after their jitter. In a window of length x, the work before the
+//! completion of the job is:
 //!
 //! > w_α(x) = B + (⌊α/T_i⌋ + 1)·C_i + Σ_{above} ⌈(x + J_j)/T_j⌉·C_j
 //! >        + Σ_{same, D_j − J_j ≤ d} (⌊min(x − 1 + J_j, d − D_j + J_j)/T_j⌋ + 1)·C_j
 //!
-//! (`above`: tasks of higher fixed priority, if EDF is only one level of a CPU; the minimum within
-//! the quotient is that of the two quotients in the papers.) The job completes at the least x(α)
-//! with w_α(x) = x. The result is max over α ≥ 0 of r(α) = x(α) − α + J_i, counted from the
-//! arrival. From the release it is the same over α ≥ J_i, because x grows with α and jobs with α <
-//! J_i are all released at 0.
+//! The list `above` has the tasks of higher fixed priority, if EDF is only one level of a CPU. The
+//! minimum within the quotient is that of the two quotients in the papers. The job completes at the
+//! least x(α) with w_α(x) = x. The result is max over α ≥ 0 of r(α) = x(α) − α + J_i, counted from
+//! the arrival. From the release the result is the same over α ≥ J_i, because x grows with α and
+//! jobs with α < J_i are all released at 0.
 //!
 //! *Order of the search.* w_α(x) is monotonic in α and in x. Suppose z satisfies w_α(z) ≤ z. Then
-//! for every α' ≤ α also w_α'(z) ≤ z, hence x(α') ≤ z, hence α' can exceed `best` only if α' + best
-//! − J_i < z. So one evaluation at z = α + best − J_i decides. If w = w_α(z) ≤ z, then w_α(w) ≤ w
-//! as well, and everything from w − best + J_i up to α is finished. This is the argument of QPA
+//! for every α' ≤ α also w_α'(z) ≤ z, hence x(α') ≤ z. So α' can exceed `best` only if α' + best −
+//! J_i < z, and one evaluation at z = α + best − J_i decides. If w = w_α(z) ≤ z, then w_α(w) ≤ w as
+//! well, and all candidates from w − best + J_i up to α are finished. This is the argument of QPA
 //! (Zhang and Burns 2009) for one task's response instead of all deadlines, and needs as few
-//! evaluations. Only if w > z can α be better; then x(α) is computed from below. It is also the x
-//! of all smaller α down to the last step of w at this x. The smallest of these gives the longest
-//! response, and the search continues below it.
+//! evaluations.
+//!
+//! Only if w > z can α be better, and the search computes x(α) from below. The value x(α) is also
+//! the x of all smaller α down to the last step of w at this x. The smallest of these α gives the
+//! longest response, and the search continues below it.
 //!
 //! *Start of the search.* Every z with Σ over all tasks ⌈(z + J)/T⌉·C + B ≤ z bounds all x(α). If U
-//! < 1 then (ΣC + ΣU·J + B)/(1 − U) is such a z, and repeated evaluation of the sum yields smaller
-//! ones. If U = 1 it is the synchronous busy period, or there is none (jitter, blocking). Then α <
-//! H + J_i is enough, with the hyperperiod H: w_(α+H)(x + H) ≤ w_α(x) + H, so that x(α + H) − (α +
-//! H) ≤ x(α) − α.
+//! < 1 then z = (ΣC + ΣU·J + B)/(1 − U) satisfies this, and repeated evaluation of the sum yields
+//! smaller values. If U = 1 the synchronous busy period satisfies this, or no z does (jitter,
+//! blocking). If no z does, α < H + J_i is enough, with the hyperperiod H: w_(α+H)(x + H) ≤ w_α(x)
+//! + H, so that x(α + H) − (α + H) ≤ x(α) − α.
 //!
 //! *Attainment.* A window that ends before the task's job arrives leaves a gap I, and the real
 //! schedule completes that job at e with e − I ≥ x(α). So every candidate is a lower bound of a
@@ -40,12 +42,12 @@ use super::prepared::{
 use crate::verdict::Inconclusive;
 use talea_core::mutate;
 
-/// Level of tasks that EDF orders.
+/// Level of tasks that EDF orders, with the more urgent tasks.
 pub(crate) struct EdfLevel<'a> {
     /// Tasks above the level, in any order.
     above: &'a [PreparedTask],
-    /// Tasks of the level, sorted by D − J, which [`PreparedTask::deadline`] holds (plus a constant
-    /// that makes it positive).
+    /// Tasks of the level, sorted by D − J. [`PreparedTask::deadline`] holds D − J plus a constant
+    /// that makes it positive.
     same: &'a [PreparedTask],
     /// Blocking B.
     blocking: u64,
@@ -68,13 +70,13 @@ pub(crate) struct LongestResponse {
     pub(crate) release: u64,
     /// Time from arrival to completion.
     pub(crate) arrival: u64,
-    /// The α that attains it.
+    /// Value of α that attains the response.
     pub(crate) alpha: u64,
     /// Window x(α).
     pub(crate) window: u64,
 }
 
-/// Prepares rows as a level: sorts them by D − J, and their indices in `order` accordingly.
+/// Prepares `same` as a level: sorts the rows by D − J, and `order` in the same way.
 pub(crate) fn sort_by_deadline(same: &mut [PreparedTask], order: &mut [u64]) {
     let shift = same.iter().map(|row| row.jitter).max().unwrap_or(0);
     for row in &mut *same {
@@ -92,8 +94,8 @@ pub(crate) fn sort_by_deadline(same: &mut [PreparedTask], order: &mut [u64]) {
 }
 
 impl<'a> EdfLevel<'a> {
-    /// Level with `utilisation` = ΣU of both lists, rounded up, at most 1; `u64::MAX` if it may be
-    /// 1. `same` comes from [`sort_by_deadline`].
+    /// Creates a level. `utilisation` is ΣU of both lists, rounded up. It is at most 1; `u64::MAX`
+    /// if it may be 1. `same` comes from [`sort_by_deadline`].
     ///
     /// # Errors
     /// [`Inconclusive::Limit`].
@@ -151,8 +153,8 @@ impl<'a> EdfLevel<'a> {
         Ok(EdfLevel { above, same, blocking, end: SearchStart::Window(window) })
     }
 
-    /// w_α(x) of the task at `at`, with its own share and B in `own`, for a due date before which
-    /// only the first `count` tasks can have jobs.
+    /// Returns w_α(x) of the task at `at`, with its own part and B in `own`. Only the first `count`
+    /// tasks can have jobs that are due by `due`.
     #[inline]
     fn work(&self, at: usize, count: usize, own: u64, due: u64, window: u64) -> u64 {
         let last = window - 1;
@@ -169,7 +171,7 @@ impl<'a> EdfLevel<'a> {
         self.same.get(at + 1..count).unwrap_or(&[]).iter().fold(sum, term)
     }
 
-    /// The least x with w_α(x) = x; `from` is not above it.
+    /// Returns the least x with w_α(x) = x. `from` is not above it.
     #[inline]
     fn window(
         &self,
@@ -194,7 +196,7 @@ impl<'a> EdfLevel<'a> {
         }
     }
 
-    /// Least due date from which on w equals its value at `due`, for this window.
+    /// Returns the least due date from which on w equals its value at `due`, for this window.
     fn step(&self, at: usize, count: usize, due: u64, window: u64) -> u64 {
         let mut step = 0;
         for (other, row) in self.same[..count].iter().enumerate() {
@@ -205,7 +207,7 @@ impl<'a> EdfLevel<'a> {
         step
     }
 
-    /// Longest response of the task at `at`.
+    /// Returns the longest response of the task at `at`.
     ///
     /// # Errors
     /// [`Inconclusive::Limit`].
@@ -246,15 +248,15 @@ impl<'a> EdfLevel<'a> {
         Ok(found)
     }
 
-    /// Number of the first `count` tasks that can have jobs due by then.
+    /// Returns how many of the first `count` tasks can have jobs due by `due`.
     #[inline]
     fn counted(&self, count: usize, due: u64) -> usize {
         let later = self.same[..count].iter().rev().take_while(|row| row.deadline > due);
         count - later.count()
     }
 
-    /// Improves `found` by the candidates between `range.1` and `range.0`. No window is shorter
-    /// than `least`.
+    /// Improves `found` by the candidates between `range.1` and `range.0`. `least` is at most the
+    /// length of any window.
     fn search(
         &self,
         at: usize,

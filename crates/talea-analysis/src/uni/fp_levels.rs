@@ -7,21 +7,28 @@
 //! > w = W + Σ ⌈(w + J_j) / T_j⌉·C_j over all tasks j above, the least such w;
 //! > every deadline of the level is met if and only if w ≤ min D over L.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. levels are
-//! given most urgent first; tasks before the first level outrank all levels and are not tested; 4.
-//! sporadic arrivals at least T apart; only untested tasks may be released later, by J at most; 5.
-//! independent, no blocking; 6. D ≤ T for tested tasks.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU, preemptive, no overheads.
+//! 3. Levels are given most urgent first. Tasks before the first level outrank all levels and are
+//!    not tested.
+//! 4. Sporadic arrivals at least T apart. Only untested tasks may be released later, by J at most.
+//! 5. Independent tasks, no blocking.
+//! 6. D ≤ T for tested tasks.
 //!
-//! *Sufficient.* Let a busy interval of the level and all above begin at b. As w ≤ D ≤ T, no task
-//! of L arrives twice within [b, b + w). So at most w is demanded there, and the interval ends by
-//! b + w. In any order within the level, a job that arrives in it completes within w ≤ D.
-//! *Necessary.* Let all of L arrive together with all above, after these have waited for their
-//! jitter, with the task of the shortest deadline last in the queue: it completes when all of w is
-//! done. So the test is *exact*, and w is attained. Sustainable in C, T, D and J. Also sustainable
-//! under division of a level: the upper half has less in w, and in the lower half each task of the
-//! upper half counts once within w, as before.
+//! *Sufficient.* Let a busy interval of the level and all levels above begin at b. Because w ≤ D ≤
+//! T, no task of L arrives twice within [b, b + w). So at most w is demanded in this interval, and
+//! the busy interval ends by b + w. In any order within the level, a job that arrives in it
+//! completes within w ≤ D.
 //!
-//! The upper bound of Bini et al. settles a level if it suffices (see
+//! *Necessary.* Let all tasks of L arrive together with all tasks above, after these have waited
+//! for their jitter. Let the task of the shortest deadline be the last in the queue. It completes
+//! when all of w is done. So the test is *exact*, and w is attained.
+//!
+//! Sustainable in C, T, D and J. Also sustainable under division of a level: the upper half has
+//! less work in w. In the lower half each task of the upper half counts once within w, as before.
+//!
+//! If the upper bound of Bini et al. is below the deadlines, it proves a level (see
 //! [`super::fp_response::meets`], here with W in place of C). The iteration starts as in
 //! [`super::fp_response`].
 
@@ -35,7 +42,7 @@ use crate::verdict::Inconclusive;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "fp-levels",
     policy: "FP, FIFO within a level",
@@ -55,18 +62,17 @@ pub const INFO: TestInfo = TestInfo {
 pub struct LateLevel {
     /// Index of the level.
     pub level: usize,
-    /// Longest response of its task with the shortest deadline. If the search takes too many steps,
-    /// the value reached so far, which is beyond the deadline. `None` if the level and all above
-    /// exceed the CPU, so that the response grows without bound.
+    /// Longest response of the task of the level with the shortest deadline. If the search takes
+    /// too many steps, it is the value reached so far, which is beyond the deadline. `None` if the
+    /// level and all levels above exceed the CPU, so that the response grows without bound.
     pub response: Option<Span>,
 }
 
 /// Returns the first level in which a deadline can be missed. `tasks[..above]` outrank all levels,
 /// and level k ends before `tasks[ends[k]]`.
-///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1, 4, 5 or 6, or [`Inconclusive::Limit`] outside the range of
-/// [`super`] or of the scratch's steps.
+/// [`Inconclusive::Assumption`] 1, 4, 5 or 6. [`Inconclusive::Limit`] for values outside the range
+/// of [`super`], or if the scratch has no steps left.
 ///
 /// # Panics
 /// If the ends are out of order or beyond the tasks.
@@ -136,9 +142,9 @@ pub fn first_late_level(
 /// Sums over the more urgent tasks for the bound of Bini et al.
 #[derive(Default)]
 struct HigherPrioritySums {
-    /// ΣU rounded up, saturating.
+    /// ΣU, rounded up and saturating.
     utilisation: u64,
-    /// ΣU rounded down.
+    /// ΣU, rounded down.
     least: u128,
     /// Σ C·(1 − U) + U·J, rounded up.
     rest: u64,
@@ -157,13 +163,14 @@ impl HigherPrioritySums {
         }
     }
 
-    /// Whether `cost` below all of these completes within `deadline` at the latest.
+    /// Whether the bound proves that `cost` below the summed tasks completes within `deadline`.
     fn bounds(&self, cost: u64, deadline: u64) -> bool {
         let idle = u64::MAX - self.utilisation;
         (u128::from(cost + self.rest) << 64) <= u128::from(deadline) * u128::from(idle)
     }
 
-    /// Whether `tasks`, which are all of these, exceed the CPU. Exact if rounding leaves it open.
+    /// Whether `tasks` exceed the CPU. These are the summed tasks. The result is exact even if
+    /// rounding leaves it open.
     fn is_overload(&self, tasks: &[Sporadic]) -> bool {
         self.utilisation == u64::MAX && (self.least > u128::from(u64::MAX) || !fits(tasks))
     }

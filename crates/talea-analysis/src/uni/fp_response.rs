@@ -10,23 +10,26 @@
 //! > response from arrival max w(q) + J − q·T, over the jobs q = 0, 1, … of the busy window,
 //! > which ends with the first job that has w(q) + J ≤ (q + 1)·T.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. distinct
-//! fixed priorities, the tasks given in their order, most urgent first; 4. sporadic arrivals at
-//! least T apart, each released at most J later; 5. independent, except for the blocking B once per
-//! busy window; 6. jobs of one task run in their order; a late job runs on.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU, preemptive, no overheads.
+//! 3. Distinct fixed priorities; the tasks are given in their order, most urgent first.
+//! 4. Sporadic arrivals at least T apart, each released at most J later.
+//! 5. Independent tasks, except for the blocking B once per busy window.
+//! 6. Jobs of one task run in their order. A late job continues.
 //!
 //! *Exact* without blocking: the worst case releases all tasks together, each after its jitter.
-//! *Sufficient* with blocking, because the blocking need not coincide with the rest. Sustainable in
-//! C, T, D, J and B.
+//! *Sufficient* with blocking, because the blocking need not coincide with this release.
+//! Sustainable in C, T, D, J and B.
 //!
-//! *U = 1.* If a task and those above have U = 1, the window may never end (with blocking, or
+//! *U = 1.* If a task and the tasks above have U = 1, the window may never end (with blocking, or
 //! jitter). One hyperperiod H is enough: w(q) + H satisfies the equation of job q + H/T as ≥ for
-//! every U ≤ 1, so that w(q + H/T) ≤ w(q) + H (and the first ⌈J/T⌉ jobs, which are released
-//! together).
+//! every U ≤ 1. So w(q + H/T) ≤ w(q) + H. The first ⌈J/T⌉ jobs, which are released together, are
+//! evaluated in addition.
 //!
-//! *Start of the iteration.* The least solution of task i is at least that of task i − 1 plus
-//! C_i + B_i − B_(i−1), if that is not negative: the right side of i's equation exceeds that of
-//! i − 1 by at least as much for every w ≥ 1.
+//! *Start of the iteration.* The least solution of task i is at least that of task i − 1 plus C_i +
+//! B_i − B_(i−1), if that sum is not negative. The right side of i's equation exceeds that of i − 1
+//! by at least this sum for every w ≥ 1.
 
 use super::prepared::{
     HORIZON_NS, PreparedTask, Scratch, count_steps, fits, hyperperiod, scaled_down, scaled_up,
@@ -40,7 +43,7 @@ use core::ops::ControlFlow;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "fp-response-times",
     policy: "FP",
@@ -56,12 +59,13 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Computes the longest response times of `tasks`, most urgent first, into `out`; `None` if a task
-/// and those above it exceed the CPU. Returns whether every deadline is met.
+/// Computes the longest response times of `tasks`, most urgent first, into `out`. The result of a
+/// task is `None` if the task and the tasks above exceed the CPU. Returns whether every deadline is
+/// met.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`] outside the range of [`super`] or of
-/// the scratch's steps; then `out` holds no results.
+/// [`Inconclusive::Assumption`] 1. [`Inconclusive::Limit`] for values outside the range of
+/// [`super`], or if the scratch has no steps left; then `out` holds no results.
 ///
 /// # Panics
 /// If `out` does not have one element per task.
@@ -101,8 +105,8 @@ pub fn bounds(
     Ok(all_meet)
 }
 
-/// Returns the longest response time of the last of `tasks`; the others in any order. `None` if
-/// they exceed the CPU, or if there is no task.
+/// Returns the longest response time of the last of `tasks`. The other tasks are in any order. The
+/// result is `None` if the tasks exceed the CPU, or if there is no task.
 ///
 /// # Errors
 /// As [`bounds`].
@@ -123,18 +127,18 @@ pub fn lowest_priority_response(
     Ok(Some(bound))
 }
 
-/// Whether every deadline of `tasks`, most urgent first, is met: the result of [`bounds`] without
-/// the bounds, and faster.
+/// Whether every deadline of `tasks`, most urgent first, is met. The result is that of [`bounds`];
+/// this function is faster.
 ///
-/// An upper bound of the response settles a task if it suffices (E. Bini, T. H. C. Nguyen, P.
-/// Richard and S. K. Baruah, "A response-time bound in fixed-priority scheduling with arbitrary
-/// deadlines", IEEE Trans. Computers 58(2), 2009, here with blocking and jitter). A more urgent
-/// task has executed at most U·(t + J) + C·(1 − U) within t, because it executes at the speed of
-/// the CPU, so that
+/// An upper bound of the response proves a task if it is within the deadline (E. Bini, T. H. C.
+/// Nguyen, P. Richard and S. K. Baruah, "A response-time bound in fixed-priority scheduling with
+/// arbitrary deadlines", IEEE Trans. Computers 58(2), 2009, here with blocking and jitter). A more
+/// urgent task has executed at most U·(t + J) + C·(1 − U) within t, because it executes at the
+/// speed of the CPU, so that
 ///
 /// > R ≤ J_i + (C_i + B_i + Σ (C_j·(1 − U_j) + U_j·J_j)) / (1 − ΣU_j).
 ///
-/// Otherwise the response is computed, up to the deadline.
+/// Otherwise the function computes the response, up to the deadline.
 ///
 /// # Errors
 /// As [`bounds`].
@@ -185,7 +189,8 @@ pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Inconclu
     Ok(true)
 }
 
-/// Number of relevant jobs of the last of `rows`, with known utilisation; `None` in overload.
+/// Returns the number of relevant jobs of the last of `rows`, whose utilisation is known; `None` in
+/// overload.
 fn count(tasks: &[Sporadic], rows: &[PreparedTask], utilisation: u64) -> Option<u64> {
     if utilisation < u64::MAX {
         return Some(u64::MAX);
@@ -198,13 +203,13 @@ fn count(tasks: &[Sporadic], rows: &[PreparedTask], utilisation: u64) -> Option<
     Some(hyperperiod(rows.iter()).map_or(u64::MAX, jobs))
 }
 
-/// Result with its witness: a proof with bounds from the release, a miss, or an overload.
-/// Allocates.
+/// Returns the result with its witness: a proof with bounds from the release, a miss, or an
+/// overload. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// [`verdict`] in a scratch with its step limit.
+/// Returns the result of [`verdict`], computed in `scratch` with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
     let bounded = bounds(tasks, scratch, &mut out);
@@ -236,8 +241,8 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
 }
 
 /// Iterates over the jobs of the busy window of `row` below `above`. `visit` receives the number of
-/// each job and the length of the window up to its completion. The search starts at `from.0` and
-/// ends after `from.1` jobs.
+/// each job and the length of the window up to its completion. The search starts at the window
+/// length `from.0` and ends after `from.1` jobs.
 fn for_each_job<T>(
     above: &[PreparedTask],
     row: &PreparedTask,
@@ -277,8 +282,8 @@ fn for_each_job<T>(
     }
 }
 
-/// Demand of `own` and `above` in a non-empty window of this length that begins with their
-/// releases.
+/// Returns the demand of `own` and `above` in a non-empty window of length `window` that begins
+/// with their releases.
 #[inline]
 pub(super) fn demand(above: &[PreparedTask], own: u64, window: u64) -> u64 {
     let last = window - 1;
@@ -296,7 +301,7 @@ pub(super) fn demand(above: &[PreparedTask], own: u64, window: u64) -> u64 {
     rest.iter().fold(sums[0].wrapping_add(sums[1]), |sum, row| sum.wrapping_add(work(row)))
 }
 
-/// Response bound of job `job`, which completes with the window.
+/// Returns the response bound of job `job`, which completes at the end of the window.
 fn response(row: &PreparedTask, job: u64, window: u64) -> Bound {
     // It arrives at q·T − J, and is released then, or with the window.
     let due = job * row.period;

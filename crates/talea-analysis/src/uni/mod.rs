@@ -1,11 +1,11 @@
 //! Tests for one processor that always serves: one file per test.
 //!
 //! The tests receive the tasks as a slice ([`Sporadic`]), for fixed priorities the most urgent
-//! first. The fast ones work in a [`Scratch`] that the caller keeps, and allocate only if it has to
-//! grow. Beside each of them a `verdict` function returns the result with its witness.
+//! first. The fast tests work in a [`Scratch`] that the caller keeps, and allocate only if it has
+//! to grow. Beside each of the fast tests a `verdict` function returns the result with its witness.
 //!
 //! *Range.* Parameters, and the sum of all costs, blockings and jitters, are below
-//! [`MAX_PARAMETER_NS`]; no time is above [`HORIZON_NS`]. The sums that the tests form are then
+//! [`MAX_PARAMETER_NS`]. No time is above [`HORIZON_NS`]. The sums that the tests form are then
 //! below 2^64: the work that arrives within x is at most U·(x + J) + ΣC with U ≤ 1. Values outside
 //! the range yield `Unknown`, never a wrapped number.
 
@@ -35,26 +35,27 @@ use talea_core::{Span, Work};
 pub struct Bound {
     /// Time from release to completion.
     pub release: Span,
-    /// Time from arrival to completion, to which the deadline applies. Larger by up to the jitter.
+    /// Time from arrival to completion, to which the deadline applies. It exceeds `release` by at
+    /// most the jitter.
     pub arrival: Span,
 }
 
 impl Bound {
-    /// Returns the longer of each.
+    /// Returns the maximum of `self` and `other` in each field.
     #[must_use]
     pub fn max(self, other: Bound) -> Bound {
         Bound { release: self.release.max(other.release), arrival: self.arrival.max(other.arrival) }
     }
 
-    /// Whether `task` meets its deadline.
+    /// Whether `task` meets its deadline with this bound.
     pub fn meets(&self, task: &Sporadic) -> bool {
         self.arrival <= task.deadline
     }
 }
 
 /// Returns the verdict of a test that has bounded all tasks, with the bounds in `out`. If a task
-/// misses its deadline, `search` searches for a counterexample without blocking, because only tasks
-/// can show a miss.
+/// misses its deadline, `search` searches for a counterexample. The search is without blocking,
+/// because only tasks can show a miss.
 fn conclude(
     tasks: &[Sporadic],
     bounded: Result<bool, Inconclusive>,

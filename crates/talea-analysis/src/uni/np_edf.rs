@@ -9,15 +9,19 @@
 //!
 //! [`super::qpa`] with the right blocking decides this condition.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs
-//! to its end; 3. EDF by absolute deadlines, which count from the arrival; no CPU idles while a job
-//! waits; 4. sporadic arrivals at least T apart, each released at most J later (D − J stands for
-//! D); 5. independent, except for the tasks' own B, which add to the blocking by jobs of others; 6.
-//! jobs of one task run in their order; 7. time is in whole nanoseconds: a job with a later
-//! deadline that blocks has started at least one before.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU, no overheads. A job that has begun runs to its end.
+//! 3. EDF by absolute deadlines, which count from the arrival. No CPU idles while a job waits.
+//! 4. Sporadic arrivals at least T apart, each released at most J later (D − J replaces D).
+//! 5. Independent tasks, except for the tasks' own B, which add to the blocking by other jobs.
+//! 6. Jobs of one task run in their order.
+//! 7. Time is in whole nanoseconds: a blocking job with a later deadline has started at least one
+//!    nanosecond before.
 //!
-//! *Exact* for sporadic tasks without jitter and B of their own; *sufficient* with them and for
-//! strictly periodic ones. Sustainable in C, T, D, J and B (as a test: a concrete schedule is not).
+//! *Exact* for sporadic tasks without jitter and without B of their own; *sufficient* for other
+//! tasks, and for strictly periodic tasks. Sustainable in C, T, D, J and B (the test, not a
+//! concrete schedule).
 
 use super::prepared::{MAX_PARAMETER_NS, Scratch};
 use super::qpa::{self, Finding};
@@ -28,7 +32,7 @@ use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "np-edf-demand",
     policy: "EDF, non-preemptive",
@@ -44,7 +48,7 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Returns the tasks by D − J, each with the blocking of the longest job among those with later
+/// Returns the tasks by D − J, each with the blocking of the longest job among the tasks with later
 /// deadlines. Allocates.
 fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Inconclusive> {
     let bits = tasks.iter().fold(0, |bits, task| bits | task.cost.as_ns() | task.blocking.as_ns());
@@ -64,13 +68,13 @@ fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Inconclusive> {
     Ok(tasks.iter().map(one).collect())
 }
 
-/// Result with its witness: a proof (without bounds), an overfull window, a miss, or an overload.
-/// Allocates.
+/// Returns the result with its witness: a proof (without bounds), an overfull window, a miss, or an
+/// overload. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// [`verdict`] in a scratch with its step limit.
+/// Returns the result of [`verdict`], computed in `scratch` with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let blocked = match with_blocking(tasks) {
         Ok(blocked) => blocked,

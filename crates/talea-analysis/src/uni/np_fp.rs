@@ -4,22 +4,26 @@
 //! schedulability analysis: refuted, revisited and revised", Real-Time Systems 35(3), 2007, section
 //! 3: the job q of the busy period begins after
 //!
-//! > w(q) = B + q·C + Σ (⌊(w(q) + J_j)/T_j⌋ + 1)·C_j over all more urgent j, the least such w,
+//! > w(q) = B + q·C + Σ (⌊(w(q) + J_j)/T_j⌋ + 1)·C_j over all more urgent j, the least such w.
 //!
-//! and completes C later. All jobs of the busy period count, even if D ≤ T, because a job may delay
-//! its successor (the error of the earlier analysis). The period ends after the least t = B + Σ ⌈(t
-//! + J_j)/T_j⌉·C_j over the task itself and those above.
+//! The job completes C after that start. All jobs of the busy period count, even if D ≤ T, because
+//! a job may delay its successor (the error of the earlier analysis). The busy period ends after
+//! the least t = B + Σ ⌈(t + J_j)/T_j⌉·C_j over the task itself and the tasks above.
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, no overheads; a job that has begun runs
-//! to its end; 3. distinct fixed priorities, the tasks given in their order, most urgent first; 4.
-//! sporadic arrivals at least T apart, each released at most J later; 5. independent; 6. jobs of
-//! one task run in their order; a late job runs on; 7. time is in whole nanoseconds: a less urgent
-//! job that blocks has started at least one before, so B = max C − 1 over all below; the tasks' own
-//! B (other blocking) adds to it.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU, no overheads. A job that has begun runs to its end.
+//! 3. Distinct fixed priorities; the tasks are given in their order, most urgent first.
+//! 4. Sporadic arrivals at least T apart, each released at most J later.
+//! 5. Independent tasks.
+//! 6. Jobs of one task run in their order. A late job continues.
+//! 7. Time is in whole nanoseconds: a less urgent job that blocks has started at least one
+//!    nanosecond before. So B = max C − 1 over all tasks below. The tasks' own B (other blocking)
+//!    adds to it.
 //!
 //! *Exact* for sporadic tasks without a B of their own: the least urgent job may start just before
-//! all others arrive. For strictly periodic ones only *sufficient*. Sustainable in C, T, D, J and B
-//! (as a test: a concrete schedule is not).
+//! all other jobs arrive. For strictly periodic tasks only *sufficient*. Sustainable in C, T, D, J
+//! and B (the test, not a concrete schedule).
 
 use super::prepared::{
     HORIZON_NS, MAX_PARAMETER_NS, PreparedTask, Scratch, count_steps, fits, hyperperiod,
@@ -32,7 +36,7 @@ use alloc::vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "np-fp-response-times",
     policy: "FP, non-preemptive",
@@ -57,12 +61,13 @@ struct LongestResponse {
     response: u64,
 }
 
-/// Computes the longest response times of `tasks`, most urgent first, into `out`; `None` if a task
-/// and those above it exceed the CPU. Returns whether every deadline is met.
+/// Computes the longest response times of `tasks`, most urgent first, into `out`. The result of a
+/// task is `None` if the task and the tasks above exceed the CPU. Returns whether every deadline is
+/// met.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`] outside the range of [`super`] or of
-/// the scratch's steps; then `out` holds no results.
+/// [`Inconclusive::Assumption`] 1. [`Inconclusive::Limit`] for values outside the range of
+/// [`super`], or if the scratch has no steps left; then `out` holds no results.
 ///
 /// # Panics
 /// If `out` does not have one element per task.
@@ -81,8 +86,9 @@ pub fn bounds(
     Ok(overload.is_none() && all_meet)
 }
 
-/// Returns the longest response time of the last of `tasks`, with `below` as the longest job below
-/// it; the others in any order. `None` if they exceed the CPU, or if there is no task.
+/// Returns the longest response time of the last of `tasks`. `below` is the longest job of less
+/// urgent tasks. The other tasks are in any order. The result is `None` if the tasks exceed the
+/// CPU, or if there is no task.
 ///
 /// # Errors
 /// As [`bounds`].
@@ -105,7 +111,8 @@ pub fn lowest_priority_response(
     })
 }
 
-/// Number of relevant jobs of the last of `rows`, with known utilisation; `None` in overload.
+/// Returns the number of relevant jobs of the last of `rows`, whose utilisation is known; `None` in
+/// overload.
 fn count(
     tasks: &[Sporadic],
     rows: &[PreparedTask],
@@ -125,8 +132,8 @@ fn count(
     Ok(Some(all / row.period + row.jitter / row.period + 1))
 }
 
-/// Passes the longest response of every task to `found`, up to the first task that overloads the
-/// CPU with those above it.
+/// Passes the longest response of every task to `found`. Stops at the first task that overloads the
+/// CPU together with the tasks above, and returns that task.
 fn each(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
@@ -154,7 +161,7 @@ fn each(
     Ok(None)
 }
 
-/// Returns the longest response in the first `jobs` jobs of `row` below `above` in a busy period.
+/// Returns the longest response of the first `jobs` jobs of `row` below `above` in a busy period.
 fn longest_response(
     above: &[PreparedTask],
     row: &PreparedTask,
@@ -204,7 +211,7 @@ fn longest_response(
     Ok(longest)
 }
 
-/// Number of jobs of the last of `rows` in its busy period.
+/// Returns the number of jobs of the last of `rows` in its busy period.
 fn jobs(rows: &[PreparedTask], blocking: u64, left: &mut u64) -> Result<u64, Inconclusive> {
     let Some(row) = rows.last() else { return Ok(0) };
     let mut period = 1u64;
@@ -225,13 +232,13 @@ fn jobs(rows: &[PreparedTask], blocking: u64, left: &mut u64) -> Result<u64, Inc
     }
 }
 
-/// Result with its witness: a proof with bounds from the release, a miss, or an overload.
-/// Allocates.
+/// Returns the result with its witness: a proof with bounds from the release, a miss, or an
+/// overload. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// [`verdict`] in a scratch with its step limit.
+/// Returns the result of [`verdict`], computed in `scratch` with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let mut out = vec![None; tasks.len()];
     let bounded = bounds(tasks, scratch, &mut out);
@@ -247,7 +254,8 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     })
 }
 
-/// Releases with the longest job of the less urgent tasks first, all others a nanosecond later.
+/// Returns the releases of a worst case: the longest job of the less urgent tasks first, all other
+/// jobs a nanosecond later.
 fn witness(tasks: &[Sporadic], task: usize, longest: &LongestResponse) -> Witness {
     let below = (task + 1..tasks.len()).max_by_key(|&at| tasks[at].cost);
     let offset = Span::from_ns(u64::from(below.is_some()));

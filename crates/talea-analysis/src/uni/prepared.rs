@@ -1,5 +1,5 @@
-//! Tasks prepared for the inner loops: checked once, with multiplications in place of divisions by
-//! the period.
+//! Tasks prepared for the inner loops. The parameters are checked once, and multiplications replace
+//! divisions by the period.
 
 use crate::Sporadic;
 use crate::demand::gcd;
@@ -15,15 +15,15 @@ pub const MAX_PARAMETER_NS: u64 = 1 << 60;
 /// Latest time that a test evaluates, in nanoseconds.
 pub const HORIZON_NS: u64 = 1 << 61;
 
-/// Default step limit of a test: some seconds. The tests are pseudo-polynomial. A set whose
-/// utilisation is within 2^-30 of one, for example, would run for years.
+/// Default step limit of a test: some seconds. The tests are pseudo-polynomial: for example, a set
+/// whose utilisation is within 2^-30 of one would take years.
 pub const DEFAULT_STEP_LIMIT: u64 = 1 << 32;
 
 /// Task with the reciprocal of its period. All times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PreparedTask {
     pub(crate) cost: u64,
-    /// ⌈2^(63 + l) / T⌉ with l = ⌊log2 T⌋: at most 2^63.
+    /// ⌈2^(63 + l) / T⌉ with l = ⌊log2 T⌋; at most 2^63.
     magic: u64,
     /// The exponent l.
     shift: u8,
@@ -63,27 +63,28 @@ impl PreparedTask {
         }
     }
 
-    /// ⌊span / T⌋ for a span up to 2^62.
+    /// Returns ⌊span / T⌋ for a span up to 2^62.
     ///
-    /// The magic number is (2^(63 + l) + e) / T with 0 ≤ e < T < 2^(l + 1), so that 2·span·magic /
-    /// 2^(64 + l) = span / T + span·e / (T·2^(63 + l)), and the second term is below 1 / T as long
-    /// as span·e < 2^(63 + l), which span ≤ 2^62 ensures: too little to reach the next whole number
-    /// (Granlund and Montgomery, PLDI 1994, theorem 4.2).
+    /// The magic number is (2^(63+l) + e) / T with 0 ≤ e < T < 2^(l+1). So
+    /// 2·span·magic / 2^(64+l) = span / T + span·e / (T·2^(63+l)). The second term is below 1 / T
+    /// if span·e < 2^(63+l), which span ≤ 2^62 ensures. It is therefore too small to reach the next
+    /// whole number (Granlund and Montgomery, PLDI 1994, theorem 4.2).
     #[inline]
     pub(crate) fn quotient(&self, span: u64) -> u64 {
         (((u128::from(span << 1) * u128::from(self.magic)) >> 64) as u64) >> (self.shift & 63)
     }
 
-    /// Returns the cost of the jobs that arrive within `span` + 1, the first of them at its
+    /// Returns the cost of the jobs that arrive within `span` + 1. The first job arrives at its
     /// beginning.
     ///
-    /// Nothing wraps within the range of [`super`]. Checked operators cost a fifth of the speed.
+    /// No value wraps within the range of [`super`]. Checked operators would take a fifth more
+    /// time.
     #[inline]
     pub(crate) fn work(&self, span: u64) -> u64 {
         self.quotient(span).wrapping_add(1).wrapping_mul(self.cost)
     }
 
-    /// U in parts of 2^-64, rounded up; `u64::MAX` if that is 1 or more.
+    /// Returns U in parts of 2^-64, rounded up; `u64::MAX` if U is 1 or more.
     #[inline]
     pub(crate) fn utilisation_up(&self) -> u64 {
         // C·magic / 2^(63 + l) = U + C·e / (T·2^(63 + l)): too much by less than 2C / 2^l parts,
@@ -109,13 +110,13 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Scratch with the limit [`DEFAULT_STEP_LIMIT`].
+    /// Creates a scratch with the limit [`DEFAULT_STEP_LIMIT`].
     pub fn new() -> Scratch {
         Scratch::with_limit(DEFAULT_STEP_LIMIT)
     }
 
-    /// Scratch with a step limit. A test that would take more than `steps` returns
-    /// [`Inconclusive::Limit`]. A step evaluates one task, about a nanosecond.
+    /// Creates a scratch with a step limit. A test that would take more than `steps` returns
+    /// [`Inconclusive::Limit`]. A step evaluates one task, which takes about a nanosecond.
     pub fn with_limit(steps: u64) -> Scratch {
         Scratch { rows: Vec::new(), spare: Vec::new(), limit: steps, left: steps }
     }
@@ -155,35 +156,35 @@ impl Scratch {
     }
 }
 
-/// ⌈`value` · `parts` / 2^64⌉, or one more.
+/// Returns ⌈`value` · `parts` / 2^64⌉, or one more.
 pub(crate) fn scaled_up(value: u64, parts: u64) -> u64 {
     ((u128::from(value) * u128::from(parts)) >> 64) as u64 + 1
 }
 
-/// ⌊`value` · `parts` / 2^64⌋.
+/// Returns ⌊`value` · `parts` / 2^64⌋.
 pub(crate) fn scaled_down(value: u64, parts: u64) -> u64 {
     ((u128::from(value) * u128::from(parts)) >> 64) as u64
 }
 
-/// The least common multiple of the periods, if it is within the horizon.
+/// Returns the least common multiple of the periods; `None` if it is beyond the horizon.
 pub(crate) fn hyperperiod<'a>(mut rows: impl Iterator<Item = &'a PreparedTask>) -> Option<u64> {
     rows.try_fold(1u64, |all, row| {
         all.checked_mul(row.period / gcd(all, row.period)).filter(|&all| all <= HORIZON_NS)
     })
 }
 
-/// Counts steps.
+/// Subtracts `steps` from the steps in `left`.
 ///
 /// # Errors
-/// [`Inconclusive::Limit`] if none are left.
+/// [`Inconclusive::Limit`] if no steps are left.
 #[inline]
 pub(crate) fn count_steps(left: &mut u64, steps: usize) -> Result<(), Inconclusive> {
     *left = left.checked_sub(steps as u64).ok_or(Inconclusive::Limit)?;
     Ok(())
 }
 
-/// Whether ΣU ≤ 1 over `tasks`, exactly. It allocates; call it only if rounding leaves the answer
-/// open.
+/// Whether ΣU ≤ 1 over `tasks`, exactly. The function allocates, so it is called only if rounding
+/// leaves the result open.
 pub(crate) fn fits(tasks: &[Sporadic]) -> bool {
     let demands: Vec<Demand> =
         tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();

@@ -1,30 +1,36 @@
-//! Blocking from shared resources: the B of each task from the critical sections of all.
+//! Blocking by shared resources: the B of each task, computed from the critical sections of all
+//! tasks.
 //!
 //! L. Sha, R. Rajkumar and J. P. Lehoczky, "Priority inheritance protocols: an approach to
 //! real-time synchronization", IEEE Trans. Computers 39(9), 1990. With inheritance a task is
 //! blocked at most once by each less urgent task, and at most once through each resource that a
-//! task at least as urgent uses; with ceilings at most once in total. T. P. Baker, "Stack-based
-//! scheduling of realtime processes", Real-Time Systems 3(1), 1991: with the stack resource policy
-//! (and with immediate ceilings) also at most once, before the job starts; the same for EDF, where
-//! the order is that of D.
+//! task at least as urgent uses. With ceilings a task is blocked at most once in total.
 //!
-//! Assumptions: 1. one CPU; 2. distinct priorities, or preemption levels, in the order of the
-//! tasks' indices, 0 most urgent; 3. jobs do not suspend themselves; 4. sections of a task are not
-//! nested, or given by their outermost lengths with the resource of the highest ceiling; for
-//! inheritance not nested at all (nesting chains blocking); 5. a length is the longest execution of
-//! a section alone; 6. the sections of a task are given in its order, and a section that is entered
-//! at the instant at which the previous one is left is marked as contiguous.
+//! T. P. Baker, "Stack-based scheduling of realtime processes", Real-Time Systems 3(1), 1991. With
+//! the stack resource policy (and with immediate ceilings) a task is also blocked at most once,
+//! before the job starts. The same holds for EDF, where the order is that of D.
+//!
+//! Assumptions:
+//! 1. One CPU.
+//! 2. Distinct priorities, or preemption levels, in the order of the tasks' indices; 0 is the most
+//!    urgent.
+//! 3. Jobs do not suspend themselves.
+//! 4. Sections of a task are not nested, or given by their outermost lengths with the resource of
+//!    the highest ceiling. For inheritance they are not nested at all (nesting chains blocking).
+//! 5. A length is the longest execution of a section alone.
+//! 6. The sections of a task are given in its order. A section that is entered at the instant at
+//!    which the previous section is left is marked as contiguous.
 //!
 //! *Contiguous sections.* No other job starts between leaving one section and entering the next at
 //! the same instant. So a less urgent task blocks for a whole run of contiguous sections, as long
 //! as each of them would block by itself. In the first section that would not block, more urgent
-//! jobs start. The papers' "at most once" then applies to runs: with ceilings one run in total,
-//! with inheritance one run of each less urgent task. "Once through each *resource*" no longer
-//! holds, because a task that inherits for one resource may continue with another that was unlocked
-//! before. That sum is used only if no sections are contiguous.
+//! jobs start. The "at most once" of the papers then applies to runs: with ceilings one run in
+//! total, with inheritance one run of each less urgent task. "Once through each *resource*" no
+//! longer holds, because a task that inherits for one resource may continue with another resource
+//! that was unlocked before. So the sum over resources applies only if no sections are contiguous.
 //!
-//! *Sufficient*: the terms are upper bounds. A nanosecond could be subtracted from each (a blocking
-//! job has started before), but is not.
+//! *Sufficient*: the terms are upper bounds. A nanosecond could be subtracted from each term (a
+//! blocking job has started before). This is not done.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -40,12 +46,13 @@ pub struct Section {
     pub resource: usize,
     /// Longest execution.
     pub length: Work,
-    /// Whether it is entered at the instant at which the same task leaves the previous section of
-    /// the list.
+    /// Whether the section is entered at the instant at which the same task leaves the previous
+    /// section of the list.
     pub is_contiguous: bool,
 }
 
-/// Returns the most urgent user of each resource: its ceiling. `usize::MAX` for an unused resource.
+/// Returns the ceiling of each resource: the index of its most urgent user. `usize::MAX` for an
+/// unused resource.
 fn ceilings(sections: &[Section]) -> Vec<usize> {
     let count = sections.iter().map(|section| section.resource + 1).max().unwrap_or(0);
     let mut ceilings = vec![usize::MAX; count];
@@ -89,8 +96,8 @@ pub fn ceiling(tasks: usize, sections: &[Section]) -> Vec<Work> {
 }
 
 /// Returns B under priority inheritance: the sum over less urgent tasks of the longest run of
-/// sections that can block, or, if no sections are contiguous, the sum over resources if that is
-/// less. `None` if it does not fit.
+/// sections that can block. If no sections are contiguous and the sum over resources is less, B is
+/// that sum. `None` if B does not fit.
 pub fn inheritance(tasks: usize, sections: &[Section]) -> Option<Vec<Work>> {
     let ceilings = ceilings(sections);
     let any_contiguous = sections.iter().any(|section| section.is_contiguous);

@@ -5,32 +5,36 @@
 //! 1990: schedulable if and only if in every window t the jobs that are released and due within it
 //! fit,
 //!
-//! > h(t) = Σ_{D_j ≤ t} (⌊(t − D_j)/T_j⌋ + 1)·C_j ≤ t for all t,
+//! > h(t) = Σ_{D_j ≤ t} (⌊(t − D_j)/T_j⌋ + 1)·C_j ≤ t for all t.
 //!
-//! and F. Zhang and A. Burns, "Schedulability analysis for real-time systems with EDF scheduling",
-//! IEEE Trans. Computers 58(9), 2009 (QPA): h does not shrink as t grows, so h(t) ≤ t settles
-//! everything from h(t) up to t, and a few steps down from the last relevant instant settle all.
-//! Jitter: D − J in place of D (Spuri 1996). Blocking: h(t) + b(t) ≤ t (S. K. Baruah, "Resource
-//! sharing in EDF-scheduled systems: a closer look", RTSS 2006).
+//! F. Zhang and A. Burns, "Schedulability analysis for real-time systems with EDF scheduling", IEEE
+//! Trans. Computers 58(9), 2009 (QPA): h does not shrink as t grows. So h(t) ≤ t proves all windows
+//! from h(t) up to t, and a few steps down from the last relevant instant prove all. Jitter: D − J
+//! replaces D (Spuri 1996). Blocking: h(t) + b(t) ≤ t (S. K. Baruah, "Resource sharing in
+//! EDF-scheduled systems: a closer look", RTSS 2006).
 //!
-//! Assumptions: 1. C ≥ 1, T ≥ 1, all integers; 2. one CPU, preemptive, no overheads; 3. EDF by
-//! absolute deadlines, which count from the arrival; 4. sporadic arrivals at least T apart, each
-//! released at most J later; 5. independent, except for blocking under the stack resource policy
-//! (or a ceiling protocol, or non-preemptable sections): B_k is the longest section of tasks with
-//! longer deadlines that can block a task with the deadline of k or a shorter one, so that b(t) is
-//! B_k of the longest D_k ≤ t; 6. jobs of one task run in their order.
+//! Assumptions:
+//! 1. C ≥ 1, T ≥ 1, all integers.
+//! 2. One CPU, preemptive, no overheads.
+//! 3. EDF by absolute deadlines, which count from the arrival.
+//! 4. Sporadic arrivals at least T apart, each released at most J later.
+//! 5. Independent tasks, except for blocking under the stack resource policy (or a ceiling
+//!    protocol, or non-preemptable sections). B_k is the longest section of tasks with longer
+//!    deadlines that can block a task with the deadline of k or a shorter one. So b(t) is B_k of
+//!    the longest D_k ≤ t.
+//! 6. Jobs of one task run in their order.
 //!
-//! *Exact* without blocking, and for non-preemptive jobs ([`super::np_edf`]); *sufficient* with
+//! *Exact* without blocking, and for non-preemptive jobs ([`super::np_edf`]). *Sufficient* with
 //! sections. Sustainable in C, T, D, J, B.
 //!
 //! *With blocking* h + b need not grow with t, because b shrinks at each deadline. Between two
-//! neighbouring D it grows, so a step down ends at the lower of them at the latest. Below it the
-//! next b applies.
+//! neighbouring deadlines h + b grows. So a step down ends at the lower deadline at the latest, and
+//! below that deadline the next b applies.
 //!
-//! *The last instant.* h(t) ≤ U·t + Σ max(T − D, 0)·U where U < 1 and all D ≤ t + T, and no t from
-//! (Σ max(T − D, 0)·U + B)/(1 − U) on fails. If U = 1: the synchronous busy period; where jitter or
-//! blocking may keep that from ending, the longest D plus a hyperperiod, after which h has grown as
-//! much as t.
+//! *The last instant.* If U < 1 and all D ≤ t + T, h(t) ≤ U·t + Σ max(T − D, 0)·U. So no t from (Σ
+//! max(T − D, 0)·U + B)/(1 − U) on fails. If U = 1, the last instant is the end of the synchronous
+//! busy period. If jitter or blocking may keep that period from ending, it is the longest D plus a
+//! hyperperiod, in which h grows as much as t.
 
 use super::prepared::{
     HORIZON_NS, PreparedTask, Scratch, count_steps, fits, hyperperiod, scaled_up,
@@ -43,7 +47,7 @@ use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
 
-/// Catalogue entry.
+/// Entry of this test in the catalogue.
 pub const INFO: TestInfo = TestInfo {
     name: "edf-demand",
     policy: "EDF",
@@ -58,25 +62,25 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Result of the search.
+/// Result of [`find`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Demand never exceeds the supply.
     Fits,
-    /// ΣU > 1.
+    /// The utilisation exceeds the CPU: ΣU > 1.
     Overload,
     /// A job of this task cannot meet its deadline even alone: D < J + C.
     Alone {
-        /// The task.
+        /// Index of the task.
         task: usize,
     },
-    /// h(t) + b(t) > t.
+    /// Demand and blocking exceed a window: h(t) + b(t) > t.
     Exceeds {
-        /// t.
+        /// Length t of the window.
         at: Span,
-        /// h(t).
+        /// Demand h(t).
         demand: Work,
-        /// b(t).
+        /// Blocking b(t).
         blocking: Work,
     },
 }
@@ -84,8 +88,8 @@ pub enum Finding {
 /// Searches for a time at which the demand of `tasks`, in any order, exceeds the supply.
 ///
 /// # Errors
-/// [`Inconclusive::Assumption`] 1, or [`Inconclusive::Limit`] outside the range of [`super`] or of
-/// the scratch's steps.
+/// [`Inconclusive::Assumption`] 1. [`Inconclusive::Limit`] for values outside the range of
+/// [`super`], or if the scratch has no steps left.
 pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Inconclusive> {
     scratch.load(tasks)?;
     let (rows, _, left) = scratch.parts();
@@ -155,7 +159,7 @@ pub fn find(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<Finding, Inconc
     }
 }
 
-/// h(t).
+/// Returns the demand h(t) for t = `at`.
 #[inline]
 fn demand(rows: &[PreparedTask], at: u64) -> u64 {
     let due = |row: &PreparedTask| at.checked_sub(row.deadline).map_or(0, |span| row.work(span));
@@ -170,7 +174,7 @@ fn exceeds(at: u64, demand: u64, blocking: u64) -> Finding {
     }
 }
 
-/// [`find`] with b(t), whose steps are the deadlines.
+/// Searches as [`find`] does, with the blocking b(t). The steps of b are at the deadlines.
 fn with_blocking(
     rows: &[PreparedTask],
     far: u64,
@@ -219,8 +223,8 @@ fn with_blocking(
     Ok(Finding::Fits)
 }
 
-/// Continues down from a time at which demand exceeds the supply, to the earliest such time within
-/// `steps` steps: a deadline, which is easier to verify.
+/// Continues down from a time at which demand exceeds the supply. Returns the earliest time of this
+/// kind within `steps` steps: a deadline, which is easier to verify.
 fn earlier(rows: &[PreparedTask], found: u64, mut steps: u32) -> (u64, u64) {
     let mut at = found;
     let mut least = (found, demand(rows, found));
@@ -244,7 +248,7 @@ fn earlier(rows: &[PreparedTask], found: u64, mut steps: u32) -> (u64, u64) {
     least
 }
 
-/// Last instant that has to be evaluated, for any U ≤ 1.
+/// Returns the last instant that has to be evaluated, for any U ≤ 1.
 fn last_instant_when_full(
     rows: &[PreparedTask],
     latest: u64,
@@ -269,13 +273,13 @@ fn last_instant_when_full(
     }
 }
 
-/// Result with its witness: a proof (without bounds), the shortest overfull window (or a short
-/// one), a miss, or an overload. Allocates.
+/// Returns the result with its witness: a proof (without bounds), an overfull window, a miss, or an
+/// overload. The window is the shortest, or a short one. Allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }
 
-/// [`verdict`] in a scratch with its step limit.
+/// Returns the result of [`verdict`], computed in `scratch` with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let releases =
         || tasks.iter().map(|task| Release { first: Span::ZERO, early: task.jitter }).collect();

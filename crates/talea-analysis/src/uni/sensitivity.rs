@@ -1,17 +1,17 @@
 //! Sensitivity analysis: the largest cost, the largest factor on all costs, the shortest period.
 //!
-//! Bisection over any test that is *sustainable* in the parameter (assumption 1: an accepted set
-//! stays accepted with less cost, or with a longer period; each test's head says so). The last
-//! accepted value is then adjacent to the first refused one. E. Bini, M. Di Natale and G. C.
-//! Buttazzo, "Sensitivity analysis for fixed-priority real-time systems", Real-Time Systems
-//! 39(1-3), 2008, for the questions; S. Baruah and A. Burns, "Sustainable scheduling analysis",
-//! RTSS 2006, for the assumption.
+//! The analysis bisects over any test that is *sustainable* in the parameter (assumption 1: an
+//! accepted set stays accepted with less cost, or with a longer period; each test's head states
+//! this). The last accepted value is then adjacent to the first refused value. E. Bini, M. Di
+//! Natale and G. C. Buttazzo, "Sensitivity analysis for fixed-priority real-time systems",
+//! Real-Time Systems 39(1-3), 2008, for the questions; S. Baruah and A. Burns, "Sustainable
+//! scheduling analysis", RTSS 2006, for the assumption.
 //!
-//! Exact to the nanosecond for one cost and one period, to the given resolution for a factor. As
-//! exact as the test.
+//! The result is exact to the nanosecond for one cost and one period, and to the given resolution
+//! for a factor. It is as exact as the test.
 //!
-//! A priority order is part of the test: the tasks keep their positions, and a test that sorts them
-//! sorts again.
+//! A priority order is part of the test. The tasks keep their positions, and a test that sorts the
+//! tasks sorts them again.
 
 use crate::Sporadic;
 use crate::verdict::Inconclusive;
@@ -21,13 +21,13 @@ use talea_core::{Span, Work};
 
 /// Test that returns whether it accepts the tasks.
 ///
-/// An error is not a refusal; it ends the search.
+/// An error is no refusal. It ends the search.
 pub trait Accepts: FnMut(&[Sporadic]) -> Result<bool, Inconclusive> {}
 
 impl<T: FnMut(&[Sporadic]) -> Result<bool, Inconclusive>> Accepts for T {}
 
-/// Returns the largest of `least..=most` that `accepts` accepts; `None` if it does not accept the
-/// least.
+/// Returns the largest value of `least..=most` that `accepts` accepts; `None` if it does not accept
+/// `least`.
 fn largest(
     least: u64,
     most: u64,
@@ -49,8 +49,8 @@ fn largest(
     Ok(Some(low))
 }
 
-/// Returns the largest accepted cost of task `at`, with everything else unchanged; at most its
-/// period and its deadline. `None` if not even a nanosecond is accepted.
+/// Returns the largest accepted cost of task `at`, at most its period and its deadline. All other
+/// parameters are unchanged. `None` if not even a nanosecond is accepted.
 ///
 /// # Errors
 /// Those of the test.
@@ -78,9 +78,9 @@ pub fn scaled(tasks: &[Sporadic], parts: u64, resolution: u32) -> Option<Vec<Spo
     tasks.iter().map(one).collect()
 }
 
-/// Returns the largest accepted factor on all costs, in units of 1 / `resolution`: with 1,000 in
-/// thousandths. Costs are rounded up to whole nanoseconds. The factor is below one if the tasks are
-/// not accepted as they are; `None` if no factor is accepted, or if there are no tasks.
+/// Returns the largest accepted factor on all costs, in units of 1 / `resolution`. With 1,000 the
+/// unit is a thousandth. Costs are rounded up to whole nanoseconds. The factor is below one if the
+/// unchanged tasks are not accepted. `None` if no factor is accepted, or if there are no tasks.
 ///
 /// # Errors
 /// Those of the test.
@@ -102,8 +102,8 @@ pub fn largest_factor(
     })
 }
 
-/// Returns the shortest accepted period of task `at`, with everything else unchanged, except that a
-/// deadline that is not longer than the period stays so. It is at least the task's cost. `None` if
+/// Returns the shortest accepted period of task `at`, which is at least its cost. All other
+/// parameters are unchanged, except that a deadline within the period stays within it. `None` if
 /// not even the period `longest` is accepted.
 ///
 /// # Errors

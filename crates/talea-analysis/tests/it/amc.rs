@@ -84,8 +84,8 @@ fn draw(rng: &mut Rng) -> Vec<DualCriticalityTask> {
     (0..count).map(|_| one(rng)).collect()
 }
 
-/// Longest response of each task, without abandoned jobs. The simulation proceeds tick by tick with
-/// sporadic arrivals; from a random time on, jobs of high criticality take C(HI).
+/// Returns the longest response of each task, without abandoned jobs. The simulation proceeds tick
+/// by tick with sporadic arrivals. From a random time on, jobs of high criticality take C(HI).
 fn simulate(tasks: &[DualCriticalityTask], rng: &mut Rng, until: u64) -> Vec<u64> {
     let mut next: Vec<u64> = tasks.iter().map(|_| rng.below(3)).collect();
     // Per task: release, ran, cost.

@@ -7,7 +7,7 @@ use talea_analysis::uni::{Scratch, fp_response, np_fp};
 use talea_analysis::verdict::Inconclusive;
 use talea_core::{Span, Work};
 
-/// All orders of `0..count`.
+/// Returns all orders of `0..count`.
 fn orders(count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![vec![]];

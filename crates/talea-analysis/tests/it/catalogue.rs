@@ -30,7 +30,7 @@ fn every_catalogue_entry_has_a_unique_name_and_names_existing_tests() {
     assert_eq!(catalogue::find("no such test"), None);
 }
 
-/// Table of all tests: test × model × kind × paper × where it is tested.
+/// Returns the table of all tests: test × model × kind × paper × verifying tests.
 fn table() -> String {
     let mut text = String::from(
         "| test | policy | where | model | kind | sustainable in | paper | tested by |\n",

@@ -9,7 +9,7 @@ use talea_analysis::verdict::{Inconclusive, Release};
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::{Span, Work};
 
-/// Bounds from release and from arrival; `None` in overload.
+/// Returns the bounds from release and from arrival; `None` in overload.
 fn bounds(tasks: &[Sporadic]) -> Option<Vec<(u64, u64)>> {
     let mut out = vec![None; tasks.len()];
     edf_response::bounds(tasks, &mut Scratch::new(), &mut out).expect("in range");
@@ -177,8 +177,8 @@ fn demand_at_every_instant_gives_the_same() {
     }
 }
 
-/// Compares with simulations of each phase of each task, with ties adverse to it. Verdicts must
-/// equal the first miss.
+/// Compares with simulations of each phase of each task, with ties adverse to the task. A negative
+/// verdict must equal the first miss.
 fn equals_the_simulation(tasks: &[Sporadic]) -> bool {
     let numbers = plain(tasks);
     let verdicts = [edf_response::verdict(tasks), qpa::verdict(tasks)];

@@ -15,7 +15,7 @@ fn bounds(tasks: &[Sporadic], levels: &[u32]) -> Vec<Option<Bound>> {
     out
 }
 
-/// Up to five tasks in levels, with jitter or without.
+/// Returns up to five tasks in levels, with jitter or without.
 fn levels(rng: &mut Rng, jitter: bool) -> (Vec<Sporadic>, Vec<u32>) {
     let count = rng.between(1, 5);
     let mut tasks = random(rng, count, 12, 110 / count, Deadlines::Arbitrary);
@@ -54,7 +54,8 @@ fn one_level_is_edf_and_a_level_for_each_is_fixed_priorities() {
     }
 }
 
-/// Longest response over all phases of the task, all others released together; ties adverse to it.
+/// Returns the longest response over all phases of the task. The other tasks are released together,
+/// and ties are adverse to the task.
 fn longest(tasks: &[Sporadic], levels: &[u32], at: usize, until: u64) -> u64 {
     let mut longest = 0;
     for phase in 0..tasks[at].period.as_ns() {

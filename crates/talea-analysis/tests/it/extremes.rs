@@ -1,4 +1,4 @@
-//! Numbers at the ends of the range: nothing wraps, nothing hangs.
+//! Numbers at the ends of the range: no value wraps, and no test hangs.
 
 use crate::rng::{Deadlines, random, rng, rounds, task};
 use talea_analysis::uni::{
@@ -8,7 +8,7 @@ use talea_analysis::verdict::Inconclusive;
 use talea_analysis::{Sporadic, Verdict, Witness};
 use talea_core::{Span, Work};
 
-/// Returns the tasks in units of 2^`bits` ns.
+/// Returns `tasks` with every time multiplied by 2^`bits`.
 fn widened(tasks: &[Sporadic], bits: u32) -> Vec<Sporadic> {
     let span = |span: Span| Span::from_ns(span.as_ns() << bits);
     let work = |work: Work| Work::from_ns(work.as_ns() << bits);
@@ -22,7 +22,7 @@ fn widened(tasks: &[Sporadic], bits: u32) -> Vec<Sporadic> {
     tasks.iter().map(one).collect()
 }
 
-/// Returns the verdict with every number of nanoseconds widened.
+/// Returns `verdict` with every time multiplied by 2^`bits`.
 fn widened_verdict(verdict: Verdict, bits: u32) -> Verdict {
     let span = |span: Span| Span::from_ns(span.as_ns() << bits);
     match verdict {

@@ -87,7 +87,7 @@ fn limits_and_assumptions_are_reported_and_nothing_wraps() {
     assert_eq!(unknown(&[blocked]), Inconclusive::Insufficient { task: 0 });
 }
 
-/// Compares with the equations as printed; with random jitter and blocking.
+/// Compares the test with the equations as printed, for random jitter and blocking.
 fn agrees(tasks: &[Sporadic]) {
     let numbers = plain(tasks);
     let mut scratch = Scratch::new();

@@ -11,7 +11,7 @@ fn first(tasks: &[Sporadic], above: usize, ends: &[usize]) -> Option<LateLevel> 
     first_late_level(tasks, above, ends, &mut Scratch::new()).expect("in range")
 }
 
-/// A set in levels, by deadline; those before the first level have jitter now and then.
+/// Random task set in levels, by deadline. Some tasks before the first level have jitter.
 struct Drawn {
     tasks: Vec<Sporadic>,
     above: usize,
@@ -37,7 +37,8 @@ fn drawn(roll: &mut impl FnMut(u64) -> u64) -> Drawn {
     Drawn { tasks, above, ends }
 }
 
-/// Whether each task meets its deadline below all above and all others of its level.
+/// Returns the first level in which a task misses its deadline below all tasks above and all other
+/// tasks of its level; `None` if there is none.
 fn plain(drawn: &Drawn) -> Option<usize> {
     let mut from = drawn.above;
     for (level, &end) in drawn.ends.iter().enumerate() {
@@ -56,8 +57,8 @@ fn plain(drawn: &Drawn) -> Option<usize> {
     None
 }
 
-/// How long the first job of `last` takes when all come together, those above after their jitter,
-/// and it is the last in its level.
+/// Returns the response of the first job of `last`, which is the last in its level. All tasks
+/// arrive together, the tasks above after their jitter.
 fn runs(drawn: &Drawn, level: usize, last: usize, until: u64) -> Option<u64> {
     let end = drawn.ends[level];
     let from = if level == 0 { drawn.above } else { drawn.ends[level - 1] };

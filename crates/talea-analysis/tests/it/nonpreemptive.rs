@@ -46,7 +46,7 @@ fn jeffay_1991_a_long_job_of_a_slow_task_blocks() {
     assert!(np_edf::verdict(&set(&[(1, 3, 3), (3, 12, 12)])).is_proved());
 }
 
-/// The equations as printed, for as many jobs as two hyperperiods have.
+/// Evaluates the equations as printed, for as many jobs as two hyperperiods have.
 fn reference(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     if plain::is_overloaded(&tasks[..=at]) {
         return None;
@@ -92,8 +92,8 @@ fn the_equations_as_printed_give_the_same() {
     }
 }
 
-/// Releases of all tasks together, just after any one of those in `behind`, which arrives a
-/// nanosecond before.
+/// Returns one release pattern for each task of `behind`: the task arrives a nanosecond before all
+/// others, which are released together.
 fn patterns(tasks: &[Sporadic], behind: impl Iterator<Item = usize>) -> Vec<Vec<Release>> {
     let mut patterns = vec![replay::together(tasks)];
     for first in behind {
@@ -152,7 +152,7 @@ fn fp_bounds_are_the_longest_simulated_responses() {
     assert!(proved > all / 10 && proved < all * 9 / 10, "{proved} of {all}");
 }
 
-/// Compares the verdict with simulations in which each task in turn is just ahead of all others.
+/// Compares the verdict with simulations in which each task in turn arrives just before all others.
 fn edf_equals_the_simulation(tasks: &[Sporadic]) -> bool {
     let numbers = plain(tasks);
     let verdict = np_edf::verdict(tasks);

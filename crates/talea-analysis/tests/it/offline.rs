@@ -1,5 +1,5 @@
-//! Off-line tables: tables that are found are valid, infeasible problems have none, and simulations
-//! with the tables miss no deadline.
+//! Tests of off-line tables. Tables that are found are valid, infeasible problems have none, and
+//! simulations with the tables miss no deadline.
 
 use crate::rng::{Rng, rng, rounds};
 use talea_analysis::offline::{
@@ -16,7 +16,7 @@ fn span(ns: u64) -> Span {
     Span::from_ns(ns)
 }
 
-/// A job in one version, anywhere.
+/// Returns a job with one version that may use any CPU.
 fn job(task: usize, release: u64, deadline: u64, cost: u64) -> Job {
     let choices = vec![Choice { version: None, cost: span(cost), accelerators: 0 }];
     let (release, deadline) = (span(release), span(deadline));
@@ -169,7 +169,7 @@ fn every_table_found_passes_the_checker_and_meets_all_deadlines_in_simulation() 
     assert!(tables > 500, "{tables} tables are too few to show anything");
 }
 
-/// Time of a job from its nominal arrival, or from its activation, to its completion.
+/// Returns the time of a job from its nominal arrival, or from its activation, to its completion.
 fn response(source: &Source, job: &Completion) -> Span {
     match source.arrivals {
         Arrivals::Periodic { offset, period, .. } => {
@@ -205,7 +205,7 @@ fn y11_tables_found_are_proved_and_no_response_exceeds_its_bound() {
     assert!(tables > 200, "{tables} tables are too few to show anything");
 }
 
-/// Random table that was not made for its tasks, and random tasks.
+/// Returns random tasks with a random table that was not made for these tasks.
 fn at_random(rng: &mut Rng) -> (Tree, Vec<Source>) {
     let (cpus, tasks) = (rng.between(1, 2) as u32, rng.between(1, 4));
     let hyperperiod = rng.between(8, 24);

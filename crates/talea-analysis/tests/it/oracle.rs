@@ -1,10 +1,11 @@
 //! Results of independent tools for sets on one processor, `tests/data/uniproc.jsonl`.
 //!
-//! C, T, D and, in two families, J or B, in fixed-priority order. `fp_R`: from release to end under
-//! preemptive fixed priorities (null: no bound); `fp_ok`: each of these plus its jitter is at most
-//! D. `edf_R`, `edf_ok`: the same under EDF with ties in any way; not for the families with jitter
-//! and blocking. From the crate `response-time-analysis` 0.3.2 and SchedCAT; the sets are random,
-//! made for these data. Rows are skipped for one reason only, which is printed.
+//! The columns are C, T, D and, in two families, J or B, in fixed-priority order. `fp_R` is the
+//! response from release to completion under preemptive fixed priorities (null: no bound). `fp_ok`
+//! tells whether each response plus its jitter is at most D. `edf_R` and `edf_ok` are the same
+//! under EDF with ties in any way. They are absent for the families with jitter and blocking. The
+//! values are from the crate `response-time-analysis` 0.3.2 and SchedCAT. The sets are random and
+//! were made for these data. Rows are skipped for one reason only, which the test prints.
 
 use crate::rng::task;
 use serde_json::Value;
@@ -56,7 +57,7 @@ pub(crate) fn rows() -> Vec<Row> {
     include_str!("../data/uniproc.jsonl").lines().map(read).collect()
 }
 
-/// Prints how many rows a test has decided, skipped, and left open.
+/// Prints the numbers of rows that a test has decided, left open and skipped.
 fn report(test: &str, answered: u64, unknown: u64, skipped: u64, reason: &str) {
     println!("{test}: {answered} rows, {unknown} unknown, {skipped} skipped{reason}");
     assert_eq!(unknown, 0, "{test} must have an answer to every row");

@@ -25,7 +25,7 @@ pub(crate) fn plain(tasks: &[Sporadic]) -> Vec<Plain> {
     tasks.iter().map(one).collect()
 }
 
-/// Σ C/T as a fraction over one denominator, which fits for small sets.
+/// Returns Σ C/T as a fraction over one denominator, which fits for small sets.
 pub(crate) fn utilisation(tasks: &[Plain]) -> (u128, u128) {
     let all: u128 = hyperperiod(tasks).into();
     (tasks.iter().map(|task| u128::from(task.c) * (all / u128::from(task.t))).sum(), all)
@@ -43,7 +43,8 @@ pub(crate) fn hyperperiod(tasks: &[Plain]) -> u64 {
     tasks.iter().fold(1, |all, task| all / gcd(all, task.t) * task.t)
 }
 
-/// Tindell's equations as printed: from release and from arrival; `None` in overload.
+/// Evaluates Tindell's equations as printed: response from release and from arrival; `None` in
+/// overload.
 pub(crate) fn fp_response(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     if is_overloaded(&tasks[..=at]) {
         return None;
@@ -71,8 +72,9 @@ pub(crate) fn fp_response(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     Some((release, arrival))
 }
 
-/// Spuri's equations with jitter as printed, for every arrival up to a hyperperiod beyond the last
-/// jitter; from release and from arrival. Not for overload.
+/// Evaluates Spuri's equations with jitter as printed: response from release and from arrival. It
+/// tries every arrival up to a hyperperiod beyond the last jitter. The tasks must not be in
+/// overload.
 pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
     let own = tasks[at];
     let blocking = tasks.iter().map(|task| task.b).max().unwrap_or(0) as i64;
@@ -106,20 +108,20 @@ pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
     (release as u64, arrival as u64)
 }
 
-/// The least t with h(t) + b(t) > t, looking at each up to two hyperperiods beyond the longest
+/// Returns the least t with h(t) + b(t) > t, of all t up to two hyperperiods beyond the longest
 /// deadline.
 pub(crate) fn first_excess(tasks: &[Plain]) -> Option<u64> {
     let latest = tasks.iter().map(|task| task.d).max().unwrap_or(0);
     (0..=latest + 2 * hyperperiod(tasks)).find(|&t| demand(tasks, t) + blocking(tasks, t) > t)
 }
 
-/// h(t).
+/// Returns the demand h(t).
 pub(crate) fn demand(tasks: &[Plain], t: u64) -> u64 {
     let due = tasks.iter().filter(|task| task.d <= t + task.j);
     due.map(|task| ((t + task.j - task.d) / task.t + 1) * task.c).sum()
 }
 
-/// b(t).
+/// Returns the blocking b(t).
 fn blocking(tasks: &[Plain], t: u64) -> u64 {
     let passed = || tasks.iter().filter(|task| task.d <= t + task.j);
     let Some(last) = passed().map(|task| task.d as i64 - task.j as i64).max() else { return 0 };
@@ -130,7 +132,7 @@ fn blocking(tasks: &[Plain], t: u64) -> u64 {
         .unwrap_or(0)
 }
 
-/// A job, on a time line that may begin below zero.
+/// Job with times that may be negative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) task: usize,
@@ -142,7 +144,7 @@ pub(crate) struct Job {
     pub(crate) end: i64,
 }
 
-/// The jobs that arrive before `until` when tasks are released like this.
+/// Returns the jobs that arrive before `until` if tasks are released as in `releases`.
 pub(crate) fn jobs(tasks: &[Sporadic], releases: &[Release], until: i64) -> Vec<Job> {
     let mut all = Vec::new();
     for (at, (task, release)) in plain(tasks).iter().zip(releases).enumerate() {
@@ -168,7 +170,7 @@ pub(crate) fn jobs(tasks: &[Sporadic], releases: &[Release], until: i64) -> Vec<
 }
 
 /// Runs the jobs on one CPU up to `until`. At each instant the job with the least key runs; of
-/// equals the one with the lowest task and number. Jobs that do not complete keep an end of
+/// equal jobs the job with the lowest task and number. Jobs that do not complete keep an end of
 /// `i64::MAX`.
 pub(crate) fn run(
     mut jobs: Vec<Job>,

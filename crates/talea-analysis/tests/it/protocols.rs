@@ -70,7 +70,8 @@ fn contiguous_sections_form_one_run_as_long_as_each_of_them_blocks() {
     assert_eq!(numbers(&ceiling(2, &long)), [u64::MAX, 0]);
 }
 
-/// Sections of each task, inside its cost: (from, to, resource). Some are contiguous.
+/// Returns random sections of each task, inside its cost: (from, to, resource). Some are
+/// contiguous.
 fn sections(rng: &mut Rng, tasks: &[Sporadic]) -> Vec<Vec<(u64, u64, usize)>> {
     let one = |task: &Sporadic| {
         let (mut from, mut list) = (rng.below(2), Vec::new());
@@ -84,7 +85,7 @@ fn sections(rng: &mut Rng, tasks: &[Sporadic]) -> Vec<Vec<(u64, u64, usize)>> {
     tasks.iter().map(one).collect()
 }
 
-/// Longest response of each task, and whether any job was late, with random offsets.
+/// Returns the longest response of each task, and whether any job was late, with random offsets.
 fn simulate(
     tasks: &[Sporadic],
     sections: &[Vec<(u64, u64, usize)>],

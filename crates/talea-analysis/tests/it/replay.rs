@@ -10,21 +10,22 @@ use talea_core::workload::{Arrivals, Cost};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Jobs, Simulation, Source, Workload};
 
-/// Policy of the replay.
+/// Policy of the replay: the order in which it prefers jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The earlier in the list.
+    /// The task that is earlier in the list is preferred.
     Priority,
-    /// The earlier deadline; of equal ones this task comes last, so that ties are adverse to it.
+    /// The earlier deadline is preferred. Of equal deadlines, task `last` comes last, so that ties
+    /// are adverse to it.
     Deadline { last: usize },
 }
 
-/// Releases of all tasks together, without jitter.
+/// Returns the releases of all tasks together, without jitter.
 pub(crate) fn together(tasks: &[Sporadic]) -> Vec<Release> {
     vec![Release::default(); tasks.len()]
 }
 
-/// The jobs that end before `until`, with the indices of `tasks`.
+/// Returns the jobs that complete before `until`, with the indices of `tasks`.
 pub(crate) fn simulate(
     tasks: &[Sporadic],
     releases: &[Release],
@@ -42,8 +43,8 @@ pub(crate) fn simulate(
     run_in(tree, &parents, tasks, releases, last, until)
 }
 
-/// Jobs that complete before `until` under EDF bands. `levels` is the argument of the analysis;
-/// ties are adverse to the task `last`.
+/// Returns the jobs that complete before `until` under EDF within fixed priorities. `levels` is the
+/// argument of the analysis. Ties are adverse to the task `last`.
 pub(crate) fn simulate_bands(
     tasks: &[Sporadic],
     levels: &[u32],
@@ -107,7 +108,7 @@ fn run_in(
     jobs.ended
 }
 
-/// The longest response of each task from its release.
+/// Returns the longest response of each task from its release.
 pub(crate) fn longest(tasks: &[Sporadic], ended: &[Completion]) -> Vec<u64> {
     let mut longest = vec![0; tasks.len()];
     for job in ended {
@@ -120,7 +121,7 @@ pub(crate) fn longest(tasks: &[Sporadic], ended: &[Completion]) -> Vec<u64> {
 /// Replays a witness.
 ///
 /// # Panics
-/// If no job misses its deadline, or another job than the named one.
+/// If no job misses its deadline, or a job other than the named job misses it.
 pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemptive: bool) {
     match witness {
         Witness::Overload { task } => {
@@ -168,7 +169,7 @@ pub(crate) fn misses(tasks: &[Sporadic], witness: &Witness, order: Order, preemp
 /// simulator counts them from the release, which jitter delays.)
 ///
 /// # Panics
-/// If no job misses its deadline, or another job than the named one.
+/// If no job misses its deadline, or a job other than the named job misses it.
 pub(crate) fn late(tasks: &[Sporadic], witness: &Witness, preemptive: bool) {
     match witness {
         Witness::Demand { at, demand, supply, releases } => {

@@ -1,15 +1,15 @@
-//! Random small sets, repeatable; more of them in a soak run.
+//! Random small sets from fixed seeds; a soak run has more of them.
 
 use talea_analysis::Sporadic;
 use talea_core::{Span, Work};
 pub(crate) use talea_sim::rng::Rng;
 
-/// A task of plain numbers: C, T, D.
+/// Returns a task from C, T and D.
 pub(crate) fn task(cost: u64, period: u64, deadline: u64) -> Sporadic {
     Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::from_ns(deadline))
 }
 
-/// Tasks of plain numbers.
+/// Returns tasks from triples (C, T, D).
 pub(crate) fn set(tasks: &[(u64, u64, u64)]) -> Vec<Sporadic> {
     tasks.iter().map(|&(cost, period, deadline)| task(cost, period, deadline)).collect()
 }
@@ -21,8 +21,8 @@ pub(crate) enum Deadlines {
     Arbitrary,
 }
 
-/// `n` tasks with periods up to `longest`, each with a load of at most `percent` of a CPU (but C ≥
-/// 1).
+/// Returns `n` random tasks with periods up to `longest`. Each has a load of at most `percent` of a
+/// CPU (but C ≥ 1).
 pub(crate) fn random(
     rng: &mut Rng,
     n: u64,
@@ -42,7 +42,7 @@ pub(crate) fn random(
     (0..n).map(|_| one(rng)).collect()
 }
 
-/// All combinations of `count` of the choices, with repetition, in every order.
+/// Passes all lists of `count` of the choices to `visit`, with repetition and in every order.
 pub(crate) fn every<T: Copy>(choices: &[T], count: usize, mut visit: impl FnMut(&[T])) {
     let mut at = vec![0; count];
     let mut chosen: Vec<T> = vec![choices[0]; count];
@@ -57,13 +57,14 @@ pub(crate) fn every<T: Copy>(choices: &[T], count: usize, mut visit: impl FnMut(
     }
 }
 
-/// Number of random sets in a test: `usual`, or twenty times as many under `cargo xtask soak`.
+/// Returns the number of random sets in a test: `usual`, or twenty times as many in `cargo xtask
+/// soak`.
 pub(crate) fn rounds(usual: u64) -> u64 {
     if round().is_some() { 20 * usual } else { usual }
 }
 
-/// Random number generator of a test: the same in every ordinary run, different in each round of a
-/// soak run.
+/// Returns the random number generator of a test. Its seed is the same in every ordinary run and
+/// different in each round of a soak run.
 pub(crate) fn rng(test: u64) -> Rng {
     Rng::new(test | round().unwrap_or(0) << 40)
 }

@@ -1,6 +1,6 @@
-//! Simulated responses against bounds: 10^5 random systems with random releases, over every kind of
-//! node on one CPU that [`talea_analysis::uni`] covers. No response exceeds its bound, and proved
-//! sets never miss.
+//! Simulated responses against bounds. The file runs 10^5 random systems with random releases, over
+//! every kind of node on one CPU that [`talea_analysis::uni`] covers. No response exceeds its
+//! bound, and proved sets never miss.
 
 use crate::replay::{self, Order};
 use crate::rng::{Deadlines, Rng, random, rng, rounds};
@@ -12,7 +12,7 @@ use talea_sim::Completion;
 
 const SYSTEMS: u64 = 20_000;
 
-/// A set, and releases that its jitter allows.
+/// Returns a random set, and releases that its jitter allows.
 fn draw(rng: &mut Rng) -> (Vec<Sporadic>, Vec<Release>) {
     let count = rng.between(1, 5);
     let kind = if rng.below(2) == 0 { Deadlines::Constrained } else { Deadlines::Arbitrary };
@@ -26,7 +26,7 @@ fn draw(rng: &mut Rng) -> (Vec<Sporadic>, Vec<Release>) {
     (tasks, releases)
 }
 
-/// Counts bounds that were kept, and those that were reached.
+/// Number of bounds that no response exceeded, and of bounds that a response attained.
 #[derive(Default)]
 struct Tally {
     kept: u64,

@@ -43,7 +43,7 @@ fn liu_layland_1973_sensitivity_of_a_full_cpu() {
     );
 }
 
-/// Every value, one by one.
+/// Compares each result with a search through every value.
 fn agrees(tasks: &[Sporadic], accepts: fn(&[Sporadic]) -> Result<bool, Inconclusive>) {
     let ok = |tasks: &[Sporadic]| accepts(tasks).expect("in range");
     for at in 0..tasks.len() {

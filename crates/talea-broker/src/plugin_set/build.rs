@@ -118,7 +118,8 @@ pub(super) fn build(
                     let reaches = |_: Band| !own.low.outranks(band(i, cpu).high);
                     i != index && summary.cpus.contains(cpu) && summary.band.is_none_or(reaches)
                 });
-                above.fold(0, |mask, (i, _)| mask | 1 << i)
+                // Deadline threads without a grant outrank every plugin of fixed priorities.
+                above.fold(1 << summaries.len(), |mask, (i, _)| mask | 1 << i)
             };
             Plugin::Rm(Box::new(Rm::new(
                 base,

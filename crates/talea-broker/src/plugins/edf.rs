@@ -29,7 +29,7 @@ use super::fp::{candidate, guarantee_rejection};
 use super::place::worst_fit;
 use super::{
     PlacedSpec, PluginBase, PluginContext, claim, desired_notes, missing_parameter,
-    no_cpu_rejection, rejection,
+    no_cpu_rejection, rejection, reserved_rejection,
 };
 use crate::exact_test::{NotProved, TestDepth, UndecidedCpus, keep_most_informative};
 use crate::input::Platform;
@@ -220,7 +220,12 @@ impl Edf {
         // detach it first.
         let cpus = match current_cpu(context).filter(|&cpu| own.contains(cpu)) {
             Some(current_cpu) if !cpus.contains(current_cpu) => {
-                return Err(no_cpu_rejection(ask, &CpuSet::single(current_cpu)));
+                let current = CpuSet::single(current_cpu);
+                return Err(if ask.thread.covers(&current) {
+                    no_cpu_rejection(ask, &current)
+                } else {
+                    Rejection::outside_mask(&ask.thread.cpus)
+                });
             }
             Some(current_cpu) => CpuSet::single(current_cpu),
             None => cpus,
@@ -267,6 +272,12 @@ impl Edf {
         // The kernel may run the task on any CPU of the domain, so all of them must be acceptable.
         if !ask.allowed.is_empty() && !self.base.cpus.is_subset(&ask.allowed) {
             return Err(no_cpu_rejection(ask, &self.base.cpus.difference(&ask.allowed)));
+        }
+        if let Some(cpu) = self.base.cpus.intersection(&ask.thread.reserved).iter().next() {
+            return Err(reserved_rejection(ask, cpu));
+        }
+        if !ask.thread.covers(&self.base.cpus) {
+            return Err(Rejection::outside_mask(&ask.thread.cpus));
         }
         let place = Place::Domain(self.domain.expect("a global plugin has a domain"));
         let said = match self.try_at(context, ask, place, TestDepth::Bounds) {

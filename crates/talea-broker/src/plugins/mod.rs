@@ -22,6 +22,7 @@ use edf::Edf;
 use foreign::Foreign;
 use fp::Fp;
 use rm::Rm;
+use talea_core::mutate;
 use talea_core::setup::Band;
 use talea_core::{Charge, CpuSet, Params, Policy, Span, Work};
 use talea_proto::message::{Mechanism, Notes};
@@ -63,13 +64,26 @@ pub(crate) struct PluginBase {
 impl PluginBase {
     /// Returns the CPUs that the client accepts.
     pub(crate) fn cpus_for(&self, ask: &PluginRequest<'_>) -> CpuSet {
-        if ask.allowed.is_empty() { self.cpus } else { self.cpus.intersection(&ask.allowed) }
+        let cpus =
+            if ask.allowed.is_empty() { self.cpus } else { self.cpus.intersection(&ask.allowed) };
+        let mask = &ask.thread.cpus;
+        let inside = if mask.is_empty() { cpus } else { cpus.intersection(mask) };
+        let inside = inside.difference(&ask.thread.reserved);
+        mutate!("plugin-mask", inside, cpus)
     }
 
     /// Returns the CPUs for a task under a FIFO or RR policy, or the rejection if there are none.
     pub(crate) fn fifo_cpus_for(&self, ask: &PluginRequest<'_>) -> Result<CpuSet, Rejection> {
         if !self.fifo {
             return Err(rejection(RejectionReason::Unsupported, Field::Request, 0, 0, 0));
+        }
+        if !ask.thread.fifo {
+            return Err(rejection(RejectionReason::NoRealTimeGroup, Field::Thread, 0, 0, 0));
+        }
+        let (needs, limit) = (ask.params.runtime, ask.thread.rt_time.map_or(0, Work::as_ns));
+        if !mutate!("plugin-time-limit", ask.thread.has_time_for(needs), true) {
+            let needs = needs.map_or(0, Work::as_ns);
+            return Err(rejection(RejectionReason::TimeLimit, Field::Thread, needs, limit, 0));
         }
         let cpus = self.cpus_for(ask);
         if cpus.is_empty() { Err(no_cpu_rejection(ask, &self.cpus)) } else { Ok(cpus) }
@@ -380,10 +394,25 @@ pub(crate) fn missing_parameter(field: Field) -> Verdict {
 }
 
 /// Returns the rejection for a request that accepts none of the plugin's CPUs: the first requested
-/// CPU and the first available one.
+/// CPU and the first available one, or the mask of the thread if that is the reason.
 pub(crate) fn no_cpu_rejection(ask: &PluginRequest<'_>, cpus: &CpuSet) -> Rejection {
+    let open = if ask.allowed.is_empty() { *cpus } else { ask.allowed.intersection(cpus) };
+    let mask = &ask.thread.cpus;
+    let usable = if mask.is_empty() { open } else { open.intersection(mask) };
+    if let Some(cpu) = usable.intersection(&ask.thread.reserved).iter().next() {
+        return reserved_rejection(ask, cpu);
+    }
+    if !open.is_empty() {
+        return Rejection::outside_mask(&ask.thread.cpus);
+    }
     let first = |set: &CpuSet| set.iter().next().unwrap_or(0).into();
     rejection(RejectionReason::NoCpu, Field::Cpus, first(&ask.allowed), first(cpus), first(cpus))
+}
+
+/// Returns the rejection for a CPU that an executor has reserved.
+pub(crate) fn reserved_rejection(ask: &PluginRequest<'_>, cpu: u32) -> Rejection {
+    let executor = ask.thread.executor.into();
+    rejection(RejectionReason::Reserved, Field::Cpus, executor, cpu.into(), 0)
 }
 
 /// Maximum time in a plugin's calculations, in nanoseconds: 292 years.

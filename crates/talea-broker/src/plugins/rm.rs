@@ -82,7 +82,7 @@ struct RmCpu {
     rate_sum: (Charge, u32),
     /// Plugins that outrank this one, one bit each. The deadline class over the whole domain always
     /// outranks.
-    outranked_by: u32,
+    outranked_by: u64,
 }
 
 impl RmCpu {
@@ -114,7 +114,7 @@ impl Rm {
         base: PluginBase,
         options: RmOptions,
         band: impl Fn(u32) -> Band,
-        outranked_by: impl Fn(u32) -> u32,
+        outranked_by: impl Fn(u32) -> u64,
     ) -> Rm {
         let at = |cpu| RmCpu {
             levels: Levels::with_sums(band(cpu)),
@@ -152,7 +152,7 @@ impl Rm {
                 || mutate!(
                     "ledger-shared",
                     at.outranked_by & (1 << plugin) != 0,
-                    at.outranked_by & (1 << plugin) == u32::MAX
+                    at.outranked_by & (1 << plugin) == u64::MAX
                 )
         })
     }

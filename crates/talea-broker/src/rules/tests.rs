@@ -3,7 +3,8 @@
 use super::*;
 use crate::rng::Rng;
 use talea_core::setup::{
-    Band, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginSetup, RmOptions, Rule,
+    Band, EdfOptions, ForeignClass, ForeignOptions, FpOptions, OnOverrun, PluginSetup, RmOptions,
+    Rule,
 };
 use talea_core::{CpuSet, Params};
 
@@ -23,6 +24,7 @@ fn plugins() -> Vec<PluginSetup> {
         cpus: CpuSet::first(2),
         band,
         kind,
+        on_overrun: OnOverrun::Throttle,
     };
     vec![
         plugin("edf", None, PluginKind::Edf(EdfOptions::default())),
@@ -511,7 +513,7 @@ impl Plain {
                         check(Some(0), &|_| fits);
                     }
                 },
-                Bound::IgnoreAdmission(_) | Bound::AllowUnbounded(_) => {}
+                Bound::IgnoreAdmission(_) | Bound::AllowUnbounded(_) | Bound::OnOverrun(_) => {}
             }
         }
         if over {

@@ -15,7 +15,7 @@ use crate::input::{LogEvent, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use talea_core::{Monotonic, Span};
 use talea_proto::Owner;
-use talea_proto::message::{SpecId, Token};
+use talea_proto::message::{DetachCause, SpecId, Token};
 
 const MS: u64 = 1_000_000;
 /// Maximum period of all tasks: how long the kernel's bandwidth accounting may lag behind after a
@@ -44,6 +44,8 @@ pub struct Clients {
     seen: BTreeSet<SpecId>,
     /// Specs that a client has released or claimed: their state is unknown.
     disturbed: BTreeSet<SpecId>,
+    /// Thread that was last changed from outside.
+    restless: Option<u32>,
     trouble: bool,
     lenient_until: Monotonic,
     restore_faults: bool,
@@ -109,6 +111,7 @@ impl Clients {
             held: BTreeMap::new(),
             seen: BTreeSet::new(),
             disturbed: BTreeSet::new(),
+            restless: None,
             trouble: true,
             lenient_until: Monotonic::ZERO,
             restore_faults: faults.restore > 0,
@@ -217,7 +220,18 @@ impl Clients {
                 LogEvent::RestoreFailed { .. } => "restores failed",
                 LogEvent::ApplyFailed { .. } => "applies failed",
                 LogEvent::RestoredWithCaveat { .. } => "restored with a restriction",
+                LogEvent::Detached { cause: DetachCause::Credentials, .. } => {
+                    "detached for their credentials"
+                }
+                LogEvent::Detached { cause: DetachCause::Affinity, .. } => {
+                    "detached for their CPUs"
+                }
+                LogEvent::Detached { cause: DetachCause::Policy, .. } => {
+                    "detached for their policy"
+                }
+                LogEvent::ReturnedToCpus { .. } => "returned to their CPUs",
                 LogEvent::Adopted { .. } => "adopted",
+                LogEvent::Demoted { .. } => "demoted",
                 LogEvent::Dropped { .. } => "dropped",
                 LogEvent::PluginOutOfService { .. } => "plugins out of service",
                 LogEvent::PluginOutOfBounds { .. } => "plugins outside their bounds",

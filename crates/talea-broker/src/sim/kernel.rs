@@ -5,7 +5,9 @@
 //! must be within its share (EBUSY). The bandwidth of a thread that leaves the class stays in that
 //! sum for up to one period, unless the runtime is shrunk first.
 
-use crate::input::{Errno, Platform, ProcessId, ThreadFacts, ThreadId};
+use crate::drift;
+use crate::input::{Errno, Platform, ProcessId, ThreadFacts, ThreadId, Uids};
+use crate::ungranted::RealTimeThread;
 use std::collections::BTreeMap;
 use talea_core::{Attr, CpuSet, Monotonic, Policy, Span, Work};
 
@@ -28,17 +30,25 @@ pub struct Thread {
     pub start: u64,
     /// Process of the thread.
     pub tgid: u32,
-    /// Effective user.
-    pub euid: u32,
+    /// User ids.
+    pub uids: Uids,
     /// Current attributes.
     pub attr: Attr,
     /// Attributes without a grant.
     pub own: Attr,
+    /// Time at which its attributes were last set by itself or an administrator.
+    pub set_outside_at: Option<Monotonic>,
+    /// Time at which its credentials last changed.
+    pub credentials_at: Option<Monotonic>,
     /// CPU on which the thread sleeps; it stays in that CPU's domain until it wakes, whatever its
     /// attributes are.
     pub asleep_on: Option<u32>,
     /// End of the overrun of its last deadline budget.
     pub overrun_until: Monotonic,
+    /// Whether its control group permits FIFO and RR.
+    pub fifo: bool,
+    /// RLIMIT_RTTIME.
+    pub rt_time: Option<Work>,
 }
 
 /// Result of an apply.
@@ -113,11 +123,15 @@ impl Kernel {
             Thread {
                 asleep_on: None,
                 overrun_until: Monotonic::ZERO,
+                fifo: true,
+                rt_time: None,
                 start,
                 tgid: pid,
-                euid: uid,
+                uids: Uids::all(uid),
                 attr,
                 own,
+                set_outside_at: None,
+                credentials_at: None,
             },
         );
         ProcessId { pid, start }
@@ -126,18 +140,22 @@ impl Kernel {
     /// Creates another thread of a process, as its creator's attributes determine: reset-on-fork
     /// makes it ordinary, its CPUs are inherited.
     pub fn spawn_thread(&mut self, tid: u32, tgid: u32, own: Attr) {
-        let (_, euid) = self.processes[&tgid];
+        let (_, uid) = self.processes[&tgid];
         let start = self.tick();
         self.threads.insert(
             tid,
             Thread {
                 asleep_on: None,
                 overrun_until: Monotonic::ZERO,
+                fifo: true,
+                rt_time: None,
                 start,
                 tgid,
-                euid,
+                uids: Uids::all(uid),
                 attr: own,
                 own,
+                set_outside_at: None,
+                credentials_at: None,
             },
         );
     }
@@ -164,13 +182,33 @@ impl Kernel {
         let handle = ThreadId(self.tick());
         let thread = self.threads.get(&tid)?;
         self.handles.insert(handle, (tid, thread.start));
-        let (tgid, euid, start, attr) = (thread.tgid, thread.euid, thread.start, thread.attr);
-        Some(ThreadFacts { thread: handle, tid, tgid, euid, start, inode: start, attr })
+        let (tgid, uids, start, attr) = (thread.tgid, thread.uids, thread.start, thread.attr);
+        let (fifo, rt_time) = (thread.fifo, thread.rt_time);
+        let inode = start;
+        Some(ThreadFacts { thread: handle, tid, tgid, uids, start, inode, attr, fifo, rt_time })
+    }
+
+    /// Returns all real-time threads.
+    pub fn real_time_threads(&self) -> Vec<RealTimeThread> {
+        let of = |(&tid, thread): (&u32, &Thread)| {
+            let Attr { policy, cpus, .. } = thread.attr;
+            policy.is_real_time().then_some(RealTimeThread { tid, cpus, policy })
+        };
+        self.threads.iter().filter_map(of).collect()
     }
 
     /// Changes the credentials of a thread.
-    pub fn change_credentials(&mut self, tid: u32, euid: u32) {
-        self.threads.get_mut(&tid).expect("the thread exists").euid = euid;
+    pub fn change_credentials(&mut self, tid: u32, uids: Uids, now: Monotonic) {
+        let thread = self.threads.get_mut(&tid).expect("the thread exists");
+        (thread.uids, thread.credentials_at) = (uids, Some(now));
+    }
+
+    /// Changes the attributes of a thread from outside of Talea. A deadline thread cannot be moved.
+    pub fn set_outside(&mut self, tid: u32, attr: Attr, now: Monotonic) {
+        let thread = self.threads.get_mut(&tid).expect("the thread exists");
+        if !matches!(thread.attr.policy, Policy::Deadline { .. }) {
+            (thread.attr, thread.set_outside_at) = (attr, Some(now));
+        }
     }
 
     /// Puts a thread to sleep on this CPU. live counterpart: a client that waits for the reply to
@@ -195,10 +233,9 @@ impl Kernel {
         self.threads.get_mut(&tid).expect("the thread exists").overrun_until = until;
     }
 
-    /// Returns the user of a handle's thread; `None` if the thread has exited.
-    pub fn euid_of(&self, handle: ThreadId) -> Option<u32> {
-        let &(tid, start) = self.handles.get(&handle)?;
-        self.threads.get(&tid).filter(|thread| thread.start == start).map(|thread| thread.euid)
+    /// Returns the user ids of a handle's thread; `None` if the thread has exited.
+    pub fn uids_of(&self, handle: ThreadId) -> Option<Uids> {
+        self.thread_of(handle).map(|(_, thread)| thread.uids)
     }
 
     /// Closes a handle.
@@ -230,17 +267,25 @@ impl Kernel {
         self.processes.get(&process.pid).is_some_and(|(start, _)| *start == process.start)
     }
 
-    /// Restores attributes, as the driver does: the runtime of a deadline thread is shrunk first,
-    /// so that no zero-lag hold remains.
+    /// Restores attributes, as the driver does: only those that are as `given`, and the runtime of
+    /// a deadline thread is shrunk first, so that no zero-lag hold remains.
     pub fn restore(
         &mut self,
         handle: ThreadId,
         attr: &Attr,
+        (given, owner): (&[Attr], Option<u32>),
         now: Monotonic,
         fault: Option<Errno>,
     ) -> Result<(), Errno> {
         let before = self.zero_lag_holds.len();
-        let result = self.set(handle, attr, now, fault);
+        let (_, thread) = self.thread_of(handle).ok_or(ESRCH)?;
+        let (has, uids) = (thread.attr, thread.uids);
+        let is_foreign = owner.is_some_and(|owner| uids.other_than(owner).is_some());
+        let attr = drift::restored(&has, given, attr, is_foreign);
+        if attr == has {
+            return Ok(());
+        }
+        let result = self.set(handle, &attr, now, fault);
         self.zero_lag_holds.truncate(before);
         match result {
             Ok(ApplyOutcome::Done) => Ok(()),

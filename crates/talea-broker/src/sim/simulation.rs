@@ -6,16 +6,20 @@
 use super::kernel::{ApplyOutcome, Kernel};
 use super::rng::Rng;
 use crate::Broker;
+use crate::drift::{self, is_given};
 use crate::input::{
-    Effect, Errno, ForeignAnswer, ForeignCall, Groups, Input, LogEvent, Peer, Platform, ProcessId,
-    SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
+    Effect, Errno, ForeignAnswer, ForeignCall, Found, Groups, Input, Limit, LogEvent, Peer,
+    Platform, ProcessId, SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::setup::Setup;
-use talea_core::{Attr, Monotonic, Span};
+use talea_core::{Attr, Monotonic, Policy, Span};
 use talea_proto::message::Caveat;
-use talea_proto::record::Record;
+use talea_proto::record::{Record, RecordThread};
 use talea_proto::{Reply, Request, VERSION};
+
+/// Maximum number of times for which one request waits.
+const MAX_WAKEUPS: u32 = 1_000;
 
 /// Probabilities of faults, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,6 +92,8 @@ pub struct Simulation {
     pub exited: bool,
     /// Applies that the kernel's admission test has refused, without a fault.
     pub refused_by_kernel: Vec<(Monotonic, Attr, Errno)>,
+    /// Start of the present daemon.
+    started: Monotonic,
     setup: Setup,
     platform: Platform,
     effects: VecDeque<Effect>,
@@ -95,7 +101,13 @@ pub struct Simulation {
     /// Plugins with a stopped host.
     pub ended_hosts: BTreeSet<u32>,
     watched: BTreeSet<ThreadId>,
+    /// Limits that the driver enforces.
+    pub(crate) limits: BTreeMap<ThreadId, Limit>,
     watched_processes: BTreeSet<ProcessId>,
+    /// Attributes that the kernel has last accepted for a held thread.
+    applied: BTreeMap<ThreadId, Attr>,
+    /// Attributes that the kernel has refused since, perhaps after a part.
+    tried: BTreeMap<ThreadId, Vec<Attr>>,
     next_session: u64,
     /// Groups of the processes that have ever connected.
     groups: BTreeMap<u32, Groups>,
@@ -120,13 +132,17 @@ impl Simulation {
             calls: BTreeMap::new(),
             exited: false,
             refused_by_kernel: Vec::new(),
+            started: Monotonic::ZERO,
             setup,
             platform,
             effects: VecDeque::new(),
             inbox: VecDeque::new(),
             ended_hosts: BTreeSet::new(),
             watched: BTreeSet::new(),
+            limits: BTreeMap::new(),
             watched_processes: BTreeSet::new(),
+            applied: BTreeMap::new(),
+            tried: BTreeMap::new(),
             next_session: 1,
             groups: BTreeMap::new(),
         }
@@ -201,12 +217,12 @@ impl Simulation {
         connection.socket.push_back((seq, None, None));
     }
 
-    /// Sends a request and runs until idle.
+    /// Sends a request and runs until it is answered, also if it waits for a time.
     pub fn call(&mut self, session: SessionId, request: Request) -> Reply {
         self.call_about(session, request, None)
     }
 
-    /// Sends a request for a thread and runs until idle.
+    /// Variant of [`Simulation::call`] for a thread.
     pub fn call_about(
         &mut self,
         session: SessionId,
@@ -215,6 +231,16 @@ impl Simulation {
     ) -> Reply {
         let seq = self.send(session, request, target);
         self.run_until_idle();
+        for _ in 0..MAX_WAKEUPS {
+            let waits = |line: &Connection| !line.is_reading && line.outstanding.contains_key(&seq);
+            let Some(at) = self.broker.next_wakeup() else { break };
+            if !self.connections.get(&session).is_some_and(waits) || !self.calls.is_empty() {
+                break;
+            }
+            self.now = self.now.max(at);
+            self.handle_input(Input::Timer);
+            self.run_until_idle();
+        }
         let connection = self.connections.get_mut(&session);
         let connection =
             connection.unwrap_or_else(|| panic!("{session:?} was closed without a reply"));
@@ -253,9 +279,19 @@ impl Simulation {
         };
         if let Request::Change { spec, .. } = request
             && let Some(thread) = self.broker.thread_of(spec)
-            && let Some(euid) = self.kernel.euid_of(thread)
+            && let Some(uids) = self.kernel.uids_of(thread)
         {
-            self.handle_input(Input::CredentialsChanged { thread, euid });
+            self.handle_input(Input::CredentialsChanged { thread, uids });
+        }
+        if matches!(
+            request,
+            Request::Create(_)
+                | Request::CreateGroup(_)
+                | Request::Change { .. }
+                | Request::Explain(_)
+        ) {
+            let threads = self.kernel.real_time_threads();
+            self.handle_input(Input::RealTimeThreads { threads });
         }
         let thread = target.map(|target| match target {
             Target::Thread(tid) => self.kernel.open(tid).ok_or(ThreadError::Gone),
@@ -276,26 +312,28 @@ impl Simulation {
             }
             Effect::SuspendReading { session } => self.set_reading(session, false),
             Effect::ResumeReading { session } => self.set_reading(session, true),
-            Effect::Apply { ticket, thread, attr } => self.apply(ticket, thread, &attr),
-            Effect::Restore { ticket, thread, attr } => {
-                let fault = self.fault(self.faults.restore);
-                let result = self.kernel.restore(thread, &attr, self.now, fault);
-                let wider = result.is_ok() && self.rng.chance(self.faults.restore / 4);
-                self.inbox.push_back(if wider {
-                    // None of the thread's own CPUs is left.
-                    let all = Attr { cpus: self.platform.cpus, ..attr };
-                    let done = self.kernel.restore(thread, &all, self.now, None);
-                    assert_eq!(done, Ok(()), "a restore succeeds with all CPUs");
-                    Input::DoneWithCaveat { ticket, caveat: Caveat::AffinityWidened }
-                } else {
-                    Input::Done { ticket, result }
-                });
+            Effect::Apply { ticket, thread, attr, owner } => {
+                self.apply(ticket, thread, &attr, owner);
+            }
+            Effect::Restore { ticket, thread, attr, applied, owner } => {
+                self.limits.remove(&thread);
+                self.restore(ticket, thread, &attr, &applied, owner);
+            }
+            Effect::Inspect { threads } => self.inspect(threads),
+            Effect::Limit { thread, limit } => {
+                match limit {
+                    Some(limit) => self.limits.insert(thread, limit),
+                    None => self.limits.remove(&thread),
+                };
             }
             Effect::WatchThread { thread } => {
                 assert!(self.watched.insert(thread), "{thread:?} is watched twice");
             }
             Effect::ForgetThread { thread } => {
                 self.watched.remove(&thread);
+                self.limits.remove(&thread);
+                self.applied.remove(&thread);
+                self.tried.remove(&thread);
                 self.kernel.close(thread);
             }
             Effect::WatchProcess { process } => {
@@ -360,7 +398,100 @@ impl Simulation {
         self.rng.chance(permille).then(|| self.rng.pick(&[Errno(1), Errno(16)]))
     }
 
-    fn apply(&mut self, ticket: Ticket, thread: ThreadId, attr: &Attr) {
+    /// Returns the user of the spec of a thread, by its record.
+    fn user_of(&self, thread: ThreadId) -> Option<u32> {
+        let (tid, found) = self.kernel.thread_of(thread)?;
+        let of_thread = |record: &&Record| {
+            record.thread.is_some_and(|known| (known.tid, known.start) == (tid, found.start))
+        };
+        self.file.values().find(of_thread).map(|record| record.uid)
+    }
+
+    fn is_foreign(&self, thread: ThreadId) -> bool {
+        let uids = self.kernel.uids_of(thread);
+        let uid = self.user_of(thread).filter(|&uid| uid != 0);
+        uids.zip(uid).is_some_and(|(uids, uid)| uids.other_than(uid).is_some())
+    }
+
+    fn restore(
+        &mut self,
+        ticket: Ticket,
+        thread: ThreadId,
+        attr: &Attr,
+        applied: &Attr,
+        owner: Option<u32>,
+    ) {
+        let mut given = self.tried.get(&thread).cloned().unwrap_or_default();
+        given.extend([Some(*applied), self.applied.get(&thread).copied()].into_iter().flatten());
+        let before = self.kernel.thread_of(thread).map(|(_, found)| found.attr);
+        let fault = self.fault(self.faults.restore);
+        let result = self.kernel.restore(thread, attr, (&given, owner), self.now, fault);
+        let wider = result.is_ok() && self.rng.chance(self.faults.restore / 4);
+        self.inbox.push_back(if wider {
+            // None of the thread's own CPUs is left.
+            let all = Attr { cpus: self.platform.cpus, ..*attr };
+            let done = self.kernel.restore(thread, &all, (&given, owner), self.now, None);
+            assert_eq!(done, Ok(()), "a restore succeeds with all CPUs");
+            Input::DoneWithCaveat { ticket, caveat: Caveat::AffinityWidened }
+        } else {
+            Input::Done { ticket, result }
+        });
+        let after = self.kernel.thread_of(thread).map(|(_, found)| found.attr);
+        if let Some((before, after)) = before.zip(after)
+            && self.is_foreign(thread)
+        {
+            let demoted = before.policy.is_real_time() && !after.policy.is_real_time();
+            assert!(
+                after.policy == before.policy || demoted,
+                "a foreign thread has got {after:?}, had {before:?}"
+            );
+            assert!(
+                after.cpus == before.cpus || given.iter().any(|given| given.cpus == before.cpus),
+                "a foreign thread was moved from {before:?}"
+            );
+        }
+    }
+
+    /// Reports what has changed, as the driver does.
+    fn inspect(&mut self, threads: u32) {
+        assert!(self.watched.len() <= threads as usize, "more than one inspection can do");
+        for thread in self.watched.clone() {
+            let Some((_, found)) = self.kernel.thread_of(thread) else { continue };
+            let (uids, attr) = (found.uids, found.attr);
+            self.inbox.push_back(Input::CredentialsChanged { thread, uids });
+            if self.applied.get(&thread).is_some_and(|applied| *applied != attr) {
+                self.inbox.push_back(Input::AttrChanged { thread, attr });
+            }
+        }
+    }
+
+    /// Reports a change of credentials, as the kernel does.
+    pub fn report_credentials(&mut self, tid: u32) {
+        let of_tid = |&&thread: &&ThreadId| {
+            self.kernel.thread_of(thread).is_some_and(|(found, _)| found == tid)
+        };
+        if let Some(&thread) = self.watched.iter().find(of_tid)
+            && let Some(uids) = self.kernel.uids_of(thread)
+        {
+            self.inbox.push_back(Input::CredentialsChanged { thread, uids });
+        }
+    }
+
+    fn apply(&mut self, ticket: Ticket, thread: ThreadId, attr: &Attr, owner: Option<u32>) {
+        if let Some(uids) = self.kernel.uids_of(thread)
+            && owner.is_some_and(|owner| uids.other_than(owner).is_some())
+        {
+            let found = Found::Credentials(uids);
+            return self.inbox.push_back(Input::NotApplied { ticket, found });
+        }
+        assert!(!self.is_foreign(thread), "a foreign thread is to get {attr:?}");
+        if let Some((_, found)) = self.kernel.thread_of(thread)
+            && let Some(applied) = self.applied.get(&thread)
+            && !is_given(&found.attr, &[*applied, *attr])
+        {
+            let found = Found::Attr(found.attr);
+            return self.inbox.push_back(Input::NotApplied { ticket, found });
+        }
         if let Some((tid, start)) =
             self.kernel.thread_of(thread).map(|(tid, found)| (tid, found.start))
         {
@@ -373,6 +504,7 @@ impl Simulation {
             );
         }
         let fault = self.fault(self.faults.apply);
+        self.tried.entry(thread).or_default().push(*attr);
         let result = match self.kernel.set(thread, attr, self.now, fault) {
             Ok(ApplyOutcome::Asleep) => {
                 return self
@@ -382,7 +514,11 @@ impl Simulation {
             Ok(ApplyOutcome::NotBefore(at)) => {
                 return self.inbox.push_back(Input::NotBefore { ticket, at });
             }
-            Ok(ApplyOutcome::Done) => Ok(()),
+            Ok(ApplyOutcome::Done) => {
+                self.applied.insert(thread, *attr);
+                self.tried.remove(&thread);
+                Ok(())
+            }
             Err(errno) => Err(errno),
         };
         if let (None, Err(errno)) = (fault, result) {
@@ -488,11 +624,15 @@ impl Simulation {
     /// Kills the daemon and starts another one with a changed setup.
     pub fn restart_with(&mut self, setup: Setup) {
         self.setup = setup;
+        self.started = self.now;
         self.effects.clear();
         self.inbox.clear();
         self.ended_hosts.clear();
         self.watched.clear();
+        self.limits.clear();
         self.watched_processes.clear();
+        self.applied.clear();
+        self.tried.clear();
         self.calls.clear();
         self.connections.clear();
         self.kernel.close_all();
@@ -512,16 +652,27 @@ impl Simulation {
                 }
                 other => other,
             };
+            let lingers = record.thread.is_none_or(|last| {
+                thread.is_none() && self.kernel.has_zero_lag_hold(&last.applied.cpus, self.now)
+            });
+            if let Some((facts, of_thread)) = thread.zip(record.thread) {
+                let RecordThread { applied, previous, .. } = of_thread;
+                let found = drift::adopted(&facts.attr, &applied, &previous);
+                self.applied.insert(facts.thread, found);
+            }
             let process = ProcessId { pid: record.pid, start: record.pid_start };
             let process_alive = self.kernel.is_alive(process);
-            let witness =
-                thread.as_ref().filter(|facts| facts.euid == record.uid).map(|facts| facts.tgid);
+            let witness = thread
+                .as_ref()
+                .filter(|facts| facts.uids.effective == record.uid)
+                .map(|facts| facts.tgid);
             let witness = if process_alive { Some(record.pid) } else { witness };
             let groups = witness.and_then(|pid| self.groups.get(&pid).cloned());
             self.handle_input(Input::Adopt {
                 slot,
                 record: Box::new(record),
                 thread,
+                lingers,
                 process_alive,
                 groups,
             });
@@ -552,6 +703,11 @@ impl Simulation {
     pub fn check_idle(&self, lenient: bool) {
         assert_eq!(self.in_flight(), 0, "not idle");
         self.broker.audit_aggregates();
+        // An inspection finds a change after this time at most.
+        let is_recent = |at: Option<Monotonic>| {
+            let from = at.map(|at| at.max(self.started));
+            from.is_some_and(|from| self.now < from.saturating_add(Span::from_ns(200_000_000)))
+        };
         for slot in self.broker.confirmed() {
             let (record, wanted) = (self.broker.record(slot), self.broker.expected_attr(slot));
             let Some((record, wanted)) = record.zip(wanted) else { continue };
@@ -566,10 +722,29 @@ impl Simulation {
                     found.start, thread.start,
                     "another thread has the id of an attached thread"
                 );
+                if is_recent(found.set_outside_at) {
+                    continue;
+                }
                 assert_eq!(
                     found.attr, wanted,
                     "ledger and kernel differ for thread {}",
                     thread.tid
+                );
+                let is_limited = matches!(wanted.policy, Policy::Fifo(_) | Policy::Rr(_));
+                let declared = record.runtime.zip(record.task.params.period);
+                let declared = declared.filter(|(budget, period)| {
+                    is_limited && !budget.is_zero() && budget.as_ns() < period.as_ns()
+                });
+                let handle = self.broker.thread_of(record.spec).expect("the record has a thread");
+                let limit = self.limits.get(&handle).map(|limit| (limit.budget, limit.period));
+                assert_eq!(limit, declared, "the limit of thread {}", thread.tid);
+                assert!(
+                    record.uid == 0
+                        || is_recent(found.credentials_at)
+                        || found.uids.other_than(record.uid).is_none(),
+                    "foreign thread {} has a grant of user {}",
+                    thread.tid,
+                    record.uid
                 );
             }
         }
@@ -582,7 +757,10 @@ impl Simulation {
         for (tid, thread) in &self.kernel.threads {
             if !attached.contains(&(*tid, thread.start)) {
                 let (is, was) = (thread.attr, thread.own);
-                if lenient {
+                if thread.set_outside_at.is_some() || thread.credentials_at.is_some() {
+                    let is_left = is.policy.is_real_time() && is.reset_on_fork;
+                    assert!(!is_left, "thread {tid} has kept granted attributes: {is:?}");
+                } else if lenient {
                     let harmless = is.policy == was.policy || !is.policy.is_real_time();
                     assert!(harmless, "thread {tid} has kept granted attributes: {is:?}");
                 } else {
@@ -593,8 +771,11 @@ impl Simulation {
                 }
             }
         }
-        if self.calls.is_empty() {
-            assert_eq!(self.kernel.open_handles(), self.broker.attached() as usize, "handles leak");
+        // A request that waits behind a deferred one may have a handle, too.
+        let waits = self.connections.values().any(|connection| !connection.outstanding.is_empty());
+        if self.calls.is_empty() && !waits {
+            let known = self.broker.attached() as usize + self.broker.waiting_threads();
+            assert_eq!(self.kernel.open_handles(), known, "handles leak");
         }
         for (session, connection) in &self.connections {
             if connection.is_reading && self.calls.is_empty() {

@@ -5,8 +5,8 @@ use super::stage::{MS, Words, world_of};
 use crate::input::{Platform, SessionId};
 use crate::sim::{Rng, Simulation};
 use talea_core::setup::{
-    Access, Band, Bound, Confine, Domain, EdfOptions, FpLevels, FpOptions, PluginKind, PluginSetup,
-    RmOptions, RmTest, Rule, Setup,
+    Access, Band, Bound, Confine, Domain, EdfOptions, FpLevels, FpOptions, OnOverrun, PluginKind,
+    PluginSetup, RmOptions, RmTest, Rule, Setup,
 };
 use talea_core::{Charge, CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId};
@@ -37,7 +37,7 @@ fn plugins(rng: &mut Rng) -> Vec<PluginSetup> {
         };
         let cpus =
             if rng.chance(700) { CpuSet::first(CPUS) } else { CpuSet::single(rng.below(3) as u32) };
-        PluginSetup { name: format!("p{i}"), cpus, band, kind }
+        PluginSetup { name: format!("p{i}"), cpus, band, kind, on_overrun: OnOverrun::Throttle }
     };
     (0..count).map(|i| plugin(i, rng)).collect()
 }

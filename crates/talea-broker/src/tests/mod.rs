@@ -2,9 +2,12 @@
 //! simulated kernel.
 
 mod adopt;
+mod answers;
+mod budget_limits;
 mod calls;
 mod change;
 mod choice;
+mod drift;
 mod foreign;
 mod later;
 mod limits;

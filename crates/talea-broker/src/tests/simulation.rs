@@ -43,6 +43,10 @@ fn simulation_of_three_hundred_seeds_leaves_no_objects() {
         "dropped",
         "plugins out of service",
         "plugins outside their bounds",
+        "detached for their credentials",
+        "detached for their CPUs",
+        "detached for their policy",
+        "returned to their CPUs",
     ] {
         assert!(
             tally.get(what).is_some_and(|&times| times >= 10),

@@ -3,8 +3,8 @@
 use crate::input::{Platform, SessionId};
 use crate::sim::{Rng, Simulation, Target};
 use talea_core::setup::{
-    Access, Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, PluginKind,
-    PluginSetup, RmOptions, RmTest, Setup,
+    Access, Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpOptions, OnOverrun,
+    PluginKind, PluginSetup, RmOptions, RmTest, Setup,
 };
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::{Name, SpecId, SpecInfo};
@@ -38,7 +38,13 @@ pub(super) fn setup(names: &[&str], cpus: u32) -> Setup {
             }
         };
         let band = band.map(|(low, high)| Band { low: Priority(low), high: Priority(high) });
-        PluginSetup { name: (*name).to_owned(), cpus: CpuSet::first(cpus), band, kind }
+        PluginSetup {
+            name: (*name).to_owned(),
+            cpus: CpuSet::first(cpus),
+            band,
+            kind,
+            on_overrun: OnOverrun::Throttle,
+        }
     };
     Setup { plugins: names.iter().map(plugin).collect(), access: Access::Off, ..Setup::default() }
 }

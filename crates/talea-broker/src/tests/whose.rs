@@ -50,31 +50,6 @@ fn retif_s2_other_users_read_nothing_and_other_connections_modify_nothing() {
 }
 
 #[test]
-fn r25_an_attached_thread_with_changed_credentials_gets_no_new_attributes() {
-    let mut world = world();
-    let (alice, root) = (world.connect(1000), world.connect(0));
-    let tid = world.tid_of(alice);
-    let before = world.attr_of(tid);
-    let granted = world.attached(alice, urgent(5), tid);
-    let applied = world.attr_of(tid);
-    let change = || Request::Change { spec: granted.spec, task: urgent(9) };
-    world.kernel.change_credentials(tid, 1001);
-    let refusal = world.refused(alice, change());
-    assert_eq!((refusal.code, refusal.asked, refusal.limit), (Code::ForeignThread, 1001, 1000));
-    assert_eq!(world.attr_of(tid), applied, "the thread keeps its attributes until the release");
-    // Root may, as with any thread; and after the thread belongs to the user again, so may the
-    // user.
-    assert!(matches!(world.call(root, change()), Reply::Granted(_)));
-    world.kernel.change_credentials(tid, 1000);
-    assert!(matches!(world.call(alice, change()), Reply::Granted(_)));
-    // Releasing affects no other user.
-    world.kernel.change_credentials(tid, 0);
-    world.done(alice, Request::Detach(granted.spec));
-    assert_eq!(world.attr_of(tid), before);
-    world.check_idle(false);
-}
-
-#[test]
 fn r25_root_may_change_and_release_specs_of_users() {
     let mut world = world();
     let (alice, root) = (world.connect(1000), world.connect(0));

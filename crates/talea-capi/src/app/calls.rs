@@ -1,4 +1,4 @@
-//! Declaring an application.
+//! Functions of `talea.h` that declare an application.
 
 use super::choice::{Choose, Given};
 use super::job::Call;
@@ -110,7 +110,8 @@ impl App {
         })
     }
 
-    /// The channel lives as long as this.
+    /// Connects two tasks by a channel for elements of `item` bytes. The channel lives as long as
+    /// the application.
     pub(crate) fn channel(
         &self,
         ends: (u32, u32),
@@ -138,10 +139,10 @@ impl App {
     }
 }
 
-/// A text of the caller's.
+/// Returns a text of the caller.
 ///
 /// # Safety
-/// It is NULL or ends with a zero.
+/// `text` is NULL or ends with a zero.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> CallResult<&'a str> {
     if text.is_null() {
         return Err(wrong("name is NULL"));
@@ -367,7 +368,7 @@ pub unsafe extern "C" fn talea_app_channel(
     })
 }
 
-/// An application with the default configuration.
+/// Creates an application with the default configuration.
 impl Default for App {
     fn default() -> App {
         App::new(Application::new(Config::default()))
@@ -375,7 +376,7 @@ impl Default for App {
 }
 
 impl App {
-    /// Sets the version selection. `asked` is kept as long as an engine can call it.
+    /// Sets the version selection. Keeps `asked` for as long as an engine can call it.
     pub(crate) fn select<T: Any + Send>(&self, selection: Selection, asked: Box<T>) -> CallResult {
         self.with(|declared| {
             declared.stopped()?.config().selection = selection;

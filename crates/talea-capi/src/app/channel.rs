@@ -1,15 +1,15 @@
-//! Channels of data that C knows by their size only.
+//! Channels of data whose type C does not tell Talea, only their size.
 //!
 //! Model: the typed channel of the runtime carries *places*: numbers of the cells of a buffer that
-//! was allocated with the channel. Who pushes takes a free place, fills it and sends its number;
-//! who pops copies it out and gives the place back. A place has one owner at a time, so no
-//! thread reads a place while another one writes it.
+//! was allocated with the channel. A pushing job takes a free place, fills its cell and sends its
+//! number. A popping job copies the cell out and returns the place. A place has one owner at a
+//! time, so no thread reads a cell while another thread writes it.
 //!
-//! Invariant: jobs of the source alone push, and jobs of the sink alone pop, one after the other. A
-//! place is taken when the channel has room only: that room belonged to jobs of the sink that have
-//! ended, so as many places are back, and the queue of free ones has no cell whose update a stopped
-//! thread has left incomplete. In that queue, a thread that finds such a cell would spin until the
-//! stopped thread continues.
+//! Invariant: only jobs of the source push, and only jobs of the sink pop, one after the other. A
+//! job takes a place only when the channel has room. That room belonged to jobs of the sink that
+//! have ended, so as many places are back. Then the queue of free places has no cell whose update a
+//! stopped thread has left incomplete. A thread that finds such a cell would spin until the stopped
+//! thread continues.
 
 use crossbeam_queue::ArrayQueue;
 use libc::c_void;
@@ -18,25 +18,25 @@ use std::sync::Arc;
 use talea_core::mutate;
 use talea_runtime::{Application, Input, Output, TaskId};
 
-/// More is a mistake.
+/// Maximum number of elements of a channel. A larger number is a mistake of the caller.
 const LENGTH_MAX: u32 = 1 << 20;
 const BYTES_MAX: usize = 1 << 30;
 
-/// The object of a `talea_channel *`.
+/// Object of a `talea_channel *`.
 pub struct Pipe {
     output: Output<Place>,
     input: Input<Place>,
     places: Arc<Places>,
 }
 
-/// Why nothing was pushed or popped.
+/// Reason why no element was pushed or popped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Not {
-    /// The calling thread does no job of the task at this end.
+    /// The calling thread runs no job of the task at this end.
     Allowed,
-    /// The elements have another size.
+    /// The elements of the channel have another size.
     Fitting,
-    /// Full or empty.
+    /// The channel is full (push) or empty (pop).
     Now,
 }
 
@@ -52,7 +52,7 @@ unsafe impl Send for Places {}
 // SAFETY: the same.
 unsafe impl Sync for Places {}
 
-/// The right to one cell.
+/// Right of its owner to one cell.
 struct Place {
     of: Arc<Places>,
     number: u32,
@@ -79,7 +79,8 @@ impl Place {
 }
 
 impl Places {
-    /// Nothing, if there is no memory for so many.
+    /// Creates a buffer of `length` cells of `item` bytes. Returns `None` if there is not enough
+    /// memory.
     fn new(length: u32, item: usize) -> Option<Arc<Places>> {
         let bytes = item.checked_mul(length as usize).filter(|&bytes| bytes <= BYTES_MAX)?;
         let mut cells = Vec::new();
@@ -95,7 +96,8 @@ impl Places {
 }
 
 impl Pipe {
-    /// Nothing, if it is larger than memory.
+    /// Creates a channel between two tasks. Returns `None` if the channel is too long or larger
+    /// than memory.
     pub(crate) fn new(
         app: &mut Application,
         (from, to): (TaskId, TaskId),
@@ -107,7 +109,8 @@ impl Pipe {
         Some(Pipe { output, input, places })
     }
 
-    /// Whether elements of that size may be moved, by a thread whose end it is or not.
+    /// Checks that the elements of the channel have this size, and that the calling thread may use
+    /// the end.
     fn may(&self, is_mine: bool, size: usize) -> Result<(), Not> {
         mutate!(
             "capi-channel-job",
@@ -126,10 +129,10 @@ impl Pipe {
         )
     }
 
-    /// Puts one in, if there is room.
+    /// Pushes an element. Returns [`Not::Now`] if there is no room.
     ///
     /// # Safety
-    /// `item` names `size` bytes.
+    /// `item` points to `size` bytes.
     pub(crate) unsafe fn push(&self, item: *const c_void, size: usize) -> Result<(), Not> {
         self.may(self.output.is_mine(), size)?;
         let fill = || {
@@ -143,10 +146,10 @@ impl Pipe {
         if self.output.push_with(fill) { Ok(()) } else { Err(Not::Now) }
     }
 
-    /// Takes one out, if there is one.
+    /// Pops an element. Returns [`Not::Now`] if there is none.
     ///
     /// # Safety
-    /// `item` names room for `size` bytes.
+    /// `item` points to room for `size` bytes.
     pub(crate) unsafe fn pop(&self, item: *mut c_void, size: usize) -> Result<(), Not> {
         self.may(self.input.is_mine(), size)?;
         let place = self.input.pop().ok_or(Not::Now)?;

@@ -1,15 +1,15 @@
-//! A function of the caller's that chooses versions.
+//! Function of the caller that selects versions.
 
 use super::job::choosing;
 use crate::layout::TaleaChoice;
 use libc::c_void;
 use talea_runtime::{Candidates, Selection};
 
-/// `talea_chooser`
+/// Type `talea_chooser` of the header.
 pub type Choose = unsafe extern "C-unwind" fn(*const TaleaChoice, *mut c_void) -> i32;
 
-/// Such a function and what it is given. The machine knows its address, so it stays where it is as
-/// long as the application runs.
+/// Function of the caller that selects versions, with its argument. The engine has its address, so
+/// the value must not move while the application runs.
 pub(crate) struct Given {
     pub(crate) choose: Choose,
     pub(crate) data: *mut c_void,
@@ -19,7 +19,7 @@ pub(crate) struct Given {
 unsafe impl Send for Given {}
 
 impl Given {
-    /// The selection that asks it.
+    /// Returns the selection that calls the function.
     pub(crate) fn selection(&self) -> Selection {
         Selection::UserWithContext(ask, std::ptr::from_ref(self).expose_provenance() as u64)
     }

@@ -17,7 +17,7 @@ const KEEP_CHANNELS: u32 = 8;
 const SHIELD: u32 = 16;
 const FLAGS: u32 = NON_PREEMPTIVE | NO_INHERITANCE | INSIST | KEEP_CHANNELS | SHIELD;
 
-/// The method that needs a function.
+/// Number of the selection that needs a function of the caller.
 const USER: u32 = 5;
 
 const PERIODIC: u32 = 0;
@@ -27,17 +27,18 @@ const NODE: u32 = 3;
 
 const NO_BACKLOG: u32 = u32::MAX;
 
-/// Rights by their number in the header.
+/// `RIGHTS[n]`: rights with number `n` in the header.
 pub(crate) const RIGHTS: [Rights; 4] = [Rights::Any, Rights::Own, Rights::Daemon, Rights::Unused];
 
-/// `of[number]`, or what else there is.
+/// Returns `of[number]`, or an error that names `what` and the valid numbers.
 fn one_of<T: Copy>(what: &str, number: u32, of: &[T]) -> CallResult<T> {
     of.get(number as usize)
         .copied()
         .ok_or_else(|| wrong(format!("{what} is {number}: there are 0 to {}", of.len() - 1)))
 }
 
-/// `user`: what asks the caller's function, where there is one.
+/// Converts a configuration. `user` is the selection that calls the caller's function, if there is
+/// one.
 pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> CallResult<Config> {
     let unknown = given.flags & !FLAGS;
     if unknown != 0 {
@@ -93,7 +94,7 @@ pub(crate) fn config(given: &TaleaAppConfig, user: Option<Selection>) -> CallRes
     })
 }
 
-/// How the daemon is asked for rights.
+/// Returns the request to the daemon for rights.
 fn daemon(given: &TaleaAppConfig) -> CallResult<Daemon> {
     let plugin =
         Some(name(&given.daemon_plugin)?).filter(|name| !name.is_empty()).map(str::to_owned);
@@ -121,14 +122,14 @@ fn long(ns: u64) -> Duration {
     Duration::from_nanos(ns)
 }
 
-/// A name in a field of 32 bytes, ended by a zero.
+/// Returns the name in a field of 32 bytes, which a zero must terminate.
 fn name(field: &[u8; 32]) -> CallResult<&str> {
     let end = field.iter().position(|&byte| byte == 0);
     let text = end.and_then(|end| str::from_utf8(&field[..end]).ok());
     text.ok_or_else(|| wrong("a name is text of at most 31 bytes with a zero behind it"))
 }
 
-/// `number`: which task it is or will be, for one without a name.
+/// Converts a task. `number` is the number of the task, from which a task without a name gets one.
 pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[Served]) -> CallResult<Task> {
     let name = match name(&given.name)? {
         "" => format!("task {number}"),
@@ -183,7 +184,7 @@ pub(crate) fn task(given: &TaleaTask, number: usize, servers: &[Served]) -> Call
     })
 }
 
-/// A server, and how it gives its budget back.
+/// Returns a server of kind `kind`: deferrable, polling, sporadic or constant bandwidth.
 pub(crate) fn server(name: &str, kind: u32, budget_ns: u64, period_ns: u64) -> CallResult<Server> {
     let makes: fn(&str, Duration, Duration) -> Server = one_of(
         "kind",
@@ -196,7 +197,8 @@ pub(crate) fn server(name: &str, kind: u32, budget_ns: u64, period_ns: u64) -> C
     Ok(makes(name, long(budget_ns), long(period_ns)))
 }
 
-/// `number`: which version it will be, for one without a name.
+/// Converts a version. `number` is the number of the version, from which a version without a name
+/// gets one.
 pub(crate) fn version(given: &TaleaTaskVersion, number: usize) -> CallResult<Version> {
     let version = match name(&given.name)? {
         "" => Version::new(&format!("version {number}")),

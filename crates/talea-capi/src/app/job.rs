@@ -1,4 +1,4 @@
-//! The call of a version's function, and the job that it is called for.
+//! Calls of a version's function, and the job for which the function is called.
 
 use crate::layout::TaleaJob;
 use libc::c_void;
@@ -11,20 +11,21 @@ thread_local! {
     static CHOOSES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The job that this thread is doing.
+/// Returns the job that this thread runs.
 pub(crate) fn under_way() -> Option<TaleaJob> {
     UNDER_WAY.try_with(Cell::get).ok().flatten()
 }
 
-/// Whether this thread is one of an application's that has called a function of the caller's: it
-/// does a job, or chooses a version.
+/// Whether this thread belongs to an application and has called a function of the caller: it runs a
+/// job, or selects a version.
 pub(crate) fn is_inside() -> bool {
     under_way().is_some() || CHOOSES.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Asks a function of the caller's which version; what it calls meanwhile knows. The scheduler's
-/// lock is held: a call in it that waits for the application would deadlock. An exception aborts
-/// the program here, before it unwinds through the holder of that lock.
+/// Calls a function of the caller that selects a version. Marks the thread, so that the function's
+/// calls into this library can detect the selection. The engine's lock is held, so a call that
+/// waits for the application would deadlock. An exception aborts the program here, before it
+/// unwinds through the holder of that lock.
 pub(crate) fn choosing<T>(ask: impl FnOnce() -> T) -> T {
     struct Chosen;
     impl Drop for Chosen {
@@ -38,8 +39,8 @@ pub(crate) fn choosing<T>(ask: impl FnOnce() -> T) -> T {
         .unwrap_or_else(|_| std::process::abort())
 }
 
-/// A function of the caller's and what it is given. An exception must not leave it: the program is
-/// aborted then, which Rust does where it would catch one.
+/// Function of the caller with its argument. An exception must not leave the function: where Rust
+/// would catch an exception, the program is aborted.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) function: unsafe extern "C-unwind" fn(*mut c_void),

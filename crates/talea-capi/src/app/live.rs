@@ -1,5 +1,5 @@
-//! Calls on a running application. Jobs may call what does not start or stop it:
-//! that takes no lock, allocates nothing, and keeps no message.
+//! Calls on a running application. Jobs may make the calls that neither start nor stop the
+//! application: these calls take no lock, allocate nothing, and keep no message.
 
 use super::job::under_way;
 use super::state::App;

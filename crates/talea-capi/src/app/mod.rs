@@ -1,11 +1,12 @@
-//! `talea.h`: applications of tasks, over `talea-runtime`.
+//! Applications of `talea.h`, over `talea-runtime`.
 //!
-//! Model: a handle is an application, stopped or running, behind a lock that only calls take which
-//! jobs may not make. What jobs may call (activate, say what has become of the world, push, pop)
-//! goes beside it: it does not block, allocates nothing and keeps no message.
+//! Model: a handle is an application, stopped or running, behind a lock. Only calls that jobs may
+//! not make take the lock. The calls of jobs (activate, change a condition, push, pop) take no
+//! lock: they do not block, allocate nothing and keep no message.
 //!
-//! Invariant: while the application runs, nothing that its jobs reach is freed: functions and
-//! arguments are the caller's promise, the rest ends with the handle, which stops first.
+//! Invariant: while the application runs, nothing that its jobs reach is freed. The caller promises
+//! that for functions and arguments. Everything else ends with the handle, which stops the run
+//! first.
 
 mod calls;
 mod channel;

@@ -12,7 +12,7 @@ fn ns(long: Duration) -> u64 {
     u64::try_from(long.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Copies a text into a field: truncated if necessary, zero-terminated.
+/// Copies a text into a field. The text is truncated if necessary, and terminated by a zero.
 fn field<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [0; N];
     let end = text.floor_char_boundary(N - 1);
@@ -62,7 +62,7 @@ fn of_task(task: &TaskReport) -> TaleaTaskReport {
 }
 
 impl App {
-    /// Looks at the last run that ended.
+    /// Calls `look` with the report of the last run that ended.
     fn last<T>(&self, look: impl FnOnce(&Report) -> CallResult<T>) -> CallResult<T> {
         self.with(|declared| match &declared.report {
             Some(report) => look(report),

@@ -1,4 +1,4 @@
-//! An application as its handle knows it.
+//! State of an application behind its handle.
 
 use super::channel::Pipe;
 use super::choice::Given;
@@ -13,32 +13,33 @@ use talea_runtime::{
     VersionId,
 };
 
-/// The object of a `talea_app *`.
+/// Object of a `talea_app *`.
 pub struct App {
     declared: Mutex<Declared>,
-    /// Handle of the run. Written before its first job and after its last one; a reader that finds
-    /// it locked does not wait.
+    /// Handle of the run, written before the first job of the run and after the last one. A reader
+    /// that finds the lock taken does not wait.
     run: RwLock<Option<RunHandle>>,
-    /// A child of fork has none of the threads.
+    /// Process that created the application. A child of a fork has none of the application's
+    /// threads.
     owner: u32,
 }
 
-/// Everything that was declared, and what became of it.
+/// Declarations of an application, with the application's state and last report.
 pub(crate) struct Declared {
     state: State,
     pub(crate) tasks: Vec<Known>,
     pub(crate) accelerators: Vec<Accelerator>,
     pub(crate) servers: Vec<Served>,
-    /// The caller has pointers to them.
+    /// Channels of the application. The caller has pointers to them.
     pub(crate) channels: Vec<Arc<Pipe>>,
-    /// The chooser, to which the scheduler engine has a pointer.
+    /// Function that selects versions, to which the engine has a pointer.
     pub(crate) chooser: Option<Box<Given>>,
     /// Context of a selection that another module has set.
     pub(crate) asked: Option<Box<dyn Any + Send>>,
     pub(crate) report: Option<Report>,
 }
 
-/// A server, and the CPU of its first task, on which it is placed.
+/// Server, and the CPU of the server's first task, on which the server is placed.
 pub(crate) struct Served {
     pub(crate) id: ServerId,
     pub(crate) server: Server,
@@ -60,7 +61,7 @@ impl Declared {
     }
 }
 
-/// A task and its versions.
+/// Task with its versions.
 pub(crate) struct Known {
     pub(crate) id: TaskId,
     pub(crate) versions: Vec<VersionId>,
@@ -73,7 +74,7 @@ enum State {
     Between,
 }
 
-/// The caller's mistake.
+/// Creates the error for a mistake of the caller.
 pub(crate) fn wrong(what: impl Into<String>) -> CallError {
     CallError::Message(libc::EINVAL, what.into())
 }
@@ -133,8 +134,8 @@ impl App {
         App { declared: Mutex::new(declared), run: RwLock::new(None), owner: std::process::id() }
     }
 
-    /// Whether the calling thread may wait for it: not in a job, and not in a child of fork, which
-    /// has none of its threads.
+    /// Checks that the calling thread may wait for the application. The thread must not run a job,
+    /// and its process must not be a child of a fork, which has none of the application's threads.
     pub(crate) fn is_ours(&self) -> CallResult {
         if is_inside() {
             // A stop waits for jobs and choosers, so these must not wait for a thread that
@@ -144,7 +145,8 @@ impl App {
         self.is_of_this_process()
     }
 
-    /// Whether it is not that of the process which this one was forked from.
+    /// Checks that the application belongs to this process, and not to the process from which this
+    /// one was forked.
     fn is_of_this_process(&self) -> CallResult {
         if self.owner == std::process::id() {
             return Ok(());
@@ -155,7 +157,7 @@ impl App {
         ))
     }
 
-    /// Looks at what is declared, or adds to it.
+    /// Calls `inside` with the declarations.
     pub(crate) fn with<T>(
         &self,
         inside: impl FnOnce(&mut Declared) -> CallResult<T>,
@@ -216,8 +218,8 @@ impl App {
         *self.run.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Calls `action` with the handle of the run; an error if the application does not run. Does
-    /// not block, so jobs may call it.
+    /// Calls `action` with the handle of the run. Returns an error if the application does not run.
+    /// Does not block, so jobs may call the function.
     pub(crate) fn with_run(&self, action: impl FnOnce(&RunHandle) -> bool) -> CallResult {
         mutate!(
             "capi-app-forked",

@@ -1,4 +1,4 @@
-//! Why, in words: what was granted, or why it was not.
+//! Explanation in words of what the daemon granted, or why it refused.
 
 use super::layout::RtfTask;
 use super::registry;
@@ -9,8 +9,11 @@ use std::fmt::Write;
 use talea_client::{Mechanism, SpecInfo};
 use talea_core::Span;
 
+/// Writes the explanation of a task, or of the last error, to `text`. Returns the length of the
+/// explanation.
+///
 /// # Safety
-/// `task` is NULL or the caller's structure, and `text` has room for `size` bytes.
+/// `task` is NULL or the caller's structure, and `text` is NULL or has room for `size` bytes.
 pub(super) unsafe fn explain(task: *const RtfTask, text: *mut c_char, size: size_t) -> size_t {
     // SAFETY: the caller's promise.
     let id = unsafe { task.as_ref() }.map_or(0, |task| task.task_id);
@@ -26,7 +29,7 @@ pub(super) unsafe fn explain(task: *const RtfTask, text: *mut c_char, size: size
     words.len()
 }
 
-/// A sentence about an accepted task; an error for any other.
+/// Returns a sentence about an accepted task, or an error for any other task.
 fn about(id: u32) -> CallResult<String> {
     let entry = registry::find(id)?;
     Ok(sentence(&entry.grant.info()??))

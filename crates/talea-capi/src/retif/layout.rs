@@ -1,9 +1,9 @@
-//! The structures of `retif.h`. Programs were compiled with the sizes and offsets of the original
-//! header (x86-64).
+//! Structures of `retif.h`. Programs were compiled with the sizes and offsets of ReTiF's own header
+//! (x86-64).
 
 use libc::{c_char, c_int, c_void, pid_t};
 
-/// `struct rtf_params`; times in microseconds, 0 is "not declared".
+/// Structure `rtf_params`. Times are in microseconds, and 0 means "not declared".
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RtfParams {
@@ -16,7 +16,7 @@ pub struct RtfParams {
     pub ignore_admission: u8,
 }
 
-/// `struct timespec`, which the C library aligns like this on every 64-bit machine.
+/// Structure `timespec`, which the C library aligns in this way on every 64-bit machine.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Timespec {
@@ -24,7 +24,7 @@ pub struct Timespec {
     pub nsec: i64,
 }
 
-/// `struct rtf_task`, `struct rtf_spec` and `struct rts_task`
+/// Structures `rtf_task`, `rtf_spec` and `rts_task`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RtfTask {
@@ -37,7 +37,7 @@ pub struct RtfTask {
     pub dl: Timespec,
 }
 
-/// `struct rtf_client_info`
+/// Structure `rtf_client_info`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RtfClientInfo {
@@ -45,7 +45,7 @@ pub struct RtfClientInfo {
     pub state: c_int,
 }
 
-/// `struct rtf_task_info`
+/// Structure `rtf_task_info`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RtfTaskInfo {
@@ -57,7 +57,7 @@ pub struct RtfTaskInfo {
     pub pluginid: c_int,
 }
 
-/// `struct rtf_plugin_info`
+/// Structure `rtf_plugin_info`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RtfPluginInfo {
@@ -65,7 +65,7 @@ pub struct RtfPluginInfo {
     pub cputot: c_int,
 }
 
-/// `struct rtf_cpu_info`
+/// Structure `rtf_cpu_info`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RtfCpuInfo {

@@ -1,4 +1,4 @@
-//! Declared parameters: getters, setters, and what they mean to the daemon.
+//! Declared parameters: getters, setters, and conversion to a spec of the daemon.
 
 use super::layout::RtfParams;
 use crate::convert::{declared, malformed, name, priority};
@@ -19,7 +19,8 @@ impl RtfParams {
         ignore_admission: 0,
     };
 
-    /// Converts the parameters to a spec of the session: the end of the process releases its tasks.
+    /// Converts the parameters to a spec. The end of the session, and so of the process, releases
+    /// the spec.
     pub(super) fn spec(&self) -> CallResult<Spec> {
         Ok(Spec::from_task(Task {
             params: Params {
@@ -36,7 +37,7 @@ impl RtfParams {
     }
 }
 
-/// Microseconds as nanoseconds.
+/// Converts microseconds to nanoseconds. Returns `None` if the value is not declared.
 fn ns(field: Field, us: u64) -> CallResult<Option<u64>> {
     match declared(us) {
         Some(us) => us
@@ -47,10 +48,11 @@ fn ns(field: Field, us: u64) -> CallResult<Option<u64>> {
     }
 }
 
-/// Copies a C string, cut to what fits with its terminating zero. NULL is empty.
+/// Copies a C string, cut to the length that fits with a terminating zero. NULL becomes the empty
+/// string.
 ///
 /// # Safety
-/// `text` is NULL or a string.
+/// `text` is NULL, a C string, or an array of at least 31 bytes.
 unsafe fn copy_name(text: *const c_char) -> [u8; 32] {
     let mut name = [0; 32];
     if !text.is_null() {
@@ -68,7 +70,7 @@ unsafe fn copy_name(text: *const c_char) -> [u8; 32] {
     name
 }
 
-/// The functions, once for each spelling.
+/// Defines the functions once for each of their names.
 macro_rules! spelled {
     ($($init:ident
        $($set:ident $get:ident $field:ident $type:ty)*;

@@ -1,8 +1,8 @@
 //! Periodic tasks: `start` and `wait_period`.
 //!
-//! The structure holds the next activation, so the periodic loop needs no lookup and no lock.
-//! Activations are nominal: start + k·T. Late jobs follow back to back until the task has caught
-//! up.
+//! The structure contains the next activation, so the periodic loop needs no lookup and no lock.
+//! Activations are nominal: start + k·T. Late jobs follow one right after the other until the task
+//! has caught up.
 
 use super::layout::{RtfTask, Timespec};
 use std::sync::LazyLock;
@@ -10,17 +10,19 @@ use std::time::Duration;
 use talea_client::Periodic;
 use talea_core::Monotonic;
 
-/// Nanoseconds in a unit of the period, in this module only. The unit of the ReTiF paper and of the
-/// original `retif.h` is the microsecond, but the original `rtf_task_start` and
-/// `rtf_task_wait_period` take milliseconds. A program that relies on that would otherwise run a
-/// thousand times too fast.
+/// Nanoseconds in a unit of the period, in this module only. The unit of the ReTiF paper and of
+/// ReTiF's own `retif.h` is the microsecond, but its `rtf_task_start` and `rtf_task_wait_period`
+/// take milliseconds. With `RETIF_PERIOD_MS` set to 1, a program that relies on milliseconds does
+/// not run a thousand times too fast.
 static UNIT_NS: LazyLock<u64> = LazyLock::new(|| {
     let milliseconds = std::env::var_os("RETIF_PERIOD_MS").is_some_and(|value| value == "1");
     if milliseconds { 1_000_000 } else { 1_000 }
 });
 
+/// Starts the periods of a task.
+///
 /// # Safety
-/// It is NULL or the caller's structure.
+/// `task` is NULL or the caller's structure.
 pub(super) unsafe fn start(task: *mut RtfTask) {
     // SAFETY: the caller's promise.
     let Some(task) = (unsafe { task.as_mut() }) else { return };
@@ -30,8 +32,10 @@ pub(super) unsafe fn start(task: *mut RtfTask) {
     task.dl = later(start, deadline(task).unwrap_or(period));
 }
 
+/// Waits for the next period of a task, and counts a deadline miss.
+///
 /// # Safety
-/// It is NULL or the caller's structure.
+/// `task` is NULL or the caller's structure.
 pub(super) unsafe fn wait(task: *mut RtfTask) {
     // SAFETY: the caller's promise.
     let Some(task) = (unsafe { task.as_mut() }) else { return };
@@ -55,7 +59,8 @@ fn deadline(task: &RtfTask) -> Option<Duration> {
     length(task.p.deadline)
 }
 
-/// A declared length of time, cut to what the clock can count.
+/// Converts a declared time, limited to what the clock can count. Returns `None` if the time is not
+/// declared.
 fn length(value: u64) -> Option<Duration> {
     (value != 0).then(|| Duration::from_nanos(value.saturating_mul(*UNIT_NS).min(i64::MAX as u64)))
 }

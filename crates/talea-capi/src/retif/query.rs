@@ -1,9 +1,9 @@
-//! The items of the daemon, by index.
+//! Items of the daemon by their index.
 //!
-//! Programs count first and then ask index after index until they have seen as many as were
-//! counted. So what a count has seen is kept for the thread that counted: items that end meanwhile
-//! are still reported, and numbers below the highest that were not there are answered at once,
-//! because numbers are never used again.
+//! A program counts the items first, and then requests index after index until it has as many items
+//! as were counted. So a count keeps its items for the thread that counted. Items that end
+//! meanwhile are still reported. Numbers below the highest counted one that were absent are
+//! answered without the daemon, because the daemon never reuses a number.
 
 use super::layout::{RtfClientInfo, RtfCpuInfo, RtfPluginInfo, RtfTaskInfo};
 use super::registry;
@@ -34,7 +34,7 @@ fn see<T>(with: impl FnOnce(&mut Seen) -> T) -> CallResult<T> {
         .map_err(|_| CallError::Caller(libc::ESRCH, "the thread is ending"))
 }
 
-/// A count, or `RTF_ERROR`.
+/// Returns a count, or `RTF_ERROR`.
 fn count(inside: impl FnOnce() -> CallResult<usize>) -> c_int {
     let mut found = 0;
     let outcome = result(ErrorStyle::Plain, || {
@@ -44,7 +44,7 @@ fn count(inside: impl FnOnce() -> CallResult<usize>) -> c_int {
     if outcome == 1 { c_int::try_from(found).unwrap_or(c_int::MAX) } else { ERROR }
 }
 
-/// Returns an item, or `RTF_ERROR` for refusals and failures alike.
+/// Returns 1 after writing an item to `data`, or `RTF_ERROR` for refusals and failures alike.
 fn item<T>(data: *mut T, inside: impl FnOnce() -> CallResult<T>) -> c_int {
     let outcome = result(ErrorStyle::Plain, || {
         // SAFETY: NULL or the caller's structure.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn rtf_task_info(desc: c_uint, data: *mut RtfTaskInfo) -> 
     })
 }
 
-/// A task's number as `retif.h` has it.
+/// Returns a task's number in the range of `retif.h`.
 fn number(spec: SpecId) -> Option<u32> {
     registry::number_of(spec).or_else(|| u32::try_from(spec.0).ok())
 }
@@ -160,7 +160,7 @@ fn info(spec: &SpecInfo) -> RtfTaskInfo {
     }
 }
 
-/// Converts a charge to a float for display; the ledger itself uses integers.
+/// Converts a charge to a float for display. The ledger itself uses integers.
 #[allow(clippy::cast_precision_loss, reason = "six digits are more than enough to look at")]
 fn share(charge: Charge) -> f32 {
     charge.ppm() as f32 / 1_000_000.0

@@ -1,4 +1,4 @@
-//! The process's one connection, and its tasks by number.
+//! Connection of the process, and its tasks by their numbers.
 
 use crate::ffi::{CallError, CallResult};
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use talea_client::{Client, Code, Field, Grant, Refusal, SpecId};
 
-/// Numbers from here on are given to tasks whose own does not fit into the structure.
+/// First of the numbers for tasks whose own number does not fit into the structure.
 const LARGE: u32 = 1 << 31;
 
-/// One accepted task.
+/// Accepted task.
 pub(super) struct Entry {
     pub(super) grant: Grant,
-    /// The structure that it was created in.
+    /// Address of the structure for which the task was created.
     address: usize,
-    /// Whether a thread was attached once.
+    /// Whether a thread has been attached to the task.
     pub(super) attached: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ fn lock() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The connection; it is made with its first request.
+/// Returns the connection of the process, which connects with its first request.
 pub(super) fn client() -> CallResult<Client> {
     let mut registry = lock();
     if let Some(client) = &registry.client {
@@ -40,7 +40,7 @@ pub(super) fn client() -> CallResult<Client> {
     Ok(client)
 }
 
-/// Enters a new task and gives it its number.
+/// Adds a new task to the registry, and returns its number.
 pub(super) fn enter(grant: Grant, address: usize) -> u32 {
     let mut registry = lock();
     let own = u32::try_from(grant.spec().0).ok().filter(|id| (1..LARGE).contains(id));
@@ -53,25 +53,25 @@ pub(super) fn enter(grant: Grant, address: usize) -> u32 {
     id
 }
 
-/// The task with a number; a refusal when there is none.
+/// Returns the task with a number. Returns a refusal if there is none.
 pub(super) fn find(id: u32) -> CallResult<Arc<Entry>> {
     lock().tasks.get(&id).cloned().ok_or_else(no_such_task)
 }
 
-/// Strikes a task out.
+/// Removes the task with a number from the registry, and returns the task.
 pub(super) fn remove(id: u32) -> CallResult<Arc<Entry>> {
     lock().tasks.remove(&id).ok_or_else(no_such_task)
 }
 
-/// The number of one of our own tasks.
+/// Returns the number of a task of this process.
 pub(super) fn number_of(spec: SpecId) -> Option<u32> {
     lock().tasks.iter().find(|(_, entry)| entry.grant.spec() == spec).map(|(id, _)| *id)
 }
 
-/// Returns the tasks that were created in this structure and have had a thread.
+/// Returns the tasks that were created for the structure at `address` and have had a thread.
 ///
-/// A program of the original (CatchingDrone) cancels a thread and creates its task anew without
-/// releasing the old task.
+/// A program of ReTiF (CatchingDrone) cancels a thread and creates its task again without releasing
+/// the old task.
 pub(super) fn former_tasks(address: usize) -> Vec<(u32, Arc<Entry>)> {
     let used = |entry: &Entry| entry.address == address && entry.attached.load(Ordering::Relaxed);
     lock()

@@ -1,4 +1,4 @@
-//! The functions on tasks under each of their names.
+//! Functions on tasks under each of their names.
 
 use super::layout::{RtfParams, RtfTask};
 use super::task::{

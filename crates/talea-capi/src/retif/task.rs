@@ -1,4 +1,4 @@
-//! Operations on a task, shared by all spellings.
+//! Operations on a task, shared by the functions of all names.
 
 use super::layout::{RtfParams, RtfTask, Timespec};
 use super::registry::{self, Entry};
@@ -19,13 +19,13 @@ const ACL_FAIL: c_int = -2;
 /// Style of the results.
 #[derive(Clone, Copy)]
 pub(super) enum ErrorStyle {
-    /// `RTF_OK`, `RTF_FAIL`, `RTF_ERROR`.
+    /// The results are `RTF_OK`, `RTF_FAIL` and `RTF_ERROR`.
     Plain,
-    /// J: refusals for lack of permission have a value of their own.
+    /// Refusals for lack of permission have a value of their own, as in the journal paper.
     Distinct,
 }
 
-/// Runs the inside of a function and turns what comes of it into a result.
+/// Runs the body of a function and converts its outcome to a result.
 pub(super) fn result(style: ErrorStyle, inside: impl FnOnce() -> CallResult) -> c_int {
     let error = match protect(inside) {
         Ok(()) => return OK,
@@ -44,7 +44,7 @@ pub(super) fn result(style: ErrorStyle, inside: impl FnOnce() -> CallResult) -> 
     result
 }
 
-/// Whether rules or rights stand in the way, rather than room.
+/// Whether rules or rights are the reason of a refusal, rather than a lack of room.
 fn is_denial(refusal: &Refusal) -> bool {
     match refusal.code {
         Code::NotAllowed
@@ -70,8 +70,10 @@ pub(super) fn connect() -> CallResult {
     Ok(registry::client()?.reconnect()?)
 }
 
+/// Requests a grant for a task, and stores the task's number in its structure.
+///
 /// # Safety
-/// Both are NULL or the caller's structures.
+/// Both pointers are NULL or denote the caller's structures.
 pub(super) unsafe fn create(task: *mut RtfTask, params: *const RtfParams) -> CallResult {
     // SAFETY: the caller's promise.
     let (task, params) = unsafe { both(task, params) }?;
@@ -92,8 +94,10 @@ pub(super) unsafe fn create(task: *mut RtfTask, params: *const RtfParams) -> Cal
     Ok(())
 }
 
+/// Changes the parameters of a task.
+///
 /// # Safety
-/// Both are NULL or the caller's structures.
+/// Both pointers are NULL or denote the caller's structures.
 pub(super) unsafe fn change(task: *mut RtfTask, params: *const RtfParams) -> CallResult {
     // SAFETY: the caller's promise.
     let (task, params) = unsafe { both(task, params) }?;
@@ -104,8 +108,10 @@ pub(super) unsafe fn change(task: *mut RtfTask, params: *const RtfParams) -> Cal
     Ok(())
 }
 
+/// Attaches a thread to a task.
+///
 /// # Safety
-/// It is NULL or the caller's structure.
+/// `task` is NULL or the caller's structure.
 pub(super) unsafe fn attach(task: *mut RtfTask, tid: pid_t) -> CallResult {
     // SAFETY: the caller's promise.
     let entry = unsafe { entry(task) }?;
@@ -115,8 +121,10 @@ pub(super) unsafe fn attach(task: *mut RtfTask, tid: pid_t) -> CallResult {
     Ok(())
 }
 
+/// Detaches the thread of a task.
+///
 /// # Safety
-/// It is NULL or the caller's structure.
+/// `task` is NULL or the caller's structure.
 pub(super) unsafe fn detach(task: *mut RtfTask) -> CallResult {
     // SAFETY: the caller's promise.
     let entry = unsafe { entry(task) }?;
@@ -125,8 +133,10 @@ pub(super) unsafe fn detach(task: *mut RtfTask) -> CallResult {
     Ok(())
 }
 
+/// Releases a task.
+///
 /// # Safety
-/// It is NULL or the caller's structure.
+/// `task` is NULL or the caller's structure.
 pub(super) unsafe fn release_task(task: *mut RtfTask) -> CallResult {
     // SAFETY: the caller's promise.
     let task = unsafe { task.as_mut() }.ok_or(NULL)?;
@@ -145,8 +155,10 @@ fn release(id: u32) -> CallResult {
     }
 }
 
+/// Initializes the structure of a task.
+///
 /// # Safety
-/// It is NULL or the caller's structure.
+/// `task` is NULL or the caller's structure.
 pub(super) unsafe fn init(task: *mut RtfTask) {
     const NEVER: Timespec = Timespec { sec: 0, nsec: 0 };
     // SAFETY: the caller's promise.
@@ -163,10 +175,11 @@ pub(super) unsafe fn init(task: *mut RtfTask) {
     }
 }
 
-/// Microseconds, rounded down: whole ones were asked for, so never below the runtime.
+/// Returns the accepted runtime in microseconds, rounded down. Programs request whole microseconds,
+/// so the result is never below the requested runtime.
 ///
 /// # Safety
-/// It is NULL or the caller's structure.
+/// `task` is NULL or the caller's structure.
 pub(super) unsafe fn accepted(task: *const RtfTask) -> CallResult<u64> {
     // SAFETY: the caller's promise.
     Ok(accepted_us(&unsafe { entry(task) }?.grant))
@@ -181,15 +194,19 @@ fn accepted_us(grant: &talea_client::Grant) -> u64 {
 
 pub(super) const NULL: CallError = CallError::Caller(libc::EINVAL, "a pointer is NULL");
 
+/// Returns the registry's entry of a task.
+///
 /// # Safety
-/// It is NULL or the caller's structure.
+/// `task` is NULL or the caller's structure.
 unsafe fn entry(task: *const RtfTask) -> CallResult<Arc<Entry>> {
     // SAFETY: the caller's promise.
     registry::find(unsafe { task.as_ref() }.ok_or(NULL)?.task_id)
 }
 
+/// Borrows both structures.
+///
 /// # Safety
-/// Both are NULL or the caller's structures.
+/// Both pointers are NULL or denote the caller's structures.
 unsafe fn both<'a>(
     task: *mut RtfTask,
     params: *const RtfParams,

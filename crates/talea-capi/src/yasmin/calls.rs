@@ -1,4 +1,4 @@
-//! Declaring: tasks, versions, accelerators.
+//! Functions of `yasmin.h` that declare tasks, versions and accelerators.
 
 use super::layout::{Battery, Function, Select, YasConfiguration, YasData, YasProperties};
 use super::state::{Task, Yasmin, declare, room, set};
@@ -10,7 +10,7 @@ use libc::{c_char, c_void, size_t};
 
 const INVALID: i32 = -1;
 
-/// A number, or the paper's way to say that there is none.
+/// Returns a number, or the number by which the paper says that there is none.
 fn number(inside: impl FnOnce() -> CallResult<u32>) -> i32 {
     let given = protect(inside).and_then(|number| {
         i32::try_from(number).map_err(|_| CallError::Caller(libc::ERANGE, "there are too many"))
@@ -21,10 +21,10 @@ fn number(inside: impl FnOnce() -> CallResult<u32>) -> i32 {
     })
 }
 
-/// A task as the program describes it.
+/// Converts the program's description of a task.
 ///
 /// # Safety
-/// `data` is NULL or names as many bytes as `size` says; its name is NULL or ends with a zero.
+/// `data` is NULL or points to `size` bytes. The name in `data` is NULL or ends with a zero.
 unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> CallResult<Task> {
     if size != size_of::<YasData>() {
         return Err(CallError::Caller(
@@ -77,7 +77,7 @@ unsafe fn described(yasmin: &Yasmin, data: *const YasData, size: size_t) -> Call
 }
 
 impl Yasmin {
-    /// Whether there is room for a task of its kind beside all others.
+    /// Checks that the configured number of tasks of this kind leaves room for the task.
     fn room_for(&self, task: &Task, itself: Option<usize>) -> CallResult {
         let others = self.tasks.iter().enumerate().filter(|&(at, _)| Some(at) != itself);
         let like = others.filter(|(_, known)| known.is_periodic() == task.is_periodic()).count();

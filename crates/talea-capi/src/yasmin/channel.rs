@@ -1,4 +1,4 @@
-//! Channels: the program's structures, connected by the library.
+//! Channels of `yasmin.h`: structures of the program that the library connects.
 
 use super::layout::YasChannel;
 use super::state::{Connected, declare, room};
@@ -7,7 +7,7 @@ use crate::ffi::{CallError, CallResult, call, given, protect};
 use libc::{c_void, size_t};
 use std::sync::atomic::Ordering;
 
-/// Connects two tasks.
+/// Connects two tasks by a channel.
 ///
 /// # Safety
 /// `channel` is NULL or lives as long as the application.
@@ -52,10 +52,10 @@ pub unsafe extern "C" fn yas_channel_join(
     call(|| unsafe { join(source, destination, channel, tokens) });
 }
 
-/// Moves an element through the library's channel behind the program's.
+/// Moves an element through the library's channel behind the program's channel.
 ///
 /// # Safety
-/// `channel` is NULL or names one.
+/// `channel` is NULL or points to a channel.
 unsafe fn moves(
     channel: *const YasChannel,
     item: *const c_void,

@@ -1,11 +1,11 @@
-//! The structures of `yasmin.h`.
+//! Structures of `yasmin.h`.
 
 use super::super::app::Pipe;
 use crate::ffi::Sized32;
 use libc::{c_char, c_void, size_t};
 use std::sync::atomic::AtomicPtr;
 
-/// `yas_configuration`
+/// Structure `yas_configuration` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct YasConfiguration {
@@ -26,7 +26,7 @@ pub struct YasConfiguration {
     pub spin_ns: u64,
 }
 
-/// `yas_TData`
+/// Structure `yas_TData` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct YasData {
@@ -39,7 +39,7 @@ pub struct YasData {
     pub sporadic: u8,
 }
 
-/// `yas_properties`
+/// Structure `yas_properties` of the header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct YasProperties {
@@ -51,7 +51,7 @@ pub struct YasProperties {
     pub permissions: u64,
 }
 
-/// `yas_channel`
+/// Structure `yas_channel` of the header.
 #[repr(C)]
 pub struct YasChannel {
     pub name: *const c_char,

@@ -1,4 +1,4 @@
-//! Starting, stopping, and what jobs may call.
+//! Functions of `yasmin.h` that start and stop the application, and functions that jobs may call.
 
 use super::state::{app, declared, forget};
 use crate::app::{App, is_inside};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use talea_core::mutate;
 use talea_runtime::{Condition, RunHandle, TaskId};
 
-/// The application that is declared.
+/// Returns the declared application.
 fn declared_app() -> CallResult<Arc<App>> {
     let app = declared()?.as_ref().map(|yasmin| Arc::clone(&yasmin.app));
     app.ok_or(CallError::Caller(libc::EINVAL, "init() was not called"))
@@ -20,8 +20,8 @@ fn stop() -> CallResult {
     declared_app()?.stop().map(drop)
 }
 
-/// Stops what runs, and forgets what was declared. A run that had to be ended has ended: that is
-/// said, and forgotten, too.
+/// Stops the run, if there is one, and forgets the declarations. If the run had to be ended, the
+/// function keeps the message of that error and forgets the declarations, too.
 pub(crate) fn end() -> CallResult {
     let runs = || -> CallResult<bool> {
         Ok(declared()?.as_ref().is_some_and(|yasmin| yasmin.app.is_stopped().is_err()))
@@ -71,7 +71,8 @@ pub extern "C" fn yas_cleanup() {
     call(end);
 }
 
-/// Calls the run, if there is one. Does not block and sets no message.
+/// Calls `action` with the handle of the run. Returns whether there is a run and `action`
+/// succeeded. Does not block and sets no message.
 fn with_run(action: impl FnOnce(&RunHandle) -> bool) -> bool {
     protect(|| Ok(app().is_some_and(|app| app.with_run(action).is_ok()))).unwrap_or(false)
 }

@@ -1,12 +1,12 @@
-//! `yasmin.h`: YASMIN's names over the same applications.
+//! Functions of `yasmin.h`, over the applications of `talea.h`.
 //!
-//! Model: one application a program, made by `init` and forgotten by `cleanup`. The paper's calls
-//! have no results for errors, so the first refusal is kept, and `start` refuses with it. What kind
-//! a task is (activated by its channels, by a call, or by time) is known when everything was
-//! declared, so tasks are declared anew at each start.
+//! Model: each program has one application, created by `init` and forgotten by `cleanup`. The
+//! paper's calls have no results for errors. So the library keeps the first refusal, and `start`
+//! returns it. The kind of a task (activated by its channels, by a call, or by time) is known only
+//! after all declarations, so each start declares the tasks again.
 //!
-//! Two locks: that of what is declared, which no job takes, and that of the application's address,
-//! which jobs only try.
+//! There are two locks: the lock of the declarations, which no job takes, and the lock of the
+//! application's address, for which no job waits.
 
 mod calls;
 mod channel;

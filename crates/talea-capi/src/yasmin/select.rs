@@ -1,4 +1,5 @@
-//! Versions chosen by the program's functions: what the battery holds, or which version at once.
+//! Selection of versions by the program's functions: one for the charge of the battery, or one for
+//! the version itself.
 
 use super::layout::{Battery, Select};
 use crate::app::choosing;
@@ -10,22 +11,24 @@ const DECLARED: u32 = 1;
 const ENERGY: u32 = 2;
 const USER: u32 = 6;
 
-/// The functions of a task's versions: the first of each kind.
+/// Functions of a task's versions: the first of each kind.
 pub(crate) struct Asked {
     pub(crate) battery: Option<Battery>,
     pub(crate) select: Option<Select>,
 }
 
-/// `0[task]`: functions of the task. The engine has a pointer to it, so it must not move.
+/// Functions of all tasks: `0[n]` has those of task `n`. The engine has a pointer to the table, so
+/// the table must not move.
 pub(crate) struct Table(pub(crate) Vec<Asked>);
 
-/// The method as `talea.h` numbers it; functions are passed to the application when it starts.
+/// Converts the method to the number of `talea.h`. The methods with functions become others,
+/// because the start passes the functions to the application.
 pub(crate) fn of_talea(selection: u32) -> u32 {
     if selection == USER { DECLARED - 1 } else { selection - 1 }
 }
 
 impl Table {
-    /// Returns the selection that calls the functions, if the method has some.
+    /// Returns the selection that calls the functions, if the method has any.
     pub(crate) fn selection(&self, method: u32) -> Option<Selection> {
         let address = std::ptr::from_ref(self).expose_provenance() as u64;
         match method {
@@ -43,7 +46,7 @@ fn asked(of: &Candidates, address: u64) -> Option<&'static Asked> {
     table.0.get(of.task.0 as usize)
 }
 
-/// The rule for energy, with a battery that is asked just now.
+/// Selects the version by energy, with the charge that the program's function returns now.
 #[allow(clippy::unnecessary_wraps, reason = "a chooser may name none")]
 fn by_battery(of: &Candidates, address: u64) -> Option<u32> {
     let battery = mutate!(

@@ -11,30 +11,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use talea_core::engine::MAX_RUN;
 use talea_core::mutate;
 
-/// A task as its `TData` says.
+/// Task as its `TData` describes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Task {
-    /// Name, priority and worker; the rest is filled in by [`Yasmin::declare`].
+    /// Name, priority and worker of the task. `as_talea` adds the rest.
     pub(crate) base: TaleaTask,
     pub(crate) period_ns: u64,
     pub(crate) deadline_ns: u64,
     pub(crate) offset_ns: u64,
     pub(crate) is_sporadic: bool,
-    /// Whether a channel leads into it.
+    /// Whether a channel leads to the task.
     pub(crate) is_node: bool,
     pub(crate) versions: u32,
     pub(crate) battery: Option<Battery>,
     pub(crate) select: Option<Select>,
 }
 
-/// A channel of the program's that is connected.
+/// Channel of the program that is connected.
 pub(crate) struct Connected(pub(crate) *const YasChannel);
 
 // SAFETY: the header says that it lives as long as the application; only its atomic field is
 // written.
 unsafe impl Send for Connected {}
 
-/// Everything since `init`.
+/// Declarations since `init`.
 pub(crate) struct Yasmin {
     pub(crate) app: Arc<App>,
     pub(crate) limits: YasConfiguration,
@@ -46,10 +46,10 @@ pub(crate) struct Yasmin {
 }
 
 static DECLARED: Mutex<Option<Yasmin>> = Mutex::new(None);
-/// The application alone, for jobs.
+/// Application, in a lock of its own for jobs.
 static APP: RwLock<Option<Arc<App>>> = RwLock::new(None);
 
-/// Locks the declarations; an error in a job and in a chooser.
+/// Locks the declarations. Returns an error in a job and in a function that selects a version.
 pub(crate) fn declared() -> CallResult<MutexGuard<'static, Option<Yasmin>>> {
     if is_inside() {
         return Err(CallError::Caller(libc::EDEADLK, "jobs and choosers may not call this"));
@@ -57,7 +57,7 @@ pub(crate) fn declared() -> CallResult<MutexGuard<'static, Option<Yasmin>>> {
     Ok(DECLARED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Adds to what is declared. What is refused is kept for `start`.
+/// Adds to the declarations. Keeps the first refusal for `start`.
 pub(crate) fn declare<T>(add: impl FnOnce(&mut Yasmin) -> CallResult<T>) -> CallResult<T> {
     let mut declared = declared()?;
     let yasmin =
@@ -76,7 +76,7 @@ pub(crate) fn app() -> Option<Arc<App>> {
     APP.try_read().ok().and_then(|app| app.clone())
 }
 
-/// `number` of them are declared already.
+/// Checks that there is room for one more `what` beside `number` declared ones, of at most `most`.
 pub(crate) fn room(what: &str, macro_name: &str, number: usize, most: u32) -> CallResult {
     if mutate!("yasmin-room", number < most as usize, number <= most as usize) {
         return Ok(());
@@ -84,7 +84,7 @@ pub(crate) fn room(what: &str, macro_name: &str, number: usize, most: u32) -> Ca
     Err(wrong(format!("one {what} too many: {macro_name} is {most}")))
 }
 
-/// Forgets what was declared; it is stopped then.
+/// Forgets the declarations. Called when the application is stopped.
 pub(crate) fn forget() -> CallResult {
     let gone = declared()?.take();
     *APP.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -104,7 +104,8 @@ pub(crate) fn set(yasmin: Yasmin) -> CallResult {
 }
 
 impl Yasmin {
-    /// A configuration that makes no sense is refused by `start`, like everything else.
+    /// Creates the declarations after `init`. Like every refusal, that of an invalid configuration
+    /// is kept for `start`.
     pub(crate) fn new(limits: YasConfiguration) -> Yasmin {
         let (tasks, channels, accelerators) = Default::default();
         let app = Arc::new(App::default());
@@ -148,7 +149,8 @@ impl Yasmin {
         })
     }
 
-    /// A time of the program's.
+    /// Converts `units` of the program's time unit to nanoseconds. Returns an error that names
+    /// `what` if the result exceeds [`MAX_RUN`].
     pub(crate) fn ns(&self, what: &str, units: u64) -> CallResult<u64> {
         let ns = units.checked_mul(self.limits.time_unit_ns).filter(|&ns| ns <= MAX_RUN.as_ns());
         ns.ok_or_else(|| {
@@ -209,7 +211,7 @@ impl Task {
         }
     }
 
-    /// Whether it is one of `PERIODIC_TASK_SIZE`.
+    /// Whether the task counts towards `PERIODIC_TASK_SIZE`.
     pub(crate) fn is_periodic(&self) -> bool {
         self.period_ns > 0 && !self.is_sporadic
     }

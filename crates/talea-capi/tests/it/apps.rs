@@ -10,7 +10,7 @@ use talea_kernel_tests::{Bench, kernel};
 /// UID and GID of the user `nobody`, on every distribution.
 const UNPRIVILEGED: u32 = 65534;
 
-/// A path without a daemon.
+/// Path at which no daemon listens.
 const NO_DAEMON: &str = "/nonexistent/talea.sock";
 
 /// Returns the number of CPUs that a test of several CPUs may use.
@@ -18,13 +18,13 @@ pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(2)
 }
 
-/// A program, to be run by the user of the tests.
+/// Returns the command of a program that the user of the tests runs.
 fn run(program: &Path) -> Command {
     command(program, Path::new(NO_DAEMON))
 }
 
-/// Runs a program as the user of the tests and, if that is root, again as a user without rights.
-/// One run at a time has the CPUs of the machine.
+/// Runs a program as the user of the tests. If that is root, runs the program again as a user
+/// without rights. Only one run at a time has the CPUs of the machine.
 pub(crate) fn run_as_each_user(program: &Path, arguments: &[String], check: impl Fn(&str)) {
     let bench = Bench::new("capi_apps");
     check(&expect(run(program).args(arguments), 0));

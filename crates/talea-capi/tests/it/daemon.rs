@@ -29,7 +29,7 @@ const FP: &str =
     "[[plugin]]\nname = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"40-60\"\n";
 const EDF: &str = "[[plugin]]\nname = \"edf\"\nkind = \"edf\"\ncpus = \"all\"\n";
 
-/// A private daemon. Dropping it releases all grants and stops the daemon.
+/// Private daemon. Dropping it releases all grants and stops the daemon.
 struct Daemon {
     folder: PathBuf,
     child: Child,
@@ -97,7 +97,7 @@ impl Daemon {
         self.folder.join("socket")
     }
 
-    /// A copy of a program, to be run by the unprivileged user.
+    /// Returns the command of a copy of a program, to be run by the unprivileged user.
     fn command(&self, program: &Path) -> Command {
         let copy = self.folder.join(program.file_name().expect("a name"));
         talea_kernel_tests::bench::copy(program, &copy);

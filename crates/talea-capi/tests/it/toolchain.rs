@@ -100,7 +100,7 @@ pub(crate) fn program(source: &Path, language: Language, library: &str) -> PathB
     to
 }
 
-/// A program that connects to the daemon at `socket`.
+/// Returns the command of a program that connects to the daemon at `socket`.
 pub(crate) fn command(program: &Path, socket: &Path) -> Command {
     let mut command = Command::new(program);
     command

@@ -91,6 +91,8 @@ impl TaskArgs {
             cpus_mandatory: self.cpus.is_some(),
             ignore_admission: self.ignore_admission,
             owner,
+            thread: None,
+            exclusive: false,
         };
         TaskRequest::Grant { task, kind }
     }

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use talea_os::{Thread, seqpacket};
 use talea_proto::{Reply, Request};
 
-/// Maximum length of a UNIX socket's path (`sun_path` without the terminating zero).
+/// Maximum length in bytes of a UNIX socket's path (`sun_path` without the terminating zero).
 const PATH_MAX: usize = 107;
 
-/// A connection to the daemon.
+/// Connection to the daemon.
 pub(super) struct Daemon {
     wire: Wire,
     path: PathBuf,
 }
 
-/// Connects to the daemon at this socket.
+/// Connects to the daemon at socket `path`.
 pub(super) fn connect(path: PathBuf) -> anyhow::Result<Daemon> {
     let socket =
         seqpacket::connect(&path, REPLY_TIMEOUT).map_err(|error| no_daemon(&path, &error))?;

@@ -1,9 +1,9 @@
 //! Broker in this process, for use without a daemon if rights allow.
 //!
-//! Model: the daemon's event loop runs in a thread, with the daemon's configuration and state file,
-//! and is asked over a socket pair with the daemon's protocol. It holds the state file exclusively,
-//! so it runs only while there are requests ([`Broker::suspend`] stops it). The grants remain in
-//! the state file, and the next broker in any process reads them.
+//! Model: the daemon's event loop runs in a thread, with the daemon's configuration and state file.
+//! This process sends its requests over a socket pair, by the daemon's protocol. The broker holds
+//! the state file exclusively, so it runs only while there are requests ([`Broker::suspend`] stops
+//! it). The grants remain in the state file, and the next broker in any process reads them.
 
 use super::wire::Wire;
 use super::{Broker, Options};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use talea_core::setup::{
-    Access, Band, EdfOptions, FpOptions, PluginKind, PluginSetup, RmOptions, Setup,
+    Access, Band, EdfOptions, FpOptions, OnOverrun, PluginKind, PluginSetup, RmOptions, Setup,
 };
 use talea_core::{CpuSet, Priority};
 use talea_daemon::Daemon;
@@ -25,12 +25,12 @@ use talea_os::sysinfo::SystemInfo;
 use talea_proto::{Reply, Request};
 use talea_system::config::{DaemonSetup, LogLevel};
 
-/// A broker in this process.
+/// Broker in this process.
 pub(super) struct EmbeddedBroker {
     setup: Setup,
     machine: SystemInfo,
     state: PathBuf,
-    /// Origin of the setup, as text.
+    /// Description of the origin of the setup.
     origin: String,
     running: Option<Running>,
 }
@@ -40,7 +40,7 @@ struct Running {
     server: JoinHandle<()>,
 }
 
-/// Starts a broker; the error is the missing condition.
+/// Starts a broker. The error is the missing condition.
 pub(super) fn open(options: &Options) -> anyhow::Result<EmbeddedBroker> {
     if !effective()?.has(Capability::SysNice) {
         bail!("it has no CAP_SYS_NICE");
@@ -59,7 +59,7 @@ pub(super) fn open(options: &Options) -> anyhow::Result<EmbeddedBroker> {
     Ok(broker)
 }
 
-/// Variant of [`open`] for a repair, which also works with an invalid configuration.
+/// Variant of [`open`] for a repair, which accepts an invalid configuration.
 pub(super) fn open_for_repair(options: &Options) -> anyhow::Result<EmbeddedBroker> {
     open(options).or_else(|_| {
         let machine = SystemInfo::probe().context("the system information is not readable")?;
@@ -86,14 +86,15 @@ pub(crate) fn state_file(daemon: &DaemonSetup) -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the setup without a configuration: every plugin on every CPU, below the priority of
-/// interrupt threads (50). There are no rules, because a user with CAP_SYS_NICE could set all of it
-/// directly.
+/// interrupt threads (50). The setup has no rules, because a user with CAP_SYS_NICE could set all
+/// attributes directly.
 fn default_setup(cpus: CpuSet) -> Setup {
     let plugin = |kind: PluginKind, band: Option<(u8, u8)>| PluginSetup {
         name: kind.name().to_owned(),
         cpus,
         band: band.map(|(low, high)| Band { low: Priority(low), high: Priority(high) }),
         kind,
+        on_overrun: OnOverrun::default(),
     };
     Setup {
         plugins: vec![
@@ -115,8 +116,8 @@ impl EmbeddedBroker {
         Ok(&mut self.running.as_mut().expect("it was just started").wire)
     }
 
-    /// Starts the event loop in a thread. The loop is created there, because it must not leave its
-    /// thread.
+    /// Starts the event loop in a thread. The thread creates the loop, because the loop must not
+    /// leave its thread.
     fn start(&self) -> anyhow::Result<Running> {
         let (setup, machine, state) =
             (self.setup.clone(), self.machine.clone(), self.state.clone());

@@ -1,7 +1,8 @@
 //! Request and reply over a sequenced-packet socket.
 //!
-//! `talea_client` is not used: it reconnects and keeps grants for long-lived programs. A command
-//! sends a few requests, also to a broker in its own process, which has no path for a reconnection.
+//! This module does not use `talea_client`, which reconnects and keeps grants for long-lived
+//! programs. A command sends a few requests, also to a broker in its own process, which has no path
+//! for a reconnection.
 
 use super::{Refused, Unreachable};
 use anyhow::{Context, bail};
@@ -13,11 +14,17 @@ use talea_os::{Thread, seqpacket};
 use talea_proto::wire::decode_reply;
 use talea_proto::{MESSAGE_MAX, Reply, Request, ThreadRef, VERSION};
 
-/// Maximum time for a reply. A broker replies within microseconds; foreign plugins have much
-/// shorter time-outs.
+/// Maximum time until a reply arrives. A broker replies within microseconds, and plugins from
+/// outside have much shorter time-outs.
 pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection after the handshake.
+/// Whether a thread is sent as a descriptor. Before Linux 6.9 only main threads have a pidfd, and
+/// other threads are sent by number.
+pub(super) fn goes_as_descriptor(thread: &Thread) -> bool {
+    thread.method() == Method::Pidfd || thread.tid() == thread.tgid()
+}
+
+/// Connection after the handshake.
 pub(super) struct Wire {
     socket: OwnedFd,
     /// Name of the broker in messages.
@@ -38,16 +45,14 @@ impl Wire {
         }
     }
 
-    /// Sends a request and waits for the reply; a thread is sent as a descriptor.
+    /// Sends a request and waits for the reply. A thread is sent as a descriptor.
     pub(super) fn ask(
         &mut self,
         request: &Request,
         thread: Option<&Thread>,
     ) -> anyhow::Result<Reply> {
         self.seq = self.seq.wrapping_add(1);
-        // Before Linux 6.9 only main threads have descriptors; other threads are sent by number.
-        let fd = thread
-            .filter(|thread| thread.method() == Method::Pidfd || thread.tid() == thread.tgid());
+        let fd = thread.filter(|thread| goes_as_descriptor(thread));
         let by_number;
         let request = match (request, thread) {
             (Request::Attach { spec, .. }, Some(thread)) if fd.is_none() => {

@@ -117,17 +117,17 @@ struct RootAnalysis {
 #[derive(Serialize)]
 struct TaskAnalysis {
     name: String,
-    /// `None` for a job without an end.
+    /// Relative deadline; `None` for a job without an end.
     deadline_ns: Option<u64>,
     bound_ns: Option<u64>,
     /// Deadline minus bound.
     slack_ns: Option<u64>,
     verdict: Verdict,
-    /// Test that gives the bound; `None` if no test is known.
+    /// Name of the test that gives the bound; `None` if no test is known.
     test: Option<&'static str>,
     kind: Option<&'static str>,
     paper: Option<&'static str>,
-    /// Reason, if the task is not proved.
+    /// Reason why the task is not proved; `None` if it is proved.
     why: Option<String>,
     witness: Option<Miss>,
 }
@@ -351,8 +351,8 @@ fn max_period(tree: &Tree) -> Span {
     periods.max().unwrap_or(Span::ZERO)
 }
 
-/// Builds the result of one task. Only an observed miss refutes: an exact bound says how late a job
-/// *can* be, not that it is.
+/// Builds the result of one task. Only an observed miss refutes the task, because an exact bound
+/// says how late a job *can* be, not that a job is late.
 fn task(tree: &Tree, answer: &tree::TaskBound, miss: Option<Miss>, name: &str) -> TaskAnalysis {
     let bound = answer.bound.as_ref().ok().copied();
     let verdict = mutate!(

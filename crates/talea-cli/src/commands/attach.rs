@@ -1,6 +1,6 @@
 //! `talea attach`: requests grants for running threads.
 //!
-//! The grant belongs to the thread: it outlives this command and ends with the thread, or with
+//! The grant belongs to the thread. It outlives this command, and ends with the thread or with
 //! `talea release`.
 
 use crate::args::AttachArgs;
@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> 
         .with_context(|| format!("cannot list the threads of {tid}"))?;
     let threads = if args.all_threads { open_all(&all)? } else { vec![main] };
     let mut link = BrokerClient::open(options)?;
-    let task = link.choose_plugin(task, kind)?;
+    let task = link.choose_plugin(task, kind, &threads[0])?;
     let granted = match grant(&mut link, &task, &threads) {
         Ok(granted) => granted,
         Err(error) => {
@@ -108,7 +108,7 @@ pub(crate) fn run(options: &Options, args: &AttachArgs) -> anyhow::Result<Exit> 
     Ok(Exit::Ok)
 }
 
-/// Opens every thread and skips those that have just ended.
+/// Opens every thread. Skips threads that have just ended.
 fn open_all(tids: &[Tid]) -> anyhow::Result<Vec<Thread>> {
     let threads: Vec<Thread> = tids.iter().filter_map(|&tid| Thread::open(tid).ok()).collect();
     match threads.len() {
@@ -123,8 +123,8 @@ fn open_all(tids: &[Tid]) -> anyhow::Result<Vec<Thread>> {
 /// Requests a grant for each thread, all or none.
 fn grant(link: &mut BrokerClient, task: &Task, threads: &[Thread]) -> anyhow::Result<Vec<Granted>> {
     let granted = match threads.len() {
-        1 => vec![link.create(task)?],
-        count => link.create_group(task, count)?,
+        1 => vec![link.create(task, &threads[0])?],
+        count => link.create_group(task, count, &threads[0])?,
     };
     for (thread, one) in threads.iter().zip(&granted) {
         let error = match link.attach(one.spec, thread) {

@@ -1,7 +1,7 @@
 //! `talea check`: validates a configuration, with positions, reasons and remedies.
 //!
-//! Reads the file like the daemon, but does not check its owner: only the daemon must trust the
-//! file.
+//! The command reads the file like the daemon, but does not check its owner, because only the
+//! daemon must trust the file.
 
 use crate::args::CheckArgs;
 use crate::exit::Exit;

@@ -3,6 +3,7 @@
 mod report;
 
 use crate::args::{Output, task};
+use crate::broker_client::Options;
 use crate::compare::Tolerance;
 use crate::compare::check::{Findings, RunGuarantee, check_run};
 use crate::compare::job_times::JobLog;
@@ -10,8 +11,8 @@ use crate::compare::model::{Bound, LostTimeBound, Model, model};
 use crate::compare::stall_filter::StallFilter;
 use crate::exit::Exit;
 use crate::live_run::{
-    self, CpuAssignment, LiveRun, LoadEstimate, Mechanism, NotExecutable, RunSetup, WorkMode,
-    estimate_load, place, print_limits, with_changes,
+    self, CpuAssignment, CpuReservation, LiveRun, LoadEstimate, Mechanism, NotExecutable, RunSetup,
+    WorkMode, estimate_load, place, print_limits, with_changes,
 };
 use crate::output::{colored, print, print_json};
 use crate::report::{DrawnRoot, Outline, RunPage, html};
@@ -69,6 +70,9 @@ pub(crate) struct CompareArgs {
     /// Tolerance of a measured response; two percent of the response are added.
     #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = task::duration)]
     tolerance: Span,
+    /// Run although it would break grants on its CPUs.
+    #[arg(long)]
+    beside_grants: bool,
     /// Write a page with the simulated and the last measured schedule to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -92,7 +96,7 @@ struct Comparison<'a> {
     tolerance: Tolerance,
 }
 
-pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit> {
     let Some(system) = commands::simulate::load_or_report(&args.file)? else {
         return Ok(Exit::Usage);
     };
@@ -127,6 +131,14 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         seed,
         duration,
         tolerance,
+    };
+    let rights = args.mechanism.rights(live_run::PriorityUse::Required);
+    let _reserved: Option<CpuReservation> = match rights {
+        live_run::PriorityUse::Unused => None,
+        _ => match live_run::reserve(options, places, args.beside_grants)? {
+            Ok(reserved) => reserved,
+            Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
+        },
     };
     let mut runs: Vec<RunReport> = Vec::new();
     let mut findings: Vec<Vec<Findings>> = vec![Vec::new(); system.roots.len()];

@@ -1,9 +1,9 @@
 //! `talea doctor`: reasons why real-time scheduling would fail here, with remedies.
 //!
-//! Model: [`facts`] are read once. The checks are pure functions of the facts, so that tests cover
-//! every verdict with the facts of other computers. Each check states its finding, the consequence
-//! and a remedy. Without `--repair` nothing is changed; with it, only threads that a dead broker
-//! left real-time.
+//! Model: the command reads the [`facts`] once. The checks are pure functions of the facts, so that
+//! tests cover every verdict with the facts of other computers. Each check states its finding, the
+//! consequence and a remedy. Without `--repair` the command changes nothing. With `--repair` it
+//! changes only what dead brokers, runs and applications left.
 
 mod check;
 mod facts;
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options, args: &DoctorArgs) -> anyhow::Result<Exit> 
     Ok(if failures == 0 { Exit::Ok } else { Exit::Failure })
 }
 
-/// Runs every check, in the order in which a thread meets them on its way to real time.
+/// Runs every check, in the order in which the causes prevent a thread from becoming real-time.
 fn all(facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::new();
     checks.extend(rights::checks(facts));
@@ -64,8 +64,8 @@ fn all(facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// Formats the findings. Consequence and remedy follow if there is something to do, or with `-v`
-/// always.
+/// Formats the findings. Consequence and remedy follow if there is something to do, and always with
+/// `-v`.
 fn text(checks: &[Check], verbose: bool, color: bool) -> String {
     let mut text = String::new();
     let width = checks.iter().map(|check| check.id.len()).max().unwrap_or(0);

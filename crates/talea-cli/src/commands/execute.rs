@@ -1,10 +1,11 @@
 //! `talea execute`: runs a described system on real threads.
 
 use crate::args::{Output, task};
+use crate::broker_client::Options;
 use crate::exit::Exit;
 use crate::live_run::{
-    self, CpuAssignment, KernelCheck, LiveRun, Mechanism, NotExecutable, PriorityUse, Recording,
-    RunSetup, SourceTexts, WorkMode, estimate_load, place, print_limits,
+    self, CpuAssignment, CpuReservation, KernelCheck, LiveRun, Mechanism, NotExecutable,
+    PriorityUse, Recording, RunSetup, SourceTexts, WorkMode, estimate_load, place, print_limits,
 };
 use crate::output::{Tone, colored, count, paint, print, print_json};
 use crate::report::Outline;
@@ -61,6 +62,9 @@ pub(crate) struct ExecuteArgs {
     /// Record the inputs and orders of the scheduling engine in FILE, for talea replay.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Run although it would break grants on its CPUs.
+    #[arg(long)]
+    beside_grants: bool,
     #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
@@ -156,7 +160,7 @@ struct StallJson {
     to_ns: u64,
 }
 
-pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit> {
     let (system, texts) = match SourceTexts::load(&args.file)? {
         Ok(read) => read,
         Err(diagnostics) => {
@@ -194,6 +198,13 @@ pub(crate) fn run(args: &ExecuteArgs) -> anyhow::Result<Exit> {
         estimates: &estimates,
         begin: None,
         bodies: &|_| None,
+    };
+    let _reserved: Option<CpuReservation> = match setup.rights {
+        PriorityUse::Unused => None,
+        _ => match live_run::reserve(options, &places, args.beside_grants)? {
+            Ok(reserved) => reserved,
+            Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
+        },
     };
     let measured = match live_run::run(&setup)? {
         Ok(measured) => measured,

@@ -1,5 +1,5 @@
-//! `talea explain`: shows every plugin's answer to a request, and what would fit. Nothing is
-//! changed.
+//! `talea explain`: shows every plugin's answer to a request, and what would fit. The command
+//! changes nothing.
 
 use crate::args::ExplainArgs;
 use crate::args::task::TaskRequest;
@@ -8,8 +8,10 @@ use crate::exit::Exit;
 use crate::grant_text;
 use crate::json::{AnswerJson, RefusalJson, TaskJson};
 use crate::output::{Table, Tone, colored, paint, print, print_json};
+use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write;
+use talea_os::{Thread, Tid};
 use talea_proto::message::Name;
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, Owner, Refusal};
@@ -32,8 +34,10 @@ pub(crate) fn run(options: &Options, args: &ExplainArgs) -> anyhow::Result<Exit>
         .into());
     };
     let mut link = BrokerClient::open(options)?;
-    let task = link.choose_plugin(task, kind)?;
-    let explained = link.explain(&task)?;
+    // A program that `talea run` starts here has the CPUs, group and limits of this process.
+    let own = Thread::open(Tid::of_process()).context("cannot hold this process")?;
+    let task = link.choose_plugin(task, kind, &own)?;
+    let explained = link.explain(&task, &own)?;
     if args.output.json {
         print_json(&ExplainReport {
             task: TaskJson::from(&task),
@@ -90,12 +94,12 @@ fn text(explained: &Explanation, color: bool) -> String {
     text
 }
 
-/// Returns the exit code that the request itself would have.
+/// Returns the exit code that the explained request would have.
 fn exit_of(explained: &Explanation) -> Exit {
     if explained.chosen.is_some() { Exit::Ok } else { Exit::from_refusal(&refusal(explained)) }
 }
 
-/// Returns the refusal that the request itself would get.
+/// Returns the refusal that the explained request would get.
 pub(super) fn refusal(explained: &Explanation) -> Refusal {
     explained.refusal.as_deref().cloned().unwrap_or_else(|| Refusal {
         code: Code::NoPlugin,

@@ -1,8 +1,8 @@
 //! `talea generate`: random task sets as system files.
 //!
-//! Model: [`talea_sim::generate`] draws the sets; this module writes them. The first lines of a
-//! file state its parameters, so that it can be generated again. `talea sweep` has the same options
-//! ([`GenerationArgs`]).
+//! Model: [`talea_sim::generate`] draws the sets, and this module writes them. The first lines of a
+//! file state its parameters, so that a user can generate the file again. `talea sweep` has the
+//! same options ([`GenerationArgs`]).
 
 #![allow(clippy::cast_precision_loss, reason = "shown")]
 
@@ -338,7 +338,7 @@ fn describe_spec(spec: &Spec) -> String {
     text
 }
 
-/// Assigns tasks to CPUs by decreasing utilisation, each to the least loaded CPU; ties go to the
+/// Assigns tasks to CPUs by decreasing utilization, each to the least loaded CPU. Ties go to the
 /// lower number.
 fn worst_fit(tasks: &[Task], cpus: usize) -> Vec<usize> {
     let parts = |task: &Task| {

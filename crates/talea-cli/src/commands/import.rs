@@ -1,6 +1,7 @@
 //! `talea import`: converts files of other programs to Talea's files.
 //!
-//! One command reads every form. [`form`] recognises the form of a text; `--from` overrides it.
+//! One command reads every form. [`form`] recognises the form of a text, and `--from` overrides the
+//! result.
 
 mod form;
 #[cfg(test)]
@@ -35,7 +36,7 @@ pub(crate) struct ImportArgs {
     files: Vec<PathBuf>,
 }
 
-/// Text of a file, and its name in messages.
+/// Text of a file, and the file's name in messages.
 struct Input {
     origin: String,
     text: String,

@@ -5,11 +5,12 @@ use crate::broker_client::{BrokerClient, Options};
 use crate::exit::Exit;
 use crate::grant_text;
 use crate::json::SpecJson;
+use crate::kernel::ThreadState;
 use crate::output::{Table, print, print_json};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use talea_core::Policy;
 use talea_proto::SpecInfo;
+use talea_proto::message::Notes;
 
 const HEADINGS: [&str; 9] =
     [">SPEC", "PLUGIN", ">CPU", ">RUNTIME", ">PERIOD", ">COST", "USER", ">THREAD", "KERNEL"];
@@ -54,24 +55,43 @@ fn row(spec: &SpecInfo, users: &mut Users) -> Vec<String> {
     ]
 }
 
-/// Returns the current policy of the spec's thread, with a remark if it is not the granted one.
+/// Returns the current policy of the spec's thread, with a remark if it or the affinity is not the
+/// granted one, or the reason why the daemon has detached the thread.
 fn kernel_column(spec: &SpecInfo) -> String {
-    match (kernel(spec), &spec.attr) {
-        (Some(now), Some(given)) if now == given.policy => grant_text::policy(&now),
+    let text = match (kernel(spec), &spec.attr) {
+        (Some(now), Some(_)) if spec.overruns.is_throttled => {
+            format!("{} (throttled)", grant_text::policy(&now.policy))
+        }
         (Some(now), Some(given)) => {
-            format!("{} (not held: granted {})", grant_text::policy(&now), grant_text::attr(given))
+            let policy = grant_text::policy(&now.policy);
+            match now.other_cpus(given) {
+                _ if now.policy != given.policy => {
+                    format!("{policy} (not held: granted {})", grant_text::attr(given))
+                }
+                Some(cpus) => format!("{policy} (not held: {})", grant_text::cpus(&cpus)),
+                None => policy,
+            }
         }
         // The thread sleeps in another root domain: see grant_text::caveat.
-        (Some(now), None) => format!("{} (not held: until it wakes)", grant_text::policy(&now)),
+        (Some(now), None) => {
+            format!("{} (not held: until it wakes)", grant_text::policy(&now.policy))
+        }
         (None, _) if spec.tid.is_some() => "?".to_owned(),
-        (None, _) => "-".to_owned(),
+        (None, _) => spec.detached.map_or("-", grant_text::detached).to_owned(),
+    };
+    let is_unlimited = spec.granted.notes.contains(Notes::UNLIMITED) && spec.tid.is_some();
+    match (spec.overruns.count, is_unlimited) {
+        (_, true) => format!("{text}, unlimited"),
+        (0, _) => text,
+        (1, _) => format!("{text}, 1 overrun"),
+        (count, _) => format!("{text}, {count} overruns"),
     }
 }
 
-/// Returns the current policy of the spec's thread; `None` without a thread, or if it is not
+/// Returns the current state of the spec's thread; `None` without a thread, or if it is not
 /// readable.
-pub(super) fn kernel(spec: &SpecInfo) -> Option<Policy> {
-    crate::kernel::policy_of(spec.tid?)
+pub(super) fn kernel(spec: &SpecInfo) -> Option<ThreadState> {
+    ThreadState::of(spec.tid?)
 }
 
 /// Cache of user names.
@@ -79,7 +99,7 @@ pub(super) fn kernel(spec: &SpecInfo) -> Option<Policy> {
 pub(super) struct Users(BTreeMap<u32, String>);
 
 impl Users {
-    /// Returns the user's name, or the number if there is no name.
+    /// Returns the user's name, or the user's number if there is no name.
     pub(super) fn name(&mut self, uid: u32) -> String {
         let look_up = || match talea_os::users::user_by_id(uid) {
             Ok(Some(user)) => user.name,

@@ -146,7 +146,7 @@ fn renamed(file: &str, text: &str, name: &str) -> String {
     out
 }
 
-/// Replaces words in one pass; at the same position the first one in the list wins. Inserted text
+/// Replaces words in one pass. At the same position the first word in the list wins. Inserted text
 /// is not searched again, because a new name may contain the old one.
 fn replace_words(text: &str, words: &[(&str, String)]) -> String {
     let mut out = String::new();

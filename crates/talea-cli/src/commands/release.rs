@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options, args: &ReleaseArgs) -> anyhow::Result<Exit>
     Ok(exit)
 }
 
-/// Whether the spec's thread is this thread, or belongs to this process.
+/// Whether the spec's thread has number `pid`, or belongs to the process `pid`.
 fn belongs(info: &SpecInfo, pid: i32) -> bool {
     let Some(tid) = info.tid.and_then(|tid| Tid::new(i32::try_from(tid).ok()?)) else {
         return false;

@@ -42,9 +42,9 @@ struct ReplayReport {
 #[derive(Serialize)]
 struct RootReplay {
     name: String,
-    /// Entries of the record.
+    /// Number of entries of the record.
     entries: usize,
-    /// Compared orders that were equal.
+    /// Number of orders that were equal in the comparison.
     orders: usize,
     difference: Option<DivergenceJson>,
     /// Number of checks of SF3P's invariants: one whenever the engine had no more orders.
@@ -53,7 +53,7 @@ struct RootReplay {
     violation: Option<String>,
 }
 
-/// Observer that audits the engine whenever it has no more orders.
+/// Observer that audits the engine whenever the engine has no more orders.
 #[derive(Default)]
 struct Auditor {
     audits: usize,
@@ -74,7 +74,7 @@ impl ReplayListener for Auditor {
     }
 }
 
-/// First order that differs.
+/// First order that differs from the record.
 #[derive(Serialize)]
 struct DivergenceJson {
     /// Index of the entry in the root's record, from 0.

@@ -34,14 +34,14 @@ use talea_proto::message::Caveat;
 use talea_proto::{Granted, Owner, Task};
 use threads::Threads;
 
-/// Interval in which new threads are searched for.
+/// Interval at which the command searches for new threads.
 const SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Result of starting the program.
 pub(crate) enum StartResult {
     /// The program is running.
     Started,
-    /// The error number of `exec`.
+    /// `exec` failed with this error number.
     Failed(i32),
 }
 
@@ -122,7 +122,7 @@ fn run_granted(
     Ok(exit_of(status))
 }
 
-/// State before the program starts.
+/// Program before its start.
 struct HeldProgram {
     link: BrokerClient,
     task: Task,
@@ -139,23 +139,23 @@ fn acquire(
     kind: Option<&str>,
 ) -> anyhow::Result<HeldProgram> {
     let mut link = BrokerClient::open(options)?;
-    let task = link.choose_plugin(task, kind)?;
-    let granted = link.create(&task)?;
     let main = i32::try_from(waiting.child.id())
         .ok()
         .and_then(Tid::new)
         .context("the child has no number")?;
-    let mut attach = || -> anyhow::Result<(String, Thread)> {
+    let thread = Thread::open(main)?;
+    let task = link.choose_plugin(task, kind, &thread)?;
+    let granted = link.create(&task, &thread)?;
+    let mut attach = || -> anyhow::Result<String> {
         let plugin = link.plugin_name(granted.plugin)?;
-        let thread = Thread::open(main)?;
         if link.attach(granted.spec, &thread)? == Some(Caveat::PendingWakeup) {
             waiting.wake()?;
             await_real_time(main);
         }
-        Ok((plugin, thread))
+        Ok(plugin)
     };
     match attach() {
-        Ok((plugin, thread)) => Ok(HeldProgram { link, task, granted, plugin, thread }),
+        Ok(plugin) => Ok(HeldProgram { link, task, granted, plugin, thread }),
         Err(error) => {
             link.release_unused(granted.spec);
             Err(error)
@@ -164,8 +164,8 @@ fn acquire(
 }
 
 /// Waits until the main thread is real-time. The launcher slept in another root domain and has been
-/// woken; the broker retries within milliseconds. After the timeout the program starts without its
-/// deadline, and gets it while it runs.
+/// woken, and the broker retries within milliseconds. After the timeout the program starts without
+/// its deadline policy, and gets the policy while it runs.
 fn await_real_time(main: Tid) {
     const PATIENCE: Duration = Duration::from_millis(500);
     let end = Instant::now() + PATIENCE;

@@ -58,7 +58,12 @@ fn text(spec: &SpecInfo) -> String {
     line("user", Users::default().name(spec.uid));
     line("asked by", format!("process {}", spec.pid));
     match spec.tid {
-        None => line("thread", "none".to_owned()),
+        None => {
+            let why = spec
+                .detached
+                .map_or(String::new(), |cause| format!(", {}", grant_text::detached(cause)));
+            line("thread", format!("none{why}"));
+        }
         Some(tid) => {
             let name =
                 crate::kernel::name_of(tid).map(|name| format!(" ({name})")).unwrap_or_default();
@@ -72,9 +77,20 @@ fn text(spec: &SpecInfo) -> String {
             );
             let now = kernel(spec).map_or_else(
                 || "cannot be seen from here".to_owned(),
-                |now| grant_text::policy(&now),
+                |now| match spec.attr.as_ref().and_then(|given| now.other_cpus(given)) {
+                    Some(cpus) => {
+                        let policy = grant_text::policy(&now.policy);
+                        format!("{policy}, {}", grant_text::cpus(&cpus))
+                    }
+                    None => grant_text::policy(&now.policy),
+                },
             );
             line("kernel says", now);
+            let overruns = &spec.overruns;
+            if overruns.count > 0 {
+                let state = if overruns.is_throttled { ", throttled now" } else { "" };
+                line("overruns", format!("{}{state}", overruns.count));
+            }
         }
     }
     table.render()

@@ -33,12 +33,12 @@ struct SimulateReport {
     ok: bool,
 }
 
-/// Repetition of a witness.
+/// Result of the repetition of a witness.
 #[derive(Serialize)]
 struct WitnessReplay {
     recurs: bool,
     late: LateJob,
-    /// End of the job; `None` if it did not end during the witness.
+    /// Completion of the job; `None` if the job did not end during the witness.
     end_ns: Option<u64>,
 }
 
@@ -47,8 +47,8 @@ pub(crate) fn file_includes() -> impl Include {
     Beside(read_include)
 }
 
-/// Reads an included file. The file itself may be a pipe; an included file must be regular, because
-/// reading a pipe or terminal would block and is not repeatable.
+/// Reads an included file. The system file itself may be a pipe. An included file must be regular,
+/// because reading a pipe or terminal would block and is not repeatable.
 pub(crate) fn read_include(path: &Path) -> Result<String, String> {
     // Follows symbolic links, as opening does. A file that is replaced in between may block only
     // its own user.

@@ -87,7 +87,7 @@ pub(crate) struct Args {
     draw: GenerationArgs,
 }
 
-/// A list of seeds.
+/// List of seeds.
 #[derive(Clone, Debug)]
 struct Seeds(Vec<u64>);
 
@@ -99,7 +99,7 @@ fn seeds(text: &str) -> Result<Seeds, String> {
     crate::sweep::axis::values(text)?.iter().map(seed).collect::<Result<_, _>>().map(Seeds)
 }
 
-/// Texts of a system, read once.
+/// Texts of the files of a system, read once.
 struct SystemTexts {
     origin: String,
     /// `texts[name]`: text of the file with this name.
@@ -146,24 +146,24 @@ impl Include for EditedTexts<'_> {
     }
 }
 
-/// A location in one of the texts.
+/// Location in one of the texts.
 struct EditLocation {
     origin: String,
     place: edit::Place,
 }
 
-/// A grid of values.
+/// Grid of values.
 struct Grid<'a> {
     args: &'a Args,
     texts: SystemTexts,
     axes: Vec<Axis>,
-    /// `spots[axis]`: locations that the axis changes; no two axes change the same one.
+    /// `spots[axis]`: locations that the axis changes. No two axes change the same location.
     spots: Vec<Vec<EditLocation>>,
 }
 
 /// Reason why a point cannot be run.
 enum PointError {
-    /// Invalid file, with the values of the point.
+    /// The file with the values of the point is invalid.
     File(Vec<Diagnostic>),
     /// The tasks could not be drawn.
     Drawn(String),
@@ -269,7 +269,7 @@ impl Grid<'_> {
         self.axes.iter().map(|axis| axis.values.len() as u64).fold(1, u64::saturating_mul)
     }
 
-    /// Returns the value indices of a point; the last axis changes fastest.
+    /// Returns the value indices of a point. The last axis changes fastest.
     fn values(&self, point: usize) -> Vec<usize> {
         let mut rest = point;
         let mut values: Vec<usize> = self
@@ -286,7 +286,7 @@ impl Grid<'_> {
         values
     }
 
-    /// Returns the system at these values; `None` for an axis keeps the file's value.
+    /// Returns the system at these values. `None` for an axis keeps the file's value.
     fn system(&self, values: &[Option<usize>], seed: u64, set: u32) -> Result<System, PointError> {
         let mut changes = Vec::new();
         let (mut tasks, mut total) = (None, None);

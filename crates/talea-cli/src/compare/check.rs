@@ -12,64 +12,67 @@ use talea_core::{Span, Time};
 /// Result of the check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
-    /// Jobs of the run.
+    /// Number of jobs of the run.
     pub(crate) jobs: u64,
-    /// Jobs that a stall has delayed.
+    /// Number of jobs that a stall has delayed.
     pub(crate) excluded: u64,
-    /// Jobs that stalls within the tolerance have delayed: checked against bounds, not against
-    /// order and end.
+    /// Number of jobs that stalls within the tolerance have delayed. Such jobs are checked against
+    /// bounds, not against order and end.
     pub(crate) perturbed: u64,
     /// `responses[task]`: response times of the jobs that count.
     pub(crate) responses: Vec<Vec<Span>>,
     /// `late[task]`: number of late jobs that count.
     pub(crate) late: Vec<u64>,
-    /// Starts and ends that were checked against the order.
+    /// Number of starts and ends that were checked against the order.
     pub(crate) instants: u64,
-    /// First pair of instants in the wrong order.
+    /// First inversion: pair of instants whose order in the run contradicts the simulations.
     pub(crate) first_inversion: Option<Inversion>,
-    /// Number of instants before one that precedes them in every simulation.
+    /// Number of inversions: pairs of instants whose order in the run contradicts the simulations.
     pub(crate) inversions: u64,
-    /// Jobs that ended outside of the range of the simulations; the first of them and its distance.
+    /// Number of jobs that ended outside of the range of the simulations. `first_out_of_range` is
+    /// the first of them, with the job's distance from the range.
     pub(crate) out_of_range: u64,
     pub(crate) first_out_of_range: Option<(JobId, Span)>,
-    /// Jobs with a response above their bound; the first of them and the excess.
+    /// Number of jobs with a response above their bound. `first_bound_violation` is the first of
+    /// them, with the excess.
     pub(crate) bound_violations: u64,
     pub(crate) first_bound_violation: Option<(JobId, Span)>,
     /// Check of the orders against `sched_switch` events, if the kernel reports them.
     pub(crate) kernel: Option<KernelCheck>,
 }
 
-/// Guarantees that are checked in addition to the bounds.
+/// Guarantees that a check compares in addition to the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunGuarantee {
-    /// Starts and ends are in the order and range of the simulations.
+    /// Starts and ends have the order and the range of the simulations.
     Order,
-    /// A job that meets its deadline in every simulation meets it.
+    /// A job that meets its deadline in every simulation also meets its deadline in the run.
     Deadlines,
-    /// No further guarantee.
+    /// There is no further guarantee.
     Bounds,
 }
 
-/// Instant in the times of a job.
+/// Start or end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobInstant {
     Begin(JobId),
     End(JobId),
 }
 
-/// Inversion: `earlier` precedes `later` in every simulation, but followed it in the run.
+/// Pair of instants whose order in the run contradicts the simulations: `earlier` precedes `later`
+/// in every simulation, but followed it in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inversion {
     pub(crate) earlier: JobInstant,
     pub(crate) later: JobInstant,
-    /// Their minimum distance in the simulations.
+    /// Minimum distance of the two instants in the simulations.
     pub(crate) apart: Span,
-    /// Their distance in the run.
+    /// Distance of the two instants in the run.
     pub(crate) by: Span,
 }
 
 impl Findings {
-    /// Whether there is no contradiction.
+    /// Whether the run contradicts neither the simulations nor the bounds nor the orders.
     pub(crate) fn agree(&self) -> bool {
         let is_obeyed = self.kernel.as_ref().is_none_or(KernelCheck::is_obeyed);
         self.inversions == 0 && self.out_of_range == 0 && self.bound_violations == 0 && is_obeyed
@@ -82,8 +85,9 @@ impl Findings {
     }
 }
 
-/// Checks the jobs until `end` against the model. For a perturbed job, `lost_time_bound` is the
-/// bound with the tolerated lost time, which may have let other jobs interfere.
+/// Checks the jobs until `end` against the model. For a perturbed job, `lost_time_bound` returns
+/// the bound with the tolerated lost time, because that lost time may have let other jobs
+/// interfere.
 pub(crate) fn check_run(
     model: &Model,
     lost_time_bound: impl Fn(TaskId) -> Option<Span>,
@@ -192,7 +196,8 @@ fn distance_from_range(
     }
 }
 
-/// Returns the tardiness of a job that is late in no simulation.
+/// Returns the excess of a job over its deadline plus tolerance, if the job is late in no
+/// simulation.
 fn deadline_overrun(
     expected: &Expected,
     times: &JobTimes,
@@ -206,8 +211,9 @@ fn deadline_overrun(
     (end > latest).then(|| end.since(latest))
 }
 
-/// Finds instants that precede an instant by more than the tolerance which precedes them in every
-/// simulation.
+/// Finds inversions: pairs of instants whose order in the run contradicts the simulations. A pair
+/// counts if, in every simulation, the first instant precedes the second by more than the
+/// tolerance.
 fn find_inversions(instants: &[(JobInstant, TimeRange, Time, Span)], found: &mut Findings) {
     let mut by_last: Vec<_> = instants.iter().collect();
     by_last.sort_by_key(|(_, range, _, slack)| range.last.saturating_add(*slack));
@@ -250,7 +256,8 @@ mod tests {
         Time::from_ns(ms * 1_000_000)
     }
 
-    /// Range of the end in the simulations, bound and measured end, in milliseconds.
+    /// Job of a test, in milliseconds: range of its end in the simulations, bound, and measured
+    /// end.
     type JobCase = ((u64, u64), Option<u64>, Option<u64>);
 
     /// Checks one job per task, released at zero.
@@ -258,7 +265,7 @@ mod tests {
         run_with_bound(jobs, filter, None)
     }
 
-    /// Variant of [`run`] with this bound for perturbed jobs.
+    /// Variant of [`run`] with bound `lost_time_bound` for perturbed jobs.
     fn run_with_bound(
         jobs: &[JobCase],
         filter: &StallFilter,

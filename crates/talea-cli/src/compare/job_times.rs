@@ -15,7 +15,7 @@ pub(crate) type JobId = (TaskId, u64);
 pub(crate) struct JobTimes {
     pub(crate) begin: Option<Time>,
     pub(crate) end: Option<Time>,
-    /// Known if the job has ended, or is known to be unfinished.
+    /// Release of the job. Only known if the job has ended or is known to be unfinished.
     pub(crate) release: Option<Time>,
     pub(crate) deadline: Option<Time>,
 }
@@ -28,8 +28,8 @@ pub(crate) struct JobLog {
     pub(crate) pending: u64,
     /// Times at which `pending` became zero.
     pub(crate) idle_times: Vec<Time>,
-    /// Programs. Their jobs may be endless and are limited by budgets, so they are not counted as
-    /// pending.
+    /// Tasks that are programs. Their jobs may be endless and are limited by budgets, so they do
+    /// not count as pending.
     pub(crate) programs: BTreeSet<TaskId>,
 }
 

@@ -15,13 +15,13 @@ pub(crate) mod stall_filter;
 
 use talea_core::Span;
 
-/// Tolerated difference between a real run and a simulation or bound: the cost of interrupts,
+/// Tolerated difference between a real run and a simulation or bound, for the cost of interrupts,
 /// timers and short stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tolerance {
-    /// Absolute part.
+    /// Absolute part of the tolerance.
     pub(crate) min: Span,
-    /// Relative part, in thousandths of the response.
+    /// Relative part of the tolerance, in thousandths of the response.
     pub(crate) permille: u64,
 }
 

@@ -24,16 +24,16 @@ use talea_sim::rng::Rng;
 use talea_sim::{Overheads, Simulation, generate_jobs};
 use talea_system::system::Root;
 
-/// Additional costs in thousandths, and microseconds per order. Events that are close to each other
-/// are inverted in some of these simulations.
+/// Perturbations: additional costs in thousandths, and microseconds per order. Events that are
+/// close to each other are inverted in some of these simulations.
 const PERTURBATIONS: [(u64, u64); 8] =
     [(0, 0), (1, 10), (2, 25), (4, 50), (7, 80), (10, 120), (15, 180), (20, 250)];
-/// The maximum of both. Bounds include it for each job and for two orders. Lost time up to it does
-/// not perturb a job.
+/// Maximum of the additional costs, in thousandths. Bounds include the maximum for each job, and
+/// `MAX_ORDER_DELAY` for two orders. Lost time within both does not perturb a job.
 pub(crate) const MAX_COST_PERMILLE: u64 = PERTURBATIONS[PERTURBATIONS.len() - 1].0;
 pub(crate) const MAX_ORDER_DELAY: Span =
     Span::from_ns(PERTURBATIONS[PERTURBATIONS.len() - 1].1 * 1_000);
-/// Minimum number of jobs of a task with distinct shares; afterwards the shares repeat.
+/// Minimum number of jobs of a task with distinct shares. After these jobs the shares repeat.
 const MIN_DISTINCT_JOBS: usize = 61;
 
 /// Earliest and latest time of an event that occurs in every simulation.
@@ -62,7 +62,7 @@ pub(crate) struct Model {
 pub(crate) struct Bound {
     pub(crate) nominal: Option<Span>,
     /// Bound with longer costs and shorter slots, as on real threads. `None` if there is no such
-    /// bound: then the nominal one is too tight to check a real run.
+    /// bound. Then the nominal bound is too tight to check a real run.
     pub(crate) tolerant: Option<Span>,
 }
 
@@ -144,9 +144,9 @@ pub(crate) fn bounds(root: &Root) -> Vec<Bound> {
     both.map(bound).collect()
 }
 
-/// Tolerant bounds of the tasks of a root that loses at most `lost` CPU time per busy period. They
-/// are computed once, on demand. Lost time in any job may let other jobs interfere that would have
-/// come later.
+/// Tolerant bounds of the tasks of a root that loses at most `lost` CPU time per busy period. Lost
+/// time in any job may let other jobs interfere that would have arrived later. The bounds are
+/// computed once, on demand.
 pub(crate) struct LostTimeBound<'a> {
     root: &'a Root,
     lost: Span,
@@ -205,7 +205,7 @@ fn tolerant_bounds(root: &Root, lost: Span) -> Vec<Option<Span>> {
     answers.into_iter().map(|answer| answer.bound.ok()).collect()
 }
 
-/// Delays arrivals by up to `most`. Arrivals at the same instant stay together, because one
+/// Delays arrivals by at most `most`. Arrivals at the same instant stay together, because one
 /// notification reports them all.
 fn delay_arrivals(drawn: &[(Time, Time)], case: u64, most: Span) -> Arrivals {
     let mut last = Time::ZERO;
@@ -234,7 +234,7 @@ fn with_shorter_slots(tree: &Tree, by: Span) -> Tree {
     tree
 }
 
-/// Returns the sources with changed costs; `change` gets the task.
+/// Returns the sources with changed costs. `change` gets the task and its cost.
 fn with_costs(sources: &[Source], mut change: impl FnMut(TaskId, &mut Cost)) -> Vec<Source> {
     let mut sources = sources.to_vec();
     sources
@@ -244,12 +244,13 @@ fn with_costs(sources: &[Source], mut change: impl FnMut(TaskId, &mut Cost)) -> 
     sources
 }
 
-/// Lengthens a job by thousandths of its cost. Its actions on the way stay where they are.
+/// Lengthens a job by `by` thousandths of its cost. The steps within the job stay at their
+/// positions.
 fn lengthen(cost: &mut Cost, by: u64) {
     map_costs(cost, &|work| work.saturating_add(work / 1_000 * by));
 }
 
-/// Lengthens each job by its own share; `drawn[version]` holds the costs of the jobs.
+/// Lengthens each job by a share of its own. `drawn[version]` has the costs of the jobs.
 fn perturb_costs(cost: &mut Cost, drawn: &[Vec<Work>], rng: &mut Rng) {
     let mut longer = |work: Work| {
         Work::from_ns(
@@ -452,7 +453,7 @@ mod tests {
         bound.map(|bound| bound.as_ns() / 1_000)
     }
 
-    /// Bound of a task with this lost time, in microseconds.
+    /// Returns the bound of a task with this lost time, in microseconds.
     fn us_with_lost_time(root: &Root, task: u32, lost: u64) -> Option<u64> {
         us(LostTimeBound::new(root, Span::from_ns(lost * 1_000)).bound_of(TaskId(task)))
     }

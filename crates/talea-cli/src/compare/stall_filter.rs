@@ -21,8 +21,8 @@ use talea_exec::{LostTime, Stall};
 pub(crate) struct StallFilter {
     /// Intervals in which jobs are excluded.
     excluded: Vec<(Time, Time)>,
-    /// Intervals with losses within the tolerance. Such a loss can let other jobs interfere, and
-    /// then a job is late by much more than the tolerance.
+    /// Intervals with losses within the tolerance. Such a loss can let other jobs interfere, so
+    /// that a job is late by much more than the tolerance.
     perturbed: Vec<(Time, Time)>,
 }
 
@@ -110,13 +110,14 @@ impl StallFilter {
         overlaps(&self.excluded, times)
     }
 
-    /// Whether a job is perturbed: losses within the tolerance may have inverted it with others.
+    /// Whether a job is perturbed, because losses within the tolerance may have inverted it with
+    /// others.
     pub(crate) fn perturbs(&self, times: &JobTimes) -> bool {
         overlaps(&self.perturbed, times)
     }
 }
 
-/// A job that has not ended lasts forever.
+/// Whether the intervals overlap the job. A job that has not ended lasts forever.
 fn overlaps(stretches: &[(Time, Time)], times: &JobTimes) -> bool {
     let from = times.release.or(times.begin).unwrap_or(Time::ZERO);
     let to = times.end.unwrap_or(Time::NEVER);

@@ -18,9 +18,9 @@ pub(super) struct Programs {
     pub(super) talea: PathBuf,
     pub(super) talead: PathBuf,
     pub(super) library: PathBuf,
-    /// The job without libtalea.
+    /// Path of the job without libtalea.
     pub(super) plain: PathBuf,
-    /// The job that declares its demand through libtalea.
+    /// Path of the job that declares its demand through libtalea.
     pub(super) declaring: PathBuf,
     pub(super) load: PathBuf,
     pub(super) voice: PathBuf,
@@ -62,7 +62,7 @@ impl ProgramSource {
         }
     }
 
-    /// Returns the paths of all programs; in a clone it builds them.
+    /// Returns the paths of all programs. In a clone it builds the programs.
     pub(super) fn programs(&self) -> anyhow::Result<Programs> {
         match self {
             ProgramSource::Installed { bin, demo } => Ok(Programs {
@@ -129,8 +129,8 @@ fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> 
     })
 }
 
-/// Compiles a program and replaces the old one by a rename: another demonstration may be copying
-/// it.
+/// Compiles a program and replaces the old one by a rename, because another demonstration may be
+/// copying the old program.
 fn compile(dir: &Path, sources: &[&str], program: &Path, with: &[&str]) -> anyhow::Result<()> {
     let fresh = program.with_added_extension(std::process::id().to_string());
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
@@ -139,8 +139,8 @@ fn compile(dir: &Path, sources: &[&str], program: &Path, with: &[&str]) -> anyho
     std::fs::rename(&fresh, program).with_context(|| format!("cannot write {}", program.display()))
 }
 
-/// Runs a command until it ends. Its standard output is discarded; its messages go to standard
-/// error, where progress belongs.
+/// Runs a command until its end. Discards the standard output. The command's messages go to
+/// standard error, as progress does.
 fn call(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
     match status {

@@ -1,4 +1,4 @@
-//! A private daemon for the demonstration: one plugin on one CPU, one rule for one user.
+//! Private daemon for the demonstration: one plugin on one CPU, one rule for one user.
 
 use super::tempdir::{DEMO_USER, TempDir};
 use crate::grant_text;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use talea_client::{Client, SpecInfo};
 
-/// Time limit of the start and of the stop.
+/// Time limit for the start and for the stop of the daemon.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Share of the CPU that one user may reserve, in percent.
 pub(super) const SHARE_PERCENT: u32 = 50;

@@ -10,12 +10,12 @@ use talea_exec::Stall;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockResult {
     Met,
-    /// Missed; without the detected stalls it would have been met.
+    /// The block missed its deadline, and would have met it without the detected stalls.
     MissedInStall,
-    /// Missed; it would have been met without the detected stalls if, in addition, no block had
-    /// exceeded its declared cost.
+    /// The block missed its deadline. It would have met the deadline without the detected stalls
+    /// if, in addition, no block had exceeded its declared cost.
     MissedOverrun,
-    /// Missed; neither stalls nor overruns explain it.
+    /// The block missed its deadline, and neither stalls nor overruns explain the miss.
     Missed,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Evaluates a run; `stalls` are in order of time.
+    /// Evaluates a run. `stalls` must be in order of time.
     pub(super) fn of(blocks: &[Block], stalls: &[Stall<Monotonic>]) -> Verdict {
         let mut sorted: Vec<Span> = blocks.iter().map(Block::response).collect();
         sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! One run of the audio job: its start, its main thread, and the times that it reports.
+//! Run of the audio job: its start, its main thread, and the times that it reports.
 
 use super::tempdir::TempDir;
 use anyhow::{Context, bail};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use talea_core::{Monotonic, Span, Work};
 
-/// Relative deadline of a block: it must be complete when the next one is released.
+/// Relative deadline of a block: a block must be complete when the next one is released.
 pub(super) const DEADLINE: Span = Span::from_ns(10_000_000);
 
 /// Declared cost of a block, as in examples/convolver.
@@ -59,7 +59,7 @@ pub(super) fn calibrate(tempdir: &TempDir) -> anyhow::Result<Size> {
     Ok(Size { microphones: microphones as u32, block: Span::from_ns(block) })
 }
 
-/// Running job; it is killed if it is dropped before its end.
+/// Running job. Dropping the value before the end of the job kills the job.
 pub(super) struct Job {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -102,7 +102,7 @@ impl Job {
         arguments
     }
 
-    /// Waits for the end of the job; returns its blocks and the checksum of its output.
+    /// Waits for the end of the job. Returns the blocks of the job and the checksum of its output.
     pub(super) fn finish(
         mut self,
         csv: &Path,

@@ -4,13 +4,13 @@ use super::tempdir::TempDir;
 use anyhow::Context;
 use std::process::{Child, Stdio};
 
-/// Busy processes. They are killed when this is dropped, and end by themselves after their run
+/// Busy processes. They are killed when the value is dropped, and end by themselves after their run
 /// time.
 pub(super) struct Load(Vec<Child>);
 
 impl Load {
-    /// Starts `count` processes. They inherit the CPU of the calling thread and are killed when it
-    /// ends.
+    /// Starts `count` processes. They inherit the CPU of the calling thread, and die when the
+    /// calling thread ends.
     pub(super) fn start(tempdir: &TempDir, count: u32, seconds: u32) -> anyhow::Result<Load> {
         let mut load = Load(Vec::new());
         for _ in 0..count {

@@ -11,7 +11,8 @@ use std::fmt::Write;
 
 const WIDTH: f64 = 1080.0;
 const HEIGHT: f64 = 400.0;
-/// Area of the blocks in the first panel.
+/// Left edge of the first panel's area of blocks. The following constants are the other sizes of
+/// the picture.
 const LEFT: f64 = 62.0;
 const TOP: f64 = 96.0;
 const BOTTOM: f64 = 352.0;
@@ -129,8 +130,8 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
     );
 }
 
-/// Draws the blocks with one result: a dot is a stroke of length zero with round ends, and one path
-/// holds all dots of a color.
+/// Draws the blocks with one result. A dot is a stroke of length zero with round ends, and one path
+/// has all dots of a colour.
 fn dots(
     text: &mut String,
     x: f64,

@@ -51,7 +51,7 @@ fn csv(measurement: &RunMeasurement) -> String {
     text
 }
 
-/// Renders the number of misses, as in `0 of 800`, with the number in stalls.
+/// Renders the number of misses, as in `0 of 800`, with the number of misses in stalls.
 pub(super) fn missed(measurement: &RunMeasurement) -> String {
     let verdict = &measurement.verdict;
     let mut text = format!("{} of {}", verdict.missed(), measurement.blocks.len());
@@ -69,7 +69,8 @@ fn total_length(stalls: &[Stall<Monotonic>]) -> Span {
     stalls.iter().fold(Span::ZERO, |sum, stall| sum + stall.length())
 }
 
-/// Describes the misses of a run under a grant and their causes; empty without a miss.
+/// Describes the misses of a run under a grant and their causes. Returns an empty text if there are
+/// none.
 fn late(title: &str, verdict: &Verdict) -> String {
     let in_stalls = verdict.in_stalls();
     let overrun = verdict.count(BlockResult::MissedOverrun);

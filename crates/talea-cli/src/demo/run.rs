@@ -16,10 +16,10 @@ use talea_exec::Stall;
 use talea_exec::stalls::{Monitor, ProbeConfig};
 use talea_os::{Tid, sched};
 
-/// Priority of the monitor on the job's CPU: above the range of each plugin, below the kernel's own
-/// watchdogs. `SCHED_DEADLINE` threads preempt it, so the job must not be one.
+/// Priority of the monitor on the job's CPU: above the band of each plugin, below the kernel's own
+/// watchdogs. `SCHED_DEADLINE` threads preempt the monitor, so the job must not have that policy.
 const MONITOR_PRIORITY: u8 = 98;
-/// Probes of the monitor.
+/// Configuration of the monitor's probes.
 ///
 /// A hypervisor may take a virtual CPU away repeatedly, each time for less than the probe period.
 /// The monitor detects only a part of that, and the CPU time of the job shows the rest. An ordinary
@@ -36,7 +36,7 @@ pub(super) struct Plan {
     pub(super) load: u32,
 }
 
-/// Declaration of the job's demand to the kernel.
+/// Way in which the job declares its demand to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variant {
     Today,
@@ -47,7 +47,7 @@ pub(super) enum Variant {
 impl Variant {
     const ALL: [Variant; 3] = [Variant::Today, Variant::Library, Variant::Command];
 
-    /// Returns the title for the report.
+    /// Returns the title of the variant for the report.
     pub(super) fn title(self) -> &'static str {
         match self {
             Variant::Today => "as it is today",
@@ -56,7 +56,7 @@ impl Variant {
         }
     }
 
-    /// Returns the name for JSON and files.
+    /// Returns the name of the variant for JSON and files.
     pub(super) fn name(self) -> &'static str {
         match self {
             Variant::Today => "today",
@@ -69,7 +69,7 @@ impl Variant {
 /// One run of the job.
 pub(super) struct Run {
     pub(super) variant: Variant,
-    /// Measurements, or the reason for their absence.
+    /// Measurements of the run, or the reason why there are none.
     pub(super) measurement: Result<RunMeasurement, String>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct RunMeasurement {
     pub(super) policy: String,
     /// Grant of the job's thread half-way through the run, from the daemon.
     pub(super) grant: Option<String>,
-    /// Stalls that the monitor detected; `None` without the right to monitor.
+    /// Stalls that the monitor detected. `None` without the right to monitor.
     pub(super) stalls: Option<Vec<Stall<Monotonic>>>,
     checksum: String,
 }
@@ -91,7 +91,7 @@ pub(super) struct Outcome {
     pub(super) cpu: u32,
     pub(super) load: u32,
     pub(super) size: Size,
-    /// User ID of the job, if it differs from the caller's.
+    /// User id of the job, if it differs from the caller's.
     pub(super) user: Option<u32>,
     pub(super) runs: Vec<Run>,
     /// Rights that the caller lacks.
@@ -101,7 +101,8 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether all possible variants ran and computed the same sound, and nothing is left behind.
+    /// Whether all possible variants ran and computed the same sound, and the demonstration left
+    /// nothing behind.
     pub(super) fn is_complete(&self) -> bool {
         let shown = self.runs.iter().all(|run| run.measurement.is_ok() || self.missing.is_some());
         shown && self.left.is_empty() && self.same_sound()
@@ -253,8 +254,8 @@ fn run_variant(
     })
 }
 
-/// Whether the monitor could detect the cause of a delay: it observes only its own CPU, and a
-/// deadline thread preempts it.
+/// Whether the monitor could detect the cause of a delay. The monitor observes only its own CPU,
+/// and a deadline thread preempts it.
 fn is_watched(policy: &Policy, tid: u32, cpu: u32) -> bool {
     let stat =
         i32::try_from(tid).ok().and_then(Tid::new).and_then(|tid| talea_os::proc::stat(tid).ok());
@@ -306,7 +307,7 @@ fn command(
     Ok(command)
 }
 
-/// Guard that pins the calling thread, and all that it starts, to one CPU.
+/// Guard that pins the calling thread, and all threads and processes that it starts, to one CPU.
 struct Pinned(CpuSet);
 
 impl Pinned {
@@ -335,7 +336,7 @@ fn choose_cpu(wanted: Option<u32>) -> anyhow::Result<u32> {
     Ok(cpu)
 }
 
-/// The kernel's real-time limits, which the demonstration must not change.
+/// Real-time limits of the kernel, which the demonstration must not change.
 #[derive(PartialEq, Eq)]
 struct RtLimits([Option<String>; 2]);
 

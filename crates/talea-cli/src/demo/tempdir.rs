@@ -1,5 +1,5 @@
-//! Temporary directory that an unprivileged user can read, with all programs; it is removed when it
-//! is dropped.
+//! Temporary directory with all programs that an unprivileged user can read. Dropping the value
+//! removes the directory.
 //!
 //! A clone may be in a directory that only its owner can read; any user can run the copies. The
 //! user ID is unused: it is outside of the ranges that distributions assign to persons, and to
@@ -13,18 +13,18 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The unprivileged user and group: systemd does not use this range (its document `UIDS-GIDS`).
+/// User and group of the programs. systemd does not use this range (its document `UIDS-GIDS`).
 pub(super) const DEMO_USER: u32 = 60_999;
 
 /// Temporary directory of the demonstration.
 pub(super) struct TempDir {
     dir: PathBuf,
-    /// User ID of the programs; `None`: the caller's.
+    /// User id of the programs; `None` stands for the caller's.
     user: Option<u32>,
 }
 
 impl TempDir {
-    /// Creates the directory and copies all programs into it; `user` runs them.
+    /// Creates the directory and copies all programs to it. `user` runs the programs.
     pub(super) fn build(programs: &Programs, user: Option<u32>) -> anyhow::Result<TempDir> {
         let dir = std::env::temp_dir().join(format!("talea-demo-{}", std::process::id()));
         fs::DirBuilder::new()
@@ -59,13 +59,13 @@ impl TempDir {
         Ok(tempdir)
     }
 
-    /// Returns the path of a file or directory below this one.
+    /// Returns the path of a file or directory below the temporary directory.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Returns the command that runs a program of the directory as its user, with a minimal
-    /// environment.
+    /// Returns the command that runs a program of the directory as the programs' user, with a
+    /// minimal environment.
     pub(super) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.path(name));
         command.env_clear().env("PATH", "/usr/bin:/bin").current_dir("/");

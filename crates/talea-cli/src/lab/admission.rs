@@ -26,9 +26,11 @@ use anyhow::ensure;
 use serde::Serialize;
 use std::hint::black_box;
 use talea_broker::input::Platform;
-use talea_broker::plugin::{Offer, PluginRequest, RuntimeCap, Verdict};
+use talea_broker::plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 use talea_broker::{PluginSet, SpecSlot};
-use talea_core::setup::{Band, EdfOptions, PluginKind, PluginSetup, RmOptions, RmTest, Setup};
+use talea_core::setup::{
+    Band, EdfOptions, OnOverrun, PluginKind, PluginSetup, RmOptions, RmTest, Setup,
+};
 use talea_core::{Charge, CpuSet, Params, Priority, Span, Work};
 use talea_os::clock::thread_cpu_time;
 
@@ -46,9 +48,9 @@ const CPUS: u32 = 64;
 const SPECS_PER_CPU: u32 = 256;
 /// Number of different periods on a CPU, which is less than the number of levels.
 const PERIODS: u64 = 90;
-/// Creates in a stretch in which sums decide.
+/// Number of creates in a stretch in which sums decide.
 const BATCH: usize = 200;
-/// Pieces of the reference loop between two stretches: a quarter of a millisecond.
+/// Number of pieces of the reference loop between two stretches: a quarter of a millisecond.
 const PIECES: u32 = 17;
 
 #[derive(Serialize)]
@@ -80,6 +82,7 @@ fn on(cpus: CpuSet, params: &Params) -> PluginRequest<'_> {
         ignore_admission: false,
         cap: RuntimeCap::default(),
         exact_tests: None,
+        thread: ThreadScope::default(),
     }
 }
 
@@ -97,7 +100,13 @@ fn plugin_set(kind: PluginKind) -> anyhow::Result<PluginSet> {
         PluginKind::Edf(_) => None,
         _ => Some(Band { low: Priority(1), high: Priority(99) }),
     };
-    let plugins = vec![PluginSetup { name: kind.name().to_owned(), cpus, band, kind }];
+    let plugins = vec![PluginSetup {
+        name: kind.name().to_owned(),
+        cpus,
+        band,
+        kind,
+        on_overrun: OnOverrun::default(),
+    }];
     let platform =
         Platform { partitionable: cpus, deadline_share: Charge::ONE, ..Platform::declared(CPUS) };
     PluginSet::new(&Setup { plugins, ..Setup::default() }, &platform).map_err(anyhow::Error::msg)
@@ -123,7 +132,7 @@ fn task(random: &mut Random, millionths: u64, is_edf: bool) -> Params {
     }
 }
 
-/// Admits 256 specs on each CPU, with `millionths` of it each; returns the number of specs.
+/// Admits 256 specs on each CPU, each with `millionths` of the CPU. Returns the number of specs.
 fn fill(
     plugins: &mut PluginSet,
     random: &mut Random,
@@ -146,7 +155,7 @@ fn fill(
     Ok(slot)
 }
 
-/// Asks for a spec, admits and releases it; returns whether it was accepted.
+/// Requests a spec, admits it and releases it. Returns whether the plugins accepted the request.
 fn create(plugins: &mut PluginSet, slot: u32, ask: &PluginRequest<'_>) -> bool {
     let Some(offer) = offer(plugins, ask) else { return false };
     plugins.admit(0, SpecSlot(slot), ask, &offer);
@@ -221,8 +230,8 @@ fn by_sums(rounds: usize, rows: &mut Vec<AdmissionRow>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures admission by an exact test: a request that one CPU accepts, and one that all tried CPUs
-/// refuse.
+/// Measures admission by an exact test: a request that one CPU accepts, and a request that all
+/// tried CPUs refuse.
 fn by_lists(
     is_edf: bool,
     rounds: usize,

@@ -1,9 +1,9 @@
 //! `talea lab all`: all experiments, one after another, into one directory.
 //!
 //! Each experiment is a separate run of this program. Its output is written to `NAME.txt`, its
-//! plots and raw data to files beside it, and its exit code to `NAME.exit` at the end. A later call
-//! keeps complete results, whatever their verdict. It repeats experiments that were interrupted,
-//! failed or were inconclusive.
+//! plots and raw data to files beside that file, and at the end its exit code to `NAME.exit`. A
+//! later call keeps complete results, whatever their verdict. It repeats experiments that were
+//! interrupted, failed or were inconclusive.
 
 use crate::exit::Exit;
 use crate::output::{self, Table, note};
@@ -57,7 +57,7 @@ const fn few(experiment: Experiment) -> Experiment {
     Experiment { quick: &["--sets", "2", "--seconds", "1"], ..experiment }
 }
 
-/// All experiments; those without special rights come first.
+/// All experiments. Those without special rights are first.
 const EXPERIMENTS: &[Experiment] = &[
     drawn("l3c-fig4", &["l3c", "fig4"]),
     drawn("l3c-fig5", &["l3c", "fig5"]),
@@ -179,7 +179,7 @@ fn word(code: i32) -> &'static str {
     }
 }
 
-/// Returns the most severe result; experiments that are impossible on this computer do not count.
+/// Returns the most severe result. Experiments that are impossible on this computer do not count.
 fn exit(codes: &[i32]) -> Exit {
     if codes.iter().any(|code| !matches!(code, 0 | 3 | 6 | 7)) {
         Exit::Failure

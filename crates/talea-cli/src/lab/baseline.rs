@@ -30,11 +30,11 @@ enum Calls {
     Inlined,
 }
 
-/// Raw exchange with a process that replies: it waits in `recv` for this one client, without a
-/// time-out, and sends.
+/// Raw exchange with a process that replies. The process waits in `recv` for this one client,
+/// without a time-out, and sends.
 pub(super) struct RawExchange {
-    /// Socket of sequenced packets. The standard library has no type for it, but calls `send` and
-    /// `recv` for datagrams.
+    /// Socket of sequenced packets. The standard library has no type for such a socket, but calls
+    /// `send` and `recv` for datagrams.
     socket: UnixDatagram,
     calls: Calls,
     child: Child,
@@ -42,12 +42,12 @@ pub(super) struct RawExchange {
 }
 
 impl RawExchange {
-    /// Starts the process on `cpu`, at the priority of the daemon in whose place it is measured.
+    /// Starts the replying process on `cpu`, at the priority of the daemon that it replaces.
     pub(super) fn start(cpu: u32) -> anyhow::Result<RawExchange> {
         RawExchange::start_with(cpu, Calls::Library)
     }
 
-    /// Starts the process with [`Calls::Inlined`].
+    /// Starts the replying process with [`Calls::Inlined`].
     pub(super) fn start_inlined(cpu: u32) -> anyhow::Result<RawExchange> {
         RawExchange::start_with(cpu, Calls::Inlined)
     }
@@ -71,7 +71,8 @@ impl RawExchange {
         Ok(raw)
     }
 
-    /// Exchanges one request of `ask` bytes and one reply of `answer` bytes; both have at least 5.
+    /// Exchanges one request of `ask` bytes and one reply of `answer` bytes. Both have at least 5
+    /// bytes.
     //
     // Not inlined, as a function of a library is not: the compiler's choice must not change the
     // ratios.
@@ -119,7 +120,7 @@ pub(super) fn pong() -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns the size of the reply to a request; `None` at the end of the exchange.
+/// Returns the size of the reply to a request. Returns `None` at the end of the exchange.
 fn reply_size(request: &[u8]) -> Option<usize> {
     request.first_chunk().map(|size| u32::from_le_bytes(*size) as usize)
 }

@@ -20,12 +20,12 @@ use talea_core::CpuSet;
 use talea_os::{Attr, Policy, Tid, proc, sched};
 use talea_proto::{MESSAGE_MAX, Reply, Request, SpecId, ThreadRef};
 
-/// Operations that are measured in one turn.
+/// Number of operations that are measured in one turn.
 const TURN: usize = 32;
-/// Time limit until a new thread sleeps, even on a busy computer.
+/// Time limit within which a new thread must sleep, even on a busy computer.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// One setting, which can be measured repeatedly.
+/// Setting that can be measured repeatedly.
 pub(super) struct Bench {
     setting: Setting,
     client: Client,
@@ -73,7 +73,7 @@ impl Bench {
         })
     }
 
-    /// Measures `turns` turns, after one for warm-up.
+    /// Measures `turns` turns, after a turn for warm-up.
     pub(super) fn round(
         &mut self,
         cpus: Cpus,
@@ -103,12 +103,12 @@ impl Bench {
     }
 }
 
-/// Threads to be attached. Under `edf` there are few per turn, and each is attached only once: at
-/// its first attachment the kernel's caches have no data about a thread.
+/// Threads to be attached. Under `edf` there are few per turn, and each is attached only once,
+/// because at the first attachment the kernel's caches have no data about a thread.
 struct Sleepers {
     all: Vec<Sleeper>,
     given: usize,
-    /// Attachments per turn.
+    /// Number of attachments per turn.
     per_turn: usize,
 }
 
@@ -142,7 +142,8 @@ fn wait_until_asleep(tid: Tid) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises the descriptor limit to the hard limit: a thousand connections need as many descriptors.
+/// Raises the descriptor limit to the hard limit, because a thousand connections need as many
+/// descriptors.
 fn allow_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -150,7 +151,7 @@ fn allow_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Both raw exchanges.
+/// Both raw exchanges of a setting.
 pub(super) struct RawExchanges {
     library: RawExchange,
     inlined: RawExchange,
@@ -181,8 +182,8 @@ struct Times {
 }
 
 impl Times {
-    /// Measures each operation several times, alternately with its baseline; the state afterwards
-    /// is the same as before.
+    /// Measures each operation several times, alternately with its baseline. The state after the
+    /// turn equals the state before.
     fn turn(
         &mut self,
         kind: Kind,
@@ -223,7 +224,7 @@ impl Times {
         Ok(())
     }
 
-    /// Measures a raw exchange; every second one is inlined.
+    /// Measures a raw exchange. Every second exchange is inlined.
     fn exchange(
         &mut self,
         raw: &mut RawExchanges,
@@ -367,8 +368,8 @@ fn by_hand(kind: Kind, tid: Tid) -> anyhow::Result<()> {
     })
 }
 
-/// Makes the scheduling calls alone. `inspect` is called while the thread is in the deadline class,
-/// and after it has left the class.
+/// Makes the scheduling calls alone. Calls `inspect` while the thread is in the deadline class, and
+/// after the thread has left the class.
 fn calls(
     kind: Kind,
     tid: Tid,

@@ -1,4 +1,4 @@
-//! Bounds beside simulated responses. No response may exceed its bound; their ratio is the
+//! Bounds beside simulated responses. No response may exceed its bound. The ratio of the two is the
 //! tightness of the bound.
 //!
 //! The bounds are those of [`talea_analysis::tree`]. Each system is simulated once, so that a bound
@@ -15,13 +15,13 @@ use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_sim::{Counters, Simulation, Workload};
 
-/// A system on one CPU, and the end of its simulation.
+/// System on one CPU, and the end of its simulation.
 pub(super) struct Case {
     name: String,
     tree: Tree,
     workload: Workload,
     until: Time,
-    /// Tasks with a printed row; the bounds of all tasks are checked.
+    /// Tasks with a printed row. The check covers the bounds of all tasks.
     shown: Vec<usize>,
 }
 
@@ -61,8 +61,8 @@ impl BoundRow {
         )
     }
 
-    /// Returns the longest simulated response in thousandths of the bound; `None` without a job or
-    /// a bound.
+    /// Returns the longest simulated response in thousandths of the bound. Returns `None` without a
+    /// job or without a bound.
     fn tightness(&self) -> Option<u64> {
         let bound = self.bound().filter(|_| !self.longest.is_zero())?.as_ns().max(1);
         u64::try_from(u128::from(self.longest.as_ns()) * 1_000 / u128::from(bound)).ok()
@@ -111,7 +111,7 @@ fn percent(thousandths: u64) -> String {
     format!("{}.{} %", thousandths / 10, thousandths % 10)
 }
 
-/// Prints the table; the exit code is a failure if a response exceeds its bound.
+/// Prints the table. The exit code is a failure if a response exceeds its bound.
 pub(super) fn report(what: &str, cases: &[Case]) -> anyhow::Result<Exit> {
     let found =
         batch::run(&format!("{what}: bounds and runs"), cases.len(), |number| rows(&cases[number]));

@@ -1,8 +1,8 @@
-//! Present speed of this computer: a reference loop that runs beside each measurement of `talea lab
-//! sim`.
+//! Present speed of this computer, by a reference loop that runs beside each measurement of `talea
+//! lab sim`.
 //!
 //! The loop is 100 million dependent steps of xorshift64. Figures are scaled to the speed at which
-//! it takes 0.153 s. So the results of two computers, or of two minutes on a shared one, are
+//! the loop takes 0.153 s. So the results of two computers, or of two minutes on a shared one, are
 //! comparable. Pieces of the loop run before and after each short stretch of a measurement. The
 //! stretches of all cases alternate, and the result of a case is the median of its stretches.
 //! Another program that uses the computer for a while affects some stretches of each case, but no
@@ -22,7 +22,7 @@ use std::time::Instant;
 pub(super) const REFERENCE: f64 = 0.153;
 const STEPS: u32 = 100_000_000;
 
-/// Steps of a piece: some microseconds, so that few pieces are interrupted.
+/// Number of steps of a piece: some microseconds, so that few pieces are interrupted.
 const PIECE: u32 = 10_000;
 
 /// Returns the duration of the whole loop in seconds, estimated by the median of `pieces` pieces.
@@ -60,13 +60,13 @@ pub(super) fn wide(pieces: u32) -> f64 {
     Quartiles::of((0..pieces).map(piece)).median
 }
 
-/// Durations of the core-filling loop around each stretch, which show whether the core was shared.
+/// Durations of the core-filling loop around each stretch. They show whether the core was shared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SmtInterference(Vec<f64>);
 
 impl SmtInterference {
     /// Ratio to the minimum above which a core counts as shared. Another hardware thread costs more
-    /// than this, a change of frequency less.
+    /// than this ratio, and a change of frequency less.
     const MAX_RATIO: f64 = 1.1;
 
     pub(super) fn add(&mut self, before: f64, after: f64) {
@@ -118,7 +118,7 @@ pub(super) struct Stretch {
 }
 
 /// Returns the quartiles of the values, of the reference loop, and of the values at the speed of
-/// [`REFERENCE`]. `is_time`: the values are times, not rates.
+/// [`REFERENCE`]. `is_time` says whether the values are times, not rates.
 pub(super) fn scaled(stretches: &[Stretch], is_time: bool) -> [Quartiles; 3] {
     let scale = |stretch: &Stretch| {
         let slowdown = stretch.reference / REFERENCE;

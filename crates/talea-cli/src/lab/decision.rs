@@ -39,7 +39,8 @@ pub(super) struct Case {
     pub(super) nanoseconds: Quartiles,
     pub(super) reference_seconds: Quartiles,
     pub(super) scaled: Quartiles,
-    /// Quartiles over the stretches on an unshared core, if any; their number follows.
+    /// Quartiles over the stretches on an unshared core, if there are any. The next field is their
+    /// number.
     pub(super) scaled_alone: Option<Quartiles>,
     pub(super) stretches_alone: usize,
     pub(super) stretches: usize,
@@ -52,7 +53,7 @@ pub(super) struct Decisions {
     pub(super) cases: Vec<Case>,
     /// Scaled duration of one level, in nanoseconds.
     pub(super) level: Quartiles,
-    /// Difference of the medians over the stretches on an unshared core.
+    /// Difference of the medians over the stretches on an unshared core, if there are any.
     pub(super) level_alone: Option<f64>,
 }
 

@@ -135,9 +135,9 @@ fn fig3(quick: bool) -> Result3 {
 /// Times at each mark, which is a number of specs.
 type Marked = Vec<(usize, Samples)>;
 
-/// Measures create at each mark while specs accumulate up to the last one, `fills` times. Raw
-/// exchanges of the same sizes alternate with it, because absolute times depend on the computer and
-/// on the minute.
+/// Measures create at each mark while specs accumulate up to the last mark, `fills` times. Raw
+/// exchanges of the same sizes alternate with the creates, because absolute times depend on the
+/// computer and on the minute.
 fn create_at(
     shape: Shape,
     cpus: Cpus,
@@ -315,7 +315,7 @@ fn fig5(quick: bool) -> Result3 {
     Ok(("fig5", figure, points))
 }
 
-/// Attaches by the direct calls; only the call that makes the thread real-time is timed.
+/// Attaches by the direct calls. Times only the call that makes the thread real-time.
 fn by_hand(kind: Kind, tid: Tid, direct: &mut Samples) -> anyhow::Result<()> {
     let before = sched::get_affinity(tid)?;
     sched::set_affinity(tid, &CpuSet::single(before.iter().next().unwrap_or(0)))?;

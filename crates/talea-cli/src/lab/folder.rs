@@ -4,7 +4,7 @@ use anyhow::Context;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Writes one file into `folder`, which it creates if necessary; returns the path.
+/// Writes one file to `folder`, which it creates if necessary. Returns the path of the file.
 pub(super) fn save(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let path = folder.join(name);

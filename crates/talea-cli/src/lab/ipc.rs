@@ -45,7 +45,7 @@ pub(crate) struct Args {
 /// Extent of the measurement.
 struct Effort {
     rounds: usize,
-    /// Turns of each setting in a round.
+    /// Number of turns of each setting in a round.
     turns: usize,
     specs: &'static [usize],
     idle: &'static [usize],
@@ -98,15 +98,15 @@ pub(super) struct IpcRow {
     pub(super) release: Summary,
     /// Raw exchange with the sizes of attach, detach and release.
     pub(super) raw_small: Summary,
-    /// Direct system calls of a program with the rights: set, and restore.
+    /// Direct system calls of a program with the rights, which set and restore the attributes.
     pub(super) direct: Summary,
-    /// Scheduling calls among these, without the inspection of the thread.
+    /// Scheduling calls among the direct calls, without the inspection of the thread.
     pub(super) direct_calls: Summary,
     /// Medians of all rounds.
     #[serde(flatten)]
     pub(super) ratios: Ratios,
     pub(super) rounds: Vec<Ratios>,
-    /// Memory of the daemon per existing spec; measured only if there were many.
+    /// Memory of the daemon per existing spec. Only measured with many specs.
     pub(super) bytes_per_spec: Option<u64>,
     pub(super) mirrored_bytes_per_spec: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! `talea lab`: the measurements of the papers, repeated on this computer.
 //!
-//! Model: one client and one server at real-time priority, on the same CPU or on two
+//! Model: one client and one server at real-time priority, on the same CPU or on two CPUs
 //! ([`placement`]), which spinners keep awake. A raw exchange of the same sizes ([`baseline`]) and
 //! the direct system calls alternate with each measurement. So compared values are of the same
 //! second. Absolute times depend on the computer, ratios on the program.

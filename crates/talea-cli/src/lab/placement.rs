@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use talea_core::CpuSet;
 use talea_os::{Attr, Policy, Tid, sched};
 
-/// Priority of client and servers: above the range of each measured plugin.
+/// Priority of client and servers: above the band of each measured plugin.
 pub(super) const PRIORITY: u8 = 95;
 
 /// Placement of client and servers.
@@ -34,8 +34,8 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    /// Selects the last CPU of this process for the client, and the same one or the first for the
-    /// server.
+    /// Selects the last CPU of this process for the client. The server gets the same CPU or the
+    /// first one.
     pub(super) fn of(place: Place) -> anyhow::Result<Cpus> {
         let allowed = sched::get_affinity(Tid::of_process())?;
         let (first, last) = (allowed.iter().next(), allowed.iter().last());
@@ -65,8 +65,8 @@ impl KeepCpusAwake {
     }
 }
 
-/// Guard of a measurement on the calling thread: pinned, at real-time priority, its CPUs kept
-/// awake.
+/// Guard of a measurement on the calling thread. The thread is pinned and has real-time priority,
+/// and its CPUs are kept awake.
 pub(super) struct MeasuringThread {
     before: (Attr, CpuSet),
     _awake: KeepCpusAwake,
@@ -112,7 +112,7 @@ pub(crate) struct SpinArgs {
 /// Process at the lowest priority that prevents a virtual CPU from being halted.
 struct Spinner(Child);
 
-/// Maximum run time of a spinner in seconds; no measurement takes longer.
+/// Maximum run time of a spinner in seconds. No measurement takes longer.
 const MAX_SECONDS: u64 = 3600;
 
 impl Spinner {

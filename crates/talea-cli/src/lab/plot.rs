@@ -151,7 +151,8 @@ struct Axis {
 }
 
 impl Axis {
-    /// Creates an axis with at most five steps; `end` is rounded up to a step that is close.
+    /// Creates an axis with at most five steps. Rounds `most` up to a multiple of the step that is
+    /// close.
     fn to(most: f64) -> Axis {
         let most = if most > 0.0 { most } else { 1.0 };
         let magnitude = 10_f64.powf(most.log10().floor() - 1.0);
@@ -165,7 +166,7 @@ impl Axis {
         axis
     }
 
-    /// Returns the number of steps up to the end; the last one may be incomplete.
+    /// Returns the number of steps up to the end. The last step may be incomplete.
     fn steps(&self) -> u32 {
         (self.end / self.step - 1e-9).ceil() as u32
     }

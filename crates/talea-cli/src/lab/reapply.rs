@@ -18,7 +18,7 @@ use talea_proto::Task;
 /// Measurements of requests that change the levels of attached threads.
 #[derive(Debug, Serialize)]
 pub(super) struct Reapplication {
-    /// Threads attached beforehand.
+    /// Number of threads that were attached beforehand.
     pub(super) attached: usize,
     pub(super) create: Summary,
     pub(super) release: Summary,
@@ -26,8 +26,8 @@ pub(super) struct Reapplication {
     pub(super) most_moved: usize,
 }
 
-/// Number of periods in use: all levels but one. A new period between two others finds no gap, so
-/// its neighbours must move.
+/// Number of periods in use: all levels but one. A new period between two others finds no free
+/// level, so its neighbours must move.
 const PERIODS: u64 = super::server::LEVELS - 1;
 
 /// Measures creates under `rm` on one CPU, with `count` threads attached.
@@ -86,7 +86,7 @@ fn priorities(sleepers: &[Sleeper]) -> anyhow::Result<Vec<sched::Attr>> {
         .collect()
 }
 
-/// Thread that sleeps until this is dropped.
+/// Thread that sleeps until the value is dropped.
 pub(super) struct Sleeper {
     tid: Tid,
     wake: Option<mpsc::Sender<()>>,

@@ -48,7 +48,8 @@ impl Samples {
         self.0.last().copied().unwrap_or(0)
     }
 
-    /// Returns the smallest value that `percent` % of all values do not exceed; 0 without values.
+    /// Returns the smallest value that `percent` % of all values do not exceed. Returns 0 without
+    /// values.
     pub(super) fn quantile(&self, percent: usize) -> u64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -67,14 +68,14 @@ impl Samples {
     }
 }
 
-/// Returns the median, of an even number of values the lower one; 0 without values.
+/// Returns the median: the lower one of an even number of values, and 0 without values.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
 }
 
-/// Returns `a / b`; not a number if `b` is 0.
+/// Returns `a / b`. The result is not a number if `b` is 0.
 #[allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 pub(super) fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { f64::NAN } else { a as f64 / b as f64 }

@@ -1,4 +1,4 @@
-//! The measured daemon: `talead` itself, or this program with the code of `talead` and CPUs that
+//! Measured daemon: `talead` itself, or this program with the code of `talead` and with CPUs that
 //! are only declared.
 
 use super::placement;
@@ -20,12 +20,12 @@ use talea_os::signals::{Signal, Signals};
 use talea_os::sysinfo::{Domain, SystemInfo};
 use talea_system::config::LogLevel;
 
-/// Time limit of the start and of the stop.
+/// Time limit for the start and for the stop of the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Kernel priorities that each plugin may use.
 const BAND: (u64, u64) = (10, 80);
-/// Number of these priorities.
+/// Number of kernel priorities that each plugin may use.
 pub(super) const LEVELS: u64 = BAND.1 - BAND.0 + 1;
 
 /// Configuration of a measured daemon.
@@ -33,9 +33,9 @@ pub(super) const LEVELS: u64 = BAND.1 - BAND.0 + 1;
 pub(super) struct Shape {
     /// Plugin that serves the requests.
     pub(super) kind: Kind,
-    /// Total number of plugin instances; the last one serves.
+    /// Total number of plugin instances. The last instance serves the requests.
     pub(super) instances: u32,
-    /// Number of declared CPUs; `None`: the CPUs of this computer.
+    /// Number of declared CPUs. `None` stands for the CPUs of this computer.
     pub(super) declared: Option<u32>,
 }
 
@@ -139,8 +139,8 @@ fn talead() -> anyhow::Result<PathBuf> {
     )
 }
 
-/// Creates a directory in memory, like the runtime directory: on a disk, its writes would be
-/// measured, too.
+/// Creates a directory in memory, like the runtime directory. On a disk, the daemon's writes would
+/// be measured, too.
 fn scratch() -> anyhow::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -186,7 +186,8 @@ pub(crate) struct ServeArgs {
     cpus: u32,
 }
 
-/// Runs the daemon with declared CPUs, each a domain of its own. No thread can be attached.
+/// Runs the daemon with declared CPUs, each of which is a domain of its own. No thread can be
+/// attached.
 pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let signals = Signals::new(&[Signal::Term, Signal::Int])?;
     let mut machine = SystemInfo::probe()?;
@@ -207,6 +208,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         listeners: vec![listener],
         signals: Some(signals),
         reload: None,
+        is_service: false,
         host_program: None,
         log: Log::new(LogLevel::Error),
     };

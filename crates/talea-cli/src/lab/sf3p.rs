@@ -2,9 +2,9 @@
 //!
 //! `fig4`: a scheduler over two others, as a schedule. `fig6`: the share of late jobs by
 //! utilization, for 1,500 random task sets under EDF, RM and FIFO. `table2`: the flight management
-//! software in three configurations. The paper does not state the periods and costs of the latter;
-//! those in `examples/systems` are similar. With `--live` the experiments, and figures 7 to 9 about
-//! overheads, run on real threads beside the simulation of the same jobs ([`live`]).
+//! software in three configurations. The paper does not state the periods and costs of that
+//! software; those in `examples/systems` are similar. With `--live` the experiments, and figures 7
+//! to 9 about overheads, run on real threads beside the simulation of the same jobs ([`live`]).
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 
@@ -133,7 +133,7 @@ const RUN: Time = Time::from_ns(10_000 * MS);
 pub(super) const POLICIES: [(&str, PolicySpec); 3] =
     [("edf", PolicySpec::Edf), ("rm", PolicySpec::RateMonotonic), ("fifo", PolicySpec::Fifo)];
 
-/// Jobs whose deadline is within the run, and those of them that ended in time.
+/// Number of jobs whose deadline is within the run, and number of those that ended in time.
 #[derive(Clone, Copy, Debug, Default)]
 struct DueJobs {
     jobs: u64,
@@ -153,7 +153,7 @@ impl DueJobs {
 }
 
 /// Random set of the paper, with n in 5..=50 and a utilization of 20 to 100 %. Tasks are short (5
-/// to 10 ms) or long (40 to 50 ms) with equal probability. All have equal shares, so that the
+/// to 10 ms) or long (40 to 50 ms) with equal probability. All tasks have equal shares, so that the
 /// arrival rate does not depend on n.
 pub(super) struct Set {
     utilization: f64,
@@ -190,7 +190,7 @@ fn late(set: &Set, policy: &PolicySpec) -> f64 {
     slower(set, policy, 1)
 }
 
-/// Simulates a set with all times, including the length of the run, multiplied by `times`.
+/// Simulates a set. All times are multiplied by `times`, including the length of the run.
 fn slower(set: &Set, policy: &PolicySpec, times: u64) -> f64 {
     struct Until(DueJobs, Time);
     impl Sink for Until {
@@ -293,7 +293,7 @@ fn fig6(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The shipped files, which are embedded in the program.
+/// Shipped files, which are embedded in the program.
 struct EmbeddedFiles;
 
 const FILES: [(&str, &str); 8] = [
@@ -319,7 +319,7 @@ fn shipped(name: &str) -> anyhow::Result<System> {
     system::read(&text, name, &EmbeddedFiles).map_err(|found| anyhow::anyhow!("{}", found[0]))
 }
 
-/// Simulates a shipped file; returns the late jobs of each criticality in percent, as [`DueJobs`]
+/// Simulates a shipped file. Returns the late jobs of each criticality in percent, as [`DueJobs`]
 /// counts them.
 fn group(name: &str) -> anyhow::Result<[f64; 3]> {
     let system = shipped(name)?;
@@ -400,7 +400,7 @@ fn figure4_case() -> Case {
     Case::new("FP over EDF and FIFO".to_owned(), tree, workload, RUN)
 }
 
-/// Prints figure 4: the execution intervals of all jobs.
+/// Prints figure 4 as the execution intervals of all jobs.
 fn fig4() -> anyhow::Result<Exit> {
     let (tree, workload) = figure4_system();
     let engine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;

@@ -39,11 +39,12 @@ pub(crate) struct Args {
 }
 
 const TASKS: u64 = 20;
-/// Jobs of this set that arrive in a second, approximately.
+/// Approximate number of jobs of the set that arrive in a second.
 const RATE: u64 = 490;
-/// Records that are kept at a time.
+/// Number of records that are kept at a time.
 const RECORDS: usize = 1 << 16;
-/// Pieces of the reference loop between two stretches: about a millisecond, like a stretch.
+/// Number of pieces of the reference loop between two stretches: about a millisecond, like a
+/// stretch.
 const PIECES: u32 = 70;
 
 #[derive(Serialize)]
@@ -55,7 +56,8 @@ struct Case {
     million_jobs_per_second: Quartiles,
     reference_seconds: Quartiles,
     scaled: Quartiles,
-    /// Quartiles over the stretches on an unshared core, if any; their number follows.
+    /// Quartiles over the stretches on an unshared core, if there are any. The next field is their
+    /// number.
     scaled_alone: Option<Quartiles>,
     stretches_alone: usize,
     stretches: usize,
@@ -63,8 +65,8 @@ struct Case {
 
 #[derive(Serialize)]
 struct SimReport {
-    /// Minimum duration of the loop that fills a core. By comparison with other runs on the same
-    /// computer it shows whether this run ever had a core for itself.
+    /// Minimum duration of the loop that fills a core. A comparison with other runs on the same
+    /// computer shows whether this run ever had a core for itself.
     wide_ns: f64,
     cases: Vec<Case>,
     decisions: Decisions,
@@ -91,7 +93,7 @@ fn described(policy: &PolicySpec, cpus: u32, per_mille: u64) -> Root {
     }
 }
 
-/// Temporary file, which is removed when this is dropped.
+/// Temporary file, which is removed when the value is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -109,7 +111,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Sink that keeps 65,536 records at a time: a long run does not keep all of its records.
+/// Sink that keeps 65,536 records at a time, because a long run does not keep all of its records.
 #[derive(Default)]
 struct Records {
     jobs: Jobs,
@@ -214,7 +216,8 @@ impl<'a> Bench<'a> {
         after
     }
 
-    /// Returns the row of the case. `minimum`: the minimum duration of the loop that fills a core.
+    /// Returns the row of the case. `minimum` is the minimum duration of the loop that fills a
+    /// core.
     fn case(&self, minimum: f64) -> Case {
         let alone = self.interference.unshared(&self.stretches, minimum);
         let [million_jobs_per_second, reference_seconds, all] = scaled(&self.stretches, false);

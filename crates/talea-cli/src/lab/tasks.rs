@@ -1,5 +1,5 @@
-//! Random tasks as in ReTiF's benchmark, but small: the cost of a request is measured, not the cost
-//! of a refusal.
+//! Random tasks as in ReTiF's benchmark, but small, because the experiments measure the cost of a
+//! request, not the cost of a refusal.
 
 use talea_client::Spec;
 use talea_core::{Params, Priority, Span, Work};
@@ -27,7 +27,7 @@ impl Kind {
         }
     }
 
-    /// Returns a plugin that refuses the tasks of this one, because a mandatory parameter is
+    /// Returns a plugin that refuses the tasks of this plugin, because a mandatory parameter is
     /// missing.
     pub(super) fn other(self) -> Kind {
         match self {
@@ -54,7 +54,8 @@ impl Random {
     }
 }
 
-/// Draws a task that `kind` serves and its [`Kind::other`] does not. 20,000 of them fit on one CPU.
+/// Draws a task that `kind` serves and its [`Kind::other`] does not. 20,000 such tasks fit on one
+/// CPU.
 pub(super) fn task(kind: Kind, random: &mut Random) -> Spec {
     let params = match kind {
         Kind::Edf | Kind::Rm => Params {

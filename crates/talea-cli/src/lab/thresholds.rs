@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// A threshold, with the measured value.
+/// Threshold with the measured value.
 #[derive(Debug, Serialize)]
 pub(super) struct Threshold {
     pub(super) what: String,

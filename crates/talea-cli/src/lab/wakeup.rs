@@ -37,9 +37,9 @@ pub(crate) struct Args {
     output: crate::args::Output,
 }
 
-/// Period of each thread; the threads are half a period apart.
+/// Period of each thread. The threads are half a period apart.
 const PERIOD: Span = Span::from_ns(2_000_000);
-/// Activations of each thread in a round.
+/// Number of activations of each thread in a round.
 const ACTIVATIONS: u64 = 125;
 
 #[derive(Serialize)]
@@ -50,9 +50,9 @@ struct WakeupReport {
     ratio: f64,
     /// Number of exchanges of the roles, plus one.
     rounds: u64,
-    /// Activations of each thread, in all rounds.
+    /// Number of activations of each thread, in all rounds.
     periods: u64,
-    /// Wake-ups of the daemon while the threads ran.
+    /// Number of wake-ups of the daemon while the threads ran.
     daemon_wakeups: u64,
 }
 
@@ -101,8 +101,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns the lateness of the attached thread and of the one configured by hand, and the wake-ups
-/// of the daemon meanwhile.
+/// Returns the lateness of the attached thread and of the thread configured by hand, and the number
+/// of wake-ups of the daemon meanwhile.
 fn one_round(client: &Client, cpu: u32, swap: bool) -> anyhow::Result<([Vec<u64>; 2], u64)> {
     let [first, second] = [Sleeper::start(cpu)?, Sleeper::start(cpu)?];
     let (ours, theirs) = if swap { (&second, &first) } else { (&first, &second) };
@@ -134,8 +134,8 @@ fn spec(cpu: u32) -> Spec {
     })
 }
 
-/// A thread that sleeps until given times and reports its lateness. It lives until it is stopped,
-/// because its end would wake the daemon.
+/// Thread that sleeps until given times and reports its lateness. The thread lives until it is
+/// stopped, because its end would wake the daemon.
 struct Sleeper {
     tid: Tid,
     go: mpsc::Sender<Monotonic>,

@@ -59,7 +59,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Writes one of the files of a figure; returns its path.
+    /// Writes one of the files of a figure. Returns the path of the file.
     fn save(&self, name: &str, text: &str) -> anyhow::Result<PathBuf> {
         folder::save(&self.out, name, text)
     }
@@ -96,10 +96,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 const MS: u64 = 1_000_000;
 const FRAME_MS: u64 = 500;
-/// Objects in each frame of the mission: single ones, then a group of boats that enters and leaves
-/// the view.
+/// Numbers of objects in the frames of the mission: single objects, then a group of boats that
+/// enters and leaves the view.
 const OBJECTS: [u32; 20] = [1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 5, 5, 4, 3, 2, 1, 1, 1, 1, 1];
-/// First frames with encryption and, after that, without it.
+/// First frame with encryption, and first later frame without encryption.
 const SECURE: [u64; 2] = [4, 16];
 const WORKERS: u32 = 3;
 
@@ -110,7 +110,7 @@ enum Versions {
     Both,
 }
 
-/// One of the 24 configurations.
+/// One of the 24 configurations of the exploration.
 #[derive(Clone, Copy, Debug)]
 struct Configuration {
     partitioned: bool,
@@ -149,7 +149,8 @@ impl Configuration {
         }
     }
 
-    /// Returns the statement of section 5 about late jobs; its figure has no numbers.
+    /// Returns the statement of section 5 about late jobs. The figure of that section has no
+    /// numbers.
     fn paper(self) -> &'static str {
         match (self.versions, self.partitioned) {
             (Versions::CpuOnly, _) => "many",
@@ -179,7 +180,8 @@ struct Drone {
     channels: [ChannelId; 4],
 }
 
-/// Numbers of the tasks in the tree.
+/// Number of the task `encode` in the tree. The following constants are the numbers of the other
+/// tasks.
 const ENCODE: TaskId = TaskId(0);
 const HIGHLIGHT: TaskId = TaskId(1);
 const SPEED: TaskId = TaskId(2);
@@ -266,7 +268,7 @@ fn channels(tree: &mut Tree, [detect, highlight, speed, encode]: [NodeId; 4]) ->
         .map(|(from, to)| tree.channel(from, to, room))
 }
 
-/// Sets the tokens: detect pushes one for each object; highlight and speed push one with the last
+/// Sets the tokens. Detect pushes one for each object. Highlight and speed push one with the last
 /// object of each frame.
 fn tokens(workload: &mut Workload, [highlight, speed, highlighted, estimated]: [ChannelId; 4]) {
     let is_last: Vec<u32> =
@@ -444,7 +446,7 @@ mod tests {
         }
     }
 
-    /// Holder of the GPU; version 0 is that of the GPU.
+    /// Sink that finds the holder of the GPU. Version 0 is that of the GPU.
     #[derive(Default)]
     struct Gpu {
         holder: Option<TaskId>,

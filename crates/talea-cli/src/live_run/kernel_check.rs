@@ -7,7 +7,7 @@ use talea_exec::kernel_check::{unordered_execution, violations};
 use talea_exec::stalls::{DETECTION_LIMIT, PROBE_PERIOD};
 use talea_exec::{ExecInterval, LostTime, OrderViolation, RootReport, Stall};
 
-/// Result for one root.
+/// Result of the check for one root.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct KernelCheck {
     /// Number of intervals in which a worker had a CPU without interruption.
@@ -15,22 +15,23 @@ pub(crate) struct KernelCheck {
     /// Total time in which workers ran without an order: until an order took effect, and from the
     /// end of a job until its worker slept.
     pub(crate) out_of_order_ns: u64,
-    /// Longest such interval outside of stalls.
+    /// Longest interval outside of stalls in which a worker ran without an order.
     pub(crate) longest_ns: u64,
-    /// Longest time outside of stalls in which a CPU violated an order: it was idle or ran another
-    /// thread of Talea.
+    /// Longest time outside of stalls in which a CPU violated an order: the CPU was idle or ran
+    /// another thread of Talea.
     pub(crate) unobeyed_ns: u64,
-    /// Intervals without an order above the tolerance, outside of stalls.
+    /// Intervals outside of stalls in which a worker ran without an order for longer than the
+    /// tolerance.
     #[serde(skip)]
     pub(crate) unordered: Vec<ExecInterval>,
-    /// Orders that were violated for longer than the tolerance: defects of Talea, which excuse
-    /// nothing.
+    /// Orders that were violated for longer than the tolerance. These are defects of Talea, which
+    /// nothing excuses.
     #[serde(skip)]
     pub(crate) faults: Vec<OrderViolation>,
 }
 
 impl KernelCheck {
-    /// Whether there is no contradiction.
+    /// Whether the kernel's events do not contradict the orders.
     pub(crate) fn is_obeyed(&self) -> bool {
         self.unordered.is_empty() && self.faults.is_empty()
     }
@@ -39,8 +40,8 @@ impl KernelCheck {
 /// Share of an order that dispatchers may use, in thousandths.
 const DISPATCHER_PERMILLE: u64 = 20;
 
-/// Checks a root on `cpus`. Returns `None` if the kernel reported no events. The detection limit of
-/// stalls is always tolerated, because a shorter stall may be the cause.
+/// Checks a root on `cpus`. Returns `None` if the kernel reported no events. The check always
+/// tolerates the detection limit of stalls, because a shorter stall may be the cause.
 pub(crate) fn check(
     real: &RootReport,
     cpus: &[u32],
@@ -73,7 +74,7 @@ pub(crate) fn check(
 }
 
 /// Returns the stalls on these CPUs, widened by the probe period. The dispatcher of another CPU may
-/// execute an order, so any stall of the root excuses.
+/// execute an order, so any stall of the root is an excuse.
 fn widened(cpus: &[u32], stalls: &[Stall]) -> Vec<(Time, Time)> {
     let of = |stall: &Stall| {
         let from = Time::from_ns(stall.from.as_ns().saturating_sub(PROBE_PERIOD.as_ns()));
@@ -108,8 +109,8 @@ fn order_violations(
     violations(real.dispatchers.len() as u32, &real.record, (ran, stood), &excused, &is_program)
 }
 
-/// Returns the lost time that excuses contradictions: without the time in which a CPU was idle or
-/// ran another thread of Talea.
+/// Returns the lost time that excuses contradictions. It does not include the time in which a CPU
+/// was idle or ran another thread of Talea.
 pub(crate) fn machine_lost_time(
     real: &RootReport,
     cpus: &[u32],

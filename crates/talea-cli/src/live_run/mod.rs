@@ -14,6 +14,7 @@ mod place;
 mod recording;
 mod replay_to_sink;
 mod report;
+mod reserve;
 mod run;
 
 pub(crate) use dry_run::{LoadEstimate, estimate_load, with_changes};
@@ -24,4 +25,5 @@ pub(crate) use place::{CpuAssignment, place};
 pub(crate) use recording::{Recording, SourceTexts};
 pub(crate) use replay_to_sink::replay_to_sink;
 pub(crate) use report::{policy_change_text, print_limits, print_refusal, replay_error, summarize};
+pub(crate) use reserve::{CpuReservation, reserve};
 pub(crate) use run::{LiveRun, NotExecutable, PriorityUse, RunSetup, WorkMode, run};

@@ -6,7 +6,7 @@ use talea_exec::native::{JobRecord, NativeReport};
 use talea_exec::{ExecInterval, RootReport};
 use talea_sim::{Completion, Sink};
 
-/// Events; those of one instant are ordered as the variants.
+/// Event of a worker. Events of one instant are in the order of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum NativeEvent {
     Ended { task: TaskId, job: u64 },
@@ -19,7 +19,7 @@ enum NativeEvent {
 
 const CPU: Cpu = Cpu(0);
 
-/// Reports the events of a root until `end` to `sink`, and returns the unfinished jobs.
+/// Reports the events of a root until `end` to `sink`. Returns the unfinished jobs.
 pub(super) fn replay_native(
     course: &NativeReport,
     ran: Option<&[ExecInterval]>,

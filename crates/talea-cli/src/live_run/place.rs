@@ -1,13 +1,13 @@
-//! Assignment of CPUs to roots: the next available ones, in the order of the file.
+//! Assignment of CPUs to roots: each root gets the next available CPUs, in the order of the file.
 
 use talea_core::CpuSet;
 use talea_os::{Tid, sched};
 use talea_system::system::System;
 
-/// `assignment[root]`: the kernel's numbers of its CPUs.
+/// `assignment[root]`: the kernel's numbers of the root's CPUs.
 pub(crate) type CpuAssignment = Vec<Vec<u32>>;
 
-/// Assigns CPUs to each root, from `wanted` or from all that this process may use.
+/// Assigns CPUs to each root, from `wanted` or from all CPUs that this process may use.
 ///
 /// # Errors
 /// The reason why that is not possible, as a sentence.

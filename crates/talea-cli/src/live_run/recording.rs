@@ -15,7 +15,7 @@ use talea_exec::record::text;
 use talea_system::Diagnostic;
 use talea_system::system::{self, Beside, System, folded};
 
-/// First line; the number changes with the form.
+/// First line of a recording. The number changes with the form.
 pub(crate) const HEADER: &str = "talea-recording 1";
 
 /// Texts of a description, the main file first.
@@ -57,7 +57,7 @@ impl SourceTexts {
     }
 }
 
-/// A recorded run.
+/// Recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recording {
     pub(crate) seed: u64,

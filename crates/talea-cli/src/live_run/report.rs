@@ -53,13 +53,14 @@ pub(crate) fn summarize<'a>(
     Ok(run_summary::summarize(outline, seen, unfinished, end))
 }
 
-/// The engine depends only on its inputs, so a replay must give the same orders.
+/// Converts a divergence to an error. The engine depends only on its inputs, so a replay must give
+/// the same orders.
 #[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives")]
 pub(crate) fn replay_error(differs: Divergence) -> anyhow::Error {
     anyhow::anyhow!("the replay differs from the run, which is a defect of this program: {differs}")
 }
 
-/// Prints why a file is not executed here.
+/// Prints why a file is not executed on this computer.
 pub(crate) fn print_refusal(file: &Path, why: &str) -> Exit {
     note(&format!("{} can't be executed: {why}", file.display()));
     Exit::Refused

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-/// Returns the page `name` of `section`; `about` is its line in whatis.
+/// Returns the page `name` of `section`. `about` is the page's line in whatis.
 pub(super) fn page(name: &str, section: u8, about: &str, chapter: &str, see_also: &str) -> String {
     let mut out = format!(
         ".TH {name} {section}  Talea \"Talea manual\"\n.SH NAME\n{} \\- {}\n.SH DESCRIPTION\n",

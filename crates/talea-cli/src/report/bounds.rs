@@ -20,7 +20,7 @@ pub(crate) struct Plot {
     node: String,
     place: SupplyKind,
     subject: String,
-    /// Whether the subject is a scheduler; then its deadlines are plotted.
+    /// Whether the subject is a scheduler, whose deadlines are then plotted.
     by_deadlines: bool,
     window: u64,
     supply: [Vec<u64>; 2],
@@ -66,7 +66,7 @@ impl Plot {
     }
 }
 
-/// One root: its bounds as in the text output, and its plots.
+/// Bounds of one root as in the text output, and the root's plots.
 #[derive(Debug, Serialize)]
 pub(crate) struct RootBounds<'a, R> {
     #[serde(flatten)]

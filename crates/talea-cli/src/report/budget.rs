@@ -9,7 +9,7 @@ use super::outline::Outline;
 use talea_core::Time;
 use talea_core::engine::{Cpu, Engine, TaskId};
 
-/// Budget of a server at an instant; two corners at one instant are a jump.
+/// Budget of a server at an instant. Two corners at one instant are a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Corner {
     /// Index in [`Outline::servers`].
@@ -32,7 +32,7 @@ pub(crate) struct Budgets {
     /// `order[n]`: server of the engine's budget `n`.
     order: Vec<usize>,
     lines: Vec<Option<BudgetSegment>>,
-    /// `running[cpu]`: running task.
+    /// `running[cpu]`: task that runs on the CPU.
     running: Vec<Option<TaskId>>,
 }
 

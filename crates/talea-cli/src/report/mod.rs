@@ -28,7 +28,7 @@ use talea_sim::Schedule;
 /// Content of a page.
 #[derive(Debug)]
 pub(crate) struct RunPage<'a> {
-    /// Heading.
+    /// Heading of the page.
     pub(crate) title: String,
     pub(crate) seed: u64,
     pub(crate) roots: Vec<DrawnRoot<'a>>,
@@ -42,7 +42,7 @@ pub(crate) struct RunPage<'a> {
 pub(crate) struct DrawnRoot<'a> {
     pub(crate) outline: &'a Outline,
     pub(crate) schedule: Schedule,
-    /// `budgets[server]`: budget over time.
+    /// `budgets[server]`: budget of the server over time.
     pub(crate) budgets: Vec<BudgetCurve>,
     /// Unfinished jobs.
     pub(crate) unfinished: Vec<(TaskId, Job)>,
@@ -77,7 +77,7 @@ struct Data<'a> {
     roots: Vec<RootData<'a>>,
 }
 
-/// Columns of one root: `segments` holds cpu, task, job, start and length.
+/// Data of one root as columns. `segments` has CPU, task, job, start and length.
 #[derive(Serialize)]
 struct RootData<'a> {
     name: &'a str,
@@ -87,11 +87,11 @@ struct RootData<'a> {
     tables: &'a [SlotTable],
     sums: &'a [TaskTotals],
     segments: [Vec<u64>; 5],
-    /// Time and task.
+    /// Columns of the arrivals: time and task.
     arrivals: [Vec<u64>; 2],
-    /// Task, job, release, deadline, end.
+    /// Columns of the completed jobs: task, job, release, deadline, end.
     jobs: [Vec<u64>; 5],
-    /// Task, job, release, deadline.
+    /// Columns of the unfinished jobs: task, job, release, deadline.
     unfinished: [Vec<u64>; 4],
     budgets: &'a [BudgetCurve],
     cut: Option<u64>,

@@ -18,7 +18,8 @@ pub(crate) struct Outline {
     pub(crate) tables: Vec<SlotTable>,
     /// `sinks[channel]`: task that the channel activates.
     pub(crate) sinks: Vec<TaskId>,
-    /// Whether overheads or stalls delay the run: then a budget falls more slowly than time passes.
+    /// Whether overheads or stalls delay the run. If so, a budget falls more slowly than time
+    /// passes.
     pub(crate) has_interference: bool,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct TaskLine {
     pub(crate) period_ns: u64,
     #[serde(rename = "deadline")]
     pub(crate) deadline_ns: u64,
-    /// Servers that it runs in, as indices of [`Outline::servers`].
+    /// Servers in which the task runs, as indices of [`Outline::servers`].
     #[serde(skip)]
     pub(crate) servers: Vec<usize>,
 }
@@ -47,15 +48,15 @@ pub(crate) struct ServerLine {
     pub(crate) period_ns: u64,
 }
 
-/// A periodic table: partitions, or an off-line schedule of one CPU.
+/// Periodic table: partitions, or an off-line schedule of one CPU.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SlotTable {
     pub(crate) name: String,
-    /// CPU of an off-line schedule.
+    /// CPU of an off-line schedule; `None` for partitions.
     pub(crate) cpu: Option<u32>,
     #[serde(rename = "frame")]
     pub(crate) frame_ns: u64,
-    /// Ordered and disjoint.
+    /// Slots of the table, ordered and disjoint.
     pub(crate) slots: Vec<SlotLine>,
 }
 

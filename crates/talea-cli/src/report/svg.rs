@@ -1,5 +1,6 @@
-//! The schedule as SVG: a row per CPU with the executed jobs, per server with its budget, and per
-//! task with arrivals (up), deadlines (down), slots, execution and tardiness.
+//! Schedule as SVG: a row per CPU with the executed jobs, a row per server with its budget, and a
+//! row per task. The row of a task has arrivals (up), deadlines (down), slots, execution and
+//! tardiness.
 //!
 //! Details that are too dense are omitted or merged: arrows within a few pixels, narrow slots, and
 //! segments of a job with an invisible gap.

@@ -12,7 +12,7 @@ const HOSTILE: [&str; 5] = [
     "<\\/script",
 ];
 
-/// Builds one CPU, a server and a slot, all with this name.
+/// Builds the outline of one CPU, a server and a slot, all with this name.
 fn outline(name: &str) -> Outline {
     let task = TaskLine { name: name.into(), period_ns: 1, deadline_ns: 1, servers: vec![0] };
     let server = ServerLine { node: NodeId(0), name: name.into(), budget_ns: 1, period_ns: 1 };

@@ -9,16 +9,16 @@ use talea_core::mutate;
 /// Number of events of each kind. All are zero unless the description or its load has a defect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct EventCounts {
-    /// Entries of a table that ended before their jobs.
+    /// Number of entries of a table that ended before their jobs.
     pub(crate) overruns: u64,
-    /// Jobs that completed without a token for one of their channels, so that its sink was not
-    /// activated.
+    /// Number of jobs that completed without a token for one of their channels, so that the sink of
+    /// the channel was not activated.
     pub(crate) not_activated: u64,
-    /// Tokens that were lost in a full channel.
+    /// Number of tokens that were lost in a full channel.
     pub(crate) overflows: u64,
-    /// Tokens that were missing in an empty channel.
+    /// Number of tokens that were missing in an empty channel.
     pub(crate) underflows: u64,
-    /// Cycles of jobs that wait for each other's resources forever.
+    /// Number of cycles of jobs that wait for each other's resources forever.
     pub(crate) deadlocks: u64,
     /// Task that closed the first cycle.
     #[serde(skip)]
@@ -53,7 +53,7 @@ impl EventCounts {
         }
     }
 
-    /// Formats the events in a line; empty if there are none.
+    /// Formats the events in a line. Returns an empty text if there are none.
     pub(super) fn line(&self, closed: Option<&str>) -> String {
         let mut said = Vec::new();
         let mut say = |times: u64, one: &str, after: &str| {

@@ -11,17 +11,17 @@ use talea_core::{Span, Time};
 /// Execution of the last job of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct JobExecution {
-    /// Total time on CPUs.
+    /// Total time of the job on CPUs.
     pub(super) total: Span,
-    /// Number of interruptions before its end: by other jobs, by an exhausted budget, by the end of
-    /// a slot, or by waiting.
+    /// Number of interruptions of the job before its end: by other jobs, by an exhausted budget, by
+    /// the end of a slot, or by waiting.
     pub(super) preemptions: u64,
-    /// Number of continuations on another CPU.
+    /// Number of continuations of the job on another CPU.
     pub(super) migrations: u64,
-    /// Whether a table has stopped it at the end of its entry.
+    /// Whether a table has stopped the job at the end of its entry.
     pub(super) overrun: bool,
     job: u64,
-    /// CPU and end of the last interval.
+    /// CPU and end of the job's last interval.
     last: Option<(Cpu, Time)>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct JobExecution {
 #[derive(Clone, Debug)]
 pub(super) struct ExecIntervals {
     tasks: Vec<JobExecution>,
-    /// `open[cpu]`: running task and the start of its interval.
+    /// `open[cpu]`: task that runs on the CPU, and the start of its interval.
     open: Vec<Option<(TaskId, Time)>>,
 }
 

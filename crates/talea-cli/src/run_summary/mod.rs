@@ -27,7 +27,7 @@ pub(crate) struct RootSummary {
     pub(crate) cpus: u32,
     pub(crate) tasks: Vec<TaskSummary>,
     pub(crate) events: events::EventCounts,
-    /// The events as text; empty if there were none.
+    /// Text of the events. Empty if there were none.
     #[serde(skip)]
     remark: String,
 }
@@ -41,7 +41,8 @@ pub(crate) struct TaskSummary {
     pub(crate) arrived: u64,
     pub(crate) refused: u64,
     pub(crate) completed: u64,
-    /// Jobs that ended after their deadline, and unfinished jobs whose deadline has passed.
+    /// Number of jobs that ended after their deadline, including unfinished jobs whose deadline has
+    /// passed.
     pub(crate) late: u64,
     pub(crate) response_min_ns: Option<u64>,
     pub(crate) response_mean_ns: Option<u64>,
@@ -64,7 +65,7 @@ pub(crate) fn outline(root: &Root) -> anyhow::Result<Outline> {
     Ok(Outline::of(root, &machine))
 }
 
-/// Summarizes a root until `end`, with its schedule if it is to be drawn.
+/// Summarizes a root until `end`, and records its schedule if a file needs the schedule.
 pub(crate) fn summarize<'a>(
     outline: &'a Outline,
     seen: RunRecorder<'_>,
@@ -182,7 +183,7 @@ pub(crate) fn verdicts(expectations: &[ExpectationResult], color: bool) -> Strin
     out
 }
 
-/// Formats a deadline; an endless job has none.
+/// Formats a deadline. An endless job has none.
 pub(crate) fn deadline(ns: u64) -> String {
     if ns < MAX_RUN.as_ns() { short(ns) } else { "-".to_owned() }
 }

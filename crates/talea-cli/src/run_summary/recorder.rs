@@ -9,8 +9,8 @@ use talea_core::engine::{Cpu, Engine, Job, Notification, TaskId};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Counters, Histogram, Schedule, Simulation, Sink};
 
-/// Maximum number of drawn segments: a page of 100,000 jobs opens immediately, one of millions does
-/// not.
+/// Maximum number of drawn segments. A page of 100,000 jobs opens immediately, and a page of
+/// millions does not.
 const MAX_DRAWN: usize = 250_000;
 
 /// Writer of the file of jobs.
@@ -79,14 +79,14 @@ impl<'a> RunRecorder<'a> {
         self.finish(world.engine(), end, &ended)
     }
 
-    /// Whether budgets are recorded. Then [`RunRecorder::observe`] must be called after every
-    /// instant.
+    /// Whether the recorder records budgets. If so, the caller must call [`RunRecorder::observe`]
+    /// after every instant.
     pub(crate) fn tracks_budgets(&self) -> bool {
         !self.budgets.is_empty() && (self.schedule.is_some() || self.trace.is_some())
     }
 
     /// Ends the recording and returns the unfinished jobs. `ended` lists completions that the
-    /// engine does not know yet.
+    /// engine has not received.
     pub(crate) fn finish(
         &mut self,
         machine: &Engine,

@@ -1,9 +1,9 @@
 //! Axes of a grid: a name and its values.
 //!
-//! Grammar: `VALUE,VALUE,…`, where each may be a range `FROM..TO/STEP` of numbers or durations,
-//! with both ends included as far as the steps reach. A step of 1 may be omitted between whole
-//! numbers. Commas within brackets, braces and quotes belong to a value. Ranges are computed in
-//! integers, so that `0.1..1/0.1` ends at 1.
+//! Grammar: `VALUE,VALUE,…`, where each value may be a range `FROM..TO/STEP` of numbers or
+//! durations. Both ends are included as far as the steps reach. A step of 1 may be omitted between
+//! whole numbers. Commas within brackets, braces and quotes belong to a value. Ranges are computed
+//! in integers, so that `0.1..1/0.1` ends at 1.
 
 use crate::commands::generate::parts;
 use talea_core::Span;
@@ -22,12 +22,12 @@ pub(crate) enum AxisTarget {
     Policy,
     /// The number of generated tasks.
     Tasks,
-    /// The sum of the utilisations of the generated tasks.
+    /// The sum of the utilizations of the generated tasks.
     Utilization,
 }
 
 impl AxisTarget {
-    /// Returns the name in options and reports.
+    /// Returns the name of the target in options and reports.
     pub(crate) fn word(&self) -> &str {
         match self {
             AxisTarget::Key(key) => key,
@@ -38,11 +38,11 @@ impl AxisTarget {
     }
 }
 
-/// An axis.
+/// Axis of a grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Axis {
     pub(crate) target: AxisTarget,
-    /// At least one value.
+    /// Values of the axis, at least one.
     pub(crate) values: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Axis {
         Ok(Axis { target, values: values(list)? })
     }
 
-    /// Returns the name in reports.
+    /// Returns the name of the axis in reports.
     pub(crate) fn name(&self) -> &str {
         self.target.word()
     }
@@ -75,7 +75,7 @@ impl Axis {
         }
     }
 
-    /// Returns the values as numbers, if all are numbers; durations in milliseconds.
+    /// Returns the values as numbers if all of them are numbers. Durations are in milliseconds.
     pub(crate) fn numbers(&self) -> Option<Vec<f64>> {
         self.values.iter().map(|value| number(value)).collect()
     }
@@ -134,7 +134,7 @@ fn split_values(list: &str) -> Vec<&str> {
     found
 }
 
-/// Returns the values of `FROM..TO/STEP`; `None` if the text is no range.
+/// Returns the values of `FROM..TO/STEP`. Returns `None` if the text is no range.
 fn range(piece: &str) -> Result<Option<Vec<String>>, String> {
     let Some((from, rest)) =
         piece.split_once("..").filter(|_| !piece.contains(['"', '\'', '[', '{']))

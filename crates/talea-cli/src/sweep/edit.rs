@@ -15,8 +15,8 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 /// Keys that name one of several tables.
 const NAMES: [&str; 4] = ["name", "owner", "resource", "task"];
 
-/// Parses `text` as a TOML value, or else as a string (`1ms` needs no quotes). Zero has no unit in
-/// files: `0ms`, as in a range, becomes `"0"`.
+/// Parses `text` as a TOML value, or else as a string (`1ms` needs no quotes). In files zero has no
+/// unit, so `0ms`, as in a range, becomes `"0"`.
 fn value(text: &str) -> Value {
     if text != "0" && parse_span(text).is_ok_and(Span::is_zero) {
         return Value::from("0");
@@ -24,10 +24,10 @@ fn value(text: &str) -> Value {
     text.parse().unwrap_or_else(|_| Value::from(text))
 }
 
-/// A location in a document.
+/// Location in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Keys, with the index among several tables.
+    /// Keys of the path, each with the index among several tables.
     steps: Vec<(String, Option<usize>)>,
     /// Whether a number selects a table of the file; in another file the number means another
     /// table.
@@ -41,7 +41,7 @@ impl Place {
         place
     }
 
-    /// Whether both are the same location.
+    /// Whether `self` and `other` are the same location.
     pub(crate) fn is_same(&self, other: &Place) -> bool {
         self.steps == other.steps
     }
@@ -65,8 +65,8 @@ fn within(table: &Table, path: &str, above: &Place) -> Vec<Place> {
     }
 }
 
-/// Names may contain dots, so every dot may end the name; the first match wins. A name that looks
-/// like a number is a name.
+/// Returns the locations of `path` in one of several tables. Names may contain dots, so every dot
+/// may end the name, and the first match wins. A name that looks like a number is a name.
 fn some_of(list: &ArrayOfTables, key: &str, path: &str, above: &Place) -> Vec<Place> {
     for by_number in [false, true] {
         for (dot, _) in path.match_indices('.') {
@@ -101,7 +101,7 @@ fn is_called(table: &Table, wanted: &str) -> bool {
     }
 }
 
-/// Sets `text` at `place`. Without such a place the document stays unchanged.
+/// Sets `text` at `place`. Without such a location the document stays unchanged.
 pub(crate) fn set(document: &mut DocumentMut, place: &Place, text: &str) {
     let Some(((last, _), above)) = place.steps.split_last() else { return };
     let mut table = document.as_table_mut();

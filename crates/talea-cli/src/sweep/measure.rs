@@ -10,11 +10,11 @@ use talea_system::system::{Root, System};
 /// Results of one run, over all roots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunMeasurement {
-    /// Jobs that arrived.
+    /// Number of jobs that arrived.
     pub(crate) jobs: u64,
-    /// Jobs that ended after their deadline, or had not ended when it passed.
+    /// Number of jobs that ended after their deadline, or had not ended when the deadline passed.
     pub(crate) late: u64,
-    /// Jobs that were refused because of a full backlog.
+    /// Number of jobs that were refused because of a full backlog.
     pub(crate) refused: u64,
     /// The largest response time in thousandths of its task's deadline, rounded up.
     pub(crate) response: u64,
@@ -33,10 +33,10 @@ impl RunMeasurement {
     }
 }
 
-/// Largest response time of all jobs, in thousandths of the deadline. Both count from the arrival;
-/// for a node of a graph, from the arrival of the graph.
+/// Largest response time of all jobs, in thousandths of the deadline. Both count from the arrival,
+/// and for a node of a graph from the arrival of the graph.
 struct MaxResponse {
-    /// `deadlines[task]`: relative deadline.
+    /// `deadlines[task]`: relative deadline of the task.
     deadlines: Vec<Span>,
     thousandths: u64,
 }
@@ -51,8 +51,8 @@ impl Sink for MaxResponse {
     }
 }
 
-/// Returns the relative deadline of each task; for the nodes of a graph, the shortest one of its
-/// roots.
+/// Returns the relative deadline of each task. The nodes of a graph have the shortest deadline of
+/// the graph's roots.
 fn deadlines(root: &Root, nodes: &[NodeId]) -> Vec<Span> {
     let own = |node: &NodeId| match root.tree.get(*node).map(|node| &node.spec) {
         Some(NodeSpec::Task(spec)) if !spec.inherits => spec.deadline,

@@ -7,9 +7,9 @@ use crate::output::Table;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// A point with its runs; each run has a seed and a set.
+/// Point of the grid with its runs. Each run has a seed and a set.
 pub(crate) struct Point {
-    /// `values[axis]`: value at this point.
+    /// `values[axis]`: value of the axis at this point.
     pub(crate) values: Vec<String>,
     pub(crate) runs: Vec<(u64, u32, RunMeasurement)>,
 }
@@ -122,7 +122,7 @@ struct AxisJson<'a> {
 
 #[derive(Serialize)]
 struct PointJson<'a> {
-    /// `values[axis]`: value at this point.
+    /// `values[axis]`: value of the axis at this point.
     values: &'a [String],
     #[serde(flatten)]
     sums: Sums,
@@ -158,8 +158,8 @@ pub(crate) fn answer<'a>(
     }
 }
 
-/// Selects the x axis among the numeric axes with several values: the utilisation, or else the
-/// longest.
+/// Selects the x axis among the numeric axes with several values: the utilization, or else the
+/// longest axis.
 pub(crate) fn x_axis(axes: &[Axis]) -> Option<(usize, Vec<f64>)> {
     let numbers = axes.iter().enumerate().filter(|(_, axis)| axis.values.len() > 1);
     let numbers = numbers.filter_map(|(at, axis)| Some((at, axis.numbers()?)));
@@ -168,7 +168,7 @@ pub(crate) fn x_axis(axes: &[Axis]) -> Option<(usize, Vec<f64>)> {
     })
 }
 
-/// Returns the plot: a line for each combination of the other axes.
+/// Returns the plot, with a line for each combination of the other axes.
 pub(crate) fn svg(
     axes: &[Axis],
     points: &[Point],

@@ -5,14 +5,22 @@ use crate::harness::{Scratch, run, snapshot};
 use talea_core::{Charge, Span};
 use talea_proto::message::Notes;
 use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
-use talea_proto::{Code, Field, Owner, PluginAnswer, Refusal, Rejection, Reply, Request, SpecId};
+use talea_proto::{
+    Code, Field, Owner, PluginAnswer, Refusal, Rejection, Reply, Request, SpecId, Task,
+};
 
 /// Compares both forms of a command's output with the snapshots, and parses the JSON.
 fn both(label: &str, fake: &Fake, scratch: &Scratch, arguments: &[&str]) -> serde_json::Value {
     let socket = fake.socket.to_str().unwrap();
     let mut words = vec!["--socket", socket];
     words.extend(arguments);
-    let hide = |text: String| text.replace(socket, "SOCKET");
+    // Computers differ in the nice value of process 1, whose policy is listed.
+    let nice =
+        talea_os::sched::get_nice(talea_os::Tid::new(1).expect("positive")).expect("readable");
+    let hide = |text: String| {
+        let text = text.replace(socket, "SOCKET").replace(&format!("OTHER nice {nice}"), "OTHER");
+        text.replace(&format!("\"nice\": {nice}\n"), "\"nice\": 0\n")
+    };
     snapshot(label, &hide(run(scratch, &words).transcript()));
     words.push("--json");
     let ended = run(scratch, &words);
@@ -126,7 +134,8 @@ fn answers() -> Vec<PluginAnswer> {
 fn explain_shows_every_plugins_answer_and_what_would_fit() {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, |request| {
-        assert_eq!(*request, Request::Explain(task()));
+        let thread = Some(talea_proto::ThreadRef::Pidfd);
+        assert_eq!(*request, Request::Explain(Task { thread, ..task() }), "for this process");
         Reply::Explained { chosen: None, answers: answers(), refusal: None }
     });
     let arguments = ["explain", "--period", "10ms", "--runtime", "2ms"];

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Span, Work};
 use talea_os::seqpacket::{self, Access, Listener};
-use talea_proto::message::{CpuInfo, Mechanism, Name, Notes, PluginInfo, Status, Token};
+use talea_proto::message::{CpuInfo, Mechanism, Name, Notes, Overruns, PluginInfo, Status, Token};
 use talea_proto::wire::decode_request;
 use talea_proto::{
     Code, Field, Granted, MESSAGE_MAX, Refusal, Reply, Request, SpecId, SpecInfo, Task,
@@ -193,6 +193,7 @@ pub(crate) fn spec(spec: u64, tid: Option<u32>) -> SpecInfo {
         Policy::Deadline { runtime: Work::from_ns(2_000_000), deadline: ms(10), period: ms(10) };
     let attr = Attr { policy, reset_on_fork: true, cpus: CpuSet::EMPTY };
     SpecInfo {
+        overruns: Overruns::default(),
         granted: granted(spec),
         task: task(),
         plugin_name: name("edf"),
@@ -200,6 +201,7 @@ pub(crate) fn spec(spec: u64, tid: Option<u32>) -> SpecInfo {
         pid: 4711,
         tid,
         attr: tid.map(|_| attr),
+        detached: None,
     }
 }
 

@@ -12,7 +12,7 @@ use talea_kernel_tests::{
 use talea_os::sched::Policy;
 
 /// The binary under test in a folder of all users, with the options of its broker.
-struct Talea<'a> {
+pub(crate) struct Talea<'a> {
     bench: &'a Bench,
     scratch: Scratch,
     program: PathBuf,
@@ -20,7 +20,7 @@ struct Talea<'a> {
 }
 
 impl<'a> Talea<'a> {
-    fn new(bench: &'a Bench, arguments: &[&str]) -> Talea<'a> {
+    pub(crate) fn new(bench: &'a Bench, arguments: &[&str]) -> Talea<'a> {
         let program = bench.path("talea");
         talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_talea"), &program);
         let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
@@ -28,12 +28,12 @@ impl<'a> Talea<'a> {
     }
 
     /// Uses this daemon.
-    fn of(bench: &'a Bench, daemon: &Daemon) -> Talea<'a> {
+    pub(crate) fn of(bench: &'a Bench, daemon: &Daemon) -> Talea<'a> {
         Talea::new(bench, &["--socket", daemon.socket().to_str().expect("UTF-8")])
     }
 
     /// Uses a broker in its own process, with its own state.
-    fn alone(bench: &'a Bench, plugins: &str) -> Talea<'a> {
+    pub(crate) fn alone(bench: &'a Bench, plugins: &str) -> Talea<'a> {
         let text = format!(
             "[daemon]\nsocket = \"{}\"\nstate_directory = \"{}\"\n{plugins}",
             bench.path("no-socket").display(),
@@ -43,7 +43,12 @@ impl<'a> Talea<'a> {
         Talea::new(bench, &["--config", config.to_str().expect("UTF-8")])
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// Writes a file beside the program.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        self.bench.write(name, text)
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         // The usual environment, with the copied program.
         let template = talea(&self.scratch);
         let mut command = Command::new(&self.program);
@@ -61,7 +66,7 @@ impl<'a> Talea<'a> {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         finish(&mut self.command(arguments))
     }
 

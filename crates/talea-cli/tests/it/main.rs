@@ -22,6 +22,7 @@ mod l3c;
 mod lab;
 mod lab_live;
 mod live;
+mod live_answers;
 mod manual;
 mod mechanism;
 mod new;

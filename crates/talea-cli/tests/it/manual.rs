@@ -106,18 +106,21 @@ fn the_units_listen_where_clients_connect_and_keep_what_grants_need() {
     );
     let service = read("talead.service");
     for wanted in [
-        "AmbientCapabilities=CAP_SYS_NICE",
+        "AmbientCapabilities=CAP_SYS_NICE CAP_PERFMON",
+        "SystemCallFilter=perf_event_open",
         "RuntimeDirectory=talea",
         "RuntimeDirectoryPreserve=yes",
+        "RestrictAddressFamilies=AF_UNIX AF_NETLINK",
     ] {
         assert!(has(&service, wanted), "{wanted}");
     }
-    // Each of these makes every scheduling call fail.
+    // Each of these makes every scheduling call fail; the last one makes process events invisible.
     for forbidden in [
         "PrivateUsers=yes",
         "RestrictRealtime=yes",
         "PrivatePIDs=yes",
         "SystemCallFilter=~@resources",
+        "PrivateNetwork=yes",
     ] {
         assert!(!has(&service, forbidden), "{forbidden}");
     }

@@ -13,7 +13,7 @@ use talea_core::{Charge, CpuSet, Span, Work};
 use talea_os::seqpacket::{self, Access, Listener};
 use talea_os::{Thread, Tid};
 use talea_proto::message::{
-    CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
+    CpuInfo, Mechanism, Name, Notes, Overruns, PluginInfo, SessionInfo, SpecInfo, Status, Token,
 };
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::wire::decode_request;
@@ -25,13 +25,14 @@ use talea_proto::{
 /// Treatment of the next request that is not a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It is executed but the answer is never sent.
+    /// The daemon executes the request but never sends the answer.
     Mute,
-    /// It is executed, and the answer is sent just before the answer to the next one.
+    /// The daemon executes the request, and sends the answer just before the answer to the next
+    /// request.
     Late,
-    /// The connection is closed instead of an answer.
+    /// The daemon closes the connection instead of answering.
     HangUp,
-    /// Invalid bytes are sent instead of the answer.
+    /// The daemon sends invalid bytes instead of the answer.
     Nonsense,
 }
 
@@ -108,7 +109,7 @@ impl Mock {
         self.world().script = script.into_iter().collect();
     }
 
-    /// Dies as after SIGKILL: connections break, the ledger stays in the state file.
+    /// Stops the daemon as SIGKILL does: connections break, and the ledger stays in the state file.
     pub(crate) fn down(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -116,12 +117,12 @@ impl Mock {
         }
     }
 
-    /// Reads nothing more until it is dropped, like a stopped process.
+    /// Makes the daemon read nothing more until it is dropped, like a stopped process.
     pub(crate) fn freeze(&mut self) {
         self.world().frozen = true;
     }
 
-    /// Starts again as another instance.
+    /// Starts the daemon again as another instance.
     pub(crate) fn up(&mut self) {
         let access = Access { mode: 0o666, uid: None, gid: None };
         let listener = Listener::bind(&self.path(), access, 16).expect("a socket");
@@ -189,7 +190,7 @@ fn serve(listener: &Listener, stopped: &OwnedFd, world: &(Mutex<World>, Condvar)
     }
 }
 
-/// Serves one message; false if the connection is over.
+/// Serves one message. Returns `false` if the connection is over.
 fn serve_message(peer: &mut Peer, world: &mut World) -> bool {
     let mut bytes = [0; MESSAGE_MAX];
     let received = match seqpacket::recv(&peer.socket, &mut bytes) {
@@ -337,7 +338,8 @@ impl World {
             .fold(Charge::ZERO, |sum, entry| sum.saturating_add(entry.granted.charge))
     }
 
-    /// Admission test: one CPU, filled to the last bit; a missing runtime costs nothing.
+    /// Runs the admission test of one CPU, which may be filled entirely. A missing runtime costs
+    /// nothing.
     fn test(&self, task: &Task) -> Result<(Option<Work>, Charge), Box<Refusal>> {
         let refusal = |code, field| Box::new(blank(code, field));
         if self.deny {
@@ -424,6 +426,7 @@ impl World {
 
 fn info(entry: &LedgerEntry) -> Reply {
     Reply::Spec(Box::new(SpecInfo {
+        overruns: Overruns::default(),
         granted: entry.granted,
         task: entry.task,
         plugin_name: name("rm"),
@@ -432,6 +435,7 @@ fn info(entry: &LedgerEntry) -> Reply {
         // `/proc` lists threads by number as it does processes.
         tid: entry.tid.filter(|tid| Path::new(&format!("/proc/{tid}")).exists()),
         attr: None,
+        detached: None,
     }))
 }
 

@@ -1,4 +1,4 @@
-//! Accounting: consumed CPU time is charged to budgets and quanta, and their ends are predicted.
+//! Accounting: the engine charges consumed CPU time to budgets and quanta, and predicts their ends.
 
 use super::{Engine, NONE, Observer};
 use crate::mutate;

@@ -1,6 +1,6 @@
 //! Admission: children by policies, and bandwidth of servers.
 //!
-//! Each policy admits its children; a tree with a refused child is not built. Bandwidth is a
+//! Each policy admits its children, and a tree with a refused child is not built. Bandwidth is a
 //! property of the description. [`Tree::build`] accepts overbooked trees, because their behaviour
 //! is defined and can be simulated. A caller for which the description is a contract also calls
 //! [`Tree::admit`], as the reader of system files does (L23).
@@ -58,12 +58,13 @@ impl Tree {
     /// Checks that every server can have its reservation.
     ///
     /// Below each scheduler, the sum of Q/T of its topmost servers must not exceed the scheduler's
-    /// own capacity. The capacity is its own Q/T if it is a server, one CPU if it is not, and all
-    /// of its CPUs if it is a root. For children of a root with affinities, any set of CPUs is
-    /// checked. Partition tables are not counted: their slots use the time that the servers leave.
+    /// own capacity. The capacity of a server is its Q/T. The capacity of a root is all of its
+    /// CPUs, and that of another scheduler is one CPU. For children of a root with affinities, the
+    /// check covers any set of CPUs. Partition tables are not counted: their slots use the time
+    /// that the servers leave.
     ///
     /// # Errors
-    /// The first overbooked scheduler. An excess below 2^-100 passes.
+    /// The first overbooked scheduler. The check ignores an excess below 2^-100.
     pub fn admit(&self) -> Result<(), TreeError> {
         let mut requested: BTreeMap<NodeId, Share> = BTreeMap::new();
         // Demand on a root with several CPUs, by affinity.
@@ -106,9 +107,9 @@ impl Tree {
 
 /// Returns a set of CPUs that is overbooked by the servers restricted to it, if there is one.
 ///
-/// A maximum flow of shares to CPUs, so unions of affinities count as well (Hall's theorem). Each
-/// affinity sends its share along shortest augmenting paths (Edmonds and Karp, 1972). If no path is
-/// left, the reached CPUs are full.
+/// The function computes a maximum flow of shares to CPUs, so unions of affinities count as well
+/// (Hall's theorem). Each affinity sends its share along shortest augmenting paths (Edmonds and
+/// Karp, 1972). If no path is left, the reached CPUs are full.
 fn overbooked(sets: &BTreeMap<u64, Share>) -> Option<u64> {
     let sets: Vec<(u64, Share)> = sets.iter().map(|(&set, &share)| (set, share)).collect();
     let mut room = [Share::cpus(1); 64];
@@ -208,8 +209,8 @@ fn child_info<'a>(child: u32, node: &'a Node, inherited: Option<&Criteria>) -> C
     }
 }
 
-/// A number of CPUs with 128 binary digits after the point, truncated. A sum of exactly the
-/// capacity stays within it.
+/// Number of CPUs with 128 binary digits after the point, truncated. A sum that equals the capacity
+/// does not exceed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Share {
     whole: u64,
@@ -240,14 +241,14 @@ impl Share {
         self.whole = self.whole.saturating_add(other.whole).saturating_add(u64::from(carry));
     }
 
-    /// Subtracts a share that is not larger.
+    /// Subtracts `other`, which is not larger.
     fn subtract(&mut self, other: Share) {
         let (part, borrow) = self.part.overflowing_sub(other.part);
         self.part = part;
         self.whole -= other.whole + u64::from(borrow);
     }
 
-    /// Returns millionths of a CPU, rounded to the nearest.
+    /// Returns the share in millionths of a CPU, rounded to the nearest.
     fn millionths(self) -> u64 {
         let part = ((self.part >> 64) * 1_000_000 + (1 << 63)) >> 64;
         self.whole.saturating_mul(1_000_000).saturating_add(part as u64)

@@ -10,10 +10,10 @@ use alloc::format;
 use alloc::string::String;
 
 impl<W: Observer> Engine<W> {
-    /// Checks the four invariants of SF3P section V-C as restated in the head of this module.
+    /// Checks the four invariants of SF3P section V-C, as restated in the head of [`super`].
     ///
-    /// Valid after every order has been polled. O(nodes). For tests, and for checks of recorded
-    /// runs.
+    /// The check is valid after every order has been polled. It takes O(nodes), and serves tests
+    /// and checks of recorded runs.
     pub fn audit(&self, now: Time) -> Result<(), String> {
         for (at, scheduler) in self.schedulers.iter().enumerate() {
             let node = &self.nodes[scheduler.node as usize];
@@ -178,8 +178,8 @@ mod tests {
     use crate::sched::PolicySpec;
     use crate::{Span, Time};
 
-    /// Builds a root with `cpus` CPUs, a group of two tasks below it and one task beside, all of
-    /// them ready.
+    /// Builds a root with `cpus` CPUs. Below it are a scheduler of two tasks and one more task, all
+    /// of them ready.
     fn busy(cpus: u32) -> Engine {
         let mut tree = Tree::new(cpus, SchedulerSpec::new("root", PolicySpec::Edf));
         let scheduler = tree.scheduler(Tree::ROOT, SchedulerSpec::new("group", PolicySpec::Edf));

@@ -1,4 +1,4 @@
-//! Construction of an engine from a tree. The only place that allocates.
+//! Construction of an engine from a tree. Only this module allocates.
 
 use super::graph::Graph;
 use super::notifications::NotificationQueue;
@@ -23,7 +23,7 @@ impl Tree {
         self.build_with(())
     }
 
-    /// Builds an engine with an observer; otherwise like [`Tree::build`].
+    /// Checks the tree and builds an engine with an observer.
     pub fn build_with<W: Observer>(&self, observer: W) -> Result<Engine<W>, TreeError> {
         self.check()?;
         let (mut nodes, mut schedulers, mut tasks) =

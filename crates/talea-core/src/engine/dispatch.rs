@@ -54,7 +54,7 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Marks that the job of `task` has a CPU, perhaps for the first time.
+    /// Marks that the job of `task` has a CPU, possibly for the first time.
     fn start(&mut self, cpu: usize, task: u32) {
         if let Some(global) = &mut self.global
             && !core::mem::replace(&mut self.tasks[task as usize].started, true)
@@ -63,8 +63,8 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Returns the task that owns `cpu` after the decision of the policies. `KEEP`: see
-    /// [`Engine::descend`].
+    /// Returns the task that owns `cpu` after the decision of the policies. [`Engine::descend`]
+    /// defines `KEEP`.
     pub(super) fn candidate<const KEEP: bool>(
         &mut self,
         now: Time,
@@ -87,8 +87,8 @@ impl<W: Observer> Engine<W> {
 
     /// Returns the task that runs if `child` has the CPU.
     ///
-    /// `KEEP`: the task runs, and nonpreemptive schedulers record their current child. Otherwise
-    /// the task may still be blocked on a resource.
+    /// With `KEEP` the task runs, and nonpreemptive schedulers record their current child. Without
+    /// it, the task may still be blocked on a resource.
     #[inline(always)]
     fn descend<const KEEP: bool>(&mut self, now: Time, mut child: ChildRef) -> Option<Candidate> {
         loop {

@@ -8,9 +8,9 @@ use core::fmt;
 /// Error that prevents building a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeError {
-    /// The node with the error.
+    /// Node with the error.
     pub node: NodeId,
-    /// The error.
+    /// Kind of the error.
     pub kind: TreeErrorKind,
 }
 
@@ -18,16 +18,16 @@ pub struct TreeError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TreeErrorKind {
-    /// A root owns 1 to 64 CPUs.
+    /// The number of CPUs of a root is outside 1 to 64.
     CpuCount(u32),
-    /// A time-sharing scheduler may only be below a time-sharing one (SF3P section IV).
+    /// A time-sharing scheduler is below a scheduler that does not share time (SF3P section IV).
     ///
-    /// Two exceptions: it is the root, or directly below an `fp` root (PikeOS).
+    /// Two exceptions are valid: a time-sharing root, and one directly below an `fp` root (PikeOS).
     TimeSharing {
-        /// Policy of its parent.
+        /// Policy of the parent.
         under: &'static str,
     },
-    /// A root with several CPUs must order its children; it cannot divide their time.
+    /// The policy of a root with several CPUs divides time instead of ordering the children.
     ManyCpus {
         /// The policy without support for several CPUs.
         policy: &'static str,
@@ -57,11 +57,11 @@ pub enum TreeErrorKind {
     ServerDeadline,
     /// The offset of a server is not shorter than its period.
     Offset,
-    /// A reservation is inside a time partition; it may only be in the system partition (L3C
+    /// A reservation is inside a time partition. It is valid only in the system partition (L3C
     /// section 4.1).
     ServerInPartition,
-    /// A node has affinities but is no child of a root with several CPUs, or names none of its
-    /// CPUs.
+    /// A node has an affinity but is no child of a root with several CPUs, or the affinity has none
+    /// of the root's CPUs.
     Affinity,
     /// The children of a root have more than 64 distinct sets of CPUs.
     TooManyCpuSets(usize),
@@ -69,7 +69,7 @@ pub enum TreeErrorKind {
     Unknown {
         /// Kind of the unknown item.
         what: &'static str,
-        /// Its number.
+        /// Number of the item.
         number: u32,
     },
     /// A collection exceeds its limit.
@@ -90,18 +90,18 @@ pub enum TreeErrorKind {
     },
     /// The graph has a cycle through the task.
     Cycle,
-    /// Two roots of one graph have different periods or deadlines.
+    /// Two graph roots of one graph have different periods or deadlines.
     GraphRoots {
-        /// One root.
+        /// First graph root.
         one: NodeId,
-        /// The other root.
+        /// Second graph root.
         other: NodeId,
     },
-    /// The task inherits period and deadline from the roots of a graph, and has no predecessor.
+    /// The task inherits period and deadline from graph roots, and has no predecessor.
     NoGraphRoot,
     /// An off-line table is not at a root.
     TableNotAtRoot,
-    /// An entry of a table is invalid.
+    /// An entry of an off-line table is invalid.
     TableEntry {
         /// Index of the entry, from 0.
         index: usize,
@@ -112,7 +112,7 @@ pub enum TreeErrorKind {
     NotAdmitted {
         /// Name of the policy in system files.
         policy: &'static str,
-        /// Reason given by the policy.
+        /// Reason of the policy.
         why: String,
     },
     /// The servers are overbooked (L23): the sum of Q/T of the topmost servers exceeds the capacity

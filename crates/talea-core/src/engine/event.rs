@@ -8,7 +8,7 @@ use crate::{Time, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A job of `task` has arrived. Its deadline counts from `arrival`, the *nominal* time, which
-    /// may be earlier than now.
+    /// may be before the instant of the event.
     Arrived {
         /// Task of the job.
         task: TaskId,
@@ -32,50 +32,51 @@ pub enum Event {
     },
     /// The current job requests `resource`.
     ///
-    /// It continues at its next order to run; immediately, unless the result is [`Handled::Waits`].
+    /// It continues immediately, unless the result is [`Handled::Waits`]. In that case it continues
+    /// at its next order to run.
     Locked {
         /// Task of the job.
         task: TaskId,
-        /// The resource; one that its task declares.
+        /// Requested resource, which the task declares.
         resource: ResourceId,
     },
-    /// The current job has released `resource`. Resources still held at its completion are released
-    /// then.
+    /// The current job has released `resource`. Its completion releases all resources that it still
+    /// holds.
     Unlocked {
         /// Task of the job.
         task: TaskId,
-        /// The resource.
+        /// Released resource.
         resource: ResourceId,
     },
     /// The current job of the channel's source has pushed a token.
     Pushed {
-        /// The channel.
+        /// Channel of the token.
         channel: ChannelId,
     },
     /// The current job of the channel's sink has popped a token.
     Popped {
-        /// The channel.
+        /// Channel of the token.
         channel: ChannelId,
     },
     /// A condition for the selection of versions has changed.
     Changed(Condition),
-    /// No further job is accepted. Pending jobs are completed, with all activations by their graphs
-    /// (Y14).
+    /// The run stops: the engine accepts no further job. Pending jobs are completed, with all
+    /// activations by their graphs (Y14).
     ///
     /// A new start uses a new engine of the same or an edited tree, with a new time zero: see
     /// [`Engine::keep_channels`](super::Engine::keep_channels).
     Stopped,
     /// The task on `cpu` has consumed `work` since the last report.
     ///
-    /// To be reported before all other events of an instant, for every CPU with
+    /// The driver reports it before all other events of an instant, for every CPU with
     /// [`Engine::is_accounted`](super::Engine::is_accounted).
     Ran {
-        /// The CPU.
+        /// CPU of the task.
         cpu: Cpu,
         /// Consumed CPU time.
         work: Work,
     },
-    /// Only time has passed.
+    /// No event has occurred; only time has passed.
     Timer,
 }
 
@@ -84,7 +85,7 @@ pub enum Event {
 pub enum Order {
     /// `cpu` runs this job until its next order.
     Run {
-        /// The CPU.
+        /// CPU that the order is for.
         cpu: Cpu,
         /// Task of the job.
         task: TaskId,
@@ -95,7 +96,7 @@ pub enum Order {
     },
     /// `cpu` idles until its next order.
     Idle {
-        /// The CPU.
+        /// CPU that the order is for.
         cpu: Cpu,
     },
 }
@@ -106,14 +107,14 @@ pub enum Order {
 pub enum Handled {
     /// The event was applied.
     Done,
-    /// The job was refused: the backlog of its task is full.
+    /// The engine refused the job: the backlog of its task is full.
     Refused,
-    /// The resource is held; the job waits.
+    /// Another job holds the resource, and the job waits.
     Waits,
-    /// The channel is full: the token is lost and counted.
+    /// The channel is full. The engine drops the token and counts it.
     Full,
-    /// The channel is empty: no token was popped, which is counted.
+    /// The channel is empty. The engine pops no token and counts the attempt.
     Empty,
-    /// The job was refused: the engine has been stopped.
+    /// The engine refused the job: it has been stopped.
     Stopped,
 }

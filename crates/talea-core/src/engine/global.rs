@@ -9,10 +9,10 @@
 //! 2. one queue for each CPU, for jobs that were started there and must not migrate (YASMIN section
 //!    3.3).
 //!
-//! Affinities are weak, as in Linux and LITMUS^RT: a waiting child preempts the least urgent child
-//! on a CPU of its own class, and no child is migrated to make room for a third. With one CPU per
-//! class this is partitioned scheduling in one engine, in which tasks on different CPUs can share
-//! accelerators and graphs.
+//! Affinities are weak, as in Linux and LITMUS^RT. A waiting child preempts the least urgent child
+//! on a CPU of its own class, and the engine migrates no child to free a CPU for a third child.
+//! With one CPU per class this is partitioned scheduling in one engine, in which tasks on different
+//! CPUs can share accelerators and graphs.
 //!
 //! # Protocol
 //!
@@ -34,8 +34,9 @@
 //! With one run queue (no affinities, free migration), a change costs O(m): a scan of the CPUs.
 //! After a decision no waiting child precedes a running one, so each change moves at most one
 //! child. With several queues, each move compares the head of every queue with the running
-//! children: O(queues · m). A policy that orders by a number ([`Rank`]) compares that number;
-//! others are asked ([`Policy::before`]), so external policies serve several CPUs as well.
+//! children: O(queues · m). A policy that orders by a number ([`Rank`]) compares that number. The
+//! engine calls other policies ([`Policy::before`]), so external policies serve several CPUs as
+//! well.
 
 use super::{Affinity, ChildRef, Migration, NONE, Runnable};
 use crate::Time;
@@ -57,19 +58,21 @@ enum Location {
 #[derive(Clone, Copy, Debug)]
 struct ChildState {
     location: Location,
-    /// CPU on which its job was started, if jobs are bound.
+    /// CPU on which the current job was started, if jobs are bound.
     bound_to: Option<u8>,
-    /// Started, incomplete jobs of the child or below it; several below a scheduler.
+    /// Number of started, incomplete jobs of the child or below it. It may exceed one for a
+    /// scheduler.
     started_jobs: u32,
     /// Affinity class: the index of its run queue.
     class: u8,
-    /// CPU on which it ran last, preferred for its warm caches.
+    /// CPU on which the child ran last, preferred for its warm caches.
     last_cpu: u8,
-    /// Its number, if the policy orders by one.
+    /// Number of the child in the policy's order, if the policy orders by a number.
     rank: u64,
 }
 
-/// Waiting children: one queue for each affinity class, and for each CPU if jobs are bound.
+/// Run queues of waiting children: one for each affinity class, and one for each CPU if jobs are
+/// bound.
 #[derive(Debug)]
 enum RunQueues {
     /// Queues of a policy that orders by a number.
@@ -78,7 +81,7 @@ enum RunQueues {
     Policies(Vec<PolicyImpl>),
 }
 
-/// The child on a CPU.
+/// Child on a CPU, with its number in the policy's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Running {
     rank: u64,
@@ -87,20 +90,20 @@ struct Running {
 }
 
 impl Running {
-    /// No child: preempted by any child.
+    /// State of a CPU without a child. Any child precedes it.
     const EMPTY: Running = Running { rank: u64::MAX, child: NONE };
 
-    /// Returns the sort key: the larger is preempted.
+    /// Returns the sort key. The child with the larger key is preempted.
     ///
-    /// One number, because the outcome of comparisons is random and a branch on it would be
-    /// mispredicted.
+    /// The key is one number, because the outcome of comparisons is random and the CPU would
+    /// mispredict a branch on it.
     #[inline]
     fn order(self) -> u128 {
         u128::from(self.rank) << 32 | u128::from(self.child)
     }
 }
 
-/// The children of the root, by number.
+/// Children of the root, by number.
 #[derive(Clone, Copy)]
 pub(super) struct Children<'a> {
     pub(super) nodes: &'a [Runnable],
@@ -135,8 +138,8 @@ pub(super) struct Global {
 }
 
 impl Global {
-    /// Creates the run queues. `queue` copies the policy, `rank` is its number; `affinities[c]`
-    /// belongs to child `c`.
+    /// Creates the run queues. `queue` copies the policy, and `rank` returns its number.
+    /// `affinities[c]` is the affinity of child `c`.
     pub(super) fn new(
         rank: Option<Rank>,
         queue: impl Fn() -> PolicyImpl,
@@ -187,7 +190,7 @@ impl Global {
         }
     }
 
-    /// Number of comparisons.
+    /// Returns the number of comparisons so far.
     #[cfg(test)]
     pub(super) fn compared(&self) -> u64 {
         match &self.queues {
@@ -207,7 +210,7 @@ impl Global {
         self.class_cpus[self.states[child as usize].class as usize].trailing_zeros()
     }
 
-    /// Returns and clears the bit mask of CPUs whose child has changed.
+    /// Returns the bit mask of CPUs whose child has changed, and clears it.
     #[inline]
     pub(super) fn take_changed_cpus(&mut self) -> u64 {
         core::mem::take(&mut self.changed_cpus)
@@ -219,7 +222,7 @@ impl Global {
         self.migration == Migration::JobBoundaries
     }
 
-    /// Whether a child may have to wait beside an idle CPU.
+    /// Whether a child may have to wait although a CPU is idle.
     pub(super) fn may_wait_beside_idle_cpu(&self) -> bool {
         let cpus = self.running.len() as u32;
         self.binds_jobs() || self.class_cpus.iter().any(|class| class.count_ones() < cpus)
@@ -233,7 +236,7 @@ impl Global {
         }
     }
 
-    /// Whether no waiting child should run; for the audit.
+    /// Whether no waiting child should run. The audit checks this.
     pub(super) fn is_settled(&self, now: Time, children: Children<'_>) -> bool {
         self.next_preemption(now, children).is_none()
     }
@@ -340,8 +343,7 @@ impl Global {
     /// Records that a job of the child on `cpu`, or below it, runs for the first time and is bound
     /// to the CPU.
     ///
-    /// Earlier in the same instant, the child may have been assigned the CPU and have lost it
-    /// again.
+    /// Earlier in the same instant, the child may have been assigned the CPU and have lost it.
     pub(super) fn job_started(&mut self, cpu: usize) {
         if let Some(child) = self.running_on(cpu) {
             let state = &mut self.states[child as usize];
@@ -361,8 +363,8 @@ impl Global {
         }
     }
 
-    /// Handles the completion of a job. Unless a job below the child was preempted, the next one
-    /// may start on any CPU.
+    /// Handles the completion of a job. Unless a job below the child was preempted, the next job of
+    /// the child may start on any CPU.
     #[inline]
     pub(super) fn job_ended(&mut self, now: Time, entry: &ReadyChild, was_started: bool) {
         let state = &mut self.states[entry.child as usize];
@@ -422,8 +424,8 @@ impl Global {
         moves.min_by_key(|(head, _)| head.order()).map(|(head, cpu)| (head.child, cpu))
     }
 
-    /// Returns the CPU in `cpus` on which `head` should run: an idle one, or one with a less urgent
-    /// child.
+    /// Returns the CPU in `cpus` on which `head` should run: an idle CPU, or a CPU with a less
+    /// urgent child.
     #[inline]
     fn preemptible_cpu(&self, head: Running, cpus: u64) -> Option<usize> {
         let idle = cpus & self.idle;
@@ -446,7 +448,7 @@ impl Global {
         .then_some(cpu)
     }
 
-    /// Returns the CPU with the least urgent child; all of `cpus` are busy.
+    /// Returns the CPU of `cpus` with the least urgent child. All of `cpus` are busy.
     #[inline]
     fn lowest_priority_cpu(&self, mut cpus: u64) -> usize {
         let (mut lowest, mut at) =
@@ -532,7 +534,7 @@ impl Global {
     }
 
     /// Decides with one ranked queue. After the last decision no waiting child preceded a running
-    /// one, so each change moves at most one child.
+    /// child, so each change moves at most one child.
     #[inline(always)]
     fn decide_single_queue(&mut self, now: Time, children: Children<'_>, pending_changes: u32) {
         let steps = mutate!("core-global-moves", pending_changes, pending_changes.min(1));

@@ -41,7 +41,7 @@ impl<W: Observer> Engine<W> {
 
     /// Releases the first job of the queue, or sets a timer for its release.
     ///
-    /// `ended`: another job of the task has just completed.
+    /// `ended` states that another job of the task has just completed.
     #[inline(always)]
     pub(super) fn release(&mut self, now: Time, task: u32, ended: bool) {
         let state = &mut self.tasks[task as usize];
@@ -131,9 +131,9 @@ impl<W: Observer> Engine<W> {
         );
     }
 
-    /// Makes the current job of `task` yield its CPU voluntarily; `how` propagates the change.
+    /// Makes the current job of `task` yield its CPU voluntarily. `how` propagates the change.
     ///
-    /// Nonpreemptive schedulers above it may then select another child.
+    /// Nonpreemptive schedulers above the task may then select another child.
     pub(super) fn yield_cpu(&mut self, now: Time, task: u32, how: impl FnOnce(&mut Self)) {
         let node = self.tasks[task as usize].node;
         if self.any_nonpreemptive {

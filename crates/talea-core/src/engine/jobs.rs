@@ -2,8 +2,8 @@
 //!
 //! Model: the current job, and a ring buffer of (release, deadline) of the waiting jobs. Jobs of
 //! one task run in order and never in parallel (YASMIN, section 2.5). With enforced separation, a
-//! job may be pending before its release. Usually no job waits. The ring buffer is therefore stored
-//! separately, and the data read at each event stays small.
+//! job may be pending before its release. Usually no job waits. So the ring buffer is separate, and
+//! the data that each event reads stays small.
 
 use crate::mutate;
 use crate::{Span, Time};
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 /// A job of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Number of the job, from 0; refused jobs are not counted.
+    /// Number of the job, from 0. Refused jobs are not counted.
     pub number: u64,
     /// Earliest start: the nominal arrival, or later with enforced separation.
     pub release: Time,
@@ -30,7 +30,7 @@ struct Queued {
 
 #[derive(Clone, Debug)]
 pub(crate) struct JobQueue {
-    /// The current job, if [`JobQueue::len`] is not zero.
+    /// Current job, if [`JobQueue::len`] is not zero.
     current: Queued,
     /// Number of the current job.
     number: u64,
@@ -40,21 +40,21 @@ pub(crate) struct JobQueue {
     rest: Box<WaitingJobs>,
 }
 
-/// Jobs that wait behind the current one.
+/// Jobs that wait behind the current job.
 #[derive(Clone, Debug)]
 struct WaitingJobs {
     waiting: Vec<Queued>,
     /// Index of the next job in `waiting`.
     next: u32,
-    /// Minimum separation, if enforced.
+    /// Minimum separation; meaningful only if it is enforced.
     separation: Span,
     /// Earliest next release, if the separation is enforced.
     earliest: Time,
 }
 
 impl JobQueue {
-    /// Creates a queue for the current job and `waiting` further ones; `separation` is enforced if
-    /// given.
+    /// Creates a queue for the current job and `waiting` further jobs. If `separation` is given,
+    /// the queue enforces it.
     pub(crate) fn new(waiting: u32, separation: Option<Span>) -> JobQueue {
         let no_job = Queued { release: Time::NEVER, deadline: Time::NEVER };
         let rest = WaitingJobs {
@@ -106,14 +106,14 @@ impl JobQueue {
         self.jobs().filter(|job| job.deadline <= now).count() as u32
     }
 
-    /// Queues a job; returns `false` if the queue is full.
+    /// Queues a job. Returns `false` if the queue is full.
     #[inline]
     pub(crate) fn push(&mut self, arrival: Time, relative_deadline: Span) -> bool {
         let release = self.release(arrival);
         self.enqueue(Queued { release, deadline: release.saturating_add(relative_deadline) })
     }
 
-    /// Queues a job with a given deadline: that of a graph's activation.
+    /// Queues a job with a given deadline, that of a graph activation.
     pub(crate) fn push_with_deadline(&mut self, arrival: Time, deadline: Time) -> bool {
         let release = self.release(arrival);
         self.enqueue(Queued { release, deadline })
@@ -153,7 +153,7 @@ impl JobQueue {
         true
     }
 
-    /// Removes the current job, which has completed.
+    /// Removes the completed current job.
     #[inline]
     pub(crate) fn pop(&mut self) {
         debug_assert!(self.len > 0, "no job is pending");

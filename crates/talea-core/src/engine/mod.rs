@@ -11,7 +11,7 @@
 //!
 //! Order within one instant (docs/model.md, section 2): completions; ends of slots and exhausted
 //! budgets; arrivals; refills and starts of slots; one decision. A driver must report completions
-//! before arrivals; the engine inserts its own actions at the right place.
+//! before arrivals. The engine inserts its own actions at the right point of this order.
 //!
 //! Invariants (SF3P section V-C, restated for servers, slots and several CPUs), checked by
 //! [`Engine::audit`]:
@@ -117,20 +117,22 @@ pub struct Engine<W: Observer = ()> {
     stopped: bool,
     /// Refills, wakeups of policies and delayed releases.
     timers: Heap,
-    /// Schedulers whose budget or quantum was just exhausted, with changes to propagate.
+    /// Schedulers whose budget or quantum was just exhausted, and whose change is not yet
+    /// propagated.
     exhausted: Vec<u32>,
     now: Time,
     /// Sequence number of the last child that became ready.
     ready_seq: u64,
     /// Whether a decision is due.
     need_resched: bool,
-    /// Bit mask of CPUs whose task may change although the root's choice is the same.
+    /// Bit mask of CPUs whose task may change although the root's choice is unchanged.
     cpus_to_recheck: u64,
     /// Bit mask of CPUs with a pending order to idle.
     stops: u64,
     /// Bit mask of CPUs with a pending order to run a job.
     starts: u64,
-    /// Whether orders of the last decision were polled, and their end is still to be reported.
+    /// Whether orders of the last decision were polled and their end is not yet reported to the
+    /// observer.
     orders_polled: bool,
     /// Whether some scheduler is nonpreemptive.
     any_nonpreemptive: bool,
@@ -152,11 +154,12 @@ impl<W: Observer> Engine<W> {
         (next < Time::NEVER).then_some(next)
     }
 
-    /// Handles an event. At one instant, `Ran` comes first, then completions, then the rest.
+    /// Handles an event. At one instant, `Ran` precedes completions, and completions precede all
+    /// other events.
     ///
     /// # Panics
-    /// If time runs backwards, or if a task without a job completes. Both are mistakes of
-    /// a driver, never of a user.
+    /// If time runs backwards, or if a task without a job completes. Both are errors of a driver,
+    /// never of a user.
     #[inline(always)]
     pub fn handle(&mut self, now: Time, event: Event) -> Handled {
         assert!(now >= self.now, "time ran backwards");
@@ -216,7 +219,8 @@ impl<W: Observer> Engine<W> {
         self.next_order()
     }
 
-    /// Returns the next order. Stops precede starts, so no task is ever on two CPUs.
+    /// Returns the next order. Orders to idle precede orders to run, so no task is ever on two
+    /// CPUs.
     #[inline(always)]
     fn next_order(&mut self) -> Option<Order> {
         mutate!(

@@ -1,38 +1,38 @@
-//! Notifications of a driver: jobs that the engine itself released, and irregularities that are no
+//! Notifications for a driver: jobs that the engine itself released, and irregularities that are no
 //! errors.
 //!
-//! Model: a queue of fixed length, drained by
-//! [`Engine::poll_notification`](super::Engine::poll_notification). If it is full, the newest
-//! notification is dropped and counted. An engine that cannot produce notifications allocates no
-//! queue.
+//! Model: a queue of fixed length, which
+//! [`Engine::poll_notification`](super::Engine::poll_notification) drains. If the queue is full,
+//! the engine drops the newest notification and counts it. An engine that cannot produce
+//! notifications allocates no queue.
 
 use super::{ChannelId, Cpu, TaskId};
 use crate::Time;
 use alloc::vec::Vec;
 
-/// A notification.
+/// Output of the engine for observers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// A graph or a table has activated a task: a job is released, like an arrival.
+    /// A graph or a table has activated a task. The engine released a job, as for an arrival.
     Activated {
         /// Task of the job.
         task: TaskId,
         /// Absolute deadline of the job.
         deadline: Time,
     },
-    /// An activation was refused: the backlog of the task is full.
+    /// The engine refused an activation: the backlog of the task is full.
     Refused {
-        /// The task.
+        /// Task of the refused job.
         task: TaskId,
     },
     /// A job has completed without a token for this channel, so its sink is not activated (Y2.5-5).
     NotActivated {
-        /// The channel.
+        /// Channel without a token.
         channel: ChannelId,
     },
     /// An entry of a table has ended before its job.
     Overrun {
-        /// The CPU.
+        /// CPU of the entry.
         cpu: Cpu,
         /// Task of the job.
         task: TaskId,
@@ -42,7 +42,7 @@ pub enum Notification {
     /// A deadlock: the task waits for a resource whose holder waits, directly or indirectly, for
     /// the task.
     Deadlock {
-        /// The task whose request closed the cycle.
+        /// Task whose request closed the cycle.
         task: TaskId,
     },
 }

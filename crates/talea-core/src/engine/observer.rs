@@ -20,11 +20,11 @@ pub enum Signal {
     Update,
 }
 
-/// Receiver of signals. `()` receives none and costs nothing.
+/// Receiver of signals. The type `()` receives none and costs nothing.
 pub trait Observer {
     /// Whether the engine reports signals.
     const ENABLED: bool;
-    /// Receives a `signal` about `node`, which is the child.
+    /// Receives a `signal` about `node`, the child of the pair.
     fn on_signal(&mut self, now: Time, signal: Signal, node: NodeId);
 }
 

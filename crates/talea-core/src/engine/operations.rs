@@ -1,7 +1,7 @@
 //! Operation counts of the scheduler per job (Y16).
 //!
-//! Counted are the signals of SF3P's Table I caused by a job's arrival and completion, and the
-//! comparisons in the queues of policies, timers and future arrivals.
+//! The module counts the signals of SF3P's Table I that a job's arrival and completion cause, and
+//! the comparisons in the queues of policies, timers and future arrivals.
 
 use super::{
     Cpu, Engine, Event, Global, NodeId, Observer, Order, SchedulerSpec, Signal, TaskId, TaskSpec,
@@ -24,7 +24,7 @@ impl Observer for Signals {
 }
 
 impl Engine<Signals> {
-    /// Returns the total of all operations so far; policies must order by a number.
+    /// Returns the total of all operations so far. Policies must order by a number.
     fn operations(&self) -> u64 {
         let waiting = self.global.as_ref().map_or(0, Global::compared);
         let policies =
@@ -33,16 +33,17 @@ impl Engine<Signals> {
     }
 }
 
-/// An engine and its driver: strictly periodic tasks on CPUs of full speed.
+/// Engine and its driver, with strictly periodic tasks on CPUs of full speed.
 struct Drive {
     engine: Engine<Signals>,
     arrivals: Heap,
-    /// (period, cost, remaining cost of the current job, its number).
+    /// `tasks[n]`: (period, cost, remaining cost of the current job, number of that job) of task
+    /// `n`.
     tasks: Vec<(u64, u64, u64, Option<u64>)>,
     running: Vec<Option<u32>>,
     now: u64,
     jobs: u64,
-    /// Largest cost of an instant per job that arrived or completed in it.
+    /// Largest number of operations of an instant per job that arrived or completed in the instant.
     worst: u64,
 }
 
@@ -83,7 +84,7 @@ impl Drive {
         ends.chain(self.arrivals.first().map(|(at, _)| at)).min()
     }
 
-    /// Processes an instant; returns the number of jobs that arrived or completed.
+    /// Processes an instant. Returns the number of jobs that arrived or completed.
     fn instant(&mut self, now: u64) -> u64 {
         let at = Time::from_ns(now);
         let mut events = 0;
@@ -123,8 +124,8 @@ impl Drive {
     }
 }
 
-/// Generates periods of 5 to 100 ms and random utilisations of `tenths` tenths in total, none above
-/// one.
+/// Generates periods of 5 to 100 ms and random utilisations. The utilisations sum to `tenths`
+/// tenths, and none exceeds one.
 fn set(seed: u64, n: u64, tenths: u64) -> Vec<(u64, u64)> {
     let mut state = seed * 1_000_003 + n * 1_009 + tenths;
     let mut random = |below: u64| {

@@ -1,27 +1,27 @@
 //! Static preemption analysis: which arrivals can preempt which tasks.
 //!
-//! A driver uses it to avoid wake-ups for arrivals that cannot preempt the running task.
+//! A driver uses this analysis to avoid wake-ups for arrivals that cannot preempt the running task.
 //!
 //! Model: one CPU, and only schedulers that order by criteria between the root and the task. An
-//! arriving job changes the decision only if, at some level, its branch comes before the running
-//! one. The running task arrived earlier. It therefore suffices to ask each policy about a sibling
-//! that arrived last: for deadlines, arrivals and positions in a level's queue, the earlier one is
-//! more urgent. A branch presents the criteria of its most urgent task, so all tasks below a
-//! sibling are asked about. A nonpreemptive scheduler is not asked while one of its children is
+//! arriving job changes the decision only if, at some level, its branch precedes the running
+//! branch. The running task arrived earlier. So it suffices to query each policy about a sibling
+//! that arrived last: for deadlines, arrivals and positions in a level's queue, the earlier job is
+//! more urgent. A branch presents the criteria of its most urgent task, so the query covers all
+//! tasks below a sibling. A nonpreemptive scheduler is not queried while one of its children is
 //! current.
 //!
 //! *Preemption levels* (Baker, Real-Time Systems 3(1), 1991, who defines them for EDF by relative
-//! deadlines): a job can preempt only jobs of lower level. Among started jobs, the one to run
-//! therefore has the highest level, whatever the policy: it arrived when the others had started. A
-//! kernel with fixed priorities by level runs the right one.
+//! deadlines): a job can preempt only jobs of lower level. Let several jobs have started. The job
+//! that has to run arrived last, when the others had started. So it has the highest level, whatever
+//! the policy, and a kernel with fixed priorities by level runs this job.
 //!
-//! A job that arrives behind another job of its own task concerns only that task until the first
-//! one completes: if only criteria count, the task presents unchanged criteria.
+//! A job that arrives behind another job of its own task concerns only that task until the other
+//! job completes: if only criteria count, the task presents unchanged criteria.
 //!
-//! Conservative: the answer is no with any server, quantum, table, accelerator, resource, graph or
-//! enforced separation in the engine, with an external policy, and with a queue position below a
-//! nonpreemptive scheduler. There, the effect of an arrival may depend on when the driver reports
-//! it.
+//! The analysis is conservative. The answer is no with any server, quantum, table, accelerator,
+//! resource, graph or enforced separation in the engine. It is no with an external policy, and with
+//! a queue position below a nonpreemptive scheduler. In all these cases, the effect of an arrival
+//! may depend on when the driver reports it.
 //!
 //! Reference model: all decisions of random runs, in the executor's tests of its loop.
 
@@ -54,8 +54,8 @@ impl<W: Observer> Engine<W> {
     /// Whether the release of a job behind another job of `task` may be deferred to the completion
     /// of that job.
     ///
-    /// The driver must then report it with its own time, before all later events. O(tasks + depth),
-    /// for the start of a run.
+    /// The driver must then report the release with its own time, before all later events. The
+    /// function takes O(tasks + depth) and serves the start of a run.
     pub fn release_may_be_deferred(&self, task: TaskId) -> bool {
         mutate!(
             "core-preemption-plain",
@@ -71,9 +71,10 @@ impl<W: Observer> Engine<W> {
     /// Returns the preemption levels: for each task, the number of tasks that its arrivals may
     /// preempt.
     ///
-    /// Zero for a task whose releases may not be deferred. If the relation is an order among tasks,
-    /// as with one policy for all, a task has a higher level than every task that it can preempt
-    /// (not [`Engine::cannot_preempt`]). O(tasks² · depth), for the start of a run.
+    /// The level is zero for a task whose releases may not be deferred. If the relation is an order
+    /// among tasks, as with one policy for all, a task has a higher level than every task that it
+    /// can preempt (not [`Engine::cannot_preempt`]). The function takes O(tasks² · depth) and
+    /// serves the start of a run.
     pub fn preemption_levels(&self) -> Vec<u32> {
         let tasks = || (0..self.tasks.len() as u32).map(TaskId);
         let level = |task: TaskId| {
@@ -97,7 +98,8 @@ impl<W: Observer> Engine<W> {
     /// Whether an arrival of `task` never preempts a running job of `other`.
     ///
     /// `task` must satisfy [`Engine::release_may_be_deferred`]. The driver may then report the
-    /// arrival at the next event, with its own time. O(depth), for the start of a run.
+    /// arrival at the next event, with its own time. The function takes O(depth) and serves the
+    /// start of a run.
     pub fn cannot_preempt(&self, task: TaskId, other: TaskId) -> bool {
         // Below a nonpreemptive scheduler it may come before an earlier job. The scheduler's
         // criteria may then rise while it keeps its old position in a level's queue.
@@ -124,8 +126,8 @@ impl<W: Observer> Engine<W> {
         })
     }
 
-    /// Returns the entry that `scheduler` would have for a job of `task` that arrives at `at`, if
-    /// the task is below it.
+    /// Returns the entry that `scheduler` would have for a job of `task` that arrives at `at`.
+    /// `None` if the task is not below `scheduler`.
     fn entry_at(&self, scheduler: u32, task: u32, at: u64) -> Option<ReadyChild> {
         let state = &self.tasks[task as usize];
         let mut node = &self.nodes[state.node as usize];
@@ -161,7 +163,7 @@ mod tests {
         let _ = tree.task(parent, spec);
     }
 
-    /// Builds a flat root with tasks of these periods and priorities.
+    /// Builds a root with tasks of the given periods and priorities.
     fn flat(policy: PolicySpec, tasks: &[(u64, u8)]) -> Tree {
         let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
         for &(ms, priority) in tasks {
@@ -181,7 +183,7 @@ mod tests {
         all().filter(never_preempts).map(|task| task.0).collect()
     }
 
-    /// Returns the preemption levels, after checking that they order all preemptions.
+    /// Returns the preemption levels, and checks that they order all preemptions.
     fn levels(tree: &Tree) -> Vec<u32> {
         let engine = tree.build().expect("a sound tree");
         let levels = engine.preemption_levels();

@@ -55,7 +55,7 @@ impl<W: Observer> Engine<W> {
 
     /// Updates a task after a change, and propagates the result.
     ///
-    /// `requeue`: the task moves to the end of its queue.
+    /// With `requeue` the task moves to the end of its queue.
     #[inline(always)]
     pub(super) fn update_task(&mut self, now: Time, task: u32, requeue: bool) {
         let state = &self.tasks[task as usize];
@@ -92,7 +92,8 @@ impl<W: Observer> Engine<W> {
         self.propagate(now, node, eligible, changed, requeue);
     }
 
-    /// Propagates a change of `node`, whose criteria are already stored; `changed`: they differ.
+    /// Propagates a change of `node`, whose criteria are already stored. `changed` states that they
+    /// differ from the criteria before.
     #[inline(always)]
     fn propagate(&mut self, now: Time, node: u32, eligible: bool, changed: bool, requeue: bool) {
         if let Some(scheduler) = self.notify_parent(now, node, eligible, changed, requeue) {
@@ -100,7 +101,7 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Calls the policy of the parent of `node`; returns the parent if its own entry may change.
+    /// Calls the policy of the parent of `node`. Returns the parent if its own entry may change.
     #[inline(always)]
     fn notify_parent(
         &mut self,
@@ -216,8 +217,8 @@ impl<W: Observer> Engine<W> {
         (eligible, criteria)
     }
 
-    /// Stores the result of [`Engine::compute_criteria`]; returns eligibility, and whether the rest
-    /// has changed.
+    /// Stores the result of [`Engine::compute_criteria`]. Returns the eligibility, and whether the
+    /// criteria have changed.
     #[inline]
     fn refresh_criteria(&mut self, now: Time, scheduler: u32) -> (bool, bool) {
         let node = self.schedulers[scheduler as usize].node as usize;
@@ -229,7 +230,7 @@ impl<W: Observer> Engine<W> {
         (eligible, changed)
     }
 
-    /// Whether the criteria of this scheduler are read.
+    /// Whether the engine needs the criteria of this scheduler.
     ///
     /// The root has no parent. Its criteria are needed only for its server or an attached observer.
     #[inline(always)]

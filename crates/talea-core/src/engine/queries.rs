@@ -22,12 +22,13 @@ impl<W: Observer> Engine<W> {
         self.ids[self.tasks[task.0 as usize].node as usize]
     }
 
-    /// Returns the current job of `task`, or its next one if it is not released yet.
+    /// Returns the first pending job of `task`: the current job, or the next job if none is
+    /// released.
     pub fn job(&self, task: TaskId) -> Option<Job> {
         self.tasks[task.0 as usize].jobs.first()
     }
 
-    /// Whether a job of `task` is released; only then can one complete.
+    /// Whether a job of `task` is released. Only a released job can complete.
     pub fn has_released_job(&self, task: TaskId) -> bool {
         self.tasks[task.0 as usize].released
     }
@@ -58,7 +59,7 @@ impl<W: Observer> Engine<W> {
         &mut self.observer
     }
 
-    /// Returns the oldest notification; to be polled after each instant.
+    /// Returns the oldest notification. The driver polls after each instant.
     #[inline]
     pub fn poll_notification(&mut self) -> Option<Notification> {
         self.notifications.pop()
@@ -106,14 +107,14 @@ impl<W: Observer> Engine<W> {
     /// Returns when the task on `cpu` exhausts a budget or a quantum, at full speed since the last
     /// [`poll`](Engine::poll).
     ///
-    /// [`Time::NEVER`] if it has none.
+    /// The result is [`Time::NEVER`] if the task has neither.
     pub fn budget_end(&self, cpu: Cpu) -> Time {
         self.cpus[cpu.0 as usize].budget_end
     }
 
     /// Iterates over the remaining budgets of all servers at `now`.
     ///
-    /// Exact for drivers that report consumption at every instant.
+    /// The budgets are exact for drivers that report consumption at every instant.
     pub fn budgets(&self, now: Time) -> impl Iterator<Item = (NodeId, Work)> {
         self.schedulers.iter().filter_map(move |scheduler| {
             let server = scheduler.server.as_ref()?;
@@ -121,8 +122,8 @@ impl<W: Observer> Engine<W> {
         })
     }
 
-    /// Iterates over the pending jobs of `task`, in order: the first is the current or the next
-    /// one.
+    /// Iterates over the pending jobs of `task`, in order. The first is the current job, or the
+    /// next job if none is released.
     pub fn unfinished(&self, task: TaskId) -> impl Iterator<Item = Job> {
         self.tasks[task.0 as usize].jobs.jobs()
     }

@@ -14,23 +14,23 @@ use alloc::vec::Vec;
 pub struct SchedulerSpec {
     /// Name for display.
     pub name: String,
-    /// Order of its children.
+    /// Order of the children.
     pub policy: PolicySpec,
-    /// Whether a child may be preempted by a sibling.
+    /// Whether a sibling may preempt a child.
     ///
-    /// The parent may preempt the node in any case; the current child then resumes when the node is
+    /// The parent may preempt the node in any case. The current child then resumes when the node is
     /// dispatched again.
     pub preemptive: bool,
-    /// Values that it presents to its parent instead of its head's criteria.
+    /// Values that the scheduler presents to its parent instead of its head's criteria.
     pub overrides: Overrides,
     /// Reservation of a server, which controls its eligibility.
     pub reservation: Option<Reservation>,
-    /// CPUs that it may use; only for a child of a root with several CPUs.
+    /// CPUs that the scheduler may use; only for a child of a root with several CPUs.
     pub affinity: Affinity,
 }
 
 impl SchedulerSpec {
-    /// Creates a preemptive scheduler that presents its head's criteria.
+    /// Creates a preemptive scheduler without overrides and reservation.
     pub fn new(name: &str, policy: PolicySpec) -> SchedulerSpec {
         SchedulerSpec {
             name: name.into(),
@@ -60,7 +60,7 @@ impl Affinity {
 /// Limit of pending jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
-    /// Jobs that may wait behind the current one.
+    /// Number of jobs that may wait behind the current job.
     pub capacity: u32,
 }
 
@@ -78,30 +78,29 @@ pub struct TaskSpec {
     pub name: String,
     /// T: period, or minimum separation. The key of `rm`.
     pub period: Span,
-    /// D: relative deadline, counted from the release. May be shorter or longer than the period.
+    /// D: relative deadline, counted from the release. It may be shorter or longer than the period.
     pub deadline: Span,
     /// Priority, 0..=255; larger is more urgent.
     pub priority: u8,
     /// Criticality level; larger is more critical.
     pub criticality: u8,
-    /// C: largest cost of a job, if known. Passed to external policies; the engine does not enforce
-    /// it.
+    /// C: largest cost of a job, if known. External policies receive it, and the engine does not
+    /// enforce it.
     pub cost: Option<Work>,
     /// Whether the engine enforces the minimum separation: an early job is released late (Y13).
     pub enforced: bool,
-    /// Limit of pending jobs; further jobs are refused, and the driver counts them.
+    /// Limit of pending jobs. The engine refuses further jobs, and the driver counts them.
     pub backlog: Backlog,
-    /// CPUs that it may use; only for a child of a root with several CPUs.
+    /// CPUs that the task may use; only for a child of a root with several CPUs.
     pub affinity: Affinity,
     /// Versions in the order of preference. Empty: a single version without a name.
     pub versions: Vec<Version>,
-    /// Shared resources that its jobs lock; the ceilings are computed from them.
+    /// Shared resources that the task's jobs lock. The ceilings follow from them.
     pub uses: Vec<ResourceId>,
-    /// Whether period, deadline, priority and criticality are inherited from the roots of the
-    /// graph.
+    /// Whether the task inherits period, deadline, priority and criticality from its graph roots.
     ///
-    /// Only for a task with predecessors. Of several roots, the most urgent values apply; the
-    /// values in this specification are ignored.
+    /// This is valid only for a task with predecessors. Of several graph roots, the most urgent
+    /// values apply. The values in this specification are ignored.
     pub inherits: bool,
 }
 
@@ -124,8 +123,7 @@ impl TaskSpec {
         }
     }
 
-    /// Creates a task that a graph activates, and that inherits all criteria from the graph's
-    /// roots.
+    /// Creates a task that a graph activates, and that inherits all criteria from the graph roots.
     pub fn node(name: &str) -> TaskSpec {
         TaskSpec { inherits: true, ..TaskSpec::new(name, Span::ZERO) }
     }

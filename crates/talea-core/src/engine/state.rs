@@ -11,11 +11,11 @@ pub(super) const SELF_SUSPENDED: u8 = 1;
 /// The job waits for a resource or an accelerator that another job holds.
 pub(super) const AWAITS_RESOURCE: u8 = 2;
 
-/// State of a node as its parent needs it. Exactly one cache line, like [`TaskState`].
+/// State of a node as its parent needs it. It fills exactly one cache line, like [`TaskState`].
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Runnable {
-    /// Entry in its parent's policy.
+    /// Entry in the policy of the parent.
     pub(super) entry: ReadyChild,
     /// The parent scheduler; [`NONE`] for the root.
     pub(super) parent: u32,
@@ -34,8 +34,8 @@ pub(super) enum NodeKind {
 
 /// A child of a scheduler: its node, and the index of its task or scheduler.
 ///
-/// Stored compactly: a decision looks one up among up to ten thousand children before it can read
-/// further.
+/// The reference is compact: a decision accesses one among up to ten thousand children before any
+/// other data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChildRef {
     pub(super) node: u32,
@@ -71,17 +71,17 @@ impl ChildRef {
 pub(super) struct SchedulerNode {
     pub(super) policy: sched::PolicyImpl,
     pub(super) server: Option<server::ServerImpl>,
-    /// Deadline of the server at the last propagation; another deadline is another job of the
+    /// Deadline of the server at the last propagation. Another deadline means another job of the
     /// server.
     pub(super) last_deadline: Time,
     pub(super) overrides: Overrides,
     pub(super) node: u32,
-    /// Index of its first child in [`Engine::children`](super::Engine).
+    /// Index of the first child in [`Engine::children`](super::Engine).
     pub(super) first_child: u32,
     /// Whether a child is ready, as last reported to the server.
     pub(super) pending: bool,
     pub(super) preemptive: bool,
-    /// The current child of a nonpreemptive scheduler.
+    /// Current child of a nonpreemptive scheduler.
     pub(super) current: Option<Child>,
     /// Whether the policy or the server needs the consumption of the children.
     pub(super) needs_accounting: bool,
@@ -89,8 +89,8 @@ pub(super) struct SchedulerNode {
     pub(super) is_exhausted: bool,
 }
 
-/// Run-time state of a task. Exactly one cache line: a decision touches two tasks out of up to ten
-/// thousand.
+/// Run-time state of a task. It fills exactly one cache line: a decision accesses two tasks out of
+/// up to ten thousand.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct TaskState {
@@ -99,23 +99,24 @@ pub(super) struct TaskState {
     pub(super) node: u32,
     /// Whether the current job is released.
     pub(super) released: bool,
-    /// Whether the current job has had a CPU; maintained only if jobs are bound to CPUs.
+    /// Whether the current job has had a CPU. The flag is maintained only if jobs are bound to
+    /// CPUs.
     pub(super) started: bool,
     /// Reasons why the released job may not run: [`SELF_SUSPENDED`], [`AWAITS_RESOURCE`].
     pub(super) blocked_on: u8,
 }
 
-/// The task selected for a CPU.
+/// Task that a decision has selected for a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) task: u32,
     pub(super) accounted: bool,
 }
 
-/// The job assigned to a CPU.
+/// Job that is assigned to a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Assignment {
-    /// The task; [`NONE`]: idle.
+    /// Task of the job, or [`NONE`] for an idle CPU.
     pub(super) task: u32,
     pub(super) job: u64,
 }

@@ -1,7 +1,7 @@
 //! Timers: refills, slots, delayed releases and exhausted budgets.
 //!
-//! Each scheduler has one timer for its server and one for its policy; each task has one for a
-//! delayed release. Timers of one instant expire in the order of its [`Phase`]s.
+//! Each scheduler has one timer for its server and one for its policy. Each task has one timer for
+//! a delayed release. Timers of one instant expire in the order of its [`Phase`]s.
 
 use super::{Engine, Observer};
 use crate::Time;
@@ -9,7 +9,7 @@ use crate::mutate;
 use crate::sched::{Phase, Policy};
 use crate::server::Server;
 
-/// Largest time of a timer. A run is at most [`MAX_RUN`](super::MAX_RUN) long, half of this.
+/// Largest time of a timer. A run is at most [`MAX_RUN`](super::MAX_RUN) long, half of this value.
 const MAX_TIMER: Time = Time::from_ns(u64::MAX >> 2);
 
 /// Returns the key of a timer: its time, and the phase of that instant.
@@ -19,7 +19,7 @@ fn key(at: Time, phase: Phase) -> u64 {
     at.as_ns() << 2 | phase as u64
 }
 
-/// Identifies one of the three kinds of timers of a node.
+/// Identity of one of the three kinds of timers of a node.
 #[derive(Clone, Copy)]
 pub(super) enum TimerId {
     Refill(u32),
@@ -36,7 +36,7 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Sets a timer to a phase of an instant; removes it if the time is later than any run.
+    /// Sets a timer to a phase of an instant. Removes it if the time is later than any run.
     #[inline]
     pub(super) fn set_timer(&mut self, of: TimerId, at: Time, phase: Phase) {
         let timer = self.timer_index(of);

@@ -1,9 +1,9 @@
 //! Description of one root: a tree of schedulers and tasks, before a run.
 //!
-//! A [`Tree`] is data. It may be edited while nothing runs (L23, Y1: tasks and servers are added,
+//! A [`Tree`] is data. It may be edited while no engine runs (L23, Y1: tasks and servers are added,
 //! removed and resized between runs). [`Tree::build`] checks it and builds the
-//! [`Engine`](super::Engine). A node keeps its [`NodeId`] for the life of the tree; children are
-//! ordered by it, and so are ties.
+//! [`Engine`](super::Engine). A node keeps its [`NodeId`] for the life of the tree. The [`NodeId`]s
+//! order children, and they break ties.
 
 use super::graph::{ChannelId, ChannelSpec};
 use super::sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
@@ -50,11 +50,11 @@ pub enum Migration {
 /// One root with all nodes below it.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// CPUs that the root owns. Each node below it uses one at a time.
+    /// Number of CPUs that the root owns. Each node below the root uses one at a time.
     pub cpus: u32,
     /// Migration between the CPUs of the root.
     pub migration: Migration,
-    /// Method for choosing versions.
+    /// Rule by which the root chooses versions.
     pub selection: Selection,
     /// Whether the holder of an accelerator inherits the criteria of waiting jobs (YASMIN section
     /// 3.2).
@@ -68,7 +68,8 @@ pub struct Tree {
     nodes: Vec<Option<Node>>,
 }
 
-/// Maximum length of a run, and of any time in a description. Sums of a few of them never overflow.
+/// Maximum length of a run, and of any time in a description. A sum of three of them does not
+/// overflow.
 pub const MAX_RUN: Span = Span::from_ns(1 << 61);
 
 impl Tree {
@@ -112,7 +113,7 @@ impl Tree {
         ResourceId(self.resources.len() as u32 - 1)
     }
 
-    /// Adds a channel with room for `size` tokens, of which an activation takes one.
+    /// Adds a channel for up to `size` tokens. An activation takes one token.
     ///
     /// The channel's number may change when a node is removed.
     pub fn channel(&mut self, from: NodeId, to: NodeId, size: u32) -> ChannelId {
@@ -161,7 +162,7 @@ impl Tree {
         self.nodes.get(node.0 as usize)?.as_ref()
     }
 
-    /// Returns a mutable node, if it exists.
+    /// Returns a mutable reference to a node, if it exists.
     pub fn get_mut(&mut self, node: NodeId) -> Option<&mut Node> {
         self.nodes.get_mut(node.0 as usize)?.as_mut()
     }
@@ -174,8 +175,8 @@ impl Tree {
             .filter_map(|(id, node)| Some((NodeId(id as u32), node.as_ref()?)))
     }
 
-    /// Iterates over the children of `parent`, in order. O(nodes); [`Tree::child_index`] serves
-    /// many parents.
+    /// Iterates over the children of `parent`, in order. The function takes O(nodes);
+    /// [`Tree::child_index`] is faster for many parents.
     pub fn children(&self, parent: NodeId) -> impl Iterator<Item = (NodeId, &Node)> {
         self.nodes().filter(move |(_, node)| node.parent == Some(parent))
     }
@@ -216,9 +217,9 @@ impl Tree {
 /// Index of the children of each node of a [`Tree`].
 #[derive(Clone, Debug)]
 pub struct ChildIndex {
-    /// Children, grouped by parent.
+    /// Children of all nodes, sorted by parent.
     members: Vec<NodeId>,
-    /// `first[n]`: index of the first child of node `n`; then the total.
+    /// `first[n]`: index of the first child of node `n`. The last element is the total.
     first: Vec<usize>,
 }
 

@@ -1,9 +1,10 @@
-//! Validation of events: for drivers whose events come from outside, such as an edited record.
+//! Validation of events for drivers whose events have an external source, such as an edited record.
 
 use super::{Engine, Event, Observer, SELF_SUSPENDED, TaskId};
 
 impl<W: Observer> Engine<W> {
-    /// Whether a correct driver could pass this event now. An accepted event never panics.
+    /// Whether a correct driver could pass this event now. The engine never panics on an accepted
+    /// event.
     pub fn accepts(&self, event: Event) -> bool {
         let is_task = |task: TaskId| (task.0 as usize) < self.tasks.len();
         let is_running = |task: TaskId| is_task(task) && self.has_released_job(task);

@@ -1,7 +1,7 @@
 //! Contract of every [`Policy`], checked under random sequences of calls.
 //!
-//! The tests of this folder apply it to the built-in policies. The author of an external policy
-//! applies [`check`] to it.
+//! The tests of this folder apply the contract to the built-in policies. The author of an external
+//! policy applies [`check`] to that policy.
 
 use super::{Child, ChildInfo, Policy, PolicyImpl, PolicySpec, ReadyChild, Resched};
 use crate::criteria::Criteria;
@@ -25,7 +25,7 @@ fn random(seed: &mut u64, below: u64) -> u64 {
     (*seed >> 33) % below
 }
 
-/// Generates random criteria; `unit` is the resolution of all times in nanoseconds.
+/// Generates random criteria. `unit` is the resolution of all times in nanoseconds.
 fn criteria(seed: &mut u64, unit: u64) -> Criteria {
     let mut time = |below| Time::from_ns(random(seed, below) * unit);
     let (deadline, arrival) = (time(8), time(8));
@@ -40,15 +40,15 @@ fn criteria(seed: &mut u64, unit: u64) -> Criteria {
 ///
 /// 1. The head is ready, and is the first in the order of [`before`](Policy::before), which is
 ///    strict.
-/// 2. No ready child is forgotten.
+/// 2. The policy keeps every ready child until it is finished.
 /// 3. After [`Resched::Keep`], the head, its criteria and its allowance are unchanged.
-/// 4. An instance that knows only the admissions orders like the active one, and never both ways.
-///    Exempt are policies with accounting or wakeups.
+/// 4. An instance that knows only the admissions orders like the active instance, and orders two
+///    children in one direction only. Policies with accounting or wakeups are exempt.
 ///
-/// Children are admitted with costs; a refused child is left out.
+/// Children are admitted with costs. The check omits a refused child.
 ///
 /// # Errors
-/// The broken rule, or that the policy admits no child.
+/// The violated rule, or that the policy admits no child.
 pub fn check(policy: &PolicySpec) -> Result<(), String> {
     check_order(policy, None)
 }
@@ -109,7 +109,7 @@ fn check_fresh(
     Ok(())
 }
 
-/// Checks one case; returns the reason if the policy admits no child.
+/// Checks one case. Returns the reason if the policy admits no child.
 fn check_case(
     policy: &PolicySpec,
     order: Option<Order>,

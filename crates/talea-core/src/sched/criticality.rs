@@ -1,6 +1,6 @@
 //! Criticality monotonic: higher criticality first, regardless of deadlines.
 //!
-//! Vestal, RTSS 2007; SF3P section IV calls it *FP over criticality levels*.
+//! Vestal, RTSS 2007. SF3P section IV names this policy *FP over criticality levels*.
 
 use super::keyed::Key;
 use crate::criteria::Criteria;

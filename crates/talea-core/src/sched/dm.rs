@@ -1,7 +1,7 @@
 //! Deadline monotonic: the shorter the relative deadline, the more urgent.
 //!
-//! Leung and Whitehead, Performance Evaluation 2(4), 1982. Optimal among fixed priorities on one
-//! CPU for D ≤ T.
+//! Leung and Whitehead, Performance Evaluation 2(4), 1982. The policy is optimal among fixed
+//! priorities on one CPU for D ≤ T.
 
 use super::keyed::Key;
 use crate::criteria::Criteria;

@@ -1,5 +1,5 @@
-//! First in, first out, by nominal arrival. Jobs run to completion, because no job arrives before
-//! the running one.
+//! First in, first out, by nominal arrival. Jobs run to completion, because no later job arrives
+//! before the running job.
 
 use super::keyed::Key;
 use crate::criteria::Criteria;

@@ -1,8 +1,8 @@
 //! Fixed priorities: 256 levels with a FIFO queue each, and a bit for each non-empty queue.
 //!
 //! L3C (RTNS 2017) section 2.2, PikeOS' ready queues. Each level has two queues: first the children
-//! of the level, then those that *yield* (a time partition beside the system partition TP_0, which
-//! wins ties).
+//! of the level, then the children that *yield*. A time partition beside the system partition TP_0
+//! yields, so TP_0 wins ties.
 //!
 //! Invariants: a queue is ordered by `ready_seq`; a bit is set exactly when its queue has a child.
 //! Every call is O(1), except the insertion of a child with an old `ready_seq`, which searches its
@@ -13,7 +13,7 @@ use crate::Time;
 use crate::mutate;
 use alloc::vec::Vec;
 
-/// Two queues for each level.
+/// Number of queues: two for each level.
 const QUEUES: usize = 512;
 const NONE: u32 = u32::MAX;
 
@@ -31,13 +31,13 @@ pub(crate) struct FixedPriority {
     links: Vec<Link>,
     heads: [u32; QUEUES],
     tails: [u32; QUEUES],
-    /// Bit q of word w: queue 64·w + q has a child.
+    /// Bit mask of non-empty queues: bit b of word w is set if queue 64·w + b has a child.
     busy: [u64; QUEUES / 64],
-    /// Bit w: word w is not zero.
+    /// Bit mask of non-zero words: bit w is set if word w of `busy` is not zero.
     words: u8,
 }
 
-/// Returns the queue of an entry; the lowest is the most urgent.
+/// Returns the queue of an entry. The lowest queue is the most urgent.
 #[inline]
 fn queue_of(entry: &ReadyChild) -> u32 {
     mutate!(
@@ -54,7 +54,7 @@ fn queue_of(entry: &ReadyChild) -> u32 {
 
 /// Returns queue and position in one number.
 ///
-/// The position has room for one job per nanosecond for a year.
+/// The position has enough bits for one job per nanosecond for a year.
 pub(crate) fn rank(entry: &ReadyChild) -> u64 {
     mutate!(
         "core-policy-fp-global",

@@ -1,8 +1,9 @@
-//! Policies defined by one number per child: the smallest first, ties to the lowest child.
+//! Policies that order by one number per child: the smallest first, ties to the lowest child.
 //!
-//! The running child is normally the head, and also the one that finishes. If its next job has
-//! already arrived, it is ready again before the head is queried. Its removal is therefore deferred
-//! until the next query, and a re-queued child moves from its old to its new place in one step.
+//! The running child is normally the head, and also the child that finishes. If its next job has
+//! already arrived, the child is ready again before the next query of the head. The policy
+//! therefore defers its removal until that query. A re-queued child then moves from its old to its
+//! new position in one step.
 
 use super::{Child, Policy, ReadyChild, Resched};
 use crate::Time;
@@ -12,9 +13,9 @@ use crate::mutate;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// The number by which a policy orders.
+/// Number by which a policy orders.
 pub(crate) trait Key: fmt::Debug {
-    /// Returns the number of a child; the lowest is the most urgent.
+    /// Returns the number of a child. The lowest number is the most urgent.
     fn of(criteria: &Criteria) -> u64;
 }
 
@@ -27,7 +28,7 @@ pub(crate) fn rank<K: Key>(entry: &ReadyChild) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Keyed<K: Key> {
     ready: Heap,
-    /// The finished head whose removal is pending, or [`NO_CHILD`].
+    /// Finished head whose removal is pending, or [`NO_CHILD`].
     pending_removal: Child,
     key: PhantomData<K>,
 }
@@ -46,7 +47,8 @@ impl<K: Key> Keyed<K> {
             == mutate!("core-keyed-idle", usize::from(self.pending_removal != NO_CHILD), 0)
     }
 
-    /// Performs the pending removal and returns [`Policy::head`]; a repeated call is as fast.
+    /// Performs the pending removal and returns [`Policy::head`]. A repeated call costs no more
+    /// than [`Policy::head`].
     #[inline]
     pub(crate) fn settled_head(&mut self) -> Option<Child> {
         if self.pending_removal != NO_CHILD {

@@ -2,11 +2,11 @@
 //!
 //! A policy knows its children by number, their criteria and the current time. It owns no thread
 //! and no clock, and does not know the tree (L3C section 4.2: a plug-in calls the frame, never the
-//! core). It answers two questions: the first child ([`Policy::head`]), and whether one child comes
-//! before another ([`Policy::before`]). The second one lets a root with several CPUs compare
+//! core). It answers two queries: the first child ([`Policy::head`]), and whether one child
+//! precedes another ([`Policy::before`]). The second query lets a root with several CPUs compare
 //! waiting and running children.
 //!
-//! [`PolicySpec`] lists the policies; the compiler reports every place that must handle a new
+//! [`PolicySpec`] lists the policies. The compiler reports every place that must handle a new
 //! variant.
 //!
 //! # A new policy
@@ -114,35 +114,37 @@ use keyed::Keyed;
 /// Number of a child of one node, in the order of declaration from 0. Ties go to the lowest.
 pub type Child = u32;
 
-/// Entry of a ready child in its parent's policy.
+/// Entry of a ready child in the policy of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyChild {
-    /// The child.
+    /// Number of the child.
     pub child: Child,
     /// Number of the child's current job, from 0, modulo 2^32.
     ///
     /// A child that has waited returns with the same number, regardless of inheritance and of the
-    /// next release. A server has another number for each deadline. Other schedulers always have 0.
+    /// next release. A server has another number for each deadline. The number of any other
+    /// scheduler is always 0.
     pub job: u32,
-    /// Sequence number of becoming ready: the order of a FIFO queue. A preempted child keeps it.
+    /// Sequence number of the readiness of the child, the order of a FIFO queue. Preemption does
+    /// not change it.
     pub ready_seq: u64,
     /// Criteria by which the policy may order.
     pub criteria: Criteria,
 }
 
-/// A child in the admission by a policy, before the run.
+/// Data of a child for the admission by a policy, before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildInfo<'a> {
-    /// Its number.
+    /// Number of the child.
     pub child: Child,
     /// Name for display.
     pub name: &'a str,
-    /// Constant criteria.
+    /// Constant criteria of the child.
     ///
-    /// A server has the period and relative deadline of its reservation. Another scheduler without
-    /// overrides has those of [`Criteria::LEAST`].
+    /// A server has the period and relative deadline of its reservation. A scheduler without server
+    /// and overrides has those of [`Criteria::LEAST`].
     pub criteria: Criteria,
-    /// Largest cost of a job, or budget of a server in each period. `None`: unknown.
+    /// Largest cost of a job, or budget of a server in each period. `None` if it is unknown.
     pub cost: Option<Work>,
 }
 
@@ -150,10 +152,10 @@ pub struct ChildInfo<'a> {
 #[must_use = "a forgotten Resched is a missed preemption"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resched {
-    /// The head and its criteria are unchanged, and its allowance too, except for the amount just
-    /// charged.
+    /// The head and its criteria are unchanged. Its allowance is unchanged too, except for the
+    /// amount just charged.
     Keep,
-    /// The head must be queried again.
+    /// The engine must query the head again.
     Pick,
 }
 
@@ -170,14 +172,14 @@ impl Resched {
 /// 1. [`head`](Policy::head) names a ready child whenever one is eligible. It depends only on the
 ///    calls so far and on `now`.
 /// 2. Ties go to the lowest [`Child`], so equal runs are equal.
-/// 3. After construction nothing is allocated, and nothing panics: a panic would end a run on
+/// 3. After construction a policy allocates nothing and never panics. A panic would end a run on
 ///    threads.
 pub trait Policy: fmt::Debug {
     /// Inserts a child that has become eligible (SF3P Table I: *ready*).
     fn ready(&mut self, now: Time, entry: &ReadyChild) -> Resched;
-    /// Removes a child that is no longer eligible (*finished*).
+    /// Removes a child that is no longer eligible (SF3P Table I: *finished*).
     fn finished(&mut self, now: Time, child: Child) -> Resched;
-    /// Applies changed criteria of a ready child (*update*).
+    /// Applies changed criteria of a ready child (SF3P Table I: *update*).
     fn update(&mut self, now: Time, entry: &ReadyChild) -> Resched;
     /// Returns the first child.
     fn head(&self, now: Time) -> Option<Child>;
@@ -185,22 +187,25 @@ pub trait Policy: fmt::Debug {
     /// its minimum.
     ///
     /// The result must depend only on the two entries and on the calls of [`admit`](Policy::admit).
-    /// A root with several CPUs has several instances. Each knows only the children waiting in its
-    /// own queue, and is asked about others, including [`finished`](Policy::finished) ones.
+    /// A root with several CPUs has several instances. Each instance knows only the children that
+    /// wait in its own queue, and is queried about other children, too. These may be
+    /// [`finished`](Policy::finished).
     ///
-    /// A policy with [accounting](Policy::needs_accounting) or wakeups cannot serve such a root,
-    /// and may also use its charges and wakeups. The criteria must always come from the entries:
-    /// priority inheritance asks with criteria that no child has, for one child or for two.
+    /// A policy with [accounting](Policy::needs_accounting) or wakeups cannot serve such a root.
+    /// Its result may also depend on its charges and wakeups. The criteria must always come from
+    /// the entries: priority inheritance queries with criteria that no child has, for one child or
+    /// for two.
     fn before(&self, now: Time, a: &ReadyChild, b: &ReadyChild) -> bool;
 
     /// Admits a child, or returns the reason and a valid alternative.
     ///
-    /// Called for every child in order, before the run; a tree with a refused child is not built.
+    /// The engine calls this function for every child in order, before the run. It does not build a
+    /// tree with a refused child.
     fn admit(&mut self, _info: &ChildInfo<'_>) -> Result<(), String> {
         Ok(())
     }
-    /// Charges `used`, CPU time that `child` has consumed. Called only if the policy [needs
-    /// accounting](Policy::needs_accounting).
+    /// Charges `used`, the CPU time that `child` has consumed. The engine calls it only if the
+    /// policy [needs accounting](Policy::needs_accounting).
     fn charge(&mut self, _now: Time, _child: Child, _used: Work) -> Resched {
         Resched::Keep
     }
@@ -246,7 +251,7 @@ pub struct Slot {
     pub start: Span,
     /// Offset of the end in the frame.
     pub end: Span,
-    /// The child that may run in the slot.
+    /// Child that may run in the slot.
     pub owner: Child,
 }
 
@@ -254,19 +259,20 @@ pub struct Slot {
 /// one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// The CPU.
+    /// Number of the CPU.
     pub cpu: u32,
     /// Offset of the start in the hyperperiod.
     pub start: Span,
     /// Offset of the end in the hyperperiod.
     pub end: Span,
-    /// The child that owns the CPU.
+    /// Child that owns the CPU.
     pub owner: Child,
     /// Version of a job that is first dispatched in this entry.
     pub version: Option<u32>,
-    /// Whether the entry releases the job that it runs; otherwise jobs arrive by their own model.
+    /// Whether the entry releases the job that it runs. Otherwise jobs arrive by their own arrival
+    /// model.
     pub activates: bool,
-    /// Whether the job may continue in a later entry: an incomplete job is then no overrun.
+    /// Whether the job may continue in a later entry. An incomplete job is then no overrun.
     pub continues: bool,
 }
 
@@ -309,8 +315,8 @@ pub enum PolicySpec {
         frame: Span,
         /// Slots: sorted, disjoint, inside the frame.
         slots: Vec<Slot>,
-        /// Whether other children may use a slot of an owner without work, and the time between
-        /// slots, in their order.
+        /// Whether the other children may use the time between slots, and a slot of an owner
+        /// without work, in their order.
         lending: bool,
     },
     /// An off-line table for all CPUs of a root.
@@ -320,7 +326,7 @@ pub enum PolicySpec {
         /// Entries in any order.
         entries: Vec<TableEntry>,
     },
-    /// A policy outside this crate.
+    /// An external policy.
     Custom {
         /// Name in system files.
         name: &'static str,
@@ -348,7 +354,7 @@ impl PolicySpec {
 
     /// Whether the policy divides time instead of ordering its children.
     ///
-    /// Such a scheduler may only be below another one (SF3P section IV).
+    /// A time-sharing scheduler may only be below another time-sharing scheduler (SF3P section IV).
     pub fn is_time_sharing(&self) -> bool {
         matches!(self, PolicySpec::Partitions { .. } | PolicySpec::Table { .. })
     }
@@ -441,7 +447,7 @@ impl PolicyImpl {
         }
     }
 
-    /// Returns [`Policy::head`]; a repeated call is free.
+    /// Returns [`Policy::head`]. A repeated call does no further work.
     #[inline]
     pub(crate) fn settled_head(&mut self, now: Time) -> Option<Child> {
         match self {
@@ -457,7 +463,7 @@ impl PolicyImpl {
 
 #[cfg(test)]
 impl PolicyImpl {
-    /// Number of comparisons, for a policy that orders by a number.
+    /// Returns the number of comparisons of a policy that orders by a number.
     pub(crate) fn compared(&self) -> u64 {
         match self {
             PolicyImpl::Edf(policy) => policy.compared(),

@@ -2,10 +2,10 @@
 //!
 //! TDMA of SF3P (section III), the partition schedule of PikeOS and ARINC 653 (L3C section 2.2).
 //! Slots are half-open `[start, end)`, sorted, disjoint, inside the frame. In a strict table, a
-//! slot of an owner without work stays idle. Lending gives such a slot to the other children in
-//! their order, and voids the isolation argument in docs/model.md, section 5.
+//! slot of an owner without work stays idle. With lending, the other children use this slot in
+//! their order, which voids the isolation argument in docs/model.md, section 5.
 //!
-//! Absent on purpose: clock drift. The frame is anchored at `Time::ZERO` and the driver owns any
+//! Absent on purpose: clock drift. The frame starts at `Time::ZERO` and the driver owns any
 //! correction, so two simulated engines never disagree.
 
 use super::{Child, Phase, Policy, ReadyChild, Resched, Slot};
@@ -19,10 +19,10 @@ pub(crate) struct Partitions {
     frame: Span,
     slots: Vec<Slot>,
     lending: bool,
-    /// Ready children by number: a slot is lent to the lowest.
+    /// Ready children by number. A slot is lent to the lowest.
     ready: Heap,
     owner: Option<Child>,
-    /// The current slot, or the next one.
+    /// Index of the current slot or, between slots, of the next.
     next_slot: usize,
     /// Start of the current frame.
     frame_start: Time,

@@ -1,7 +1,7 @@
 //! Rate monotonic: the shorter the period, the more urgent.
 //!
-//! Liu and Layland, J. ACM 20(1), 1973, section 4. Optimal among fixed priorities on one CPU for D
-//! = T.
+//! Liu and Layland, J. ACM 20(1), 1973, section 4. The policy is optimal among fixed priorities on
+//! one CPU for D = T.
 
 use super::keyed::Key;
 use crate::criteria::Criteria;

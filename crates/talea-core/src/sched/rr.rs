@@ -1,9 +1,9 @@
 //! Round robin: a child moves to the end of the queue when its quantum is exhausted.
 //!
-//! Semantics of POSIX SCHED_RR: a preempted child keeps its place and its remaining quantum; a
-//! child that wakes up starts at the end with a full one. A child alone uses none of its quantum,
-//! because no other child is waiting. Otherwise the result would depend on the time of the driver's
-//! last report.
+//! Semantics of POSIX SCHED_RR: a preempted child keeps its position and its remaining quantum. A
+//! child that wakes up starts at the end with a full quantum. A child that is alone consumes none
+//! of its quantum, because no other child is waiting. Otherwise the result would depend on the time
+//! of the driver's last report.
 
 use super::{Child, Policy, ReadyChild, Resched};
 use crate::heap::Heap;
@@ -18,8 +18,9 @@ pub(crate) struct RoundRobin {
     /// Ready children, ordered by `order`.
     ready: Heap,
     last_order: u64,
-    /// `remaining[c]`: rest of the quantum of child `c`; `order[c]`: its position.
+    /// `remaining[c]`: rest of the quantum of child `c`.
     remaining: Vec<Work>,
+    /// `order[c]`: position of child `c` in the queue.
     order: Vec<u64>,
 }
 

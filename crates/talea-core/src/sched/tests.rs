@@ -55,7 +55,7 @@ struct Mistaken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// Always returns Keep.
+    /// Always returns [`Resched::Keep`].
     Keeps,
     /// Does not remove finished children.
     Remembers,

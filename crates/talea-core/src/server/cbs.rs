@@ -11,9 +11,9 @@
 //! | exhausted, hard | throttle until the next period | throttle until the next period |
 //!
 //! The budget *fits* if the remaining budget can be consumed before the deadline at the reserved
-//! density Q/D, with equality allowed, as in Linux; on equality the paper resets both. The right
-//! column is the *revised* wake-up rule (Abeni, Lipari, Parri and Sun, SAC 2015, as in Linux). The
-//! hard server is `SCHED_DEADLINE`.
+//! density Q/D. Equality fits, as in Linux; on equality the paper resets budget and deadline. The
+//! right column is the *revised* wake-up rule (Abeni, Lipari, Parri and Sun, SAC 2015, as in
+//! Linux). The hard server is `SCHED_DEADLINE`.
 
 use super::{Reservation, Server};
 use crate::mutate;
@@ -30,7 +30,7 @@ pub(crate) struct Cbs {
     capacity: Work,
     period: Span,
     relative_deadline: Span,
-    /// ⌈Q·2^64/D⌉, computed once: the engine does not divide while it runs.
+    /// Density ⌈Q·2^64/D⌉, computed once, because the engine does not divide while it runs.
     density: u128,
     on_overrun: Overrun,
     remaining: Work,

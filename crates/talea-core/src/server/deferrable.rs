@@ -1,9 +1,8 @@
-//! Deferrable server: refilled at each period, and the remaining budget is kept until the next
-//! refill.
+//! Deferrable server: refilled at each period. It keeps the remaining budget until the next refill.
 //!
-//! Strosnider, Lehoczky and Sha, IEEE Trans. Computers 44(1), 1995. Late requests are served
-//! immediately. The price is an interference of up to 2Q in T + ε: late in one period and early in
-//! the next (L5).
+//! Strosnider, Lehoczky and Sha, IEEE Trans. Computers 44(1), 1995. The server serves late requests
+//! immediately. So it can interfere for up to 2Q in T + ε: late in one period and early in the next
+//! (L5).
 
 use super::{Reservation, Server};
 use crate::mutate;

@@ -6,11 +6,12 @@
 //! client uses the budget. Budgets are hard, except in the soft CBS.
 //!
 //! [`ServerKind`] lists the algorithms, one file each. An external server (L3C section 4.1: custom
-//! reservation types; L5, L19) implements [`Server`] and is a [`ServerKind::Custom`].
-//! `examples/server-saver` is one; its program registers it by name for system files.
+//! reservation types; L5, L19) implements [`Server`] and is a [`ServerKind::Custom`]. The program
+//! of the example `examples/server-saver` registers an external server by name for system files.
 
 mod cbs;
 mod deferrable;
+pub mod meter;
 mod polling;
 mod sporadic;
 
@@ -22,18 +23,18 @@ use core::fmt;
 /// Algorithm of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerKind {
-    /// Refilled at each period; without demand at that time, the budget is lost.
+    /// Refilled at each period. Without a pending client at that time, the server loses the budget.
     Polling,
-    /// Refilled at each period; the budget is kept until the next refill.
+    /// Refilled at each period. The server keeps the budget until the next refill.
     Deferrable,
     /// Each part of the budget is refilled one period after its use began.
     Sporadic,
-    /// Constant bandwidth server with a moving deadline; throttled until the deadline when
-    /// exhausted.
+    /// Constant bandwidth server with a moving deadline. An exhausted server is throttled until its
+    /// deadline.
     HardCbs,
     /// Constant bandwidth server that continues immediately with a later deadline.
     SoftCbs,
-    /// An algorithm outside this crate.
+    /// An external algorithm.
     Custom {
         /// Name in system files.
         name: &'static str,
@@ -56,7 +57,7 @@ impl ServerKind {
     }
 }
 
-/// Compares names: addresses of functions are no identity.
+/// Compares kinds by name, because addresses of functions are no identity.
 impl PartialEq for ServerKind {
     fn eq(&self, other: &ServerKind) -> bool {
         self.name() == other.name()
@@ -71,13 +72,13 @@ pub type ServerFactory = fn(of: &Reservation) -> Box<dyn Server + Send>;
 /// Guarantee of a node: `budget` of CPU time in every `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// The algorithm.
+    /// Algorithm of the server.
     pub kind: ServerKind,
     /// Q: budget of each period.
     pub budget: Work,
     /// T: period, at least `budget`.
     pub period: Span,
-    /// D: deadline for the budget, `budget..=period`. `None`: the period.
+    /// D: deadline of the budget, `budget..=period`. With `None` it is the period.
     pub deadline: Option<Span>,
     /// Start of the first period.
     pub offset: Span,
@@ -122,7 +123,7 @@ impl Reservation {
     }
 }
 
-/// A server at run time. After construction nothing is allocated.
+/// A server at run time. It allocates nothing after construction.
 ///
 /// Clients are *pending* from [`wake`](Server::wake) to [`idle`](Server::idle).
 pub trait Server: fmt::Debug {
@@ -136,7 +137,7 @@ pub trait Server: fmt::Debug {
     fn exhausted(&mut self, now: Time);
     /// Performs the refill that is due.
     fn refill(&mut self, now: Time);
-    /// Returns the CPU time that clients may consume now; zero means that none may run.
+    /// Returns the CPU time that clients may consume now. Zero means that no client may run.
     fn budget(&self, now: Time) -> Work;
     /// Returns the time of the next refill.
     fn next_refill(&self, now: Time) -> Option<Time>;

@@ -1,5 +1,5 @@
-//! Polling server: polls for work at the start of each period, and drops the budget when there is
-//! none.
+//! Polling server: polls for work at the start of each period, and drops the budget if there is no
+//! work.
 //!
 //! Lehoczky, Sha and Strosnider, RTSS 1987. Its interference is that of a periodic task (Q, T).
 //! Work that arrives just after the poll waits for a whole period.

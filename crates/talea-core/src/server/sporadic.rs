@@ -1,15 +1,17 @@
 //! Sporadic server with corrected replenishments.
 //!
 //! Sprunt, Sha and Lehoczky, Real-Time Systems 1(1), 1989, as corrected by Stanovich, Baker, Wang
-//! and González Harbour, RTAS 2010. Each refill carries the time from which it may be used. Its
-//! used part is refilled one period after *that* time, and a full list delays budget instead of
+//! and González Harbour, RTAS 2010. Each refill carries the time from which it may be used. The
+//! server refills its used part one period after *that* time. A full list delays budget instead of
 //! multiplying it. The interference is that of a periodic task (Q, T).
 //!
 //! A refill may become usable only after its deadline: the CPU was stalled, or the servers are
 //! overbooked. Such a refill starts at the current time. The missed budget is lost; otherwise it
 //! would accumulate.
 //!
-//! Invariants: the refills sum to Q; they are ordered by time and do not overlap.
+//! Invariants:
+//! 1. The refills sum to Q.
+//! 2. The refills are ordered by time and do not overlap.
 
 use super::{Reservation, Server};
 use crate::mutate;
@@ -25,7 +27,7 @@ struct Refill {
     amount: Work,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sporadic {
     capacity: Work,
     period: Span,
@@ -55,6 +57,12 @@ impl Sporadic {
         }
     }
 
+    /// Returns the refills that may not be used before a time after `now`.
+    pub(super) fn refills_after(&self, now: Time) -> impl Iterator<Item = (Time, Work)> + '_ {
+        let refills = self.refills[usize::from(self.is_usable)..self.count].iter();
+        refills.filter(move |refill| refill.at > now).map(|refill| (refill.at, refill.amount))
+    }
+
     fn check(&self) {
         debug_assert!((1..=MAX_REFILLS).contains(&self.count));
         debug_assert_eq!(
@@ -78,8 +86,8 @@ impl Sporadic {
 
     /// Schedules the used part of the first refill one period after its start.
     ///
-    /// Called only when the server has no more work or the refill is exhausted. A split at every
-    /// preemption would move the server's deadline each time.
+    /// The server calls this function only when it has no more work or the refill is exhausted. A
+    /// split at every preemption would move the server's deadline each time.
     fn schedule_refill(&mut self, now: Time) {
         let used = core::mem::take(&mut self.used);
         if used.is_zero() {
@@ -117,7 +125,7 @@ impl Sporadic {
         }
     }
 
-    /// Merges refills that touch the first one into it.
+    /// Merges refills that touch the first refill into it.
     fn merge(&mut self) {
         while self.count > 1 && self.refills[1].at <= end(self.refills[0]) {
             let first = self.remove_first();

@@ -1,8 +1,8 @@
 //! Program of a job: the steps that divide its work.
 //!
-//! Model: the steps of a job cut its work into segments. At the end of a segment, the actions at
-//! that offset are performed in order. A contended lock or a suspension ends the series; the
-//! remaining actions follow when the job resumes.
+//! Model: the steps of a job cut its work into segments. At the end of a segment, the driver
+//! performs the actions at that offset in order. A contended lock or a suspension interrupts these
+//! actions. The remaining actions follow when the job resumes.
 
 use super::{Cost, JobStep, StepAction};
 use crate::engine::{ChannelId, ResourceId};
@@ -14,21 +14,23 @@ use alloc::vec::Vec;
 /// The steps of one task, and the progress of its current job.
 #[derive(Clone, Debug)]
 pub struct JobProgram {
-    /// `versions[v]`: steps of version `v`; the last applies to all further versions.
+    /// `versions[v]`: steps of version `v`. The last element applies to all further versions.
     versions: Vec<Vec<JobStep>>,
     version: usize,
     next: usize,
-    /// Cost of the current job, end of its current segment, and resources that it holds.
+    /// Cost of the current job.
     cost: Work,
+    /// End of the current segment, as an offset in the job's work.
     done: Work,
+    /// Resources that the current job holds.
     held: Vec<ResourceId>,
     job: u64,
 }
 
 impl JobProgram {
-    /// Creates the program of a task with this cost and these channels.
+    /// Creates the program of a task with the given cost and channels.
     ///
-    /// Inputs are given with the number of tokens of an activation. Returns `None` if the jobs only
+    /// Each input has the number of tokens of an activation. The result is `None` if the jobs only
     /// compute.
     pub fn new(
         cost: &Cost,
@@ -82,7 +84,7 @@ impl JobProgram {
         })
     }
 
-    /// Starts a job in `version` with the total `cost`; returns the length of its first segment.
+    /// Starts a job in `version` with the total `cost`. Returns the length of its first segment.
     ///
     /// # Panics
     /// If the steps are not sorted.
@@ -107,8 +109,7 @@ impl JobProgram {
         segment
     }
 
-    /// Returns the next action at the end of the current segment, or `None` after the last action
-    /// there.
+    /// Returns the next action at the end of the current segment; `None` after the last action.
     pub fn next_action(&mut self) -> Option<ResolvedAction> {
         while let Some(step) = self.versions[self.version]
             .get(self.next)

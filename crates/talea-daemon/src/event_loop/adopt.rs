@@ -2,11 +2,13 @@
 
 use super::Daemon;
 use super::threads::is_alive;
+use crate::convert;
 use talea_broker::Input;
 use talea_broker::input::{Groups, ProcessId};
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_os::statefile::OpenResult;
+use talea_os::sysinfo;
 use talea_os::{Tid, proc};
 use talea_proto::record::Record;
 
@@ -40,9 +42,10 @@ impl Daemon {
                 self.state.clear(slot);
                 continue;
             };
-            let thread = record.thread.as_ref().and_then(|thread| self.threads.reopen(thread));
+            let thread =
+                record.thread.as_ref().and_then(|thread| self.threads.reopen(thread, record.uid));
             if thread.is_none() {
-                ended.extend(record.thread);
+                ended.extend(record.thread.map(|thread| (thread, record.uid)));
             }
             let process = ProcessId { pid: record.pid, start: record.pid_start };
             // Consecutive grants often belong to the same client.
@@ -53,30 +56,50 @@ impl Daemon {
                 seen = Some((process, is_alive(process), groups));
             }
             let (_, process_alive, groups) = seen.clone().expect("it was just set");
-            let witness =
-                || groups_of(thread.filter(|facts| facts.euid == record.uid)?.tid, record.uid);
+            let witness = || {
+                groups_of(
+                    thread.filter(|facts| facts.uids.effective == record.uid)?.tid,
+                    record.uid,
+                )
+            };
             let groups = if process_alive { groups } else { witness() };
             let slot = slot as u32;
-            let input =
-                Input::Adopt { slot, record: Box::new(record), thread, process_alive, groups };
+            let lingers = thread.is_none() && may_linger(&record);
+            let record = Box::new(record);
+            let input = Input::Adopt { slot, record, thread, lingers, process_alive, groups };
             self.handle_input(now, input);
         }
         // The first other input marks the end of the records.
         self.handle_input(now, Input::Timer);
         // Only now the broker knows the attributes of every adopted thread.
-        for thread in ended
-            .into_iter()
-            .filter(|thread| mutate!("recovery-left", thread.tid != thread.tgid, thread.tid == 0))
-        {
+        for (thread, uid) in ended.into_iter().filter(|(thread, _)| {
+            mutate!("recovery-left", thread.tid != thread.tgid, thread.tid == 0)
+        }) {
             let main = i32::try_from(thread.tgid).ok().and_then(Tid::new);
             let left = main.and_then(|main| {
-                self.threads.revoke_inherited(main, &thread.applied, &thread.previous)
+                let owner = Some(uid).filter(|&uid| uid != 0);
+                self.threads.revoke_inherited(main, &thread.applied, &thread.previous, owner)
             });
             self.log_revoked(left.as_ref());
         }
         let slots = 0..self.state.capacity();
         adoption.kept = slots.filter(|&slot| self.state.get(slot).is_some()).count();
         adoption
+    }
+}
+
+/// Whether the kernel may still count the bandwidth of the record's deadline thread, which has
+/// exited: it counts it for up to one period, and admits the same parameters only afterwards, or if
+/// there is room for both.
+fn may_linger(record: &Record) -> bool {
+    match record.thread.map(|thread| (convert::kernel_attr(&thread.applied).policy, thread.applied))
+    {
+        Some((policy, applied)) if policy.is_deadline() => {
+            sysinfo::admits_deadline(policy, applied.cpus) != Some(true)
+        }
+        // The state file does not contain when and with which policy a last thread left the spec.
+        None => true,
+        Some(_) => false,
     }
 }
 

@@ -9,7 +9,7 @@ use talea_core::mutate;
 use talea_os::seqpacket;
 use talea_os::thread::Restored;
 use talea_proto::Reply;
-use talea_proto::message::Caveat;
+use talea_proto::message::{Caveat, DetachCause};
 
 impl Daemon {
     /// Executes all queued effects. The results are passed to the broker at once, so the queue is
@@ -38,8 +38,14 @@ impl Daemon {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "see `Daemon::run`")]
     fn send_reply(&mut self, now: Monotonic, session: SessionId, seq: u32, mut reply: Reply) {
-        if let Reply::Status(status) = &mut reply {
-            status.wakeups = self.wakeups;
+        match &mut reply {
+            Reply::Status(status) => status.wakeups = self.wakeups,
+            Reply::Spec(info) => {
+                let thread = self.broker.thread_of(info.granted.spec);
+                let overruns = thread.map(|thread| self.threads.overruns(thread));
+                info.overruns = overruns.unwrap_or_default();
+            }
+            _ => {}
         }
         let Some(open) = self.sessions.get(session) else { return };
         let length = reply.encode(seq, &mut self.outbox[..]);
@@ -73,20 +79,21 @@ impl Daemon {
             Effect::ResumeReading { session } => {
                 self.sessions.set_reading(session, true, &self.epoll);
             }
-            Effect::Apply { ticket, thread, attr } => {
-                let input = match self.threads.apply(thread, &attr) {
+            Effect::Apply { ticket, thread, attr, owner } => {
+                let input = match self.threads.apply(thread, &attr, owner) {
                     ApplyOutcome::Done(result) => Input::Done { ticket, result },
                     ApplyOutcome::PendingWakeup => {
                         Input::DoneWithCaveat { ticket, caveat: Caveat::PendingWakeup }
                     }
                     ApplyOutcome::NotBefore(at) => Input::NotBefore { ticket, at },
+                    ApplyOutcome::Unexpected(found) => Input::NotApplied { ticket, found },
                 };
                 self.broker.handle(now, input);
             }
-            Effect::Restore { ticket, thread, attr } => {
+            Effect::Restore { ticket, thread, attr, applied, owner } => {
                 let input = match mutate!(
                     "kernel-restore",
-                    self.threads.restore(thread, &attr),
+                    self.threads.restore(thread, &attr, &applied, owner),
                     Ok::<_, Errno>(Restored::Exactly)
                 ) {
                     Ok(Restored::Exactly) => Input::Done { ticket, result: Ok(()) },
@@ -102,6 +109,15 @@ impl Daemon {
                 };
                 self.broker.handle(now, input);
             }
+            Effect::Limit { thread, limit } => {
+                if let Err(error) = self.threads.limit(thread, limit) {
+                    self.log.error(format_args!(
+                        "a thread's budget cannot be enforced: {error}; it is not granted"
+                    ));
+                    self.broker.handle(now, Input::Overrun { thread });
+                }
+            }
+            Effect::Inspect { threads } => self.inspect(now, threads),
             Effect::WatchThread { thread } => {
                 if let Err(error) = self.threads.watch(thread, &self.epoll)
                     && self.unwatched_limiter.allows(now)
@@ -190,6 +206,9 @@ impl Daemon {
             LogEvent::Refused { uid, pid, refusal } => {
                 log.info(format_args!("refused process {pid} of user {uid}: {}", crate::text::one_line(refusal)));
             }
+            LogEvent::Demoted { tid, uid } => log.warning(format_args!(
+                "thread {tid}, under a grant of user {uid}, was demoted: it exceeded its budget, or its CPU time is not known"
+            )),
             LogEvent::RestoredWithCaveat { tid, uid, caveat } => match caveat {
                 Caveat::PolicyLost { errno } => log.warning(format_args!(
                     "thread {tid}, under a grant of user {uid}, was restored as an ordinary thread: the kernel no longer \
@@ -207,6 +226,19 @@ impl Daemon {
                 log.error(format_args!(
                     "changing the priority of thread {tid} failed: {}",
                     number(errno)
+                ));
+            }
+            LogEvent::Detached { tid, uid, cause } => {
+                let why = match cause {
+                    DetachCause::Credentials => "it no longer runs as that user only",
+                    DetachCause::Affinity => "it has left the CPUs of its grant again",
+                    DetachCause::Policy => "its policy or priority was changed",
+                };
+                log.warning(format_args!("thread {tid} was detached from a grant of user {uid}: {why}"));
+            }
+            LogEvent::ReturnedToCpus { tid, uid } => {
+                log.warning(format_args!(
+                    "thread {tid}, under a grant of user {uid}, had left the CPUs of its grant and was returned to them"
                 ));
             }
             LogEvent::Adopted { spec, uid, tid } => match tid {

@@ -15,7 +15,7 @@ use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::seqpacket::{self, Received};
 use talea_os::{OpenError, Thread, Tid, clock, peer};
 use talea_proto::wire::decode_request;
-use talea_proto::{Code, Field, Refusal, Request, SpecId};
+use talea_proto::{Code, Field, Refusal, Request, SpecId, ThreadRef};
 
 /// Period of the check whether suspended connections can be resumed.
 const RESUME_CHECK_PERIOD: Span = Span::from_ns(1_000_000);
@@ -230,6 +230,16 @@ impl Sessions {
     }
 }
 
+/// Returns the thread that a request is about.
+fn named_thread(request: &Request) -> Option<ThreadRef> {
+    match request {
+        Request::Attach { thread, .. } => Some(*thread),
+        Request::Create(task) | Request::Explain(task) => task.thread,
+        Request::CreateGroup(tasks) => tasks.first()?.thread,
+        _ => None,
+    }
+}
+
 impl Daemon {
     /// Handles one message of a ready connection. One message only: a client with many waits like
     /// all others.
@@ -293,7 +303,8 @@ impl Daemon {
                     {
                         self.refresh_thread_owner(now, spec);
                     }
-                    let thread = if let Request::Attach { thread: named, .. } = request {
+                    self.survey_for(now, &request);
+                    let thread = if let Some(named) = named_thread(&request) {
                         self.resolve_thread(session_id, uid, named.tid(), received)
                     } else {
                         self.discard(uid, received.fd);
@@ -406,13 +417,11 @@ impl Daemon {
         Some(thread.and_then(|thread| self.threads.hold_for_request(thread)))
     }
 
-    /// Informs the broker if the owner of this spec's thread has changed, by `setresuid` or a
-    /// set-user-id program.
+    /// Informs the broker if the credentials of this spec's thread have changed, by `setresuid` or
+    /// a set-user-id program.
     fn refresh_thread_owner(&mut self, now: Monotonic, spec: SpecId) {
-        if let Some(thread) = self.broker.thread_of(spec)
-            && let Some(euid) = self.threads.changed_euid(thread)
-        {
-            self.handle_input(now, Input::CredentialsChanged { thread, euid });
+        if let Some(thread) = self.broker.thread_of(spec) {
+            self.check_credentials(now, thread);
         }
     }
 

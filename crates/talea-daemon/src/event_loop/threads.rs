@@ -5,34 +5,85 @@
 //! one.
 
 use crate::convert;
+use crate::enforcement::{Enforcement, LimitedThread};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
-use talea_broker::input::{Errno, ProcessId, ThreadError, ThreadFacts, ThreadId};
+use std::sync::Arc;
+use talea_broker::drift;
+use talea_broker::input::{
+    Errno, Found, Limit, ProcessId, ThreadError, ThreadFacts, ThreadId, Uids,
+};
 use talea_core::mutate;
-use talea_core::{Attr, Monotonic, Span};
+use talea_core::{Attr, CpuSet, Monotonic, Policy, Span};
 use talea_os::epoll::{Epoll, Interest};
+use talea_os::sysinfo::{self, SystemInfo};
 use talea_os::thread::{Identity, Restored, is_same_or_nudged};
 use talea_os::{ApplyError, OpenError, Snapshot, Thread, Tid, clock, sched};
+use talea_proto::message::Overruns;
 use talea_proto::record::RecordThread;
 
+use super::changes::ChangeEvents;
 use super::token::Token;
+
+/// Maximum number of attributes in [`HeldThread::also_given`].
+const MAX_ALSO_GIVEN: usize = 8;
 
 /// A held thread.
 #[derive(Debug)]
 struct HeldThread {
-    thread: Thread,
+    thread: Arc<Thread>,
     /// Complete attributes when the thread was named; the broker keeps the part that it needs.
     snapshot: Snapshot,
     watched: bool,
     /// Period of the thread while it is in the deadline class under a grant.
     period: Option<Span>,
-    /// Last known effective user id.
-    euid: u32,
+    /// Last known user ids.
+    uids: Uids,
+    /// User that all user ids of the thread must name; `None` under a grant of root.
+    owner: Option<u32>,
     /// Attributes applied by this daemon or an earlier one.
     applied: Option<Attr>,
+    /// Attributes that the thread may have from its grant besides: those that the kernel has
+    /// refused since, perhaps after it has accepted a part, and those of a throttled thread whose
+    /// limit has ended.
+    also_given: Vec<Attr>,
     /// Attributes before the grant.
     previous: Attr,
+    /// Timer slack in nanoseconds before the grant, if the thread was ordinary.
+    slack: Option<u64>,
+    limit: ThreadLimit,
+}
+
+impl HeldThread {
+    /// Reads the attributes in force. A throttled thread has the ordinary attributes that are
+    /// returned besides.
+    fn in_force(&self) -> io::Result<(Snapshot, Option<Attr>)> {
+        match &self.limit {
+            ThreadLimit::Enforced(limited) => limited.with_throttled(|ordinary| {
+                let found = self.thread.snapshot_in_force_unchecked()?;
+                Ok((found, ordinary.map(|ordinary| throttled_attr(ordinary, &found))))
+            }),
+            _ => Ok((self.thread.snapshot_in_force_unchecked()?, None)),
+        }
+    }
+
+    fn note_given(&mut self, attr: Attr) {
+        if self.also_given.len() >= MAX_ALSO_GIVEN {
+            self.also_given.remove(0);
+        }
+        self.also_given.push(attr);
+    }
+}
+
+/// Limit of a held thread.
+#[derive(Debug)]
+enum ThreadLimit {
+    None,
+    Enforced(Arc<LimitedThread>),
+    /// The limit cannot be enforced: no policy is applied.
+    Failed(Errno),
 }
 
 /// Result of an apply.
@@ -43,6 +94,8 @@ pub(super) enum ApplyOutcome {
     /// The thread sleeps in another root domain. Its CPUs are set, so it is in the right domain
     /// when it wakes.
     PendingWakeup,
+    /// The thread is not as the broker assumes, and was not changed.
+    Unexpected(Found),
     /// The thread has overrun a deadline budget: apply must be repeated at this time.
     NotBefore(Monotonic),
 }
@@ -50,6 +103,7 @@ pub(super) enum ApplyOutcome {
 /// All held threads.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
+    enforcement: Option<Enforcement>,
     // Boxed: each entry has half a kilobyte, which the map would move.
     held: BTreeMap<ThreadId, Box<HeldThread>>,
     last: u64,
@@ -57,6 +111,9 @@ pub(super) struct Threads {
     fresh: Option<ThreadId>,
     /// Time at which the kernel has released the bandwidth of every deadline thread that has left.
     dl_free_at: Option<Monotonic>,
+    /// Whether the control group of a thread may refuse real-time policies to it.
+    has_rt_groups: bool,
+    pub(super) changes: ChangeEvents,
 }
 
 /// Returns the period of a deadline policy.
@@ -68,6 +125,15 @@ fn period_of(policy: sched::Policy) -> Option<Span> {
 }
 
 impl Threads {
+    /// Creates an empty list for this machine.
+    pub(super) fn new(machine: &SystemInfo, enforcement: Option<Enforcement>) -> Threads {
+        Threads {
+            has_rt_groups: machine.cgroups.rt_group.is_some(),
+            enforcement,
+            ..Threads::default()
+        }
+    }
+
     /// Whether a held thread is in the deadline class.
     pub(super) fn has_deadline(&self) -> bool {
         self.held.values().any(|held| held.period.is_some())
@@ -115,22 +181,30 @@ impl Threads {
             thread: id,
             tid: thread.tid().as_raw() as u32,
             tgid: thread.tgid().as_raw() as u32,
-            euid: thread.uids().effective,
+            uids: convert::uids_of(thread.uids()),
             start,
             inode: thread.inode(),
             attr: convert::attr_of(&before),
+            fifo: !self.has_rt_groups || sysinfo::group_permits_realtime(thread.tid()),
+            rt_time: sysinfo::rt_time_of(thread.tid()),
         };
         // A grant of an earlier daemon may already be in the deadline class.
         let period = period_of(before.attr.policy);
-        let (euid, previous) = (facts.euid, facts.attr);
+        let (uids, previous) = (facts.uids, facts.attr);
+        let is_ordinary = !before.attr.policy.is_realtime();
+        let slack = is_ordinary.then(|| thread.timer_slack().ok()).flatten();
         let held = HeldThread {
-            thread,
+            thread: Arc::new(thread),
             snapshot: before,
             watched: false,
             period,
-            euid,
+            uids,
+            owner: None,
             applied: None,
+            also_given: Vec::new(),
             previous,
+            slack,
+            limit: ThreadLimit::None,
         };
         self.held.insert(id, Box::new(held));
         self.fresh = Some(id);
@@ -142,8 +216,8 @@ impl Threads {
         self.fresh = None;
     }
 
-    /// Holds the thread of an earlier daemon's record, if it still exists.
-    pub(super) fn reopen(&mut self, record: &RecordThread) -> Option<ThreadFacts> {
+    /// Holds the thread of an earlier daemon's record of this user, if it still exists.
+    pub(super) fn reopen(&mut self, record: &RecordThread, uid: u32) -> Option<ThreadFacts> {
         let RecordThread { inode, start: start_ticks, applied, previous, .. } = *record;
         let tid = Tid::new(i32::try_from(record.tid).ok()?)?;
         let thread = Thread::reopen(&Identity { tid, inode, start_ticks }).ok()?;
@@ -156,21 +230,63 @@ impl Threads {
         let facts = self.hold(thread, before).ok()?;
         self.clear_fresh();
         let held = self.held.get_mut(&facts.thread).expect("it was just held");
-        (held.applied, held.previous) = (Some(applied), previous);
+        held.applied = Some(drift::adopted(&facts.attr, &applied, &previous));
+        (held.previous, held.owner) = (previous, Some(uid).filter(|&uid| uid != 0));
         Some(facts)
     }
 
-    /// Returns the thread's effective user id if it has changed since the last check.
-    pub(super) fn changed_euid(&mut self, id: ThreadId) -> Option<u32> {
+    /// Returns the thread's user ids if they have changed since the last check.
+    pub(super) fn changed_uids(&mut self, id: ThreadId) -> Option<Uids> {
         let held = self.held.get_mut(&id)?;
         // The exit of a thread is reported separately.
-        let euid = held.thread.uids_now().ok()?.effective;
-        (std::mem::replace(&mut held.euid, euid) != euid).then_some(euid)
+        let uids = convert::uids_of(held.thread.uids_now().ok()?);
+        (std::mem::replace(&mut held.uids, uids) != uids).then_some(uids)
+    }
+
+    /// Returns the next thread to inspect, in turn.
+    pub(super) fn next_to_inspect(&mut self) -> Option<ThreadId> {
+        let after = (Bound::Excluded(self.changes.inspected), Bound::Unbounded);
+        let next = self.held.range(after).chain(&self.held).next();
+        let (&id, _) = next?;
+        self.changes.inspected = id;
+        Some(id)
+    }
+
+    /// Returns the thread's attributes if they differ from those applied last.
+    pub(super) fn changed_attr(&self, id: ThreadId) -> Option<Attr> {
+        let held = self.held.get(&id)?;
+        let applied = held.applied.as_ref()?;
+        let (found, throttled) = held.in_force().ok()?;
+        let wanted = convert::kernel_attr(applied);
+        let is_throttled =
+            throttled.is_some_and(|attr| drift::is_given(&convert::attr_of(&found), &[attr]));
+        let has_policy = mutate!("daemon-inspect-throttled", is_throttled, false)
+            || found.attr.reset_on_fork == wanted.reset_on_fork
+                && is_same_or_nudged(&found.attr.policy, &wanted.policy);
+        let has_cpus = applied.cpus.is_empty() || found.affinity == applied.cpus;
+        if has_policy && (has_cpus || !has_left(&found.affinity, &applied.cpus)) {
+            return None;
+        }
+        let mut attr = convert::attr_of(&found);
+        if has_policy {
+            // Without the driver's own changes.
+            (attr.policy, attr.reset_on_fork) = (applied.policy, applied.reset_on_fork);
+        }
+        // The number may be another thread's by now.
+        (held.thread.is_alive() && !self.has_ended_sibling(held)).then_some(attr)
+    }
+
+    /// Whether an attached thread of the same process has ended, and its end is not handled yet. A
+    /// main thread may have inherited its attributes: see [`Threads::revoke_inherited`].
+    fn has_ended_sibling(&self, held: &HeldThread) -> bool {
+        let siblings = self.changes.of_process(held.thread.tgid());
+        siblings.filter_map(|id| self.held.get(&id)).any(|other| !other.thread.is_alive())
     }
 
     /// Watches for the thread's exit.
     pub(super) fn watch(&mut self, id: ThreadId, epoll: &Epoll) -> io::Result<()> {
         let Some(held) = self.held.get_mut(&id).filter(|held| !held.watched) else { return Ok(()) };
+        self.changes.add(held.thread.tgid(), id);
         epoll.add(&held.thread, Interest::READ, Token::Thread(id.0).pack())?;
         held.watched = true;
         Ok(())
@@ -201,11 +317,13 @@ impl Threads {
             self.ended(id, epoll);
         }
         let held = self.held.remove(&id)?;
+        self.end_limit(&held.limit, false);
+        self.changes.remove(held.thread.tgid(), id);
         self.note_deadline_exit(held.period);
         let applied = held
             .applied
             .filter(|_| held.thread.tid() != held.thread.tgid() && !held.thread.is_alive())?;
-        self.revoke_inherited(held.thread.tgid(), &applied, &held.previous)
+        self.revoke_inherited(held.thread.tgid(), &applied, &held.previous, held.owner)
     }
 
     /// Revokes attributes that an exited thread has passed to its process's main thread.
@@ -219,17 +337,18 @@ impl Threads {
         main: Tid,
         applied: &Attr,
         previous: &Attr,
+        owner: Option<u32>,
     ) -> Option<Result<Restored, Errno>> {
         let main = Thread::open(main).ok()?;
-        let applied = convert::kernel_attr(applied).policy;
-        let has = main.snapshot().ok()?.attr;
+        let found = main.snapshot().ok()?;
+        let has = found.attr;
         if mutate!(
             "life-taken-along",
             !has.policy.is_realtime()
                 || mutate!(
                     "life-taken-along-nudged",
-                    !is_same_or_nudged(&has.policy, &applied),
-                    has.policy != applied
+                    !drift::is_given(&convert::attr_of(&found), &[*applied]),
+                    has.policy != convert::kernel_attr(applied).policy
                 ),
             previous.reset_on_fork || !has.policy.is_deadline()
         ) || !has.reset_on_fork
@@ -238,7 +357,11 @@ impl Threads {
         }
         let held =
             self.held.values().find_map(|held| held.applied.filter(|_| held.thread.is_same(&main)));
-        match held {
+        // A set-user-id program is only demoted, and its own grant ends for its credentials.
+        let is_foreign = owner.is_some_and(|owner| {
+            main.uids_now().is_ok_and(|uids| convert::uids_of(uids).other_than(owner).is_some())
+        });
+        match held.filter(|_| !is_foreign) {
             // The main thread has a grant of its own with exactly these attributes.
             Some(own) if convert::kernel_attr(&own).policy == has.policy => None,
             Some(own) => Some(
@@ -246,22 +369,85 @@ impl Threads {
                     .map(|()| Restored::Exactly)
                     .map_err(|error| convert::errno(&error)),
             ),
-            None => Some(restore_known_part(&main, previous)),
+            None => Some(restore(&main, previous, None, &[*applied], owner)),
         }
     }
 
     /// Applies attributes to the thread.
-    pub(super) fn apply(&mut self, id: ThreadId, attr: &Attr) -> ApplyOutcome {
-        let Some(held) = self.held.get_mut(&id) else { return ApplyOutcome::Done(Err(ESRCH)) };
+    pub(super) fn apply(&mut self, id: ThreadId, attr: &Attr, owner: Option<u32>) -> ApplyOutcome {
+        let Some(held) = self.held.get(&id) else { return ApplyOutcome::Done(Err(ESRCH)) };
         let (cpus, kernel_attr) = (convert::affinity(attr), convert::kernel_attr(attr));
         // Only once: after this call the attributes are different.
-        let applied = match self.fresh.take_if(|fresh| *fresh == id) {
-            Some(_) => held.thread.apply_over(&held.snapshot, &kernel_attr, cpus),
-            None => held.thread.apply(&kernel_attr, cpus),
+        let is_fresh = self.fresh.take_if(|fresh| *fresh == id).is_some();
+        let (before, throttled) = if is_fresh {
+            (held.snapshot, None)
+        } else {
+            match held.in_force() {
+                Ok(found) => found,
+                Err(_) if !held.thread.is_alive() => return ApplyOutcome::Done(Err(ESRCH)),
+                Err(error) => return ApplyOutcome::Done(Err(io_errno(&error))),
+            }
         };
+        if let Some(applied) = &held.applied {
+            let found = convert::attr_of(&before);
+            let given: Vec<Attr> = [*applied, *attr].into_iter().chain(throttled).collect();
+            if !drift::is_given(&found, &given)
+                && held.thread.is_alive()
+                && !self.has_ended_sibling(held)
+            {
+                return ApplyOutcome::Unexpected(Found::Attr(found));
+            }
+        }
+        let Some(held) = self.held.get_mut(&id) else { return ApplyOutcome::Done(Err(ESRCH)) };
+        held.owner = owner;
+        // Immediately before the call: the thread may change its credentials at any time.
+        if let Some(owner) = mutate!("daemon-apply-owner", owner, None) {
+            match held.thread.uids_now().map(convert::uids_of) {
+                Ok(uids) if uids.other_than(owner).is_none() => {}
+                Ok(uids) => {
+                    held.uids = uids;
+                    return ApplyOutcome::Unexpected(Found::Credentials(uids));
+                }
+                Err(_) => return ApplyOutcome::Done(Err(ESRCH)),
+            }
+        } else if !held.thread.is_alive() {
+            return ApplyOutcome::Done(Err(ESRCH));
+        }
+        let apply = || held.thread.apply_over(&before, &kernel_attr, cpus);
+        let applied = match (&held.limit, &self.enforcement) {
+            (ThreadLimit::Enforced(limited), Some(enforcement)) => {
+                if let Err(error) = place(enforcement, limited, attr) {
+                    return ApplyOutcome::Done(Err(error));
+                }
+                if limited.has_ended() {
+                    // Its demotion is on its way to the broker.
+                    return ApplyOutcome::Done(Err(EPERM));
+                }
+                let throttle = |ordinary: &sched::Attr| held.thread.apply(ordinary, cpus);
+                let apply = || {
+                    if is_fresh {
+                        apply()
+                    } else {
+                        // The enforcer may have changed the policy since.
+                        held.thread.apply(&kernel_attr, cpus)
+                    }
+                };
+                let (applied, refill) = limited.apply(&kernel_attr, throttle, apply);
+                if let Some(at) = refill {
+                    enforcement.refill_at(limited, at);
+                }
+                applied
+            }
+            (&ThreadLimit::Failed(errno), _) => return ApplyOutcome::Done(Err(errno)),
+            _ => apply(),
+        };
+        if applied.is_err() {
+            held.note_given(*attr);
+        }
         match applied {
             Ok(()) => {
                 held.applied = Some(*attr);
+                held.also_given.clear();
                 let left = std::mem::replace(&mut held.period, period_of(kernel_attr.policy));
                 self.note_deadline_exit(left);
                 ApplyOutcome::Done(Ok(()))
@@ -281,15 +467,99 @@ impl Threads {
         }
     }
 
-    /// Restores the thread to `attr`; exactly, if these are its attributes when it was named.
-    pub(super) fn restore(&mut self, id: ThreadId, attr: &Attr) -> Result<Restored, Errno> {
-        let held = self.held.get_mut(&id).ok_or(ESRCH)?;
-        let restored = if convert::attr_of(&held.snapshot) == *attr {
-            held.thread.restore(&held.snapshot).map_err(|error| convert::errno(&error))?
-        } else {
-            restore_known_part(&held.thread, attr)?
+    /// Replaces the limit of the thread.
+    pub(super) fn limit(&mut self, id: ThreadId, limit: Option<Limit>) -> io::Result<()> {
+        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
+        let before = std::mem::replace(&mut held.limit, ThreadLimit::None);
+        self.end_limit(&before, limit.is_none());
+        let (Some(held), Some(enforcement)) = (self.held.get_mut(&id), &mut self.enforcement)
+        else {
+            return Ok(());
         };
+        let Some(limit) = limit else { return Ok(()) };
+        let limited = enforcement.limit(id, held.thread.clone(), held.snapshot.nice, limit);
+        let limited = limited.inspect_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error());
+            held.limit = ThreadLimit::Failed(Errno(errno));
+            if held.applied.is_some() {
+                // Without a limit the thread keeps no policy; the broker is notified.
+                let ordinary = sched::Policy::Other { nice: held.snapshot.nice };
+                drop(held.thread.apply(&sched::Attr::grant(ordinary), None));
+            }
+        })?;
+        if let Some(applied) = held.applied
+            && place(enforcement, &limited, &applied).is_ok()
+            && let Some(at) = limited.adopt(&convert::kernel_attr(&applied))
+        {
+            enforcement.refill_at(&limited, at);
+        }
+        held.limit = ThreadLimit::Enforced(limited);
+        Ok(())
+    }
+
+    /// Ends all limits. Throttled threads get their policies back: their grants stay.
+    pub(super) fn end_limits(&mut self) {
+        let limits: Vec<_> = self
+            .held
+            .values_mut()
+            .map(|held| std::mem::replace(&mut held.limit, ThreadLimit::None))
+            .collect();
+        for limit in &limits {
+            self.end_limit(limit, true);
+        }
+    }
+
+    /// Ends a limit. Returns the attributes that the enforcer has set, if the thread has them.
+    fn end_limit(&mut self, limit: &ThreadLimit, restore: bool) -> Option<sched::Attr> {
+        match (limit, &mut self.enforcement) {
+            (ThreadLimit::Enforced(limited), Some(enforcement)) => {
+                enforcement.end(limited, restore)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the overruns of the thread.
+    pub(super) fn overruns(&self, id: ThreadId) -> Overruns {
+        match self.held.get(&id).map(|held| &held.limit) {
+            Some(ThreadLimit::Enforced(limited)) => limited.overruns(),
+            _ => Overruns::default(),
+        }
+    }
+
+    /// Returns the threads that an enforcer has demoted since the last call.
+    pub(super) fn take_demoted(&self) -> Vec<ThreadId> {
+        self.enforcement.as_ref().map_or(Vec::new(), Enforcement::take_demoted)
+    }
+
+    /// Restores the thread to `attr`, as far as it still has what was `applied`; exactly, if these
+    /// are its attributes when it was named.
+    pub(super) fn restore(
+        &mut self,
+        id: ThreadId,
+        attr: &Attr,
+        applied: &Attr,
+        owner: Option<u32>,
+    ) -> Result<Restored, Errno> {
+        let held = self.held.get_mut(&id).ok_or(ESRCH)?;
+        let limit = std::mem::replace(&mut held.limit, ThreadLimit::None);
+        let ordinary = self.end_limit(&limit, false);
+        let held = self.held.get_mut(&id).ok_or(ESRCH)?;
+        if let Some(ordinary) = ordinary
+            && let Ok(found) = held.thread.snapshot_in_force_unchecked()
+        {
+            // Kept until the thread is restored: the limit has ended.
+            held.note_given(throttled_attr(&ordinary, &found));
+        }
+        let given: Vec<Attr> =
+            held.also_given.iter().chain(&held.applied).chain([applied]).copied().collect();
+        let restored = restore(&held.thread, attr, Some(&held.snapshot), &given, owner)?;
         held.applied = None;
+        held.also_given.clear();
+        if let Some(slack) = held.slack {
+            // A thread that has just exited needs none.
+            let _ = mutate!("kernel-timer-slack", held.thread.restore_timer_slack(slack), Ok(()));
+        }
         let left =
             std::mem::replace(&mut held.period, period_of(convert::kernel_attr(attr).policy));
         self.note_deadline_exit(left);
@@ -297,20 +567,84 @@ impl Threads {
     }
 }
 
-/// Restores a thread of which only the broker's part of the attributes is known.
-fn restore_known_part(thread: &Thread, attr: &Attr) -> Result<Restored, Errno> {
-    let now = thread.snapshot().map_err(|error| convert::errno(&error))?;
-    let nice = match attr.policy {
-        talea_core::Policy::Other { nice } | talea_core::Policy::Batch { nice } => nice.into(),
-        // The record does not contain a hidden nice value: the current one is the best estimate.
-        _ => now.nice,
+/// Has the enforcer of the thread's CPU enforce the limit.
+fn place(
+    enforcement: &Enforcement,
+    limited: &Arc<LimitedThread>,
+    attr: &Attr,
+) -> Result<(), Errno> {
+    let cpu = attr.cpus.iter().next().or(limited.cpu()).unwrap_or(0);
+    enforcement.place(limited, cpu).map_err(|error| io_errno(&error))
+}
+
+/// Returns the attributes of a throttled thread that is found with `found`. The nice value is never
+/// given.
+fn throttled_attr(ordinary: &sched::Attr, found: &Snapshot) -> Attr {
+    let policy = match convert::policy_of(ordinary.policy) {
+        Policy::Other { .. } => Policy::Other { nice: found.nice.clamp(-20, 19) as i8 },
+        other => other,
     };
-    let affinity = convert::affinity(attr).copied().unwrap_or(now.affinity);
-    let snapshot = Snapshot { attr: convert::kernel_attr(attr), nice, affinity };
-    thread.restore(&snapshot).map_err(|error| convert::errno(&error))
+    // The CPUs are those applied.
+    Attr { policy, reset_on_fork: ordinary.reset_on_fork, cpus: CpuSet::EMPTY }
+}
+
+/// Whether a thread that may use `now` has left the CPUs of its grant. A thread whose CPUs are all
+/// off-line has not, and an off-line CPU is in no affinity that the kernel shows.
+fn has_left(now: &CpuSet, granted: &CpuSet) -> bool {
+    let Some(online) = sysinfo::online_now() else { return false };
+    let usable = granted.intersection(&online);
+    !usable.is_empty() && usable != *now
+}
+
+/// Restores a thread to `attr`, as far as its policy and its CPUs are as `given`.
+///
+/// `named` has the complete attributes when the thread was named: the broker's part of them may be
+/// `attr`. The nice value stays, because no grant changes it.
+fn restore(
+    thread: &Thread,
+    attr: &Attr,
+    named: Option<&Snapshot>,
+    given: &[Attr],
+    owner: Option<u32>,
+) -> Result<Restored, Errno> {
+    let now = thread.snapshot().map_err(|error| convert::errno(&error))?;
+    // Immediately before the calls: the thread may change its credentials at any time.
+    let is_foreign = match mutate!("daemon-restore-owner", owner, None) {
+        Some(owner) => {
+            let uids = thread.uids_now().map_err(|_| ESRCH)?;
+            convert::uids_of(uids).other_than(owner).is_some()
+        }
+        None => false,
+    };
+    let has = convert::attr_of(&now);
+    let wanted = drift::restored(&has, given, attr, is_foreign);
+    if (wanted.policy, wanted.reset_on_fork) == (has.policy, has.reset_on_fork) {
+        if wanted.cpus == has.cpus {
+            return Ok(Restored::Exactly);
+        }
+        return thread.restore_affinity(&wanted.cpus).map_err(|error| convert::errno(&error));
+    }
+    let kernel_attr = match named {
+        Some(named) if convert::attr_of(named).policy == wanted.policy => named.attr,
+        _ => convert::kernel_attr(&wanted),
+    };
+    let policy = match kernel_attr.policy {
+        sched::Policy::Other { .. } => sched::Policy::Other { nice: now.nice },
+        sched::Policy::Batch { .. } => sched::Policy::Batch { nice: now.nice },
+        sched::Policy::Ext { .. } => sched::Policy::Ext { nice: now.nice },
+        other => other,
+    };
+    let kernel_attr = sched::Attr { policy, reset_on_fork: wanted.reset_on_fork, ..kernel_attr };
+    let snapshot = Snapshot { attr: kernel_attr, nice: now.nice, affinity: wanted.cpus };
+    thread.restore_over(&now, &snapshot).map_err(|error| convert::errno(&error))
+}
+
+fn io_errno(error: &io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()))
 }
 
 const ESRCH: Errno = Errno(3);
+const EPERM: Errno = Errno(1);
 
 /// Watched processes.
 #[derive(Debug, Default)]

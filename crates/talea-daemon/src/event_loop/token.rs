@@ -19,8 +19,12 @@ pub(super) enum Token {
     HostStderr(u64),
     /// The nested set of this user has a ready connection.
     NestedSet(u32),
+    /// A process with an attached thread has changed.
+    ProcEvents,
     /// The poll timer of edge triggering has expired.
     PollTimer,
+    /// An enforcer has demoted a thread.
+    Demoted,
 }
 
 /// Width of the kind, in the lowest bits; numbers count up from zero and never reach the top bits.
@@ -38,6 +42,8 @@ impl Token {
             Token::HostStderr(number) => (6, number),
             Token::NestedSet(uid) => (7, uid.into()),
             Token::PollTimer => (8, 0),
+            Token::Demoted => (9, 0),
+            Token::ProcEvents => (10, 0),
         };
         assert!(number >> (64 - KIND_BITS) == 0, "a number too large for a token");
         number << KIND_BITS | kind
@@ -55,6 +61,8 @@ impl Token {
             6 => Token::HostStderr(number),
             7 => Token::NestedSet(number as u32),
             8 => Token::PollTimer,
+            9 => Token::Demoted,
+            10 => Token::ProcEvents,
             kind => unreachable!("a token of kind {kind} was never packed"),
         }
     }
@@ -77,6 +85,8 @@ mod tests {
                 Token::HostStderr(number),
                 Token::NestedSet(number as u32),
                 Token::PollTimer,
+                Token::Demoted,
+                Token::ProcEvents,
             ] {
                 assert_eq!(Token::unpack(token.pack()), token);
             }

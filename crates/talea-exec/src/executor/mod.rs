@@ -45,8 +45,8 @@ use talea_core::workload::job_program::JobProgram;
 use talea_core::{Span, Time, Work};
 use wakeup::{SleepState, WakeupEstimator};
 
-/// Smallest remainder of a budget that is worth a sleep: a shorter one is charged at once, because
-/// sleeping costs more.
+/// Smallest remainder of a budget for which a dispatcher sleeps. A shorter remainder is charged at
+/// once, because sleeping costs more.
 pub(crate) const MIN_REMAINDER: Span = Span::from_ns(4_000);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Assignment {
@@ -68,53 +68,55 @@ pub(crate) struct Executor<M> {
     engine: Engine,
     mechanism: M,
     loads: Vec<Cursor>,
-    /// Next arrival of each task.
+    /// `arrivals`: next arrival of each task.
     arrivals: Heap,
-    /// Arrivals for which a dispatcher has to be awake.
+    /// Arrivals for which the executor has to wake a dispatcher.
     dispatcher_alarms: Heap,
     timers: ReleaseTimers,
-    /// Assignment of each CPU as the mechanism knows it.
+    /// `running[c]`: assignment of CPU `c` as the mechanism knows it.
     running: Vec<Option<Assignment>>,
-    /// Assignment of each CPU as ordered in this step.
+    /// `ordered[c]`: assignment of CPU `c` as ordered in this step.
     ordered: Vec<Option<Assignment>>,
-    /// Job that has started and not ended, by task.
+    /// `begun_jobs[n]`: number of the job of task `n` that has started and not ended.
     begun_jobs: Vec<Option<u64>>,
-    /// State of the current segment, by task.
+    /// `segments[n]`: state of the current segment of task `n`.
     segments: Vec<Segment>,
-    /// Job program, by task.
+    /// `scripts[n]`: job program of task `n`.
     scripts: Vec<Option<JobProgram>>,
-    /// Flows, by channel: tokens that jobs move explicitly. Empty if no job does.
+    /// `flows[n]`: flow of channel `n`, if jobs move tokens explicitly. Empty if no job does.
     flows: Vec<Arc<Flow>>,
-    /// Channels of which a task is an end, by task.
+    /// `channels_of[n]`: channels of which task `n` is an end.
     channels_of: Vec<Vec<ChannelId>>,
-    /// End of the suspension of each suspended task.
+    /// End of the suspension of each suspended task, as a heap.
     resumptions: Heap,
-    /// Changes of battery, mode and permissions, in order of time; `next_change` is the next one.
+    /// Changes of battery, mode and permissions, in order of time. `next_change` is the index of
+    /// the next change.
     changes: Vec<(Time, Condition)>,
     next_change: usize,
-    /// Charged CPU clock of each worker, by task.
+    /// `charged[n]`: value of the CPU clock of task `n`'s worker up to which the engine was
+    /// charged.
     charged: Vec<Work>,
-    /// Time at which each dispatcher is awake at the latest.
+    /// `wakeups[c]`: latest time at which the dispatcher of CPU `c` is awake.
     wakeups: Vec<Time>,
-    /// Sleep of each dispatcher.
+    /// `sleeps[c]`: sleep of the dispatcher of CPU `c`.
     sleeps: Vec<SleepState>,
-    /// Wake-up estimator of each dispatcher.
+    /// `estimators[c]`: wake-up estimator of the dispatcher of CPU `c`.
     estimators: Vec<WakeupEstimator>,
-    /// Whether a negligible remainder was charged in this step, by CPU.
+    /// `remainder_charged[c]`: whether this step has charged a negligible remainder on CPU `c`.
     remainder_charged: Vec<bool>,
     now: Time,
     entry_count: u64,
     refused: u64,
-    /// Statistics of jobs, by task.
+    /// `job_stats[n]`: statistics of the jobs of task `n`.
     job_stats: Vec<JobStats>,
-    /// Late wake-ups of dispatchers, and of workers that step instead of them.
+    /// Late wake-ups of dispatchers, and of workers that step in place of a dispatcher.
     late_wakeups: LostTimes,
     stopped: bool,
     closed: bool,
 }
 
 impl<M: Mechanism> Executor<M> {
-    /// Creates an executor at time zero. `changes` are in order of time.
+    /// Creates an executor at time zero. The caller passes `changes` in order of time.
     ///
     /// # Panics
     /// If there is not one load for each task of the engine.
@@ -195,8 +197,8 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Records a wake-up at `now` of the dispatcher of `cpu`, or of a worker instead of it, which
-    /// was planned for `due`.
+    /// Records a wake-up at `now`, planned for `due`: of the dispatcher of `cpu`, or of a worker
+    /// that steps in place of that dispatcher.
     pub(crate) fn record_wakeup(&mut self, cpu: usize, due: Time, now: Time) {
         self.late_wakeups.push(LostTime {
             cpu: cpu as u32,
@@ -206,7 +208,7 @@ impl<M: Mechanism> Executor<M> {
         });
     }
 
-    /// Returns the late wake-ups of dispatchers, and of workers that step instead of them.
+    /// Returns the late wake-ups of dispatchers, and of workers that step in place of a dispatcher.
     pub(crate) fn late_wakeups(&self) -> &[LostTime] {
         self.late_wakeups.all()
     }
@@ -220,7 +222,7 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Time of the last step.
+    /// Returns the time of the last step.
     pub(crate) fn now(&self) -> Time {
         self.now
     }
@@ -230,12 +232,12 @@ impl<M: Mechanism> Executor<M> {
         (0..self.running.len() as u32).any(|cpu| self.engine.is_accounted(Cpu(cpu)))
     }
 
-    /// Returns the statistics of jobs, by task.
+    /// Returns the statistics of the jobs of each task: element `n` for task `n`.
     pub(crate) fn job_stats(&self) -> &[JobStats] {
         &self.job_stats
     }
 
-    /// Number of jobs that were refused because a backlog was full.
+    /// Returns the number of jobs that were refused because a backlog was full.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
@@ -247,7 +249,7 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Returns the mechanism, when the run is over.
+    /// Returns the mechanism. Called when the run is over.
     pub(crate) fn mechanism(&self) -> &M {
         &self.mechanism
     }
@@ -268,7 +270,7 @@ impl<M: Mechanism> Executor<M> {
         self.stopped && tasks.into_iter().all(|task| self.engine.unfinished(task).next().is_none())
     }
 
-    /// Makes a step of one instant, with this batch of events.
+    /// Makes a step of one instant with the events of a batch.
     pub(crate) fn step(
         &mut self,
         context: StepContext,
@@ -371,7 +373,7 @@ impl<M: Mechanism> Executor<M> {
         self.schedule_next_release(task);
     }
 
-    /// Counts activations by a graph that were refused.
+    /// Adds the refused activations by graphs to the count of refused jobs.
     fn drain_refusals(&mut self) {
         while let Some(note) = self.engine.poll_notification() {
             let is_refusal = matches!(note, Notification::Refused { .. });
@@ -379,7 +381,8 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Delivers `count` activations of `task`. If one is refused, so are those behind it.
+    /// Delivers `count` activations of `task`. After a refused activation, the remaining ones are
+    /// refused, too.
     fn activate(&mut self, task: TaskId, count: u32, log: &mut Log) {
         for done in 0..count {
             let now = self.now;
@@ -414,7 +417,7 @@ impl<M: Mechanism> Executor<M> {
         Ok(())
     }
 
-    /// Charges what the task on `cpu` has consumed, where it must be accounted.
+    /// Charges what the task on `cpu` has consumed, if the engine accounts this CPU.
     fn charge(&mut self, cpu: usize, log: &mut Log) -> Result<(), M::Error> {
         let at = Cpu(cpu as u32);
         let Some(assignment) = self.running[cpu].filter(|_| self.engine.is_accounted(at)) else {
@@ -432,9 +435,9 @@ impl<M: Mechanism> Executor<M> {
         Ok(())
     }
 
-    /// Charges negligible remainders of budgets, at most once per CPU and step; whether there were
-    /// any. Without that bound, a server that refills at once or a quantum that is as short would
-    /// be charged forever.
+    /// Charges negligible remainders of budgets, at most once per CPU and step. Returns whether
+    /// there were any. Without that bound, a server with an immediate refill or a quantum of the
+    /// same length would be charged forever.
     fn charge_remainders(&mut self, log: &mut Log) -> bool {
         let mut any = false;
         for cpu in 0..self.running.len() {

@@ -80,7 +80,7 @@ use talea_core::Time;
 use talea_core::engine::TaskId;
 use talea_core::mutate;
 
-/// Maximum number of release timers in use: arming one scans all others.
+/// Maximum number of release timers in use. Arming a timer scans all others.
 const MAX_TIMERS: usize = 64;
 
 /// The release timer of a task whose worker waits for its next job.
@@ -88,7 +88,7 @@ const MAX_TIMERS: usize = 64;
 struct ReleaseTimer {
     task: TaskId,
     expires_at: Time,
-    /// Whether the worker sleeps until `expires_at`; otherwise the worker of another timer delivers
+    /// Whether the worker sleeps until `expires_at`. Otherwise the worker of another timer delivers
     /// the release.
     is_armed: bool,
 }
@@ -96,13 +96,13 @@ struct ReleaseTimer {
 /// Release timers of a root, and the tasks that may have one.
 #[derive(Debug)]
 pub(super) struct ReleaseTimers {
-    /// FIFO level of each worker, by task: 0 is the highest.
+    /// `levels[n]`: FIFO level of the worker of task `n`; level 0 is the highest.
     levels: Vec<u8>,
-    /// Whether a task may have a release timer (E1 and E2 of the module head), by task.
+    /// `eligible[n]`: whether task `n` may have a release timer (E1 and E2 of the module head).
     eligible: Vec<bool>,
     waiting: Vec<ReleaseTimer>,
-    /// Whether a timer was armed when another step delivered its release, by task. The worker has
-    /// neither run since nor received its job.
+    /// `expired[n]`: whether the timer of task `n` was armed when another step delivered its
+    /// release. The worker of task `n` has neither run since then nor received its job.
     expired: Vec<bool>,
     /// Task that left the state *expired* in this step because its job was assigned.
     already_awake: Option<TaskId>,
@@ -136,8 +136,8 @@ impl ReleaseTimers {
     }
 }
 
-/// Returns the FIFO level of each task, 0 for the highest preemption level. Of `room` levels the
-/// last one takes all tasks for which no level is left.
+/// Returns the FIFO level of each task; level 0 is for the highest preemption level. There are
+/// `room` levels: the last one takes all tasks for which no level is left.
 fn fifo_levels(levels: &[u32], room: u8) -> Vec<u8> {
     let mut distinct = levels.to_vec();
     distinct.sort_unstable_by(|a, b| b.cmp(a));
@@ -148,8 +148,8 @@ fn fifo_levels(levels: &[u32], room: u8) -> Vec<u8> {
 }
 
 impl<M: Mechanism> Executor<M> {
-    /// Enables release timers on `room` FIFO levels, and moves the workers to their levels.
-    /// Eligible are tasks that fulfil E1 and E2 of the module head.
+    /// Enables release timers on `room` FIFO levels, and moves the workers to their levels. Tasks
+    /// that fulfil E1 and E2 of the module head are eligible.
     pub(crate) fn enable_release_timers(&mut self, room: u8) -> Result<(), M::Error> {
         let levels = fifo_levels(&self.engine.preemption_levels(), room);
         mutate!(
@@ -204,7 +204,7 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Schedules the next release of `task` again after a completion: without an unfinished job
+    /// Schedules the next release of `task` again after a completion. Without an unfinished job
     /// I1(a) no longer holds.
     pub(super) fn reschedule_after_completion(&mut self, task: TaskId) {
         if self.is_eligible(task)
@@ -214,8 +214,8 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Delivers the overdue releases that are in no alarm, in their order, as far as no other event
-    /// lies between them.
+    /// Delivers the overdue releases that are in no alarm, in the order of their times. Stops at
+    /// the first release that is later than another event.
     pub(super) fn deliver_overdue_releases(&mut self, log: &mut Log) {
         let change = self.changes.get(self.next_change).map_or(u64::MAX, |&(at, _)| at.as_ns());
         let woken = self.resumptions.first().map_or(u64::MAX, |(at, _)| at);
@@ -229,8 +229,8 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Delivers all releases before `end`, when the run ends, so that they are counted; no order
-    /// follows.
+    /// Delivers all releases before `end` when the run ends, so that the engine counts them. No
+    /// order follows.
     pub(crate) fn finish_run(&mut self, end: Time, log: &mut Log) {
         if mutate!("exec-release-timer-end", !self.closed, self.closed) && !self.stopped {
             self.now = self.now.max(end);
@@ -253,9 +253,9 @@ impl<M: Mechanism> Executor<M> {
         mutate!("exec-release-timer-excuse", {}, self.record_wakeup(0, timer.expires_at, self.now));
     }
 
-    /// Moves the timer of `task` to off, because its worker gets a job. If the timer was still
-    /// armed, the job is an activated one; the dispatcher gets the alarms of the timers that were
-    /// coalesced with it.
+    /// Moves the timer of `task` to off, because the task's worker gets a job. If the timer was
+    /// still armed, the job is an activated one. Then the dispatcher gets the alarms of the timers
+    /// that were coalesced with this timer.
     pub(super) fn on_job_assigned(&mut self, task: TaskId) {
         let is_awake = mutate!(
             "exec-release-timer-asked",
@@ -297,7 +297,8 @@ impl<M: Mechanism> Executor<M> {
     }
 
     /// Arms a timer for the worker of `task`, which has stepped and now waits for a job. Returns
-    /// the time until which the worker sleeps, or nothing if it waits for a notification.
+    /// the time until which the worker sleeps. Returns `None` if the worker waits for a
+    /// notification.
     pub(crate) fn arm_release_timer(&mut self, task: TaskId) -> Result<Option<Time>, M::Error> {
         // The worker is running; its timer may have expired in this very step.
         mutate!(
@@ -352,9 +353,9 @@ impl<M: Mechanism> Executor<M> {
         Ok(is_armed.then_some(until))
     }
 
-    /// Handles the timeout of the worker of `task` at `now`; whether the worker must step the root.
-    /// If not, another step has delivered its release, and the worker is notified when its job is
-    /// dispatched.
+    /// Handles the timeout of the worker of `task` at `now`. Returns whether the worker must step
+    /// the root. If not, another step has delivered the release, and the worker is notified when
+    /// its job is dispatched.
     pub(crate) fn on_timer_expired(&mut self, task: TaskId, now: Time) -> bool {
         mutate!(
             "exec-release-timer-rising",

@@ -39,7 +39,7 @@ use talea_core::workload::job_program::ResolvedAction;
 pub(super) enum Segment {
     /// No job.
     None,
-    /// A segment of this length, for the next dispatch of the job.
+    /// The next segment, of this length, which waits for a dispatch of the job.
     Pending(Work),
     /// The segment that the worker runs.
     Running,
@@ -93,7 +93,7 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Applies one step of a job; whether the job continues at once.
+    /// Applies one step of a job. Returns whether the job continues at once.
     fn apply_step(&mut self, task: TaskId, action: ResolvedAction, log: &mut Log) -> bool {
         match action {
             ResolvedAction::Lock(resource) => {
@@ -156,8 +156,8 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Starts jobs that were dispatched for the first time; whether a dispatched job has made a
-    /// step without working. If so, the engine is to be polled again.
+    /// Starts jobs that were dispatched for the first time. Returns whether a dispatched job has
+    /// made a step without working. If so, the caller polls the engine again.
     pub(super) fn begin_jobs(&mut self, log: &mut Log) -> bool {
         let mut any = false;
         for cpu in 0..self.ordered.len() {
@@ -179,7 +179,7 @@ impl<M: Mechanism> Executor<M> {
         any
     }
 
-    /// Whether the assigned job has a segment that its worker has not got yet.
+    /// Whether the assigned job has a segment that its worker has not received yet.
     pub(super) fn has_pending_segment(&self, assignment: Option<Assignment>) -> bool {
         assignment.is_some_and(|Assignment { task, .. }| {
             matches!(self.segments[task.0 as usize], Segment::Pending(_))
@@ -200,7 +200,7 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Stops the job that had `cpu` before, unless it has ended or runs on another CPU.
+    /// Stops the job that had `cpu` before, unless the job has ended or runs on another CPU.
     pub(super) fn preempt(&mut self, cpu: usize) -> Result<(), M::Error> {
         let Some(from) = self.running[cpu] else { return Ok(()) };
         let has_more = self.segments[from.task.0 as usize] == Segment::Running

@@ -22,14 +22,15 @@ use talea_core::engine::Cpu;
 use talea_core::mutate;
 use talea_core::{Span, Time, Work};
 
-/// Minimum sleep of a dispatcher before a budget ends; it grows while the worker gets nothing done
-/// in it. A shorter timer expires before the worker has its CPU.
+/// Minimum sleep of a dispatcher before a budget ends. The minimum grows while the worker gets
+/// nothing done in it: a timer that is too short expires before the worker has its CPU.
 const MIN_SLEEP: Span = Span::from_ns(5_000);
-/// Maximum of the minimum sleep, and so of the budget overrun: more than any way to a worker takes.
+/// Maximum of the minimum sleep, and thus of the budget overrun. It exceeds the latency until any
+/// worker gets its CPU.
 const MAX_SLEEP: Span = Span::from_ns(320_000);
 
-/// Difference between the CPU time that a sleep gave a worker and the planned one, in nanoseconds;
-/// negative: it gave less.
+/// Difference between the CPU time that a sleep gave a worker and the planned CPU time, in
+/// nanoseconds. A negative value means that the sleep gave less than planned.
 ///
 /// A dispatcher wakes a little after its timer, and its worker uses the budget meanwhile. The
 /// worker, in turn, gets its CPU a little after the sleep has begun. A wake-up is therefore set
@@ -84,7 +85,7 @@ pub(super) struct WakeupEstimator {
     short: Correction,
     /// Average error of the last long sleeps.
     long_error_ns: i64,
-    /// Shortest sleep in which a worker gets CPU time, as far as it is known.
+    /// Shortest known sleep in which a worker gets CPU time.
     min_sleep: Span,
 }
 
@@ -112,18 +113,20 @@ impl WakeupEstimator {
         min_sleep: MIN_SLEEP,
     };
 
-    /// Whether a sleep that gives `planned` ns is long: much longer than the final one of a budget.
+    /// Whether a sleep that gives `planned` ns is long: much longer than the final sleep of a
+    /// budget.
     fn is_long_sleep(&self, planned: u64) -> bool {
         planned / 4 > self.final_sleep_ns()
     }
 
-    /// CPU time that the final sleep before the end of a budget gives, if another sleep came before
-    /// it.
+    /// Returns the CPU time that the final sleep before the end of a budget gives if another sleep
+    /// precedes the final one.
     fn final_sleep_ns(&self) -> u64 {
         2 * self.min_sleep.as_ns() + 3 * self.long_error_ns as u64 + self.short.0.max(0) as u64
     }
 
-    /// Remainder that the next check is to find, if `left` ns are left now.
+    /// Returns the remainder that the next check is to find if `left` ns of the budget are left
+    /// now.
     fn margin_ns(&self, left: u64) -> u64 {
         mutate!(
             "exec-lead-always",
@@ -141,7 +144,7 @@ impl WakeupEstimator {
         )
     }
 
-    /// Length of the sleep that gives a worker `planned` ns.
+    /// Returns the length of the sleep that gives a worker `planned` ns.
     fn sleep_length(&self, planned: u64) -> Span {
         let correction = if self.is_long_sleep(planned) { self.long } else { self.short };
         Span::from_ns(planned.saturating_add_signed(mutate!(
@@ -151,8 +154,8 @@ impl WakeupEstimator {
         )))
     }
 
-    /// Observes a sleep: planned and real CPU time, and whether it was to leave nothing of the
-    /// budget.
+    /// Observes a sleep: its planned and real CPU time, and whether the plan was to leave nothing
+    /// of the budget.
     fn observe(&mut self, planned: u64, actual: u64, leaves_nothing: bool) {
         let signed = |length: u64| i64::try_from(length).unwrap_or(i64::MAX);
         let beyond = signed(actual).saturating_sub(signed(planned));
@@ -171,25 +174,27 @@ impl WakeupEstimator {
             Span::from_ns(self.min_sleep.as_ns().max(2 * sleep.as_ns()).min(MAX_SLEEP.as_ns() / 4));
     }
 
-    /// Starts a new budget: the minimum sleep was learned a while ago and decays.
+    /// Starts a new budget. Lets the minimum sleep decay, because it was learned a while ago.
     fn begin_budget(&mut self) {
         self.min_sleep = Span::from_ns(self.min_sleep.as_ns() / 16 * 15).max(MIN_SLEEP);
     }
 }
 
-/// How the dispatcher of a CPU sleeps while a budget is used there.
+/// State of the sleep of a CPU's dispatcher while a budget is used on that CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SleepState {
-    /// Remaining budget when the sleep began; nothing: no budget is in use.
+    /// Remaining budget when the sleep began; `None` if no budget is in use.
     remaining_before: Option<Span>,
-    /// Remaining budget at the last check, and the part that the worker gets until the wake-up.
+    /// Remaining budget at the last check. `planned_ns` is the part that the worker gets until the
+    /// wake-up.
     remaining_ns: u64,
     planned_ns: u64,
     /// Minimum sleep.
     min_sleep: Span,
     /// Time of the next check.
     wakes_at: Time,
-    /// Whether the sleep is longer than planned: its error then says nothing about timers.
+    /// Whether the sleep is longer than planned. The error of such a sleep says nothing about
+    /// timers.
     is_extended: bool,
 }
 
@@ -222,7 +227,8 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Time of the next event that is not the end of a budget and that no worker delivers.
+    /// Returns the time of the next event that is not the end of a budget and that no worker
+    /// delivers.
     pub(super) fn next_non_budget_event(&self) -> Time {
         let first = |of: &talea_core::heap::Heap| {
             of.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at))
@@ -240,7 +246,7 @@ impl<M: Mechanism> Executor<M> {
     }
 
     /// Returns the wake-up time of the dispatcher of `cpu`, which has stepped and goes to sleep at
-    /// `clock`. Calls `ring` for each other dispatcher that must wake earlier than it planned (W2).
+    /// `clock`. Calls `ring` for each other dispatcher that must wake earlier than planned (W2).
     pub(crate) fn next_wakeup(
         &mut self,
         cpu: usize,
@@ -268,8 +274,9 @@ impl<M: Mechanism> Executor<M> {
         self.wakeups[cpu]
     }
 
-    /// Calls `ring` for each dispatcher that must wake earlier than it planned, after a step by a
-    /// worker on `cpu` (W3). The dispatcher of `cpu` also ends the run when all is done.
+    /// Calls `notify` for each other dispatcher that must wake earlier than planned, after a step
+    /// by a worker on `cpu` (W3). When all jobs are done, it also calls `notify` for the dispatcher
+    /// of `cpu`, which ends the run.
     pub(crate) fn notify_late_dispatchers(&self, cpu: usize, mut notify: impl FnMut(usize)) {
         let next_event = self.next_non_budget_event();
         let is_late = |armed: &[Time]| armed.iter().all(|&at| at > next_event);
@@ -292,7 +299,7 @@ impl<M: Mechanism> Executor<M> {
         }
     }
 
-    /// Time at which to check the budget in use on `cpu`.
+    /// Returns the time at which the dispatcher of `cpu` checks the budget in use.
     fn budget_wakeup(&mut self, cpu: usize, clock: Time) -> Time {
         let end = self.engine.budget_end(Cpu(cpu as u32));
         if end == Time::NEVER {
@@ -346,8 +353,8 @@ mod tests {
     const BEGINS: u64 = 14_000;
     const BUDGET: u64 = 1_000_000;
 
-    /// Overrun of a budget, and the number of checks; of each 400 us, 10 us are lost now and then
-    /// if `with_losses`.
+    /// Returns the overrun of a budget, and the number of checks. With `with_losses`, 10 us of each
+    /// 400 us are lost now and then.
     fn overrun(estimator: &mut WakeupEstimator, with_losses: bool, rng: &mut Rng) -> (u64, u32) {
         let (mut left, mut checks) = (BUDGET, 0);
         estimator.begin_budget();
@@ -374,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Median and ninth decile of overruns, and checks per budget.
+    /// Returns the median and the ninth decile of overruns, and the checks per budget.
     fn many(mut each: impl FnMut() -> (u64, u32)) -> (u64, u64, f64) {
         let (mut over, checks): (Vec<u64>, Vec<u32>) = (0..1_000).map(|_| each()).unzip();
         over.sort_unstable();

@@ -6,10 +6,11 @@ use std::fmt;
 /// Mechanism that the caller requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestedMechanism {
-    /// The engine decides; its orders are applied by what the process has rights to.
+    /// The engine decides. The rights of the process determine the mechanism that applies the
+    /// orders.
     #[default]
     Engine,
-    /// Linux alone schedules, or there is no run.
+    /// Linux alone schedules. If Linux cannot, there is no run.
     Linux,
 }
 
@@ -18,11 +19,11 @@ pub enum RequestedMechanism {
 pub enum MechanismKind {
     /// The dispatcher sets priorities.
     Priority,
-    /// Threads are stopped by a signal and resumed by a futex, without priorities.
+    /// A signal stops threads and a futex resumes them, without priorities.
     Signal,
-    /// Programs are frozen and thawed as cgroups.
+    /// The dispatcher freezes and thaws the cgroups of programs.
     Freeze,
-    /// Priorities for threads, cgroups for programs.
+    /// The dispatcher sets priorities of threads, and freezes and thaws the cgroups of programs.
     PriorityAndFreeze,
     /// Linux schedules.
     Linux,
@@ -40,12 +41,12 @@ impl fmt::Display for MechanismKind {
     }
 }
 
-/// Mechanism and reason, for reports.
+/// Mechanism of a root and the reason for it, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MechanismChoice {
     /// Mechanism.
     pub kind: MechanismKind,
-    /// Reason for it.
+    /// Reason for the mechanism.
     pub reason: String,
 }
 

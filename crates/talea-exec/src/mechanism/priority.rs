@@ -61,15 +61,15 @@ pub(crate) struct WorkerThread {
 #[derive(Clone, Copy, Debug)]
 struct WorkerPlacement {
     thread: WorkerThread,
-    /// CPU to which it is pinned.
+    /// CPU to which the worker is pinned.
     cpu: Cpu,
-    /// Level: 0 is the highest.
+    /// Level of the worker; level 0 is the highest.
     level: u8,
-    /// Whether it has the bottom priority.
+    /// Whether the worker has the bottom priority.
     is_parked: bool,
-    /// Whether its gate is closed.
+    /// Whether the stop gate of the worker is closed.
     is_stopped: bool,
-    /// Whether it is in the list of its CPU.
+    /// Whether the worker is in the list of preempted workers of its CPU.
     is_listed: bool,
 }
 
@@ -79,21 +79,21 @@ pub(crate) struct PriorityMechanism {
     shared: Arc<RootShared>,
     priorities: PriorityMap,
     workers: Vec<WorkerPlacement>,
-    /// Workers that were preempted within a job and that only their priority keeps from running, by
-    /// CPU.
+    /// `preempted[c]`: workers on CPU `c` that were preempted within a job and that only their
+    /// priority keeps from running.
     preempted: Vec<Vec<TaskId>>,
-    /// Last dispatched worker, by CPU.
+    /// `last_dispatched[c]`: task of the worker that was last dispatched on CPU `c`.
     last_dispatched: Vec<Option<TaskId>>,
     /// Whether each preempted worker is stopped (P3, P5).
     always_stop: bool,
-    /// Worker that makes the current step; none: a dispatcher.
+    /// Worker that makes the current step; `None` if a dispatcher makes it.
     stepping_worker: Option<TaskId>,
-    /// System calls for the stepping worker after its step.
+    /// System calls that the stepping worker makes after its step.
     deferred: Deferred,
 }
 
 impl PriorityMechanism {
-    /// Creates the mechanism; each worker is pinned to the first CPU at the highest level.
+    /// Creates the mechanism. Pins each worker to the first CPU at the highest level.
     pub(crate) fn new(
         shared: Arc<RootShared>,
         priorities: PriorityMap,
@@ -130,7 +130,8 @@ impl PriorityMechanism {
         self.workers[task.0 as usize].thread.tid
     }
 
-    /// Removes a worker from its list: it runs again, or its gate is closed.
+    /// Removes a worker from the list of its CPU, because the worker runs again or its gate is
+    /// closed.
     fn unlist(&mut self, task: TaskId) {
         let worker = &mut self.workers[task.0 as usize];
         if std::mem::replace(&mut worker.is_listed, false) {

@@ -10,14 +10,17 @@ use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
 use talea_os::sched::{self, DEADLINE_RUNTIME_MIN_NS};
 
-/// Guarantee about the order of execution, besides that only tasks with jobs run.
+/// Guarantee about the order of execution, in addition to the guarantee that only tasks with jobs
+/// run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guarantee {
-    /// No task runs while one with a higher level has a job; levels by task.
+    /// No task runs while a task with a higher level has a job. Element `n` is the level of task
+    /// `n`.
     Levels(Vec<u8>),
     /// The tasks share one level in time slices.
     RoundRobin,
-    /// No task for which the reservations have room misses a deadline; budgets by task.
+    /// No task with a sufficient reservation misses a deadline. Element `n` is the budget of task
+    /// `n`.
     Deadlines(Vec<Work>),
 }
 
@@ -25,32 +28,32 @@ pub enum Guarantee {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) guarantee: Guarantee,
-    /// Policies of the workers, by task.
+    /// `policies[n]`: policy of the worker of task `n`.
     pub(crate) policies: Vec<sched::Policy>,
-    /// Release rules, by task.
+    /// `rules[n]`: release rule of task `n`.
     pub(crate) rules: Vec<ReleaseRule>,
-    /// Reason for the choice, for reports.
+    /// Reason for the guarantee, for reports.
     pub(crate) reason: String,
 }
 
-/// Lowest level: above threaded interrupts, which are FIFO 50.
+/// Lowest level. It is above threaded interrupts, which are FIFO 50.
 const MIN_LEVEL: u8 = 51;
-/// Overhead of a job beside its cost: wake-up and sleep, some 20 µs on a virtual machine. An
-/// overdraft is taken from the next budget, so a budget that is too small by a microsecond ends
-/// with a job that waits for the next one.
+/// Overhead of a job beside its cost, for wake-up and sleep: some 20 µs on a virtual machine. The
+/// kernel subtracts an overrun from the next budget, so a budget that is too small by a microsecond
+/// delays a later job by a period.
 const OVERHEAD_NS: u64 = 30_000;
-/// Overhead in thousandths of the cost: interrupts, which the kernel charges to budgets, and a
-/// hypervisor.
+/// Overhead in thousandths of the cost, for a hypervisor and for interrupts, which the kernel
+/// charges to budgets.
 const OVERHEAD_PERMILLE: u64 = 12;
 /// Scale of a density.
 const DENSITY_SCALE: u128 = 1_000_000_000;
 /// Bounds of a period in the kernel, with default settings.
 const PERIOD_BOUNDS: (Span, Span) = (Span::from_ns(100_000), MAX_DL_PERIOD);
 
-/// Plans a root with these loads below level `top`; `quantum` is the kernel's for SCHED_RR.
+/// Plans a root with these loads below level `top`; `quantum` is the kernel's quantum for SCHED_RR.
 ///
 /// # Errors
-/// The reason why Linux cannot schedule it alone.
+/// The reason why Linux cannot schedule the root alone.
 pub(crate) fn plan(
     tree: &Tree,
     loads: &[&Load],
@@ -91,7 +94,7 @@ pub(crate) fn plan(
     Ok(Plan { guarantee, policies, rules, reason })
 }
 
-/// Returns the policy and the tasks of a root that is one scheduler with tasks.
+/// Returns the policy and the tasks of a root that is one scheduler with tasks as children.
 fn flat_tasks(tree: &Tree) -> Result<(&PolicySpec, Vec<&TaskSpec>), String> {
     if tree.cpus != 1 {
         return Err(format!("its root has {} CPUs: Linux threads are pinned to one", tree.cpus));
@@ -143,8 +146,8 @@ fn check_task(task: &TaskSpec, load: &Load) -> Result<(), String> {
     Ok(())
 }
 
-/// Assigns a level to each key, the smallest at `top`. Keys with a 1 get one level per task, the
-/// first task highest.
+/// Assigns a level to each key, the smallest key at `top`. Keys with a 1 get one level per task,
+/// and the first task gets the highest.
 fn levels(
     tasks: &[&TaskSpec],
     key: &dyn Fn(&TaskSpec) -> (u64, u32),
@@ -187,14 +190,15 @@ fn fifo_plan(levels: Vec<u8>) -> (Guarantee, Vec<sched::Policy>, String) {
     (Guarantee::Levels(levels), policies, why)
 }
 
-/// Plans a reservation for each task: the cost of its longest job plus overhead, each deadline.
+/// Plans a reservation for each task: the cost of its longest job plus overhead within each
+/// deadline.
 ///
-/// The period is the deadline, also where the period of the task is longer. The kernel throttles a
-/// reservation with a shorter deadline when its thread wakes between deadline and period
-/// (`update_dl_revised_wakeup`, `dl_check_constrained_dl`), and gives the next budget a period
-/// later. A task that was late once would then be late by the same forever. With equal deadline and
-/// period, a thread that wakes after its deadline has a whole budget and a deadline from then on.
-/// So the density has to fit, which is all that the kernel could guarantee anyway.
+/// The period of the reservation is the deadline, even if the period of the task is longer. The
+/// kernel throttles a reservation with a shorter deadline when its thread wakes between deadline
+/// and period (`update_dl_revised_wakeup`, `dl_check_constrained_dl`). The next budget then arrives
+/// a period later, so a task that was late once would stay late by the same time forever. With
+/// equal deadline and period, a thread that wakes after its deadline gets a whole budget and a new
+/// deadline. So the density has to fit, which is all that the kernel could guarantee anyway.
 fn deadline_plan(
     tasks: &[&TaskSpec],
     loads: &[&Load],

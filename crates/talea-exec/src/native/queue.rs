@@ -9,7 +9,7 @@ use talea_core::{Span, Time};
 /// Release rule of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReleaseRule {
-    /// Minimum distance of releases.
+    /// Minimum distance of releases; `None` if there is no minimum.
     separation: Option<Span>,
     deadline: Span,
     /// Capacity of the backlog behind the current job.
@@ -26,9 +26,9 @@ impl ReleaseRule {
         }
     }
 
-    /// Smallest distance between two ready times before `end`, if no job is refused; nothing if
-    /// there are no two. A job that is observed late may run when it is observed; the separation of
-    /// its successor counts from its release.
+    /// Returns the smallest distance between two ready times before `end` if no job is refused.
+    /// Returns `None` if there are no two. A job that is observed late may run when it is observed.
+    /// The separation of its successor counts from its release.
     pub(crate) fn min_distance(&self, arrivals: &Arrivals, end: Time) -> Option<Span> {
         match arrivals {
             Arrivals::Periodic { period, .. } => {
@@ -60,7 +60,7 @@ impl ReleaseRule {
     }
 }
 
-/// A job that has arrived.
+/// Job that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PendingJob {
     pub(crate) number: u64,
@@ -70,7 +70,7 @@ pub(crate) struct PendingJob {
 }
 
 impl PendingJob {
-    /// Time from which it may run.
+    /// Returns the time from which the job may run.
     pub(crate) fn ready(&self) -> Time {
         self.arrival.observed.max(self.release)
     }
@@ -84,13 +84,13 @@ pub(crate) struct JobQueue {
     waiting: VecDeque<PendingJob>,
     number: u64,
     earliest_release: Time,
-    /// Refused arrivals, as far as there is room for them.
+    /// Refused arrivals, up to the room for them.
     pub(crate) refused: Vec<Arrival>,
     pub(crate) refusals: u64,
 }
 
 impl JobQueue {
-    /// Creates a queue that notes up to `room` refusals.
+    /// Creates a queue that records up to `room` refusals.
     pub(crate) fn new(rule: ReleaseRule, cursor: Cursor, room: usize) -> JobQueue {
         JobQueue {
             waiting: VecDeque::with_capacity(rule.capacity + 1),
@@ -103,7 +103,8 @@ impl JobQueue {
         }
     }
 
-    /// Admits the arrivals during a job that ran until `now`: they wait behind it, or are refused.
+    /// Admits the arrivals during a job that ran until `now`. Each one waits behind the job, or is
+    /// refused.
     pub(crate) fn admit_until(&mut self, now: Time) {
         while let Some(arrival) = self.cursor.next().filter(|arrival| arrival.observed < now) {
             self.cursor.advance();
@@ -129,7 +130,7 @@ impl JobQueue {
         self.number += 1;
     }
 
-    /// Returns the next job, which may not have arrived yet: no other job is running.
+    /// Returns the next job, which may not have arrived yet. Called while no other job is running.
     pub(crate) fn next(&mut self) -> Option<PendingJob> {
         if self.waiting.is_empty()
             && let Some(arrival) = self.cursor.next()
@@ -179,7 +180,7 @@ mod tests {
         (done, queue.refused)
     }
 
-    /// Runs them as the engine does, alone on its CPU.
+    /// Runs jobs of equal cost as the engine does, alone on its CPU.
     fn run_engine(engine: &mut Engine, arrivals: &[Arrival], cost: Span, end: Time) -> QueueResult {
         let task = TaskId(0);
         let (mut done, mut refused) = (Vec::new(), Vec::new());

@@ -11,7 +11,7 @@ use talea_core::engine::{Job, TaskId};
 use talea_core::mutate;
 use talea_core::{Span, Time, Work};
 
-/// One job, as its worker recorded it.
+/// Job as its worker recorded it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobRecord {
     /// Number of the job within its task; refused jobs are not counted.
@@ -24,7 +24,7 @@ pub struct JobRecord {
     pub release: Time,
     /// Absolute deadline.
     pub deadline: Time,
-    /// Time at which its worker had the CPU for it.
+    /// Time at which the worker first had the CPU for the job.
     pub begin: Option<Time>,
     /// Completion.
     pub end: Option<Time>,
@@ -44,7 +44,7 @@ impl JobRecord {
         }
     }
 
-    /// Time from which the job could run.
+    /// Returns the time from which the job could run.
     pub fn ready(&self) -> Time {
         self.observed.max(self.release)
     }
@@ -57,11 +57,11 @@ impl JobRecord {
 /// Report of one root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NativeReport {
-    /// Guarantee of its policies.
+    /// Guarantee of the root's policies.
     pub guarantee: Guarantee,
-    /// Jobs in the order of their arrivals, by task.
+    /// `jobs[n]`: jobs of task `n` in the order of their arrivals.
     pub jobs: Vec<Vec<JobRecord>>,
-    /// Refused arrivals, by task.
+    /// `refused[n]`: refused arrivals of task `n`.
     pub refused: Vec<Vec<Arrival>>,
 }
 
@@ -78,7 +78,7 @@ pub struct JobInterval {
     pub to: Time,
 }
 
-/// Sums the intervals of each job.
+/// Sums the intervals of each job, in nanoseconds.
 fn total_by_job(intervals: Vec<JobInterval>) -> BTreeMap<(TaskId, u64), u64> {
     let mut had = BTreeMap::new();
     for interval in intervals {
@@ -89,11 +89,12 @@ fn total_by_job(intervals: Vec<JobInterval>) -> BTreeMap<(TaskId, u64), u64> {
 }
 
 impl NativeReport {
-    /// Whether the order of execution is that of the engine, except for instants that lie near each
-    /// other.
+    /// Whether the order of execution equals the engine's order, except for instants that lie near
+    /// each other.
     ///
-    /// It is not with time slices or reservations. On a shared level it is only if no job waited
-    /// behind its predecessor, because such a job is enqueued late at the tail of its level.
+    /// With time slices or reservations the orders differ. On a shared level the orders are equal
+    /// only if no job waited behind its predecessor, because the kernel enqueues such a job late at
+    /// the tail of its level.
     pub fn is_order_comparable(&self) -> bool {
         let Guarantee::Levels(levels) = &self.guarantee else { return false };
         let is_shared = |level| levels.iter().filter(|&other| *other == level).nth(1).is_some();
@@ -103,8 +104,9 @@ impl NativeReport {
         !levels.iter().zip(&self.jobs).any(|(level, jobs)| is_shared(*level) && has_waited(jobs))
     }
 
-    /// Total time in which completed jobs had the CPU without progress of their workers' clocks;
-    /// zero if it is unknown (time slices, and reservations without the switch trace).
+    /// Returns the total time in which completed jobs had the CPU without progress of their
+    /// workers' clocks. Returns zero if the time is unknown (time slices, and reservations without
+    /// the switch trace).
     pub(crate) fn total_lost_time(&self, executed: Option<&[ExecInterval]>) -> Span {
         let ended: Vec<(TaskId, &JobRecord)> =
             self.all_jobs().filter(|(_, record)| record.end.is_some()).collect();
@@ -114,10 +116,10 @@ impl NativeReport {
         Span::from_ns(had.sum::<u64>().saturating_sub(used.sum()))
     }
 
-    /// CPU time in nanoseconds of each job, as far as it is known.
+    /// Returns the CPU time of each job in nanoseconds, or `None` if it is unknown.
     ///
-    /// Where higher levels preempt, the job that started last has the CPU. An exhausted reservation
-    /// waits while the CPU is idle or runs another one: only the switch trace shows that.
+    /// If higher levels preempt, the job that started last has the CPU. An exhausted reservation
+    /// waits while the CPU is idle or runs another reservation; only the switch trace shows that.
     fn cpu_time_by_job(
         &self,
         executed: Option<&[ExecInterval]>,
@@ -136,8 +138,8 @@ impl NativeReport {
         }))
     }
 
-    /// Whether a job consumed more than its reservation has for it: something else did that at its
-    /// expense.
+    /// Whether a job consumed more than the budget of its reservation. Then other code consumed CPU
+    /// time at the expense of the job.
     fn exceeds_budget(&self, task: TaskId, record: &JobRecord) -> bool {
         match &self.guarantee {
             Guarantee::Deadlines(budgets) => record.cpu_time > budgets[task.0 as usize],
@@ -152,9 +154,9 @@ impl NativeReport {
             .flat_map(|(task, jobs)| jobs.iter().map(move |record| (task, record)))
     }
 
-    /// Intervals in which jobs had the CPU: from the switch trace, or else inferred. The job that
-    /// started last and has not completed has the CPU then, which is right where higher levels
-    /// preempt.
+    /// Returns the intervals in which jobs had the CPU, from the switch trace if there is one.
+    /// Otherwise they are inferred: the job that started last and has not completed has the CPU.
+    /// That is right if higher levels preempt.
     pub fn intervals(&self, executed: Option<&[ExecInterval]>, end: Time) -> Vec<JobInterval> {
         let mut intervals = executed.map_or_else(
             || self.inferred_intervals(end),
@@ -214,7 +216,7 @@ impl NativeReport {
         intervals
     }
 
-    /// Statistics of the jobs, by task.
+    /// Returns the statistics of the jobs of each task: element `n` for task `n`.
     pub(crate) fn job_stats(&self) -> Vec<JobStats> {
         let of = |jobs: &Vec<JobRecord>| {
             let mut stats = JobStats::default();
@@ -229,13 +231,14 @@ impl NativeReport {
         self.jobs.iter().map(of).collect()
     }
 
-    /// Intervals in which a job had the CPU for longer than its worker's clock advanced. Under
-    /// levels also the times in which jobs were pending and none had started.
+    /// Returns the intervals in which a job had the CPU for longer than its worker's clock
+    /// advanced. Under levels they include the times in which jobs were pending and none had
+    /// started.
     ///
     /// Under reservations a late start or a clock that stands still is no excuse by itself, because
-    /// a wrong or too small reservation does the same. There a job lost the CPU time that it had by
-    /// the switch trace beyond its clock, or, if it consumed more than its budget, all the time
-    /// that passed.
+    /// a wrong or too small reservation has the same effect. There a job lost the CPU time that the
+    /// switch trace shows beyond its clock. A job that consumed more than its budget lost all the
+    /// time that passed.
     pub(crate) fn lost_times(&self, executed: Option<&[ExecInterval]>, end: Time) -> Vec<LostTime> {
         let mut recorded = LostTimes::new();
         if self.guarantee == Guarantee::RoundRobin {
@@ -282,7 +285,7 @@ impl NativeReport {
     }
 
     /// Returns everything that workers executed until `end` without a job, or while a higher level
-    /// had one.
+    /// had a job.
     pub fn unordered_execution(&self, executed: &[ExecInterval], end: Time) -> Vec<ExecInterval> {
         let level = |task: TaskId| match &self.guarantee {
             Guarantee::Levels(levels) => levels[task.0 as usize],
@@ -335,7 +338,8 @@ impl NativeReport {
         all
     }
 
-    /// Intervals with pending jobs, until `end`: the CPU then belongs to workers.
+    /// Returns the intervals with pending jobs, until `end`. In these intervals the CPU belongs to
+    /// workers.
     fn busy_intervals(&self, end: Time) -> Vec<(Time, Time)> {
         let mut jobs: Vec<(Time, Time)> = self
             .all_jobs()
@@ -352,9 +356,9 @@ impl NativeReport {
         all
     }
 
-    /// Intervals with pending jobs in which the CPU was idle or ran a thread of the run that is no
-    /// worker, where levels require a worker to run. Empty for reservations, because an exhausted
-    /// one waits.
+    /// Returns the intervals with pending jobs in which levels require a worker to run, but the CPU
+    /// was idle or ran another thread of the run. Returns nothing for reservations, because an
+    /// exhausted reservation waits.
     pub fn violations(
         &self,
         (executed, idle): (&[ExecInterval], &[IdleInterval]),
@@ -377,7 +381,7 @@ mod tests {
         Time::from_ns(us * 1_000)
     }
 
-    /// Arguments in microseconds: ready, start, end, consumed.
+    /// Creates a job record. The times are in microseconds: ready, start, end, consumed.
     fn record(number: u64, ready: u64, begin: u64, end: u64, used: u64) -> JobRecord {
         JobRecord {
             number,
@@ -390,7 +394,7 @@ mod tests {
         }
     }
 
-    /// A job of a low-level task that a job of a high-level task preempts.
+    /// Creates the report of a job of a low-level task that a job of a high-level task preempts.
     fn sample_report() -> NativeReport {
         NativeReport {
             guarantee: Guarantee::Levels(vec![93, 92]),

@@ -21,19 +21,19 @@ use talea_os::{Tid, clock as os_clock};
 #[derive(Debug, Default)]
 pub(crate) struct JobLog {
     pub(crate) jobs: Vec<JobRecord>,
-    /// Jobs without room in the log.
+    /// Number of jobs without room in the log.
     pub(crate) lost: u64,
-    /// CPU time that the worker consumed in total, and for jobs.
+    /// CPU time that the worker consumed in total; `ordered` is the part for jobs.
     pub(crate) total: Work,
     pub(crate) ordered: Work,
-    /// Refused arrivals, as far as there was room.
+    /// Refused arrivals, up to the room for them.
     pub(crate) refused_arrivals: Vec<crate::load::Arrival>,
     /// Number of refused arrivals.
     pub(crate) refusals: u64,
 }
 
 impl JobLog {
-    /// Creates a log for this number of jobs; written once, so that no page fault occurs in the
+    /// Creates a log for `room` jobs. Writes the memory once, so that no page fault occurs in the
     /// run.
     pub(crate) fn new(room: usize) -> JobLog {
         let mut jobs = vec![JobRecord::default(); room];
@@ -50,7 +50,7 @@ impl JobLog {
     }
 }
 
-/// Pins the calling thread to its CPU and sets its policy.
+/// Pins the calling thread to `cpu` and sets its policy.
 pub(crate) fn enter(cpu: u32, policy: Policy) -> io::Result<Tid> {
     let tid = Tid::current();
     sched::set_affinity(tid, &CpuSet::single(cpu))?;
@@ -60,8 +60,8 @@ pub(crate) fn enter(cpu: u32, policy: Policy) -> io::Result<Tid> {
 
 /// Sets the policy of the calling thread.
 ///
-/// The kernel returns the bandwidth of an earlier run's reservation up to a period after its end;
-/// the function waits for that.
+/// The kernel returns the bandwidth of an earlier run's reservation up to a period after the end of
+/// the reservation. The function waits for that.
 pub(crate) fn set_policy_when_free(policy: Policy) -> io::Result<()> {
     let give_up_at = os_clock::now() + MAX_DL_PERIOD;
     loop {
@@ -79,7 +79,7 @@ pub(crate) fn set_policy_when_free(policy: Policy) -> io::Result<()> {
 /// Period of the attempts.
 const RETRY_PERIOD: Span = Span::from_ns(5_000_000);
 
-/// Cancels the run if its worker panics.
+/// Guard that cancels the run if its worker panics.
 struct PanicGuard<'a>(&'a RootShared);
 
 impl Drop for PanicGuard<'_> {
@@ -90,18 +90,18 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// Shutdown of a root before its end: no job arrives, arrived jobs complete, and the last worker
-/// reports it.
+/// Shutdown of a root before the end of the run: no job arrives, arrived jobs complete, and the
+/// last worker reports the end.
 #[derive(Debug)]
 pub(crate) struct Shutdown {
     /// Run time from which no job arrives; [`Time::NEVER`] without a shutdown.
     since_ns: AtomicU64,
-    /// Workers that have not left.
+    /// Number of workers that have not left.
     active_workers: AtomicU32,
 }
 
 impl Shutdown {
-    /// Creates the state for this number of workers.
+    /// Creates the state for `workers` workers.
     pub(crate) fn new(workers: usize) -> Shutdown {
         Shutdown {
             since_ns: AtomicU64::new(u64::MAX),
@@ -122,13 +122,13 @@ impl Shutdown {
 enum ExitReason {
     /// The run is over.
     Over,
-    /// The job does not arrive, because of a shutdown.
+    /// The job does not arrive, because a shutdown precedes it.
     Shutdown,
 }
 
-/// Sleeps until a job of the calling worker may run, by CLOCK_MONOTONIC: run time stands still
-/// before the run begins. There is no other wake-up, because it would cost a reservation its
-/// budget.
+/// Sleeps until a job of the calling worker may run, by CLOCK_MONOTONIC, because run time stands
+/// still before the run begins. There is no other wake-up, because a wake-up would cost a
+/// reservation its budget.
 fn wait_until_ready(
     shared: &RootShared,
     task: TaskId,
@@ -152,7 +152,7 @@ fn wait_until_ready(
     Ok(())
 }
 
-/// Runs a worker from the start of the run, which `started` yields, to its end.
+/// Runs a worker from the start of the run to its end. `started` yields the start.
 pub(crate) fn run(
     task: TaskId,
     (shared, shutdown): (&RootShared, &Shutdown),
@@ -214,7 +214,8 @@ pub(crate) fn run(
     log
 }
 
-/// Sleeps until the run is over and ends it: a worker in a job does not read the clock.
+/// Sleeps until the run is over, then ends it. A worker in a job does not read the clock, so this
+/// thread does.
 pub(crate) fn wait_for_end(shared: &RootShared, shutdown: &Shutdown, clock: RunClock) -> Time {
     let mailbox = &shared.cpus[0].mailbox;
     let mut batch = Batch::new(shared.slots.len());

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use talea_core::engine::{ChannelId, Condition, Cpu, Event, Order, ResourceId, TaskId};
 use talea_core::{Time, Work};
 
-/// First line; its number changes with the format.
+/// First line of a record. Its number changes with the format.
 pub const HEADER: &str = "talea-record 1";
 
 /// Error in a line.

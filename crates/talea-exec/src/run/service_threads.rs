@@ -15,21 +15,22 @@ use talea_core::mutate;
 use talea_core::{Monotonic, Time};
 use talea_os::Tid;
 
-/// Dispatchers, one per CPU, in the order of roots and CPUs.
+/// Dispatchers of a run, one per CPU, in the order of roots and CPUs.
 pub(super) struct Dispatchers<'scope> {
     pub(super) threads: Vec<ScopedJoinHandle<'scope, io::Result<DispatcherStats>>>,
-    /// Start messages, one per thread.
+    /// Senders of the start messages, one per thread.
     pub(super) starts: Vec<Sender<RunClock>>,
     pub(super) are_all_ready: bool,
 }
 
-/// Watchdog and stall monitors.
+/// Watchdog and stall monitors of a run.
 pub(super) struct Monitors<'scope> {
     pub(super) watchdog: ScopedJoinHandle<'scope, ()>,
-    /// Sends the planned end of the run to the watchdog; without it the watchdog leaves.
+    /// Sender of the planned end of the run to the watchdog. If it is dropped unused, the watchdog
+    /// leaves.
     pub(super) planned_end: Option<Sender<Monotonic>>,
     pub(super) threads: Vec<ScopedJoinHandle<'scope, Vec<Stall>>>,
-    /// Send the start of the run to the monitors.
+    /// Senders of the start of the run to the monitors.
     pub(super) monitor_starts: Vec<Sender<Monotonic>>,
 }
 
@@ -118,7 +119,8 @@ impl<'s> RunContext<'s> {
         Ok(Dispatchers { threads, starts, are_all_ready })
     }
 
-    /// Starts the watchdog, and a monitor on each of these CPUs if the options ask for monitors.
+    /// Starts the watchdog. Also starts a monitor on each of these CPUs if the options request
+    /// monitors.
     pub(super) fn monitors<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,

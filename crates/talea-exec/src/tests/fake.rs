@@ -24,13 +24,13 @@ use talea_sim::Simulation;
 #[derive(Clone, Copy, Debug, Default)]
 struct FakeWorker {
     used: u64,
-    /// Rest of its job.
+    /// Remaining work of the worker's job.
     left: Option<u64>,
-    /// CPU where it may run.
+    /// CPU on which the worker may run.
     cpu: Option<usize>,
-    /// Time at which its own timer wakes it: it has a job for which it was not woken.
+    /// Time at which the worker's own timer wakes it, if it has a job for which it was not woken.
     awake: u64,
-    /// Level: 0 is the highest.
+    /// Level of the worker; level 0 is the highest.
     level: u8,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Threads {
     now: u64,
     /// Time from which workers continue.
     from: u64,
-    /// Worker that makes the step; none: a dispatcher.
+    /// Worker that makes the step; `None` if a dispatcher makes it.
     stepping_worker: Option<TaskId>,
     /// Task to which another worker assigned a job in this step.
     assigned: Option<TaskId>,
@@ -51,8 +51,8 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Gives the CPU to the dispatcher until `to`; the switch back to the worker takes `switch`
-    /// more.
+    /// Gives the CPU to the dispatcher until `to`. The switch back to the worker takes another
+    /// `switch`.
     fn lose(&mut self, to: u64, switch: u64) {
         self.now = to;
         self.from = to + switch;
@@ -223,17 +223,17 @@ pub(super) struct RunResult {
     pub(super) worker_completions: u64,
     /// Steps by workers at the expiry of a release timer.
     pub(super) worker_releases: u64,
-    /// Jobs whose worker was not woken, because its own timer does that.
+    /// Number of jobs whose worker was not woken, because its own timer wakes it.
     pub(super) already_awake: u64,
     pub(super) job_stats: Vec<JobStats>,
     pub(super) refused: u64,
     /// Number of dispatches of a task whose level is no higher than that of a preempted one.
     pub(super) level_inversions: u64,
-    /// Late wake-ups of dispatchers, and of workers that step instead of them.
+    /// Late wake-ups of dispatchers, and of workers that step in place of a dispatcher.
     pub(super) late_wakeups: Vec<LostTime>,
 }
 
-/// Runs `tree` until `until`; each timer wakes a dispatcher late by `late`.
+/// Runs `tree` until `until`. Each timer wakes a dispatcher late by `late`.
 pub(super) fn run(
     tree: &Tree,
     workload: &Workload,
@@ -243,8 +243,8 @@ pub(super) fn run(
     run_with(tree, workload, until, (Span::ZERO, Span::ZERO), late)
 }
 
-/// Runs it with steps that keep all CPUs busy for `effort`, and switches to workers that take
-/// `switch`.
+/// Variant of [`run`] with steps that keep all CPUs busy for `effort`, and switches to workers that
+/// take `switch`.
 pub(super) fn run_with(
     tree: &Tree,
     workload: &Workload,
@@ -255,7 +255,7 @@ pub(super) fn run_with(
     run_in(tree, workload, until, (effort, switch), Vec::new(), late)
 }
 
-/// Runs it with changes of conditions.
+/// Variant of [`run`] with changes of conditions.
 pub(super) fn run_in(
     tree: &Tree,
     workload: &Workload,
@@ -267,8 +267,8 @@ pub(super) fn run_in(
     run_with_worker_steps(tree, workload, until, (effort, switch), changes, |_| false, late)
 }
 
-/// Runs it with steps by workers at the end of a segment, if `may` allows it; its argument is the
-/// number of steps.
+/// Variant of [`run`] with steps by workers at the end of a segment, if `may` allows the step. The
+/// argument of `may` is the number of steps.
 pub(super) fn run_with_worker_steps(
     tree: &Tree,
     workload: &Workload,
@@ -281,8 +281,8 @@ pub(super) fn run_with_worker_steps(
     run_all(tree, workload, until, (effort, switch), changes, may, late, None)
 }
 
-/// Runs it with steps by workers, and release timers on `room` levels, late by `late` as
-/// dispatchers are.
+/// Variant of [`run`] with steps by workers, and with release timers on `room` levels. The timers
+/// are late by `late`, as those of dispatchers are.
 pub(super) fn run_with_release_timers(
     tree: &Tree,
     workload: &Workload,
@@ -298,7 +298,8 @@ pub(super) fn run_with_release_timers(
 /// Activations by the test.
 type Activations<'a> = &'a mut dyn FnMut() -> Option<TaskId>;
 
-/// Runs it with an activation of the task that `activations` returns, at each end of a segment.
+/// Variant of [`run`] with an activation of the task that `activations` returns, at each end of a
+/// segment.
 pub(super) fn run_with_activations(
     tree: &Tree,
     workload: &Workload,
@@ -447,7 +448,7 @@ fn run_all(
 struct TimerState {
     /// Planned time.
     expires_at: u64,
-    /// Time at which it wakes.
+    /// Time at which the worker wakes.
     awake: u64,
 }
 
@@ -463,8 +464,8 @@ impl TimerState {
     }
 }
 
-/// Whether the worker that got a job in this step is not woken. Its own timer, due by now, must
-/// then wake it; its job starts at that time.
+/// Whether the worker that got a job in this step is not woken. Then its own timer, due by now,
+/// must wake it, and its job starts at that time.
 fn is_already_awake(root: &mut Executor<Fake>, fake: &Fake, timers: &[TimerState]) -> bool {
     let after = root.take_deferred();
     let Some(given) = fake.0.borrow_mut().assigned.take() else { return false };
@@ -482,12 +483,12 @@ fn is_already_awake(root: &mut Executor<Fake>, fake: &Fake, timers: &[TimerState
     is_already_awake
 }
 
-/// Simulates the same system.
+/// Simulates `tree` with `workload` until `until`.
 pub(super) fn simulate(tree: &Tree, workload: &Workload, until: Time) -> ScheduleLog {
     simulate_in(tree, workload, until, Vec::new())
 }
 
-/// Simulates the same system with changes of conditions.
+/// Variant of [`simulate`] with changes of conditions.
 pub(super) fn simulate_in(
     tree: &Tree,
     workload: &Workload,

@@ -57,7 +57,8 @@ fn has_budget(node: &NodeSpec) -> bool {
     matches!(node, NodeSpec::Scheduler(spec) if spec.reservation.is_some())
 }
 
-/// Few periods, levels and instants, so that events coincide; sometimes an overload.
+/// Returns a random system with few periods, levels and instants, so that events coincide. Some
+/// systems are overloaded.
 fn system(rng: &mut Rng) -> (Tree, Workload) {
     let mut tree =
         Tree::new(1, SchedulerSpec { overrides: Overrides::default(), ..scheduler(rng) });
@@ -319,7 +320,7 @@ fn y6_a_worker_activated_before_its_timer_is_woken_and_a_fresh_engine_repeats_it
     );
 }
 
-/// A task with a job every 10 ms that takes a tenth of that, and another task.
+/// Returns a task with a job every 10 ms that takes a tenth of that, and another task.
 fn two(policy: PolicySpec, other: (u64, u64)) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
     let mut sources = Vec::new();

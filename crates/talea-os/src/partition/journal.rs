@@ -18,7 +18,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Creates an empty journal; [`PartitionError::Exists`] if there is one.
+    /// Creates an empty journal. Returns [`PartitionError::Exists`] if a journal exists.
     pub(super) fn create(path: &Path) -> Result<Journal, PartitionError> {
         let os = |error| PartitionError::Os { path: path.to_owned(), error };
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
@@ -47,8 +47,8 @@ impl Journal {
         self.write_over(path, old.trim_end(), new)
     }
 
-    /// Variant of [`Journal::write`] with a given old value to restore, regardless of the current
-    /// content.
+    /// Variant of [`Journal::write`] that records `old` as the value to restore, regardless of the
+    /// current content.
     pub(super) fn write_over(
         &mut self,
         path: &Path,
@@ -65,8 +65,8 @@ impl Journal {
             .map_err(|error| PartitionError::Os { path: path.to_owned(), error })
     }
 
-    /// Appends a line in one write, so that a killed writer leaves a whole line or none that
-    /// counts.
+    /// Appends a line in one write. A killed writer leaves a whole line or an incomplete one, which
+    /// a reader ignores.
     fn append(&mut self, line: &str) -> Result<(), PartitionError> {
         self.file
             .write_all(format!("{line}\n").as_bytes())
@@ -74,7 +74,7 @@ impl Journal {
     }
 }
 
-/// Reads the steps begun in this boot, in order; `None` if there is no journal.
+/// Reads the steps begun in this boot, in order. Returns `None` if there is no journal.
 pub(super) fn read(journal: &Path) -> Result<Option<Vec<String>>, PartitionError> {
     let os = |path: &Path| {
         let path = path.to_owned();
@@ -118,7 +118,7 @@ pub(super) fn undo(journal: &Path) -> Result<bool, PartitionError> {
     Ok(true)
 }
 
-/// Undoes one step. A step whose object is missing is done.
+/// Undoes one step. A step whose file or directory is missing counts as undone.
 fn undo_step(line: &str) -> Result<(), (PathBuf, io::Error)> {
     let (verb, rest) = line.split_once('\t').unwrap_or((line, ""));
     let at = |path: &str| {
@@ -156,7 +156,7 @@ fn undo_step(line: &str) -> Result<(), (PathBuf, io::Error)> {
     }
 }
 
-/// Removes a group; its threads are moved to the parent first.
+/// Moves the threads of a group to the parent group, and removes the group.
 fn remove_group(group: &Path) -> io::Result<()> {
     // A thread that forks meanwhile needs another round; more than this is a fork storm, which must
     // not block this process forever.

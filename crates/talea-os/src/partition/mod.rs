@@ -24,12 +24,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use talea_core::CpuSet;
 
-/// Whether cgroup v1 may be used, where partitions change load balancing for all threads.
+/// Whether cgroup v1 may be used. Partitions in it change load balancing for all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupV1 {
     /// Refuse cgroup v1.
     Refuse,
-    /// The administrator allows it.
+    /// Use cgroup v1, because the administrator allows it.
     Allow,
 }
 
@@ -44,40 +44,41 @@ pub enum PartitionError {
     NoSuchCpus(Box<CpuSet>),
     /// No CPU would remain for all other threads.
     NothingLeft,
-    /// Load balancing was changed before by other software, whose configuration is left alone.
+    /// Other software changed load balancing before. Its configuration is left alone.
     Foreign {
-        /// The file that shows it.
+        /// File that shows the change.
         path: PathBuf,
     },
-    /// A journal exists: partitions exist or were left by a crash. [`undo`] removes them.
+    /// A journal exists: another process has partitions, or a crash left them. [`undo`] removes
+    /// them.
     Exists {
         /// The journal.
         journal: PathBuf,
     },
-    /// The kernel accepted all writes, but a CPU still shares its domain: another cpuset that
-    /// balances overlaps it (on cgroup v1, containers have such sets).
+    /// The kernel accepted all writes, but a CPU still shares its root domain. Another cpuset that
+    /// balances overlaps the CPU's cpuset (on cgroup v1, containers have such sets).
     Shared {
-        /// The CPU.
+        /// CPU that shares its root domain.
         cpu: u32,
-        /// Its domain.
+        /// Root domain of the CPU.
         domain: Box<CpuSet>,
     },
     /// The kernel did not create a valid partition, such as `root invalid (Cpu list is not
     /// exclusive)`.
     Invalid {
-        /// The kernel's text.
+        /// State that the kernel reports.
         state: String,
     },
-    /// The kernel refused. `EBUSY` means that existing deadline threads would not fit.
+    /// The kernel refused a write. `EBUSY` means that existing deadline threads would not fit.
     Os {
-        /// The file.
+        /// File of the refused write.
         path: PathBuf,
         /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// Existing partitions. Dropping this keeps them: threads may live in them.
+/// Existing partitions. Dropping the value keeps the partitions, because threads may live in them.
 #[derive(Debug)]
 pub struct Partitions {
     journal: PathBuf,
@@ -90,8 +91,8 @@ const REST: &str = "talea-rest";
 /// Prefix of the name of a CPU's group; the CPU number follows.
 const CPU_GROUP_PREFIX: &str = "talea-cpu";
 
-/// Creates a root domain for each CPU of `cpus`. `online` are the machine's CPUs, `cpuset` as
-/// [`crate::sysinfo::SystemInfo`] found it. A failure restores everything.
+/// Creates a root domain for each CPU of `cpus`. `online` are the machine's CPUs, and `cpuset` is
+/// the hierarchy that [`crate::sysinfo::SystemInfo`] found. A failure restores all settings.
 pub fn create(
     cpuset: &Hierarchy,
     online: &CpuSet,
@@ -126,8 +127,9 @@ pub fn create(
     Ok(Partitions { journal: journal.to_owned(), mount, version_1: is_v1, cpus: *cpus })
 }
 
-/// Returns the CPUs for which `journal` says that partitions were begun in this boot; `None` if
-/// there is no journal. Whether they are complete is shown by [`crate::sysinfo::SystemInfo`].
+/// Returns the CPUs for which `journal` says that partitions were begun in this boot. Returns
+/// `None` if there is no journal. [`crate::sysinfo::SystemInfo`] shows whether the partitions are
+/// complete.
 pub fn journalled_cpus(journal: &Path) -> Result<Option<CpuSet>, PartitionError> {
     let Some(steps) = journal::read(journal)? else { return Ok(None) };
     let name =
@@ -140,7 +142,7 @@ pub fn journalled_cpus(journal: &Path) -> Result<Option<CpuSet>, PartitionError>
     })))
 }
 
-/// Checks that each CPU has a domain of its own now.
+/// Checks that each CPU of `cpus` now has a root domain to itself.
 fn check_separate(cpus: &CpuSet) -> Result<(), PartitionError> {
     let os = |error| PartitionError::Os { path: "/proc and /sys".into(), error };
     let machine = SystemInfo::probe().map_err(os)?;
@@ -153,19 +155,19 @@ fn check_separate(cpus: &CpuSet) -> Result<(), PartitionError> {
     }
 }
 
-/// Restores everything that `journal` says was changed. `false` if there is no journal.
+/// Restores all changes that `journal` contains. Returns `false` if there is no journal.
 pub fn undo(journal: &Path) -> Result<bool, PartitionError> {
     journal::undo(journal)
 }
 
 impl Partitions {
-    /// Returns the CPUs that have a domain of their own.
+    /// Returns the CPUs that have a root domain to themselves.
     pub fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// Moves a thread into the partition of `cpu`. On cgroup v2 only whole processes can be moved:
-    /// `tid` must be a main thread there.
+    /// Moves a thread into the partition of `cpu`. On cgroup v2 the kernel moves only whole
+    /// processes, so `tid` must be a main thread.
     ///
     /// On cgroup v1 a thread in the root set can be pinned by affinity alone.
     pub fn admit(&self, tid: Tid, cpu: u32) -> io::Result<()> {
@@ -182,7 +184,7 @@ impl Partitions {
         fs::write(group.join(file), tid.to_string())
     }
 
-    /// Restores everything; threads inside move to the root set.
+    /// Restores all settings. Threads in the partitions move to the root set.
     pub fn undo(self) -> Result<(), PartitionError> {
         undo(&self.journal).map(drop)
     }
@@ -192,8 +194,8 @@ fn group(mount: &Path, cpu: u32) -> PathBuf {
     mount.join(format!("{CPU_GROUP_PREFIX}{cpu}"))
 }
 
-/// Creates the sets first and switches the root last: until then they overlap the root set and have
-/// no effect, so no CPU is ever without a domain.
+/// Creates the sets first and switches the root set last. Until the switch the sets overlap the
+/// root set and have no effect, so no CPU is ever without a domain.
 fn make_v1(
     log: &mut Journal,
     mount: &Path,

@@ -12,11 +12,11 @@ use talea_core::mutate;
 
 const FIRST: i32 = 3;
 
-/// Returns the listeners passed by the service manager; empty if there are none or they were taken
-/// before.
+/// Returns the listeners passed by the service manager. Returns none if the service manager passed
+/// none or a call has taken them before.
 ///
-/// `EINVAL` if one of them is not a listening sequenced-packet UNIX socket, `EBADF` if one is
-/// missing.
+/// `EINVAL`: one of the descriptors is not a listening sequenced-packet UNIX socket. `EBADF`: one
+/// is missing.
 pub fn inherited_listeners() -> io::Result<Vec<Listener>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<i32>().ok());

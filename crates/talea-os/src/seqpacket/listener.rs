@@ -24,47 +24,47 @@ use talea_core::mutate;
 /// Permissions of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Permission bits of the socket; connecting needs write.
+    /// Permission bits of the socket. A client that connects needs the right to write.
     pub mode: u32,
-    /// Owner, if not this user.
+    /// Owner of the socket; `None` stands for this user.
     pub uid: Option<u32>,
-    /// Group, if not this user's.
+    /// Group of the socket; `None` stands for this user's group.
     pub gid: Option<u32>,
 }
 
 /// Reason why a socket cannot be created at a path.
 #[derive(Debug)]
 pub enum BindError {
-    /// Another instance owns it.
+    /// Another instance owns the socket.
     InUse {
-        /// Its socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Process of that instance, where it is known.
+        /// Process of the other instance, if it is known.
         pid: Option<u32>,
     },
-    /// The file there is no socket.
+    /// The file at the path is not a socket.
     NotASocket {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The lock file beside the socket is not a file of root or this user alone: its creator could
-    /// keep every daemon out.
+    /// The lock file beside the socket is not a file of root or this user alone. Its creator could
+    /// prevent every daemon from starting.
     Untrusted {
-        /// The file.
+        /// Path of the lock file.
         path: PathBuf,
     },
-    /// The kernel refused.
+    /// The kernel refused a step.
     Os {
         /// Step that failed, such as `bind`.
         doing: &'static str,
-        /// On which file.
+        /// File on which the step failed.
         path: PathBuf,
         /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// Listening socket; accepted connections are non-blocking and close-on-exec.
+/// Listening socket. Accepted connections are non-blocking and close-on-exec.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
@@ -73,7 +73,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`. `backlog` connections may wait to be accepted.
+    /// Listens at `path`. Up to `backlog` connections may wait to be accepted.
     pub fn bind(path: &Path, access: Access, backlog: u32) -> Result<Listener, BindError> {
         let lock = lock(path)?;
         clear_stale(path)?;
@@ -99,8 +99,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Takes over a listener set up by another process, such as systemd. `EINVAL` unless it is a
-    /// listening sequenced-packet UNIX socket.
+    /// Takes over a listener set up by another process, such as systemd. Returns `EINVAL` unless
+    /// `fd` is a listening sequenced-packet UNIX socket.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Listener> {
         let option = |name: libc::c_int| -> io::Result<libc::c_int> {
             let mut value: libc::c_int = 0;
@@ -128,10 +128,10 @@ impl Listener {
         Ok(Listener { fd, path: None, _lock: None })
     }
 
-    /// Accepts the next waiting connection, `None` if there is none.
+    /// Accepts the next waiting connection. Returns `None` if there is none.
     ///
-    /// `EMFILE` and `ENFILE` leave the connection waiting: the listener stays readable, so a caller
-    /// in a loop must stop watching it until it has closed a descriptor.
+    /// `EMFILE` and `ENFILE` leave the connection waiting, so the listener stays readable. A caller
+    /// in a loop must stop watching the listener until the caller has closed a descriptor.
     pub fn accept(&self) -> io::Result<Option<OwnedFd>> {
         loop {
             // SAFETY: no address is asked for.
@@ -156,8 +156,8 @@ impl Listener {
     }
 }
 
-/// Removes the socket that [`Listener::bind`] created; one from [`Listener::from_fd`] belongs to
-/// its creator.
+/// Removes the socket that [`Listener::bind`] created. A socket from [`Listener::from_fd`] belongs
+/// to its creator.
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
@@ -173,7 +173,8 @@ impl AsFd for Listener {
     }
 }
 
-/// Locks `path` with `.lock` appended and writes our pid into it.
+/// Locks the file named `path` with `.lock` appended, and writes the number of this process into
+/// it.
 fn lock(path: &Path) -> Result<File, BindError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -219,7 +220,7 @@ fn lock(path: &Path) -> Result<File, BindError> {
     Ok(file)
 }
 
-/// Removes the file at `path` if it is a dead socket.
+/// Removes the file at `path` if it is a socket that no process answers.
 fn clear_stale(path: &Path) -> Result<(), BindError> {
     let os = |doing: &'static str| {
         move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error }
@@ -242,8 +243,9 @@ fn clear_stale(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// Sets the mode of the socket itself; a symbolic link put there meanwhile is not followed to
-/// another file (the result is then `ENXIO` or `EOPNOTSUPP`, depending on the kernel).
+/// Sets the mode of the socket itself. If another process has replaced the socket by a symbolic
+/// link, the call does not follow the link. The result is then `ENXIO` or `EOPNOTSUPP`, depending
+/// on the kernel.
 fn chmod(path: &Path, mode: u32) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `path` is a C string; O_PATH opens without accessing the file.

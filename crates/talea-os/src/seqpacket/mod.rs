@@ -1,4 +1,4 @@
-//! UNIX sequenced-packet sockets: one message, one call.
+//! UNIX sequenced-packet sockets with one system call per message.
 //!
 //! Invariants. Receiving and sending are one system call each and allocate nothing, unless
 //! [`recv_all`] finds more than one descriptor. Descriptors arrive close-on-exec. Sending never
@@ -32,20 +32,21 @@ use std::time::Duration;
 /// Result of one [`recv`].
 #[derive(Debug)]
 pub struct Received {
-    /// Number of bytes in the buffer; 0 if the peer has closed.
+    /// Number of bytes in the buffer; 0 if the peer has closed its end.
     pub len: usize,
     /// The first descriptor of the message.
     pub fd: Option<OwnedFd>,
-    /// Whether the message was longer than the buffer; the rest is lost.
+    /// Whether the message was longer than the buffer. The rest of the message is lost.
     pub truncated: bool,
-    /// Whether the message carried more than one descriptor, or more than could be received.
+    /// Whether the message carried more than one descriptor, or more than the process could
+    /// receive.
     pub surplus_fds: bool,
-    /// Further descriptors received by [`recv_all`]; [`recv`] has them closed.
+    /// Further descriptors that [`recv_all`] received. [`recv`] lets the kernel close them.
     pub surplus: Vec<OwnedFd>,
 }
 
 const ONE_FD: usize = size_of::<RawFd>();
-/// The kernel's `SCM_MAX_FD`: maximum number of descriptors in one message.
+/// Maximum number of descriptors in one message: the kernel's `SCM_MAX_FD`.
 const MAX_FDS: usize = 253;
 /// Size of a control message's header.
 const HEADER: usize = size_of::<libc::cmsghdr>();
@@ -54,23 +55,23 @@ const HEADER: usize = size_of::<libc::cmsghdr>();
 #[repr(C, align(8))]
 struct Control<const ROOM: usize>([MaybeUninit<u8>; ROOM]);
 
-/// Receives one message and at most one descriptor: the kernel drops the others. Blocks only on a
-/// blocking socket; `EAGAIN` otherwise.
+/// Receives one message and at most one descriptor; the kernel drops the others. Blocks only on a
+/// blocking socket, and otherwise returns `EAGAIN`.
 #[inline]
 pub fn recv(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     receive::<{ HEADER + ONE_FD }>(socket.as_fd(), buffer)
 }
 
-/// Variant of [`recv`] with every descriptor of the message, so that the caller closes them. The
-/// kernel still drops those for which our table has no space.
+/// Variant of [`recv`] that returns every descriptor of the message, so that the caller closes
+/// them. The kernel still drops descriptors for which this process's table has no space.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "see `receive`")]
 pub fn recv_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     receive::<{ HEADER + MAX_FDS * ONE_FD }>(socket.as_fd(), buffer)
 }
 
-/// Receives one message. `ROOM` is the exact size for the wanted number of descriptors: without
-/// padding the kernel has no space to install another.
+/// Receives one message. `ROOM` is the exact size for the requested number of descriptors. Without
+/// padding the kernel has no space to install another descriptor.
 // Inlined, like `send`: a return out of the function that made a system call finds the processor's
 // return stack refilled by the kernel, is mispredicted, and may cost more than all our work on a
 // message. See the daemon's loop.
@@ -108,13 +109,13 @@ fn receive<const ROOM: usize>(socket: BorrowedFd, buffer: &mut [u8]) -> io::Resu
     })
 }
 
-/// Whether an unread message is queued. One without content does not count.
+/// Whether an unread message is queued. A message without content does not count.
 pub fn has_unread(socket: impl AsFd) -> bool {
     rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)
 }
 
 /// Shuts a connection down in both directions and discards up to `max_messages` unread messages
-/// without descriptors. Returns whether messages are left. No message arrives afterwards, so after
+/// without descriptors. Returns whether messages remain. No message arrives afterwards, so after
 /// `false` closing the socket drops nothing but the socket.
 pub fn shutdown_and_drain(socket: impl AsFd, max_messages: usize) -> io::Result<bool> {
     let socket = socket.as_fd();
@@ -154,7 +155,7 @@ fn discard_unread(socket: BorrowedFd, max_messages: usize) -> io::Result<bool> {
     }
 }
 
-/// First unread message of a socket that requests credentials.
+/// Type of the first unread message of a socket that requests credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unread {
     Nothing,
@@ -190,14 +191,14 @@ fn check_size(returned: libc::ssize_t) -> io::Result<()> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sends one message, with or without a descriptor. Never waits: `EAGAIN` if the peer's queue is
-/// full. `EPIPE` if the peer has closed.
+/// Sends one message, with or without a descriptor. Never waits: returns `EAGAIN` if the peer's
+/// queue is full, and `EPIPE` if the peer has closed its end.
 #[inline]
 pub fn send(socket: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd>) -> io::Result<()> {
     send_with(socket.as_fd(), bytes, fd, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
 
-/// Variant of [`send`] that waits up to the socket's time-out ([`set_timeout`]).
+/// Variant of [`send`] that waits for at most the socket's time-out ([`set_timeout`]).
 pub fn send_waiting(socket: impl AsFd, bytes: &[u8], fd: Option<BorrowedFd>) -> io::Result<()> {
     send_with(socket.as_fd(), bytes, fd, SendFlags::NOSIGNAL)
 }
@@ -238,10 +239,10 @@ fn send_descriptor(
     rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
 }
 
-/// Connects to the socket at `path` and sets the time-out of every later wait on it.
+/// Connects to the socket at `path` and sets the time-out of every later wait on the connection.
 ///
-/// `TimedOut` if the listener does not accept in time; `ECONNREFUSED` if no process listens;
-/// `ENOENT`.
+/// `TimedOut`: the listener does not accept in time. `ECONNREFUSED`: no process listens. `ENOENT`:
+/// there is no file at `path`.
 pub fn connect(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let socket = socket(0)?;
     set_timeout(&socket, timeout)?;
@@ -261,7 +262,8 @@ pub fn connect(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// Variant of [`recv`] for a blocking socket with a time-out: `TimedOut` instead of `EAGAIN`.
+/// Variant of [`recv`] for a blocking socket with a time-out. Returns `TimedOut` in place of
+/// `EAGAIN`.
 pub fn recv_waiting(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     recv(socket, buffer).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => timed_out(),
@@ -295,7 +297,7 @@ pub fn set_timeout(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates two connected sockets, both close-on-exec; with `nonblocking` neither ever blocks.
+/// Creates two connected sockets, both close-on-exec. With `nonblocking` no call on them blocks.
 pub fn pair(nonblocking: bool) -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [-1; 2];
     let kind = libc::SOCK_SEQPACKET
@@ -313,8 +315,8 @@ fn socket(flags: libc::c_int) -> io::Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))?)) }
 }
 
-/// Returns the address of a path, with its actual length. `EINVAL` for a path that is empty,
-/// contains a NUL or exceeds the kernel's 107 bytes.
+/// Returns the address of a path, with its actual length. Returns `EINVAL` for a path that is
+/// empty, contains a NUL or exceeds the kernel's 107 bytes.
 fn address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = path.as_os_str().as_bytes();

@@ -1,5 +1,5 @@
 //! Restores the affinity of threads created while a shield was active. Such a thread inherited its
-//! parent's shielded affinity; it gets the parent's original one.
+//! parent's shielded affinity and now gets the affinity that the parent had before the shield.
 //!
 //! Model: the ancestors of the thread are followed, process by process, to one that existed before
 //! the shield. If the shield changed that ancestor, the thread has inherited the applied affinity.
@@ -21,25 +21,25 @@ use crate::Tid;
 use talea_core::CpuSet;
 use talea_core::mutate;
 
-/// Maximum number of scans: a thread may be forking during each.
+/// Maximum number of scans for new threads. A thread may fork during each scan.
 const MAX_SCANS: u32 = 20;
-/// Maximum number of generations of processes created meanwhile.
+/// Maximum number of generations of processes created while the shield was active.
 const MAX_GENERATIONS: u32 = 1000;
-/// The process that becomes the parent of orphaned processes.
+/// Number of the process that becomes the parent of orphaned processes.
 const INIT: i32 = 1;
 
 /// Ancestor whose affinity a new thread may have inherited.
 enum Ancestor {
     /// Process that existed before the shield.
     Process(Tid),
-    /// No living process.
+    /// Ancestor that has ended: no living process is left.
     Ended,
     /// Process that is invisible in this PID namespace, so the shield did not move it.
     Invisible,
 }
 
 impl Journal {
-    /// Restores the affinity of threads created meanwhile. Allocates nothing.
+    /// Restores the affinity of threads created while the shield was active. Allocates nothing.
     pub(super) fn restore_inherited(
         &self,
         ops: &dyn SystemOps,

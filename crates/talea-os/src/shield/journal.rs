@@ -44,14 +44,14 @@ const MASK_WORDS: usize = MAX_CPUS / 64;
 /// Size of each record in words.
 const RECORD_WORDS: usize = 8 + 2 * MASK_WORDS;
 const RECORD_BYTES: usize = 8 * RECORD_WORDS;
-/// Magic number: the format of the file.
+/// Magic number of the file format.
 const MAGIC: u64 = u64::from_ne_bytes(*b"talea-s1");
-/// Time limit in milliseconds for interrupts to occur on their previous CPU.
+/// Time limit in milliseconds within which interrupts must occur on their previous CPU.
 const INTERRUPT_WAIT_MS: u32 = 50;
 
 type Record = [u64; RECORD_WORDS];
 
-/// Owner of a shield: the parent thread of its reaper, and the start time of that thread.
+/// Owner of a shield: the parent thread of its reaper, with the start time of that thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) thread: Tid,
@@ -66,10 +66,10 @@ pub(super) enum Change {
         process: Tid,
         tid: Tid,
         start: u64,
-        /// Whether the affinity before contained all CPUs of the machine.
+        /// Whether the affinity before the change contained all CPUs of the machine.
         anywhere: bool,
     },
-    /// Affinity mask of something else.
+    /// Affinity mask of an object that is not a thread.
     Mask(AffinityTarget),
 }
 
@@ -77,9 +77,10 @@ pub(super) enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) change: Change,
-    /// CPU to which the interrupt was delivered. The kernel does not choose it again by itself.
+    /// CPU to which the interrupt was delivered before the change. The kernel does not choose this
+    /// CPU again by itself.
     pub(super) previous_cpu: Option<u32>,
-    /// Whether restoring has begun; it takes two steps.
+    /// Whether restoring of the interrupt has begun, which takes two steps.
     pub(super) restoring: bool,
     pub(super) before: CpuSet,
     pub(super) applied: CpuSet,
@@ -90,12 +91,12 @@ pub(super) struct Entry {
 pub struct Restored {
     /// Number of objects restored.
     pub restored: u32,
-    /// Number of objects that another process has changed since; they are left as they are.
+    /// Number of objects that another process has changed since then. They are left unchanged.
     pub skipped: u32,
     /// Number of threads that have ended.
     pub ended: u32,
-    /// Number of threads created meanwhile that had inherited a changed affinity and got their
-    /// parent's original one.
+    /// Number of threads created while the shield was active that had inherited a changed affinity.
+    /// Each got the affinity that its parent had before the shield.
     pub inherited: u32,
 }
 
@@ -178,7 +179,8 @@ impl Owner {
 }
 
 impl Journal {
-    /// Opens and locks the file, creates it if `make`; `None` where it does not exist.
+    /// Opens and locks the file. Creates the file if `make` is set; otherwise returns `None` if the
+    /// file does not exist.
     fn open(path: &Path, make: bool) -> io::Result<Option<Journal>> {
         loop {
             let mut options = File::options();
@@ -211,8 +213,8 @@ impl Journal {
         }
     }
 
-    /// Whether this file is still at `path`. The previous owner may have removed it and another
-    /// process created a new one.
+    /// Whether the open file is still at `path`. The previous owner may have removed the file and
+    /// another process created a new one.
     fn is_at(&self, path: &Path) -> bool {
         let (Ok(found), Ok(own)) = (path.symlink_metadata(), self.file.metadata()) else {
             return false;
@@ -220,8 +222,8 @@ impl Journal {
         (own.dev(), own.ino()) == (found.dev(), found.ino())
     }
 
-    /// Opens and locks the journal of this owner for its reaper; `None` if it was restored already.
-    /// Allocates nothing. Other processes wait until the reaper ends.
+    /// Opens and locks the journal of this owner for its reaper. Returns `None` if the journal was
+    /// restored already. Allocates nothing. Other processes wait until the reaper ends.
     pub(super) fn reopen(path: &Path, owner: Owner, boot: [u8; 16]) -> io::Result<Option<Journal>> {
         let journal = Journal::open_existing(path)?;
         flock(&journal.file, FlockOperation::LockExclusive)?;
@@ -238,8 +240,8 @@ impl Journal {
         })
     }
 
-    /// Starts an empty journal of this owner, after restoring that of a dead owner; returns the
-    /// owner if it lives.
+    /// Starts an empty journal of this owner, after restoring the journal of a dead owner. Returns
+    /// the other owner if it lives.
     pub(super) fn start(
         path: &Path,
         ops: &dyn SystemOps,
@@ -270,8 +272,8 @@ impl Journal {
         self.write_record(0, &page)
     }
 
-    /// Restores the journal of a dead owner and removes the file; `None` without a journal, or with
-    /// that of a living owner.
+    /// Restores the journal of a dead owner and removes the file. Returns `None` if there is no
+    /// journal or its owner lives.
     pub(super) fn recover(path: &Path, ops: &dyn SystemOps) -> io::Result<Option<Restored>> {
         let boot = clock::boot_id()?;
         let Some(journal) = Journal::open(path, false)? else { return Ok(None) };
@@ -284,8 +286,8 @@ impl Journal {
         Ok(restored)
     }
 
-    /// Whether there is a journal of a dead owner with changes. An owner killed before it had a
-    /// reaper has none.
+    /// Whether there is a journal of a dead owner with changes. An owner that was killed before it
+    /// had a reaper has no changes.
     pub(super) fn has_leftover(path: &Path, ops: &dyn SystemOps) -> bool {
         let (Ok(boot), Ok(journal)) = (clock::boot_id(), Journal::open_existing(path)) else {
             return false;
@@ -293,7 +295,7 @@ impl Journal {
         journal.len() > 0 && journal.owner(boot).is_some_and(|owner| !owner.is_alive(ops))
     }
 
-    /// Returns the owner, if the journal is of this boot.
+    /// Returns the owner if the journal is of this boot.
     fn owner(&self, boot: [u8; 16]) -> Option<Owner> {
         let page = self.read_record(0)?;
         let is_of = |word: u64, bytes: &[u8]| word.to_ne_bytes() == bytes;
@@ -345,12 +347,13 @@ impl Journal {
         self.write_record(at + 1, &entry.to_record())
     }
 
-    /// Restores everything, as the table above says. Allocates nothing, because a reaper does it,
-    /// too. Idempotent.
+    /// Restores all objects as the table of the module head says. Allocates nothing, because a
+    /// reaper calls the function, too. Idempotent.
     ///
     /// An interrupt returns to its previous CPU: it is first restricted to that CPU, then gets its
-    /// mask back. The kernel moves an interrupt when it occurs, and never by itself. One that does
-    /// not occur within [`INTERRUPT_WAIT_MS`] stays on its CPU, with its mask restored.
+    /// mask back. The kernel moves an interrupt when the interrupt occurs, and never otherwise. An
+    /// interrupt that does not occur within [`INTERRUPT_WAIT_MS`] stays on its CPU, with its mask
+    /// restored.
     pub(super) fn undo(&self, ops: &dyn SystemOps) -> Restored {
         let mut restored = Restored::default();
         let online = ops.online();
@@ -416,7 +419,8 @@ impl Journal {
         restored
     }
 
-    /// Waits for interrupts to move to their previous CPU.
+    /// Waits until the interrupts have moved to their previous CPUs, for at most
+    /// [`INTERRUPT_WAIT_MS`].
     fn wait_for_interrupts(&self, ops: &dyn SystemOps) {
         for _ in 0..INTERRUPT_WAIT_MS {
             let is_moving = |at| {
@@ -447,7 +451,7 @@ fn is_interrupt_moved(ops: &dyn SystemOps, entry: &Entry, target: AffinityTarget
             .is_ok_and(|goes| goes != CpuSet::single(cpu))
 }
 
-/// Returns the mask that we wrote last.
+/// Returns the mask that the shield or the restoring wrote last.
 fn applied_mask(entry: &Entry) -> CpuSet {
     match entry.previous_cpu {
         Some(cpu) if entry.restoring => CpuSet::single(cpu),
@@ -478,7 +482,7 @@ fn restore_mask(
     }
 }
 
-/// Returns the affinity to restore. A thread that could run on all CPUs had no restriction, and
+/// Returns the affinity to restore. A thread that could run on all CPUs had no restriction, so it
 /// must be allowed on CPUs that come online later.
 pub(super) fn affinity_to_restore(entry: &Entry) -> CpuSet {
     match entry.change {
@@ -520,7 +524,8 @@ fn restore_thread(
     )
 }
 
-/// Whether a thread has the applied affinity; the kernel reports online CPUs only.
+/// Whether a thread has the applied affinity. The comparison omits offline CPUs, because the kernel
+/// reports only online CPUs.
 pub(super) fn has_applied_affinity(entry: &Entry, found: &CpuSet, online: &CpuSet) -> bool {
     let visible = entry.applied.intersection(online);
     *found == entry.applied

@@ -54,9 +54,9 @@ use std::sync::{Arc, OnceLock};
 use talea_core::CpuSet;
 use talea_core::mutate;
 
-/// Path of the journal. `/run` ends with the boot, as the threads in the journal do.
+/// Path of the journal. `/run` is cleared at boot, when the threads in the journal have ended.
 const JOURNAL: &str = "/run/talea-shield";
-/// Maximum number of scans for threads created meanwhile.
+/// Maximum number of scans for threads created during the scans.
 const MAX_SCANS: u32 = 10;
 
 /// Reason why a shield cannot be raised.
@@ -68,12 +68,12 @@ pub enum ShieldError {
     NothingLeft,
     /// Another process has a shield.
     Busy {
-        /// A thread of that process.
+        /// Thread of the other process.
         by: Tid,
     },
     /// The process lacks the rights of root, above all `CAP_SYS_NICE`.
     NoRight,
-    /// The kernel refused.
+    /// The kernel refused a step.
     Os {
         /// Step that failed.
         doing: &'static str,
@@ -109,20 +109,21 @@ impl UnmovedKind {
     }
 }
 
-/// Reason why something was not moved.
+/// Reason why a thread or interrupt was not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmovedReason {
     /// Per-CPU kernel thread, or a kernel worker that is about to end.
     CpuBound,
-    /// It moves at its next occurrence: an interrupt that was given another CPU, or the thread that
-    /// handles it.
+    /// The interrupt was given another CPU and moves at its next occurrence, together with the
+    /// thread that handles it.
     MovesLater,
-    /// A user pinned it there with a real-time policy, which may carry a guarantee.
+    /// A user pinned the thread there with a real-time policy, which may carry a guarantee.
     RealTime,
-    /// The kernel refused with this number: an interrupt that it manages itself (`EPERM`, `EIO`), a
-    /// thread in a cpuset without other CPUs (`EINVAL`), a thread with a reservation (`EBUSY`).
+    /// The kernel refused the move with this error number. `EPERM` and `EIO`: an interrupt that the
+    /// kernel manages itself. `EINVAL`: a thread in a cpuset without other CPUs. `EBUSY`: a thread
+    /// with a reservation.
     Refused(i32),
-    /// It arrived later, or moved itself back.
+    /// The thread or interrupt arrived after the shield was raised, or moved itself back.
     Arrived,
 }
 
@@ -131,7 +132,7 @@ pub enum UnmovedReason {
 pub struct Unmoved {
     /// The thread or interrupt.
     pub kind: UnmovedKind,
-    /// The reason.
+    /// Reason why the thread or interrupt was not moved.
     pub reason: UnmovedReason,
 }
 
@@ -199,10 +200,10 @@ fn remaining_cpus(cpus: &CpuSet) -> Result<CpuSet, ShieldError> {
 }
 
 impl Shield {
-    /// Moves all threads but the calling one and its children off `cpus`.
+    /// Moves all threads off `cpus`, except for the calling thread and its children.
     ///
     /// # Errors
-    /// If the shield cannot be started; a thread that cannot be moved is no error.
+    /// If the shield cannot be raised. A thread that cannot be moved is no error.
     pub fn raise(cpus: &CpuSet) -> Result<Shield, ShieldError> {
         let rest = remaining_cpus(cpus)?;
         if !capabilities::effective().is_ok_and(|held| held.has(Capability::SysNice)) {
@@ -273,8 +274,8 @@ impl Shield {
         &self.report
     }
 
-    /// Returns what may use the shielded CPUs now and could not when the shield was raised: threads
-    /// of other processes, except per-CPU kernel threads, and interrupts.
+    /// Returns the threads and interrupts that may use the shielded CPUs now and could not when the
+    /// shield was raised. Omits threads of this process and per-CPU kernel threads.
     pub fn foreign(&self) -> Vec<Unmoved> {
         let evacuation = Evacuation {
             ops: &Linux,
@@ -290,7 +291,7 @@ impl Shield {
         found
     }
 
-    /// Restores all affinities now and returns the result.
+    /// Restores all affinities at once and returns the result.
     pub fn lower(mut self) -> Restored {
         self.undo()
     }
@@ -311,21 +312,21 @@ impl Drop for Shield {
     }
 }
 
-/// Restores what a shield changed whose process and reaper were both killed; `None` if there is no
-/// such shield.
+/// Restores what a shield changed if both its process and its reaper were killed. Returns `None` if
+/// there is no such shield.
 ///
 /// # Errors
-/// Without the right to change affinities.
+/// If this process lacks the right to change affinities.
 pub fn recover() -> io::Result<Option<Restored>> {
     Journal::recover(Path::new(JOURNAL), &Linux)
 }
 
-/// Whether there is work for [`recover`].
+/// Whether [`recover`] would restore anything.
 pub fn has_leftover() -> bool {
     Journal::has_leftover(Path::new(JOURNAL), &Linux)
 }
 
-/// Moves threads and interrupts off the shielded CPUs.
+/// Move of threads and interrupts off the shielded CPUs.
 struct Evacuation<'a> {
     ops: &'a dyn SystemOps,
     journal: &'a Journal,
@@ -334,7 +335,8 @@ struct Evacuation<'a> {
 }
 
 impl Evacuation<'_> {
-    /// Moves everything that can be moved; refusals are in `unmoved`.
+    /// Moves all threads and interrupts that can be moved. The report lists the refusals in
+    /// `unmoved`.
     fn run(&self) -> ShieldReport {
         let mut report = ShieldReport::default();
         for target in [AffinityTarget::NewInterrupts, AffinityTarget::UnboundWorkers] {
@@ -378,7 +380,8 @@ impl Evacuation<'_> {
         report
     }
 
-    /// Returns whether the mask had to be changed, and was.
+    /// Removes the shielded CPUs from the mask of `target`. Returns whether the mask had to be
+    /// changed and was changed.
     fn move_mask(&self, target: AffinityTarget) -> io::Result<bool> {
         // An interrupt that has disappeared meanwhile.
         let Ok(before) = self.ops.read_mask(target) else { return Ok(false) };
@@ -432,8 +435,8 @@ impl Evacuation<'_> {
         Ok(true)
     }
 
-    /// Records the affinity that the kernel has set, which may be smaller than requested: restoring
-    /// compares with it.
+    /// Records the affinity that the kernel has set, which may be smaller than the requested one.
+    /// Restoring compares with the recorded affinity.
     fn record_actual(
         &self,
         at: u64,
@@ -449,7 +452,7 @@ impl Evacuation<'_> {
         }
     }
 
-    /// Returns the affinity without the shielded CPUs; `None` if no change is needed.
+    /// Returns the affinity without the shielded CPUs. Returns `None` if no change is necessary.
     fn reduced_mask(&self, before: &CpuSet) -> Option<CpuSet> {
         if before.intersection(&self.cpus).is_empty() {
             return None;
@@ -458,7 +461,7 @@ impl Evacuation<'_> {
         Some(if now.is_empty() { self.rest } else { now })
     }
 
-    /// Returns the reason why a thread is not moved; `None` if it is to be moved.
+    /// Returns the reason why a thread is not moved. Returns `None` if the thread is to be moved.
     fn unmoved_reason(
         &self,
         process: Tid,
@@ -483,7 +486,8 @@ impl Evacuation<'_> {
         }
     }
 
-    /// Lists what may use the shielded CPUs now, without this process; reasons in `known` are kept.
+    /// Lists the threads and interrupts that may use the shielded CPUs now, without threads of this
+    /// process. Keeps the reasons in `known`.
     fn list_users(&self, known: &[Unmoved]) -> Vec<Unmoved> {
         let mut unmoved: Vec<Unmoved> = known
             .iter()

@@ -13,22 +13,22 @@ use std::mem::MaybeUninit;
 use talea_core::CpuSet;
 use talea_core::cpus::MAX_CPUS;
 
-/// Affinity mask of something that is no thread.
+/// Affinity mask of an object that is not a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AffinityTarget {
     /// Default affinity of new interrupts.
     NewInterrupts,
-    /// Unbound kernel workers.
+    /// Affinity of the kernel's unbound workers.
     UnboundWorkers,
     /// Allowed CPUs of an interrupt.
     Interrupt(u32),
-    /// CPUs to which an interrupt is delivered; read-only.
+    /// CPUs to which an interrupt is delivered. The mask is read-only.
     EffectiveInterrupt(u32),
 }
 
-/// Operations on a machine; the tests have a simulated one.
+/// Operations on a machine. The tests implement them for a simulated machine.
 pub(super) trait SystemOps {
-    /// Calls `visit` with the process and the number of each thread.
+    /// Calls `visit` for each thread with its process, its number and its state.
     fn for_each_thread(&self, visit: &mut dyn FnMut(Tid, Tid, &Stat));
     /// Reads the state of a thread.
     fn stat(&self, process: Tid, tid: Tid) -> io::Result<Stat>;
@@ -36,7 +36,8 @@ pub(super) trait SystemOps {
     fn affinity(&self, tid: Tid) -> io::Result<CpuSet>;
     /// Sets a thread's affinity.
     fn set_affinity(&self, tid: Tid, cpus: &CpuSet) -> io::Result<()>;
-    /// Returns the online CPUs. The kernel reports affinities without offline ones.
+    /// Returns the online CPUs. The kernel omits offline CPUs from a thread's affinity, so a
+    /// comparison with a stored affinity must omit them, too.
     fn online(&self) -> CpuSet;
     /// Whether a thread has a real-time policy.
     fn is_real_time(&self, tid: Tid) -> bool;
@@ -50,7 +51,7 @@ pub(super) trait SystemOps {
     fn sleep_1_ms(&self);
 }
 
-/// The running machine.
+/// The running machine, through system calls and files of `/proc` and `/sys`.
 pub(super) struct Linux;
 
 impl SystemOps for Linux {
@@ -160,10 +161,10 @@ fn for_each_number(path: &str, visit: &mut dyn FnMut(Tid)) {
     }
 }
 
-/// Length of the longest mask: eight digits and a comma for 32 CPUs.
+/// Length of the longest mask: nine characters (eight digits and a comma) for 32 CPUs.
 const MAX_MASK_LEN: usize = MAX_CPUS / 32 * 9;
 
-/// Length of the longest list: every second CPU, with a comma each.
+/// Length of the longest list: every second CPU, each with a comma.
 const MAX_LIST_LEN: usize = MAX_CPUS / 2 * 5;
 
 /// Formats a CPU mask as the kernel does: hexadecimal words of 32 bits, the highest first.
@@ -192,7 +193,7 @@ fn parse_mask(text: &[u8]) -> Option<CpuSet> {
     Some(CpuSet::from_words(words))
 }
 
-/// Fixed-size text buffer without allocation; longer text is cut.
+/// Fixed-size text buffer without allocation. Longer text is cut.
 struct FixedText<const N: usize> {
     bytes: [u8; N],
     length: usize,

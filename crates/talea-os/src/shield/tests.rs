@@ -24,7 +24,7 @@ struct Thread {
     is_bound: bool,
     is_real_time: bool,
     may_use: CpuSet,
-    /// Its cpuset.
+    /// CPUs of the thread's cpuset.
     within: CpuSet,
 }
 
@@ -33,7 +33,7 @@ struct Interrupt {
     may_use: CpuSet,
     goes: u32,
     is_managed: bool,
-    /// Whether it occurs all the time.
+    /// Whether the interrupt occurs all the time.
     comes: bool,
 }
 
@@ -44,7 +44,7 @@ struct World {
     others: BTreeMap<bool, CpuSet>,
 }
 
-/// Simulated machine. After a number of changes it can simulate a kill.
+/// Simulated machine. After a given number of changes it can simulate a kill.
 struct Fake {
     world: RefCell<World>,
     online: Cell<CpuSet>,
@@ -184,7 +184,7 @@ fn interrupt(may_use: &str, goes: u32) -> Interrupt {
     Interrupt { may_use: set(may_use), goes, is_managed: false, comes: true }
 }
 
-/// Machine with four CPUs, of which 2 and 3 are shielded.
+/// Returns a machine with four CPUs, of which 2 and 3 are shielded.
 fn world() -> World {
     let threads = [
         (1, thread(1, "0-3")),

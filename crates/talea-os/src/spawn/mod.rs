@@ -1,9 +1,9 @@
 //! Starts an untrusted program in a sandbox.
 //!
-//! Model: the child gets one descriptor of ours (number 3), no environment, no other descriptor, a
-//! user of its own, resource limits, and no way to gain privileges (`NO_NEW_PRIVS`). It dies with
-//! this process. Optionally a seccomp filter refuses the calls by which it could reach other
-//! processes or the network.
+//! Model: the child gets one descriptor from this process (number 3), no environment, no other
+//! descriptor, a user of its own, and resource limits. It cannot gain privileges (`NO_NEW_PRIVS`),
+//! and dies with this process. Optionally a seccomp filter refuses the calls by which it could
+//! reach other processes or the network.
 //!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use talea_core::Span;
 
-/// Time limit for the kernel to end a killed child.
+/// Time limit within which the kernel must end a killed child.
 const KILL_TIMEOUT: Span = Span::from_ns(200_000_000);
 /// Number of the child's descriptor.
 pub const CHILD_FD: i32 = 3;
@@ -28,17 +28,17 @@ pub const CHILD_FD: i32 = 3;
 /// Restrictions of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    /// User and group of the child; `None` to keep ours (without privileges nothing else is
-    /// possible).
+    /// User and group of the child. `None` keeps those of this process, which is the only choice
+    /// without privileges.
     pub user: Option<(u32, u32)>,
-    /// RLIMIT_AS in bytes.
+    /// Limit of the address space in bytes: RLIMIT_AS.
     pub memory: u64,
-    /// RLIMIT_NOFILE.
+    /// Limit of the number of descriptors: RLIMIT_NOFILE.
     pub files: u64,
-    /// RLIMIT_CPU, rounded up to seconds; `None` for no bound.
+    /// Limit of the CPU time, rounded up to seconds: RLIMIT_CPU. `None` stands for no limit.
     pub cpu: Option<Span>,
-    /// Whether to refuse calls that reach other processes or the network. Not available on every
-    /// architecture: see [`has_seccomp`].
+    /// Whether the kernel refuses the child the calls that reach other processes or the network.
+    /// Only some architectures have the filter: see [`has_seccomp`].
     pub seccomp: bool,
 }
 
@@ -53,7 +53,7 @@ pub const fn has_seccomp() -> bool {
     seccomp::SUPPORTED
 }
 
-/// Sandboxed child. Dropping it kills and collects it.
+/// Sandboxed child. Dropping the value kills and collects the child.
 #[derive(Debug)]
 pub struct Child {
     inner: std::process::Child,
@@ -61,11 +61,11 @@ pub struct Child {
     pid: Tid,
 }
 
-/// Starts `exe` with `args` and with `fd` as its descriptor 3, confined by `sandbox`. Its standard
-/// error goes to `stderr`.
+/// Starts `exe` with `args` and with `fd` as its descriptor 3, confined by `sandbox`. The child's
+/// standard error goes to `stderr`.
 ///
-/// `PDEATHSIG` follows the calling *thread*: call this from one that lives as long as the child
-/// shall.
+/// `PDEATHSIG` follows the calling *thread*, so the calling thread must live at least as long as
+/// the child is to live.
 pub fn spawn_sandboxed(
     exe: &Path,
     args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -102,8 +102,8 @@ pub fn spawn_sandboxed(
     }
 }
 
-/// Runs in the child, before exec. Order matters: groups before user, user before PDEATHSIG
-/// (changing users clears it), the filter last.
+/// Confines the calling child before exec. The order matters: groups before user, user before
+/// PDEATHSIG (a change of users clears it), the filter last.
 fn confine(fd: i32, parent: Tid, sandbox: &Sandbox) -> io::Result<()> {
     for (resource, value) in [
         (libc::RLIMIT_CORE, 0),
@@ -188,7 +188,7 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
 }
 
 impl Child {
-    /// Returns its process number.
+    /// Returns the process number of the child.
     pub fn pid(&self) -> Tid {
         self.pid
     }
@@ -198,9 +198,9 @@ impl Child {
         self.inner.kill()
     }
 
-    /// Kills the child and returns its exit status; `None` for one that does not end within
-    /// `KILL_TIMEOUT`: it blocks in the kernel, in a file system that does not answer, and ends
-    /// when that does.
+    /// Kills the child and returns its exit status. Returns `None` for a child that does not end
+    /// within `KILL_TIMEOUT`. Such a child blocks in the kernel, in a file system that does not
+    /// answer, and ends when the file system answers.
     pub fn kill_and_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.kill()?;
         let mut poll =
@@ -217,12 +217,12 @@ impl Child {
         }
     }
 
-    /// Returns its exit status, `None` while it runs.
+    /// Returns the exit status of the child, or `None` while the child runs.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.inner.try_wait()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the child.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.inner.wait()
     }
@@ -243,7 +243,7 @@ impl Drop for Child {
     }
 }
 
-/// The descriptor becomes readable when the child ends.
+/// Access to a descriptor that becomes readable when the child ends.
 impl AsFd for Child {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()

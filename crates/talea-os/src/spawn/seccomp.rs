@@ -10,7 +10,7 @@
 use crate::sys::check;
 use std::io;
 
-/// Whether the filter exists here.
+/// Whether the filter exists for this architecture.
 pub(super) const SUPPORTED: bool = ARCH != 0;
 
 #[cfg(target_arch = "x86_64")]
@@ -87,7 +87,7 @@ const DENIED: &[libc::c_long] = &[
     libc::SYS_unlink,
 ];
 
-/// Flags of openat that the child must not use: it may only read.
+/// Flags of `openat` that the child must not use, because it may only read.
 const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -96,12 +96,12 @@ const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 const ANY_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// Offsets in `struct seccomp_data`.
+/// Offset of the call's number in `struct seccomp_data`.
 const AT_NUMBER: u32 = 0;
 const AT_ARCH: u32 = 4;
-/// Lower half of the third argument, on little-endian machines.
+/// Offset of the lower half of the third argument, on little-endian machines.
 const AT_FLAGS: u32 = 32;
-/// Bit in the number of system calls of the x32 ABI.
+/// Bit of the x32 ABI in the number of a system call.
 const X32: u32 = 0x4000_0000;
 
 const ALLOW: u32 = 0x7FFF_0000;
@@ -150,7 +150,7 @@ const fn program() -> [libc::sock_filter; LENGTH] {
     program
 }
 
-/// Installs the filter in the calling thread; needs NO_NEW_PRIVS. Async-signal-safe.
+/// Installs the filter in the calling thread, which must have set NO_NEW_PRIVS. Async-signal-safe.
 pub(super) fn install() -> io::Result<()> {
     if !SUPPORTED {
         return Err(io::Error::from_raw_os_error(libc::ENOSYS));

@@ -36,7 +36,7 @@ impl Map {
         mapped(base).map(|base| Map { base, length })
     }
 
-    /// Extends the mapping; it may move.
+    /// Extends the mapping to `length` bytes. The mapping may move.
     pub(super) fn remap(&mut self, length: usize) -> io::Result<()> {
         // SAFETY: the old mapping is ours, and `&mut self` guarantees that no reference into it
         // exists.
@@ -52,7 +52,7 @@ impl Map {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Stores a word after everything that was stored before.
+    /// Stores a word after all earlier stores.
     pub(super) fn store(&mut self, at: usize, word: u64) {
         self.word(at).store(word, Ordering::Release);
         // Nor may a later store precede it: the next write may reuse the half that this word
@@ -68,8 +68,8 @@ impl Map {
         unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() }
     }
 
-    /// Returns bytes that no other process changes: the file is locked, and writing needs `&mut
-    /// self`.
+    /// Returns bytes of the mapping. No other process changes them: the file is locked, and writing
+    /// needs `&mut self`.
     pub(super) fn read(&self, at: usize, length: usize) -> &[u8] {
         assert!(at <= self.length && length <= self.length - at, "bytes outside the mapping");
         // SAFETY: inside the mapping; only a process that ignores the lock and is root or us could

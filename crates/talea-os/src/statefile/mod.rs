@@ -43,32 +43,32 @@ const HALF: u64 = 2;
 /// State of the file when it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenResult {
-    /// It is new.
+    /// The file is new.
     New,
-    /// An earlier process of this boot has left it; its records are there.
+    /// An earlier process of this boot has left the file, with its records.
     SameBoot,
-    /// It is of another boot; its records were cleared.
+    /// The file is of another boot. Its records were cleared.
     OtherBoot,
 }
 
 /// Reason why a state file cannot be used.
 #[derive(Debug)]
 pub enum StateError {
-    /// Another process holds it.
+    /// Another process holds the file.
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// Another user owns it or could have changed it.
+    /// Another user owns the file or could have changed it.
     Untrusted {
         /// The file.
         path: PathBuf,
-        /// Its owner.
+        /// Owner of the file.
         uid: u32,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// It is not a state file, or one of another version.
+    /// The file is not a state file, or has another version.
     Foreign {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum StateError {
         /// Value expected.
         wanted: u64,
     },
-    /// The kernel refused.
+    /// The kernel refused a step.
     Os {
         /// Step that failed.
         doing: &'static str,
@@ -90,7 +90,7 @@ pub enum StateError {
     },
 }
 
-/// An open, locked state file.
+/// Open, locked state file.
 #[derive(Debug)]
 pub struct StateFile {
     map: Map,
@@ -105,7 +105,7 @@ pub struct StateFile {
 impl StateFile {
     /// Opens or creates the file at `path`, for records of at most `record_size` bytes.
     ///
-    /// It initially has `capacity` slots, and grows by itself.
+    /// The file initially has `capacity` slots, and grows when necessary.
     ///
     /// # Panics
     /// If `record_size` is zero.
@@ -123,8 +123,8 @@ impl StateFile {
         StateFile::open_in_boot(path, record_size, capacity, boot)
     }
 
-    /// Variant of [`StateFile::open_or_create`] that waits up to `timeout` for another holder to
-    /// release the file.
+    /// Variant of [`StateFile::open_or_create`] that waits for at most `timeout` until another
+    /// holder releases the file.
     pub fn open_waiting(
         path: &Path,
         record_size: usize,
@@ -203,8 +203,8 @@ impl StateFile {
         Ok(state)
     }
 
-    /// Reads the header, or writes it into a new file. The magic number is written last: a file
-    /// whose creator was killed has none and counts as new.
+    /// Reads the header, or writes the header of a new file. The magic number is written last: a
+    /// file whose creator was killed has none and counts as new.
     fn read_header(&mut self, boot: [u8; 16]) -> Result<OpenResult, StateError> {
         let boot_now = u128::from_ne_bytes(boot);
         let boot_now = [boot_now as u64, (boot_now >> 64) as u64];
@@ -254,8 +254,8 @@ impl StateFile {
         self.capacity
     }
 
-    /// Writes `record` into `slot`, replacing its record. Grows the file if `slot` is beyond its
-    /// end; only that can fail.
+    /// Writes `record` into `slot`, replacing the slot's record. Grows the file if `slot` is beyond
+    /// its end. Only the growth can fail.
     ///
     /// # Panics
     /// If `record` is longer than the record size of the file.
@@ -286,7 +286,7 @@ impl StateFile {
         }
     }
 
-    /// Returns the record in `slot`; `None` for an empty or damaged one.
+    /// Returns the record in `slot`. Returns `None` for an empty or damaged slot.
     pub fn get(&self, slot: usize) -> Option<&[u8]> {
         if slot >= self.capacity {
             return None;
@@ -327,8 +327,8 @@ impl StateFile {
     }
 }
 
-/// Allocates the space: a store into a sparse part would kill this process if the file system is
-/// full.
+/// Allocates the first `length` bytes of the file on disk. Without that, a store into a sparse part
+/// would kill this process if the file system is full.
 fn reserve(file: &File, length: usize) -> io::Result<()> {
     let length = u64::try_from(length).map_err(|_| errno(libc::EFBIG))?;
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, length) {
@@ -338,7 +338,7 @@ fn reserve(file: &File, length: usize) -> io::Result<()> {
     }
 }
 
-/// Length of checksum and length, which precede the bytes of a record.
+/// Length of the checksum and the record's length, which precede the bytes of a record.
 const PREFIX: usize = 16;
 
 /// Size of a slot: the state word, then twice checksum, length and record; a multiple of eight.
@@ -358,8 +358,9 @@ fn half_at(slot_at: usize, half: u64, record: usize) -> usize {
     slot_at + 8 + if half == 0 { 0 } else { half_size(record) }
 }
 
-/// Computes a checksum: multiply and rotate, word by word in four chains that a processor executes
-/// in parallel. It protects against accidents, not against malice: only root can write the file.
+/// Computes a checksum by multiplying and rotating, word by word in four chains that a processor
+/// executes in parallel. The checksum protects against accidents, not against malice, because only
+/// root can write the file.
 fn checksum(slot: usize, record: &[u8]) -> u64 {
     const FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
     const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -428,7 +429,7 @@ pub enum TornWrite {
 
 #[doc(hidden)]
 impl StateFile {
-    /// Executes [`StateFile::write`] up to `torn`, as if killed there.
+    /// Executes [`StateFile::write`] up to `torn`, as if this process were killed there.
     pub fn write_torn(&mut self, slot: usize, record: &[u8], torn: TornWrite) {
         let at = slot_at(slot, self.record);
         let other = if self.map.load(at) & HALF == 0 { HALF } else { 0 };

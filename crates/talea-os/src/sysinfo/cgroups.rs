@@ -10,22 +10,22 @@ use talea_core::{Span, Work};
 /// Hierarchy of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
-    /// Version 1, mounted here.
+    /// Version 1, mounted at this path.
     V1(String),
-    /// Version 2, mounted here.
+    /// Version 2, mounted at this path.
     V2(String),
-    /// Not visible.
+    /// No hierarchy of the controller is visible.
     Absent,
 }
 
 /// Control groups that matter to scheduling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroups {
-    /// The cpu controller.
+    /// Hierarchy of the cpu controller.
     pub cpu: Hierarchy,
-    /// The cpuset controller.
+    /// Hierarchy of the cpuset controller.
     pub cpuset: Hierarchy,
-    /// The group of this process, where the kernel has RT_GROUP_SCHED; `None` otherwise.
+    /// Group of this process, where the kernel has RT_GROUP_SCHED; `None` otherwise.
     pub rt_group: Option<RtGroup>,
 }
 
@@ -34,15 +34,15 @@ pub struct Cgroups {
 pub struct RtGroup {
     /// Path in the hierarchy; `/` is the root group.
     pub path: String,
-    /// Runtime of its FIFO and RR threads per period; zero: such policies are refused. `None` for
-    /// no bound.
+    /// Runtime of the group's FIFO and RR threads per period. Zero means that the kernel refuses
+    /// such policies. `None` stands for no limit.
     pub runtime: Option<Work>,
-    /// The period.
+    /// Period of the runtime.
     pub period: Span,
 }
 
 impl RtGroup {
-    /// Whether the kernel refuses FIFO and RR to threads in it.
+    /// Whether the kernel refuses FIFO and RR to threads in the group.
     pub fn refuses_realtime(&self) -> bool {
         self.runtime.is_some_and(Work::is_zero)
     }
@@ -74,7 +74,7 @@ impl Cgroups {
 pub(super) struct Mount {
     at: String,
     v2: bool,
-    /// Mount options: for v1 they name the controllers.
+    /// Mount options. For version 1 they name the controllers.
     options: Vec<String>,
 }
 

@@ -1,29 +1,29 @@
 //! The kernel's accounting of deadline bandwidth, from `sched/debug` in debugfs.
 //!
-//! For inspection only: to check that a released grant was released in the kernel, too. The format
-//! of the file is no stable interface; missing values are `None`.
+//! The values are for inspection only: to check that the kernel has released a released grant, too.
+//! The format of the file is no stable interface, so missing values are `None`.
 
 use super::sys_root::SysRoot;
 
 /// Deadline bandwidth of the root domain of a CPU, in units of 2^-20 CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DlBandwidth {
-    /// The CPU.
+    /// CPU of the section.
     pub cpu: u32,
-    /// Limit per CPU, -1 without a limit.
+    /// Limit per CPU; -1 stands for no limit.
     pub limit: i64,
     /// Total bandwidth admitted in the domain, fair servers included. Kernels with accounting
     /// errors go below zero.
     pub total: i64,
 }
 
-/// Reads the accounting of every CPU; `None` where debugfs is not mounted or not readable. CPUs of
-/// one root domain repeat the same numbers.
+/// Reads the accounting of every CPU. Returns `None` where debugfs is not mounted or not readable.
+/// CPUs of one root domain repeat the same numbers.
 pub fn dl_bandwidth() -> Option<Vec<DlBandwidth>> {
     parse(&SysRoot::live().text("/sys/kernel/debug/sched/debug").ok()?)
 }
 
-/// Parses the file. A section per CPU starts with `dl_rq[N]:`.
+/// Parses the file. The section of CPU N starts with `dl_rq[N]:`.
 fn parse(text: &str) -> Option<Vec<DlBandwidth>> {
     let value = |line: &str, name: &str| {
         line.trim_start()

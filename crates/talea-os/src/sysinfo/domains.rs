@@ -1,10 +1,11 @@
 //! Root domains: the sets of CPUs within which the scheduler balances and SCHED_DEADLINE admits.
 //!
-//! The kernel does not list them; they follow from the cpusets. Version 1: with
-//! `sched_load_balance` in the root set, one domain of all CPUs that are not isolated; without, one
-//! for each connected union of the topmost sets that balance. Version 2: one per valid partition,
-//! and one for the remaining CPUs. CPUs that no set balances share the kernel's default domain,
-//! whose span a pinned deadline thread cannot cover unless it has one CPU.
+//! The kernel does not list the root domains; they follow from the cpusets. Version 1: with
+//! `sched_load_balance` in the root set, there is one domain of all CPUs that are not isolated.
+//! Without it, there is one for each connected union of the topmost sets that balance. Version 2:
+//! there is one per valid partition, and one for the remaining CPUs. CPUs that no set balances
+//! share the kernel's default domain. A pinned deadline thread cannot cover the span of that domain
+//! unless it has one CPU.
 //!
 //! Reference: `generate_sched_domains` in `kernel/cgroup/cpuset.c`; measured on cgroup v1 and v2.
 
@@ -12,12 +13,12 @@ use super::cgroups::{Cgroups, Hierarchy};
 use super::sys_root::SysRoot;
 use talea_core::CpuSet;
 
-/// One root domain.
+/// Root domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Domain {
     /// CPUs of the domain.
     pub cpus: CpuSet,
-    /// Whether the kernel moves threads between its CPUs.
+    /// Whether the kernel moves threads between the CPUs of the domain.
     pub balanced: bool,
 }
 
@@ -73,7 +74,7 @@ fn assemble(
     domains
 }
 
-/// Reads the topmost sets that balance; sets below them are irrelevant.
+/// Reads the topmost sets that balance. Sets below them are irrelevant.
 fn version_1(root: &SysRoot, at: &str) -> Vec<CpuSet> {
     let read = |name: &str| {
         // Mounted with `noprefix`, as on Android, the names have no prefix.

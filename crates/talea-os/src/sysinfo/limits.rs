@@ -2,18 +2,18 @@
 
 use super::sys_root::SysRoot;
 
-/// Soft limits of a process; `u64::MAX` for none.
+/// Soft limits of a process. `u64::MAX` stands for no limit, and `None` for an unreadable one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// RLIMIT_RTPRIO: highest real-time priority.
+    /// Highest real-time priority: RLIMIT_RTPRIO.
     pub rt_priority: Option<u64>,
-    /// RLIMIT_RTTIME: CPU time in microseconds without blocking.
+    /// CPU time of a real-time thread in microseconds without blocking: RLIMIT_RTTIME.
     pub rt_time_us: Option<u64>,
-    /// RLIMIT_NICE: nice may go down to 20 minus this.
+    /// Limit of the nice value, RLIMIT_NICE: a nice value may go down to 20 minus this limit.
     pub nice: Option<u64>,
-    /// RLIMIT_MEMLOCK: bytes.
+    /// Bytes of memory that the process may lock: RLIMIT_MEMLOCK.
     pub memlock: Option<u64>,
-    /// RLIMIT_NOFILE: descriptors.
+    /// Number of descriptors: RLIMIT_NOFILE.
     pub files: Option<u64>,
 }
 

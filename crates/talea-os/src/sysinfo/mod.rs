@@ -1,19 +1,24 @@
 //! Facts about a machine and the real-time mechanisms that its kernel offers.
 //!
 //! Model: plain data, read once. Almost everything comes from files, so a machine can also be read
-//! from a directory of copies ([`SystemInfo::from_dir`]); results of system calls are in
-//! [`SyscallSupport`]. Unreadable values are `None`: unknown is not the same as absent.
+//! from a directory of copies ([`SystemInfo::from_dir`]). The results of system calls are in
+//! [`SyscallSupport`]. Unreadable values are `None`, because an unknown value is not the same as an
+//! absent one.
 
 mod cgroups;
 mod dl_bandwidth;
 mod domains;
 mod limits;
+mod real_time;
 mod sys_root;
 
 pub use cgroups::{Cgroups, Hierarchy, RtGroup};
 pub use dl_bandwidth::{DlBandwidth, dl_bandwidth};
 pub use domains::Domain;
 pub use limits::Limits;
+pub use real_time::{
+    RealTimeThread, admits_deadline, group_permits_realtime, real_time_threads, rt_time_of,
+};
 
 use crate::capabilities::CapSet;
 use crate::thread::has_thread_pidfds;
@@ -30,8 +35,8 @@ pub struct SystemInfo {
     pub kernel: (u32, u32),
     /// Kernel release, as `uname -r` prints it.
     pub release: String,
-    /// Whether the kernel is fully preemptible: timerfd, POSIX timers and perf signals starve
-    /// behind FIFO threads there.
+    /// Whether the kernel is fully preemptible. On such a kernel timerfd, POSIX timers and perf
+    /// signals starve behind FIFO threads.
     pub preempt_rt: bool,
     /// CPUs that are online.
     pub online: CpuSet,
@@ -41,14 +46,15 @@ pub struct SystemInfo {
     pub rt_limit: Option<RtLimit>,
     /// Shortest and longest period of a deadline thread.
     pub deadline_periods: (Span, Span),
-    /// Share that each CPU's fair server takes from the deadline class; zero where there is none.
+    /// Share that each CPU's fair server takes from the deadline class; zero without fair servers.
     pub fair_server: Charge,
-    /// Root domains: where the scheduler balances and SCHED_DEADLINE admits.
+    /// Root domains: the sets of CPUs within which the scheduler balances and SCHED_DEADLINE
+    /// admits.
     pub domains: Vec<Domain>,
     /// Control groups that matter to scheduling.
     pub cgroups: Cgroups,
-    /// Whether the kernel enforces budgets of deadline threads exactly and not at the tick; `None`:
-    /// not readable.
+    /// Whether the kernel enforces budgets of deadline threads exactly and not at the tick. `None`
+    /// if the setting is not readable.
     pub hrtick: Option<bool>,
     /// Length of a timer tick.
     pub tick: Option<Span>,
@@ -64,12 +70,14 @@ pub struct SystemInfo {
     pub syscalls: SyscallSupport,
 }
 
-/// The kernel's bound on real-time threads: `runtime` in every `period`; no runtime means no bound.
+/// Limit of the kernel on real-time threads: `runtime` in every `period`. Without a runtime there
+/// is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtLimit {
-    /// `sched_rt_runtime_us`; `None` for -1, which also switches deadline admission off.
+    /// Value of `sched_rt_runtime_us`. `None` stands for -1, which also switches deadline admission
+    /// off.
     pub runtime: Option<Work>,
-    /// `sched_rt_period_us`.
+    /// Value of `sched_rt_period_us`.
     pub period: Span,
 }
 
@@ -79,7 +87,7 @@ pub struct SyscallSupport {
     /// Whether pidfds can name threads (Linux 6.9). Otherwise identity relies on start times, and
     /// the end of a single thread is no event.
     pub thread_pidfds: bool,
-    /// Resolution of the coarse clock: one tick.
+    /// Resolution of the coarse clock, which is one tick.
     pub tick: Option<Span>,
 }
 
@@ -89,14 +97,20 @@ impl SyscallSupport {
     }
 }
 
+/// Returns the CPUs that are online now.
+pub fn online_now() -> Option<CpuSet> {
+    let text = crate::proc::read("/sys/devices/system/cpu/online").ok()?;
+    CpuSet::parse(std::str::from_utf8(&text).ok()?).ok()
+}
+
 impl SystemInfo {
     /// Reads the facts of the running machine.
     pub fn probe() -> io::Result<SystemInfo> {
         SystemInfo::read(&SysRoot::live(), SyscallSupport::probe())
     }
 
-    /// Reads copies of `/proc`, `/sys` and `/boot` below `root`; `syscalls` replaces the system
-    /// calls.
+    /// Reads copies of `/proc`, `/sys` and `/boot` below `root`. `calls` replaces the results of
+    /// system calls.
     pub fn from_dir(root: &Path, calls: SyscallSupport) -> io::Result<SystemInfo> {
         SystemInfo::read(&SysRoot::below(root), calls)
     }
@@ -149,16 +163,16 @@ impl SystemInfo {
         })
     }
 
-    /// Returns the share that the kernel admits per CPU of a domain to SCHED_DEADLINE; `None` if it
-    /// does not test at all (`sched_rt_runtime_us` is -1).
+    /// Returns the share of each CPU of a domain that the kernel admits to SCHED_DEADLINE. Returns
+    /// `None` if the kernel does not test at all (`sched_rt_runtime_us` is -1).
     pub fn deadline_share(&self) -> Option<Charge> {
         let limit = self.rt_limit?;
         let whole = Charge::new(limit.runtime?, limit.period);
         Some(whole.checked_sub(self.fair_server).unwrap_or(Charge::ZERO))
     }
 
-    /// Whether all online CPUs are one root domain, so that an unpinned deadline thread may use any
-    /// of them.
+    /// Whether all online CPUs are in one root domain, so that an unpinned deadline thread may use
+    /// any of them.
     pub fn is_one_domain(&self) -> bool {
         matches!(&self.domains[..], [only] if only.cpus == self.online)
     }
@@ -174,8 +188,8 @@ impl SystemInfo {
     }
 }
 
-/// Returns the group that decides whether `tid` may have a real-time policy; `None` where groups do
-/// not matter.
+/// Returns the group that decides whether `tid` may have a real-time policy. Returns `None` where
+/// groups do not matter.
 pub fn rt_group_of(tid: Tid) -> Option<RtGroup> {
     let root = SysRoot::live();
     cgroups::rt_group(&root, &cgroups::mounts(&root), &format!("/proc/{tid}/cgroup"))
@@ -198,7 +212,8 @@ fn rt_limit(root: &SysRoot) -> Option<RtLimit> {
     })
 }
 
-/// Returns the largest share of any CPU's fair server: 50 ms in 1 s unless debugfs shows another.
+/// Returns the largest share of any CPU's fair server: 50 ms in 1 s unless debugfs shows another
+/// share.
 fn fair_server(root: &SysRoot, kernel: (u32, u32), online: &CpuSet) -> Charge {
     if kernel < (6, 12) {
         return Charge::ZERO;
@@ -214,8 +229,8 @@ fn fair_server(root: &SysRoot, kernel: (u32, u32), online: &CpuSet) -> Charge {
     online.iter().filter_map(share).max().unwrap_or(Charge::ratio(5, 100))
 }
 
-/// Reads whether the deadline high-resolution tick is on: by default from 7.x, before that a
-/// feature that debugfs can switch on.
+/// Reads whether the deadline high-resolution tick is on. From Linux 7 on it is on by default, and
+/// before that it is a feature that debugfs can switch on.
 fn hrtick(root: &SysRoot) -> Option<bool> {
     let features = root.text("/sys/kernel/debug/sched/features").ok()?;
     let has = |name: &str| features.split_ascii_whitespace().any(|word| word == name);

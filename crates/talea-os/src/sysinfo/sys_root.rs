@@ -1,4 +1,4 @@
-//! Source of the files: the live `/proc` and `/sys`, or copies below a directory.
+//! Source of the files of a machine: the live `/proc` and `/sys`, or copies below a directory.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ impl SysRoot {
         self.text(path).ok()?.trim().parse().ok()
     }
 
-    /// Reads a CPU list; an empty file is an empty set.
+    /// Reads a CPU list. An empty file yields an empty set.
     pub(super) fn cpus(&self, path: &str) -> Option<CpuSet> {
         let text = self.text(path).ok()?;
         if text.trim().is_empty() { Some(CpuSet::EMPTY) } else { CpuSet::parse(&text).ok() }

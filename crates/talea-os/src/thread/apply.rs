@@ -15,7 +15,7 @@
 
 use super::deadline_exit::ExecAtEntry;
 use super::errors::{ApplyError, ApplyStep, FailedStep};
-use super::snapshot::{Snapshot, every_cpu, read, read_in_force, shown_nice};
+use super::snapshot::{Snapshot, every_cpu, online, read, read_in_force, shown_nice};
 use super::{Thread, deadline_exit, dl_overruns};
 use crate::Tid;
 use crate::proc;
@@ -31,14 +31,14 @@ use talea_core::mutate;
 pub enum Restored {
     /// Policy, priority, nice value and affinity are as they were.
     Exactly,
-    /// None of its CPUs is usable any more; it may use all CPUs.
+    /// None of the thread's CPUs is usable any more, so the thread may use all CPUs.
     AffinityWidened,
-    /// The kernel no longer grants the policy it had: it is an ordinary thread with its old nice
-    /// value.
+    /// The kernel no longer grants the old policy. The thread is an ordinary thread with its old
+    /// nice value.
     PolicyLost(io::Error),
 }
 
-/// Whether a value read after the last call proves that the number is still the thread's.
+/// Whether a value read after the last call proves that the number still belongs to the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Liveness {
     Confirmed,
@@ -51,8 +51,8 @@ impl Thread {
         self.read_alive(read)
     }
 
-    /// Variant of [`Thread::snapshot`] without a check that the thread lives, for an immediate
-    /// [`Thread::apply_over`], which checks that.
+    /// Variant of [`Thread::snapshot`] without a check that the thread lives. The caller must call
+    /// [`Thread::apply_over`] next, which checks that.
     pub fn snapshot_unchecked(&self) -> Result<Snapshot, ApplyError> {
         read(self.tid()).map_err(|error| match error {
             error if is(&error, libc::ESRCH) => ApplyError::Gone,
@@ -60,8 +60,8 @@ impl Thread {
         })
     }
 
-    /// Reads attributes and checks that the thread still lives afterwards, so that they are the
-    /// thread's.
+    /// Reads attributes, then checks that the thread still lives, so that the attributes belong to
+    /// the thread.
     fn read_alive(
         &self,
         read: impl FnOnce(Tid) -> io::Result<Snapshot>,
@@ -72,15 +72,15 @@ impl Thread {
 
     /// Sets `attr` and, if given, `affinity`: both or neither.
     ///
-    /// A deadline policy needs an affinity that covers the thread's root domain; pass one if the
-    /// thread may be pinned. A deadline thread cannot move from one root domain to another
-    /// (`EBUSY`): restore it first.
+    /// A deadline policy needs an affinity that covers the thread's root domain. A caller that may
+    /// have pinned the thread must pass one. A deadline thread cannot move from one root domain to
+    /// another (`EBUSY`), so the caller must restore it first.
     pub fn apply(&self, attr: &Attr, affinity: Option<&CpuSet>) -> Result<(), ApplyError> {
         let before = self.read_alive(read_in_force)?;
         self.apply_over(&before, attr, affinity)
     }
 
-    /// Variant of [`Thread::apply`] with a [`Thread::snapshot`] taken just before.
+    /// Variant of [`Thread::apply`] with a [`Thread::snapshot`] taken just before the call.
     pub fn apply_over(
         &self,
         before: &Snapshot,
@@ -107,8 +107,8 @@ impl Thread {
         result
     }
 
-    /// One attempt of [`Thread::apply_over`]. `between` runs after the first check, where a test
-    /// ends the thread.
+    /// Makes one attempt of [`Thread::apply_over`]. `between` runs after the first check, where a
+    /// test ends the thread.
     pub(super) fn apply_once(
         &self,
         before: &Snapshot,
@@ -152,16 +152,16 @@ impl Thread {
         }
     }
 
-    /// Changes the affinity only. A running thread moves at once, a sleeping one when it wakes.
+    /// Changes the affinity only. A running thread moves at once, a sleeping thread when it wakes.
     pub fn pin(&self, affinity: &CpuSet) -> Result<(), ApplyError> {
         let now = self.read_alive(read_in_force)?;
         self.apply_over(&now, &now.attr, Some(affinity))
     }
 
-    /// Finishes the exit from the deadline class that a killed process has begun: a thread left
-    /// with the smallest share would not run for hours. `own` is the policy it was granted, at
-    /// which it pays off its overrun, and `old` the one before. Returns whether an exit had been
-    /// begun.
+    /// Finishes the exit from the deadline class that a killed process has begun, because a thread
+    /// with the smallest share would not run for hours. `own` is the granted policy, with which the
+    /// thread pays off its overrun. `old` is the policy before the grant. Returns whether an exit
+    /// had been begun.
     pub fn finish_deadline_exit(&self, own: &Attr, old: &Attr) -> Result<bool, ApplyError> {
         let has = self.read_alive(read)?;
         if !deadline_exit::is_exit_begun(&has.attr, own, old) {
@@ -190,17 +190,49 @@ impl Thread {
         outside.then_some(ApplyError::OtherRootDomain { cpu: stat.cpu })
     }
 
+    /// Reads the attributes without a hidden nice value, and without a check that the thread lives.
+    pub fn snapshot_in_force_unchecked(&self) -> io::Result<Snapshot> {
+        read_in_force(self.tid())
+    }
+
+    /// Sets the affinity only, or all CPUs if the kernel refuses it. The policy stays.
+    pub fn restore_affinity(&self, affinity: &CpuSet) -> Result<Restored, ApplyError> {
+        let every = every_cpu();
+        let is_whole = online().is_subset(affinity);
+        let wanted = if is_whole { &every } else { affinity };
+        let done = match sched::set_affinity(self.tid(), wanted) {
+            Ok(()) => Ok(Restored::Exactly),
+            Err(_) if self.is_alive() => {
+                sched::set_affinity(self.tid(), &every).map(|()| Restored::AffinityWidened)
+            }
+            Err(error) => Err(error),
+        };
+        if self.is_alive() {
+            return Ok(done.map_err(FailedStep::at(ApplyStep::Affinity))?);
+        }
+        Err(ApplyError::Gone)
+    }
+
     /// Restores `snapshot` as far as the kernel allows.
     ///
-    /// A thread never keeps a real-time policy that the snapshot does not have: where the kernel
-    /// refuses the old policy it becomes an ordinary thread.
+    /// A thread never keeps a real-time policy that the snapshot does not have. If the kernel
+    /// refuses the old policy, the thread becomes an ordinary thread.
     pub fn restore(&self, snapshot: &Snapshot) -> Result<Restored, ApplyError> {
         let before = match self.read_for_exit(snapshot) {
             Some(before) => before,
             None => self.read_to_restore(snapshot)?,
         };
+        self.restore_over(&before, snapshot)
+    }
+
+    /// Variant of [`Thread::restore`] with a [`Thread::snapshot`] taken just before.
+    pub fn restore_over(
+        &self,
+        before: &Snapshot,
+        snapshot: &Snapshot,
+    ) -> Result<Restored, ApplyError> {
         let mut liveness = Liveness::Unknown;
-        let done = self.restore_in_order(&before, snapshot, &mut liveness);
+        let done = self.restore_in_order(before, snapshot, &mut liveness);
         if liveness == Liveness::Confirmed || self.is_alive() {
             return Ok(done?);
         }
@@ -211,15 +243,15 @@ impl Thread {
         Err(ApplyError::Gone)
     }
 
-    /// Reads the attributes before [`Thread::restore`].
+    /// Reads the attributes before a call of [`Thread::restore`].
     fn read_to_restore(&self, old: &Snapshot) -> Result<Snapshot, ApplyError> {
         // A policy that contains a nice value sets it, regardless of the hidden one.
         let shows = shown_nice(old.attr.policy).is_some();
         self.read_alive(if shows { read_in_force } else { read })
     }
 
-    /// Reads the attributes of a thread to which this process gave a deadline policy and that
-    /// leaves it. The exit itself checks whether it lives.
+    /// Reads the attributes of a thread that leaves a deadline policy of this process. The exit
+    /// itself checks whether the thread lives.
     fn read_for_exit(&self, old: &Snapshot) -> Option<Snapshot> {
         // Any other policy hides a nice value that must be read.
         shown_nice(old.attr.policy)?;
@@ -227,7 +259,7 @@ impl Thread {
         read_in_force(self.tid()).ok().filter(|now| now.attr.policy.is_deadline())
     }
 
-    /// Takes the thread out of the deadline class, as `deadline_exit` describes.
+    /// Takes the thread out of the deadline class, as the module `deadline_exit` describes.
     fn leave_deadline_class(&self, has: &Attr, attr: &Attr) -> Result<Liveness, FailedStep> {
         let entered = self.lock_exec_at_entry().take();
         let (entered, reader) = ExecAtEntry::into_parts(entered, self.tid());
@@ -367,8 +399,8 @@ impl Thread {
         Ok(restored)
     }
 
-    /// Repairs the effect of calls on a reused number: if another thread with this number now has
-    /// exactly the attributes meant for this one, it becomes an ordinary thread.
+    /// Repairs the effect of calls on a reused number. If another thread with this number now has
+    /// exactly the attributes intended for this thread, the function makes it an ordinary thread.
     fn undo_on_reused_tid(&self, attr: &Attr, affinity: Option<&CpuSet>) {
         let Ok(other) = Thread::open(self.tid()) else { return };
         if other.is_same(self) {

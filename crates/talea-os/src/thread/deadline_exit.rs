@@ -109,8 +109,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use talea_core::mutate;
 use talea_core::{Monotonic, Span, Work};
 
-/// Run count of a thread: CPU time and number of switches. Two equal counts mean that it did not
-/// run in between (K10).
+/// Run count of a thread: CPU time and number of switches. Two equal counts mean that the thread
+/// did not run in between (K10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunCount {
     ns: u64,
@@ -122,13 +122,13 @@ pub(super) struct RunCount {
 pub(super) enum PendingExit {
     /// No overrun is possible or measurable.
     Clean,
-    /// The parameters, the budget and the run count with which the thread leaves.
+    /// Parameters, budget and run count with which the thread leaves.
     Measured { params: DlParams, budget: DlBudget, runs: Option<RunCount> },
     /// The thread has a throttled mark that nothing will clear.
     Stuck,
 }
 
-/// Deadline parameters, at which a thread pays off its overrun.
+/// Deadline parameters with which a thread pays off its overrun.
 #[derive(Clone, Copy)]
 pub(super) struct DlParams {
     runtime: Work,
@@ -145,12 +145,12 @@ impl DlParams {
 /// Smallest period over which the smallest runtime is less than one unit of the kernel's
 /// accounting, 2^-20 CPUs (K3).
 const SHRUNK_PERIOD: Span = Span::from_ns(DEADLINE_RUNTIME_MIN_NS * (1 << 20) + 1);
-/// Budget that may be consumed while it is read: a running thread continues.
+/// Budget that a running thread may consume while the budget is read.
 const READ_LATENCY_NS: u64 = 20_000;
-/// Minimum budget of a runnable thread that is shrunk; with less, or with less than half its
-/// runtime, it might exhaust the budget before the call.
+/// Minimum budget of a runnable thread that is shrunk. With less, or with less than half its
+/// runtime, the thread might exhaust the budget before the call.
 const MIN_BUDGET_TO_SHRINK_NS: i64 = 200_000;
-/// Longest tick: CPU time that the kernel may not have accounted yet.
+/// Length of the longest tick: CPU time that the kernel may not have accounted yet.
 const MAX_TICK_NS: u64 = 20_000_000;
 /// Parameters of a shrunk thread.
 const SHRUNK: DlParams = DlParams {
@@ -159,14 +159,14 @@ const SHRUNK: DlParams = DlParams {
     period: SHRUNK_PERIOD,
 };
 
-/// Prepares a thread for leaving the class; the caller demotes it at once and then calls
+/// Prepares a thread for leaving the class. The caller must demote the thread at once and then call
 /// [`finish_exit`].
 ///
-/// `entered` is the run count when the thread entered the class, where known. This function must
+/// `entered` is the run count when the thread entered the class, if it is known. This function must
 /// not block: see invariant 4.
 ///
-/// Returns `None`, without effect, if the thread has ended. `is_alive` is called only where the
-/// reader does not show that.
+/// Returns `None`, without effect, if the thread has ended. Calls `is_alive` only where `reader`
+/// does not show whether the thread lives.
 pub(super) fn prepare_exit(
     (tgid, tid): (Tid, Tid),
     has: &Attr,
@@ -236,8 +236,8 @@ pub(super) fn prepare_exit(
 }
 
 impl PendingExit {
-    /// Records, before the demotion, the overrun that is certain after it: the successor of a
-    /// process that is killed in between must not put the thread back too early. [`finish_exit`] or
+    /// Records, before the demotion, the overrun that is certain after it. If this process is
+    /// killed in between, its successor must not put the thread back too early. [`finish_exit`] or
     /// [`abort_exit`] replaces the record.
     pub(super) fn record_pending(&self, key: ThreadKey) -> PendingRecord {
         dl_overruns::record_pending(key, |before| match self {
@@ -269,14 +269,14 @@ impl PendingExit {
     }
 }
 
-/// Withdraws the pending record: the kernel refused the demotion, or the thread has ended.
+/// Withdraws the pending record, because the kernel refused the demotion or the thread has ended.
 pub(super) fn abort_exit(pending: &PendingRecord) {
     dl_overruns::settle(pending, None, ThreadIncarnation::default);
 }
 
-/// Records, after the demotion, the overrun of the thread, beside earlier ones. `main` returns the
-/// incarnation of the main thread that would inherit it. Returns whether the reader still works, so
-/// that the number is still the thread's.
+/// Records, after the demotion, the overrun of the thread, in addition to earlier overruns. `main`
+/// returns the incarnation of the main thread that would inherit the overrun. Returns whether the
+/// reader still works, so that the number still belongs to the thread.
 pub(super) fn finish_exit(
     pending: &PendingRecord,
     exit: PendingExit,
@@ -289,7 +289,7 @@ pub(super) fn finish_exit(
 }
 
 /// Records the overrun of a thread that a killed process has shrunk. Must run before the thread
-/// gets its own parameters back, which hide that overrun.
+/// gets its own parameters back, because they hide the overrun.
 pub(super) fn resume_exit((tgid, tid): (Tid, Tid), key: ThreadKey, main: ThreadIncarnation) {
     if let Some(until) =
         DlSample::take((tgid, tid), &SchedstatReader::open(tid)).overrun_since_shrink()
@@ -298,8 +298,8 @@ pub(super) fn resume_exit((tgid, tid): (Tid, Tid), key: ThreadKey, main: ThreadI
     }
 }
 
-/// Returns until when a demoted thread must stay out of the class. `after` is its run count after
-/// the demotion.
+/// Returns the time until which a demoted thread must stay out of the class. `after` is the
+/// thread's run count after the demotion.
 fn overrun_until(exit: PendingExit, after: Option<RunCount>) -> Option<Monotonic> {
     let (params, budget, before) = match exit {
         PendingExit::Clean => return None,
@@ -331,8 +331,8 @@ fn overrun_until(exit: PendingExit, after: Option<RunCount>) -> Option<Monotonic
     Some(until)
 }
 
-/// Whether a killed process has begun to take the thread, granted `own`, out of the class and has
-/// not restored `old`.
+/// Whether a killed process has begun to take the thread out of the class and has not restored
+/// `old`. `own` is the policy granted to the thread.
 pub(super) fn is_exit_begun(has: &Attr, own: &Attr, old: &Attr) -> bool {
     let has_min_runtime = has.policy == min_runtime_policy(shrunk_period(), shrunk_period())
         || matches!(
@@ -349,12 +349,12 @@ pub(super) fn is_exit_begun(has: &Attr, own: &Attr, old: &Attr) -> bool {
     )
 }
 
-/// Number of [accountings forced](force_accounting) on a thread by daemons that were killed one
-/// after the other, each in the act.
+/// Maximum number of [forced accountings](force_accounting) of a thread by daemons that were killed
+/// one after the other, each during the call.
 const MAX_NUDGES: u64 = 16;
 
-/// Whether a thread that was granted `given` may have `has` for that: the same policy, or what the
-/// exit from the deadline class makes of it on the way.
+/// Whether a thread that was granted `given` may have `has` as a result: the same policy, or a
+/// policy that the exit from the deadline class sets temporarily.
 pub fn is_same_or_nudged(has: &Policy, given: &Policy) -> bool {
     let (
         Policy::Deadline { runtime, deadline, period },
@@ -374,13 +374,13 @@ pub fn is_same_or_nudged(has: &Policy, given: &Policy) -> bool {
         .contains(has)
 }
 
-/// Reader of a thread's run count. The file is opened once for all readings, because finding it
-/// takes longer than they do.
+/// Reader of a thread's run count. The reader opens the file once for all readings, because opening
+/// takes longer than reading.
 ///
-/// The file names the thread that had the number when it was opened, and no later one: while it is
-/// readable the number is that thread's. The one exception is a thread that replaces its process's
-/// program (`execve`) and so becomes the main thread. Its counts differ from those of the old main
-/// thread, so they never compare as equal.
+/// The file names the thread that had the number when the file was opened, and no later thread.
+/// While the file is readable, the number belongs to that thread. The one exception is a thread
+/// that replaces its process's program (`execve`) and so becomes the main thread. Its counts differ
+/// from those of the old main thread, so the two never compare as equal.
 #[derive(Debug)]
 pub(super) struct SchedstatReader(Option<File>);
 
@@ -390,7 +390,7 @@ impl SchedstatReader {
         SchedstatReader(File::open(format!("/proc/{tid}/schedstat")).ok())
     }
 
-    /// Reads the run count; `None` where the kernel does not count.
+    /// Reads the run count. Returns `None` where the kernel does not count.
     pub(super) fn read(&self) -> Option<RunCount> {
         let mut buffer = [0; 128];
         let length = self.0.as_ref()?.read_at(&mut buffer, 0).ok()?;
@@ -401,18 +401,18 @@ impl SchedstatReader {
     }
 }
 
-/// Run count of a thread when it was given a deadline policy, kept until it gets another one.
+/// Run count of a thread when a deadline policy was set, kept until another policy is set.
 #[derive(Debug)]
 pub(super) struct ExecAtEntry {
-    /// Run count at the entry; `None` where the kernel does not count.
+    /// Run count at the entry into the class. `None` where the kernel does not count.
     runs: Option<RunCount>,
     /// Reader, kept open for a limited number of threads.
     reader: Option<OpenReader>,
 }
 
 impl ExecAtEntry {
-    /// Reads the run count. Must be called before the thread enters, because from then on it may
-    /// run.
+    /// Reads the run count. Must be called before the thread enters the class, because the thread
+    /// may run from then on.
     pub(super) fn read(tid: Tid) -> ExecAtEntry {
         let reader = SchedstatReader::open(tid);
         ExecAtEntry { runs: reader.read(), reader: OpenReader::keep(reader) }
@@ -423,7 +423,7 @@ impl ExecAtEntry {
         self.reader.is_some() && self.runs.is_some()
     }
 
-    /// Returns the run count at the entry, where known, and a reader.
+    /// Returns the run count at the entry, if it is known, and a reader.
     pub(super) fn into_parts(
         entered: Option<ExecAtEntry>,
         tid: Tid,
@@ -434,19 +434,20 @@ impl ExecAtEntry {
 }
 
 /// Reader that stays open between two calls, because opening it again takes longer than the calls
-/// that leave the class. Descriptors are scarce and each held thread has one already, so the number
-/// is limited.
+/// that leave the class. Descriptors are scarce, and each held thread has one already, so the
+/// number of open readers is limited.
 #[derive(Debug)]
 struct OpenReader(SchedstatReader);
 
 /// Number of readers that are open.
 static OPEN_READERS: AtomicUsize = AtomicUsize::new(0);
-/// Limit of open readers: this fraction of the descriptors, and at most that many.
+/// Divisor of the limit of open readers: the limit is this fraction of the descriptors, and at most
+/// `MAX_OPEN_READERS`.
 const OPEN_READERS_DIVISOR: u64 = 16;
 const MAX_OPEN_READERS: u64 = 1024;
 
-/// Returns how many descriptors stay open for threads in the deadline class, if this process may
-/// have `allowed`. Each also holds a page of kernel memory.
+/// Returns the number of descriptors that stay open for threads in the deadline class, if this
+/// process may have `allowed` descriptors. Each of them also holds a page of kernel memory.
 pub fn max_open_readers(allowed: u64) -> u64 {
     MAX_OPEN_READERS.min(allowed / OPEN_READERS_DIVISOR)
 }
@@ -479,11 +480,11 @@ impl Drop for OpenReader {
 
 /// State of a deadline thread at one time, as far as it is visible from outside.
 struct DlSample {
-    /// Budget; up to a tick old for a running thread.
+    /// Budget of the thread. For a running thread the value is up to a tick old.
     budget: Option<DlBudget>,
-    /// Whether the thread sleeps; the budget is then exact.
+    /// Whether the thread sleeps. If it sleeps, the budget is exact.
     is_asleep: bool,
-    /// Run count, read first.
+    /// Run count of the thread, read before the budget.
     runs: Option<RunCount>,
 }
 
@@ -518,7 +519,8 @@ impl DlSample {
     }
 }
 
-/// Makes the kernel account the thread's runtime by a change of its period by 1 ns (K6).
+/// Makes the kernel account the thread's runtime by a change of the period by 1 ns (K6). Returns
+/// whether the kernel accepted the change.
 fn force_accounting(tid: Tid, has: &Attr) -> bool {
     let Policy::Deadline { runtime, deadline, period } = has.policy else { return false };
     let has_period = Policy::Deadline { runtime, deadline, period: period + Span::from_ns(1) };
@@ -532,14 +534,14 @@ fn is_runnable(tgid: Tid, tid: Tid) -> bool {
 /// Budget of a deadline thread in its current period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DlBudget {
-    /// Remaining runtime in nanoseconds; negative when overdrawn.
+    /// Remaining runtime in nanoseconds; negative if the budget is overdrawn.
     left: i64,
-    /// Absolute deadline on the scheduler's clock.
+    /// Absolute deadline on the scheduler's clock, in nanoseconds.
     deadline: u64,
 }
 
 impl DlBudget {
-    /// Reads the budget; `None` where the kernel does not report it.
+    /// Reads the budget. Returns `None` where the kernel does not report the budget.
     fn read(tid: Tid) -> Option<DlBudget> {
         DlBudget::parse(&proc::read(&format!("/proc/{tid}/sched")).ok()?)
     }
@@ -555,8 +557,8 @@ impl DlBudget {
         Some(DlBudget { left, deadline: deadline as u64 })
     }
 
-    /// Returns the zero-lag time, deadline − left · T / Q: the kernel forgets the budget of a
-    /// thread outside the class then. An upper bound on `CLOCK_MONOTONIC`.
+    /// Returns an upper bound, on `CLOCK_MONOTONIC`, of the zero-lag time: deadline − left · T / Q.
+    /// At that time the kernel forgets the budget of a thread outside the class.
     fn zero_lag(self, params: DlParams) -> Monotonic {
         self.zero_lag_at(
             params,
@@ -579,8 +581,8 @@ impl DlBudget {
 
 /// Shrinks the thread to the smallest share that the kernel accepts.
 ///
-/// A refusal (a domain already over its limit, parameters that became immutable) is not an error:
-/// leaving is still right, and may then leak the share.
+/// A refusal (a domain already over its limit, parameters that became immutable) is not an error.
+/// Leaving the class is still right, and may then leak the share.
 fn shrink_runtime(tid: Tid, has: &Attr) {
     mutate!("kernel-leave-shrink", {}, {
         if tid.as_raw() > 0 {
@@ -598,7 +600,7 @@ fn shrink_runtime(tid: Tid, has: &Attr) {
     }
 }
 
-/// Returns the policy with the smallest runtime over this period.
+/// Returns the policy with the smallest runtime over this deadline and period.
 fn min_runtime_policy(deadline: Span, period: Span) -> Policy {
     Policy::Deadline { runtime: SHRUNK.runtime, deadline, period }
 }
@@ -608,7 +610,7 @@ fn shrunk_period() -> Span {
     SHRUNK.period.min(max_period())
 }
 
-/// Returns the longest deadline period that the kernel accepts; read once.
+/// Returns the longest deadline period that the kernel accepts. The function reads the value once.
 fn max_period() -> Span {
     static MAX_PERIOD: OnceLock<Span> = OnceLock::new();
     const DEFAULT_US: u64 = 4_194_304;

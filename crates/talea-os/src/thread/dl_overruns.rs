@@ -38,7 +38,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use talea_core::mutate;
 use talea_core::{Monotonic, Span};
 
-/// Key of a thread: its process, by the main thread, its number, and its incarnation.
+/// Key of a thread: the main thread of its process, its number, and its incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ThreadKey {
     pub(super) process: Tid,
@@ -50,12 +50,12 @@ pub(super) struct ThreadKey {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ThreadIncarnation {
     pub(super) inode: u64,
-    /// Start time in clock ticks where the inode is not unique, else 0.
+    /// Start time in clock ticks if the inode is not unique; otherwise 0.
     pub(super) start: u64,
 }
 
 impl ThreadIncarnation {
-    /// Incarnation that was not read, or whose thread had ended; identifies no thread.
+    /// Incarnation that was not read, or whose thread had ended. It identifies no thread.
     const UNKNOWN: ThreadIncarnation = ThreadIncarnation { inode: 0, start: 0 };
 
     fn identifies(self, other: ThreadIncarnation) -> bool {
@@ -71,7 +71,7 @@ impl ThreadIncarnation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Overrun {
     thread: ThreadKey,
-    /// Incarnation of the main thread of its process.
+    /// Incarnation of the main thread of the thread's process.
     main_incarnation: ThreadIncarnation,
     until: Monotonic,
 }
@@ -79,12 +79,13 @@ struct Overrun {
 #[derive(Debug)]
 struct OverrunTable {
     slots: Vec<Option<Overrun>>,
-    /// Slot of each thread.
+    /// `index[key]`: slot of the thread with this key.
     index: BTreeMap<ThreadKey, usize>,
     free: Vec<usize>,
-    /// Slot that was last checked for whether its entry still stands.
+    /// Slot of the entry that was last checked for whether it still stands.
     scan_pos: usize,
-    /// Pending entries, with the longest overrun recorded for each since.
+    /// Pending entries. Each has the longest overrun that was recorded since then for the same
+    /// thread.
     pending: Vec<(ThreadKey, Option<Monotonic>)>,
     files: Vec<(u64, StateFile)>,
     last_file: u64,
@@ -102,25 +103,25 @@ static TABLE: Mutex<OverrunTable> = Mutex::new(OverrunTable {
 /// Number of entries, so that the common case takes no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Initial number of slots of a file; up to that number no old entries are removed.
+/// Initial number of slots of a file. Up to that number no old entries are removed.
 const MIN_SLOTS: usize = 16;
-/// Number of slots checked before another is created: more than one, so that old entries go faster
-/// than new ones come.
+/// Number of slots checked before a new one is created. It is more than one, so that old entries
+/// disappear faster than new ones are created.
 const SCANS_PER_INSERT: usize = 4;
-/// Number of threads of one process that are checked for whether they live; the entries of all
-/// further ones count.
+/// Maximum number of threads of one process that are checked for whether they live. The entries of
+/// all further threads count.
 const MAX_PROBES: usize = 16;
 
 /// Guard that keeps a file up to date. The next process that opens the file finds the last state.
 #[derive(Debug)]
 pub struct PersistGuard(u64);
 
-/// Mirrors the overruns of threads that left the deadline class in a file at `path`, and reads
-/// those that an earlier process of this boot has left there.
+/// Mirrors the overruns of threads that left the deadline class in a file at `path`. Reads the
+/// overruns that an earlier process of this boot has left in the file.
 ///
 /// # Errors
-/// Those of [`StateFile::open_waiting`]: the file is for one process at a time, and a killed one
-/// takes a moment to release it.
+/// Those of [`StateFile::open_waiting`]. The file is for one process at a time, and a killed
+/// process takes a moment to release it.
 pub fn persist_to(path: &Path) -> Result<PersistGuard, StateError> {
     const OPEN_TIMEOUT: Span = Span::from_ns(500_000_000);
     let mut file = StateFile::open_waiting(path, OVERRUN_SIZE, MIN_SLOTS, OPEN_TIMEOUT)?;
@@ -189,7 +190,8 @@ impl Drop for PersistGuard {
     }
 }
 
-/// Returns until when the thread must not enter SCHED_DEADLINE; `None` if it may.
+/// Returns the time until which the thread must not enter SCHED_DEADLINE. Returns `None` if the
+/// thread may enter.
 pub(super) fn blocked_until(key: &ThreadKey) -> Option<Monotonic> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
@@ -212,7 +214,8 @@ pub(super) fn blocked_until(key: &ThreadKey) -> Option<Monotonic> {
     own.max(others).filter(|&until| until > now)
 }
 
-/// Reserves a slot for one more entry. That may block, so it is done before the part that must not.
+/// Reserves a slot for one more entry. The call may block, so the caller makes it before the part
+/// of the exit that must not block.
 pub(super) fn reserve_slot() {
     lock().reserve_slot();
 }
@@ -221,14 +224,14 @@ pub(super) fn reserve_slot() {
 #[derive(Debug)]
 pub(super) struct PendingRecord {
     key: ThreadKey,
-    /// Entry of the thread before that.
+    /// Entry of the thread before [`record_pending`].
     before: Option<Monotonic>,
-    /// Whether a pending entry was recorded.
+    /// Whether [`record_pending`] has recorded a pending entry.
     is_recorded: bool,
 }
 
-/// Records, before the demotion, that the thread must stay out until the result of `until`, which
-/// gets the previous entry. Only a later time replaces that.
+/// Records, before the demotion, that the thread must stay out of the class until the result of
+/// `until`, which gets the previous entry. Only a later time replaces the previous entry.
 pub(super) fn record_pending(
     key: ThreadKey,
     until: impl Fn(Option<Monotonic>) -> Option<Monotonic>,
@@ -260,8 +263,8 @@ pub(super) fn record_pending(
     PendingRecord { key, before, is_recorded }
 }
 
-/// Replaces the pending entry by the actual overrun, the entry before, and what was recorded
-/// meanwhile, whichever is latest. `main` is called only if there is an overrun.
+/// Replaces the pending entry by the latest of three: the actual overrun, the entry before, and
+/// what was recorded meanwhile. Calls `main` only if there is an overrun.
 pub(super) fn settle(
     pending_record: &PendingRecord,
     owes: Option<Monotonic>,
@@ -304,7 +307,7 @@ pub(super) fn settle(
     )
 }
 
-/// Records that the thread must stay out until `until`, if no later time is known.
+/// Records that the thread must stay out of the class until `until`, if no later time is known.
 pub(super) fn record(key: ThreadKey, main: ThreadIncarnation, until: Monotonic) {
     lock().extend(Overrun { thread: key, main_incarnation: main, until }, None);
 }
@@ -332,7 +335,7 @@ impl OverrunTable {
         self.note_pending(overrun);
     }
 
-    /// Remembers an overrun beside the pending entry of its thread.
+    /// Records an overrun beside the pending entry of its thread, if there is one.
     fn note_pending(&mut self, overrun: Overrun) {
         if let Some((_, is_recorded)) =
             self.pending.iter_mut().find(|(key, _)| *key == overrun.thread)
@@ -341,7 +344,8 @@ impl OverrunTable {
         }
     }
 
-    /// Stores an entry in its slot, or else in the preferred one, or in any free one.
+    /// Stores an entry in the slot of its thread. If the thread has no slot, uses the preferred
+    /// slot or any free one.
     fn store(&mut self, overrun: Overrun, preferred: Option<usize>) {
         let slot = self.index.get(&overrun.thread).copied().unwrap_or_else(|| {
             let slot = self.take_slot(preferred);
@@ -415,8 +419,9 @@ impl OverrunTable {
         }
     }
 
-    /// Removes an entry that is paid off, and transfers that of an ended thread to its main thread,
-    /// if it has one. Returns the time of an entry whose thread could not be checked.
+    /// Removes an entry that is paid off. Transfers the entry of an ended thread to the main thread
+    /// of its process, if there is one. Returns the time of an entry whose thread could not be
+    /// checked.
     fn refresh(&mut self, overrun: Overrun, now: Monotonic) -> Option<Monotonic> {
         match if overrun.until > now { overrun.status() } else { OverrunStatus::Over } {
             OverrunStatus::Alive => {}
@@ -445,7 +450,7 @@ impl OverrunTable {
     }
 
     /// Transfers the overruns of ended threads to the main thread of their process. Returns the
-    /// latest time of entries that were not, or could not be, checked.
+    /// latest time of the entries that were not checked or could not be checked.
     fn inherit_from_ended(&mut self, main: &ThreadKey) -> Option<Monotonic> {
         let first = ThreadKey {
             tid: Tid::new(1).expect("a number"),
@@ -545,13 +550,13 @@ enum OverrunStatus {
     Alive,
     /// The thread has ended, and the main thread of its process inherits the entry.
     Transferred(Overrun),
-    /// The main thread has ended, too.
+    /// The thread and the main thread of its process have ended.
     Over,
     /// The threads could not be checked.
     Unknown,
 }
 
-/// Whether the thread with this number is not the one of the entry.
+/// Whether the thread with the number of the entry is not the thread of the entry.
 fn has_ended(error: &OpenError) -> bool {
     matches!(error, OpenError::Gone | OpenError::OtherThread | OpenError::KernelThread)
 }

@@ -9,60 +9,60 @@ use talea_core::Monotonic;
 /// Reason why a thread cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There is no such thread, or it is not visible in this PID namespace.
+    /// No such thread exists, or it is not visible in this PID namespace.
     Gone,
-    /// The descriptor is no pidfd; it is returned. Closing it may block.
+    /// The descriptor is no pidfd. The variant returns the descriptor. Closing it may block.
     NotAPidfd(OwnedFd),
-    /// It is a kernel thread.
+    /// The thread is a kernel thread.
     KernelThread,
-    /// The number belongs to another thread than the one that was meant.
+    /// The number belongs to another thread than the intended one.
     OtherThread,
-    /// The kernel refused.
+    /// The kernel refused to open the thread.
     Os(io::Error),
 }
 
-/// Call that was refused.
+/// Call that the kernel refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyStep {
-    /// Reading the thread's attributes.
+    /// Call that reads the thread's attributes.
     Read,
-    /// `sched_setattr`.
+    /// Call of `sched_setattr`.
     Policy,
-    /// `sched_setaffinity`.
+    /// Call of `sched_setaffinity`.
     Affinity,
-    /// `setpriority`.
+    /// Call of `setpriority`.
     Nice,
 }
 
 /// Reason why attributes could not be set.
 #[derive(Debug)]
 pub enum ApplyError {
-    /// The thread has ended; no other thread was changed.
+    /// The thread has ended. No other thread was changed.
     Gone,
-    /// The kernel refused; the thread has its previous attributes.
+    /// The kernel refused a call. The thread has its previous attributes.
     Refused {
         /// The refused call.
         step: ApplyStep,
         /// The kernel's error.
         error: io::Error,
     },
-    /// The kernel refused a deadline policy because the thread sleeps on a CPU outside its new
-    /// affinity, in another root domain; the thread has its previous attributes.
+    /// The kernel refused a deadline policy, because the thread sleeps on a CPU outside its new
+    /// affinity, in another root domain. The thread has its previous attributes.
     ///
-    /// A sleeping thread moves when it wakes, not when its affinity changes. [`crate::Thread::pin`]
-    /// it, let it run, and try again.
+    /// A sleeping thread moves when it wakes, not when its affinity changes. The caller can call
+    /// [`crate::Thread::pin`], let the thread run, and try again.
     OtherRootDomain {
-        /// CPU on which it sleeps.
+        /// CPU on which the thread sleeps.
         cpu: u32,
     },
-    /// The thread has left a deadline policy with its budget overdrawn. If it entered the class
-    /// before its zero-lag time, the kernel would never run it again. The thread has its previous
-    /// attributes.
+    /// The thread has left a deadline policy with its budget overdrawn. If the thread entered the
+    /// class before its zero-lag time, the kernel would never run it again. The thread has its
+    /// previous attributes.
     OverrunDebt {
-        /// Earliest time to try again; an upper bound of the zero-lag time.
+        /// Earliest time to try again: an upper bound of the zero-lag time.
         until: Monotonic,
     },
-    /// The kernel refused, and restoring failed as well: the thread is half configured.
+    /// The kernel refused a call, and restoring failed as well. The thread is half configured.
     RestoreFailed {
         /// The call that was refused first.
         step: ApplyStep,
@@ -73,16 +73,16 @@ pub enum ApplyError {
     },
 }
 
-/// Refused call, before it is known whether the thread could be restored.
+/// Refused call, before the caller knows whether it could restore the thread.
 pub(super) struct FailedStep {
     pub(super) step: ApplyStep,
     pub(super) error: io::Error,
-    /// Set if this crate refused, not the kernel: the time until which it refuses.
+    /// Time until which this crate refuses the call. `None` if the kernel refused, not this crate.
     pub(super) until: Option<Monotonic>,
 }
 
 impl FailedStep {
-    /// Returns a function for `map_err`.
+    /// Returns a function for `map_err` that adds `step` to an error.
     pub(super) fn at(step: ApplyStep) -> impl FnOnce(io::Error) -> FailedStep {
         move |error| FailedStep { step, error, until: None }
     }

@@ -20,6 +20,7 @@ mod sched_clock;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod timer_slack;
 
 pub use apply::Restored;
 pub use deadline_exit::{is_same_or_nudged, max_open_readers};
@@ -40,7 +41,7 @@ use std::sync::Mutex;
 pub enum Method {
     /// Pidfd of the thread itself (Linux 6.9 and later).
     Pidfd,
-    /// Pidfd of its process, and the thread's start time.
+    /// Pidfd of the thread's process, with the thread's start time.
     StartTime,
 }
 
@@ -49,7 +50,7 @@ pub fn is_pidfd(fd: impl AsFd) -> bool {
     pidfd::is_pidfd(fd.as_fd())
 }
 
-/// Handle to a thread. The thread may have ended, but the handle never refers to another one.
+/// Handle to a thread. The thread may have ended, but the handle never refers to another thread.
 #[derive(Debug)]
 pub struct Thread {
     fd: OwnedFd,
@@ -57,12 +58,12 @@ pub struct Thread {
     tgid: Tid,
     uids: Uids,
     inode: u64,
-    /// Start time, if the method is [`Method::StartTime`].
+    /// Start time of the thread, if the method is [`Method::StartTime`].
     start: Option<u64>,
     /// Whether the descriptor was received from another process, which may have kept a copy.
     shared: bool,
-    /// Run count when this process last gave the thread a deadline policy, while it has that
-    /// policy.
+    /// Run count when this process last gave the thread a deadline policy, for as long as the
+    /// thread has that policy.
     exec_at_entry: Mutex<Option<deadline_exit::ExecAtEntry>>,
 }
 
@@ -71,20 +72,21 @@ pub struct Thread {
 pub struct Identity {
     /// Thread number.
     pub tid: Tid,
-    /// Inode of its pidfd, unique for the boot; 0 on kernels before 6.9.
+    /// Inode of the thread's pidfd, unique for the boot; 0 on kernels before 6.9.
     pub inode: u64,
-    /// Start time in clock ticks since boot; 0: not known, the inode identifies the thread.
+    /// Start time in clock ticks since boot. 0 if it is unknown: the inode then identifies the
+    /// thread.
     pub start_ticks: u64,
 }
 
 impl Thread {
-    /// Opens the thread that has this number now. The number of a process names its main thread.
+    /// Opens the thread that has number `tid` now. The number of a process names its main thread.
     pub fn open(tid: Tid) -> Result<Thread, OpenError> {
         Thread::open_unchecked(tid)?.if_alive()
     }
 
-    /// Variant of [`Thread::open`] without a final check that the thread lives, for a caller whose
-    /// next call checks that.
+    /// Variant of [`Thread::open`] without a final check that the thread lives. The next call of
+    /// the caller must check that.
     pub fn open_unchecked(tid: Tid) -> Result<Thread, OpenError> {
         match Thread::open_unchecked_by(tid, Method::Pidfd) {
             Err(OpenError::Os(error)) if is(&error, libc::EINVAL) => {
@@ -94,13 +96,14 @@ impl Thread {
         }
     }
 
-    /// Variant of [`Thread::open`] with a given method. `EINVAL` where the kernel lacks it.
+    /// Variant of [`Thread::open`] with a given method. Returns `EINVAL` where the kernel lacks the
+    /// method.
     pub fn open_by(tid: Tid, method: Method) -> Result<Thread, OpenError> {
         Thread::open_unchecked_by(tid, method)?.if_alive()
     }
 
-    /// Returns the thread if it lives. Number and attributes were read one after the other: they
-    /// are of one thread only if it still lives.
+    /// Returns the thread if it lives. Number and attributes were read one after the other, so they
+    /// belong to one thread only if the thread still lives.
     fn if_alive(self) -> Result<Thread, OpenError> {
         if self.is_alive() { Ok(self) } else { Err(OpenError::Gone) }
     }
@@ -123,13 +126,13 @@ impl Thread {
 
     /// Opens the thread that a received descriptor names. A process pidfd names the main thread.
     ///
-    /// A socket can deliver any descriptor: one that is no pidfd is returned unchanged.
+    /// A socket can deliver any descriptor. If `fd` is no pidfd, the error returns it unchanged.
     pub fn from_fd(fd: OwnedFd) -> Result<Thread, OpenError> {
         Thread::from_fd_unchecked(fd)?.if_alive()
     }
 
-    /// Variant of [`Thread::from_fd`] without a final check that the thread lives, for a caller
-    /// whose next call checks that.
+    /// Variant of [`Thread::from_fd`] without a final check that the thread lives. The next call of
+    /// the caller must check that.
     pub fn from_fd_unchecked(fd: OwnedFd) -> Result<Thread, OpenError> {
         if !pidfd::is_pidfd(fd.as_fd()) {
             return Err(OpenError::NotAPidfd(fd));
@@ -145,7 +148,7 @@ impl Thread {
         if pidfd::is_alive(fd.as_fd()) { Ok(own) } else { Err(OpenError::Gone) }
     }
 
-    /// Opens the thread with an identity recorded earlier in this boot, if it still lives.
+    /// Opens the thread with an identity recorded earlier in this boot, if that thread still lives.
     pub fn reopen(identity: &Identity) -> Result<Thread, OpenError> {
         let thread = Thread::open(identity.tid)?;
         let unread = identity.inode != 0 && identity.start_ticks == 0;
@@ -193,18 +196,20 @@ impl Thread {
         self.tid
     }
 
-    /// Returns the thread's process, by its main thread, as of the opening.
+    /// Returns the thread's process, named by its main thread, as it was when the handle was
+    /// opened.
     pub fn tgid(&self) -> Tid {
         self.tgid
     }
 
-    /// Returns the thread's users as of the opening. For a decision about rights call
-    /// [`Thread::uids_now`].
+    /// Returns the thread's users as they were when the handle was opened. A decision about rights
+    /// must use [`Thread::uids_now`].
     pub fn uids(&self) -> Uids {
         self.uids
     }
 
-    /// Returns the inode of its pidfd: unique for this boot, 0 on kernels before 6.9.
+    /// Returns the inode of the thread's pidfd. It is unique for this boot, and 0 on kernels before
+    /// 6.9.
     pub fn inode(&self) -> u64 {
         self.inode
     }
@@ -220,7 +225,8 @@ impl Thread {
         }
     }
 
-    /// Returns the incarnation of its main thread; unknown where that cannot be opened.
+    /// Returns the incarnation of the process's main thread. Returns the unknown incarnation if the
+    /// main thread cannot be opened.
     fn main_incarnation(&self) -> dl_overruns::ThreadIncarnation {
         if self.tid == self.tgid {
             return self.key().incarnation;
@@ -231,21 +237,21 @@ impl Thread {
         }
     }
 
-    /// Whether the descriptor was received from another process, which may have kept a copy.
-    /// Closing ours then does not end an epoll watch.
+    /// Whether the descriptor was received from another process, which may have kept a copy. Then
+    /// closing this process's copy does not end an epoll watch.
     pub fn is_shared(&self) -> bool {
         self.shared
     }
 
-    /// Returns the method that distinguishes it from a later thread.
+    /// Returns the method that distinguishes the thread from a later one.
     pub fn method(&self) -> Method {
         if self.start.is_some() { Method::StartTime } else { Method::Pidfd }
     }
 
-    /// Whether it has not ended.
+    /// Whether the thread has not ended.
     ///
-    /// A main thread that ended before the others may count as alive until they end (Linux 6.15 and
-    /// later).
+    /// A main thread that ended before the other threads may count as alive until they end (Linux
+    /// 6.15 and later).
     pub fn is_alive(&self) -> bool {
         pidfd::is_alive(self.fd.as_fd())
             && self.start.is_none_or(|start| {
@@ -254,7 +260,7 @@ impl Thread {
             })
     }
 
-    /// Returns the thread's users now: `setresuid` and set-user-id programs change them.
+    /// Returns the thread's current users: `setresuid` and set-user-id programs change them.
     pub fn uids_now(&self) -> Result<Uids, OpenError> {
         let uids = match self.method() {
             Method::Pidfd => pidfd::info(self.fd.as_fd())?.uids,
@@ -263,7 +269,7 @@ impl Thread {
         if self.is_alive() { Ok(uids) } else { Err(OpenError::Gone) }
     }
 
-    /// Returns the start time in clock ticks since boot.
+    /// Returns the thread's start time in clock ticks since boot.
     pub fn start_ticks(&self) -> Result<u64, OpenError> {
         let start = match self.start {
             Some(start) => start,
@@ -272,7 +278,7 @@ impl Thread {
         if self.is_alive() { Ok(start) } else { Err(OpenError::Gone) }
     }
 
-    /// Returns the identity with which [`Thread::reopen`] finds it again.
+    /// Returns the identity with which [`Thread::reopen`] finds the thread again.
     pub fn identity(&self) -> Result<Identity, OpenError> {
         Ok(Identity { tid: self.tid, inode: self.inode, start_ticks: self.start_ticks()? })
     }
@@ -290,8 +296,8 @@ impl Thread {
     }
 }
 
-/// The descriptor becomes readable when the thread (with [`Method::StartTime`]: its process) ends;
-/// for `epoll` and for passing it over a socket.
+/// Access to a descriptor for `epoll` and for passing over a socket. The descriptor becomes
+/// readable when the thread ends, or with [`Method::StartTime`] its process.
 impl AsFd for Thread {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -10,12 +10,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// `PIDFD_THREAD` of `linux/pidfd.h`.
+/// Flag `PIDFD_THREAD` of `linux/pidfd.h`.
 const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
-/// `PID_FS_MAGIC` of `linux/magic.h`.
+/// Magic number `PID_FS_MAGIC` of `linux/magic.h`.
 const PID_FS_MAGIC: i64 = 0x5049_4446;
 
-/// `struct pidfd_info`, first published version (Linux 6.13).
+/// First published version of `struct pidfd_info` (Linux 6.13).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Info {
@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<Info>() == 64);
 
 const INFO_PID: u64 = 1;
 const INFO_CREDS: u64 = 2;
-/// `_IOWR(0xFF, 11, struct pidfd_info)`.
+/// Request `PIDFD_GET_INFO`: `_IOWR(0xFF, 11, struct pidfd_info)`.
 const PIDFD_GET_INFO: libc::c_ulong = 3 << 30 | 64 << 16 | 0xFF << 8 | 0x0B;
 
 /// Attributes of the thread of a pidfd.
@@ -51,7 +51,8 @@ pub(crate) struct PidfdInfo {
     pub(crate) uids: proc::Uids,
 }
 
-/// Opens a thread pidfd. `EINVAL` where the kernel has none, `ESRCH` where there is no such thread.
+/// Opens a thread pidfd. Returns `EINVAL` where the kernel has none, and `ESRCH` where there is no
+/// such thread.
 pub(crate) fn open_thread(tid: Tid) -> io::Result<OwnedFd> {
     open(tid, PIDFD_THREAD)
 }
@@ -73,7 +74,7 @@ fn open(tid: Tid, flags: libc::c_uint) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Returns the inode of a pidfd, 0 where all share one.
+/// Returns the inode of a pidfd. Returns 0 where all pidfds share one inode.
 pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
     // On one kernel either all or none have their own.
     static OWN: OnceLock<bool> = OnceLock::new();
@@ -86,8 +87,8 @@ pub(crate) fn inode(fd: BorrowedFd) -> io::Result<u64> {
     if own { Ok(rustix::fs::fstat(fd)?.st_ino) } else { Ok(0) }
 }
 
-/// Whether a descriptor is a pidfd. Must be checked before any other call: the kernel passes other
-/// calls to the file's own file system, which may be an untrusted program that never answers.
+/// Whether a descriptor is a pidfd. The check must precede every other call: the kernel passes
+/// other calls to the file's own file system, which may be an untrusted program that never answers.
 pub(crate) fn is_pidfd(fd: BorrowedFd) -> bool {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: no information is asked for, and WNOWAIT leaves whatever has ended to be collected.
@@ -120,10 +121,10 @@ pub(crate) fn is_alive(fd: BorrowedFd) -> bool {
     }
 }
 
-/// Reads the thread's attributes: from the descriptor where the kernel can (6.13), else by number
+/// Reads the thread's attributes: from the descriptor if the kernel can (6.13), otherwise by number
 /// from `/proc`.
 ///
-/// `ESRCH`: ended, or not visible in this PID namespace.
+/// `ESRCH`: the thread has ended, or is not visible in this PID namespace.
 pub(crate) fn info(fd: BorrowedFd) -> io::Result<PidfdInfo> {
     if let Some(info) = info_by_ioctl(fd)? {
         return Ok(info);
@@ -135,7 +136,7 @@ pub(crate) fn info(fd: BorrowedFd) -> io::Result<PidfdInfo> {
     if is_alive(fd) { Ok(info) } else { Err(errno(libc::ESRCH)) }
 }
 
-/// Reads the attributes by `PIDFD_GET_INFO`; `None` where this kernel lacks it.
+/// Reads the attributes by `PIDFD_GET_INFO`. Returns `None` where this kernel lacks the request.
 fn info_by_ioctl(fd: BorrowedFd) -> io::Result<Option<PidfdInfo>> {
     let mut info = Info { mask: INFO_PID | INFO_CREDS, ..Info::default() };
     // SAFETY: `fd` is a pidfd, for which this number writes at most the 64 bytes that it encodes.
@@ -147,7 +148,7 @@ fn info_by_ioctl(fd: BorrowedFd) -> io::Result<Option<PidfdInfo>> {
                 tid: tid(info.pid)?,
                 tgid: tid(info.tgid)?,
                 parent: info.ppid as i32,
-                uids: proc::Uids { real: info.ruid, effective: info.euid },
+                uids: proc::Uids { real: info.ruid, effective: info.euid, saved: info.suid },
             }))
         }
         Ok(_) => Ok(None),
@@ -156,7 +157,7 @@ fn info_by_ioctl(fd: BorrowedFd) -> io::Result<Option<PidfdInfo>> {
     }
 }
 
-/// Reads the attributes of the thread that has this number now, from `/proc`.
+/// Reads the attributes of the thread that has number `tid` now, from `/proc`.
 pub(crate) fn info_from_proc(tid: Tid) -> io::Result<PidfdInfo> {
     let status = proc::status(tid).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => errno(libc::ESRCH),
@@ -165,8 +166,8 @@ pub(crate) fn info_from_proc(tid: Tid) -> io::Result<PidfdInfo> {
     Ok(PidfdInfo { tid, tgid: status.tgid, parent: status.parent, uids: status.uids })
 }
 
-/// Returns the thread's numbers in the PID namespaces from that of `/proc` down to its own: -1
-/// after its end, 0 if it is not visible here.
+/// Returns the thread's numbers in the PID namespaces from that of `/proc` down to its own. The
+/// number is -1 after the end of the thread, and 0 if the thread is not visible here.
 pub(crate) fn ns_tids(fd: BorrowedFd) -> io::Result<Vec<i32>> {
     let text = proc::read(&format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
     let words =
@@ -174,8 +175,8 @@ pub(crate) fn ns_tids(fd: BorrowedFd) -> io::Result<Vec<i32>> {
     Ok(words.filter_map(|word| word.parse().ok()).collect())
 }
 
-/// Sends a signal to the thread or process of the pidfd; 0 only checks whether that would be
-/// allowed.
+/// Sends a signal to the thread or process of the pidfd. Signal 0 only checks whether a signal
+/// would be permitted.
 pub(crate) fn signal(fd: impl AsFd, number: i32) -> io::Result<()> {
     // SAFETY: no siginfo is passed; the rest are integers.
     check_long(unsafe {

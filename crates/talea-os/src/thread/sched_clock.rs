@@ -18,10 +18,10 @@ use std::time::Duration;
 use talea_core::{CpuSet, Monotonic, Span, Work};
 
 const COMPARISON_VALIDITY: Span = Span::from_ns(60_000_000_000);
-/// 100 ppm over a minute: more than two crystals differ.
+/// Margin of a comparison: 100 ppm over a minute, which is more than two crystals differ.
 const MARGIN_NS: i128 = 6_000_000;
 
-/// CPU time of the probe thread per second; it needs a hundredth of that.
+/// CPU time of the probe thread per second. The thread needs a hundredth of that.
 const PROBE_RUNTIME: Work = Work::from_ns(5_000_000);
 /// Time limit for the probe thread.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,9 +35,9 @@ struct ClockOffset {
 
 /// Returns the latest `CLOCK_MONOTONIC` time at which the scheduler's clock shows `deadline`.
 ///
-/// Where the clocks cannot be compared (no right to SCHED_DEADLINE), the result is a bound that
-/// assumes that a thread of `runtime` and `period` has overdrawn each budget by no more than a long
-/// tick.
+/// If the clocks cannot be compared (no right to SCHED_DEADLINE), the result is an upper bound. The
+/// bound assumes that a thread of `runtime` and `period` has overdrawn each budget by no more than
+/// a long tick.
 pub(super) fn to_monotonic_latest(deadline: u64, runtime: Work, period: Span) -> Monotonic {
     static LAST: Mutex<Option<ClockOffset>> = Mutex::new(None);
     let now = clock::now();

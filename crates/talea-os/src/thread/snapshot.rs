@@ -11,9 +11,9 @@ use talea_core::CpuSet;
 pub struct Snapshot {
     /// Policy with its parameters.
     pub attr: Attr,
-    /// Nice value, also while a real-time policy hides it.
+    /// Nice value, even while a real-time policy hides it.
     pub nice: i32,
-    /// Affinity.
+    /// Affinity of the thread.
     pub affinity: CpuSet,
 }
 
@@ -34,7 +34,8 @@ impl Snapshot {
         out
     }
 
-    /// Decodes the result of [`Snapshot::to_bytes`]; `None` for attributes that no thread can have.
+    /// Decodes the result of [`Snapshot::to_bytes`]. Returns `None` for attributes that no thread
+    /// can have.
     pub fn from_bytes(bytes: &[u8; Snapshot::BYTES]) -> Option<Snapshot> {
         let (attr, rest) = bytes.split_first_chunk::<{ Attr::BYTES }>()?;
         let (nice, affinity) = rest.split_first_chunk::<8>()?;
@@ -49,10 +50,11 @@ impl Snapshot {
         })
     }
 
-    /// Returns the affinity to set on a thread that has `now`; `None` if it has the right one.
+    /// Returns the affinity to set on a thread that has `now`. Returns `None` if the thread has the
+    /// right affinity.
     ///
-    /// A thread that could use every CPU gets the full mask: the kernel then lets it follow its
-    /// cpuset, as it does with a thread that was never restricted.
+    /// A thread that could use every CPU gets the full mask. The kernel then lets the thread follow
+    /// its cpuset, as it does with a thread that was never restricted.
     pub(super) fn changed_affinity(&self, now: &Snapshot) -> Option<&CpuSet> {
         (self.affinity != now.affinity).then(|| {
             static EVERY: OnceLock<CpuSet> = OnceLock::new();
@@ -65,7 +67,7 @@ impl Snapshot {
     }
 }
 
-/// Reads the attributes of the thread that has number `tid` at the moment.
+/// Reads the attributes of the thread that has number `tid` now.
 pub(super) fn read(tid: Tid) -> io::Result<Snapshot> {
     let snapshot = read_in_force(tid)?;
     Ok(match shown_nice(snapshot.attr.policy) {
@@ -74,8 +76,8 @@ pub(super) fn read(tid: Tid) -> io::Result<Snapshot> {
     })
 }
 
-/// Variant of [`read`] without a system call for a nice value that the policy hides; it is reported
-/// as zero.
+/// Variant of [`read`] without a system call for a nice value that the policy hides. Such a nice
+/// value is reported as zero.
 pub(super) fn read_in_force(tid: Tid) -> io::Result<Snapshot> {
     let attr = sched::get(tid)?;
     Ok(Snapshot {
@@ -85,7 +87,7 @@ pub(super) fn read_in_force(tid: Tid) -> io::Result<Snapshot> {
     })
 }
 
-/// Returns the nice value that is part of a policy.
+/// Returns the nice value that is part of `policy`. Returns `None` if the policy has none.
 pub(super) fn shown_nice(policy: Policy) -> Option<i32> {
     match policy {
         Policy::Other { nice } | Policy::Batch { nice } | Policy::Ext { nice } => Some(nice),
@@ -93,9 +95,9 @@ pub(super) fn shown_nice(policy: Policy) -> Option<i32> {
     }
 }
 
-/// Returns the CPUs that were online at the first call. A CPU that comes online later makes
-/// restored masks exact instead of full.
-fn online() -> &'static CpuSet {
+/// Returns the CPUs that were online at the first call. After a CPU comes online later, restored
+/// masks are exact instead of full.
+pub(super) fn online() -> &'static CpuSet {
     static ONLINE: OnceLock<CpuSet> = OnceLock::new();
     ONLINE.get_or_init(|| {
         let text = proc::read("/sys/devices/system/cpu/online").unwrap_or_default();

@@ -116,7 +116,7 @@ impl Field {
 
 impl RejectionReason {
     /// All reasons, in order of their numbers.
-    pub const ALL: [RejectionReason; 10] = [
+    pub const ALL: [RejectionReason; 15] = [
         RejectionReason::Missing,
         RejectionReason::OutOfRange,
         RejectionReason::Contradiction,
@@ -127,6 +127,11 @@ impl RejectionReason {
         RejectionReason::Unsupported,
         RejectionReason::OutOfService,
         RejectionReason::Foreign,
+        RejectionReason::OutsideMask,
+        RejectionReason::NoRealTimeGroup,
+        RejectionReason::TimeLimit,
+        RejectionReason::NoRoomBesideUngranted,
+        RejectionReason::Reserved,
     ];
 
     /// Returns the reason with this number on the wire and in C.
@@ -147,6 +152,11 @@ impl RejectionReason {
             RejectionReason::Unsupported => "unsupported",
             RejectionReason::OutOfService => "out-of-service",
             RejectionReason::Foreign => "foreign",
+            RejectionReason::OutsideMask => "outside-mask",
+            RejectionReason::NoRealTimeGroup => "no-real-time-group",
+            RejectionReason::TimeLimit => "time-limit",
+            RejectionReason::NoRoomBesideUngranted => "no-room-beside-ungranted",
+            RejectionReason::Reserved => "reserved",
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::{
     Code, Field, PluginAnswer, PluginVerdict, Refusal, Rejection, RejectionReason, Witness,
+    remedies,
 };
 use core::fmt;
 use talea_core::Span;
@@ -309,8 +310,50 @@ impl fmt::Display for Rejection {
             ),
             RejectionReason::OutOfService => f.write_str("the plugin is out of service; the daemon's log has the reason"),
             RejectionReason::Foreign => f.write_str("its module rejected the task and gave no reason"),
+            RejectionReason::OutsideMask => return self.write_outside_mask(f),
+            RejectionReason::NoRealTimeGroup => write!(
+                f,
+                "the thread's control group has no real-time runtime: {}; remedy: {}",
+                remedies::GROUP,
+                remedies::GROUP_REMEDY
+            ),
+            RejectionReason::TimeLimit => write!(
+                f,
+                "the thread's RLIMIT_RTTIME is {}{}: {}; remedy: {}",
+                Span::from_ns(limit),
+                fmt::from_fn(|f| match asked {
+                    0 => Ok(()),
+                    asked => write!(f, ", less than its runtime of {}", Span::from_ns(asked)),
+                }),
+                remedies::TIME_LIMIT,
+                remedies::TIME_LIMIT_REMEDY
+            ),
+            RejectionReason::Reserved => write!(
+                f,
+                "an executor (`talea execute`, process {asked}) has reserved CPU {limit}; use other \
+                 CPUs, or wait for its end"
+            ),
+            RejectionReason::NoRoomBesideUngranted => write!(
+                f,
+                "no room{place} beside deadline threads without a grant: a {name} of {amount} was requested{why}"
+            ),
         }?;
         if fits > 0 { write!(f, "; a {name} of {} would fit", field.amount(fits)) } else { Ok(()) }
+    }
+}
+
+impl Rejection {
+    fn write_outside_mask(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((cpus, more)) = self.mask() else {
+            return f.write_str("the thread may use none of the plugin's CPUs");
+        };
+        write!(f, "the thread may use only CPUs {cpus}")?;
+        if more > 0 {
+            write!(f, " and {more} more")?;
+        }
+        f.write_str(
+            " (its affinity or cpuset), which the plugin cannot serve; change it with `taskset -pc`",
+        )
     }
 }
 
@@ -337,6 +380,10 @@ impl fmt::Display for Witness {
                     (Span::from_ns(demand.as_ns()), Span::from_ns(supply.as_ns()));
                 write!(f, "within {at} the demand could be {demand} and the supply is {supply}")
             }
+            Witness::Held { free_in } => write!(
+                f,
+                "the kernel still counts the bandwidth of an ended grant; repeat the request in {free_in}"
+            ),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Encoding of tasks, names, CPU sets and thread attributes.
 
 use super::{Field, FieldError};
-use crate::message::{Name, Owner, Task};
+use crate::message::{Name, Owner, Task, ThreadRef};
 use talea_core::{Attr, CpuSet, Params, Policy, Priority, Span, Work};
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -20,7 +20,7 @@ pub struct TaskWire {
     flags: U32,
     priority: U32,
     owner: U32,
-    zero: U32,
+    tid: U32,
     plugin: [u8; 32],
     cpus: Cpus,
 }
@@ -40,7 +40,15 @@ const PRIORITY: u32 = 1 << 4;
 const PLUGIN: u32 = 1 << 5;
 const CPUS_MANDATORY: u32 = 1 << 6;
 const IGNORE_ADMISSION: u32 = 1 << 7;
-const TASK_FLAGS: u32 = (1 << 8) - 1;
+/// The task names its thread: by the passed pidfd, or by `tid` with one of the next two flags.
+const THREAD: u32 = 1 << 8;
+const THREAD_TID: u32 = 1 << 9;
+const THREAD_OWN: u32 = 1 << 10;
+const EXCLUSIVE: u32 = 1 << 11;
+const TASK_FLAGS: u32 = (1 << 12) - 1;
+const THREAD_FLAGS: u32 = THREAD | THREAD_TID | THREAD_OWN;
+const THREAD_BY_TID: u32 = THREAD | THREAD_TID;
+const THREAD_BY_OWN: u32 = THREAD | THREAD_OWN;
 
 impl TaskWire {
     /// Encodes a task specification.
@@ -55,6 +63,10 @@ impl TaskWire {
             (task.plugin.is_some(), PLUGIN),
             (task.cpus_mandatory, CPUS_MANDATORY),
             (task.ignore_admission, IGNORE_ADMISSION),
+            (task.exclusive, EXCLUSIVE),
+            (task.thread.is_some(), THREAD),
+            (matches!(task.thread, Some(ThreadRef::Tid(_))), THREAD_TID),
+            (matches!(task.thread, Some(ThreadRef::OwnTid(_))), THREAD_OWN),
         ];
         TaskWire {
             period_ns: span(period),
@@ -68,7 +80,7 @@ impl TaskWire {
                 Owner::Process => 1,
                 Owner::Thread => 2,
             }),
-            zero: U32::ZERO,
+            tid: U32::new(task.thread.and_then(ThreadRef::tid).unwrap_or(0)),
             plugin: task.plugin.map_or([0; 32], |name| name.0),
             cpus: cpus_to_wire(&task.cpus),
         }
@@ -77,7 +89,6 @@ impl TaskWire {
     pub(super) fn read(&self) -> Result<Task, FieldError> {
         let flags = self.flags.get();
         FieldError::bits(Field::Request, flags, TASK_FLAGS)?;
-        FieldError::zero(Field::Request, self.zero.get())?;
         let has = |bit: u32| flags & bit != 0;
         Ok(Task {
             params: Params {
@@ -104,11 +115,20 @@ impl TaskWire {
             cpus: cpus_from_wire(&self.cpus),
             cpus_mandatory: has(CPUS_MANDATORY),
             ignore_admission: has(IGNORE_ADMISSION),
+            exclusive: has(EXCLUSIVE),
             owner: match self.owner.get() {
                 0 => Owner::Session,
                 1 => Owner::Process,
                 2 => Owner::Thread,
                 other => return Err(FieldError::new(Field::Owner, other, 2_u64)),
+            },
+            thread: match (flags & THREAD_FLAGS, self.tid.get()) {
+                (0, 0) => None,
+                (THREAD, 0) => Some(ThreadRef::Pidfd),
+                (THREAD_BY_TID, tid) if tid != 0 => Some(ThreadRef::Tid(tid)),
+                (THREAD_BY_OWN, tid) if tid != 0 => Some(ThreadRef::OwnTid(tid)),
+                // Thread id 0 is invalid: the kernel would take it as the daemon itself.
+                (_, tid) => return Err(FieldError::new(Field::Thread, tid, 0_u64)),
             },
         })
     }

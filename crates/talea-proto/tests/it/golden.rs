@@ -1,4 +1,4 @@
-//! Stored bytes of protocol version 2: one message of each kind as a file in `fuzz/seeds/wire`.
+//! Stored bytes of protocol version 3: one message of each kind as a file in `fuzz/seeds/wire`.
 //!
 //! They are the seeds of the fuzzer and a compatibility check: a changed layout is detected here
 //! and requires a new protocol version. `TALEA_BLESS=1` writes missing files; files that differ
@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Priority, Span, Work};
 use talea_proto::message::{
-    Caveat, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
+    Caveat, CpuInfo, DetachCause, Mechanism, Name, Notes, Overruns, PluginInfo, SessionInfo,
+    SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
@@ -40,6 +41,8 @@ fn task() -> Task {
         cpus_mandatory: true,
         ignore_admission: true,
         owner: Owner::Thread,
+        thread: Some(ThreadRef::OwnTid(4711)),
+        exclusive: false,
     }
 }
 
@@ -153,6 +156,8 @@ fn replies() -> Vec<(&'static str, Reply)> {
         pid: 4300,
         tid: Some(4321),
         attr: Some(attr(deadline())),
+        overruns: Overruns { count: 13, last_ns: 14, is_throttled: true },
+        detached: None,
     };
     let status = Status {
         instance: 1,
@@ -192,6 +197,15 @@ fn replies() -> Vec<(&'static str, Reply)> {
         ("refused", Reply::Refused(Box::new(refusal()))),
         ("spec", Reply::Spec(Box::new(info))),
         ("spec-unattached", Reply::Spec(Box::new(SpecInfo { tid: None, attr: None, ..info }))),
+        (
+            "spec-detached",
+            Reply::Spec(Box::new(SpecInfo {
+                tid: None,
+                attr: None,
+                detached: Some(DetachCause::Affinity),
+                ..info
+            })),
+        ),
         ("explained", Reply::Explained { chosen: Some(0), answers, refusal: None }),
         (
             "explained-refused",
@@ -222,7 +236,8 @@ fn records() -> Vec<(&'static str, Record)> {
         uid: 1000,
         pid: 4300,
         pid_start: 123_000,
-        task: task(),
+        // A record has no thread that its task is meant for.
+        task: Task { thread: None, ..task() },
         plugin: name("edf"),
         cpu: Some(3),
         runtime: Some(Work::from_ns(2_500_000)),
@@ -253,7 +268,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn the_bytes_of_version_2_do_not_change() {
+fn the_bytes_of_version_3_do_not_change() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/wire");
     let bless = std::env::var_os("TALEA_BLESS").is_some();
     for (name, bytes) in samples() {

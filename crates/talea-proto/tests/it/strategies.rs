@@ -5,7 +5,8 @@ use proptest::option;
 use proptest::prelude::*;
 use talea_core::{Attr, Charge, CpuSet, Params, Policy, Priority, Span, Work};
 use talea_proto::message::{
-    Caveat, CpuInfo, Mechanism, Name, Notes, PluginInfo, SessionInfo, SpecInfo, Status, Token,
+    Caveat, CpuInfo, DetachCause, Mechanism, Name, Notes, Overruns, PluginInfo, SessionInfo,
+    SpecInfo, Status, Token,
 };
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
@@ -70,16 +71,17 @@ fn params() -> impl Strategy<Value = Params> {
 
 pub(crate) fn task() -> impl Strategy<Value = Task> {
     let owner = prop_oneof![Just(Owner::Session), Just(Owner::Process), Just(Owner::Thread)];
-    (params(), option::of(name()), cpus(), any::<bool>(), any::<bool>(), owner).prop_map(
-        |(params, plugin, cpus, cpus_mandatory, ignore_admission, owner)| Task {
+    (params(), option::of(name()), cpus(), any::<bool>(), any::<bool>(), owner, option::of(named()))
+        .prop_map(|(params, plugin, cpus, cpus_mandatory, ignore_admission, owner, thread)| Task {
             params,
             plugin,
             cpus,
             cpus_mandatory,
             ignore_admission,
             owner,
-        },
-    )
+            thread,
+            exclusive: ignore_admission,
+        })
 }
 
 fn named() -> impl Strategy<Value = ThreadRef> {
@@ -176,6 +178,7 @@ fn witness() -> impl Strategy<Value = Witness> {
             demand,
             supply
         }),
+        span().prop_map(|free_in| Witness::Held { free_in }),
     ]
 }
 
@@ -243,15 +246,24 @@ fn spec_info() -> impl Strategy<Value = SpecInfo> {
         any::<u32>(),
         option::of(any::<u32>()),
         option::of(attr()),
+        (any::<(u64, u64, bool)>(), option::of(proptest::sample::select(&DetachCause::ALL[..]))),
     )
-        .prop_map(|(granted, task, plugin_name, uid, pid, tid, attr)| SpecInfo {
-            granted,
-            task,
-            plugin_name,
-            uid,
-            pid,
-            tid,
-            attr,
+        .prop_map(|(granted, task, plugin_name, uid, pid, tid, attr, (overruns, detached))| {
+            SpecInfo {
+                granted,
+                task,
+                plugin_name,
+                uid,
+                pid,
+                tid,
+                attr,
+                overruns: Overruns {
+                    count: overruns.0,
+                    last_ns: overruns.1,
+                    is_throttled: overruns.2,
+                },
+                detached,
+            }
         })
 }
 

@@ -50,7 +50,7 @@ fn the_layout_equals_its_documentation() {
     task.plugin = Name::new("rm");
     task.cpus.insert(65);
     let bytes = bytes_of(&Request::Create(task));
-    assert_eq!(bytes[..8], [2, 0, 2, 0, 7, 0, 0, 0], "op, version, seq, all little-endian");
+    assert_eq!(bytes[..8], [2, 0, 3, 0, 7, 0, 0, 0], "op, version, seq, all little-endian");
     assert_eq!(bytes[8..16], [8, 7, 6, 5, 4, 3, 2, 1], "period at 0");
     assert_eq!(bytes[TASK + 32], 1 | 1 << 5, "flags at 32: period and plugin are declared");
     assert_eq!(bytes[TASK + 48..TASK + 51], *b"rm\0", "plugin at 48");
@@ -84,7 +84,7 @@ fn undeclared_fields_must_be_zero() {
         (16, Field::Desired),
         (24, Field::Deadline),
         (36, Field::Priority),
-        (44, Field::Request),
+        (44, Field::Thread),
         (48, Field::Plugin),
     ] {
         refused(&empty, field, |bytes| bytes[TASK + offset] = 1);
@@ -94,7 +94,10 @@ fn undeclared_fields_must_be_zero() {
 #[test]
 fn unknown_bits_and_numbers_are_refused() {
     let empty = Request::Create(Task::default());
-    refused(&empty, Field::Request, |bytes| bytes[TASK + 33] = 1);
+    refused(&empty, Field::Request, |bytes| bytes[TASK + 33] = 16);
+    // A thread id, or the own process, without a thread.
+    refused(&empty, Field::Thread, |bytes| bytes[TASK + 33] = 2);
+    refused(&empty, Field::Thread, |bytes| bytes[TASK + 33] = 4);
     refused(&empty, Field::Owner, |bytes| bytes[TASK + 40] = 3);
     refused(&empty, Field::Message, |bytes| bytes[0] = 17);
     refused(&Request::Stop { release: true }, Field::Request, |bytes| bytes[8] = 2);

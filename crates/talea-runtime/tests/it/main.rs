@@ -1,7 +1,7 @@
 //! Applications on real threads behave as declared.
 //!
-//! The speed of the system does not matter; without the right to real-time priorities they run as
-//! well.
+//! The speed of the system does not matter. The applications run with or without the right to
+//! real-time priorities.
 
 mod edits;
 mod graphs;
@@ -33,8 +33,8 @@ pub(crate) fn run(app: Application, what: &str, is_so: impl Fn() -> bool) -> (Ap
     stopped(running)
 }
 
-/// Whether one of a few attempts shows it. For behaviour that a CPU stall may hide and that a wrong
-/// runtime never shows.
+/// Whether one of a few attempts shows the behaviour. Used for behaviour that a CPU stall may hide
+/// and that a wrong runtime never shows.
 pub(crate) fn one_of_some(mut shows: impl FnMut() -> bool) -> bool {
     (0..5).any(|_| shows())
 }

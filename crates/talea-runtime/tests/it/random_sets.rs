@@ -95,7 +95,8 @@ fn timed(set: &[Member], config: Config) -> Timed {
 /// Thousandths that computing jobs may lose.
 const TAKEN: [u32; 5] = [0, 5, 10, 15, 20];
 
-/// Whether a job is late in the simulations, by task and job; nothing where they differ.
+/// Whether a job is late in the simulations, for each pair of task and job. `None` if the
+/// simulations differ.
 type Verdicts = BTreeMap<(u32, u64), Option<bool>>;
 
 fn verdicts(set: &[Member], config: &Config, length: Duration) -> Verdicts {
@@ -118,7 +119,7 @@ fn verdicts(set: &[Member], config: &Config, length: Duration) -> Verdicts {
 /// Results of the jobs that are due 20 ms before the end.
 #[derive(Clone, Debug, Default)]
 struct Compared {
-    /// Late jobs on threads, and simulated, by task.
+    /// `late[n]`: number of late jobs of task `n` on threads, and in the simulation.
     late: Vec<[u64; 2]>,
     /// Conclusive jobs: without a CPU stall.
     jobs: u64,

@@ -22,7 +22,7 @@ struct Began {
     cpu: u32,
 }
 
-/// Three tasks, the first in two versions, and the starts of their jobs.
+/// Application of three tasks, the first with two versions, and the starts of their jobs.
 struct Watched {
     app: Application,
     tasks: [TaskId; 3],
@@ -70,8 +70,8 @@ fn count(began: &[Began], task: usize) -> u64 {
 /// Task, core, start and length of an entry.
 type Entry = (usize, usize, u32, u32);
 
-/// Checks that no job starts elsewhere or before its entry; whether most start within it. After a
-/// CPU stall over an entry its job continues in the next one.
+/// Checks that no job starts on another CPU or before its entry. Returns whether most jobs start
+/// within their entries. After a CPU stall over an entry the job continues in the next entry.
 fn follow(began: &[Began], cpus: &[u32], entries: &[Entry]) -> bool {
     let within = began.iter().filter(|began| {
         let &(_, core, start, length) =
@@ -116,7 +116,7 @@ fn y11_y12_a_table_in_code_determines_cpu_start_and_version_of_each_job() {
     assert!(mostly, "most begin within their entries");
 }
 
-/// Output of `talea analyze --synthesize table` for such an application.
+/// Output of `talea analyze --synthesize table` for an application with the tasks `a`, `b` and `c`.
 const SYNTHESIZED: &str = r#"
 [[scheduler]]
 name = "application"

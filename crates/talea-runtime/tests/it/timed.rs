@@ -42,7 +42,7 @@ pub(crate) struct Timed {
 
 /// Results of a run.
 pub(crate) struct Observed {
-    /// Completed jobs, by task.
+    /// `done[n]`: completed jobs of task `n`.
     pub(crate) done: Vec<Vec<Done>>,
     /// CPU stalls.
     pub(crate) stalls: Vec<(Duration, Duration)>,

@@ -1,8 +1,8 @@
 //! Shapes of task graphs.
 //!
 //! Erdős–Rényi: Cordeiro et al., *Random graph generation for scheduling simulations*, SIMUTools
-//! 2010, section 3.1. Of two nodes the one with the smaller number comes first, with the same
-//! probability for every pair.
+//! 2010, section 3.1. Every pair of nodes has an edge with the same probability. The edge leads
+//! from the node with the smaller number.
 //!
 //! Layer by layer: Tobita and Kasahara, *A standard task graph set for fair evaluation of
 //! multiprocessor scheduling algorithms*, Journal of Scheduling 5, 2002, in the form of Cordeiro et
@@ -10,12 +10,12 @@
 //! with the same probability for every pair.
 //!
 //! Guaranteed: graphs are acyclic, because edges lead from smaller to larger numbers. Not
-//! guaranteed: that a graph is connected (a node without edges is a graph of its own with the same
-//! period), or that its longest path fits its deadline.
+//! guaranteed: that a graph is connected, or that its longest path fits its deadline. A node
+//! without edges is a graph of its own with the same period.
 
 use crate::rng::Rng;
 
-/// Distribution of edges. Probabilities are in thousandths.
+/// Distribution of the edges of a graph. Probabilities are in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Edges between any two nodes.
@@ -25,7 +25,7 @@ pub enum Shape {
     },
     /// Edges between nodes of different layers.
     Layered {
-        /// Number of layers, at least 1; some may be empty.
+        /// Number of layers, at least 1. Some may be empty.
         layers: u32,
         /// Probability of an edge.
         probability: u32,

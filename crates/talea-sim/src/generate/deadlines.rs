@@ -1,4 +1,4 @@
-//! Relative deadlines.
+//! Distributions of relative deadlines.
 
 use crate::rng::Rng;
 use talea_core::{Span, Work};
@@ -11,16 +11,16 @@ pub enum Deadlines {
     Implicit,
     /// Uniform, in whole nanoseconds, from `C + from · (T - C)` to T.
     ///
-    /// `from` is in thousandths, up to 1000: 0 is the [C, T] of the literature, 700 its "at least
-    /// 0.7 of the slack".
+    /// `from` is in thousandths, up to 1000. The value 0 is the [C, T] of the literature, and 700
+    /// is "at least 0.7 of the slack".
     Constrained {
-        /// Lower limit, in thousandths.
+        /// Lower limit of the deadline, as a share of T - C in thousandths.
         from: u32,
     },
 }
 
 impl Deadlines {
-    /// Generates a deadline; `cost` is at most `period`.
+    /// Generates a deadline. `cost` is at most `period`.
     pub(super) fn draw(self, cost: Work, period: Span, rng: &mut Rng) -> Span {
         match self {
             Deadlines::Implicit => period,

@@ -1,23 +1,26 @@
-//! Dirichlet-Rescale.
+//! Dirichlet-Rescale (DRS): utilisations of a given sum within unequal bounds.
 //!
 //! Griffin, Bate and Davis, *Generating Utilization Vectors for the Systematic Evaluation of
-//! Schedulability Tests*, RTSS 2020. A point is drawn uniformly from the simplex of all vectors
-//! with the right sum. Components above their bound span a smaller simplex, with the bounds as its
-//! corner. It is scaled to the whole simplex, together with the point, until no bound is exceeded.
-//! If the distances to the upper bounds have the smaller simplex, the distances are drawn instead.
+//! Schedulability Tests*, RTSS 2020. The algorithm draws a point uniformly from the simplex of all
+//! vectors with the given sum. Components above their bound span a smaller simplex, with the bounds
+//! as its corner. The algorithm scales this simplex, with the point, to the whole simplex, until no
+//! bound is exceeded. If the simplex of the distances to the upper bounds is smaller, it draws the
+//! distances instead.
 //!
-//! Guaranteed: the sum, and the bounds of each task. Uniform if no two bounds can be exceeded at
-//! once, because the scaled simplex is then complete and uniformly filled. *Not* uniform otherwise:
-//! the set of other exceeded bounds depends on the point, so the scaled simplex is filled unevenly
-//! (Willemsen et al., *Generating Random Vectors satisfying Linear and Nonlinear Constraints*,
-//! 2025; the authors of DRS have withdrawn the claim).
+//! Guaranteed: the sum, and the bounds of each task. The result is uniform if no two bounds can be
+//! exceeded at once, because the scaled simplex is then complete and uniformly filled. Otherwise it
+//! is *not* uniform: the set of other exceeded bounds depends on the point, so the scaled simplex
+//! is filled unevenly (Willemsen et al., *Generating Random Vectors satisfying Linear and Nonlinear
+//! Constraints*, 2025; the authors of DRS have withdrawn the claim).
 //!
-//! Measured in the plane of two shares against rejection: with bounds 0.1, 0.1, 0.1, 1, 1 and total
+//! The plane of two shares was compared with rejection. With bounds 0.1, 0.1, 0.1, 1, 1 and total
 //! 1, every sixth vector is misplaced. With equal bounds of one CPU and totals up to a quarter of
-//! their number, 300,000 vectors show no difference; with half of their number, a small one.
+//! their number, 300,000 vectors show no difference. With half of their number, they show a small
+//! one.
 //!
-//! Provided because published experiments used it, YASMIN's among them. For equal bounds
-//! RandFixedSum is uniform; for unequal ones UUniFast-Discard is, as long as it finds any.
+//! The algorithm is provided because published experiments used it, for example those of YASMIN.
+//! RandFixedSum is uniform for equal bounds. UUniFast-Discard is uniform for unequal bounds, as
+//! long as it finds any vector.
 
 use super::uunifast::simplex;
 use super::{Bounds, GenerationError, Method};
@@ -28,20 +31,21 @@ use talea_core::mutate;
 const MAX_TRIES: u32 = 10_000;
 /// Maximum number of rescalings of one point.
 const MAX_RESCALES: u32 = 1_000;
-/// Maximum total scale of one point. Every doubling loses one random bit, so beyond it a new point
-/// is drawn.
+/// Maximum total scale of one point. Every doubling loses one random bit. Beyond this scale a new
+/// point is drawn.
 const MAX_SCALE: f64 = (1u64 << 20) as f64;
 
-/// Region of points: the components with a choice, from 0 up.
+/// Region of points: the components with a choice, each from 0 up.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     total: f64,
     /// Upper bounds of these components.
     max: Vec<f64>,
-    /// Map from a component to a share: `origin + direction · component`.
+    /// Direction of the map from a component to a share, `origin + direction · component`.
     direction: f64,
+    /// `origin[c]`: share of component `c` at zero.
     origin: Vec<f64>,
-    /// Indices of the shares.
+    /// `free[c]`: index of the share of component `c`.
     free: Vec<usize>,
     /// Whether the bounds differ.
     unequal: bool,
@@ -91,7 +95,7 @@ impl Region {
         })
     }
 
-    /// Rescales the point; returns whether it is within all bounds.
+    /// Rescales the point. Returns whether it is within all bounds.
     fn rescale(&self, point: &mut [f64]) -> bool {
         let mut scale = 1.0;
         for _ in 0..MAX_RESCALES {

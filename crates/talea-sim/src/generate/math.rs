@@ -1,11 +1,12 @@
 //! Logarithm and exponential from the four basic operations, bit-identical on every platform.
 //!
-//! A platform's own functions may differ from those of another one. Both reduce their argument by
-//! powers of two and sum a series. The error is below 4e-16 relative to the result (absolute for
-//! the logarithm near 1); the tests compare with the platform's functions.
+//! The functions of different platforms may differ. The functions of this module reduce their
+//! argument by powers of two and sum a series. The error is below 4e-16 relative to the result
+//! (absolute for the logarithm near 1). The tests compare with the platform's functions.
 
-/// The natural logarithm of 2: a part whose small multiples are exact, and the rest.
+/// High part of the natural logarithm of 2, whose small multiples are exact.
 const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
+/// Rest of the natural logarithm of 2.
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
 /// Returns the natural logarithm of a positive number that is not subnormal.
@@ -38,7 +39,7 @@ pub(super) fn exp(x: f64) -> f64 {
     series * f64::from_bits(((1_023 + doublings) as u64) << 52)
 }
 
-/// Returns the `k`-th root of a number in `[0, 1]`; k is at least 1.
+/// Returns the `k`-th root of a number in `[0, 1]`, for `k` of at least 1.
 pub(super) fn root(x: f64, k: usize) -> f64 {
     match k {
         1 => x,

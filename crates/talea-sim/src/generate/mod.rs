@@ -2,13 +2,13 @@
 //!
 //! Model: a set has utilisations ([`Method`]: one published algorithm per file), then periods, then
 //! costs and deadlines. Utilisations are whole numbers of [`CPU`]'s parts with an exact total. A
-//! cost is the task's share of its period, rounded down to whole nanoseconds and never zero. The
-//! utilisation of a set therefore never exceeds its total, except by tasks with a share below one
-//! nanosecond. It is lower by less than 1 ns in each period.
+//! cost is the task's share of its period, rounded down to whole nanoseconds and never zero. So the
+//! utilisation of a set is lower than its total by less than 1 ns in each period. It exceeds its
+//! total only by tasks with a share below one nanosecond.
 //!
-//! Invariant: the same [`Spec`], seed and number give the same set on every computer. Besides
-//! integers, only the four basic floating-point operations are used, which have one result, and
-//! functions built from them. Floats serve the generation only; the results are integers.
+//! Invariant: the same [`Spec`], seed and number give the same set on every computer. The generator
+//! uses integers, the four basic floating-point operations, which have one result, and functions
+//! built from these operations. Floats serve the generation only; the results are integers.
 //!
 //! References: in the file of each algorithm.
 
@@ -37,22 +37,22 @@ use crate::rng::Rng;
 use std::fmt;
 use talea_core::Span;
 
-/// One CPU, in the parts of utilisations.
+/// One CPU, in the parts in which utilisations count.
 pub const CPU: u64 = 1_000_000_000_000;
 /// Maximum number of tasks of a set.
 pub const TASKS_MAX: usize = 1_000;
-/// Maximum total in CPUs: up to it, a part is exact in a float.
+/// Maximum total in CPUs. Up to this total, a float represents every part exactly.
 pub const TOTAL_MAX: u64 = 1_024;
 
 /// Algorithm that generates utilisations of a given sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Uniform over all vectors of the sum; vectors outside the bounds are rejected and generated
-    /// again.
+    /// Uniform over all vectors with the given sum. The algorithm rejects vectors outside the
+    /// bounds and generates them again.
     UUniFastDiscard,
-    /// Uniform over all vectors of the sum within bounds that are equal for every task.
+    /// Uniform over all vectors with the given sum within bounds that are equal for every task.
     RandFixedSum,
-    /// Respects the bounds of each task; *not* uniform in general.
+    /// Vectors within the bounds of each task; *not* uniform in general.
     Drs,
 }
 
@@ -80,11 +80,11 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Limits of one sequential task.
+    /// Limits of one sequential task: at most one CPU.
     pub const ONE_CPU: Bounds = Bounds { min: 0, max: CPU };
 }
 
-/// Reasons why a set cannot be generated.
+/// Reason why a set cannot be generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GenerationError {
     /// The number of tasks is not in 1..=[`TASKS_MAX`].
@@ -111,14 +111,14 @@ pub enum GenerationError {
     Unequal(Method),
     /// All generated vectors were rejected.
     Unlikely {
-        /// The algorithm.
+        /// Algorithm that rejected them.
         method: Method,
         /// Number of generated vectors.
         tries: u32,
         /// Whether the bounds differ, so that an algorithm for equal bounds is no alternative.
         unequal: bool,
     },
-    /// There is no period, or one of length zero.
+    /// There is no period, or a period has length zero.
     NoPeriod,
     /// The shortest period exceeds the longest.
     PeriodRange {
@@ -129,9 +129,9 @@ pub enum GenerationError {
     },
     /// A limit of the range is not a multiple of the granularity.
     Granularity {
-        /// The limit.
+        /// Limit that is no multiple.
         limit: Span,
-        /// The granularity.
+        /// Granularity of periods.
         granularity: Span,
     },
     /// A period is too long for the cost of its task.
@@ -223,7 +223,7 @@ impl fmt::Display for GenerationError {
 
 impl std::error::Error for GenerationError {}
 
-/// Generator of utilisation vectors, with all checks and constant computations done in advance.
+/// Generator of utilisation vectors. All checks and constant computations are done in advance.
 #[derive(Clone, Debug)]
 pub struct Shares {
     total: u64,
@@ -248,7 +248,7 @@ impl Shares {
     /// [`CPU`] in total.
     ///
     /// # Errors
-    /// The reason why there are no such vectors, or why `method` cannot generate them.
+    /// The reason why no vector satisfies the bounds, or why `method` cannot generate them.
     pub fn new(method: Method, total: u64, bounds: &[Bounds]) -> Result<Shares, GenerationError> {
         if bounds.is_empty() || bounds.len() > TASKS_MAX {
             return Err(GenerationError::Tasks(bounds.len()));

@@ -1,8 +1,9 @@
 //! Distributions of periods.
 //!
 //! Log-uniform: Emberson, Stafford and Davis, *Techniques for the Synthesis of Multiprocessor
-//! Tasksets*, WATERS 2010: as many between 1 and 10 ms as between 10 and 100, in multiples of a
-//! granularity. List: uniform over given periods, such as those of automotive software.
+//! Tasksets*, WATERS 2010. The periods between 1 and 10 ms are as many as between 10 and 100 ms.
+//! All are multiples of a granularity. List: uniform over given periods, such as those of
+//! automotive software.
 
 use super::GenerationError;
 use super::math::{exp, ln};
@@ -22,11 +23,11 @@ pub enum Periods {
         /// Granularity, above zero.
         granularity: Span,
     },
-    /// Uniform over these periods.
+    /// Uniform over the periods of this list.
     List(Vec<Span>),
 }
 
-/// Maximum period: a float still represents each of its nanoseconds.
+/// Maximum period. A float represents each nanosecond up to this period.
 const MAX_PERIOD: Span = Span::from_ns(1 << 52);
 
 impl Periods {

@@ -8,10 +8,9 @@
 //!
 //! Model: scaled to the bounds 0 and 1, the vectors form a slice through the unit cube. The slice
 //! is divided into simplices. A walk descends one dimension at a time, towards a side of the cube
-//! where a component is 0, or towards one where it is 1. A table holds the probability of the
-//! latter (the ratio of the volumes) for each step and each number of components that are 1 so far.
-//! Within a simplex a point is drawn as in UUniFast. The components are ordered, so they are
-//! shuffled.
+//! where a component is 0 or is 1. A table holds the probability of 1 (the ratio of the volumes)
+//! for each step and each number of components that are 1 so far. Within a simplex a point is drawn
+//! as in UUniFast. The components are ordered, so the generator shuffles them.
 
 use super::Bounds;
 use super::math::root;
@@ -24,7 +23,7 @@ pub(super) struct Table {
     n: usize,
     /// Scaled sum.
     sum: f64,
-    /// Start of the walk: one more than the number of ones in the corner below the sum.
+    /// First column of the walk: one more than the number of ones in the corner below the sum.
     column: usize,
     /// `up[size - 2][column]`: probability that a component becomes 1 when `size` are left.
     up: Vec<Vec<f64>>,

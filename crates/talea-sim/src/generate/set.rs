@@ -37,16 +37,16 @@ pub struct Graphs {
     pub shape: Shape,
 }
 
-/// A generated task or graph.
+/// Generated task or graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// T: period.
     pub period: Span,
     /// D: relative deadline.
     pub deadline: Span,
-    /// C: cost; the sum over the nodes of a graph.
+    /// C: cost. For a graph it is the sum over its nodes.
     pub cost: Work,
-    /// Nodes of a graph, in topological order; otherwise empty.
+    /// Nodes of a graph, in topological order; empty for a task.
     pub nodes: Vec<Node>,
 }
 

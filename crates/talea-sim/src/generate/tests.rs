@@ -1,5 +1,5 @@
-//! Guarantees and uniformity of every algorithm: against exact distributions, against rejection,
-//! and against each other. Seeds are fixed, so results are deterministic.
+//! Guarantees and uniformity of every algorithm, compared with exact distributions, with rejection,
+//! and with each other. Seeds are fixed, so results are deterministic.
 
 use super::dag::{Shape, edges, longest_path};
 use super::*;
@@ -134,8 +134,8 @@ fn impossible_sets_are_refused_with_the_possible_range() {
     assert!(!message.contains("randfixedsum"), "{message}");
 }
 
-/// Volume of the part of the unit cube of `m` dimensions with a component sum of at most `x`: Irwin
-/// and Hall.
+/// Returns the volume of the part of the unit cube of `m` dimensions with a component sum of at
+/// most `x` (Irwin and Hall).
 fn irwin_hall(m: u32, x: f64) -> f64 {
     let (mut sum, mut binomial, mut factorial) = (0.0, 1.0, 1.0);
     for k in 0..=m {
@@ -237,8 +237,8 @@ fn cells(method: Method, total: u64, bounds: &[Bounds], draws: usize, seed: u64)
     seen
 }
 
-/// Compares two samples of the same size: statistic, its limit, and half the sum of the differences
-/// as a share.
+/// Compares two samples of the same size. Returns the statistic, its limit, and half the sum of the
+/// differences as a share.
 fn apart(one: &[u64], other: &[u64]) -> (f64, f64, f64) {
     let (mut statistic, mut freedom, mut difference, mut all) = (0.0, 0, 0.0, 0.0);
     for (&a, &b) in one.iter().zip(other) {

@@ -1,15 +1,16 @@
-//! UUniFast, and UUniFast-Discard.
+//! UUniFast and UUniFast-Discard: utilisations of a given sum, uniformly distributed.
 //!
 //! Bini and Buttazzo, *Measuring the Performance of Schedulability Tests*, Real-Time Systems 30,
-//! 2005: the sum of the first i shares, given that of the first i + 1, is that sum times the i-th
-//! root of a uniform number. The vector is uniform over all vectors of the sum. Davis and Burns,
-//! *Improved priority assignment for global fixed priority pre-emptive scheduling in multiprocessor
-//! real-time systems*, Real-Time Systems 47, 2011: for totals above 1, vectors with a share above 1
-//! are discarded, which leaves the rest uniform.
+//! 2005. Let the sum of the first i + 1 shares be given. The sum of the first i shares is this
+//!    value times the i-th root of a uniform number. The vector is uniform over all vectors of the
+//!    sum. Davis and Burns, *Improved priority assignment for global fixed priority pre-emptive
+//!    scheduling in multiprocessor real-time systems*, Real-Time Systems 47, 2011: for totals above
+//!    1, vectors with a share above 1 are discarded. The remaining vectors stay uniform.
 //!
 //! Guaranteed: uniform over all vectors within the bounds. Limit: the number of rejected vectors
-//! grows fast as the total approaches the number of tasks (with bounds of one CPU: 12 for each
-//! accepted one at n = 10, U = 5; 300 at n = 20, U = 10). Generation fails after [`MAX_TRIES`].
+//! grows fast as the total approaches the number of tasks. With bounds of one CPU, an accepted
+//! vector costs 12 rejected vectors at n = 10, U = 5, and 300 at n = 20, U = 10. Generation fails
+//! after [`MAX_TRIES`].
 
 use super::math::root;
 use super::{Bounds, GenerationError, Method};
@@ -26,7 +27,7 @@ pub(super) fn simplex(n: usize, total: f64, rng: &mut Rng) -> Vec<f64> {
     shares
 }
 
-/// Fills `shares` while `keep` accepts them; returns whether it has accepted all.
+/// Fills `shares` while `keep` accepts them. Returns whether it has accepted all shares.
 fn within(
     total: f64,
     shares: &mut [f64],

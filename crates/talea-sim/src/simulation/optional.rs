@@ -18,8 +18,9 @@ pub(super) struct Optional {
     pub(super) programs: Vec<Option<JobProgram>>,
     /// Self-suspended tasks, by the end of their suspension.
     suspended: Heap,
-    /// Changes of conditions in order of time, and the index of the next one.
+    /// Changes of conditions, in order of time.
     changes: Vec<(Time, Condition)>,
+    /// Index of the next change.
     changed: usize,
     interference: Option<Interference>,
     /// Time of the current instant.
@@ -47,7 +48,7 @@ impl Optional {
         )
     }
 
-    /// Spends the overhead of a dispatch of `task`.
+    /// Adds the overhead of a dispatch of `task`.
     pub(super) fn add_dispatch_overhead(
         &mut self,
         now: Time,
@@ -111,15 +112,15 @@ impl<W: Observer> Simulation<W> {
         self.optional().interference.get_or_insert_with(|| Interference::new(cpus, levels, first))
     }
 
-    /// Sets the cost mode of all jobs. To be called before the first event.
+    /// Sets the cost mode of all jobs. Callers set it before the first event.
     #[must_use]
     pub fn with_cost_mode(mut self, cost_mode: CostMode) -> Simulation<W> {
         self.cost_mode = cost_mode;
         self
     }
 
-    /// Adds stalls: nothing progresses on `cpu` in these intervals `[from, to)`. Decisions are not
-    /// delayed.
+    /// Adds stalls: no job progresses on `cpu` in these intervals `[from, to)`. Stalls do not delay
+    /// decisions.
     #[must_use]
     pub fn with_stalls(mut self, cpu: Cpu, stalls: Vec<(Time, Time)>) -> Simulation<W> {
         self.interference().set_stalls(cpu.0 as usize, stalls);
@@ -133,7 +134,7 @@ impl<W: Observer> Simulation<W> {
         self
     }
 
-    /// Adds changes of battery, mode or mask at these times.
+    /// Adds changes of battery, mode or mask at the given times.
     #[must_use]
     pub fn with_condition_changes(mut self, mut changes: Vec<(Time, Condition)>) -> Simulation<W> {
         changes.sort_by_key(|&(at, _)| at);
@@ -141,7 +142,7 @@ impl<W: Observer> Simulation<W> {
         self
     }
 
-    /// Applies a described environment to the CPUs.
+    /// Applies the overheads, stalls and changes of a described environment.
     #[must_use]
     pub fn with_environment(mut self, environment: &Environment) -> Simulation<W> {
         let Environment { overheads, stalls, changes } = environment;
@@ -237,7 +238,7 @@ impl<W: Observer> Simulation<W> {
         })
     }
 
-    /// Applies an action of a job; returns whether the job continues.
+    /// Applies an action of a job. Returns whether the job continues.
     fn apply(&mut self, now: Time, task: TaskId, action: ResolvedAction) -> bool {
         match action {
             ResolvedAction::Lock(resource) => {

@@ -18,8 +18,9 @@ fn nonpreemptive(cpus: u32) -> Tree {
 
 /// Builds a nonpreemptive root.
 ///
-/// L acquires the accelerator at 0 and is suspended from 1 to 61. At 2 arrive a, which is the most
-/// urgent and needs it, and b, both in g; and X, which is more urgent than b.
+/// L acquires the accelerator at 0 and is suspended from 1 to 61. At 2, a, b and X arrive. The
+/// tasks a and b are below the scheduler g. Task a is the most urgent and needs the accelerator. X
+/// is more urgent than b.
 fn blocked_before_start(cpus: u32) -> (Tree, Vec<Source>) {
     let mut tree = nonpreemptive(cpus);
     let gpu = tree.accelerator("gpu");

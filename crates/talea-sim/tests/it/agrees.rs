@@ -1,6 +1,7 @@
-//! The engine in the simulator against the reference model, on small random systems.
+//! The engine in the simulator compared with the reference model, on small random systems.
 //!
-//! Compared are completion times, refused jobs, and the running job of every CPU in every tick.
+//! The comparison covers completion times, refused jobs, and the running job of every CPU in every
+//! tick.
 
 use crate::bridge;
 use crate::reference::server::{Kind as ServerKind, Spec};
@@ -11,9 +12,9 @@ use talea_sim::rng::Rng;
 /// Parameters of a family of random systems.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Family {
-    /// The policy of the family.
+    /// Policy of the family.
     pub(crate) order: u64,
-    /// Whether the root has that policy, or some group below it.
+    /// Whether the root has the policy of the family. Otherwise a scheduler below the root has it.
     pub(crate) at_root: bool,
     pub(crate) preemptive: bool,
     pub(crate) server: Option<ServerKind>,
@@ -21,9 +22,9 @@ pub(crate) struct Family {
     pub(crate) nested: bool,
     pub(crate) cpus: usize,
     pub(crate) bound: bool,
-    /// Whether there are stalls and overheads.
+    /// Whether the system has stalls and overheads.
     pub(crate) interference: bool,
-    /// Whether there are accelerators and self-suspensions.
+    /// Whether the system has accelerators and self-suspensions.
     pub(crate) blocking: bool,
 }
 
@@ -146,7 +147,7 @@ impl Generator {
         task
     }
 
-    /// Adds children to a group: tasks, and groups up to `depth`.
+    /// Adds children to a scheduler: tasks, and schedulers up to `depth`.
     fn fill(&mut self, group: usize, children: usize, depth: u64) {
         for _ in 0..children {
             if depth > 0 && self.odds(3) {
@@ -278,7 +279,7 @@ fn differs(system: &System, until: u64) -> bool {
     bridge::tree(system).0.check().is_ok() && system.run(until) != bridge::simulate(system, until)
 }
 
-/// Returns a smaller system that still disagrees.
+/// Returns a smaller system on which the two still disagree.
 fn shrink(mut system: System, mut until: u64) -> (System, u64) {
     loop {
         let before = format!("{system:?}{until}");
@@ -398,8 +399,9 @@ fn l5_y7_a_budget_exhausted_and_refilled_at_one_instant_is_available() {
 
 /// One thousand systems of the families above.
 ///
-/// Partitioned (a CPU of its own for each part) and global; migration at any time and between jobs;
-/// by deadlines, by priorities, and by the two orders derived from periods and deadlines.
+/// The systems are partitioned (each part has its own CPU) or global. Migration is at any time or
+/// between jobs. The order is by deadlines, by priorities, or by one of the orders derived from
+/// periods and deadlines.
 #[test]
 fn y2_a_thousand_random_sets_agree_with_an_independent_scheduler() {
     let mut sets = 0;

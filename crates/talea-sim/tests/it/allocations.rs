@@ -9,7 +9,8 @@ use talea_core::sched::{PolicySpec, TableEntry};
 use talea_sim::rng::Rng;
 use talea_sim::{Cost, Counters, Overheads, Simulation, Source};
 
-/// Runs, stops on the way, completes the pending jobs, and returns the number of allocations.
+/// Runs a simulation, stops its arrivals, completes the pending jobs, and returns the number of
+/// allocations.
 fn asked(mut simulation: Simulation, until: u64) -> u64 {
     let tasks = simulation.engine().tasks();
     let mut counters = Counters::new(tasks);

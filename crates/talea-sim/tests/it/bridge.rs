@@ -1,4 +1,5 @@
-//! Bridge from the reference model's description to a tree and a workload, and their simulation.
+//! Conversion of the reference model's description into a tree and a workload, and their
+//! simulation.
 
 use crate::reference::server::Kind as Server;
 use crate::reference::{Group, Kind, Order, Outcome, System, Task};

@@ -1,5 +1,5 @@
 //! Ceilings for which the smallest relative deadline is no floor: late jobs, nodes of graphs, users
-//! behind servers and in groups (docs/model.md, section 10).
+//! below servers and schedulers (docs/model.md, section 10).
 
 use crate::harness::{Log, cost, listed, run, span, task, work};
 use crate::soak;
@@ -29,12 +29,12 @@ fn two(policy: PolicySpec) -> (Tree, ResourceId, ResourceId) {
     (tree, r1, r2)
 }
 
-/// Cost 10, with the first resource from 1 to 9 and, nested, the second from 4 to 7.
+/// Returns a cost of 10, with the first resource from 1 to 9 and, nested, the second from 4 to 7.
 fn outer(first: ResourceId, second: ResourceId) -> Cost {
     cost(10).locking(first, work(1), work(9)).locking(second, work(4), work(7))
 }
 
-/// Cost 9, with the first resource from 1 to 8 and, nested, the second from 3 to 5.
+/// Returns a cost of 9, with the first resource from 1 to 8 and, nested, the second from 3 to 5.
 fn inner(first: ResourceId, second: ResourceId) -> Cost {
     cost(9).locking(first, work(1), work(8)).locking(second, work(3), work(5))
 }
@@ -172,7 +172,8 @@ fn crossed(rng: &mut Rng, resources: &[ResourceId]) -> (Cost, Vec<ResourceId>) {
     (job, uses)
 }
 
-/// Generates random users: in groups, behind servers, in graphs, late, on one CPU or two.
+/// Generates random users of resources: below schedulers, below servers, in graphs, late, on one
+/// CPU or two.
 fn users(rng: &mut Rng) -> (Tree, Vec<Source>) {
     let policies =
         [PolicySpec::Edf, PolicySpec::Edf, PolicySpec::RateMonotonic, PolicySpec::FixedPriority];

@@ -1,7 +1,7 @@
 //! Schedules as charts. `#` runs, `.` waits, `!` marks the first tick after a missed deadline.
 //!
-//! A chart is compared with the one in the source. With `TALEA_BLESS` set, the source is rewritten,
-//! so a new format of charts costs one command.
+//! Each chart is compared with the chart in the source. With `TALEA_BLESS` set, the test rewrites
+//! the source.
 
 use crate::bridge::Record;
 use std::panic::Location;
@@ -10,7 +10,7 @@ use talea_core::sched::{PolicySpec, Slot};
 use talea_core::{Span, Time, Work};
 use talea_sim::{Arrivals, Cost, Simulation, Source, Workload};
 
-/// A task of a chart.
+/// Task of a chart.
 struct Row {
     name: String,
     work: u64,

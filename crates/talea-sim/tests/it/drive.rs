@@ -1,4 +1,4 @@
-//! A driver with imperfections: it is late, its CPUs stall, jobs suspend themselves. It records
+//! A driver with imperfections: it is late, its CPUs stall, and jobs suspend themselves. It records
 //! events and orders, as the executor does.
 
 use talea_core::Time;
@@ -6,12 +6,12 @@ use talea_core::Work;
 use talea_core::engine::{Cpu, Engine, Event, Order, TaskId, Tree};
 use talea_sim::rng::Rng;
 
-/// A record of the interface between driver and engine.
+/// Record of one call between driver and engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Input(Time, Event),
     Ordered(Time, Order),
-    /// The end of the orders of an instant.
+    /// End of the orders of an instant.
     Done(Time),
 }
 
@@ -20,9 +20,9 @@ pub(crate) struct Drive {
     pub(crate) log: Vec<Record>,
     rng: Rng,
     running: Vec<Option<usize>>,
-    /// `done[cpu]`: consumption not yet reported.
+    /// `done[cpu]`: consumption that is not yet reported.
     done: Vec<u64>,
-    /// `left[t]`: remaining cost of the current job of task `t`, and its number.
+    /// `left[t]`: remaining cost of the current job of task `t`, and number of that job.
     left: Vec<Option<(u64, u64)>>,
     wakes: Vec<Option<u64>>,
 }
@@ -144,7 +144,7 @@ impl Drive {
     }
 }
 
-/// Passes the same events to a fresh engine; returns its record.
+/// Passes the events of `log` to a fresh engine. Returns its record.
 pub(crate) fn replay(tree: &Tree, log: &[Record]) -> Vec<Record> {
     let mut engine = tree.build().expect("a tree");
     let mut again = vec![];

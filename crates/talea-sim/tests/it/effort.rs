@@ -9,7 +9,7 @@ use talea_core::{Span, Time, Work};
 use talea_sim::rng::Rng;
 use talea_sim::{Arrivals, Cost, Counters, Simulation, Source, Workload};
 
-/// Counter of SF3P's five events, which its scheduler threads process.
+/// Number of SF3P's five events, which its scheduler threads process.
 #[derive(Debug, Default)]
 struct Signals(u64);
 
@@ -23,7 +23,7 @@ impl Observer for Signals {
 
 const MS: u64 = 1_000_000;
 
-/// Returns the costs of a set of Fig. 6: half short, half long.
+/// Returns the costs of a set of Fig. 6: half of them short, half long.
 fn costs(set: u64) -> Vec<u64> {
     let mut rng = Rng::for_part(8, set);
     let n = rng.between(5, 50);
@@ -57,7 +57,8 @@ fn counted(policy: &PolicySpec, costs: &[u64], percent: u64) -> (f64, f64) {
     (signals as f64 / 10.0, counters.total().completed as f64 / 10.0)
 }
 
-/// Fits a line through the points by least squares: slope, intercept, and explained variation.
+/// Fits a line through the points by least squares. Returns slope, intercept, and explained
+/// variation.
 fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
     let mean =
         |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
@@ -67,8 +68,7 @@ fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
     (product / x2, y - product / x2 * x, product * product / (x2 * y2))
 }
 
-/// Counters of the signals of a run without pending jobs at its end, by kind: of tasks, and of the
-/// root.
+/// Numbers of signals by kind, of the tasks and of the root. The run ends without pending jobs.
 #[derive(Debug, Default)]
 struct Kinds {
     tasks: BTreeMap<&'static str, u64>,

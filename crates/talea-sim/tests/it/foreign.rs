@@ -1,6 +1,6 @@
 //! External policies and servers meet the requirements of the built-in ones.
 //!
-//! An external policy agrees with the reference model (Y21); an external server keeps its contract
+//! An external policy agrees with the reference model (Y21). An external server keeps its contract
 //! for every small demand (L19).
 
 use crate::agrees::{Family, Generator, PLAIN};
@@ -12,7 +12,7 @@ use talea_core::Time;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::{Child, Policy, PolicySpec, ReadyChild, Resched};
 
-/// EDF as an external author might write it: a list.
+/// EDF as an external author might write it, with a list.
 #[derive(Debug)]
 struct ListEdf(Vec<(Time, Child)>);
 
@@ -42,7 +42,7 @@ const LIST_EDF: PolicySpec = PolicySpec::Custom {
     make: |children| Box::new(ListEdf(Vec::with_capacity(children))),
 };
 
-/// Replaces every EDF of a tree by the external one.
+/// Replaces every EDF policy of a tree by [`ListEdf`].
 fn replace(tree: &mut Tree) {
     for id in tree.nodes().map(|(id, _)| id).collect::<Vec<_>>() {
         if let Some(NodeSpec::Scheduler(spec)) = tree.get_mut(id).map(|node| &mut node.spec)
@@ -75,7 +75,7 @@ fn y21_an_external_policy_agrees_with_the_reference_model_wherever_the_built_in_
     }
 }
 
-/// Makes the server of the harness the external one.
+/// Replaces the server of the harness by the external server.
 fn saver(tree: &mut Tree) {
     if let Some(NodeSpec::Scheduler(spec)) = tree.get_mut(NodeId(1)).map(|node| &mut node.spec)
         && let Some(reservation) = &mut spec.reservation

@@ -10,7 +10,8 @@ use talea_core::sched::PolicySpec;
 use talea_sim::rng::Rng;
 use talea_sim::{Cost, Jobs, Source};
 
-/// Y-O5: fork 10, left 60 / 20 with an accelerator, right 40, join 10; signals without data.
+/// Y-O5: builds a graph of fork 10, left 60 / 20 with an accelerator, right 40, join 10. Its tokens
+/// carry no data.
 fn fork_join(cpus: u32) -> (Tree, [NodeId; 4]) {
     let mut tree = Tree::new(cpus, SchedulerSpec::new("root", PolicySpec::Edf));
     let gpu = tree.accelerator("rng");

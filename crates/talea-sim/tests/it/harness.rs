@@ -20,19 +20,19 @@ pub(crate) fn cost(ns: u64) -> Cost {
     Cost::Constant(work(ns))
 }
 
-/// Returns a source with arrivals at these times.
+/// Returns a source with arrivals at the given times.
 pub(crate) fn listed(times: &[u64], cost: Cost) -> Source {
     Source { arrivals: talea_sim::Arrivals::List(times.iter().map(|&ns| at(ns)).collect()), cost }
 }
 
-/// Returns a task with this deadline, and a period longer than any test.
+/// Returns a task with the given deadline, and a period longer than any test.
 pub(crate) fn task(name: &str, deadline: u64) -> TaskSpec {
     let mut spec = TaskSpec::new(name, span(1_000_000));
     spec.deadline = span(deadline);
     spec
 }
 
-/// The start of a job.
+/// Start of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begin {
     pub(crate) at: u64,
@@ -49,9 +49,9 @@ pub(crate) struct Log {
     pub(crate) ended: Vec<Completion>,
     pub(crate) notifications: Vec<(u64, Notification)>,
     pub(crate) refused: Vec<(u64, u32)>,
-    /// (time, CPU, task).
+    /// Dispatches: (time, CPU, task).
     pub(crate) runs: Vec<(u64, u32, u32)>,
-    /// (time of observation, task).
+    /// Arrivals: (time of observation, task).
     pub(crate) arrived: Vec<(u64, u32)>,
 }
 
@@ -102,7 +102,7 @@ impl Log {
     }
 }
 
-/// Builds the simulation of a tree with these sources.
+/// Builds the simulation of a tree with the given sources.
 pub(crate) fn simulation(tree: &Tree, sources: &[Source]) -> Simulation {
     let engine = tree.build().unwrap_or_else(|wrong| panic!("{}: {}", wrong.node.0, wrong.kind));
     Simulation::new(engine, tree.cpus, &Workload { sources: sources.into(), seed: 1 })
@@ -122,7 +122,7 @@ pub(crate) fn run_audited(simulation: &mut Simulation, until: u64) -> Log {
     log
 }
 
-/// Builds and simulates.
+/// Builds the simulation and runs it until `until`.
 pub(crate) fn run(tree: &Tree, sources: &[Source], until: u64) -> Log {
     run_audited(&mut simulation(tree, sources), until)
 }

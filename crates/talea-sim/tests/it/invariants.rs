@@ -12,8 +12,8 @@ use talea_core::{Span, Time, Work};
 use talea_sim::rng::Rng;
 use talea_sim::{Arrivals, Cost, Jobs, Simulation, Source, Workload};
 
-/// Generates a tree of `depth` levels: at each level a group among others, with every valid policy
-/// and server.
+/// Generates a tree of `depth` levels. Each level has one scheduler among other nodes, with every
+/// valid policy and server.
 fn deep(seed: u64, depth: u64) -> System {
     let mut rng = Rng::new(seed);
     let cpus = if rng.below(3) == 0 { rng.between(2, 3) as usize } else { 1 };

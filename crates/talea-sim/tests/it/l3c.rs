@@ -7,7 +7,7 @@ use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Time, Work};
 use talea_sim::{Arrivals, Cost, Jobs, Simulation, Source, Workload};
 
-/// A tenth of the paper's time unit.
+/// Tenth of the paper's time unit, in nanoseconds.
 const TENTH: u64 = 100_000;
 
 fn at(tenths: &[u64]) -> Arrivals {

@@ -53,7 +53,7 @@ fn schedulers(rng: &mut Rng, tree: &mut Tree) -> Vec<NodeId> {
     all
 }
 
-/// A random tree with any of the features.
+/// Random tree with any of the features.
 pub(crate) struct Everything {
     pub(crate) tree: Tree,
     pub(crate) sources: Vec<Source>,
@@ -181,7 +181,7 @@ fn y7_y8_y9_random_trees_with_all_features_keep_the_invariants_and_complete() {
     assert!(jobs > 8_000 && waits > jobs, "{jobs} {waits}");
 }
 
-/// Simulates one CPU, tasks with distinct deadlines or priorities, and nested sections; returns the
+/// Simulates one CPU, tasks with distinct deadlines or priorities, and nested sections. Returns the
 /// completion times.
 fn ends(
     tree: &mut Tree,

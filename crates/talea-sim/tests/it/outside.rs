@@ -10,7 +10,7 @@ use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Time};
 use talea_sim::rng::Rng;
 
-/// The example, unchanged.
+/// The example `policy-llf`, unchanged.
 #[path = "../../../../examples/policy-llf/src/lib.rs"]
 #[allow(unreachable_pub, missing_docs, reason = "it is a crate of its own")]
 mod llf;
@@ -45,7 +45,8 @@ fn l8_y21_s19_least_laxity_in_a_server_in_a_band_keeps_the_invariants() {
     assert_eq!((log.ends(2), log.ends(1)), (vec![7 * MS], vec![15 * MS]));
 }
 
-/// Shifts: periodically another child comes first. All timing is requested from the engine.
+/// Policy of shifts: another child comes first in each period. It requests all timing from the
+/// engine.
 #[derive(Debug)]
 struct Shifts {
     ready: Vec<bool>,
@@ -56,7 +57,7 @@ struct Shifts {
 const SHIFT: Span = Span::from_ns(10);
 
 impl Shifts {
-    /// Returns the rank of a child; the lowest is first.
+    /// Returns the rank of a child. The child with the lowest rank is first.
     fn rank(&self, child: Child) -> u32 {
         let count = self.ready.len() as u32;
         (child + count - self.first) % count
@@ -115,7 +116,7 @@ fn l8_an_external_policy_is_woken_at_its_requested_times() {
     assert!(two.build().expect_err("refused").kind.to_string().contains("`shifts` serves one CPU"));
 }
 
-/// The other example: deferrable, with a bonus.
+/// The example `server-saver`: a deferrable server with a bonus.
 #[path = "../../../../examples/server-saver/src/lib.rs"]
 #[allow(unreachable_pub, missing_docs, reason = "it is a crate of its own")]
 mod saver;
@@ -184,7 +185,7 @@ std::thread_local! {
     static RECORDED: RefCell<Vec<(Child, u32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The lowest number first.
+/// Policy that prefers the child with the lowest number.
 #[derive(Debug)]
 struct Recorder(Vec<bool>);
 

@@ -49,8 +49,8 @@ fn l24_a_stall_consumes_no_budget() {
     );
 }
 
-/// Simulates round robin with a quantum of 10: a of 100 from 0, b of 20 from 5. Returns the
-/// completion of b.
+/// Simulates round robin with a quantum of 10. Job a has cost 100 and arrives at 0; job b has cost
+/// 20 and arrives at 5. Returns the completion of b.
 fn second_in_turn(change: impl Fn(talea_sim::Simulation) -> talea_sim::Simulation) -> u64 {
     let mut tree =
         Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::RoundRobin { quantum: work(10) }));

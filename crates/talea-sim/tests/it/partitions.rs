@@ -1,5 +1,5 @@
-//! Time partitions, levels and bands as in PikeOS (L1 to L4, L6, L9, L10, L13, L21, L24) and the
-//! rule of composition (S4).
+//! Time partitions, levels and EDF schedulers at a priority as in PikeOS (L1 to L4, L6, L9, L10,
+//! L13, L21, L24), and the rule of composition (S4).
 
 use crate::harness::{Log, at, cost, listed, run, run_audited, simulation, span, task, work};
 use talea_core::Time;
@@ -201,7 +201,7 @@ fn stock() -> (Tree, Vec<Source>) {
     (tree, sources)
 }
 
-/// Counter of all signals between runnables, the components of L3C's switch costs.
+/// Number of all signals between runnables, the components of L3C's switch costs.
 #[derive(Debug, Default)]
 struct Signals(u64);
 
@@ -213,8 +213,7 @@ impl Observer for Signals {
     }
 }
 
-/// Adds a band with a server of each kind, above everything, between, or below everything; it
-/// receives no demand.
+/// Adds an EDF scheduler at `priority` with a server of each kind. It receives no demand.
 fn with_idle_band(tree: &Tree, sources: &[Source], priority: u8) -> (Tree, Vec<Source>) {
     let (mut tree, mut sources) = (tree.clone(), sources.to_vec());
     let band = band(&mut tree, priority);

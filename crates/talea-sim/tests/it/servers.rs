@@ -1,13 +1,13 @@
-//! Budget traces of each server against hand tables (L5): exhaustion, a late wake-up, back to back,
-//! an idle interval.
+//! Budget traces of each server compared with hand tables (L5): exhaustion, a late wake-up,
+//! back-to-back jobs, an idle interval.
 
 use crate::harness::{cost, listed, run, span, task, work};
 use talea_core::engine::{SchedulerSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::server::{Reservation, ServerKind};
 
-/// Returns the intervals in which the server's client ran, alone on a CPU. Each job is (time,
-/// cost).
+/// Returns the intervals in which the server's client ran, alone on a CPU. Each element of `jobs`
+/// is (time, cost).
 pub(crate) fn served(reservation: Reservation, jobs: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::Edf));
     let mut spec = SchedulerSpec::new("server", PolicySpec::Fifo);

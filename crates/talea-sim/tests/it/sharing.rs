@@ -14,8 +14,8 @@ fn uses(gpu: AcceleratorId) -> Vec<Version> {
     vec![Version { accelerators: vec![gpu], ..Version::new("gpu") }]
 }
 
-/// Y-O4: L (C 20, d 100) has the accelerator from 0, M (C 30, d 65) arrives at 5, H (C 10, d 51)
-/// requests it at 6.
+/// Y-O4: simulates three tasks and returns their completions. L (C 20, d 100) has the accelerator
+/// from 0, M (C 30, d 65) arrives at 5, and H (C 10, d 51) requests the accelerator at 6.
 fn oracle_4(policy: PolicySpec, inheritance: bool) -> [u64; 3] {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", policy));
     tree.inheritance = inheritance;
@@ -229,7 +229,7 @@ fn a_deadlock_is_reported() {
     assert_eq!([log.ends(0), log.ends(1)], [[20], [19]]);
 }
 
-/// A task of the reference model, with small numbers.
+/// Task of the reference model, with small numbers.
 #[derive(Clone, Debug)]
 struct Plain {
     arrival: u64,
@@ -239,7 +239,7 @@ struct Plain {
     /// Key without inheritance: the absolute deadline or the period.
     key: u64,
     relative_deadline: u64,
-    /// (offset, lock or unlock, resource), sorted.
+    /// Steps: (offset, lock or unlock, resource), sorted.
     steps: Vec<(u64, bool, usize)>,
 }
 
@@ -254,7 +254,7 @@ struct State {
     stalled: bool,
 }
 
-/// Reference model: advances nanosecond by nanosecond, and recomputes everything each time.
+/// Reference model. It advances nanosecond by nanosecond, and recomputes all keys each time.
 struct Model<'a> {
     tasks: &'a [Plain],
     protocol: Protocol,
@@ -280,8 +280,8 @@ impl Model<'_> {
         least.expect("used") + if self.is_edf { self.locked_at[r] } else { 0 }
     }
 
-    /// Whether `task` may lock `r`: it is free, and with ceilings no other task holds one that the
-    /// task uses.
+    /// Whether `task` may lock `r`. The resource must be free. If it has a ceiling, no other task
+    /// may hold a resource with a ceiling that the task uses.
     fn may(&self, task: usize, r: usize) -> bool {
         let is_others = |other: usize| self.holders[other].is_some_and(|holder| holder != task);
         let meets = |other: usize| self.uses(task, other) && is_others(other);
@@ -293,8 +293,8 @@ impl Model<'_> {
         self.tasks[task].steps.iter().any(|step| step.2 == r)
     }
 
-    /// Returns the smallest key of released tasks that use a resource held by `task`, and
-    /// transitively of those that wait for it.
+    /// Returns the smallest key of released tasks that use a resource held by `task`. The holders
+    /// count transitively with the tasks that wait for them.
     fn met(&self, task: usize) -> u64 {
         let mut least = u64::MAX;
         for r in (0..self.holders.len()).filter(|&r| self.holders[r] == Some(task)) {
@@ -337,7 +337,7 @@ impl Model<'_> {
         (key, task)
     }
 
-    /// Performs the steps of the task at this point; returns whether there were any.
+    /// Performs the steps of the task at this offset. Returns whether there were any.
     fn action(&mut self, now: u64, task: usize) -> bool {
         let mut acted = false;
         while self.states[task].wants.is_none()

@@ -1,7 +1,7 @@
 //! Number of test cases: a few seconds in `cargo xtask test`, all of them under `cargo xtask soak`
 //! (`TALEA_SOAK`).
 
-/// Returns `few`, or under soak `all`.
+/// Returns `few`; under soak `all`.
 pub(crate) fn many(few: u64, all: u64) -> u64 {
     if round().is_some() { all } else { few }
 }

@@ -13,7 +13,7 @@ use talea_core::engine::Tree;
 pub(crate) struct Supply {
     pub(crate) ran: Vec<bool>,
     pub(crate) pending: Vec<bool>,
-    /// Whether no client was left at the end of the tick, before new demand.
+    /// Whether no client was ready at the end of the tick, before new demand.
     emptied: Vec<bool>,
 }
 
@@ -38,7 +38,7 @@ fn group(parent: Option<usize>, server: Option<Spec>) -> Node {
     Node { parent, kind: reference::Kind::Group(group) }
 }
 
-/// Simulates a server alone on a CPU; `demand` arrives at each tick.
+/// Simulates a server alone on a CPU. `demand[t]` arrives at tick `t`.
 fn alone(of: Spec, demand: &[u64], until: u64, change: impl Fn(&mut Tree)) -> Supply {
     let mut client = task(vec![], vec![], 5);
     client.parent = Some(1);
@@ -75,14 +75,14 @@ impl Supply {
             .count() as u64
     }
 
-    /// Returns the most work in any window of a length.
+    /// Returns the largest work in any window of a length.
     pub(crate) fn most(&self, length: usize) -> u64 {
         (0..self.ran.len()).map(|from| self.within(from, from + length)).max().unwrap_or(0)
     }
 }
 
-/// Checks a law for every reservation with T up to 5 and every demand of 0, 1 or (every other time)
-/// many units at each tick.
+/// Checks a law for every reservation with T up to 5 and every demand pattern. The demand at each
+/// tick is 0, 1 or, at every other tick, many units.
 fn exhaustive(
     kind: Kind,
     constrained: bool,
@@ -177,8 +177,8 @@ fn l5_a_sporadic_server_supplies_q_in_any_t_and_clients_wait_only_if_all_of_it_i
     });
 }
 
-/// Upper bound of a hard CBS in `length`: a started budget holds at most Q/D of the time to its
-/// deadline, and the next begins one period later.
+/// Checks the upper bound of a hard CBS in `length`. A started budget holds at most Q/D of the time
+/// to its deadline, and the next budget begins one period later.
 fn hard_law(of: &Spec, supply: &Supply) -> Result<(), String> {
     let Spec { budget, period, deadline, .. } = *of;
     for periods in 1..=3 {

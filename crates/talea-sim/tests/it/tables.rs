@@ -7,7 +7,8 @@ use talea_core::engine::{
 use talea_core::sched::{PolicySpec, TableEntry};
 use talea_sim::{Cost, Source};
 
-/// Two CPUs, hyperperiod 20, delay slots between: A (period 10), B and C (period 20).
+/// Returns a table for two CPUs with hyperperiod 20 and delay slots between its entries: A (period
+/// 10), B and C (period 20).
 fn entries() -> Vec<TableEntry> {
     [(0, 2, 5, 0), (0, 12, 15, 0), (0, 6, 11, 1), (1, 0, 4, 2), (1, 15, 16, 1)]
         .map(|(cpu, start, end, owner)| TableEntry::new(cpu, span(start), span(end), owner))

@@ -92,7 +92,7 @@ fn y6_the_version_is_chosen_at_the_first_dispatch_and_survives_preemption() {
     assert_eq!(log.ends(0), [30]);
 }
 
-/// Y-O3: A and B, P 100, D 55; A: CPU 70 / GPU 30, B: CPU 50 / GPU 30.
+/// Y-O3: simulates A and B, P 100, D 55. A: CPU 70 / GPU 30; B: CPU 50 / GPU 30.
 fn oracle_3(has_cpu: bool, has_gpu: bool) -> ([u64; 2], usize) {
     let mut tree = Tree::new(2, SchedulerSpec::new("root", PolicySpec::Edf));
     let gpu = tree.accelerator("gpu");

@@ -12,7 +12,7 @@ use std::ops::Range;
 use talea_core::Span;
 use talea_core::setup::{Access, Bound, DEADLINE_CLASS, Domain, PluginKind, Root, Rule};
 
-/// Names are given once.
+/// Reports names that occur twice.
 pub(super) fn unique_names(names: &[(String, Range<usize>)], findings: &mut Findings<'_>) {
     let mut first: HashMap<&str, &Range<usize>> = HashMap::new();
     for (name, at) in names {
@@ -32,12 +32,12 @@ pub(super) fn unique_names(names: &[(String, Range<usize>)], findings: &mut Find
     }
 }
 
-/// The priority band of a plugin: lowest and highest. The deadline class is above all priorities.
+/// Returns the lowest and highest priority of a plugin. The deadline class is above all priorities.
 fn priorities(plugin: &PluginAt) -> (u8, u8) {
     plugin.setup.band.map_or((DEADLINE_CLASS, DEADLINE_CLASS), |band| (band.low.0, band.high.0))
 }
 
-/// Priority order between plugins on CPUs that they share (R9, R31).
+/// Checks the priority order between plugins on CPUs that they share (R9, R31).
 pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
     for (index, later) in plugins.iter().enumerate() {
         for earlier in &plugins[..index] {
@@ -81,7 +81,7 @@ pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
     }
 }
 
-/// A quantity that has a least and a largest value.
+/// Quantity that has a lower and an upper bound.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Quantity {
     Period,
@@ -89,7 +89,7 @@ enum Quantity {
     Priority,
 }
 
-/// The sides of `bound`: the quantity, whether it is the upper side, the value.
+/// Returns the side of `bound`: the quantity, whether it is the upper side, and the value.
 fn side(bound: &Bound) -> Option<(Quantity, bool, u64)> {
     match bound {
         Bound::MinPeriod(span) => Some((Quantity::Period, false, span.as_ns())),
@@ -111,7 +111,8 @@ fn show(quantity: Quantity, value: u64) -> String {
 
 type Subject = (Domain, Option<usize>);
 
-/// All matching rules must hold: bounds that exclude each other refuse everything.
+/// Reports bounds that exclude each other. All matching rules must hold, so these bounds refuse
+/// every request.
 pub(super) fn contradictions(rules: &[RuleAt], findings: &mut Findings<'_>) {
     // The strictest bound of each subject and side, with the rule that says it.
     let mut strictest: HashMap<(Subject, Quantity, bool), (u64, usize)> = HashMap::new();
@@ -155,7 +156,7 @@ pub(super) fn contradictions(rules: &[RuleAt], findings: &mut Findings<'_>) {
     }
 }
 
-/// Reports that rule `index` and the `other` side exclude each other.
+/// Returns the message that rule `index` and the `other` side exclude each other.
 fn excluded(
     rules: &[RuleAt],
     index: usize,
@@ -183,7 +184,7 @@ fn excluded(
     })
 }
 
-/// Whether a bound on the priority leaves out some of what `plugin` hands out.
+/// Whether a bound on the priority excludes some of the priorities that `plugin` assigns.
 fn excludes(bound: &Bound, plugin: &PluginAt) -> bool {
     let (low, high) = priorities(plugin);
     match bound {
@@ -193,14 +194,14 @@ fn excludes(bound: &Bound, plugin: &PluginAt) -> bool {
     }
 }
 
-/// Whether a rule lets this subject leave out what is bounded.
+/// Whether a rule allows this subject to omit a bounded parameter.
 fn lifted(domain: Domain, plugin: Option<usize>, unbounded: &HashSet<Subject>) -> bool {
     let wide = [(domain, plugin), (domain, None), (Domain::Global, plugin), (Domain::Global, None)];
     wide.iter().any(|subject| unbounded.contains(subject))
 }
 
-/// A bound on the priority that is about every plugin: those of kind edf and rm hand out priorities
-/// of their own.
+/// Warns about a bound on the priority that applies to every plugin. Plugins of kind edf and rm
+/// assign priorities of their own.
 fn any_plugin(
     rule: &Rule,
     at: &Range<usize>,
@@ -247,7 +248,8 @@ fn any_plugin(
     }
 }
 
-/// Rules that never match, or bound what their plugin does not use (ReTiF Table 6).
+/// Warns about rules that never match, or bound a parameter that their plugin does not use (ReTiF
+/// Table 6).
 pub(super) fn idle_rules(
     daemon: &DaemonPart,
     plugins: &[PluginAt],

@@ -1,4 +1,4 @@
-//! `[daemon]` and `[daemon.quota]`.
+//! Reader of `[daemon]` and `[daemon.quota]`.
 
 use super::Names;
 use super::keys::Section;
@@ -15,7 +15,7 @@ pub(super) const ROOT: [(&str, Root); 2] =
 pub(super) const GROUPS: [(&str, Groups); 2] =
     [("all", Groups::All), ("effective", Groups::Effective)];
 
-/// The contents of the two tables.
+/// Contents of the two tables.
 #[derive(Default)]
 pub(super) struct DaemonPart {
     pub(super) daemon: DaemonSetup,
@@ -119,14 +119,14 @@ fn read_quota(table: &Table<'_>, findings: &mut Findings<'_>) -> Quota {
     quota
 }
 
-/// An absolute path of at most `most` bytes.
+/// Reads an absolute path of at most `most` bytes.
 fn path(table: &Table<'_>, name: &str, most: usize, findings: &mut Findings<'_>) -> Option<String> {
     let field = table.take(name)?;
     let piece = field.text(findings)?;
     absolute(&field, &piece, most, findings).then(|| piece.text.to_owned())
 }
 
-/// Whether `piece` is an absolute path of at most `most` bytes; else says so.
+/// Whether `piece` is an absolute path of at most `most` bytes. Reports an error if not.
 pub(super) fn absolute(
     field: &Field<'_>,
     piece: &Piece<'_>,
@@ -164,7 +164,7 @@ pub(super) fn absolute(
     false
 }
 
-/// Octal permission bits.
+/// Reads octal permission bits.
 fn mode(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<u32> {
     if let DeValue::Integer(number) = field.value {
         let remedy =
@@ -201,20 +201,20 @@ fn mode(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<u32> {
     bits
 }
 
-/// Whether a name is a user's or a group's.
+/// Kind of a name: user or group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Id {
     User,
     Group,
 }
 
-/// A user or group, by name or `#number`.
+/// Reads a user or group, by name or `#number`.
 fn id(field: &Field<'_>, which: Id, names: &dyn Names, findings: &mut Findings<'_>) -> Option<u32> {
     let piece = field.text(findings)?;
     lookup(field, piece.text, piece.at.clone(), which, names, findings)
 }
 
-/// The id of `name` (or `#number`), which stands at `at`; else says what is wrong with it.
+/// Returns the id of `name` (or `#number`), whose position is `at`. Reports an error in it.
 pub(super) fn lookup(
     field: &Field<'_>,
     name: &str,

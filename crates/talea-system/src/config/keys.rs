@@ -1,8 +1,8 @@
-//! Every key of the configuration file, once: the reader takes its suggestions from here, and the
-//! tables in `docs/manual/configuration.md` are compared with it.
+//! Keys of the configuration file, each once. The reader takes its suggestions from this list, and
+//! a test compares the tables in `docs/manual/configuration.md` with it.
 //!
-//! Invariant: the reader can't take a key that is not listed (it asserts), and a test gives every
-//! listed key a value of a wrong type and expects a complaint, so no listed key is ignored.
+//! Invariant: no listed key is ignored, and no other key is read. The reader asserts that it reads
+//! only listed keys. A test gives every listed key a value of a wrong type and expects an error.
 
 /// A table of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +50,11 @@ pub enum Section {
 }
 
 impl Section {
-    /// Those of the daemon's configuration, in the order of the manual.
+    /// Sections of the daemon's configuration, in the order of the manual.
     pub const ALL: [Section; 5] =
         [Section::Top, Section::Daemon, Section::Quota, Section::Plugin, Section::Rule];
 
-    /// The header as written in the file.
+    /// Returns the header as written in the file.
     pub fn header(self) -> &'static str {
         match self {
             Section::Top | Section::System => "the top of the file",
@@ -79,28 +79,28 @@ impl Section {
         }
     }
 
-    /// Whether it belongs to a system file, not to the daemon's configuration.
+    /// Whether the section belongs to a system file, not to the daemon's configuration.
     pub(crate) fn is_of_a_system(self) -> bool {
         !Section::ALL.contains(&self)
     }
 
-    /// The keys of the kind of file that it belongs to.
+    /// Returns the keys of the kind of file that the section belongs to.
     pub(crate) fn file(self) -> &'static [Key] {
         if self.is_of_a_system() { crate::system::keys::KEYS } else { KEYS }
     }
 
-    /// Its keys.
+    /// Returns the keys of the section.
     pub fn keys(self) -> impl Iterator<Item = &'static Key> {
         self.file().iter().filter(move |key| key.section == self)
     }
 
-    /// The key called `name`.
+    /// Returns the key with the name `name`.
     pub fn key(self, name: &str) -> Option<&'static Key> {
         self.keys().find(|key| key.name == name)
     }
 }
 
-/// The form of a value.
+/// Form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A table or a list of tables.
@@ -119,7 +119,7 @@ pub enum Form {
     Boolean,
     /// A duration in quotes, with its unit.
     Duration,
-    /// A duration in quotes, or something that several of them describe.
+    /// A duration in quotes, or a value that several durations describe.
     Durations,
     /// A list of texts.
     Texts,
@@ -141,7 +141,7 @@ impl Form {
         }
     }
 
-    /// The cell of the manual.
+    /// Returns the text of the form in the tables of the manual.
     pub fn cell(self) -> String {
         match self {
             Form::Table => "table".to_owned(),
@@ -160,24 +160,24 @@ impl Form {
     }
 }
 
-/// One key.
+/// Key of a file, with its documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// The section that the key belongs to.
+    /// Section that the key belongs to.
     pub section: Section,
-    /// The name as written in the file.
+    /// Name as written in the file.
     pub name: &'static str,
-    /// The form of its value.
+    /// Form of the value.
     pub form: Form,
-    /// The value when the key is left out, as it would be written, or what happens then.
+    /// Value if the key is missing, as written in a file, or the effect of the missing key.
     pub default: &'static str,
     /// Unit and accepted values.
     pub range: &'static str,
-    /// One sentence.
+    /// Meaning, in one sentence.
     pub meaning: &'static str,
-    /// A right value, as it would be written.
+    /// Valid value, as written in a file.
     pub example: &'static str,
-    /// Plugin kinds that take it; empty means all.
+    /// Plugin kinds that have the key; empty means all.
     pub kinds: &'static [&'static str],
 }
 
@@ -194,7 +194,7 @@ pub(crate) const fn key(
 }
 
 impl Key {
-    /// The meaning as the reason of a complaint: without capital and full stop.
+    /// Returns the meaning as the reason of a diagnostic: without capital and full stop.
     pub(crate) fn reason(&self) -> String {
         let meaning = self.meaning.trim_end_matches('.').trim_end_matches("; see below");
         if meaning.chars().nth(1).is_some_and(char::is_uppercase) {
@@ -231,7 +231,7 @@ impl Key {
 use Form::{Boolean, Decimal, Duration, Integer, Table, Text, Word};
 use Section::{Daemon, Plugin, Quota, Rule, Top};
 
-/// The list.
+/// All keys of the daemon's configuration.
 pub const KEYS: &[Key] = &[
     key(Top, "daemon", Table, "[daemon]").default("all defaults").means("Settings of the daemon itself."),
     key(Top, "plugin", Table, "[[plugin]]")
@@ -338,6 +338,13 @@ pub const KEYS: &[Key] = &[
         .default("\"each\"")
         .means("Whether each CPU has an order of priorities of its own, or all have one; see below.")
         .only(&["fp", "rr"]),
+    key(Plugin, "on_overrun", Word(&["notify", "throttle", "demote"]), "\"demote\"")
+        .default("\"throttle\"")
+        .means(
+            "What happens to a thread that exceeds its runtime in a period: it waits at ordinary priority until \
+             its next refill, it loses its policy, or it is only counted.",
+        )
+        .only(&["rm", "fp", "rr", "foreign"]),
     key(Plugin, "module", Text, "\"/usr/lib/talea/plugins/least_loaded.so\"")
         .default("required")
         .range("absolute path")
@@ -410,4 +417,7 @@ pub const KEYS: &[Key] = &[
     key(Rule, "allow_unbounded", Boolean, "true")
         .default("not allowed")
         .means("Whether a task that omits a bounded parameter may still be served."),
+    key(Rule, "on_overrun", Word(&["notify", "throttle", "demote"]), "\"demote\"")
+        .default("the plugin's")
+        .means("`on_overrun` of the plugin, for these users; of several rules, the strictest."),
 ];

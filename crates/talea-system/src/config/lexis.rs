@@ -1,10 +1,10 @@
-//! The small grammars that our file and ReTiF's have in common: plugin names and bands.
+//! Small grammars that Talea's configuration and ReTiF's files share: plugin names and bands.
 
 use std::ops::RangeInclusive;
 use talea_core::Priority;
 use talea_core::setup::{Band, PLUGIN_NAME_MAX};
 
-/// Why `name` can't be a plugin's name; `None` if it can.
+/// Returns the reason why `name` is no valid plugin name; `None` if it is valid.
 pub(crate) fn name_problem(name: &str) -> Option<String> {
     if name.is_empty() {
         Some("it is empty".to_owned())
@@ -21,7 +21,7 @@ pub(crate) fn name_problem(name: &str) -> Option<String> {
     }
 }
 
-/// Characters without width, and characters that change the text direction.
+/// Whether `c` has no width, or changes the text direction.
 fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -33,16 +33,16 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
-/// Why a band could not be read.
+/// Reason why a band could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BandError {
-    /// Not `low-high` and not one number.
+    /// The text is neither `low-high` nor one number.
     Syntax,
     /// `low` is above `high`.
     Backwards(u32, u32),
 }
 
-/// Reads `50-89` or `50`; any numbers, in order.
+/// Reads `50-89` or `50`. The numbers are in any range, and ordered.
 pub(crate) fn parse_band(text: &str) -> Result<(u32, u32), BandError> {
     let number = |digits: &str| -> Result<u32, BandError> {
         let digits = digits.trim();
@@ -58,7 +58,7 @@ pub(crate) fn parse_band(text: &str) -> Result<(u32, u32), BandError> {
     if low > high { Err(BandError::Backwards(low, high)) } else { Ok((low, high)) }
 }
 
-/// The band `low-high`, if both are among `priorities`.
+/// Returns the band `low-high` if both limits are in `priorities`.
 pub(crate) fn band_within(
     (low, high): (u32, u32),
     priorities: &RangeInclusive<u8>,

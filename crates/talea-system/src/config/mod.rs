@@ -1,10 +1,10 @@
-//! The daemon's configuration file: TOML in, a checked setup or every problem with its place out.
+//! Reader of the daemon's configuration file: TOML to a checked setup, or to all its errors.
 //!
-//! Model: syntax first; then each table by itself; then what only several tables together show.
-//! Broken lines are reported once and hide what would only follow from them. Nothing is taken from
-//! a file that has an error.
+//! Model: the reader checks the syntax first, then each table by itself, then relations between
+//! tables. It reports a line with a syntax error once, and suppresses errors that only follow from
+//! that line. A file with an error yields no setup.
 //!
-//! The keys are in [`keys`], the meaning in `docs/manual/configuration.md`. ReTiF (JSA 2021)
+//! The keys are in [`keys`]. Their meaning is in `docs/manual/configuration.md`. ReTiF (JSA 2021)
 //! sections 3.5 and 4.
 
 mod checks;
@@ -29,37 +29,37 @@ use talea_core::CpuSet;
 use talea_core::setup::{Root, Setup};
 use toml::de::{DeTable, DeValue};
 
-/// The largest file that is read, in bytes.
+/// Size of the largest accepted file, in bytes.
 pub const FILE_MAX: usize = 1 << 20;
 
 /// Names of users and groups on the system that the file is for.
 pub trait Names {
-    /// The id of the user called `name`.
+    /// Returns the id of the user with the name `name`.
     fn user(&self, name: &str) -> Option<u32>;
-    /// The id of the group called `name`.
+    /// Returns the id of the group with the name `name`.
     fn group(&self, name: &str) -> Option<u32>;
 }
 
-/// The machine that the file is for.
+/// Computer that the file is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its CPUs.
+    /// CPUs of the computer.
     pub cpus: CpuSet,
-    /// Its real-time priorities (`sched_get_priority_min` to `_max`).
+    /// Real-time priorities of its kernel (`sched_get_priority_min` to `_max`).
     pub priorities: RangeInclusive<u8>,
 }
 
 impl Target {
-    /// A machine with these CPUs and Linux's priorities, 1 to 99.
+    /// Creates a target with the given CPUs and Linux's priorities, 1 to 99.
     pub fn new(cpus: CpuSet) -> Target {
         Target { cpus, priorities: 1..=99 }
     }
 }
 
-/// Reads a configuration from bytes that may not even be text; otherwise as [`read`].
+/// Reads a configuration from bytes that may be no UTF-8 text. Otherwise it equals [`read`].
 ///
 /// # Errors
-/// Every problem that was found, in file order; at least one is an error.
+/// All diagnostics, in file order. At least one is an error.
 pub fn read_bytes(
     bytes: &[u8],
     origin: &str,
@@ -90,11 +90,11 @@ pub fn read_bytes(
     Err(findings.finish())
 }
 
-/// Reads a configuration. `origin` is what the file is called in complaints and in
+/// Reads a configuration. `origin` is the name of the file in diagnostics and in
 /// [`talea_core::setup::Rule::origin`].
 ///
 /// # Errors
-/// Every problem that was found, in file order; at least one is an error.
+/// All diagnostics, in file order. At least one is an error.
 pub fn read(
     text: &str,
     origin: &str,
@@ -132,7 +132,7 @@ pub fn read(
     }
 }
 
-/// The value of the whole file; meaningful only if nothing was found to be an error.
+/// Returns the contents of the whole file. They are meaningful only if `findings` has no error.
 fn tables(
     document: &DeTable<'_>,
     names: &dyn Names,
@@ -210,7 +210,7 @@ fn tables(
     }
 }
 
-/// The tables of the list `name`.
+/// Returns the tables of the list `name`.
 fn list<'a>(
     top: &Table<'a>,
     name: &str,
@@ -250,7 +250,7 @@ fn list<'a>(
     tables
 }
 
-/// A table written as something else.
+/// Reports a table that is written in another form.
 fn brackets(field: &Field<'_>, remedy: &str, findings: &mut Findings<'_>) {
     let what = format!("`{}` is not written as {}", field.key.name, field.key.example);
     findings.error(&field.key_at, words(what, field.key.reason(), remedy));

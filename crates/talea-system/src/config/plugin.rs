@@ -1,4 +1,4 @@
-//! `[[plugin]]`.
+//! Reader of `[[plugin]]`.
 
 use super::Target;
 use super::daemon::absolute;
@@ -12,12 +12,12 @@ use std::ops::Range;
 use talea_core::CpuSet;
 pub(super) use talea_core::setup::PLUGINS_MAX;
 use talea_core::setup::{
-    Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, PluginKind,
-    PluginSetup, RmOptions, RmTest,
+    Band, Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, OnOverrun,
+    PluginKind, PluginSetup, RmOptions, RmTest,
 };
 use talea_core::{Charge, Span};
 
-/// How long a foreign plugin may be given for an answer.
+/// Shortest and longest timeout for the replies of a foreign plugin.
 const TIMEOUT: (Span, Span) = (Span::from_ns(1_000_000), Span::from_ns(10_000_000_000));
 const TIMEOUT_DEFAULT: Span = Span::from_ns(50_000_000);
 const ARGUMENT_MAX: usize = 4_096;
@@ -30,21 +30,26 @@ pub(super) const TEST: [(&str, RmTest); 4] = [
     ("hyperbolic", RmTest::Hyperbolic),
     ("exact", RmTest::Exact),
 ];
+pub(super) const ON_OVERRUN: [(&str, OnOverrun); 3] = [
+    ("notify", OnOverrun::Notify),
+    ("throttle", OnOverrun::Throttle),
+    ("demote", OnOverrun::Demote),
+];
 pub(super) const LEVELS: [(&str, FpLevels); 2] =
     [("each", FpLevels::Each), ("common", FpLevels::Common)];
 pub(super) const CLASS: [(&str, ForeignClass); 2] =
     [("fifo", ForeignClass::Fifo), ("rr", ForeignClass::Rr)];
 
-/// A plugin with the places of what later checks speak about.
+/// Plugin with the positions that later checks report.
 pub(super) struct PluginAt {
     pub(super) setup: PluginSetup,
     pub(super) cpus_at: Range<usize>,
-    /// The band, or the CPUs of a plugin without one.
+    /// Position of the band, or of the CPUs for a plugin without a band.
     pub(super) band_at: Range<usize>,
     pub(super) line: u32,
 }
 
-/// One table; `None` after an error.
+/// Reads one table; `None` after an error.
 pub(super) fn read(
     table: &Table<'_>,
     target: &Target,
@@ -58,6 +63,10 @@ pub(super) fn read(
     });
     let cpus_field = table.require("cpus", findings);
     let cpus = cpus_field.as_ref().and_then(|field| cpus(field, target, findings));
+    let on_overrun = match table.take("on_overrun") {
+        Some(field) => field.word(&ON_OVERRUN, findings)?,
+        None => OnOverrun::default(),
+    };
     // The kind determines which other keys are allowed.
     let kind = kind?;
     for field in table.fields() {
@@ -74,7 +83,7 @@ pub(super) fn read(
         return None;
     }
     Some(PluginAt {
-        setup: PluginSetup { name, cpus: cpus?, band, kind: options? },
+        setup: PluginSetup { name, cpus: cpus?, band, kind: options?, on_overrun },
         band_at: band_at.unwrap_or_else(|| cpus_field.at.clone()),
         cpus_at: cpus_field.at,
         line: findings.source.line(table.at.start),
@@ -171,7 +180,7 @@ fn name(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<String> {
     }
 }
 
-/// An option of another kind.
+/// Reports an option that belongs to another kind.
 fn misplaced(field: &Field<'_>, kind: &str, findings: &mut Findings<'_>) {
     let name = field.key.name;
     let (why, remedy) = match (kind, name) {

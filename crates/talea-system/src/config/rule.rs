@@ -1,6 +1,7 @@
-//! `[[rule]]`: one table becomes one rule for each property in it.
+//! Reader of `[[rule]]`: a table becomes one rule for each of its properties.
 
 use super::daemon::{Id, lookup};
+use super::plugin::ON_OVERRUN;
 use super::table::{Field, Piece, Table};
 use super::{Names, Target};
 use crate::diagnostic::quoted;
@@ -10,16 +11,16 @@ use std::ops::Range;
 use talea_core::setup::{Bound, DEADLINE_CLASS, Domain, Rule};
 use talea_core::{Charge, Priority, Work};
 
-/// How many tables of rules one file may have.
+/// Maximum number of `[[rule]]` tables in one file.
 pub(crate) const RULES_MAX: usize = 10_000;
 
-/// A rule with its place.
+/// Rule with its position.
 pub(super) struct RuleAt {
     pub(super) rule: Rule,
     pub(super) at: Range<usize>,
 }
 
-/// One table; `plugins` are all names that the file declares, right or wrong.
+/// Reads one table. `plugins` are all names that the file declares, valid or not.
 pub(super) fn read(
     table: &Table<'_>,
     plugins: &[String],
@@ -83,7 +84,7 @@ fn domain(field: &Field<'_>, names: &dyn Names, findings: &mut Findings<'_>) -> 
     })
 }
 
-/// The place of the text from byte `from`, or of the whole value when that would be empty.
+/// Returns the position of the text from byte `from`, or of the whole value if that text is empty.
 fn whole_or(piece: &Piece<'_>, from: usize) -> Range<usize> {
     if from == 0 || from >= piece.text.len() {
         piece.at.clone()
@@ -92,7 +93,7 @@ fn whole_or(piece: &Piece<'_>, from: usize) -> Range<usize> {
     }
 }
 
-/// Outer `None`: wrong. Inner `None`: any plugin.
+/// Reads `plugin`. The outer `None` is an error, the inner `None` is any plugin.
 #[expect(clippy::option_option, reason = "wrong, any and one are three answers")]
 fn plugin(
     field: &Field<'_>,
@@ -144,11 +145,13 @@ fn bound(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opt
         "max_priority" => level(findings).map(Bound::MaxPriority),
         "ignore_adm_test" => field.boolean(findings).map(Bound::IgnoreAdmission),
         "allow_unbounded" => field.boolean(findings).map(Bound::AllowUnbounded),
+        "on_overrun" => field.word(&ON_OVERRUN, findings).map(Bound::OnOverrun),
         name => unreachable!("`{name}` is listed for [[rule]] but has no meaning here"),
     }
 }
 
-/// More than all CPUs bounds nothing; a whole number up to 100 was probably meant as a percentage.
+/// Reports a utilisation above all CPUs, which bounds nothing. A whole number up to 100 probably is
+/// a percentage.
 fn beyond_the_machine(
     field: &Field<'_>,
     charge: Charge,

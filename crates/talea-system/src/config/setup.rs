@@ -9,17 +9,17 @@ pub struct DaemonSetup {
     pub socket: String,
     /// Permission bits of the socket, at most 0o777.
     pub socket_mode: u32,
-    /// User id of the socket; `None` leaves the daemon's own.
+    /// User id of the socket; `None` keeps the daemon's own.
     pub socket_owner: Option<u32>,
-    /// Group id of the socket; `None` leaves the daemon's own.
+    /// Group id of the socket; `None` keeps the daemon's own.
     pub socket_group: Option<u32>,
     /// Directory of the state file, an absolute path.
     pub state_directory: String,
-    /// The least important messages that are logged.
+    /// Least important level that the daemon logs.
     pub log_level: LogLevel,
 }
 
-/// Longest socket path: what fits in `sockaddr_un` with its terminator.
+/// Maximum length of a socket path: the size of `sockaddr_un`'s path less its terminator.
 pub const SOCKET_PATH_MAX: usize = 107;
 
 impl Default for DaemonSetup {
@@ -35,22 +35,22 @@ impl Default for DaemonSetup {
     }
 }
 
-/// How important a message must be to be logged; each includes those before it.
+/// Importance of a log message. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Something failed.
+    /// Failures.
     Error,
-    /// Something is doubtful.
+    /// Conditions that an administrator should check.
     Warning,
-    /// Start, stop, first refusals.
+    /// Start, stop and first refusals.
     #[default]
     Info,
-    /// Everything.
+    /// All messages.
     Debug,
 }
 
 impl LogLevel {
-    /// All of them with the words that files use.
+    /// All levels with their words in files.
     pub const WORDS: [(&'static str, LogLevel); 4] = [
         ("error", LogLevel::Error),
         ("warning", LogLevel::Warning),
@@ -59,14 +59,14 @@ impl LogLevel {
     ];
 }
 
-/// A file that can be used.
+/// Contents of a valid configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     /// Settings of the daemon process.
     pub daemon: DaemonSetup,
     /// Settings of the broker.
     pub setup: Setup,
-    /// `plugin_origins[n]`: the place of `setup.plugins[n]` in the file, such as `talead.toml:12`.
+    /// `plugin_origins[n]`: position of `setup.plugins[n]` in the file, such as `talead.toml:12`.
     pub plugin_origins: Vec<String>,
     /// Warnings for the administrator.
     pub warnings: Vec<crate::Diagnostic>,

@@ -5,11 +5,11 @@ use crate::source::{Findings, Words, words};
 use std::collections::HashMap;
 use toml::de::{DeTable, DeValue, Error};
 
-/// How many errors are explained: a megabyte of nonsense is no reason to explain each byte of it.
+/// Maximum number of errors with an explanation. It bounds the time for a large file without TOML.
 const EXPLAINED: usize = 1_000;
 
-/// Reports `errors`. Returns whether all headers could be read: without its header, the
-/// table of a line is unknown.
+/// Reports `errors`. Returns whether all headers could be read. Without its header, the table of a
+/// line is unknown.
 pub(crate) fn report(
     mut errors: Vec<Error>,
     document: &DeTable<'_>,
@@ -39,7 +39,7 @@ pub(crate) fn report(
     headers_hold
 }
 
-/// Positions of the keys of the whole file.
+/// Positions of the keys of the whole file, by name.
 struct Places<'a> {
     of: HashMap<&'a str, Vec<usize>>,
 }
@@ -67,8 +67,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The last key called `name` before byte `at`: tables are contiguous, so it is the one that is
-    /// doubled.
+    /// Returns the position of the last key `name` before byte `at`. Tables are contiguous, so this
+    /// is the first occurrence of a key that occurs twice.
     fn before(&self, name: &str, at: usize) -> Option<usize> {
         let places = self.of.get(name)?;
         places[..places.partition_point(|&place| place < at)].last().copied()
@@ -89,8 +89,8 @@ fn duplicate(name: &str, first: Option<u32>) -> Words {
     words(what, why, remedy)
 }
 
-/// The first header that says `name`, if it is before byte `before`. Of a doubled table only the
-/// last is in the tree.
+/// Returns the position of the first header `name`, if it is before byte `before`. The parsed tree
+/// has only the last table of a header that occurs twice.
 fn header(text: &str, name: &str, before: usize) -> Option<usize> {
     let at = text.find(&format!("[{name}]"))?;
     (at + 1 < before).then_some(at)
@@ -129,7 +129,7 @@ fn explain(message: &str, marked: &str, line: &str) -> Words {
     words(what, format!("the TOML reader says: {message}"), remedy)
 }
 
-/// Guesses the intended line for a line without `=`.
+/// Returns the probably intended line for a line without `=`.
 fn instead(line: &str) -> String {
     let word =
         |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');

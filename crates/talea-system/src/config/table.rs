@@ -1,4 +1,4 @@
-//! One table of the file, read key by key; unknown keys are reported.
+//! Reader of one table of a file, key by key. It reports unknown keys.
 
 use super::keys::{Form, Key, Section};
 use crate::diagnostic::quoted;
@@ -10,17 +10,17 @@ use talea_core::Span;
 use talea_core::mutate;
 use toml::de::{DeTable, DeValue};
 
-/// A table while it is being read.
+/// Table that is being read.
 pub(crate) struct Table<'a> {
     pub(crate) section: Section,
     entries: &'a DeTable<'a>,
-    /// The header, or the braces of an inline table.
+    /// Position of the header, or of the braces of an inline table.
     pub(crate) at: Range<usize>,
-    /// Keys that unknown ones are near to; not reported as missing too.
+    /// Known keys that resemble an unknown key. The reader does not also report them as missing.
     meant: Vec<&'static str>,
 }
 
-/// A value with its places.
+/// Value with its position and that of its key.
 #[derive(Clone)]
 pub(crate) struct Field<'a> {
     pub(crate) key: &'static Key,
@@ -29,18 +29,18 @@ pub(crate) struct Field<'a> {
     pub(crate) value: &'a DeValue<'a>,
 }
 
-/// A piece of text with its place.
+/// Text value with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece<'a> {
     pub(crate) text: &'a str,
     pub(crate) at: Range<usize>,
-    /// Whether the bytes between the quotes are the text itself, so that offsets carry over.
+    /// Whether the bytes between the quotes equal the text, so that offsets are valid in the file.
     plain: bool,
 }
 
 impl Piece<'_> {
-    /// The place of the bytes `inside` of the text, or of the whole when it was written with
-    /// escapes.
+    /// Returns the position of the bytes `inside` of the text. If the text has escapes, returns the
+    /// position of the whole value.
     pub(crate) fn part(&self, inside: Range<usize>) -> Range<usize> {
         if self.plain {
             self.at.start + 1 + inside.start..self.at.start + 1 + inside.end
@@ -51,7 +51,7 @@ impl Piece<'_> {
 }
 
 impl<'a> Table<'a> {
-    /// `value` as a table of `section`; reports unknown keys at once.
+    /// Creates the reader of `entries` as a table of `section`, and reports unknown keys.
     pub(crate) fn new(
         section: Section,
         entries: &'a DeTable<'a>,
@@ -79,14 +79,14 @@ impl<'a> Table<'a> {
         Table { section, entries, at, meant }
     }
 
-    /// The value of `name`, if it is there.
+    /// Returns the value of `name`, if the table has it.
     pub(crate) fn take(&self, name: &str) -> Option<Field<'a>> {
         let key = self.section.key(name).expect("the reader asks only for listed keys");
         let (found, value) = self.entries.get_key_value(name)?;
         Some(Field { key, key_at: found.span(), at: value.span(), value: value.get_ref() })
     }
 
-    /// All known keys that are there, in file order.
+    /// Returns all known keys of the table, in file order.
     pub(crate) fn fields(&self) -> Vec<Field<'a>> {
         let mut fields: Vec<Field<'a>> = self
             .section
@@ -97,16 +97,16 @@ impl<'a> Table<'a> {
         fields
     }
 
-    /// Whether `name` is missing for sure: it is not among the lines that could not be read, nor is
-    /// a key near to it there.
+    /// Whether `name` is certainly missing. It is not certain if some lines could not be read, or
+    /// if an unknown key resembles `name`.
     pub(crate) fn lacks(&self, name: &str, findings: &Findings<'_>) -> bool {
         !self.entries.contains_key(name)
             && !findings.has_broken_lines()
             && !self.meant.contains(&name)
     }
 
-    /// Takes a required key ([`Table::take`]) and reports a missing one. No report if some lines
-    /// could not be read, because the key may be in one of them.
+    /// Returns the value of a required key ([`Table::take`]) and reports a missing key. It reports
+    /// nothing if some lines could not be read, because the key may be in one of them.
     pub(crate) fn require(&self, name: &str, findings: &mut Findings<'_>) -> Option<Field<'a>> {
         let field = self.take(name);
         if field.is_none() && self.lacks(name, findings) {
@@ -127,7 +127,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// A key that is not known here; the answer is the one that may be meant.
+/// Reports an unknown key. Returns the known key that it resembles, if any.
 fn unknown(
     section: Section,
     name: &str,
@@ -159,7 +159,7 @@ fn unknown(
 }
 
 impl<'a> Field<'a> {
-    /// It is not of the right type.
+    /// Reports that the value has the wrong type.
     pub(crate) fn mistyped(&self, findings: &mut Findings<'_>) {
         let given = match self.value {
             DeValue::String(_) => "text in quotes",
@@ -195,7 +195,7 @@ impl<'a> Field<'a> {
         findings.error(&self.at, words(what, why, remedy));
     }
 
-    /// Text.
+    /// Reads a text.
     pub(crate) fn text(&self, findings: &mut Findings<'_>) -> Option<Piece<'a>> {
         let DeValue::String(text) = self.value else {
             self.mistyped(findings);
@@ -205,7 +205,7 @@ impl<'a> Field<'a> {
         Some(Piece { text, at: self.at.clone(), plain: inner == Some(text.as_ref()) })
     }
 
-    /// A list of texts.
+    /// Reads a list of texts.
     pub(crate) fn texts(&self, findings: &mut Findings<'_>) -> Option<Vec<Piece<'a>>> {
         let DeValue::Array(items) = self.value else {
             self.mistyped(findings);
@@ -219,7 +219,7 @@ impl<'a> Field<'a> {
             .collect()
     }
 
-    /// One of the words of the key's form, as the value that stands for it.
+    /// Reads one of the words of the key's form, and returns its value in `values`.
     pub(crate) fn word<T: Copy>(
         &self,
         values: &[(&'static str, T)],
@@ -241,7 +241,7 @@ impl<'a> Field<'a> {
         None
     }
 
-    /// A whole number within `least..=most`.
+    /// Reads a whole number within `least..=most`.
     pub(crate) fn integer(
         &self,
         least: u32,
@@ -265,7 +265,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A list of whole numbers within `least..=most`.
+    /// Reads a list of whole numbers within `least..=most`.
     pub(crate) fn integers(
         &self,
         least: u32,
@@ -292,7 +292,7 @@ impl<'a> Field<'a> {
             .collect()
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(crate) fn boolean(&self, findings: &mut Findings<'_>) -> Option<bool> {
         let value = self.value.as_bool();
         if value.is_none() {
@@ -301,7 +301,7 @@ impl<'a> Field<'a> {
         value
     }
 
-    /// A duration, which may be zero; then also without a unit.
+    /// Reads a duration, which may be zero. Zero needs no unit.
     pub(crate) fn duration_or_zero(&self, findings: &mut Findings<'_>) -> Option<Span> {
         let is_zero = |text: &str| {
             text == "0" || crate::duration::parse_span(text).is_ok_and(|span: Span| span.is_zero())
@@ -312,7 +312,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A duration above zero.
+    /// Reads a duration above zero.
     pub(crate) fn duration(&self, findings: &mut Findings<'_>) -> Option<Span> {
         if !matches!(self.value, DeValue::String(_)) {
             self.mistyped(findings);
@@ -355,7 +355,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A utilisation above zero, from the digits of the file.
+    /// Reads a utilisation above zero, from the digits of the file.
     pub(crate) fn charge(&self, findings: &mut Findings<'_>) -> Option<talea_core::Charge> {
         let (name, example) = (self.key.name, self.key.example);
         let read = match self.value {
@@ -381,7 +381,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The decimal that a text may mean: `0.5`, or `50%` of a CPU.
+/// Returns the decimal that a text probably means: `0.5`, or `50%` of a CPU.
 fn decimal_in(text: &str) -> Option<String> {
     use crate::decimal::{parse_charge, write_charge};
     let text = text.trim();

@@ -1,44 +1,44 @@
-//! Reservations in the one-word grammar of `rtla` and `cyclictest` users: `d:2ms:10ms`, `f:50`.
+//! Reservations in the one-word grammar of `rtla` and `cyclictest`: `d:2ms:10ms`, `f:50`.
 //!
 //! Linux, Documentation/tools/rtla/common_options.rst, option `-P`: `o:prio`, `r:prio`, `f:prio`
-//! and `d:runtime:period`. One difference on purpose: durations need their unit, where rtla takes
+//! and `d:runtime:period`. Talea differs on purpose: a duration needs its unit, while rtla reads
 //! nanoseconds.
 
 use super::{SpanError, parse_span};
 use std::fmt;
 use talea_core::{Params, Priority, Span, Work};
 
-/// The scheduling class that one word of the grammar requests.
+/// Scheduling class that one word of the grammar requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reservation {
-    /// `o:nice`: an ordinary thread; nothing that Talea reserves.
+    /// `o:nice`: an ordinary thread, without a reservation.
     Ordinary {
         /// −20 (favoured) to 19.
         nice: i8,
     },
-    /// `r:prio`, `f:prio`, `d:runtime:period`: these parameters, from a plugin of this kind.
+    /// `r:prio`, `f:prio`, `d:runtime:period`: parameters of a reservation, with a plugin kind.
     RealTime {
-        /// The parameters to declare.
+        /// Parameters to declare.
         params: Params,
-        /// The word of the plugin kind that serves it: `rr`, `fp` or `edf`.
+        /// Word of the plugin kind that serves the reservation: `rr`, `fp` or `edf`.
         kind: &'static str,
     },
 }
 
-/// Why a reservation could not be read.
+/// Reason why a reservation could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReservationError {
-    /// Not one of the four forms.
+    /// The text has none of the four forms.
     Form,
-    /// The priority is not 1..=99.
+    /// The priority is not in 1..=99.
     Priority(String),
-    /// The nice value is not −20..=19.
+    /// The nice value is not in −20..=19.
     Nice(String),
-    /// The runtime or the period can't be read.
+    /// The runtime or the period is no valid duration.
     Duration(&'static str, SpanError),
     /// The runtime or the period is zero.
     Zero(&'static str),
-    /// More runtime than period.
+    /// The runtime exceeds the period.
     Overfull(Work, Span),
 }
 
@@ -74,7 +74,7 @@ impl std::error::Error for ReservationError {}
 /// Reads `o:nice`, `r:prio`, `f:prio` or `d:runtime:period`.
 ///
 /// # Errors
-/// Says what would be right.
+/// The fault of the text; its message states a remedy.
 pub fn parse_reservation(text: &str) -> Result<Reservation, ReservationError> {
     let mut parts = text.split(':');
     let (class, first, second, rest) = (parts.next(), parts.next(), parts.next(), parts.next());

@@ -1,4 +1,4 @@
-//! Durations and reservations: what is read, what is refused, and with which words.
+//! Tests of durations and reservations: accepted texts, refused texts and their messages.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,18 +1,18 @@
-//! JSON as people write it for rt-app: objects keep their order and may repeat a key; comments, a
-//! comma too many and a key without a value are overlooked, as rt-app's own `workgen` does. Every
-//! piece knows its place.
+//! JSON as rt-app accepts it: objects keep their order and may repeat a key. As in rt-app's own
+//! `workgen`, comments, superfluous commas and keys without a value are valid. Every value has its
+//! position.
 //!
-//! Invariant: nothing is followed deeper than [`DEPTH_MAX`], and the text is read once.
+//! Invariant: nesting is limited to [`DEPTH_MAX`], and the text is read once.
 
 use crate::diagnostic::{harmless, quoted};
 use crate::source::{Words, words};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Objects and lists in each other at most.
+/// Maximum nesting of objects and lists.
 const DEPTH_MAX: usize = 64;
 
-/// A value and where it stands.
+/// Value with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Json<'t> {
     pub(super) value: Value<'t>,
@@ -22,17 +22,17 @@ pub(super) struct Json<'t> {
 /// A JSON value with its text positions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value<'t> {
-    /// Also where a value is missing.
+    /// `null`, or a missing value.
     Null,
     Bool(bool),
-    /// A number, as written.
+    /// A number, as written in the text.
     Number(&'t str),
     Text(Cow<'t, str>),
     List(Vec<Json<'t>>),
     Object(Vec<Member<'t>>),
 }
 
-/// A key and its value.
+/// Key with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Member<'t> {
     pub(super) key: Cow<'t, str>,
@@ -41,7 +41,7 @@ pub(super) struct Member<'t> {
 }
 
 impl Value<'_> {
-    /// Names the kind of the value in messages.
+    /// Returns the name of the value's kind in messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Value::Null => "nothing",
@@ -57,7 +57,7 @@ impl Value<'_> {
 /// Reads a text.
 ///
 /// # Errors
-/// The first place where it is no JSON.
+/// The first position at which the text is no JSON.
 pub(super) fn parse(text: &str) -> Result<Json<'_>, (Range<usize>, Words)> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut reader = Reader { text, at: start, depth: 0 };
@@ -97,7 +97,7 @@ impl<'t> Reader<'t> {
         Err((self.at..end, words(format!("this is not JSON: {what}"), found, remedy)))
     }
 
-    /// Over blanks and comments.
+    /// Skips blanks and comments.
     fn blanks(&mut self) -> Found<()> {
         loop {
             let rest = self.rest();
@@ -117,7 +117,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Whether `c` stands next; if so, it is passed.
+    /// Whether `c` is the next character. If so, it is skipped.
     fn passes(&mut self, c: char) -> bool {
         let passes = self.peek() == Some(c);
         self.at += if passes { c.len_utf8() } else { 0 };

@@ -1,11 +1,12 @@
-//! The result, line by line, each with the place in the original that it says again.
+//! Output of an import: lines of text, each with the position in the imported file that it comes
+//! from.
 //!
-//! Invariant: what is written beyond the size of a file is dropped, and [`Lines::is_full`] says so.
+//! Invariant: text beyond the size of a file is dropped, and [`Lines::is_full`] returns `true`.
 
 use crate::config::FILE_MAX;
 use std::ops::Range;
 
-/// Text with the origin of its lines; `F` tells several files apart.
+/// Text with the origin of its lines. `F` distinguishes several imported files.
 pub(super) struct Lines<F = ()> {
     pub(super) text: String,
     origins: Vec<Option<(F, Range<usize>)>>,
@@ -18,18 +19,18 @@ impl<F> Default for Lines<F> {
 }
 
 impl<F: Copy> Lines<F> {
-    /// A line of our own.
+    /// Appends a line without an origin.
     pub(super) fn say(&mut self, line: &str) {
         self.push(line, None);
     }
 
-    /// A line that says what stands at `at`.
+    /// Appends a line that comes from position `at` of the imported `file`.
     pub(super) fn from(&mut self, line: &str, file: F, at: &Range<usize>) {
         self.push(line, Some((file, at.clone())));
     }
 
-    /// Whether it is larger than a file may be: nothing more is written, and what is there ends too
-    /// soon.
+    /// Whether the text exceeds the largest file. Then nothing more is written, and the text is
+    /// incomplete.
     pub(super) fn is_full(&self) -> bool {
         self.text.len() > FILE_MAX
     }

@@ -1,9 +1,10 @@
-//! Other programs' files in; ours out.
+//! Imports: files of other programs to Talea's files.
 //!
-//! Model: each import is a function of texts. What it writes is read once by our own reader, and
-//! what that finds is reported at the place in the original that it comes from: so a file that is
-//! imported is a file that loads. What a file of ours can't hold is an error with its place, never
-//! left out silently; what is held differently is said in a comment at the top of the result.
+//! Model: each import is a function from texts to a text. Talea's own reader reads the result once.
+//! An import reports the diagnostics of the reader at the position in the imported file that they
+//! come from. So an imported file is a file that loads. A part that Talea's files cannot express is
+//! an error with its position, never left out silently. A comment at the top of the result
+//! describes a part that is expressed differently.
 
 mod json;
 mod lines;
@@ -23,7 +24,7 @@ use lines::Lines;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// A text with the name that complaints use for it.
+/// Text with its name for diagnostics.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'t> {
     /// Name of the file in messages.
@@ -32,7 +33,7 @@ pub struct File<'t> {
     pub text: &'t str,
 }
 
-/// Turns one file into a system file: `translate` writes lines, with notes for those who read the
+/// Converts one file into a system file. `translate` writes lines, and notes for the readers of the
 /// result.
 fn system_file(
     file: File<'_>,
@@ -73,7 +74,7 @@ fn system_file(
     Ok(text + &body.text)
 }
 
-/// Reads the result; complaints go to the place that the line came from.
+/// Reads the result. Diagnostics are reported at the position that the line comes from.
 fn verify(lines: &Lines, findings: &mut Findings<'_>) {
     let Err(found) = system::read(&lines.text, "imported", &()) else { return };
     for diagnostic in found.into_iter().filter(Diagnostic::is_error) {
@@ -82,7 +83,7 @@ fn verify(lines: &Lines, findings: &mut Findings<'_>) {
     }
 }
 
-/// Names that system files can hold, each given once.
+/// Names that are valid in system files, each used once.
 #[derive(Default)]
 struct Names {
     given: BTreeSet<String>,
@@ -92,7 +93,8 @@ struct Names {
 }
 
 impl Names {
-    /// `text` as a name, or else `instead`; made different from the others by a number.
+    /// Returns `text` as a valid name, or `instead` if it is empty. A number distinguishes equal
+    /// names.
     fn give(&mut self, text: &str, instead: &str) -> String {
         const LONGEST: usize = 50;
         let fine = |c: char| {

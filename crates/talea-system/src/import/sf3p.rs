@@ -1,14 +1,14 @@
-//! SF3P's XML in; a system file out.
+//! Import of SF3P's XML into a system file.
 //!
 //! SF3P (Gomez et al., RSP 2014), the format of its public program: `simulation` holds a `duration`
 //! and one tree of `runnable`s, each a `scheduler` (EDF, FixedPriority, RateMonotonic, FIFO, TDMA)
 //! or a `worker`. Times are `value="20" units="ms"`, whole numbers of `sec`, `ms` or `us`.
 //!
-//! Held differently: a worker's deadline is both checked and scheduled by, and so is its period,
-//! while SF3P takes a second pair out of `criteria` (100 ms where there is none); two that differ
-//! can't be held. Priorities are 0 to 255.
+//! Differences: a worker has one deadline for its check and for scheduling, and one period. SF3P
+//! reads a second pair of values from `criteria` (100 ms if there is none). The import reports two
+//! different values as an error. Priorities are 0 to 255.
 //!
-//! Absent on purpose: the `video` task. What it costs depends on the machine and on a clip.
+//! Absent on purpose: the `video` task. Its cost depends on the computer and on a clip.
 
 use super::lines::Lines;
 use super::{File, system_file};
@@ -21,16 +21,16 @@ use std::ops::Range;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// Levels of schedulers at most.
+/// Maximum number of levels of schedulers.
 const DEPTH_MAX: usize = 64;
-/// The default of SF3P.
+/// Default deadline of SF3P.
 const DEADLINE: Span = Span::from_ns(100_000_000);
 const PRIORITY: u8 = 100;
 
-/// Turns an SF3P simulation into a system file.
+/// Converts an SF3P simulation into a system file.
 ///
 /// # Errors
-/// Every problem that was found, with its place.
+/// All diagnostics, with their positions.
 pub fn sf3p(file: File<'_>) -> Result<String, Vec<Diagnostic>> {
     system_file(file, "sf3p", |text, lines, notes, findings| {
         let document = match Document::parse(text) {
@@ -63,11 +63,11 @@ struct Import<'a, 's> {
     lines: &'a mut Lines,
     notes: &'a mut Vec<String>,
     findings: &'a mut Findings<'s>,
-    /// `names[position]`: name of the element that begins there.
+    /// `names[position]`: name of the element that begins at that position.
     names: BTreeMap<usize, String>,
 }
 
-/// Runnables have no names: they get what they are, with a number each.
+/// Returns names for runnables, which have none in the file: their kind with a number.
 fn names(document: &Document<'_>) -> BTreeMap<usize, String> {
     let (mut schedulers, mut workers) = (0, 0);
     let runnables = document.descendants().filter(|node| node.tag_name().name() == "runnable");
@@ -81,7 +81,7 @@ fn names(document: &Document<'_>) -> BTreeMap<usize, String> {
     runnables.map(name).collect()
 }
 
-/// Our policy for a scheduler's algorithm.
+/// Returns the policy in system files for a scheduler's algorithm.
 fn policy(node: Node<'_, '_>) -> Option<&'static str> {
     let word = node.attribute("algorithm")?;
     ALGORITHMS.iter().find(|(known, _)| *known == word).map(|(_, policy)| *policy)
@@ -94,7 +94,7 @@ const IN_WORKER: [&str; 7] =
     ["offset", "period", "jitter", "release_time", "wcet", "relative_deadline", "criteria"];
 const IN_CRITERIA: [&str; 3] = ["relative_deadline", "period", "priority"];
 
-/// SF3P's schedulers, and our policies.
+/// SF3P's algorithms, and the policies in system files.
 const ALGORITHMS: [(&str, &str); 5] = [
     ("EDF", "edf"),
     ("FixedPriority", "fp"),
@@ -121,7 +121,7 @@ fn attributes(node: Node<'_, '_>) -> Option<&'static [&'static str]> {
     }
 }
 
-/// The scheduler that a runnable stands in.
+/// Scheduler above a runnable.
 #[derive(Clone, Copy)]
 struct Parent<'p> {
     name: &'p str,
@@ -129,7 +129,7 @@ struct Parent<'p> {
     asks: Asks,
 }
 
-/// Schedulers above an element.
+/// Policies of the schedulers above an element.
 #[derive(Clone, Copy, Default)]
 struct Asks {
     rm: bool,
@@ -148,7 +148,7 @@ impl<'a> Import<'a, '_> {
         range.start..end
     }
 
-    /// The elements in `node`, all of them known.
+    /// Returns the child elements of `node`, and reports elements that are not `known`.
     fn children<'d>(&mut self, node: Node<'d, 'a>, known: &[&str]) -> Vec<Node<'d, 'a>> {
         let mut found = Vec::new();
         for child in node.children().filter(Node::is_element) {
@@ -173,8 +173,8 @@ impl<'a> Import<'a, '_> {
         found
     }
 
-    /// Complains about attributes that mean nothing. Those of another namespace are about the text,
-    /// not the simulation.
+    /// Reports attributes without a meaning. Attributes of another namespace describe the text, not
+    /// the simulation.
     fn known_attributes(&mut self, node: Node<'_, 'a>) {
         let Some(known) = attributes(node) else { return };
         let element = node.tag_name().name();
@@ -193,7 +193,7 @@ impl<'a> Import<'a, '_> {
         }
     }
 
-    /// The only child of a name.
+    /// Returns the only child with the given name.
     fn one<'d>(&mut self, children: &[Node<'d, 'a>], name: &str) -> Option<Node<'d, 'a>> {
         let mut found = children.iter().filter(|child| child.tag_name().name() == name);
         let first = found.next().copied();
@@ -224,7 +224,7 @@ impl<'a> Import<'a, '_> {
         None
     }
 
-    /// A whole number in `value`, or between the tags.
+    /// Reads a whole number in `value`, or between the tags.
     fn number(&mut self, node: Node<'_, 'a>, most: u64) -> Option<u64> {
         let written = match node.attributes().find(|attribute| attribute.name() == "value") {
             Some(attribute) => Some((&self.text[attribute.range_value()], attribute.range_value())),
@@ -279,7 +279,8 @@ impl<'a> Import<'a, '_> {
         span
     }
 
-    /// The time of the only child of a name; `Err` where there is one and it is wrong.
+    /// Reads the time of the only child with the given name. The result is `Err` if the child is
+    /// invalid.
     fn time_of(
         &mut self,
         children: &[Node<'_, 'a>],
@@ -320,7 +321,7 @@ impl<'a> Import<'a, '_> {
         }
     }
 
-    /// Writes a tree; its name, if it has one.
+    /// Writes the tree below a runnable.
     fn runnable(&mut self, node: Node<'_, 'a>, parent: Option<Parent<'_>>, depth: usize) {
         if depth == DEPTH_MAX {
             let what = format!("there are more than {DEPTH_MAX} levels of schedulers");
@@ -403,7 +404,7 @@ impl<'a> Import<'a, '_> {
         }
     }
 
-    /// The slots of a frame, in the order of its children.
+    /// Writes the slots of a frame, in the order of its children.
     fn slots(&mut self, node: Node<'_, 'a>, owners: &[Node<'_, 'a>]) {
         let slots = self.children(node, &["time_slot"]);
         if slots.len() != owners.len() {
@@ -635,7 +636,7 @@ struct Criteria {
     priority: Option<(u8, Range<usize>)>,
 }
 
-/// A name that is not longer than a line.
+/// Returns a name cut to the length of a line.
 fn cut(name: &str) -> String {
     name.chars().take(40).collect()
 }

@@ -1,4 +1,4 @@
-//! All tables together: names resolved, trees built and checked.
+//! Combination of all tables: resolves names, builds trees and checks them.
 
 mod graph;
 mod left_out;
@@ -19,44 +19,50 @@ use talea_core::mutate;
 use talea_core::workload::{Environment, Stall};
 
 const DURATION: Span = Span::from_ns(10_000_000_000);
-/// Tasks of a system at most, with all copies, jobs that may wait behind theirs, and tokens in
-/// channels: a machine takes its memory when it is built.
+/// Maximum number of tasks of a system, with all copies. This limit and the next two bound the
+/// memory of an engine, which is allocated when it is built.
 const TASKS_MAX: u64 = 1 << 20;
+/// Maximum number of waiting jobs of a system.
 const BACKLOGS_MAX: u64 = 1 << 26;
+/// Maximum number of tokens in the channels of a system.
 const TOKENS_MAX: u64 = 1 << 26;
-/// Names that are looked at for what may have been meant: the search is quadratic.
+/// Maximum number of names in the search for a suggestion, which takes quadratic time.
 const NEAR: usize = 2_000;
 
-/// The structure of the described forest.
+/// Structure of the described trees.
 struct Plan<'d> {
     draft: &'d Draft,
     registry: &'d Registry,
-    /// `parents[s]`: the scheduler above scheduler `s`.
+    /// `parents[s]`: scheduler above scheduler `s`.
     parents: Vec<Option<usize>>,
-    /// `below[s]` and `members[s]`: schedulers and tasks in scheduler `s`, in file order.
+    /// `below[s]`: schedulers in scheduler `s`, in file order.
     below: Vec<Vec<usize>>,
+    /// `members[s]`: tasks in scheduler `s`, in file order.
     members: Vec<Vec<usize>>,
-    /// `owners[t]`: the scheduler above task `t`.
+    /// `owners[t]`: scheduler above task `t`.
     owners: Vec<usize>,
-    /// Indexed by the scheduler number of a root: its tasks, accelerators, resources and channels.
+    /// `tasks[s]`: tasks of root `s`.
     tasks: Vec<Vec<usize>>,
+    /// `accelerators[s]`: accelerators of root `s`.
     accelerators: Vec<Vec<usize>>,
+    /// `resources[s]`: resources of root `s`.
     resources: Vec<Vec<usize>>,
+    /// `joined[s]`: channels of root `s`.
     joined: Vec<Vec<usize>>,
     /// Channels of all roots.
     channels: Vec<graph::Joined>,
-    /// Tasks that a table releases: number of the scheduler, and name.
+    /// Tasks that a table releases: (number of the scheduler, name).
     by_table: BTreeSet<(usize, &'d str)>,
 }
 
-/// `result[h]`: the indices of the items whose home is `h`, for `h` below `count`.
+/// Returns `groups[h]`, the indices of the items whose home is `h`, for `h` below `count`.
 fn grouped(count: usize, homes: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
     let mut groups = vec![Vec::new(); count];
     homes.enumerate().for_each(|(member, home)| groups[home].push(member));
     groups
 }
 
-/// The value of all files; meaningful only if nothing was found to be an error.
+/// Returns the system of all files. It is meaningful only if `findings` has no error.
 pub(super) fn system<'d>(
     draft: &'d Draft,
     registry: &'d Registry,
@@ -241,7 +247,7 @@ fn expected(draft: &Draft, built: &[Root], findings: &mut [Findings<'_>]) {
     }
 }
 
-/// A system fits into the memory of a machine that reads it.
+/// Checks that the system fits into the memory of the computer that reads it.
 fn bounded(draft: &Draft, findings: &mut [Findings<'_>]) -> Option<()> {
     let (mut tasks, mut waiting) = (0, 0);
     for task in &draft.tasks {
@@ -330,7 +336,7 @@ fn unique(draft: &Draft, findings: &mut [Findings<'_>]) {
     }
 }
 
-/// The root above each scheduler; reports schedulers that stand in each other.
+/// Returns the root above each scheduler, and reports schedulers that contain each other.
 fn circles(
     draft: &Draft,
     parents: &[Option<usize>],

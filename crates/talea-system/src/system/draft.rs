@@ -7,7 +7,7 @@ use talea_core::server::ServerKind;
 use talea_core::workload::{Arrivals, Cost, Overheads};
 use talea_core::{Span, Time, Work};
 
-/// A name and where it stands.
+/// Name with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) name: String,
@@ -15,7 +15,7 @@ pub(super) struct Named {
     pub(super) at: Range<usize>,
 }
 
-/// A place in one of the files.
+/// Position in one of the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: usize,
@@ -81,7 +81,7 @@ pub(super) struct VersionDraft {
     pub(super) needs: u64,
 }
 
-/// A critical section: `[from, to)` of a job's work.
+/// Critical section: `[from, to)` of a job's work.
 pub(super) struct SectionDraft {
     pub(super) resource: Named,
     pub(super) from: Work,
@@ -97,7 +97,7 @@ pub(super) struct SuspensionDraft {
 pub(super) struct TaskDraft {
     pub(super) name: Named,
     pub(super) parent: Option<Named>,
-    /// A task that others activate may have none.
+    /// Period. A task that a graph or a table activates may have none.
     pub(super) period: Option<Span>,
     pub(super) deadline: Option<Span>,
     pub(super) priority: Option<u8>,
@@ -114,13 +114,13 @@ pub(super) struct TaskDraft {
     pub(super) versions: Vec<VersionDraft>,
     pub(super) sections: Vec<SectionDraft>,
     pub(super) suspensions: Vec<SuspensionDraft>,
-    /// The program that runs in its place, with its position.
+    /// Program that runs in place of the task's work, with its position.
     pub(super) program: Option<(Vec<String>, Range<usize>)>,
     pub(super) at: Range<usize>,
 }
 
 impl TaskDraft {
-    /// The names of the tasks that it stands for.
+    /// Returns the names of the tasks that the table describes.
     pub(super) fn names(&self) -> impl Iterator<Item = String> + use<'_> {
         (0..self.count.unwrap_or(1)).map(|copy| match self.count {
             Some(_) => format!("{}{copy}", self.name.name),
@@ -129,7 +129,7 @@ impl TaskDraft {
     }
 }
 
-/// An accelerator, or a resource with its protocol.
+/// Accelerator, or resource with its protocol.
 pub(super) struct SharedDraft {
     pub(super) name: Named,
     pub(super) root: Option<Named>,
@@ -154,7 +154,7 @@ pub(super) struct StallDraft {
     pub(super) place: Place,
 }
 
-/// Everything that the files say.
+/// Contents of all files.
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) duration: Option<Span>,
@@ -164,7 +164,7 @@ pub(super) struct Draft {
     pub(super) accelerators: Vec<SharedDraft>,
     pub(super) resources: Vec<SharedDraft>,
     pub(super) channels: Vec<ChannelDraft>,
-    /// There are channels that could not be read: who has no period may be at the end of one.
+    /// Whether some channels could not be read. A task without a period may be at the end of one.
     pub(super) lost_channels: bool,
     pub(super) overheads: Option<(Overheads, Place)>,
     pub(super) stalls: Vec<StallDraft>,

@@ -1,4 +1,4 @@
-//! Every key of a system file, once; see [`crate::config::keys`], which holds the machinery.
+//! Keys of a system file, each once. [`crate::config::keys`] has the types of the list.
 
 use crate::config::keys::Form::{
     Boolean, Duration, Durations, Integer, Integers, Table, Text, Texts, Word,
@@ -9,7 +9,7 @@ use crate::config::keys::Section::{
 };
 use crate::config::keys::{Key, Section, key};
 
-/// The sections of a system file, in the order of the manual.
+/// Sections of a system file, in the order of the manual.
 pub const SECTIONS: [Section; 15] = [
     System,
     Scheduler,
@@ -28,20 +28,20 @@ pub const SECTIONS: [Section; 15] = [
     Expect,
 ];
 
-/// Policies, in the order of the manual; programs may add names of their own.
+/// Policies, in the order of the manual. Programs may add names of their own.
 pub const POLICIES: [&str; 9] =
     ["edf", "fp", "rm", "dm", "criticality", "fifo", "rr", "partitions", "table"];
 
 /// Servers, in the order of the manual.
 pub const SERVERS: [&str; 5] = ["polling", "deferrable", "sporadic", "cbs", "soft-cbs"];
 
-/// How versions are chosen, in the order of the manual; programs may add names of their own.
+/// Selection rules of versions, in the order of the manual. Programs may add names of their own.
 pub const SELECTIONS: [&str; 5] = ["declared", "energy", "trade-off", "mode", "mask"];
 
 /// Resource access protocols, in the order of the manual.
 pub const PROTOCOLS: [&str; 3] = ["none", "inheritance", "ceiling"];
 
-/// The list.
+/// All keys of a system file.
 pub const KEYS: &[Key] = &[
     key(System, "duration", Duration, "\"10s\"")
         .default("\"10s\"")

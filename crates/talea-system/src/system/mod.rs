@@ -1,10 +1,10 @@
-//! A system file: TOML in; trees, tasks and a workload out; and back to TOML ([`write()`]).
+//! System files: TOML to trees, tasks and a workload, and back to TOML ([`write()`]).
 //!
-//! Model: schedulers and tasks name the scheduler they stand `in`, so that a file reads from the
-//! CPU down, and so that parts written by independent teams fit together by names alone
-//! ([`Include`]). A scheduler that stands in none is a root. What a single table says is read
-//! first; then names are resolved; then `talea_core` checks each tree, and its complaints are shown
-//! at the line that they are about. Nothing is taken from a file that has an error.
+//! Model: schedulers and tasks name the scheduler above them by `in`. So a file reads from the CPU
+//! down, and parts by independent teams fit together by names alone ([`Include`]). A scheduler
+//! without `in` is a root. The reader reads each table by itself first, then resolves names. Then
+//! `talea_core` checks each tree, and the reader reports its errors at the lines that cause them. A
+//! file with an error yields no system.
 
 mod build;
 mod draft;
@@ -29,10 +29,10 @@ use talea_core::workload::Source as Load;
 use talea_core::workload::{Environment, Workload};
 use toml::de::DeTable;
 
-/// A whole system.
+/// A complete system.
 #[derive(Clone, Debug)]
 pub struct System {
-    /// How long a run is.
+    /// Length of a run.
     pub duration: Span,
     /// Seed of all random values.
     pub seed: u64,
@@ -44,46 +44,46 @@ pub struct System {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// One tree with the load of its tasks.
+/// Tree with the load of its tasks.
 #[derive(Clone, Debug)]
 pub struct Root {
     /// Name in the file.
     pub name: String,
-    /// The tree that an engine is built from.
+    /// Tree from which an engine is built.
     pub tree: Tree,
-    /// A source for each task, in the order of the machine's tasks.
+    /// `sources[t]`: source of task `t`, in the order of the engine's tasks.
     pub sources: Vec<Load>,
-    /// Their names.
+    /// `tasks[t]`: name of task `t`.
     pub tasks: Vec<String>,
-    /// `programs[t]`: the program with its arguments that runs on real threads in place of the
-    /// generated work of task `t`; at least one word.
+    /// `programs[t]`: program with its arguments that runs on real threads in place of the
+    /// generated work of task `t`. It has at least one word.
     pub programs: Vec<Option<Vec<String>>>,
     /// Overheads, stalls, and changes of battery, mode and mask.
     pub surroundings: Environment,
 }
 
 impl Root {
-    /// The workload of its tasks. Each root has a random stream of its own.
+    /// Returns the workload of the root's tasks. Each root has a random stream of its own.
     pub fn workload(&self, seed: u64) -> Workload {
         Workload { sources: self.sources.clone(), seed }
     }
 }
 
-/// Something that a run must show.
+/// Condition that a run must meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    /// A task's name, or the beginning of several with `*`; `None`: all.
+    /// Name of a task, or a prefix of several names with `*`; `None` means all tasks.
     pub task: Option<String>,
-    /// Most late jobs.
+    /// Maximum number of late jobs.
     pub misses: Option<u64>,
-    /// Longest response.
+    /// Maximum response time.
     pub response: Option<Span>,
     /// Line number for reports.
     pub line: u32,
 }
 
 impl Expectation {
-    /// Whether it is about the task called `name`.
+    /// Whether the expectation applies to the task with the name `name`.
     pub fn is_about(&self, name: &str) -> bool {
         match &self.task {
             None => true,
@@ -97,21 +97,22 @@ impl Expectation {
     }
 }
 
-/// Finds the text of included files. The reader opens nothing by itself.
+/// Source of included files. The reader opens no file itself.
 pub trait Include {
-    /// The text of `path`, as written in a file called `from`; else why not.
+    /// Returns the name and text of the file at `path`, which the file `from` includes, or the
+    /// reason why there is none.
     fn text(&self, from: &str, path: &str) -> Result<(String, String), String>;
 }
 
-/// No includes.
+/// Refuses every include.
 impl Include for () {
     fn text(&self, _from: &str, _path: &str) -> Result<(String, String), String> {
         Err("includes are not read here".into())
     }
 }
 
-/// Source of included files. An implementation returns the text of a file, or the reason why there
-/// is none. It is called with [`folded`] paths only.
+/// Source of included files beside the including file. The function returns the text of a file, or
+/// the reason why there is none. It receives [`folded`] paths only.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<F>(pub F);
 
@@ -123,9 +124,9 @@ impl<F: Fn(&Path) -> Result<String, String>> Include for Beside<F> {
     }
 }
 
-/// A path without the parts that lead nowhere: `./a` is `a`, and `a/../b` is `b`. By the letters
-/// alone, as in an address of a page: also where `a` is a link, or is not there. So one file has
-/// one name in all files that include it.
+/// Returns a path without redundant parts: `./a` becomes `a`, and `a/../b` becomes `b`. Only the
+/// text counts, even if `a` is a link or does not exist. So a file has one name in all files that
+/// include it.
 pub fn folded(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -150,15 +151,16 @@ pub fn folded(path: &Path) -> PathBuf {
     out
 }
 
-/// Reads a system. `origin` is what the file is called in complaints.
+/// Reads a system. `origin` is the name of the file in diagnostics.
 ///
 /// # Errors
-/// Every problem that was found, in file order; at least one is an error.
+/// All diagnostics, in file order. At least one is an error.
 pub fn read(text: &str, origin: &str, include: &dyn Include) -> Result<System, Vec<Diagnostic>> {
     read_with(text, origin, include, &Registry::default())
 }
 
-/// Reads a system ([`read`]) for a program that adds policies and selections to those of Talea.
+/// Reads a system as [`read`] does, for a program that adds policies and selections to those of
+/// Talea.
 ///
 /// # Errors
 /// See [`read`].
@@ -196,18 +198,18 @@ pub fn read_with(
     }
 }
 
-/// A file of the system.
+/// File of the system.
 struct Part {
     origin: String,
     text: String,
 }
 
-/// How deep files may include each other.
+/// Maximum depth of includes.
 const DEPTH_MAX: usize = 8;
-/// How many files a system may have.
+/// Maximum number of files of a system.
 const FILES_MAX: usize = 256;
 
-/// The file and everything that it includes, each once.
+/// Collects the file and all files that it includes, each once.
 fn gather(
     text: String,
     origin: String,

@@ -1,4 +1,4 @@
-//! Each table by itself.
+//! Reader of each table by itself, before names are resolved.
 
 mod parts;
 mod program;
@@ -16,11 +16,11 @@ use talea_core::engine::Affinity;
 use talea_core::{CpuSet, Span, Time, Work};
 use toml::de::{DeTable, DeValue};
 
-/// Tables of one kind in one file at most.
+/// Maximum number of tables of one kind in one file.
 const TABLES_MAX: usize = 100_000;
 const NAME_MAX: usize = 63;
 
-/// Everything that one file holds.
+/// Reads the contents of one file into `draft`.
 pub(super) fn file(
     document: &DeTable<'_>,
     file: usize,
@@ -78,7 +78,7 @@ pub(super) fn file(
     }
 }
 
-/// The name of something that could not be read.
+/// Returns the name of an item that could not be read.
 fn broken(table: &Table<'_>, file: usize) -> Option<Named> {
     let field = table.take("name")?;
     Some(Named { name: field.value.as_str()?.to_owned(), file, at: field.at })
@@ -142,7 +142,7 @@ fn named(field: &Field<'_>, file: usize, findings: &mut Findings<'_>) -> Option<
     Some(Named { name: piece.text.to_owned(), file, at: field.at.clone() })
 }
 
-/// Reads an optional key: `Err` when it is there and wrong.
+/// Reads an optional key. The result is `Err` if the key has an invalid value.
 fn optional<'a, T>(
     table: &Table<'a>,
     key: &str,
@@ -176,12 +176,12 @@ fn spans(
     items.iter().map(|item| read(item, findings)).collect()
 }
 
-/// A list of numbers below 64 as a mask.
+/// Reads a list of numbers below 64 as a bit mask.
 fn bits(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<u64> {
     Some(field.integers(0, 63, findings)?.into_iter().fold(0, |mask, bit| mask | 1 << bit))
 }
 
-/// CPUs of a root.
+/// Reads the CPUs of a root.
 fn affinity(
     field: &Field<'_>,
     file: usize,

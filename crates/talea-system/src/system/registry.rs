@@ -1,5 +1,5 @@
-//! Names that a program adds to those of system files: policies, servers and selections from
-//! outside (S19, Y21, L8, L19).
+//! Names that a program adds to those of system files: external policies, servers and selections
+//! (S19, Y21, L8, L19).
 
 use super::keys::{POLICIES, SELECTIONS, SERVERS};
 use talea_core::engine::VersionSelector;
@@ -15,15 +15,15 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Nothing.
+    /// Creates an empty registry.
     pub fn new() -> Registry {
         Registry::default()
     }
 
-    /// Lets files say `policy = "name"`.
+    /// Adds an external policy, which files name by `policy = "name"`.
     ///
     /// # Panics
-    /// If the name is taken: a file must not mean something else in another program.
+    /// If the name exists already. A file must have the same meaning in every program.
     #[must_use]
     pub fn policy(mut self, name: &'static str, make: sched::PolicyFactory) -> Registry {
         assert!(!self.has_policy(name), "there is a policy {name} already");
@@ -31,10 +31,10 @@ impl Registry {
         self
     }
 
-    /// Lets files say `server = "name"`.
+    /// Adds an external server, which files name by `server = "name"`.
     ///
     /// # Panics
-    /// If the name is taken.
+    /// If the name exists already.
     #[must_use]
     pub fn server(mut self, name: &'static str, make: server::ServerFactory) -> Registry {
         let mut known = SERVERS.iter().copied().chain(self.servers.iter().map(|server| server.0));
@@ -44,10 +44,10 @@ impl Registry {
         self
     }
 
-    /// Lets files say `selection = "name"`.
+    /// Adds an external selection, which files name by `selection = "name"`.
     ///
     /// # Panics
-    /// If the name is taken.
+    /// If the name exists already.
     #[must_use]
     pub fn selection(mut self, name: &'static str, choose: VersionSelector) -> Registry {
         let mut known =
@@ -57,22 +57,22 @@ impl Registry {
         self
     }
 
-    /// Whether files may say `policy = "name"` already: one of Talea's own, or registered.
+    /// Whether files may state `policy = "name"`: the policy is one of Talea's own, or registered.
     pub fn has_policy(&self, name: &str) -> bool {
         POLICIES.contains(&name) || self.policies.iter().any(|policy| policy.0 == name)
     }
 
-    /// The policies, by name.
+    /// Returns the registered policies, with their names.
     pub fn policies(&self) -> impl Iterator<Item = (&'static str, sched::PolicyFactory)> {
         self.policies.iter().copied()
     }
 
-    /// The servers, by name.
+    /// Returns the registered servers, with their names.
     pub fn servers(&self) -> impl Iterator<Item = (&'static str, server::ServerFactory)> {
         self.servers.iter().copied()
     }
 
-    /// The selections, by name.
+    /// Returns the registered selections, with their names.
     pub fn selections(&self) -> impl Iterator<Item = (&'static str, VersionSelector)> {
         self.choosers.iter().copied()
     }

@@ -10,11 +10,11 @@
 //! value    = a plain decimal after "*" and "/", else a duration
 //! ```
 //!
-//! Multiplication is exact and rounds up to a nanosecond, which for costs errs on the safe side. A
-//! deadline that equals the period follows it. A scaled cost takes the offsets of what its job does
-//! on the way with it; where something is added or taken away they stay, and what a job is then too
-//! short for it does at its end, or not at all, as in any job that costs less. Arrivals that are
-//! listed have no period, and a jitter stays below its period, as in a file.
+//! Multiplication is exact and rounds up to a nanosecond, which is safe for costs. A deadline that
+//! equals the period follows the period. If a cost is scaled, the offsets of its job's steps scale,
+//! too. If a cost grows or shrinks by an amount, the offsets are unchanged. A step beyond the cost
+//! then happens at the end of the job, or not at all, as in any job that costs less. Listed
+//! arrivals have no period, and a jitter stays below its period, as in a file.
 
 use super::System;
 use crate::duration::parse_span;
@@ -26,7 +26,7 @@ use talea_core::server::Reservation;
 use talea_core::workload::{Arrivals, Cost, Source};
 use talea_core::{Span, Work};
 
-/// A value that can be changed.
+/// Value that a change can apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     Cost,
@@ -55,7 +55,7 @@ impl Quantity {
         self != Quantity::Budget
     }
 
-    /// The kind of item that has the value.
+    /// Returns the kind of item that has the value.
     fn whose(self) -> &'static str {
         match self {
             Quantity::Cost | Quantity::Jitter => "task",
@@ -65,7 +65,7 @@ impl Quantity {
     }
 }
 
-/// How a value changes.
+/// Operation of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     /// Scales by a fraction: numerator and denominator.
@@ -75,7 +75,7 @@ enum Operation {
     Set(Span),
 }
 
-/// One change, read but not made.
+/// Change that was read and not yet applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     quantity: Quantity,
@@ -84,7 +84,7 @@ pub struct Change {
     text: String,
 }
 
-/// Why a change could not be read or made: what it was, and what is wrong with it.
+/// Reason why a change could not be read or applied, with the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeError {
     change: String,
@@ -109,7 +109,7 @@ impl Change {
     /// Reads a change such as `cost(video)*1.2`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// The fault of the text, and a remedy.
     pub fn parse(text: &str) -> Result<Change, ChangeError> {
         let wrong = |why: String| ChangeError { change: text.into(), why };
         let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -151,7 +151,7 @@ impl Change {
         Ok(Change { quantity, name: name.into(), operation, text: text.into() })
     }
 
-    /// Whether the change names this item. The name is recorded for suggestions.
+    /// Whether the change names this item. The function records the name for suggestions.
     fn is_called(&self, name: &str, names: &mut Vec<String>) -> bool {
         names.push(name.into());
         self.name.strip_suffix('*').map_or(self.name == name, |start| name.starts_with(start))
@@ -221,11 +221,11 @@ impl Change {
         }
     }
 
-    /// Makes the change. The system may be one afterwards that no file could describe; building its
-    /// machines says so.
+    /// Applies the change. Afterwards the system may be one that no file could describe. Building
+    /// its engines then returns the error.
     ///
     /// # Errors
-    /// No task or server of that name, or a value that would fall below what it may be.
+    /// No task or server has the name, or a value would fall below its minimum.
     pub fn make(&self, system: &mut System) -> Result<(), ChangeError> {
         let wrong = |why: String| ChangeError { change: self.text.clone(), why };
         let mut found = false;
@@ -332,7 +332,7 @@ impl Change {
     }
 }
 
-/// A plain decimal as parts of a power of ten.
+/// Returns a plain decimal as a fraction: numerator, and a power of ten as denominator.
 fn decimal(text: &str) -> Option<(u64, u64)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,13 +1,12 @@
-//! A system as a system file.
+//! Writer of a system as a system file.
 //!
-//! Model: what is written reads back as the same system; only the lines of expectations tell the
-//! two apart, and what the text of another file had taken together (`count`, `include`) stands
-//! there one by one. A node that takes what it lacks from the roots of its graph (`inherits`) has
-//! no such lines, and is read with what it takes.
+//! Model: the written text reads back as the same system, except for the line numbers of
+//! expectations. Items that another file combines (`count`, `include`) are written one by one. A
+//! node that inherits values from its graph roots (`inherits`) has no keys for these values.
 //!
-//! What only a program knows (a function that chooses, arrivals that were seen late one by one) has
-//! no words, and is refused. Whether names are such as a file may hold, and whether trees are
-//! sound, is checked by the reader: a caller can read the result to check it.
+//! A value that only a program has (a selection function, observed arrivals) has no text and is an
+//! error. The reader, not the writer, checks names and trees. A caller can read the result to check
+//! it.
 
 mod task;
 
@@ -24,12 +23,12 @@ use talea_core::sched::{PolicySpec, TableEntry};
 use talea_core::workload::{Cost, Overheads, StepAction};
 use talea_core::{CpuSet, Span, Time, Work};
 
-/// A system has something that no system file can say.
+/// Error: a system has a part that no system file can express.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritable {
     /// Name of the item.
     pub name: String,
-    /// Description of the item, and what a file can express instead.
+    /// Description of the item, and of the items that a file can express instead.
     pub why: String,
 }
 
@@ -45,10 +44,10 @@ fn unwritable<T>(name: &str, why: impl Into<String>) -> Result<T, Unwritable> {
     Err(Unwritable { name: name.to_owned(), why: why.into() })
 }
 
-/// The file that says `system`.
+/// Returns the file that describes `system`.
 ///
 /// # Errors
-/// If there is something in it that no file can say.
+/// If the system has a part that no file can express.
 pub fn write(system: &System) -> Result<String, Unwritable> {
     let mut out = String::new();
     pair(&mut out, "duration", &span(system.duration));
@@ -72,7 +71,7 @@ pub fn write(system: &System) -> Result<String, Unwritable> {
     Ok(out)
 }
 
-/// A root with everything that belongs to it.
+/// Writes a root with all its parts.
 fn root(out: &mut String, root: &Root) -> Result<(), Unwritable> {
     let tree = &root.tree;
     for (id, node) in tree.nodes() {
@@ -141,7 +140,7 @@ fn channels(out: &mut String, root: &Root) {
     }
 }
 
-/// Token counts of the jobs of a task.
+/// Returns the token counts of the jobs of a task.
 fn moved(
     root: &Root,
     node: NodeId,
@@ -345,7 +344,7 @@ fn pair(out: &mut String, name: &str, value: &str) {
     let _ = writeln!(out, "{name} = {value}");
 }
 
-/// Says what is not as it is when nothing is said.
+/// Calls `say` for a value that differs from its default.
 fn unless<T: PartialEq + Copy>(default: T, value: T, say: impl FnOnce(T)) {
     if value != default {
         say(value);
@@ -369,7 +368,7 @@ fn list(numbers: &[u32]) -> String {
     format!("[{}]", numbers.join(", "))
 }
 
-/// A mask as a list of the numbers of its bits.
+/// Returns a bit mask as a list of the numbers of its bits.
 fn bits(mask: u64) -> String {
     let set: Vec<u32> = (0..u64::BITS).filter(|bit| mask >> bit & 1 == 1).collect();
     list(&set)

@@ -1,4 +1,4 @@
-//! A machine that the tests' files are for.
+//! Computer that the tests' files are for.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod table;
@@ -6,10 +6,10 @@ pub(crate) mod table;
 use talea_core::CpuSet;
 use talea_system::config::{Names, Target};
 
-/// How many CPUs it has.
+/// Number of CPUs of the computer.
 pub(crate) const TARGET_CPUS: u32 = 4;
 
-/// Its users and groups.
+/// Users and groups of the computer.
 pub(crate) struct Table;
 
 impl Names for Table {
@@ -25,12 +25,12 @@ impl Names for Table {
     }
 }
 
-/// Its users and groups.
+/// Returns the users and groups of the computer.
 pub(crate) fn names() -> Table {
     Table
 }
 
-/// A machine with the CPUs `0..cpus`.
+/// Returns a computer with the CPUs `0..cpus`.
 pub(crate) fn target(cpus: u32) -> Target {
     Target::new(CpuSet::first(cpus))
 }

@@ -1,4 +1,4 @@
-//! Tables of malformed files: what is said about each.
+//! Tables of malformed files, with the expected diagnostics.
 #![allow(clippy::disallowed_methods, reason = "what was found is written down on request")]
 
 use std::fmt::Write;
@@ -10,7 +10,7 @@ pub(crate) struct Entry {
     pub(crate) file: Vec<u8>,
 }
 
-/// Reads the table; its grammar is in its head.
+/// Reads the table. The head of the table describes its grammar.
 pub(crate) fn entries(table: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let mut in_file = false;
@@ -46,7 +46,7 @@ fn unescaped(line: &str) -> Vec<u8> {
     bytes.repeat(times)
 }
 
-/// Every complaint about every entry, in order and completely.
+/// Compares all diagnostics of every entry with the table, in order.
 #[track_caller]
 pub(crate) fn check(entries: &[Entry], complaints: impl Fn(&[u8]) -> Vec<Diagnostic>) {
     let mut failures = String::new();
@@ -86,7 +86,7 @@ pub(crate) fn check(entries: &[Entry], complaints: impl Fn(&[u8]) -> Vec<Diagnos
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// Whether `found` is what the line `expected` says.
+/// Whether `found` is the diagnostic of the line `expected`.
 fn says(found: &Diagnostic, expected: &str) -> bool {
     let parts: Vec<&str> = expected.split(" | ").collect();
     let [head, reason, remedy] = parts.as_slice() else {

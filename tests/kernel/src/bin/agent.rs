@@ -22,6 +22,8 @@ use talea_os::{Tid, seqpacket};
 /// Order to a worker thread.
 enum Order {
     /// Use this much CPU time, then report how long that took.
+    Hog(Duration, String),
+    Jobs(u32, u64, u64, u64),
     Work(Duration),
     /// Wake up this many times, with this period in microseconds; report the median lateness in
     /// nanoseconds.
@@ -158,6 +160,19 @@ impl Agent {
             ["periods", tid, count, microseconds] => {
                 self.order(tid, Order::Periods(number(count)? as u32, number(microseconds)? as u64))
             }
+            // Takes all CPU time that it gets; reports how much.
+            ["hog", tid, milliseconds, kind] => {
+                let wall = Duration::from_millis(number(milliseconds)? as u64);
+                self.order(tid, Order::Hog(wall, kind.to_owned()))
+            }
+            // Jobs of a given CPU time; the number that started late.
+            ["jobs", tid, count, period_us, cost_us, late_us] => {
+                let (count, period, cost) = (number(count)?, number(period_us)?, number(cost_us)?);
+                self.order(
+                    tid,
+                    Order::Jobs(count as u32, period as u64, cost as u64, number(late_us)? as u64),
+                )
+            }
             ["program-from", tid] => self.order(tid, Order::Program),
             ["exec-from", tid, program] => self.order(tid, Order::Become(program.to_owned())),
             ["child-of", tid] => self.order(tid, Order::Child),
@@ -195,6 +210,10 @@ fn start_worker() -> Worker {
         for order in todo {
             let said = match order {
                 Order::Work(cost) => work(cost),
+                Order::Hog(wall, kind) => hog(wall, &kind),
+                Order::Jobs(count, period_us, cost_us, late_us) => {
+                    jobs(count, period_us, cost_us, late_us)
+                }
                 Order::Periods(count, microseconds) => periods(count, microseconds),
                 Order::Program => match sleeper().spawn() {
                     Ok(program) => {
@@ -236,6 +255,44 @@ fn work(cost: Duration) -> String {
         std::hint::spin_loop();
     }
     begun.elapsed().as_micros().to_string()
+}
+
+/// Takes CPU time for this long: by computing, by long system calls, or in bursts. Returns the CPU
+/// time in microseconds.
+fn hog(wall: Duration, kind: &str) -> String {
+    let end = Instant::now() + wall;
+    let start = talea_os::clock::thread_cpu_time().as_ns();
+    let mut zeros = std::fs::File::open("/dev/zero").expect("a device");
+    let mut buffer = vec![0; if kind == "calls" { 16 << 20 } else { 1 }];
+    while Instant::now() < end {
+        match kind {
+            "calls" => std::io::Read::read_exact(&mut zeros, &mut buffer).expect("zeros"),
+            "bursts" => {
+                work(Duration::from_millis(2));
+                std::thread::sleep(Duration::from_micros(1_300));
+            }
+            _ => std::hint::spin_loop(),
+        }
+    }
+    ((talea_os::clock::thread_cpu_time().as_ns() - start) / 1_000).to_string()
+}
+
+/// Runs jobs of `cost_us` every `period_us`; returns how many started `late_us` or more after their
+/// release, or took as much more than their cost (a hypervisor's pause counts as CPU time).
+fn jobs(count: u32, period_us: u64, cost_us: u64, late_us: u64) -> String {
+    let span = talea_core::Span::from_ns(period_us * 1_000);
+    let mut next = talea_os::clock::now();
+    let mut late = 0;
+    for _ in 0..count {
+        next += span;
+        talea_os::clock::sleep_until(next);
+        let started_late = talea_os::clock::now().since(next).as_ns() >= late_us * 1_000;
+        let before = talea_os::clock::thread_cpu_time().as_ns();
+        work(Duration::from_micros(cost_us));
+        let took = talea_os::clock::thread_cpu_time().as_ns() - before;
+        late += u32::from(started_late || took >= (cost_us + late_us) * 1_000);
+    }
+    late.to_string()
 }
 
 /// Wakes up periodically; returns the median lateness in nanoseconds.

@@ -22,8 +22,12 @@ fn r33_the_daemon_is_not_woken_by_its_clients_periods() {
         alice.order(&format!("periods {tid} 250 2000"));
         let after = observer.status().wakeups;
         assert!(kernel::policy(tid).is_realtime());
-        // The question itself is the one wake-up.
-        assert_eq!(after - before, 1, "{plugin}: 250 periods have woken the daemon");
+        // The question itself is one wake-up; the others are inspections, five a second.
+        assert!(
+            (1..=5).contains(&(after - before)),
+            "{plugin}: 250 periods have woken the daemon {} times",
+            after - before
+        );
         client.done(&Request::Release(granted.spec));
     }
 }

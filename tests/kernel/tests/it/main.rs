@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod abuse;
+mod answers;
 mod arrivals;
+mod attack;
 mod attacker;
 mod choice;
 mod claims;
@@ -14,6 +16,7 @@ mod exec;
 mod files;
 mod foreign;
 mod identity;
+mod limits;
 mod order;
 mod overruns;
 mod owners;

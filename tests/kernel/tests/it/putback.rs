@@ -43,6 +43,13 @@ fn r28_retif_s10_policy_priority_nice_and_cpus_come_back() {
             set(tid, policy, cpu);
             let before = (kernel::attr(tid), kernel::affinity(tid));
             let granted = by_root.create(with(plugin, task));
+            if plugin == "edf" && cpu.is_some() && kernel::cpus().len() > 1 {
+                // The kernel has no deadline thread on a part of its root domain.
+                let refused = by_root.try_attach(granted.spec, tid);
+                assert!(matches!(refused, talea_proto::Reply::Refused(_)), "{refused:?}");
+                assert_eq!((kernel::attr(tid), kernel::affinity(tid)), before);
+                continue;
+            }
             by_root.attach(granted.spec, tid);
             assert_ne!(kernel::attr(tid), before.0);
             by_root.done(&Request::Detach(granted.spec));
@@ -159,8 +166,9 @@ fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
     let daemon = Daemon::start(&bench, &config::open());
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
-    // A program outside of Talea takes the kernel's bandwidth: the ledger is right, and the kernel
-    // refuses.
+    let granted = client.create(with("edf", reserved(10, 5_000)));
+    // A program outside of Talea takes the kernel's bandwidth after the grant: the ledger is right,
+    // and the kernel refuses.
     let hogs: Vec<i32> = (0..kernel::cpus().len()).map(|_| alice.thread()).collect();
     for &hog in &hogs {
         let policy = Policy::Deadline {
@@ -172,7 +180,6 @@ fn retif_s11_a_refused_attach_leaves_the_thread_as_it_was() {
     }
     let tid = alice.thread();
     let before = (kernel::attr(tid), kernel::affinity(tid));
-    let granted = client.create(with("edf", reserved(10, 5_000)));
     match client.try_attach(granted.spec, tid) {
         talea_proto::Reply::Refused(refusal) => {
             assert_eq!(refusal.code, talea_proto::Code::Kernel);

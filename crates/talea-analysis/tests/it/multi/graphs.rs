@@ -30,8 +30,8 @@ impl Drawn {
         Graph { costs: &self.costs, edges: &self.edges }
     }
 
-    /// When the last node ends if nodes are taken in order of `rank` and cost `costs`; they are
-    /// interrupted in favour of others, or not.
+    /// Returns the completion of the last node if nodes are scheduled in order of `rank` and cost
+    /// `costs`. With `preemptive` a node of lower rank interrupts a running one.
     fn schedule(&self, rank: &[u64], costs: &[u64], cpus: usize, preemptive: bool) -> u64 {
         let mut left = costs.to_vec();
         let mut running: Vec<usize> = Vec::new();
@@ -60,7 +60,7 @@ impl Drawn {
         unreachable!("it ends when nothing runs")
     }
 
-    /// The longest path by trying all.
+    /// Returns the longest path by trying all paths.
     fn longest_path(&self) -> u64 {
         fn from(drawn: &Drawn, node: usize) -> u64 {
             let next =

@@ -1,4 +1,4 @@
-//! Several CPUs.
+//! Tests of the analysis for several CPUs.
 
 mod graphs;
 mod oracle;
@@ -12,12 +12,12 @@ use talea_analysis::Sporadic;
 use talea_core::{Span, Work};
 use talea_sim::rng::Rng;
 
-/// A task as (C, D, T).
+/// Returns a task from C, D and T.
 fn task(cost: u64, deadline: u64, period: u64) -> Sporadic {
     Sporadic::new(Work::from_ns(cost), Span::from_ns(period), Span::from_ns(deadline))
 }
 
-/// Every task with a period up to `longest`.
+/// Returns every task with a period up to `longest`.
 fn small_tasks(longest: u64) -> Vec<Sporadic> {
     let mut tasks = Vec::new();
     for period in 1..=longest {
@@ -28,7 +28,8 @@ fn small_tasks(longest: u64) -> Vec<Sporadic> {
     tasks
 }
 
-/// Every list of `count` of `tasks`; of those that differ in order only one, if `sorted`.
+/// Passes every list of `count` of `tasks` to `f`. If `sorted`, of lists that differ only in order
+/// it passes one.
 fn lists(tasks: &[Sporadic], count: usize, sorted: bool, f: &mut dyn FnMut(&[Sporadic])) {
     fn go(
         tasks: &[Sporadic],
@@ -50,8 +51,8 @@ fn lists(tasks: &[Sporadic], count: usize, sorted: bool, f: &mut dyn FnMut(&[Spo
     go(tasks, 0, count, sorted, &mut Vec::new(), f);
 }
 
-/// Some set with deadlines up to periods, whose utilisation is about `load` hundredths of `cpus`;
-/// in deadline-monotonic order.
+/// Returns a random set with deadlines up to periods, in deadline-monotonic order. Its utilisation
+/// is about `load` hundredths of `cpus`.
 fn random_set(
     rng: &mut Rng,
     count: u64,

@@ -8,7 +8,7 @@ use talea_analysis::multi::bertogna_cirinei::{self, GlobalPolicy};
 use talea_analysis::multi::{Scratch, baruah, bcl, da_lc, ff_dbf, gfb, guan, necessary, portfolio};
 use talea_analysis::{Inconclusive, Sporadic, Verdict};
 
-/// More windows than any case of the oracle needs.
+/// Limit of windows, above the need of any case of the oracle.
 const POINTS: u64 = 1 << 20;
 
 struct Case {
@@ -29,7 +29,7 @@ impl Case {
         Some(list.iter().map(|bound| bound.as_u64().expect("a bound")).collect())
     }
 
-    /// Whether the synchronous schedule misses.
+    /// Whether a job of the synchronous schedule misses its deadline.
     fn misses(&self, policy: GlobalPolicy) -> bool {
         let name = if policy == GlobalPolicy::Edf { "edf_first_miss" } else { "fp_first_miss" };
         self.value["sync_sim"][name].as_i64().expect("a time or -1") >= 0
@@ -59,7 +59,8 @@ fn cases() -> Vec<Case> {
 
 type Test = fn(&[Sporadic], u32, &mut Scratch) -> Verdict;
 
-/// Group and name of a verdict there, name of the bounds there, the test here.
+/// Tests with their names in the oracle: policy of the oracle, name of a verdict, name of the
+/// bounds, and the test of this crate.
 const TESTS: [(&str, &str, &str, Test); 6] = [
     ("gedf", "GFB", "", |tasks, cpus, _| gfb::test(tasks, cpus)),
     ("gedf", "BCL", "", bcl::plain),

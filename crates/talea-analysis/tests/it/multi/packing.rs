@@ -12,19 +12,19 @@ use talea_sim::Completion;
 const FITS: [Fit; 3] = [Fit::First, Fit::Best, Fit::Worst];
 const ORDERS: [PackingOrder; 2] = [PackingOrder::Given, PackingOrder::Decreasing];
 
-/// EDF on one CPU, exactly.
+/// Whether the tasks meet their deadlines under EDF on one CPU, exactly.
 fn by_demand(tasks: &[Sporadic]) -> bool {
     uni::qpa::verdict(tasks).is_proved()
 }
 
-/// EDF with D = T on one CPU, exactly.
+/// Whether the tasks with D = T meet their deadlines under EDF on one CPU, exactly.
 fn by_utilisation(tasks: &[Sporadic]) -> bool {
     let demands: Vec<Demand> =
         tasks.iter().map(|task| Demand::new(task.cost, task.period)).collect();
     talea_analysis::edf::partitioned(&demands, Charge::ONE)
 }
 
-/// Fixed priorities on one CPU, exactly.
+/// Whether the tasks meet their deadlines under fixed priorities on one CPU, exactly.
 fn by_response(tasks: &[Sporadic]) -> bool {
     uni::fp_response::verdict(tasks).is_proved()
 }

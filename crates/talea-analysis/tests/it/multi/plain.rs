@@ -3,7 +3,7 @@
 
 use talea_analysis::Sporadic;
 
-/// C, D, T of each task.
+/// Returns C, D, T of each task.
 pub(super) fn numbers(tasks: &[Sporadic]) -> Vec<(i128, i128, i128)> {
     let number = |x: u64| i128::from(x);
     tasks
@@ -14,20 +14,20 @@ pub(super) fn numbers(tasks: &[Sporadic]) -> Vec<(i128, i128, i128)> {
         .collect()
 }
 
-/// The most work in a window of length `x` of a task that ends `lag` after it could have at the
-/// latest.
+/// Returns the largest work of a task in a window of length `x`. The window ends `lag` after the
+/// latest possible completion of the work.
 fn workload((c, _, t): (i128, i128, i128), x: i128, lag: i128) -> i128 {
     let length = x + lag;
     length / t * c + c.min(length % t)
 }
 
-/// The work of jobs that are due in a window of length `x` and are done `slack` before they are
-/// due.
+/// Returns the work of jobs that are due in a window of length `x` and complete `slack` before
+/// their deadlines.
 fn due((c, _, t): (i128, i128, i128), x: i128, slack: i128) -> i128 {
     x / t * c + c.min((x % t - slack).max(0))
 }
 
-/// h(t).
+/// Returns the demand h(t) of a task for t = `x`.
 fn demand((c, d, t): (i128, i128, i128), x: i128) -> i128 {
     if x < d { 0 } else { ((x - d) / t + 1) * c }
 }
@@ -37,7 +37,7 @@ fn largest(mut values: Vec<i128>, count: i128) -> i128 {
     values.into_iter().take(usize::try_from(count).unwrap()).sum()
 }
 
-/// BCL 2005: whether each task is proved.
+/// BCL 2005: returns whether each task is proved.
 pub(super) fn bcl(tasks: &[Sporadic], cpus: u32) -> Vec<bool> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let proved = |k: usize| {
@@ -54,7 +54,7 @@ pub(super) fn bcl(tasks: &[Sporadic], cpus: u32) -> Vec<bool> {
     (0..tasks.len()).map(proved).collect()
 }
 
-/// BCL 2009: slacks, or none.
+/// BCL 2009: returns the slacks, or `None` without proof.
 pub(super) fn bcl_iterative(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut slacks = vec![0; tasks.len()];
@@ -86,7 +86,7 @@ pub(super) enum Rule {
     Fp,
 }
 
-/// Bertogna and Cirinei 2007: response times, or none.
+/// Bertogna and Cirinei 2007: returns the response times, or `None` without proof.
 pub(super) fn bertogna_cirinei(rule: Rule, tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut bounds: Vec<i128> = tasks.iter().map(|&(_, d, _)| d).collect();
@@ -125,8 +125,8 @@ pub(super) fn bertogna_cirinei(rule: Rule, tasks: &[Sporadic], cpus: u32) -> Opt
     }
 }
 
-/// Bounds under fixed priorities without the cap on the interference of one task, as in the tool
-/// that produced `BERT`.
+/// Returns the bounds under fixed priorities without the cap on the interference of one task, as in
+/// the tool that produced `BERT`.
 pub(super) fn uncapped(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut bounds: Vec<i128> = Vec::new();
@@ -151,7 +151,7 @@ pub(super) fn uncapped(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     Some(bounds)
 }
 
-/// Guan 2009: response times, or none.
+/// Guan 2009: returns the response times, or `None` without proof.
 pub(super) fn guan(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut bounds: Vec<i128> = Vec::new();
@@ -174,7 +174,7 @@ pub(super) fn guan(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     Some(bounds)
 }
 
-/// DA-LC 2011: whether the last of `tasks` is proved below the others.
+/// DA-LC 2011: returns whether the last of `tasks` is proved below the others.
 pub(super) fn da_lc(tasks: &[Sporadic], cpus: u32) -> bool {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let (&(ck, dk, _), above) = tasks.split_last().unwrap();
@@ -187,7 +187,7 @@ pub(super) fn da_lc(tasks: &[Sporadic], cpus: u32) -> bool {
     ck + (sum + largest(gains, m - 1)) / m <= dk
 }
 
-/// BAR 2007 with every A up to `longest`, whether anything changes there or not.
+/// BAR 2007: returns whether the set is proved with every A up to `longest`.
 pub(super) fn bar(tasks: &[Sporadic], cpus: u32, longest: i128) -> bool {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let fits = |k: usize, a: i128| {
@@ -206,13 +206,14 @@ pub(super) fn bar(tasks: &[Sporadic], cpus: u32, longest: i128) -> bool {
     (0..tasks.len()).all(|k| (0..=longest).all(|a| fits(k, a)))
 }
 
-/// The first window in which jobs due need more than there is.
+/// Returns the first window in which jobs that are due need more than the supply.
 pub(super) fn overfull(tasks: &[Sporadic], cpus: u32, longest: i128) -> Option<i128> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     (1..=longest).find(|&t| tasks.iter().map(|&task| demand(task, t)).sum::<i128>() > m * t)
 }
 
-/// FF-DBF 2009 for σ = `up`/`down`, at every quarter up to `longest`.
+/// FF-DBF 2009: returns whether the set is proved for σ = `up`/`down`, at every quarter up to
+/// `longest`.
 pub(super) fn ff_dbf(
     tasks: &[Sporadic],
     cpus: u32,

@@ -1,10 +1,10 @@
 //! Exhaustive search over every schedule of small sporadic sets: all arrivals, all tie-breaking.
 //!
 //! A state holds, for each task, the remaining work of its job, the time to its deadline, and the
-//! time to its next arrival. At each instant the adversary chooses arrivals and breaks ties; then
+//! time to its next arrival. At each instant the adversary chooses arrivals and breaks ties. Then
 //! one unit of time passes. (V. Bonifaci and A. Marchetti-Spaccamela, "Feasibility analysis of
 //! sporadic real-time multiprocessor task systems", Algorithmica 63(4), 2012.) Jobs take their full
-//! cost: under preemptive EDF and fixed priorities no job completes later if one takes less.
+//! cost: under preemptive EDF and fixed priorities no job completes later if a job takes less.
 
 use super::{lists, random_set, small_tasks};
 use crate::rng::{rng, rounds};
@@ -16,7 +16,7 @@ use talea_analysis::multi::{
 use talea_analysis::{Sporadic, Verdict};
 
 const POINTS: u64 = 1 << 16;
-/// More tasks than any set here has.
+/// Limit of tasks, above the size of any set of this module.
 const TASKS: usize = 4;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -28,14 +28,14 @@ struct Job {
 
 type State = [Job; TASKS];
 
-/// A number of its own for each state: times are below 16.
+/// Returns a unique number of a state, whose times are below 16.
 fn number(state: &State) -> u64 {
     let digits = state.iter().flat_map(|job| [job.left, job.due, job.wait]);
     digits.fold(0, |sum, digit| sum << 4 | u64::from(digit))
 }
 
-/// Whether some schedule of `policy` misses a deadline; with the longest response of each task, if
-/// none does.
+/// Returns the longest response of each task over all schedules of `policy`, or a state in which a
+/// deadline is missed.
 fn explore(policy: GlobalPolicy, tasks: &[Sporadic], cpus: u32) -> Result<Vec<u64>, State> {
     let start = State::default();
     let mut seen = HashSet::from([number(&start)]);
@@ -81,7 +81,7 @@ fn explore(policy: GlobalPolicy, tasks: &[Sporadic], cpus: u32) -> Result<Vec<u6
     Ok(response)
 }
 
-/// The sets of tasks, as bits, of which `policy` may run one.
+/// Returns the sets of tasks, as bits, that `policy` may run.
 fn choices(policy: GlobalPolicy, jobs: &[Job], cpus: u32) -> Vec<u32> {
     let ready = (0..jobs.len()).filter(|&i| jobs[i].left > 0).fold(0u32, |set, i| set | 1 << i);
     let count = ready.count_ones().min(cpus);

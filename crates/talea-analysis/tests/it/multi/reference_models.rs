@@ -1,5 +1,5 @@
-//! The fast tests against their reference models, on every small set and on random ones; proved
-//! relations between tests; and sustainability.
+//! The fast tests against their reference models, on every small set and on random sets. The file
+//! also checks proved relations between tests, and sustainability.
 
 use super::plain::{self, Rule};
 use super::{lists, random_set, small_tasks, task};
@@ -19,7 +19,8 @@ fn bounds(verdict: &Verdict) -> Option<Vec<i128>> {
     }
 }
 
-/// Sets of three and four tasks with small periods, and random ones with longer periods.
+/// Passes sets of three and four tasks with small periods, and random sets with longer periods, to
+/// `f`.
 fn sets(f: &mut dyn FnMut(&[Sporadic], u32)) {
     // Two CPUs and three tasks: the smallest case in which a task waits.
     lists(&small_tasks(4), 3, false, &mut |tasks| f(tasks, 2));

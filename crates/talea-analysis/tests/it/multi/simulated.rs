@@ -16,7 +16,7 @@ use talea_sim::{Completion, Jobs, Simulation, Source, Workload};
 
 const POINTS: u64 = 1 << 16;
 
-/// All jobs that end until some time after `until` when they come at `times`; none comes later.
+/// Returns all jobs that complete until some time after `until`. Jobs arrive at `times` only.
 pub(super) fn simulate(
     policy: GlobalPolicy,
     tasks: &[Sporadic],
@@ -47,7 +47,8 @@ pub(super) fn simulate(
     jobs.ended
 }
 
-/// When jobs come until `until`: all at once and as often as they may, or by and by.
+/// Returns arrivals until `until`: synchronous at minimum separation, or, with `late`, at random
+/// distances.
 pub(super) fn arrivals(rng: &mut Rng, tasks: &[Sporadic], until: u64, late: bool) -> Vec<Vec<u64>> {
     let one = |task: &Sporadic| {
         let period = task.period.as_ns();

@@ -1,5 +1,5 @@
-//! The answers of independent tools: `tests/data/sbf.csv`, `tests/data/hierarchical.jsonl`. No row
-//! is skipped.
+//! Results of independent tools: `tests/data/sbf.csv`, `tests/data/hierarchical.jsonl`. No row is
+//! skipped.
 
 use crate::rng::task;
 use serde_json::Value;

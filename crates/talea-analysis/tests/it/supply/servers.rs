@@ -16,8 +16,8 @@ use talea_sim::{Jobs, Simulation, Source, Workload};
 pub(crate) const KINDS: [ServerKind; 4] =
     [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs];
 
-/// Everything below one server below more urgent tasks: (C, T) above, one client with jobs at those
-/// times of those costs. The longest response of the client, and of a task below the server.
+/// Returns the longest response of a client of a server, and of a task below the server. The tasks
+/// `above` the server have (C, T). The client has jobs (time, cost).
 fn simulate(
     above: &[(u64, u64, u64)],
     of: Reservation,
@@ -64,8 +64,8 @@ fn simulate(
     (longest(client), longest(client + 1))
 }
 
-/// Responses of clients and of what is below are within the bounds; says whether those of the
-/// clients are reached.
+/// Checks that no response of a client, or of a task below the server, exceeds its bound. Reports
+/// whether the responses of clients attain their bounds.
 #[test]
 fn every_server_keeps_its_supply_and_interference_bounds() {
     let mut rng = rng(44);
@@ -161,8 +161,8 @@ fn a_starved_server_yields_no_bound() {
     assert_eq!(max_wait(&soft), None);
 }
 
-/// Equations 9 and 10 for D ≤ T as printed, with the jitter T − Q of a task that is not released
-/// with its server added to the window; `None` beyond `until`.
+/// Evaluates equations 9 and 10 for D ≤ T as printed; `None` beyond `until`. The jitter T − Q of a
+/// task that is not released with its server is added to the window.
 fn printed(
     tasks: &[(u64, u64)],
     at: usize,

@@ -10,7 +10,7 @@ fn span(ns: u64) -> Span {
     Span::from_ns(ns)
 }
 
-/// The inverse is one, and the invariants of the trait hold, up to `until`.
+/// Checks, up to `until`, that `time_for` is the inverse of `sbf`, and the invariants of the trait.
 fn is_a_supply(supply: &impl Supply, until: u64) {
     let least: Vec<u64> = (0..=until).map(|at| supply.sbf(span(at)).as_ns()).collect();
     assert_eq!(least[0], 0);
@@ -26,8 +26,8 @@ fn is_a_supply(supply: &impl Supply, until: u64) {
     }
 }
 
-/// The least supply of each length over all windows of the patterns that `places` makes of every
-/// period.
+/// Returns the least supply of each length over all windows and all patterns. A pattern places
+/// `budget` anywhere within `deadline` of every period.
 fn brute(budget: u64, deadline: u64, period: u64, lengths: u64) -> Vec<u64> {
     // In each period the budget lies in one piece or two; the first and the others are chosen
     // apart, which is enough for the extremes, and checked over every pair.

@@ -19,8 +19,8 @@ fn ns(ns: u64) -> Span {
     Span::from_ns(ns)
 }
 
-/// The jobs that end before `until` on the worst pattern of `supply`, releases as said: a blocker
-/// above all has each nanosecond in which the least supply does not grow.
+/// Returns the jobs that complete before `until` on the worst pattern of `supply`. A task of the
+/// highest priority has the CPU in each nanosecond in which the least supply does not grow.
 fn simulate(
     tasks: &[Sporadic],
     releases: &[Release],
@@ -210,7 +210,7 @@ fn demand_at_every_instant_equals_the_search() {
     assert!(fits > 300 && exceeds > 300, "{fits} {exceeds}");
 }
 
-/// Tasks in a partition of a table, from the instant `begin` of it on.
+/// Returns the jobs of tasks in a partition of a table, from the instant `begin` of the table on.
 fn in_a_table(
     tasks: &[Sporadic],
     frame: u64,

@@ -1,5 +1,5 @@
-//! Interference on slots, and slots that absorb it: against the simulator, over systems like those
-//! of PikeOS.
+//! Interference on slots, and slots that absorb it, compared with the simulator. The systems
+//! resemble those of PikeOS.
 
 use crate::rng::{rng, rounds};
 use talea_analysis::supply::InterferenceCurve;
@@ -16,14 +16,14 @@ use talea_sim::{Jobs, Simulation, Workload};
 const FRAME: u64 = 60;
 const FRAMES: u64 = 40;
 
-/// A partition table beside tasks, servers, and groups of them; two partitions, as urgent as it
-/// comes, always busy.
+/// A partition table beside tasks, servers and schedulers. It has two partitions of random
+/// priority, which are always busy.
 struct RandomTree {
     tree: Tree,
     sources: Vec<Source>,
     table: NodeId,
     partitions: [NodeId; 2],
-    /// The first task of the partitions.
+    /// Index of the first task of the partitions.
     busy: u32,
 }
 
@@ -108,7 +108,7 @@ fn with_slots(system: &RandomTree, slots: &[Slot]) -> Tree {
     tree
 }
 
-/// How much each partition does in each frame, job by job of a nanosecond.
+/// Returns the work of each partition in each frame, summed over jobs of a nanosecond.
 fn served(system: &RandomTree, slots: &[Slot], seed: u64) -> Vec<[u64; 2]> {
     let tree = with_slots(system, slots);
     let workload = Workload { sources: system.sources.clone(), seed };

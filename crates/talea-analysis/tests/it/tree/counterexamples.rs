@@ -1,4 +1,5 @@
-//! Systems that an earlier version bounded too low, or refuted although no job is late.
+//! Systems whose bound was too low in an earlier version, or that it refuted although no job is
+//! late.
 
 use crate::rng::{Deadlines, random, rng};
 use talea_analysis::multi::{self, bertogna_cirinei};
@@ -17,7 +18,7 @@ fn ns(ns: u64) -> Span {
     Span::from_ns(ns)
 }
 
-/// A root of one CPU with its tasks.
+/// Tasks below a root of one CPU.
 struct System {
     tree: Tree,
     sources: Vec<Source>,
@@ -30,7 +31,7 @@ impl System {
         System { tree, sources: Vec::new(), overheads: Overheads::default() }
     }
 
-    /// Priority; cost, period, deadline, offset.
+    /// Adds a task with a priority and (cost, period, deadline, offset).
     fn task(
         &mut self,
         priority: u8,
@@ -45,7 +46,7 @@ impl System {
         self.tree.task(Tree::ROOT, spec)
     }
 
-    /// The last task holds `resource` from and to these offsets.
+    /// Lets `task` hold `resource` between the offsets `from` and `to` of its work.
     fn locks(&mut self, task: NodeId, resource: ResourceId, from: u64, to: u64) {
         if let Some(NodeSpec::Task(spec)) = self.tree.get_mut(task).map(|node| &mut node.spec)
             && !spec.uses.contains(&resource)
@@ -64,7 +65,7 @@ impl System {
         self.roots().bounds()
     }
 
-    /// The longest response of each task within `until`.
+    /// Returns the longest simulated response of each task within `until`.
     fn simulated(&self, until: u64) -> Vec<Span> {
         let workload = Workload { sources: self.sources.clone(), seed: 1 };
         let world = Simulation::new(self.tree.build().expect("a tree"), 1, &workload);
@@ -128,7 +129,7 @@ fn a_non_preemptive_root_has_one_pending_dispatch_order() {
     assert!(found.iter().zip(&bounds).all(|(found, bound)| found <= bound));
 }
 
-/// L holds a for 10 and b for the next 10; H, more urgent, uses both apart.
+/// Returns a system in which L holds a for 10 and b for the next 10. H, more urgent, uses both.
 fn touching(policy: PolicySpec, protocol: Protocol, between: u64) -> System {
     let mut system = System::new(policy);
     let (a, b) = (system.tree.resource("a", protocol), system.tree.resource("b", protocol));
@@ -453,8 +454,8 @@ fn on_several_cpus_the_accepting_test_is_named() {
     );
 }
 
-/// A partition with 2 of every 10 from 1 on, below a root that does not preempt: a job of 3 begins
-/// just before each slot, and the task in it never runs.
+/// A partition has 2 of every 10 from 1 on, below a root that does not preempt. A job of 3 begins
+/// just before each slot, and the task of the partition never runs.
 #[test]
 fn a_task_that_waits_for_a_slot_can_be_blocked_before_each_one() {
     let mut system = System::new(PolicySpec::FixedPriority);
@@ -512,9 +513,9 @@ fn sections_of_versions_block_like_any_others() {
     }
 }
 
-/// The task that uses the accelerator comes in its partition, and lends its urgency to one in the
-/// other that holds it: before the task that is more urgent there. That all of them are in graphs,
-/// too, changes nothing.
+/// The task that uses the accelerator arrives in its partition, and another task holds the
+/// accelerator in the other partition. The holder inherits and precedes the more urgent task of its
+/// partition. Graphs change nothing.
 #[test]
 fn waiting_for_an_accelerator_prevents_all_bounds_also_in_a_graph() {
     let slots = [(0, 50, 0), (50, 100, 1)].map(|(start, end, owner)| Slot {

@@ -8,7 +8,7 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::Source;
 use talea_core::{Span, Work};
 
-/// Value of a step curve at a time.
+/// Returns the value of a step curve at a time.
 fn step(curve: &[(Span, Work)], at: Span) -> Work {
     curve.iter().take_while(|(from, _)| *from <= at).last().map_or(Work::ZERO, |(_, work)| *work)
 }

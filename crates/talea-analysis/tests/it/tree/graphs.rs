@@ -11,7 +11,7 @@ use talea_core::{Span, Time, Work};
 use talea_sim::rng::Rng;
 use talea_sim::{Jobs, Simulation, Workload};
 
-/// A root of one to three CPUs with one graph, its period and deadline.
+/// Returns a root of one to three CPUs with one graph, its period and deadline.
 fn random_tree(rng: &mut Rng) -> (Tree, Vec<Source>, (u64, u64)) {
     let policies = [
         PolicySpec::Edf,
@@ -105,8 +105,8 @@ fn no_node_of_a_graph_with_dedicated_cpus_completes_after_its_bound() {
     assert!(known > 2 * rounds(1_500) && reached > known / 20, "{reached} of {known}");
 }
 
-/// Graham's own example of 1969, figure 2, is the bound of the library; here: a fork-join on two
-/// CPUs.
+/// Checks the bound of a fork-join on two CPUs. The library tests Graham's own example of 1969,
+/// figure 2.
 #[test]
 fn a_fork_join_is_bounded_from_its_arrival_and_an_unrelated_task_prevents_that() {
     let mut tree = Tree::new(2, SchedulerSpec::new("cpus", PolicySpec::Edf));

@@ -10,7 +10,7 @@ use talea_sim::{Simulation, Sink};
 
 const UNTIL: u64 = 700;
 
-/// Task that has the CPU, per nanosecond.
+/// Task that has the CPU in each nanosecond of a run.
 struct Timeline {
     running: Option<u32>,
     of: Vec<Option<u32>>,

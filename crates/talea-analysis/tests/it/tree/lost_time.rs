@@ -16,7 +16,7 @@ fn bounds(system: &RandomTree, lost: u64) -> Vec<Option<u64>> {
     roots.bounds().into_iter().map(|answer| answer.bound.ok().map(Span::as_ns)).collect()
 }
 
-/// Number of pending jobs, and times without any.
+/// Number of pending jobs, and the times without pending jobs.
 #[derive(Default)]
 struct IdleTimes {
     pending: u64,
@@ -46,8 +46,8 @@ impl Sink for IdleTimes {
     }
 }
 
-/// Longest response of each task, counted from the observed arrivals, and times without pending
-/// work.
+/// Returns the longest response of each task, counted from the observed arrivals, and the times
+/// without pending work.
 fn simulate(
     system: &RandomTree,
     workload: &Workload,
@@ -63,8 +63,8 @@ fn simulate(
     (seen.0.tasks.iter().map(|count| count.worst.as_ns()).collect(), seen.1.at)
 }
 
-/// Pieces of `lost` in total, near to each other, and as much again after up to three times without
-/// pending work.
+/// Returns stalls of `lost` in total, near to each other. After up to three times without pending
+/// work, `lost` is stalled again.
 fn losses(rng: &mut Rng, system: &RandomTree, lost: u64) -> Vec<(u64, u64)> {
     let first = rng.below(200 * system.scale);
     let mut stalls = pieces(rng, lost, first, system.scale);
@@ -85,7 +85,7 @@ fn losses(rng: &mut Rng, system: &RandomTree, lost: u64) -> Vec<(u64, u64)> {
     stalls
 }
 
-/// Pieces of `lost` in total, near to each other.
+/// Returns stalls of `lost` in total, near to each other.
 fn pieces(rng: &mut Rng, lost: u64, mut at: u64, scale: u64) -> Vec<(u64, u64)> {
     let (mut left, mut stalls) = (lost, Vec::new());
     while left > 0 {
@@ -97,8 +97,8 @@ fn pieces(rng: &mut Rng, lost: u64, mut at: u64, scale: u64) -> Vec<(u64, u64)> 
     stalls
 }
 
-/// Returns the workload with one longer job: a clock that continues while the CPU is unavailable
-/// charges the loss to that job.
+/// Returns the workload with one job made longer. A clock that continues while the CPU is
+/// unavailable charges the loss to that job.
 fn with_a_longer_one(rng: &mut Rng, system: &RandomTree, lost: u64) -> Option<Workload> {
     let drawn =
         talea_sim::generate_jobs(&system.workload, Time::from_ns(700 * system.scale), |_| 1);
@@ -115,7 +115,7 @@ fn with_a_longer_one(rng: &mut Rng, system: &RandomTree, lost: u64) -> Option<Wo
     Some(workload)
 }
 
-/// Tasks with a bound, per thousand, by family.
+/// Expected number of tasks with a bound, per thousand, by family.
 const PINNED: [(Family, u64); 9] = [
     (Family::Mixed, 540),
     (Family::Partitions, 372),
@@ -173,7 +173,7 @@ fn s18_no_response_exceeds_a_bound_that_includes_lost_time() {
     assert!(off.is_empty(), "{off:#?}");
 }
 
-/// Tasks alone: priority, period, cost; in tenths of a millisecond.
+/// Returns a tree of tasks only, from (priority, period, cost) in tenths of a millisecond.
 fn flat(preemptive: bool, policy: PolicySpec, cpus: u32, tasks: &[(u8, u64, u64)]) -> RandomTree {
     let mut tree =
         Tree::new(cpus, SchedulerSpec { preemptive, ..SchedulerSpec::new("cpu", policy) });

@@ -1,4 +1,4 @@
-//! Published systems and their figures.
+//! Published systems and their figures, compared with the bounds.
 
 use talea_analysis::supply::{InterferenceCurve, Supply};
 use talea_analysis::tree::slot_interference::{interference, min_slot, stretch_slots};
@@ -16,7 +16,7 @@ fn fp(name: &str) -> SchedulerSpec {
     SchedulerSpec::new(name, PolicySpec::FixedPriority)
 }
 
-/// A task and its source, in nanoseconds.
+/// Adds a task and its source, in nanoseconds.
 fn add(
     tree: &mut Tree,
     sources: &mut Vec<Source>,
@@ -49,7 +49,7 @@ fn bounds(answers: &[TaskBound]) -> Vec<u64> {
     answers.iter().map(|answer| answer.bound.clone().expect("a bound").as_ns()).collect()
 }
 
-/// Tenths of a millisecond, rounded.
+/// Returns tenths of a millisecond, rounded.
 fn tenths(ns: u64) -> u64 {
     (ns + MS / 20) / (MS / 10)
 }
@@ -79,8 +79,8 @@ fn l_o4_the_bounds_of_figure_6() {
     }
 }
 
-/// Figure 4: A and C in sporadic servers of an EDF band above B, which has the whole of a
-/// partition.
+/// Builds figure 4: A and C in sporadic servers of an EDF scheduler above B, which has the whole of
+/// a partition.
 fn figure_4(servers: bool) -> (Tree, Vec<Source>) {
     let mut tree = Tree::new(1, fp("TP_0"));
     let mut sources = Vec::new();
@@ -137,8 +137,8 @@ fn l_o1_b_of_figure_4_is_safe_below_the_band_and_not_below_the_burst() {
     assert_eq!(simulated(&tree, &sources, 40 * MS)[2], 10 * MS, "B misses 16 by 2");
 }
 
-/// The base system of L3C section 5: two partitions of 20 in 40, A in the second, B in TP_0, and
-/// the L3C service in a server of 1 in 50 above both.
+/// Builds the base system of L3C section 5: two partitions of 20 in 40, A in the second, B in TP_0.
+/// The L3C service is in a server of 1 in 50 above both partitions.
 fn base_system() -> (Tree, Vec<Source>, NodeId) {
     let mut tree = Tree::new(1, fp("TP_0"));
     let mut sources = Vec::new();
@@ -290,8 +290,8 @@ fn jobs_pending_in_a_closed_partition_run_back_to_back() {
     assert_eq!(bound, Span::from_ns(18));
 }
 
-/// Two partitions that are always busy, and a band that takes whatever its server gives: what each
-/// partition does in a frame of 40, frame by frame.
+/// Returns the work of two partitions in each frame of 40. Both are always busy. With `band`, a
+/// scheduler above them uses the whole budget of its server.
 fn served(slots: &[Slot], band: bool) -> Vec<[u64; 2]> {
     let mut tree = Tree::new(1, fp("TP_0"));
     let mut sources = Vec::new();
@@ -443,8 +443,8 @@ fn a_full_cpu_with_jitter_has_its_bounds() {
     assert_eq!(bounds(&RootModel::new(&tree, &sources).bounds()), [6 * MS, 25 * MS]);
 }
 
-/// Several CPUs, where the tests want more than there is: any policy, one CPU for each task, D > T,
-/// jitter.
+/// Covers several CPUs beyond the assumptions of the tests: any policy, one CPU for each task, D >
+/// T, jitter.
 #[test]
 fn tasks_on_several_cpus_in_any_order_or_pinned_have_bounds() {
     let of = |policy: PolicySpec, own: [u32; 3], deadline: u64, jitter: u64| {

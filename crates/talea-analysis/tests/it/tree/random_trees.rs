@@ -14,7 +14,7 @@ use talea_sim::Workload;
 /// Kinds of nodes in a generated tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// Groups of every policy, servers of every kind, below each other.
+    /// Schedulers of every policy and servers of every kind, below each other.
     Mixed,
     /// A table at the root or beside TP_0.
     Partitions,
@@ -31,7 +31,7 @@ pub(crate) enum Family {
     ResourcesOverheads,
     /// Tasks below the root, released together or with free phasing.
     Flat,
-    /// Servers in an EDF band within fixed priorities.
+    /// Servers in an EDF scheduler within fixed priorities.
     Band,
     /// Tasks on two or three CPUs.
     Global,
@@ -42,7 +42,7 @@ pub(crate) struct RandomTree {
     pub(crate) tree: Tree,
     pub(crate) workload: Workload,
     pub(crate) overheads: Overheads,
-    /// Approximate granularity of its numbers, in nanoseconds.
+    /// Approximate granularity of the numbers, in nanoseconds.
     pub(crate) scale: u64,
 }
 
@@ -54,13 +54,13 @@ struct TreeGenerator<'a> {
     /// Thousandths of the CPU left for tasks.
     left: u64,
     ties: bool,
-    /// How many nanoseconds stand for one: more where overheads are to be small beside periods.
+    /// Nanoseconds in one unit. It is larger if overheads are to be small beside periods.
     scale: u64,
-    /// All jobs come within this of each other, at first; 0: within a period.
+    /// Maximum distance of the first arrivals of all jobs; 0: within a period.
     close: u64,
     /// Arrivals of the tasks of a flat tree.
     style: Style,
-    /// On several CPUs: with D > T and jitter, each on one CPU.
+    /// Whether tasks on several CPUs have D > T and jitter, or are pinned to one CPU each.
     loose: bool,
     bound: bool,
 }
@@ -72,7 +72,7 @@ enum Style {
     Together,
     /// Sporadic with free phasing.
     Free,
-    /// Chosen per task.
+    /// Chosen at random for each task.
     Any,
 }
 
@@ -209,8 +209,8 @@ impl TreeGenerator<'_> {
         self.workload.sources.push(Source { arrivals, cost });
     }
 
-    /// Small ones, or such that several in a row count; and jobs that come so close that decisions
-    /// overtake each other.
+    /// Returns small overheads, or overheads of which several in a row count. Jobs then arrive so
+    /// close that decisions overtake each other.
     fn overheads(&mut self) -> Overheads {
         let most = if self.rng.below(3) == 0 { 1 } else { self.rng.between(2, 10) };
         self.scale = most * self.rng.between(1, 12);
@@ -249,7 +249,7 @@ impl TreeGenerator<'_> {
         of
     }
 
-    /// Fills a server. Its tasks share the server's budget.
+    /// Calls `fill` below a server. The added tasks share the server's budget.
     fn within(&mut self, of: &Reservation, fill: impl FnOnce(&mut Self)) {
         let left = self.left;
         self.left = of.budget.as_ns() * 900 / of.period.as_ns();

@@ -55,10 +55,10 @@ fn simulate(
     found
 }
 
-/// Longest response of task `subject` in the worst run of these sources: from one time on all
-/// arrivals at minimum separation and all costs at their worst. If jobs are ordered by deadline or
-/// arrival, the task itself arrives at any distance from that time. On a non-preemptive CPU any one
-/// of the tasks with free phasing may arrive a nanosecond before.
+/// Returns the longest response of task `subject` in the worst run of the sources. From one time on
+/// all jobs arrive at minimum separation and have their worst costs. If jobs are ordered by
+/// deadline or arrival, the task itself arrives at any distance from that time. On a non-preemptive
+/// CPU any one of the tasks with free phasing may arrive a nanosecond before.
 fn worst_run(system: &RandomTree, subject: usize, policy: &str, until: u64) -> Span {
     let by_deadline = policy == "EDF";
     let first = |source: &Source| match source.arrivals {
@@ -152,8 +152,8 @@ fn check(system: &RandomTree, tally: &mut Tally) {
     }
 }
 
-/// Tasks with a bound, and with an exact bound that was attained, per thousand of each family.
-/// Changes of the analysis update these numbers.
+/// Expected number of tasks with a bound, and with an attained exact bound, per thousand of each
+/// family. Changes of the analysis update these numbers.
 const PINNED: [(Family, u64, u64); 10] = [
     (Family::Mixed, 548, 47),
     (Family::Partitions, 373, 0),

@@ -15,7 +15,7 @@ use super::*;
 use crate::rng::Rng;
 use talea_core::Params;
 use talea_core::setup::{
-    Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, PluginKind,
+    Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, OnOverrun, PluginKind,
     PluginSetup, RmOptions, RmTest,
 };
 use talea_proto::Rejection;
@@ -32,7 +32,13 @@ fn band(low: u8, high: u8) -> Band {
 }
 
 fn plugin(name: &str, list: &str, band: impl Into<Option<Band>>, kind: PluginKind) -> PluginSetup {
-    PluginSetup { name: name.to_owned(), cpus: cpus(list), band: band.into(), kind }
+    PluginSetup {
+        name: name.to_owned(),
+        cpus: cpus(list),
+        band: band.into(),
+        kind,
+        on_overrun: OnOverrun::Throttle,
+    }
 }
 
 fn edf(name: &str, list: &str, confine: Confine, threshold: Option<Charge>) -> PluginSetup {
@@ -88,6 +94,7 @@ fn ask(params: &Params) -> PluginRequest<'_> {
         ignore_admission: false,
         cap: RuntimeCap::default(),
         exact_tests: None,
+        thread: ThreadScope::default(),
     }
 }
 

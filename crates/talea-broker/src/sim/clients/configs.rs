@@ -5,7 +5,7 @@ use crate::input::Platform;
 use crate::sim::rng::Rng;
 use talea_core::setup::{
     Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels,
-    FpOptions, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Rule, Setup,
+    FpOptions, OnOverrun, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Rule, Setup,
 };
 use talea_core::{Charge, CpuSet, Priority, Span, Work};
 
@@ -19,7 +19,13 @@ pub(super) fn config(rng: &mut Rng) -> (Setup, Platform, bool) {
     let pinned = rng.chance(500);
     let mut plugins = Vec::new();
     let mut add = |name: &str, band, kind, cpus| {
-        plugins.push(PluginSetup { name: name.to_owned(), cpus, band, kind });
+        plugins.push(PluginSetup {
+            name: name.to_owned(),
+            cpus,
+            band,
+            kind,
+            on_overrun: OnOverrun::Throttle,
+        });
     };
     let some = |rng: &mut Rng| {
         let cpus: CpuSet = platform.cpus.iter().filter(|_| rng.chance(700)).collect();

@@ -2,16 +2,16 @@
 
 use super::configs::set_rules;
 use super::{Clients, HeldSpec, MAX_PERIOD, MS};
-use crate::input::{ForeignAnswer, ForeignCall, SessionId};
-use talea_core::{Policy, Priority, Span};
+use crate::input::{ForeignAnswer, ForeignCall, SessionId, Uids};
+use talea_core::{Attr, CpuSet, Policy, Priority, Span};
 use talea_proto::message::SpecId;
-use talea_proto::{Owner, Reply, Request, VERSION};
+use talea_proto::{Code, Owner, Reply, Request, VERSION};
 
 impl Clients {
     /// Ends a client, thread or process, or changes its credentials.
     pub(super) fn disturb(&mut self) {
         let now = self.world.now;
-        match self.world.rng.below(10) {
+        match self.world.rng.below(15) {
             0 | 1 => {
                 // live counterpart: kill -9 of a client with effects in progress.
                 if let Some(session) = self.any_session() {
@@ -71,6 +71,62 @@ impl Clients {
                         self.world
                             .kernel
                             .set_overrun(tid, now.saturating_add(Span::from_ns(overrun)));
+                    }
+                }
+            }
+            // live counterpart: a set-user-id program, a service that calls seteuid, and back.
+            10 | 11 => {
+                let tid = self.any_thread();
+                let Some(thread) = self.world.kernel.threads.get(&tid) else { return };
+                let own = self.world.kernel.processes.get(&thread.tgid).map_or(0, |own| own.1);
+                let other = self.world.rng.pick(&[0, 1000, 1001, own, own, own]);
+                let uids = self.world.rng.pick(&[
+                    Uids::all(other),
+                    Uids { effective: other, ..Uids::all(own) },
+                    Uids { real: own, ..Uids::all(other) },
+                    Uids { saved: other, ..Uids::all(own) },
+                ]);
+                self.world.kernel.change_credentials(tid, uids, now);
+                self.count("credentials changed");
+                // Without the kernel's events, an inspection finds the change.
+                if self.world.rng.chance(500) {
+                    self.world.report_credentials(tid);
+                }
+            }
+            // live counterpart: taskset, chrt and sched_setattr while attached.
+            12..15 => {
+                // Mostly a thread that was changed before: a second departure has another effect.
+                let recorded = self.world.file.values().filter_map(|record| record.thread);
+                let attached: Vec<u32> = recorded.map(|thread| thread.tid).collect();
+                let again = self.restless.filter(|tid| attached.contains(tid));
+                let tid = match again.filter(|_| self.world.rng.chance(700)) {
+                    Some(tid) => tid,
+                    None if attached.is_empty() => self.any_thread(),
+                    None => self.world.rng.pick(&attached),
+                };
+                self.restless = Some(tid);
+                let Some(thread) = self.world.kernel.threads.get(&tid) else { return };
+                let mut attr = thread.attr;
+                let cpu = self.world.rng.below(2) as u32;
+                match (self.world.rng.below(8), attr.policy) {
+                    (0..5, _) => attr.cpus = CpuSet::single(cpu),
+                    (5, Policy::Fifo(priority)) if priority.0 > 1 => {
+                        attr.policy = Policy::Fifo(Priority(priority.0 - 1));
+                    }
+                    (5 | 6, _) => attr.policy = Policy::Other { nice: 5 },
+                    _ => {
+                        (attr.policy, attr.reset_on_fork) = (Policy::Fifo(Priority(7)), false);
+                    }
+                }
+                self.world.kernel.set_outside(tid, attr, now);
+                self.count("set outside");
+                // Again after the inspection.
+                if self.world.rng.chance(300) {
+                    self.world.advance(Span::from_ns(200 * MS));
+                    self.world.run_until_idle();
+                    if let Some(thread) = self.world.kernel.threads.get(&tid) {
+                        let moved = Attr { cpus: attr.cpus, ..thread.attr };
+                        self.world.kernel.set_outside(tid, moved, self.world.now);
                     }
                 }
             }
@@ -168,6 +224,10 @@ impl Clients {
             let Some(connection) = self.world.connections.get_mut(&session) else { continue };
             for (_, request, reply) in connection.replies.drain(..) {
                 if let Request::Claim { .. } = request {
+                    // Its thread is being detached, because it has changed meanwhile.
+                    if matches!(&reply, Reply::Refused(refusal) if refusal.code == Code::Busy) {
+                        continue;
+                    }
                     // The adopted thread may still have an apply in progress.
                     let Reply::Granted(granted) = reply else {
                         panic!("{id:?} was not adopted: {reply:?}")

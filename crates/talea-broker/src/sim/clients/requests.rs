@@ -87,6 +87,8 @@ impl Clients {
             cpus_mandatory: rng.chance(300),
             ignore_admission: rng.chance(50),
             owner: rng.pick(&[Owner::Session, Owner::Session, Owner::Process, Owner::Thread]),
+            thread: None,
+            exclusive: rng.chance(20),
         }
     }
 

@@ -1,15 +1,15 @@
 //! The daemon admits exactly what `talea analyze` proves of the equivalent system file.
 //!
-//! Random tasks with deadlines up to their periods, on one CPU, are submitted one by one to the
+//! The test submits random tasks with deadlines up to their periods, on one CPU, one by one to the
 //! broker's plugins and to the analysis. `rm` uses its exact test: its kernel priorities are levels
 //! of an `fp` scheduler, sometimes fewer than there are deadlines. `edf` has the whole CPU.
 
 use super::{Progress, analyze_root};
 use std::fmt::Write;
 use talea_broker::input::Platform;
-use talea_broker::plugin::{PluginRequest, RuntimeCap, Verdict};
+use talea_broker::plugin::{PluginRequest, RuntimeCap, ThreadScope, Verdict};
 use talea_broker::{PluginSet, SpecSlot};
-use talea_core::setup::{Band, EdfOptions, PluginKind, PluginSetup, RmOptions, Setup};
+use talea_core::setup::{Band, EdfOptions, OnOverrun, PluginKind, PluginSetup, RmOptions, Setup};
 use talea_core::{Charge, CpuSet, Params, Priority, Span, Work};
 use talea_sim::rng::Rng;
 use talea_system::system::{self, Beside};
@@ -18,7 +18,13 @@ fn suite(kind: PluginKind, levels: u8) -> PluginSet {
     let cpus = CpuSet::single(0);
     let band = Band { low: Priority(1), high: Priority(levels) };
     let band = (!matches!(kind, PluginKind::Edf(_))).then_some(band);
-    let plugins = vec![PluginSetup { name: "one".to_owned(), cpus, band, kind }];
+    let plugins = vec![PluginSetup {
+        name: "one".to_owned(),
+        cpus,
+        band,
+        kind,
+        on_overrun: OnOverrun::default(),
+    }];
     let machine =
         Platform { partitionable: cpus, deadline_share: Charge::ONE, ..Platform::declared(1) };
     PluginSet::new(&Setup { plugins, ..Setup::default() }, &machine).expect("a sound setup")
@@ -33,6 +39,7 @@ fn ask(params: &Params, ignore_admission: bool) -> PluginRequest<'_> {
         ignore_admission,
         cap: RuntimeCap::default(),
         exact_tests: None,
+        thread: ThreadScope::default(),
     }
 }
 
@@ -50,7 +57,8 @@ fn task(rng: &mut Rng) -> Params {
     }
 }
 
-/// Returns the equivalent system file; the priorities are those of the broker, 0 under EDF.
+/// Returns the equivalent system file. The priorities are those that the broker granted, or 0 under
+/// EDF.
 fn file(tasks: &[(Params, u8)]) -> String {
     let policy = if tasks.iter().all(|&(_, level)| level == 0) { "edf" } else { "fp" };
     let mut text =

@@ -58,10 +58,10 @@ struct SlotInterference {
     partition: String,
     start_ns: u64,
     length_ns: u64,
-    /// Zero if the partition has the higher priority.
+    /// CPU time that the band takes from the slot. Zero if the partition has the higher priority.
     taken_ns: u64,
-    /// Length of the slot that does as much work as this one without the band; `None` if the band
-    /// leaves too little.
+    /// Length of a slot with the band that does as much work as this slot without the band. `None`
+    /// if the band leaves too little time.
     absorbed_by_ns: Option<u64>,
 }
 
@@ -135,8 +135,8 @@ fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandInterference {
     answer
 }
 
-/// Returns the curves of the node, and its interference in each slot of tables that do not contain
-/// it.
+/// Returns the curves of the node, and its interference in each slot of the tables that do not
+/// contain the node.
 fn slot_interference(
     roots: &RootModel<'_>,
     node: NodeId,

@@ -13,8 +13,8 @@ pub(super) fn name_of(tree: &Tree, node: NodeId) -> &str {
     }
 }
 
-/// Finds the node of that name for which `is` holds. The error is a sentence with the available
-/// names; `kind` names what is searched for.
+/// Finds the node of this name for which `is` holds. The error is a sentence with the available
+/// names. `kind` describes the nodes in the sentence.
 pub(super) fn find_node<'s>(
     system: &'s System,
     name: &str,

@@ -1,4 +1,4 @@
-//! `--html`: data of the page.
+//! Data of the page of `--html`.
 
 use super::AnalysisReport;
 use super::names::name_of;

@@ -29,7 +29,7 @@ struct TableProposal {
     name: String,
     frame_ns: u64,
     slots: Vec<SlotProposal>,
-    /// Shortest frame with room for all slots, if this one is too short.
+    /// Length of the shortest frame with room for all slots, if the current frame is too short.
     frame_needed_ns: Option<u64>,
     why_not: Option<String>,
     verified: Option<Verification>,
@@ -43,18 +43,18 @@ struct SlotProposal {
     before_ns: u64,
 }
 
-/// Verification with the new table.
+/// Result of the verification with the new table.
 #[derive(Serialize, Clone, Copy)]
 struct Verification {
     tasks: usize,
     proved: usize,
     proved_before: usize,
-    /// Tasks with a late job in a simulation with worst-case costs.
+    /// Number of tasks with a late job in a simulation with worst-case costs.
     late: usize,
     late_before: usize,
 }
 
-/// A partition table and its node.
+/// Partition table and its node.
 struct PartitionTable<'r> {
     root: &'r Root,
     number: usize,

@@ -18,12 +18,12 @@ pub(super) struct Progress {
     interval: Duration,
     tries: u64,
     shown: bool,
-    /// `None`: standard error is not a terminal.
+    /// Function that writes a message; `None` if standard error is not a terminal.
     write_line: Option<WriteLine>,
 }
 
 impl Progress {
-    /// Creates a progress that writes to standard error if that is a terminal.
+    /// Creates a progress that writes to standard error if standard error is a terminal.
     pub(super) fn new() -> Progress {
         let mut progress = Progress::silent();
         if std::io::stderr().is_terminal() {
@@ -57,7 +57,7 @@ impl Progress {
         ));
     }
 
-    /// Counts a try; the total number is unknown.
+    /// Counts an attempt. The total number of attempts is unknown.
     pub(super) fn tried(&mut self, what: &str) {
         self.tries += 1;
         let tries = self.tries;

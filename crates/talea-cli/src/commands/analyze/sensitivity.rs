@@ -1,10 +1,10 @@
 //! `--sensitivity`: how far each cost, all costs and each period can change while every deadline
 //! remains proved.
 //!
-//! Bisection over the changes of `--what-if`, each time with the whole analysis. The tests of trees
-//! are not proved sustainable as a whole (a catalogue entry says for which they are). So the value
-//! found is accepted and the next one in the granularity is not, but one further out may be
-//! accepted again.
+//! The module bisects the changes of `--what-if`, each time with the whole analysis. The tests of
+//! trees are not proved sustainable as a whole (a catalogue entry says for which systems they are).
+//! So the analysis accepts the value found and not the next one in the granularity, but it may
+//! accept a value further out.
 
 use super::names::name_of;
 use super::{AnalyzeArgs, Progress};
@@ -18,7 +18,7 @@ use talea_core::engine::NodeSpec;
 use talea_system::system::System;
 use talea_system::system::what_if::Change;
 
-/// Factors are integers in thousandths.
+/// Factor of one. Factors are integers in thousandths.
 const FACTOR_ONE: u64 = 1_000;
 /// Upper limit of the search.
 const MAX_FACTOR: u64 = 1_000 * FACTOR_ONE;
@@ -27,7 +27,7 @@ const MAX_FACTOR: u64 = 1_000 * FACTOR_ONE;
 struct SensitivityReport {
     file: String,
     what_if: Vec<String>,
-    /// Without changes.
+    /// Whether all tasks are proved without changes.
     proved: bool,
     /// The largest factor on all costs at once, in thousandths.
     all_costs_thousandths: Option<u64>,
@@ -38,10 +38,10 @@ struct SensitivityReport {
 struct TaskSensitivity {
     name: String,
     cost_ns: u64,
-    /// The largest factor on its cost, in thousandths; `None` if no cost is proved.
+    /// Largest factor on the task's cost, in thousandths; `None` if no cost is proved.
     cost_thousandths: Option<u64>,
     period_ns: u64,
-    /// The smallest factor on its period, in thousandths.
+    /// Smallest factor on the task's period, in thousandths.
     period_thousandths: Option<u64>,
 }
 
@@ -116,7 +116,7 @@ fn are_proved(system: &System) -> bool {
     })
 }
 
-/// Whether all tasks are proved with a factor. An impossible change counts as no.
+/// Whether all tasks are proved with a factor. An impossible change counts as not proved.
 fn are_proved_with(system: &System, what: &str, thousandths: u64) -> anyhow::Result<bool> {
     let text = format!("{what}*{}.{:03}", thousandths / FACTOR_ONE, thousandths % FACTOR_ONE);
     let change = Change::parse(&text)?;

@@ -31,8 +31,8 @@ struct ServersReport {
     what_if: Vec<String>,
     found: bool,
     servers: Vec<ServerProposal>,
-    /// First task of each root that is not proved with all proposals applied, where the root has
-    /// more than one proposal. Each proposal holds alone.
+    /// First tasks that are not proved when all proposals are applied, one for each root with more
+    /// than one proposal. Each proposal holds alone.
     not_together: Vec<String>,
 }
 
@@ -40,10 +40,10 @@ struct ServersReport {
 struct ServerProposal {
     name: String,
     kind: &'static str,
-    /// Current parameters; `None` if there is no server yet.
+    /// Current parameters of the server; `None` if there is no server yet.
     before: Option<Contract>,
     periods: Vec<PeriodProposal>,
-    /// Verified proposal.
+    /// Parameters of the verified proposal; `None` if there is none.
     after: Option<Contract>,
 }
 
@@ -144,8 +144,8 @@ fn proposed_reservation(
     Some((node, with_contract(like, Work::from_ns(budget_ns), Span::from_ns(period_ns))))
 }
 
-/// Applies several proposals at once. Returns the first task that was proved, or is a client, and
-/// is not proved with all of them.
+/// Applies several proposals at once. Returns the first task that is not proved with all of them,
+/// among the clients and the tasks that were proved before.
 fn first_unproved_with_all(root: &Root, all: &[(NodeId, Reservation)]) -> Option<String> {
     if all.len() < mutate!("analyze-not-together", 2, 3) {
         return None;
@@ -243,7 +243,7 @@ struct BudgetSearch<'r> {
     node: NodeId,
     template: Reservation,
     clients: Vec<NodeId>,
-    /// Other tasks that are proved now.
+    /// Other tasks that are proved before the change.
     others: Vec<NodeId>,
 }
 
@@ -256,7 +256,7 @@ impl<'r> BudgetSearch<'r> {
         BudgetSearch { root, node, template: like, clients, others }
     }
 
-    /// Returns the root with this reservation; `None` if the tree is invalid.
+    /// Returns the root with this reservation. Returns `None` if the tree is invalid.
     fn root_with(&self, budget: Work, period: Span) -> Option<Root> {
         let mut root = self.root.clone();
         let of = with_contract(self.template, budget, period);

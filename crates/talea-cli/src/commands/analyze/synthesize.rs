@@ -161,7 +161,8 @@ fn answer(entry: &TableEntry, specs: &[&TaskSpec]) -> EntryJson {
     }
 }
 
-/// Writes the table as part of a system file. It replaces the root and the schedulers below it.
+/// Writes the table as part of a system file. The table replaces the root and the schedulers below
+/// it.
 fn write(
     text: &mut String,
     root: &Root,

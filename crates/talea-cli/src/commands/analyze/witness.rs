@@ -21,19 +21,19 @@ use talea_sim::{Completion, Simulation, Sink};
 use talea_system::system::Root;
 use talea_system::system::what_if::Change;
 
-/// A late job.
+/// Late job of a task.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Miss {
-    /// Whether the arrivals are those of the description. Otherwise they were searched for, and a
-    /// witness file records them.
+    /// Whether the arrivals are those of the description. Otherwise a search found the arrivals,
+    /// and a witness file records them.
     as_described: bool,
     /// Number of the job, from 0.
     job: u64,
     release_ns: u64,
     deadline_ns: u64,
-    /// `None`: the job has not ended at the end of the run.
+    /// Completion of the job; `None` if the job has not ended at the end of the run.
     end_ns: Option<u64>,
-    /// Time from its deadline to its end, or to the end of the run.
+    /// Time from the job's deadline to its end, or to the end of the run.
     late_ns: u64,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Miss {
     }
 }
 
-/// The first late job of each task.
+/// First late job of each task.
 struct FirstMisses {
     found: Vec<Option<Miss>>,
     as_described: bool,
@@ -76,8 +76,8 @@ impl Sink for FirstMisses {
 }
 
 impl FirstMisses {
-    /// Adds a job that was due before the end of the run and has not ended, for each task without a
-    /// late job. An endless job is never due.
+    /// Adds, for each task without a late job, a job that was due before the end of the run and has
+    /// not ended. An endless job is never due.
     fn add_unfinished(&mut self, root: &Root, machine: &Engine, until: Time) {
         for ((task, first), source) in (0..).zip(&mut self.found).zip(&root.sources) {
             let mut jobs = machine.unfinished(TaskId(task));
@@ -138,10 +138,10 @@ fn run(
     Ok(first.found)
 }
 
-/// A late job, with the root and the arrivals with which it is late.
+/// Late job, with the root and the arrivals with which the job is late.
 pub(super) struct FoundMiss {
     pub(super) miss: Miss,
-    /// Shared: several tasks may be late in the same run.
+    /// Root of the late job. It is shared, because several tasks may be late in the same run.
     pub(super) root: Rc<Root>,
     pub(super) seed: u64,
 }
@@ -161,8 +161,8 @@ impl FoundMiss {
     }
 }
 
-/// Whether the file gives the phases of the jobs. Then no others are tried. A table is made for its
-/// phases.
+/// Whether the file gives the phases of the jobs. Then the search tries no others. A table is made
+/// for the phases of its tasks.
 pub(super) fn has_phases(root: &Root) -> bool {
     let is_table = |body: &NodeSpec| {
         let NodeSpec::Scheduler(spec) = body else { return false };
@@ -182,8 +182,8 @@ const MAX_PHASES: usize = 200;
 /// Number of jobs that are simulated in total for all tasks of a root: less than a second.
 const MAX_SIMULATED_JOBS: u64 = 1_000_000;
 
-/// Fails if a proved task is late in a simulation: then analysis and simulator contradict each
-/// other.
+/// Fails if a proved task is late in a simulation, because analysis and simulator then contradict
+/// each other.
 pub(super) fn check_consistency(
     root: &Root,
     proved: &[bool],
@@ -202,14 +202,15 @@ pub(super) fn check_consistency(
 
 /// Result of a search.
 pub(super) struct MissSearch {
-    /// Tasks with a late job.
+    /// Tasks with a late job, each with this job.
     pub(super) found: Vec<(usize, FoundMiss)>,
-    /// Tasks for which at most the synchronous release was tried, because more would take too long.
+    /// Tasks for which the search tried at most the synchronous release, because more attempts
+    /// would take too long.
     pub(super) too_long: Vec<usize>,
 }
 
-/// Returns a duration with [`MAX_SIMULATED_JOBS`] jobs, if it is longer than the file's. Under
-/// overload, tardiness grows with the length of the run.
+/// Returns a duration with [`MAX_SIMULATED_JOBS`] jobs, if this duration is longer than the file's.
+/// Under overload, tardiness grows with the length of the run.
 pub(super) fn extended_duration(root: &Root, duration: Span) -> Option<Span> {
     let within = estimated_events(root, duration.as_ns()).max(1);
     let longer = u128::from(duration.as_ns()) * u128::from(MAX_SIMULATED_JOBS) / u128::from(within);
@@ -279,8 +280,8 @@ pub(super) fn search(
 
 type Attempt = (Vec<Option<Miss>>, Rc<Root>);
 
-/// Runs the synchronous release, with one task released `later`. Returns `None` if that exceeds the
-/// `left` number of simulated jobs.
+/// Runs the synchronous release, with one task released `later`. Returns `None` if the run exceeds
+/// the `left` number of simulated jobs.
 fn attempt(
     root: &Root,
     longest: Span,
@@ -316,8 +317,8 @@ fn attempt(
     Ok(Some((misses, Rc::new(changed))))
 }
 
-/// Estimates the number of events until then: jobs, slots, refills and quanta. Building the engine
-/// costs about one event per node.
+/// Estimates the number of events until `until`: jobs, slots, refills and quanta. Building the
+/// engine costs about one event per node.
 fn estimated_events(root: &Root, until: u64) -> u64 {
     let of = |source: &Source| separation(source).map_or(1, |distance| until / distance.max(1) + 1);
     let jobs =
@@ -422,8 +423,8 @@ fn phases(root: &Root, number: usize, longest: Span) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// Two tasks of which the second ends within 9 ms only if its arrival is not synchronous; the
-    /// file gives no phases.
+    /// Returns two tasks, of which the second ends within 9 ms only if its arrival is not
+    /// synchronous. The file gives no phases.
     fn root() -> Root {
         let text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n".to_owned();
         let task = |name: &str, rest: &str| {
@@ -473,7 +474,7 @@ mod tests {
         assert_eq!(found.iter().map(|&(task, _)| task).collect::<Vec<_>>(), [1]);
     }
 
-    /// A task with utilisation 1, and one of lower priority that is due at 20 ms.
+    /// Returns a task with utilization 1, and a task of lower priority that is due at 20 ms.
     fn starved() -> Root {
         let text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\
                     [[task]]\nname = \"hog\"\npriority = 9\nperiod = \"10ms\"\ncost = \"10ms\"\n\

@@ -19,7 +19,8 @@ pub(super) struct CompareReport {
     file: String,
     duration_ns: u64,
     seed: u64,
-    /// Tolerated difference of a response, and the part of the response that is added to it.
+    /// Tolerated difference of a response. `tolerance_permille` is the part of the response that is
+    /// added.
     tolerance_ns: u64,
     tolerance_permille: u64,
     verdict: Verdict,
@@ -40,15 +41,15 @@ pub(super) enum Verdict {
 pub(super) struct RootComparison {
     name: String,
     verdict: Verdict,
-    /// Sum of all runs.
+    /// Number of jobs in all runs.
     jobs: u64,
     excluded: u64,
     perturbed: u64,
     tasks: Vec<TaskComparison>,
-    /// Tasks that are programs. Programs release their own jobs, so the root is checked against
-    /// bounds only, not against simulated times.
+    /// Tasks that are programs. Programs release their own jobs, so the comparison checks the root
+    /// against bounds only, not against simulated times.
     programs: Vec<String>,
-    /// Whether each program has a server above it; otherwise there are no bounds either.
+    /// Whether each program has a server above it. Otherwise there are no bounds.
     programs_are_held: bool,
     /// Contradictions, as sentences.
     findings: Vec<String>,
@@ -59,20 +60,20 @@ struct TaskComparison {
     name: String,
     deadline_ns: u64,
     bound_ns: Option<u64>,
-    /// Bound with two percent longer costs and some time for each order; real responses are checked
-    /// against it. `None` if there is no such bound.
+    /// Bound with two percent longer costs and some time for each order, for the check of real
+    /// responses. `None` if there is no such bound.
     bound_within_reason_ns: Option<u64>,
     simulated_max_ns: Option<u64>,
     measured_max_ns: Option<u64>,
     measured_p99_ns: Option<u64>,
     measured_median_ns: Option<u64>,
-    /// Measured jobs that count.
+    /// Number of measured jobs that count.
     jobs: u64,
     simulated_late: u64,
     measured_late: u64,
 }
 
-/// One real run.
+/// Report of one real run.
 #[derive(Serialize)]
 pub(super) struct RunReport {
     pub(super) real_time: bool,
@@ -93,23 +94,23 @@ struct RunRootReport {
     /// perturbed.
     conclusive: bool,
     agrees: bool,
-    /// Starts and ends that were checked against the simulated order.
+    /// Number of starts and ends that were checked against the simulated order.
     instants: u64,
     /// CPU time of the dispatchers, and of workers outside of their jobs, in millionths of the
     /// root's CPUs (SF3P: scheduler overhead).
     scheduler_ppm: u64,
-    /// Time that was assigned to jobs and in which they did not execute (SF3P: non-scheduler
-    /// overhead).
+    /// Time for which jobs had a CPU and did not execute (SF3P: non-scheduler overhead), in
+    /// millionths of the root's CPUs.
     other_ppm: u64,
     /// CPU time of the dispatchers, and of workers outside of their jobs, per job.
     per_job_ns: u64,
-    /// Check against `sched_switch` events; `None` if the kernel does not report them.
+    /// Check against `sched_switch` events. `None` if the kernel does not report them.
     kernel: Option<KernelCheck>,
-    /// Orders that were violated for longer than the tolerance although the CPU was free. These are
-    /// defects of Talea; no stall excuses them.
+    /// Number of orders that were violated for longer than the tolerance although the CPU was free.
+    /// These violations are defects of Talea, and no stall excuses them.
     faults: usize,
-    /// Whether the CPUs executed so much less than expected, beyond all detected stalls, that a
-    /// contradiction is not conclusive.
+    /// Whether a contradiction is inconclusive, because the CPUs executed much less than expected
+    /// beyond all detected stalls.
     cpu_time_lost: bool,
 }
 
@@ -158,8 +159,8 @@ impl RunReport {
     }
 }
 
-/// Tolerated lost time, in percent of a root's load: more than context switches, interrupts and
-/// short stalls cost on an undisturbed computer.
+/// Tolerated lost time, in percent of a root's load. It exceeds the cost of context switches,
+/// interrupts and short stalls on an undisturbed computer.
 const LOST_TIME_PERCENT: u64 = 3;
 const MIN_LOST_TIME_NS: u64 = 2_000_000;
 
@@ -309,7 +310,7 @@ impl CompareReport {
     }
 }
 
-/// Combines the runs of one root: one conclusive contradiction outweighs any number of agreeing
+/// Combines the runs of one root. One conclusive contradiction outweighs any number of agreeing
 /// runs.
 fn verdict<'a>(runs: impl Iterator<Item = (&'a RunRootReport, bool)>) -> Verdict {
     let mut verdict = Verdict::Inconclusive;

@@ -5,16 +5,16 @@ use serde::{Serialize, Serializer};
 /// Status of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    /// Nothing to do.
+    /// There is nothing to do.
     Ok,
-    /// Works with a restriction.
+    /// Real-time scheduling works with a restriction.
     Warn,
-    /// Real-time scheduling fails because of this.
+    /// Real-time scheduling fails because of the finding.
     Fail,
 }
 
 impl Status {
-    /// Returns the word for text and JSON.
+    /// Returns the word of the status for text and JSON.
     pub(super) fn word(self) -> &'static str {
         match self {
             Status::Ok => "ok",
@@ -33,7 +33,7 @@ impl Serialize for Status {
 /// Result of one check.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Check {
-    /// Stable name.
+    /// Stable name of the check.
     pub(super) id: &'static str,
     /// Status of the check.
     pub(super) status: Status,
@@ -41,12 +41,12 @@ pub(super) struct Check {
     pub(super) finding: String,
     /// Consequence for real-time threads.
     pub(super) meaning: String,
-    /// Remedy.
+    /// Remedy, if there is one.
     pub(super) fix: Option<String>,
 }
 
 impl Check {
-    /// Creates a check without anything to do.
+    /// Creates a check that requires no action.
     pub(super) fn ok(
         id: &'static str,
         finding: impl Into<String>,
@@ -61,7 +61,7 @@ impl Check {
         }
     }
 
-    /// Creates a check that works with a restriction.
+    /// Creates a check of a restriction.
     pub(super) fn warn(
         id: &'static str,
         finding: impl Into<String>,

@@ -17,27 +17,27 @@ pub(super) struct Facts {
     pub(super) machine: SystemInfo,
     /// Effective user id.
     pub(super) uid: u32,
-    /// Whether this is the first user namespace.
+    /// Whether this process is in the initial user namespace.
     pub(super) initial_user_namespace: bool,
     /// Whether a seccomp filter is in force.
     pub(super) has_seccomp_filter: bool,
     /// CPUs that this process may use.
     pub(super) affinity: CpuSet,
-    /// Result of a request of an own thread for SCHED_FIFO.
+    /// Result of a request of SCHED_FIFO for a thread of this process.
     pub(super) fifo: Result<(), i32>,
-    /// Result of a request of an own thread for SCHED_DEADLINE.
+    /// Result of a request of SCHED_DEADLINE for a thread of this process.
     pub(super) deadline: Result<(), i32>,
     /// The kernel's deadline bandwidth accounting.
     pub(super) dl_bandwidth: Option<Vec<DlBandwidth>>,
     /// Total bandwidth of all live deadline threads, in units of 2^-20 CPUs.
     pub(super) deadline_threads: i64,
-    /// `TALEA_DISABLE`, if that is set.
+    /// Value of `TALEA_DISABLE`, if it is set.
     pub(super) disabled: Option<String>,
-    /// The daemon.
+    /// State of the daemon.
     pub(super) daemon: Daemon,
-    /// The configuration.
+    /// State of the configuration.
     pub(super) configuration: Configuration,
-    /// State that an earlier broker left.
+    /// State that earlier brokers, runs and applications left.
     pub(super) leftovers: Vec<Leftovers>,
 }
 
@@ -46,14 +46,14 @@ pub(super) struct Facts {
 pub(super) enum Daemon {
     /// The daemon replies.
     Answers {
-        /// Process of the daemon.
+        /// Process number of the daemon.
         pid: u32,
-        /// Refusal of a small request; `None` if it would be granted.
+        /// Refusal of a small request. `None` if the daemon would grant the request.
         refusal: Option<Box<Refusal>>,
     },
     /// There is no daemon.
     Missing(String),
-    /// There is a daemon that does not work.
+    /// There is a daemon, but it does not work.
     Trouble(String),
 }
 
@@ -71,15 +71,15 @@ pub(super) enum Configuration {
 /// State that a dead broker, run or application left.
 #[derive(Clone, Debug)]
 pub(super) enum Leftovers {
-    /// Cpuset partitions without threads.
+    /// Cpuset partitions that a dead broker left, without threads.
     Partitions,
-    /// A shield of an application that was killed.
+    /// Shield of an application that was killed.
     Shield,
-    /// Programs of this number of killed runs.
+    /// Programs of killed runs, with the number of the runs.
     Programs(usize),
     /// Real-time threads without a live owner.
     Threads(Vec<String>),
-    /// Not readable, with the reason.
+    /// State that this process cannot read, with the reason.
     Hidden(String),
 }
 
@@ -113,7 +113,7 @@ impl Facts {
 }
 
 /// Whether this is the initial user namespace, which maps every id to itself. An unreadable map
-/// (`/proc` is hidden) counts as initial.
+/// (`/proc` is hidden) counts as the initial one.
 fn initial_user_namespace() -> bool {
     let Ok(map) = std::fs::read_to_string("/proc/self/uid_map") else { return true };
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
@@ -183,7 +183,11 @@ fn ask_daemon(options: &Options) -> Daemon {
         runtime: Some(Work::from_ns(100_000)),
         ..Params::default()
     };
-    match link.explain(&Task { params, ..Task::default() }) {
+    let own = match talea_os::Thread::open(Tid::of_process()) {
+        Ok(own) => own,
+        Err(error) => return Daemon::Trouble(error.to_string()),
+    };
+    match link.explain(&Task { params, ..Task::default() }, &own) {
         Ok(explained) if explained.chosen.is_some() => Daemon::Answers { pid, refusal: None },
         Ok(explained) => Daemon::Answers { pid, refusal: Some(Box::new(refusal(&explained))) },
         Err(error) => match error.downcast::<Refused>() {

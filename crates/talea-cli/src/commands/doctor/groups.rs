@@ -4,6 +4,7 @@ use super::check::Check;
 use super::facts::Facts;
 use talea_os::capabilities::Capability;
 use talea_os::sysinfo::Hierarchy;
+use talea_proto::refusal::remedies;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     vec![rt_group(facts), cpuset(facts), root_domains(facts)]
@@ -27,7 +28,7 @@ fn rt_group(facts: &Facts) -> Check {
         return Check::fail(
             id,
             format!("group {} has no real-time runtime", group.path),
-            "FIFO and RR are refused to its threads (EPERM), also to root; SCHED_DEADLINE is not",
+            remedies::GROUP,
             format!(
                 "echo 100000 > {at}/cpu.rt_runtime_us (parents first, children together at most as much), or move the \
                  thread to the root group: echo TID > {mount}/tasks; or declare a runtime so that edf serves it"

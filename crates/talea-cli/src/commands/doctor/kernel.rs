@@ -5,12 +5,12 @@ use super::facts::Facts;
 use crate::grant_text;
 use talea_core::Charge;
 
-/// The oldest kernel that Talea is tested on.
+/// Oldest kernel on which Talea is tested.
 const MIN_KERNEL: (u32, u32) = (6, 1);
-/// Clock sources that are read without leaving user space, or almost.
+/// Clock sources that need few or no system calls to read.
 const GOOD_CLOCKS: [&str; 6] =
     ["tsc", "arch_sys_counter", "kvm-clock", "riscv_clocksource", "timebase", "tod"];
-/// Difference of the bandwidth accounting that rounding explains.
+/// Difference of the bandwidth accounting that rounding explains, in units of 2^-20 CPUs.
 const ROUNDING_ERROR: i64 = (1 << 20) / 100;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {

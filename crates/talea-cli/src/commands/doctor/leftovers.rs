@@ -17,7 +17,7 @@ use talea_os::{Thread, Tid, cgroup, proc, sched, shield};
 use talea_proto::SpecId;
 use talea_proto::record::{Record, RecordThread};
 
-/// A real-time thread without a live owner.
+/// Real-time thread without a live owner.
 struct LeftThread {
     spec: SpecId,
     tid: u32,
@@ -30,7 +30,7 @@ impl LeftThread {
     }
 }
 
-/// Returns everything that is left; each kind is searched for independently.
+/// Returns all leftovers. The search for each kind is independent of the others.
 pub(super) fn find_leftovers(options: &Options) -> Vec<Leftovers> {
     let mut found = Vec::new();
     match left_threads(options) {
@@ -50,12 +50,12 @@ pub(super) fn find_leftovers(options: &Options) -> Vec<Leftovers> {
     found
 }
 
-/// Returns the shields that applications left; these do not depend on a broker.
+/// Returns the shields that applications left. These do not depend on a broker.
 pub(super) fn shields() -> Vec<Leftovers> {
     if shield::has_leftover() { vec![Leftovers::Shield] } else { Vec::new() }
 }
 
-/// Restores all leftovers and returns a line for each.
+/// Restores all leftovers and returns one line for each.
 pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
     let mut lines = end_programs()?;
     lines.extend(restore_shield());
@@ -91,7 +91,7 @@ fn end_programs() -> anyhow::Result<Vec<String>> {
 /// Restores the affinities that an application changed before it was killed together with its
 /// reaper.
 ///
-/// A missing right for this does not prevent the other repairs.
+/// If this process lacks the right to do so, the other repairs still run.
 fn restore_shield() -> Option<String> {
     let restored = match shield::recover() {
         Ok(restored) => restored?,
@@ -129,7 +129,8 @@ fn undo_partitions(options: &Options) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Returns the state file; `None` if its directory does not exist. This must create neither.
+/// Returns the path of the state file. Returns `None` if its directory does not exist. Creates
+/// neither the file nor the directory.
 fn state_path(options: &Options) -> anyhow::Result<Option<PathBuf>> {
     // The check of the configuration reports an invalid one.
     let daemon = options.daemon_setup().unwrap_or_default();
@@ -157,7 +158,8 @@ fn left_threads(options: &Options) -> anyhow::Result<Vec<LeftThread>> {
         .collect())
 }
 
-/// Whether the requesting process is still alive, like `talea run` beside its program.
+/// Whether the process that requested the grant is still alive, like `talea run` beside its
+/// program.
 fn is_watched(record: &Record) -> bool {
     let asker = i32::try_from(record.pid).ok().and_then(Tid::new);
     asker

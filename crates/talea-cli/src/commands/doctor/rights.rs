@@ -4,6 +4,7 @@ use super::check::Check;
 use super::facts::{Daemon, Facts};
 use talea_core::Span;
 use talea_os::capabilities::Capability;
+use talea_proto::refusal::remedies;
 
 /// Limit in bytes below which locking the memory of a typical program fails.
 const MEMLOCK_ENOUGH: u64 = 64 << 20;
@@ -21,7 +22,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     ]
 }
 
-/// Whether this process may set any policy itself. In a user namespace the capability has no effect
+/// Whether this process itself may set any policy. In a user namespace the capability has no effect
 /// on scheduling.
 pub(super) fn privileged(facts: &Facts) -> bool {
     facts.machine.capabilities.has(Capability::SysNice) && facts.initial_user_namespace
@@ -90,9 +91,8 @@ fn rt_time(facts: &Facts) -> Check {
         Some(us) if us != u64::MAX => Check::warn(
             id,
             Span::from_us(us).map_or_else(|| limit(Some(us)), |span| span.to_string()),
-            "a FIFO or RR thread that computes this long without blocking gets SIGXCPU, then SIGKILL; deadline \
-             threads are exempt",
-            "ulimit -R unlimited, or LimitRTTIME=infinity in the unit, or declare a runtime so that edf serves it",
+            remedies::TIME_LIMIT,
+            remedies::TIME_LIMIT_REMEDY,
         ),
         other => Check::ok(id, limit(other), "no real-time thread is killed for computing long"),
     }
@@ -151,8 +151,7 @@ fn affinity(facts: &Facts) -> Check {
         Some(domain) => Check::warn(
             id,
             format!("CPUs {mine}, a part of root domain {}", domain.cpus),
-            "a thread that may not use its whole root domain is refused SCHED_DEADLINE (EPERM); FIFO and RR are not \
-             affected",
+            remedies::AFFINITY,
             format!(
                 "taskset -pc {} PID, or use a plugin that pins FIFO threads (rm, fp)",
                 domain.cpus
@@ -212,7 +211,7 @@ fn fifo(facts: &Facts) -> Check {
     }
 }
 
-/// Builds the check for a refusal. A refusal is a failure only if no daemon can set the policy
+/// Builds the check of a refusal. A refusal is a failure only if no daemon can set the policy
 /// instead.
 fn refused(facts: &Facts, id: &'static str, errno: &str, because: &str, fix: &str) -> Check {
     let finding = format!("refused ({errno})");

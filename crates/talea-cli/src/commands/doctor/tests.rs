@@ -13,7 +13,7 @@ use talea_proto::message::Name;
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, PluginAnswer, Refusal};
 
-/// Facts of a computer without problems, with a daemon, read by root.
+/// Returns the facts of a computer without problems, with a daemon, read by root.
 fn sound() -> Facts {
     let cpus = CpuSet::first(4);
     let machine = SystemInfo {
@@ -66,7 +66,7 @@ fn sound() -> Facts {
     }
 }
 
-/// Facts of the same computer, for a user without rights.
+/// Returns the facts of the same computer, for a user without rights.
 fn user() -> Facts {
     let mut facts = sound();
     facts.uid = 1000;
@@ -96,7 +96,7 @@ fn findings(facts: &Facts) -> Vec<String> {
     odd.map(|check| format!("{}: {}", check.id, check.status.word())).collect()
 }
 
-/// Asserts that `change` makes the base give exactly these findings.
+/// Asserts that `change` of the base's facts leads to exactly these findings.
 #[track_caller]
 fn gives(base: fn() -> Facts, change: impl FnOnce(&mut Facts), expected: &[&str]) -> Facts {
     let mut facts = base();

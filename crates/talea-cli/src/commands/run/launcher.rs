@@ -25,14 +25,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 const START: u8 = b'g';
-/// Only wakes the launcher, so that its thread migrates to its new CPUs.
+/// Message that only wakes the launcher, so that its thread migrates to its new CPUs.
 const WAKE: u8 = b's';
 
-/// A launcher that waits for permission.
+/// Launcher that waits for permission.
 pub(super) struct WaitingProgram {
-    /// The process; the program will have the same one.
+    /// Process of the launcher. The program will have the same process.
     pub(super) child: Child,
-    /// Readable when the process ends.
+    /// Descriptor that becomes readable when the process ends.
     pub(super) pidfd: OwnedFd,
     stream: UnixStream,
 }
@@ -124,7 +124,7 @@ pub(crate) fn run_helper(args: &LaunchArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Program(start_error_code(&error)))
 }
 
-/// Replaces this process; returns only on failure.
+/// Replaces this process by the program. Returns only on failure.
 pub(super) fn exec_program(command: &[OsString]) -> io::Error {
     let (program, arguments) = command.split_first().expect("the command line requires a program");
     Command::new(program).args(arguments).exec()

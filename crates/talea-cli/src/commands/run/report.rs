@@ -10,14 +10,14 @@ use std::time::Duration;
 use talea_os::Tid;
 use talea_proto::{Granted, Task};
 
-/// A finished run.
+/// Report of a finished run.
 #[derive(Serialize)]
 pub(super) struct Report {
     command: Vec<String>,
     pid: i32,
     task: TaskJson,
     grant: GrantJson,
-    /// Threads besides the main one that lived long enough to be detected.
+    /// Threads other than the main thread that lived long enough to be detected.
     threads: Vec<ThreadReport>,
     exit_code: Option<i32>,
     signal: Option<i32>,

@@ -1,7 +1,7 @@
 //! Threads of a program, with and without a grant.
 //!
-//! Linux reports new threads to no unprivileged parent, so `/proc/PID/task` is polled at a low
-//! rate. A thread that lives shorter than the interval may be missed; the manual says so.
+//! Linux reports new threads to no unprivileged parent, so the command polls `/proc/PID/task` at a
+//! low rate. It may miss a thread whose life is shorter than the interval, as the manual says.
 
 use crate::broker_client::BrokerClient;
 use crate::kernel;
@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use talea_os::{Thread, Tid, proc};
 use talea_proto::{SpecId, Task};
 
-/// A detected thread.
+/// Detected thread of a program.
 #[derive(Debug, Serialize, Clone)]
 pub(super) struct ThreadReport {
     pub(super) tid: i32,
     pub(super) name: String,
-    /// Spec of its grant.
+    /// Spec of the thread's grant.
     pub(super) spec: Option<u64>,
-    /// Reason why it has no grant although it should.
+    /// Reason why the thread has no grant although it should have one.
     pub(super) why: Option<String>,
 }
 
@@ -28,13 +28,13 @@ pub(super) struct Threads {
     main: Thread,
     cover: bool,
     seen: BTreeMap<Tid, ThreadReport>,
-    /// Specs of threads that were covered later, with their open descriptors.
+    /// Specs of threads that got a grant after their detection, with their open descriptors.
     held: Vec<(SpecId, Thread)>,
 }
 
 impl Threads {
     /// Creates the list for the process with this main thread. With `cover`, the other threads get
-    /// grants as well.
+    /// grants, too.
     pub(super) fn new(main: Thread, cover: bool) -> Threads {
         Threads { main, cover, seen: BTreeMap::new(), held: Vec::new() }
     }
@@ -73,7 +73,7 @@ impl Threads {
         }
     }
 
-    /// Returns every thread but the main one, by number.
+    /// Returns every thread but the main thread, in ascending order of their numbers.
     pub(super) fn others(&self) -> impl Iterator<Item = &ThreadReport> {
         self.seen.values()
     }
@@ -94,7 +94,7 @@ impl Threads {
 /// Requests a grant for one more thread.
 fn cover(link: &mut BrokerClient, task: &Task, tid: Tid) -> anyhow::Result<(SpecId, Thread)> {
     let thread = Thread::open(tid)?;
-    let granted = link.create(task)?;
+    let granted = link.create(task, &thread)?;
     if let Err(error) = link.attach(granted.spec, &thread) {
         link.release_unused(granted.spec);
         return Err(error);

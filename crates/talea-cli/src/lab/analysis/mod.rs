@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 /// Sizes of the sets.
 pub(super) const SIZES: [usize; 3] = [10, 20, 50];
-/// Pieces of the reference loop between two stretches: about a millisecond.
+/// Number of pieces of the reference loop between two stretches: about a millisecond.
 const PIECES: u32 = 70;
 
 #[derive(Serialize)]
@@ -66,7 +66,7 @@ pub(super) struct Bench {
 pub(super) struct Draw {
     /// Total utilization in hundredths of a CPU.
     pub(super) percent: u64,
-    /// Shortest period in milliseconds; periods are log-uniform up to a second.
+    /// Shortest period in milliseconds. Periods are log-uniform up to a second.
     pub(super) shortest_ms: u64,
     /// Rule of the deadlines.
     pub(super) deadlines: Deadlines,
@@ -99,15 +99,15 @@ impl Draw {
     }
 }
 
-/// Returns the CPU time of this thread since `begun`, in nanoseconds, at least one; other threads
-/// on the CPU are not counted.
+/// Returns the CPU time of this thread since `begun`, in nanoseconds, at least one. CPU time of
+/// other threads does not count.
 fn since(begun: Work) -> u64 {
     thread_cpu_time().checked_sub(begun).unwrap_or(Work::ZERO).as_ns().max(1)
 }
 
 impl Bench {
-    /// Adds a row for each of [`SIZES`]: the test `name` on the sets that `sets` draws for a size,
-    /// with the thresholds of the sizes. The test returns whether it accepts.
+    /// Adds a row for each of [`SIZES`], with the threshold of the size. The row measures the test
+    /// `name` on the sets that `sets` draws. The test returns whether it accepts a set.
     pub(super) fn case<T, F: FnMut(&T) -> bool>(
         &mut self,
         name: (&'static str, &'static str),

@@ -8,7 +8,7 @@ use talea_analysis::multi::{Scratch, baruah, bcl, da_lc, ff_dbf, gfb, guan, port
 use talea_sim::generate::Deadlines;
 
 const CPUS: u32 = 4;
-/// Maximum number of windows that a test examines; no set here needs as many.
+/// Maximum number of windows that a test examines. No set of this module needs as many.
 const MAX_WINDOWS: u64 = 1 << 24;
 
 /// Draws sets with implicit deadlines: U = 1.6 for ten tasks, otherwise 2.

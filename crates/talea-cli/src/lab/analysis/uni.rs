@@ -5,9 +5,9 @@ use talea_analysis::Sporadic;
 use talea_analysis::uni::{Scratch, edf_response, fp_response, qpa};
 use talea_sim::generate::Deadlines;
 
-/// Periods of 1 ms to 1 s, with which other tools were measured.
+/// Sets with periods of 1 ms to 1 s, with which other tools were measured.
 const IMPLICIT: Draw = Draw { percent: 90, shortest_ms: 1, deadlines: Deadlines::Implicit };
-/// Deadlines from 0.7 of the slack upward.
+/// Rule for deadlines from 0.7 of the slack upward.
 const CONSTRAINED_DEADLINES: Deadlines = Deadlines::Constrained { from: 700 };
 const CONSTRAINED: Draw = Draw { percent: 95, shortest_ms: 1, deadlines: CONSTRAINED_DEADLINES };
 

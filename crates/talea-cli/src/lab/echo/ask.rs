@@ -30,7 +30,7 @@ pub(crate) struct AskArgs {
 pub(crate) struct RequestTimes {
     /// Instant at which the request was sent.
     pub(crate) sent: Time,
-    /// Instant at which the reply arrived; `None` without a reply.
+    /// Instant at which the reply arrived. `None` without a reply.
     pub(crate) answered: Option<Time>,
 }
 
@@ -38,17 +38,17 @@ pub(crate) struct RequestTimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientReport {
     pub(crate) asked: Vec<RequestTimes>,
-    /// Intervals, since time zero, in which the client should have been awake and was not. The
-    /// client reads the clock at least once per [`PROBE_PERIOD`].
+    /// Intervals since time zero in which the client should have been awake and was not. The client
+    /// reads the clock at least once per [`PROBE_PERIOD`].
     pub(crate) stalls: Vec<(Time, Time)>,
 }
 
 /// Maximum distance between two readings of the clock.
 const PROBE_PERIOD: Span = Span::from_ns(1_000_000);
-/// Lateness of an ordinary wake-up; a stall is longer.
+/// Lateness of an ordinary wake-up. A stall is longer.
 const WAKEUP_LATENCY: Span = Span::from_ns(300_000);
 
-/// Sends requests at the times on standard input (in nanoseconds, ordered, one per line). It prints
+/// Sends requests at the times on standard input (in nanoseconds, ordered, one per line). Prints
 /// when each request was sent and answered.
 pub(crate) fn ask(args: &AskArgs) -> anyhow::Result<Exit> {
     let mut text = String::new();
@@ -68,7 +68,7 @@ pub(crate) fn ask(args: &AskArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns the message of a request; all messages, and therefore all replies, are different.
+/// Returns the message of a request. All messages, and therefore all replies, are different.
 fn message(number: usize) -> [u8; MESSAGE] {
     let mut message = [0x5a; MESSAGE];
     message[..8].copy_from_slice(&(number as u64).to_le_bytes());

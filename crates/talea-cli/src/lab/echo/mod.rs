@@ -1,7 +1,7 @@
 //! The echo server of L3C's experiments and its client, as separate programs.
 //!
 //! Reference: L3C (RTNS 2017), section 5: UDP datagrams of 128 bytes, answered with their SHA-1.
-//! Neither program sets its own scheduling: the program that starts them sets their CPUs and their
+//! Neither program sets its own scheduling. The program that starts both sets their CPUs and their
 //! priorities.
 
 mod ask;
@@ -14,7 +14,7 @@ use sha1::{Digest, Sha1};
 
 /// Size of a request in bytes.
 const MESSAGE: usize = 128;
-/// Reply to a request: its SHA-1.
+/// Reply to a request: the SHA-1 of the request.
 pub(super) type EchoReply = [u8; 20];
 
 /// Returns the reply to a request.

@@ -1,4 +1,4 @@
-//! The echo server.
+//! Echo server.
 
 use super::MESSAGE;
 use crate::args::task;
@@ -27,7 +27,7 @@ pub(crate) struct ServeArgs {
     queue: Option<u16>,
 }
 
-/// Time without a request after which the server ends; then no client needs it any more.
+/// Time without a request after which the server ends, because no client needs it any more.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Serves requests until it is killed or [`IDLE_TIMEOUT`] has elapsed.
@@ -54,8 +54,9 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// Limits the queue of the kernel to `requests` requests; the kernel drops further ones. The buffer
-/// space of a request depends on the kernel, so the size is found by bisection.
+/// Limits the queue of the kernel to `requests` requests, so that the kernel drops further ones.
+/// The buffer space of a request depends on the kernel, so the function finds the size by
+/// bisection.
 fn limit_queue(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     sender.connect(socket.local_addr()?)?;

@@ -1,9 +1,9 @@
 //! Overrun of budgets by a greedy client of a server, and its share of the CPU.
 //!
-//! The client only computes. Another client polls the clock of its thread, so that it is in the
-//! kernel most of the time, and is measured beside it. On some virtual machines an interrupt that
-//! arrives in kernel mode takes ten or twenty microseconds longer. No visible property of such a
-//! machine predicts it.
+//! The client only computes. A second client, measured beside it, polls the clock of its thread, so
+//! that it is in the kernel most of the time. On some virtual machines an interrupt that arrives in
+//! kernel mode takes ten or twenty microseconds longer. No visible property of such a machine
+//! predicts the difference.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -23,10 +23,10 @@ const BUDGET: Work = Work::from_ns(1_000_000);
 /// Measurements of budget enforcement.
 #[derive(Debug, Serialize)]
 pub(super) struct BudgetReport {
-    /// Overrun of each budget outside of stalls; 0 for a budget that was not exhausted.
+    /// Overrun of each budget outside of stalls. It is 0 for a budget that was not exhausted.
     overrun: Summary,
     budgets_in_stalls: usize,
-    /// Overrun by a client that polls its own clock.
+    /// Overrun of each budget of a client that polls its own clock.
     polling_overrun: Summary,
     /// CPU share of a client with a budget of 1 ms in 50 ms, in percent. The next field is the
     /// duration of that run.

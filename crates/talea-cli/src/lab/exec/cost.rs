@@ -41,8 +41,8 @@ pub(in super::super) struct Cost {
 }
 
 impl Cost {
-    /// Returns the cost of threads that only the kernel schedules. `beside`: their CPU time outside
-    /// of jobs, in ns.
+    /// Returns the cost of threads that only the kernel schedules. `beside` is their CPU time
+    /// outside of jobs, in ns.
     pub(super) fn of_threads(beside: u64, jobs: u64, duration: Span) -> Cost {
         Cost {
             workers_us: beside as f64 / 1e3 / jobs.max(1) as f64,
@@ -88,12 +88,12 @@ pub(super) fn counting(done: &AtomicU64) -> JobBody<'_> {
     })
 }
 
-/// A run and its scheduling cost.
+/// Run with its scheduling cost.
 #[derive(Debug)]
 pub(in super::super) struct Run {
     pub(in super::super) report: Report,
     pub(in super::super) cost: Cost,
-    /// CPU time of the dispatchers, and of the workers including their jobs.
+    /// CPU time of the dispatchers. `workers` is that of the workers including their jobs.
     pub(in super::super) dispatcher: Work,
     pub(in super::super) workers: Work,
 }

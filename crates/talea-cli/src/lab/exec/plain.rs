@@ -14,7 +14,7 @@ use talea_os::{Tid, clock};
 /// Time from the start of the threads to their first release.
 const LEAD: Span = Span::from_ns(20_000_000);
 
-/// Runs one of the threads; returns its CPU time in ns and its number of jobs.
+/// Runs one of the threads. Returns its CPU time in ns and its number of jobs.
 fn periodic(
     cpu: u32,
     priority: u8,

@@ -18,8 +18,8 @@ use talea_exec::{ExecInterval, Options, RootPlan, Stall, TaskPlan, execute};
 /// Frame of two slots of equal length.
 const FRAME: Span = Span::from_ns(4_000_000);
 const SLOT: Span = Span::from_ns(2_000_000);
-/// Frames of one run. A FIFO thread may have a CPU for 0.95 s before the kernel's fair server takes
-/// it for 0.05 s.
+/// Number of frames in one run. A FIFO thread may have a CPU for 0.95 s before the kernel's fair
+/// server takes the CPU for 0.05 s.
 const FRAMES: u64 = 200;
 
 /// Measurements of one round.
@@ -60,7 +60,7 @@ fn tree() -> Tree {
     tree
 }
 
-/// Runs the frames; returns the execution intervals and the stalls. Time zero is the start of the
+/// Runs the frames. Returns the execution intervals and the stalls. Time zero is the start of the
 /// first frame.
 fn run(
     cpu: u32,
@@ -109,8 +109,8 @@ pub(super) fn measure(cpu: u32, quick: bool) -> anyhow::Result<SlotReport> {
 }
 
 impl SlotReport {
-    /// Evaluates one run slot by slot. The first frame, in which all caches are cold, and the last
-    /// one, which ends with the run, are excluded.
+    /// Evaluates one run slot by slot. Excludes the first frame, in which all caches are cold, and
+    /// the last frame, which ends with the run.
     fn evaluate(
         &mut self,
         ran: &[ExecInterval],

@@ -1,8 +1,7 @@
 //! Wake-up latency of a task in a tree of one level, beside two baselines.
 //!
-//! One baseline is a plain thread that sleeps until the same times. The other one is a thread that
-//! is woken by such a thread, which shows the minimum cost of a dispatcher between timer and
-//! worker.
+//! One baseline is a plain thread that sleeps until the same times. The other baseline is a thread
+//! that such a thread wakes, which shows the minimum cost of a dispatcher between timer and worker.
 
 use super::super::samples::{Samples, Summary, ratio};
 use super::super::thresholds::Threshold;

@@ -13,8 +13,8 @@ const MAX_ATTACH_RATIO: f64 = 2.0;
 /// Limit of the daemon's memory per spec, in bytes.
 const MAX_BYTES: u64 = 1024;
 
-/// Evaluates each threshold for which there are rows. Only rows on the same core count: across
-/// cores the interrupts of the computer dominate.
+/// Evaluates each threshold for which there are rows. Only rows on the same core count, because
+/// across cores the interrupts of the computer dominate.
 pub(super) fn evaluate(rows: &[IpcRow]) -> Vec<Threshold> {
     let mut thresholds = Vec::new();
     for row in rows.iter().filter(|row| row.setting.same_core && row.setting.instances == 1) {
@@ -71,7 +71,7 @@ fn of(row: &IpcRow, one: fn(&Ratios) -> f64) -> Vec<f64> {
     row.rounds.iter().map(one).collect()
 }
 
-/// Returns the growth of a ratio per round; the baseline of each round is of the same second.
+/// Returns the growth of a ratio per round. The baseline of each round is of the same second.
 fn growth(row: &IpcRow, empty: &IpcRow, one: fn(&Ratios) -> f64) -> Vec<f64> {
     let of_round = |(now, before)| one(now) / one(before);
     row.rounds.iter().zip(&empty.rounds).map(of_round).collect()

@@ -1,4 +1,4 @@
-//! The base system, and the requests to its echo server.
+//! Base system, and the requests to its echo server.
 
 use super::{MS, US, ms, periodic, span, table, task, work};
 use talea_core::Time;
@@ -11,9 +11,9 @@ use talea_sim::{Arrivals, Completion, Cost, Jobs, Simulation, Source, Workload};
 /// Scheduling of the echo server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Service {
-    /// At the highest priority of TP_0.
+    /// The server has the highest priority of TP_0.
     Highest,
-    /// In a reservation of 1 ms every 50 ms, in an EDF band above B.
+    /// The server has a reservation of 1 ms every 50 ms, in an EDF band above B.
     Reserved(ServerKind),
 }
 
@@ -23,13 +23,13 @@ pub(super) enum Load {
     None,
     Normal,
     Bursts,
-    /// Only the first burst.
+    /// Only the first burst arrives.
     #[cfg(test)]
     One,
 }
 
-/// Start of the bursts in s, which the paper does not state. With these the longest latency is 34.6
-/// s.
+/// Starts of the bursts in s, which the paper does not state. With these starts the longest latency
+/// is 34.6 s.
 pub(super) const BURSTS: [u64; 3] = [10, 25, 40];
 
 /// Offsets that the paper does not state: additional delays against [`Plan::minute`], in µs.
@@ -45,7 +45,7 @@ pub(super) struct Phases {
 pub(super) struct Plan {
     pub(super) service: Service,
     pub(super) load: Load,
-    /// Limit of the waiting requests; further ones are dropped.
+    /// Maximum number of waiting requests. Further requests are dropped.
     pub(super) capacity: u32,
     pub(super) phases: Phases,
     pub(super) length: Time,
@@ -56,7 +56,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Returns the paper's minute; no request is lost.
+    /// Returns the plan of the paper's minute. No request is lost.
     pub(super) fn minute(service: Service, load: Load) -> Plan {
         let bursts = BURSTS.map(|second| second * 1_000).to_vec();
         let (capacity, phases) = (10_000, Phases::default());
@@ -97,7 +97,7 @@ impl Plan {
         times
     }
 
-    /// Simulates the system; returns the response times of A, B and the echo server.
+    /// Simulates the system. Returns the completions of A, B and the echo server.
     pub(super) fn simulate(&self) -> [Vec<Completion>; 3] {
         let (tree, workload) = base_system(self);
         let mut jobs = Jobs::default();
@@ -108,8 +108,8 @@ impl Plan {
     }
 }
 
-/// Simulates a minute of the base system; returns the response times of A, B and the echo server.
-/// No request is lost.
+/// Simulates a minute of the base system. Returns the completions of A, B and the echo server. No
+/// request is lost.
 pub(super) fn base(service: Service, load: Load) -> [Vec<Completion>; 3] {
     Plan::minute(service, load).simulate()
 }

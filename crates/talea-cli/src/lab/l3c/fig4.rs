@@ -48,7 +48,7 @@ pub(super) fn figure4(reserved: bool) -> Jobs {
     jobs
 }
 
-/// Builds the system of figure 4; `unit`: milliseconds per unit of the paper.
+/// Builds the system of figure 4, with `unit` milliseconds per unit of the paper.
 pub(super) fn figure4_system(reserved: bool, unit: u64) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let partitions = tree.scheduler(Tree::ROOT, SchedulerSpec::new("TP_X", table(1_000 * unit, 1)));

@@ -9,7 +9,8 @@ use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
 use talea_sim::{Arrivals, Completion, Cost, Simulation, Sink, Source, Workload};
 
-/// Two sets of harmonic periods in ms; the paper states only that there are seven from 5 to 1,000.
+/// Two sets of harmonic periods in ms. The paper states only that there are seven periods from 5 to
+/// 1,000.
 pub(super) const HARMONIC: [[u64; 7]; 2] =
     [[5, 10, 20, 50, 100, 200, 1_000], [5, 10, 20, 40, 200, 1_000, 1_000]];
 

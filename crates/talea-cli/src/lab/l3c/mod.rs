@@ -1,9 +1,9 @@
 //! `talea lab l3c`: the experiments of L3C in PikeOS (RTNS 2017, section 5), simulated.
 //!
 //! The base system has two time partitions of 20 ms. Task A (10 ms every 40 ms) is in the second
-//! one. Task B (2 ms every 100 ms, deadline 5 ms) is in the system partition TP_0. The echo server
-//! is latency-critical, but of low criticality. It needs 0.65 ms per request, as the paper's curves
-//! imply. Requests arrive at 10 per second, and at 1,000 per second in bursts of one second.
+//! partition. Task B (2 ms every 100 ms, deadline 5 ms) is in the system partition TP_0. The echo
+//! server is latency-critical, but of low criticality. Each request needs 0.65 ms, as the paper's
+//! curves imply. Requests arrive at 10 per second, and at 1,000 per second in bursts of one second.
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 

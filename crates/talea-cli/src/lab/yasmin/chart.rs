@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// Bar of one configuration.
 pub(super) struct Bar {
     pub(super) name: String,
-    /// Group of the bar; bars of one group stand together under its name.
+    /// Group of the bar. Bars of one group stand together under its name.
     pub(super) group: &'static str,
     /// Least, mean and largest time, in ms.
     pub(super) span: [f64; 3],

@@ -46,9 +46,9 @@ use talea_sim::rng::Rng;
 
 /// Numbers of tasks of a set.
 const SIZES: [usize; 4] = [20, 40, 80, 120];
-/// Total utilizations in tenths of a CPU; there are two CPUs.
+/// Total utilizations in tenths of a CPU, for two CPUs.
 const UTILIZATIONS: [u64; 5] = [2, 6, 10, 14, 18];
-/// Periods to choose from, in ms.
+/// Periods in ms from which a set is drawn.
 const PERIODS: [u64; 6] = [20, 25, 40, 50, 80, 100];
 
 /// Period and cost of each task.
@@ -71,7 +71,7 @@ fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_ns())
 }
 
-/// Returns more jobs than a run can have, although it is a little longer than `length`.
+/// Returns a number of jobs that no run exceeds, even if the run is a little longer than `length`.
 fn jobs(period: Span, length: Duration) -> u64 {
     length.as_nanos() as u64 / period.as_ns() + 16
 }
@@ -105,7 +105,7 @@ fn ours(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     Ok(Overhead { late, ..overhead.with_dispatchers(report.scheduling_time, report.max_step) })
 }
 
-/// Runs a set with one thread per task: a shorter period has a higher priority, and each thread is
+/// Runs a set with one thread per task. A shorter period has a higher priority, and each thread is
 /// on the CPU with the lowest utilization so far.
 fn plain(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> {
     let zero = clock::now() + Span::from_ns(20_000_000);
@@ -143,7 +143,7 @@ fn plain(cpus: &[u32], set: &Set, length: Duration) -> anyhow::Result<Overhead> 
     })
 }
 
-/// One set in both variants.
+/// Result of one set in both variants.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Fig2Row {
     tasks: usize,
@@ -249,7 +249,8 @@ fn middle(rows: &[Fig2Row], is: impl Fn(&Fig2Row) -> bool, says: fn(&Fig2Row) ->
     median(rows.iter().filter(|row| is(row)).map(says))
 }
 
-/// Returns the figure by the number of tasks, or by their utilization.
+/// Returns the figure of the overhead per job over `of(row)`: the number of tasks, or their
+/// utilization.
 fn figure(rows: &[Fig2Row], x: &'static str, of: fn(&Fig2Row) -> f64) -> Figure<'static> {
     let at = distinct(rows, of);
     let line = |name: &str, says: &dyn Fn(f64) -> f64| Series {
@@ -294,7 +295,7 @@ fn thresholds(rows: &[Fig2Row], empty: &[f64]) -> Vec<Threshold> {
     ]
 }
 
-/// Adds a row for each number of tasks and for each utilization.
+/// Adds a line for each number of tasks and for each utilization.
 fn lines(rows: &[Fig2Row], mut add: impl FnMut(String, &dyn Fn(&Fig2Row) -> bool)) {
     for n in distinct(rows, |row| row.tasks) {
         add(format!("{n} tasks"), &|row| row.tasks == n);
@@ -337,7 +338,7 @@ fn means(rows: &[Fig2Row]) -> Table {
     table
 }
 
-/// Returns the table of the most expensive job.
+/// Returns the table of the most expensive job of each size and utilization.
 fn most_expensive(rows: &[Fig2Row]) -> Table {
     let mut table = Table::new(&[
         "A JOB, µs",

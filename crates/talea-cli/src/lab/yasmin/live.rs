@@ -36,7 +36,7 @@ use talea_system::system::{self, System};
 
 /// Priority of the monitors: above each thread of a run.
 const MONITOR_PRIORITY: u8 = 95;
-/// Probes of the monitors; they are rare, so that they cost almost nothing.
+/// Configuration of the monitors' probes, which are rare so that they cost almost nothing.
 const PROBES: ProbeConfig =
     ProbeConfig { period: Span::from_ns(2_000_000), latency: ProbeConfig::FOR_RUNS.latency };
 
@@ -63,7 +63,7 @@ impl FlightNumbers {
         FlightNumbers { frame_ms, frames: frames.len(), frames_late, looks, looks_late }
     }
 
-    /// Whether frames or messages are late here and none are in `other`.
+    /// Whether frames or messages are late in this flight and none are late in `other`.
     fn is_later_than(&self, other: &FlightNumbers) -> bool {
         (other.frames_late == 0 && self.frames_late > 0)
             || (other.looks_late == 0 && self.looks_late > 0)
@@ -84,7 +84,7 @@ struct FlightRow {
     measured: FlightNumbers,
     /// Number of late frames that stalls explain.
     left_out: usize,
-    /// Earlier flights, repeated because a CPU was stalled.
+    /// Earlier flights, which were repeated because a CPU was stalled.
     before: Vec<FlightNumbers>,
     /// Whether a CPU was stalled.
     is_disturbed: bool,
@@ -152,7 +152,7 @@ fn simulated(setup: &Setup) -> anyhow::Result<FlightNumbers> {
 }
 
 /// Returns the numbers of a flight without the late frames that stalls explain, and the number of
-/// these.
+/// these frames.
 fn measured(
     setup: &Setup,
     flown: &Flight,
@@ -179,7 +179,7 @@ fn measured(
     (FlightNumbers::of(&times, [late, all]), left_out)
 }
 
-/// Returns a stall in time since `began`; it may have begun one probe period earlier.
+/// Returns a stall in time since `began`. The stall may have begun one probe period earlier.
 fn stall_since(stall: &Stall<Monotonic>, began_ns: u64) -> (Duration, Duration) {
     let since = |at: Monotonic| Duration::from_nanos(at.as_ns().saturating_sub(began_ns));
     (since(stall.from).saturating_sub(Duration::from_nanos(PROBES.period.as_ns())), since(stall.to))

@@ -3,9 +3,9 @@
 //! Model: a job consumes its cost, so it reads the clock of its thread when it begins and until it
 //! ends. The CPU time from the end of a job to the start of the next one of the same thread is
 //! overhead. It includes the completion of the first job (with decisions for other threads), the
-//! sleep, the wake-up and the start of the second job. The jobs need these readings anyway and
-//! store them within their own time. So the measurement adds half a reading at each end, which is
-//! subtracted.
+//! sleep, the wake-up and the start of the second job. The jobs need these readings anyway, and
+//! store them within their own time. So the measurement adds half a reading at each end, which the
+//! module subtracts.
 
 #![allow(clippy::cast_precision_loss, reason = "shown with a few digits")]
 
@@ -22,7 +22,7 @@ use talea_os::clock;
 pub(super) struct Thread {
     /// Clock of the thread at the end of its last job.
     ended: Option<Work>,
-    /// CPU time of its jobs, in ns.
+    /// CPU time of the thread's jobs, in ns.
     used: u64,
     jobs: u64,
     /// `between[n]`: CPU time between job `n` and the next one, in ns.
@@ -57,13 +57,13 @@ impl Thread {
 /// Overheads in µs.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Overhead {
-    /// Mean per job, of threads that only schedule.
+    /// Mean CPU time per job of threads that only schedule.
     pub(super) dispatchers: f64,
-    /// Mean per job, of workers between their jobs.
+    /// Mean CPU time per job of workers between their jobs.
     pub(super) workers: f64,
     /// CPU time between two jobs of a thread that 99 of 100 jobs do not exceed.
     pub(super) between_p99: f64,
-    /// Maximum over all jobs.
+    /// Maximum CPU time between two jobs of a thread.
     pub(super) between_most: f64,
     /// Longest step of a thread that only schedules.
     pub(super) step_most: f64,
@@ -77,13 +77,14 @@ impl Overhead {
         self.dispatchers + self.workers
     }
 
-    /// Returns the largest possible overhead of one job: the longest step of all, plus the maximum
-    /// of its thread.
+    /// Returns the largest possible overhead of one job: the longest step, plus the maximum CPU
+    /// time between two jobs.
     pub(super) fn most(&self) -> f64 {
         self.step_most + self.between_most
     }
 
-    /// Computes the overhead from the total CPU time of the workers. None of their jobs is running.
+    /// Computes the overhead from the total CPU time of the workers. Called when none of their jobs
+    /// is running.
     pub(super) fn of<'a>(worked: Duration, threads: impl Iterator<Item = &'a Thread>) -> Overhead {
         let (mut inside, mut jobs, mut between) = (0, 0, Vec::new());
         let reading = cost::read_cost();

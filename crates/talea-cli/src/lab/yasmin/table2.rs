@@ -42,7 +42,7 @@ use talea_runtime::{Application, Config, RunHandle, Task, TaskId, first_cpus};
 const THREADS: usize = 6;
 const PERIOD: Span = Span::from_ns(10_000_000);
 /// Lateness in ns above which a sample is counted separately, on all sides and for any cause. Six
-/// jobs at one instant on two CPUs may take a third of it.
+/// jobs at one instant on two CPUs may take a third of this time.
 const STALL: u64 = 1_000_000;
 
 fn duration(span: Span) -> Duration {
@@ -129,8 +129,8 @@ fn ours(
     ours.run(length(period, times))
 }
 
-/// Measurement of preemption: a task computes for seven tenths of each 20 ms, and a more urgent one
-/// preempts it four times meanwhile.
+/// Time for which a task computes in each 20 ms of the measurement of preemption. A more urgent
+/// task preempts it four times in that time.
 const BUSY: Span = Span::from_ns(14_000_000);
 const FRAME: Span = Span::from_ns(20_000_000);
 const INTO: [Span; 4] = [
@@ -192,7 +192,8 @@ fn preempting_by_hand(cpu: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     })
 }
 
-/// Measures from a notification on `from` to the first action of a more urgent sleeper on `to`.
+/// Measures the time from a notification on `from` to the first action of a more urgent sleeper on
+/// `to`.
 fn handed_over(from: u32, to: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     let (event_count, notified_at) = (EventCount::new(), AtomicU64::new(0));
     let forever = clock::now() + Span::from_ns(60_000_000_000);
@@ -227,7 +228,8 @@ fn handed_over(from: u32, to: u32, times: u64) -> anyhow::Result<Vec<u64>> {
     })
 }
 
-/// Least, largest and mean over all samples; statistics of the samples outside of stalls.
+/// Latencies of one row: least, largest and mean over all samples, and statistics of the samples
+/// outside of stalls.
 #[derive(Clone, Debug, Serialize)]
 struct Latency {
     load: &'static str,
@@ -236,7 +238,7 @@ struct Latency {
     least: f64,
     largest: f64,
     mean: f64,
-    /// Samples outside of stalls.
+    /// Statistics of the samples outside of stalls.
     #[serde(skip_serializing_if = "Option::is_none")]
     clear: Option<Clear>,
 }
@@ -342,7 +344,7 @@ fn latencies(
 /// Latencies of wake-up and preemption, measured in alternating rounds.
 #[derive(Clone, Debug, Serialize)]
 struct Reactions {
-    /// Latencies of one task, and of one thread, with a period of 1 ms.
+    /// Latencies of one task with a period of 1 ms. The next field has those of one thread.
     wake: Clear,
     wake_by_hand: Clear,
     preemption: Clear,
@@ -406,7 +408,7 @@ impl Reactions {
     }
 }
 
-/// Maximum difference of the runtime's mean to that of plain threads, in µs (requirement Y17,
+/// Maximum difference of the runtime's mean from that of plain threads, in µs (requirement Y17,
 /// `docs/coverage.md`).
 const MAX_MORE_US: f64 = 100.0;
 

@@ -8,7 +8,7 @@ use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, clock};
 
 /// Priority of the measured threads: above the workers of a run, which have at most 91, and below
-/// its dispatchers.
+/// the run's dispatchers.
 pub(super) const PRIORITY: u8 = 92;
 /// Makes the calling thread a FIFO thread on one CPU.
 pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
@@ -19,7 +19,7 @@ pub(super) fn enter(cpu: u32, priority: u8) -> io::Result<()> {
 /// Scheduling class of a thread of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// SCHED_FIFO, pinned.
+    /// SCHED_FIFO, pinned to a CPU.
     Fifo,
     /// SCHED_DEADLINE, on any CPU: the kernel does not permit an affinity.
     Deadline,
@@ -66,7 +66,7 @@ pub(super) fn sleepers(
     Ok(all)
 }
 
-/// Runs cyclictest; returns its least, largest and mean latency in µs, or `None` if it is not
+/// Runs cyclictest. Returns its least, largest and mean latency in µs, or `None` if it is not
 /// installed.
 pub(super) fn cyclictest(threads: usize, period: Span, times: u64) -> Option<[f64; 3]> {
     let number = |number: u64| number.to_string();
@@ -79,7 +79,7 @@ pub(super) fn cyclictest(threads: usize, period: Span, times: u64) -> Option<[f6
     read_cyclictest(&String::from_utf8_lossy(&ended.stdout))
 }
 
-/// Parses all lines `T: 0 ( 123) P:92 I:10000 C: 100 Min: 3 Act: 5 Avg: 6 Max: 19`.
+/// Parses all lines of the form `T: 0 ( 123) P:92 I:10000 C: 100 Min: 3 Act: 5 Avg: 6 Max: 19`.
 fn read_cyclictest(text: &str) -> Option<[f64; 3]> {
     let after = |line: &str, name: &str| -> Option<f64> {
         line.split_once(name)?.1.split_whitespace().next()?.parse().ok()
@@ -97,11 +97,12 @@ fn read_cyclictest(text: &str) -> Option<[f64; 3]> {
     })
 }
 
-/// The paper's load, until this is dropped.
+/// Process with the paper's load, which ends when the value is dropped.
 pub(super) struct Stress(Child);
 
 impl Stress {
-    /// Starts stress-ng, which ends by itself after `seconds`; `None` if it is not installed.
+    /// Starts stress-ng, which ends by itself after `seconds`. Returns `None` if it is not
+    /// installed.
     pub(super) fn start(seconds: u64) -> Option<Stress> {
         let child = Command::new("stress-ng")
             .args(["-C", "8", "-c", "8", "-T", "8", "-y", "8", "-q", "-t"])

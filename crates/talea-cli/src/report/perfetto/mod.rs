@@ -33,10 +33,10 @@ use talea_core::{Span, Time};
 use talea_sim::{Completion, Sink};
 use wire::{Bytes, EVENT_MAX_BYTES, EventBuffer, Message};
 
-/// Interned with every sequence; numbered from 1 in this order.
+/// Categories, interned with every sequence and numbered from 1 in this order.
 const CATEGORIES: [&str; 5] = ["run", "slot", "job", "miss", "note"];
 const ANNOTATIONS: [&str; 3] = ["job", "cpu", "response_ns"];
-/// Numbered after the tasks and the owners of slots.
+/// Names of events, numbered after the tasks and the owners of slots.
 const EVENTS: [&str; 8] = [
     "arrival",
     "refused",
@@ -272,14 +272,14 @@ pub(crate) struct Tracks<'a, W: Write> {
     trace: &'a mut Trace<W>,
     outline: &'a Outline,
     sequence: u64,
-    /// Later slots and deadlines are not written.
+    /// End of the trace: later slots and deadlines are not written.
     until: u64,
     first: FirstTracks,
     /// Interned number of the first of [`EVENTS`].
     names: u64,
-    /// `on_cpu[cpu]`: task with the open slice.
+    /// `on_cpu[cpu]`: task with the open slice on the CPU.
     on_cpu: Vec<Option<TaskId>>,
-    /// `of_task[task]`: CPU of the open slice.
+    /// `of_task[task]`: CPU of the task's open slice.
     of_task: Vec<Option<Cpu>>,
     slots: Vec<SlotCursor>,
 }

@@ -16,9 +16,9 @@ pub(super) mod packet {
     pub(crate) const SEQUENCE_FLAGS: u32 = 13;
     pub(crate) const DEFAULTS: u32 = 59;
     pub(crate) const TRACK_DESCRIPTOR: u32 = 60;
-    /// The sequence begins: earlier interned names are void.
+    /// Flag: the sequence begins, so earlier interned names are void.
     pub(crate) const STATE_CLEARED: u64 = 1;
-    /// The packet refers to interned names.
+    /// Flag: the packet refers to interned names.
     pub(crate) const NEEDS_STATE: u64 = 2;
 }
 
@@ -27,10 +27,10 @@ pub(super) mod defaults {
 }
 
 pub(super) mod clock {
-    /// Field of a snapshot.
+    /// Number of the field with the clocks of a snapshot.
     pub(crate) const CLOCKS: u32 = 1;
     pub(crate) const PRIMARY: u32 = 2;
-    /// Field of one of its clocks.
+    /// Number of the field with the id of a clock.
     pub(crate) const ID: u32 = 1;
     pub(crate) const TIMESTAMP: u32 = 2;
     pub(crate) const MONOTONIC: u64 = 3;
@@ -44,7 +44,7 @@ pub(super) mod track {
     pub(crate) const COUNTER: u32 = 8;
     pub(crate) const CHILD_ORDERING: u32 = 11;
     pub(crate) const RANK: u32 = 12;
-    /// Children are ordered by their ranks.
+    /// Ordering: children are ordered by their ranks.
     pub(crate) const EXPLICIT: u64 = 3;
     pub(crate) const PROCESS_PID: u32 = 1;
     pub(crate) const PROCESS_NAME: u32 = 6;

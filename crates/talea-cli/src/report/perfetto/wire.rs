@@ -38,8 +38,8 @@ impl Bytes for Vec<u8> {
     }
 }
 
-/// In-place buffer for one event, which has no texts and at most five numbers. It needs no capacity
-/// check; a trace has millions of events.
+/// In-place buffer for one event, which has no texts and at most five numbers. The buffer needs no
+/// capacity check, which matters because a trace has millions of events.
 #[derive(Debug)]
 pub(super) struct EventBuffer<'b> {
     bytes: &'b mut [u8; EVENT_MAX_BYTES],

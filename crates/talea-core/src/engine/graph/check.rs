@@ -8,8 +8,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 impl Tree {
-    /// Checks that every channel joins two tasks, that no graph has a cycle, and that the roots of
-    /// a graph agree.
+    /// Checks that every channel joins two tasks, that no graph has a cycle, and that the graph
+    /// roots of a graph agree.
     pub(in super::super) fn check_graph(&self) -> Result<(), TreeError> {
         for (at, channel) in self.channels.iter().enumerate() {
             let wrong = |node, why| Err(TreeError { node, kind: why });
@@ -78,7 +78,7 @@ impl Tree {
     }
 
     /// Returns the tasks joined by channels, sources before sinks (Kahn 1962), and the sinks of
-    /// each.
+    /// each task.
     ///
     /// O(channels · log channels).
     ///
@@ -118,20 +118,20 @@ impl Tree {
         )
     }
 
-    /// Returns the criteria of each task that inherits from the roots of its graph
+    /// Returns the criteria of each task that inherits from its graph roots
     /// ([`TaskSpec::inherits`]).
     ///
-    /// Empty if a graph has a cycle.
+    /// The result is empty if a graph has a cycle.
     pub fn inherited_criteria(&self) -> BTreeMap<NodeId, Criteria> {
         let mut above = self.root_criteria();
         above.retain(|&node, _| self.task_spec(node).is_some_and(|spec| spec.inherits));
         above
     }
 
-    /// Returns the most urgent criteria of the graph's roots for each task that a graph activates.
+    /// Returns the most urgent criteria of the graph roots for each task that a graph activates.
     ///
-    /// Their relative deadline is carried by the tokens, even if the task has criteria of its own.
-    /// Empty if a graph has a cycle.
+    /// The tokens carry the relative deadline of the graph roots, even if the task has criteria of
+    /// its own. The result is empty if a graph has a cycle.
     pub fn root_criteria(&self) -> BTreeMap<NodeId, Criteria> {
         let Ok((order, outputs)) = self.graph_order() else { return BTreeMap::new() };
         let static_of = |root: NodeId| {
@@ -157,5 +157,5 @@ impl Tree {
     }
 }
 
-/// Sinks of the channels, by source.
+/// `Outputs[n]`: sinks of the channels out of node `n`.
 type Outputs = BTreeMap<NodeId, Vec<NodeId>>;

@@ -1,13 +1,13 @@
 //! Task graphs: activations between tasks, and the channels that carry them.
 //!
-//! YASMIN section 2, with docs/model.md, section 8. Only roots of a graph have arrivals. A node is
+//! YASMIN section 2, with docs/model.md, section 8. Only graph roots have arrivals. A node is
 //! activated when every channel into it holds the tokens of an activation. Tokens of a job become
 //! visible when the job completes. Each token carries the absolute deadline of the graph activation
 //! that it originates from, and so does the activated job. Of several deadlines the latest applies,
-//! because only with its token could the node be activated.
+//! because the node could not be activated without its token.
 //!
 //! Invariants of a channel: `claimed <= visible <= stored <= room`. No job blocks: full and empty
-//! are results, and counted.
+//! channels are results, which the engine counts.
 
 mod check;
 #[cfg(test)]
@@ -36,9 +36,10 @@ pub struct ChannelSpec {
     pub from: NodeId,
     /// Sink: the task that the tokens activate.
     pub to: NodeId,
-    /// Capacity in data tokens. 0: each completion of the source pushes one token without data.
+    /// Capacity in data tokens. With 0, each completion of the source pushes one token without
+    /// data.
     pub size: u32,
-    /// Tokens of one activation.
+    /// Number of tokens that one activation takes.
     pub tokens: u32,
 }
 
@@ -53,7 +54,7 @@ pub struct Traffic {
     pub overflows: u64,
     /// Attempts to pop from the empty channel.
     pub underflows: u64,
-    /// Jobs of the source that completed without a token.
+    /// Completed jobs of the source that pushed no token.
     pub silent: u64,
 }
 
@@ -63,7 +64,7 @@ struct Channel {
     from: u32,
     to: u32,
     tokens: u32,
-    /// Whether tokens carry no data: an activation removes them.
+    /// Whether tokens carry no data. An activation then removes its tokens.
     is_signal: bool,
     /// Deadlines of the tokens, oldest first.
     deadlines: Vec<Time>,
@@ -72,10 +73,10 @@ struct Channel {
     stored: u32,
     /// Stored tokens from completed jobs.
     visible: u32,
-    /// Visible tokens taken by an activation.
+    /// Visible tokens that an activation has taken.
     claimed: u32,
     traffic: Traffic,
-    /// Its nodes in the tree.
+    /// Source and sink as nodes of the tree.
     id: (NodeId, NodeId),
 }
 
@@ -96,7 +97,7 @@ impl Channel {
         true
     }
 
-    /// Publishes the tokens of the source's completed job; returns whether there was one.
+    /// Publishes the tokens of the source's completed job. Returns whether there was a token.
     fn publish(&mut self, deadline: Time) -> bool {
         if self.is_signal {
             self.push(deadline);
@@ -115,7 +116,7 @@ impl Channel {
         )
     }
 
-    /// Claims the tokens of one activation; returns the latest deadline.
+    /// Claims the tokens of one activation. Returns the latest of their deadlines.
     fn claim(&mut self) -> Time {
         let latest = (self.claimed..self.claimed + self.tokens)
             .map(|index| self.deadlines[self.at(index)])

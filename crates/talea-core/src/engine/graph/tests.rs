@@ -1,4 +1,4 @@
-//! Channels against a reference model: three lists.
+//! Channels compared with a reference model of three lists.
 
 use super::super::{Event, Handled, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree};
 use super::{Channel, Traffic};

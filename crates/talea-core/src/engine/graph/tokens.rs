@@ -7,7 +7,7 @@ use crate::mutate;
 use alloc::vec::Vec;
 
 impl Graph {
-    /// Builds the channels of a checked tree; `task` returns the task of a node.
+    /// Builds the channels of a checked tree. `task` returns the task of a node.
     pub(in super::super) fn new(tree: &Tree, tasks: usize, task: impl Fn(NodeId) -> u32) -> Graph {
         let channel = |spec: &ChannelSpec| {
             let capacity = if spec.size == 0 { MAX_SIGNALS.max(spec.tokens) } else { spec.size };
@@ -45,7 +45,7 @@ impl Graph {
         self.channels.get(channel.0 as usize).map(|channel| channel.from)
     }
 
-    /// Claims the tokens of one activation of `task`; returns its deadline, or `None` if tokens are
+    /// Claims the tokens of one activation of `task`. Returns its deadline, or `None` if tokens are
     /// missing.
     fn claim_inputs(&mut self, task: u32) -> Option<Time> {
         let into = &self.into[task as usize];
@@ -65,8 +65,7 @@ impl Graph {
 }
 
 impl<W: Observer> Engine<W> {
-    /// Publishes the tokens of a completed job of `task` with this deadline, and activates the
-    /// sinks.
+    /// Publishes the tokens of a completed job of `task` with `deadline`, and activates the sinks.
     pub(in super::super) fn publish(&mut self, now: Time, task: u32, deadline: Time) {
         let count = self.graph.as_ref().map_or(0, |graph| graph.out[task as usize].len());
         for index in 0..count {
@@ -94,7 +93,7 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Activates a task for a graph or a table; the job is released with the arrivals of this
+    /// Activates a task for a graph or a table. The job is released with the arrivals of this
     /// instant.
     ///
     /// `nominal` is the nominal time of the release.
@@ -175,10 +174,10 @@ impl<W: Observer> Engine<W> {
         channel.map_or(0, |channel| channel.visible - channel.claimed)
     }
 
-    /// Copies the unclaimed tokens of `before`, a stopped engine, for a start that keeps them.
+    /// Copies the unclaimed tokens of `before`, a stopped engine, into this engine.
     ///
-    /// Channels are matched by their ends; tokens without a place are dropped. The deadlines of the
-    /// old run are meaningless. The tokens therefore count as activations at the new time zero,
+    /// Channels are matched by their ends, and tokens that do not fit are dropped. The deadlines of
+    /// the old run are meaningless. The tokens therefore count as activations at the new time zero,
     /// with the relative deadline of the task that they activate.
     pub fn keep_channels<V: Observer>(&mut self, before: &Engine<V>) {
         let (Some(graph), Some(old)) = (&self.graph, &before.graph) else { return };
@@ -191,8 +190,7 @@ impl<W: Observer> Engine<W> {
         self.keep_tokens(&left.collect::<Vec<u32>>());
     }
 
-    /// Fills each channel with a number of tokens at time zero; channels without a number stay
-    /// empty.
+    /// Fills channel `c` with `left[c]` tokens at time zero. Channels without a number stay empty.
     pub fn keep_tokens(&mut self, left: &[u32]) {
         let Some(graph) = &mut self.graph else { return };
         for (channel, &count) in graph.channels.iter_mut().zip(left) {

@@ -1,7 +1,7 @@
 //! Acquisition of accelerators and resources.
 //!
 //! A job with [`must_acquire`](super::TaskSharing::must_acquire) may not run before it has acquired
-//! what it needs.
+//! its needs: accelerators or a resource.
 //!
 //! | state | event | next state |
 //! | --- | --- | --- |
@@ -20,7 +20,7 @@ use crate::Time;
 use crate::mutate;
 
 impl Sharing {
-    /// Releases everything that the completed job held.
+    /// Releases all accelerators and resources that the completed job held.
     fn release_all(&mut self, task: u32) {
         let shared = &mut self.tasks[task as usize];
         mutate!(
@@ -52,7 +52,7 @@ impl Sharing {
 }
 
 impl<W: Observer> Engine<W> {
-    /// Lets the selected jobs acquire what they need, the most urgent first, until every selected
+    /// Lets the selected jobs acquire their needs, the most urgent job first, until every selected
     /// job may run.
     pub(in super::super) fn resolve_waits(&mut self, now: Time) {
         loop {
@@ -100,7 +100,7 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Acquires what `task`, selected for `cpu`, needs, or blocks it.
+    /// Acquires the needs of `task`, which was selected for `cpu`, or blocks the task.
     fn acquire(&mut self, now: Time, cpu: usize, task: u32) {
         let sharing = self.sharing.as_mut().expect("sharing state");
         if let WaitsFor::Resource(which) = sharing.tasks[task as usize].waits_for {
@@ -138,7 +138,7 @@ impl<W: Observer> Engine<W> {
         sharing.acquire_accelerators(task, needs);
     }
 
-    /// Blocks `task` on a resource; the holders inherit its criteria.
+    /// Blocks `task` on a resource. The holders inherit its criteria.
     fn block(&mut self, now: Time, task: u32) {
         let state = &mut self.tasks[task as usize];
         state.blocked_on |= AWAITS_RESOURCE;
@@ -153,7 +153,8 @@ impl<W: Observer> Engine<W> {
 
     /// Blocks `task`, which was selected for `cpu`.
     ///
-    /// Its child of the root loses the CPU, unless a job below that child is running there.
+    /// The child of the root at or above the task loses the CPU, unless a job below that child is
+    /// running there.
     fn deny_cpu(&mut self, now: Time, cpu: usize, task: u32) {
         self.block(now, task);
         if self.global.is_none() {
@@ -180,7 +181,7 @@ impl<W: Observer> Engine<W> {
         )
     }
 
-    /// Locks a resource, or blocks the task; returns whether the resource is locked.
+    /// Locks a resource, or blocks the task. Returns whether the resource is locked.
     pub(in super::super) fn try_lock(&mut self, now: Time, task: u32, which: u32) -> bool {
         let sharing = self.sharing.as_mut().expect("a resource of this engine");
         assert!(
@@ -217,7 +218,7 @@ impl<W: Observer> Engine<W> {
         self.wake_waiters(now);
     }
 
-    /// Releases everything that the completed job of `task` held.
+    /// Releases all accelerators and resources that the completed job of `task` held.
     ///
     /// [`Engine::wake_waiters`] must follow after the release of the task's next job.
     pub(in super::super) fn release_held(&mut self, task: u32) {
@@ -254,10 +255,10 @@ impl<W: Observer> Engine<W> {
 }
 
 impl Sharing {
-    /// Whether `task`, which waits, waits indirectly for itself.
+    /// Whether the waiting `task` waits indirectly for itself.
     ///
-    /// Only resources can form a cycle: accelerators are acquired all at once, by a job that holds
-    /// nothing yet.
+    /// Only resources can form a cycle. A job acquires all its accelerators at once and holds
+    /// nothing before.
     fn is_deadlock(&mut self, task: u32) -> bool {
         self.visit += 1;
         self.is_waiting_for(task, task)

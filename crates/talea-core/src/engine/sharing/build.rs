@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl<W: Observer> Engine<W> {
-    /// Builds the sharing state of an engine that is complete otherwise.
+    /// Builds the sharing state of an engine that is otherwise complete.
     pub(in super::super) fn build_sharing(&self, plan: SharingPlan) -> Box<Sharing> {
         let resources = plan.resources.iter().enumerate().map(|(which, spec)| {
             let uses = |task: &TaskPlan| task.uses.iter().any(|used| used.0 as usize == which);

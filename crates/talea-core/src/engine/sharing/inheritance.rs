@@ -2,22 +2,22 @@
 //!
 //! Sha, Rajkumar and Lehoczky, IEEE Trans. Computers 39(9), 1990; transitive. A waiter and a holder
 //! have a lowest common scheduler. For a ceiling, every potential waiter counts, and every released
-//! job. The *inherited key* is the waiter's criteria as the common scheduler sees them, with
+//! job. The *inherited key* is the waiter's criteria as the common scheduler compares them, with
 //! overrides and servers' deadlines applied. Every node from the holder up to below the common
 //! scheduler presents the more urgent of its own criteria and the key. A scheduler presents the key
 //! only while its head is on this path.
 //!
 //! A scheduler on the path may have overrides that hide its children's criteria from the common
-//! scheduler. Inside it, criteria cannot be compared with the key. If the key precedes the
-//! scheduler's own criteria, the child on the path precedes all its siblings; otherwise the key is
-//! compared unchanged.
+//! scheduler. Inside this scheduler, criteria cannot be compared with the key. If the key precedes
+//! the scheduler's own criteria, the child on the path precedes all its siblings. Otherwise the key
+//! is compared unchanged.
 //!
-//! Budgets are not inherited: a holder in a server without budget waits for the refill, and so do
+//! Budgets are not inherited. A holder in a server without budget waits for the refill, and so do
 //! its waiters. The executor and the analysis use the same rule.
 //!
-//! Everything is recomputed when a job begins or ends to wait or to hold, or is released while
-//! another job holds one of its resources under a ceiling. The cost is O((waiters + users) ·
-//! depth), and zero otherwise.
+//! The engine recomputes all inheritance when a job begins or ends to wait or to hold. It also does
+//! so when a job is released while another job holds one of its resources under a ceiling. The cost
+//! is O((waiters + users) · depth), and zero otherwise.
 
 use super::super::{AWAITS_RESOURCE, Engine, NONE, NodeKind, Observer};
 use super::{Protocol, Sharing, WaitsFor};
@@ -28,8 +28,8 @@ use crate::sched::{Child, Policy, ReadyChild};
 use crate::server::Server;
 
 impl<W: Observer> Engine<W> {
-    /// Returns the criteria of a task: its own, with the release and deadline of its released job,
-    /// and the inherited ones.
+    /// Returns the criteria of a task: its own criteria, with the release and deadline of its
+    /// released job, and the inherited criteria.
     #[cold]
     pub(in super::super) fn task_criteria(&self, task: u32) -> Criteria {
         let (state, sharing) =
@@ -48,8 +48,8 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Returns the criteria of a scheduler: `own`, and the inherited ones if `head` is on the path
-    /// to the holder.
+    /// Returns the criteria of a scheduler: `own`, combined with the inherited criteria if `head`
+    /// is on the path to the holder.
     #[cold]
     pub(in super::super) fn scheduler_criteria(
         &self,
@@ -83,7 +83,7 @@ impl<W: Observer> Engine<W> {
         a
     }
 
-    /// Returns `criteria` of `node` as the scheduler at `ancestor` sees them.
+    /// Returns `criteria` of `node` as the scheduler at `ancestor` compares them.
     pub(super) fn criteria_at(
         &self,
         mut node: u32,

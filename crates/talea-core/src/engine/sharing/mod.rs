@@ -2,14 +2,14 @@
 //!
 //! Model (docs/model.md, sections 7 and 10). A job acquires its accelerators at its first dispatch
 //! and holds them until it completes. It locks and unlocks resources while it runs. If a need is
-//! not available, the job *waits*: it is not eligible until something that it needs is released,
-//! and retries when it is selected again (`acquire.rs`). The holders may inherit the criteria of
-//! the waiter (`inheritance.rs`).
+//! not available, the job *waits*: it is not eligible until another job releases one of its needs.
+//! Then it retries when it is selected again (`acquire.rs`). The holders may inherit the criteria
+//! of the waiter (`inheritance.rs`).
 //!
 //! Invariants:
 //! 1. A job holds all or none of its accelerators.
 //! 2. A free accelerator or resource has no holder.
-//! 3. A waiting task is in `waiting` once, and another job holds something that it needs.
+//! 3. A waiting task is in `waiting` once, and another job holds one of its needs.
 //!
 //! An engine without versions, accelerators and resources has no sharing state.
 
@@ -47,10 +47,10 @@ pub enum Protocol {
     /// Immediate priority ceiling: from locking on, the holder has the most urgent key of all
     /// users.
     ///
-    /// For deadlines, this is the floor: now plus the smallest relative deadline (Burns et al.,
-    /// *The Deadline Floor Protocol*, RTS 2015), or the earlier deadline of a released job. A job
-    /// locks a resource with a ceiling only while no other job holds such a resource that its task
-    /// uses.
+    /// For deadlines, this is the deadline floor: now plus the smallest relative deadline (Burns et
+    /// al., *The Deadline Floor Protocol*, RTS 2015), or the earlier deadline of a released job. A
+    /// job locks a resource with a ceiling only under a condition: no other job holds a resource
+    /// with a ceiling that its task uses.
     Ceiling,
 }
 
@@ -67,15 +67,15 @@ pub struct ResourceSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitsFor {
     Nothing,
-    /// The accelerators of this version, or of any other. The holders of this version's
-    /// accelerators inherit the key.
+    /// The accelerators of this version, or of any other version. The holders of the accelerators
+    /// of this version inherit the key.
     Version(u32),
     Resource(u32),
 }
 
 #[derive(Debug)]
 struct TaskSharing {
-    /// Its own criteria without inheritance; deadline and arrival come from the job.
+    /// Criteria of the task without inheritance. Deadline and arrival come from the job.
     base_criteria: Criteria,
     versions: Vec<Version>,
     /// `needs[v]`: bit mask of the accelerators of version `v`.
@@ -83,9 +83,9 @@ struct TaskSharing {
     uses: Vec<ResourceId>,
     /// Version of the current job.
     version: u32,
-    /// Whether its jobs select a version at their first dispatch.
+    /// Whether the task's jobs select a version at their first dispatch.
     selects_version: bool,
-    /// Whether the job must acquire its needs before it runs.
+    /// Whether the current job must acquire its needs before it runs.
     must_acquire: bool,
     waits_for: WaitsFor,
     /// Bit mask of held accelerators.
@@ -95,10 +95,10 @@ struct TaskSharing {
 #[derive(Debug)]
 struct Resource {
     protocol: Protocol,
-    /// The holder, or [`NONE`](super::NONE).
+    /// Task that holds the resource, or [`NONE`](super::NONE).
     holder: u32,
-    /// Most urgent criteria of the users, as their common scheduler sees them; the deadline is set
-    /// on locking.
+    /// Most urgent criteria of the users, as their common scheduler compares them. The deadline is
+    /// set on locking.
     ceiling: Criteria,
     /// Smallest relative deadline of the users that are not below a server.
     floor: Option<Span>,
@@ -127,7 +127,7 @@ pub(super) struct Sharing {
     boosted: Vec<u32>,
     /// Scratch: nodes to be updated.
     to_update: Vec<u32>,
-    /// Scratch: `visited[t]` is the last walk that visited task `t`.
+    /// Scratch: `visited[t]` is the number of the last walk that visited task `t`.
     visited: Vec<u64>,
     visit: u64,
 }
@@ -160,8 +160,8 @@ impl Sharing {
         Some(self.resources[which as usize].holder).filter(|&holder| holder != super::NONE)
     }
 
-    /// Whether the released job of `task` may request a resource: its task uses it, and the job
-    /// neither holds it nor waits.
+    /// Whether the released job of `task` may request a resource: the task uses the resource, and
+    /// the job neither holds it nor waits.
     pub(super) fn may_lock(&self, task: u32, which: u32) -> bool {
         let shared = &self.tasks[task as usize];
         shared.uses.iter().any(|used| used.0 == which)
@@ -169,12 +169,12 @@ impl Sharing {
             && matches!(shared.waits_for, WaitsFor::Nothing)
     }
 
-    /// Whether `task` holds a resource, which need not exist.
+    /// Whether `task` holds a resource. The resource need not exist.
     pub(super) fn holds(&self, task: u32, which: u32) -> bool {
         self.resources.get(which as usize).is_some_and(|resource| resource.holder == task)
     }
 
-    /// Whether holders and waiters are consistent; for the audit.
+    /// Whether holders and waiters are consistent. The audit checks this.
     pub(super) fn is_consistent(&self) -> bool {
         self.tasks.iter().enumerate().all(|(task, shared)| {
             let held = (0..self.holders.len())
@@ -195,7 +195,7 @@ impl Sharing {
         })
     }
 
-    /// Whether the needs of `task`, which waits, are available.
+    /// Whether the needs of the waiting `task` are available.
     fn can_proceed(&self, task: u32) -> bool {
         match self.tasks[task as usize].waits_for {
             WaitsFor::Nothing => true,
@@ -210,11 +210,12 @@ impl Sharing {
         uses.iter().all(|used| self.blocking_holder(task, which, used.0).is_none())
     }
 
-    /// Returns the holder of `used` if it prevents `task`, which uses it, from locking `which`.
+    /// Returns the holder of `used` if it prevents `task`, which uses that resource, from locking
+    /// `which`.
     ///
-    /// A job locks a resource with a ceiling only while no other job holds such a resource that its
-    /// task uses. The last job to lock then never waits for the earlier ones, so no cycle can form,
-    /// whatever the ceilings are.
+    /// A job locks a resource with a ceiling only while no other job holds a resource with a
+    /// ceiling that its task uses. So the last job to lock never waits for the earlier jobs, and no
+    /// cycle can form, whatever the ceilings are.
     fn blocking_holder(&self, task: u32, which: u32, used: u32) -> Option<u32> {
         let has_ceiling = |of: u32| self.resources[of as usize].protocol == Protocol::Ceiling;
         let matters = mutate!(

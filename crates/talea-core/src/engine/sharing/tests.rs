@@ -1,4 +1,4 @@
-//! Events and their results, and refused trees. Schedules are compared in `talea-sim`.
+//! Results of events, and refused trees. `talea-sim` compares schedules.
 
 use super::super::{
     Condition, Cpu, Engine, Event, Handled, Order, SchedulerSpec, Selection, TaskId, TaskSpec,

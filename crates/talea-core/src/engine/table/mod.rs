@@ -3,11 +3,11 @@
 //! YASMIN section 3.4, with docs/model.md, section 9. Each CPU has a sequence of half-open entries
 //! `[start, end)` in a hyperperiod that repeats from time zero. Each entry belongs to a child of
 //! the root, which has the CPU while it is eligible. Between entries the CPU idles (a delay slot).
-//! A table decides by time alone, so it needs neither criteria nor locks nor a selection of
-//! versions.
+//! A table decides by time alone, so it needs no criteria, no locks and no selection of versions.
 //!
-//! Invariants: entries of a CPU are sorted, disjoint and inside the hyperperiod; no child has two
-//! CPUs at once.
+//! Invariants:
+//! 1. The entries of a CPU are sorted, disjoint and inside the hyperperiod.
+//! 2. No child has two CPUs at once.
 
 mod check;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 struct CpuTable {
     entries: Vec<TableEntry>,
-    /// The current entry, or the next one.
+    /// Index of the current entry or, between entries, of the next.
     next: usize,
     in_entry: bool,
     /// Start of the current hyperperiod.
@@ -79,7 +79,7 @@ impl Table {
         self.cpus.iter().position(has_one).map(|cpu| cpu as u32)
     }
 
-    /// Returns the preselected version of `child`, which was just assigned `cpu`.
+    /// Returns the preselected version of `child`, which was just assigned to `cpu`.
     pub(super) fn version(&self, cpu: usize, child: Child) -> Option<u32> {
         self.cpus[cpu]
             .current_entry()
@@ -94,7 +94,7 @@ impl Table {
         self.cpus.iter().filter_map(CpuTable::next_edge).min()
     }
 
-    /// Crosses a start or end that is due; returns the CPU and the entry.
+    /// Processes a start or end of an entry that is due. Returns the CPU and the entry.
     fn cross_edge(&mut self, due: (Time, Phase)) -> Option<(usize, TableEntry)> {
         let cpu = self.cpus.iter().position(|row| row.next_edge() == Some(due))?;
         let row = &mut self.cpus[cpu];

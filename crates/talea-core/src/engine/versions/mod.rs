@@ -24,13 +24,13 @@ pub struct Version {
     pub name: String,
     /// Accelerators held from the first dispatch of the job to its completion, all or none.
     pub accelerators: Vec<AcceleratorId>,
-    /// Energy of a job, in the unit of the battery: *energy* and *trade-off*.
+    /// Energy of a job in the unit of the battery, for *energy* and *trade-off*.
     pub energy: u64,
-    /// Execution time of a job: *trade-off*.
+    /// Execution time of a job, for *trade-off*.
     pub time: Work,
-    /// Bit mask of intended modes, bit k for mode k: *mode*.
+    /// Bit mask of intended modes, bit k for mode k; for *mode*.
     pub modes: u64,
-    /// Bit mask of required permissions: *mask*.
+    /// Bit mask of required permissions, for *mask*.
     pub needs: u64,
 }
 
@@ -44,33 +44,35 @@ impl Version {
 /// Rule by which a root chooses a version.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Selection {
-    /// The first in the order of declaration.
+    /// The first version in the order of declaration.
     #[default]
     Declared,
-    /// The largest energy that the battery still holds, otherwise the smallest.
+    /// The version with the largest energy that the battery still holds. If there is none, the
+    /// version with the smallest energy.
     Energy,
-    /// The smallest `weight · energy + (1000 - weight) · time`, with the time in nanoseconds.
+    /// The version with the smallest `weight · energy + (1000 - weight) · time`, with the time in
+    /// nanoseconds.
     TradeOff {
         /// Weight in thousandths: 0 for time only, 1000 for energy only.
         weight: u32,
     },
-    /// The first one intended for the current mode, otherwise the last.
+    /// The first version intended for the current mode, otherwise the last.
     Mode,
-    /// The first one whose requirements are all permitted, otherwise the last.
+    /// The first version whose required permissions are all granted, otherwise the last.
     Mask,
-    /// The result of a function; the last one if the result is no candidate.
+    /// The result of a function. If it is no candidate, the last version.
     User(VersionSelector),
     /// The result of a function with a context number, for applications that share a function.
     UserWithContext(ContextSelector, u64),
 }
 
-/// An external selector: returns the number of a version.
+/// External selector, which returns the number of a version.
 ///
-/// Called during a decision. A panic leaves the engine in an unknown state, so the driver must end
-/// with it.
+/// The engine calls it during a decision. A panic leaves the engine in an unknown state, so the
+/// driver must end with it.
 pub type VersionSelector = fn(&Candidates) -> Option<u32>;
 
-/// An external selector with the context number of its registration.
+/// External selector with the context number of its registration.
 pub type ContextSelector = fn(&Candidates, u64) -> Option<u32>;
 
 /// Arguments of a [`VersionSelector`].
@@ -100,7 +102,7 @@ impl Candidates<'_> {
     }
 }
 
-/// Conditions that versions depend on.
+/// Conditions that the selection of versions depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conditions {
     /// Charge of the battery, in the unit of [`Version::energy`].
@@ -140,8 +142,8 @@ impl Conditions {
 }
 
 impl Selection {
-    /// Returns the number of the selected version. Public for selectors that use one of these rules
-    /// with other conditions.
+    /// Returns the number of the selected version. The function is public for selectors that use a
+    /// rule of [`Selection`] with other conditions.
     ///
     /// # Panics
     /// If there is no candidate.
@@ -201,7 +203,8 @@ impl Selection {
     }
 }
 
-/// Returns the candidate that an external selector has named, if it is one.
+/// Returns the candidate with the number `said`, which an external selector returned. `None` if
+/// that version is no candidate.
 fn named<'a>(of: &'a Candidates, said: Option<u32>) -> Option<(u32, &'a Version)> {
     mutate!(
         "core-version-user",

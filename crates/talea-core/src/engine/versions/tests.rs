@@ -1,4 +1,4 @@
-//! The selection rules, each against a reference model and by hand.
+//! Selection rules, each compared with a reference model and with results by hand.
 
 use super::*;
 use alloc::vec;

@@ -67,7 +67,7 @@ pub(crate) fn known(key: &ThreadKey) -> Option<Monotonic> {
     lock().find(key)
 }
 
-/// Sets the entry to exactly this.
+/// Sets the entry of the thread to exactly `until`.
 pub(crate) fn set(key: &ThreadKey, until: Option<Monotonic>) {
     let mut table = lock();
     match until {

@@ -1,8 +1,8 @@
 //! Reply bodies of fixed length.
 
 use crate::message::{
-    Caveat, CpuInfo, Granted, Mechanism, Notes, PluginInfo, Reply, SessionInfo, SpecId, SpecInfo,
-    Status, Token,
+    Caveat, CpuInfo, DetachCause, Granted, Mechanism, Notes, Overruns, PluginInfo, Reply,
+    SessionInfo, SpecId, SpecInfo, Status, Token,
 };
 use crate::wire::task::{
     AttrWire, TaskWire, cpus_from_wire, cpus_to_wire, declared, flags, read_name, work,
@@ -122,7 +122,7 @@ impl GrantedWire {
     }
 }
 
-/// 496 bytes.
+/// 512 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct SpecWire {
@@ -134,10 +134,16 @@ pub(super) struct SpecWire {
     tid: U32,
     flags: U32,
     attr: AttrWire,
+    overruns: U64,
+    last_overrun_ns: U64,
 }
 
 const HAS_TID: u32 = 1;
 const HAS_ATTR: u32 = 1 << 1;
+const IS_THROTTLED: u32 = 1 << 2;
+/// Position and mask of the [`DetachCause`]; 0 for none.
+const CAUSE_SHIFT: u32 = 4;
+const CAUSE: u32 = 0xf << CAUSE_SHIFT;
 
 impl SpecWire {
     pub(super) fn new(info: &SpecInfo) -> SpecWire {
@@ -148,14 +154,31 @@ impl SpecWire {
             uid: U32::new(info.uid),
             pid: U32::new(info.pid),
             tid: U32::new(info.tid.unwrap_or(0)),
-            flags: flags(&[(info.tid.is_some(), HAS_TID), (info.attr.is_some(), HAS_ATTR)]),
+            flags: U32::new(
+                flags(&[
+                    (info.tid.is_some(), HAS_TID),
+                    (info.attr.is_some(), HAS_ATTR),
+                    (info.overruns.is_throttled, IS_THROTTLED),
+                ])
+                .get()
+                    | info.detached.map_or(0, |cause| (cause as u32) << CAUSE_SHIFT),
+            ),
             attr: info.attr.as_ref().map_or(AttrWire::NONE, AttrWire::new),
+            overruns: U64::new(info.overruns.count),
+            last_overrun_ns: U64::new(info.overruns.last_ns),
         }
     }
 
     pub(super) fn read(&self) -> Result<SpecInfo, FieldError> {
         let bits = self.flags.get();
-        FieldError::bits(Field::Message, bits, HAS_TID | HAS_ATTR)?;
+        FieldError::bits(Field::Message, bits, HAS_TID | HAS_ATTR | IS_THROTTLED | CAUSE)?;
+        let detached = match (bits & CAUSE) >> CAUSE_SHIFT {
+            0 => None,
+            number => Some(
+                (DetachCause::ALL.into_iter().find(|&cause| cause as u32 == number))
+                    .ok_or_else(|| FieldError::new(Field::Message, number, 3_u32))?,
+            ),
+        };
         let attr = if bits & HAS_ATTR != 0 {
             Some(self.attr.read()?)
         } else if self.attr.as_bytes() == AttrWire::NONE.as_bytes() {
@@ -171,6 +194,12 @@ impl SpecWire {
             pid: self.pid.get(),
             tid: optional(Field::Thread, bits & HAS_TID != 0, self.tid)?,
             attr,
+            overruns: Overruns {
+                count: self.overruns.get(),
+                last_ns: self.last_overrun_ns.get(),
+                is_throttled: bits & IS_THROTTLED != 0,
+            },
+            detached,
         })
     }
 }
@@ -345,7 +374,7 @@ const _: () = assert!(size_of::<GrantedWire>() == 72);
 const _: () = assert!(core::mem::offset_of!(GrantedWire, charge) == 24);
 const _: () = assert!(core::mem::offset_of!(GrantedWire, notes) == 64);
 const _: () = assert!(core::mem::offset_of!(GrantedWire, priority) == 71);
-const _: () = assert!(size_of::<SpecWire>() == 496);
+const _: () = assert!(size_of::<SpecWire>() == 512);
 const _: () = assert!(size_of::<StatusWire>() == 72);
 const _: () = assert!(size_of::<PluginWire>() == 208);
 const _: () = assert!(size_of::<CpuWire>() == 40);

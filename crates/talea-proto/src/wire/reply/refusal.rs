@@ -64,7 +64,7 @@ struct OfferWire {
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct WitnessWire {
-    /// Window, or period of the late task.
+    /// Window, or period of the late task, or delay until a zero-lag hold ends.
     at: U64,
     /// Demand, or response time; 0 for an unbounded response time.
     needs: U64,
@@ -89,6 +89,7 @@ const HAS_CPU: u16 = 1;
 const IS_DEADLINE_MISS: u16 = 1 << 1;
 const IS_OWN: u16 = 1 << 2;
 const IS_DEMAND: u16 = 1 << 3;
+const IS_HELD: u16 = 1 << 4;
 const OK: u16 = 0;
 const PARTIAL: u16 = 1;
 const NO: u16 = 2;
@@ -179,6 +180,7 @@ fn witness_to_wire(witness: Option<Witness>) -> (u16, WitnessWire) {
         Some(Witness::Demand { at, demand, supply }) => {
             (IS_DEMAND, wire(at, demand.as_ns(), supply.as_ns()))
         }
+        Some(Witness::Held { free_in }) => (IS_HELD, wire(free_in, 0, 0)),
     }
 }
 
@@ -194,6 +196,8 @@ fn witness_from_wire(flags: u16, wire: &WitnessWire) -> Option<Witness> {
     } else if flags & IS_DEMAND != 0 {
         let (demand, supply) = (Work::from_ns(needs), Work::from_ns(has));
         Some(Witness::Demand { at: Span::from_ns(at), demand, supply })
+    } else if flags & IS_HELD != 0 {
+        Some(Witness::Held { free_in: Span::from_ns(at) })
     } else {
         None
     }

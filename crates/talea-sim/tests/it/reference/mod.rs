@@ -1,16 +1,17 @@
-//! Reference model: a scheduler and a simulator written independently, from the definitions.
+//! Reference model: a scheduler and a simulator, written from the definitions, independent of
+//! Talea.
 //!
 //! It imports nothing from Talea and shares none of its data structures. Numbers are ticks, and
-//! time advances one tick at a time. Every queue is a list that is searched completely, and
-//! eligibility is recomputed after every event. docs/model.md, sections 1 to 6, defines the order
-//! of events; the servers are in [`server`], with their papers.
+//! time advances one tick at a time. The model searches every queue, a list, completely, and
+//! recomputes eligibility after every event. docs/model.md, sections 1 to 6, defines the order of
+//! events. The servers are in [`server`], with their papers.
 
 pub(crate) mod server;
 
 use server::Server;
 use std::collections::VecDeque;
 
-/// Order of a group's children.
+/// Order of a scheduler's children.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     Edf,
@@ -24,7 +25,7 @@ pub(crate) enum Order {
     },
     Table {
         frame: u64,
-        /// (start, end, child)
+        /// Slots: (start, end, child).
         slots: Vec<(u64, u64, usize)>,
         lending: bool,
     },
@@ -46,14 +47,15 @@ pub(crate) struct Task {
     pub(crate) criticality: u64,
     /// Whether the minimum separation of releases is enforced.
     pub(crate) enforced: bool,
-    /// Jobs that may wait behind the current one.
+    /// Number of jobs that may wait behind the current job.
     pub(crate) capacity: usize,
     pub(crate) arrivals: Vec<u64>,
-    /// Costs in order, repeated from the start; refused jobs consume none.
+    /// Costs in order, repeated from the start. Refused jobs consume no cost.
     pub(crate) costs: Vec<u64>,
     /// Accelerator that a job holds from its start to its end.
     pub(crate) accelerator: Option<usize>,
-    /// (work, span): a job suspends itself after that work, unless its cost is no larger.
+    /// Self-suspension (work, span): a job suspends itself after that work, unless its cost is no
+    /// larger.
     pub(crate) suspends: Option<(u64, u64)>,
 }
 
@@ -69,7 +71,7 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
 }
 
-/// Node 0 is the root; parents precede their children.
+/// Described system. Node 0 is the root, and parents precede their children.
 #[derive(Clone, Debug)]
 pub(crate) struct System {
     pub(crate) cpus: usize,
@@ -82,7 +84,7 @@ pub(crate) struct System {
 /// Stalls and overheads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interference {
-    /// (CPU, from, to)
+    /// Stalls: (CPU, from, to).
     pub(crate) stalls: Vec<(usize, u64, u64)>,
     /// Overhead of each arrival, on the CPU where its task ran last.
     pub(crate) release: u64,
@@ -93,9 +95,9 @@ pub(crate) struct Interference {
 /// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Completion times, by task in node order.
+    /// `ends[t]`: completion times of task `t`, in node order.
     pub(crate) ends: Vec<Vec<u64>>,
-    /// Number of refused jobs, by task.
+    /// `refused[t]`: number of refused jobs of task `t`.
     pub(crate) refused: Vec<u64>,
     /// `ticks[t][cpu]`: task that ran in tick `t`.
     pub(crate) ticks: Vec<Vec<Option<usize>>>,
@@ -112,7 +114,7 @@ impl System {
             .collect()
     }
 
-    /// Runs from 0 up to and including the events at `until`, but not beyond.
+    /// Runs from 0 up to and including the events at `until`.
     pub(crate) fn run(&self, until: u64) -> Outcome {
         let mut state = State::new(self);
         for now in 0..=until {
@@ -133,11 +135,13 @@ struct Job {
     started: bool,
     left: u64,
     done: u64,
-    /// Whether it has suspended itself, and the end of the suspension.
+    /// Whether the job has suspended itself.
     slept: bool,
+    /// End of the self-suspension.
     until: Option<u64>,
-    /// Whether it holds its accelerator, or waits for it.
+    /// Whether the job holds its accelerator.
     has: bool,
+    /// Whether the job waits for its accelerator.
     stalled: bool,
 }
 
@@ -158,7 +162,7 @@ struct State<'a> {
     tasks: Vec<usize>,
     now: u64,
     outcome: Outcome,
-    /// `jobs[n]`: pending jobs of node `n`; likewise for all fields below.
+    /// `jobs[n]`: pending jobs of node `n`. The index of the other lists is a node or CPU, too.
     jobs: Vec<VecDeque<Job>>,
     earliest: Vec<u64>,
     taken: Vec<usize>,
@@ -167,28 +171,28 @@ struct State<'a> {
     stamp: u64,
     servers: Vec<Option<Server>>,
     pending: Vec<bool>,
-    /// Current child of a nonpreemptive group.
+    /// `current[n]`: current child of a nonpreemptive scheduler `n`.
     current: Vec<Option<usize>>,
-    /// Eligible children of a round-robin group, in the order of their turns.
+    /// `turns[n]`: eligible children of a round-robin scheduler `n`, in the order of their turns.
     turns: Vec<Vec<usize>>,
     quantum: Vec<u64>,
-    /// Owner of the current slot of a table.
+    /// `owner[n]`: owner of the current slot of table `n`.
     owner: Vec<Option<usize>>,
     bound: Vec<Option<usize>>,
     last: Vec<usize>,
-    /// `given[cpu]`: child of the root on a CPU, with several CPUs.
+    /// `given[cpu]`: child of the root on a CPU; only for a root with several CPUs.
     given: Vec<Option<usize>>,
     /// `runs[cpu]`: node of the running task.
     runs: Vec<Option<usize>>,
     /// `ordered[cpu]`: task and job of the last order.
     ordered: Vec<Option<(usize, usize)>>,
-    /// `owed[cpu]`: ticks of overhead that are still to be spent.
+    /// `owed[cpu]`: ticks of overhead that are pending.
     owed: Vec<u64>,
     /// `seen[n]`: CPU of the last job of node `n`.
     seen: Vec<usize>,
     /// Tasks waiting for an accelerator, in the order in which their waits began.
     waiting: Vec<usize>,
-    /// Accelerators in use.
+    /// Accelerators that a job holds.
     taken_up: Vec<usize>,
 }
 
@@ -486,7 +490,8 @@ impl<'a> State<'a> {
         criteria
     }
 
-    /// Returns the sort key of a child: the smallest is first; for children of one group only.
+    /// Returns the sort key of a child of `group`. The child with the smallest key is first. Keys
+    /// of different schedulers are not comparable.
     fn rank(&self, group: usize, child: usize) -> (u64, u64, usize) {
         let criteria = self.criteria(child);
         match &self.group(group).expect("a group").order {
@@ -508,7 +513,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Returns the child that would run if `group` had a CPU.
+    /// Returns the child that would run if the scheduler `group` had a CPU.
     fn head(&self, group: usize) -> Option<usize> {
         if self.current[group].is_some() {
             return self.current[group];
@@ -523,7 +528,7 @@ impl<'a> State<'a> {
     }
 
     /// Lets the selected tasks acquire their accelerators or blocks them, the most urgent first,
-    /// until every selected task has its own.
+    /// until every selected task holds its accelerator.
     fn acquire_accelerators(&mut self) {
         loop {
             let mut first: Option<(usize, usize)> = None;
@@ -598,8 +603,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Returns the task that runs if `node` has a CPU; `keep`: it runs, and nonpreemptive groups
-    /// record their current child.
+    /// Returns the task that runs if `node` has a CPU. With `keep` the task runs, and nonpreemptive
+    /// schedulers record their current child.
     fn descend(&mut self, mut node: usize, keep: bool) -> Option<usize> {
         while let Some(group) = self.group(node) {
             let head = self.head(node)?;
@@ -611,7 +616,7 @@ impl<'a> State<'a> {
         Some(node)
     }
 
-    /// Moves children of the root until no waiting child should run.
+    /// Assigns CPUs to children of the root until no waiting child should run.
     fn give(&mut self) {
         let preemptive = self.group(0).expect("a group").preemptive;
         loop {
@@ -635,8 +640,9 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Returns the CPU for a child of the root: the bound one, its last one if idle, the first idle
-    /// one, or the one of the least urgent child.
+    /// Returns the CPU for a child of the root. It is the first of these that exists: the CPU to
+    /// which its job is bound, its idle last CPU, the first idle CPU, and the CPU of the least
+    /// urgent child.
     fn place(&self, child: usize) -> usize {
         if let Some(cpu) = self.bound[child] {
             return cpu;

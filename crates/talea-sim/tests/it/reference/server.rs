@@ -1,11 +1,15 @@
-//! Servers from their definitions, one tick at a time.
+//! Servers from their definitions, simulated one tick at a time.
 //!
 //! Polling: Lehoczky, Sha and Strosnider, RTSS 1987. Deferrable: Strosnider, Lehoczky and Sha,
-//! 1995. Sporadic: Stanovich, Baker, Wang and González Harbour, RTAS 2010, section 5: usage is
-//! counted while the server is active. It is split off when the server has no more work or the
-//! refill is exhausted. It returns one period after the refill's time, or immediately and for a
-//! whole period if its deadline has passed by then. CBS: Abeni and Buttazzo, RTSS 1998; the hard
-//! one and the rule for D < T follow Linux' deadline class.
+//! 1995.
+//!
+//! Sporadic: Stanovich, Baker, Wang and González Harbour, RTAS 2010, section 5. The server counts
+//! usage while it is active. It splits the usage off when it has no more work or the refill is
+//! exhausted. The usage returns one period after the refill's time. If the refill's deadline has
+//! passed by then, the usage returns immediately and for a whole period.
+//!
+//! CBS: Abeni and Buttazzo, RTSS 1998. The hard CBS and the rule for D < T follow Linux' deadline
+//! class.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -36,14 +40,14 @@ pub(crate) struct Server {
     pending: bool,
     /// Whether the last tick exhausted the budget.
     pub(crate) is_exhausted: bool,
-    /// Remaining budget of polling, deferrable and CBS.
+    /// Remaining budget of a polling server, deferrable server or CBS.
     remaining: u64,
     due: u64,
-    /// Next refill of polling and deferrable; end of throttling of a hard CBS.
+    /// Next refill of a polling or deferrable server. For a hard CBS, the end of throttling.
     next: Option<u64>,
-    /// Last refill of polling.
+    /// Last refill of a polling server.
     refilled: Option<u64>,
-    /// Whether a CBS is unused since its refill.
+    /// Whether the budget of a CBS is unused since its refill.
     is_fresh: bool,
     /// Refills of a sporadic server: time and amount.
     refills: Vec<(u64, u64)>,

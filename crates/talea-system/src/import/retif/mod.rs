@@ -1,13 +1,15 @@
-//! ReTiF's files, as its papers and its daemon have them, in; our configuration file out.
+//! Import of ReTiF's files, as in its papers and its daemon, into Talea's configuration file.
 //!
-//! Read are: Listing 2 of ReTiF (JSA 2021) with four columns, Listing 2 of its forerunner (ISORC
-//! 2020) with three and with `!` headings, Listing 3 (rules, in a file of their own or among the
-//! plugins), and the YAML of the published daemon.
+//! The import reads these files:
+//! - Listing 2 of ReTiF (JSA 2021) with four columns;
+//! - Listing 2 of its forerunner (ISORC 2020) with three columns and with `!` headings;
+//! - Listing 3 (rules, in a separate file or among the plugins);
+//! - the YAML of the published daemon.
 //!
-//! Model: a file becomes rows of cells with their places (`rows`), rows become lines of ours that
-//! remember the cell they came from (`lines`); the result is read once by our own reader, and what
-//! that finds is reported at the place in the original. So a file that is imported is a file that
-//! loads, given CPUs and users.
+//! Model: a file becomes rows of cells with their positions (`rows`). The rows become lines of
+//! Talea's file that keep the position of their cell (`lines`). Talea's own reader reads the result
+//! once, and its diagnostics are reported at these positions. So an imported file is a file that
+//! loads, if its CPUs and users exist.
 
 mod rows;
 mod values;
@@ -26,19 +28,19 @@ use std::collections::HashMap;
 use talea_core::CpuSet;
 use talea_core::cpus::MAX_CPUS;
 
-/// The file of a cell, as an index.
+/// Index of the file that a cell belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Plugins = 0,
     Rules = 1,
 }
 
-/// Turns ReTiF's plugin file, and its rule file if there is one, into our configuration.
+/// Converts ReTiF's plugin file, and its rule file if given, into Talea's configuration.
 ///
-/// What our daemon does differently is said in comments at the top of the result.
+/// Comments at the top of the result describe the differences of Talea's daemon.
 ///
 /// # Errors
-/// Every problem that was found, with its place in the file that it is in.
+/// All diagnostics, with their positions in the imported files.
 pub fn retif(plugins: File<'_>, rules: Option<File<'_>>) -> Result<String, Vec<Diagnostic>> {
     let sources = [
         Source::new(plugins.origin, capped(plugins.text)),
@@ -88,7 +90,7 @@ pub fn retif(plugins: File<'_>, rules: Option<File<'_>>) -> Result<String, Vec<D
     Err(findings.into_iter().flat_map(Findings::finish).filter(Diagnostic::is_error).collect())
 }
 
-/// Nothing of what is too large.
+/// Returns `text`, or an empty text if it is too large.
 fn capped(text: &str) -> &str {
     if text.len() > config::FILE_MAX { "" } else { text }
 }
@@ -215,8 +217,8 @@ fn rule_lines(
     lines.from(&format!("{} = {value}", key.name), rule.which, &rule.value.at);
 }
 
-/// Reads the result for a machine that has everything; complaints go to the place that the line
-/// came from.
+/// Reads the result for a computer that has every CPU and user. Diagnostics are reported at the
+/// position that the line comes from.
 fn verify(lines: &Lines<Which>, findings: &mut [Findings<'_>; 2]) {
     let everything = Target::new(CpuSet::first(MAX_CPUS as u32));
     let Err(found) = config::read(&lines.text, "imported", &AnyName::default(), &everything) else {
@@ -230,7 +232,7 @@ fn verify(lines: &Lines<Which>, findings: &mut [Findings<'_>; 2]) {
     }
 }
 
-/// `line 11` of the result as the line of the original that it says again.
+/// Replaces `line 11` of the result by the line of the imported file that it comes from.
 fn with_original_lines(text: &str, lines: &Lines<Which>, findings: &[Findings<'_>; 2]) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -248,7 +250,7 @@ fn with_original_lines(text: &str, lines: &Lines<Which>, findings: &[Findings<'_
     out + rest
 }
 
-/// `key = "value"` as `value`: the original has no keys, or others.
+/// Replaces `key = "value"` by `value`: the imported file has no keys, or others.
 fn values_alone(text: &str) -> String {
     let mut out = String::new();
     for (number, part) in text.split('`').enumerate() {
@@ -262,7 +264,7 @@ fn values_alone(text: &str) -> String {
     out
 }
 
-/// Every name exists; equal names are equal ids.
+/// Names of which every one exists. Equal names have equal ids.
 #[derive(Default)]
 struct AnyName {
     ids: RefCell<HashMap<String, u32>>,

@@ -1,15 +1,17 @@
-//! The papers' listings: one row a line, columns between blanks, comments after `#`.
+//! Reader of the papers' listings: one row per line, columns separated by blanks, comments after
+//! `#`.
 //!
 //! ReTiF (JSA 2021) Listing 2: `RM1 RM.so 50-99 1,2`; Listing 3: `user1 EDF max_utilization 0.7`.
-//! ISORC 2020 Listing 2: `RM 50-99 1,2`; its daemon's file has these under headings that start with
-//! `!`, after three kernel settings, which Talea does not touch and which are only noted.
+//! ISORC 2020 Listing 2: `RM 50-99 1,2`. The file of its daemon has these rows under headings that
+//! start with `!`, after three kernel settings. Talea does not change these settings, and the
+//! import only notes them.
 
 use super::Which;
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::ops::Range;
 
-/// A piece of a line.
+/// Part of a line, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cell<'t> {
     pub(super) text: &'t str,
@@ -20,7 +22,7 @@ pub(super) struct Cell<'t> {
 #[derive(Clone, Debug)]
 pub(super) struct PluginRow<'t> {
     pub(super) name: Cell<'t>,
-    /// `None` where the name is all there is.
+    /// Module of the plugin; `None` if the row has only a name.
     pub(super) module: Option<Cell<'t>>,
     pub(super) band: Cell<'t>,
     pub(super) cpus: Cell<'t>,
@@ -36,16 +38,16 @@ pub(super) struct RuleRow<'t> {
     pub(super) value: Cell<'t>,
 }
 
-/// Everything in the files, in order.
+/// All rows of the files, in order.
 #[derive(Default)]
 pub(super) struct Rows<'t> {
     pub(super) plugins: Vec<PluginRow<'t>>,
     pub(super) rules: Vec<RuleRow<'t>>,
-    /// Notes for the reader of the result.
+    /// Notes for the readers of the result.
     pub(super) notes: Vec<String>,
 }
 
-/// Lines with their offset, without comments.
+/// Returns the non-empty lines with their offsets, without comments.
 pub(super) fn content_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut offset = 0;
     text.split_inclusive('\n').map(move |line| {
@@ -61,7 +63,7 @@ pub(super) fn content_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The columns of a line that starts at byte `at`.
+/// Returns the columns of a line that starts at byte `at`.
 fn columns(at: usize, line: &str) -> Vec<Cell<'_>> {
     let start = |part: &str| part.as_ptr() as usize - line.as_ptr() as usize;
     line.split(|c: char| c.is_whitespace() || c == '\u{feff}')
@@ -70,20 +72,20 @@ fn columns(at: usize, line: &str) -> Vec<Cell<'_>> {
         .collect()
 }
 
-/// Whether this is meant as a range of priorities.
+/// Whether the cell has the form of a range of priorities.
 fn is_band(cell: &Cell<'_>) -> bool {
     cell.text.bytes().all(|b| b.is_ascii_digit() || b == b'-')
         && cell.text.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// Whether this is a number, as the kernel's settings are.
+/// Whether the cell is a number, as the kernel's settings are.
 fn is_number(cell: &Cell<'_>) -> bool {
     let digits = cell.text.trim_start_matches('-');
     digits.starts_with(|c: char| c.is_ascii_digit())
         && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
-/// Columns `from` and later as one cell: lists of CPUs may hold blanks.
+/// Joins the columns from `from` on to one cell, because lists of CPUs may contain blanks.
 fn joined<'t>(text: &'t str, columns: &[Cell<'t>]) -> Cell<'t> {
     let (first, last) = (&columns[0], &columns[columns.len() - 1]);
     let at = first.at.start..last.at.end;

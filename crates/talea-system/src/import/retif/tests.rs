@@ -1,4 +1,4 @@
-//! The papers' files, imported as printed.
+//! Import of the papers' files as printed.
 
 use super::*;
 use talea_core::setup::{Bound, Domain, PluginKind, RmTest};

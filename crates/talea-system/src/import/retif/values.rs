@@ -1,4 +1,4 @@
-//! ReTiF's values in our words.
+//! Conversion of ReTiF's values to the words of Talea's configuration.
 
 use crate::config::keys::{Form, Key};
 use crate::decimal::{parse_charge, write_charge};
@@ -6,7 +6,7 @@ use crate::duration::parse_span;
 use talea_core::Charge;
 use talea_core::setup::DEADLINE_CLASS;
 
-/// Our kind for ReTiF's module (or bare name), if it is one of its four plugins.
+/// Returns the plugin kind for ReTiF's module (or bare name), if it is one of its four plugins.
 pub(super) fn kind(module: &str) -> Option<&'static str> {
     let file = module.rsplit('/').next().unwrap_or(module).to_ascii_lowercase();
     let stem = file.split(".so").next().unwrap_or_default();
@@ -17,7 +17,7 @@ pub(super) fn kind(module: &str) -> Option<&'static str> {
     ["edf", "rm", "rr", "fp"].into_iter().find(|kind| *kind == bare.unwrap_or(stem))
 }
 
-/// An absolute path for a module: ReTiF's daemon also looks in a directory of its own.
+/// Returns an absolute path for a module. ReTiF's daemon also searches a directory of its own.
 pub(super) fn module_path(module: &str) -> String {
     if module.starts_with('/') {
         return module.to_owned();
@@ -27,7 +27,7 @@ pub(super) fn module_path(module: &str) -> String {
     format!("/usr/lib/talea/plugins/{file}{suffix}")
 }
 
-/// The elements of a list as one list with commas: `1,2`, `1, 2`, or one on each line after a dash.
+/// Returns a list with commas from `1,2`, `1, 2`, or one element on each line after a dash.
 pub(super) fn list(text: &str) -> String {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     // Only lines after the first carry the dash of a list; the first starts behind it.
@@ -37,12 +37,12 @@ pub(super) fn list(text: &str) -> String {
     items.into_iter().filter(|item| !item.is_empty()).collect::<Vec<_>>().join(",")
 }
 
-/// A range of priorities as `low-high`: `50-99`, `50`, or the list `50, 99`.
+/// Returns a range of priorities as `low-high`, from `50-99`, `50`, or the list `50, 99`.
 pub(super) fn band(text: &str) -> String {
     list(text).replacen(',', "-", 1)
 }
 
-/// `text` as a value of `key` in TOML; else why not and what would be right.
+/// Returns `text` as a value of `key` in TOML, or the fault of the text and a remedy.
 pub(super) fn property(key: &Key, text: &str) -> Result<String, (String, String)> {
     match key.form {
         Form::Decimal => match parse_charge(text) {

@@ -1,17 +1,17 @@
-//! The YAML of ReTiF's published daemon: the subset that its files use, by hand.
+//! Reader of the YAML of ReTiF's published daemon: a parser of the subset that its files use.
 //!
-//! Read are block mappings, lists with `-`, flow lists `[1, 2]` and quoted or plain scalars on one
-//! line, which is all that daemon's keys need: `system`, `plugins` with `name`, `plugin`,
-//! `priority`, `cores`, and `rules`, which that daemon ignores and which are noted, not read.
-//! Absent on purpose: anchors, tags, multi-line scalars, flow mappings; a file that uses them is
-//! refused with the line.
+//! The reader accepts block mappings, lists with `-`, flow lists `[1, 2]` and quoted or plain
+//! scalars on one line. These suffice for the keys of the daemon: `system`, `plugins` with `name`,
+//! `plugin`, `priority`, `cores`, and `rules`. The daemon ignores `rules`, so the import only notes
+//! them. Absent on purpose: anchors, tags, multi-line scalars, flow mappings. The import reports
+//! the line of a file that uses them as an error.
 
 use super::rows::{Cell, PluginRow, Rows, content_lines};
 use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::ops::Range;
 
-/// Whether the first line with content is a key with a colon, as in no listing.
+/// Whether the first line with content is a key with a colon, which no listing has.
 pub(super) fn is_yaml(text: &str) -> bool {
     let first =
         content_lines(text).map(|(_, line)| line.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']));
@@ -31,7 +31,7 @@ enum Part {
     Rules,
 }
 
-/// A plugin while its lines are being read.
+/// Plugin whose lines are being read.
 struct Item<'s> {
     at: Range<usize>,
     cells: [Option<Cell<'s>>; 4],
@@ -153,7 +153,7 @@ pub(super) fn read<'s>(rows: &mut Rows<'s>, findings: &mut Findings<'s>) {
     close(rows, item, findings);
 }
 
-/// `cell` without quotes or brackets.
+/// Returns `cell` without quotes or brackets.
 fn bare(cell: Cell<'_>) -> Cell<'_> {
     for (open, end) in [('"', '"'), ('\'', '\''), ('[', ']')] {
         if let Some(inner) = cell.text.strip_prefix(open).and_then(|rest| rest.strip_suffix(end)) {

@@ -1,16 +1,16 @@
-//! rt-app's JSON in; a system file out.
+//! Import of rt-app's JSON into a system file.
 //!
-//! rt-app 1.0 (its tutorial is the reference): `tasks` holds threads by name, a thread has
-//! `phases`, a phase has events in the order in which they are written, and both have loops. Keys
-//! may repeat and carry suffixes (`run0`, `run1`). Times are whole microseconds.
+//! rt-app 1.0 (its tutorial is the reference): `tasks` holds threads by name. A thread has
+//! `phases`, and a phase has events in the order in which they are written. Both have loops. Keys
+//! may repeat and have suffixes (`run0`, `run1`). Times are whole microseconds.
 //!
-//! Model: what a file says is read ([`read`]); threads become tasks ([`shape`]): between two timers
-//! lies a job; a thread without timers is one job that suspends itself. Who schedules them is
-//! [`place`]'s: one fixed-priority root a CPU, with deadline reservations on top and the fair class
-//! at the bottom.
+//! Model: [`read`] reads the contents of a file. [`shape`] converts threads to tasks: the events
+//! between two timers are a job. A thread without timers is one job that suspends itself. [`place`]
+//! writes the schedulers: one fixed-priority root per CPU, with deadline reservations at the top
+//! and the fair class at the bottom.
 //!
-//! Held differently, each with a note in the result: relative timers start anew after an overrun
-//! while jobs here queue; the fair class is round robin; `runtime` is work.
+//! Three differences have a note in the result. Relative timers start anew after an overrun, while
+//! jobs of Talea queue. The fair class is round robin. `runtime` is work.
 
 mod place;
 mod read;
@@ -21,11 +21,11 @@ use crate::diagnostic::Diagnostic;
 use std::ops::Range;
 use talea_core::Span;
 
-/// Turns an rt-app workload into a system file, for a machine with so many CPUs; without a number,
-/// with as many as the file names.
+/// Converts an rt-app workload into a system file, for a computer with `cpus` CPUs. Without a
+/// number, the file determines the number of CPUs.
 ///
 /// # Errors
-/// Every problem that was found, with its place.
+/// All diagnostics, with their positions.
 pub fn rtapp(file: File<'_>, cpus: Option<u32>) -> Result<String, Vec<Diagnostic>> {
     system_file(file, "rt-app", |text, lines, notes, findings| {
         let root = match json::parse(text) {
@@ -44,15 +44,15 @@ pub fn rtapp(file: File<'_>, cpus: Option<u32>) -> Result<String, Vec<Diagnostic
     })
 }
 
-/// The contents of a workload file.
+/// Contents of a workload file.
 struct Workload {
     duration: Option<(Span, Range<usize>)>,
-    /// Whether locks inherit.
+    /// Whether locks have priority inheritance.
     inheritance: bool,
     threads: Vec<Thread>,
 }
 
-/// A thread, or several of one kind.
+/// Thread, or several equal threads.
 struct Thread {
     name: String,
     at: Range<usize>,
@@ -60,13 +60,13 @@ struct Thread {
     delay: Span,
     loops: Loops,
     class: Class,
-    /// Those that it may use; any, if empty.
+    /// CPUs that the thread may use; any CPU if empty.
     cpus: Vec<u32>,
     cpus_at: Range<usize>,
     phases: Vec<Phase>,
 }
 
-/// How often something happens.
+/// Number of repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loops {
     Times(u64),
@@ -74,7 +74,7 @@ enum Loops {
 }
 
 impl Loops {
-    /// If it comes to an end.
+    /// Returns the number of repetitions; `None` if they never end.
     fn times(self) -> Option<u64> {
         match self {
             Loops::Times(times) => Some(times),
@@ -83,7 +83,7 @@ impl Loops {
     }
 }
 
-/// The scheduling class of a thread.
+/// Scheduling class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Fair,
@@ -92,7 +92,7 @@ enum Class {
     Deadline { runtime: Span, period: Span, deadline: Span },
 }
 
-/// Events in a loop.
+/// Sequence of events with a loop.
 struct Phase {
     at: Range<usize>,
     loops: Loops,
@@ -104,7 +104,7 @@ struct Event {
     what: What,
 }
 
-/// Events that a task can hold.
+/// Events that a task of a system file can express.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Run(Span),
@@ -114,7 +114,7 @@ enum What {
     Unlock(String),
 }
 
-/// Says it once.
+/// Appends a note, unless the list has it.
 fn note(notes: &mut Vec<String>, text: &str) {
     if notes.iter().all(|note| note != text) {
         notes.push(text.to_owned());

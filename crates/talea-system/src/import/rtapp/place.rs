@@ -1,9 +1,10 @@
-//! Placement of the tasks: the scheduling classes of the kernel as a tree.
+//! Conversion of the kernel's scheduling classes to a tree, in which the tasks are placed.
 //!
-//! A root a CPU, by fixed priority: on top an EDF band of one hard CBS for each thread of the
-//! deadline class, then the real-time priorities (round robin among those of SCHED_RR at one), and
-//! the fair class at the bottom. Threads that may use several CPUs need a root of several, where a
-//! scheduler below the root has one CPU at a time; so there SCHED_FIFO is all that can be held.
+//! Each CPU has a root with fixed priorities. At its top is an EDF scheduler with one hard CBS for
+//! each thread of the deadline class. The real-time priorities follow (round robin among the
+//! SCHED_RR threads of one priority). The fair class is at the bottom. Threads that may use several
+//! CPUs need a root of several CPUs, below which a scheduler has one CPU at a time. So only
+//! SCHED_FIFO can be expressed there.
 
 use super::super::Names;
 use super::super::lines::Lines;
@@ -19,7 +20,7 @@ const QUANTUM: &str = "100ms";
 /// Approximate time slice of the fair class.
 const SLICE: &str = "3ms";
 
-/// Writes the system.
+/// Writes the system file.
 pub(super) fn write(
     workload: &Workload,
     tasks: &[Task<'_>],
@@ -82,7 +83,7 @@ pub(super) fn write(
     }
 }
 
-/// Whether threads of both real-time classes have one priority and may meet on a CPU.
+/// Whether threads of both real-time classes have one priority and a common CPU.
 fn share_a_queue(tasks: &[Task<'_>]) -> bool {
     // By priority and CPU: whether there is one of each class. Tasks that may use any CPU
     // compete with all others.
@@ -108,7 +109,7 @@ fn share_a_queue(tasks: &[Task<'_>]) -> bool {
 
 struct Place<'a> {
     lines: &'a mut Lines,
-    /// Schedulers and resources that are there, by what they are for.
+    /// `made[purpose]`: name of the scheduler or resource for a purpose.
     made: BTreeMap<String, String>,
     names: Names,
 }

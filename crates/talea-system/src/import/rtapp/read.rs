@@ -1,4 +1,4 @@
-//! The file's own terms: threads with their properties, phases, events.
+//! Reader of rt-app's terms: threads with their properties, phases, events.
 
 use super::super::Names;
 use super::super::json::{Json, Member, Value};
@@ -10,10 +10,10 @@ use std::ops::Range;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// Threads and events of one file at most.
+/// Maximum number of threads and events in one file.
 const THREADS_MAX: usize = 10_000;
 const INSTANCES_MAX: u64 = 10_000;
-/// The default of rt-app.
+/// Default priority of rt-app.
 const PRIORITY: u8 = 10;
 
 const TOP: [&str; 3] = ["global", "resources", "tasks"];
@@ -50,7 +50,7 @@ const PROPERTIES: [&str; 9] = [
     "util_max",
 ];
 
-/// Events, the longer names first: a key may go on behind them.
+/// Names of events, the longer names first, because a key may have a suffix.
 const EVENTS: [&str; 21] = [
     "sem_post", "sem_wait", "runtime", "barrier", "suspend", "memrun", "unlock", "resume",
     "signal", "iorun", "sleep", "timer", "broad", "yield", "lock", "wait", "sync", "fork", "sig",
@@ -60,7 +60,7 @@ const EVENTS: [&str; 21] = [
 const POLICIES: [&str; 6] =
     ["SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE", "SCHED_RR", "SCHED_FIFO", "SCHED_DEADLINE"];
 
-/// Everything that a file says.
+/// Reads the contents of a file.
 pub(super) fn workload(
     root: &Json<'_>,
     notes: &mut Vec<String>,
@@ -117,7 +117,7 @@ impl Read<'_, '_> {
         }
     }
 
-    /// Members with known keys, each once unless it is an event.
+    /// Returns the members with known keys. It reports a repeated key unless the key is an event.
     fn members<'j, 't>(
         &mut self,
         members: &'j [Member<'t>],
@@ -166,7 +166,7 @@ impl Read<'_, '_> {
         number
     }
 
-    /// Microseconds.
+    /// Reads a number of microseconds.
     fn time(&mut self, json: &Json<'_>, name: &str, least: i64) -> Option<Span> {
         // A month, in microseconds.
         let us = self.number(json, name, (least, 2_592_000_000_000))?;
@@ -309,7 +309,7 @@ impl Read<'_, '_> {
         })
     }
 
-    /// Phases may repeat what the thread says, not change it.
+    /// Checks that a phase repeats the properties of its thread and does not change them.
     fn same_properties(&mut self, phase: &[&Member<'_>], thread: &[&Member<'_>]) {
         for member in phase.iter().filter(|member| PROPERTIES.contains(&&*member.key)) {
             let same = thread
@@ -328,7 +328,7 @@ impl Read<'_, '_> {
         }
     }
 
-    /// Reads `loop`; -1 repeats forever.
+    /// Reads `loop`. The value -1 repeats forever.
     fn loops(&mut self, json: &Json<'_>) -> Option<Loops> {
         match self.number(json, "loop", (-1, 1_000_000_000))? {
             -1 => Some(Loops::Forever),
@@ -465,7 +465,7 @@ impl Read<'_, '_> {
         fine.then_some(phase)
     }
 
-    /// Reads an event; `None` if it does nothing. Faults have been reported.
+    /// Reads an event; `None` if it has no effect. The function reports errors itself.
     fn event(&mut self, event: &str, member: &Member<'_>) -> Result<Option<What>, ()> {
         let json = &member.value;
         let some = |span: Span, what: fn(Span) -> What| (!span.is_zero()).then(|| what(span));
@@ -548,7 +548,7 @@ impl Read<'_, '_> {
     }
 }
 
-/// The event that a key names.
+/// Returns the event that a key names.
 fn event(key: &str) -> Option<&'static str> {
     let is_other = TOP.contains(&key)
         || THREAD.contains(&key)
@@ -557,7 +557,7 @@ fn event(key: &str) -> Option<&'static str> {
     EVENTS.into_iter().find(|event| !is_other && key.starts_with(event))
 }
 
-/// Whether two values say the same.
+/// Whether two values are equal.
 fn alike(one: &Json<'_>, other: &Json<'_>) -> bool {
     match (&one.value, &other.value) {
         (Value::List(a), Value::List(b)) => {

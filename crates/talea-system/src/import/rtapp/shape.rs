@@ -1,8 +1,9 @@
 //! Conversion of a thread to a task: arrivals, costs, critical sections and suspensions.
 //!
-//! With timers: what lies between two of them is a job, and its arrivals are a period apart; all
-//! timers of a thread must have the same period. Without: the whole thread is one job. What a loop
-//! repeats is written out where it must be, for as long as the file says that it runs.
+//! In a thread with timers, the events between two timers are a job, and the arrivals are a period
+//! apart. All timers of the thread must have the same period. A thread without timers is one job.
+//! The import writes the repetitions of a loop out where this is necessary, for the duration of the
+//! file.
 
 use super::{Event, Loops, Phase, Thread, What, note};
 use crate::source::{Findings, words};
@@ -12,36 +13,36 @@ use talea_core::mutate;
 
 /// Limit of the listed costs, arrivals, or critical sections and suspensions of one task.
 const WRITTEN_MAX: u64 = 10_000;
-/// How long a workload runs that does not say it.
+/// Duration of a run if the workload states none.
 const DURATION: Span = Span::from_ns(10_000_000_000);
-/// Events that are looked at at most to write a thread out.
+/// Maximum number of events that the import processes to write a thread out.
 const STEPS_MAX: u64 = 200_000;
-/// Period and deadline of what has neither: eleven days.
+/// Period and deadline of a task that has neither: eleven days.
 pub(super) const NEVER: Span = Span::from_ns(1_000_000 * 1_000_000_000);
 
-/// A task.
+/// Task that a thread becomes.
 pub(super) struct Task<'w> {
     pub(super) thread: &'w Thread,
     pub(super) period: Span,
     /// Arrival of the first job.
     pub(super) offset: Span,
-    /// If they come to an end, how many.
+    /// Number of jobs; `None` if they never end.
     pub(super) jobs: Option<u64>,
-    /// One, or one after the other.
+    /// Costs of the jobs: one for all, or one for each in order.
     pub(super) costs: Vec<Span>,
     pub(super) marks: Marks,
 }
 
-/// Critical sections and suspensions of jobs, at points of their execution.
+/// Critical sections and suspensions of jobs, at offsets of their work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// Resource, from, to.
+    /// Critical sections: (resource, from, to).
     pub(super) sections: Vec<(String, Span, Span)>,
-    /// At, how long.
+    /// Suspensions: (offset, length).
     pub(super) suspensions: Vec<(Span, Span)>,
 }
 
-/// A job in the making.
+/// Job that is being built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Job {
     cost: Span,
@@ -54,7 +55,7 @@ impl Job {
         (self.marks.sections.len() + self.marks.suspensions.len()) as u64
     }
 
-    /// `Err`: what is wrong, and what would be right.
+    /// Adds an event to the job. An error has the fault, its reason, and a remedy.
     fn add(&mut self, what: &What) -> Result<(), (String, &'static str, &'static str)> {
         match what {
             What::Run(span) => {
@@ -109,7 +110,7 @@ impl Job {
     }
 }
 
-/// The task that a thread is.
+/// Converts a thread to a task.
 pub(super) fn task<'w>(
     thread: &'w Thread,
     duration: Option<Span>,
@@ -148,7 +149,7 @@ pub(super) fn task<'w>(
     }
 }
 
-/// Whether it locks, and unlocks with no work between.
+/// Whether the thread locks a resource, and unlocks it without work between.
 fn holds_nothing(thread: &Thread) -> bool {
     thread.phases.iter().any(|phase| {
         // What has been locked since the last work.
@@ -168,7 +169,7 @@ fn holds_nothing(thread: &Thread) -> bool {
     })
 }
 
-/// A file without a duration is run for [`DURATION`].
+/// Notes that a workload without a duration runs for [`DURATION`], if a thread ends later.
 fn ends_later(end: Option<Span>, notes: &mut Vec<String>) {
     if end.is_none_or(|end| end > DURATION) {
         note(
@@ -185,7 +186,7 @@ struct Shape<'w> {
 }
 
 impl<'w> Shape<'w> {
-    /// Whether the last phase repeats forever; an endless phase before it is an error.
+    /// Whether the last phase repeats forever. An endless phase before it is an error.
     fn endless(&self, findings: &mut Findings<'_>) -> Option<bool> {
         let phases = &self.thread.phases;
         let endless = phases.iter().position(|phase| phase.loops == Loops::Forever);
@@ -204,7 +205,7 @@ impl<'w> Shape<'w> {
         findings.error(&event.at, words(wrong.0, wrong.1, wrong.2));
     }
 
-    /// The jobs of one loop of a phase.
+    /// Returns the jobs of one loop of a phase.
     fn jobs(phase: &Phase, is_first: bool, findings: &mut Findings<'_>) -> Option<Vec<Job>> {
         let mut jobs = Vec::new();
         let mut job = Job::default();
@@ -318,7 +319,7 @@ impl<'w> Shape<'w> {
         Some(Task { thread: self.thread, period, offset, jobs, costs, marks: first.marks })
     }
 
-    /// The costs of the jobs, one after the other.
+    /// Returns the costs of the jobs in order, with loops written out.
     fn written(
         &self,
         loops: &[(Vec<Job>, Loops)],
@@ -345,7 +346,7 @@ impl<'w> Shape<'w> {
         Some(all.take(length as usize).collect())
     }
 
-    /// A thread without timers.
+    /// Converts a thread without timers.
     fn one_job(&self, notes: &mut Vec<String>, findings: &mut Findings<'_>) -> Option<Task<'w>> {
         let endless = self.endless(findings)?;
         note(

@@ -10,14 +10,14 @@ use talea_core::engine::{NodeId, Tree};
 use talea_core::mutate;
 use talea_core::workload::Cost;
 
-/// A task: its table, and which of its copies.
+/// Task of a table: index of the table, and number of its copy.
 pub(super) type Copy = (usize, u32);
 
 /// A channel with its ends.
 pub(super) struct Joined {
     pub(super) from: Copy,
     pub(super) to: Copy,
-    /// The root of both.
+    /// Root of both ends.
     pub(super) root: usize,
 }
 
@@ -129,7 +129,7 @@ impl Plan<'_> {
     }
 }
 
-/// Adds the channels of `root`, and takes from the roots of graphs what tasks don't say themselves.
+/// Adds the channels of `root`. Tasks inherit the values that they do not state from graph roots.
 pub(super) fn join(
     plan: &Plan<'_>,
     root: usize,
@@ -184,7 +184,7 @@ pub(super) fn join(
     }
 }
 
-/// Each version of a cost with the same marks.
+/// Applies `mark` to each version of a cost.
 pub(super) fn marked(cost: Cost, mark: impl Fn(Cost) -> Cost) -> Cost {
     match cost {
         Cost::Versions(costs) => Cost::Versions(costs.into_iter().map(mark).collect()),

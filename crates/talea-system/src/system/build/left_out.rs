@@ -1,8 +1,8 @@
-//! Children of a time table that get no time from it.
+//! Children of a time table without a slot or entry.
 //!
-//! A table hands out all of its CPU's time: a child that it does not name never runs, and every job
-//! of it waits until the backlog is full. That may be meant for a moment, while a table is written,
-//! so the file is used as it stands.
+//! A table assigns all CPU time. A child without a slot or entry never runs, and its jobs wait
+//! until the backlog is full. This may be intended while a table is being written, so the reader
+//! only warns.
 
 use super::super::draft::Named;
 use super::Plan;
@@ -11,7 +11,7 @@ use crate::source::{Findings, words};
 use std::collections::BTreeSet;
 use talea_core::mutate;
 
-/// Warns about the children of a scheduler that its slots or entries leave out.
+/// Warns about the children of a scheduler without a slot or entry in its table.
 pub(super) fn left_out(plan: &Plan<'_>, at: usize, findings: &mut [Findings<'_>]) {
     let spec = &plan.draft.schedulers[at];
     let (part, owners): (_, BTreeSet<&str>) = match spec.policy {

@@ -13,11 +13,11 @@ pub(super) struct Places<'d> {
     pub(super) nodes: BTreeMap<NodeId, &'d Named>,
     /// `schedulers[node]`: number of the scheduler in the draft.
     pub(super) schedulers: BTreeMap<NodeId, usize>,
-    /// `channels[n]`: place of channel `n`.
+    /// `channels[n]`: position of channel `n`.
     pub(super) channels: Vec<&'d Place>,
 }
 
-/// Reports what is wrong with a tree.
+/// Reports an error of the core about a tree.
 pub(super) fn refused(
     draft: &Draft,
     places: &Places<'_>,
@@ -56,7 +56,7 @@ pub(super) fn refused(
     findings[place.file].error(&place.at, words(what, why, remedy(&error.kind)));
 }
 
-/// The remedy for an error.
+/// Returns the remedy for an error.
 fn remedy(wrong: &TreeErrorKind) -> &'static str {
     match wrong {
         TreeErrorKind::CpuCount(_) => "write `cpus = 1`, or as many as the root owns",

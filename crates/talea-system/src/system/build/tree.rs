@@ -1,4 +1,4 @@
-//! One root with everything below it.
+//! Construction of one root with all nodes below it.
 
 use super::super::draft::{Named, TaskDraft};
 use super::super::{Root, draft::SharedDraft};
@@ -24,7 +24,7 @@ fn work_of(span: Span) -> Work {
     Work::from_ns(span.as_ns())
 }
 
-/// A task of the tree, to change it.
+/// Returns a task of the tree for changes.
 pub(super) fn task_of(tree: &mut Tree, node: NodeId) -> Option<&mut TaskSpec> {
     match tree.get_mut(node).map(|node| &mut node.spec) {
         Some(NodeSpec::Task(spec)) => Some(spec),
@@ -115,7 +115,7 @@ pub(super) fn tree(
     })
 }
 
-/// Shared resources of one root, in its order.
+/// Returns the shared resources of one root, in its order.
 fn names_of<'d>(all: &'d [SharedDraft], mine: &[usize]) -> Vec<(&'d str, &'d SharedDraft)> {
     mine.iter().map(|&at| (all[at].name.name.as_str(), &all[at])).collect()
 }
@@ -140,7 +140,7 @@ fn sources(
     tasks.iter().map(source).collect()
 }
 
-/// A task with what its jobs cost and do on their way, all but channels.
+/// Returns a task with the cost and steps of its jobs, without channels.
 fn task(
     plan: &Plan<'_>,
     task: &TaskDraft,
@@ -192,7 +192,7 @@ fn task(
     Some((spec, cost))
 }
 
-/// The cost of a task with its sections and suspensions.
+/// Returns the cost of a task with its critical sections and suspensions.
 fn locking(
     plan: &Plan<'_>,
     task: &TaskDraft,
@@ -231,7 +231,7 @@ fn locking(
     Some(cost)
 }
 
-/// The number of something shared, of this root.
+/// Returns the number of an accelerator or resource of this root.
 fn number(
     named: &Named,
     what: &str,
@@ -257,7 +257,7 @@ fn number(
     found.map(|at| at as u32)
 }
 
-/// Complains about CPUs that a root does not own.
+/// Reports CPUs that a root does not own.
 fn owned(
     plan: &Plan<'_>,
     root: usize,
@@ -278,7 +278,7 @@ fn owned(
     None
 }
 
-/// One scheduler with the numbers of its children.
+/// Returns one scheduler with the numbers of its children.
 fn scheduler(
     plan: &Plan<'_>,
     root: usize,
@@ -342,8 +342,8 @@ fn scheduler(
     Some(built)
 }
 
-/// The children of a scheduler as the tree numbers them: schedulers first, then tasks, as written;
-/// by name, with their table.
+/// Returns the children of a scheduler by name, each with its number in the tree and its table.
+/// Schedulers precede tasks, in file order.
 fn children(plan: &Plan<'_>, at: usize) -> BTreeMap<String, (u32, Option<usize>)> {
     let schedulers = plan.below[at].iter();
     let schedulers =

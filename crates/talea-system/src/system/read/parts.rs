@@ -1,4 +1,4 @@
-//! Tables beside schedulers and tasks.
+//! Reader of the tables other than schedulers and tasks.
 
 use super::super::Expectation;
 use super::super::draft::{ChannelDraft, Draft, Named, Place, SharedDraft, StallDraft};
@@ -12,7 +12,7 @@ use talea_core::workload::Overheads;
 use talea_core::{Span, Time};
 use toml::de::DeValue;
 
-/// More than that is a mistake, and sums of it might not fit.
+/// Maximum overhead. A larger value is an error, and sums of larger values might overflow.
 const OVERHEAD_MAX: Span = Span::from_ns(1_000_000_000);
 
 pub(super) fn accelerator(

@@ -1,4 +1,4 @@
-//! `[[scheduler]]` with its slots and entries.
+//! Reader of `[[scheduler]]` with its slots and entries.
 
 use super::super::draft::{EntryDraft, Place, SchedulerDraft, SlotDraft};
 use super::super::keys::{POLICIES, SELECTIONS, SERVERS};
@@ -19,7 +19,7 @@ const KINDS: [(&str, ServerKind); 5] = [
     (SERVERS[4], ServerKind::SoftCbs),
 ];
 
-/// The weight in the middle.
+/// Default weight of a trade-off, in thousandths.
 const WEIGHT: u32 = 500;
 
 pub(super) fn scheduler(
@@ -151,7 +151,7 @@ pub(super) fn scheduler(
     })
 }
 
-/// How a root chooses versions.
+/// Reads the selection rule of versions of a root.
 fn selection(
     table: &Table<'_>,
     registry: &Registry,

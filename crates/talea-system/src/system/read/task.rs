@@ -1,4 +1,4 @@
-//! `[[task]]` with its versions, sections and suspensions.
+//! Reader of `[[task]]` with its versions, critical sections and suspensions.
 
 use super::super::draft::{Named, SectionDraft, SuspensionDraft, TaskDraft, VersionDraft};
 use super::program::{is_greedy, program};
@@ -62,7 +62,7 @@ fn cost(field: &Field<'_>, findings: &mut Findings<'_>) -> Option<Cost> {
     }
 }
 
-/// `{ low = "1ms", high = "4ms", share = 10 }`
+/// Reads a pair of costs: `{ low = "1ms", high = "4ms", share = 10 }`.
 fn pair(field: &Field<'_>, table: &DeTable<'_>, findings: &mut Findings<'_>) -> Option<Cost> {
     let part = |name: &str| {
         let (_, value) = table.get_key_value(name)?;
@@ -219,7 +219,7 @@ fn version(table: &Table<'_>, file: usize, findings: &mut Findings<'_>) -> Optio
     })
 }
 
-/// Complains if no job comes as far as `after`. `most`: what one costs at most.
+/// Reports an offset `after` that no job reaches. `most` is the largest cost of a job.
 fn within(
     table: &Table<'_>,
     after: Work,
@@ -234,7 +234,7 @@ fn within(
     None
 }
 
-/// The critical sections, the outer ones of those that begin together first.
+/// Reads the critical sections. Of sections that begin together, the outer one precedes.
 fn sections(
     table: &Table<'_>,
     file: usize,

@@ -1,4 +1,4 @@
-//! `[[task]]` with its versions, sections and suspensions.
+//! Writer of `[[task]]` with its versions, critical sections and suspensions.
 
 use super::{Unwritable, bits, cpus, pair, span, time, unless, unwritable, work};
 use crate::write::text;
@@ -10,7 +10,7 @@ use talea_core::{Span, Work};
 pub(super) struct Place<'t> {
     pub(super) tree: &'t Tree,
     pub(super) id: NodeId,
-    /// The scheduler above it.
+    /// Name of the scheduler above the task.
     pub(super) parent: &'t str,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn write(
     costs.first().map_or(Ok(()), |cost| marks(out, place, spec, cost))
 }
 
-/// Writes the keys that programs without recurring jobs have, too.
+/// Writes the keys that a program without recurring jobs has, too.
 fn standing(out: &mut String, place: &Place<'_>, spec: &TaskSpec) {
     // A node that says nothing has what its roots have.
     let is_node = place.tree.channels.iter().any(|channel| channel.to == place.id);
@@ -92,7 +92,7 @@ fn standing(out: &mut String, place: &Place<'_>, spec: &TaskSpec) {
     unless(Affinity::ANY, spec.affinity, |affinity| pair(out, "affinity", &cpus(affinity)));
 }
 
-/// Whether others say when its jobs come: a graph, or the table that it stands in.
+/// Whether a graph, or the table above the task, activates its jobs.
 fn is_activated(place: &Place<'_>) -> bool {
     use talea_core::engine::NodeSpec;
     use talea_core::sched::PolicySpec;
@@ -158,7 +158,7 @@ fn cost(cost: &Cost) -> String {
     }
 }
 
-/// Sections and suspensions; what is moved through channels stands there.
+/// Writes critical sections and suspensions. The channels write the tokens.
 fn marks(
     out: &mut String,
     place: &Place<'_>,

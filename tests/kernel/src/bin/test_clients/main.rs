@@ -29,7 +29,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use talea_kernel_tests::lines;
-use talea_os::{Tid, seqpacket};
+use talea_os::{Tid, sched, seqpacket};
 
 /// Longest wait of any call to the daemon: longer is blocked.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -153,6 +153,17 @@ impl TestClients {
                 self.sleeper_becomes(tid, Become::Program(program.to_owned()))
             }
             ["exec", program] => Err(exec(program)),
+            // Sets its own attributes, as a program does that knows that it runs with rights.
+            ["settle"] => {
+                let me = Tid::of_process();
+                let attr = sched::Attr::plain(sched::Policy::Other { nice: 0 });
+                // Without rights the mark of a grant stays.
+                let attr = sched::Attr { reset_on_fork: true, ..attr };
+                sched::set(me, &attr)?;
+                sched::set_nice(me, 7)?;
+                sched::set_affinity(me, &talea_core::CpuSet::single(1))?;
+                Ok("settled".to_owned())
+            }
             ["shutdown", index, "read"] => half_closed(self.connection(index)?, Shutdown::Read),
             ["shutdown", index, "write"] => half_closed(self.connection(index)?, Shutdown::Write),
             ["start", name, role, ref rest @ ..] => {

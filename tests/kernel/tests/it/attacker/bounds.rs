@@ -249,7 +249,7 @@ fn retif_s5_s9_one_admission_is_one_thread() {
 fn retif_s6_children_of_an_attached_thread_are_ordinary() {
     needs_root!();
     let fixture = Fixture::new("attack-fork");
-    let mallory = Fixture::mallory();
+    let mallory = Fixture::on_all_cpus(Fixture::mallory());
     let client = mallory.connect(&fixture.daemon);
     fixture.beside_grants(|| {
         for task in [

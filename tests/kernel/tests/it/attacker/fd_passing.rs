@@ -1,7 +1,7 @@
 //! Descriptors in messages: only a pidfd names a thread, and the daemon neither keeps any other
 //! descriptor nor waits for it.
 
-use super::fixture::{Fixture, code, send_parcel, send_parcel_if, small};
+use super::fixture::{Fixture, code, send_parcel, send_parcel_if, small, unlimited};
 use talea_kernel_tests::{kernel, needs_root};
 use talea_proto::{Code, Reply, Request, ThreadRef};
 
@@ -46,7 +46,7 @@ fn r25_a_pidfd_names_its_thread_and_no_thread_after_its_end() {
     let client = mallory.connect(&fixture.daemon);
     let tid = mallory.thread();
     fixture.under(|| {
-        let grant = client.create(small());
+        let grant = client.create(unlimited());
         let attach = |what: &str| {
             let request = Request::Attach { spec: grant.spec, thread: ThreadRef::Pidfd };
             send_parcel(&client, &request, 0, what).expect("an answer")

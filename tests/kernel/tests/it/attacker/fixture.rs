@@ -197,6 +197,14 @@ impl Fixture {
         Agent::user(MALLORY)
     }
 
+    /// Gives an agent all CPUs again, for a test of `edf`: a confined thread cannot use a whole
+    /// root domain. Only for tests that measure nothing.
+    pub(crate) fn on_all_cpus(agent: Agent) -> Agent {
+        let all = kernel::cpus();
+        talea_os::sched::set_affinity(kernel::tid(agent.pid()), &all).expect("all CPUs");
+        agent
+    }
+
     /// Starts the test clients' program as the user with this number.
     pub(crate) fn test_clients(&self, uid: u32) -> Agent {
         Agent::start(Command::new(test_clients(&self.bench)), uid)
@@ -394,6 +402,11 @@ pub(crate) fn code(reply: Reply) -> Code {
 pub(crate) fn small() -> Task {
     let params = Params { period: Some(ms(100)), runtime: Some(work_us(100)), ..Params::default() };
     with("rm", Task { params, ..Task::default() })
+}
+
+/// A task whose thread stays real-time, whatever it consumes.
+pub(crate) fn unlimited() -> Task {
+    with("fp", ranked(5))
 }
 
 /// A count in a role's result.

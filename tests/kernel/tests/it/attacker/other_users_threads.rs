@@ -1,6 +1,6 @@
 //! Threads and specs of other users: guessed, forged, replayed, borrowed, disguised.
 
-use super::fixture::{Fixture, MALLORY, code, refusal, set_mode, small, test_clients};
+use super::fixture::{Fixture, MALLORY, code, refusal, set_mode, small, test_clients, unlimited};
 use crate::tasks::{owned_by, periodic, ranked, with};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -205,7 +205,7 @@ fn r25_a_thread_belongs_to_its_user_at_the_time_of_the_request() {
     };
     fixture.under(|| {
         let tid = turncoat.thread();
-        let grant = client.create(small());
+        let grant = client.create(unlimited());
         let attempts = |expected: Code| {
             for reply in
                 [client.try_attach(grant.spec, tid), client.try_attach_by_number(grant.spec, tid)]
@@ -215,27 +215,21 @@ fn r25_a_thread_belongs_to_its_user_at_the_time_of_the_request() {
             assert!(kernel::is_ordinary(tid));
         };
         attempts(Code::ForeignThread);
-        // Only what is effective counts: a program that root has lent to Mallory is still root's.
+        // All three ids count: a program that root has lent to Mallory is still root's, and so is
+        // one that works with her rights for a moment.
         become_user(tid, MALLORY, 0, 0);
         attempts(Code::ForeignThread);
         become_user(tid, MALLORY, BOB, 0);
         attempts(Code::ForeignThread);
         become_user(tid, 0, MALLORY, 0);
+        attempts(Code::ForeignThread);
+        become_user(tid, MALLORY, MALLORY, 0);
+        attempts(Code::ForeignThread);
+        become_user(tid, MALLORY, MALLORY, MALLORY);
         client.attach(grant.spec, tid);
         assert!(kernel::policy(tid).is_realtime());
-        // While it is under her grant it becomes root's again. She may let it go, and has no second
-        // way to it.
-        become_user(tid, 0, 0, 0);
-        let other = client.create(small());
-        assert!(matches!(
-            code(client.try_attach(other.spec, tid)),
-            Code::ForeignThread | Code::ThreadTaken
-        ));
-        client.done(&Request::Detach(grant.spec));
-        assert!(kernel::is_ordinary(tid));
-        attempts(Code::ForeignThread);
         client.done(&Request::Release(grant.spec));
-        client.done(&Request::Release(other.spec));
+        assert!(kernel::is_ordinary(tid));
     });
 }
 
@@ -243,26 +237,28 @@ fn r25_a_thread_belongs_to_its_user_at_the_time_of_the_request() {
 fn r25_an_attached_thread_that_changed_its_user_gets_no_further_grant() {
     needs_root!();
     let fixture = Fixture::new("attack-upgrade");
-    let turncoat = fixture.test_clients(0);
+    let turncoat = crate::attack::with_cap_setuid(&fixture.bench);
     let mallory = Fixture::mallory();
     let client = mallory.connect(&fixture.daemon);
     let tid = turncoat.thread();
     let grant = client.create(with("fp", ranked(5)));
-    assert_eq!(turncoat.order(&format!("become {tid} 0 {MALLORY} 0")), "became");
     client.attach(grant.spec, tid);
     assert_eq!(turncoat.order(&format!("become {tid} 0 0 0")), "became");
+    eventually("its grant has ended", || kernel::is_ordinary(tid));
     let given = kernel::attr(tid);
     for task in [
         with("fp", ranked(90)),
         with("rr", ranked(90)),
         with("edf", crate::tasks::reserved(10, 1_000)),
     ] {
-        let no = client.refused(&Request::Change { spec: grant.spec, task });
-        assert_eq!(no.code, Code::ForeignThread);
+        // The spec has no thread any more.
+        let said = client.ask(&Request::Change { spec: grant.spec, task });
+        assert!(matches!(said, Reply::Granted(_)), "{said:?}");
         assert_eq!(kernel::attr(tid), given);
+        assert_eq!(code(client.try_attach(grant.spec, tid)), Code::ForeignThread);
     }
     client.done(&Request::Release(grant.spec));
-    assert!(kernel::is_ordinary(tid));
+    assert_eq!(kernel::attr(tid), given);
     client.close();
     fixture.is_unharmed();
 }

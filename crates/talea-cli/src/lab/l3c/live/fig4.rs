@@ -25,8 +25,8 @@ const TOLERANCE: Span = Span::from_ns(1_000_000);
 
 const SYSTEMS: [(bool, &str); 2] = [(false, "(a) priorities"), (true, "(b) reservations")];
 
-/// Returns the completion that the paper states, in its units. It states 6 for A in (a), which
-/// contradicts its own priorities.
+/// Returns the completion that the paper states, in units of the paper. It states 6 for A in (a),
+/// which contradicts the paper's own priorities.
 fn paper(reserved: bool, (task, job): JobId) -> &'static str {
     match (reserved, task.0, job) {
         (false, 0, 0) => "late",
@@ -147,7 +147,7 @@ fn is_late(life: &JobTimes) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct End {
     life: JobTimes,
-    /// CPU time that was lost since the CPU was last idle; the job may end later by at most this
+    /// CPU time that was lost since the CPU was last idle. The job may end later by at most this
     /// length.
     lost: Span,
     /// Whether a stall overlaps the job. The backlog of an earlier stall is part of `lost`.

@@ -1,5 +1,5 @@
 //! Figure 5 on real threads: the echo server in a time partition, and the cost of short slots for
-//! the other one.
+//! the other partition.
 
 use super::super::fig5::{figure5_system, unasked};
 use super::stall_filter::Responses;
@@ -19,7 +19,7 @@ use talea_sim::Counters;
 /// Lengths of the slots in ms (requirement L14, `docs/coverage.md`).
 const SLOTS: [u64; 6] = [1, 2, 5, 10, 20, 50];
 /// Time of the first request. The start of the echo server takes some milliseconds of CPU time, and
-/// it has half of the CPU.
+/// the server has half of the CPU.
 const FROM: Time = Time::from_ns(500 * MS);
 
 #[derive(Serialize)]
@@ -30,13 +30,13 @@ struct Fig5Row {
     measured_max_ns: Option<u64>,
     measured_median_ns: Option<u64>,
     left_out: usize,
-    /// Products of the matrix program per second.
+    /// Number of products of the matrix program per second.
     products: u64,
     /// CPU time of the matrix program, in millionths.
     share_ppm: u64,
     /// CPU time of the dispatcher, in millionths.
     scheduler_ppm: u64,
-    /// Dispatches of the matrix program per second.
+    /// Number of dispatches of the matrix program per second.
     turns: u64,
     requests: Vec<Point>,
 }
@@ -119,8 +119,8 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
     )
 }
 
-/// Returns the times of the requests. Each has another phase of the table, spread evenly; every
-/// fourth arrives at the end of the server's slot.
+/// Returns the times of the requests. Each request has another phase of the table, spread evenly.
+/// Every fourth request arrives at the end of the server's slot.
 fn asked(slot: u64, from: Time, to: Time) -> Vec<Time> {
     const EVERY: u64 = 4;
     let frame = 2 * slot * MS;

@@ -16,11 +16,11 @@ use talea_core::{Span, Time, Work};
 use talea_exec::RecordKind;
 use talea_sim::{Cost, Overheads};
 
-/// Periods of the first set of the simulation; the longest waits of the other set need minutes.
+/// Periods of the first set of the simulation. The longest waits of the other set need minutes.
 const PERIODS: [u64; 7] = HARMONIC[0];
 /// Distance in ms at which all tasks are released together.
 const HYPERPERIOD: u64 = 1_000;
-/// Values of the paper for the first and the last utilization.
+/// Values of the paper for the first and the last utilization; the others are empty.
 const PAPER: [&str; 6] = ["1.2", "", "", "", "", "over 250"];
 const ECHO: TaskId = TaskId(7);
 
@@ -100,7 +100,7 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
 }
 
 /// Returns the times of the requests: one together with all seven tasks, which is the worst case,
-/// and one in between.
+/// and one between two releases of all tasks.
 fn asked(seconds: u64) -> Vec<Time> {
     let of = |second: u64| {
         let between = (second * 2_654_435_769 % (1 << 32) * 400 * MS) >> 32;

@@ -1,4 +1,4 @@
-//! Matrix program: endless products of random 10 by 10 matrices, which it counts.
+//! Matrix program, which computes and counts endless products of random 10 by 10 matrices.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};

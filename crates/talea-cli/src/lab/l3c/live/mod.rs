@@ -73,12 +73,13 @@ pub(super) fn run(figure: Which, args: &Args) -> anyhow::Result<Exit> {
 /// Experiment to run.
 struct Trial {
     tree: Tree,
-    /// Workload of the simulation; on real threads requests arrive at [`Trial::requests`].
+    /// Workload of the simulation. On real threads requests arrive at [`Trial::requests`].
     workload: Workload,
     length: Span,
     /// Times of the requests to the echo server.
     requests: Vec<Time>,
-    /// Cost of a reply, and the limit of the waiting requests; `None`: the kernel's default.
+    /// Cost of a reply, and the limit of the waiting requests. Without a limit the kernel's default
+    /// applies.
     echo: (Span, Option<u16>),
 }
 
@@ -134,7 +135,7 @@ impl Trial {
         bail!("threads and programs are not ready for a run within {}", LEADS[LEADS.len() - 1])
     }
 
-    /// Executes the experiment once; `None` if it began later than `begin`, or not at all.
+    /// Executes the experiment once. Returns `None` if it began later than `begin`, or not at all.
     fn run_from(&self, begin: Monotonic) -> anyhow::Result<Option<TrialMeasurement>> {
         let cpus = match Cpus::of(Place::CrossCore) {
             Err(_) if self.requests.is_empty() => Cpus::of(Place::SameCore)?,
@@ -261,8 +262,8 @@ impl TrialMeasurement {
     }
 }
 
-/// Delays of the start, in which all threads become ready: the usual one, and longer ones for
-/// further attempts.
+/// Delays of the start, within which all threads must become ready: the usual delay, and longer
+/// ones for further attempts.
 const LEADS: [Span; 3] =
     [Span::from_ns(400_000_000), Span::from_ns(1_200_000_000), Span::from_ns(4_000_000_000)];
 
@@ -320,14 +321,14 @@ impl Drop for Client {
     }
 }
 
-/// A job or request in the file of raw data.
+/// Job or request in the file of raw data.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Point {
     release_ns: u64,
-    /// Response time; `None`: the job had not ended with the run, or the request was never
+    /// Response time. `None` if the job had not ended with the run, or the request was never
     /// answered.
     response_ns: Option<u64>,
-    /// Whether a stall excludes it.
+    /// Whether a stall excludes the job or request.
     left_out: bool,
 }
 
@@ -370,7 +371,7 @@ fn ms(span: Span) -> f64 {
     super::ms(span)
 }
 
-/// Renders milliseconds with two digits; a dash for `None`.
+/// Renders milliseconds with two digits, or a dash for `None`.
 fn ms_text(span: Option<Span>) -> String {
     span.map_or_else(|| "-".to_owned(), |span| format!("{:.2}", ms(span)))
 }

@@ -25,8 +25,8 @@ const ECHO: TaskId = TaskId(2);
 const QUEUE: u16 = 16;
 /// Cost of a reply of the echo server.
 const SERVICE: Span = Span::from_ns(650_000);
-/// Time of the first request and start of the evaluation, in ms. A program needs a while until it
-/// can reply: it starts with 2 % of a CPU, or above all other tasks.
+/// Time of the first request and start of the evaluation, in ms. A program that starts with 2 % of
+/// a CPU, or above all other tasks, needs a while until it can reply.
 const FROM: u64 = 800;
 /// Length of the last part of the run, without requests, in ms.
 const LAST: u64 = 150;
@@ -70,7 +70,7 @@ struct TaskResult {
 struct ScenarioRow {
     scenario: &'static str,
     tasks: Vec<TaskResult>,
-    /// Products of the matrix program.
+    /// Number of products of the matrix program.
     products: u64,
     stalls: usize,
 }
@@ -78,7 +78,7 @@ struct ScenarioRow {
 /// Measurements of a scenario.
 struct ScenarioMeasurement {
     row: ScenarioRow,
-    /// Responses of A, of B, of all requests, and of the requests away from bursts.
+    /// Responses of A, of B, of all requests, and of the requests away from bursts, in this order.
     waits: [Responses; 4],
     /// Time from the end of a burst to the last slow reply.
     recovery: Option<Span>,
@@ -265,7 +265,7 @@ fn both(a: Option<Span>, b: Option<Span>) -> String {
     format!("A {}, B {} ms", ms_text(a), ms_text(b))
 }
 
-/// Returns the claims of a scenario. `without`: the scenario without requests.
+/// Returns the claims of a scenario. `without` is the scenario without requests.
 fn claims_of(
     number: usize,
     found: &ScenarioMeasurement,
@@ -365,8 +365,8 @@ mod tests {
     use super::super::stall_filter::StallIntervals;
     use super::*;
 
-    /// Returns the responses of the jobs of one task, given as (release, end) in milliseconds; each
-    /// is due 20 ms after its release.
+    /// Returns the responses of the jobs of one task, given as (release, end) in milliseconds. Each
+    /// job is due 20 ms after its release.
     fn waits(stalls: &[(u64, u64)], jobs: &[(u64, u64)]) -> Responses {
         let at = |ms: u64| Time::from_ns(ms * 1_000_000);
         let mut lives = JobLog::default();

@@ -18,14 +18,15 @@ use talea_core::{Span, Time};
 
 /// Maximum delay of the detection of a stall.
 const MAX_DETECTION_DELAY: Span = talea_exec::stalls::PROBE_PERIOD;
-/// Duration of the effect of a stall in multiples of its length: of a short one, and of a long one.
+/// Duration of the effect of a stall in multiples of the stall's length: for a short stall, and for
+/// a long one.
 const EFFECT_FACTORS: [u64; 2] = [3, 10];
 /// Length above which a stall is long: half of the spare time of a job in its slot.
 const LONG_STALL: Span = Span::from_ns(5_000_000);
 /// Time before a job in which the backlog of a stall may delay it, in ns.
 const BACKLOG_NS: u64 = 1_000_000_000;
 
-/// Stalls of a CPU, or of several.
+/// Stalls of one CPU or of several CPUs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StallIntervals(Vec<(Time, Time)>);
 

@@ -11,13 +11,13 @@ use talea_core::mutate;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Holds,
-    /// Stalls of the computer exclude too much.
+    /// Stalls of the computer exclude too much of the measurement.
     Inconclusive,
     Contradicts,
 }
 
 impl Verdict {
-    /// Returns the verdict of a measurement, unless too little of it counts.
+    /// Returns the verdict of a measurement: inconclusive if too little of the measurement counts.
     pub(super) fn of(is_so: bool, is_inconclusive: bool) -> Verdict {
         match (is_inconclusive, is_so) {
             (true, _) => Verdict::Inconclusive,
@@ -60,10 +60,10 @@ impl Serialize for Verdict {
 /// Statement that a figure supports.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Claim {
-    /// Requirement that it belongs to (`docs/coverage.md`).
+    /// Requirement to which the claim belongs (`docs/coverage.md`).
     pub(super) row: &'static str,
     pub(super) says: String,
-    /// Observation that confirms or contradicts it.
+    /// Observation that confirms or contradicts the claim.
     pub(super) seen: String,
     pub(super) verdict: Verdict,
 }
@@ -81,7 +81,7 @@ impl Claim {
 }
 
 /// Number of contradictions that are conclusive. Stalls that are too short to be detected may cause
-/// one, but a wrong scheduler contradicts in each run.
+/// one contradiction, but a wrong scheduler contradicts in each run.
 const CONTRADICTIONS: u32 = 3;
 /// Maximum number of attempts.
 const MAX_ATTEMPTS: u32 = 6;
@@ -89,7 +89,7 @@ const MAX_ATTEMPTS: u32 = 6;
 /// Repeats an experiment while a claim is inconclusive and `patience` has not elapsed, or after a
 /// contradiction.
 ///
-/// Returns the last attempt; contradictions in fewer than [`CONTRADICTIONS`] attempts are
+/// Returns the last attempt. Contradictions in fewer than [`CONTRADICTIONS`] attempts are
 /// inconclusive.
 pub(super) fn settle<T>(
     what: &str,
@@ -129,8 +129,8 @@ pub(super) fn settle<T>(
     unreachable!("it ends after {MAX_ATTEMPTS}")
 }
 
-/// Repeats a measurement while stalls exclude too much of it and `patience` has not elapsed;
-/// returns the last one.
+/// Repeats a measurement while stalls exclude too much of it and `patience` has not elapsed.
+/// Returns the last measurement.
 pub(super) fn undisturbed<T>(
     patience: Duration,
     mut measure: impl FnMut() -> anyhow::Result<(T, Responses)>,

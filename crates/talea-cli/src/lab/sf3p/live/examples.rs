@@ -39,21 +39,21 @@ macro_rules! shipped {
 const EXAMPLES: [(&str, &str); 6] =
     shipped!("edf", "fifo", "fixedpriority", "fixedprioritytop", "tdma", "tdmatop");
 
-/// Tolerated difference to the simulation (S1), and tolerated excess of a bound (L12).
+/// Tolerated difference from the simulation (S1), and tolerated excess over a bound (L12).
 const MAX_DIFFERENCE_US: f64 = 500.0;
 
-/// One run of one example.
+/// Run of one example.
 #[derive(Serialize)]
 struct ExampleRow {
     example: &'static str,
     #[serde(flatten)]
     run: RunMeasurement,
-    /// Number of perturbed jobs: they lost CPU time within the tolerance, and were compared with a
-    /// bound that includes it.
+    /// Number of perturbed jobs. They lost CPU time within the tolerance, and were compared with a
+    /// bound that includes the lost time.
     perturbed: u64,
     apart: TimeDifferences,
-    /// Largest excess of a response over its bound; if negative, the slack. Not a number: no
-    /// response had a bound.
+    /// Largest excess of a response over its bound. A negative value is the slack. The value is not
+    /// a number if no response had a bound.
     beyond_us: f64,
 }
 
@@ -146,7 +146,7 @@ fn beyond(
     (most, out)
 }
 
-/// Returns the worst value of all conclusive runs of an example; not a number if there is none.
+/// Returns the worst value of all conclusive runs of an example, or not a number if there is none.
 fn worst(rows: &[ExampleRow], example: &str, of: impl Fn(&ExampleRow) -> f64) -> f64 {
     let of_it = rows.iter().filter(|row| row.example == example && !row.is_inconclusive());
     of_it.map(of).fold(f64::NAN, f64::max)
@@ -249,7 +249,8 @@ mod tests {
         ExampleRow { example, run, perturbed, apart, beyond_us }
     }
 
-    /// Evaluates one run of each example with these numbers of jobs and this excess.
+    /// Evaluates one run of each example with these numbers of excluded and perturbed jobs and this
+    /// excess.
     fn passed(filtered: (u64, u64), beyond_us: f64) -> Vec<bool> {
         let rows: Vec<ExampleRow> =
             EXAMPLES.into_iter().map(|(example, _)| row(example, filtered, beyond_us)).collect();

@@ -1,4 +1,4 @@
-//! Figure 9: the same 32 tasks under EDF over EDF, one to five levels.
+//! Figure 9: the same 32 tasks under EDF over EDF, with one to five levels.
 
 use super::super::super::exec;
 use super::super::super::plot::{Figure, Panel, Series};
@@ -23,7 +23,7 @@ const LEVELS: usize = 5;
 /// `THEIRS[levels - 1]`: CPU time of SF3P's own program on a similar computer, in percent.
 const THEIRS: [f64; LEVELS] = [0.174, 0.257, 0.347, 0.425, 0.544];
 
-/// One set in a tree of `levels` levels.
+/// Result of one set in a tree of `levels` levels.
 #[derive(Serialize)]
 struct LevelRow {
     set: u64,
@@ -32,7 +32,7 @@ struct LevelRow {
     levels: usize,
     #[serde(flatten)]
     run: RunMeasurement,
-    /// Difference to the ends of the same jobs in a tree of one level.
+    /// Difference from the ends of the same jobs in a tree of one level.
     apart: Option<TimeDifferences>,
 }
 
@@ -162,9 +162,9 @@ fn table(rows: &[LevelRow]) -> String {
 
 /// Returns the cost of a job in µs, by levels.
 ///
-/// Each set is compared with itself: sets differ by more than levels do, and a run that another
+/// Each set is compared with itself, because sets differ by more than levels do. A run that another
 /// program has disturbed must not decide for its level. The result is the median of all runs plus
-/// the median difference of a level to its set.
+/// the median difference of a level from its set.
 fn per_job(rows: &[LevelRow]) -> Vec<(f64, f64)> {
     let us = |row: &LevelRow| row.run.cost.dispatcher_us + row.run.cost.workers_us;
     let of_set = |set: u64| median(rows.iter().filter(|row| row.set == set).map(us));

@@ -52,7 +52,7 @@ use talea_sim::Simulation;
 /// Extent of an experiment, and the directory of its results.
 #[derive(Clone, Debug)]
 pub(super) struct Effort {
-    /// Number of random sets, or of repetitions of a table.
+    /// Number of random sets, or number of repetitions of a table.
     pub(super) sets: u64,
     pub(super) seconds: u64,
     pub(super) seed: u64,
@@ -88,13 +88,15 @@ fn finish(
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct RunMeasurement {
     cost: cost::Cost,
-    /// Non-scheduler overhead as a share of the run; unknown without the thread that burns the
-    /// remaining CPU time.
+    /// Non-scheduler overhead as a share of the run. It is unknown without the thread that burns
+    /// the remaining CPU time.
     other: Option<f64>,
-    /// Jobs that are due within the run, and those of them that a stall excludes.
+    /// Number of jobs that are due within the run. The next field is the number of those that a
+    /// stall excludes.
     jobs: u64,
     excluded: u64,
-    /// Late jobs in the simulation and on threads, in percent of the jobs that are not excluded.
+    /// Late jobs in the simulation, in percent of the jobs that are not excluded. The next field
+    /// has the late jobs on threads.
     simulated: f64,
     measured: f64,
     stalls: usize,
@@ -112,7 +114,7 @@ impl RunMeasurement {
     }
 }
 
-/// One run: its jobs in the simulation and on threads.
+/// Run with its jobs in the simulation and on threads.
 struct Run {
     cost: cost::Cost,
     other: Option<f64>,
@@ -124,15 +126,15 @@ struct Run {
 
 /// Distance of the monitor's probes, which cost a tenth of a percent.
 const MONITOR_PERIOD: Span = Span::from_ns(10_000_000);
-/// Lateness above which the monitor was kept from its CPU.
+/// Lateness of a probe from which on a stall is assumed.
 const STALL_LATENESS: Span = Span::from_ns(300_000);
 /// Tolerated difference without a stall, as in `talea compare`.
 const TOLERANCE: Tolerance = Tolerance { min: Span::from_ns(2_000_000), permille: 20 };
 
 /// Measurements of the monitor.
 struct MonitorReport {
-    /// CPU time of the monitor and of the idle thread within the window; the latter is unknown if
-    /// the window has no exact edges.
+    /// CPU time of the monitor within the window. `idle` is that of the idle thread, which is
+    /// unknown if the window has no exact edges.
     own: Work,
     idle: Option<Work>,
     stalls: Vec<Stall>,
@@ -189,11 +191,11 @@ enum Instrumentation {
     /// An idle thread in addition to `Sparse`. It burns the remaining CPU time, so that all CPU
     /// time is accounted for.
     IdleThread,
-    /// Readings of each worker's clock whenever it is resumed or stopped, and the kernel's
-    /// switches, for the times of single jobs. The clocks show the time that is lost, the switches
-    /// which part of it Talea caused. No thread burns the remaining CPU time, so that a CPU which
-    /// is left idle by mistake is detected. Probes each millisecond, as in `talea compare`, would
-    /// cost a job of 20 ms half of one.
+    /// Readings of each worker's clock whenever the worker is resumed or stopped, and the kernel's
+    /// switches, for the times of single jobs. The clocks show the time that is lost, and the
+    /// switches show which part of it Talea caused. No thread burns the remaining CPU time, so that
+    /// a CPU which is left idle by mistake is detected. Probes each millisecond, as in `talea
+    /// compare`, would cost a job of 20 ms half a millisecond.
     PerJob,
 }
 
@@ -239,8 +241,8 @@ fn run(
     );
 }
 
-/// Executes the jobs after `lead`; `None` if the threads were not ready by then, or did not end in
-/// time.
+/// Executes the jobs after `lead`. Returns `None` if the threads were not ready by then, or did not
+/// end in time.
 fn run_after(
     lead: Span,
     cpu: u32,
@@ -306,7 +308,7 @@ fn run_after(
     Ok(Some(Run { cost: ran.cost, other, stalls: kept.stalls, disturbed, real, simulated }))
 }
 
-/// Returns the filter of what the computer has perturbed, as in `talea compare`; CPU time that
+/// Returns the filter of what the computer has perturbed, as in `talea compare`. CPU time that
 /// Talea itself lost excuses nothing.
 fn disturbed(
     tree: &Tree,
@@ -322,7 +324,7 @@ fn disturbed(
 
 impl Run {
     /// Returns the jobs that are due by `until`: task, times, whether a stall excludes the job, and
-    /// whether it was late in the simulation and on threads.
+    /// whether the job was late in the simulation and on threads.
     fn jobs(&self, until: Time) -> impl Iterator<Item = (u32, &JobTimes, bool, [bool; 2])> {
         self.real.jobs.iter().filter_map(move |(name, life)| {
             let deadline = life.deadline.filter(|&deadline| deadline <= until)?;
@@ -344,7 +346,8 @@ impl Run {
         clear.filter_map(both).collect()
     }
 
-    /// Returns the responses of jobs that no stall excludes, and whether one has perturbed them.
+    /// Returns the responses of the jobs that no stall excludes, and whether a stall has perturbed
+    /// them.
     fn responses(&self) -> impl Iterator<Item = (TaskId, Span, bool)> {
         let clear = self.real.jobs.iter().filter(|(_, life)| !self.disturbed.excludes(life));
         clear.filter_map(|(name, life)| {
@@ -388,7 +391,7 @@ impl Run {
 struct TimeDifferences {
     jobs: usize,
     median_us: f64,
-    /// Difference that nine of ten do not exceed.
+    /// Difference that nine of ten jobs do not exceed.
     p90_us: f64,
     most_us: f64,
 }
@@ -410,7 +413,8 @@ fn cpu() -> anyhow::Result<u32> {
     Ok(Cpus::of(Place::SameCore)?.client)
 }
 
-/// Fits a line by least squares; returns its slope and the share of the variance that it explains.
+/// Fits a line by least squares. Returns its slope and the share of the variance that the line
+/// explains.
 fn fit(points: &[(f64, f64)]) -> (f64, f64) {
     let n = points.len().max(1) as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -427,7 +431,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if count == 0 { f64::NAN } else { sum / f64::from(count) }
 }
 
-/// Raw data: all measurements, and the computer that they were made on.
+/// Raw data: all measurements, and the computer on which they were made.
 #[derive(Serialize)]
 struct Data<'a, T> {
     kernel: String,

@@ -14,25 +14,26 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Source, Workload};
 use talea_sim::rng::Rng;
 
-/// Utilizations in thousandths; the last one shows the limit of EDF. Those of the paper extend to
-/// 1000. Here the kernel takes a CPU away for the rest of a second after 95 % of it.
+/// Utilizations in thousandths. The last one shows the limit of EDF. Those of the paper extend to
+/// 1000. On this computer the kernel takes a CPU away for the rest of a second after 95 % of the
+/// second.
 const UTILIZATIONS: [u64; 6] = [200, 400, 600, 800, 900, 920];
 
 /// Figure of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Shown {
-    /// Late jobs.
+    /// Late jobs by utilization.
     Fig6,
-    /// Scheduler overhead.
+    /// Scheduler overhead by utilization.
     Fig7,
-    /// Non-scheduler overhead.
+    /// Non-scheduler overhead by utilization.
     Fig8,
 }
 
 /// Function from a run to the value that a line shows.
 type PlottedValue = fn(&RunMeasurement) -> f64;
 
-/// One set under one policy.
+/// Result of one set under one policy.
 #[derive(Serialize)]
 struct SetRow {
     set: u64,
@@ -112,7 +113,7 @@ impl SetResults<'_> {
         self.rows.iter().filter(is).map(|row| &row.run)
     }
 
-    /// Returns the runs whose jobs are conclusive; the scheduling cost of all runs is conclusive.
+    /// Returns the runs whose jobs are conclusive. The scheduling cost of all runs is conclusive.
     fn conclusive<'b>(
         &'b self,
         policy: &'b str,
@@ -354,7 +355,8 @@ impl SetResults<'_> {
     }
 }
 
-/// Evaluates the overhead by utilization: `line` is that of the figure, `of_job` the µs of a job.
+/// Evaluates the overhead by utilization. `line` is the line of the figure, and `of_job` has the µs
+/// of a job.
 ///
 /// If jobs wait, the worker that completes one begins the next one and wakes no thread. So each job
 /// costs less on a busier CPU. Under FIFO, where each job waits for its turn, the sum is then far

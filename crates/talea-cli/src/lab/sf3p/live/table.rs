@@ -32,23 +32,23 @@ const AUDIO: u64 = 74_000;
 const THEIRS: [(f64, f64); 3] = [(0.40, 0.71), (0.31, 0.44), (0.24, 0.38)];
 const GROUPS: [&str; 3] = ["B", "D", "A"];
 
-/// Jobs of one group.
+/// Numbers of the jobs of one group.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Group {
     jobs: u64,
     late: u64,
-    /// Jobs outside of stalls.
+    /// Number of jobs outside of stalls.
     clear: u64,
     clear_late: u64,
     simulated_late: u64,
 }
 
-/// One run of one configuration.
+/// Result of one run of one configuration.
 #[derive(Serialize)]
 struct Table2Row {
     config: &'static str,
     cost: &'static str,
-    /// Groups B, D and A.
+    /// Results of the groups B, D and A.
     groups: [Group; 3],
     stalls: usize,
     scheduler_percent: f64,

@@ -1,0 +1,48 @@
+//! CPUs that an executor has reserved.
+//!
+//! `talea execute` schedules its threads itself, above all grants, and uses a CPU as far as its
+//! system demands. It holds a spec with [`talea_proto::Task::exclusive`] on each of its CPUs. The
+//! spec is charged like any other one, and no other task is placed there until it ends.
+//!
+//! Grants that exist already are not touched: the executor decides about them before it starts.
+
+use crate::broker::Broker;
+use crate::plugin::ThreadScope;
+use talea_core::{CpuSet, mutate};
+
+impl Broker {
+    /// Records the reservation of a new spec.
+    pub(crate) fn note_exclusive(&mut self, slot: u32) {
+        let spec = self.specs.at(slot);
+        let cpu =
+            spec.offer.cpu.filter(|_| mutate!("broker-exclusive", spec.task.exclusive, false));
+        if let Some(cpu) = cpu {
+            self.exclusive.insert(cpu, slot);
+        }
+    }
+
+    /// Removes the reservation of a spec that ends.
+    pub(crate) fn forget_exclusive(&mut self, slot: u32) {
+        self.exclusive.retain(|_, holder| *holder != slot);
+    }
+
+    /// Adds the reservations of others to the restrictions of a request; a spec that is on a
+    /// reserved CPU already may stay there.
+    pub(crate) fn beside_executors(
+        &self,
+        scope: &ThreadScope,
+        leaving: Option<u32>,
+    ) -> ThreadScope {
+        let here = leaving.and_then(|slot| self.specs.at(slot).offer.cpu);
+        let others = self.exclusive.iter().filter(|&(&cpu, _)| Some(cpu) != here);
+        let mut reserved = CpuSet::EMPTY;
+        let mut executor = 0;
+        for (&cpu, &slot) in others {
+            if reserved.is_empty() {
+                executor = self.specs.at(slot).process.pid;
+            }
+            reserved.insert(cpu);
+        }
+        ThreadScope { reserved, executor, ..*scope }
+    }
+}

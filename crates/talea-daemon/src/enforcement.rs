@@ -1,0 +1,163 @@
+//! Enforcement of the budgets of FIFO and RR threads.
+//!
+//! Model: an *enforcer* per CPU, a thread of the daemon that is pinned to the CPU and above every
+//! plugin's band. It sleeps until the task clock of a [`LimitedThread`] on its CPU fires, which
+//! means that the budget may be exhausted, or until a throttled thread gets its next refill. A
+//! thread that stays below its budget wakes its enforcer once per consumed budget, so at most once
+//! per period.
+//!
+//! *Fresh budgets.* A thread does not get a second budget by detaching and attaching again: what
+//! the user's threads have consumed of their last budgets is charged to the user's next limit until
+//! it would have been refilled.
+//!
+//! Absent on purpose: enforcement without a daemon. A grant that `talea run` makes in its own
+//! process is not limited after that, and says so.
+
+mod enforcer;
+mod limited_thread;
+
+use enforcer::Enforcer;
+pub(crate) use limited_thread::LimitedThread;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use talea_broker::ThreadId;
+use talea_broker::input::Limit;
+use talea_core::{CpuSet, Monotonic, Span, Work};
+use talea_os::pi_mutex::PiMutex;
+use talea_os::{Thread, clock, sched, task_clock};
+
+/// CPU time that a thread consumes beyond its budget before it is throttled, at p99. Measured on
+/// Linux 6.18 on a virtual computer: median 57 µs, p99 123 µs.
+pub(crate) const GRANULARITY: Span = Span::from_ns(150_000);
+
+/// Enforcers of all CPUs.
+#[derive(Debug)]
+pub(crate) struct Enforcement {
+    enforcers: BTreeMap<u32, Enforcer>,
+    demoted: Arc<Demoted>,
+    /// Per user: consumed parts of ended limits, with the times at which they would have been
+    /// refilled.
+    spent: BTreeMap<u32, Vec<(Monotonic, Work)>>,
+}
+
+/// Threads that an enforcer has demoted, for the event loop.
+#[derive(Debug)]
+pub(crate) struct Demoted {
+    threads: PiMutex<Vec<ThreadId>>,
+    event: OwnedFd,
+}
+
+impl Demoted {
+    fn push(&self, thread: ThreadId) {
+        self.threads.lock().push(thread);
+        notify(&self.event);
+    }
+}
+
+/// Makes an event descriptor readable.
+fn notify(event: &OwnedFd) {
+    // A full counter is readable already.
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+}
+
+/// Makes an event descriptor unreadable.
+fn clear(event: &OwnedFd) {
+    let _ = rustix::io::read(event, &mut [0; 8]);
+}
+
+impl Enforcement {
+    /// Starts an enforcer on each CPU.
+    pub(crate) fn start(cpus: &CpuSet) -> io::Result<Enforcement> {
+        if !task_clock::is_permitted() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "CAP_PERFMON is missing"));
+        }
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let demoted = Arc::new(Demoted { threads: PiMutex::new(Vec::new()), event });
+        let enforcers = cpus.iter().map(|cpu| Ok((cpu, Enforcer::start(cpu, demoted.clone())?)));
+        Ok(Enforcement {
+            enforcers: enforcers.collect::<io::Result<_>>()?,
+            demoted,
+            spent: BTreeMap::new(),
+        })
+    }
+
+    /// Limits a thread that is placed on `cpu`.
+    pub(crate) fn limit(
+        &mut self,
+        id: ThreadId,
+        thread: Arc<Thread>,
+        nice: i32,
+        limit: Limit,
+    ) -> io::Result<Arc<LimitedThread>> {
+        let (now, uid) = (clock::now(), limit.uid);
+        let limited = LimitedThread::new(id, thread, nice, limit, now)?;
+        let spent = self.take_spent(uid, now, limited.budget());
+        limited.charge_spent(now, spent);
+        Ok(Arc::new(limited))
+    }
+
+    /// Has the enforcer of `cpu` enforce the limit.
+    pub(crate) fn place(&self, limited: &Arc<LimitedThread>, cpu: u32) -> io::Result<()> {
+        if let Some(before) = limited.cpu().filter(|&before| before != cpu)
+            && let Some(enforcer) = self.enforcers.get(&before)
+        {
+            enforcer.remove(limited);
+        }
+        match self.enforcers.get(&cpu) {
+            Some(enforcer) => enforcer.add(limited, cpu),
+            None => Err(io::Error::other(format!("CPU {cpu} has no enforcer"))),
+        }
+    }
+
+    /// Has the enforcer of the thread's CPU call it at its refill.
+    pub(crate) fn refill_at(&self, limited: &LimitedThread, at: Monotonic) {
+        if let Some(enforcer) = limited.cpu().and_then(|cpu| self.enforcers.get(&cpu)) {
+            enforcer.refill_at(limited.id(), at);
+        }
+    }
+
+    /// Ends a limit. The policy is changed only where `restore` is set and the thread is throttled:
+    /// then it gets its granted policy back. Otherwise the function returns the ordinary attributes
+    /// of a throttled or demoted thread.
+    pub(crate) fn end(&mut self, limited: &LimitedThread, restore: bool) -> Option<sched::Attr> {
+        if let Some(enforcer) = limited.cpu().and_then(|cpu| self.enforcers.get(&cpu)) {
+            enforcer.remove(limited);
+        }
+        let ended = limited.end(clock::now(), restore);
+        if !ended.outstanding.is_empty() {
+            self.spent.entry(ended.uid).or_default().extend(ended.outstanding);
+        }
+        ended.ordinary
+    }
+
+    /// Returns what the user's ended limits have consumed and not had refilled yet, at most `most`.
+    /// The caller charges it; the rest is kept for the next limit.
+    fn take_spent(&mut self, uid: u32, now: Monotonic, most: Work) -> Work {
+        self.spent.retain(|_, entries| {
+            entries.retain(|(until, spent)| *until > now && !spent.is_zero());
+            !entries.is_empty()
+        });
+        let mut sum = Work::ZERO;
+        for (_, spent) in self.spent.get_mut(&uid).into_iter().flatten() {
+            let left = most.checked_sub(sum).unwrap_or(Work::ZERO);
+            let part = left.min(*spent);
+            *spent = spent.checked_sub(part).unwrap_or(Work::ZERO);
+            sum += part;
+        }
+        sum
+    }
+
+    /// Returns the descriptor that is readable while [`Enforcement::take_demoted`] has threads.
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+        self.demoted.event.as_fd()
+    }
+
+    /// Returns the threads that were demoted since the last call.
+    pub(crate) fn take_demoted(&self) -> Vec<ThreadId> {
+        clear(&self.demoted.event);
+        std::mem::take(&mut *self.demoted.threads.lock())
+    }
+}

@@ -1,0 +1,199 @@
+//! The enforcer of one CPU.
+//!
+//! The enforcer runs on the CPU of its threads: there, a thread that it interrupts is not running,
+//! so its records are complete and its policy changes within microseconds.
+
+use super::limited_thread::{LimitedThread, Next};
+use super::{Demoted, clear, notify};
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use talea_broker::ThreadId;
+use talea_core::{CpuSet, Monotonic};
+use talea_os::epoll::{Epoll, Events, Interest};
+use talea_os::pi_mutex::PiMutex;
+use talea_os::{Tid, clock, sched};
+
+/// Above every band, and above the executor's dispatchers only by the order of arrival.
+const PRIORITY: u8 = 99;
+/// Token of the event that ends the sleep; threads count from 1.
+const KICK: u64 = 0;
+const MAX_EVENTS: usize = 64;
+
+/// The enforcer of one CPU; dropping it ends its thread.
+#[derive(Debug)]
+pub(super) struct Enforcer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    cpu: u32,
+    epoll: Epoll,
+    kick: OwnedFd,
+    members: PiMutex<Members>,
+    is_ending: AtomicBool,
+    demoted: Arc<Demoted>,
+}
+
+/// Threads of the CPU, and the times of their refills.
+#[derive(Debug, Default)]
+struct Members {
+    threads: BTreeMap<ThreadId, Arc<LimitedThread>>,
+    refills: BTreeSet<(Monotonic, ThreadId)>,
+}
+
+impl Enforcer {
+    /// Starts the enforcer of `cpu`.
+    pub(super) fn start(cpu: u32, demoted: Arc<Demoted>) -> io::Result<Enforcer> {
+        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let epoll = Epoll::new()?;
+        epoll.add(&kick, Interest::READ, KICK)?;
+        let shared = Arc::new(Shared {
+            cpu,
+            epoll,
+            kick,
+            members: PiMutex::new(Members::default()),
+            is_ending: AtomicBool::new(false),
+            demoted,
+        });
+        let (ready, started) = channel();
+        let of_thread = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("talea-limit/{cpu}"))
+            .spawn(move || run(cpu, &of_thread, &ready))?;
+        let enforcer = Enforcer { shared, thread: Some(thread) };
+        match started.recv() {
+            Ok(result) => result.map(|()| enforcer),
+            Err(_) => Err(io::Error::other("the enforcer has ended")),
+        }
+    }
+
+    /// Enforces the limit from now on.
+    pub(super) fn add(&self, limited: &Arc<LimitedThread>, cpu: u32) -> io::Result<()> {
+        let id = limited.id();
+        self.shared.members.lock().threads.insert(id, limited.clone());
+        let mut state = limited.lock();
+        if state.cpu() != Some(cpu)
+            && let Some(clock) = state.clock()
+        {
+            self.shared.epoll.add(clock, Interest::READ, id.0)?;
+        }
+        state.set_cpu(Some(cpu));
+        Ok(())
+    }
+
+    /// Calls [`LimitedThread::refill`] at `at`.
+    pub(super) fn refill_at(&self, id: ThreadId, at: Monotonic) {
+        self.shared.members.lock().refills.insert((at, id));
+        notify(&self.shared.kick);
+    }
+
+    /// Stops to enforce the limit.
+    pub(super) fn remove(&self, limited: &LimitedThread) {
+        let id = limited.id();
+        // First, so that no event of an ended clock finds no member.
+        let mut state = limited.lock();
+        if let Some(clock) = state.clock() {
+            // It may have ended, and then be out of the set already.
+            let _ = self.shared.epoll.remove(clock);
+        }
+        state.set_cpu(None);
+        drop(state);
+        let mut members = self.shared.members.lock();
+        members.threads.remove(&id);
+        members.refills.retain(|&(_, other)| other != id);
+    }
+}
+
+impl Drop for Enforcer {
+    fn drop(&mut self) {
+        self.shared.is_ending.store(true, Ordering::Release);
+        notify(&self.shared.kick);
+        if let Some(thread) = self.thread.take() {
+            // A panic aborts the daemon.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(cpu: u32, shared: &Shared, ready: &Sender<io::Result<()>>) {
+    let me = Tid::current();
+    let placed = sched::set_affinity(me, &CpuSet::single(cpu))
+        .and_then(|()| sched::set(me, &sched::Attr::grant(sched::Policy::Fifo(PRIORITY))));
+    let is_placed = placed.is_ok();
+    if ready.send(placed).is_err() || !is_placed {
+        return;
+    }
+    let mut events = Events::with_capacity(MAX_EVENTS);
+    loop {
+        let until = shared.members.lock().refills.first().map(|&(at, _)| at);
+        // Neither descriptor nor buffer can be invalid.
+        if shared.epoll.wait(&mut events, until).is_err()
+            || shared.is_ending.load(Ordering::Acquire)
+        {
+            return;
+        }
+        shared.refill_due(clock::now());
+        for event in events.iter() {
+            match event.token {
+                KICK => clear(&shared.kick),
+                id => shared.clock_fired(ThreadId(id)),
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn refill_due(&self, now: Monotonic) {
+        loop {
+            let mut members = self.members.lock();
+            let Some(&due) = members.refills.first().filter(|(at, _)| *at <= now) else { return };
+            members.refills.remove(&due);
+            let (_, id) = due;
+            let limited = members.threads.get(&id).cloned();
+            drop(members);
+            if let Some(limited) = limited {
+                let next = limited.refill(self.cpu);
+                self.act(&limited, next);
+            }
+        }
+    }
+
+    fn clock_fired(&self, id: ThreadId) {
+        let limited = self.members.lock().threads.get(&id).cloned();
+        if let Some(limited) = limited {
+            let next = limited.clock_fired(self.cpu);
+            self.act(&limited, next);
+        }
+    }
+
+    fn act(&self, limited: &Arc<LimitedThread>, next: Next) {
+        let id = limited.id();
+        let mut members = self.members.lock();
+        // The daemon may have replaced the limit, or moved it to another CPU, meanwhile.
+        if !members.threads.get(&id).is_some_and(|member| Arc::ptr_eq(member, limited)) {
+            return;
+        }
+        match next {
+            Next::Wait => {}
+            Next::RefillAt(at) => {
+                members.refills.insert((at, id));
+            }
+            Next::Demoted => {
+                members.threads.remove(&id);
+                drop(members);
+                self.demoted.push(id);
+            }
+            Next::End => {
+                members.threads.remove(&id);
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Budgets of FIFO and RR threads: a thread gets what it has declared, and no more.
+
+use crate::tasks::{reserved, with};
+use std::fs;
+use std::time::Instant;
+use talea_core::{CpuSet, Params, Priority};
+use talea_kernel_tests::{
+    ALICE, Agent, Bench, Client, Daemon, config, eventually, kernel, needs_root,
+};
+use talea_os::sched;
+use talea_proto::message::Notes;
+use talea_proto::{Granted, Request, Task};
+
+/// Milliseconds for which hogs and their competitors run.
+const LONG: u32 = 2_000;
+
+/// A grant of 10 % of a CPU, by a plugin that does not leave the enforcement to the kernel.
+fn tenth(plugin: &str) -> Task {
+    let task = reserved(10, 1_000);
+    let params = Params { priority: Some(Priority(5)), ..task.params };
+    with(plugin, Task { params, ..task })
+}
+
+/// Attaches a thread that hardly gets any CPU time as an ordinary one, so that what it gets beside
+/// a competitor is what its grant gives it.
+fn attach_nice(client: &Client<'_>, agent: &Agent, task: Task) -> (Granted, i32) {
+    let granted = client.create(task);
+    let tid = agent.thread();
+    sched::set_nice(kernel::tid(tid), 19).expect("root may");
+    client.attach(granted.spec, tid);
+    (granted, tid)
+}
+
+/// An ordinary thread of root that takes what is left of the CPU.
+fn competitor(cpu: u32) -> (Agent, i32) {
+    let root = Agent::root();
+    let tid = root.thread();
+    sched::set_affinity(kernel::tid(tid), &CpuSet::single(cpu)).expect("our thread");
+    (root, tid)
+}
+
+/// The share of a CPU in per cent that the hog gets beside a competitor.
+fn share(agent: &Agent, hog: i32, kind: &str, cpu: u32) -> f64 {
+    let (root, other) = competitor(cpu);
+    root.begin(&format!("hog {other} {LONG} spin"));
+    agent.begin(&format!("hog {hog} {LONG} {kind}"));
+    let took = |said: String| said.parse::<f64>().expect("microseconds");
+    let (hog, _) = (took(agent.finish()), root.finish());
+    hog / f64::from(LONG) / 10.0
+}
+
+#[test]
+fn attack_3_a_thread_that_exceeds_its_declaration_gets_its_declaration() {
+    needs_root!();
+    let bench = Bench::new("limits");
+    let daemon = Daemon::start(&bench, &config::open());
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    for (plugin, kind) in
+        [("rm", "spin"), ("rm", "calls"), ("rm", "bursts"), ("fp", "spin"), ("rr", "calls")]
+    {
+        let (granted, tid) = attach_nice(&client, &alice, tenth(plugin));
+        assert!(!granted.notes.contains(Notes::BUDGET_NOT_ENFORCED), "{granted:?}");
+        let share = share(&alice, tid, kind, granted.cpu.expect("one CPU"));
+        assert!((6.0..14.0).contains(&share), "{plugin}, {kind}: {share:.1} % of 10 %");
+        let info = client.query(granted.spec);
+        assert!(info.overruns.count > 50 && info.overruns.last_ns > 0, "{:?}", info.overruns);
+        eventually("it has its policy again", || kernel::policy(tid).is_realtime());
+        client.done(&Request::Release(granted.spec));
+        assert_eq!(kernel::attr(tid).policy, sched::Policy::Other { nice: 19 });
+    }
+}
+
+/// Attack: a thread that detaches and attaches again gets no second budget.
+#[test]
+fn attack_3_attaching_again_refills_no_budget() {
+    needs_root!();
+    let bench = Bench::new("limits-again");
+    let daemon = Daemon::start(&bench, &config::open());
+    // The hog's own process waits for the hog; another one of the user has the connection.
+    let (hogs, other_process) = (Agent::user(ALICE), Agent::user(ALICE));
+    let client = other_process.connect(&daemon);
+    let (granted, tid) = attach_nice(&client, &hogs, tenth("rm"));
+    let (root, other) = competitor(granted.cpu.expect("one CPU"));
+    root.begin(&format!("hog {other} {LONG} spin"));
+    hogs.begin(&format!("hog {tid} {LONG} spin"));
+    let begun = Instant::now();
+    let mut cycles = 0;
+    while begun.elapsed().as_millis() < u128::from(LONG) - 200 {
+        client.done(&Request::Detach(granted.spec));
+        client.attach(granted.spec, tid);
+        cycles += 1;
+    }
+    let took = |said: String| said.parse::<f64>().expect("microseconds");
+    let (hog, _) = (took(hogs.finish()), root.finish());
+    let share = hog / f64::from(LONG) / 10.0;
+    assert!(cycles > 50, "{cycles} cycles");
+    assert!(share < 14.0, "{share:.1} % of 10 % in {cycles} cycles");
+}
+
+/// A job that starts late moves closer to the next one, which may then have to wait for the refill
+/// of the first one's budget: such a run shows nothing.
+#[test]
+fn a_thread_within_its_budget_is_not_throttled_and_wakes_at_most_once_per_period() {
+    const JOBS: u64 = 50;
+    needs_root!();
+    let bench = Bench::new("limits-honest");
+    let daemon = Daemon::start(&bench, &config::open());
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    for percent in [30, 60] {
+        let (granted, tid) = attach_nice(&client, &alice, tenth("rm"));
+        let is_conclusive = (0..20).any(|_| {
+            let before = enforcer_wakeups(daemon.pid());
+            let overruns = client.query(granted.spec).overruns.count;
+            let cost = percent * 10;
+            let late =
+                alice.order(&format!("jobs {tid} {JOBS} 10000 {cost} {}", (1_000 - cost) / 2));
+            let overruns = client.query(granted.spec).overruns.count - overruns;
+            let wakeups = enforcer_wakeups(daemon.pid()) - before;
+            if late != "0" {
+                return false;
+            }
+            assert_eq!(overruns, 0, "{percent} % of the budget");
+            assert!(wakeups <= JOBS + JOBS / 10, "{percent} % of the budget: {wakeups} wake-ups");
+            true
+        });
+        assert!(is_conclusive, "jobs of {percent} % start late in each of 20 runs");
+        client.done(&Request::Release(granted.spec));
+    }
+}
+
+#[test]
+fn a_demoted_thread_keeps_its_spec_and_may_be_attached_again() {
+    needs_root!();
+    let bench = Bench::new("limits-demote");
+    let config =
+        config::open().replace("kind = \"rm\"\n", "kind = \"rm\"\non_overrun = \"demote\"\n");
+    let daemon = Daemon::start(&bench, &config);
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let (granted, tid) = attach_nice(&client, &alice, tenth("rm"));
+    alice.order(&format!("hog {tid} 200 spin"));
+    eventually("it is detached", || client.query(granted.spec).tid.is_none());
+    assert_eq!(kernel::attr(tid).policy, sched::Policy::Other { nice: 19 });
+    assert!(daemon.wait_for_line("exceeded its budget").is_some());
+    client.attach(granted.spec, tid);
+    eventually("it is real-time again", || kernel::policy(tid).is_realtime());
+}
+
+#[test]
+fn a_grant_without_a_runtime_is_unlimited_and_says_so() {
+    needs_root!();
+    let bench = Bench::new("limits-none");
+    let daemon = Daemon::start(&bench, &config::open());
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let granted = client.create(with("fp", crate::tasks::ranked(5)));
+    assert!(granted.notes.contains(Notes::UNLIMITED), "{granted:?}");
+    assert!(!client.create(tenth("fp")).notes.contains(Notes::UNLIMITED));
+}
+
+/// Voluntary context switches of the daemon's enforcers.
+fn enforcer_wakeups(daemon: i32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{daemon}/task")).expect("the daemon");
+    let mut sum = 0;
+    for task in tasks.flatten() {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        if status.starts_with("Name:\ttalea-limit/") {
+            let count =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            sum += count.map_or(0, |count| count.trim().parse().expect("a number"));
+        }
+    }
+    sum
+}
