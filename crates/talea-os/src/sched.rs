@@ -247,7 +247,20 @@ impl From<&Attr> for Raw {
 }
 
 /// Reads the attributes of `tid`. `EINVAL` also stands for a policy that Talea does not know.
+///
+/// The kernel reads policy and priority one after the other. A read during a change may return a
+/// pair that no thread can have; it is repeated.
 pub fn get(tid: Tid) -> io::Result<Attr> {
+    const READS: usize = 4;
+    for _ in 0..READS {
+        if let Some(attr) = get_raw(tid)?.to_attr() {
+            return Ok(attr);
+        }
+    }
+    Err(crate::sys::errno(libc::EINVAL))
+}
+
+fn get_raw(tid: Tid) -> io::Result<Raw> {
     let mut raw = Raw::default();
     // SAFETY: the kernel writes at most the size passed, which is that of `raw`.
     check_long(unsafe {
@@ -259,7 +272,7 @@ pub fn get(tid: Tid) -> io::Result<Attr> {
             0u32,
         )
     })?;
-    raw.to_attr().ok_or_else(|| crate::sys::errno(libc::EINVAL))
+    Ok(raw)
 }
 
 /// Sets the attributes of `tid`.
