@@ -101,6 +101,10 @@ static void r2_attach_change_detach(void)
     CHECK(info.tid == (uint32_t)gettid() && info.spec_id == granted.spec_id &&
           info.runtime_ns == 2000000);
     CHECK(strcmp(info.plugin, "rm") == 0);
+    info.tid = 0;
+    CHECK(talea_grant_status(grant, &info) == 0 && info.tid == (uint32_t)gettid());
+    CHECK(info.overruns == 0 && info.last_overrun_ns == 0 && info.throttled == 0);
+    CHECK(talea_grant_status(NULL, &info) == -EINVAL);
     CHECK(talea_detach(grant) == 0 && talea_detach(grant) == TALEA_E_NOT_ATTACHED);
     CHECK(pidfd >= 0 && talea_attach_pidfd(grant, pidfd) == 0 &&
           talea_attach_pidfd(grant, -1) == -EBADF);
@@ -192,6 +196,11 @@ static void w3_periods(void)
     usleep(9000);
     CHECK(talea_wait_period(&periodic) == 0 && periodic.overruns >= 1 && periodic.skipped >= 1);
     CHECK(periodic.index == 6 + periodic.skipped);
+    periodic.flags = TALEA_LATE_SHIFT;
+    i = periodic.start_ns;
+    usleep(9000);
+    CHECK(talea_wait_period(&periodic) == 0 && periodic.shifted_ns >= 2000000);
+    CHECK(periodic.start_ns == i + periodic.shifted_ns);
 }
 
 int main(void)

@@ -110,8 +110,8 @@ fn enforceable(limit: &Limit) -> (Work, Span) {
     (Work::from_ns(budget), Span::from_ns(period))
 }
 
-/// Whether a thread has its granted policy, or a lower priority of the same class: an unprivileged
-/// thread may lower its own.
+/// Whether a thread has its granted policy, or a FIFO or RR policy of a lower priority: an
+/// unprivileged thread may lower its own.
 fn is_granted(has: &sched::Attr, granted: &sched::Attr) -> bool {
     has.reset_on_fork
         && has.policy.is_realtime()
@@ -377,9 +377,9 @@ impl State {
         }
     }
 
-    /// Takes the granted policy from the thread; returns whether the thread lives. A policy above
-    /// the granted one, or of another class, stays: an administrator has set it. A lower priority
-    /// was set by the thread itself, and is kept for the refill.
+    /// Takes the granted policy from the thread; returns whether the thread lives. A priority
+    /// above the granted one, or another class, stays: an administrator has set it. A lower
+    /// priority was set by the thread itself, and is kept for the refill.
     fn set_ordinary(&mut self) -> bool {
         let Some(granted) = self.granted else { return true };
         let done = match self.thread.snapshot() {
@@ -430,14 +430,15 @@ impl State {
             Err(_) => return self.stop(),
         }
         self.count();
-        self.arm(now);
-        match self.set_granted() {
-            Ok(()) => {
+        // Without an armed clock, the thread would be unlimited.
+        let resumed = self.arm(now).then(|| self.set_granted());
+        match resumed {
+            Some(Ok(())) => {
                 self.phase = Phase::Running;
                 Next::Wait
             }
-            Err(ApplyError::Gone) => self.stop(),
-            Err(_) => {
+            Some(Err(ApplyError::Gone)) => self.stop(),
+            Some(Err(_)) | None => {
                 let until = now.saturating_add(RETRY_AFTER);
                 self.phase = Phase::Throttled { until };
                 Next::RefillAt(until)

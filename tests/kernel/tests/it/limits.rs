@@ -14,6 +14,9 @@ use talea_proto::{Granted, Request, Task};
 /// Milliseconds for which hogs and their competitors run.
 const LONG: u32 = 2_000;
 
+/// Budget of [`tenth`].
+const BUDGET_NS: u64 = 1_000_000;
+
 /// A grant of 10 % of a CPU, by a plugin that does not leave the enforcement to the kernel.
 fn tenth(plugin: &str) -> Task {
     let task = reserved(10, 1_000);
@@ -158,6 +161,57 @@ fn a_grant_without_a_runtime_is_unlimited_and_says_so() {
     let granted = client.create(with("fp", crate::tasks::ranked(5)));
     assert!(granted.notes.contains(Notes::UNLIMITED), "{granted:?}");
     assert!(!client.create(tenth("fp")).notes.contains(Notes::UNLIMITED));
+}
+
+/// `TALEA_MEASURE` sets the number of overruns; `docs/manual/enforcement.md` has the figures.
+#[test]
+fn what_a_thread_consumes_beyond_its_budget_is_a_part_of_the_budget() {
+    needs_root!();
+    let bench = Bench::new("limits-granularity");
+    let config =
+        config::open().replace("kind = \"rm\"\n", "kind = \"rm\"\non_overrun = \"demote\"\n");
+    let daemon = Daemon::start(&bench, &config);
+    let rounds = std::env::var("TALEA_MEASURE").ok().and_then(|text| text.parse().ok());
+    let rounds: u32 = rounds.unwrap_or(20);
+    let (hogs, other_process) = (Agent::user(ALICE), Agent::user(ALICE));
+    let client = other_process.connect(&daemon);
+    for kind in ["spin", "calls"] {
+        let granted = client.create(tenth("rm"));
+        let cpu = granted.cpu.expect("one CPU");
+        let tid = hogs.thread();
+        // Beside the competitor, the hog gets CPU time under its grant only.
+        let (root, other) = competitor(cpu);
+        sched::set_nice(kernel::tid(other), -20).expect("root may");
+        sched::set_nice(kernel::tid(tid), 19).expect("root may");
+        sched::set_affinity(kernel::tid(tid), &CpuSet::single(cpu)).expect("root may");
+        let long = 1_000 + rounds * 40;
+        root.begin(&format!("hog {other} {long} spin"));
+        hogs.begin(&format!("hog {tid} {long} {kind}"));
+        let mut beyond: Vec<u64> = (0..rounds)
+            .map(|_| {
+                let before = cpu_time(tid);
+                client.attach(granted.spec, tid);
+                eventually("it is demoted", || client.query(granted.spec).tid.is_none());
+                let beyond = cpu_time(tid).saturating_sub(before).saturating_sub(BUDGET_NS);
+                // Its budget is refilled.
+                std::thread::sleep(std::time::Duration::from_millis(15));
+                beyond
+            })
+            .collect();
+        hogs.finish();
+        root.finish();
+        client.done(&Request::Release(granted.spec));
+        beyond.sort_unstable();
+        let (median, p99) = (beyond[beyond.len() / 2], beyond[beyond.len() * 99 / 100]);
+        println!("{kind}: {} us, {} us at p99, of {rounds}", median / 1_000, p99 / 1_000);
+        assert!(median < BUDGET_NS / 2, "{kind}: {median} ns beyond a budget of {BUDGET_NS} ns");
+    }
+}
+
+/// CPU time of a thread in nanoseconds, exact while it has no CPU.
+fn cpu_time(tid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).expect("a thread");
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")
 }
 
 /// Voluntary context switches of the daemon's enforcers.
