@@ -17,7 +17,8 @@ use talea_core::setup::{
 };
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 
-/// Returns the four plugins on `cpus` CPUs, `instances` times each, with bands of their own.
+/// Returns `instances` plugins of each of the four kinds on `cpus` CPUs. All but the `edf` plugins
+/// have disjoint bands.
 fn plugin_set(cpus: u32, instances: u8) -> PluginSet {
     let mut plugins = vec![];
     let levels = 99 / (3 * instances);
@@ -45,8 +46,8 @@ fn plugin_set(cpus: u32, instances: u8) -> PluginSet {
     PluginSet::new(&Setup { plugins, ..Setup::default() }, &platform).expect("a valid setup")
 }
 
-/// Returns parameters as in ReTiF's benchmark: period 1024 to 11263 us; tiny runtimes, so that
-/// 16,384 tasks fit.
+/// Returns random parameters as in ReTiF's benchmark: a period of 1024 to 11263 us. The runtime is
+/// 1024 ns, so that 16,384 tasks fit on 20 CPUs.
 fn params(seed: &mut u64) -> Params {
     let mut roll = |sides: u64| {
         *seed =
@@ -86,7 +87,7 @@ fn offer(
     }
 }
 
-/// Formats the minimum and the median.
+/// Formats the minimum and the median of `times`, which are in nanoseconds.
 fn show(mut times: Vec<f64>) -> String {
     times.sort_by(f64::total_cmp);
     match (times.first(), times.get(times.len() / 2)) {

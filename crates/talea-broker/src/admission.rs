@@ -1,19 +1,20 @@
 //! Admission: the choice of the plugin that serves a task.
 //!
-//! The first plugin in order of precedence that serves the task in full is chosen, else the first
-//! one that serves it in part (ReTiF 3.3; R9). If the request names a plugin, only that one is
-//! asked (R10).
+//! The broker chooses the first plugin in order of precedence that serves the task in full, or else
+//! the first plugin that serves the task in part (ReTiF 3.3; R9). If the request names a plugin,
+//! the broker asks only that plugin (R10).
 //!
-//! A foreign plugin answers later, and other requests are served meanwhile. Therefore an answer
-//! given for an older state of the ledger is requested once more, a kept partial offer is evaluated
-//! again before it is accepted, and the access rules are checked each time.
+//! A foreign plugin answers later, and the broker serves other requests meanwhile. Therefore the
+//! broker asks again, once, if an answer was given for an older state of the ledger. After a
+//! suspension, the broker evaluates a kept partial offer again before it accepts the offer. The
+//! broker checks the access rules at each evaluation.
 //!
 //! | state of a request | event | next state |
 //! | --- | --- | --- |
-//! | *querying* plugin `next` | it is built in, or its answer is here | `next + 1`, or *chosen* |
-//! | *querying* | it is foreign and was not asked, or the answer is outdated | *suspended* |
+//! | *querying* plugin `next` | the plugin is built in, or has answered | `next + 1`, or *chosen* |
+//! | *querying* | a foreign plugin was not asked, or its answer is outdated | *suspended* |
 //! | *suspended* | the host answers or fails | *querying* |
-//! | *querying* | it would serve the task without the zero-lag holds | *waiting* (waiting.rs) |
+//! | *querying* | the plugin may serve the task when zero-lag holds end | *waiting* (waiting.rs) |
 //! | *waiting* | a zero-lag hold has ended | *querying*, the same plugin |
 //! | *querying* | all plugins were asked | *chosen* (partial offer) or *refused* |
 //! | *chosen* | the offer is reserved | next task of a group, or *answered* |
@@ -49,7 +50,7 @@ pub(crate) struct AdmissionRequest {
 pub(crate) enum RequestKind {
     /// Create a spec.
     Create,
-    /// Create several specs or none; `reserved` are the slots already reserved.
+    /// Create several specs or none; `reserved[i]` is the slot of task `i`, as far as reserved.
     Group { tasks: Vec<Task>, reserved: Vec<u32> },
     /// Change the terms of a spec.
     Change { spec: SpecId },
@@ -67,7 +68,7 @@ pub(crate) struct Evaluation {
     pub(crate) scope: ThreadScope,
     /// Client whose rules apply, unless a spec is replaced.
     client: u32,
-    /// The spec to be replaced, for a change, and its slot at the start of the evaluation.
+    /// Spec to be replaced by a change, with its slot at the start of the evaluation.
     leaving: Option<(SpecId, u32)>,
     /// Whether all plugins are asked, even after an acceptance.
     ask_all: bool,
@@ -78,11 +79,14 @@ pub(crate) struct Evaluation {
     partial: Option<PartialOffer>,
     /// The most informative denial.
     denial: Option<Denial>,
-    /// Whether the foreign plugin at `next` was asked twice.
+    /// Whether an answer for an older state of the ledger counts: the plugin at `next` was asked
+    /// twice, or its partial offer is evaluated again.
     asked_twice: bool,
-    /// Whether the state may have changed since the start of the evaluation.
+    /// Whether the request was suspended or has waited, so that the state may have changed since
+    /// the start of the evaluation.
     was_suspended: bool,
-    /// Latest time until which the request may wait for zero-lag holds, once it has waited.
+    /// Latest time until which the request may wait for zero-lag holds; `None` until a plugin has
+    /// rejected it beside such a hold.
     pub(crate) wait_until: Option<Monotonic>,
 }
 
@@ -90,7 +94,7 @@ pub(crate) struct Evaluation {
 struct PartialOffer {
     plugin: u32,
     offer: Offer,
-    /// Answer of a foreign plugin.
+    /// Answer that contains the offer, if the plugin is foreign.
     answer: Option<ForeignAnswer>,
 }
 
@@ -102,11 +106,11 @@ enum Progress {
     Wait(Monotonic),
     /// This plugin serves the task on these terms.
     Chosen(u32, Offer),
-    /// No plugin serves the task, or all plugins were asked.
+    /// No plugin serves the task, or the evaluation was an explanation.
     Over,
 }
 
-/// Result of a plugin.
+/// Result of [`Broker::evaluate`] for one plugin.
 enum PluginResult {
     Verdict(Verdict),
     Denied(Denial),
@@ -135,7 +139,7 @@ pub(crate) fn plugin_request<'a>(
 }
 
 impl Broker {
-    /// Starts an evaluation, or returns the refusal that precedes any plugin.
+    /// Starts an evaluation. Returns a refusal if the task is invalid or names an unknown plugin.
     pub(crate) fn start_evaluation(
         &mut self,
         client: u32,
@@ -176,7 +180,8 @@ impl Broker {
         })
     }
 
-    /// Runs the admission of a request until it is answered or suspended.
+    /// Runs the admission of a request until the request is answered, suspended or blocked by a
+    /// change. `reply` is the reply of the foreign plugin for which the request was suspended.
     pub(crate) fn run_admission(
         &mut self,
         mut request: AdmissionRequest,
@@ -389,15 +394,15 @@ impl Broker {
         self.refuse(reply_to, refusal);
     }
 
-    /// Returns the client whose rules apply: for a change, the client of the spec, even if root
-    /// requests it. Read again each time, because the spec may be claimed or released while the
-    /// request is suspended.
+    /// Returns the client whose rules apply: for a change, the client of the spec, even if the
+    /// superuser requests the change. The result may change while the request is suspended, because
+    /// another client may claim the spec, or the spec may end.
     fn client_of(&self, evaluation: &Evaluation) -> u32 {
         self.leaving_slot(evaluation).map_or(evaluation.client, |slot| self.specs.at(slot).client)
     }
 
-    /// Returns the slot of the spec to be replaced, if it still exists: it may end while the
-    /// request is suspended.
+    /// Returns the slot of the spec to be replaced; `None` if there is no such spec, or if it ended
+    /// while the request was suspended.
     pub(crate) fn leaving_slot(&self, evaluation: &Evaluation) -> Option<u32> {
         let (spec, slot) = evaluation.leaving?;
         if evaluation.was_suspended { self.ids.get(spec) } else { Some(slot) }
@@ -429,8 +434,8 @@ impl Broker {
         self.answers = std::mem::take(&mut evaluation.answers);
     }
 
-    /// Answers whether a task would be accepted, with the answer of every plugin. Nothing is
-    /// changed.
+    /// Answers whether a task would be accepted, with the answer of every plugin, and changes
+    /// nothing.
     pub(crate) fn explain(&mut self, reply_to: ReplyTo, task: &Task, scope: &ThreadScope) {
         let client = self.sessions[&reply_to.session].client;
         let evaluation =
@@ -455,7 +460,7 @@ impl Broker {
 }
 
 impl Evaluation {
-    /// Whether a plugin has accepted the task already.
+    /// Whether a plugin has accepted the task in full.
     pub(crate) fn is_served(&self) -> bool {
         self.first_ok.is_some()
     }

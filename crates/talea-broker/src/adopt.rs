@@ -2,14 +2,14 @@
 //!
 //! | record in the state file | result |
 //! | --- | --- |
-//! | its owner exists | the spec keeps its place, id and token, and waits to be claimed |
-//! | its owner has ended, its thread exists | the thread is restored, then the record is erased |
-//! | its owner and its thread have ended | the record is erased |
+//! | its owner exists | the spec keeps its place, id and token, and can be claimed |
+//! | no owner or no plugin exists, its thread exists | restored, then the record is erased |
+//! | no owner or no plugin exists, nor its thread | the record is erased |
 //!
-//! An unclaimed spec exists as long as the process that created it, or its thread if the thread is
-//! its owner. No admission test is made, because the grant was already given. Threads get the
-//! attributes of the ledger after the last record, so that no thread is changed twice while the
-//! ledger is filled.
+//! An unclaimed spec exists as long as the process that created or last claimed it, or its thread
+//! if the thread is its owner. The broker makes no admission test, because an earlier daemon has
+//! already given the grant. The broker applies the attributes of the ledger to the threads after
+//! the last record. Thus it changes no thread twice while it fills the ledger.
 
 use crate::broker::{Broker, WatchOwner};
 use crate::drift;
@@ -109,7 +109,8 @@ impl Broker {
         }
     }
 
-    /// Returns the thread of the record, if it is the one that the driver found.
+    /// Returns the thread that the driver found, with its attributes before the grant. Returns
+    /// `None` if it is not the thread of the record, or is attached to another spec.
     fn same_thread(
         &mut self,
         record: &Record,

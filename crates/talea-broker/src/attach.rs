@@ -35,7 +35,7 @@ impl Broker {
         }
     }
 
-    /// Attaches a thread that may have the attributes of the spec.
+    /// Attaches a thread that [`Broker::check_attach`] has accepted.
     pub(crate) fn attach_checked(&mut self, reply_to: ReplyTo, slot: u32, facts: &ThreadFacts) {
         let (previous, applied) = (self.original_attr(facts), self.plugin_set.attr(SpecSlot(slot)));
         self.add_thread(slot, Attached::new(facts, previous, applied));
@@ -151,7 +151,8 @@ impl Broker {
         }
     }
 
-    /// Answers an attach to a sleeping thread, whose attributes follow at its wake-up.
+    /// Answers the attach of a thread that sleeps in another root domain. The kernel applies the
+    /// attributes only after the thread's wake-up.
     pub(crate) fn attached_pending_wakeup(&mut self, slot: u32, reply_to: ReplyTo) {
         self.reply_attached(slot, reply_to, Reply::DoneWithCaveat(Caveat::PendingWakeup));
     }

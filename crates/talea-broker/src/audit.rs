@@ -1,5 +1,5 @@
-//! Consistency checks for tests, the simulation and fuzzing: every index is compared with the
-//! indexed data, every counter with a recount.
+//! Consistency checks for tests, the simulation and fuzzing. The checks compare every index with
+//! the indexed data and every counter with a recount.
 
 use crate::broker::{Broker, Timer, WatchOwner};
 use crate::plugin_set::SpecSlot;

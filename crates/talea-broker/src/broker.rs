@@ -8,8 +8,8 @@
 //!
 //! 1. A request of an existing connection is answered exactly once.
 //! 2. An effect that makes a thread privileged is preceded by the effect that records it.
-//! 3. The ledger contains what the kernel has confirmed. Until a confirmation, it reserves the
-//!    maximum of both outcomes.
+//! 3. The ledger contains what the kernel has confirmed. While a change awaits the kernel's result,
+//!    the ledger contains the new terms, and no other request may reserve.
 
 use crate::admission::AdmissionRequest;
 use crate::clients::Clients;
@@ -96,7 +96,7 @@ pub struct Broker {
     pub(crate) exclusive: BTreeMap<u32, u32>,
 
     pub(crate) counters: Counters,
-    /// Buffer, reused.
+    /// Buffer for the answers of plugins, reused by later evaluations.
     pub(crate) answers: Vec<PluginAnswer>,
     pub(crate) moved: Vec<SpecSlot>,
     pub(crate) moves: Vec<AttrChange>,
@@ -114,15 +114,15 @@ pub(crate) enum WatchOwner {
 /// Purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// The request rate of a connection is within the limit again.
+    /// End the rate limit of a connection.
     RateLimitEnd(SessionId),
-    /// An apply or restore that the kernel refused or deferred is repeated.
+    /// Repeat an apply or a restore that the kernel refused or deferred.
     Retry(u32),
-    /// A deferred change is evaluated again.
+    /// Evaluate a deferred change again.
     ResumeDeferred(SessionId),
-    /// A request that waited for a zero-lag hold is evaluated again.
+    /// Evaluate a request again that waited for a zero-lag hold.
     ResumeWaiting(SessionId),
-    /// The attached threads are inspected.
+    /// Inspect the attached threads.
     Inspect,
 }
 
@@ -138,7 +138,7 @@ pub(crate) enum Blocked {
 /// Shutdown in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shutdown {
-    /// Request to answer after the last thread is restored; `None` once answered.
+    /// Request to answer after the last restore; `None` without `release`, and after the reply.
     pub(crate) reply_to: Option<ReplyTo>,
     /// Whether every grant is released first.
     pub(crate) release: bool,
@@ -249,15 +249,16 @@ impl Broker {
         self.finish_stopping();
     }
 
-    /// Returns the next effect, in order.
+    /// Removes and returns the oldest effect; `None` if there is none.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// Returns the time for the next [`Input::Timer`], if no other input arrives before.
+    /// Returns the time at which the driver must pass [`Input::Timer`], unless it passes another
+    /// input earlier; `None` if no timer is armed.
     ///
-    /// Zero-lag holds need a timer only if a request waits for them: every input that depends on
-    /// them first releases the expired ones.
+    /// Zero-lag holds need a timer only if a request waits for them, because [`Broker::handle`]
+    /// first releases the expired ones.
     pub fn next_wakeup(&self) -> Option<Monotonic> {
         if !self.unverified.is_empty() {
             return Some(self.now);
@@ -265,8 +266,9 @@ impl Broker {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// Returns the thread of a spec. Before a request to change the spec the driver checks the
-    /// thread's owner ([`Input::CredentialsChanged`]).
+    /// Returns the handle of the thread that is attached to a spec; `None` if there is none. Before
+    /// a request to change the spec, the driver checks the thread's owner
+    /// ([`Input::CredentialsChanged`]).
     pub fn thread_of(&self, spec: SpecId) -> Option<ThreadId> {
         let slot = self.ids.get(spec)?;
         self.specs.at(slot).thread.as_ref().map(|thread| thread.thread)
@@ -418,8 +420,8 @@ impl Broker {
         }
     }
 
-    /// Stops the daemon on request of root. With `release`, every thread is restored first, and the
-    /// last one triggers the reply.
+    /// Stops the daemon if the superuser requests it. With `release`, the broker first restores
+    /// every thread; the reply follows the last restore.
     pub(crate) fn stop(&mut self, reply_to: ReplyTo, release: bool) {
         if mutate!("message-stop", self.sessions[&reply_to.session].uid != 0, false) {
             return self.refuse(

@@ -1,4 +1,4 @@
-//! Limits of attached threads: a grant is also what its thread may consume.
+//! Limits of attached threads: a thread may consume no more CPU time than its grant provides.
 //!
 //! The kernel enforces the budget of a deadline thread. The driver enforces the budget of a FIFO or
 //! RR thread ([`Effect::Limit`]): the accepted runtime in each declared period, by a sporadic
@@ -6,7 +6,7 @@
 //! more than the admission test has assumed. ReTiF (JSA 2021), section 3.2, leaves this to the
 //! kernel's real-time throttling.
 //!
-//! A grant without a runtime or a period is unlimited, and says so ([`Notes::UNLIMITED`]).
+//! A grant without a runtime or a period is unlimited; its notes contain [`Notes::UNLIMITED`].
 
 use crate::broker::Broker;
 use crate::input::{Effect, Limit, LogEvent, ThreadId};
@@ -18,8 +18,7 @@ use talea_proto::Task;
 use talea_proto::message::Notes;
 
 impl Broker {
-    /// Returns the limit of the spec's thread; `None` if the kernel enforces it, or if there is
-    /// none.
+    /// Returns the limit that the driver enforces on the spec's thread; `None` if it enforces none.
     fn limit_of(&self, slot: u32) -> Option<Limit> {
         let spec = self.specs.at(slot);
         let declared = spec.offer.runtime.zip(spec.task.params.period).filter(|_| spec.in_ledger);
@@ -64,7 +63,8 @@ impl Broker {
         }
     }
 
-    /// Adds to the notes of an offer whether its budget is enforced.
+    /// Returns `notes`, corrected by whether the driver enforces the budget and whether a budget is
+    /// declared.
     pub(crate) fn enforcement_notes(
         &self,
         plugin: u32,
@@ -84,8 +84,8 @@ impl Broker {
         }
     }
 
-    /// Ends the grant of a thread that the driver has demoted because it exceeded its limit; the
-    /// spec stays.
+    /// Detaches a thread that the driver has demoted because of an overrun; the spec stays. No
+    /// effect while an operation of the spec is in progress.
     pub(crate) fn overrun(&mut self, thread: ThreadId) {
         let Some(&slot) = self.threads.get(&thread) else { return };
         let spec = self.specs.at(slot);

@@ -1,8 +1,8 @@
 //! Change of a spec: other terms, possibly another plugin, in one step (R7).
 //!
 //! While the new attributes of an attached thread await the kernel's result, no other request
-//! reserves. So the old terms still fit if the kernel refuses the new ones. The thread is switched
-//! directly to its new attributes: it always has a real-time policy.
+//! reserves. So the old terms still fit if the kernel refuses the new ones. The kernel switches the
+//! thread directly to its new attributes, so the thread always has a real-time policy.
 
 use crate::admission::{AdmissionRequest, Evaluation, RequestKind, plugin_request};
 use crate::broker::Broker;

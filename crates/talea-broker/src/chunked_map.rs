@@ -21,7 +21,7 @@ const MAX_ENTRIES: usize = 32;
 const MAX_CHUNK: usize = 64;
 /// Key behind the last entry; every valid key is smaller.
 const END_KEY: u64 = u64::MAX;
-/// Minimum number of entries before a leaf is merged with a neighbour.
+/// Number of entries below which a leaf is merged with a neighbour, if there is room.
 const MIN_ENTRIES: usize = MAX_ENTRIES / 4;
 /// Maximum number of entries of a merged leaf, which leaves room for insertions.
 const MAX_MERGED: usize = MAX_ENTRIES * 3 / 4;
@@ -51,8 +51,9 @@ impl<V: Copy + Default> Leaf<V> {
         &self.entries[..self.len]
     }
 
-    /// Returns the number of smaller keys. All keys are compared: uncached lines are then fetched
-    /// in parallel, while a binary search would wait for one line after the other.
+    /// Returns the number of keys that are smaller than `key`. The function compares all keys: the
+    /// CPU then fetches uncached lines in parallel, while a binary search would wait for one line
+    /// after the other.
     fn place(&self, key: u64) -> usize {
         self.entries.iter().map(|&(other, _)| usize::from(other < key)).sum()
     }
@@ -133,12 +134,12 @@ impl<V: Copy + Default> ChunkedMap<V> {
         &mut self.chunks[chunk][at]
     }
 
-    /// Returns the bound and the index of the leaf for `key`.
+    /// Returns the bound and the index of the leaf for `key`; `None` if the map has no leaves.
     fn leaf_of(&self, key: u64) -> Option<(u64, u32)> {
         self.tree.range(..=key).next_back().map(|(&bound, &index)| (bound, index))
     }
 
-    /// Adds a leaf.
+    /// Adds a leaf with `bound` as the lower bound of its keys.
     fn add_leaf(&mut self, bound: u64, leaf: Leaf<V>) {
         if self.free.is_empty() {
             let all: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
@@ -151,14 +152,14 @@ impl<V: Copy + Default> ChunkedMap<V> {
         self.tree.insert(bound, index);
     }
 
-    /// Returns the value of `key`.
+    /// Returns the value of `key`, if the map contains it.
     pub(crate) fn get(&self, key: u64) -> Option<V> {
         let (_, index) = self.leaf_of(key)?;
         let leaf = self.leaf(index);
         Some(leaf.entries[leaf.find(key).ok()?].1)
     }
 
-    /// Changes the value of `key`, inserting it if necessary.
+    /// Calls `change` with the value of `key`; first inserts the default value if `key` is missing.
     pub(crate) fn update<R>(&mut self, key: u64, change: impl FnOnce(&mut V) -> R) -> R {
         let Some((_, index)) = self.leaf_of(key) else {
             self.add_leaf(0, Leaf::new());
@@ -182,7 +183,7 @@ impl<V: Copy + Default> ChunkedMap<V> {
         }
     }
 
-    /// Removes `key`.
+    /// Removes `key` and returns its value, if the map contains it.
     pub(crate) fn remove(&mut self, key: u64) -> Option<V> {
         let (bound, index) = self.leaf_of(key)?;
         let leaf = self.leaf_mut(index);
@@ -195,7 +196,8 @@ impl<V: Copy + Default> ChunkedMap<V> {
         Some(value)
     }
 
-    /// Merges a sparse leaf with a neighbour.
+    /// Merges a sparse leaf with a neighbour if both fit into [`MAX_MERGED`] entries; otherwise
+    /// removes the leaf if it is empty.
     fn merge(&mut self, bound: u64, index: u32) {
         let few = self.leaf(index).len;
         let fits = |(&bound, &index): (&u64, &u32)| {
@@ -237,7 +239,7 @@ impl<V: Copy + Default> ChunkedMap<V> {
         })
     }
 
-    /// Returns the least key greater than this one.
+    /// Returns the least key greater than `key`, if there is one.
     pub(crate) fn next_after(&self, key: u64) -> Option<u64> {
         self.range(key.checked_add(1)?..END_KEY).next().map(|(key, _)| key)
     }

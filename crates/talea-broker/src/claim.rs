@@ -1,4 +1,5 @@
-//! Claim: a client that has lost its connection, or its daemon, takes its spec over.
+//! Claim: a client takes a spec over, for example after it lost its connection or after a restart
+//! of the daemon. The token of the spec authorises the claim.
 
 use crate::broker::{Broker, WatchOwner};
 use crate::input::Effect;

@@ -86,7 +86,8 @@ impl Broker {
         self.start_evaluation(client, task, scope, None, false)
     }
 
-    /// Checks the quota for `count` more specs of this client.
+    /// Checks that `count` more specs of this client are within the quota of its user and within
+    /// the quota of all users.
     pub(crate) fn check_spec_quota(&self, client: u32, count: u32) -> Result<(), Box<Refusal>> {
         let quota = &self.setup.quota;
         let (_, own) = self.users.usage(self.clients.peer(client).uid);
@@ -118,7 +119,8 @@ impl Broker {
         }
     }
 
-    /// Accepts a chosen offer. Returns true if a group is incomplete: `job` then has its next task.
+    /// Accepts a chosen offer. Returns true if a group is incomplete: `request` then evaluates the
+    /// next task of the group.
     pub(crate) fn accept_offer(
         &mut self,
         request: &mut AdmissionRequest,
@@ -248,7 +250,7 @@ impl Broker {
         self.apply_moves(&[]);
     }
 
-    /// Assigns an id to a reserved spec.
+    /// Publishes a reserved spec: assigns its id, binds it to the session and orders its record.
     fn publish(&mut self, reply_to: ReplyTo, slot: u32) {
         let id = SpecId(self.next_id);
         self.next_id += 1;

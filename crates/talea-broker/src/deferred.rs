@@ -1,4 +1,4 @@
-//! Orders that the kernel defers, and restores with a restriction.
+//! Effects that the kernel defers, and restores with a restriction.
 //!
 //! *Sleep in another root domain.* The kernel admits a thread to the deadline class only in the
 //! root domain where it is. A sleeping thread stays there until it wakes, whatever its affinity is.
@@ -23,10 +23,11 @@
 //! | *attaching* | not before a time within [`MAX_DEFER`] | *attaching*, retry armed |
 //! | *changing* | not before a time within [`MAX_DEFER`] | rolled back, *deferred change* |
 //! | *deferred change* | the time is reached | evaluated like a new request |
+//! | *idle* | not before a time within [`MAX_DEFER`] | *idle*, retry armed |
 //! | *attaching*, *changing* | not before a later time | refused with EAGAIN |
 //!
-//! A deferred attach keeps its reservation; a deferred change keeps none, so other clients can use
-//! the capacity.
+//! A deferred attach keeps its reservation. A deferred change reserves nothing for its new terms,
+//! so other clients can use the capacity.
 //!
 //! Bound: the retry delay of a sleeping thread doubles up to [`MAX_RETRY_NS`]. The retries for all
 //! sleeping threads of one user are at least about [`RETRY_SPACING_NS`] apart.
@@ -49,7 +50,7 @@ const MAX_RETRY_NS: u64 = 1_000_000_000;
 /// Minimum average distance between retries for the threads of one user, in nanoseconds.
 const RETRY_SPACING_NS: u64 = 10_000_000;
 
-/// Error number for a deferred operation.
+/// Error number of an operation that would have to wait longer than [`MAX_DEFER`].
 const EAGAIN: Errno = Errno(11);
 /// Error number for a deadline thread outside of its domain.
 const EPERM: Errno = Errno(1);
@@ -64,7 +65,7 @@ pub(crate) struct DeferredChange {
 }
 
 impl Broker {
-    /// Handles an order that was executed with a restriction.
+    /// Handles an effect that the driver executed with a restriction.
     pub(crate) fn done_with_caveat(&mut self, ticket: Ticket, caveat: Caveat) {
         let Some((slot, step, exited)) = self.take_answered(ticket) else { return };
         match (step, caveat) {
@@ -89,7 +90,7 @@ impl Broker {
         }
     }
 
-    /// Handles an order that cannot be executed before `at`.
+    /// Handles an apply that the driver cannot execute before `at`.
     pub(crate) fn not_before(&mut self, ticket: Ticket, at: Monotonic) {
         let Some((slot, step, exited)) = self.take_answered(ticket) else { return };
         self.mark_awake(slot);
@@ -118,8 +119,8 @@ impl Broker {
         }
     }
 
-    /// Whether the request of this connection may wait until `at`. The request of a closed
-    /// connection may not.
+    /// Whether the request of this connection may wait until `at`; false if the connection is
+    /// closed. The first call for a request fixes the latest time for the request.
     fn may_wait(&mut self, session: SessionId, at: Monotonic) -> bool {
         let latest = self.now.saturating_add(MAX_DEFER);
         self.sessions
@@ -127,7 +128,7 @@ impl Broker {
             .is_some_and(|session| at <= *session.wait_until.get_or_insert(latest))
     }
 
-    /// Rolls a change back; it is evaluated again at `at`.
+    /// Rolls a change back, and defers it until `at`.
     fn defer_change(&mut self, slot: u32, rollback: &Rollback, at: Monotonic) {
         let (reply_to, id, task) =
             (rollback.reply_to, self.specs.at(slot).id, self.specs.at(slot).task);
@@ -146,7 +147,7 @@ impl Broker {
         }
     }
 
-    /// Cancels the deferred change of a connection.
+    /// Cancels the deferred change of a connection and returns its request, if there is one.
     pub(crate) fn cancel_deferred(&mut self, session: SessionId) -> Option<ReplyTo> {
         let deferred = self.deferred.remove(&session)?;
         self.timers.remove(&(deferred.at, Timer::ResumeDeferred(session)));
@@ -174,8 +175,8 @@ impl Broker {
         }
     }
 
-    /// Records that the thread no longer sleeps in another root domain, or is no longer of
-    /// interest.
+    /// Records that the thread no longer sleeps in another root domain, or that its sleep no longer
+    /// matters.
     pub(crate) fn mark_awake(&mut self, slot: u32) {
         let spec = self.specs.at_mut(slot);
         let uid = spec.uid;
@@ -185,7 +186,8 @@ impl Broker {
         }
     }
 
-    /// Arms the retry of an order, unless another operation is in progress.
+    /// Arms the retry for a thread that sleeps in another root domain, unless an operation is in
+    /// progress.
     fn schedule_retry(&mut self, slot: u32) {
         let Some(spec) = self.specs.get(slot).filter(|spec| spec.is_idle()) else { return };
         let Some(thread) = &spec.thread else { return };
@@ -205,8 +207,8 @@ impl Broker {
         self.timers.insert((at, Timer::Retry(slot)));
     }
 
-    /// Completes a restore with a restriction. The requester is informed by the reply. The event is
-    /// always logged, because the owner of a thread that lost its policy may not be the requester.
+    /// Completes a restore with a restriction. The reply informs the requester. The broker always
+    /// logs the event, because the requester may not be the owner of a thread that lost its policy.
     pub(crate) fn restored_with_caveat(
         &mut self,
         slot: u32,

@@ -1,9 +1,9 @@
 //! Threads that change while they are attached: credentials, CPUs, policy.
 //!
-//! The owner of a grant decides about threads that run as the owner only: real, effective and saved
-//! user id. This is the check of the kernel in `sched_setattr`, for all three ids. Each
-//! [`Effect::Apply`] carries it as a condition, so the driver evaluates it immediately before the
-//! kernel's call.
+//! The owner of a grant decides only about threads whose real, effective and saved user ids are all
+//! those of the owner. The kernel's own check in `sched_setattr` is weaker: it compares only the
+//! effective or the real user id. Each [`Effect::Apply`] carries the check as a condition, so the
+//! driver evaluates it immediately before the kernel's call.
 //!
 //! | found | by | result |
 //! | --- | --- | --- |
@@ -12,22 +12,23 @@
 //! | other CPUs, second time | inspection | *detached*, cause affinity |
 //! | another policy or priority | inspection, an order's condition | *detached*, cause policy |
 //!
-//! *Detached*: the thread is restored by [`restored`], the spec stays without a thread. A spec that
-//! its thread owns ends.
+//! *Detached*: the broker restores the thread by [`restored`]; the spec stays without a thread. A
+//! spec that its thread owns ends.
 //!
 //! Invariants.
 //!
-//! 1. A thread with foreign user ids is never changed, except that a policy given by a grant is
-//!    replaced by an ordinary one, and the CPUs of the grant by the previous ones.
-//! 2. A restore changes only what still is as given: what the thread or an administrator has set
-//!    meanwhile stays.
+//! 1. The broker never changes a thread with foreign user ids, with two exceptions. It replaces a
+//!    policy that a grant has given by an ordinary one, and the CPUs of the grant by the previous
+//!    ones.
+//! 2. A restore changes only attributes that are still as the grant gave them. What the thread or
+//!    an administrator has set meanwhile stays.
 //! 3. No thread keeps a real-time policy that a grant has given, not even one that it has lowered.
 //!
-//! Invariant 3 limits invariant 2. A thread without rights of its own can lower its priority, but
-//! it can neither clear reset-on-fork, nor rise, nor enter another real-time class. So a real-time
-//! policy comes from the grant if it has the mark and the class of the grant, and no higher
-//! priority ([`is_given`]). An administrator who sets a lasting policy clears the mark, as
-//! `chrt(1)` does.
+//! Invariant 3 limits invariant 2. A thread without rights of its own can lower its priority. It
+//! can neither clear reset-on-fork, nor raise its priority, nor enter another real-time class. So a
+//! real-time policy comes from the grant if it has reset-on-fork, the class of the grant, and no
+//! higher priority ([`is_given`]). An administrator who sets a lasting policy clears reset-on-fork,
+//! as `chrt(1)` does.
 //!
 //! The nice value is never part of a grant: the driver always leaves the current one.
 
@@ -45,10 +46,10 @@ use talea_proto::{Code, Field, Owner};
 const INSPECTION_PERIOD: Span = Span::from_ns(200_000_000);
 /// Maximum number of threads per inspection, which bounds its length to about a millisecond.
 const INSPECTED_THREADS: u32 = 512;
-/// Time after a return to the CPUs of the grant in which another departure ends the grant.
+/// Time after a return to the CPUs of the grant in which another departure detaches the thread.
 const RETURN_WINDOW: Span = Span::from_ns(10_000_000_000);
 
-/// Error number of an order that is not executed.
+/// Error number of an apply that the driver did not execute, because the policy has changed.
 const EPERM: Errno = Errno(1);
 
 /// Whether the policy of a thread with `now` comes from one of the attributes `given` by grants.
@@ -69,9 +70,10 @@ pub fn is_given(now: &Attr, given: &[Attr]) -> bool {
 
 /// Returns the attributes that a thread with `now` gets at the end of its grant.
 ///
-/// `given` has the attributes that grants have given it, `previous` those before the grant; an
-/// empty set of CPUs in `previous` leaves the CPUs as they are. A foreign thread is only demoted.
-/// Where the result has a nice value, the driver uses the current one.
+/// `given` contains the attributes that grants have given to the thread, `previous` those before
+/// the grant. An empty set of CPUs in `previous` leaves the CPUs as they are. A thread with foreign
+/// user ids loses only a given real-time policy and given CPUs. If the result has a nice value, the
+/// driver uses the current one.
 pub fn restored(now: &Attr, given: &[Attr], previous: &Attr, is_foreign: bool) -> Attr {
     let (policy, reset_on_fork) = match (is_given(now, given), is_foreign) {
         (true, false) => (previous.policy, previous.reset_on_fork),
@@ -90,10 +92,10 @@ pub fn restored(now: &Attr, given: &[Attr], previous: &Attr, is_foreign: bool) -
     Attr { policy, reset_on_fork, cpus }
 }
 
-/// Returns what counts as applied to a thread that is found with `now` and has a record.
+/// Returns the attributes that count as applied to an adopted thread, whose attributes are `now`.
 ///
-/// The record is written before its attributes are applied, so the thread may have those of an
-/// earlier order, or the `previous` ones if nothing was applied. Any other policy was set by the
+/// The daemon writes the record before it applies the attributes. So the thread may have those of
+/// an earlier order, or the `previous` ones if nothing was applied. Any other policy was set by the
 /// thread or an administrator while no daemon ran.
 pub fn adopted(now: &Attr, recorded: &Attr, previous: &Attr) -> Attr {
     let is_of_grant = now.policy.is_real_time() && now.reset_on_fork;
@@ -104,11 +106,11 @@ pub fn adopted(now: &Attr, recorded: &Attr, previous: &Attr) -> Attr {
 /// Result of comparing a thread with its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// The thread has what was given.
+    /// The thread has the applied attributes.
     Held,
-    /// The thread is returned to the CPUs of its grant.
+    /// The broker returns the thread to the CPUs of its grant.
     Return,
-    /// The thread is detached.
+    /// The broker detaches the thread.
     Detach(DetachCause),
 }
 
@@ -134,12 +136,13 @@ fn compare(
 }
 
 impl Broker {
-    /// Returns the user that a thread of this spec must run as; `None` if root owns the spec.
+    /// Returns the user that a thread of this spec must run as; `None` if the superuser owns the
+    /// spec.
     pub(crate) fn owner(&self, slot: u32) -> Option<u32> {
         Some(self.specs.at(slot).uid).filter(|&uid| uid != 0)
     }
 
-    /// Arms the first inspection after a thread was attached.
+    /// Arms the next inspection, unless one is armed.
     pub(crate) fn start_inspections(&mut self) {
         if self.inspection_at.is_none() {
             let at = self.now.saturating_add(INSPECTION_PERIOD);
@@ -148,7 +151,7 @@ impl Broker {
         }
     }
 
-    /// Disarms the inspection with the last attached thread.
+    /// Disarms the inspection if no thread is attached any more.
     pub(crate) fn stop_inspections(&mut self) {
         if self.threads.is_empty()
             && let Some(at) = self.inspection_at.take()
@@ -171,8 +174,8 @@ impl Broker {
         self.detach_if_foreign(slot);
     }
 
-    /// Detaches the thread of a spec without an operation in progress if its user ids are not those
-    /// of the owner. Otherwise the end of the operation does.
+    /// Detaches the thread of a spec if its user ids are not those of the owner. There is no effect
+    /// while an operation is in progress; its end repeats the check.
     pub(crate) fn detach_if_foreign(&mut self, slot: u32) {
         let Some(spec) = self.specs.get(slot).filter(|spec| spec.is_idle()) else { return };
         let Some(thread) = spec.thread.as_ref().filter(|thread| !thread.exited) else { return };
@@ -214,7 +217,8 @@ impl Broker {
         }
     }
 
-    /// Ends the grant of a thread: the thread is restored, the spec stays without it.
+    /// Detaches a thread from its spec and restores it. A spec that its thread owns ends; any other
+    /// spec stays.
     fn force_detach(&mut self, slot: u32, cause: DetachCause) {
         let spec = self.specs.at_mut(slot);
         spec.detached = Some(cause);
@@ -233,7 +237,8 @@ impl Broker {
         self.start_restore(slot, None, None, reason);
     }
 
-    /// Handles an order that the driver has not executed.
+    /// Handles an [`Effect::Apply`] that the driver did not execute, because the thread is not as
+    /// the broker assumes.
     pub(crate) fn not_applied(&mut self, ticket: Ticket, found: &Found) {
         let Some((slot, step, exited)) = self.take_answered(ticket) else { return };
         self.mark_awake(slot);

@@ -1,9 +1,9 @@
 //! Limits of exact admission tests.
 //!
-//! Sums decide first. If they leave a verdict undecided, the tasks of one CPU are listed and tested
-//! exactly. This is pseudo-polynomial work that delays other requests. Therefore three limits bound
-//! it, and beyond them the verdict of the sums stands. With these limits one request delays others
-//! by less than a millisecond (measured by `talea lab admission`).
+//! Sums decide first. If the sums leave a verdict undecided, the broker lists the tasks of one CPU
+//! and tests them exactly. This is pseudo-polynomial work that delays other requests. Therefore
+//! three limits bound the work; beyond them the verdict of the sums stands. With these limits one
+//! request delays others by less than a millisecond (measured by `talea lab admission`).
 
 use std::cell::{Cell, RefCell};
 use talea_analysis::uni::Scratch;
@@ -41,7 +41,7 @@ impl ExactTestBudget {
         ExactTestBudget { left: Cell::new(usize::MAX), ..ExactTestBudget::default() }
     }
 
-    /// Consumes one test; `false` if none is left.
+    /// Consumes one test; returns `false` if none is left.
     pub(crate) fn consume(&self) -> bool {
         let left = self.left.get().checked_sub(1);
         self.left.set(left.unwrap_or(0));
@@ -54,7 +54,7 @@ impl ExactTestBudget {
     }
 }
 
-/// Depth of a test.
+/// Choice between sums alone and sums with an exact test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TestDepth {
     /// Sums only.
@@ -68,7 +68,7 @@ pub(crate) enum TestDepth {
 pub(crate) enum ExactResult {
     /// All deadlines are met.
     Fits,
-    /// A deadline may be missed, with a witness unless it depends on rounding.
+    /// A task may miss a deadline. The witness is absent if the result depends on rounding.
     Misses(Option<Witness>),
     /// The test was not run, or reached its limits.
     Untried,
@@ -79,12 +79,12 @@ pub(crate) enum ExactResult {
 pub(crate) struct NotProved {
     /// Whether only an exact test can decide.
     pub(crate) undecided: bool,
-    /// Witness of an exact test.
+    /// Witness of an exact test that found a deadline miss.
     pub(crate) witness: Option<Witness>,
 }
 
 impl ExactResult {
-    /// Returns the final verdict.
+    /// Returns the final verdict: a test that was not tried proves nothing.
     pub(crate) fn settled(self) -> Result<(), NotProved> {
         match self {
             ExactResult::Fits => Ok(()),
@@ -117,7 +117,7 @@ impl UndecidedCpus {
     }
 }
 
-/// Keeps the most informative rejection: one with a witness, then the closest one.
+/// Keeps the most informative rejection: one with a witness, then the one with the largest `fits`.
 pub(crate) fn keep_most_informative(best: &mut Option<Rejection>, no: Rejection) {
     let rank = |no: &Rejection| (no.witness.is_some(), no.fits);
     if best.is_none_or(|best| rank(&no) > rank(&best)) {

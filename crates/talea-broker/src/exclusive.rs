@@ -1,17 +1,18 @@
 //! CPUs that an executor has reserved.
 //!
 //! `talea execute` schedules its threads itself, above all grants, and uses a CPU as far as its
-//! system demands. It holds a spec with [`talea_proto::Task::exclusive`] on each of its CPUs. The
-//! spec is charged like any other one, and no other task is placed there until it ends.
+//! system demands. Therefore `talea execute` holds a spec with [`talea_proto::Task::exclusive`] on
+//! each of its CPUs. The broker charges this spec like any other one, and places no other task
+//! there until the spec ends.
 //!
-//! Grants that exist already are not touched: the executor decides about them before it starts.
+//! The broker does not touch existing grants: the executor decides about them before it starts.
 
 use crate::broker::Broker;
 use crate::plugin::ThreadScope;
 use talea_core::{CpuSet, mutate};
 
 impl Broker {
-    /// Records the reservation of a new spec.
+    /// Records the CPU of an exclusive spec as reserved; no effect for other specs.
     pub(crate) fn note_exclusive(&mut self, slot: u32) {
         let spec = self.specs.at(slot);
         let cpu =
@@ -21,13 +22,13 @@ impl Broker {
         }
     }
 
-    /// Removes the reservation of a spec that ends.
+    /// Removes the reservation of a spec, if it has one.
     pub(crate) fn forget_exclusive(&mut self, slot: u32) {
         self.exclusive.retain(|_, holder| *holder != slot);
     }
 
-    /// Adds the reservations of others to the restrictions of a request; a spec that is on a
-    /// reserved CPU already may stay there.
+    /// Returns `scope` with the CPUs that exclusive specs have reserved. The current CPU of the
+    /// spec to be replaced does not count as reserved.
     pub(crate) fn beside_executors(
         &self,
         scope: &ThreadScope,

@@ -57,8 +57,8 @@ impl HostReply {
 }
 
 impl Host {
-    /// Returns the notification unless it cancels a queued opposite one. Bounds the queue when a
-    /// client attaches and detaches repeatedly while the plugin is slow.
+    /// Returns the notification, unless it and a queued opposite one cancel each other. This bounds
+    /// the queue when a client attaches and detaches repeatedly while the plugin is slow.
     fn cancel_opposite(&mut self, what: ForeignCall) -> Option<ForeignCall> {
         let about = spec_of(&what)?;
         let last = self.queue.iter().rposition(|query| match query {
@@ -172,7 +172,7 @@ impl Broker {
         }
     }
 
-    /// Cancels the calls for a connection that has ended.
+    /// Cancels all pending requests of a connection that has ended.
     pub(crate) fn cancel_pending(&mut self, session: SessionId) {
         self.blocked
             .retain(|blocked| !matches!(blocked, Blocked::Request(id, _) if *id == session));
@@ -182,7 +182,8 @@ impl Broker {
         }
     }
 
-    /// Refuses the requests that wait for a plugin or a change when the daemon stops.
+    /// Refuses the requests whose admission waits for a plugin, a zero-lag hold or a change, when
+    /// the daemon stops.
     pub(crate) fn refuse_pending(&mut self) {
         for request in self.take_pending(|_| true) {
             let reply_to = request.reply_to;
@@ -232,7 +233,7 @@ impl Broker {
     }
 }
 
-/// Returns the spec of a notification.
+/// Returns the spec of a notification; `None` for a question.
 fn spec_of(what: &ForeignCall) -> Option<SpecId> {
     match *what {
         ForeignCall::Accept { .. } => None,

@@ -1,9 +1,10 @@
 //! Ordered map from spec id to slot.
 //!
-//! Ids only grow, so a sorted array with vacant entries is an ordered map without a tree. Insertion
-//! is a push, lookup a binary search, and removal marks the entry as vacant. Vacant entries are
-//! removed when they are the majority. This is O(1) amortised per removal and allocates nothing
-//! once the array has its size. Only adoption inserts in the middle.
+//! Each new id is greater than all earlier ones, so a sorted array with vacant entries is an
+//! ordered map without a tree. Insertion is a push, lookup a binary search, and removal marks the
+//! entry as vacant. The map removes the vacant entries when they are the majority, which costs O(1)
+//! amortised per removal. The map allocates nothing once the array has its size. Only adoption
+//! inserts in the middle.
 
 use std::collections::VecDeque;
 use talea_proto::SpecId;
@@ -24,13 +25,13 @@ impl Ids {
         self.entries.len() - self.vacant
     }
 
-    /// Returns the slot of `id`.
+    /// Returns the slot of `id`, if the map contains it.
     pub(crate) fn get(&self, id: SpecId) -> Option<u32> {
         let (_, slot) = self.entries[self.position(id).ok()?];
         (slot != VACANT).then_some(slot)
     }
 
-    /// Returns the first id that is `id` or greater, with its slot.
+    /// Returns the first id that is `id` or greater, with its slot, if there is one.
     pub(crate) fn at_least(&self, id: SpecId) -> Option<(SpecId, u32)> {
         let start = self.position(id).unwrap_or_else(|at| at);
         self.entries.range(start..).find(|(_, slot)| *slot != VACANT).copied()

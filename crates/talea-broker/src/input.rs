@@ -15,7 +15,7 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId(pub u64);
 
-/// Number that relates an effect to its [`Input::Done`] or [`Input::PluginAnswered`].
+/// Number that relates an effect to the input with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -78,7 +78,7 @@ pub struct ThreadFacts {
     pub thread: ThreadId,
     /// Thread id in the daemon's PID namespace.
     pub tid: u32,
-    /// Process of the thread.
+    /// Id of the thread's process in the daemon's PID namespace.
     pub tgid: u32,
     /// User ids, from the kernel.
     pub uids: Uids,
@@ -89,9 +89,9 @@ pub struct ThreadFacts {
     pub inode: u64,
     /// Current attributes, to be restored at the end of the grant.
     pub attr: Attr,
-    /// Whether its control group permits FIFO and RR.
+    /// Whether the thread's control group permits FIFO and RR.
     pub fifo: bool,
-    /// Its RLIMIT_RTTIME; `None` means no limit.
+    /// RLIMIT_RTTIME of the thread; `None` means no limit.
     pub rt_time: Option<Work>,
 }
 
@@ -130,9 +130,10 @@ pub enum Input {
         seq: u32,
         /// The request.
         request: Request,
-        /// Thread named by an attach request or by the (first) task, resolved by the driver.
+        /// Thread named by an attach request or by the (first) task, resolved by the driver; `None`
+        /// if the request names no thread.
         thread: Option<Result<ThreadFacts, ThreadError>>,
-        /// Unused random bits for a token.
+        /// Random bits for a token, which no other input contains.
         entropy: u128,
     },
     /// A message that could not be decoded was received.
@@ -149,9 +150,10 @@ pub enum Input {
         /// The connection.
         session: SessionId,
     },
-    /// The credentials of a held thread have changed: it has started a set-user-id program or
-    /// called `setresuid`. Passed when the kernel reports the change, when an
-    /// [`Effect::Inspect`] finds it, and before a request for which it matters.
+    /// The credentials of a thread that the driver holds have changed: the thread has started a
+    /// set-user-id program or called `setresuid`. The driver passes this input when the kernel
+    /// reports the change, when an [`Effect::Inspect`] finds it, and before a request for which it
+    /// matters.
     CredentialsChanged {
         /// The thread.
         thread: ThreadId,
@@ -165,15 +167,16 @@ pub enum Input {
         /// Current attributes, from the kernel.
         attr: Attr,
     },
-    /// An [`Effect::Apply`] was not executed: the thread is not as the broker assumes.
+    /// The driver did not execute an [`Effect::Apply`], because the thread is not as the broker
+    /// assumes.
     NotApplied {
         /// Ticket of the effect.
         ticket: Ticket,
-        /// The difference.
+        /// State of the thread that prevented the effect.
         found: Found,
     },
-    /// The real-time threads of the machine, without those of the kernel. Passed before the request
-    /// for which they matter.
+    /// The real-time threads of the machine, without those of the kernel. The driver passes them
+    /// before a request for which they matter.
     RealTimeThreads {
         /// All of them, grants included.
         threads: Vec<RealTimeThread>,
@@ -193,24 +196,24 @@ pub enum Input {
         /// The process.
         process: ProcessId,
     },
-    /// An effect with a ticket was executed with a restriction. For [`Effect::Apply`] this is
-    /// [`Caveat::PendingWakeup`], and the thread's CPUs are set; for [`Effect::Restore`] it is any
-    /// of the others.
+    /// The driver executed an effect with a restriction. For [`Effect::Apply`] the restriction is
+    /// [`Caveat::PendingWakeup`], and the thread's CPUs are set. For [`Effect::Restore`] the
+    /// restriction is any of the others.
     DoneWithCaveat {
         /// Ticket of the effect.
         ticket: Ticket,
         /// The restriction.
         caveat: Caveat,
     },
-    /// An [`Effect::Apply`] cannot be executed yet: the thread has overrun its last deadline
-    /// budget. Its attributes are unchanged.
+    /// The driver cannot execute an [`Effect::Apply`] yet, because the thread has overrun its last
+    /// deadline budget. The thread's attributes are unchanged.
     NotBefore {
         /// Ticket of the effect.
         ticket: Ticket,
         /// Earliest time for the next attempt.
         at: Monotonic,
     },
-    /// An effect with a ticket was executed, or failed.
+    /// The driver executed an effect with a ticket, or the kernel refused it.
     Done {
         /// Ticket of the effect.
         ticket: Ticket,
@@ -247,7 +250,7 @@ pub enum Input {
         /// Whether the kernel may still count the bandwidth of the record's deadline thread, which
         /// has exited.
         lingers: bool,
-        /// Whether the owning process of the record still exists.
+        /// Whether the process of the record still exists.
         process_alive: bool,
         /// Groups of that process, or else of a thread of the same user. Rules for groups count the
         /// grant under these groups until it is claimed. `None` if neither exists.
@@ -302,8 +305,9 @@ pub enum Effect {
         /// The connection.
         session: SessionId,
     },
-    /// Set the attributes of a thread; answered with [`Input::Done`], or with
-    /// [`Input::NotApplied`] if the thread is not as assumed.
+    /// Set the attributes of a thread. The driver answers with [`Input::Done`],
+    /// [`Input::DoneWithCaveat`] or [`Input::NotBefore`], or with [`Input::NotApplied`] if the
+    /// thread is not as assumed.
     Apply {
         /// Ticket for the answer.
         ticket: Ticket,
@@ -312,12 +316,12 @@ pub enum Effect {
         /// New attributes.
         attr: Attr,
         /// User that all user ids of the thread must name at the time of the call; `None` for a
-        /// grant of root.
+        /// grant of the superuser.
         owner: Option<u32>,
     },
     /// Restore the attributes of a thread, as far as [`crate::drift::restored`] says for its
-    /// current attributes and credentials; answered with [`Input::Done`]. The runtime of a
-    /// deadline thread is shrunk first.
+    /// current attributes and credentials. The driver answers with [`Input::Done`] or
+    /// [`Input::DoneWithCaveat`]. The runtime of a deadline thread is shrunk first.
     Restore {
         /// Ticket for the answer.
         ticket: Ticket,
@@ -338,8 +342,8 @@ pub enum Effect {
         /// Maximum number of threads.
         threads: u32,
     },
-    /// Enforce this limit on the thread from now on, in place of an earlier one. It ends with
-    /// [`Effect::Restore`] and [`Effect::ForgetThread`].
+    /// Enforce this limit on the thread from now on, in place of an earlier one. The limit ends
+    /// with [`Effect::Restore`] or [`Effect::ForgetThread`].
     Limit {
         /// The thread.
         thread: ThreadId,
@@ -379,7 +383,7 @@ pub enum Effect {
         /// The slot.
         slot: u32,
     },
-    /// Call a foreign plugin; answered with [`Input::PluginAnswered`] within its time-out.
+    /// Call a foreign plugin. The driver answers with [`Input::PluginAnswered`] within `timeout`.
     CallPlugin {
         /// Ticket for the answer.
         ticket: Ticket,
@@ -436,14 +440,14 @@ pub enum LogEvent {
         /// The restriction.
         caveat: Caveat,
     },
-    /// Restoring a thread failed; it will be retried.
+    /// The kernel refused all attempts to restore a thread.
     RestoreFailed {
         /// Thread id.
         tid: u32,
         /// Error of the kernel.
         errno: Errno,
     },
-    /// Changing the kernel priority of an attached thread failed; it will be retried.
+    /// The kernel refused new attributes of an attached thread; the broker repeats the attempt.
     ApplyFailed {
         /// Thread id.
         tid: u32,
@@ -482,7 +486,8 @@ pub enum LogEvent {
         /// Thread of the spec, if any.
         tid: Option<u32>,
     },
-    /// A grant of an earlier daemon has no owner any more and was released.
+    /// The broker released a grant of an earlier daemon, because its owner or its plugin no longer
+    /// exists.
     Dropped {
         /// The spec.
         spec: SpecId,
@@ -522,7 +527,7 @@ pub enum ForeignCall {
         task: talea_proto::Task,
         /// CPUs on which a placement would be accepted.
         cpus: CpuSet,
-        /// Spec to be replaced.
+        /// Spec to be replaced, if any.
         replaces: Option<SpecId>,
         /// Epoch of the ledger; repeated in the answer.
         epoch: u64,
@@ -568,10 +573,10 @@ pub struct ForeignAnswer {
     pub priority: i32,
 }
 
-/// Facts about the machine; the driver probes it once.
+/// Facts about the machine; the driver probes them once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
-    /// CPUs online.
+    /// Online CPUs.
     pub cpus: CpuSet,
     /// CPUs of a thread whose affinity and cpuset were never restricted: all but the isolated ones.
     pub default_cpus: CpuSet,

@@ -1,12 +1,13 @@
-//! Ledger of all reservations: per CPU over all plugins, per CPU and plugin, and per root domain.
+//! Ledger of all reservations: per CPU, per root domain, and per plugin at each of these places.
 //!
 //! Model: every accepted spec has one [`Claim`], on one CPU or on a whole root domain (`edf`
-//! without pinning). A claim is released with exactly the numbers that were reserved, so an empty
-//! ledger sums to exactly zero, and a negative sum is a bug that panics. A claim that leaves before
-//! its zero-lag time (R36) keeps its charge until that time, but is no longer counted as a spec.
+//! without pinning). The ledger releases a claim with exactly the numbers that it reserved. So an
+//! empty ledger sums to exactly zero. A sum below zero is a bug, on which the ledger panics. If a
+//! claim is released before its zero-lag time (R36), the ledger holds the part of the charge that
+//! no successor takes over. A zero-lag hold is not counted as a spec.
 //!
-//! Charges are rounded up. A sum that exceeds a limit by no more than the possible rounding is
-//! decided with exact fractions by [`View::fits`], off the hot path: ten tasks of 10 % fill a CPU.
+//! Charges are rounded up. If a sum exceeds a limit by no more than the possible rounding, [`View`]
+//! decides with exact fractions. So ten tasks of 10 % fill a CPU.
 //!
 //! Absent on purpose: the usage of each subject of an access rule. It belongs to the access policy
 //! in [`crate::rules`].
@@ -124,7 +125,7 @@ struct Usage {
     specs: u32,
 }
 
-/// All accounts.
+/// Accounts of all CPUs and root domains, the usage of each plugin, and the zero-lag holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     cpus: Vec<CpuAccount>,
@@ -165,12 +166,12 @@ impl Ledger {
         &self.domains[index as usize]
     }
 
-    /// Returns the domain with global claims that may run on `cpu`.
+    /// Returns the index of the domain whose global claims may run on `cpu`, if there is one.
     pub(crate) fn domain_of(&self, cpu: u32) -> Option<u32> {
         self.cpus[cpu as usize].domain
     }
 
-    /// Returns the index of the domain with exactly these CPUs.
+    /// Returns the index of the domain with exactly these CPUs, if there is one.
     pub(crate) fn find_domain(&self, cpus: &CpuSet) -> Option<u32> {
         self.domains.iter().position(|domain| domain.cpus == *cpus).map(|index| index as u32)
     }
@@ -183,19 +184,19 @@ impl Ledger {
         place * self.plugins + plugin as usize
     }
 
-    /// Reserves `claim`.
+    /// Adds `claim` and its spec to the accounts.
     pub(crate) fn reserve(&mut self, claim: &Claim) {
         self.count_spec(claim, 1);
         self.add_charge(claim);
     }
 
-    /// Releases `claim`.
+    /// Removes `claim` and its spec from the accounts.
     pub(crate) fn release(&mut self, claim: &Claim) {
         self.count_spec(claim, -1);
         self.subtract_charge(claim);
     }
 
-    /// Releases `claim`, but holds the part `rest` until [`Ledger::release_expired`].
+    /// Releases `claim`, but holds the part `rest` until the time `until`.
     pub(crate) fn hold_until(&mut self, claim: &Claim, rest: &Claim, until: Monotonic) {
         self.release(claim);
         if mutate!("ledger-zero-lag", false, true) {
@@ -204,7 +205,8 @@ impl Ledger {
         self.hold(rest, until);
     }
 
-    /// Releases and returns one zero-lag hold that ends at `now` or before.
+    /// Releases and returns one zero-lag hold that ends at `now` or before; `None` if there is
+    /// none.
     pub(crate) fn release_expired(&mut self, now: Monotonic) -> Option<Claim> {
         self.pop_expired(now).map(|(_, claim)| claim)
     }
@@ -217,7 +219,7 @@ impl Ledger {
         Some((at, claim))
     }
 
-    /// Returns the end of the next zero-lag hold.
+    /// Returns the end of the zero-lag hold that ends first, if there is one.
     pub(crate) fn next_expiry(&self) -> Option<Monotonic> {
         self.zero_lag_holds.peek().map(|Reverse((at, _))| *at).filter(|&at| at < Monotonic::NEVER)
     }

@@ -18,7 +18,7 @@
 //! shifted into half of the nearest gap, on the side with fewer attached threads to move. Without
 //! any gap, a new key joins the next more urgent run as its least urgent member (or the first run):
 //! no run moves, and existing keys keep their order. A level that becomes free while others are
-//! shared goes to the nearest shared run, which gives it one group.
+//! shared goes to the nearest shared run, which moves one of its groups there.
 //!
 //! The sum over many runs, which `rm` needs for every request, is kept in a
 //! [`crate::segment_tree`].
@@ -181,7 +181,8 @@ impl LevelsAfter<'_> {
         }
     }
 
-    /// Returns the runs without the new member.
+    /// Returns the runs without the new member; the change of the leaving member in `less` is not
+    /// applied.
     fn old(&self) -> &[LevelRun] {
         self.scratch.as_deref().unwrap_or(self.before)
     }
@@ -194,7 +195,7 @@ impl LevelsAfter<'_> {
         }
     }
 
-    /// Returns the number of old runs.
+    /// Returns the number of runs without the leaving and the new member.
     fn count(&self) -> usize {
         self.old().len() - usize::from(matches!(self.less, Some((_, None))))
     }
@@ -211,7 +212,7 @@ impl LevelsAfter<'_> {
         }
     }
 
-    /// Returns the run for the new member.
+    /// Returns the run that the new member joins.
     fn run_to_join(&self) -> LevelRun {
         *self.at(self.place).expect("a removed run has no key")
     }
@@ -266,7 +267,8 @@ impl Levels {
         self.groups.len()
     }
 
-    /// Whether a task of this key would share a level with other keys after `leaving` is removed.
+    /// Whether several keys must share a level after `leaving` is removed and a task of this key is
+    /// inserted.
     pub(crate) fn must_share(&self, key: u64, leaving: Option<&Member>) -> bool {
         let vanishes = leaving.is_some_and(|leaving| leaving.key != key && self.is_last(leaving));
         let distinct =

@@ -1,8 +1,8 @@
 //! Ownership of specs and access to them (R25).
 //!
-//! A spec may be modified by the connection that created or claimed it, and by root. Other
-//! connections of the same user may read it, and may release a spec that no connection owns (`talea
-//! release`). For all other users the spec does not exist.
+//! The connection that created or claimed a spec may modify the spec, and so may the superuser.
+//! Other connections of the same user may read it, and may release it if a process or a thread owns
+//! it (`talea release`). For all other users the spec does not exist.
 
 use crate::broker::Broker;
 use crate::input::SessionId;

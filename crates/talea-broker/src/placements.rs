@@ -39,7 +39,7 @@ impl SlotsByPlace {
         (self.places[at].len() - 1) as u32
     }
 
-    /// Removes the spec at an index; returns the slot that now has the index.
+    /// Removes the spec at an index. Returns the slot that now has the index, if any.
     pub(crate) fn remove(&mut self, place: Place, place_index: u32) -> Option<u32> {
         let at = self.index(place);
         self.places[at].swap_remove(place_index as usize);

@@ -14,7 +14,7 @@ pub struct PluginRequest<'a> {
     pub allowed: CpuSet,
     /// Preferred CPUs; empty means no preference.
     pub preferred: CpuSet,
-    /// Accept even if the test fails.
+    /// Whether the plugin accepts the task even if the test fails.
     pub ignore_admission: bool,
     /// Bounds of the access rules for a runtime above the minimum.
     pub cap: RuntimeCap,
@@ -27,15 +27,16 @@ pub struct PluginRequest<'a> {
 /// Restrictions that the kernel and the ledger impose on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadScope {
-    /// CPUs of its affinity and its cpuset; empty means all.
+    /// CPUs of the thread's affinity and cpuset; empty means all.
     pub cpus: CpuSet,
-    /// Whether its control group permits FIFO and RR.
+    /// Whether the thread's control group permits FIFO and RR.
     pub fifo: bool,
     /// RLIMIT_RTTIME; `None` means no limit.
     pub rt_time: Option<Work>,
     /// CPUs that executors have reserved.
     pub reserved: CpuSet,
-    /// Process of the executor with the first of these CPUs.
+    /// Id of the process of the executor that has reserved the first of these CPUs; 0 without such
+    /// CPUs.
     pub executor: u32,
 }
 
@@ -89,7 +90,7 @@ pub enum Verdict {
 pub struct Offer {
     /// CPU; `None` for a whole root domain.
     pub cpu: Option<u32>,
-    /// Q^a.
+    /// Accepted runtime Q^a; `None` if the task declares no runtime.
     pub runtime: Option<Work>,
     /// Charge in the ledger.
     pub charge: Charge,

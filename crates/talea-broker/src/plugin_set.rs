@@ -57,7 +57,7 @@ pub struct Placement {
     pub plugin: u32,
     /// CPU of the placement; `None` for a whole root domain.
     pub cpu: Option<u32>,
-    /// Q^a.
+    /// Accepted runtime Q^a; `None` if the task declares no runtime.
     pub runtime: Option<Work>,
     /// Charge of the spec.
     pub charge: Charge,
@@ -173,7 +173,7 @@ impl PluginSet {
         self.plugins.is_empty()
     }
 
-    /// Returns the plugin of this name.
+    /// Returns the index of the plugin of this name, if there is one.
     pub fn find(&self, name: &Name) -> Option<u32> {
         self.summaries.iter().position(|summary| summary.name == *name).map(|index| index as u32)
     }
@@ -192,8 +192,9 @@ impl PluginSet {
         }
     }
 
-    /// Returns the usage of a plugin on its `index`-th CPU, lowest first. A plugin that serves a
-    /// whole root domain reports the domain's specs and free share for each of its CPUs.
+    /// Returns the usage of a plugin on its `index`-th CPU, lowest first; `None` if it has fewer
+    /// CPUs. A plugin that serves a whole root domain reports the domain's specs and free share for
+    /// each of its CPUs.
     pub fn cpu_info(&self, plugin: u32, index: u32) -> Option<CpuInfo> {
         let cpu = self.summaries[plugin as usize].cpus.iter().nth(index as usize)?;
         let built = &self.plugins[plugin as usize];
@@ -221,7 +222,7 @@ impl PluginSet {
         }
     }
 
-    /// Returns a number that changes whenever an answer might.
+    /// Returns the epoch of the ledger, which changes whenever the answer of a plugin may change.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -231,8 +232,8 @@ impl PluginSet {
         self.plugins[plugin as usize].cpus_for(ask)
     }
 
-    /// Asks a built-in plugin; `leaving` is treated as released. Nothing is changed. The driver
-    /// calls foreign plugins, and their answers go to [`PluginSet::check_answer`].
+    /// Asks a built-in plugin as if `leaving` were released, and changes nothing. The driver calls
+    /// foreign plugins, and their answers go to [`PluginSet::check_answer`].
     pub fn ask(&self, plugin: u32, ask: &PluginRequest<'_>, leaving: Option<SpecSlot>) -> Verdict {
         if self.summaries[plugin as usize].out_of_service {
             return Verdict::No(rejection(RejectionReason::OutOfService, Field::Plugin, 0, 0, 0));
@@ -323,7 +324,8 @@ impl PluginSet {
         }
     }
 
-    /// Returns the verdict of a foreign plugin's answer, or the violation of its bounds.
+    /// Returns the verdict of a foreign plugin's answer, or the violation of its bounds. Asks a
+    /// built-in plugin instead.
     pub fn check_answer(
         &self,
         plugin: u32,
@@ -364,9 +366,9 @@ impl PluginSet {
     /// attributes to its thread, so the spec does not appear in [`PluginSet::drain_moved`] for this
     /// change.
     ///
-    /// `free_at` is the zero-lag time of the old reservation, if a thread has it. The part that the
-    /// new reservation does not take over on the same place is held until then: the spec may reuse
-    /// its own share at once, other specs may not.
+    /// `free_at` is the zero-lag time of the old reservation, if a thread uses the reservation. The
+    /// ledger holds the part that the new reservation does not take over on the same place until
+    /// then. So the spec may reuse its own share at once, and other specs may not.
     pub fn replace(
         &mut self,
         slot: SpecSlot,
@@ -392,8 +394,8 @@ impl PluginSet {
         }
     }
 
-    /// Releases a spec. `free_at` is the zero-lag time of an attached `edf` spec, until which its
-    /// charge is held (R36); `None` means now.
+    /// Releases a spec. `free_at` is the zero-lag time of an attached `edf` spec, until which the
+    /// ledger holds its charge (R36); `None` means now.
     ///
     /// # Panics
     /// If the slot is empty.
@@ -493,14 +495,14 @@ impl PluginSet {
         }
     }
 
-    /// Returns the time of the next [`PluginSet::release_expired`] with an effect.
+    /// Returns the time of the next [`PluginSet::release_expired`] with an effect, if there is one.
     pub fn next_expiry(&self) -> Option<Monotonic> {
         self.ledger.next_expiry()
     }
 
     /// Adopts a grant of an earlier daemon, without a test. If the plugin no longer places tasks on
-    /// the recorded CPU, its least loaded CPU is used. Compare [`PluginSet::attr`] with the
-    /// thread's attributes.
+    /// the recorded CPU, the function selects the plugin's least loaded CPU. The caller must
+    /// compare [`PluginSet::attr`] with the thread's attributes.
     ///
     /// # Panics
     /// If the slot is in use.
@@ -632,8 +634,8 @@ impl PluginSet {
         self.specs[index] = Some(PlacedSpec { place_index, ..entry });
     }
 
-    /// Removes a spec. The part of its charge that `successor` does not take over on the same place
-    /// is held until `free_at`.
+    /// Removes a spec. The ledger holds the part of its charge that `successor` does not take over
+    /// on the same place, until `free_at`.
     fn remove_spec(
         &mut self,
         slot: SpecSlot,
@@ -677,7 +679,7 @@ impl PluginSet {
         self.update_interference(claim, false);
     }
 
-    /// Updates the interference of `claim` in the `rm` plugins that it outranks.
+    /// Updates the interference of `claim` in the `rm` plugins that the claim outranks.
     fn update_interference(&mut self, claim: &Claim, comes: bool) {
         // Claims on a domain are in the ledger's own span trees.
         let Place::Cpu(cpu) = claim.place else { return };
@@ -691,7 +693,7 @@ impl PluginSet {
 }
 
 /// Returns the part of `claim` to be held: all of it, minus the part that the successor takes over
-/// on the same CPU or domain.
+/// on the same CPU or domain. Returns `None` if nothing remains.
 fn remainder(claim: &Claim, successor: Option<&Claim>) -> Option<Claim> {
     let Some(successor) = successor.filter(|successor| successor.place == claim.place) else {
         return Some(*claim);

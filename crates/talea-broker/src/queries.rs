@@ -1,8 +1,9 @@
 //! Read-only requests: specs, plugins, connections and counters.
 //!
 //! Lists are read by "first element at or after an index". A request for an index beyond the end
-//! returns the end of the list, and insertions and removals between two requests shift no index.
-//! Users see their own objects; root sees all.
+//! returns the end of the list, and insertions and removals between two requests shift no index. A
+//! user's requests return only the specs and connections of this user; those of the superuser
+//! return all.
 
 use crate::broker::Broker;
 use crate::input::{SessionId, ThreadId};
@@ -161,7 +162,8 @@ impl Broker {
         self.specs.iter().filter(move |(_, spec)| settled(spec)).map(|(slot, _)| slot)
     }
 
-    /// Returns the attributes that a thread of this slot should have.
+    /// Returns the attributes that a thread of this slot should have; `None` if the slot has no
+    /// reservation.
     pub fn expected_attr(&self, slot: u32) -> Option<talea_core::Attr> {
         self.specs
             .get(slot)

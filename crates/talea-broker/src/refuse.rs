@@ -1,4 +1,4 @@
-//! Construction of refusals. They are boxed, because they are large and rare.
+//! Construction of refusals. Refusals are boxed, because they are large and rare.
 #![expect(clippy::unnecessary_box_returns, reason = "refusals travel boxed")]
 
 use crate::input::Errno;

@@ -43,8 +43,8 @@ impl Broker {
         if self.platform.default_cpus.is_subset(&cpus) { CpuSet::EMPTY } else { cpus }
     }
 
-    /// Returns the restrictions of the thread that a task names. A thread that the driver cannot
-    /// find restricts nothing: the attach decides.
+    /// Returns the restrictions of the thread that a task names; `None` if it names none or if the
+    /// driver cannot find the thread. Then the attach decides.
     pub(crate) fn scope_of_request(
         &self,
         thread: Option<&Result<ThreadFacts, ThreadError>>,
@@ -52,7 +52,8 @@ impl Broker {
         thread?.as_ref().ok().map(|facts| self.scope_of(facts))
     }
 
-    /// Returns the restrictions of the attached thread of a spec.
+    /// Returns the CPU restriction of the attached thread of a spec. A task with mandatory CPUs, or
+    /// a spec without a thread, has no restriction.
     pub(crate) fn scope_of_spec(&self, slot: u32, task: &Task) -> ThreadScope {
         match &self.specs.at(slot).thread {
             Some(thread) if !task.cpus_mandatory => {
@@ -122,7 +123,7 @@ impl Broker {
         }
     }
 
-    /// Gives the spec its new placement and attaches the thread.
+    /// Applies the new placement to the spec and attaches the thread.
     pub(crate) fn accept_replacement(
         &mut self,
         reply_to: ReplyTo,

@@ -9,9 +9,10 @@
 //! | 2 | ordinary, on all CPUs | *restored*, affinity widened or policy lost | attempt 3 |
 //! | 3 | ordinary, affinity unchanged | *restored*, policy lost | *refused* |
 //!
-//! The previous attributes can be refused if a CPU is offline or a limit has changed. In state
-//! *refused* a requesting client receives the error and keeps its grant. Without a client, the
-//! attempts are repeated once per second until one succeeds or the thread exits.
+//! The kernel can refuse the previous attributes if a CPU is offline or a limit has changed. In
+//! state *refused* a requesting client receives the error and keeps its grant. After a failed
+//! attach, the spec loses the thread nevertheless. In all other cases the broker repeats the
+//! attempts once per second until one succeeds or the thread exits.
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Effect, Errno, LogEvent};
@@ -26,7 +27,7 @@ use talea_proto::{Refusal, Reply};
 /// Operation that a restore belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RestoreReason {
-    /// The first apply was refused: the thread was never granted anything.
+    /// The kernel refused the first apply of an attach.
     AttachFailed,
     /// Detach: the spec stays.
     Detach,
@@ -66,7 +67,7 @@ impl Broker {
         self.order_restore(slot);
     }
 
-    /// Orders the next set of attributes.
+    /// Orders the set of attributes for the current attempt.
     pub(crate) fn order_restore(&mut self, slot: u32) {
         let (ticket, ordinary) = (self.ticket(slot), self.default_attr());
         let spec = self.specs.at_mut(slot);

@@ -17,8 +17,8 @@ use talea_core::setup::RmTest;
 
 /// Fixed-point representation of 1, in units of 2^-61.
 const UNIT: u64 = 1 << 61;
-/// Maximum number of classes for an exact decision. Beyond it a close call is rejected, because
-/// exact arithmetic would cost milliseconds.
+/// Maximum number of classes for an exact decision. Beyond it, a test that rounding leaves
+/// undecided fails, because exact arithmetic would cost milliseconds.
 const EXACT_MAX: u32 = 256;
 /// Maximum number of classes for an exact decision of Liu and Layland's test, whose numbers grow
 /// quadratically. With more than one class its bound is irrational, so no set lies exactly on it:
@@ -140,7 +140,8 @@ fn power(base: u64, mut exponent: u32) -> u64 {
     result
 }
 
-/// Decides a close call exactly; `classes` must be the list behind the running sum.
+/// Decides a test that rounding leaves undecided, with exact arithmetic; false if there are too
+/// many classes. `classes` must be the list behind the running sum.
 pub(crate) fn decide_exactly(test: RmTest, classes: &[Demand]) -> bool {
     let most = if test == RmTest::LiuLayland { EXACT_MAX_LIU_LAYLAND } else { EXACT_MAX };
     let exact = match test {

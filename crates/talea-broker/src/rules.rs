@@ -7,10 +7,10 @@
 //! ([`Snapshot`]), so that a request costs a few comparisons for any number of rules.
 //!
 //! *Aggregates.* `max_utilization` bounds the total charge of its subject: the charges of all specs
-//! whose creator belongs to the domain, of that plugin or of any, including those of root. The sums
-//! are exact (each charge is later discharged). Every charge is rounded up by less than 2^-64, so a
-//! sum that exceeds the bound by less than that per charge still passes: a bound of 1.0 allows ten
-//! tasks of 10 %.
+//! whose creator belongs to the domain, of that plugin or of any, including those of the superuser.
+//! The sums are exact (each charge is later discharged). Every charge is rounded up by less than
+//! 2^-64, so a sum that exceeds the bound by less than that per charge still passes: a bound of 1.0
+//! allows ten tasks of 10 %.
 //!
 //! *Escape by omission* (R22). A client with a bound on a property must declare it: an undeclared
 //! runtime, period, deadline (without a period) or utilization is refused, because no plugin could
@@ -46,7 +46,7 @@ pub struct Denial {
     pub asked: u64,
     /// Bound of the rule.
     pub limit: u64,
-    /// The rule; `None` if no rule matches.
+    /// The rule; `None` if no rule matches, or if no rule permits to ignore the test.
     pub rule: Option<RuleId>,
 }
 
@@ -352,7 +352,7 @@ impl Rules {
         }
     }
 
-    /// Returns the location of a rule.
+    /// Returns the location of a rule; empty for an unknown rule.
     pub fn origin(&self, rule: RuleId) -> &str {
         self.setup.rules.get(rule.0 as usize).map_or("", |rule| &rule.origin)
     }

@@ -6,7 +6,7 @@
 //!
 //! | state of a connection | reason | next state |
 //! | --- | --- | --- |
-//! | *reading* | a request waits for a plugin or a change; requests are queued | *suspended* |
+//! | *reading* | a request waits for an external event; requests are queued | *suspended* |
 //! | *reading* | the request rate of the user is exceeded (users.rs) | *suspended* |
 //! | *suspended* | no reason holds any more | *reading* |
 //! | *rejected*: beyond the quota | hello is answered with the refusal | *closed* |
@@ -26,7 +26,7 @@ use talea_proto::{Code, Field, Refusal, Reply, Request, VERSION};
 const WAITING_MAX: usize = 4;
 /// Maximum number of connections beyond the quota that wait for their refusal.
 const REJECTED_MAX: u32 = 64;
-/// Additional connections reserved for root, so that `talea stop` always works.
+/// Additional connections reserved for the superuser, so that `talea stop` always works.
 const ROOT_RESERVE: u32 = 8;
 
 /// State of a connection.
@@ -42,7 +42,8 @@ pub(crate) struct Session {
     rejection: Option<Box<Refusal>>,
     pending_reply: PendingReply,
     waiting: VecDeque<QueuedRequest>,
-    /// Latest time until which the current request may wait for the end of a thread's overrun.
+    /// Latest time until which the current request may wait for the end of a thread's overrun, or
+    /// for the kernel's admission test.
     pub(crate) wait_until: Option<Monotonic>,
     /// Time until which the request rate is exceeded.
     rate_limited_until: Option<Monotonic>,
@@ -58,7 +59,9 @@ enum PendingReply {
     None,
     /// The kernel, which answers at once.
     Kernel,
-    /// A foreign plugin or a change of another client: the connection is not read.
+    /// An external event: the answer of a foreign plugin, a change of another client, the end of a
+    /// zero-lag hold, or the time at which the kernel may accept an apply. The connection is not
+    /// read.
     External,
 }
 
@@ -97,7 +100,7 @@ impl Session {
         self.rate_limited_until == Some(at)
     }
 
-    /// Whether this is the first refusal with this code and field.
+    /// Records a refusal; returns true if it is the first with this code and field.
     pub(crate) fn is_first_of_cause(&mut self, code: Code, field: Field) -> bool {
         let (of_code, bit) =
             (&mut self.logged_refusals[code as usize % 32], 1 << (field as u32 % 32));

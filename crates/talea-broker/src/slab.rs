@@ -1,8 +1,8 @@
 //! Specs by slot. The slot is also the spec's position in the state file, and is reused after a
 //! release.
 //!
-//! Allocated in chunks, so that growth moves no spec: the cost of a request does not depend on the
-//! number of specs.
+//! The slab allocates slots in chunks, so that growth moves no spec. So the cost of a request does
+//! not depend on the number of specs.
 
 use crate::spec::Spec;
 
@@ -12,19 +12,19 @@ const CHUNK: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Slab {
     chunks: Vec<Box<[Option<Spec>]>>,
-    /// Upper bound of all slots ever used.
+    /// Number of slots ever used: all used slots are below it.
     end: u32,
     /// Slots below `end` without a spec.
     free: Vec<u32>,
 }
 
 impl Slab {
-    /// Returns the spec in `slot`.
+    /// Returns the spec in `slot`, if there is one.
     pub(crate) fn get(&self, slot: u32) -> Option<&Spec> {
         self.chunks.get(slot as usize / CHUNK)?[slot as usize % CHUNK].as_ref()
     }
 
-    /// Returns the spec in `slot`.
+    /// Returns the spec in `slot`, if there is one.
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Spec> {
         self.chunks.get_mut(slot as usize / CHUNK)?[slot as usize % CHUNK].as_mut()
     }
@@ -44,7 +44,7 @@ impl Slab {
         self.end - self.free.len() as u32
     }
 
-    /// Inserts a spec into a free slot.
+    /// Inserts a spec into a free slot and returns the slot.
     pub(crate) fn insert(&mut self, spec: Spec) -> u32 {
         let slot = self.free.pop().unwrap_or(self.end);
         self.place(slot, spec);
@@ -63,7 +63,7 @@ impl Slab {
         true
     }
 
-    /// Removes the spec in `slot`.
+    /// Removes the spec in `slot` and returns it, if there is one.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Spec> {
         let spec = self.chunks.get_mut(slot as usize / CHUNK)?[slot as usize % CHUNK].take()?;
         self.free.push(slot);

@@ -42,7 +42,7 @@ impl Total {
         Total { sum: RmSum::class(work, span), work }
     }
 
-    /// Returns the sum over both.
+    /// Returns the sum over the classes of both.
     #[must_use]
     pub(crate) fn combined(self, other: Total) -> Total {
         Total { sum: self.sum.combined(other.sum), work: self.work + other.work }

@@ -2,15 +2,16 @@
 //!
 //! Invariants.
 //!
-//! 1. A spec with a [`PendingOp`] other than [`PendingOp::Idle`] has a thread, and the
-//!    [`crate::Input::Done`] with this thread's ticket completes the operation.
+//! 1. A spec with a [`PendingOp`] other than [`PendingOp::Idle`] has a thread. The result of the
+//!    effect with this thread's ticket completes or continues the operation, unless a retry is
+//!    armed.
 //! 2. A thread keeps the attributes to restore until the kernel has confirmed the restore.
 //!
 //! | operation | started by | kernel accepts | kernel refuses |
 //! | --- | --- | --- | --- |
 //! | *attaching* | attach | *idle*, thread attached | *restoring* (attach failed) |
 //! | *changing* | change | *idle*, new terms | *idle*, old terms |
-//! | *restoring* | detach, release, end of the owner | *idle*, or the spec ends | see `restore.rs` |
+//! | *restoring* | detach (also forced), release, no owner | *idle*, or spec ends | `restore.rs` |
 
 use crate::input::{Errno, Limit, ProcessId, SessionId, ThreadId, Ticket, Uids};
 use crate::plugin::Offer;
@@ -73,7 +74,7 @@ pub(crate) struct Attached {
     pub(crate) tgid: u32,
     /// Start time, unique together with `tid`.
     pub(crate) start: u64,
-    /// Inode of the pidfd.
+    /// Inode of the pidfd; 0 if the kernel has no unique inodes.
     pub(crate) inode: u64,
     /// Last known user ids.
     pub(crate) uids: Uids,

@@ -3,13 +3,13 @@
 //! A thread is identified by its id and its pidfd's inode, or its start time if there is no inode,
 //! never by the id alone (R32).
 //!
-//! *Order of changes.* A decision may move the kernel priorities of attached threads. The changes
-//! are ordered so that no pair of threads is inverted meanwhile: first the threads that rise,
+//! *Order of changes.* A decision may move the kernel priorities of attached threads. The broker
+//! orders the changes so that it inverts no pair of threads meanwhile: first the threads that rise,
 //! highest first; then the threads that fall, lowest first. Proof: the decision keeps the order of
 //! every pair without the changed spec. Of two rising threads, the upper one has left before the
 //! lower one arrives; of two falling threads, the lower one. A rising and a falling thread share no
-//! level on their ways. The changed spec is sorted in with the others, so each pair that it must
-//! invert is inverted by a single change.
+//! level on their ways. The changed spec is sorted in with the others, so a single change inverts
+//! each pair that it must invert.
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Effect, Errno, LogEvent, ThreadFacts, ThreadId, Ticket};
@@ -91,7 +91,7 @@ impl Broker {
     /// Returns the attributes to restore at the end of a grant. Attributes that come from another
     /// grant are not the thread's own (R28). A thread created by an attached thread inherits its
     /// CPUs. A thread left behind by an earlier daemon without a record still has the mark of a
-    /// grant: reset-on-fork on a single CPU.
+    /// grant: reset-on-fork, with a single CPU or the deadline class.
     pub(crate) fn original_attr(&self, facts: &ThreadFacts) -> Attr {
         let mut attr = facts.attr;
         let left_behind = attr.policy.is_real_time() && attr.reset_on_fork;
@@ -111,7 +111,7 @@ impl Broker {
         attr
     }
 
-    /// Returns the attached thread with this identity.
+    /// Returns the attached thread with this identity, if there is one.
     pub(crate) fn thread_named(&self, identity: (u32, u64)) -> Option<&Attached> {
         let slot = *self.identities.get(&identity)?;
         self.specs.at(slot).thread.as_deref()

@@ -1,13 +1,12 @@
-//! Real-time threads without a grant: of other programs, of administrators, of the kernel's users
-//! before Talea.
+//! Real-time threads without a grant, for example of other programs or of an administrator.
 //!
 //! The kernel counts their deadline bandwidth in its admission test, and a deadline thread outranks
 //! every FIFO thread. The ledger therefore charges each of them like a claim without an end; a
 //! request that does not fit beside them is refused, and not by the kernel at attach. A FIFO or RR
-//! thread has no declared demand, so it is only noted ([`Notes::UNGRANTED_ABOVE`]).
+//! thread has no declared demand, so the broker only notes it ([`Notes::UNGRANTED_ABOVE`]).
 //!
 //! Model: the driver passes all real-time threads of user space before a request for which they
-//! matter ([`crate::Input::RealTimeThreads`]). The broker removes its own.
+//! matter ([`crate::Input::RealTimeThreads`]). The broker ignores the attached ones.
 //!
 //! [`Notes::UNGRANTED_ABOVE`]: talea_proto::message::Notes::UNGRANTED_ABOVE
 
@@ -21,9 +20,9 @@ use talea_core::{Charge, CpuSet, Monotonic, Policy};
 pub struct RealTimeThread {
     /// Thread id in the daemon's PID namespace.
     pub tid: u32,
-    /// CPUs that it may use.
+    /// CPUs that the thread may use.
     pub cpus: CpuSet,
-    /// Its policy.
+    /// Policy of the thread.
     pub policy: Policy,
 }
 
@@ -77,7 +76,7 @@ impl PluginSet {
     }
 
     /// Returns the latest end of the zero-lag holds by `until` if the plugin would serve the
-    /// request without these holds. Nothing is changed.
+    /// request without these holds; otherwise `None`. The ledger is unchanged afterwards.
     pub(crate) fn fits_without_holds(
         &mut self,
         plugin: u32,

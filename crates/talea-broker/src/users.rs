@@ -66,13 +66,13 @@ impl Users {
         self.users.get(&uid).map_or((0, 0), |user| (user.sessions, user.specs))
     }
 
-    /// Returns the first spec of `uid` with at least this id.
+    /// Returns the first spec of `uid` with at least this id, if there is one.
     pub(crate) fn spec_at_least(&self, uid: u32, id: SpecId) -> Option<(SpecId, u32)> {
         self.users.get(&uid)?.ids.at_least(id)
     }
 
-    /// Whether a refusal of `uid` may be logged now. Limits clients that reconnect after each
-    /// refusal.
+    /// Whether a log event about `uid` may be logged now; counts the event. The limit applies to
+    /// clients that reconnect after each refusal.
     pub(crate) fn may_log(&mut self, uid: u32, now: Monotonic) -> bool {
         let second = now.as_ns() / SECOND_NS;
         let refusals = &mut self.user(uid).refusals;
@@ -88,7 +88,8 @@ impl Users {
         self.users.entry(uid).or_default()
     }
 
-    /// Charges a request of `uid` with the cost of `weight` ordinary requests. Root is not limited.
+    /// Charges a request of `uid` with the cost of `weight` ordinary requests. The superuser is not
+    /// limited.
     pub(crate) fn charge(
         &mut self,
         uid: u32,
@@ -117,8 +118,9 @@ impl Users {
         RateVerdict::Over { until, log }
     }
 
-    /// Removes up to two users without usage and with an arrival time in the past. Called for each
-    /// new connection, it bounds the map by the number of users that connect within one burst.
+    /// Examines two users, and removes those without usage and with an arrival time in the past. A
+    /// call for each new connection bounds the map by the number of users that connect within one
+    /// burst.
     pub(crate) fn sweep(&mut self, now: Monotonic) {
         for _ in 0..2 {
             let next = self.users.range((Bound::Included(self.sweep), Bound::Unbounded)).next();

@@ -39,7 +39,8 @@ pub(crate) struct WaitingRequest {
     request: Box<AdmissionRequest>,
 }
 
-/// Rounds a delay up to milliseconds: the period that bounds it is no exact value either.
+/// Rounds a delay up to milliseconds, because the period that bounds the delay is no exact value
+/// either.
 fn in_ms(delay: Span) -> Span {
     const MS: u64 = 1_000_000;
     Span::from_ns(delay.as_ns().div_ceil(MS).saturating_mul(MS))

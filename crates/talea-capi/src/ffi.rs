@@ -89,7 +89,7 @@ pub(crate) unsafe fn place<'a, T>(pointer: *mut T, what: &'static str) -> CallRe
 /// The type is `repr(C)` without padding, any bytes are a value, and the first field is the `u32`.
 pub(crate) unsafe trait Sized32: Copy {}
 
-/// Maximum size of a structure, in this version or a later one.
+/// Maximum size of a structure, in bytes, in this version or a later one.
 const SIZE_MAX: usize = 4096;
 const SIZE_MIN: usize = 8;
 

@@ -70,7 +70,8 @@ pub unsafe extern "C" fn talea_refusal_get(refusal: *mut TaleaRefusal) -> c_int 
     }
 }
 
-/// Returns the numbers of a refusal, with the most generous offer of any plugin.
+/// Returns the numbers of a refusal, with the largest value that any plugin would accept and the
+/// first witness.
 fn numbers(refusal: &Refusal) -> TaleaRefusal {
     let offers = refusal.answers.iter().filter_map(|answer| match answer.verdict {
         PluginVerdict::No(no) if no.fits > 0 => Some((no.fits, no.field)),

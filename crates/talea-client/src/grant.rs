@@ -43,7 +43,8 @@ impl Grant {
         self.granted()?.runtime.map(|runtime| Duration::from_nanos(runtime.as_ns()))
     }
 
-    /// Whether the grant was lost in a reconnection, because the daemon did not know the spec.
+    /// Whether the grant was lost in a reconnection, because the daemon did not know the spec. A
+    /// child of the process that requested the grant has also lost it.
     pub fn is_lost(&self) -> bool {
         self.client.session().is_lost(self.spec)
     }

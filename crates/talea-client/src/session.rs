@@ -139,7 +139,8 @@ impl Session {
         self.lock().held.get(&spec).map(|held| held.granted)
     }
 
-    /// Whether the daemon did not know this spec after a reconnection.
+    /// Whether the session does not hold this spec, or the daemon did not know it after a
+    /// reconnection.
     pub(crate) fn is_lost(&self, spec: SpecId) -> bool {
         self.lock().held.get(&spec).is_none_or(|held| held.lost)
     }

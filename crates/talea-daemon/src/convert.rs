@@ -1,7 +1,7 @@
 //! Conversions between the broker's values and those of the kernel.
 //!
 //! The kernel's attributes contain more than a decision needs (hidden nice values, slices, flags of
-//! deadline threads). The daemon keeps the parts that the broker does not see beside the thread,
+//! deadline threads). The daemon keeps the parts that the broker does not use beside the thread,
 //! see `event_loop::threads`.
 
 use talea_broker::input::{Errno, ThreadError, Uids};
@@ -9,8 +9,8 @@ use talea_core::{Attr, Charge, CpuSet, Policy, Priority, Span};
 use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{ApplyError, OpenError, Snapshot, sched};
 
-/// Returns the facts about this machine that the broker needs; `made` are the CPUs of the daemon's
-/// own partitions.
+/// Returns the facts about this machine that the broker needs, without an enforcement. `made` are
+/// the CPUs of the daemon's own partitions.
 pub fn platform(machine: &SystemInfo, made: &CpuSet) -> talea_broker::input::Platform {
     // An unbalanced domain of several CPUs cannot have a deadline thread: no affinity covers it.
     let domains = machine.domains.iter().filter(|domain| domain.balanced || domain.cpus.len() == 1);
@@ -54,7 +54,7 @@ fn default_cpus(machine: &SystemInfo) -> CpuSet {
     }
 }
 
-/// Returns the policy of a thread as the broker has it.
+/// Returns the broker's form of a policy; `SCHED_EXT` counts as the ordinary policy.
 pub(crate) fn policy_of(policy: sched::Policy) -> Policy {
     let nice = |nice: i32| nice.clamp(-20, 19) as i8;
     match policy {
@@ -105,7 +105,7 @@ pub(crate) fn uids_of(uids: talea_os::proc::Uids) -> Uids {
     Uids { real: uids.real, effective: uids.effective, saved: uids.saved }
 }
 
-/// Returns the error number for the broker.
+/// Returns the error number for the broker; ESRCH if the error has no number.
 pub(crate) fn errno(error: &ApplyError) -> Errno {
     Errno(error.errno().unwrap_or(rustix::io::Errno::SRCH.raw_os_error()))
 }

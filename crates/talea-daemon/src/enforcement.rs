@@ -1,17 +1,17 @@
 //! Enforcement of the budgets of FIFO and RR threads.
 //!
-//! Model: an *enforcer* per CPU, a thread of the daemon that is pinned to the CPU and above every
-//! plugin's band. It sleeps until the task clock of a [`LimitedThread`] on its CPU fires, which
-//! means that the budget may be exhausted, or until a throttled thread gets its next refill. A
-//! thread that stays below its budget wakes its enforcer once per consumed budget, so at most once
-//! per period.
+//! Model: an *enforcer* per CPU, a thread of the daemon that is pinned to the CPU and has the
+//! highest FIFO priority. It sleeps until the task clock of a [`LimitedThread`] on its CPU fires,
+//! which means that the budget may be exhausted, or until a throttled thread gets its next refill.
+//! A thread that stays below its budget wakes its enforcer once per consumed budget, so at most
+//! once per period.
 //!
 //! *Fresh budgets.* A thread does not get a second budget by detaching and attaching again: what
 //! the user's threads have consumed of their last budgets is charged to the user's next limit until
 //! it would have been refilled.
 //!
-//! Absent on purpose: enforcement without a daemon. A grant that `talea run` makes in its own
-//! process is not limited after that, and says so.
+//! Absent on purpose: enforcement in an embedded daemon, which ends before the thread does. Such a
+//! grant, for example by `talea run`, is not limited, and its notes say so.
 
 mod enforcer;
 mod limited_thread;
@@ -38,8 +38,8 @@ pub(crate) const GRANULARITY: Span = Span::from_ns(150_000);
 pub(crate) struct Enforcement {
     enforcers: BTreeMap<u32, Enforcer>,
     demoted: Arc<Demoted>,
-    /// Per user: consumed parts of ended limits, with the times at which they would have been
-    /// refilled.
+    /// `spent[uid]`: consumed parts of the user's ended limits, with the times at which they would
+    /// have been refilled.
     spent: BTreeMap<u32, Vec<(Monotonic, Work)>>,
 }
 
@@ -84,7 +84,8 @@ impl Enforcement {
         })
     }
 
-    /// Limits a thread that is placed on `cpu`.
+    /// Creates the limit of a thread, and charges what the user's ended limits have consumed.
+    /// [`Enforcement::place`] then starts the enforcement.
     pub(crate) fn limit(
         &mut self,
         id: ThreadId,
@@ -99,7 +100,7 @@ impl Enforcement {
         Ok(Arc::new(limited))
     }
 
-    /// Has the enforcer of `cpu` enforce the limit.
+    /// Assigns the limit to the enforcer of `cpu`.
     pub(crate) fn place(&self, limited: &Arc<LimitedThread>, cpu: u32) -> io::Result<()> {
         if let Some(before) = limited.cpu().filter(|&before| before != cpu)
             && let Some(enforcer) = self.enforcers.get(&before)
@@ -112,16 +113,16 @@ impl Enforcement {
         }
     }
 
-    /// Has the enforcer of the thread's CPU call it at its refill.
+    /// Arms the enforcer of the thread's CPU for the refill at `at`.
     pub(crate) fn refill_at(&self, limited: &LimitedThread, at: Monotonic) {
         if let Some(enforcer) = limited.cpu().and_then(|cpu| self.enforcers.get(&cpu)) {
             enforcer.refill_at(limited.id(), at);
         }
     }
 
-    /// Ends a limit. The policy is changed only where `restore` is set and the thread is throttled:
-    /// then it gets its granted policy back. Otherwise the function returns the ordinary attributes
-    /// of a throttled or demoted thread.
+    /// Ends a limit. With `restore`, a throttled thread gets its granted policy back. Without it,
+    /// the function changes no policy, and returns the ordinary attributes of a throttled or
+    /// demoted thread.
     pub(crate) fn end(&mut self, limited: &LimitedThread, restore: bool) -> Option<sched::Attr> {
         if let Some(enforcer) = limited.cpu().and_then(|cpu| self.enforcers.get(&cpu)) {
             enforcer.remove(limited);
@@ -133,8 +134,8 @@ impl Enforcement {
         ended.ordinary
     }
 
-    /// Returns what the user's ended limits have consumed and not had refilled yet, at most `most`.
-    /// The caller charges it; the rest is kept for the next limit.
+    /// Returns the work that the user's ended limits have consumed and that is not refilled yet, at
+    /// most `most`. The caller must charge this work; the rest stays for the next limit.
     fn take_spent(&mut self, uid: u32, now: Monotonic, most: Work) -> Work {
         self.spent.retain(|_, entries| {
             entries.retain(|(until, spent)| *until > now && !spent.is_zero());

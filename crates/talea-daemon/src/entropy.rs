@@ -9,7 +9,7 @@ pub(crate) struct Entropy {
     used: usize,
 }
 
-/// Size of the pool: 256 tokens for one system call of a few microseconds.
+/// Size of the pool in bytes: 256 tokens for one system call of a few microseconds.
 const POOL: usize = 4096;
 
 impl Entropy {
@@ -20,7 +20,7 @@ impl Entropy {
         Ok(entropy)
     }
 
-    /// Returns unused bits.
+    /// Returns 128 unused bits.
     pub(crate) fn take(&mut self) -> u128 {
         const SIZE: usize = size_of::<u128>();
         if self.used + SIZE > POOL {

@@ -67,7 +67,7 @@ const MAX_THREAD_EXITS: u32 = 4;
 /// Time for the connections of an exited process to end by themselves, in their user's order.
 /// Connections left after it, because a child has inherited the sockets, are then closed.
 const PROCESS_EXIT_GRACE: Span = Span::from_ns(100_000_000);
-/// Capacity of a new state file; the file grows on demand.
+/// Capacity of a new state file, in slots; the file grows on demand.
 const STATE_CAPACITY: usize = 64;
 /// File beside the state file: the times until which threads must stay out of the deadline class.
 const OVERRUN_FILE: &str = "dl_overruns";
@@ -151,8 +151,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the plugins and adopts the grants of an earlier daemon. The error names the failed
-    /// part.
+    /// Starts the plugins and adopts the grants of an earlier daemon. With [`Parts::is_service`],
+    /// drops the capabilities and starts the enforcers. The error names the failed part.
     pub fn new(parts: Parts) -> Result<(Daemon, Adoption), String> {
         let Parts {
             setup,
@@ -306,7 +306,8 @@ impl Daemon {
         dl_overruns::persist_to(&state.with_file_name(name))
     }
 
-    /// Serves until the end.
+    /// Serves until a reason to exit, then closes all connections, ends all limits and undoes the
+    /// partitions.
     // Performance: wait, receive and send are executed in this stack frame, so every function
     // between is inlined. The kernel overwrites the processor's return stack. Therefore the first
     // return from a function that made a system call is mispredicted, which costs up to 0.7 µs on a

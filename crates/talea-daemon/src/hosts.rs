@@ -40,7 +40,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Program that hosts a plugin.
 pub(crate) const HOST_PROGRAM: &str = "talea-plugin-host";
-/// User and group of a host when the daemon is root: the unprivileged `nobody`.
+/// User and group of a host when the daemon runs as root: the unprivileged `nobody`.
 const SANDBOX_IDS: (u32, u32) = (65534, 65534);
 /// Maximum duration of loading and `init`.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,7 +118,7 @@ impl Hosts {
         })
     }
 
-    /// Returns the time of the next time-out.
+    /// Returns the time of the next time-out; `None` if no call is in flight.
     pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
         self.hosts.iter().flatten().filter_map(|host| host.deadline).min()
     }

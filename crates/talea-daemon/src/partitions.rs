@@ -13,9 +13,9 @@
 //! Lifetime. Partitions are kept as long as a thread needs them. A daemon that stops while deadline
 //! threads exist under its grants leaves the partitions with the grants, and the next daemon adopts
 //! both. Partitions are undone when the daemon stops without such a thread, when a daemon starts
-//! that does not want them, and by `talea doctor --repair`. A journal beside the state file lists
-//! what to undo, independent of the process that wrote it. The lock on the state file also protects
-//! the journal.
+//! whose configuration does not request them, and by `talea doctor --repair`. A journal beside the
+//! state file lists what to undo, independent of the process that wrote it. The lock on the state
+//! file also protects the journal.
 //!
 //! Rights. The directory of the cpusets has no write permission, not even for its owner. Creating
 //! and removing a cpuset requires CAP_DAC_OVERRIDE, which the daemon must not keep. Therefore a
@@ -103,8 +103,9 @@ fn has_own_domain(machine: &SystemInfo, cpu: u32) -> bool {
     machine.domain_of(cpu).is_some_and(|domain| domain.cpus.len() == 1)
 }
 
-/// Makes, keeps or undoes partitions, as `setup` requests. `machine` is updated to the resulting
-/// state; `state` is the open state file.
+/// Makes, keeps or undoes partitions, as `setup` requests. The function updates `machine` to the
+/// resulting state; `state` is the open state file. Returns the partitions with their helper;
+/// `None` if there is no partition or no helper.
 ///
 /// A failure is logged and does not prevent the start: the plugin then rejects every task, with the
 /// reason.

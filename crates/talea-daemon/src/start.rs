@@ -36,11 +36,11 @@ const BACKLOG: u32 = 1024;
 pub struct Options {
     /// The configuration file.
     pub config: PathBuf,
-    /// Overrides the socket.
+    /// Socket, instead of the configured one.
     pub socket: Option<PathBuf>,
-    /// Overrides the state directory.
+    /// State directory, instead of the configured one.
     pub state_directory: Option<PathBuf>,
-    /// Overrides the log level.
+    /// Log level, instead of the configured one.
     pub log_level: Option<LogLevel>,
 }
 
@@ -107,8 +107,7 @@ pub fn load(path: &Path, machine: &SystemInfo) -> Result<Loaded, StartError> {
         .map_err(|found| StartError::Configuration(diagnostic::render(&found, false)))
 }
 
-/// Checks everything that [`start`] would check, without side effects: the configuration and the
-/// plugins' modules.
+/// Checks the configuration and the plugins' modules as [`start`] does, without side effects.
 pub fn check(options: &Options) -> Result<Loaded, StartError> {
     let machine =
         SystemInfo::probe().map_err(|error| StartError::Other(format!("this machine: {error}")))?;
@@ -135,8 +134,8 @@ pub struct Started {
     pub address: String,
 }
 
-/// Starts the daemon: signals, configuration, socket, state, plugins, adoption, and finally
-/// dropping capabilities.
+/// Starts the daemon: signals, configuration, socket, state file, partitions, plugins, dropping of
+/// capabilities, and adoption.
 pub fn start(options: &Options) -> Result<Started, StartError> {
     let other =
         |what: &'static str| move |error: io::Error| StartError::Other(format!("{what}: {error}"));

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_void};
 pub(crate) const ABI: u32 = 1;
 /// `TALEA_PLUGIN_IGNORE_ADMISSION`.
 pub(crate) const IGNORE_ADMISSION: u32 = 1;
-/// `TALEA_PLUGIN_NO`. The plugin's placement is ignored with it.
+/// `TALEA_PLUGIN_NO`. With this verdict the host ignores the plugin's placement.
 pub(crate) const NO: i32 = -1;
 
 /// `struct talea_plugin_setup`.

@@ -1,11 +1,11 @@
 //! Host process of one external scheduling plugin.
 //!
 //! Model: descriptor 3 is a sequenced-packet socket to `talead`. The first message names the
-//! plugin; each later one is a question that is answered before the next is read. The end of the
-//! stream ends the process. The plugin's standard error goes to the daemon's log.
+//! plugin. Each later message is a request, which the host answers before it reads the next one.
+//! The end of the stream ends the process. The plugin's standard error goes to the daemon's log.
 //!
-//! Invariant: the object is loaded only after every right was dropped (see `sandbox`), because
-//! loading runs its code.
+//! Invariant: the host loads the object only after it has dropped its rights (see `sandbox`),
+//! because loading executes the object's code.
 //!
 //! ReTiF, J. Systems Architecture 2021, section 3.4 loads plugins into the daemon. Talea does not,
 //! because a plugin that crashes, hangs or is malicious must not affect the daemon.

@@ -1,7 +1,7 @@
-//! A loaded plugin: the boundary between its C code and our Rust.
+//! A loaded plugin: the boundary between its C code and the Rust code of the host.
 //!
-//! No value that the plugin returns is trusted; the daemon checks it. What the plugin does to this
-//! process affects this process only: that is its purpose.
+//! The host trusts no value that the plugin returns; the daemon checks it. What the plugin does to
+//! this process affects this process only.
 
 use crate::abi;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -20,22 +20,22 @@ pub(crate) struct Plugin {
 /// Reason why a plugin cannot be loaded.
 #[derive(Debug)]
 pub(crate) enum LoadError {
-    /// The dynamic loader refused.
+    /// The dynamic loader could not open the module.
     Open(libloading::Error),
-    /// There is no `talea_plugin_entry`.
+    /// The module exports no `talea_plugin_entry`.
     Entry(libloading::Error),
-    /// The entry does not support our version.
+    /// The entry does not support the host's version of the interface.
     Version,
     /// The structure is too small or of another version.
     Shape {
-        /// Its size field.
+        /// Size field of the structure.
         size: u32,
-        /// Its version field.
+        /// Version field of the structure.
         abi: u32,
     },
-    /// A function is missing.
+    /// The structure lacks this function.
     Missing(&'static str),
-    /// Its init returned something else than zero.
+    /// The plugin's `init` returned this number instead of zero.
     Init(i32),
     /// A string of the setup contains a zero byte.
     Text,
@@ -110,7 +110,7 @@ impl Plugin {
         Ok(Plugin { table, this, _library: library })
     }
 
-    /// Asks one question; `None` for a call that does not exist.
+    /// Calls the function that the request names; `None` if there is no such function.
     pub(crate) fn ask(&mut self, question: &HostRequest) -> Option<HostResponse> {
         let call = PluginFunction::from_number(question.call)?;
         let task = abi::Task {

@@ -1,17 +1,17 @@
-//! Drops all remaining rights, permanently, before foreign code is loaded.
+//! Drop of all remaining rights, permanently, before the host loads foreign code.
 //!
 //! `talead` starts this program with another user, resource limits and no way to gain privileges.
 //! This module drops the rest: capabilities, and every system call that computing does not need.
 //! The plugin keeps: memory up to a limit, reading files that every user may read, writing to
 //! standard error, and answering.
 //!
-//! The state is verified: a host that finds itself with rights refuses to load anything.
+//! A host that runs as root, or that cannot drop its rights, refuses to load anything.
 
 use crate::seccomp;
 use std::io;
 use talea_core::mutate;
 
-/// Drops all rights, and verifies that none are left.
+/// Drops all rights.
 ///
 /// # Errors
 /// The right that could not be dropped, in words. The process must then end without loading
@@ -43,7 +43,8 @@ fn close_leaked_descriptors() {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0u32) };
 }
 
-/// Drops capabilities: a daemon that is not root but has CAP_SYS_NICE may have passed it on.
+/// Drops capabilities: a daemon that does not run as root but has CAP_SYS_NICE may have passed it
+/// on.
 fn drop_capabilities() -> Result<(), String> {
     use rustix::thread::{CapabilitySet, CapabilitySets};
     let none = CapabilitySets {

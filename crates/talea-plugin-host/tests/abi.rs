@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Prints what `src/abi.rs` asserts, from the header's point of view.
+/// C program that asserts the layout of `src/abi.rs` for the header.
 const PROGRAM: &str = r#"
 #include "talea_plugin.h"
 #include <stddef.h>

@@ -237,7 +237,8 @@ fn r18_retif_m8_an_invalid_plugin_is_refused_with_a_reason() {
     assert!(host.end().0.contains("no `init`"));
 }
 
-/// Each attempt that succeeds sets a bit in the CPU number of the answer; none may be set.
+/// Each forbidden call that succeeds and each permitted call that fails sets a bit in the CPU
+/// number of the answer. The test requires 0.
 #[test]
 fn r18_a_plugin_can_do_nothing_but_compute() {
     let text = format!(

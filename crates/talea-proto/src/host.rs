@@ -54,7 +54,7 @@ pub enum PluginFunction {
 }
 
 impl PluginFunction {
-    /// Returns the function with this number.
+    /// Returns the function with this number, if there is one.
     pub fn from_number(number: u32) -> Option<PluginFunction> {
         [
             PluginFunction::Accept,
@@ -79,7 +79,7 @@ pub const IGNORE_ADMISSION: u32 = 1;
 pub struct HostRequest {
     /// Number of the request; repeated in the response.
     pub ticket: u64,
-    /// Id of the task; with `change`, of the task that would be replaced.
+    /// Id of the spec; with `change`, of the spec that would be replaced.
     pub spec: u64,
     /// Period T in nanoseconds.
     pub period_ns: u64,
@@ -89,11 +89,11 @@ pub struct HostRequest {
     pub desired_ns: u64,
     /// Deadline D in nanoseconds.
     pub deadline_ns: u64,
-    /// P, 1..=99.
+    /// Priority P, from 1 (lowest) to 99 (highest).
     pub priority: u32,
     /// Flags: [`IGNORE_ADMISSION`].
     pub flags: u32,
-    /// A [`PluginFunction`].
+    /// Number of the [`PluginFunction`].
     pub call: u32,
     /// CPU of the placement, for `schedule`.
     pub place_cpu: i32,

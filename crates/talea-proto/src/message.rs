@@ -41,16 +41,17 @@ pub struct Task {
     pub cpus: CpuSet,
     /// Whether `cpus` is mandatory instead of a preference.
     pub cpus_mandatory: bool,
-    /// Accept the task even if its plugin's admission test fails (requires a rule).
+    /// Whether the daemon accepts the task even if its plugin's admission test fails (requires a
+    /// rule).
     pub ignore_admission: bool,
     /// Owner of the grant.
     pub owner: Owner,
     /// Thread that the task is meant for: its allowed CPUs, its control group and its resource
-    /// limits restrict the placement. Only the answer to the request depends on it; no spec keeps
-    /// it.
+    /// limits restrict the placement. The thread affects only the answer to the request; no spec
+    /// stores the reference.
     pub thread: Option<ThreadRef>,
-    /// Whether the task takes its CPUs for itself: until the spec ends, no other task is placed
-    /// there. A spec of an executor, which schedules its threads itself.
+    /// Whether the task is exclusive: until the spec ends, the daemon places no other task on its
+    /// CPU. Only an executor, which schedules its threads itself, requests this.
     pub exclusive: bool,
 }
 
@@ -80,9 +81,9 @@ impl ThreadRef {
 pub enum Request {
     /// First message of a connection; the daemon answers with the version to use.
     Hello {
-        /// Oldest version that the client speaks.
+        /// Oldest version that the client supports.
         min: u16,
-        /// Newest version that the client speaks.
+        /// Newest version that the client supports.
         max: u16,
     },
     /// Accept a task.
@@ -116,8 +117,8 @@ pub enum Request {
         /// Token returned at creation.
         token: Token,
     },
-    /// Report whether this task would be accepted, with the answer of every plugin. Nothing is
-    /// changed.
+    /// Report whether this task would be accepted, with the answer of every plugin. The request has
+    /// no effect.
     Explain(Task),
     /// Report the daemon's counters.
     Status,
@@ -134,7 +135,7 @@ pub enum Request {
     NextSpec(SpecId),
     /// Report the first connection with at least this number (for listing).
     NextSession(u64),
-    /// Stop the daemon (root only); with `release`, release every grant first.
+    /// Stop the daemon (superuser only); with `release`, release every grant first.
     Stop {
         /// Whether every thread is restored and every grant released first.
         release: bool,
@@ -238,8 +239,9 @@ impl Mechanism {
 pub struct Notes(pub u32);
 
 impl Notes {
-    /// No schedulability test covers this task, because a runtime is missing, either its own or
-    /// that of another task on the CPU.
+    /// No schedulability test proves the deadlines of this task. Its plugin has no such test, a
+    /// runtime is missing (its own or that of another task on the CPU), or a failed test was
+    /// ignored.
     pub const NOT_PROVED: Notes = Notes(1);
     /// The test failed and was ignored on request.
     pub const ADMISSION_IGNORED: Notes = Notes(1 << 1);
@@ -256,7 +258,8 @@ impl Notes {
     /// The order of this task's kernel priority spans all CPUs of the plugin, not only the task's
     /// CPU.
     pub const COMMON_LEVELS: Notes = Notes(1 << 7);
-    /// Real-time threads without a grant have a higher kernel priority on this task's CPU.
+    /// Real-time threads without a grant may have a higher kernel priority than this task on its
+    /// CPU.
     pub const UNGRANTED_ABOVE: Notes = Notes(1 << 8);
     /// The thread may consume any CPU time: no runtime and period are declared that limit it.
     pub const UNLIMITED: Notes = Notes(1 << 9);
@@ -308,7 +311,7 @@ pub struct Granted {
     pub spec: SpecId,
     /// Secret required to claim the spec after a reconnection.
     pub token: Token,
-    /// Index of the plugin that serves it.
+    /// Index of the plugin that serves the spec.
     pub plugin: u32,
     /// CPU on which the task is placed; `None` for a whole root domain.
     pub cpu: Option<u32>,
@@ -320,8 +323,8 @@ pub struct Granted {
     pub priority: u8,
     /// Kernel mechanism that enforces the grant.
     pub mechanism: Mechanism,
-    /// Enforcement granularity: maximum overrun of the budget before the kernel throttles the
-    /// thread.
+    /// Enforcement granularity: maximum overrun of the budget before the kernel or the daemon
+    /// throttles the thread. Zero if the budget is enforced exactly, or not at all (see the notes).
     pub granularity: Span,
     /// Remarks for the holder.
     pub notes: Notes,
@@ -330,7 +333,7 @@ pub struct Granted {
 /// Complete description of a spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecInfo {
-    /// The grant. The token is zero unless the requester owns the spec.
+    /// The grant. The token is zero unless the spec is bound to the requesting connection.
     pub granted: Granted,
     /// The request.
     pub task: Task,
@@ -338,14 +341,14 @@ pub struct SpecInfo {
     pub plugin_name: Name,
     /// User that created the spec.
     pub uid: u32,
-    /// Process that created the spec, in the daemon's PID namespace.
+    /// Process that created or last claimed the spec, in the daemon's PID namespace.
     pub pid: u32,
     /// The attached thread, if any, in the daemon's PID namespace.
     pub tid: Option<u32>,
     /// Attributes applied to the thread; `None` also while a thread sleeps that is to receive them
     /// ([`Caveat::PendingWakeup`]).
     pub attr: Option<Attr>,
-    /// Overruns of the attached thread; zeros for a thread that the kernel limits.
+    /// Overruns of the attached thread; zeros if the daemon does not limit the thread.
     pub overruns: Overruns,
     /// Reason why the daemon has detached the last thread, while no other is attached.
     pub detached: Option<DetachCause>,
@@ -369,7 +372,7 @@ pub enum DetachCause {
     /// The thread no longer runs as the owner of the grant: it has started a set-user-id program,
     /// or has changed its real, effective or saved user id.
     Credentials = 1,
-    /// The thread has left the CPUs of its grant twice.
+    /// The thread has left the CPUs of its grant twice within ten seconds.
     Affinity = 2,
     /// The thread or an administrator has changed its policy or priority.
     Policy = 3,
@@ -390,7 +393,7 @@ pub struct Status {
     pub pid: u32,
     /// Nanoseconds since the start of the daemon.
     pub uptime_ns: u64,
-    /// Plugins loaded.
+    /// Number of plugins.
     pub plugins: u32,
     /// Number of connections.
     pub sessions: u32,
@@ -398,13 +401,13 @@ pub struct Status {
     pub specs: u32,
     /// Number of attached threads.
     pub attached: u32,
-    /// Requests served since start.
+    /// Number of requests received since the start, including refused ones.
     pub requests: u64,
-    /// Requests refused since start.
+    /// Number of requests refused since the start.
     pub refused: u64,
-    /// Grants adopted from an earlier daemon.
+    /// Number of grants adopted from an earlier daemon.
     pub adopted: u32,
-    /// Access rules in force.
+    /// Number of access rules in force.
     pub rules: u32,
     /// Number of wake-ups of the daemon's event loop. Shows that the periods of clients do not wake
     /// the daemon.
@@ -437,7 +440,8 @@ pub struct CpuInfo {
     pub cpu: u32,
     /// Charge that this plugin could still grant on the CPU.
     pub free: Charge,
-    /// Charge that all plugins have granted on the CPU.
+    /// Charge that all plugins have granted on the CPU, with the CPU's part of the charges on its
+    /// root domain.
     pub used: Charge,
     /// Number of this plugin's specs on the CPU.
     pub specs: u32,

@@ -1,8 +1,8 @@
 //! Persistent record of a grant: one fixed-size record for each grant, in the state file.
 //!
 //! A record contains the thread id, start time, pidfd inode and previous attributes of the attached
-//! thread. It is written before the recorded operation is executed. After a crash, the recovery may
-//! therefore undo more than was done, never less.
+//! thread. The daemon writes the record before it executes the recorded operation. After a crash,
+//! the recovery may therefore undo more than was done, never less.
 
 use crate::message::{Name, SpecId, Task, Token};
 use crate::wire::{AttrWire, TaskWire};
@@ -19,7 +19,7 @@ pub struct Record {
     pub token: Token,
     /// User that created the spec.
     pub uid: u32,
-    /// Process that created the spec.
+    /// Process that created or last claimed the spec.
     pub pid: u32,
     /// Start time of that process, in clock ticks since boot; 0 when unknown.
     pub pid_start: u64,
@@ -29,11 +29,11 @@ pub struct Record {
     pub plugin: Name,
     /// CPU of the placement; `None` for a whole root domain.
     pub cpu: Option<u32>,
-    /// Q^a.
+    /// Accepted runtime Q^a; `None` if the task declares no runtime.
     pub runtime: Option<Work>,
     /// Charge of the spec.
     pub charge: Charge,
-    /// Kernel priority that a foreign plugin assigned.
+    /// Kernel priority that a foreign plugin assigned; otherwise 0.
     pub priority: u8,
     /// Attached thread.
     pub thread: Option<RecordThread>,
@@ -42,7 +42,7 @@ pub struct Record {
 /// Thread of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordThread {
-    /// Thread id in the daemon's PID namespace.
+    /// Id of the thread's process in the daemon's PID namespace.
     pub tid: u32,
     /// Process of the thread.
     pub tgid: u32,
@@ -56,10 +56,10 @@ pub struct RecordThread {
     pub applied: Attr,
 }
 
-/// Bytes of an encoded record.
+/// Size of an encoded record, in bytes.
 pub const RECORD_SIZE: usize = 704;
 
-/// Bytes of the part that every record has.
+/// Size of the part that every record has, in bytes.
 const HEAD_SIZE: usize = 320;
 
 /// Number of the record layout; a daemon that does not know it ignores the record.

@@ -49,11 +49,11 @@ pub enum Code {
     Quota = 14,
     /// The request is invalid; `field` names the part.
     Malformed = 15,
-    /// No common protocol version.
+    /// The client and the daemon have no common protocol version.
     Version = 16,
     /// The token is wrong.
     BadToken = 17,
-    /// The request is reserved for root.
+    /// The request is reserved for the superuser.
     NotRoot = 18,
     /// The thread id is not accepted: thread ids are valid only in the daemon's PID namespace, and
     /// a thread declared as the client's own must belong to the client's process. A pidfd is always
@@ -112,7 +112,7 @@ pub enum Field {
 pub struct Refusal {
     /// Reason for the refusal.
     pub code: Code,
-    /// Field concerned; determines the unit of the numbers.
+    /// Field concerned; determines the unit of `asked` and `limit`.
     pub field: Field,
     /// Requested value.
     pub asked: u64,
@@ -124,7 +124,7 @@ pub struct Refusal {
     pub index: u32,
     /// Location of the access rule, such as `talead.toml:12`.
     pub rule: Option<String>,
-    /// Answers of the plugins, with [`Code::NoPlugin`].
+    /// Answers of the plugins, if they were asked and none serves the request; otherwise empty.
     pub answers: Vec<PluginAnswer>,
 }
 
@@ -166,7 +166,7 @@ pub enum PluginVerdict {
     Denied {
         /// `NotAllowed`, `RuleBound` or `RuleOmission`.
         code: Code,
-        /// Field concerned.
+        /// Field concerned; determines the unit of `asked` and `limit`.
         field: Field,
         /// Requested value.
         asked: u64,
@@ -180,7 +180,7 @@ pub enum PluginVerdict {
 pub struct Rejection {
     /// Reason for the rejection.
     pub reason: RejectionReason,
-    /// Field concerned; determines the unit of the numbers.
+    /// Field concerned; determines the unit of `asked`, `limit` and `fits`.
     pub field: Field,
     /// CPU on which the request is closest to fitting.
     pub cpu: Option<u32>,
@@ -190,11 +190,12 @@ pub struct Rejection {
     pub limit: u64,
     /// Value that would fit, in the unit of `field`; 0 if no such value is known.
     pub fits: u64,
-    /// Counterexample, if an exact test found one.
+    /// Witness, if there is one.
     pub witness: Option<Witness>,
 }
 
-/// Counterexample of an admission test: a possible deadline miss that can be checked manually.
+/// Witness of a rejection: a possible deadline miss that can be checked manually, or the zero-lag
+/// holds that prevent the grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
     /// Under fixed priorities: a task released together with all tasks of equal or higher priority
@@ -281,7 +282,7 @@ impl Rejection {
     }
 
     /// Returns the first CPUs of the mask of [`Rejection::outside_mask`], and the number of those
-    /// that are missing.
+    /// that are missing; `None` for any other rejection.
     pub fn mask(&self) -> Option<(CpuSet, u64)> {
         let block = usize::try_from(self.asked).ok().filter(|&block| block < MAX_CPUS / 64)?;
         let mut words = [0; MAX_CPUS / 64];

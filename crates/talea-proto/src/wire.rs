@@ -106,7 +106,7 @@ impl FieldError {
         }
     }
 
-    /// Error for a message of `asked` bytes that should have `limit`.
+    /// Creates the error for a message of `asked` bytes that should have `limit` bytes.
     fn length(asked: usize, limit: usize) -> FieldError {
         FieldError::new(Field::Message, asked as u64, limit as u64)
     }

@@ -1,4 +1,4 @@
-//! Clients as processes of their own, of any user, well or badly behaved.
+//! Clients as separate processes of any user, well or badly behaved.
 
 use crate::bench::{eventually, program};
 use crate::daemon::Daemon;
@@ -14,7 +14,7 @@ use talea_proto::{
     Granted, MESSAGE_MAX, Refusal, Reply, Request, SpecId, SpecInfo, Task, ThreadRef, VERSION,
 };
 
-/// A process that executes the orders of the test. Dropping it kills it.
+/// A process that executes the commands of the test. Dropping it kills the process.
 pub struct Agent {
     child: RefCell<Child>,
     line: RefCell<(ChildStdin, BufReader<ChildStdout>)>,
@@ -22,17 +22,17 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// A process of user and group `uid`, without other groups.
+    /// Starts a process of user and group `uid`, without other groups.
     pub fn user(uid: u32) -> Agent {
         Agent::start(Command::new(program("talea-test-agent")), uid)
     }
 
-    /// A process of root.
+    /// Starts a process of the superuser.
     pub fn root() -> Agent {
         Agent::user(0)
     }
 
-    /// A process that `command` starts.
+    /// Starts a process with `command`.
     pub fn start(mut command: Command, uid: u32) -> Agent {
         if uid != 0 {
             command.uid(uid).gid(uid);
@@ -46,35 +46,35 @@ impl Agent {
         Agent { child: RefCell::new(child), line: RefCell::new(line), uid }
     }
 
-    /// User id of the process.
+    /// Returns the user id of the process.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Its process id, as it sees it itself.
+    /// Returns the process id in the agent's own PID namespace.
     pub fn pid(&self) -> i32 {
         self.number("pid")
     }
 
-    /// Its process id here.
+    /// Returns the process id in the PID namespace of the test.
     pub fn os_pid(&self) -> i32 {
         self.child.borrow().id() as i32
     }
 
-    /// Gives an order and waits for the answer.
+    /// Sends a command and waits for the answer.
     #[track_caller]
     pub fn order(&self, order: &str) -> String {
         self.begin(order);
         self.finish()
     }
 
-    /// Gives an order without waiting.
+    /// Sends a command without waiting for the answer.
     #[track_caller]
     pub fn begin(&self, order: &str) {
         writeln!(self.line.borrow_mut().0, "{order}").expect("a living agent");
     }
 
-    /// Waits for the answer to an order.
+    /// Waits for the answer to a command.
     #[track_caller]
     pub fn finish(&self) -> String {
         let mut said = String::new();
@@ -89,38 +89,38 @@ impl Agent {
         said.parse().unwrap_or_else(|_| panic!("{order}: {said}"))
     }
 
-    /// A new thread of it.
+    /// Starts a thread in the agent and returns its TID.
     #[track_caller]
     pub fn thread(&self) -> i32 {
         self.number("thread")
     }
 
-    /// Has a thread end, and waits for that.
+    /// Ends a thread of the agent and waits for its end.
     #[track_caller]
     pub fn end_thread(&self, tid: i32) {
         assert_eq!(self.order(&format!("end {tid}")), "ended");
     }
 
-    /// Has a thread use CPU time.
+    /// Lets a thread of the agent consume CPU time.
     #[track_caller]
     pub fn work(&self, tid: i32, milliseconds: u32) {
         self.number(&format!("work {tid} {milliseconds}"));
     }
 
-    /// A program started from a thread: its process id.
+    /// Starts a program from a thread of the agent and returns its process id.
     #[track_caller]
     pub fn program_from(&self, tid: i32) -> i32 {
         self.number(&format!("program-from {tid}"))
     }
 
-    /// A thread started from a thread.
+    /// Starts a thread from a thread of the agent and returns its TID.
     #[track_caller]
     pub fn child_of(&self, tid: i32) -> i32 {
         self.number(&format!("child-of {tid}"))
     }
 
-    /// Has a thread execute a program in place of its process; that program continues to take
-    /// orders.
+    /// Lets a thread of the agent execute a program in place of its process. The program continues
+    /// to execute commands.
     #[track_caller]
     pub fn exec_from(&self, tid: i32, program: &Path) {
         self.begin(&format!("exec-from {tid} {}", program.display()));
@@ -128,7 +128,7 @@ impl Agent {
         assert_eq!(self.order("pid"), self.os_pid().to_string());
     }
 
-    /// Kills it as nothing else does.
+    /// Kills the process by SIGKILL and waits for its end.
     pub fn kill(&self) {
         let mut child = self.child.borrow_mut();
         child.kill().expect("kill");
@@ -151,7 +151,7 @@ impl Agent {
         self.client_at(index)
     }
 
-    /// A connection that the agent has made in a way of its own.
+    /// Returns a connection that the agent has already made, by its index.
     pub fn client_at(&self, index: i32) -> Client<'_> {
         Client { agent: self, index, seq: Cell::new(0) }
     }
@@ -174,12 +174,12 @@ pub struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Its number at the agent.
+    /// Returns the index of the connection in the agent.
     pub fn index(&self) -> i32 {
         self.index
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and returns the reply.
     #[track_caller]
     pub fn ask(&self, request: &Request) -> Reply {
         let seq = self.send(request);
@@ -189,7 +189,7 @@ impl Client<'_> {
         reply
     }
 
-    /// Asks without waiting; the request's number.
+    /// Sends a request without waiting for the reply, and returns the number of the request.
     #[track_caller]
     pub fn send(&self, request: &Request) -> u32 {
         let said = self.agent.order(&format!("send {} {}", self.index, self.encode(request)));
@@ -197,7 +197,7 @@ impl Client<'_> {
         self.seq.get()
     }
 
-    /// A request as the agent sends it, with the next number.
+    /// Returns the hexadecimal text of a request with the next number.
     pub fn encode(&self, request: &Request) -> String {
         self.seq.set(self.seq.get() + 1);
         let mut bytes = [0; MESSAGE_MAX];
@@ -211,7 +211,8 @@ impl Client<'_> {
         self.agent.order(&format!("send {} {}", self.index, hex(bytes)))
     }
 
-    /// Receives the next answer; `None` when the daemon has closed the connection.
+    /// Receives the next reply, with the number of its request; `None` if the daemon has closed the
+    /// connection.
     #[track_caller]
     pub fn receive(&self) -> Option<(u32, Reply)> {
         let said = self.agent.order(&format!("receive {}", self.index));
@@ -232,7 +233,7 @@ impl Client<'_> {
         self.agent.order(&format!("close {}", self.index));
     }
 
-    /// Has a task accepted.
+    /// Requests a grant, which the daemon must accept.
     #[track_caller]
     pub fn create(&self, task: Task) -> Granted {
         match self.ask(&Request::Create(task)) {
@@ -241,7 +242,7 @@ impl Client<'_> {
         }
     }
 
-    /// Has a request refused.
+    /// Sends a request that the daemon must refuse, and returns the refusal.
     #[track_caller]
     pub fn refused(&self, request: &Request) -> Refusal {
         match self.ask(request) {
@@ -250,21 +251,21 @@ impl Client<'_> {
         }
     }
 
-    /// Has a request done.
+    /// Sends a request that the daemon must answer with [`Reply::Done`].
     #[track_caller]
     pub fn done(&self, request: &Request) {
         let said = self.ask(request);
         assert_eq!(said, Reply::Done, "{request:?}");
     }
 
-    /// Puts a thread under a spec, by pidfd.
+    /// Attaches a thread to a spec by pidfd, which must succeed.
     #[track_caller]
     pub fn attach(&self, spec: SpecId, tid: i32) {
         let said = self.try_attach(spec, tid);
         assert_eq!(said, Reply::Done, "attaching {tid} to {spec:?}");
     }
 
-    /// Puts a thread under a spec, by pidfd; returns the daemon's reply.
+    /// Attaches a thread to a spec by pidfd; returns the daemon's reply.
     #[track_caller]
     pub fn try_attach(&self, spec: SpecId, tid: i32) -> Reply {
         let message = self.encode(&Request::Attach { spec, thread: ThreadRef::Pidfd });
@@ -273,26 +274,26 @@ impl Client<'_> {
         self.receive().expect("an answer").1
     }
 
-    /// Puts a thread under a spec, by number; returns the daemon's reply.
+    /// Attaches a thread to a spec by TID; returns the daemon's reply.
     #[track_caller]
     pub fn try_attach_by_number(&self, spec: SpecId, tid: i32) -> Reply {
         self.ask(&Request::Attach { spec, thread: ThreadRef::Tid(tid as u32) })
     }
 
-    /// Puts a thread under a spec, by a number that the client claims to be a thread of its own;
+    /// Attaches a thread to a spec by a TID that the client declares as a thread of its own;
     /// returns the daemon's reply.
     #[track_caller]
     pub fn try_attach_own(&self, spec: SpecId, tid: i32) -> Reply {
         self.ask(&Request::Attach { spec, thread: ThreadRef::OwnTid(tid as u32) })
     }
 
-    /// Takes a spec over.
+    /// Claims a spec; returns the daemon's reply.
     #[track_caller]
     pub fn claim(&self, spec: SpecId, token: Token) -> Reply {
         self.ask(&Request::Claim { spec, token })
     }
 
-    /// State of a spec in the daemon.
+    /// Returns the state of a spec in the daemon.
     #[track_caller]
     pub fn query(&self, spec: SpecId) -> SpecInfo {
         match self.ask(&Request::Query(spec)) {
@@ -301,7 +302,7 @@ impl Client<'_> {
         }
     }
 
-    /// The daemon in numbers.
+    /// Returns the counters of the daemon.
     #[track_caller]
     pub fn status(&self) -> Status {
         match self.ask(&Request::Status) {
@@ -311,7 +312,7 @@ impl Client<'_> {
     }
 }
 
-/// Hexadecimal text of `bytes`, as the agent reads it.
+/// Returns the hexadecimal text of `bytes`, as the agent reads it.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

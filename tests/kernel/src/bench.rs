@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum duration of a test.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Maximum wait for the machine: the watchdog of a hung holder ends it much earlier.
+/// Maximum wait for the lock of the machine. The watchdog of a test that hangs ends the wait much
+/// earlier.
 const TURN_PATIENCE: Duration = Duration::from_mins(10);
 /// Poll period of the machine's lock.
 const POLL_PERIOD: Duration = Duration::from_millis(5);
@@ -27,7 +28,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Waits for the turn of the test called `name`.
+    /// Waits for the lock of the machine, and creates the environment of the test called `name`.
     pub fn new(name: &str) -> Bench {
         static TURN: Mutex<()> = Mutex::new(());
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -41,12 +42,12 @@ impl Bench {
         Bench { folder, _watched: watch(name), _turn: turn, _machine: machine }
     }
 
-    /// A path in the folder.
+    /// Returns a path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Writes a file that all users may read and only root may write.
+    /// Writes a file that all users may read and only the superuser may write.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).expect("write");
@@ -54,7 +55,8 @@ impl Bench {
         path
     }
 
-    /// Compiles `plugins/NAME.c` of this package, or the file that `name` is a path to.
+    /// Compiles `plugins/NAME.c` of this package, or the file at the path `name`. Returns the
+    /// object.
     pub fn plugin(&self, name: &str) -> PathBuf {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("plugins/{name}.c"));
         let source = if name.contains('/') { root().join(name) } else { own };
@@ -83,7 +85,7 @@ impl Drop for Bench {
     }
 }
 
-/// Waits until `condition` holds; fails with `what` when it does not within ten seconds.
+/// Waits until `condition` holds; fails with `what` if it does not hold within ten seconds.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
@@ -93,16 +95,16 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Copies a program so that the copy can be run at once. Another process copies: a child that
-/// another test's thread starts during a copy of our own would hold the file open for writing, and
-/// the program could not be run for a moment (ETXTBSY).
+/// Copies a program so that the copy can be executed at once. Another process makes the copy.
+/// Otherwise a child that another thread starts during the copy would hold the file open for
+/// writing, and the execution could fail (ETXTBSY).
 pub fn copy(program: impl AsRef<Path>, to: impl AsRef<Path>) {
     let (program, to) = (program.as_ref(), to.as_ref());
     let done = std::process::Command::new("cp").arg(program).arg(to).status().expect("cp is run");
     assert!(done.success(), "cp {} {}: {done}", program.display(), to.display());
 }
 
-/// The programs under test where any user can run them.
+/// Returns the path of a program under test, where any user can execute it.
 pub fn program(name: &str) -> PathBuf {
     static STAGED: OnceLock<PathBuf> = OnceLock::new();
     let staged = STAGED.get_or_init(|| {
@@ -121,7 +123,7 @@ pub fn program(name: &str) -> PathBuf {
     staged.join(name)
 }
 
-/// Removes the staged programs of test programs that have ended: these do not remove them.
+/// Removes the staged programs of test programs that have ended without removing them.
 fn sweep() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -136,8 +138,8 @@ fn sweep() {
     }
 }
 
-/// Builds the programs of other packages beside our own; `TALEA_BIN_DIR` names a folder that has
-/// them already.
+/// Builds the programs of other packages, and returns their folder. `TALEA_BIN_DIR` names a folder
+/// that already contains them.
 fn build() -> PathBuf {
     if let Some(folder) = std::env::var_os("TALEA_BIN_DIR") {
         return folder.into();
@@ -178,9 +180,9 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
 }
 
-/// Takes the lock of the machine: real-time bandwidth and CPUs are shared, so two test programs
-/// would disturb each other. A hung holder must not hang all others, so the wait ends, and is not
-/// repeated.
+/// Acquires the lock of the machine: two test programs would disturb each other, because they share
+/// CPUs and real-time bandwidth. The wait is bounded and happens once, because a test that hangs
+/// must not block all others.
 fn lock_machine() -> File {
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
     let path = std::env::temp_dir().join("talea-kernel-tests.lock");
@@ -206,21 +208,21 @@ fn lock_machine() -> File {
     file
 }
 
-/// Daemons that a hung test would leave behind.
+/// Process ids of the daemons that a hung test would leave behind.
 static DAEMONS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// Has the watchdog end this child of ours, too.
+/// Adds a child process that the watchdog kills.
 pub(crate) fn enlist(pid: i32) {
     DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(pid);
 }
 
-/// Removes a child that has been collected: the kernel may reuse its number from now on.
+/// Removes a child that was waited for, because the kernel may now reuse its number.
 pub(crate) fn discharge(pid: i32) {
     DAEMONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|&other| other != pid);
 }
 
-/// Ends the program unless the returned sender is dropped in time: a hung test can't clean up after
-/// itself, but the end of our process closes every agent's input and with it their connections.
+/// Ends the program unless the returned sender is dropped in time. A hung test cannot clean up. The
+/// end of this process closes the input of every agent, and thus the agents' connections.
 fn watch(name: &str) -> Sender<()> {
     let (watched, end) = channel();
     let name = name.to_owned();

@@ -26,17 +26,18 @@ cpus = "all"
 priorities = "20-39"
 "#;
 
-/// [`PLUGINS`], open to all users.
+/// Returns [`PLUGINS`] without access rules.
 pub fn open() -> String {
     format!("[daemon]\naccess = \"off\"\n{PLUGINS}")
 }
 
-/// [`open`], where `fp` and `rr` keep one order of levels for all CPUs.
+/// Returns [`open`] where `fp` and `rr` have one order of levels for all CPUs.
 pub fn common_levels() -> String {
     common(&open())
 }
 
-/// [`with_rules`], the same: what is installed, for applications on several CPUs.
+/// Returns [`with_rules`] where `fp` and `rr` have one order of levels for all CPUs, as the
+/// installed configuration for applications on several CPUs.
 pub fn common_levels_with_rules(rules: &str) -> String {
     common(&with_rules(rules))
 }
@@ -49,7 +50,7 @@ fn common(text: &str) -> String {
     of(&of(text, "fp"), "rr")
 }
 
-/// [`PLUGINS`] with these rules.
+/// Returns [`PLUGINS`] with these rules.
 pub fn with_rules(rules: &str) -> String {
     format!("{PLUGINS}\n{rules}")
 }

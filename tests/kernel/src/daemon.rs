@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Lines that the daemon has written so far, and whether it has closed its standard error.
 type Lines = Arc<(Mutex<(Vec<String>, bool)>, Condvar)>;
 
-/// A running daemon. Dropping it ends it and releases its grants.
+/// A running daemon. Dropping it releases all grants and stops the daemon.
 pub struct Daemon {
     child: Option<Child>,
     config: PathBuf,
@@ -20,31 +20,32 @@ pub struct Daemon {
     lines: Lines,
 }
 
-/// A daemon that did not start.
+/// Result of a daemon that did not start.
 #[derive(Debug)]
 pub struct Failed {
-    /// Its exit code.
+    /// Exit code of the daemon; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Text of its standard error.
     pub said: String,
 }
 
 impl Daemon {
-    /// Starts one with this configuration and waits until it serves.
+    /// Starts a daemon with this configuration and waits until it serves.
     #[track_caller]
     pub fn start(bench: &Bench, config: &str) -> Daemon {
         let config = bench.write("talead.toml", config);
         Daemon::launch(bench, &config, &[]).unwrap_or_else(|failed| panic!("no daemon: {failed:?}"))
     }
 
-    /// Starts a daemon with an existing configuration file; may fail, unlike [`Daemon::start`].
+    /// Starts a daemon with an existing configuration file; returns an error if it does not start.
     pub fn launch(bench: &Bench, config: &Path, arguments: &[&str]) -> Result<Daemon, Failed> {
         let mut daemon = Daemon::unstarted(config, &bench.path("state"));
         daemon.run(arguments)?;
         Ok(daemon)
     }
 
-    /// One that [`Daemon::run_command`] will start, with its socket and its state in `home`.
+    /// Returns a daemon that [`Daemon::run_command`] will start, with its socket and its state in
+    /// `home`.
     pub fn unstarted(config: &Path, home: &Path) -> Daemon {
         Daemon {
             child: None,
@@ -55,7 +56,7 @@ impl Daemon {
         }
     }
 
-    /// The command that starts it, without its standard error.
+    /// Returns the command that starts the daemon, without its standard error.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(program("talead"));
         command.arg("-c").arg(&self.config).arg("--socket").arg(&self.socket);
@@ -69,7 +70,7 @@ impl Daemon {
         self.run_command(command)
     }
 
-    /// Starts it by this command and waits until it serves.
+    /// Starts the daemon by this command and waits until it serves.
     pub fn run_command(&mut self, mut command: Command) -> Result<(), Failed> {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("talead");
         enlist(child.id() as i32);
@@ -92,7 +93,7 @@ impl Daemon {
         Err(Failed { code: status.code(), said: self.log() })
     }
 
-    /// Waits for a line with `text`; `None` when the daemon ended without it.
+    /// Waits for a line with `text`; `None` if the daemon ended without it.
     #[track_caller]
     pub fn wait_for_line(&self, text: &str) -> Option<String> {
         let (lines, changed) = &*self.lines;
@@ -111,33 +112,33 @@ impl Daemon {
         }
     }
 
-    /// Everything that it has said.
+    /// Returns all lines that the daemon has written.
     pub fn log(&self) -> String {
         self.lines.0.lock().expect("lines").0.join("\n")
     }
 
-    /// Lines that the daemon has written since it was ready.
+    /// Returns the lines that the daemon has written since it was ready.
     pub fn said_since_start(&self) -> Vec<String> {
         let lines = self.lines.0.lock().expect("lines");
         lines.0.iter().skip_while(|line| !line.contains(" serves at ")).skip(1).cloned().collect()
     }
 
-    /// Path of its socket.
+    /// Returns the path of the daemon's socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Its process id.
+    /// Returns the daemon's process id.
     pub fn pid(&self) -> i32 {
         self.child.as_ref().expect("a running daemon").id() as i32
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the daemon.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.pid()).expect("a pid"), signal).expect("kill");
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the daemon and returns its exit status.
     pub fn wait(&mut self) -> ExitStatus {
         let status = self.child.as_mut().expect("a running daemon").wait().expect("wait");
         discharge(self.pid());
@@ -153,31 +154,31 @@ impl Daemon {
         status
     }
 
-    /// Ends it as an administrator would; grants stay.
+    /// Stops the daemon by SIGTERM, as an administrator does; the grants stay.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Ends it as a crash would.
+    /// Kills the daemon by SIGKILL.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
     }
 
-    /// Starts it again, with the state that it left.
+    /// Starts the daemon again, with the state that it has left.
     #[track_caller]
     pub fn restart(&mut self) {
         self.run(&[]).unwrap_or_else(|failed| panic!("no daemon: {failed:?}"));
     }
 
-    /// Replaces its configuration and has it read.
+    /// Replaces the daemon's configuration and lets the daemon reload it.
     pub fn reload(&self, config: &str) {
         std::fs::write(&self.config, config).expect("write");
         self.signal(Signal::HUP);
     }
 
-    /// `talead stop …`: its exit code and what it printed.
+    /// Runs `talead stop` with these arguments; returns its exit code and its output.
     pub fn stop(&mut self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut stop =
             self.command(&["stop"]).args(arguments).stderr(Stdio::piped()).spawn().expect("talead");

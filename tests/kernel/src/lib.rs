@@ -1,12 +1,12 @@
 //! Support of the kernel tests: the environment of a test, a real daemon, clients of other users,
 //! and kernel state.
 //!
-//! Model: every test has the machine exclusively (a lock that other test programs honour too),
-//! works in a folder of its own that any user may enter, and is watched: a test that hangs ends the
-//! program. Whatever it started ends with it.
+//! Model: every test has the machine exclusively (by a lock that other test programs use too) and
+//! works in a folder of its own that any user may enter. A watchdog ends the program if a test
+//! hangs. Everything that a test has started ends with it.
 //!
-//! Invariants. Results are read from the kernel (`sched_getattr`, `/proc`, `sched/debug`), never
-//! from the daemon's own ledger. Waiting is for a condition with a deadline, never for a time.
+//! Invariants. Tests read results from the kernel (`sched_getattr`, `/proc`, `sched/debug`), never
+//! from the daemon's own ledger. Tests wait for a condition with a deadline, never for a time.
 #![forbid(unsafe_code)]
 
 pub mod agent;
@@ -20,12 +20,13 @@ pub use agent::{Agent, Client};
 pub use bench::{Bench, eventually};
 pub use daemon::Daemon;
 
-/// Two users that exist on no machine.
+/// User that exists on no machine.
 pub const ALICE: u32 = 60_001;
-/// The other user.
+/// Another user that exists on no machine.
 pub const BOB: u32 = 60_002;
 
-/// Ends a test early where something is missing, unless the run requires everything.
+/// Ends a test early if a requirement is missing; fails instead if `TALEA_KERNEL_TESTS` is
+/// `required`.
 #[macro_export]
 macro_rules! needs {
     ($what:expr, $have:expr) => {
@@ -41,7 +42,7 @@ macro_rules! needs {
     };
 }
 
-/// Ends a test early where it can't be other users or set real-time policies.
+/// Ends a test early if it cannot change its user or set real-time policies.
 #[macro_export]
 macro_rules! needs_root {
     () => {

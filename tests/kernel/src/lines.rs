@@ -1,10 +1,9 @@
-//! Protocol of the helper programs of the tests: a line of words in, a line out.
+//! Protocol of the helper programs of the tests: each input line of words has one output line.
 
 use std::io::{self, BufRead, Write};
 
-/// Answers each line of the standard input until that ends, then ends the process: threads that
-/// spin or sleep are not waited for. An error is said as `errno NUMBER`, or `error …` where the
-/// system gave it none.
+/// Answers each line of the standard input until its end, then ends the process without waiting for
+/// its threads. An error is answered by `errno NUMBER`, or by `error …` if it has no number.
 pub fn serve(mut obey: impl FnMut(&[&str]) -> io::Result<String>) -> ! {
     let mut out = io::stdout();
     for line in io::stdin().lock().lines() {

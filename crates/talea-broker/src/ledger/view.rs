@@ -1,15 +1,15 @@
 //! View of the ledger for an admission test.
 //!
-//! A view omits the spec to be replaced. Its answers are exact: charges are rounded up, and a sum
-//! that exceeds a limit by no more than the possible rounding is computed again with fractions.
+//! A view omits the spec to be replaced. Charges are rounded up. If a sum exceeds a limit by no
+//! more than the possible rounding, the view computes the sum again with exact fractions.
 
 use super::{Claim, Ledger, Place};
 use std::cmp::Reverse;
 use talea_analysis::{Demand, edf, rm};
 use talea_core::Charge;
 
-/// Maximum number of distinct spans for an exact decision. Beyond it a close call is rejected,
-/// because exact arithmetic would cost milliseconds.
+/// Maximum number of distinct spans for an exact decision. Beyond it, the view rejects a sum that
+/// rounding leaves undecided, because exact arithmetic would cost milliseconds.
 const EXACT_MAX: usize = 512;
 
 /// Function that calls a visitor for every claim.
@@ -106,8 +106,8 @@ impl View<'_> {
         sum.saturating_sub(leaving).saturating_sub(rounding)
     }
 
-    /// Whether Σ Q/T over all claims on `cpu` and `coming` may be within `limit`: a sum that
-    /// exceeds it by no more than the rounding of its charges passes.
+    /// Whether Σ Q/T over all claims on `cpu` alone and `coming` may be within `limit`. A sum that
+    /// exceeds `limit` by no more than the rounding of its charges passes.
     pub(crate) fn may_fit(&self, cpu: u32, coming: &Claim, limit: Charge) -> bool {
         let account = &self.ledger.cpus[cpu as usize];
         let leaving = self.leaving_at(Place::Cpu(cpu)).map_or(Charge::ZERO, |claim| claim.rate);

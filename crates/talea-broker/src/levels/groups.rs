@@ -76,7 +76,7 @@ impl Groups {
         self.packed.len()
     }
 
-    /// Returns the group of `key`.
+    /// Returns the group of `key`, if there is one.
     pub(super) fn get(&self, key: u64) -> Option<Group> {
         Some(self.packed.get(key)?.group(key, &self.multi))
     }
@@ -111,7 +111,7 @@ impl Groups {
         self.packed.range(keys).map(|(key, packed)| (key, packed.group(key, &self.multi)))
     }
 
-    /// Returns the least key greater than this one.
+    /// Returns the least key greater than `key`, if there is one.
     pub(super) fn next_after(&self, key: u64) -> Option<u64> {
         self.packed.next_after(key)
     }

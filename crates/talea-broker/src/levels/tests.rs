@@ -75,8 +75,8 @@ impl Reference {
         moved.len()
     }
 
-    /// Returns the pairs of keys with attached threads of equal priority; skipped for many members,
-    /// where it takes long.
+    /// Returns the pairs of keys with attached threads of equal priority. The result is empty for
+    /// more than 12 members, for which the comparison takes too long.
     fn tied(&self) -> Vec<(u64, u64)> {
         if self.members.len() > 12 {
             return vec![];

@@ -47,7 +47,8 @@ pub(super) fn summarize(
     })
 }
 
-/// Returns the confinement of each `edf` plugin on the machine's root domains.
+/// Returns the confinement of each `edf` plugin on the machine's root domains, and `None` for the
+/// other plugins. The error names two `edf` plugins whose confinements exclude each other.
 pub(super) fn confinements(
     setup: &Setup,
     platform: &Platform,

@@ -95,7 +95,7 @@ pub(crate) struct Edf {
     confinement: Confinement,
     /// Domain in the ledger, for global confinement.
     domain: Option<u32>,
-    /// U^thr.
+    /// Threshold U^thr of each CPU.
     threshold: Charge,
     /// Share that the kernel admits on each CPU.
     share: Charge,
@@ -130,7 +130,7 @@ impl Edf {
         }
     }
 
-    /// Returns the domain of its global claims.
+    /// Returns the domain of the plugin's global claims; `None` if the plugin pins its tasks.
     pub(crate) fn domain(&self) -> Option<u32> {
         self.domain
     }
@@ -483,7 +483,8 @@ impl Edf {
     }
 }
 
-/// Returns the CPU of the attached thread whose spec is changed.
+/// Returns the CPU of the attached thread whose spec is changed; `None` if there is no such thread,
+/// or if it uses a whole domain.
 fn current_cpu(context: &PluginContext<'_>) -> Option<u32> {
     match context.leaving.filter(|entry| entry.attached)?.claim.place {
         Place::Cpu(cpu) => Some(cpu),

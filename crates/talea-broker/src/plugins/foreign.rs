@@ -36,7 +36,7 @@ impl Foreign {
         Foreign { base, band, class, timeout }
     }
 
-    /// Returns the verdict of an answer.
+    /// Returns the verdict of an answer, or the violation of the plugin's bounds.
     pub(crate) fn check_answer(
         &self,
         context: &PluginContext<'_>,

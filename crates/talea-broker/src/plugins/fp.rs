@@ -197,7 +197,7 @@ impl Fp {
         self.at_mut(entry.claim.place).remove(&member(entry), moved);
     }
 
-    /// Replaces `old` by `new` if both have the same CPU and priority.
+    /// Replaces `old` by `new` if both have the same CPU and priority; returns whether it did.
     pub(crate) fn exchange(&mut self, old: &PlacedSpec, new: &PlacedSpec) -> bool {
         let same = old.claim.place == new.claim.place && member(old).key == member(new).key;
         if same {

@@ -36,7 +36,7 @@ pub(crate) struct PlacedSpec {
     pub(crate) claim: Claim,
     /// Requested parameters.
     pub(crate) params: Params,
-    /// Q^a.
+    /// Accepted runtime Q^a; `None` if the task declares no runtime.
     pub(crate) runtime: Option<Work>,
     /// Permanent notes; the others are computed on demand.
     pub(crate) notes: Notes,
@@ -62,7 +62,8 @@ pub(crate) struct PluginBase {
 }
 
 impl PluginBase {
-    /// Returns the CPUs that the client accepts.
+    /// Returns the plugin's CPUs that the client accepts, that the thread may use, and that no
+    /// executor has reserved.
     pub(crate) fn cpus_for(&self, ask: &PluginRequest<'_>) -> CpuSet {
         let cpus =
             if ask.allowed.is_empty() { self.cpus } else { self.cpus.intersection(&ask.allowed) };
@@ -246,7 +247,7 @@ impl Plugin {
         }
     }
 
-    /// Returns the domain of global claims of this plugin.
+    /// Returns the domain of global claims of this plugin; `None` if its claims are on single CPUs.
     pub(crate) fn domain(&self) -> Option<u32> {
         match self {
             Plugin::Edf(edf) => edf.domain(),
@@ -273,7 +274,8 @@ impl Plugin {
         }
     }
 
-    /// Replaces `old` by `new` if no kernel priority depends on the difference.
+    /// Replaces `old` by `new` if no kernel priority depends on the difference; returns whether it
+    /// did.
     pub(crate) fn exchange(&mut self, old: &PlacedSpec, new: &PlacedSpec) -> bool {
         match self {
             Plugin::Rm(rm) => rm.exchange(old, new),
@@ -353,7 +355,7 @@ impl Plugin {
     }
 }
 
-/// Returns the claim of a task with `runtime` in plugin `plugin` at `place`.
+/// Returns the claim of a task with `offer` in plugin `plugin` at `place`.
 pub(crate) fn claim(
     plugin: u32,
     place: Place,

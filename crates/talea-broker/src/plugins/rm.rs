@@ -77,8 +77,8 @@ struct RmCpu {
     above: SpanTree,
     /// Number of those tasks that are unproved.
     unproved: u32,
-    /// ΣU of this plugin's tasks and of those, each rounded up by less than 2^-64, and their
-    /// number.
+    /// Sum of Q/T of this plugin's tasks and of the tasks that outrank them, and the number of
+    /// these tasks. Each term is rounded up by less than 2^-64.
     rate_sum: (Charge, u32),
     /// Plugins that outrank this one, one bit each. The deadline class over the whole domain always
     /// outranks.
@@ -540,7 +540,7 @@ impl Rm {
         at.count(&entry.claim, false);
     }
 
-    /// Replaces `old` by `new` if both have the same CPU and urgency.
+    /// Replaces `old` by `new` if both have the same CPU and urgency; returns whether it did.
     pub(crate) fn exchange(&mut self, old: &PlacedSpec, new: &PlacedSpec) -> bool {
         let (was, is) = (of_entry(old), of_entry(new));
         let same = old.claim.place == new.claim.place && was.key == is.key;

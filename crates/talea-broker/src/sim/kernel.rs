@@ -36,7 +36,7 @@ pub struct Thread {
     pub attr: Attr,
     /// Attributes without a grant.
     pub own: Attr,
-    /// Time at which its attributes were last set by itself or an administrator.
+    /// Time at which the thread itself or an administrator last set its attributes.
     pub set_outside_at: Option<Monotonic>,
     /// Time at which its credentials last changed.
     pub credentials_at: Option<Monotonic>,
@@ -54,11 +54,11 @@ pub struct Thread {
 /// Result of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyOutcome {
-    /// Applied completely.
+    /// The kernel has applied all attributes.
     Done,
     /// Only the CPUs were set: the thread sleeps in another domain.
     Asleep,
-    /// Deferred until the end of the thread's overrun.
+    /// The kernel applies nothing before this end of the thread's overrun.
     NotBefore(Monotonic),
 }
 
@@ -137,8 +137,7 @@ impl Kernel {
         ProcessId { pid, start }
     }
 
-    /// Creates another thread of a process, as its creator's attributes determine: reset-on-fork
-    /// makes it ordinary, its CPUs are inherited.
+    /// Creates another thread of a process, with the attributes `own`.
     pub fn spawn_thread(&mut self, tid: u32, tgid: u32, own: Attr) {
         let (_, uid) = self.processes[&tgid];
         let start = self.tick();
@@ -177,7 +176,7 @@ impl Kernel {
         }
     }
 
-    /// Opens a handle for a thread and reads what it is.
+    /// Opens a handle for a thread and returns its facts; `None` if there is no such thread.
     pub fn open(&mut self, tid: u32) -> Option<ThreadFacts> {
         let handle = ThreadId(self.tick());
         let thread = self.threads.get(&tid)?;
@@ -295,14 +294,14 @@ impl Kernel {
         }
     }
 
-    /// Whether this domain's sum has a zero-lag hold.
+    /// Whether the domain of these CPUs has a zero-lag hold at `now`.
     pub fn has_zero_lag_hold(&self, cpus: &CpuSet, now: Monotonic) -> bool {
         let domain = self.domain_of(cpus);
         self.zero_lag_holds.iter().any(|(until, at, _)| *until > now && Some(*at) == domain)
     }
 
-    /// Emulates `sched_setattr` and `sched_setaffinity` by handle. With `fault`, the kernel refuses
-    /// with it after setting the CPUs: only a part is applied.
+    /// Emulates `sched_setattr` and `sched_setaffinity` by handle. With `fault`, the kernel sets
+    /// only the CPUs and then returns this error.
     pub fn set(
         &mut self,
         handle: ThreadId,
@@ -370,7 +369,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the sum of the kernel's admission test.
+    /// Returns the bandwidth that the kernel's admission test counts in a domain, in the kernel's
+    /// units.
     pub fn bandwidth(&self, domain: usize) -> u64 {
         let leaving = self
             .zero_lag_holds

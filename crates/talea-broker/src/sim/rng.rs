@@ -1,6 +1,6 @@
 //! Source of a run's decisions: a seed, or the bytes of a fuzzer.
 
-/// Source of decisions.
+/// Source of the random decisions of a run.
 #[derive(Clone, Debug)]
 pub enum Rng {
     /// Splitmix64, unlimited.
@@ -30,7 +30,7 @@ impl Rng {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// Returns sixty-four random bits, or as many as a fuzzer provides.
+    /// Returns 64 random bits, or one byte of a fuzzer.
     pub fn word(&mut self) -> u64 {
         match self {
             Rng::Seed(state) => {

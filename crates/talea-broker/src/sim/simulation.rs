@@ -1,7 +1,7 @@
 //! Driver of the simulation, and the invariants checked at each of its steps.
 //!
-//! It executes the same effects by the same rules as the daemon's event loop, only later. The live
-//! counterpart of each fault is named in [`Faults`].
+//! The driver executes the same effects by the same rules as the daemon's event loop, only later.
+//! [`Faults`] names the live counterpart of each fault.
 
 use super::kernel::{ApplyOutcome, Kernel};
 use super::rng::Rng;
@@ -18,7 +18,7 @@ use talea_proto::message::Caveat;
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::{Reply, Request, VERSION};
 
-/// Maximum number of times for which one request waits.
+/// Maximum number of timers for which [`Simulation::call`] waits.
 const MAX_WAKEUPS: u32 = 1_000;
 
 /// Probabilities of faults, in thousandths.
@@ -55,7 +55,7 @@ pub struct Connection {
     pub process: ProcessId,
     /// User of the client.
     pub uid: u32,
-    /// Unanswered requests.
+    /// Unanswered requests, by number.
     pub outstanding: BTreeMap<u32, Request>,
     /// Sent messages that the driver has not read.
     socket: VecDeque<(u32, Option<Request>, Option<Target>)>,
@@ -82,7 +82,7 @@ pub struct Simulation {
     pub log: Vec<LogEvent>,
     /// Probabilities of faults.
     pub faults: Faults,
-    /// Errors of the next kernel operations, before random ones.
+    /// Errors of the next kernel operations, before random ones; 0 means no error.
     pub next_errors: VecDeque<Errno>,
     /// Source of random decisions.
     pub rng: Rng,
@@ -106,7 +106,7 @@ pub struct Simulation {
     watched_processes: BTreeSet<ProcessId>,
     /// Attributes that the kernel has last accepted for a held thread.
     applied: BTreeMap<ThreadId, Attr>,
-    /// Attributes that the kernel has refused since, perhaps after a part.
+    /// Attributes that the kernel has refused since, perhaps after it applied a part.
     tried: BTreeMap<ThreadId, Vec<Attr>>,
     next_session: u64,
     /// Groups of the processes that have ever connected.
@@ -198,7 +198,7 @@ impl Simulation {
         self.kernel.threads[&tid].attr
     }
 
-    /// Sends a request on a connection.
+    /// Sends a request on a connection and returns its number.
     pub fn send(&mut self, session: SessionId, request: Request, target: Option<Target>) -> u32 {
         let connection = self.connections.get_mut(&session).expect("the connection is open");
         let seq = connection.next_seq;
@@ -222,7 +222,7 @@ impl Simulation {
         self.call_about(session, request, None)
     }
 
-    /// Variant of [`Simulation::call`] for a thread.
+    /// Variant of [`Simulation::call`] for a request that refers to a thread.
     pub fn call_about(
         &mut self,
         session: SessionId,
@@ -259,7 +259,7 @@ impl Simulation {
         }
     }
 
-    /// Reads one request of this connection, if it is read and has one.
+    /// Reads one request of this connection; returns false if it is suspended or has none.
     pub fn read_one(&mut self, session: SessionId) -> bool {
         let Some(connection) =
             self.connections.get_mut(&session).filter(|connection| connection.is_reading)
@@ -302,7 +302,7 @@ impl Simulation {
         true
     }
 
-    /// Executes the next effect.
+    /// Executes the next effect; returns false if there is none.
     pub fn run_effect(&mut self) -> bool {
         let Some(effect) = self.effects.pop_front() else { return false };
         match effect {
@@ -398,7 +398,7 @@ impl Simulation {
         self.rng.chance(permille).then(|| self.rng.pick(&[Errno(1), Errno(16)]))
     }
 
-    /// Returns the user of the spec of a thread, by its record.
+    /// Returns the user of the spec of a thread, by its record, if there is one.
     fn user_of(&self, thread: ThreadId) -> Option<u32> {
         let (tid, found) = self.kernel.thread_of(thread)?;
         let of_thread = |record: &&Record| {
@@ -452,7 +452,7 @@ impl Simulation {
         }
     }
 
-    /// Reports what has changed, as the driver does.
+    /// Reports the credentials and the changed attributes of all attached threads to the broker.
     fn inspect(&mut self, threads: u32) {
         assert!(self.watched.len() <= threads as usize, "more than one inspection can do");
         for thread in self.watched.clone() {
@@ -531,14 +531,14 @@ impl Simulation {
         self.inbox.push_back(Input::Done { ticket, result });
     }
 
-    /// Passes the next queued input to the broker.
+    /// Passes the next queued input to the broker; returns false if there is none.
     pub fn deliver_input(&mut self) -> bool {
         let Some(input) = self.inbox.pop_front() else { return false };
         self.handle_input(input);
         true
     }
 
-    /// Reports one exited thread or process to the broker.
+    /// Reports one exited thread or process to the broker; returns false if there is none.
     pub fn deliver_exit(&mut self) -> bool {
         let dead =
             self.watched.iter().copied().find(|&handle| self.kernel.thread_of(handle).is_none());
@@ -557,7 +557,8 @@ impl Simulation {
         false
     }
 
-    /// Answers a call of a foreign plugin with `answer`; `None` is a time-out.
+    /// Answers a call of a foreign plugin with `answer`; `None` is a time-out. Returns false if
+    /// there is no call.
     pub fn answer_call(&mut self, answer: impl Fn(&ForeignCall) -> Option<ForeignAnswer>) -> bool {
         let Some((&ticket, (_, question, _))) = self.calls.iter().next() else { return false };
         let answer = answer(question);
@@ -698,8 +699,8 @@ impl Simulation {
 
     /// Checks the invariants of an idle system.
     ///
-    /// With `lenient`, restores may have failed by a fault: then a thread only must not have more
-    /// than before.
+    /// With `lenient`, a fault may have made a restore fail. Then a thread may have lost its
+    /// policy, but it must not have a real-time policy that it did not have before.
     pub fn check_idle(&self, lenient: bool) {
         assert_eq!(self.in_flight(), 0, "not idle");
         self.broker.audit_aggregates();

@@ -326,7 +326,7 @@ fn reload_changes_rules_for_existing_connections_and_keeps_grants() {
     assert!(why.is_some_and(|why| why.contains("\"rr\"")), "the reason names the plugin");
 }
 
-/// Returns a rule: at most half a CPU for user 1000.
+/// Returns `setup` with one rule: at most half a CPU for user 1000.
 fn half_a_cpu(mut setup: Setup) -> Setup {
     setup.access = Access::Rules;
     setup.rules = vec![Rule {

@@ -101,7 +101,7 @@ fn by_the_paper(answers: &[talea_proto::PluginAnswer]) -> Option<u32> {
     ok.or(partial).map(|at| at as u32)
 }
 
-/// Returns everything that a client can read of the ledger.
+/// Returns the free charges, the number of specs and the number of records.
 fn seen(world: &mut Simulation, root: SessionId) -> (Vec<u64>, u32, usize) {
     (world.free(root), world.broker.specs(), world.file.len())
 }

@@ -21,7 +21,7 @@ struct Scene {
     world: Simulation,
     client: SessionId,
     members: BTreeMap<SpecId, Member>,
-    /// Whether a change is in progress; the order of this thread may be inverted by it.
+    /// Spec whose change is in progress; the change may invert the order of its thread.
     changing: Option<SpecId>,
     /// Maximum number of threads that one request has moved.
     moves: u32,

@@ -137,7 +137,7 @@ impl Words for Simulation {
         }
     }
 
-    /// Returns the charge that each plugin could still grant on each CPU.
+    /// Returns the charge that each plugin could still grant on each CPU, in parts per million.
     fn free(&mut self, session: SessionId) -> Vec<u64> {
         let mut free = Vec::new();
         for plugin in 0..8 {

@@ -1,4 +1,4 @@
-//! Channels of data whose type C does not tell Talea, only their size.
+//! Channels for elements of which the library knows only the size.
 //!
 //! Model: the typed channel of the runtime carries *places*: numbers of the cells of a buffer that
 //! was allocated with the channel. A pushing job takes a free place, fills its cell and sends its
@@ -52,7 +52,7 @@ unsafe impl Send for Places {}
 // SAFETY: the same.
 unsafe impl Sync for Places {}
 
-/// Right of its owner to one cell.
+/// Exclusive right to access one cell. Dropping it returns the cell to the free ones.
 struct Place {
     of: Arc<Places>,
     number: u32,
@@ -79,8 +79,8 @@ impl Place {
 }
 
 impl Places {
-    /// Creates a buffer of `length` cells of `item` bytes. Returns `None` if there is not enough
-    /// memory.
+    /// Creates a buffer of `length` cells of `item` bytes. Returns `None` if the buffer exceeds 1
+    /// GiB, or if there is not enough memory.
     fn new(length: u32, item: usize) -> Option<Arc<Places>> {
         let bytes = item.checked_mul(length as usize).filter(|&bytes| bytes <= BYTES_MAX)?;
         let mut cells = Vec::new();
@@ -96,8 +96,8 @@ impl Places {
 }
 
 impl Pipe {
-    /// Creates a channel between two tasks. Returns `None` if the channel is too long or larger
-    /// than memory.
+    /// Creates a channel between two tasks. Returns `None` if the channel has too many elements,
+    /// exceeds 1 GiB, or does not fit into memory.
     pub(crate) fn new(
         app: &mut Application,
         (from, to): (TaskId, TaskId),

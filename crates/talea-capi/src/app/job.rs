@@ -11,7 +11,7 @@ thread_local! {
     static CHOOSES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns the job that this thread runs.
+/// Returns the job that this thread runs, if any.
 pub(crate) fn under_way() -> Option<TaleaJob> {
     UNDER_WAY.try_with(Cell::get).ok().flatten()
 }

@@ -143,7 +143,7 @@ pub unsafe extern "C" fn rtf_task_info(desc: c_uint, data: *mut RtfTaskInfo) -> 
     })
 }
 
-/// Returns a task's number in the range of `retif.h`.
+/// Returns a task's number in the range of `retif.h`; `None` if it has no such number.
 fn number(spec: SpecId) -> Option<u32> {
     registry::number_of(spec).or_else(|| u32::try_from(spec.0).ok())
 }

@@ -63,7 +63,7 @@ pub(super) fn remove(id: u32) -> CallResult<Arc<Entry>> {
     lock().tasks.remove(&id).ok_or_else(no_such_task)
 }
 
-/// Returns the number of a task of this process.
+/// Returns the number of this process's task with a spec, if there is one.
 pub(super) fn number_of(spec: SpecId) -> Option<u32> {
     lock().tasks.iter().find(|(_, entry)| entry.grant.spec() == spec).map(|(id, _)| *id)
 }

@@ -10,7 +10,7 @@ use libc::{c_char, c_void, size_t};
 
 const INVALID: i32 = -1;
 
-/// Returns a number, or the number by which the paper says that there is none.
+/// Returns the number, or [`INVALID`], which is the paper's result for an error.
 fn number(inside: impl FnOnce() -> CallResult<u32>) -> i32 {
     let given = protect(inside).and_then(|number| {
         i32::try_from(number).map_err(|_| CallError::Caller(libc::ERANGE, "there are too many"))

@@ -52,10 +52,8 @@ pub unsafe extern "C" fn yas_channel_join(
     call(|| unsafe { join(source, destination, channel, tokens) });
 }
 
-/// Moves an element through the library's channel behind the program's channel.
-///
-/// # Safety
-/// `channel` is NULL or points to a channel.
+/// Moves an element through the library's channel behind the program's channel. Returns whether it
+/// did.
 unsafe fn moves(
     channel: *const YasChannel,
     item: *const c_void,

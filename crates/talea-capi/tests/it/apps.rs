@@ -23,8 +23,8 @@ fn run(program: &Path) -> Command {
     command(program, Path::new(NO_DAEMON))
 }
 
-/// Runs a program as the user of the tests. If that is root, runs the program again as a user
-/// without rights. Only one run at a time has the CPUs of the machine.
+/// Runs a program as the user of the tests. If that is the superuser, runs the program again as a
+/// user without rights. Only one run at a time has the CPUs of the machine.
 pub(crate) fn run_as_each_user(program: &Path, arguments: &[String], check: impl Fn(&str)) {
     let bench = Bench::new("capi_apps");
     check(&expect(run(program).args(arguments), 0));

@@ -19,7 +19,8 @@ use talea_os::epoll::{Epoll, Events, Interest};
 use talea_os::pi_mutex::PiMutex;
 use talea_os::{Tid, clock, sched};
 
-/// Above every band, and above the executor's dispatchers only by the order of arrival.
+/// `SCHED_FIFO` priority of the enforcers: the highest one. Threads of equal priority (of a band
+/// with priority 99, or the executor's dispatchers) run in order of arrival.
 const PRIORITY: u8 = 99;
 /// Token of the event that ends the sleep; threads count from 1.
 const KICK: u64 = 0;
@@ -75,7 +76,7 @@ impl Enforcer {
         }
     }
 
-    /// Enforces the limit from now on.
+    /// Starts to enforce the limit on `cpu`, which is the enforcer's CPU.
     pub(super) fn add(&self, limited: &Arc<LimitedThread>, cpu: u32) -> io::Result<()> {
         let id = limited.id();
         self.shared.members.lock().threads.insert(id, limited.clone());
@@ -95,7 +96,7 @@ impl Enforcer {
         notify(&self.shared.kick);
     }
 
-    /// Stops to enforce the limit.
+    /// Ends the enforcement of the limit.
     pub(super) fn remove(&self, limited: &LimitedThread) {
         let id = limited.id();
         // First, so that no event of an ended clock finds no member.

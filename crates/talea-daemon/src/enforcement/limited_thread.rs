@@ -2,7 +2,7 @@
 //!
 //! | state | event | next state | action |
 //! | --- | --- | --- | --- |
-//! | *new* | a policy is applied | *running*, or *throttled* if the user has spent the budget | clock armed |
+//! | *new* | a policy is applied | *running*, *throttled* if no budget is left | clock armed |
 //! | *running* | clock fires, allowance left | *running* | clock armed for the allowance |
 //! | *running* | clock fires, exhausted, `throttle` | *throttled* | ordinary policy |
 //! | *running* | clock fires, exhausted, `demote` | *ended* | ordinary policy, daemon notified |
@@ -97,7 +97,7 @@ pub(super) enum Next {
     RefillAt(Monotonic),
     /// Notify the daemon: the thread was demoted.
     Demoted,
-    /// Nothing will happen any more.
+    /// End: no further event concerns the thread.
     End,
 }
 
@@ -168,7 +168,7 @@ impl LimitedThread {
         self.id
     }
 
-    /// Returns the CPU whose enforcer has the thread.
+    /// Returns the CPU whose enforcer has the thread, if any.
     pub(crate) fn cpu(&self) -> Option<u32> {
         self.state.lock().cpu
     }
@@ -180,8 +180,8 @@ impl LimitedThread {
         Overruns { is_throttled, ..state.overruns }
     }
 
-    /// Calls `read` while the enforcer cannot change the policy, with the ordinary attributes of a
-    /// throttled thread.
+    /// Calls `read` while the enforcer cannot change the policy. The argument is the ordinary
+    /// attributes of a throttled thread, and `None` for any other thread.
     pub(crate) fn with_throttled<T>(&self, read: impl FnOnce(Option<&sched::Attr>) -> T) -> T {
         let state = self.state.lock();
         let is_throttled = matches!(state.phase, Phase::Throttled { .. });
@@ -189,8 +189,8 @@ impl LimitedThread {
     }
 
     /// Applies a policy of the grant by `apply`, unless the thread is throttled: then `throttle`
-    /// applies its ordinary attributes. Returns the result, and the time of the refill of a thread
-    /// that starts throttled.
+    /// applies its ordinary attributes. Returns the result, and the time of the refill of a
+    /// throttled thread.
     pub(crate) fn apply<T, E>(
         &self,
         attr: &sched::Attr,
@@ -229,7 +229,7 @@ impl LimitedThread {
         None
     }
 
-    /// Ends the limit, and gives a throttled thread its policy back where `restore` is set.
+    /// Ends the limit. With `restore`, a throttled thread gets its policy back.
     pub(super) fn end(&self, now: Monotonic, restore: bool) -> Ended {
         let mut state = self.state.lock();
         state.replay();
@@ -304,7 +304,8 @@ impl State {
         self.clock.as_ref()
     }
 
-    /// Begins with what the user has left.
+    /// Starts the limit: the thread runs, or is throttled if earlier limits have exhausted the
+    /// budget.
     fn start(&mut self, now: Monotonic) {
         self.meter.resumed(now);
         self.count();
@@ -315,7 +316,7 @@ impl State {
         };
     }
 
-    /// Replays what the kernel has recorded.
+    /// Replays the switches that the kernel has recorded.
     fn replay(&mut self) {
         let State { clock: Some(clock), meter, .. } = self else { return };
         let delay = clock.take_waiting_time();
@@ -325,14 +326,15 @@ impl State {
         }
     }
 
-    /// Keeps the reading of the clock.
+    /// Stores the current reading of the clock.
     fn count(&mut self) {
         if let Some(Ok(counted)) = self.clock.as_ref().map(TaskClock::consumed) {
             self.counted = counted;
         }
     }
 
-    /// Charges what the thread has consumed without a record: it has run since its limit began.
+    /// Charges the CPU time that no record contains, because the thread has run since its limit
+    /// began.
     fn charge_unrecorded(&mut self, now: Monotonic) {
         let Some(Ok(counted)) = self.clock.as_ref().map(TaskClock::consumed) else { return };
         let consumed = counted.checked_sub(self.counted).unwrap_or(Work::ZERO);
@@ -377,9 +379,9 @@ impl State {
         }
     }
 
-    /// Takes the granted policy from the thread; returns whether the thread lives. A priority
-    /// above the granted one, or another class, stays: an administrator has set it. A lower
-    /// priority was set by the thread itself, and is kept for the refill.
+    /// Replaces the granted policy of the thread by the ordinary one; returns whether the thread
+    /// lives. A priority above the granted one, or another class, stays, because an administrator
+    /// has set it. The thread itself has set a lower priority, which is kept for the refill.
     fn set_ordinary(&mut self) -> bool {
         let Some(granted) = self.granted else { return true };
         let done = match self.thread.snapshot() {

@@ -159,7 +159,7 @@ impl Daemon {
         }
     }
 
-    /// Adds a new connection and reads its peer's credentials.
+    /// Adds a new connection, and passes the credentials of its peer to the broker.
     pub(super) fn add_connection(&mut self, now: Monotonic, socket: OwnedFd) -> io::Result<()> {
         let credentials = peer::credentials(&socket)?;
         let peer = Peer {

@@ -15,9 +15,9 @@ use talea_proto::record::Record;
 /// Result of the adoption at start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Adoption {
-    /// Number of grants in the state file.
+    /// Number of occupied slots of the state file, including unreadable ones.
     pub found: usize,
-    /// Number of adopted grants.
+    /// Number of grants that are in the state file after the adoption.
     pub kept: usize,
     /// Number of slots that were unreadable and have been cleared.
     pub unreadable: usize,
@@ -26,7 +26,8 @@ pub struct Adoption {
 }
 
 impl Daemon {
-    /// Passes every record of the state file to the broker, lowest slot first.
+    /// Passes every record of the state file to the broker, lowest slot first, and clears
+    /// unreadable slots.
     pub(super) fn adopt(&mut self, now: Monotonic) -> Adoption {
         let mut adoption = Adoption {
             other_boot: self.state.open_result() == OpenResult::OtherBoot,
@@ -89,8 +90,8 @@ impl Daemon {
 }
 
 /// Whether the kernel may still count the bandwidth of the record's deadline thread, which has
-/// exited: it counts it for up to one period, and admits the same parameters only afterwards, or if
-/// there is room for both.
+/// exited. The kernel counts this bandwidth for up to one period. Until then it admits the same
+/// parameters only if there is room for both.
 fn may_linger(record: &Record) -> bool {
     match record.thread.map(|thread| (convert::kernel_attr(&thread.applied).policy, thread.applied))
     {
@@ -103,7 +104,7 @@ fn may_linger(record: &Record) -> bool {
     }
 }
 
-/// Returns the groups of a thread of this user.
+/// Returns the groups of a thread, if it exists and runs as this user.
 fn groups_of(tid: u32, uid: u32) -> Option<Groups> {
     let status = proc::status(Tid::new(i32::try_from(tid).ok()?)?).ok()?;
     let groups = Groups { effective: status.effective_group, supplementary: status.groups };

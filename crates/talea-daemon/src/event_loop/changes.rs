@@ -7,9 +7,9 @@
 //! | CPUs, policy, priority | inspection | one period |
 //!
 //! The broker orders the inspections ([`talea_broker::Effect::Inspect`]). The socket of the events
-//! is open only while a thread is attached. It is opened after the round in which the first thread
-//! was attached, so that no reply waits for it; then the credentials are read once, so no change
-//! in between is missed.
+//! is open only while a thread is attached. The daemon opens the socket after the round in which
+//! the first thread was attached, so that no reply waits for it. Then the daemon reads the
+//! credentials once, so it misses no change in between.
 
 use super::Daemon;
 use super::token::Token;

@@ -30,7 +30,8 @@ use talea_core::mutate;
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::{Tid, seqpacket};
 
-/// Maximum number of close threads: so many users with blocking descriptors delay the others.
+/// Maximum number of close threads: if this many users have blocking descriptors, they delay the
+/// others.
 const THREADS: usize = 4;
 /// Maximum number of pending descriptors; a quarter of them for each user.
 const MAX_PENDING: usize = 8192;
@@ -59,7 +60,7 @@ struct UserCloses {
     pending: Arc<AtomicUsize>,
 }
 
-/// All pending descriptors.
+/// The close threads, with the number of pending descriptors of each user.
 pub(super) struct DeferredClose {
     threads: Vec<CloseThread>,
     users: BTreeMap<u32, UserCloses>,
@@ -119,8 +120,8 @@ impl DeferredClose {
         let _ = thread.queue.send(PendingClose { fd, connection, counts });
     }
 
-    /// Returns the thread for a user: the one with pending descriptors of this user, else the least
-    /// loaded, else a new one.
+    /// Returns the thread for a user: the one with pending descriptors of this user, else an idle
+    /// one, else a new one, else the least loaded one. Returns `None` if no thread can be started.
     fn thread_for(&mut self, uid: u32) -> Option<usize> {
         if let Some(user) = self.users.get(&uid)
             && user.pending.load(Ordering::Relaxed) > 0

@@ -62,7 +62,7 @@ impl Default for FairQueue {
 }
 
 impl FairQueue {
-    /// Marks `uid` as served; whether this was the first time in this round.
+    /// Marks `uid` as served; returns whether this was the first time in this round.
     fn first_in_round(&mut self, uid: u32) -> bool {
         match self.served.binary_search_by_key(&uid, |&(uid, _)| uid) {
             Ok(_) => false,
@@ -148,7 +148,8 @@ impl Daemon {
         done
     }
 
-    /// Serves the deferred connections, within the quanta of their users.
+    /// Serves the deferred connections and the ready nested sets within the quanta of their users.
+    /// Then moves excess connections to nested sets and ends the round.
     pub(super) fn serve_deferred(&mut self, now: Monotonic) {
         let count = self.fair_queue.deferred.len();
         if count > 0 {

@@ -80,7 +80,7 @@ impl Sessions {
         self.open.is_empty()
     }
 
-    /// Watches `socket` under a number that was never used before.
+    /// Watches `socket` under a number that was never used before, and returns the number.
     pub(super) fn add(
         &mut self,
         socket: OwnedFd,
@@ -107,7 +107,7 @@ impl Sessions {
         self.open.get(&id.0)
     }
 
-    /// Returns the user of a connection.
+    /// Returns the user of a connection, if it is open.
     pub(super) fn uid(&self, id: u64) -> Option<u32> {
         self.open.get(&id).map(|session| session.uid)
     }
@@ -122,8 +122,8 @@ impl Sessions {
         }
     }
 
-    /// Suspends or resumes reading because of pending descriptors. A connection is read if neither
-    /// reason prevents it.
+    /// Suspends or resumes reading because of pending descriptors. The daemon reads a connection
+    /// only if [`Sessions::set_reading`] permits this too.
     fn set_suspended(&mut self, id: SessionId, is_suspended: bool, epoll: &Epoll) {
         if let Some(session) = self.open.get_mut(&id.0) {
             session.is_suspended = is_suspended;
@@ -230,7 +230,7 @@ impl Sessions {
     }
 }
 
-/// Returns the thread that a request is about.
+/// Returns the thread that a request names, if any; for a group, that of its first task.
 fn named_thread(request: &Request) -> Option<ThreadRef> {
     match request {
         Request::Attach { thread, .. } => Some(*thread),
@@ -360,7 +360,8 @@ impl Daemon {
         true
     }
 
-    /// Suspends reading from a user that sends descriptors faster than they can be closed.
+    /// Suspends reading from a connection whose user sends descriptors faster than they can be
+    /// closed.
     #[cold]
     fn suspend_reading(&mut self, now: Monotonic, session: SessionId) {
         let Some(uid) = self.sessions.uid(session.0) else { return };
@@ -373,7 +374,7 @@ impl Daemon {
         self.suspended.push(session);
     }
 
-    /// Returns the time of the next check for suspended connections.
+    /// Returns the time of the next check for suspended connections; `None` if there are none.
     pub(super) fn next_resume(&self) -> Option<Monotonic> {
         (!self.suspended.is_empty()).then(|| clock::now() + RESUME_CHECK_PERIOD)
     }
@@ -391,7 +392,8 @@ impl Daemon {
         });
     }
 
-    /// Returns the thread named by an attach request: by the passed descriptor, or else by its id.
+    /// Returns the thread that a request names, by the passed descriptor or else by its id; `None`
+    /// if the request has neither.
     fn resolve_thread(
         &mut self,
         session: SessionId,

@@ -1,10 +1,10 @@
 //! Survey of the machine's real-time threads before a request that depends on them.
 //!
-//! The kernel offers no event for a thread that becomes real-time, so the threads are counted anew.
-//! The cost grows with the threads of the machine and is bounded to a part of the daemon's time
-//! ([`COST_SHARE`]): within that interval the last survey counts, unless it has found deadline
-//! threads without a grant, which only privileged programs can start. A deadline thread that
-//! appears meanwhile is detected by the kernel's admission test at attach.
+//! The kernel offers no event for a thread that becomes real-time, so the daemon lists the threads
+//! anew. The cost grows with the threads of the machine and is bounded to a part of the daemon's
+//! time ([`COST_SHARE`]). Within that interval the last survey counts, unless it has found deadline
+//! threads without a grant, which only privileged programs can start. The kernel's admission test
+//! detects a deadline thread that appears meanwhile, at attach.
 
 use super::Daemon;
 use talea_broker::{Input, RealTimeThread};
@@ -15,7 +15,7 @@ use talea_proto::Request;
 /// Interval between two surveys in multiples of the cost of one.
 const COST_SHARE: u64 = 20;
 
-/// Time of the next survey.
+/// Earliest time of the next survey.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     not_before: Option<Monotonic>,

@@ -41,7 +41,7 @@ struct HeldThread {
     period: Option<Span>,
     /// Last known user ids.
     uids: Uids,
-    /// User that all user ids of the thread must name; `None` under a grant of root.
+    /// User that all user ids of the thread must name; `None` under a grant of the superuser.
     owner: Option<u32>,
     /// Attributes applied by this daemon or an earlier one.
     applied: Option<Attr>,
@@ -57,8 +57,7 @@ struct HeldThread {
 }
 
 impl HeldThread {
-    /// Reads the attributes in force. A throttled thread has the ordinary attributes that are
-    /// returned besides.
+    /// Returns the attributes in force, and for a throttled thread its ordinary attributes.
     fn in_force(&self) -> io::Result<(Snapshot, Option<Attr>)> {
         match &self.limit {
             ThreadLimit::Enforced(limited) => limited.with_throttled(|ordinary| {
@@ -116,7 +115,7 @@ pub(super) struct Threads {
     pub(super) changes: ChangeEvents,
 }
 
-/// Returns the period of a deadline policy.
+/// Returns the period of a deadline policy; `None` for any other policy.
 fn period_of(policy: sched::Policy) -> Option<Span> {
     match policy {
         sched::Policy::Deadline { period, .. } => Some(period),
@@ -243,7 +242,7 @@ impl Threads {
         (std::mem::replace(&mut held.uids, uids) != uids).then_some(uids)
     }
 
-    /// Returns the next thread to inspect, in turn.
+    /// Returns the next thread to inspect, in turn; `None` if no thread is held.
     pub(super) fn next_to_inspect(&mut self) -> Option<ThreadId> {
         let after = (Bound::Excluded(self.changes.inspected), Bound::Unbounded);
         let next = self.held.range(after).chain(&self.held).next();
@@ -252,7 +251,7 @@ impl Threads {
         Some(id)
     }
 
-    /// Returns the thread's attributes if they differ from those applied last.
+    /// Returns the thread's attributes if they differ from those applied last; otherwise `None`.
     pub(super) fn changed_attr(&self, id: ThreadId) -> Option<Attr> {
         let held = self.held.get(&id)?;
         let applied = held.applied.as_ref()?;
@@ -307,7 +306,8 @@ impl Threads {
     /// the same open file. Then the entry would be reported forever after the thread's exit. (The
     /// same holds after a fork without exec, which this process does not do.)
     ///
-    /// An exited thread may have passed its attributes on: see [`Threads::revoke_inherited`].
+    /// An exited thread may have passed its attributes on: returns the result of
+    /// [`Threads::revoke_inherited`].
     pub(super) fn forget(
         &mut self,
         id: ThreadId,
@@ -329,9 +329,9 @@ impl Threads {
     /// Revokes attributes that an exited thread has passed to its process's main thread.
     ///
     /// A thread that executes a program (`execve`) replaces its process's main thread and takes
-    /// over its id. A watcher sees an exit, but the attributes are kept, without a grant for the
-    /// main thread. Returns `None` if there was nothing to revoke, else the result of restoring the
-    /// main thread (or the thread that now has its id).
+    /// over its id. The kernel reports an exit, but the main thread keeps the attributes, without a
+    /// grant for it. Returns `None` if there was nothing to revoke, else the result of restoring
+    /// the main thread (or the thread that now has its id).
     pub(super) fn revoke_inherited(
         &mut self,
         main: Tid,
@@ -532,8 +532,9 @@ impl Threads {
         self.enforcement.as_ref().map_or(Vec::new(), Enforcement::take_demoted)
     }
 
-    /// Restores the thread to `attr`, as far as it still has what was `applied`; exactly, if these
-    /// are its attributes when it was named.
+    /// Restores the thread to `attr`, as far as it still has what was `applied`. If its policy
+    /// becomes the one with which the thread was named, the attributes that the broker does not
+    /// know are restored, too.
     pub(super) fn restore(
         &mut self,
         id: ThreadId,
@@ -567,7 +568,7 @@ impl Threads {
     }
 }
 
-/// Has the enforcer of the thread's CPU enforce the limit.
+/// Assigns the limit to the enforcer of the first CPU of `attr`.
 fn place(
     enforcement: &Enforcement,
     limited: &Arc<LimitedThread>,
@@ -577,8 +578,8 @@ fn place(
     enforcement.place(limited, cpu).map_err(|error| io_errno(&error))
 }
 
-/// Returns the attributes of a throttled thread that is found with `found`. The nice value is never
-/// given.
+/// Returns the attributes of a throttled thread that is found with `found`. The nice value is the
+/// current one, because no grant changes it.
 fn throttled_attr(ordinary: &sched::Attr, found: &Snapshot) -> Attr {
     let policy = match convert::policy_of(ordinary.policy) {
         Policy::Other { .. } => Policy::Other { nice: found.nice.clamp(-20, 19) as i8 },

@@ -1,10 +1,10 @@
-//! Executes orders of a test inside another process, usually of another user.
+//! Process that executes commands of a test, usually as another user.
 //!
-//! Model: a line of words in, a line out. The agent knows nothing of Talea's protocol: it connects,
-//! sends the bytes of an order, keeps threads, and reports the replies. The test has all that a
-//! client, well or badly behaved, does to the daemon.
+//! Model: each input line is a command of several words, and each command has one output line. The
+//! agent does not know Talea's protocol: it connects, sends the bytes of a command, keeps threads,
+//! and reports the replies. The test decides everything that the client does to the daemon.
 //!
-//! It ends with its standard input.
+//! The agent ends at the end of its standard input.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 use talea_kernel_tests::lines;
 use talea_os::{Tid, seqpacket};
 
-/// Order to a worker thread.
+/// Command to a worker thread.
 enum Order {
-    /// Use this much CPU time, then report how long that took.
+    /// Consume CPU time until this wall time has passed; report the consumed CPU time in
+    /// microseconds.
     Hog(Duration, String),
     Jobs(u32, u64, u64, u64),
     Work(Duration),
@@ -32,9 +33,9 @@ enum Order {
     Program,
     /// Start a thread from this thread; report its id.
     Child,
-    /// Start this program in place of the process; it is the one to answer.
+    /// Execute this program in place of the process; the program answers.
     Become(String),
-    /// End.
+    /// End the thread.
     End,
 }
 
@@ -50,8 +51,8 @@ struct Agent {
     workers: HashMap<i32, Worker>,
 }
 
-/// A program that does nothing. It may outlive a killed agent, so it ends by itself, and it holds
-/// no descriptor that the test runner might wait for.
+/// Returns the command of a program that sleeps for a minute. The program may outlive a killed
+/// agent, so it ends by itself and holds no descriptor that the test runner might wait for.
 fn sleeper() -> Command {
     let mut command = Command::new("/bin/sleep");
     command.arg("60").stdout(Stdio::null()).stderr(Stdio::null());
@@ -247,7 +248,7 @@ fn start_worker() -> Worker {
     Worker { orders, answers, handle }
 }
 
-/// Uses CPU time; returns the elapsed wall time in microseconds.
+/// Consumes CPU time; returns the elapsed wall time in microseconds.
 fn work(cost: Duration) -> String {
     let begun = Instant::now();
     let start = talea_os::clock::thread_cpu_time().as_ns();
@@ -257,8 +258,9 @@ fn work(cost: Duration) -> String {
     begun.elapsed().as_micros().to_string()
 }
 
-/// Takes CPU time for this long: by computing, by long system calls, or in bursts. Returns the CPU
-/// time in microseconds.
+/// Consumes CPU time until the wall time `wall` has passed. `kind` selects long system calls
+/// (`calls`), bursts (`bursts`) or computation (any other text). Returns the consumed CPU time in
+/// microseconds.
 fn hog(wall: Duration, kind: &str) -> String {
     let end = Instant::now() + wall;
     let start = talea_os::clock::thread_cpu_time().as_ns();
@@ -277,8 +279,9 @@ fn hog(wall: Duration, kind: &str) -> String {
     ((talea_os::clock::thread_cpu_time().as_ns() - start) / 1_000).to_string()
 }
 
-/// Runs jobs of `cost_us` every `period_us`; returns how many started `late_us` or more after their
-/// release, or took as much more than their cost (a hypervisor's pause counts as CPU time).
+/// Runs jobs of `cost_us` every `period_us`. Returns the number of jobs that started at least
+/// `late_us` after their release, or that exceeded their cost by at least `late_us`. (The kernel
+/// counts a stall by the hypervisor as CPU time.)
 fn jobs(count: u32, period_us: u64, cost_us: u64, late_us: u64) -> String {
     let span = talea_core::Span::from_ns(period_us * 1_000);
     let mut next = talea_os::clock::now();

@@ -7,7 +7,7 @@ use talea_kernel_tests::{
 };
 use talea_proto::{Code, MESSAGE_MAX, Request, VERSION};
 
-/// A whole life of a grant, seen in the kernel.
+/// Creates a grant, attaches a thread and releases the grant; checks the thread in the kernel.
 fn is_served(client: &Client) {
     let tid = client.agent.thread();
     let granted = client.create(with("rm", periodic(10)));

@@ -16,7 +16,7 @@ struct Ungranted {
 }
 
 impl Ungranted {
-    /// Starts the thread if the kernel admits it.
+    /// Starts the thread; `None` if the kernel does not admit it.
     fn start(policy: Policy) -> Option<Ungranted> {
         let ((stop, stopped), (ready, started)) = (channel(), channel());
         let thread = std::thread::spawn(move || {
@@ -38,7 +38,7 @@ impl Drop for Ungranted {
     }
 }
 
-/// Random numbers, the same in each run.
+/// Generator that returns the same numbers in every run.
 struct Random(u64);
 
 impl Random {

@@ -9,10 +9,10 @@ use talea_kernel_tests::{
 use talea_os::proc;
 use talea_proto::{Reply, Request};
 
-/// In the `events:` of an entry of an epoll set: reported when something arrives.
+/// Bit of edge triggering in the `events:` of an epoll entry (`EPOLLET`).
 const EDGE: u32 = 1 << 31;
 
-/// Whether a connection is watched for arrivals, from the kernel's account of the daemon's sets.
+/// Whether a connection of the daemon is edge-triggered, from the kernel's list of its epoll sets.
 fn watches_arrivals(daemon: &Daemon) -> bool {
     let home = format!("/proc/{}", daemon.pid());
     let link =
@@ -36,7 +36,7 @@ fn watches_arrivals(daemon: &Daemon) -> bool {
     })
 }
 
-/// Asks until the daemon watches for arrivals; `false` when it never does.
+/// Sends requests until the daemon uses edge triggering; returns `false` if it never does.
 fn becomes_alone(client: &Client, daemon: &Daemon) -> bool {
     (0..50).any(|_| {
         for _ in 0..32 {
@@ -78,7 +78,7 @@ fn a_connection_beside_an_active_one_is_level_triggered() {
     eventually("an end is noticed", || first.status().sessions == 1);
 }
 
-/// Sends requests that can only be seen to arrive as one.
+/// Sends three requests that the daemon can only detect as one arrival, and checks the answers.
 fn ask_ahead(client: &Client, daemon: &Daemon) {
     daemon.signal(Signal::STOP);
     eventually("the daemon stops", || {

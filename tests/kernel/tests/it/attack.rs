@@ -1,7 +1,7 @@
 //! Threads that change while they are attached: credentials, CPUs, policy, nice value.
 //!
 //! Numbers in the names are those of the findings of the review: 1 set-user-id programs, 2 threads
-//! that move, 11 services with a user's rights for a moment, 14 an administrator's settings.
+//! that move, 11 services that temporarily run as a user, 14 an administrator's settings.
 
 use crate::attacker::test_clients;
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
@@ -43,7 +43,8 @@ fn test_client(bench: &Bench, uid: u32) -> Agent {
     Agent::start(Command::new(test_clients(bench)), uid)
 }
 
-/// A copy of the test clients' program that runs as its owner, whichever user starts it.
+/// Returns a copy of the test clients' program that runs as its owner (set-user-id), whichever user
+/// starts it.
 fn set_user_id(bench: &Bench, owner: u32) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let program = bench.path(&format!("suid-{owner}"));
@@ -56,7 +57,7 @@ fn set_user_id(bench: &Bench, owner: u32) -> PathBuf {
     program
 }
 
-/// A process of Mallory's that may change its user ids.
+/// Starts a process of Mallory's that may change its user ids.
 pub(crate) fn with_cap_setuid(bench: &Bench) -> Agent {
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={MALLORY}"), &format!("--regid={MALLORY}"), "--clear-groups"]);
@@ -64,7 +65,8 @@ pub(crate) fn with_cap_setuid(bench: &Bench) -> Agent {
     Agent::start(command, 0)
 }
 
-/// A process of Mallory's that is root of a user namespace, with a subordinate user id in it.
+/// Starts a process of Mallory's that is root of a user namespace, with a subordinate user id in
+/// it.
 fn in_user_namespace(bench: &Bench) -> Agent {
     let mut command = Command::new("unshare");
     command.args(["--user", "sh", "-c", "read go; exec \"$0\""]).arg(test_clients(bench));
@@ -90,7 +92,7 @@ fn become_user(agent: &Agent, tid: i32, ids: [u32; 3]) {
     assert_eq!(said, "became", "{ids:?}");
 }
 
-/// `fp` on CPU 0, where the levels of all such specs depend on each other.
+/// Returns a task of `fp` on CPU 0, where the levels of all such specs depend on each other.
 fn on_cpu_0(priority: u8) -> Task {
     Task { cpus: CpuSet::single(0), cpus_mandatory: true, ..with("fp", ranked(priority)) }
 }
@@ -104,14 +106,14 @@ fn move_levels(client: &Client) {
     }
 }
 
-/// The daemon has detached the thread.
+/// Checks that the daemon detaches the thread for this cause.
 #[track_caller]
 fn is_detached(client: &Client, spec: SpecId, cause: DetachCause) {
     eventually("the thread is detached", || client.query(spec).tid.is_none());
     assert_eq!(client.query(spec).detached, Some(cause));
 }
 
-/// Nothing that the user does with a grant changes a thread that has lost it.
+/// Checks that no request of the user for a grant changes a thread that has lost the grant.
 #[track_caller]
 fn user_has_no_power(client: &Client, granted: &Granted, tid: i32) {
     let before = state(tid);
@@ -335,7 +337,7 @@ fn attack_1_orders_race_with_set_user_id_programs() {
     }
 }
 
-/// A daemon that the kernel sends no process events: it is in another network namespace.
+/// Starts a daemon to which the kernel sends no process events, in another network namespace.
 fn without_events(bench: &Bench) -> Daemon {
     let config = bench.write("without.toml", &config::open());
     let mut daemon = Daemon::unstarted(&config, &bench.path("without"));
@@ -421,7 +423,7 @@ fn effective_user(tid: i32) -> u32 {
     talea_os::proc::status(kernel::tid(tid)).expect("a thread").uids.effective
 }
 
-/// The CPU beside that of a grant.
+/// Returns another CPU than that of a grant.
 fn other_cpu(granted: &Granted) -> CpuSet {
     let own = CpuSet::single(granted.cpu.expect("a pinned grant"));
     let other = kernel::cpus().difference(&own).iter().next().expect("another CPU");
@@ -539,20 +541,20 @@ fn attack_14_what_an_administrator_sets_survives_the_end_of_the_grant() {
     }
 }
 
-/// Number of changes of each kind whose latency is measured: `TALEA_MEASURE` sets it.
+/// Returns the number of changes of each kind whose latency is measured; `TALEA_MEASURE` sets it.
 fn rounds() -> u32 {
     let set = std::env::var("TALEA_MEASURE").ok().and_then(|text| text.parse().ok());
     set.unwrap_or(3)
 }
 
-/// Median and maximum.
+/// Formats the median and the maximum.
 fn summary(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let most = times.last().copied().unwrap_or_default();
     format!("median {:?}, max {most:?} of {}", times[times.len() / 2], times.len())
 }
 
-/// Waits, without a pause, until the thread is as it should be.
+/// Waits, without a pause, until `condition` holds; returns the time since `begun`.
 #[track_caller]
 fn latency(begun: Instant, condition: impl Fn() -> bool) -> Duration {
     while !condition() {
@@ -646,7 +648,7 @@ fn attack_2_inspections_wake_the_daemon_five_times_a_second_for_any_number_of_th
     }
 }
 
-/// CPU time of a process in nanoseconds.
+/// Returns the CPU time of a process's main thread in nanoseconds.
 fn cpu_time(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).expect("a process");
     text.split(' ').next().expect("a number").parse().expect("a number")

@@ -1,14 +1,15 @@
 //! Attacks by a user with a local account; the daemon must refuse them all.
 //!
 //! Model: a [`Fixture`](fixture::Fixture) is a daemon with three kinds of clients. *Mallory* is an
-//! ordinary user who does whatever the test says. *Bystanders* are threads of others, some of them
-//! under grants of their own, whose kernel attributes must not change by a bit. The *honest client*
-//! is served all the while, and its times are taken.
+//! ordinary user who does what the test says. *Bystanders* are threads of other users, some of them
+//! under grants of their own, whose kernel attributes must not change. The *honest client* is
+//! served during the attack, and its response times are measured.
 //!
-//! Every test ends with the same questions: was each answer a typed refusal, is every bystander as
-//! it was, is the daemon the same process with the same descriptors and about the same memory, and
-//! did the honest client keep its service? The last is judged against a warm baseline of the same
-//! minute, best of a few rounds, because the machine has stalls of 50 ms without any attack.
+//! Every test ends with the same checks. Each answer must be a typed refusal, and each bystander
+//! must be unchanged. The daemon must be the same process, with the same descriptors and about the
+//! same memory. The honest client must have kept its service. The last check compares with a warm
+//! baseline of the same minute, best of a few rounds, because the machine has stalls of 50 ms
+//! without any attack.
 
 mod bounds;
 mod fd_passing;

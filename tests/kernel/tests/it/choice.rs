@@ -87,7 +87,7 @@ fn r12_retif_w12_an_impossible_task_is_no_task_of_the_lowest_priority() {
     assert_eq!((refusal.asked, refusal.limit), (20_000_000, 10_000_000));
 }
 
-/// Specs of `plugin` on each CPU, and the bandwidth of all plugins there, in ppm.
+/// Returns, for each CPU of a plugin, its number of specs and the charge of all plugins in ppm.
 fn per_cpu(client: &Client, plugin: u32) -> Vec<(u32, u64)> {
     (0..)
         .map_while(|index| match client.ask(&Request::PluginCpu { plugin, index }) {

@@ -11,14 +11,14 @@ use talea_proto::message::{Caveat, Notes};
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Code, Field, Refusal, Rejection, Reply, Request, Task};
 
-/// An `edf` plugin with these further lines, open to all users.
+/// Returns a configuration of an `edf` plugin with these further lines, without access rules.
 fn edf(lines: &str) -> String {
     format!(
         "[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"edf\"\nkind = \"edf\"\ncpus = \"all\"\n{lines}\n"
     )
 }
 
-/// Rejection by the only plugin of a refusal.
+/// Returns the rejection by the only plugin of a refusal.
 fn no(refusal: &Refusal) -> Rejection {
     match refusal.answers.as_slice() {
         [answer] => match answer.verdict {
@@ -39,7 +39,7 @@ fn denied(refusal: &Refusal) -> (Code, Field) {
     }
 }
 
-/// Has other terms accepted.
+/// Changes the terms of a spec, which the daemon must accept.
 #[track_caller]
 fn change(client: &Client, spec: talea_proto::SpecId, task: Task) -> talea_proto::Granted {
     match client.ask(&Request::Change { spec, task }) {
@@ -265,7 +265,7 @@ fn r13_retif_w11_the_threshold_of_the_file_is_the_one_that_counts() {
     assert!(kernel::policy(tid).is_deadline(), "exactly the threshold passes");
 }
 
-/// Undoes what a daemon that a failed test has killed leaves of the machine's partitions.
+/// Journal of partitions; dropping it undoes what a daemon killed by a failed test has left.
 struct Undo(std::path::PathBuf);
 
 impl Drop for Undo {
@@ -385,7 +385,7 @@ fn r14_an_ignored_test_is_accepted_with_q_and_refused_only_for_the_kernel_s_own_
     assert!(error.is_err(), "the kernel had room left");
 }
 
-/// More tasks of 30 % than any machine of tests has room for.
+/// Returns a number of tasks of 30 % that is more than any machine of the tests has room for.
 fn loop_limit() -> u64 {
     u64::from(kernel::cpus().len()) * 4
 }

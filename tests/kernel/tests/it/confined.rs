@@ -1,5 +1,5 @@
-//! `confine = "partition"`: deadline threads on a CPU of their own, and the machine as it was
-//! before afterwards.
+//! `confine = "partition"`: deadline threads on a CPU of their own; afterwards the machine is
+//! unchanged.
 
 use crate::tasks::{owned_by, reserved, with};
 use rustix::process::Signal;
@@ -14,12 +14,12 @@ use talea_os::{partition, proc};
 use talea_proto::message::{Caveat, Mechanism};
 use talea_proto::{Owner, Reply, Request, SpecId};
 
-/// The last CPU; all threads may use the others.
+/// Returns the last CPU; all threads may use the others.
 fn last() -> u32 {
     kernel::cpus().iter().last().expect("a CPU")
 }
 
-/// `edf` on the last CPU, in a partition of its own.
+/// Returns a configuration of `edf` on the last CPU, in a partition of its own.
 fn apart() -> String {
     configured(&format!("cpus = \"{}\"\nconfine = \"partition\"", last()))
 }
@@ -28,7 +28,8 @@ fn configured(edf: &str) -> String {
     format!("[daemon]\naccess = \"off\"\n[[plugin]]\nname = \"edf\"\nkind = \"edf\"\n{edf}\n")
 }
 
-/// Mount point of the cgroup v1 cpusets, on a machine without partitions.
+/// Returns the mount point of the cgroup v1 cpusets, on a machine without partitions; otherwise
+/// `None`.
 fn undivided() -> Option<PathBuf> {
     let machine = SystemInfo::probe().expect("this machine");
     match &machine.cgroups.cpuset {
@@ -39,7 +40,7 @@ fn undivided() -> Option<PathBuf> {
     }
 }
 
-/// Every cpuset of the machine, with what is set in it.
+/// Returns every cpuset of the machine with its settings.
 fn sets(at: &Path) -> BTreeMap<PathBuf, String> {
     let text = |name: &str| std::fs::read_to_string(at.join(name)).unwrap_or_default();
     let names = ["cpuset.cpus", "cpuset.mems", "cpuset.sched_load_balance"];
@@ -52,7 +53,7 @@ fn sets(at: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// Undoes what a failed test leaves.
+/// Journal of partitions; dropping it undoes what a failed test has left.
 struct Undo(PathBuf);
 
 impl Drop for Undo {
@@ -66,7 +67,7 @@ fn is_apart() -> bool {
     machine.domain_of(last()).is_some_and(|domain| domain.cpus == CpuSet::single(last()))
 }
 
-/// Attaches a thread that may well sleep on another CPU, and wakes it.
+/// Attaches a thread, which may sleep on another CPU, and wakes it.
 #[track_caller]
 fn attach(client: &Client, spec: SpecId, tid: i32) {
     match client.try_attach(spec, tid) {

@@ -10,7 +10,7 @@ use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::wire::decode_reply;
 use talea_proto::{Code, Field, MESSAGE_MAX, Refusal, Reply, Request, SpecId, Task, ThreadRef};
 
-/// `rm`, `rr` and `fp` on these CPUs, open to all users.
+/// Returns a configuration of `rm`, `rr` and `fp` on these CPUs, without access rules.
 fn on_cpus(cpus: &str) -> String {
     let plugin = |kind: &str, band: &str| {
         format!(
@@ -98,7 +98,7 @@ fn retif_m2_no_number_in_the_priority_s_place_is_more_than_a_number() {
     client.attach(granted.spec, alice.thread());
 }
 
-/// The daemon's answer: its bytes, and the decoded reply.
+/// Receives an answer of the daemon; returns its bytes, its number, and the decoded reply.
 fn raw(client: &Client) -> (Vec<u8>, u32, Reply) {
     let said = client.agent.order(&format!("receive {}", client.index()));
     let bytes: Vec<u8> = (0..said.len() / 2)
@@ -312,7 +312,7 @@ fn retif_w10_ids_are_whole_numbers_that_refused_requests_do_not_use_up() {
     assert_eq!(client.create(with("rm", periodic(10))).spec, SpecId(4), "nor by the next daemon");
 }
 
-/// The reason of the only plugin that was asked.
+/// Returns the reason and the field of the only plugin's rejection, if there is one.
 fn reason(refusal: &Refusal) -> Option<(RejectionReason, Field)> {
     match refusal.answers.as_slice() {
         [answer] => match answer.verdict {

@@ -1,10 +1,10 @@
 //! One description, two drivers: the simulator and real threads get the same orders in the same
 //! sequence.
 //!
-//! Each system is run until a run says something: the sequence of starts and ends must be the
-//! simulator's, unless the CPU was taken away from all threads meanwhile, which the run's own
-//! monitors saw. Nothing is asserted about absolute times: what is bounded besides is CPU time that
-//! was consumed, against what jobs cost and servers have.
+//! Each test repeats the run of its system until the run is conclusive. The sequence of dispatches
+//! and completions must then be the simulator's, unless the run's own monitors have detected a
+//! stall. The tests assert nothing about absolute times. They also bound the consumed CPU time by
+//! the costs of the jobs and the budgets of the servers.
 
 mod kills;
 mod leaving;
@@ -393,7 +393,7 @@ fn two_roots_do_not_interfere() {
     assert!(agreed.iter().all(|root| root.preemptions() >= 2));
 }
 
-/// One task on one CPU.
+/// Returns the plan of one task on one CPU.
 fn alone<'a>(tree: &'a Tree, load: Load, body: talea_exec::JobBody<'a>) -> Vec<RootPlan<'a>> {
     let tasks = vec![TaskPlan { load, body }];
     vec![RootPlan {
@@ -405,13 +405,13 @@ fn alone<'a>(tree: &'a Tree, load: Load, body: talea_exec::JobBody<'a>) -> Vec<R
     }]
 }
 
-/// Load of this many jobs, 2 ms apart, with these costs.
+/// Returns the load of this many jobs, 2 ms apart, with these costs.
 fn every_2_ms(jobs: u64, costs: Vec<Work>) -> Load {
     let at = |k: u64| Time::from_ns(k * 2_000_000);
     Load::new((0..jobs).map(|k| Arrival { observed: at(k), nominal: at(k) }).collect(), costs)
 }
 
-/// One task, one job at the begin, doing `body`.
+/// Returns the plan of one task with one job at time zero, which executes `body`.
 fn single<'a>(tree: &'a Tree, body: talea_exec::JobBody<'a>) -> Vec<RootPlan<'a>> {
     let arrivals = vec![Arrival { observed: Time::ZERO, nominal: Time::ZERO }];
     alone(tree, Load::new(arrivals, vec![Work::from_ns(1_000_000)]), body)
@@ -480,7 +480,8 @@ fn custom_jobs_are_done_in_order_and_their_ends_are_reported() {
     assert_eq!(ends, 20);
 }
 
-/// Checks SF3P's invariants on the engine whenever it has no more orders; counts the checks.
+/// Listener of a replay that checks SF3P's invariants whenever the engine has no more orders, and
+/// counts the checks.
 struct Auditor(usize);
 
 impl ReplayListener for Auditor {

@@ -10,12 +10,12 @@ use talea_os::sched::Policy;
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Code, Refusal, Reply, Request};
 
-/// An entry of the configuration.
+/// Returns the configuration of a foreign plugin.
 pub(crate) fn foreign(name: &str, object: &Path, argument: &str) -> String {
     banded(name, object, argument, "5-14")
 }
 
-/// A foreign plugin with these priorities.
+/// Returns the configuration of a foreign plugin with these priorities.
 fn banded(name: &str, object: &Path, argument: &str, priorities: &str) -> String {
     format!(
         "[[plugin]]\nname = \"{name}\"\nkind = \"foreign\"\nmodule = \"{}\"\nargument = \"{argument}\"\n\
@@ -24,7 +24,7 @@ fn banded(name: &str, object: &Path, argument: &str, priorities: &str) -> String
     )
 }
 
-/// One misbehaving plugin before the built-in ones.
+/// Returns a configuration of one misbehaving plugin before the built-in ones.
 fn beside(bench: &Bench, name: &str, argument: &str) -> String {
     let object = bench.plugin("misbehave");
     format!("[daemon]\naccess = \"off\"\n{}{}", foreign(name, &object, argument), config::PLUGINS)
@@ -94,8 +94,8 @@ fn r18_a_plugin_whose_init_refuses_starts_no_daemon() {
     assert!(failed.said.contains(": no, I will not"), "what it wrote is in the log: {failed:?}");
 }
 
-/// While `argument`'s misbehaviour goes on, another client is served; afterwards the plugin is out
-/// of service.
+/// Checks that another client is served while the plugin misbehaves as `argument` says, and that
+/// the plugin is out of service afterwards.
 fn misbehaves(name: &str, argument: &str, line: &str) {
     let bench = Bench::new(name);
     let daemon = Daemon::start(&bench, &beside(&bench, name, argument));

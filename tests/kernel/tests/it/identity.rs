@@ -11,7 +11,7 @@ use talea_proto::{Owner, Request};
 
 const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// A process with exactly this number; `None` when others were faster each time.
+/// Starts a process with exactly this number; `None` if other processes took the number each time.
 fn process_numbered(pid: i32) -> Option<Child> {
     for _ in 0..200 {
         std::fs::write(LAST_PID, (pid - 1).to_string()).ok()?;

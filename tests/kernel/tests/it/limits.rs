@@ -1,4 +1,4 @@
-//! Budgets of FIFO and RR threads: a thread gets what it has declared, and no more.
+//! Budgets of FIFO and RR threads: a thread consumes what it has declared, and no more.
 
 use crate::tasks::{reserved, with};
 use std::fs;
@@ -11,21 +11,21 @@ use talea_os::sched;
 use talea_proto::message::Notes;
 use talea_proto::{Granted, Request, Task};
 
-/// Milliseconds for which hogs and their competitors run.
+/// Time for which CPU-bound threads and their competitors run, in milliseconds.
 const LONG: u32 = 2_000;
 
-/// Budget of [`tenth`].
+/// Budget of [`tenth`], in nanoseconds.
 const BUDGET_NS: u64 = 1_000_000;
 
-/// A grant of 10 % of a CPU, by a plugin that does not leave the enforcement to the kernel.
+/// Returns a task of 10 % of a CPU, for a plugin whose budgets the daemon enforces.
 fn tenth(plugin: &str) -> Task {
     let task = reserved(10, 1_000);
     let params = Params { priority: Some(Priority(5)), ..task.params };
     with(plugin, Task { params, ..task })
 }
 
-/// Attaches a thread that hardly gets any CPU time as an ordinary one, so that what it gets beside
-/// a competitor is what its grant gives it.
+/// Attaches a thread with nice value 19, which gets hardly any CPU time as an ordinary thread. So
+/// its consumption beside a competitor comes from its grant.
 fn attach_nice(client: &Client<'_>, agent: &Agent, task: Task) -> (Granted, i32) {
     let granted = client.create(task);
     let tid = agent.thread();
@@ -34,7 +34,7 @@ fn attach_nice(client: &Client<'_>, agent: &Agent, task: Task) -> (Granted, i32)
     (granted, tid)
 }
 
-/// An ordinary thread of root that takes what is left of the CPU.
+/// Starts an ordinary thread of the superuser that consumes the rest of the CPU.
 fn competitor(cpu: u32) -> (Agent, i32) {
     let root = Agent::root();
     let tid = root.thread();
@@ -42,7 +42,7 @@ fn competitor(cpu: u32) -> (Agent, i32) {
     (root, tid)
 }
 
-/// The share of a CPU in per cent that the hog gets beside a competitor.
+/// Returns the share of a CPU, in per cent, that the thread `hog` consumes beside a competitor.
 fn share(agent: &Agent, hog: i32, kind: &str, cpu: u32) -> f64 {
     let (root, other) = competitor(cpu);
     root.begin(&format!("hog {other} {LONG} spin"));
@@ -74,7 +74,7 @@ fn attack_3_a_thread_that_exceeds_its_declaration_gets_its_declaration() {
     }
 }
 
-/// Attack: a thread that detaches and attaches again gets no second budget.
+/// Attack: a thread that detaches and attaches again does not get a second budget.
 #[test]
 fn attack_3_attaching_again_refills_no_budget() {
     needs_root!();
@@ -101,8 +101,8 @@ fn attack_3_attaching_again_refills_no_budget() {
     assert!(share < 14.0, "{share:.1} % of 10 % in {cycles} cycles");
 }
 
-/// A job that starts late moves closer to the next one, which may then have to wait for the refill
-/// of the first one's budget: such a run shows nothing.
+/// A job that starts late is closer to the next one, which may then have to wait for the refill of
+/// the first one's budget. Such a run is inconclusive.
 #[test]
 fn a_thread_within_its_budget_is_not_throttled_and_wakes_at_most_once_per_period() {
     const JOBS: u64 = 50;
@@ -163,7 +163,7 @@ fn a_grant_without_a_runtime_is_unlimited_and_says_so() {
     assert!(!client.create(tenth("fp")).notes.contains(Notes::UNLIMITED));
 }
 
-/// `TALEA_MEASURE` sets the number of overruns; `docs/manual/enforcement.md` has the figures.
+/// `TALEA_MEASURE` sets the number of overruns; `docs/manual/enforcement.md` contains the results.
 #[test]
 fn what_a_thread_consumes_beyond_its_budget_is_a_part_of_the_budget() {
     needs_root!();
@@ -208,13 +208,13 @@ fn what_a_thread_consumes_beyond_its_budget_is_a_part_of_the_budget() {
     }
 }
 
-/// CPU time of a thread in nanoseconds, exact while it has no CPU.
+/// Returns the CPU time of a thread in nanoseconds, exact while the thread does not run.
 fn cpu_time(tid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).expect("a thread");
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")
 }
 
-/// Voluntary context switches of the daemon's enforcers.
+/// Returns the number of voluntary context switches of the daemon's enforcers.
 fn enforcer_wakeups(daemon: i32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{daemon}/task")).expect("the daemon");
     let mut sum = 0;

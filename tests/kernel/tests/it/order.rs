@@ -11,7 +11,7 @@ use talea_proto::message::Notes;
 use talea_proto::refusal::{PluginVerdict, RejectionReason, Witness};
 use talea_proto::{Code, Request, SpecId, Task};
 
-/// Raises its flag at the end of its life.
+/// Guard that sets its flag when it is dropped.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -20,7 +20,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// All on one CPU, so that every two of them are in order or not.
+/// Returns the task on CPU 0 only, so that all tasks are in one order.
 fn here(task: Task) -> Task {
     Task { cpus: CpuSet::single(0), cpus_mandatory: true, ..task }
 }

@@ -1,7 +1,7 @@
 //! Overrun of a thread's last deadline reservation, which the next daemon knows, too.
 //!
-//! If the daemon put the thread back into the deadline class before the overrun is paid, the kernel
-//! would never run the thread again, and no signal could end it.
+//! If the daemon put the thread back into the deadline class before the overrun debt is repaid, the
+//! kernel would never run the thread again, and no signal could end it.
 
 use crate::tasks::{reserved, with};
 use std::time::{Duration, Instant};
@@ -11,22 +11,23 @@ use talea_os::proc;
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::{Reply, Request};
 
-/// Minimum work of the thread, in microseconds: more than its budget, so that it is throttled, and
-/// detached while it is.
+/// Minimum work of the thread, in microseconds: more than its budget, so that the kernel throttles
+/// the thread, and the test detaches it in this state.
 const WORK: u64 = 8_000;
 
 /// Period of the thread, in milliseconds.
 const PERIOD: u64 = 100;
 /// Budget of the thread, in microseconds.
 const RUNTIME: u64 = 1_000;
-/// Minimum rest of the period when the test sees that the budget is spent.
+/// Minimum rest of the period when the test finds that the budget is exhausted.
 const LEFT: Duration = Duration::from_millis(PERIOD / 2);
-/// Maximum wait: long enough to pay an overrun, and to distinguish a frozen thread from a slow one.
+/// Maximum wait: long enough to repay an overrun debt, and to distinguish a frozen thread from a
+/// slow one.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The kernel's error for "not now".
+/// Error number for a thread that still has an overrun debt.
 const EAGAIN: i32 = 11;
 
-/// How the first daemon ends.
+/// End of the first daemon.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Killed,
@@ -84,12 +85,12 @@ fn r28_retif_10_5_a_thread_with_an_overrun_is_not_frozen_by_the_next_daemon() {
     assert!(granted > refused, "{granted} grants, {refused} refusals");
 }
 
-/// The thread takes the number of its process's main thread, and keeps its overrun.
+/// The thread takes over the number of its process's main thread, and keeps its overrun debt.
 #[test]
 fn r28_retif_10_5_exec_in_a_thread_with_an_overrun_does_not_freeze_the_process() {
-    /// Long enough to start a program in half of it.
+    /// Period in milliseconds; half of it is long enough to start a program.
     const PERIOD: u64 = 400;
-    /// Budget of the thread: an overrun of one tick is paid after about half a second.
+    /// Budget in microseconds: an overrun of one tick is repaid after about half a second.
     const RUNTIME: u64 = 3_000;
     needs_root!();
     let bench = Bench::new("overruns-exec");
@@ -126,14 +127,14 @@ fn r28_retif_10_5_exec_in_a_thread_with_an_overrun_does_not_freeze_the_process()
     client.close();
 }
 
-/// Remaining budget of a thread, in nanoseconds.
+/// Returns the remaining budget of a thread, in nanoseconds.
 fn budget(tid: i32) -> i64 {
     let text = std::fs::read_to_string(format!("/proc/{tid}/sched")).expect("its state");
     let line = text.lines().find(|line| line.starts_with("dl.runtime")).expect("a deadline thread");
     line.rsplit(':').next().expect("a value").trim().parse().expect("a number")
 }
 
-/// Waits until it has overdrawn its budget; when that was seen.
+/// Waits until the thread has overrun its budget, and returns the current time.
 #[track_caller]
 fn wait_until_overdrawn(tid: i32) -> Instant {
     let end = Instant::now() + PATIENCE;
@@ -144,13 +145,14 @@ fn wait_until_overdrawn(tid: i32) -> Instant {
     Instant::now()
 }
 
-/// CPU time of a thread so far.
+/// Returns the CPU time of a thread, in nanoseconds.
 fn ran(tid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).expect("its times");
     text.split_ascii_whitespace().next().expect("a number").parse().expect("a number")
 }
 
-/// Fails if the thread is frozen, after it was thawed: otherwise no signal could end the test.
+/// Fails if the thread is frozen; first makes it ordinary again, because otherwise no signal could
+/// end the test.
 #[track_caller]
 fn expect_to_go_on(tid: i32, when: &str) {
     let (before, end) = (ran(tid), Instant::now() + PATIENCE);

@@ -1,5 +1,5 @@
-//! Actions that are forbidden to a user against another one, root, or the daemon. The attacker here
-//! follows the protocol; `abuse` has one that does not.
+//! Actions that a user may not do to another user, the superuser, or the daemon. The attacker here
+//! follows the protocol; the one of `abuse` does not.
 
 use crate::tasks::{owned_by, periodic, with};
 use std::os::unix::process::CommandExt;
@@ -183,7 +183,7 @@ fn r25_only_root_stops_the_daemon() {
     }
 }
 
-/// An agent of `uid` in a PID namespace of its own.
+/// Starts an agent of `uid` in a PID namespace of its own.
 fn namespaced(uid: u32) -> Agent {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child", "--"]);

@@ -8,7 +8,7 @@ use talea_kernel_tests::{
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::Request;
 
-/// Sets attributes of a thread as a program outside of Talea would.
+/// Sets attributes of a thread as a program outside of Talea does.
 fn set(tid: i32, policy: Policy, cpus: Option<u32>) {
     let tid = kernel::tid(tid);
     sched::set(tid, &Attr::plain(policy)).expect("sched_setattr");
@@ -217,7 +217,7 @@ fn r28_a_thread_that_overruns_its_deadline_budget_is_attached_and_detached_and_s
     alice.end_thread(tid);
 }
 
-/// The agent is busy: another connection of root's does it.
+/// Detaches the thread by another connection of the superuser, because the agent is busy.
 fn detach_while_it_works(daemon: &Daemon, spec: talea_proto::SpecId, tid: i32) {
     let root = Agent::root();
     let by_root = root.connect(daemon);

@@ -1,4 +1,4 @@
-//! Restarts: the daemon ends, orderly or by a kill, and another one continues.
+//! Restarts: the daemon stops or is killed, and another daemon continues.
 
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
 use rustix::process::Signal;

@@ -8,7 +8,8 @@ use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, kerne
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, Refusal, Request, Task};
 
-/// Code and field with which the rules have refused, wherever in the refusal they stand.
+/// Returns the code and the field with which the rules have refused, from the refusal or from a
+/// plugin's answer.
 fn denial(refusal: &Refusal) -> Option<(Code, Field)> {
     let rule = |code| matches!(code, Code::NotAllowed | Code::RuleBound | Code::RuleOmission);
     if rule(refusal.code) {

@@ -11,12 +11,12 @@ use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
 use talea_os::shield::{self, Shield, ShieldError, UnmovedKind, UnmovedReason};
 use talea_os::{Attr, Policy, Tid, proc, sched};
 
-/// The CPU that is shielded.
+/// Returns the CPU that is shielded.
 fn shielded() -> CpuSet {
     CpuSet::single(kernel::cpus().iter().last().expect("a CPU"))
 }
 
-/// Affinities of threads, interrupts and work queues, by name: whole files, byte by byte.
+/// Affinities of threads, interrupts and work queues, by name, as the text of the kernel's files.
 type Scene = BTreeMap<String, String>;
 
 fn numbers(path: &str) -> Vec<i32> {
@@ -24,7 +24,8 @@ fn numbers(path: &str) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Threads that have ended by now, and such as have begun since, are in one of two scenes only.
+/// Returns the affinities. Threads that end or start between two calls are in only one of the
+/// results.
 fn scene() -> Scene {
     let mut scene = Scene::new();
     let mut read = |name: String, path: String| {
@@ -59,7 +60,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// Entries of both scenes that differ.
+/// Returns the entries of both scenes that differ.
 fn changed(before: &Scene, after: &Scene) -> Vec<String> {
     let both = before.iter().filter_map(|(name, text)| Some((name, text, after.get(name)?)));
     both.filter(|(_, was, is)| was != is)
@@ -67,9 +68,10 @@ fn changed(before: &Scene, after: &Scene) -> Vec<String> {
         .collect()
 }
 
-/// Calls `does`, and compares the machine before with the machine after: at once for our and the
-/// kernel's threads. Another program may pin one of its threads for a moment: for those the call is
-/// repeated, and a lasting change is found each time.
+/// Calls `does`, and compares the machine before with the machine after. A difference of the
+/// kernel's or of the test's threads fails at once. Another program may pin its threads
+/// temporarily. For those threads the function repeats the call, and fails if every call shows a
+/// difference.
 fn must_leave_no_trace(what: &str, mut does: impl FnMut()) {
     // Ordinary threads that can be moved: one that could run anywhere, and one that was pinned to
     // where it had to go.
@@ -94,7 +96,7 @@ fn must_leave_no_trace(what: &str, mut does: impl FnMut()) {
     panic!("{what}: {found:#?}");
 }
 
-/// A program that does nothing for long.
+/// A program that sleeps for a long time.
 struct Idler(Child);
 
 impl Idler {
@@ -247,7 +249,8 @@ fn y17_all_cpus_can_not_be_shielded() {
 
 const VICTIM: &str = "TALEA_SHIELD_VICTIM";
 
-/// Not a test of its own: what the tests below kill, when they call this program again.
+/// Shield that other tests kill, by executing this program again; without the variable, the test
+/// does nothing.
 #[test]
 fn a_shield_to_be_killed() {
     if std::env::var_os(VICTIM).is_none() {

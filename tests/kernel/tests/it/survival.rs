@@ -1,15 +1,14 @@
-//! Clients and daemons are killed under load: nothing leaks, nothing stays behind, nothing living
-//! is lost.
+//! Clients and daemons are killed under load: no bandwidth leaks, no thread keeps a policy, and no
+//! living client loses a grant.
 //!
-//! Model: a *holder* holds grants of every plugin through everything, watches its own threads in
-//! the kernel without a pause and asks the daemon about its grants. *Busy* clients are always in
-//! the middle of something and are killed there; each of them also has threads of another process
-//! under its grants, which live on and must become what they were. The test checks kernel
-//! state: every thread of the test's users, the kernel's deadline bandwidth, the settings of the
+//! Model: a *holder* holds grants of every plugin during the whole test. It continuously checks its
+//! own threads in the kernel, and queries the daemon about its grants. *Busy* clients have requests
+//! in progress all the time, and are killed in this state. Each of them also has threads of another
+//! process under its grants, which live on and must be restored. The test checks kernel state:
+//! every thread of the test's users, the kernel's deadline bandwidth, and the settings of the
 //! scheduler.
 //!
-//! As it stands this is a short form; `TALEA_SOAK=1` runs 1,000 client kills and 100
-//! daemon kills.
+//! By default the test is short; `TALEA_SOAK=1` runs 1,000 client kills and 100 daemon kills.
 
 mod scene;
 
@@ -17,12 +16,12 @@ use scene::{BusyProcess, Figures, MachineState, Rng, eventually_back};
 use std::time::{Duration, Instant};
 use talea_kernel_tests::{Agent, Bench, Daemon, config, needs_root};
 
-/// Client kills of one batch.
+/// Number of client kills of one batch.
 const CLIENTS: u32 = 100;
-/// Daemon kills of one batch.
+/// Number of daemon kills of one batch.
 const DAEMONS: u32 = 10;
 
-/// How many batches there are; each has a daemon and a watchdog of its own.
+/// Returns the number of batches; each has a daemon and a watchdog of its own.
 fn batches() -> u32 {
     if std::env::var_os("TALEA_SOAK").is_some_and(|value| value == "1") { 10 } else { 1 }
 }

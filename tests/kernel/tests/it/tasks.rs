@@ -12,12 +12,12 @@ pub(crate) fn work_us(microseconds: u64) -> Work {
     Work::from_ns(microseconds * 1_000)
 }
 
-/// A period in ms, nothing else: for `rm`.
+/// Returns a task with only a period in ms: for `rm`.
 pub(crate) fn periodic(period_ms: u64) -> Task {
     Task { params: Params { period: Some(ms(period_ms)), ..Params::default() }, ..Task::default() }
 }
 
-/// A period in ms and a runtime in µs.
+/// Returns a task with a period in ms and a runtime in µs.
 pub(crate) fn reserved(period_ms: u64, runtime_us: u64) -> Task {
     let params = Params {
         period: Some(ms(period_ms)),
@@ -27,18 +27,18 @@ pub(crate) fn reserved(period_ms: u64, runtime_us: u64) -> Task {
     Task { params, ..Task::default() }
 }
 
-/// A task with only a priority: for `rr` and `fp`.
+/// Returns a task with only a priority: for `rr` and `fp`.
 pub(crate) fn ranked(priority: u8) -> Task {
     let params = Params { priority: Some(Priority(priority)), ..Params::default() };
     Task { params, ..Task::default() }
 }
 
-/// A task for one plugin.
+/// Returns the task for one plugin.
 pub(crate) fn with(plugin: &str, task: Task) -> Task {
     Task { plugin: Name::new(plugin), ..task }
 }
 
-/// A task with this owner.
+/// Returns the task with this owner.
 pub(crate) fn owned_by(owner: Owner, task: Task) -> Task {
     Task { owner, ..task }
 }

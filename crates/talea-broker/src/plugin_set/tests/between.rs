@@ -159,7 +159,7 @@ fn r31_tasks_under_global_edf_count_on_every_cpu_of_their_domain() {
     rig.clear();
 }
 
-/// Returns a rig of up to five plugins with bands of all kinds on up to three CPUs.
+/// Returns a rig of up to four plugins with bands of all kinds on up to three CPUs.
 fn random_rig(rng: &mut Rng, pinned: bool) -> Rig {
     let count = 1 + rng.below(3) as u32;
     let list = format!("0-{}", count - 1);
@@ -299,7 +299,7 @@ fn r31_every_answer_equals_the_reference_model_on_random_mixtures_of_plugins() {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     slot: SpecSlot,
-    /// EDF, above all others; or else the kernel priority.
+    /// Kernel priority; `None` for EDF, which outranks all priorities.
     level: Option<u8>,
     work: u64,
     period: u64,
@@ -308,7 +308,7 @@ struct Running {
     proved: bool,
 }
 
-/// Returns the first proved task on `cpu` that misses a deadline.
+/// Returns the first proved task that misses a deadline before `until`; all tasks share one CPU.
 fn miss(tasks: &[Running], until: u64) -> Option<SpecSlot> {
     // Pending jobs: task, release, remaining work.
     let mut ready: Vec<(usize, u64, u64)> = vec![];

@@ -73,7 +73,7 @@ fn r13_worst_fit_equals_the_reference_model_on_a_hundred_thousand_requests() {
     );
 }
 
-/// Minimum runtime in Linux.
+/// Minimum runtime of `SCHED_DEADLINE`, in nanoseconds.
 const RUNTIME_MIN: u64 = 1024;
 
 #[test]

@@ -1,7 +1,8 @@
 //! Reference model: it adds the task first, then checks with exact fractions whether all guarantees
 //! still hold.
 //!
-//! It uses the resulting kernel priorities, and recomputes everything else from the list of specs.
+//! The model uses the resulting kernel priorities, and recomputes everything else from the list of
+//! specs.
 
 use super::*;
 use crate::exact_test::TestDepth;
@@ -13,7 +14,7 @@ pub(super) fn place_of(offer: &Offer) -> Place {
     offer.cpu.map_or(Place::Domain(0), Place::Cpu)
 }
 
-/// Returns the place where `plugin` should put the task, if any.
+/// Returns the place where `plugin` must place the task, if any.
 pub(super) fn expected(
     rig: &Rig,
     plugin: u32,
@@ -46,7 +47,8 @@ pub(super) fn expected(
     found.map(|place| place.map_or(Place::Domain(0), Place::Cpu))
 }
 
-/// Whether the task with its minimum runtime can be added there.
+/// Whether `plugin` can add the task with its minimum runtime on `cpu`, or on the domain if `cpu`
+/// is `None`.
 pub(super) fn admissible(
     rig: &Rig,
     plugin: u32,
@@ -198,7 +200,7 @@ pub(super) fn outranks(rig: &Rig, plugin: u32, rm: u32, cpu: u32) -> bool {
         && (setups[plugin as usize].band.is_none() || bounds(plugin).1 >= bounds(rm).0)
 }
 
-/// Returns all claims, including zero-lag holds, and the specs.
+/// All claims, including zero-lag holds, and the specs.
 pub(super) struct LedgerModel {
     claims: Vec<Claim>,
     specs: Vec<(SpecSlot, Claim)>,
@@ -288,7 +290,7 @@ impl LedgerModel {
     }
 
     /// Returns the classes of `rm` on `cpu`: all known ones, or those of the levels above the first
-    /// unproved one.
+    /// unproved one. Returns `None` if they have no work.
     fn classes(&self, rig: &Rig, rm: u32, cpu: u32, promised: bool) -> Option<Vec<Demand>> {
         let mut by_level: BTreeMap<u8, (Vec<Demand>, bool)> = BTreeMap::new();
         for (slot, claim) in &self.specs {

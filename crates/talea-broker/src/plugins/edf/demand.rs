@@ -41,7 +41,8 @@ use talea_core::{Charge, Span, Work};
 use talea_proto::refusal::Witness;
 
 impl Edf {
-    /// Whether the demand test could accept `candidate`, judged by the long-run utilization.
+    /// Whether the demand test could accept `candidate`, judged by the long-run utilization; false
+    /// on a root domain.
     pub(super) fn may_fit(&self, context: &PluginContext<'_>, candidate: &Claim) -> bool {
         match candidate.place {
             Place::Cpu(cpu) => context.view.may_fit(
@@ -126,7 +127,7 @@ fn decide_exactly(tasks: &[Sporadic], share: Charge) -> ExactResult {
     ExactResult::Untried
 }
 
-/// Returns the least common multiple, if it is within the range of the analysis.
+/// Returns the least common multiple, or `None` if it exceeds the range of the analysis.
 fn lcm_within_horizon(a: u64, b: u64) -> Option<u64> {
     let (mut x, mut y) = (a, b);
     while x != 0 {
@@ -144,7 +145,8 @@ fn demand_bound(tasks: &[Sporadic], at: u64) -> u128 {
     tasks.iter().map(|task| u128::from(jobs(task)) * u128::from(task.cost.as_ns())).sum()
 }
 
-/// Returns the task scaled for a CPU of speed `share`: its cost grows, rounded up.
+/// Returns the task scaled for a CPU of speed `share`: its cost grows, rounded up. Returns `None`
+/// if the cost does not fit or the share is zero.
 fn scaled(task: &Sporadic, share: Charge) -> Option<Sporadic> {
     // A whole CPU is 2^64; a shifted cost fits into twice the bits.
     let bits = Some(share.bits()).filter(|&bits| bits > 0)?;

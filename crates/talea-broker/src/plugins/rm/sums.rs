@@ -9,7 +9,7 @@ use crate::span_tree::{SpanTree, Total};
 use talea_analysis::Demand;
 use talea_core::Span;
 
-/// Span and work of a task that outranks the plugin.
+/// Span and work, in nanoseconds, of a task that outranks the plugin.
 type HigherWork = (u64, u128);
 
 /// Hypothetical change of one CPU.
@@ -17,7 +17,7 @@ type HigherWork = (u64, u128);
 pub(super) struct Change<'a> {
     pub(super) leaving: Option<&'a Member>,
     pub(super) candidate: Option<&'a Member>,
-    /// T of `candidate`.
+    /// Period of `candidate`.
     pub(super) period: Span,
     pub(super) above_leaving: Option<&'a Claim>,
     pub(super) above_coming: Option<&'a HigherPriorityTask>,
@@ -31,7 +31,7 @@ pub(super) struct Sums {
     pub(super) rest: RmSum,
     /// Class concerned: span, and all its work.
     pub(super) mine: (u64, u128),
-    /// The class concerned as a sum, if already computed.
+    /// [`RmSum`] of `mine`; `None` if it is not computed yet.
     class: Option<RmSum>,
 }
 
@@ -125,7 +125,7 @@ impl Rm {
         }
     }
 
-    /// Returns the list behind [`Rm::sums`].
+    /// Returns the list of the classes that [`Rm::sums`] adds up.
     fn listed(&self, context: &PluginContext<'_>, cpu: u32, change: &Change<'_>) -> Vec<Demand> {
         let at = self.at(cpu);
         let after = at.levels.after(change.leaving, change.candidate);

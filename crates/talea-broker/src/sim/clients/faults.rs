@@ -8,7 +8,7 @@ use talea_proto::message::SpecId;
 use talea_proto::{Code, Owner, Reply, Request, VERSION};
 
 impl Clients {
-    /// Ends a client, thread or process, or changes its credentials.
+    /// Executes a random event or fault of a client, a thread or a process.
     pub(super) fn disturb(&mut self) {
         let now = self.world.now;
         match self.world.rng.below(15) {

@@ -18,7 +18,7 @@ impl Clients {
         if threads.is_empty() { 1 } else { self.world.rng.pick(&threads) }
     }
 
-    /// Returns a thread of this connection's process, if one is left.
+    /// Returns a thread of this connection's process, or the process id if it has no thread.
     pub(super) fn own_thread(&mut self, session: SessionId) -> u32 {
         let pid = self.world.connections[&session].process.pid;
         let threads = self.world.kernel.threads.iter().filter(|(_, thread)| thread.tgid == pid);

@@ -12,7 +12,7 @@ use talea_core::{Charge, Span, Work};
 use zerocopy::little_endian::{I32, U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// 16 bytes.
+/// Body of a welcome; 16 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct WelcomeWire {
@@ -32,7 +32,7 @@ impl WelcomeWire {
     }
 }
 
-/// 8 bytes.
+/// Body of a reply with a caveat; 8 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct CaveatWire {
@@ -122,7 +122,7 @@ impl GrantedWire {
     }
 }
 
-/// 512 bytes.
+/// Body of the description of a spec; 512 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct SpecWire {
@@ -204,7 +204,7 @@ impl SpecWire {
     }
 }
 
-/// 72 bytes.
+/// Body of the counters; 72 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct StatusWire {
@@ -261,7 +261,7 @@ impl StatusWire {
     }
 }
 
-/// 208 bytes.
+/// Body of the description of a plugin; 208 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct PluginWire {
@@ -306,7 +306,7 @@ impl PluginWire {
     }
 }
 
-/// 40 bytes.
+/// Body of the usage of a plugin on a CPU; 40 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct CpuWire {
@@ -336,7 +336,7 @@ impl CpuWire {
     }
 }
 
-/// 24 bytes.
+/// Body of the description of a connection; 24 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct SessionWire {

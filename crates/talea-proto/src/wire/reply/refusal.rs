@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Maximum number of encoded bytes of a rule's origin.
 pub const RULE_MAX: usize = 1024;
 
-/// 40 bytes.
+/// Head of a refusal; 40 bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RefusalWire {
@@ -85,7 +85,7 @@ const _: () = assert!(
 
 const HAS_RULE: u32 = 1;
 const HAS_CPU: u16 = 1;
-/// The witness is a late task (possibly the requested task) or a window with too much demand.
+/// The witness is a deadline miss, with [`IS_OWN`] of the requested task.
 const IS_DEADLINE_MISS: u16 = 1 << 1;
 const IS_OWN: u16 = 1 << 2;
 const IS_DEMAND: u16 = 1 << 3;

@@ -1,7 +1,7 @@
-//! A client that is always in the middle of something, until it is killed.
+//! A client that has requests in progress all the time, until it is killed.
 //!
-//! It has specs accepted, attaches threads of its own and of another process, changes, detaches and
-//! releases, in an order that a seed decides. A refusal does not stop it.
+//! The client requests grants, attaches threads of its own and of another process, changes,
+//! detaches and releases, in an order that a seed determines. A refusal does not stop the client.
 
 use crate::work::{self, Habit};
 use crate::{PATIENCE, number};
@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use talea_client::{Client, Grant, Owner, Spec};
 
-/// Threads of its own, by habit in turn.
+/// Number of the client's own threads; the habits follow in turn.
 const OWN: usize = 6;
 
 struct Place {
     tid: u32,
-    /// Whether the thread is another process's: its grant must not outlive us, so it never owns
-    /// one.
+    /// Whether the thread belongs to another process. Its grant must not outlive the client, so
+    /// such a thread never owns its grant.
     foreign: bool,
     grant: Option<Grant>,
     attached: bool,
@@ -68,7 +68,8 @@ fn begin(client: &Client, place: &mut Place, rng: &mut Rng) {
         place.grant.as_ref().is_some_and(|grant| matches!(grant.attach(place.tid), Ok(Ok(()))));
 }
 
-/// One more thing done to one of the grants. Failures are a killed daemon's.
+/// Executes one more request for one of the grants. Requests may fail, because the test kills
+/// daemons.
 fn step(client: &Client, place: &mut Place, rng: &mut Rng) {
     let Some(grant) = &place.grant else { return begin(client, place, rng) };
     if grant.is_lost() {
@@ -111,11 +112,11 @@ fn spec(foreign: bool, rng: &mut Rng) -> Spec {
     builder.owner(owner).build().expect("a specification")
 }
 
-/// Numbers in an order that the seed decides (a linear congruential generator, its high half).
+/// Linear congruential generator with a seed; only its high half is used.
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
-    /// One of `0..bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,4 +1,4 @@
-//! Descriptors to send with a message: pidfds, and every other kind that a process can have.
+//! Descriptors to send with a message: pidfds, and all other kinds of descriptors.
 
 use crate::{borrowed, number};
 use rustix::event::{EventfdFlags, eventfd};
@@ -14,18 +14,18 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use talea_os::Tid;
 
-/// The kernel's `SCM_MAX_FD`: maximum number of descriptors in one message.
+/// Maximum number of descriptors in one message: the kernel's `SCM_MAX_FD`.
 const MAX_FDS: usize = 253;
 
-/// Descriptors to send, and those that must stay open on our side for the former to have their
-/// effect.
+/// Descriptors to send, and the descriptors that the client must keep open for the sent ones to
+/// have their effect.
 #[derive(Default)]
 pub(crate) struct Parcel {
     pub(crate) fds: Vec<OwnedFd>,
     pub(crate) kept: Vec<OwnedFd>,
 }
 
-/// Opens the descriptors that the words name, one or more.
+/// Opens the descriptors that the words name.
 pub(crate) fn pack(words: &[&str], connection: BorrowedFd) -> io::Result<Parcel> {
     let mut parcel = Parcel::default();
     let mut put = |fd: OwnedFd| parcel.fds.push(fd);
@@ -132,7 +132,8 @@ fn ended_thread() -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A full connection whose last owner waits for its peer, and the peer, which reads nothing.
+/// Returns a full TCP connection whose last close waits up to `wait` for its peer, and the peer,
+/// which reads nothing.
 fn lingering(wait: Duration) -> io::Result<(OwnedFd, OwnedFd)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut ours = TcpStream::connect(listener.local_addr()?)?;

@@ -1,8 +1,8 @@
-//! A client that outlives every kill of the daemon and must not lose anything.
+//! A client that outlives all kills of the daemon and must lose nothing.
 //!
-//! It holds a grant of each plugin for a thread of each habit. It checks two things: the kernel
-//! state of its threads, without a pause and with or without a daemon; and the daemon's state of
-//! its grants, whenever there is a daemon.
+//! The client holds a grant of each plugin for a thread of each habit. It continuously checks the
+//! kernel state of its threads, with and without a daemon. Whenever there is a daemon, it also
+//! checks the daemon's state of its grants.
 
 use crate::PATIENCE;
 use crate::work::{self, Habit};
@@ -19,9 +19,9 @@ struct Kept {
 
 #[derive(Default)]
 struct Counts {
-    /// Looks at the kernel.
+    /// Number of checks of a thread's kernel state.
     looks: AtomicU64,
-    /// Looks that found a thread without a real-time policy.
+    /// Number of these checks that found a thread without a real-time policy.
     demoted: AtomicU64,
 }
 
@@ -73,8 +73,8 @@ fn look(kept: &[Kept], counts: &Counts, done: &AtomicBool) {
     }
 }
 
-/// Queries each grant in turn until `stop`; then every grant must still exist. Returns answers,
-/// failures, unknown grants, and daemons met.
+/// Queries each grant in turn until `stop`; then checks that every grant still exists. Returns the
+/// numbers of answers, failures, lost grants, and daemon instances.
 fn ask(client: &Client, kept: &[Kept], stop: &AtomicBool) -> (u64, u64, u64, u64) {
     let (mut answers, mut failures, mut lost, mut instances) = (0, 0, 0, 0);
     let mut last = None;

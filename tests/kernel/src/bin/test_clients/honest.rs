@@ -1,8 +1,8 @@
 //! The honest client, whose service an attack must not disturb.
 //!
-//! It repeats the calls of a client (create, attach, detach, release) at a rate at which no other
-//! client delays it, and measures each call. It uses the client library, as programs do. `plain`
-//! leaves the thread out, for a daemon that can't receive a descriptor.
+//! The client repeats the usual calls (create, attach, detach, release) at a rate at which no other
+//! client delays it, and measures each call. It uses the client library, as programs do. With
+//! `plain` it attaches no thread, for a daemon that cannot receive a descriptor.
 
 use crate::{PATIENCE, start_sleeper};
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use talea_client::{Client, Failure, Grant, Outcome, Spec};
 
-/// Calls after which caches, branch predictors and the allocator know us.
+/// Number of calls before the measurement, which fill caches, branch predictors and the allocator.
 const WARM_UP: usize = 200;
 
 pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io::Result<String> {
@@ -51,7 +51,7 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
 struct Times {
     gap: Duration,
     taken: Vec<u64>,
-    /// Calls that were refused or failed.
+    /// Number of calls that were refused or failed.
     failed: u64,
 }
 

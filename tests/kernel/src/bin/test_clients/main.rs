@@ -1,11 +1,12 @@
-//! Clients that the agent cannot play: many at once, clients that change their identity, and the
+//! Clients that the agent cannot imitate: many at once, clients that change their identity, and the
 //! honest client that measures its service.
 //!
-//! Model: as the agent, a line of words in, a line out; [`talea_kernel_tests::Agent`] drives both.
-//! Besides, roles run in the background until an order stops them, so that an attack goes on while
-//! the test checks something else. A role returns its counts as `name=number` words.
+//! Model: the protocol is that of the agent, one line in and one line out;
+//! [`talea_kernel_tests::Agent`] drives both programs. In addition, roles run in the background
+//! until a command stops them, so that an attack continues while the test checks something else. A
+//! role returns its counts as `name=number` words.
 //!
-//! It ends with its standard input, whatever its roles are doing.
+//! The program ends at the end of its standard input, even while roles run.
 #![forbid(unsafe_code)]
 
 mod busy;
@@ -31,14 +32,14 @@ use std::time::Duration;
 use talea_kernel_tests::lines;
 use talea_os::{Tid, sched, seqpacket};
 
-/// Longest wait of any call to the daemon: longer is blocked.
+/// Maximum wait of any call to the daemon; a longer wait counts as blocked.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The next identity of a sleeping thread.
+/// Next identity of a sleeping thread.
 enum Become {
-    /// Another user: real, effective and saved user id.
+    /// Another user, by the real, effective and saved user id.
     User(u32, u32, u32),
-    /// This program, in place of its whole process.
+    /// A program, in place of the whole process.
     Program(String),
 }
 
@@ -57,7 +58,7 @@ struct TestClients {
     connections: Vec<Option<OwnedFd>>,
     sleepers: HashMap<i32, Sleeper>,
     jobs: HashMap<String, Job>,
-    /// Ends of sockets that must stay open for what was sent to have its effect.
+    /// Ends of sockets that must stay open, so that the sent descriptors have their effect.
     kept: Vec<OwnedFd>,
 }
 
@@ -192,7 +193,7 @@ impl TestClients {
     }
 }
 
-/// Becomes another program; returns only if that fails.
+/// Executes another program in place of this one; returns only if that fails.
 fn exec(program: &str) -> io::Error {
     std::os::unix::process::CommandExt::exec(&mut std::process::Command::new(program))
 }
@@ -240,7 +241,8 @@ fn start(role: &str, words: &[&str]) -> io::Result<Job> {
     }
 }
 
-/// Starts a thread that sleeps, and changes its identity on order.
+/// Starts a thread that sleeps, and that changes its identity on command. Returns its TID and its
+/// channels.
 fn start_sleeper() -> io::Result<(i32, Sleeper)> {
     let (orders, todo) = channel::<Become>();
     let (done, answers) = channel();
@@ -285,7 +287,7 @@ fn bytes(hex: &str) -> io::Result<Vec<u8>> {
         .ok_or_else(|| io::Error::other("not hexadecimal"))
 }
 
-/// A borrowed copy of every owned descriptor.
+/// Returns a borrowed copy of every owned descriptor.
 pub(crate) fn borrowed(fds: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
     fds.iter().map(AsFd::as_fd).collect()
 }

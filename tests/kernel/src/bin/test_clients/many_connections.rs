@@ -1,9 +1,9 @@
-//! Many connections of one user that all do the same bad thing at once.
+//! Many connections of one user that misbehave in the same way at once.
 //!
-//! Model: one epoll set. A connection that takes a message gets one, and whatever comes back is
-//! read, unless the kind is one that does not read. A closed connection is reopened at once. So the
-//! swarm presses as hard as the daemon lets it, and uses no CPU time of its own while it is held
-//! back: what an honest client feels is the daemon's doing.
+//! Model: one epoll set. A writable connection is sent a message, and everything that arrives is
+//! read, unless the kind does not read. A closed connection is reopened at once. So the swarm loads
+//! the daemon as much as the daemon permits, and consumes no CPU time while the daemon does not
+//! serve it. Any delay of the honest client is therefore caused by the daemon.
 
 use crate::{PATIENCE, number};
 use std::io;
@@ -20,19 +20,19 @@ use talea_proto::{GROUP_MAX, MESSAGE_MAX, Request, SpecId, Task, ThreadRef, VERS
 /// Behaviour of the members of a swarm.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Ask for the daemon's state, and read it.
+    /// Request the daemon's counters, and read the replies.
     Status,
-    /// Ask for it, and never read.
+    /// Request the daemon's counters, and never read.
     Mute,
-    /// Send what means nothing.
+    /// Send invalid bytes.
     Garbage,
-    /// Have specs accepted and keep them.
+    /// Create specs and keep them.
     Create,
-    /// Ask for as many specs in one message as there can be.
+    /// Request the maximum number of specs in one message.
     Group,
-    /// Name a thread of theirs for a spec that is not.
+    /// Attach an own thread to a spec that does not exist.
     Attach,
-    /// Connect and disconnect again.
+    /// Connect and disconnect repeatedly.
     Visit,
     /// Connect and send nothing.
     Idle,
@@ -125,8 +125,8 @@ impl Swarm<'_> {
         })
     }
 
-    /// Connects a member and sends `Hello` without waiting for the reply: it reads and writes
-    /// like the rest.
+    /// Connects a member and sends `Hello` without waiting for the reply, which the member reads
+    /// like the others.
     fn open(&mut self, index: usize) -> io::Result<()> {
         let socket = match seqpacket::connect(self.path, PATIENCE) {
             Ok(socket) => socket,
@@ -157,7 +157,7 @@ impl Swarm<'_> {
         Ok(())
     }
 
-    /// Receives one message; `false` when the daemon had closed the connection.
+    /// Receives one message; returns `false` if the connection was closed or does not exist.
     fn read(&mut self, index: usize) -> io::Result<bool> {
         let Some(socket) = &self.members[index] else { return Ok(false) };
         let received = seqpacket::recv(socket, &mut self.buffer);
@@ -171,7 +171,7 @@ impl Swarm<'_> {
         }
     }
 
-    /// Handles a connection that the daemon has closed.
+    /// Counts a connection that the daemon has closed, and reopens it unless the member is a guest.
     fn reconnect(&mut self, index: usize) -> io::Result<()> {
         self.counts.hangups += 1;
         self.members[index] = None;

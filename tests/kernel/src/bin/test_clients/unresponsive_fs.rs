@@ -1,12 +1,12 @@
 //! A file of a file system whose program does not answer (FUSE).
 //!
-//! Opening it works; closing it blocks, and no signal interrupts that. Users get such files from
-//! `fusermount` or in a user namespace; here root makes one, in a mount namespace that ends with
-//! us.
+//! Opening the file works; closing it blocks, and no signal interrupts that. Users get such files
+//! from `fusermount` or in a user namespace. Here the superuser creates the file, in a mount
+//! namespace that ends with this process.
 //!
-//! A process that inspects a hung process may hang, too, so closing never takes longer than
-//! [`PATIENCE`]. And this process starts no program from then on: it would close its copies on the
-//! way.
+//! A process that inspects a blocked process may block, too, so a close takes at most [`PATIENCE`].
+//! From then on this process must start no program, because the child would close its copies of the
+//! file.
 //!
 //! Reference: `Documentation/filesystems/fuse`, `linux/fuse.h` (protocol 7.31).
 
@@ -20,18 +20,18 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// `FUSE_INIT`.
+/// Number of the operation `FUSE_INIT`.
 const INIT: u32 = 26;
-/// `FUSE_FLUSH`: what closing sends.
+/// Number of the operation `FUSE_FLUSH`, which a close sends.
 const FLUSH: u32 = 25;
-/// `ENOSYS`: the kernel does without.
+/// `ENOSYS`, on which the kernel does without the operation.
 const NOT_THERE: i32 = -38;
 
-/// How long closing takes.
+/// Duration of a close.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A copy of the one such file, which is mounted over the one at `path` when it is first asked for.
-/// Never close it.
+/// Returns a copy of the only such file; the first call mounts it over the file at `path`. The
+/// caller must never close the copy.
 pub(crate) fn open(path: &str) -> io::Result<OwnedFd> {
     static FILE: OnceLock<(OwnedFd, ChildStdin)> = OnceLock::new();
     if let Some((file, _)) = FILE.get() {
@@ -56,7 +56,7 @@ pub(crate) fn open(path: &str) -> io::Result<OwnedFd> {
 pub(crate) const ROLE: &str = "hang";
 const READY: &[u8] = b"mounted\n";
 
-/// Mounts and answers until standard input ends.
+/// Mounts the file system and answers its requests until standard input ends.
 pub(crate) fn run(path: &str) -> io::Result<()> {
     let device = File::options().read(true).write(true).open("/dev/fuse")?;
     fcntl_setfd(&device, FdFlags::empty())?;
@@ -73,7 +73,7 @@ pub(crate) fn run(path: &str) -> io::Result<()> {
     io::stdin().read_to_end(&mut Vec::new()).map(drop)
 }
 
-/// Answers everything at once but what closing asks.
+/// Answers every request at once, except the request of a close.
 fn serve(device: &Arc<File>) {
     let mut request = vec![0; 256 * 1024];
     while let Ok(length) = (&**device).read(&mut request) {

@@ -10,21 +10,21 @@ use talea_os::Tid;
 /// Behaviour of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Habit {
-    /// Blocked, for as long as the process lives.
+    /// Blocked as long as the process lives.
     Asleep,
     /// A little work every few milliseconds.
     Periodic,
-    /// More work than a small reservation lets through: it runs, or waits for its next budget.
+    /// More work than a small reservation permits: the thread runs, or waits for its next budget.
     Running,
 }
 
 impl Habit {
-    /// All of them.
+    /// All habits.
     pub(crate) const ALL: [Habit; 3] = [Habit::Asleep, Habit::Periodic, Habit::Running];
 }
 
-/// Starts a thread of that habit; it ends with the process. None of them uses a third of a CPU, so
-/// that a FIFO policy starves no other thread.
+/// Starts a thread of this habit, which ends with the process; returns its TID. Each thread uses
+/// less than a third of a CPU, so that no other thread starves under a FIFO policy.
 pub(crate) fn start(habit: Habit) -> io::Result<i32> {
     let (say, heard) = channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Quotas, rules, and the ways around them.
+//! Quotas, rules, and attempts to evade them.
 
 use super::fixture::{Fixture, MALLORY, code, figure, small};
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
@@ -92,7 +92,7 @@ fn retif_d4_a_client_above_the_request_rate_is_not_read_from_for_a_while() {
     assert!(fixture.daemon.log().contains("exceeds the request rate"), "{}", fixture.daemon.log());
 }
 
-/// Code with which the rules have refused, wherever in the refusal it stands.
+/// Returns the code with which the rules have refused, from the refusal or from a plugin's answer.
 fn denial(refusal: &Refusal) -> Option<Code> {
     let ruled = |code| matches!(code, Code::NotAllowed | Code::RuleBound | Code::RuleOmission);
     let of_plugins = || {
@@ -104,7 +104,7 @@ fn denial(refusal: &Refusal) -> Option<Code> {
     if ruled(refusal.code) { Some(refusal.code) } else { of_plugins() }
 }
 
-/// A configuration with these rules, and those that Bob and Carol need in the fixture.
+/// Returns a configuration with these rules, and those that Bob and Carol need in the fixture.
 fn ruled(rules: &str) -> String {
     let helpers = format!(
         "[[rule]]\ndomain = \"#{BOB}\"\nplugin = \"quiet\"\nmin_priority = 1\n\

@@ -1,5 +1,5 @@
-//! Files and paths: the daemon reads nothing that others could have written, and no other process
-//! takes its place.
+//! Files and paths: the daemon reads nothing that other users could have written, and no other
+//! process replaces the daemon.
 
 use super::fixture::{Fixture, MALLORY, outcome, set_mode};
 use rustix::process::Signal;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use talea_kernel_tests::{Bench, Daemon, config, eventually, needs_root};
 
-/// Ways in which another user could change the content of a file, as paths to it.
+/// Returns paths to copies of a file that another user could change, each with a description.
 fn doubtful(bench: &Bench, content: &Path, name: &str) -> Vec<(&'static str, PathBuf)> {
     let home = bench.path("doubtful");
     fs::create_dir_all(&home).expect("a folder");

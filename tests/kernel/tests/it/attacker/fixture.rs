@@ -1,8 +1,8 @@
 //! A daemon, bystanders, an honest client, and the invariants that every attack must leave intact.
 //!
-//! The kernel distributes CPU time, and an attacker that burns it attacks all threads. These tests
-//! judge the daemon, so it precedes all other threads on one CPU, and the honest client has
-//! another.
+//! The kernel distributes CPU time, and an attacker that consumes it delays all threads. These
+//! tests judge the daemon, so the daemon precedes all other threads on one CPU, and the honest
+//! client has another.
 
 use crate::tasks::{ms, ranked, with, work_us};
 use std::cell::Cell;
@@ -17,25 +17,25 @@ use talea_proto::{Code, Refusal, Reply, Task};
 
 /// The attacker: an ordinary user with an account.
 pub(crate) const MALLORY: u32 = 60_004;
-/// The honest client's user, whose service is measured.
+/// User of the honest client, whose service is measured.
 const CAROL: u32 = 60_003;
 
-/// A plugin of Bob's own: what others are granted elsewhere moves nothing here.
+/// A plugin for Bob alone, so that grants of other plugins move nothing there.
 pub(crate) const QUIET: &str =
     "\n[[plugin]]\nname = \"quiet\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"10-19\"\n";
 
-/// How much slower the slowest hundredth of the honest client's calls may become.
+/// Factor by which the 99th percentile of the honest client's calls may grow.
 const SLOWER: u64 = 3;
-/// Times that a round is repeated before its figures count.
+/// Number of repetitions of a round before its figures count.
 const ROUNDS: u32 = 8;
-/// Rounds that must be good if the first was not: an attack that works in most rounds has a good
-/// one by chance.
+/// Number of rounds that must be good if the first was not: even an attack that succeeds in most
+/// rounds has a good round by chance.
 const GOOD: u32 = 2;
-/// Minimum wait that counts as blocked: longer than any stall of the machine.
+/// Minimum wait that counts as blocked; longer than any stall of the machine.
 const BLOCKED: Duration = Duration::from_secs(1);
-/// A round lasts at least so long, or its hundredth is a handful of calls.
+/// Minimum duration of a round, so that its 99th percentile is more than a few calls.
 const ROUND: Duration = Duration::from_millis(300);
-/// Memory that the daemon may keep after an attack.
+/// Memory that the daemon may keep after an attack, in KiB.
 const MAX_KEPT_KIB: u64 = 8 * 1024;
 
 /// A thread that no attack may change.
@@ -64,17 +64,17 @@ pub(crate) struct Fixture {
     pub(crate) daemon: Daemon,
     pub(crate) bench: Bench,
     bystanders: Vec<Bystander>,
-    /// Whether the honest client has a thread attached, too.
+    /// Whether the honest client also attaches a thread.
     pub(crate) attaching: bool,
     instance: u64,
     memory_kib: u64,
-    /// Descriptors and specs before the attack.
+    /// Numbers of descriptors and specs before the attack.
     before: Cell<(usize, u32)>,
     _crowd: Confined,
 }
 
-/// The calling thread, and whatever it starts, away from the CPU of the daemon; until this is
-/// dropped.
+/// Removal of the calling thread, and of everything that it starts, from the daemon's CPU until
+/// this is dropped.
 struct Confined(Option<rustix::thread::CpuSet>);
 
 impl Confined {
@@ -89,7 +89,7 @@ impl Confined {
         Confined(Some(before))
     }
 
-    /// Moves a process of one thread to a CPU of its own.
+    /// Moves a process of one thread to the daemon's CPU.
     fn apart(&self, pid: i32) {
         if self.0.is_some() {
             let mut cpu = rustix::thread::CpuSet::new();
@@ -114,14 +114,15 @@ impl Fixture {
         Fixture::with(name, &config::open())
     }
 
-    /// A daemon with this configuration, which must let Carol use `rm` and Bob use [`QUIET`].
+    /// Starts a daemon with this configuration, which must let Carol use `rm` and Bob use
+    /// [`QUIET`].
     pub(crate) fn with(name: &str, config: &str) -> Fixture {
         let bench = Bench::new(name);
         let daemon = Daemon::start(&bench, &format!("{config}{QUIET}"));
         Fixture::around(bench, daemon)
     }
 
-    /// A daemon that runs already, and has [`QUIET`].
+    /// Returns the environment around a running daemon that has [`QUIET`].
     pub(crate) fn around(bench: Bench, daemon: Daemon) -> Fixture {
         let crowd = Confined::new();
         let (bob, root) = (Agent::user(BOB), Agent::root());
@@ -182,12 +183,12 @@ impl Fixture {
         self.before.set((self.descriptors_now(), specs));
     }
 
-    /// Threads that a client must not be able to name, with what they are.
+    /// Returns the threads that a client must not be able to name, with descriptions.
     pub(crate) fn threads_of_others(&self) -> impl Iterator<Item = (&'static str, i32)> + '_ {
         self.bystanders.iter().map(|bystander| (bystander.what, bystander.tid))
     }
 
-    /// Bob, who has a grant.
+    /// Returns the agent of Bob, who has a grant.
     pub(crate) fn bob(&self) -> &Agent {
         &self.bob
     }
@@ -197,8 +198,8 @@ impl Fixture {
         Agent::user(MALLORY)
     }
 
-    /// Gives an agent all CPUs again, for a test of `edf`: a confined thread cannot use a whole
-    /// root domain. Only for tests that measure nothing.
+    /// Sets the affinity of an agent to all CPUs, for a test of `edf`: a confined thread cannot use
+    /// a whole root domain. Only for tests that measure nothing.
     pub(crate) fn on_all_cpus(agent: Agent) -> Agent {
         let all = kernel::cpus();
         talea_os::sched::set_affinity(kernel::tid(agent.pid()), &all).expect("all CPUs");
@@ -210,10 +211,10 @@ impl Fixture {
         Agent::start(Command::new(test_clients(&self.bench)), uid)
     }
 
-    /// Attacks for a while and measures the honest client beside it; then asks all the questions.
+    /// Attacks for a while and measures the honest client beside it; then makes all checks.
     ///
-    /// The attack is repeated until a round has lasted long enough, and rounds are repeated until
-    /// one is good enough.
+    /// The function repeats the attack until a round has lasted long enough, and repeats rounds
+    /// until one is good enough.
     #[track_caller]
     pub(crate) fn under(&self, attack: impl FnMut()) {
         self.take_stock();
@@ -221,16 +222,16 @@ impl Fixture {
         self.is_unharmed();
     }
 
-    /// Runs an attack like [`Fixture::under`], but without the checks: some effects only end with
-    /// the attacker.
+    /// Runs an attack like [`Fixture::under`], but without the final checks, because some effects
+    /// only end with the attacker.
     #[track_caller]
     pub(crate) fn under_until_gone(&self, attack: impl FnMut()) {
         self.take_stock();
         self.under_within(Some(SLOWER), attack);
     }
 
-    /// Runs an attack whose threads use their grants, and so precede all other threads: no client
-    /// may be blocked or refused, but some will wait.
+    /// Runs an attack whose threads use their grants, and so precede all other threads. No client
+    /// may be blocked or refused, but some clients wait.
     #[track_caller]
     pub(crate) fn beside_grants(&self, attack: impl FnMut()) {
         self.take_stock();
@@ -284,7 +285,7 @@ impl Fixture {
         Service::read(&self.honest.order("stop honest"))
     }
 
-    /// Every bystander is as it was and the daemon is well.
+    /// Checks that every bystander is unchanged and that the daemon is sound.
     #[track_caller]
     pub(crate) fn is_unharmed(&self) {
         for Bystander { what, tid, attr, cpus } in &self.bystanders {
@@ -316,7 +317,7 @@ impl Fixture {
         assert!(!self.daemon.log().contains("panicked"), "{}", self.daemon.log());
     }
 
-    /// Descriptors that the daemon has open.
+    /// Returns the number of descriptors that the daemon has open.
     pub(crate) fn descriptors_now(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.daemon.pid()))
             .expect("a living daemon")
@@ -367,7 +368,7 @@ impl std::fmt::Display for Service {
     }
 }
 
-/// Stages the program of the test clients where any user can run it.
+/// Copies the program of the test clients to a place where any user can execute it.
 pub(crate) fn test_clients(bench: &Bench) -> PathBuf {
     let staged = bench.path("test_clients");
     if !staged.exists() {
@@ -383,7 +384,7 @@ pub(crate) fn set_mode(path: &std::path::Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
 }
 
-/// A refusal, whatever else was hoped for.
+/// Returns the refusal of a reply, which must be one.
 #[track_caller]
 pub(crate) fn refusal(reply: Reply) -> Refusal {
     match reply {
@@ -392,31 +393,31 @@ pub(crate) fn refusal(reply: Reply) -> Refusal {
     }
 }
 
-/// The code of a refusal.
+/// Returns the code of a refusal.
 #[track_caller]
 pub(crate) fn code(reply: Reply) -> Code {
     refusal(reply).code
 }
 
-/// A small task, of which `rm` accepts many.
+/// Returns a small task, of which `rm` accepts many.
 pub(crate) fn small() -> Task {
     let params = Params { period: Some(ms(100)), runtime: Some(work_us(100)), ..Params::default() };
     with("rm", Task { params, ..Task::default() })
 }
 
-/// A task whose thread stays real-time, whatever it consumes.
+/// Returns a task whose thread stays real-time, whatever it consumes.
 pub(crate) fn unlimited() -> Task {
     with("fp", ranked(5))
 }
 
-/// A count in a role's result.
+/// Returns a count in a role's result.
 pub(crate) fn figure(said: &str, name: &str) -> u64 {
     let found = said.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     found.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {said:?}"))
 }
 
-/// Sends `message` with descriptors that the words name, behind `ahead` copies of it; the daemon's
-/// answers, the one to the last of them last.
+/// Sends `request` with the descriptors that the words name, behind `ahead` copies of the request
+/// without descriptors. Returns the daemon's last reply; `None` if it has closed the connection.
 #[track_caller]
 pub(crate) fn send_parcel(
     client: &Client,
@@ -434,7 +435,8 @@ pub(crate) fn send_parcel(
     client.receive().map(|(_, reply)| reply)
 }
 
-/// Sends like [`send_parcel`]; returns `None` if the sender can't have such a descriptor.
+/// Sends like [`send_parcel`], without copies; returns `None` if the sender cannot create such a
+/// descriptor.
 #[track_caller]
 pub(crate) fn send_parcel_if(
     client: &Client,
@@ -450,7 +452,7 @@ pub(crate) fn send_parcel_if(
     client.receive().map(|(_, reply)| reply)
 }
 
-/// Exit code and standard error of a program that must end.
+/// Returns the exit code and the standard error of a program that must end.
 #[track_caller]
 pub(crate) fn outcome(mut command: Command) -> (Option<i32>, String) {
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("a program");

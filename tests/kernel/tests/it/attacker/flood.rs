@@ -1,4 +1,4 @@
-//! Overload: too many connections, requests and exits at once, and no descriptors left.
+//! Overload: too many connections, requests and exits at once, and no free descriptors.
 
 use super::fixture::{Fixture, MALLORY, QUIET, figure, small};
 use std::process::Command;
@@ -7,7 +7,7 @@ use talea_core::CpuSet;
 use talea_kernel_tests::{Agent, Bench, Daemon, config, eventually, kernel, needs_root};
 use talea_proto::{Reply, Request, Task, ThreadRef, VERSION};
 
-/// Room for a thousand connections of one user.
+/// Quotas for a thousand connections of one user.
 const ROOMY: &str = "[daemon.quota]\nsessions_per_user = 1200\nsessions = 2000\n";
 
 /// Runs a swarm that does `kind` on `count` connections for a while; returns its counts.
@@ -154,13 +154,13 @@ fn r29_a_connection_that_ends_with_hundreds_of_grants_delays_no_other_client() {
     }
 }
 
-/// Every CPU but the daemon's, where there is another.
+/// Returns every CPU but the daemon's, or all CPUs if there is no other.
 fn others() -> CpuSet {
     let others = kernel::cpus().difference(&CpuSet::single(0));
     if others.is_empty() { kernel::cpus() } else { others }
 }
 
-/// A daemon with this limit of descriptors.
+/// Starts a daemon with this limit of descriptors.
 fn starved(bench: &Bench, descriptors: u32) -> Daemon {
     let config = bench.write("talead.toml", &(config::open() + QUIET));
     let mut daemon = Daemon::unstarted(&config, &bench.path("state"));

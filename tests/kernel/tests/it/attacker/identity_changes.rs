@@ -1,5 +1,5 @@
-//! Threads that change: they start another program, change their user, are stopped, or close half a
-//! connection.
+//! Threads that change: they start another program, change their user, are stopped, or shut one
+//! half of a connection down.
 
 use super::fixture::{Fixture, MALLORY, code, set_mode, small, test_clients};
 use crate::tasks::{owned_by, periodic, ranked, reserved, with};
@@ -10,7 +10,7 @@ use talea_kernel_tests::{BOB, Client, Daemon, eventually, kernel, needs_root};
 use talea_os::sched::{Attr, Policy};
 use talea_proto::{Code, Owner, Reply, Request, Task};
 
-/// A task of every plugin.
+/// Returns a task for each plugin.
 fn of_every_plugin() -> [Task; 4] {
     [
         with("rm", periodic(100)),
@@ -130,7 +130,8 @@ fn retif_s5_nothing_is_taken_along_by_a_thread_about_to_leave_the_deadline_class
     eventually("the next daemon takes it back", || kernel::is_ordinary(main));
 }
 
-/// A copy of the test clients' program that runs as its owner, whichever user starts it.
+/// Returns a copy of the test clients' program that runs as its owner (set-user-id), whichever user
+/// starts it.
 fn lent(fixture: &Fixture, owner: u32) -> PathBuf {
     let lent = fixture.bench.path(&format!("suid-{owner}"));
     std::fs::copy(test_clients(&fixture.bench), &lent).expect("a copy");
@@ -207,7 +208,7 @@ fn r28_a_stopped_thread_is_attached_and_detached_like_any_other() {
     });
 }
 
-/// Asks through one half of a connection.
+/// Sends a request on a connection of which one half is shut down; the daemon must survive.
 fn half(client: &Client, daemon: &Daemon, which: &str) {
     let said = client.agent.order(&format!("shutdown {} {which}", client.index()));
     assert_eq!(said, "shut");

@@ -5,7 +5,7 @@ use talea_kernel_tests::{Client, needs_root};
 use talea_proto::wire::request_op::HELLO;
 use talea_proto::{Code, MESSAGE_MAX, Reply, Request, SpecId, ThreadRef, VERSION};
 
-/// Numbers in an order that the seed decides (a linear congruential generator, its high half).
+/// Linear congruential generator with a seed; only its high half is used.
 struct Rng(u64);
 
 impl Rng {
@@ -20,8 +20,8 @@ impl Rng {
     }
 }
 
-/// Checks a reply to bytes without a meaning: a typed refusal, or the end of a list that was
-/// requested by chance.
+/// Checks that a reply to invalid bytes is harmless: a typed refusal, or the answer to a read-only
+/// request that the bytes encode by chance.
 #[track_caller]
 fn is_harmless(reply: &Reply) {
     match reply {

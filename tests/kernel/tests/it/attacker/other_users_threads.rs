@@ -8,7 +8,7 @@ use talea_kernel_tests::{Agent, BOB, eventually, kernel, needs, needs_root};
 use talea_proto::message::Token;
 use talea_proto::{Code, Owner, Reply, Request, SpecId, ThreadRef};
 
-/// All requests on a spec.
+/// Returns all requests on a spec.
 fn every_verb(spec: SpecId) -> [Request; 6] {
     [
         Request::Change { spec, task: small() },

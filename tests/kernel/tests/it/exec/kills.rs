@@ -1,7 +1,8 @@
-//! Runs with programs that are killed, in part or as a whole: nothing of them stays.
+//! Runs with programs that are killed, in part or as a whole: none of their processes and groups
+//! stays.
 //!
-//! The tests find the processes of a victim by the environment that each of them inherits: no
-//! group, name or parent has to be known for that.
+//! The tests find the processes of a victim by the environment that each of them inherits, so they
+//! need to know no group, name or parent.
 
 use super::programs::{VICTIM, groups_of, hogs, kill, reaper_of, victim};
 use std::os::unix::fs::PermissionsExt;
@@ -13,8 +14,8 @@ use talea_exec::{Options, execute};
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
 use talea_os::{Tid, cgroup, proc};
 
-/// All processes that were started for a run with this program, except `but`, which the caller
-/// still has to collect.
+/// Returns all processes that were started for a run with this program, except `but`, for which the
+/// caller still has to wait.
 fn there(program: &Path, but: u32) -> Vec<u32> {
     let wanted = format!("{VICTIM}={}", program.display()).into_bytes();
     let is_one = |pid: &u32| {
@@ -28,7 +29,7 @@ fn there(program: &Path, but: u32) -> Vec<u32> {
     numbers.filter(|&pid| pid != but).filter(is_one).collect()
 }
 
-/// Collects a killed run and checks that all of its processes and groups disappear by themselves.
+/// Waits for a killed run, and checks that all of its processes and groups disappear by themselves.
 fn goes(program: &Path, mut run: Child, cgroup: Option<PathBuf>) {
     run.wait().expect("it was killed");
     eventually("all processes have ended", || there(program, 0).is_empty());
@@ -53,7 +54,7 @@ fn begun(program: &Path) -> (Child, PathBuf, u32) {
     (run, cgroup, reaper.expect("it was found"))
 }
 
-/// A program that makes a control group below its own, and continues in it.
+/// Returns a program that creates a control group below its own, and continues in it.
 fn nested(bench: &Bench) -> PathBuf {
     let top = cgroup::mount_point().expect("it was there");
     let text = format!(
@@ -130,7 +131,7 @@ enum Target {
     Run,
     Reaper,
     Program,
-    /// The run and its reaper, at the same instant: neither does anything between the two.
+    /// The run and its reaper at the same instant, so that neither acts in between.
     Both,
     /// All processes but one of the program's children.
     All,

@@ -1,4 +1,4 @@
-//! The end of a run beside others.
+//! End of a run while other runs continue.
 
 use super::{single, small, two_cpus};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,8 @@
 //! Roots that Linux runs alone: FIFO levels without a dispatcher, reservations of SCHED_DEADLINE in
 //! a partition.
 //!
-//! Stalls of the machine excuse the deviations that they explain; an inconclusive run is repeated.
+//! A stall of the machine excludes the deviations that it explains; an inconclusive run is
+//! repeated.
 
 use super::scene::{left_behind, two_cpus};
 use std::path::{Path, PathBuf};
@@ -28,14 +29,14 @@ use talea_sim::{Jobs, Simulation};
 const MS: u64 = 1_000_000;
 /// Maximum deviation without a stall, in nanoseconds.
 const TOLERANCE: u64 = 1_000_000;
-/// Maximum duration of all tries together.
+/// Maximum total duration of all tries.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 fn ms(ms: u64) -> Span {
     Span::from_ns(ms * MS)
 }
 
-/// Tasks with (priority, period, cost) in milliseconds.
+/// Returns tasks of (priority, period, cost), with times in milliseconds.
 fn system(policy: PolicySpec, set: &[(u8, u64, u64)]) -> (Tree, Workload) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", policy));
     let mut workload = Workload::default();
@@ -72,7 +73,8 @@ fn run(tree: &Tree, workload: &Workload, cpu: u32, duration: Span) -> Result<Rep
     execute(vec![plan], &options(duration))
 }
 
-/// Time up to which the machine has taken the CPU away for at most [`TOLERANCE`], up to `end`.
+/// Returns the time until which stalls and lost times add up to at most [`TOLERANCE`], at most
+/// `end`.
 fn calm_until(report: &Report, end: Time) -> Time {
     let look =
         |stall: &Stall| Time::from_ns(stall.from.as_ns().saturating_sub(PROBE_PERIOD.as_ns()));
@@ -320,14 +322,15 @@ fn plans_that_linux_alone_cannot_schedule_are_refused_before_the_run() {
     assert_eq!(left_behind(), Vec::<String>::new());
 }
 
-/// The last CPU in a root domain of its own, for as long as this lives.
+/// Root domain of its own for the last CPU, as long as this lives.
 ///
-/// A domain that is made or undone within a period of a reservation's end has a wrong bandwidth sum
-/// forever: the kernel then returns the bandwidth to no domain. So the test waits before either.
+/// If a domain is created or removed within a period of a reservation's end, its bandwidth sum is
+/// wrong forever, because the kernel then returns the bandwidth to no domain. So the test waits
+/// before either.
 struct Apart {
     journal: PathBuf,
     cpu: u32,
-    /// Bandwidth that the kernel counts when no thread has a reservation here.
+    /// Bandwidth that the kernel counts while no thread has a reservation here.
     empty: Option<i64>,
 }
 
@@ -356,7 +359,7 @@ impl Apart {
         kernel::deadline_bandwidth_of(self.cpu) == self.empty
     }
 
-    /// Undoes the domain once the kernel counts no reservation any more.
+    /// Removes the domain once the kernel counts no reservation any more.
     #[track_caller]
     fn close(self) {
         eventually("the kernel has its bandwidth back", || self.is_empty());
@@ -386,8 +389,8 @@ fn settled(cpu: u32) {
     }
 }
 
-/// SF3P's random sets (section VI) at this utilisation, in thousandths: (period, cost) in
-/// nanoseconds.
+/// Returns one of SF3P's random sets (section VI) with this utilization, in thousandths: (period,
+/// cost) in nanoseconds.
 fn set(rng: &mut Rng, most: u64, permille: u64) -> Vec<(u64, u64)> {
     let n = rng.between(5, most);
     let cost = |rng: &mut Rng| {
@@ -397,13 +400,13 @@ fn set(rng: &mut Rng, most: u64, permille: u64) -> Vec<(u64, u64)> {
     costs.into_iter().map(|cost| (cost * n * 1_000 / permille, cost)).collect()
 }
 
-/// Counts of the jobs of a run whose deadlines are in it.
+/// Counts of the jobs whose deadlines are within the run.
 #[derive(Debug)]
 struct Judged {
     jobs: u64,
-    /// Late because of a stall or a lost time.
+    /// Number of jobs that are late because of a stall or a lost time.
     excluded: u64,
-    /// Late otherwise.
+    /// Number of jobs that are late for no such reason.
     late: u64,
 }
 
@@ -450,11 +453,11 @@ fn judged(report: &Report, costs: &[u64], end: Time) -> Judged {
     seen
 }
 
-/// Maximum runs of one set, if stalls exclude too many jobs.
+/// Maximum number of runs of one set, if stalls exclude too many jobs.
 const TRIES: usize = 6;
 
-/// The first of some runs of which something can be said; or the best of them. Three in which jobs
-/// are late without an excuse are enough.
+/// Returns the first conclusive run, or the best one if there is none. The function stops after
+/// three runs if even the best of them has late jobs that no stall explains.
 fn calmest(tries: impl Iterator<Item = Judged>, tell: impl Fn(&Judged)) -> Judged {
     let mut best: Option<Judged> = None;
     for (number, seen) in (1..).zip(tries) {

@@ -6,7 +6,7 @@ use talea_core::engine::Event;
 use talea_exec::RecordKind;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 
-/// Number of events of a kind that the engine received.
+/// Returns the number of events of a kind that the engine received.
 fn count_events(agreed: &Agreed, wanted: impl Fn(Event) -> bool) -> usize {
     let is_wanted = |kind: RecordKind| matches!(kind, RecordKind::Event(event) if wanted(event));
     agreed.record().iter().filter(|entry| is_wanted(entry.kind)).count()

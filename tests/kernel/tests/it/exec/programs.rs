@@ -21,12 +21,12 @@ use talea_os::{Tid, cgroup, proc};
 
 const MS: u64 = 1_000_000;
 
-/// The program that hogs, built where it is needed.
+/// Compiles the program that consumes all CPU time.
 pub(super) fn hogs(bench: &Bench) -> PathBuf {
     build(bench, "hogs")
 }
 
-/// One of the programs in C.
+/// Compiles a program of `plugins` in C and returns its path.
 pub(super) fn build(bench: &Bench, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("plugins/{name}.c"));
     let program = bench.path(name);
@@ -39,7 +39,7 @@ pub(super) fn build(bench: &Bench, name: &str) -> PathBuf {
     program
 }
 
-/// A program in a server.
+/// A program below a server.
 pub(super) struct Boxed {
     pub(super) kind: ServerKind,
     pub(super) budget: u64,
@@ -54,8 +54,8 @@ impl Boxed {
         self.try_run().expect("a run")
     }
 
-    /// Above a task that works for six tenths of the time. Whatever becomes of it, its groups are
-    /// gone afterwards.
+    /// Runs the program above a task that works for six tenths of the time. Checks that the control
+    /// groups of the run are removed afterwards, whatever its result.
     pub(super) fn try_run(&self) -> Result<Report, Failure> {
         let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
         let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
@@ -104,8 +104,8 @@ impl Boxed {
         report
     }
 
-    /// Runs it again while stalls of the machine disturb it; returns the report and the stalled
-    /// time.
+    /// Repeats the run while stalls of the machine disturb it; returns the report and the stalled
+    /// time in nanoseconds.
     fn run_undisturbed(&self) -> (Report, u64) {
         let begun = Instant::now();
         loop {
@@ -118,8 +118,8 @@ impl Boxed {
     }
 }
 
-/// Others on this machine may run programs, too; nothing of ours is left. Of a run that is over,
-/// [`Boxed::run`] looks.
+/// Checks that no control group of this process is left; other users of the machine may have some.
+/// [`Boxed::run`] checks those of a run that has ended.
 fn is_clean() {
     let me = std::process::id();
     let is_ours = |path: &PathBuf| {
@@ -131,25 +131,25 @@ fn is_clean() {
     );
 }
 
-/// The thread that a directory of groups is called after.
+/// Returns the thread after which a directory of groups is named.
 fn owner(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_prefix("talea-exec-")?.split('-').next()?.parse().ok()
 }
 
-/// The threads of a process.
+/// Returns the threads of a process.
 pub(super) fn threads_of(pid: u32) -> Vec<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Those that are called after one of these threads, of [`groups::orphans`]: others may have some,
-/// too.
+/// Returns the leftover groups that are named after one of these threads; other users of the
+/// machine may have some, too.
 pub(super) fn orphans_of(threads: &[u32]) -> Vec<PathBuf> {
     let is_its = |path: &PathBuf| owner(path).is_some_and(|tid| threads.contains(&tid));
     cgroup::leftover().into_iter().filter(is_its).collect()
 }
 
-/// The groups of a process.
+/// Returns the directory of groups of a process, if there is one.
 pub(super) fn groups_of(pid: u32) -> Option<PathBuf> {
     let is_its = |path: &PathBuf| {
         owner(path).is_some_and(|tid| Path::new(&format!("/proc/{pid}/task/{tid}")).exists())
@@ -180,8 +180,8 @@ fn l20_a_program_with_threads_children_and_a_stray_is_held_to_its_budget() {
     is_clean();
 }
 
-/// Longest time that the program was ordered to run without a pause, and the number of its
-/// completions.
+/// Returns the longest time, in nanoseconds, for which the program was ordered to run without a
+/// pause, and the number of its completions.
 fn turns(report: &Report) -> (u64, usize) {
     let course = ScheduleLog::from_record(1, &report.roots[0].record);
     let (mut longest, mut since, mut ended) = (0, None::<Time>, 0);
@@ -270,7 +270,8 @@ fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
 
 pub(super) const VICTIM: &str = "TALEA_TEST_VICTIM";
 
-/// Not a test of its own: what the tests below kill, when they call this program again.
+/// Run that other tests kill, by executing this program again; without the variable, the test does
+/// nothing.
 #[test]
 fn a_run_to_be_killed() {
     let Ok(program) = std::env::var(VICTIM) else { return };
@@ -287,7 +288,7 @@ fn a_run_to_be_killed() {
     println!("exit {:?}", report.roots[0].programs[0]);
 }
 
-/// A run with the hogs in a process of its own.
+/// Starts a run with the program in a process of its own.
 pub(super) fn victim(program: &Path) -> Child {
     Command::new(std::env::current_exe().expect("our own path"))
         .args(["--exact", "exec::programs::a_run_to_be_killed", "--nocapture"])
@@ -311,7 +312,7 @@ pub(super) fn kill(pid: u32) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
 }
 
-/// The reaper of a run: its child of that name.
+/// Returns the reaper of a run: its child process of that name.
 pub(super) fn reaper_of(pid: u32) -> Option<u32> {
     let children = std::fs::read_dir("/proc").ok()?.flatten();
     children.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|&child: &u32| {
@@ -412,7 +413,8 @@ fn l20_kills_of_the_run_its_reaper_and_its_program_leave_nothing_behind() {
     );
 }
 
-/// Time that the program was ordered to run in each period of its server.
+/// Returns the time, in nanoseconds, for which the program was ordered to run in each period of its
+/// server.
 fn by_period(report: &Report, period: u64, length: u64) -> Vec<u64> {
     let course = ScheduleLog::from_record(1, &report.roots[0].record);
     let mut had = vec![0; (length / period) as usize];

@@ -1,6 +1,6 @@
-//! Reservations are made, joined, listed, resized and removed between runs, and each time clients
-//! that take all that they can get have what theirs has. What can't be is refused before a thread
-//! is made: `talea-cli`, `s4_s22_l6_l23_…`.
+//! Reservations that are added, joined, listed, resized and removed between runs. In each run,
+//! clients that consume all the CPU time that they get have the budgets of their reservations.
+//! `talea-cli` tests the refusals (`s4_s22_l6_l23_…`).
 
 use super::scene::two_cpus;
 use std::time::Instant;
@@ -16,7 +16,7 @@ const MS: u64 = 1_000_000;
 const PERIOD: u64 = 20 * MS;
 const LENGTH: u64 = 400 * MS;
 
-/// A server of this budget every [`PERIOD`].
+/// Adds a server of this budget in every [`PERIOD`].
 fn server(tree: &mut Tree, name: &str, budget: u64, priority: u8) -> NodeId {
     let mut spec = SchedulerSpec::new(name, PolicySpec::RoundRobin { quantum: Work::from_ns(MS) });
     spec.overrides = Overrides { priority: Some(priority), ..Overrides::default() };
@@ -33,7 +33,7 @@ fn client(tree: &mut Tree, server: NodeId) -> NodeId {
     tree.task(server, TaskSpec::new("client", Span::from_ns(2 * LENGTH)))
 }
 
-/// Name and budget of each reservation that there is.
+/// Returns the name and the budget of each reservation.
 fn listed(tree: &Tree) -> Vec<(String, u64)> {
     let of = |(_, node): (NodeId, &talea_core::engine::Node)| match &node.spec {
         NodeSpec::Scheduler(spec) => Some((spec.name.clone(), spec.reservation?.budget.as_ns())),
@@ -42,7 +42,8 @@ fn listed(tree: &Tree) -> Vec<(String, u64)> {
     tree.nodes().filter_map(of).collect()
 }
 
-/// CPU time that the clients of each reservation have used on threads, and the stalled time.
+/// Runs the tree on threads. Returns the CPU time that the clients of each reservation have
+/// consumed, and the stalled time, in nanoseconds.
 fn used(tree: &Tree) -> (Vec<u64>, u64) {
     let at_once = Arrival { observed: Time::ZERO, nominal: Time::ZERO };
     let greedy = || TaskPlan {
@@ -68,7 +69,8 @@ fn used(tree: &Tree) -> (Vec<u64>, u64) {
     (listed(tree).iter().map(|(name, _)| sum(name)).collect(), stalls)
 }
 
-/// Checks that the clients of each reservation use its share together, for any number of clients.
+/// Checks that the clients of each reservation together consume its share, for any number of
+/// clients.
 fn each_has_its_own(tree: &Tree, what: &str) {
     let begun = Instant::now();
     // A stalled run is repeated: a stall costs a server time that no later period returns.

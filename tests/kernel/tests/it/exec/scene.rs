@@ -1,4 +1,4 @@
-//! A system file, its simulation, its execution, and what they must have in common.
+//! A system file, its simulation, its execution, and the comparison of both.
 
 #[path = "../../../../../crates/talea-exec/src/tests/sim_log.rs"]
 mod sim_log;
@@ -15,14 +15,13 @@ use talea_kernel_tests::{Bench, kernel};
 use talea_sim::Simulation;
 use talea_system::system::{Registry, Root, System};
 
-/// Maximum duration of all tries of one test: if no short run is undisturbed in this time, the test
+/// Maximum total duration of all tries of one test. If no run is undisturbed in this time, the test
 /// is inconclusive.
 const PATIENCE: Duration = Duration::from_millis(4_300);
-/// CPU time that a worker may consume beside its jobs, per job and stop, mostly from one job to the
-/// next, in nanoseconds.
+/// Maximum CPU time of a worker outside of its jobs, per job and stop, in nanoseconds.
 const STRAY: u64 = 60_000;
 
-/// A system; each of its roots gets the next CPUs.
+/// A system; each of its roots has the next CPUs.
 pub(super) struct Scene {
     system: System,
 }
@@ -32,9 +31,9 @@ pub(super) struct Agreed {
     course: ScheduleLog,
     tasks: Vec<String>,
     record: Vec<RecordEntry>,
-    /// Steps of workers that had finished.
+    /// Number of steps by workers at completions.
     by_workers: u64,
-    /// Deviation that stalls of the run may explain; nothing, unless every run was disturbed.
+    /// Deviation that stalls of the run may explain; zero unless every run was disturbed.
     slack: Work,
 }
 
@@ -53,7 +52,8 @@ impl Scene {
         Time::ZERO + self.system.duration
     }
 
-    /// Simulates with every cost longer by so many thousandths, and with scheduling overheads.
+    /// Simulates the system with every cost increased by `longer` thousandths, and with scheduling
+    /// overheads.
     fn simulate(&self, root: &Root, longer: u64, overheads: Overheads) -> ScheduleLog {
         let mut workload: Workload = root.workload(self.system.seed);
         for source in &mut workload.sources {
@@ -66,8 +66,8 @@ impl Scene {
         sim_log::simulated_log(world, root.tree.cpus, self.until())
     }
 
-    /// Schedule of the simulator, whatever a real machine adds within reason; a system of which
-    /// that is not one sequence is none to compare with.
+    /// Returns the simulator's schedule. Checks that increased costs and overheads of a reasonable
+    /// size do not change the sequence, because otherwise a real run is not comparable.
     fn simulated(&self, root: &Root) -> ScheduleLog {
         let exact = self.simulate(root, 0, Overheads::default());
         let us = |us: u64| Span::from_ns(us * 1_000);
@@ -115,7 +115,8 @@ impl Scene {
         execute(plans, &Options::new(self.system.duration)).expect("a run")
     }
 
-    /// Repeats the run until it is conclusive, and compares it with the simulator; by root.
+    /// Repeats the run until it is conclusive, and compares it with the simulator. Returns one
+    /// result per root.
     pub(super) fn agrees(&self, _bench: &Bench) -> Vec<Agreed> {
         let roots = &self.system.roots;
         let simulated: Vec<ScheduleLog> = roots.iter().map(|root| self.simulated(root)).collect();
@@ -169,8 +170,8 @@ impl Scene {
         panic!("inconclusive: {} runs, each with stalls: {disturbed:?}", disturbed.len());
     }
 
-    /// Runs it once, with or without stalls: a fresh engine repeats the record. For systems whose
-    /// sequence is sensitive to small deviations.
+    /// Runs the system once, with or without stalls, and checks that a fresh engine repeats the
+    /// record. For systems whose sequence is sensitive to small deviations.
     pub(super) fn runs(&self, _bench: &Bench) -> Vec<Agreed> {
         let report = self.execute(0);
         let of = |(root, real): (&Root, &RootReport)| {
@@ -205,14 +206,15 @@ impl Scene {
     }
 }
 
-/// The first two that can be had, whatever their numbers.
+/// Returns the first two CPUs that are online.
 pub(super) fn two_cpus() -> [u32; 2] {
     let online = kernel::cpus();
     let mut online = online.iter();
     [(); 2].map(|()| online.next().expect("two CPUs"))
 }
 
-/// Checks that no worker ran without an order, and that each got its CPU time; within `slack`.
+/// Checks that no worker ran without an order, and that each got its CPU time, within `slack`
+/// nanoseconds.
 fn is_strict(root: &Root, real: &RootReport, simulated: &ScheduleLog, slack: u64) {
     for (at, consumed) in real.consumed.iter().enumerate() {
         let name = &root.tasks[at];
@@ -255,7 +257,7 @@ fn lengthen(cost: &mut Cost, by: u64) {
     }
 }
 
-/// Minimum and maximum cost of a job.
+/// Returns the minimum and the maximum cost of a job, in nanoseconds.
 fn bounds(cost: &Cost) -> (u64, u64) {
     match cost {
         Cost::Constant(cost) => (cost.as_ns(), cost.as_ns()),
@@ -269,8 +271,8 @@ fn bounds(cost: &Cost) -> (u64, u64) {
     }
 }
 
-/// Whether CPUs were away for so long that the sequence may differ by it: for longer than was
-/// allowed for above.
+/// Whether stalls, lateness or lost time were so long that the sequence may differ from the
+/// simulated one.
 fn is_disturbed(report: &Report) -> bool {
     const MOST: u64 = 1_000_000;
     away(report) > MOST
@@ -278,25 +280,25 @@ fn is_disturbed(report: &Report) -> bool {
         || report.roots.iter().any(|root| root.total_lost_time().as_ns() > 2 * MOST)
 }
 
-/// All that disturbed a run, added up.
+/// Returns the sum of all disturbances of a run, in nanoseconds.
 fn disturbance(report: &Report) -> u64 {
     away(report)
         + late(report)
         + report.roots.iter().map(|root| root.total_lost_time().as_ns()).sum::<u64>()
 }
 
-/// How long CPUs were away, as far as the monitors saw.
+/// Returns the total length of the detected stalls, in nanoseconds.
 fn away(report: &Report) -> u64 {
     report.stalls.iter().map(|stall| stall.length().as_ns()).sum()
 }
 
-/// The latest that a dispatcher was.
+/// Returns the maximum lateness of a dispatcher, in nanoseconds.
 fn late(report: &Report) -> u64 {
     let efforts = report.roots.iter().flat_map(|root| &root.dispatchers);
     efforts.map(|effort| effort.max_lateness.as_ns()).max().unwrap_or(0)
 }
 
-/// Prints the figures of a run for the reader of the test's output.
+/// Prints the figures of a run.
 fn say(number: u32, report: &Report) {
     let longest = report.stalls.iter().map(talea_exec::Stall::length).max().unwrap_or(Span::ZERO);
     println!("run {number} agrees; {} stalls, the longest {longest}", report.stalls.len());
@@ -312,27 +314,27 @@ fn say(number: u32, report: &Report) {
 }
 
 impl Agreed {
-    /// Steps of workers at completions.
+    /// Returns the number of steps by workers at completions.
     pub(super) fn by_workers(&self) -> u64 {
         self.by_workers
     }
 
-    /// Events and orders of the engine.
+    /// Returns the events and orders of the engine.
     pub(super) fn record(&self) -> &[RecordEntry] {
         &self.record
     }
 
-    /// Completions and dispatches, in order.
+    /// Returns the completions and dispatches, in order.
     pub(super) fn turns(&self) -> Vec<ScheduleEvent> {
         self.course.events().collect()
     }
 
-    /// How often a job lost a CPU to another one before its end.
+    /// Returns the number of times that a job lost a CPU to another job before its completion.
     pub(super) fn preemptions(&self) -> usize {
         self.losses(|to| to.is_some())
     }
 
-    /// How often a job lost a CPU that then was idle.
+    /// Returns the number of times that a job lost a CPU that was idle afterwards.
     pub(super) fn rests_within_jobs(&self) -> usize {
         self.losses(|to| to.is_none())
     }
@@ -356,7 +358,7 @@ impl Agreed {
         count
     }
 
-    /// How often a job went on on another CPU.
+    /// Returns the number of times that a job continued on another CPU.
     pub(super) fn migrations(&self) -> usize {
         let mut last: Vec<((TaskId, u64), Cpu)> = Vec::new();
         let mut count = 0;
@@ -371,8 +373,9 @@ impl Agreed {
         count
     }
 
-    /// The most that a job of the task has consumed without a pause, on a root with one CPU where
-    /// everything is metered; and how much of that the machine explains.
+    /// Returns the maximum CPU time that a job of the task has consumed without a pause, and the
+    /// part that stalls may explain. The root must have one CPU, and all consumption must be
+    /// accounted.
     pub(super) fn worst_grant(&self, name: &str) -> (Work, Work) {
         let at = self.tasks.iter().position(|task| task == name).expect("a task of that name");
         let (mut has, mut wanted) = (None, None);
@@ -398,8 +401,8 @@ impl Agreed {
     }
 }
 
-/// Threads of a run that are still there, when all have had time to go: one that was waited for may
-/// still have its place for a moment.
+/// Returns the names of the threads of a run that still exist after ten seconds. A joined thread
+/// may still be listed for a moment.
 pub(super) fn left_behind() -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {

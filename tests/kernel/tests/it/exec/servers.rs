@@ -16,8 +16,8 @@ const BUDGET: u64 = 2 * MS;
 const PERIOD: u64 = 20 * MS;
 const LENGTH: u64 = 600 * MS;
 
-/// A client that would work all the time, in a server above a task that works whenever the client
-/// does not.
+/// Runs a client that always works in a server above a task that works while the client does not.
+/// Returns the report of the root and the stalled time in nanoseconds.
 fn greedy(kind: ServerKind) -> (RootReport, u64) {
     let mut tree = Tree::new(1, SchedulerSpec::new("cpu", PolicySpec::FixedPriority));
     let mut server = SchedulerSpec::new("server", PolicySpec::Fifo);
@@ -48,7 +48,8 @@ fn greedy(kind: ServerKind) -> (RootReport, u64) {
     (report.roots.remove(0), stalls)
 }
 
-/// The longest time in which the client had the CPU, but for the looks of dispatcher and monitor.
+/// Returns the longest time, in nanoseconds, for which the client had the CPU, without the short
+/// interruptions by the dispatcher and the stall monitor.
 fn longest_burst(ran: &[talea_exec::ExecInterval]) -> u64 {
     const LOOK: u64 = 200_000;
     let (mut longest, mut burst) = (0, None::<(Time, Time)>);

@@ -1,4 +1,4 @@
-//! Wakes at releases and completions: of a dispatcher, or of the workers themselves.
+//! Wake-ups at releases and completions: of a dispatcher, or of the workers themselves.
 
 use super::scene::{Agreed, Scene};
 use super::{alone, every_2_ms, small, two_cpus};
@@ -10,9 +10,9 @@ use talea_exec::{Arrival, Job, Load, Options, RootPlan, TaskPlan, execute};
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_os::clock;
 
-/// Runs a task with forty jobs, one every 2 ms, in this tree. Returns the steps of its dispatcher,
-/// of its worker at completions, and of its worker at releases. A fresh engine repeats the record,
-/// whichever thread executed a step.
+/// Runs a task with forty jobs, one every 2 ms, in this tree. Returns the number of steps of its
+/// dispatcher, of its worker at completions, and of its worker at releases. Checks that a fresh
+/// engine repeats the record, whichever thread executed a step.
 fn steps_of_forty(tree: &Tree) -> [u64; 3] {
     let load = every_2_ms(40, vec![Work::from_ns(200_000)]);
     let plan = alone(tree, load, talea_exec::work::spender());
@@ -122,7 +122,7 @@ fn s8_a_preempting_worker_wakes_by_its_own_timer_while_another_one_computes() {
     assert!(of_short > of_long, "{of_short:?}, {of_long:?}");
 }
 
-/// These tasks under EDF on one CPU, as simulated.
+/// Runs these tasks under EDF on one CPU and compares the run with the simulator.
 fn under_edf(bench: &Bench, tasks: &str) -> Agreed {
     const ROOT: &str = "duration = \"420ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n";
     Scene::read(&format!("{ROOT}{tasks}")).agrees(bench).swap_remove(0)

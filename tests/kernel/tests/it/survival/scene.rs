@@ -1,4 +1,4 @@
-//! Clients that are killed, clients that live on, and the state of the machine around them.
+//! Clients that are killed, clients that live on, and the state of the machine.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -13,17 +13,17 @@ use talea_os::{proc, sysinfo};
 
 /// User of the clients that are killed.
 const DAVE: u32 = 60_005;
-/// Threads of another process under a busy client's grants.
+/// Number of threads of another process under a busy client's grants.
 const FOREIGN: usize = 4;
-/// Maximum time that a deadline thread pays for an overrun. The kernel charges a stall of the
-/// machine to the thread, and lets it run again, even to its end, only after that is paid: with 4 %
-/// of a CPU 200 ms take 5 s.
+/// Maximum time that a deadline thread needs to repay an overrun debt. The kernel charges a stall
+/// of the machine to the thread, and runs the thread again, even to its end, only after the debt is
+/// repaid. With 4 % of a CPU, 200 ms take 5 s.
 const MAX_OVERRUN: Duration = Duration::from_secs(30);
-/// Bandwidth by which the kernel's sum may differ, in units of 2^-20 CPUs: what shrinking leaves of
-/// demoted sleepers. The smallest reservation of the test is 40,000.
+/// Maximum difference of the kernel's bandwidth sum, in units of 2^-20 CPUs: the rest that
+/// shrinking leaves of demoted sleeping threads. The smallest reservation of the test is 40,000.
 const DUST: i64 = 256;
 
-/// Numbers in an order that the seed decides (a linear congruential generator, its high half).
+/// Linear congruential generator with a seed; only its high half is used.
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
@@ -63,7 +63,7 @@ impl BusyProcess {
         BusyProcess { threads: threads.collect(), client: None, _other: other }
     }
 
-    /// Starts a new client; when this returns it holds all that it can.
+    /// Starts a new client. When the function returns, the client has attached all of its threads.
     pub(crate) fn go(&mut self, bench: &Bench, daemon: &Daemon, seed: u64) {
         let client = Agent::start(test_clients(bench), DAVE);
         let tids: Vec<String> = self.threads.iter().map(|(tid, ..)| tid.to_string()).collect();
@@ -73,7 +73,8 @@ impl BusyProcess {
         self.client = Some(client);
     }
 
-    /// Kills the client; how many threads of the other process were real-time at that moment.
+    /// Kills the client; returns the number of threads of the other process that were real-time
+    /// then.
     #[track_caller]
     pub(crate) fn kill(&mut self) -> u32 {
         let real_time =
@@ -110,8 +111,8 @@ impl Drop for BusyProcess {
     }
 }
 
-/// Makes the deadline threads of these users ordinary and returns them: a thread that the kernel
-/// has forgotten to replenish can't even be killed before.
+/// Makes the deadline threads of these users ordinary, and returns them with their policies. A
+/// thread that the kernel does not replenish cannot even be killed before.
 fn thaw(uids: &[u32]) -> Vec<(i32, sched::Policy)> {
     let all = real_time_threads(|uid| uids.contains(&uid));
     let frozen: Vec<_> = all.into_iter().filter(|(_, policy)| policy.is_deadline()).collect();
@@ -121,7 +122,7 @@ fn thaw(uids: &[u32]) -> Vec<(i32, sched::Policy)> {
     frozen
 }
 
-/// Kernel state of a thread, for the failure message.
+/// Returns the kernel state of a thread for a failure message.
 fn describe(tid: i32) -> String {
     let file =
         |name: &str| std::fs::read_to_string(format!("/proc/{tid}/{name}")).unwrap_or_default();
@@ -138,13 +139,13 @@ fn describe(tid: i32) -> String {
     )
 }
 
-/// The threads of a process, also of one that is about to end.
+/// Returns the threads of a process, also of one that is about to end.
 fn threads(pid: i32) -> Vec<i32> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Waits until the threads under a killed client's grants are exactly what they were.
+/// Waits until the threads under a killed client's grants have their former attributes.
 #[track_caller]
 pub(crate) fn eventually_back(busy: &BusyProcess, daemon: &Daemon) {
     let end = Instant::now() + MAX_OVERRUN;
@@ -160,7 +161,7 @@ pub(crate) fn eventually_back(busy: &BusyProcess, daemon: &Daemon) {
     }
 }
 
-/// State of the machine besides the threads of the test.
+/// State of the machine outside of the test's threads.
 pub(crate) struct MachineState {
     bandwidth: Option<i64>,
     settings: BTreeMap<PathBuf, String>,
@@ -181,7 +182,8 @@ impl MachineState {
         MachineState { bandwidth: last, settings: settings() }
     }
 
-    /// Compares after all clients have ended; returns the remaining bandwidth.
+    /// Compares the machine with the recorded state after all clients have ended; returns the
+    /// bandwidth that remains.
     pub(crate) fn compare(&self) -> Option<i64> {
         let strays = real_time_threads(|uid| [ALICE, DAVE].contains(&uid));
         assert!(strays.is_empty(), "real-time without a grant: {strays:?}");
@@ -218,9 +220,9 @@ impl MachineState {
     }
 }
 
-/// Deadline bandwidth that the kernel has reserved beyond what its deadline threads have, in units
-/// of 2^-20 CPUs: the fair servers', and whatever has leaked. Threads of others on the machine come
-/// and go; this stays.
+/// Returns the deadline bandwidth that the kernel has reserved beyond that of its deadline threads,
+/// in units of 2^-20 CPUs: that of the fair servers, and any leak. `None` if it is not readable.
+/// Threads of other programs do not change this sum.
 fn unexplained() -> Option<i64> {
     let of = |(_, policy): (i32, sched::Policy)| match policy {
         sched::Policy::Deadline { runtime, period, .. } => {
@@ -234,17 +236,17 @@ fn unexplained() -> Option<i64> {
     )
 }
 
-/// Whether so much is what one or more CPUs' fair servers have, 50 ms of each second: when root
-/// domains are rebuilt, as the partitions of other tests have them, the kernel drops some of them
-/// from its sum and finds them again later. What a busy client can leak is not mistaken for them:
-/// its reservations are 4 % each, theirs 5 %, and no number of the former makes up to three of the
-/// latter.
+/// Whether `bandwidth` is that of the fair servers of one to three CPUs, 50 ms in each second. When
+/// root domains are rebuilt, as by the partitions of other tests, the kernel drops some fair
+/// servers from its sum and adds them again later. A leak of a busy client is different: its
+/// reservations are 4 % each, those of fair servers 5 %, and no number of the former equals up to
+/// three of the latter.
 fn is_fair_servers(bandwidth: i64) -> bool {
     const ONE: i64 = 50 * (1 << 20) / 1_000;
     (1..=kernel::cpus().len().min(3) as i64).any(|count| (bandwidth - count * ONE).abs() <= DUST)
 }
 
-/// Threads of users that are `asked` for, as far as the kernel schedules them in real time.
+/// Returns the real-time threads of the users for which `asked` is true, with their policies.
 fn real_time_threads(asked: impl Fn(u32) -> bool) -> Vec<(i32, sched::Policy)> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -262,8 +264,8 @@ fn real_time_threads(asked: impl Fn(u32) -> bool) -> Vec<(i32, sched::Policy)> {
     found
 }
 
-/// Everything that a daemon could have turned: the scheduler's sysctls, and what control groups
-/// there are.
+/// Returns the settings that a daemon could have changed: the scheduler's sysctls, the control
+/// groups and the admission limits.
 fn settings() -> BTreeMap<PathBuf, String> {
     const OF_GROUPS: [&str; 8] = [
         "cpu.rt_runtime_us",
@@ -311,12 +313,13 @@ fn settings() -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// Figures that are printed at the end.
+/// Figures that the test prints at the end.
 #[derive(Default)]
 pub(crate) struct Figures {
     pub(crate) client_kills: u32,
     pub(crate) daemon_kills: u32,
-    /// Threads of other processes that were real-time when their client was killed.
+    /// Number of threads of other processes that had a real-time policy when the test killed their
+    /// client.
     pub(crate) thrown_back: u32,
     looks: u64,
     answers: u64,
@@ -326,7 +329,8 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Adds the holder's result: it must have lost nothing, and met at least half of `daemons`.
+    /// Adds the result of the holder, which must have lost nothing and must have connected to at
+    /// least half of `daemons`.
     #[track_caller]
     pub(crate) fn add_holder(&mut self, said: &str, daemons: u32) {
         let figure = |name: &str| crate::attacker::figure(said, name);
