@@ -5,6 +5,7 @@ use std::path::Path;
 use talea_core::engine::NodeSpec;
 use talea_core::{Time, Work};
 use talea_sim::{Completion, Counters, Jobs, Simulation};
+use talea_system::diagnostic::render;
 use talea_system::system::{self, Include, Registry, System};
 
 /// Files in `examples/systems`.
@@ -370,6 +371,32 @@ fn l11_a_part_that_two_teams_include_is_read_once() {
     let all = "include = [\"a.toml\", \"b.toml\", \"cpu.toml\"]\n";
     let system = system::read(all, "all.toml", &files).unwrap_or_else(|found| panic!("{found:#?}"));
     assert_eq!(system.roots[0].tasks, ["a", "b"]);
+}
+
+/// Includes an empty file at every path.
+struct Empty;
+
+impl Include for Empty {
+    fn text(&self, _from: &str, path: &str) -> Result<(String, String), String> {
+        Ok((path.to_owned(), String::new()))
+    }
+}
+
+#[test]
+fn l11_a_system_has_at_most_256_files() {
+    let read = |includes: usize| {
+        let paths: Vec<String> = (0..includes).map(|number| format!("\"{number}.toml\"")).collect();
+        // A repeated path adds no file.
+        let text = format!(
+            "include = [{}, \"0.toml\"]\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n",
+            paths.join(", ")
+        );
+        system::read(&text, "all.toml", &Empty)
+    };
+    assert!(read(255).is_ok());
+    let found = render(&read(256).expect_err("257 files"), false);
+    assert!(found.contains("at most 256 files"), "{found}");
+    assert!(found.contains("\"255.toml\""), "{found}");
 }
 
 #[test]

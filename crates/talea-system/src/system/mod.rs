@@ -243,14 +243,14 @@ fn gather(
             return Ok(());
         };
         for path in field.texts(&mut findings).unwrap_or_default() {
-            if depth == DEPTH_MAX || parts.len() >= FILES_MAX {
+            if depth == DEPTH_MAX {
                 let what = "too many files include each other";
-                let why = format!("a system has at most {FILES_MAX} files, {DEPTH_MAX} deep");
+                let why = format!("includes are at most {DEPTH_MAX} deep");
                 findings.error(&path.at, words(what, why, "does a file include itself?"));
                 continue;
             }
             match include.text(&origin, path.text) {
-                Ok(found) => wanted.push(found),
+                Ok((origin, text)) => wanted.push((path.at, origin, text)),
                 Err(why) => {
                     let what = format!("{} can't be read", crate::diagnostic::quoted(path.text));
                     let remedy =
@@ -263,8 +263,9 @@ fn gather(
             return Err(findings.finish());
         }
     }
+    let index = parts.len();
     parts.push(Part { origin, text });
-    for (origin, text) in wanted {
+    for (at, origin, text) in wanted {
         // Two teams may include the same part, each from where it stands.
         if parts.iter().all(|part| {
             mutate!(
@@ -273,6 +274,13 @@ fn gather(
                 depth > 0 || folded(Path::new(&part.origin)) != folded(Path::new(&origin))
             )
         }) {
+            if parts.len() >= FILES_MAX {
+                let source = Source::new(&parts[index].origin, &parts[index].text);
+                let mut findings = Findings::new(&source);
+                let why = format!("a system has at most {FILES_MAX} files");
+                findings.error(&at, words("too many files", why, "merge some of the files"));
+                return Err(findings.finish());
+            }
             gather(text, origin, include, parts, depth + 1)?;
         }
     }
