@@ -20,7 +20,7 @@ const RHYTHM: [(usize, usize); 6] = [(3, 218), (3, 183), (2, 163), (3, 145), (3,
 /// Number of samples of one sixteenth. Two repetitions of 16 sixteenths fill the file.
 const SIXTEENTH: usize = SECONDS * RATE / 32;
 
-/// Writes the file.
+/// Runs the audio command.
 pub(crate) fn run() -> Result<ExitCode> {
     std::fs::write(shell::root().join(FILE), wav(&voice()))?;
     Ok(ExitCode::SUCCESS)
@@ -37,8 +37,8 @@ fn voice() -> Vec<i16> {
     samples
 }
 
-/// Appends one note: noise in a delay line, in which each sample becomes the damped mean of two
-/// neighbours.
+/// Appends one note of `length` samples: noise in a delay line, in which each sample becomes the
+/// damped mean of two neighbours.
 fn pluck(samples: &mut Vec<i16>, length: usize, period: usize, seed: &mut u32) {
     let mut line: Vec<i32> = (0..period).map(|_| noise(seed)).collect();
     for at in 0..length {

@@ -70,7 +70,7 @@ impl Install {
         Ok(Some(Install { prefix, sysconfdir, destdir, profile }))
     }
 
-    /// Returns the path below `destdir` of a path of the installed system.
+    /// Returns the path below `destdir` for a path of the installed system.
     fn place(&self, path: &Path) -> PathBuf {
         if self.destdir.as_os_str().is_empty() {
             path.to_owned()
@@ -242,7 +242,7 @@ impl Install {
         symlink(to, &at).with_context(|| at.display().to_string())
     }
 
-    /// Writes a file of the tree to `to`, with values for its `@words@`.
+    /// Writes a file of the tree to `to`, with values in place of the `@words@` of the file.
     fn fill(&self, from: &str, to: &Path) -> Result<()> {
         let text = fs::read_to_string(root().join(from)).with_context(|| from.to_owned())?;
         let path = |path: &Path| path.display().to_string();
@@ -262,8 +262,9 @@ impl Install {
     }
 }
 
-/// Replaces the SONAME of `libtalea.so` by that of ReTiF's own library. Both names have the same
-/// length, and the name stands alone only in the string table of the dynamic section.
+/// Replaces the SONAME of `libtalea.so` by the SONAME of the original ReTiF library. Both names
+/// have the same length. Only the string table of the dynamic section has the name between two zero
+/// bytes.
 fn renamed(mut library: Vec<u8>) -> Result<Vec<u8>> {
     const TALEA: &[u8] = b"\0libtalea.so.0\0";
     const RETIF: &[u8; TALEA.len()] = b"\0libretif.so.0\0";

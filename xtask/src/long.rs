@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Names of the benchmarks.
 const BENCHMARKS: [&str; 4] = ["ipc", "sim", "analysis", "admission"];
 
-/// Builds the programs under measurement, and calls `talea lab`.
+/// Runs the bench command: builds the programs under measurement, and calls `talea lab`.
 pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     let rest: Vec<_> = args.raw_args()?.collect();
     if rest.first().is_none_or(|what| !BENCHMARKS.iter().any(|known| what == known)) {
@@ -30,7 +30,8 @@ pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1))))
 }
 
-/// Repeats the optimised tests with larger numbers until the time is over or a test fails.
+/// Runs the soak command: repeats the optimised tests with larger numbers until the time is over or
+/// a test fails.
 pub(crate) fn soak(args: &mut Parser) -> Result<ExitCode> {
     let mut minutes: u64 = 60;
     while let Some(arg) = args.next()? {

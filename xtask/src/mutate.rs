@@ -2,15 +2,16 @@
 //!
 //! Model: a mutation point `mutate!("name", code, mutant)` in the source breaks one mechanism while
 //! the environment variable `TALEA_MUTATION` names it (`talea_core::mutation`).
-//! `xtask/mutations.toml` lists per point the tests that must fail then. One build with
-//! `--cfg mutate` serves all points. Words select points by name.
+//! `xtask/mutations.toml` lists for each point the tests of which one must fail then. One build
+//! with `--cfg mutate` serves all points. Words select points by name.
 //!
-//! A failed test kills a mutant only if the same test passes without the mutation. The command ends
-//! tests of pure crates at the first failure. Tests that change the machine run to their end,
-//! because they have to restore what they changed. No point breaks the code that restores the
-//! machine.
+//! A failed test kills a mutant only if the same test passes without the mutation. The end of a
+//! test program without a named failure kills the mutant if the run without the mutation passes.
+//! The command ends tests of pure crates at the first failure. Tests that change the machine run to
+//! their end, because they have to restore what they changed. No point breaks the code that
+//! restores the machine.
 //!
-//! Not part of the test command: one run takes about an hour.
+//! The test command does not run this command, which takes about an hour.
 
 use crate::shell::{self, cargo, root};
 use anyhow::{Context, Result, bail, ensure};
@@ -21,7 +22,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Path of the registry of points, with the tests that must fail for each point.
+/// Path of the registry of points. The registry lists for each point the tests of which one must
+/// fail.
 const REGISTRY: &str = "xtask/mutations.toml";
 /// Time limit of one test run in seconds. A mutant may make its tests wait forever.
 const TIMEOUT_S: u32 = 300;
@@ -29,7 +31,7 @@ const TIMEOUT_S: u32 = 300;
 const PURE: [&str; 6] =
     ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
 
-/// Arguments of `cargo test` that a registry entry gives.
+/// Selection of tests: arguments of `cargo test` in an entry of the registry.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
 struct TestSelection {
     package: String,
@@ -63,7 +65,7 @@ struct TestProgram {
 struct TestRun {
     is_green: bool,
     failed: Vec<String>,
-    /// Reason of a test that skipped itself.
+    /// Reason of the last test that skipped itself.
     skipped: Option<String>,
 }
 
@@ -187,12 +189,12 @@ fn build_dir() -> PathBuf {
     shell::target_dir().join("mutate")
 }
 
-/// Sets the variables with which a build, or a program that builds, uses the mutable code.
+/// Sets the variables with which a build, or a program that builds, contains the mutants.
 fn mutable(command: &mut Command) {
     command.env("CARGO_TARGET_DIR", build_dir()).env("RUSTFLAGS", "--cfg mutate");
 }
 
-/// Builds all programs and test programs once, with every mutant in them.
+/// Builds all programs and test programs with every mutant. Returns the test programs.
 fn build() -> Result<Vec<TestProgram>> {
     let mut programs = cargo(&["build", "--workspace", "--locked", "--quiet"]);
     mutable(&mut programs);
@@ -214,7 +216,8 @@ fn build() -> Result<Vec<TestProgram>> {
     Ok(found)
 }
 
-/// Returns the test program of a message that cargo prints for it.
+/// Returns the test program that a message of cargo describes; `None` for a message about another
+/// target.
 fn test_program(message: &serde_json::Value) -> Option<TestProgram> {
     let path = message["executable"].as_str()?;
     if message["profile"]["test"] != true {
@@ -242,7 +245,7 @@ fn test_program(message: &serde_json::Value) -> Option<TestProgram> {
     })
 }
 
-/// Fails if an entry selects no test. Then the test was renamed, and the entry would prove nothing.
+/// Fails if an entry selects no test. Then the test has another name, and the entry proves nothing.
 fn check_selections<'a>(
     programs: &[TestProgram],
     selections: impl Iterator<Item = &'a TestSelection>,
@@ -265,8 +268,8 @@ fn check_selections<'a>(
     Ok(())
 }
 
-/// Runs the selected tests. With `mutation` they run with the mutant of a point, and its second
-/// part is the run before it.
+/// Runs the selected tests. `mutation` is a point, whose mutant is active, and the run without the
+/// mutant.
 fn test(
     programs: &[TestProgram],
     selection: &TestSelection,

@@ -1,4 +1,4 @@
-//! Calls of other programs, with their output.
+//! Functions that call other programs and read their output.
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -11,7 +11,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum time for which the output of a program that has ended may stay open.
+/// Time without output after which the reader checks whether the program has ended. Another process
+/// may hold the output open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the root folder of the workspace.
@@ -25,8 +26,8 @@ pub(crate) fn target_dir() -> PathBuf {
         .map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
-/// Locks a mutex, even after a panic of another thread, because that thread has left its data
-/// whole.
+/// Locks a mutex, even after a panic of another thread, because that thread has left the data
+/// consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -51,11 +52,11 @@ pub(crate) fn has(name: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).is_file()))
 }
 
-/// Instant at which this process kills running programs.
+/// Instant after which this process kills running programs.
 static DEADLINE: OnceLock<Instant> = OnceLock::new();
 
-/// Limits all programs that this process runs: at `deadline` it kills them with all their
-/// descendants. It does not start later programs. Only the first call counts.
+/// Limits all programs that this process runs. After `deadline` the process kills running programs
+/// with all their descendants, and starts no other programs. Only the first call has an effect.
 pub(crate) fn end_programs_at(deadline: Instant) {
     let _ = DEADLINE.set(deadline);
 }
@@ -71,7 +72,7 @@ pub(crate) fn stream(command: Command, line: impl FnMut(&str)) -> Result<bool> {
 }
 
 /// Variant of [`stream`] that returns the status of the program. Returns `None` if the program was
-/// killed at the deadline.
+/// killed at the deadline, or not started after the deadline.
 pub(crate) fn status(command: Command, mut line: impl FnMut(&str)) -> Result<Option<ExitStatus>> {
     drive(command, |text| {
         line(text);
@@ -79,8 +80,8 @@ pub(crate) fn status(command: Command, mut line: impl FnMut(&str)) -> Result<Opt
     })
 }
 
-/// Variant of [`stream`] that stops when `line` breaks. It then kills the program and its process
-/// group, and returns `false`.
+/// Variant of [`stream`] that stops when `line` breaks. Then the function kills the process group
+/// that the program leads, and returns `false`.
 pub(crate) fn stream_while(
     command: Command,
     line: impl FnMut(&str) -> ControlFlow<()>,
@@ -88,8 +89,8 @@ pub(crate) fn stream_while(
     Ok(drive(command, line)?.is_some_and(|status| status.success()))
 }
 
-/// Runs a program with one pipe for both outputs, so that the name of a test stays next to its
-/// output.
+/// Runs a program with one pipe for both outputs, so that the name of a test stays next to the
+/// output of the test. Returns `None` if the function killed the program or did not start it.
 fn drive(
     mut command: Command,
     mut line: impl FnMut(&str) -> ControlFlow<()>,
@@ -160,7 +161,8 @@ fn descendants(top: Pid) -> Vec<Pid> {
     found.drain(1..).rev().filter_map(Pid::from_raw).collect()
 }
 
-/// Reads the fourth field of `stat`. The second field, in brackets, may contain any character.
+/// Returns the parent of a process: the fourth field of `stat`. The second field, in brackets, may
+/// contain any character.
 fn parent_of(process: &Path) -> Option<i32> {
     let stat = std::fs::read_to_string(process.join("stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -179,7 +181,7 @@ fn read_lines(reader: impl Read, lines: &Sender<String>) {
     }
 }
 
-/// Runs a program. Returns its standard output if the program succeeded.
+/// Runs a program. Returns the standard output if the program succeeded.
 pub(crate) fn output(mut command: Command) -> Option<String> {
     let output = command.stdin(std::process::Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns the installed tree, in the profile that the tests have built already.
+/// Installs the tree, in the profile that the tests have built already. Returns the folder of the
+/// tree.
 fn installed() -> PathBuf {
     let dest = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install");
     drop(std::fs::remove_dir_all(&dest));
@@ -120,7 +121,7 @@ fn carries(dest: &Path, prefix: &Path) {
     said(&mut Command::new(&program));
 }
 
-/// Checks a program for each library, linked as the library's pkg-config file says.
+/// Checks a program for each library, linked with the flags of the library's pkg-config file.
 fn links(dest: &Path, prefix: &Path) {
     for (name, symbol, soname) in
         [("talea", "talea_version", "libtalea.so.0"), ("retif", "rtf_connect", "libretif.so.0")]

@@ -3,8 +3,8 @@
 use crate::biguint::BigUint;
 use talea_core::{Charge, Span, Work};
 
-/// Demand of at most `work` nanoseconds of CPU time within every `within`. The ratio is a density
-/// (ReTiF Eq. 1).
+/// Demand of at most `work` nanoseconds of CPU time in every interval of length `within`. The ratio
+/// is a density (ReTiF Eq. 1).
 ///
 /// `work` is wider than [`Work`] because a demand may represent the sum of many tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! Assumptions of both tests:
 //! 1. Preemptive EDF, independent sporadic tasks, no overheads.
-//! 2. The density Q / min(T, D) replaces the utilisation. It equals the utilisation for D ≥ T and
-//!    is safe for D < T.
+//! 2. The density Q / min(T, D) replaces the utilisation. The density equals the utilisation for D
+//!    ≥ T and is safe for D < T.
 //! 3. A CPU of which only a share `cap` may be allocated counts as a whole CPU whose rest stays
 //!    unused. This is safe, because the tests then only refuse more.
 

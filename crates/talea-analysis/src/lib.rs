@@ -1,11 +1,11 @@
 //! Schedulability tests over the task model of the core. Each file has one test, with its numbered
 //! assumptions at the top.
 //!
-//! The tests are pure and exact: integers of any size, no floats, no clock. A test decides a list
-//! of [`Demand`]s. [`rm`] turns tasks into demands (several tasks in one kernel level, tasks of
-//! other plugins above). A caller that needs a verdict in nanoseconds keeps running sums with
-//! directed rounding. It calls these tests only if rounding leaves the verdict open, so their
-//! correctness matters more than their cost.
+//! The tests are pure and exact: integers of any size, no floats, no clock. The tests of [`rm`] and
+//! [`edf`] decide about a list of [`Demand`]s. [`rm`] turns tasks into demands (several tasks in
+//! one kernel level, tasks of other plugins above). A caller that needs a verdict in nanoseconds
+//! keeps running sums with directed rounding. It calls these tests only if rounding leaves the
+//! verdict open, so their correctness matters more than their cost.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@
 //!    when the sum completes. This is sharper than counting the tasks one by one, because 1 + ΣU_i
 //!    ≤ Π(1 + U_i), and equal for sets with distinct spans.
 //! 2. *One kernel level, one span.* Neighbouring spans that share a kernel priority are tested with
-//!    their shortest span. Shortening spans is safe as said above. Among equal spans the order is
+//!    their shortest span. Shorter spans are safe, as stated above. Among equal spans the order is
 //!    free. Let the kernel choose any order within a level (FIFO, round robin). A job of the level
 //!    completes no later than the backlog of its level and of all levels above. That is the
 //!    completion time of argument 1.
@@ -23,8 +23,8 @@
 //!    assumed rate monotonic too. Tasks with a shorter span keep their span.
 //! 4. *Tasks that may migrate from another CPU.* A task under global EDF may have started a job
 //!    elsewhere when the relevant window begins. So at most (⌈t/T⌉ + 1)·Q ≤ ⌈t/T⌉·2Q of its work
-//!    can execute here, as long as the task meets its own deadlines. It outranks all classes as in
-//!    argument 3, with twice its work.
+//!    can execute here, as long as the task meets its own deadlines. The task outranks all classes
+//!    as in argument 3, with twice its work.
 //!
 //! Arguments 2 and 3 only shorten spans, and any grouping of neighbours is sound. So an accepted
 //! set stays schedulable when a member leaves and the grouping becomes finer. This holds even if a

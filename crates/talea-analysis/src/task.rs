@@ -14,7 +14,7 @@ pub struct Sporadic {
     pub cost: Work,
     /// Minimum distance between arrivals, T.
     pub period: Span,
-    /// Relative deadline, D. It may be below, equal to or above the period.
+    /// Relative deadline, D: below, equal to or above the period.
     pub deadline: Span,
     /// Longest time from arrival to release, J.
     pub jitter: Span,

@@ -88,7 +88,8 @@ pub struct Release {
 pub enum Inconclusive {
     /// The test is only sufficient, and it does not accept this set.
     Insufficient {
-        /// Index of the first task that could not be proved.
+        /// Index of the first task that the test does not prove. A test of the whole set returns
+        /// one representative task, such as the densest.
         task: usize,
     },
     /// The test does not cover this set.

@@ -1,7 +1,7 @@
 //! Tests without a list result allocate nothing in a scratch that has held as many tasks.
 //!
-//! A separate binary, because the counting allocator applies to the whole program. It counts per
-//! thread.
+//! The file is a separate binary, because the counting allocator applies to the whole program. The
+//! allocator counts per thread.
 
 use allocation_counter::measure;
 use talea_analysis::Sporadic;
@@ -10,8 +10,8 @@ use talea_analysis::multi::{Scratch, baruah, bcl, ff_dbf, gfb, guan};
 use talea_analysis::uni::{self, edf_in_fp, edf_response, fp_response, np_fp, qpa};
 use talea_core::{Span, Work};
 
-/// Returns `count` tasks, each with a share of `load` thousandths of a CPU. Their deadlines are a
-/// little before the ends of their periods.
+/// Returns `count` tasks, each with a share of `load` thousandths of a CPU. The deadlines are a
+/// little shorter than the periods.
 fn set(count: u64, load: u64) -> Vec<Sporadic> {
     let task = |at: u64| {
         let period = 1_000_000 + 137_731 * at;

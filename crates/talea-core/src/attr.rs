@@ -9,12 +9,12 @@ use crate::{CpuSet, Priority, Span, Work};
 pub enum Policy {
     /// `SCHED_OTHER`, the ordinary time-sharing class.
     Other {
-        /// −20 (favoured) to 19.
+        /// Nice value, −20 (favoured) to 19.
         nice: i8,
     },
     /// `SCHED_BATCH`.
     Batch {
-        /// −20 (favoured) to 19.
+        /// Nice value, −20 (favoured) to 19.
         nice: i8,
     },
     /// `SCHED_IDLE`.

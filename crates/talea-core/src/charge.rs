@@ -1,7 +1,7 @@
 //! The share of a CPU that a reservation takes, as a ratio with directed rounding.
 //!
-//! A charge is the fixed-point number ⌈Q·2^64 / T⌉. It is computed once, when a grant is made, and
-//! the same number is released. An empty ledger therefore sums to exactly zero.
+//! A charge is the fixed-point number ⌈Q·2^64 / T⌉. The ledger computes the number when it makes a
+//! grant, and later releases the same number. An empty ledger therefore sums to exactly zero.
 //!
 //! Rounding up makes the ledger err on the safe side. A caller that needs a verdict at the exact
 //! limit (U = 1 must pass) computes it with exact ratios, off the hot path.
@@ -19,7 +19,8 @@ impl Charge {
     /// One whole CPU.
     pub const ONE: Charge = Charge(1 << 64);
 
-    /// Returns `⌈runtime·2^64 / span⌉`. Never overflows: the largest value is below 2^128.
+    /// Returns `⌈runtime·2^64 / span⌉`. The result never overflows: the largest value is below
+    /// 2^128.
     ///
     /// # Panics
     /// If `span` is zero.
@@ -69,7 +70,7 @@ impl Charge {
         Charge(self.0.saturating_sub(other.0))
     }
 
-    /// Returns this share multiplied by `count`.
+    /// Returns this share multiplied by `count`, saturated.
     #[must_use]
     pub const fn times(self, count: u32) -> Charge {
         Charge(self.0.saturating_mul(count as u128))
@@ -87,10 +88,10 @@ impl Charge {
         Work::from_ns(u64::try_from(whole.saturating_add(part)).unwrap_or(u64::MAX))
     }
 
-    /// Returns the share in millionths of a CPU, rounded up.
+    /// Returns the share in millionths of a CPU, rounded up: at least 1 for a charge above zero.
     ///
-    /// The value is for display and for the wire, never for decisions. It hides the rounding errors
-    /// of a sum of up to a million charges, so a tenth is 100,000.
+    /// The value is for display and for the wire, never for decisions. The function hides the
+    /// rounding errors of a sum of up to a million charges, so a tenth is 100,000.
     pub fn ppm(self) -> u64 {
         let bits = self.0.saturating_sub(ROUNDING);
         let whole = (bits >> 64).saturating_mul(MILLION);
@@ -101,8 +102,8 @@ impl Charge {
 
     /// Returns the share in millionths of a CPU, rounded down.
     ///
-    /// The value is for free capacity, so that the display never exceeds what is available. It
-    /// hides the rounding errors of a sum of up to a million charges.
+    /// The value is for free capacity, so that the display never exceeds what is available. The
+    /// function hides the rounding errors of a sum of up to a million charges.
     pub fn ppm_down(self) -> u64 {
         let bits = self.0.saturating_add(ROUNDING);
         let whole = (bits >> 64).saturating_mul(MILLION);

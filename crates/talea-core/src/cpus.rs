@@ -17,7 +17,7 @@ pub struct CpuSet([u64; WORDS]);
 pub enum CpuListError {
     /// The list names no CPU.
     Empty,
-    /// The byte at this offset is not part of a number, a dash or a comma.
+    /// The text that begins at this byte offset is not a CPU number.
     Syntax(usize),
     /// A range is reversed, such as `3-1`.
     Backwards(u32, u32),
@@ -40,6 +40,9 @@ impl CpuSet {
     }
 
     /// Returns the CPUs `0..count`.
+    ///
+    /// # Panics
+    /// If `count` exceeds [`MAX_CPUS`].
     pub fn first(count: u32) -> CpuSet {
         (0..count).collect()
     }
@@ -55,6 +58,9 @@ impl CpuSet {
     }
 
     /// Adds `cpu`.
+    ///
+    /// # Panics
+    /// If `cpu` is not below [`MAX_CPUS`].
     pub fn insert(&mut self, cpu: u32) {
         assert!((cpu as usize) < MAX_CPUS, "CPU {cpu} is beyond the largest set");
         self.0[cpu as usize / 64] |= 1 << (cpu % 64);

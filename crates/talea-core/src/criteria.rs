@@ -2,8 +2,8 @@
 //!
 //! Every runnable, task or scheduler, carries *criteria* (SF3P, RSP 2014, section V-A). A scheduler
 //! presents the criteria of the child at the head of its policy. docs/model.md argues for two
-//! additions: criticality (L3C, RTNS 2017, section 2), and [`Overrides`], by which a scheduler
-//! presents one priority for all its children.
+//! additions. These are criticality (L3C, RTNS 2017, section 2), and [`Overrides`], by which a
+//! scheduler presents one priority for all its children.
 
 use crate::mutate;
 use crate::{Span, Time};
@@ -81,7 +81,7 @@ pub struct Overrides {
     pub period: Option<Span>,
     /// Replaces [`Criteria::relative_deadline`].
     pub relative_deadline: Option<Span>,
-    /// Sets [`Criteria::yields`]. A time-partition table always sets it.
+    /// Sets [`Criteria::yields`]. A time-partition table always sets the criterion.
     pub yields: bool,
 }
 

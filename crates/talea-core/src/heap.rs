@@ -3,14 +3,14 @@
 //! Model: each number `0..n` has a key while it is queued, and is stored with its key in a row of
 //! four. The minimum of a row is its winner. Above the rows is a binary tree, in which each inner
 //! position holds the smaller of two winners. Ties go to the lower number, which is always on the
-//! left, and the overall winner is at the top. A changed key replays the matches of its number:
-//! three in its row and ⌈log2 n⌉ - 2 above. All memory is allocated at construction.
+//! left, and the overall winner is at the top. A changed key repeats the comparisons of its number:
+//! three in the row and ⌈log2 n⌉ - 2 above. All memory is allocated at construction.
 //!
 //! Rejected: a binary heap. The path of an entry in a heap depends on every comparison, and with
 //! random keys the CPU mispredicts half of these branches. In the tournament tree the opponents are
 //! known in advance, and only the winner depends on the outcome, which is a conditional move. The
-//! rows save memory accesses: among ten thousand tasks a decision mostly waits for memory, and
-//! without rows the queue is two and a half times as large.
+//! rows save memory accesses, for which a decision among ten thousand tasks mostly waits. Without
+//! rows the queue is two and a half times as large.
 //!
 //! Reference model: a sorted list, in the tests below.
 
@@ -25,7 +25,7 @@ struct Entry {
     item: u32,
 }
 
-/// Key of a number that is not queued. It is after every queued key, and below `u64::MAX`.
+/// Key of a number that is not queued: after every queued key, and below `u64::MAX`.
 const OUT: u64 = u64::MAX - 1;
 
 /// Keys of four numbers: half of a cache line.
@@ -73,7 +73,7 @@ fn winner(mine: Entry, other: Entry, is_right: bool) -> Entry {
 }
 
 impl Heap {
-    /// Largest key. Larger keys are clamped to it.
+    /// Largest key, to which larger keys are clamped.
     pub const LAST: u64 = OUT - 1;
 
     /// Creates an empty queue for the numbers `0..n`.

@@ -2,9 +2,9 @@
 //!
 //! Model: [`mutate!`](crate::mutate) names a point and holds the code and its mutant, a version
 //! that breaks the mechanism of that name. An ordinary build contains the code alone. A build with
-//! `--cfg mutate` contains both. It runs the mutant of the one point that the environment variable
-//! `TALEA_MUTATION` names. `cargo xtask mutate` builds once, activates one point after the other
-//! and expects the tests that `xtask/mutations.toml` lists for the point to fail.
+//! `--cfg mutate` contains both versions, and runs the mutant of the one point that the environment
+//! variable `TALEA_MUTATION` names. `cargo xtask mutate` builds once, activates one point after the
+//! other and expects the tests that `xtask/mutations.toml` lists for the point to fail.
 //!
 //! Invariant: without `--cfg mutate`, a point costs nothing and leaves no trace in the binary.
 //!
@@ -39,7 +39,7 @@ mod point {
 
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// One mutation point. It reads the environment once.
+    /// A mutation point, which reads the environment once.
     #[derive(Debug)]
     pub struct Point {
         name: &'static str,

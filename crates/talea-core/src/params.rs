@@ -15,7 +15,7 @@ pub struct Params {
     pub runtime: Option<Work>,
     /// Q^d: CPU time that each activation could use; at least `runtime`.
     pub desired: Option<Work>,
-    /// D: relative deadline. It defaults to the period.
+    /// D: relative deadline; `None` means the period.
     pub deadline: Option<Span>,
     /// P: static priority, 1..=99.
     pub priority: Option<Priority>,
@@ -27,7 +27,8 @@ impl Params {
         self.deadline.or(self.period)
     }
 
-    /// Returns min(T, D): the denominator of a task's utilisation (ReTiF Eq. 1).
+    /// Returns min(T, D): the denominator of a task's density (ReTiF Eq. 1). The value that is
+    /// declared, if only one is; `None` if neither is.
     pub fn density_span(&self) -> Option<Span> {
         match (self.period, self.deadline) {
             (Some(t), Some(d)) => Some(t.min(d)),

@@ -104,7 +104,7 @@ pub struct PluginSetup {
 /// Reaction to a FIFO or RR thread that exceeds its budget, from the mildest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OnOverrun {
-    /// The daemon counts and reports the overrun. It does not enforce the budget.
+    /// The daemon counts and reports the overrun, and does not enforce the budget.
     Notify,
     /// The thread waits at ordinary priority until its budget is refilled.
     #[default]

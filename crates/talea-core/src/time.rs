@@ -1,6 +1,6 @@
 //! Four types of nanoseconds that must never be mixed.
 //!
-//! The types are integers. They check overflows independent of the build profile. Decisions use no
+//! The types are integers, and check overflows independent of the build profile. Decisions use no
 //! floats.
 
 use core::ops::{Add, AddAssign};
@@ -18,7 +18,7 @@ pub struct Monotonic(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
-/// CPU time that was consumed or is owed. It equals wall time only for a job that runs alone on a
+/// CPU time that was consumed or is owed. Work equals wall time only for a job that runs alone on a
 /// CPU at full speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Work(u64);
@@ -69,7 +69,8 @@ impl AddAssign<Span> for Time {
 }
 
 impl Monotonic {
-    /// Zero of the clock. It has always passed, so a wait until [`Monotonic::ZERO`] is a poll.
+    /// Zero of the clock. This instant has always passed, so a wait until [`Monotonic::ZERO`] is a
+    /// poll.
     pub const ZERO: Monotonic = Monotonic(0);
     /// A time later than any event.
     pub const NEVER: Monotonic = Monotonic(u64::MAX);

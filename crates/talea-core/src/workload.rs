@@ -19,7 +19,7 @@ pub enum Arrivals {
         offset: Span,
         /// Distance of two nominal times.
         period: Span,
-        /// Largest delay of the observation after the nominal time. It is shorter than the period.
+        /// Largest delay of the observation after the nominal time, shorter than the period.
         jitter: Span,
     },
     /// Arrivals at least `separation` apart, with random separation of up to `extra_separation` in
@@ -67,7 +67,7 @@ pub enum Cost {
     Versions(Vec<Cost>),
     /// A cost with steps at offsets of the work.
     WithSteps {
-        /// Cost of the job. It is neither [`Cost::WithSteps`] nor [`Cost::Versions`].
+        /// Cost of the job, neither [`Cost::WithSteps`] nor [`Cost::Versions`].
         base: Box<Cost>,
         /// Steps in the order of their offsets. Steps at one offset are in execution order.
         steps: Vec<JobStep>,
@@ -106,7 +106,7 @@ pub enum StepAction {
 }
 
 impl Cost {
-    /// Inserts a step. With `first` it precedes all steps at the same offset.
+    /// Inserts a step. With `first` the step precedes all steps at the same offset.
     fn with_step(self, at: Work, first: bool, action: StepAction) -> Cost {
         let (base, mut steps) = match self {
             Cost::WithSteps { base, steps } => (base, steps),
@@ -119,7 +119,8 @@ impl Cost {
 
     /// Adds a critical section: `resource` is held from offset `from` to offset `to`.
     ///
-    /// If sections begin or end at one offset, the outer section must be added first.
+    /// If sections begin or end at one offset, the outer section must be added first. An empty
+    /// section adds nothing.
     #[must_use]
     pub fn locking(self, resource: ResourceId, from: Work, to: Work) -> Cost {
         if from >= to {

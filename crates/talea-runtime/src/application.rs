@@ -147,7 +147,7 @@ impl Application {
     }
 
     /// Adds a version to a task, in the order of preference, with its function. A panic of the
-    /// function ends the job. The function is called for the next job as if nothing had happened.
+    /// function ends the job. The runtime calls the function again for the next job.
     ///
     /// # Panics
     /// If the task does not exist.
@@ -170,8 +170,8 @@ impl Application {
         Accelerator(AcceleratorId(self.accelerators.len() as u32 - 1))
     }
 
-    /// Makes a version use an accelerator. Its jobs hold the accelerator from start to end,
-    /// together with all other accelerators of the version.
+    /// Makes a version use an accelerator. Jobs of the version hold the accelerator from start to
+    /// end, together with all other accelerators of the version.
     ///
     /// # Panics
     /// If the version does not exist.

@@ -1,13 +1,13 @@
 //! Channels: data from one task to another.
 //!
 //! Model (docs/model.md, section 8): a bounded first-in first-out queue. A pushed datum can be
-//! popped when the pushing job has ended, and a popped one makes room when the popping job has
-//! ended ([`Flow`]). No thread waits: a push to a full channel and a pop from an empty one fail,
-//! and are counted. The queue has no lock, because a thread that pushes or pops may be stopped in
-//! the middle of the operation. Each end belongs to one task, whose jobs run one after the other.
-//! The flow lets no job use a cell before the job that used the cell last has ended. So no thread
-//! ever spins for the next instruction of another thread. A thread that does not run a job of the
-//! task at an end is rejected ([`CurrentTask`]).
+//! popped when the pushing job has ended, and a popped datum makes room when the popping job has
+//! ended ([`Flow`]). No thread waits: a push to a full channel and a pop from an empty channel
+//! fail, and are counted. The queue has no lock, because a thread that pushes or pops may be
+//! stopped in the middle of the operation. Each end belongs to one task, whose jobs run one after
+//! the other. The flow lets no job use a cell before the job that used the cell last has ended. So
+//! no thread ever spins for the next instruction of another thread. A thread that does not run a
+//! job of the task at an end is rejected ([`CurrentTask`]).
 
 use crate::current_task::CurrentTask;
 use crossbeam_queue::ArrayQueue;
@@ -175,8 +175,8 @@ impl<T> Input<T> {
 pub(crate) struct ChannelState {
     pub(crate) flow: Arc<Flow>,
     pub(crate) counts: Arc<Counts>,
-    /// Drops all data but the last ones, whose number is the argument. A datum that panics when it
-    /// is dropped is removed, too.
+    /// Drops the oldest data, until as many data are left as the argument states. A datum that
+    /// panics when it is dropped is removed, too.
     drop_oldest: Box<dyn Fn(usize) + Send>,
 }
 

@@ -36,7 +36,7 @@ pub enum Priorities {
     /// If the policy needs the costs of jobs, versions must [declare them](crate::Version::cost).
     /// The policy of `examples/policy-edf-us` is an example.
     Custom {
-        /// Name of the policy in a system file. It must not be the name of a policy of Talea.
+        /// Name of the policy in a system file, different from the names of Talea's policies.
         /// Readers of the file register the policy under this name.
         name: &'static str,
         /// Constructor of the policy.
@@ -105,8 +105,8 @@ pub enum WaitMode {
     /// The dispatcher sleeps, and spins at the end for at most this time.
     ///
     /// A spinning dispatcher is on time, and all other threads lose the CPU meanwhile. So that
-    /// other threads get a CPU, it never spins for more than a millisecond, nor for more than half
-    /// of the wait.
+    /// other threads get a CPU, the dispatcher never spins for more than a millisecond, nor for
+    /// more than half of the wait.
     Spin(Duration),
 }
 
@@ -151,8 +151,8 @@ pub struct Config {
     /// Whether the start fails without real-time priorities, or without the shield if a shield is
     /// requested.
     ///
-    /// Otherwise a process without these rights runs the application as well as it can. It prints
-    /// that once to standard error, and the [`Report`](crate::Report) has the reason.
+    /// Otherwise a process without these rights runs the application as well as it can. The process
+    /// prints that once to standard error, and the [`Report`](crate::Report) has the reason.
     pub require_real_time: bool,
 }
 
@@ -181,7 +181,8 @@ impl Default for Config {
 pub(crate) const ROOT: &str = "application";
 
 impl Config {
-    /// Returns the root, and when jobs may migrate: only at job boundaries, as in YASMIN.
+    /// Returns the specification of the root and its migration rule: tasks migrate only at job
+    /// boundaries, as in YASMIN.
     pub(crate) fn root(&self) -> (SchedulerSpec, Migration) {
         let policy = mutate!(
             "runtime-custom",

@@ -1,8 +1,9 @@
 //! Task of the job that the calling thread runs.
 //!
-//! Model: the ends of a channel belong to jobs. A push or pop by another thread would be reported
-//! to the engine with the next completion of a job of that task, as if the job had made it. So
-//! threads that do not run a job of the task at an end are rejected there.
+//! Model: the ends of a channel belong to jobs. Let another thread push or pop. The runtime would
+//! report the operation to the engine with the next completion of a job of that task, like an
+//! operation of the job. So the runtime rejects threads that do not run a job of the task at an
+//! end.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -19,7 +19,7 @@ const DURATION: Span = Span::from_ns(10_000_000_000);
 impl Application {
     /// Returns the system file of this application, for `talea analyze`, `simulate` and `compare`.
     ///
-    /// The CPUs of the file are the configured ones, or one CPU. A reader of a file with a [custom
+    /// The file has the configured CPUs, or one CPU. A reader of a file with a [custom
     /// policy](crate::Priorities::Custom) must have registered that policy under its name. Every
     /// version must declare its [cost](crate::Version::cost). Activated tasks have a job as often
     /// as is [expected](crate::Task::expected). Without an expectation sporadic tasks have jobs as

@@ -122,10 +122,11 @@ impl<'a> DaemonRights<'a> {
         })
     }
 
-    /// Returns the plugin for all grants: the one that accepts a dispatcher. Another plugin might
-    /// accept a worker that declares its demand, with levels unrelated to a dispatcher's. Returns
-    /// `None` if no plugin accepts the dispatcher. The daemon then refuses the group with the
-    /// reason.
+    /// Returns the plugin for all grants. If the configuration names a plugin, or no worker
+    /// declares a demand, the result is the configured value. Otherwise the result is the plugin
+    /// that accepts a dispatcher. Another plugin might accept a worker that declares its demand,
+    /// with levels unrelated to a dispatcher's. The result is `None` if no plugin accepts the
+    /// dispatcher. The daemon then refuses the group with the reason.
     fn plugin(&self, client: &Client, request: &[GrantRequest]) -> io::Result<Option<String>> {
         if self.config.plugin.is_some() || request.iter().all(|request| request.demand.is_none()) {
             return Ok(self.config.plugin.clone());

@@ -285,7 +285,7 @@ impl Drop for Running {
     }
 }
 
-/// Handle of a running application. It does nothing after the end of the run.
+/// Handle of a running application. Calls have no effect after the end of the run.
 #[derive(Clone, Debug)]
 pub struct RunHandle(Arc<RunControl>);
 

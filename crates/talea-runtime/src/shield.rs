@@ -10,7 +10,10 @@ pub(crate) fn check_cpus(cpus: &[u32]) -> Result<(), ShieldError> {
     check(&cpus.iter().copied().collect())
 }
 
-/// Raises a shield. Returns the reason if that is impossible.
+/// Raises a shield. Returns the reason if a shield is impossible.
+///
+/// # Errors
+/// [`Failure::NoRight`] if a shield is impossible and `require_real_time` is set.
 pub(crate) fn raise(
     cpus: &[u32],
     require_real_time: bool,

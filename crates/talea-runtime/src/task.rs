@@ -50,8 +50,8 @@ impl Task {
         Task::of(TaskSpec::activated(name, span(deadline)))
     }
 
-    /// Creates a node of a graph. Its jobs are released when all inputs are available, and are due
-    /// when the graph is due.
+    /// Creates a node of a graph. The jobs of the node are released when all inputs are available,
+    /// and are due when the graph is due.
     pub fn node(name: &str) -> Task {
         Task::of(TaskSpec::node(name))
     }
@@ -86,7 +86,7 @@ impl Task {
         self
     }
 
-    /// Sets the offset of the first job of a periodic task.
+    /// Sets the offset of the first job of a periodic task; no effect on other tasks.
     #[must_use]
     pub fn offset(mut self, offset: Duration) -> Task {
         if let Some((first, _)) = &mut self.periodic {
@@ -139,7 +139,7 @@ impl Task {
         self.periodic.is_some()
     }
 
-    /// Returns the minimum distance of the task's releases.
+    /// Returns the minimum distance of the task's releases; `None` if there is no minimum.
     pub(crate) fn separation(&self) -> Option<Span> {
         match self.periodic {
             Some((_, period)) => Some(period),

@@ -1,9 +1,9 @@
 //! Many jobs through a graph of twenty tasks: no job is lost, stuck or leaked, and a run allocates
 //! no memory and causes no page fault.
 //!
-//! A program of its own, because the counting allocator belongs to the whole program. `TALEA_SOAK`
-//! asks for ten times as many jobs, and `TALEA_SOAK_JOBS` for this number: a million takes a
-//! quarter of a minute.
+//! The file is a separate program, because the counting allocator belongs to the whole program.
+//! `TALEA_SOAK` requests ten times as many jobs, and `TALEA_SOAK_JOBS` requests this number: a
+//! million takes a quarter of a minute.
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -20,7 +20,7 @@ use talea_runtime::{
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The counts belong to the whole program: one test at a time.
+/// Lock for one test at a time, because the counts belong to the whole program.
 static ONE: Mutex<()> = Mutex::new(());
 
 const MS: Duration = Duration::from_millis(1);
@@ -50,14 +50,14 @@ fn any(of: &Candidates<'_>) -> Option<u32> {
 struct Shared {
     /// Handle of the current run; only the last task uses it meanwhile.
     handle: Mutex<Option<RunHandle>>,
-    /// Activations that have passed the graph.
+    /// Number of activations that have passed the graph.
     through: AtomicU64,
-    /// No job activates the graph any more.
+    /// Whether no job activates the graph any more.
     is_ending: AtomicBool,
     /// Whether jobs panic.
     panics: bool,
     panicked: AtomicU64,
-    /// Jobs that found different numbers at their inputs.
+    /// Number of jobs that found different numbers at their inputs.
     wrong: AtomicU64,
 }
 
@@ -138,8 +138,8 @@ fn graph(config: Config, shared: &Arc<Shared>) -> (Application, [TaskId; TASKS])
     (app, tasks)
 }
 
-/// Runs until this number of activations has passed, among others; `during` is called in the
-/// middle.
+/// Runs until `wanted` activations have passed, and calls `during` in the middle. Also returns the
+/// result of `during`.
 fn run<T>(
     app: Application,
     first: TaskId,
@@ -202,13 +202,13 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").expect("threads").count()
 }
 
-/// Allocated bytes.
+/// Returns the number of allocated bytes.
 fn held() -> i64 {
     let now = ALLOCATOR.stats();
     now.bytes_allocated as i64 - now.bytes_deallocated as i64
 }
 
-/// Configurations of the rounds.
+/// Returns the configurations of the rounds.
 fn configs() -> Vec<Config> {
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     let one = Config { cpus: cpus[..1].to_vec(), ..Config::default() };
@@ -348,7 +348,8 @@ fn y19_nothing_is_allocated_between_start_and_stop() {
     }
 }
 
-/// Tasks of all other kinds: periodic, by a table, behind servers, and one with an overload.
+/// Builds an application of two periodic tasks, a sporadic task and an activated task, with a table
+/// or a server. Also returns the sporadic task.
 fn kinds(config: Config, counts: &Arc<[AtomicU64; 4]>) -> (Application, TaskId) {
     let by_table = config.priorities == Priorities::User;
     let mut app = Application::new(config);
@@ -430,7 +431,7 @@ fn y19_nothing_is_allocated_with_any_arrivals_servers_and_tables() {
     }
 }
 
-/// Page faults of the threads of the run: minor and major.
+/// Returns the numbers of minor and major page faults of the threads of the run.
 fn missed() -> (u64, u64) {
     let (mut minor, mut major) = (0, 0);
     for task in fs::read_dir("/proc/self/task").expect("threads").flatten() {

@@ -81,8 +81,8 @@ impl Histogram {
         (self.count > 0).then(|| Span::from_ns((self.sum / u128::from(self.count)) as u64))
     }
 
-    /// Returns the value that `thousandths` of all values do not exceed. It is at most 1/32 too
-    /// large.
+    /// Returns the value that `thousandths` of all values do not exceed. The result is at most 1/32
+    /// too large; `None` without values.
     pub fn quantile(&self, thousandths: u64) -> Option<Span> {
         let wanted = mutate!(
             "sim-tally-quantile",

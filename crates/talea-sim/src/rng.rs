@@ -1,8 +1,8 @@
 //! Pseudo-random numbers with a permanent stream.
 //!
 //! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the state is one word, and every seed is valid.
-//! The stream is part of the guarantee *same seed, same bytes*. Its implementation is therefore in
-//! this module instead of a library that may change it.
+//! The stream is part of the guarantee *same seed, same bytes*. The implementation is therefore in
+//! this module, and not in a library that may change the stream.
 
 use talea_core::mutate;
 

@@ -51,7 +51,8 @@ pub struct Simulation<W: Observer = ()> {
     cpus: Vec<CpuState>,
     /// `ends[cpu]`: end of the running job if no event intervenes.
     ///
-    /// It is a list, because CPUs are few and ends change more often than the first end is queried.
+    /// The ends are a list, because CPUs are few and ends change more often than the first end is
+    /// queried.
     ends: Vec<Time>,
     tasks: Vec<TaskState>,
     arrivals: Heap,
@@ -109,7 +110,7 @@ impl<W: Observer> Simulation<W> {
         simulation
     }
 
-    /// Releases a job of `task` now.
+    /// Schedules an arrival of `task` at the current time.
     ///
     /// # Panics
     /// If the task has pending arrivals of its own.
@@ -120,7 +121,7 @@ impl<W: Observer> Simulation<W> {
     }
 
     /// Stops arrivals. Pending jobs complete as the simulation continues. [`Engine::is_drained`]
-    /// tells when all have completed.
+    /// states whether all have completed.
     pub fn stop(&mut self) {
         let _ = self.engine.handle(self.outcome.now, Event::Stopped);
         mutate!(
@@ -293,7 +294,8 @@ impl<W: Observer> Simulation<W> {
         }
     }
 
-    /// Updates the job on a CPU. Returns its progress since the last update.
+    /// Updates the job on a CPU. Returns the progress of the job since the last update; zero on an
+    /// idle CPU.
     #[inline]
     fn update_progress<const X: bool>(&mut self, now: Time, at: usize) -> Work {
         let cpu = &mut self.cpus[at];

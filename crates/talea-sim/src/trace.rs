@@ -84,7 +84,7 @@ pub enum TraceEvent {
     Notified(Notification),
 }
 
-/// Writer of a trace. It buffers the output, and [`Trace::finish`] returns the first error.
+/// Writer of a trace, which buffers the output. [`Trace::finish`] returns the first error.
 #[derive(Debug)]
 pub struct Trace<W: Write> {
     to: W,
@@ -104,7 +104,7 @@ impl<W: Write> Trace<W> {
         Trace { to, buffer, len: MAGIC.len(), last: Time::ZERO, jobs: vec![0; tasks], failed: None }
     }
 
-    /// Writes the rest of the buffer.
+    /// Writes the rest of the buffer. Returns the destination, or the first error of the run.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush();
         self.failed.map_or(Ok(self.to), Err)

@@ -1,7 +1,7 @@
 //! Neither engine nor simulation allocates after the build, with any combination of features.
 //!
-//! The test is a separate binary, because the counting allocator serves the whole program. It
-//! counts per thread.
+//! The test is a separate binary, because the counting allocator serves the whole program. The
+//! allocator counts per thread.
 
 use allocation_counter::measure;
 use talea_core::engine::{

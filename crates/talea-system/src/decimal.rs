@@ -18,7 +18,7 @@ pub const WHOLE_MAX: u64 = 1024;
 pub enum DecimalError {
     /// The text is not digits with at most one dot between them.
     Syntax,
-    /// The number has a sign.
+    /// The number has a minus sign.
     Negative,
     /// The number has an exponent, as in `7e-1`.
     Exponent,

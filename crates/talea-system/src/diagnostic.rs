@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 pub enum Severity {
     /// The file is not used.
     Error,
-    /// The file is used unchanged. Its author should check the position.
+    /// The file is used unchanged. The author of the file should check the position.
     Warning,
 }
 

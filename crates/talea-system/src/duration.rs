@@ -1,7 +1,7 @@
-//! Durations as people write them: `10ms`, `1.5ms`, `100us`.
+//! Parser of durations with a unit: `10ms`, `1.5ms`, `100us`.
 //!
-//! Exact to the nanosecond or refused; a number without a unit is refused, because half of our
-//! field means microseconds and the other half nanoseconds.
+//! The parser reads a value exactly to the nanosecond, or refuses the text. It refuses a number
+//! without a unit, because some tools of the field read microseconds and others nanoseconds.
 
 pub mod reservation;
 #[cfg(test)]
@@ -12,28 +12,28 @@ pub use reservation::{Reservation, ReservationError, parse_reservation};
 use std::fmt;
 use talea_core::Span;
 
-/// Units, with their length in nanoseconds and how many decimals that leaves.
+/// Units: name, length in nanoseconds, and maximum number of decimals.
 const UNITS: [(&str, u64, usize); 4] =
     [("ns", 1, 0), ("us", 1_000, 3), ("ms", 1_000_000, 6), ("s", 1_000_000_000, 9)];
 
-/// Why a duration could not be read.
+/// Reason why a duration could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpanError {
-    /// Nothing is written.
+    /// The text is empty.
     Empty,
-    /// A number without a unit; holds the number.
+    /// The number, which is the value of the variant, has no unit.
     NoUnit(String),
-    /// A unit that is none of ours; holds number and unit.
+    /// The unit is unknown. The values are the number and the unit.
     UnknownUnit(String, String),
-    /// Blanks between number and unit; holds both without.
+    /// The text contains blanks. The value is the text without blanks.
     Blank(String),
-    /// No number, or none of digits with at most one dot between them.
+    /// The text has no number, or the number is not digits with at most one dot between them.
     Syntax,
-    /// A sign in front.
+    /// The text starts with a minus sign.
     Negative,
-    /// Finer than a nanosecond.
+    /// The duration is finer than a nanosecond.
     TooFine,
-    /// More than 2^64 - 1 ns, about 584 years.
+    /// The duration exceeds 2^64 - 1 ns, about 584 years.
     TooLong,
 }
 
@@ -74,11 +74,11 @@ impl fmt::Display for SpanError {
 
 impl std::error::Error for SpanError {}
 
-/// Reads a duration such as `10ms`, `1.5ms`, `100us`, `2s` or `1024ns`. A bare `0` is the only
+/// Reads a duration such as `10ms`, `1.5ms`, `100us`, `2s` or `1024ns`. The text `0` is the only
 /// number that needs no unit.
 ///
 /// # Errors
-/// Says what would be right.
+/// The fault of the text; its message states a remedy.
 pub fn parse_span(text: &str) -> Result<Span, SpanError> {
     match text {
         "" => return Err(SpanError::Empty),

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Maximum number of diagnostics that are returned about one file.
 pub(crate) const SHOWN: usize = 100;
-/// Maximum number of stored diagnostics. It exceeds [`SHOWN`], so that the returned diagnostics are
+/// Maximum number of stored diagnostics; exceeds [`SHOWN`], so that the returned diagnostics are
 /// the first by position.
 const KEPT: usize = 1_000;
 /// Maximum number of characters of a line in a report.

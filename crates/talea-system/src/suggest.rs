@@ -42,7 +42,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// Returns the words as `a, b or c`.
+/// Returns the words in quotes: `"a", "b" or "c"`.
 pub fn list<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words: Vec<String> = words.into_iter().map(|w| format!("\"{w}\"")).collect();
     match words.split_last() {

@@ -1,7 +1,7 @@
 //! Runs the fuzz harness on its seeds and on seeded mutations of them, in every test run and
 //! without a fuzzer.
 //!
-//! `TALEA_FUZZ_ROUNDS` asks for more rounds than the usual ones.
+//! `TALEA_FUZZ_ROUNDS` sets the number of rounds.
 #![allow(clippy::disallowed_methods, reason = "seeds are files")]
 
 #[path = "../../../fuzz/harness/system.rs"]

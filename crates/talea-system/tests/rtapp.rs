@@ -35,7 +35,7 @@ fn ends(system: &System, name: &str) -> Vec<u64> {
     ended.map(|job| job.end.as_ns() / 1_000).collect()
 }
 
-/// Returns a workload of one FIFO thread, 100 ms long unless `thread` sets another duration.
+/// Returns the system of a workload with one FIFO thread and a duration of 1 s.
 fn one(thread: &str) -> System {
     let start =
         "{\"global\": {\"duration\": 1, \"default_policy\": \"SCHED_FIFO\"}, \"tasks\": {\"t\": {";
@@ -86,7 +86,7 @@ fn the_last_phase_may_go_on_for_ever() {
     assert_eq!(ends[99], 992_000);
 }
 
-/// rt-app: run, sleep, run, sleep, relative to when the thread gets so far.
+/// In rt-app a run or a sleep begins when the thread reaches it.
 #[test]
 fn a_thread_without_timers_is_one_job_that_suspends_itself() {
     let start = "{\"global\": {\"duration\": 1, \"default_policy\": \"SCHED_FIFO\"}, \"tasks\": {";

@@ -1,5 +1,5 @@
-//! Import of SF3P's XML. Its six examples run as in their hand tables (S1). A construct that a
-//! system file cannot express is refused with its position (S22).
+//! Tests of the import of SF3P's XML. SF3P's six examples run as in their hand tables (S1). The
+//! import refuses a construct that a system file cannot express, with its position (S22).
 
 mod common;
 

@@ -77,8 +77,8 @@ fn s11_table_2_the_flight_management_misses_what_the_paper_says_it_must() {
     assert_eq!(per_mille("fms-c3-worst.toml"), [17, 75, 567]);
 }
 
-/// Returns the response times and counts of one run of a file, by task. Several roots run one after
-/// the other.
+/// Returns the name of each task, its completed jobs, and the number of its overdue jobs, after one
+/// run of a file. Several roots run one after the other.
 fn run(system: &System) -> Vec<(String, Vec<Completion>, u64)> {
     let mut all = Vec::new();
     for root in &system.roots {

@@ -1,14 +1,15 @@
-//! EDF-US, an external policy for two CPUs: heavy tasks first, the others by deadline.
+//! EDF-US, an external policy for two CPUs: heavy tasks precede the others, which are ordered by
+//! deadline.
 //!
 //! Srinivasan and Baruah, Information Processing Letters 84(2), 2002. A task is heavy if its
 //! density exceeds the threshold m / (2m - 1) for m CPUs, here 2/3.
 //!
 //! Guarantee: a set with implicit deadlines and a utilization of at most m² / (2m - 1), here 4/3,
 //! misses no deadline if jobs may migrate. Plain EDF guarantees no more than a utilization of 1 on
-//! any number of CPUs, because light tasks delay a heavy one (Dhall and Liu, 1978).
+//! any number of CPUs, because light tasks delay a heavy task (Dhall and Liu, 1978).
 //!
-//! Limits: the policy needs the cost of every task. It guarantees nothing under inheritance: a
-//! light job that holds a resource inherits a deadline, but does not become heavy.
+//! Limits: the policy needs the cost of every task. The policy guarantees nothing under
+//! inheritance: a light job that holds a resource inherits a deadline, but does not become heavy.
 
 use talea_core::Time;
 use talea_core::heap::Heap;
@@ -21,7 +22,7 @@ struct EdfUs {
     ready: Heap,
 }
 
-/// Constructor of the policy, for a configuration or a registry.
+/// Creates the policy; constructor for a configuration or a registry.
 pub fn make(children: usize) -> Box<dyn Policy + Send> {
     Box::new(EdfUs { heavy: Vec::with_capacity(children), ready: Heap::new(children) })
 }

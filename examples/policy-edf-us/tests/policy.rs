@@ -1,4 +1,4 @@
-//! The policy against a reference model, its utilization bound, and a set that EDF does not
+//! Tests of the policy: a reference model, the utilization bound, and a set that EDF does not
 //! schedule.
 
 use policy_edf_us::make;
@@ -67,7 +67,8 @@ fn reference_completions(tasks: &[(u64, u64)], until: u64) -> Vec<Vec<u64>> {
     completions
 }
 
-/// Returns a random set with a utilization of at most `max` thousandths of a CPU.
+/// Returns a random set, by period and cost in milliseconds, with a utilization of at most `max`
+/// thousandths of a CPU.
 fn random_set(rng: &mut Rng, max: u64) -> Vec<(u64, u64)> {
     let (mut tasks, mut total) = (vec![], 0);
     for _ in 0..rng.between(3, 7) {
@@ -82,7 +83,7 @@ fn random_set(rng: &mut Rng, max: u64) -> Vec<(u64, u64)> {
     tasks
 }
 
-/// Returns the number of deadline misses in 200 ms.
+/// Returns the number of late jobs in 200 ms.
 fn misses(policy: PolicySpec, tasks: &[(u64, u64)]) -> u64 {
     let mut counters = Counters::new(tasks.len());
     simulation(policy, tasks).run(Time::from_ns(200 * MS), &mut counters);

@@ -2,11 +2,11 @@
 //!
 //! Mok and Dertouzos, 1978. The laxity of a job is the time to its deadline minus its remaining
 //! work. The order by laxity is the order by latest start time, which is the deadline minus the
-//! remaining work: it changes for the running job only.
+//! remaining work. The latest start time changes for the running job only.
 //!
-//! Jobs with equal laxity would preempt each other continuously, so start times are compared in
-//! multiples of `RESOLUTION`. LLF is optimal on one CPU, up to this resolution. The policy needs
-//! the cost of every task.
+//! Jobs with equal laxity would preempt each other continuously, so the policy compares latest
+//! start times in multiples of `RESOLUTION`. LLF is optimal on one CPU, up to this resolution. The
+//! policy needs the cost of every task.
 
 use talea_core::heap::Heap;
 use talea_core::sched::{Child, ChildInfo, Policy, ReadyChild, Resched};
@@ -17,12 +17,13 @@ const RESOLUTION: u64 = 1_000_000;
 
 #[derive(Debug)]
 struct Llf {
-    /// `jobs[child]`: cost of a job, remaining work of the current job, latest entry of the child.
+    /// `jobs[child]`: cost of a job, remaining work of the current job, most recent entry of the
+    /// child.
     jobs: Vec<(Work, Work, ReadyChild)>,
     ready: Heap,
 }
 
-/// Constructor of the policy, for a [`Registry`](talea_system::system::Registry).
+/// Creates the policy; constructor for a [`Registry`](talea_system::system::Registry).
 pub fn make(children: usize) -> Box<dyn Policy + Send> {
     Box::new(Llf { jobs: Vec::with_capacity(children), ready: Heap::new(children) })
 }

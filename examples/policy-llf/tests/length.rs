@@ -1,4 +1,4 @@
-//! Size of the policy.
+//! Test of the policy's number of lines.
 
 #[test]
 fn s19_the_policy_has_fewer_than_sixty_lines_of_code() {

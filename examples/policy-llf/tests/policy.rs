@@ -1,4 +1,4 @@
-//! The policy against a reference model, its optimality, and system files that name it.
+//! Tests of the policy: a reference model, the optimality, and system files that name the policy.
 
 use policy_llf::make;
 use talea_core::criteria::Criteria;
@@ -64,7 +64,8 @@ fn reference_completions(tasks: &[(u64, u64, u64)], until: u64) -> Vec<Vec<u64>>
     completions
 }
 
-/// Returns a random set with a utilization of at most `max` thousandths.
+/// Returns a random set with implicit deadlines and a utilization of about `max` thousandths at
+/// most.
 fn random_set(rng: &mut Rng, max: u64) -> Vec<(u64, u64, u64)> {
     let (mut tasks, mut utilization) = (vec![], 0);
     for _ in 0..rng.between(2, 5) {

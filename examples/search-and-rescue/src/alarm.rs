@@ -1,8 +1,8 @@
 //! Messages to the ground station: the detected objects of a frame, each with its position, drift
 //! and picture for a human observer.
 //!
-//! In secure mode a message is encrypted with AES-128 in counter mode. The initial counter contains
-//! the number of the frame, so that it differs between messages.
+//! In secure mode the drone encrypts a message with AES-128 in counter mode. The initial counter
+//! contains the number of the frame, so that it differs between messages.
 //!
 //! Absent on purpose: authentication of the sender. A real drone would add a message authentication
 //! code.
@@ -42,7 +42,7 @@ pub struct Alarm {
 /// Key that the drone and the ground station share.
 pub const KEY: [u8; 16] = *b"sixteen secrets.";
 
-/// Length of the unencrypted header in bytes: one for the mode, four for the number of the frame.
+/// Length of the unencrypted header in bytes: 1 for the mode, 4 for the number of the frame.
 const HEADER_LEN: usize = 5;
 
 impl Alarm {
@@ -111,14 +111,14 @@ impl Alarm {
     }
 }
 
-/// Removes the first bytes.
+/// Removes the first `N` bytes and returns them.
 fn split_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], String> {
     let (first, rest) = bytes.split_first_chunk().ok_or("the message is truncated")?;
     *bytes = rest;
     Ok(*first)
 }
 
-/// Encrypts or decrypts the part after the header: in counter mode both are the same operation.
+/// Encrypts or decrypts the part after the header. In counter mode both are the same operation.
 fn crypt(bytes: &mut [u8], key: &[u8; 16]) {
     let (head, body) = bytes.split_at_mut(HEADER_LEN);
     let mut start = [0; 16];

@@ -2,8 +2,8 @@
 //! frames and the speed of the emulated device.
 //!
 //! The paper gives its costs only in a figure, for another computer. Here the device needs a
-//! quarter of a CPU's time for a detection, and two thirds for a highlight or a speed, which are
-//! small and dominated by the transfer. The frames have the period [`Costs::period`]. So the
+//! quarter of a CPU's time for a detection, and two thirds for a highlight or a speed, because
+//! transfers dominate the small requests. The frames have the period [`Costs::period`]. So the
 //! schedule is the same on fast and slow computers, on another time scale.
 
 use crate::alarm::{Alarm, KEY, Sighting};
@@ -36,7 +36,7 @@ pub struct Costs {
 /// Maximum number of objects in a frame.
 pub const MAX_OBJECTS: u32 = 4;
 
-/// Number of measurements of a function; their median is its cost.
+/// Number of measurements of a function; the median is the cost of the function.
 const REPETITIONS: usize = 9;
 
 /// Returns the median CPU time of `work` on a CPU.
@@ -110,24 +110,25 @@ impl Costs {
         })
     }
 
-    /// Returns the time of a detection by the device.
+    /// Returns the time that the device takes for a detection.
     pub fn detect_by_device(&self) -> Duration {
         self.detect / 4
     }
 
-    /// Returns the time of a highlight by the device.
+    /// Returns the time that the device takes for a highlight.
     pub fn highlight_by_device(&self) -> Duration {
         self.highlight * 2 / 3
     }
 
-    /// Returns the time of a speed by the device.
+    /// Returns the time that the device takes for a speed.
     pub fn speed_by_device(&self) -> Duration {
         self.speed * 2 / 3
     }
 
     /// Returns the response times of a frame with [`MAX_OBJECTS`] objects on two CPUs without other
-    /// work: with the CPU's versions only, and with the device's only. The device serves one
-    /// request at a time.
+    /// work. The first value is for the versions for the CPU only, the second value for the
+    /// versions for the device only. The device serves one request at a time. Detection precedes
+    /// the work on the objects, and the encrypted encoding follows.
     pub fn busiest_frame(&self) -> [Duration; 2] {
         let by_device = self.highlight_by_device() + self.speed_by_device();
         let by_cpu = self.highlight.max(self.speed);
@@ -138,9 +139,9 @@ impl Costs {
     /// Returns the period of the frames: fifteen sixteenths of the shorter time of
     /// [`Costs::busiest_frame`].
     ///
-    /// So neither kind of versions alone suffices for the busiest frames; the schedule decides
-    /// whether both together suffice. The period is a multiple of four microseconds, because the
-    /// handler has a quarter of it.
+    /// So the versions of one kind alone do not suffice for the busiest frames. The schedule
+    /// decides whether both kinds together suffice. The period is a multiple of four microseconds,
+    /// because the period of the handler is a quarter of this period.
     pub fn period(&self) -> Duration {
         let [by_cpu, by_device] = self.busiest_frame();
         let shorter = by_cpu.min(by_device).as_micros() as u64;

@@ -44,7 +44,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Removes a subset.
+    /// Returns the sums without those of a subset.
     fn without(self, other: Sums) -> Sums {
         Sums {
             count: self.count - other.count,
@@ -53,8 +53,8 @@ impl Sums {
         }
     }
 
-    /// Whether `value` exceeds the mean by more than `FACTOR` standard deviations. Both sides are
-    /// multiplied by the count and squared.
+    /// Whether `value` exceeds the mean by more than `FACTOR` standard deviations. The code
+    /// multiplies both sides by the count and squares them.
     fn is_exceeded_by(self, value: u8) -> bool {
         let above = (u64::from(value) * self.count).saturating_sub(self.sum);
         let variance = self.count * self.squares - self.sum * self.sum;
@@ -62,7 +62,7 @@ impl Sums {
     }
 }
 
-/// Returns left, top, right and bottom of a square, clamped to the picture.
+/// Returns left, top, right and bottom of a square around a pixel, clamped to the picture.
 fn square(picture: &Picture, x: i32, y: i32, half: i32) -> [usize; 4] {
     let within = |at: i32, size: usize| at.clamp(0, size as i32 - 1) as usize;
     [
@@ -73,7 +73,7 @@ fn square(picture: &Picture, x: i32, y: i32, half: i32) -> [usize; 4] {
     ]
 }
 
-/// Adds up the pixels of a rectangle.
+/// Returns the sums of a rectangle by addition of all pixels.
 fn add_up(picture: &Picture, [left, top, right, bottom]: [usize; 4]) -> Sums {
     let (mut sum, mut squares) = (0_u64, 0_u64);
     for y in top..=bottom {
@@ -90,8 +90,8 @@ fn add_up(picture: &Picture, [left, top, right, bottom]: [usize; 4]) -> Sums {
     Sums { count: ((right - left + 1) * (bottom - top + 1)) as u64, sum, squares }
 }
 
-/// Summed-area tables: sums of all pixels above and to the left (Crow, "Summed-area tables for
-/// texture mapping", SIGGRAPH 1984).
+/// Summed-area tables: sums of all pixels above and to the left, and of their squares (Crow,
+/// "Summed-area tables for texture mapping", SIGGRAPH 1984).
 struct Tables {
     width: usize,
     sums: Vec<[u64; 2]>,
@@ -129,7 +129,8 @@ impl Tables {
     }
 }
 
-/// Returns for each pixel whether it is conspicuous; `sums` returns the sums of a rectangle.
+/// Returns a list with the value `true` for each conspicuous pixel; `sums` returns the sums of a
+/// rectangle.
 fn conspicuous_pixels(picture: &Picture, sums: impl Fn([usize; 4]) -> Sums) -> Vec<bool> {
     let mut conspicuous = vec![false; picture.pixels.len()];
     for y in 0..picture.height as i32 {
@@ -146,7 +147,8 @@ fn conspicuous_pixels(picture: &Picture, sums: impl Fn([usize; 4]) -> Sums) -> V
     conspicuous
 }
 
-/// Collects connected conspicuous pixels into objects.
+/// Returns the objects in connected sets of conspicuous pixels, from left to right. Omits sets that
+/// are too small, and objects in the margin.
 fn objects(picture: &Picture, mut conspicuous: Vec<bool>) -> Vec<Object> {
     let (width, height) = (picture.width as i32, picture.height as i32);
     let mut objects = Vec::new();
@@ -182,12 +184,12 @@ fn objects(picture: &Picture, mut conspicuous: Vec<bool>) -> Vec<Object> {
     objects
 }
 
-/// Detects objects: the version for a CPU.
+/// Detects objects: the version for a CPU. The objects are ordered from left to right.
 pub fn on_cpu(picture: &Picture) -> Vec<Object> {
     objects(picture, conspicuous_pixels(picture, |square| add_up(picture, square)))
 }
 
-/// Detects objects: the version for the accelerator.
+/// Detects objects as [`on_cpu`]: the version for the accelerator.
 pub fn on_accelerator(picture: &Picture) -> Vec<Object> {
     let tables = Tables::of(picture);
     objects(picture, conspicuous_pixels(picture, |square| tables.rectangle(square)))

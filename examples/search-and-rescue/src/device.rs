@@ -1,9 +1,9 @@
-//! An emulated accelerator: a thread that serves requests, and is busy with each of them for as
-//! long as the device would be.
+//! An emulated accelerator: a thread that serves requests, and takes as long for each request as
+//! the device would.
 //!
-//! A caller waits for its result and leaves its CPU idle. The emulation computes on that CPU, with
-//! a priority below the dispatchers only. Its algorithms are much faster than the emulated device,
-//! so that it sleeps for the rest of the time.
+//! A caller waits for its result and leaves its CPU idle. The thread computes on that CPU, with a
+//! priority below the dispatchers only. The algorithms of the emulation are much faster than the
+//! device, so that the thread sleeps for the rest of the time.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -22,9 +22,10 @@ const PRIORITY: u8 = 92;
 /// Time-out of requests to the daemon.
 const DAEMON_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests real-time priority for the calling thread: by its own right, otherwise by grants of the
-/// daemon. The thread keeps its priority until the returned grants are dropped. Without real-time
-/// priority other threads delay the device.
+/// Requests real-time priority for the calling thread: by the right of the process, otherwise by
+/// grants of the daemon. The thread keeps the priority until the returned grants are dropped.
+/// `None` if the thread needs no grants, or gets none. Without real-time priority other threads
+/// delay the device.
 fn acquire_priority(cpus: &[u32]) -> Option<Vec<Grant>> {
     if sched::set(Tid::current(), &Attr::grant(Policy::Fifo(PRIORITY))).is_ok() {
         return None;
@@ -48,20 +49,20 @@ fn acquire_priority(cpus: &[u32]) -> Option<Vec<Grant>> {
     Some(grants)
 }
 
-/// An emulated device; its thread ends when the device is dropped.
+/// An emulated device. The thread of the device ends when the device is dropped.
 #[derive(Debug)]
 pub struct Device {
     requests: Option<SyncSender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Minimum length of a sleep; a shorter one is omitted, because beginning and ending it takes as
-/// long.
+/// Minimum length of a sleep. The device omits a shorter sleep, because the beginning and the end
+/// of a sleep take as long.
 const MIN_SLEEP: Duration = Duration::from_micros(20);
 
 impl Device {
-    /// Starts the device's thread, with real-time priority if the process has the right to it or if
-    /// the daemon grants it. `cpus` are the CPUs of the callers.
+    /// Starts the device's thread, with real-time priority if the process has the right or the
+    /// daemon grants the priority. `cpus` are the CPUs of the callers.
     pub fn start(cpus: &[u32]) -> Device {
         let (requests, receiver): (SyncSender<Request>, Receiver<Request>) = sync_channel(1);
         let cpus = cpus.to_vec();

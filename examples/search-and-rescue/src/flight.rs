@@ -3,7 +3,7 @@
 //! A recording is a `.tlog` file: eight bytes with the time of reception in microseconds, in
 //! big-endian order, precede each message. The handler uses the position and the commands that
 //! switch the camera (`MAV_CMD_IMAGE_START_CAPTURE`, `…_STOP_CAPTURE`) and this payload
-//! (`MAV_CMD_USER_1`, 1 or 0). It only counts other messages.
+//! (`MAV_CMD_USER_1`, 1 or 0). The handler only counts other messages.
 
 use crate::scene;
 use mavlink::dialects::common::{
@@ -22,8 +22,8 @@ pub const POLL_PERIOD: Duration = Duration::from_millis(125);
 
 /// Latitude and longitude of the start of the mission, in 10⁻⁷ degrees.
 const HOME: [i32; 2] = [540_000_000, 70_000_000];
-/// Extent of a pixel, half a metre, in 10⁻⁷ degrees of latitude. In degrees of longitude it is one
-/// and a half times as large here.
+/// Extent of a pixel, half a metre, in 10⁻⁷ degrees of latitude. In degrees of longitude the extent
+/// is one and a half times as large here.
 const PIXEL_LATITUDE: i32 = 45;
 
 /// A position on Earth, in 10⁻⁷ degrees.
@@ -36,8 +36,8 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns the position of a pixel in a frame that is taken here. The drone flies east; it is
-    /// over the middle of the frame's left border.
+    /// Returns the position of a pixel in a frame that the drone takes at the position `self`. The
+    /// drone flies east, and is over the middle of the frame's left border.
     #[must_use]
     pub fn of_pixel(self, x: i32, y: i32) -> Position {
         let north = scene::HEIGHT as i32 / 2 - y;
@@ -60,7 +60,7 @@ pub struct State {
 }
 
 impl State {
-    /// Whether the camera and the payload are on, so that frames are processed.
+    /// Whether the camera and the payload are on, so that the drone processes frames.
     pub fn is_on(&self) -> bool {
         self.is_capturing.load(Ordering::Acquire) && self.is_enabled.load(Ordering::Acquire)
     }
@@ -79,14 +79,14 @@ impl State {
         counters.map(|counter| counter.load(Ordering::Acquire))
     }
 
-    /// Handles received messages.
+    /// Handles received messages in order. The times of reception have no effect.
     pub fn handle_all(&self, received: &[(Duration, Vec<u8>)]) {
         for (_, message) in received {
             self.handle(message);
         }
     }
 
-    /// Handles the bytes of one message.
+    /// Handles the bytes of one message: counts it, and applies a position or a command.
     pub fn handle(&self, bytes: &[u8]) {
         let Some(message) = parse(bytes) else {
             self.corrupt_messages.fetch_add(1, Ordering::AcqRel);
@@ -115,7 +115,8 @@ impl State {
     }
 }
 
-/// Parses a message and verifies its checksum, without allocation.
+/// Parses a message and verifies its checksum, without allocation. `None` if the message is
+/// corrupt.
 fn parse(bytes: &[u8]) -> Option<MavMessage> {
     let mut raw = MAVLinkV2MessageRaw::new();
     raw.as_mut_slice().get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -136,8 +137,8 @@ fn parse(bytes: &[u8]) -> Option<MavMessage> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log(Vec<(Duration, Vec<u8>)>);
 
-/// Length of a message without its payload: the start byte, nine bytes of the header, two of the
-/// checksum.
+/// Length of a message without its payload: the start byte, 9 bytes of the header and 2 bytes of
+/// the checksum.
 const FRAMING_LEN: usize = 12;
 
 impl Log {
@@ -177,9 +178,9 @@ impl Log {
 
 /// Generates the recording of the flight over the sea of [`scene`].
 ///
-/// It has time and heartbeat every second, and the position four times a second. Commands switch
-/// the payload on at 0.3 s and the camera at 0.8 s, and both off at the end. So the third frame is
-/// the first that the drone processes.
+/// The recording has time and heartbeat every second, and the position four times a second.
+/// Commands switch the payload on at 0.3 s and the camera at 0.8 s, and both off at the end. So the
+/// third frame is the first frame that the drone processes.
 pub fn recording() -> Vec<u8> {
     let seconds = u64::from(scene::FRAMES) * FRAME_PERIOD.as_millis() as u64 / 1_000;
     let mut messages: Vec<(u64, MavMessage)> = Vec::new();

@@ -1,20 +1,20 @@
 //! Picture of an object for a human observer: enlarged, without the sea, with maximum contrast.
 //!
-//! The sea is the median over a window that is much larger than an object; it is subtracted from
-//! the picture. The version for a CPU partially sorts each window. The version for the accelerator
-//! slides a histogram (Huang, Yang, Tang: "A fast two-dimensional median filtering algorithm", IEEE
-//! Trans. ASSP 27(1), 1979). Both calculate the same median.
+//! The sea is the median over a window that is much larger than an object. The module subtracts the
+//! sea from the picture. The version for a CPU partially sorts each window. The version for the
+//! accelerator slides a histogram (Huang, Yang, Tang: "A fast two-dimensional median filtering
+//! algorithm", IEEE Trans. ASSP 27(1), 1979). Both calculate the same median.
 
 use crate::detect::Object;
 use crate::picture::Picture;
 
 /// Factor of the enlargement.
 const SCALE: i32 = 2;
-/// Half side of the enlarged cut-out, in its own pixels.
+/// Half side of the enlarged cut-out, in pixels of the cut-out.
 const HALF_SIDE: i32 = 48;
 /// Half side of the window of the median.
 const WINDOW_HALF_SIDE: i32 = 9;
-/// Pixels of the window of the median.
+/// Number of pixels in the window of the median.
 const WINDOW_PIXELS: usize = ((2 * WINDOW_HALF_SIDE + 1) * (2 * WINDOW_HALF_SIDE + 1)) as usize;
 
 /// Returns the enlarged cut-out around an object.
@@ -107,14 +107,14 @@ fn sliding_medians(cut: &Picture) -> Picture {
     out
 }
 
-/// Highlights an object: the version for a CPU.
+/// Returns the picture of an object: the version for a CPU.
 pub fn on_cpu(picture: &Picture, object: &Object) -> Picture {
     let cut = enlarge(picture, object);
     let sea = sorted_medians(&cut);
     finish(cut, &sea, object)
 }
 
-/// Highlights an object: the version for the accelerator.
+/// Returns the picture of an object as [`on_cpu`]: the version for the accelerator.
 pub fn on_accelerator(picture: &Picture, object: &Object) -> Picture {
     let cut = enlarge(picture, object);
     let sea = sliding_medians(&cut);

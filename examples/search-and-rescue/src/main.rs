@@ -89,7 +89,7 @@ fn priorities(report: &Report) -> String {
     format!("real-time priorities, {source}: jobs {jobs}, dispatchers {dispatchers}")
 }
 
-/// Prints the messages of a flight, and writes the pictures of the objects to a folder.
+/// Prints the messages of a flight, and writes the pictures of the objects to `folder`, if any.
 fn print_flight(flight: &Flight, folder: Option<&Path>) -> Result<(), String> {
     for message in &flight.sent {
         let alarm = Alarm::read(&message.bytes, &KEY)?;

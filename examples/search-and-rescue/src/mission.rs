@@ -9,8 +9,9 @@
 //!   four times a frame
 //! ```
 //!
-//! The handler shares two CPUs with the other tasks. Without preemption it waits for the completion
-//! of a highlight or a speed. Its period, a quarter of that of the frames, permits this.
+//! The handler shares two CPUs with the other tasks. Without preemption the handler waits for the
+//! completion of a job of another task. The period of the handler, a quarter of the period of the
+//! frames, permits this.
 
 use crate::alarm::{Alarm, KEY, Sighting};
 use crate::cost::Costs;
@@ -38,7 +39,7 @@ pub enum Versions {
     Cpu,
     /// Versions for the accelerator only.
     Accelerator,
-    /// Both; a job uses the version for the accelerator if the accelerator is free.
+    /// Both versions. A job uses the version for the accelerator if the accelerator is free.
     Both,
 }
 
@@ -63,7 +64,7 @@ pub struct Setup {
     pub require_real_time: bool,
 }
 
-/// Normal and secure mode.
+/// Numbers of the normal and the secure mode.
 const MODES: [u8; 2] = [0, 1];
 /// Capacity of channels and backlogs: all objects of a mission.
 const CAPACITY: u32 = 128;
@@ -110,8 +111,8 @@ enum Processor {
 }
 
 impl Shared {
-    /// Detects the objects of a frame. A frame that arrives while the camera or the payload is off
-    /// is lost.
+    /// Detects the objects of a frame, and sets the mode. `None` while the camera or the payload is
+    /// off, or after the last frame. Such a frame is lost.
     fn detect(self: &Arc<Shared>, frame: u32, processor: Processor) -> Option<FrameResults> {
         let is_processed = frame < self.setup.frames && self.state.is_on();
         let picture = self.frames.get(frame as usize).filter(|_| is_processed)?;
@@ -196,7 +197,7 @@ impl Shared {
 pub struct Drone {
     app: Application,
     shared: Arc<Shared>,
-    /// Task whose completions are those of the frames.
+    /// Task whose job completes a frame.
     encode: TaskId,
     handler: TaskId,
 }
@@ -214,7 +215,7 @@ pub struct Flight {
     pub received: [u32; 2],
     /// Numbers of late frames and of all frames.
     pub frames: [u64; 2],
-    /// Numbers of late polls and of all polls: jobs of the handler.
+    /// Numbers of late polls and of all polls. A poll is a job of the handler.
     pub polls: [u64; 2],
 }
 
@@ -365,7 +366,7 @@ fn per_object<W: Fn(&Arc<Shared>, &Token)>(
     }
 }
 
-/// Adds the selected versions of a task; the version for the accelerator is the first one.
+/// Adder of the selected versions of a task; the version for the accelerator comes first.
 struct VersionAdder<'a> {
     app: &'a mut Application,
     versions: Versions,

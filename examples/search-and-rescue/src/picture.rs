@@ -1,4 +1,4 @@
-//! Grayscale pictures, and files with a sequence of them in binary PGM (netpbm).
+//! Grayscale pictures, and files with a sequence of pictures in binary PGM (netpbm).
 
 use std::io::Write;
 
@@ -33,7 +33,7 @@ impl Picture {
         }
     }
 
-    /// Appends the picture to a file.
+    /// Appends the picture to the bytes of a file.
     pub fn write(&self, to: &mut Vec<u8>) {
         write!(to, "P5\n{} {}\n255\n", self.width, self.height)
             .expect("a write to memory succeeds");

@@ -14,7 +14,8 @@ pub const HEIGHT: usize = 96;
 pub const FRAMES: u32 = 20;
 /// Movement of the camera between two frames, in pixels.
 pub const CAMERA_STEP: i32 = 16;
-/// Margin of a frame in pixels. A target in it is ignored, because the border may cut it off.
+/// Margin of a frame in pixels. The detection ignores a target whose center is in the margin,
+/// because the border may cut the target off.
 pub const MARGIN: i32 = 10;
 
 /// Kind of a target.
@@ -31,13 +32,13 @@ pub enum Kind {
 pub struct Target {
     /// Kind of the target.
     pub kind: Kind,
-    /// Column of its center.
+    /// Column of the target's center.
     pub x: i32,
-    /// Row of its center.
+    /// Row of the target's center.
     pub y: i32,
 }
 
-/// Kind of a target, its position on the sea at frame 0, and its movement per frame, in pixels.
+/// Kind of a target, position on the sea at frame 0, and movement per frame, in pixels.
 type DriftingTarget = (Kind, [i32; 2], [i32; 2]);
 
 /// All targets: single pieces of flotsam and a group of boats.
@@ -51,12 +52,12 @@ const TARGETS: &[DriftingTarget] = &[
     (Kind::Flotsam, [420, 50], [0, 0]),
 ];
 
-/// Returns the position of a frame's left border on the sea.
+/// Returns the x coordinate of a frame's left border on the sea, in pixels.
 pub fn camera_x(frame: u32) -> i32 {
     frame as i32 * CAMERA_STEP
 }
 
-/// Returns the targets of a frame from left to right, without those in its margin.
+/// Returns the targets of a frame from left to right, without the targets in the margin.
 pub fn targets(frame: u32) -> Vec<Target> {
     let mut targets: Vec<Target> =
         all_targets(frame).filter(|target| is_inside_margin(target.x, target.y)).collect();

@@ -2,18 +2,18 @@
 //! pixel.
 //!
 //! The method is block matching. The search range is centered at the position of an object that
-//! stands still. The candidate with the least sum of absolute differences is the match; ties go to
-//! the first one. The version for a CPU adds up each candidate completely. The version for the
-//! accelerator stops a candidate early if its sum reaches the least one, with the same result. The
-//! speed of an object that the frame before does not contain is zero.
+//! stands still. The candidate with the least sum of absolute differences is the match; of equal
+//! sums the first candidate. The version for a CPU adds up each candidate completely. The version
+//! for the accelerator stops at a candidate's row if the sum reaches the least sum so far. The
+//! result is the same. The speed of an object that the frame before does not contain is zero.
 
 use crate::detect::Object;
 use crate::picture::Picture;
 use crate::scene::is_inside_margin;
 
-/// Fractions of a pixel.
+/// Number of fractions of a pixel.
 const SUBPIXELS: i32 = 4;
-/// Half side of the block that is searched for, in fractions of a pixel.
+/// Half side of the matched block, in fractions of a pixel.
 const BLOCK_HALF_SIDE: i32 = 40;
 /// Half side of the search range, in fractions of a pixel.
 const SEARCH_RANGE: i32 = 28;
@@ -28,15 +28,16 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Returns the speed in centimetres per second. A pixel is half a metre, and a frame is taken
-    /// every half second.
+    /// Returns the speed in centimetres per second. A pixel is half a metre, and the drone takes a
+    /// frame every half second.
     pub fn speed(self) -> u32 {
         (self.x * self.x + self.y * self.y).cast_unsigned().isqrt() * 100
             / SUBPIXELS.cast_unsigned()
     }
 }
 
-/// Returns a square enlarged by `SUBPIXELS`, with bilinear interpolation.
+/// Returns a square around a pixel, enlarged by `SUBPIXELS`, with bilinear interpolation. `half` is
+/// the half side after the enlargement.
 fn enlarge(picture: &Picture, x: i32, y: i32, half: i32) -> Vec<u8> {
     let side = -half..half;
     let mut out = Vec::with_capacity((4 * half * half) as usize);
@@ -97,8 +98,8 @@ fn difference(a: &[u8], b: &[u8]) -> u32 {
     a.iter().zip(b).map(|(&a, &b)| u32::from(a.abs_diff(b))).sum()
 }
 
-/// Estimates the drift of an object: the version for a CPU. The camera has `moved` by this number
-/// of pixels along x since `before`.
+/// Estimates the drift of an object: the version for a CPU. The camera has moved by `moved` pixels
+/// along x since `before`.
 pub fn on_cpu(before: &Picture, now: &Picture, object: &Object, moved: i32) -> Drift {
     match_block(before, now, object, moved, false)
 }

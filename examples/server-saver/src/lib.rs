@@ -1,12 +1,12 @@
 //! An external server: a deferrable server that carries unused budget over. A refill adds the
-//! budget Q to the unused budget, which counts up to Q.
+//! budget Q to the unused budget, of which at most Q counts.
 //!
-//! L3C (RTNS 2017), section 4.1, permits custom reservation types. This one serves clients with
+//! L3C (RTNS 2017), section 4.1, permits custom reservation types. This server suits clients with
 //! bursts of requests after idle periods.
 //!
-//! Guarantee: a client that is pending at the start of a period gets Q in that period.
-//! Limit: the interference on other tasks reaches 3Q in little more than a period T; that of a
-//! deferrable server reaches 2Q.
+//! Guarantee: a client that is pending at the start of a period has at least the budget Q in that
+//! period. Limit: the interference on other tasks reaches 3Q in little more than a period T; the
+//! interference of a deferrable server reaches 2Q.
 
 use talea_core::server::{Reservation, Server};
 use talea_core::{Time, Work};
@@ -20,7 +20,7 @@ struct Saver {
     deadline: Time,
 }
 
-/// Constructor of the server, for a [`Registry`](talea_system::system::Registry).
+/// Creates the server; constructor for a [`Registry`](talea_system::system::Registry).
 pub fn make(reservation: &Reservation) -> Box<dyn Server + Send> {
     Box::new(Saver {
         reservation: *reservation,

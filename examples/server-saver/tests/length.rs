@@ -1,4 +1,4 @@
-//! Size of the server.
+//! Test of the server's number of lines.
 
 #[test]
 fn l19_the_server_has_fewer_than_a_hundred_lines_of_code() {

@@ -1,5 +1,5 @@
-//! The server in the example's system, compared with a deferrable server. The tests of `talea-sim`
-//! also run it in the harness of the built-in servers.
+//! Tests of the server in the example's system, compared with a deferrable server. The tests of
+//! `talea-sim` also run the server in the harness of the built-in servers.
 
 use talea_core::Time;
 use talea_sim::{Jobs, Simulation};

@@ -1,8 +1,8 @@
 //! `cargo xtask coverage`: the tests of each claim.
 //!
 //! Test names begin with their rows (`r13_worst_fit_…`, `retif_s1_…`, several in a row: `r2_r6_…`).
-//! The command scans the tree for such names and writes docs/coverage.md. With `--check` it writes
-//! nothing, and fails if the file is stale.
+//! The command scans the tree for such names and writes docs/coverage.md. With `--check` the
+//! command writes nothing, and fails if the file is stale.
 
 mod rows;
 
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 const FILE: &str = "docs/coverage.md";
 
-/// Folders whose tests are deterministic, so that they need no kernel.
+/// Folders and files whose tests are deterministic and need no kernel.
 const PURE: [&str; 11] = [
     "crates/talea-core",
     "crates/talea-analysis",
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tests of a row.
+/// Tests of a row, each as package, name and note.
 #[derive(Default)]
 struct RowTests {
     sim: Vec<String>,

@@ -1,18 +1,19 @@
-//! Rows of the coverage table: the claims of the papers, and the defects of ReTiF's own daemon and
-//! library.
+//! Rows of the coverage table: the claims of the papers, and the defects of the original ReTiF
+//! daemon and library.
 //!
 //! A row needs a deterministic test (`sim`: pure crates) and a live test (`vm`: real kernel, real
-//! daemon, C programs), unless the claim leaves nothing to test in one of the columns.
+//! daemon, C programs). The row needs no test in a column in which the claim leaves nothing to
+//! test.
 
 /// Whether a row must have a test in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A test is required.
     Asked,
-    /// A test is planned. The table lists existing tests.
+    /// No test is required yet. The table lists existing tests.
     Later,
-    /// There is nothing to test, for this reason. If the reason is empty, that of the whole column
-    /// applies.
+    /// There is nothing to test, for this reason. If the reason is empty, the reason of the whole
+    /// column applies.
     Not(&'static str),
 }
 
@@ -39,7 +40,7 @@ const fn paper(id: &'static str, claim: &'static str) -> Row {
     Row { id, claim, sim: Need::Asked, vm: Need::Later }
 }
 
-/// Creates a row of a paper that a simulation cannot test.
+/// Creates a row of a paper that a simulation cannot test, because of `why`.
 const fn live(id: &'static str, claim: &'static str, why: &'static str) -> Row {
     Row { id, claim, sim: Need::Not(why), vm: Need::Later }
 }
@@ -85,8 +86,8 @@ pub(crate) const CLAIMS: &[Row] = &[
     row("r37", true, false, "pure crates need no Linux"),
 ];
 
-/// Rows of the defects of ReTiF's own daemon and library (R38). A defect between a process and the
-/// kernel has no deterministic model, and no test machine has more than 32 CPUs.
+/// Rows of the defects of the original ReTiF daemon and library (R38). A defect between a process
+/// and the kernel has no deterministic model, and no test machine has more than 32 CPUs.
 pub(crate) const DEFECTS: &[Row] = &[
     row("retif_m1", true, true, "arrays sized by managed CPUs, indexed by CPU number"),
     row("retif_m2", true, true, "priority from the wire as an unchecked index"),

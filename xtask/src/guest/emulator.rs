@@ -15,7 +15,7 @@ const TIMEOUT: &str = "10m";
 /// Prefix of the lines of the guest's first process.
 const GUEST: &str = "guest: ";
 
-/// Runs the tests with `words` in their names, and passes each line of the guest to `line`.
+/// Runs the tests with one of `words` in their names, and passes each line of the guest to `line`.
 pub(super) fn boot(
     image: &Path,
     archive: &Path,

@@ -69,7 +69,7 @@ impl Kernel {
     }
 }
 
-/// Returns the mirror from which this machine installs packages.
+/// Returns the mirror from which this machine installs packages; `None` if apt names no mirror.
 fn mirror() -> Option<String> {
     let mut ask =
         program("apt-get", &["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
@@ -105,7 +105,8 @@ impl Apt {
         command
     }
 
-    /// Returns the image on which a meta-package depends.
+    /// Returns the name of the image package on which a meta-package depends; `None` if there is
+    /// none.
     fn depends(&self, package: &str) -> Option<String> {
         let answer = shell::output(self.call("apt-cache", &["depends", package]))?;
         let words = answer.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));

@@ -6,8 +6,8 @@
 //! the load of the host has no effect. The command installs nothing, except the emulator if that is
 //! permitted.
 //!
-//! If the kernel or the emulator is missing, the command is skipped. With `TALEA_GUEST=required` it
-//! fails.
+//! If the kernel or the emulator is missing, the command is skipped. With `TALEA_GUEST=required`
+//! the command fails.
 
 mod archive;
 mod emulator;
@@ -29,7 +29,7 @@ cargo xtask guest [--kernel NAME] [--free] [WORD]...
   WORD           only tests with this word in their names
 ";
 
-/// Selection of tests, and the machine for them.
+/// Selection of tests, and the machine that runs the tests.
 struct Guest {
     kernel: Kernel,
     free: bool,
@@ -121,7 +121,8 @@ fn build(line: &mut dyn FnMut(&str)) -> Result<Option<Built>> {
     Ok(Some(Built { init: shell::target_dir().join("guest/talea-guest-init"), tests }))
 }
 
-/// Returns the path in a message of cargo, if the message is about the test program.
+/// Returns the path of the test program in a message of cargo; `None` for a message about another
+/// target.
 fn executable(message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
     let is_test = message["profile"]["test"] == true && message["target"]["name"] == "guest";

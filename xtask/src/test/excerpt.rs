@@ -51,7 +51,7 @@ pub(super) fn of_failure(output: &[String], limit: usize) -> Vec<String> {
     chosen
 }
 
-/// Returns the lines without what `RUST_BACKTRACE` adds and without repeated empty lines.
+/// Returns the lines without stack traces, and without repeated, leading and trailing empty lines.
 fn without_stacks(output: &[String]) -> Vec<&str> {
     let mut is_stack = false;
     let mut kept: Vec<&str> = Vec::new();

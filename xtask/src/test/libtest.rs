@@ -14,7 +14,7 @@
 //! test result: FAILED. 0 passed; 1 failed; ...
 //! ```
 //!
-//! libtest counts a test as passed that has skipped itself with `skipped: needs ...`. This module
+//! libtest counts a test that has skipped itself with `skipped: needs ...` as passed. This module
 //! counts such a test as skipped. Doc tests print one such output per crate.
 
 use super::excerpt;
@@ -37,10 +37,10 @@ pub(crate) struct Results {
     pub(super) passed: u64,
     pub(super) failed: u64,
     pub(super) ignored: u64,
-    /// Reasons of the tests that have skipped themselves, one per test.
+    /// Reasons of the tests that have skipped themselves, in order.
     pub(super) skips: Vec<String>,
     pub(super) failures: Vec<Failure>,
-    /// libtest's own summaries, for programs that have run any test.
+    /// Summaries by libtest, for programs with at least one test.
     pub(super) summaries: Vec<String>,
     has_result: bool,
 }
@@ -54,8 +54,8 @@ enum Part {
     Names,
 }
 
-/// Reads the results of a program that has ended with `end`. A program that died counts as one
-/// failure.
+/// Reads the results of a program that has ended with `end`. A program that died, or could not run,
+/// counts as one failure.
 pub(super) fn results(title: &str, end: Result<Option<ExitStatus>>, output: &[String]) -> Results {
     let mut results = parse(output);
     if let Err(why) = end.and_then(|end| verify(end, &results)) {
@@ -137,7 +137,7 @@ impl Results {
     }
 }
 
-/// Returns the number before `word`.
+/// Returns the number before `word`; 0 if there is none.
 fn count(text: &str, word: &str) -> u64 {
     let words: Vec<_> = text.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
     let at = words.iter().skip(1).position(|&other| other == word);

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-/// CPU time of all CPUs since the machine started, in clock ticks.
+/// CPU time of all CPUs since the machine started, in clock ticks: total, idle time and steal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
     all: u64,

@@ -8,12 +8,13 @@
 //! | shared | all steps, and test programs that do not measure time | three |
 //! | exclusive | all other test programs | one |
 //!
-//! Of the test programs of the shared phase, those that change the state of the machine run one at
-//! a time ([`programs::Needs`]).
+//! In the shared phase, the test programs that change the state of the machine run one at a time
+//! ([`programs::Needs`]).
 //!
-//! Invariants: every job runs once, whatever the others report. The output of a job is printed in
-//! one piece at its end. The last line is the total, `N passed, N failed, N skipped`: a step
-//! counts as one, a test as one. A skip is printed with its reason and is not a pass.
+//! Invariants: every job runs once, independent of the results of other jobs. The command prints
+//! the output of a job in one piece at the end of the job. The last line is the total, `N passed, N
+//! failed, N skipped`: a step counts as one, a test as one. The command prints the reason of a
+//! skip, which does not count as a pass.
 //!
 //! A server keeps only the end of a log. For this reason [`report`] repeats at the end every failed
 //! test with its panic, every failed step with its output, and the load of the machine.
@@ -45,8 +46,8 @@ const TIME_LIMIT: Duration = Duration::from_hours(1);
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Passed,
-    /// The step failed: a reason in one line, followed by the output to repeat at the end of the
-    /// run.
+    /// The step failed: a reason in the first line, followed by the output to repeat at the end of
+    /// the run.
     Failed(String),
     Skipped(String),
 }

@@ -1,4 +1,4 @@
-//! Test programs: the programs that cargo has built, what each of them needs, and how each is run.
+//! Test programs: the programs that cargo has built, their needs, and their execution.
 //!
 //! A new program needs the machine for itself until a list of this module contains the program.
 
@@ -14,8 +14,8 @@ use std::process::{Command, ExitStatus};
 pub(super) enum Needs {
     /// The tests neither change the state of the machine nor measure time.
     Nothing,
-    /// The tests change the state of the machine: policies, control groups, users, daemons. They
-    /// judge no measured time, so that builds and pure tests may run beside them.
+    /// The tests change the state of the machine: policies, control groups, users, daemons. The
+    /// tests judge no measured time, so that builds and pure tests may run at the same time.
     State,
     /// The tests judge measured times, and need the machine for themselves.
     Machine,
@@ -36,14 +36,14 @@ const PURE: [&str; 11] = [
     "xtask",
 ];
 
-/// Other programs by package and name, with what their tests need.
+/// Other programs by package and name, with the needs of their tests.
 const PROGRAMS: [(&str, &str, Needs); 3] = [
     ("talea-cli", "talea", Needs::Nothing),
     ("talea-cli", "demo", Needs::State),
     ("talea-cli", "lab", Needs::State),
 ];
 
-/// Part of a program: what its tests need, and the words that select its tests.
+/// Part of a program: the needs of its tests, and the words that select the tests.
 type Part = (Needs, &'static [&'static str]);
 
 /// Programs whose tests differ in their needs. The command runs such a program once per part. A
@@ -96,8 +96,8 @@ const KERNEL_STATE: [&str; 15] = [
     "survival::",
 ];
 
-/// Programs with the longest run times. They start first, so that no core idles at the end of the
-/// phase.
+/// Programs with the longest run times. These programs start first, so that no core idles at the
+/// end of the phase.
 const LONGEST: [(&str, &str); 5] = [
     ("talea-kernel-tests", "it"),
     ("talea-cli", "it"),
@@ -123,8 +123,7 @@ pub(crate) struct TestProgram {
 }
 
 impl TestProgram {
-    /// Returns the program that a message of cargo describes, if the message is about a test
-    /// program.
+    /// Returns the test program that a message of cargo describes; `None` for any other message.
     fn in_message(message: &Value) -> Option<TestProgram> {
         let path = message["executable"].as_str()?;
         if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -162,7 +161,7 @@ impl TestProgram {
         })
     }
 
-    /// Returns the parts of the program. Each of its tests is in exactly one part.
+    /// Returns the parts of the program, or the whole program. Each test is in exactly one part.
     fn parts(self) -> Vec<TestProgram> {
         let is_it =
             |(package, name, _): &&(&str, &str, _)| self.package == *package && self.name == *name;
@@ -185,7 +184,8 @@ impl TestProgram {
         parts
     }
 
-    /// Returns the place of the program in the order of starts.
+    /// Returns the position of the program in the order of starts; all programs outside [`LONGEST`]
+    /// share the last position.
     fn rank(&self) -> usize {
         let is_it = |&(package, name): &(&str, &str)| self.package == package && self.name == name;
         LONGEST.iter().position(is_it).unwrap_or(LONGEST.len())
@@ -199,7 +199,7 @@ impl TestProgram {
         self.needs
     }
 
-    /// Returns the command that runs the program again.
+    /// Returns the command that runs the whole program again.
     pub(super) fn rerun(&self) -> String {
         match self.kind.as_str() {
             "lib" => format!("cargo test -p {} --lib", self.package),
@@ -245,8 +245,9 @@ impl TestProgram {
     }
 }
 
-/// Builds everything that the tests run, in one call. Cargo selects the features of a dependency
-/// per call, and another selection compiles the dependents of that dependency again.
+/// Builds all programs that the tests run, in one call, and returns the test programs. Cargo
+/// selects the features of a dependency per call, and another selection compiles the dependents of
+/// that dependency again.
 pub(super) fn build(line: &mut dyn FnMut(&str)) -> Result<(Verdict, Vec<TestProgram>)> {
     build_with(&["--workspace"], line)
 }

@@ -15,8 +15,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Number of jobs of the shared phase that run at the same time: one per core of the smallest
-/// machine, and one that mostly waits ([`Needs::State`]). Builds use all cores themselves.
+/// Number of jobs of the shared phase that run at the same time: one job per core of the smallest
+/// machine, and one job that mostly waits ([`Needs::State`]). A build uses all cores alone.
 const WORKERS: usize = 3;
 
 /// Unit of execution: a step or a test program.
@@ -111,7 +111,7 @@ fn run_program(program: &TestProgram, output: &mut Vec<String>, report: &Mutex<R
 
 struct Queue {
     waiting: VecDeque<Job>,
-    /// Names of the jobs that run or wait.
+    /// Names of the initial jobs that run or wait.
     unfinished: BTreeSet<String>,
     running: usize,
     /// Whether a job of [`Needs::State`] runs.
@@ -124,7 +124,8 @@ impl Queue {
         Queue { waiting: jobs.into(), unfinished, running: 0, is_state_used: false }
     }
 
-    /// Removes the first shared job that may start.
+    /// Removes the first shared job that may start, and counts the job as running. `None` if no job
+    /// may start.
     fn start(&mut self) -> Option<Job> {
         let may_start = |job: &Job| {
             let has_needs = match job.needs {
@@ -140,7 +141,7 @@ impl Queue {
         Some(job)
     }
 
-    /// Removes `name` from the unfinished jobs. Inserts the jobs that it added before all others,
+    /// Removes the job `name` from the unfinished jobs. Inserts the added jobs before all others,
     /// because the longest test programs must not start last.
     fn finish(&mut self, name: &str, needs: Needs, added: Vec<Job>) {
         self.running -= 1;
@@ -152,7 +153,7 @@ impl Queue {
     }
 }
 
-/// Runs all jobs, including the jobs that they add.
+/// Runs all jobs, including added jobs.
 pub(super) fn run(jobs: Vec<Job>, report: &Mutex<Report>) {
     let queue = Mutex::new(Queue::new(jobs));
     let changed = Condvar::new();
@@ -167,7 +168,7 @@ pub(super) fn run(jobs: Vec<Job>, report: &Mutex<Report>) {
     }
 }
 
-/// Runs shared jobs until none is left that waits or runs.
+/// Runs shared jobs until no job runs and no shared job may start.
 fn work(queue: &Mutex<Queue>, changed: &Condvar, report: &Mutex<Report>) {
     let mut locked = lock(queue);
     loop {

@@ -8,9 +8,9 @@ use std::fmt::Write;
 
 /// Number of lines that the failures share at the end of a run. A server shows about 150 lines.
 const FAILURE_LINES: usize = 100;
-/// Maximum number of failures that are shown with their output.
+/// Maximum number of failures that the report shows with their output.
 const MAX_SHOWN: usize = 16;
-/// Maximum number of failures that are named.
+/// Maximum number of failures that the report names.
 const MAX_NAMED: usize = 32;
 
 /// Sum of the results so far.
@@ -95,7 +95,7 @@ impl Report {
         }
     }
 
-    /// Returns the last lines of a run. The very last line is the total.
+    /// Returns the last lines of a run. The last of these lines is the total.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::from("\n");
         for skip in &self.skips {

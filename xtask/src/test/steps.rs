@@ -24,7 +24,7 @@ pub(super) struct Step {
 /// Action of a step.
 pub(super) enum Run {
     Plain(fn(Sink) -> Result<Verdict>),
-    /// Builds all programs. Each test program becomes a job of its own.
+    /// Builds all programs. Each test program becomes a separate job.
     Build,
 }
 
@@ -36,7 +36,7 @@ const fn plain(
     Step { name, after, run: Run::Plain(run), has_tests: false }
 }
 
-/// All steps, in the order in which they start.
+/// All steps, in the order of preference for a start.
 pub(super) const ALL: &[Step] = &[
     plain("fmt", &[], |line| run(cargo(&["fmt", "--all", "--", "--check"]), line)),
     Step { name: "tests", after: &["fmt"], run: Run::Build, has_tests: false },
@@ -120,7 +120,7 @@ fn check_for(target: &str, crates: &[&str], line: Sink) -> Result<Verdict> {
     run(command, line)
 }
 
-/// Lints the fuzz targets. They are a workspace with a lock file of their own.
+/// Lints the fuzz targets, which are a separate workspace with a separate lock file.
 fn fuzz(line: Sink) -> Result<Verdict> {
     const MANIFEST: &str = "fuzz/Cargo.toml";
     if let Some(verdict) = fetch(MANIFEST, line)? {
@@ -135,8 +135,8 @@ fn fuzz(line: Sink) -> Result<Verdict> {
     run(clippy, line)
 }
 
-/// Messages of cargo about a registry that it cannot reach. Any other message is a mistake of this
-/// workspace.
+/// Messages of cargo about a registry that cargo cannot reach. Any other message is a mistake of
+/// this workspace.
 const UNREACHABLE: [&str; 6] = [
     "failed to download",
     "failed to fetch",
@@ -146,7 +146,8 @@ const UNREACHABLE: [&str; 6] = [
     "Could not resolve",
 ];
 
-/// Downloads the packages of a lock file for all platforms. Returns a verdict if that fails.
+/// Downloads the packages of a lock file for all platforms. Returns a verdict if the download
+/// fails.
 fn fetch(manifest: &str, line: Sink) -> Result<Option<Verdict>> {
     let command = cargo(&["fetch", "--locked", "--quiet", "--manifest-path", manifest]);
     let mut is_unreachable = false;
@@ -164,8 +165,8 @@ fn fetch(manifest: &str, line: Sink) -> Result<Option<Verdict>> {
     })
 }
 
-/// Checks licences, bans and sources. Omits advisories: their database is on a git host, and the
-/// test command must not depend on reaching that host.
+/// Checks licences, bans and sources. The step omits advisories: their database is on a git host,
+/// on which the test command must not depend.
 fn deny(line: Sink) -> Result<Verdict> {
     let own = shell::target_dir().join("tools/bin/cargo-deny");
     if !shell::has("cargo-deny") && !own.is_file() {

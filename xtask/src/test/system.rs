@@ -1,8 +1,9 @@
-//! Programs besides Rust that the tests call: the step checks them, and installs them if that is
-//! permitted.
+//! Programs outside Rust's tools that the tests call. The step checks the programs, and installs
+//! missing programs if permitted.
 //!
-//! Root installs Debian packages if `TALEA_INSTALL=1` or `CI` is set. Otherwise the step prints
-//! which packages to install.
+//! As root, the step installs Debian packages if `TALEA_INSTALL` is 1. Without `TALEA_INSTALL`, the
+//! step does so if `CI` is set. Otherwise the step fails, and prints the command that installs the
+//! packages.
 
 use super::Verdict;
 use crate::shell;
@@ -30,7 +31,8 @@ pub(super) fn may_install() -> bool {
     std::env::var_os("TALEA_INSTALL").map_or_else(is_ci, |value| value == "1")
 }
 
-/// Checks all programs, and installs the missing ones if that is permitted.
+/// Checks the required programs. If permitted, the step also checks the optional programs, and
+/// installs missing programs.
 pub(super) fn packages(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
     let optional = if may_install() { &OPTIONAL[..] } else { &[] };
     Ok(match ensure_packages(&[&REQUIRED, optional].concat(), line)? {
@@ -41,8 +43,8 @@ pub(super) fn packages(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
     })
 }
 
-/// Installs the packages of missing programs if that is permitted. Returns the command that
-/// installs them if any is still missing.
+/// Installs the packages of missing programs if permitted. Returns the command that installs the
+/// packages if any program is still missing.
 pub(crate) fn ensure_packages(
     needed: &[Needed],
     line: &mut dyn FnMut(&str),

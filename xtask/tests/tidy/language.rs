@@ -10,17 +10,17 @@
 //! | [`Rule::Width`] | Rust, C | characters inside string literals; URLs; table rows in comments |
 //! | [`Rule::Opening`] | Rust, C | headings |
 //!
-//! Absent on purpose: a parser. The scanner knows comments and string literals, so that a message
-//! is checked as a comment is, and a quotation mark in code starts no quotation.
+//! Absent on purpose: a parser. The scanner distinguishes code, comments and string literals. So
+//! the rules for comments apply to messages, and a quotation mark in code starts no quotation.
 
 use crate::{none, read, sources};
 use std::path::Path;
 
-/// Extensions of the files that are checked.
+/// Extensions of the checked files.
 const EXTENSIONS: [&str; 10] =
     ["rs", "c", "h", "py", "md", "toml", "sh", "conf", "service", "socket"];
 
-/// Files that must contain what this check bans.
+/// Files that must contain banned words or old names.
 const EXEMPT: [&str; 2] = ["xtask/tests/tidy/language.rs", "xtask/tests/tidy/old_names.txt"];
 
 /// Maximum number of columns of a line of Rust or C.
@@ -222,7 +222,7 @@ fn without_old_terms<'line>(file: &str, line: &'line str) -> &'line str {
     }
 }
 
-/// Returns the columns of a line of code that count for its width.
+/// Returns the number of columns of a line of code that count for the width.
 fn columns(line: &str, classes: &[Class]) -> usize {
     let is_row = line.trim_start().trim_start_matches(['/', '!', '*', ' ']).starts_with('|')
         && classes.last() == Some(&Class::Comment);
@@ -232,7 +232,7 @@ fn columns(line: &str, classes: &[Class]) -> usize {
     line.chars().count() - classes.iter().filter(|class| **class == Class::String).count()
 }
 
-/// Returns the marker of a doc comment that begins in a line.
+/// Returns the marker of a doc comment in a line; `None` for a line without a doc comment.
 fn doc_marker(line: &str, classes: &[Class]) -> Option<&'static str> {
     let text = line.trim_start();
     let is_comment = classes.get(line.len() - text.len()) == Some(&Class::Comment);
@@ -240,7 +240,8 @@ fn doc_marker(line: &str, classes: &[Class]) -> Option<&'static str> {
     markers.find(|marker| is_comment && text.starts_with(marker) && !text.starts_with("////"))
 }
 
-/// Returns the fragment opener of a doc comment. `next` is the line below the comment's marker.
+/// Returns the fragment opener of a doc comment; `None` if the comment has no such opener. `next`
+/// is the line below the comment's marker.
 fn fragment_opener(line: &str, marker: &str, next: &str) -> Option<&'static str> {
     let mut head = line.trim_start()[marker.len()..].trim();
     if head.is_empty() && marker == "/**" {

@@ -1,8 +1,8 @@
 //! Rules of the workspace, as tests.
 //!
-//! The tests make remarks that a reviewer would repeat: about dependencies between crates, the
-//! places of `unsafe`, the first line and the length of a file, forbidden text, the language, and
-//! links.
+//! The tests check properties that a reviewer would otherwise check in each review: dependencies
+//! between crates, the places of `unsafe`, the first line and the length of a file, forbidden text,
+//! the language, and links.
 #![forbid(unsafe_code)]
 
 mod code_map;
@@ -92,7 +92,7 @@ fn metadata(manifest: &str) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Fails with one line per finding, if there is any finding.
+/// Panics with one line per finding, if there is any finding.
 fn none(findings: &[String]) {
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
 }

@@ -1,8 +1,8 @@
 //! Modules in other files that a Rust file declares.
 //!
 //! The module reads tokens, not lines, because comments, strings and characters may contain
-//! anything, and attributes and visibility may precede `mod`. It does not expand macros. A `mod
-//! name;` among the tokens of a macro counts.
+//! anything, and attributes and visibility may precede `mod`. The module does not expand macros. A
+//! `mod name;` among the tokens of a macro counts.
 
 /// Declaration `mod name;` with everything that determines the path of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub(crate) struct Declared {
     pub(crate) name: String,
     /// Value of `#[path = "…"]`.
     pub(crate) path: Option<String>,
-    /// Enclosing inline modules, outermost first. Each element is the folder of the module's
-    /// `path`, or the module's name.
+    /// Enclosing inline modules, outermost first. Each element is the value of the module's `path`,
+    /// or the module's name.
     pub(crate) within: Vec<String>,
 }
 
@@ -67,7 +67,8 @@ enum Token {
     Mark(char),
 }
 
-/// Returns the end of the attribute that begins at `from`, or the next token if there is none.
+/// Returns the index after the attribute that begins at `from`, or the index of the next token if
+/// there is no attribute.
 fn attribute(tokens: &[Token], from: usize) -> usize {
     let mut depth = 0;
     for (i, token) in tokens.iter().enumerate().skip(from + 1) {
@@ -128,7 +129,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Returns the length of a block comment. Block comments nest.
+/// Returns the length of the block comment at the start of `text`, in bytes. Block comments nest.
 fn comment(text: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -150,7 +151,7 @@ fn comment(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the length of a text between two `mark`s, including them.
+/// Returns the length of a text between two `mark`s, including the marks, in bytes.
 fn quoted(text: &str, mark: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -173,7 +174,8 @@ fn character(text: &str) -> usize {
     }
 }
 
-/// Returns the length of the raw string that `prefix` begins, without `prefix`.
+/// Returns the length of the raw string that `prefix` begins, without `prefix`, in bytes. `None` if
+/// there is no raw string.
 fn raw(prefix: &str, rest: &str) -> Option<usize> {
     if !["r", "br", "cr"].contains(&prefix) {
         return None;

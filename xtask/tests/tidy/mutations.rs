@@ -1,5 +1,5 @@
-//! Tests that each mutation point in the source has an entry in the registry and a name of its own,
-//! and that each plugin, rule property and message has a point.
+//! Tests that each mutation point in the source has an entry in the registry and a unique name, and
+//! that each plugin, rule property and message has a point.
 
 use crate::{none, read, sources};
 use std::collections::BTreeMap;
@@ -52,8 +52,8 @@ fn the_registry_lists_every_mutation_point_once() {
     none(&findings);
 }
 
-/// The names of the points tell: `plugin-edf-…`, `rule-max-period`, `message-attach-…`. The code
-/// defines the plugins, properties and messages.
+/// The test compares the names of the points, such as `plugin-edf-…`, `rule-max-period` and
+/// `message-attach-…`, with the plugins, properties and messages in the code.
 #[test]
 fn every_plugin_rule_property_and_message_has_a_mutation() {
     let registered = registered();

@@ -1,7 +1,6 @@
 //! Test that every Rust file is compiled, which means reachable by `mod` from what cargo builds.
 //!
-//! A file without its `mod` line is no error to the compiler. A test suite in such a file never
-//! runs.
+//! The compiler accepts a file without a `mod` line. A test suite in such a file never runs.
 //!
 //! The test reads the sources, and not the compiler's dependency files, which survive a removed
 //! line. Files that `cfg` excludes count as reached.
@@ -29,10 +28,10 @@ fn every_rust_file_is_compiled() {
     none(&findings);
 }
 
-/// Test programs that the test command runs in a step of their own.
+/// Test programs that the test command runs in separate steps.
 const ELSEWHERE: [&str; 1] = ["tests/guest/tests/it/main.rs"];
 
-/// Manifests may also exclude tests: `test = false`, `autotests = false`.
+/// Checks that manifests do not exclude tests, by `test = false` or `autotests = false`.
 #[test]
 fn every_target_has_its_tests_run() {
     let mut findings = Vec::new();
@@ -89,8 +88,8 @@ fn targets() -> Vec<PathBuf> {
     roots
 }
 
-/// Returns every file that `roots` reach. A module without a file is a finding. Then this reader is
-/// wrong, because the compiler has accepted the module.
+/// Returns every file that `roots` reach. A module without a file is a finding. The cause is an
+/// error in this function, because the compiler has accepted the module.
 fn reach(
     roots: &[PathBuf],
     read: &dyn Fn(&Path) -> Option<String>,

@@ -1,5 +1,5 @@
-//! Tests that pure crates own no clock, thread, file, socket or process: they are `no_std`, or a
-//! clippy.toml forbids these things.
+//! Tests that pure crates use no clock, thread, file, socket or process: a pure crate is `no_std`,
+//! or a clippy.toml forbids these functions.
 
 use crate::{crates, none, read};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Tests that `unsafe` occurs only in the crates that exist for it, and that every block has its
-//! safety argument.
+//! Tests that `unsafe` occurs only in the crates of a list, and that every block has a safety
+//! argument.
 
 use crate::{crates, none, read, sources};
 use std::path::Path;

@@ -8,11 +8,11 @@
 //!
 //! > Σ I1_i + Σ of the m − 1 largest (I2_i − I1_i) ≤ m·(t − C_k)
 //!
-//! A is relevant if some h_i(t) changes at t and t ≤ (the m − 1 largest costs + Σ (T − D)·C/T +
-//! m·C_k)/(m − U). I1_i is min(h_i(t), t − C_k + 1). I2_i is the same minimum for the work of task
-//! i with carry-in, ⌊t/T⌋·C + min(C, t mod T). For task k itself both are min(· − C_k, A). The + 1
-//! is due to integer time: the sum must be able to exceed the right side by a term as large as the
-//! window.
+//! h_i is the demand bound function of task i. A is relevant if some h_i(t) changes at t and t ≤
+//! (the m − 1 largest costs + Σ (T − D)·C/T + m·C_k)/(m − U). I1_i is min(h_i(t), t − C_k + 1).
+//! I2_i is the same minimum for the work of task i with carry-in, ⌊t/T⌋·C + min(C, t mod T). For
+//! task k itself both are min(· − C_k, A). The + 1 is due to integer time: the sum must be able to
+//! exceed the right side by a term as large as the window.
 //!
 //! Sufficient. No sustainability is proved.
 //!

@@ -9,7 +9,7 @@
 //!
 //! *Iterative*: M. Bertogna, M. Cirinei and G. Lipari, "Schedulability analysis of global
 //! scheduling algorithms on multiprocessor platforms", IEEE TPDS 20(4), 2009. A proved slack of a
-//! task shortens the work of its last job in the windows of other tasks, which may prove more
+//! task shortens the work of its first job in the windows of other tasks, which may prove more
 //! slack. The test iterates until nothing changes.
 //!
 //! Both tests are sufficient. Time is integer in the iterative test: other jobs interfere for at
@@ -61,13 +61,13 @@ pub const ITERATIVE: TestInfo = TestInfo {
     ],
 };
 
-/// Runs the plain test. Its bounds are deadlines minus slacks.
+/// Runs the plain test. The resulting bounds are deadlines minus slacks.
 pub fn plain(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     let first = plain_slacks(tasks, cpus, scratch);
     answer(first, scratch)
 }
 
-/// Runs the iterative test. Its bounds are deadlines minus slacks.
+/// Runs the iterative test. The resulting bounds are deadlines minus slacks.
 pub fn iterative(tasks: &[Sporadic], cpus: u32, scratch: &mut Scratch) -> Verdict {
     let first = iterative_slacks(tasks, cpus, scratch);
     answer(first, scratch)
@@ -156,9 +156,8 @@ pub fn iterative_slacks(
     }
 }
 
-/// Returns the largest work of a task's jobs that are due in a window of length `window`. Each job
-/// except the first completes at least `slack` before its deadline: ⌊t/T⌋·C + min(C, (t mod T −
-/// S)⁺).
+/// Returns the largest work of a task's jobs that are due in a window of length `window`, if each
+/// job completes at least `slack` before its deadline: ⌊t/T⌋·C + min(C, (t mod T − S)⁺).
 #[inline]
 pub(super) fn work_by_deadline(row: &PreparedTask, window: u64, slack: u64) -> u64 {
     let (whole, rest) = row.period.divide(window);

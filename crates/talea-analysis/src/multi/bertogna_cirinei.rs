@@ -202,7 +202,8 @@ pub(super) fn work(row: &PreparedTask, window: u64) -> u64 {
     whole * row.cost + rest.min(row.cost)
 }
 
-/// [`work`] for a sequence of windows, most of which are slightly longer than the previous one.
+/// Returns [`work`] with its linear piece, for a sequence of windows. Most of them are slightly
+/// longer than the previous window.
 #[inline]
 fn work_from_last_window(row: &mut PreparedTask, window: u64) -> LinearPiece {
     let period = row.period.get();

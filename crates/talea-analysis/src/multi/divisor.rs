@@ -16,6 +16,8 @@ pub(crate) struct Divisor {
 }
 
 impl Divisor {
+    /// Creates the divisor `by`.
+    ///
     /// # Panics
     /// If `by` is zero.
     pub(crate) fn new(by: u64) -> Divisor {

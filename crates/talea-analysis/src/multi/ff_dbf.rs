@@ -11,10 +11,10 @@
 //! job is executed at speed σ from its release on.
 //!
 //! Sufficient. The test accepts every feasible sporadic set of m CPUs, if the CPUs are 2 − 1/m
-//! times as fast. It dominates [`super::gfb`]; for D = T both are the same test. Its sustainability
-//! is not proved here.
+//! times as fast. The test dominates [`super::gfb`]; for D = T both are the same test. The
+//! sustainability of the test is not proved here.
 //!
-//! *Relevant t*: the left side minus the right is continuous and piecewise linear in t. Its slope
+//! *Relevant t*: the left side minus the right is continuous and piecewise linear in t. The slope
 //! falls only where a job is due, so absolute deadlines are enough. Because ff_i(t) ≤ (t + T −
 //! D)·C/T, no t beyond Σ (T − D)·C/T / (m − (m−1)·σ − U) is relevant.
 //!
@@ -126,8 +126,8 @@ pub fn speed(
     }
 }
 
-/// Returns Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; `None` if the divisor is zero or below
-/// the rounding to 2^-32.
+/// Returns Σ (T − D)·C/T / (m − (m−1)·σ − U), rounded up; `None` if the divisor is not positive, or
+/// is below the rounding to 2^-32.
 fn horizon(early: u128, rows: &[PreparedTask], cpus: u64, speed: Speed) -> Option<u64> {
     // Below 2^125, as cpus < 2^32 and σ's numerator < 2^61.
     let others = (u128::from(cpus - 1) * u128::from(speed.numerator)) << 32;

@@ -51,7 +51,8 @@ pub fn test(tasks: &[Sporadic], cpus: u32) -> Verdict {
     Verdict::Unknown { why: Inconclusive::Insufficient { task: densest } }
 }
 
-/// Whether the test accepts a set that satisfies the assumptions. It refuses a set with C > D.
+/// Whether the test accepts a set that satisfies the assumptions. The test refuses a set with C >
+/// D.
 pub fn accepts(tasks: &[Sporadic], cpus: u32) -> bool {
     let (mut sum, mut most) = (0u64, 0u64);
     for task in tasks {

@@ -174,7 +174,7 @@ fn share(task: &Sporadic, within: u64) -> u128 {
 
 /// Whether U ≤ (β·m + 1)/(β + 1) with β = ⌊1/U_max⌋. First fit with the exact EDF test places every
 /// set of tasks with D = T below this bound, in any order. The empty set passes. A set with C > T
-/// does not pass.
+/// or D < T does not pass.
 ///
 /// # Panics
 /// If a period is zero.

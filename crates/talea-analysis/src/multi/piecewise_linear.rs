@@ -33,7 +33,8 @@ impl LinearPiece {
         }
     }
 
-    /// Returns the minimum of the term and a limit that grows with the window and is `roof` at it.
+    /// Returns the minimum of the term and a limit, which is `roof` at the window and grows with
+    /// the window.
     #[inline]
     pub(crate) fn capped(self, roof: u64) -> LinearPiece {
         // Both grow at most at the same rate, so the term stays below.
@@ -69,7 +70,7 @@ impl PiecewiseSum {
         self.length = self.length.min(piece.length);
     }
 
-    /// Returns the next w that can satisfy ⌊Σ/m⌋ ≤ w; `None` if `waits` satisfies it.
+    /// Returns the next w that can satisfy ⌊Σ/m⌋ ≤ w; `None` if `waits` satisfies the condition.
     #[inline]
     pub(crate) fn next(&self, waits: u64, cpus: u64) -> Option<u64> {
         let room = cpus * waits + (cpus - 1);

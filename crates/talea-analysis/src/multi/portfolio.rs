@@ -6,11 +6,11 @@
 //! No test for global EDF dominates the others (M. Bertogna and S. Baruah, "Tests for global EDF
 //! schedulability analysis", Journal of Systems Architecture 57(5), 2011), so all are tried.
 //! Dominated tests are left out. The iterative BCL test dominates the plain test. Response times
-//! under EDF dominate the iterative test: if it accepts with slack s, x = D − s satisfies the
-//! response-time condition, whose terms are at most those of the iterative test. The bounds of
-//! either policy dominate the work-conserving bounds. Under fixed priorities Guan's bounds dominate
-//! Bertogna and Cirinei's. The portfolio runs the iterative test nevertheless, because it is
-//! cheaper.
+//! under EDF dominate the iterative test. If the iterative test accepts with slack s, x = D − s
+//! satisfies the response-time condition, whose terms are at most those of the iterative test. The
+//! bounds of either policy dominate the work-conserving bounds. Under fixed priorities Guan's
+//! bounds dominate Bertogna and Cirinei's. The portfolio runs the iterative test nevertheless,
+//! because it is cheaper.
 //!
 //! Sufficient where it proves, necessary where it refutes. Partitioned scheduling could schedule
 //! every set that global EDF by response times accepts (A. Biondi and Y. Sun, "On the

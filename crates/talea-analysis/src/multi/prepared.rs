@@ -23,7 +23,8 @@ pub(crate) struct PreparedTask {
     pub(crate) cost: u64,
     pub(crate) deadline: u64,
     pub(crate) period: Divisor,
-    /// Bound of the response time minus the cost: R − C. Before any bound is known it is D − C.
+    /// Bound of the response time minus the cost: R − C. Before any bound is known, the value is D
+    /// − C.
     pub(crate) lag: u64,
     /// Upper bound of the interference of this task on the analysed job, for any window.
     pub(crate) cap: u64,
@@ -46,7 +47,7 @@ pub(crate) struct CarryInGain {
     pub(crate) without: LinearPiece,
 }
 
-/// Reusable memory for the tests of this module. Once it has held as many tasks, the functions
+/// Reusable memory for the tests of this module. After a set with as many tasks, the functions
 /// without a list result allocate nothing. The exception is a sum of utilisations that rounding
 /// leaves open: integers of any size then decide.
 #[derive(Clone, Debug, Default)]
@@ -151,7 +152,7 @@ pub(crate) fn check(tasks: &[Sporadic], cpus: u32) -> Result<(), Verdict> {
     }
 }
 
-/// Whether no product exceeds [`MAX_PRODUCT`].
+/// Whether every product is below [`MAX_PRODUCT`].
 fn fits(longest: u64, tasks: usize, cpus: u32) -> bool {
     longest
         .checked_mul((tasks as u64).max(cpus.into()))

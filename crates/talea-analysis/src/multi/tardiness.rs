@@ -54,7 +54,7 @@ pub const KERNEL: TestInfo = TestInfo {
     ],
 };
 
-/// Returns the largest tardiness of each task.
+/// Returns an upper bound of the tardiness of each task.
 ///
 /// # Errors
 /// `Refuted` if lateness grows without bound, `Unknown` if the theorem does not cover the set.
@@ -89,7 +89,7 @@ pub fn devi_anderson(
     Ok(rows.iter().map(|row| Span::from_ns(x + row.cost)).collect())
 }
 
-/// Returns the largest tardiness of any job by the bound in the kernel's documentation.
+/// Returns the upper bound of the tardiness of any job by the kernel's documentation.
 ///
 /// # Errors
 /// As [`devi_anderson`].

@@ -17,21 +17,22 @@ pub enum Flaw {
         /// Index of the piece.
         piece: usize,
     },
-    /// Two pieces on one CPU, or of one job, overlap.
+    /// Two pieces on one CPU, or of one task, overlap.
     Overlap {
-        /// Index of the first piece.
+        /// Index of the later piece in the table.
         piece: usize,
-        /// Index of the second piece.
+        /// Index of the earlier piece in the table.
         other: usize,
     },
     /// Two pieces hold the same accelerator at the same time.
     Accelerator {
-        /// Index of the first piece.
+        /// Index of the later piece in the table.
         piece: usize,
-        /// Index of the second piece.
+        /// Index of the earlier piece in the table.
         other: usize,
     },
-    /// The piece begins before its job is released, or ends after its deadline or the hyperperiod.
+    /// The piece begins before its job is released, or ends after the job's deadline or the
+    /// hyperperiod.
     Outside {
         /// Index of the piece.
         piece: usize,

@@ -1,5 +1,5 @@
 //! Off-line tables. A table states which job runs on which CPU, when and in which version, so that
-//! no job is late. It is computed before the run.
+//! no job is late. The table is computed before the run.
 //!
 //! YASMIN's dispatcher executes a table (section 3.4: "a schedule is computed off-line";
 //! docs/model.md, section 9). A [`Problem`] lists the jobs of one hyperperiod. [`from_tree`] builds
@@ -7,8 +7,9 @@
 //! with the search, verifies the result.
 //!
 //! The problem is NP-hard even without accelerators (Garey and Johnson 1979, SS8 and SS11). So
-//! there are three results: a table; a proof that there is none ([`Infeasible`], by true deadlines
-//! and unavoidable costs); or neither, with the closest attempt.
+//! there are four results: a table; a proof that there is none ([`Infeasible`], by true deadlines
+//! and unavoidable costs); no search, because a job cannot complete within the hyperperiod if every
+//! entry pays the overhead; or no table found, with the best attempt.
 //!
 //! Assumptions:
 //! 1. Times are integer nanoseconds, and every job costs at least one.
@@ -67,12 +68,11 @@ pub struct Job {
     pub release: Span,
     /// Latest completion, as an offset in the hyperperiod.
     pub deadline: Span,
-    /// True deadline. It is after `deadline` if the hyperperiod cuts the true deadline.
+    /// True deadline, which is after `deadline` if the hyperperiod cuts the true deadline.
     pub due: Span,
     /// Possible versions, at least one.
     pub choices: Vec<Choice>,
-    /// Jobs that must have completed before this job starts. Their indices are smaller than its
-    /// own.
+    /// Jobs that must have completed before this job starts, with smaller indices than this job.
     pub predecessors: Vec<usize>,
     /// Permitted CPUs, bit k for CPU k.
     pub cpus: u64,
@@ -167,8 +167,8 @@ pub enum Infeasible {
 /// With n jobs in p pieces on m CPUs a round takes O(n · versions · m · p).
 ///
 /// # Panics
-/// If the problem is malformed: no CPU or more than 64, or a job without a choice, without cost,
-/// without a CPU, or after a later one.
+/// If the problem is malformed: no CPU or more than 64, a job without a choice, a cost or a CPU, a
+/// predecessor with a larger index, or inconsistent times.
 pub fn synthesize(problem: &Problem, rounds: u32) -> Synthesis {
     problem.assert_well_formed();
     if let Some(why) = necessary::infeasibility(problem) {

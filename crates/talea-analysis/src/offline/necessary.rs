@@ -70,7 +70,8 @@ impl JobWindows {
         Ok(JobWindows { earliest, latest })
     }
 
-    /// Returns a window whose demand exceeds the capacity of all CPUs.
+    /// Returns a window whose demand exceeds the capacity of all CPUs. `None` if there is no such
+    /// window, or if the problem has more than [`MAX_JOBS`] jobs.
     fn overloaded_window(&self, problem: &Problem) -> Option<Infeasible> {
         let jobs = problem.jobs.len();
         if jobs > MAX_JOBS {

@@ -52,7 +52,8 @@ struct ArrivalPattern {
 ///
 /// # Errors
 /// Constructs that a table cannot serve: servers, arrivals at unknown times, resources, suspension,
-/// channels that move other than one token for one job, more than 20,000 jobs.
+/// channels that move other than one token for one job, offsets of a period or more, a hyperperiod
+/// beyond the range, more than 20,000 jobs.
 pub fn from_tree(
     tree: &Tree,
     sources: &[Source],

@@ -9,16 +9,16 @@ use talea_core::{Span, Work};
 /// begins when no work of the node is pending.
 ///
 /// - Task: jitter J (Audsley et al., Software Engineering Journal 8(5), 1993).
-/// - Polling server: jitter 0. Its budget exists only from the poll on, so it is a periodic task
-///   (Q, T).
+/// - Polling server: jitter 0. The budget exists only from the poll on, so the server is a periodic
+///   task (Q, T).
 /// - Sporadic server: jitter 0. A refill is available T after the consumed budget became available,
 ///   and the window begins when no work is pending. Refills that are available then count as one
 ///   refill at the start of the window (Stanovich et al., RTAS 2010).
-/// - Deferrable server: jitter T − Q. It can be late in one period and early in the next (Lehoczky,
-///   Sha and Strosnider, RTSS 1987).
+/// - Deferrable server: jitter T − Q. The server can be late in one period and early in the next
+///   (Lehoczky, Sha and Strosnider, RTSS 1987).
 /// - Hard CBS under fixed priorities: jitter T − Q. The budget kept at a wake-up is at most Q/T of
-///   the time to its deadline. So it never exceeds the line Q + (t − Q)·Q/T, on which the steps of
-///   a deferrable server stand.
+///   the time to its deadline. So the work never exceeds the line Q + (t − Q)·Q/T, on which the
+///   steps of a deferrable server stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterferenceCurve {
     /// Cost C or budget Q.

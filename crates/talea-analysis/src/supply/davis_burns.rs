@@ -12,7 +12,6 @@
 //! budget. All times count from the arrival of the task, T − Q included. So the more urgent tasks
 //! in the server need no additional jitter. The analysis is [`super::fp`] on the supply
 //! [`NestedServer`] over the remaining supply below the more urgent servers.
-//! above.
 //!
 //! Assumptions: those of [`super::fp`], and:
 //!

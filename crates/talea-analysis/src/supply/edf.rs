@@ -19,7 +19,7 @@
 //! 6. Jobs of one task run in their order.
 //!
 //! *Exact* with respect to the supply bound if for each t some pattern supplies no more than
-//! sbf(t). [`Tightness`] tells for which supplies this holds: all except servers and remaining
+//! sbf(t). [`Tightness`] states for which supplies this holds: all except servers and remaining
 //! supplies, for which the test is sufficient. Sustainable in C, T, D and J, and in more supply.
 //!
 //! *The last t.* A job that misses at d belongs to a window that begins when no work due by d is

@@ -13,7 +13,7 @@
 //!
 //! The worst window begins at the end of a budget that was served as early as possible. All later
 //! budgets are served as late as possible. So the pattern is a blackout of Π + Δ − 2Θ, then Θ at
-//! the beginning of every Π. It is one pattern for all lengths at once, so the bound is attained
+//! the beginning of every Π. One pattern applies to all lengths at once, so the bound is attained
 //! (*exact*). The printed equation is an equivalent form.
 
 use super::pulse::{self, Pulse};

@@ -57,7 +57,7 @@ pub struct Rate {
     pub every: Span,
 }
 
-/// Tightness of a supply bound. It determines the conclusion of a test whose demand exceeds the
+/// Tightness of a supply bound, which determines the conclusion of a test whose demand exceeds the
 /// supply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tightness {

@@ -25,9 +25,9 @@
 //!
 //! *A deferrable or polling budget that is overwritten* by the next refill is lost. Only the first
 //! budget in a window can be lost, and only if clients arrived so late that R extended beyond the
-//! period. The clients then had budget throughout. Their supply until the refill is at least T − x
-//! − (R − Q) if they arrived x into the period. So the pattern above still holds from the refill
-//! on.
+//! period. The clients then had budget throughout. If the clients arrived x into the period, their
+//! supply until the refill is at least T − x − (R − Q). So the pattern above still holds from the
+//! refill on.
 //!
 //! [`NestedServer`] is tighter if the whole supply at the server's level is known. The last budget
 //! waits only as long as its own demand takes, not R (R. I. Davis and A. Burns, "Hierarchical fixed
@@ -36,8 +36,8 @@
 //!
 //! > time_for(w) = δ + k·T + level.time_for(w − k·Q).
 //!
-//! It presumes that the inverse supply of the level is superadditive: work that once fits into R ≤
-//! T fits again at any later time. This holds below tasks of constrained interference
+//! The equation presumes that the inverse supply of the level is superadditive: work that once fits
+//! into R ≤ T fits again at any later time. This holds below tasks of constrained interference
 //! ([`super::InterferenceCurve`]), whose steps do not add up to more if a window is divided.
 //!
 //! *A soft CBS* never waits: in its level it counts as its clients. *Custom servers*: no supply is

@@ -6,7 +6,7 @@
 //! has more supply, and a window that begins in a gap reaches further.
 //!
 //! Assumptions:
-//! 1. The frame repeats forever. Its slots are disjoint, inside the frame, and in order.
+//! 1. The frame repeats forever. The slots are disjoint, inside the frame, and in order.
 //! 2. Only the slots of the partition count, without lent time.
 //!
 //! *Exact*: for each length some window supplies no more than the bound. The windows of different

@@ -198,7 +198,8 @@ impl<'a> TreeAnalysis<'a> {
         TaskBound { node, deadline, bound, kind, test }
     }
 
-    /// Returns an error if no task of the tree has a bound: the reason.
+    /// Checks that no property of the tree excludes every bound. An error is the reason why no task
+    /// of the tree has a bound.
     pub(super) fn check_covered(&self) -> Result<(), NoBound> {
         self.uncovered.clone().map_or(Ok(()), Err)
     }
@@ -229,9 +230,9 @@ impl<'a> TreeAnalysis<'a> {
         self.provenances.get(&node).copied().unwrap_or((TestKind::Sufficient, other))
     }
 
-    /// Returns whether a test that is exact in the worst case is exact here. All of `tasks` must be
-    /// able to be released together at their worst. A task with free phasing can in addition arrive
-    /// at any distance from the others.
+    /// Returns `Exact` if all of `tasks` can be released together at their worst, and otherwise
+    /// `Sufficient`. A task with free phasing can in addition arrive at any distance from the
+    /// others.
     pub(super) fn exactness(&self, tasks: &[NodeId]) -> TestKind {
         let mut together = None;
         for task in tasks {
@@ -324,8 +325,8 @@ impl<'a> TreeAnalysis<'a> {
     }
 
     /// Returns the longest response of a task below a non-preemptive root; `None` beyond the step
-    /// limit. It is exact if all interfering tasks can arrive just after a job of the longest other
-    /// task has started.
+    /// limit. The response is exact if all interfering tasks can arrive just after a job of the
+    /// longest other task has started.
     #[allow(clippy::type_complexity, reason = "a bound with its kind, or none")]
     fn non_preemptive_response(
         &self,

@@ -24,7 +24,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Context without interference on `supply`.
+    /// Creates a context without interference on `supply`.
     pub(super) fn top(supply: NodeSupply) -> Context {
         Context {
             supply,

@@ -29,7 +29,7 @@ use talea_core::{Span, Work};
 pub struct DemandPlot {
     /// Owner of the supply: the root, a partition or a server.
     pub node: NodeId,
-    /// Owner of the demand: a task, a server, or a scheduler by deadlines.
+    /// Owner of the demand: a task, a server, or an EDF scheduler.
     pub subject: NodeId,
     /// Length of the plot.
     pub window: Span,
@@ -118,7 +118,7 @@ struct TightestPoint {
 }
 
 impl TightestPoint {
-    /// Ratio that grows as the slack shrinks.
+    /// Returns a ratio that grows as the slack shrinks.
     fn tightness(&self) -> u128 {
         let part = |a: u64, b: u64| (u128::from(a) << 32) / u128::from(b.max(1));
         if self.level.is_some() {
@@ -347,7 +347,7 @@ impl TreeAnalysis<'_> {
     }
 }
 
-/// Returns the demand of a level that is due within a window of length `at`.
+/// Returns the demand of a level that is due within a window of length `at`, plus the blocking.
 fn due(competitors: &[Competitor], blocking: u64, at: u64) -> u64 {
     match competitors.iter().fold(0u64, |sum, competitor| sum.saturating_add(competitor.due(at))) {
         0 => 0,

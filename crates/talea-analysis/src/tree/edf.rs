@@ -17,11 +17,12 @@
 //!   of the first refill;
 //! - deferrable: min(Q, d) before D, then (n + 1)·Q + min(Q, ρ) with n, ρ of (d − D)/T, because the
 //!   rest of a budget may be used at the very end of its period;
-//! - CBS: ⌊d/T⌋·Q + min(Q, ⌊(d mod T)·Q/D⌋), because the budget that it keeps fits the density Q/D.
+//! - CBS: ⌊d/T⌋·Q + min(Q, ⌊(d mod T)·Q/D⌋), because the budget that the server keeps fits the
+//!   density Q/D.
 //!
-//! The demand test over all members proves every deadline of the level at once. It starts at the
-//! least relative deadline, because the rest of a deferrable budget has no deadline that must be
-//! met. The test proceeds as in [`crate::supply::edf`].
+//! The demand test over all members proves every deadline of the level at once. The test starts at
+//! the least relative deadline, because the rest of a deferrable budget has no deadline that must
+//! be met. Otherwise the test proceeds as in [`crate::supply::edf`].
 
 use super::analysis::TreeAnalysis;
 use super::context::Context;
@@ -189,7 +190,8 @@ impl TreeAnalysis<'_> {
         Ok(())
     }
 
-    /// Returns the longest busy window of the level and of the interference from above.
+    /// Returns the longest busy window of the level and of the interference from above. `None` in
+    /// an overload or beyond the iteration limit.
     fn longest_window(&self, context: &Context, competitors: &[Competitor]) -> Option<u64> {
         let all = all_interference(context, competitors);
         if super::analysis::is_overload(&all, &context.supply) {
@@ -280,9 +282,9 @@ impl TreeAnalysis<'_> {
         false
     }
 
-    /// Returns whether the search is exact for a task of a level. It is exact if the task can
-    /// arrive at any distance from the others and is served after all tasks with equal deadlines.
-    /// Only the last task in order of declaration is served after all equal ones.
+    /// Returns whether the search is exact for a task of a level. The search is exact if the task
+    /// can arrive at any distance from the others and is served after all tasks with equal
+    /// deadlines. Only the last task in order of declaration is served after all equal ones.
     fn exactness_among(&self, node: NodeId, competitors: &[Competitor]) -> TestKind {
         let phasing =
             |node: NodeId| self.task_model(node).map_or(Phasing::Unknown, |leaf| leaf.phasing);
@@ -409,8 +411,8 @@ impl TreeAnalysis<'_> {
         own
     }
 
-    /// Returns the longest response of a task of the level by Spuri's search; `None` beyond the
-    /// step limit.
+    /// Returns the longest response of a task of the level by Spuri's search; `None` in an overload
+    /// or beyond the step limit.
     fn search_response(
         &self,
         node: NodeId,

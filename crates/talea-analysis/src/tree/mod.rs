@@ -1,10 +1,10 @@
 //! Response-time bounds for every task of a described root, or the node for which no test is known.
 //!
-//! [`RootModel::bounds`] follows the path from the root to each task. It accumulates two things:
-//! the *supply* (a CPU, the slots of a partition, a server: [`crate::supply`]) and the
-//! *interference*, the work that is served before the task at each scheduler of the path
-//! ([`crate::supply::InterferenceCurve`]). The response-time bound is the shortest window whose
-//! supply covers the task's own work and the interference.
+//! [`RootModel::bounds`] follows the path from the root to each task, and accumulates the *supply*
+//! and the *interference*. The supply is that of a CPU, the slots of a partition, or a server
+//! ([`crate::supply`]). The interference is the work that is served before the task at each
+//! scheduler of the path ([`crate::supply::InterferenceCurve`]). The response-time bound is the
+//! shortest window whose supply covers the task's own work and the interference.
 //!
 //! Assumptions:
 //! 1. [`talea_core::engine::Tree::check`] has accepted the tree; the semantics are those of
@@ -19,8 +19,8 @@
 //!
 //! - `fp`, `rm`, `dm`, `criticality`: a sibling interferes if it can present a key that is urgent
 //!   enough (*Effective keys* below). In an `fp` level equal keys interfere too (FIFO). The bound
-//!   is exact for tasks directly below a root if all can be released together. Their keys (in an
-//!   `fp` level) or their numbers must distinguish them.
+//!   is exact for tasks directly below a root if all can be released together. The keys (in an `fp`
+//!   level) or the numbers must distinguish the tasks.
 //! - `edf`: Spuri's search with interference from above (M. González Harbour and J. C. Palencia,
 //!   RTSS 2003) on any supply. Servers use the demand test. The children of a scheduler with plain
 //!   EDF belong to the level. The bound is exact for the last task of a root that has only tasks.

@@ -190,8 +190,8 @@ impl TreeAnalysis<'_> {
     }
 
     /// Returns the least urgent key that any interfering part of `nodes` at level `key` can
-    /// present. The interfering parts are those that [`TreeAnalysis::collect_interference`]
-    /// collects.
+    /// present. `None` if no part interferes. The interfering parts are those that
+    /// [`TreeAnalysis::collect_interference`] collects.
     pub(super) fn least_urgent_interfering_key(
         &self,
         order: KeyOrder,

@@ -76,13 +76,14 @@ impl<'a> RootModel<'a> {
         answers
     }
 
-    /// Returns the bounds of `tasks`, in this order. They equal those of [`RootModel::bounds`].
+    /// Returns the bounds of `tasks`, in this order, equal to those of [`RootModel::bounds`].
     pub fn bounds_of(&self, tasks: &[NodeId]) -> Vec<TaskBound> {
         let mut analysis = TreeAnalysis::new(self);
         tasks.iter().map(|&node| analysis.task_bound(node)).collect()
     }
 
-    /// Whether the analysis proves every deadline. It stops at the first deadline without proof.
+    /// Whether the analysis proves every deadline. The analysis stops at the first deadline without
+    /// proof.
     pub fn are_proved(&self) -> bool {
         let mut analysis = TreeAnalysis::new(self);
         analysis

@@ -2,11 +2,11 @@
 //! 2017, sections 3 and 4.1 G).
 //!
 //! An *interfering group* is a set of nodes that is served before the partitions: the tasks of an
-//! EDF scheduler, a server, a task. It consumes time of the slots up to its interference curves. A
-//! partition with work C in every slot completes it if the slot covers C and the interference
-//! within the slot's length. Otherwise the partition loses the excess. [`interference`] is the
-//! bound of the interference in any window. [`min_slot`] is the shortest sufficient slot.
-//! [`stretch_slots`] returns a table whose slots hold the same work as before.
+//! EDF scheduler, a server, a task. The group consumes time of the slots up to its interference
+//! curves. A partition with work C in every slot completes it if the slot covers C and the
+//! interference within the slot's length. Otherwise the partition loses the excess.
+//! [`interference`] is the bound of the interference in any window. [`min_slot`] is the shortest
+//! sufficient slot. [`stretch_slots`] returns a table whose slots hold the same work as before.
 //!
 //! Assumptions: those of [`super`]. The curves bound windows that begin when no work of the
 //! interfering group is pending. If other nodes can delay the interfering group, the curves bound
@@ -38,7 +38,8 @@ use talea_core::{Span, Work};
 /// length `window`. The CPU is never denied to the interfering group.
 ///
 /// A window that begins while the interfering group is pending holds no more than the window that
-/// begins with the pending work. So the bound holds for any window. It never exceeds the window.
+/// begins with the pending work. So the bound holds for any window. The bound never exceeds the
+/// window.
 pub fn interference(group: &[InterferenceCurve], window: Span) -> Work {
     Work::from_ns(all_within(group, window.as_ns()).min(window.as_ns()))
 }
@@ -115,7 +116,7 @@ pub enum AbsorbedTable {
 impl RootModel<'_> {
     /// Returns the slots of `table` that absorb the interference on them, with the frame unchanged.
     /// Longer slots delay interfering nodes, which can then consume more of other slots. The
-    /// function iterates until nothing changes.
+    /// function iterates until nothing changes. A node without a partition table has no slots.
     ///
     /// # Errors
     /// As [`RootModel::interference_above_partition`]; [`Reason::Limit`] after too many rounds.

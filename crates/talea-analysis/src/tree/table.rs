@@ -312,8 +312,8 @@ fn next_entry_part(own: &[TableEntry], hyperperiod: Span, from: u64) -> Result<E
     })
 }
 
-/// Returns the worst cost in a version. It is at least one nanosecond, because a job without work
-/// is dispatched nevertheless.
+/// Returns the worst cost in a version, at least one nanosecond, because a job without work is
+/// dispatched nevertheless.
 fn cost_of(source: &Source, version: Option<u32>) -> u64 {
     let most = match (&source.cost, version) {
         (Cost::Versions(each), Some(version)) => {
@@ -324,7 +324,7 @@ fn cost_of(source: &Source, version: Option<u32>) -> u64 {
     most.as_ns().max(1)
 }
 
-/// Joins the sequences of two predecessors. Their successor arrives when the later predecessor has
+/// Joins the sequences of two predecessors. The successor arrives when the later predecessor has
 /// completed.
 fn join_inputs(mut one: JobSequence, other: &JobSequence) -> Result<JobSequence, Reason> {
     if (one.every, one.count) != (other.every, other.count) {

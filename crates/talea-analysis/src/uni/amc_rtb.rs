@@ -140,7 +140,7 @@ pub fn bounds(
 }
 
 /// Returns the result: a proof with the longer bound of each task, a miss without any switch, or
-/// inconclusive. Allocates.
+/// inconclusive. The function allocates.
 pub fn verdict(tasks: &[DualCriticalityTask]) -> Verdict {
     let mut out = alloc::vec![None; tasks.len()];
     let mut scratch = Scratch::new();

@@ -1,9 +1,8 @@
 //! EDF within fixed priorities: each priority level of a CPU orders its own tasks by deadline
-//! (PikeOS' EDF bands).
-//! M. González Harbour and J. C. Palencia, "Response time analysis for tasks scheduled under EDF
-//! within fixed priorities", RTSS 2003; without offsets. The fast search is in
-//! `edf_response_search.rs`. It adds the tasks of higher levels unchanged, because their work in a
-//! window does not depend on any deadline.
+//! (PikeOS' EDF bands). M. González Harbour and J. C. Palencia, "Response time analysis for tasks
+//! scheduled under EDF within fixed priorities", RTSS 2003; without offsets. The fast search is in
+//! `edf_response_search.rs`. The search adds the tasks of higher levels unchanged, because their
+//! work in a window does not depend on any deadline.
 //!
 //! Assumptions:
 //! 1. C ≥ 1, T ≥ 1, all integers.
@@ -80,7 +79,7 @@ pub fn bounds(
 }
 
 /// Passes the longest response of every task to `found`, up to the first level that overloads the
-/// CPU. Returns the last task of that level.
+/// CPU. Returns the last task of that level; `None` if no level overloads the CPU.
 fn each(
     tasks: &[Sporadic],
     levels: &[u32],
@@ -118,7 +117,7 @@ fn each(
 }
 
 /// Returns the result with its witness: a proof with bounds from the release, a miss, or an
-/// overload. Allocates.
+/// overload. The function allocates.
 pub fn verdict(tasks: &[Sporadic], levels: &[u32]) -> Verdict {
     verdict_in(tasks, levels, &mut Scratch::new())
 }

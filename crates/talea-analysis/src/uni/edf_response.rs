@@ -98,7 +98,7 @@ fn each(
 }
 
 /// Returns the result with its witness: a proof with bounds from the release, a miss, or an
-/// overload. Allocates.
+/// overload. The function allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }

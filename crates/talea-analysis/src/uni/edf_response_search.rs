@@ -94,8 +94,8 @@ pub(crate) fn sort_by_deadline(same: &mut [PreparedTask], order: &mut [u64]) {
 }
 
 impl<'a> EdfLevel<'a> {
-    /// Creates a level. `utilisation` is ΣU of both lists, rounded up. It is at most 1; `u64::MAX`
-    /// if it may be 1. `same` comes from [`sort_by_deadline`].
+    /// Creates a level. `utilisation` is ΣU of both lists, at most 1, rounded up; `u64::MAX` if the
+    /// sum may be 1. `same` comes from [`sort_by_deadline`].
     ///
     /// # Errors
     /// [`Inconclusive::Limit`].

@@ -63,13 +63,14 @@ pub struct LateLevel {
     /// Index of the level.
     pub level: usize,
     /// Longest response of the task of the level with the shortest deadline. If the search takes
-    /// too many steps, it is the value reached so far, which is beyond the deadline. `None` if the
-    /// level and all levels above exceed the CPU, so that the response grows without bound.
+    /// too many steps, the value reached so far, which is beyond the deadline. `None` if the level
+    /// and all levels above exceed the CPU, so that the response grows without bound.
     pub response: Option<Span>,
 }
 
-/// Returns the first level in which a deadline can be missed. `tasks[..above]` outrank all levels,
-/// and level k ends before `tasks[ends[k]]`.
+/// Returns the first level in which a deadline can be missed; `None` if every deadline is met.
+/// `tasks[..above]` outrank all levels, and level k ends before `tasks[ends[k]]`.
+///
 /// # Errors
 /// [`Inconclusive::Assumption`] 1, 4, 5 or 6. [`Inconclusive::Limit`] for values outside the range
 /// of [`super`], or if the scratch has no steps left.

@@ -127,8 +127,8 @@ pub fn lowest_priority_response(
     Ok(Some(bound))
 }
 
-/// Whether every deadline of `tasks`, most urgent first, is met. The result is that of [`bounds`];
-/// this function is faster.
+/// Whether every deadline of `tasks`, most urgent first, is met. If both functions return a value,
+/// it equals that of [`bounds`]; this function is faster.
 ///
 /// An upper bound of the response proves a task if it is within the deadline (E. Bini, T. H. C.
 /// Nguyen, P. Richard and S. K. Baruah, "A response-time bound in fixed-priority scheduling with
@@ -138,7 +138,8 @@ pub fn lowest_priority_response(
 ///
 /// > R ≤ J_i + (C_i + B_i + Σ (C_j·(1 − U_j) + U_j·J_j)) / (1 − ΣU_j).
 ///
-/// Otherwise the function computes the response, up to the deadline.
+/// Otherwise the function computes the responses of the jobs, up to the first job that misses its
+/// deadline.
 ///
 /// # Errors
 /// As [`bounds`].
@@ -190,7 +191,7 @@ pub fn meets(tasks: &[Sporadic], scratch: &mut Scratch) -> Result<bool, Inconclu
 }
 
 /// Returns the number of relevant jobs of the last of `rows`, whose utilisation is known; `None` in
-/// overload.
+/// overload. The result is `u64::MAX` if the busy window ends by itself.
 fn count(tasks: &[Sporadic], rows: &[PreparedTask], utilisation: u64) -> Option<u64> {
     if utilisation < u64::MAX {
         return Some(u64::MAX);
@@ -204,7 +205,7 @@ fn count(tasks: &[Sporadic], rows: &[PreparedTask], utilisation: u64) -> Option<
 }
 
 /// Returns the result with its witness: a proof with bounds from the release, a miss, or an
-/// overload. Allocates.
+/// overload. The function allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }

@@ -35,8 +35,8 @@ use talea_core::{Span, Work};
 pub struct Bound {
     /// Time from release to completion.
     pub release: Span,
-    /// Time from arrival to completion, to which the deadline applies. It exceeds `release` by at
-    /// most the jitter.
+    /// Time from arrival to completion, to which the deadline applies; exceeds `release` by at most
+    /// the jitter.
     pub arrival: Span,
 }
 

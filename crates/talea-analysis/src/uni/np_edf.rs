@@ -49,7 +49,7 @@ pub const INFO: TestInfo = TestInfo {
 };
 
 /// Returns the tasks by D − J, each with the blocking of the longest job among the tasks with later
-/// deadlines. Allocates.
+/// deadlines. The function allocates.
 fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Inconclusive> {
     let bits = tasks.iter().fold(0, |bits, task| bits | task.cost.as_ns() | task.blocking.as_ns());
     if bits >= MAX_PARAMETER_NS / 4 {
@@ -69,7 +69,7 @@ fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Inconclusive> {
 }
 
 /// Returns the result with its witness: a proof (without bounds), an overfull window, a miss, or an
-/// overload. Allocates.
+/// overload. The function allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }

@@ -133,7 +133,7 @@ fn count(
 }
 
 /// Passes the longest response of every task to `found`. Stops at the first task that overloads the
-/// CPU together with the tasks above, and returns that task.
+/// CPU together with the tasks above, and returns that task; `None` if no task does.
 fn each(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
@@ -233,7 +233,7 @@ fn jobs(rows: &[PreparedTask], blocking: u64, left: &mut u64) -> Result<u64, Inc
 }
 
 /// Returns the result with its witness: a proof with bounds from the release, a miss, or an
-/// overload. Allocates.
+/// overload. The function allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }

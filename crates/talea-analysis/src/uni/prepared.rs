@@ -65,17 +65,17 @@ impl PreparedTask {
 
     /// Returns ⌊span / T⌋ for a span up to 2^62.
     ///
-    /// The magic number is (2^(63+l) + e) / T with 0 ≤ e < T < 2^(l+1). So
-    /// 2·span·magic / 2^(64+l) = span / T + span·e / (T·2^(63+l)). The second term is below 1 / T
-    /// if span·e < 2^(63+l), which span ≤ 2^62 ensures. It is therefore too small to reach the next
-    /// whole number (Granlund and Montgomery, PLDI 1994, theorem 4.2).
+    /// The magic number is (2^(63+l) + e) / T with 0 ≤ e < T < 2^(l+1). So 2·span·magic / 2^(64+l)
+    /// = span / T + span·e / (T·2^(63+l)). The second term is below 1 / T if span·e < 2^(63+l),
+    /// which span ≤ 2^62 ensures. The second term is therefore too small to reach the next whole
+    /// number (Granlund and Montgomery, PLDI 1994, theorem 4.2).
     #[inline]
     pub(crate) fn quotient(&self, span: u64) -> u64 {
         (((u128::from(span << 1) * u128::from(self.magic)) >> 64) as u64) >> (self.shift & 63)
     }
 
-    /// Returns the cost of the jobs that arrive within `span` + 1. The first job arrives at its
-    /// beginning.
+    /// Returns the cost of the jobs that arrive within an interval of length `span` + 1, if the
+    /// first job arrives at its beginning.
     ///
     /// No value wraps within the range of [`super`]. Checked operators would take a fifth more
     /// time.
@@ -94,7 +94,7 @@ impl PreparedTask {
     }
 }
 
-/// Working memory of the tests. It grows to the largest set tested so far, and is reused.
+/// Working memory of the tests, which grows to the largest set tested so far.
 #[derive(Debug)]
 pub struct Scratch {
     pub(crate) rows: Vec<PreparedTask>,

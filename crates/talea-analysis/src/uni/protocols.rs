@@ -85,8 +85,8 @@ fn longest_run(sections: &[Section], blocks: impl Fn(&Section) -> bool) -> Work 
 }
 
 /// Returns B under the priority ceiling protocol, immediate ceilings, or the stack resource policy.
-/// It is the longest run of sections of a less urgent task whose resources a task at least as
-/// urgent uses.
+/// B is the longest run of sections of a less urgent task whose resources a task at least as urgent
+/// uses.
 pub fn ceiling(tasks: usize, sections: &[Section]) -> Vec<Work> {
     let ceilings = ceilings(sections);
     let blocking = |task: usize| {

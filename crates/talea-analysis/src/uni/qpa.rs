@@ -274,7 +274,7 @@ fn last_instant_when_full(
 }
 
 /// Returns the result with its witness: a proof (without bounds), an overfull window, a miss, or an
-/// overload. The window is the shortest, or a short one. Allocates.
+/// overload. The window is the shortest, or a short one. The function allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
     verdict_in(tasks, &mut Scratch::new())
 }

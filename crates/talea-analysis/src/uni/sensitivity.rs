@@ -1,14 +1,14 @@
 //! Sensitivity analysis: the largest cost, the largest factor on all costs, the shortest period.
 //!
-//! The analysis bisects over any test that is *sustainable* in the parameter (assumption 1: an
-//! accepted set stays accepted with less cost, or with a longer period; each test's head states
-//! this). The last accepted value is then adjacent to the first refused value. E. Bini, M. Di
-//! Natale and G. C. Buttazzo, "Sensitivity analysis for fixed-priority real-time systems",
-//! Real-Time Systems 39(1-3), 2008, for the questions; S. Baruah and A. Burns, "Sustainable
-//! scheduling analysis", RTSS 2006, for the assumption.
+//! The analysis bisects over any test that is *sustainable* in the parameter (assumption 1). An
+//! accepted set then stays accepted with less cost, or with a longer period. The head of each test
+//! states whether the test is sustainable. The last accepted value is then adjacent to the first
+//! refused value. E. Bini, M. Di Natale and G. C. Buttazzo, "Sensitivity analysis for
+//! fixed-priority real-time systems", Real-Time Systems 39(1-3), 2008, for the questions; S. Baruah
+//! and A. Burns, "Sustainable scheduling analysis", RTSS 2006, for the assumption.
 //!
 //! The result is exact to the nanosecond for one cost and one period, and to the given resolution
-//! for a factor. It is as exact as the test.
+//! for a factor. Apart from this, the result is as exact as the test.
 //!
 //! A priority order is part of the test. The tasks keep their positions, and a test that sorts the
 //! tasks sorts them again.
@@ -21,7 +21,7 @@ use talea_core::{Span, Work};
 
 /// Test that returns whether it accepts the tasks.
 ///
-/// An error is no refusal. It ends the search.
+/// An error is no refusal, and ends the search.
 pub trait Accepts: FnMut(&[Sporadic]) -> Result<bool, Inconclusive> {}
 
 impl<T: FnMut(&[Sporadic]) -> Result<bool, Inconclusive>> Accepts for T {}

@@ -2,7 +2,7 @@
 //!
 //! The columns are C, T, D and, in two families, J or B, in fixed-priority order. `fp_R` is the
 //! response from release to completion under preemptive fixed priorities (null: no bound). `fp_ok`
-//! tells whether each response plus its jitter is at most D. `edf_R` and `edf_ok` are the same
+//! states whether each response plus its jitter is at most D. `edf_R` and `edf_ok` are the same
 //! under EDF with ties in any way. They are absent for the families with jitter and blocking. The
 //! values are from the crate `response-time-analysis` 0.3.2 and SchedCAT. The sets are random and
 //! were made for these data. Rows are skipped for one reason only, which the test prints.

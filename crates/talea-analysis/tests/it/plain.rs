@@ -72,9 +72,9 @@ pub(crate) fn fp_response(tasks: &[Plain], at: usize) -> Option<(u64, u64)> {
     Some((release, arrival))
 }
 
-/// Evaluates Spuri's equations with jitter as printed: response from release and from arrival. It
-/// tries every arrival up to a hyperperiod beyond the last jitter. The tasks must not be in
-/// overload.
+/// Evaluates Spuri's equations with jitter as printed: response from release and from arrival. The
+/// function tries every arrival up to a hyperperiod beyond the last jitter. The tasks must not be
+/// in overload.
 pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
     let own = tasks[at];
     let blocking = tasks.iter().map(|task| task.b).max().unwrap_or(0) as i64;

@@ -63,7 +63,7 @@ pub(crate) fn rounds(usual: u64) -> u64 {
     if round().is_some() { 20 * usual } else { usual }
 }
 
-/// Returns the random number generator of a test. Its seed is the same in every ordinary run and
+/// Returns the random number generator of a test. The seed is the same in every ordinary run and
 /// different in each round of a soak run.
 pub(crate) fn rng(test: u64) -> Rng {
     Rng::new(test | round().unwrap_or(0) << 40)

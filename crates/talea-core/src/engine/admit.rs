@@ -16,9 +16,13 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 impl Tree {
-    /// Builds the policy of a scheduler, which has admitted all of its children.
+    /// Builds the policy of a scheduler. An external policy then admits each child.
     ///
     /// The graphs must be valid: an external policy receives the criteria that their nodes inherit.
+    ///
+    /// # Errors
+    /// The first child that the policy refuses. The root, if an external policy with timers or
+    /// accounting has several CPUs.
     pub(super) fn policy(
         &self,
         id: NodeId,
@@ -105,7 +109,8 @@ impl Tree {
     }
 }
 
-/// Returns a set of CPUs that is overbooked by the servers restricted to it, if there is one.
+/// Returns a set of CPUs that the servers restricted to this set overbook. `None` if there is no
+/// such set.
 ///
 /// The function computes a maximum flow of shares to CPUs, so unions of affinities count as well
 /// (Hall's theorem). Each affinity sends its share along shortest augmenting paths (Edmonds and
@@ -403,7 +408,7 @@ mod tests {
         assert!((200..1_800).contains(&admitted), "{admitted} of 2,000");
     }
 
-    /// Admits only children with a known cost, and at most two.
+    /// Policy that admits at most two children, each with a known cost.
     #[derive(Debug)]
     struct AtMostTwo(u32);
 
@@ -436,7 +441,7 @@ mod tests {
         }
     }
 
-    /// Admits only children with a period.
+    /// Policy that admits only children with a period, and none with the name `refused`.
     #[derive(Debug)]
     struct NeedsPeriod(AtMostTwo);
 

@@ -12,8 +12,8 @@ use alloc::string::String;
 impl<W: Observer> Engine<W> {
     /// Checks the four invariants of SF3P section V-C, as restated in the head of [`super`].
     ///
-    /// The check is valid after every order has been polled. It takes O(nodes), and serves tests
-    /// and checks of recorded runs.
+    /// The check is valid after every order has been polled. The cost grows with schedulers ·
+    /// nodes. The check serves tests and checks of recorded runs.
     pub fn audit(&self, now: Time) -> Result<(), String> {
         for (at, scheduler) in self.schedulers.iter().enumerate() {
             let node = &self.nodes[scheduler.node as usize];

@@ -54,7 +54,7 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Marks that the job of `task` has a CPU, possibly for the first time.
+    /// Records the first dispatch of the current job of `task`. Later dispatches have no effect.
     fn start(&mut self, cpu: usize, task: u32) {
         if let Some(global) = &mut self.global
             && !core::mem::replace(&mut self.tasks[task as usize].started, true)
@@ -63,8 +63,8 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Returns the task that owns `cpu` after the decision of the policies. [`Engine::descend`]
-    /// defines `KEEP`.
+    /// Returns the task that owns `cpu` after the decision of the policies, or `None` for an idle
+    /// CPU. [`Engine::descend`] defines `KEEP`.
     pub(super) fn candidate<const KEEP: bool>(
         &mut self,
         now: Time,
@@ -85,10 +85,11 @@ impl<W: Observer> Engine<W> {
         }
     }
 
-    /// Returns the task that runs if `child` has the CPU.
+    /// Returns the task that runs if `child` has the CPU. `None` if a scheduler on the path has no
+    /// head.
     ///
     /// With `KEEP` the task runs, and nonpreemptive schedulers record their current child. Without
-    /// it, the task may still be blocked on a resource.
+    /// `KEEP`, the task may still have to wait for an accelerator or a resource.
     #[inline(always)]
     fn descend<const KEEP: bool>(&mut self, now: Time, mut child: ChildRef) -> Option<Candidate> {
         loop {

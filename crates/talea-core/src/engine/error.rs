@@ -27,9 +27,10 @@ pub enum TreeErrorKind {
         /// Policy of the parent.
         under: &'static str,
     },
-    /// The policy of a root with several CPUs divides time instead of ordering the children.
+    /// A root with several CPUs has a server, or a policy that divides time instead of ordering the
+    /// children.
     ManyCpus {
-        /// The policy without support for several CPUs.
+        /// Name of the policy without support for several CPUs, or `a server`.
         policy: &'static str,
     },
     /// A slot overlaps the previous one, is empty or exceeds the frame.
@@ -44,7 +45,7 @@ pub enum TreeErrorKind {
         /// Number of children.
         children: usize,
     },
-    /// A frame or a quantum has length zero.
+    /// A quantum is zero, or a frame is zero, longer than 2^61 ns or without slots.
     ZeroLength(&'static str),
     /// A budget is zero, or does not fit before its deadline or period.
     Budget {
@@ -53,11 +54,11 @@ pub enum TreeErrorKind {
         /// Upper limit: min(D, T).
         within: Span,
     },
-    /// D of a server exceeds its period.
+    /// The deadline D of a server is zero or exceeds its period.
     ServerDeadline,
     /// The offset of a server is not shorter than its period.
     Offset,
-    /// A reservation is inside a time partition. It is valid only in the system partition (L3C
+    /// A reservation is inside a time partition, but is valid only in the system partition (L3C
     /// section 4.1).
     ServerInPartition,
     /// A node has an affinity but is no child of a root with several CPUs, or the affinity has none
@@ -88,7 +89,7 @@ pub enum TreeErrorKind {
         /// Reason.
         what: &'static str,
     },
-    /// The graph has a cycle through the task.
+    /// The graph has a cycle, which contains the task or precedes it.
     Cycle,
     /// Two graph roots of one graph have different periods or deadlines.
     GraphRoots {
@@ -125,7 +126,7 @@ pub enum TreeErrorKind {
     },
     /// A period or deadline is zero, or longer than 2^61 ns.
     OutOfRange(&'static str),
-    /// The parent does not exist or is a task.
+    /// The parent does not exist, is a task, or follows the node in the tree.
     Parent,
     /// The tree has a second root.
     SecondRoot,

@@ -7,8 +7,8 @@ use crate::{Time, Work};
 /// Input of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A job of `task` has arrived. Its deadline counts from `arrival`, the *nominal* time, which
-    /// may be before the instant of the event.
+    /// A job of `task` has arrived. The job's deadline counts from `arrival`, the *nominal* time,
+    /// which may be before the instant of the event.
     Arrived {
         /// Task of the job.
         task: TaskId,
@@ -32,16 +32,16 @@ pub enum Event {
     },
     /// The current job requests `resource`.
     ///
-    /// It continues immediately, unless the result is [`Handled::Waits`]. In that case it continues
-    /// at its next order to run.
+    /// The job continues immediately, unless the result is [`Handled::Waits`]. In that case the job
+    /// continues at its next order to run.
     Locked {
         /// Task of the job.
         task: TaskId,
         /// Requested resource, which the task declares.
         resource: ResourceId,
     },
-    /// The current job has released `resource`. Its completion releases all resources that it still
-    /// holds.
+    /// The current job has released `resource`. The completion of the job releases all resources
+    /// that the job still holds.
     Unlocked {
         /// Task of the job.
         task: TaskId,
@@ -68,7 +68,7 @@ pub enum Event {
     Stopped,
     /// The task on `cpu` has consumed `work` since the last report.
     ///
-    /// The driver reports it before all other events of an instant, for every CPU with
+    /// The driver reports the consumption before all other events of an instant, for every CPU with
     /// [`Engine::is_accounted`](super::Engine::is_accounted).
     Ran {
         /// CPU of the task.

@@ -10,9 +10,9 @@
 //!    3.3).
 //!
 //! Affinities are weak, as in Linux and LITMUS^RT. A waiting child preempts the least urgent child
-//! on a CPU of its own class, and the engine migrates no child to free a CPU for a third child.
-//! With one CPU per class this is partitioned scheduling in one engine, in which tasks on different
-//! CPUs can share accelerators and graphs.
+//! on a CPU of its own class. The engine migrates no child to free a CPU for a third child. With
+//! one CPU per class this is partitioned scheduling in one engine, in which tasks on different CPUs
+//! can share accelerators and graphs.
 //!
 //! # Protocol
 //!
@@ -60,7 +60,7 @@ struct ChildState {
     location: Location,
     /// CPU on which the current job was started, if jobs are bound.
     bound_to: Option<u8>,
-    /// Number of started, incomplete jobs of the child or below it. It may exceed one for a
+    /// Number of started, incomplete jobs of the child or below it. The number may exceed one for a
     /// scheduler.
     started_jobs: u32,
     /// Affinity class: the index of its run queue.
@@ -90,7 +90,7 @@ struct Running {
 }
 
 impl Running {
-    /// State of a CPU without a child. Any child precedes it.
+    /// State of a CPU without a child, which every child precedes.
     const EMPTY: Running = Running { rank: u64::MAX, child: NONE };
 
     /// Returns the sort key. The child with the larger key is preempted.
@@ -138,8 +138,8 @@ pub(super) struct Global {
 }
 
 impl Global {
-    /// Creates the run queues. `queue` copies the policy, and `rank` returns its number.
-    /// `affinities[c]` is the affinity of child `c`.
+    /// Creates the run queues. `queue` copies the policy, and `rank` returns a child's number in
+    /// the policy's order. `affinities[c]` is the affinity of child `c`.
     pub(super) fn new(
         rank: Option<Rank>,
         queue: impl Fn() -> PolicyImpl,
@@ -199,7 +199,7 @@ impl Global {
         }
     }
 
-    /// Returns the child on `cpu`.
+    /// Returns the child on `cpu`, or `None` if the CPU is idle.
     #[inline]
     pub(super) fn running_on(&self, cpu: usize) -> Option<Child> {
         Some(self.running[cpu].child).filter(|&child| child != NONE)
@@ -228,7 +228,8 @@ impl Global {
         self.binds_jobs() || self.class_cpus.iter().any(|class| class.count_ones() < cpus)
     }
 
-    /// Whether the child on CPU `a` comes before the child on `b`.
+    /// Whether the child on CPU `a` comes before the child on `b`. Every child comes before an idle
+    /// CPU.
     pub(super) fn outranks(&self, now: Time, children: Children<'_>, a: usize, b: usize) -> bool {
         match (self.running_on(a), self.running_on(b)) {
             (Some(a), Some(b)) => self.before(now, children, a, b),
@@ -578,7 +579,8 @@ impl Global {
         queues[0].first().map_or(Running::EMPTY, |(rank, child)| Running { rank, child })
     }
 
-    /// Assigns `cpu` to `child`, which is at no location.
+    /// Assigns `cpu` to `child`, which is in no run queue and on no CPU. A preempted child returns
+    /// to its run queue.
     #[inline]
     fn assign(&mut self, now: Time, children: Children<'_>, child: Child, cpu: usize) {
         let state = &mut self.states[child as usize];

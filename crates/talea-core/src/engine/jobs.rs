@@ -78,7 +78,7 @@ impl JobQueue {
         self.separated
     }
 
-    /// Returns the current job.
+    /// Returns the current job, or `None` if no job is pending.
     #[inline]
     pub(crate) fn first(&self) -> Option<Job> {
         let Queued { release, deadline } = self.current;
@@ -113,7 +113,8 @@ impl JobQueue {
         self.enqueue(Queued { release, deadline: release.saturating_add(relative_deadline) })
     }
 
-    /// Queues a job with a given deadline, that of a graph activation.
+    /// Queues a job with the absolute deadline of an activation by a graph or a table. Returns
+    /// `false` if the queue is full.
     pub(crate) fn push_with_deadline(&mut self, arrival: Time, deadline: Time) -> bool {
         let release = self.release(arrival);
         self.enqueue(Queued { release, deadline })

@@ -1,9 +1,9 @@
 //! The scheduler engine: one root, its tree of schedulers and tasks, and the CPUs that it owns.
 //!
-//! SF3P's abstract model (RSP 2014, section V), extended to several CPUs, servers and time
-//! partitions. A driver passes events with their time to [`Engine::handle`] and receives orders
-//! from [`Engine::poll`]. [`Engine::next_wakeup`] returns the time of the next call. The engine
-//! owns no clock and no thread: the simulator and the executor drive it alike.
+//! The engine implements SF3P's abstract model (RSP 2014, section V), extended to several CPUs,
+//! servers and time partitions. A driver passes events with their time to [`Engine::handle`] and
+//! receives orders from [`Engine::poll`]. [`Engine::next_wakeup`] returns the time of the next
+//! call. The engine owns no clock and no thread: the simulator and the executor drive it alike.
 //!
 //! Optional parts have one folder each, and take no memory if a description does not use them:
 //! `versions` (selection of a job's version), `sharing` (accelerators, resources, inheritance),
@@ -142,7 +142,8 @@ pub struct Engine<W: Observer = ()> {
 }
 
 impl<W: Observer> Engine<W> {
-    /// Returns the time at which the driver must call the engine even without an event.
+    /// Returns the time at which the driver must call the engine even without an event, if there is
+    /// such a time.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Time> {
         let timer = self.timers.first().map_or(Time::NEVER, |(key, _)| Time::from_ns(key >> 2));
@@ -158,8 +159,8 @@ impl<W: Observer> Engine<W> {
     /// other events.
     ///
     /// # Panics
-    /// If time runs backwards, or if a task without a job completes. Both are errors of a driver,
-    /// never of a user.
+    /// If time runs backwards, or if the event contradicts the state, such as a completion without
+    /// a job. Both are errors of a driver, never of a user.
     #[inline(always)]
     pub fn handle(&mut self, now: Time, event: Event) -> Handled {
         assert!(now >= self.now, "time ran backwards");
@@ -189,7 +190,8 @@ impl<W: Observer> Engine<W> {
         Handled::Done
     }
 
-    /// Returns the next order, after all events of this instant have been handled.
+    /// Returns the next order, after all events of this instant have been handled. `None` if no
+    /// order is left.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<Order> {
         if self.stops | self.starts == 0 {

@@ -4,9 +4,9 @@
 //!
 //! Model: one CPU, and only schedulers that order by criteria between the root and the task. An
 //! arriving job changes the decision only if, at some level, its branch precedes the running
-//! branch. The running task arrived earlier. So it suffices to query each policy about a sibling
-//! that arrived last: for deadlines, arrivals and positions in a level's queue, the earlier job is
-//! more urgent. A branch presents the criteria of its most urgent task, so the query covers all
+//! branch. The running task arrived earlier. For deadlines, arrivals and positions in a level's
+//! queue, the earlier job is more urgent. So a query to each policy about a sibling that arrived
+//! last suffices. A branch presents the criteria of its most urgent task, so the query covers all
 //! tasks below a sibling. A nonpreemptive scheduler is not queried while one of its children is
 //! current.
 //!
@@ -15,13 +15,14 @@
 //! that has to run arrived last, when the others had started. So it has the highest level, whatever
 //! the policy, and a kernel with fixed priorities by level runs this job.
 //!
-//! A job that arrives behind another job of its own task concerns only that task until the other
-//! job completes: if only criteria count, the task presents unchanged criteria.
+//! If only criteria count, a job behind another job of its own task changes no criteria. So the job
+//! concerns only that task until the other job completes.
 //!
-//! The analysis is conservative. The answer is no with any server, quantum, table, accelerator,
-//! resource, graph or enforced separation in the engine. It is no with an external policy, and with
-//! a queue position below a nonpreemptive scheduler. In all these cases, the effect of an arrival
-//! may depend on when the driver reports it.
+//! The analysis is conservative. It permits no deferral in an engine with a server, quantum, table,
+//! accelerator, resource, graph or enforced separation. Below an external policy, the analysis
+//! permits no deferral either. Below a nonpreemptive scheduler, the analysis assumes that the
+//! arrival has an earlier queue position. In all these cases, the effect of an arrival may depend
+//! on when the driver reports it.
 //!
 //! Reference model: all decisions of random runs, in the executor's tests of its loop.
 
@@ -32,8 +33,8 @@ use crate::{Span, Time};
 use alloc::vec::Vec;
 
 impl<W: Observer> Engine<W> {
-    /// Whether only criteria and the order of arrivals count on a single CPU, and no release
-    /// precedes a late report.
+    /// Whether the engine has one CPU, and no table, graph, accounting, accelerator, resource or
+    /// enforced separation. Then only criteria and the order of arrivals count.
     fn is_plain(&self) -> bool {
         let holds = self.sharing.as_ref().is_some_and(|sharing| sharing.can_block());
         let enforces_separation = self.tasks.iter().any(|task| task.jobs.enforces_separation());
@@ -71,10 +72,10 @@ impl<W: Observer> Engine<W> {
     /// Returns the preemption levels: for each task, the number of tasks that its arrivals may
     /// preempt.
     ///
-    /// The level is zero for a task whose releases may not be deferred. If the relation is an order
-    /// among tasks, as with one policy for all, a task has a higher level than every task that it
-    /// can preempt (not [`Engine::cannot_preempt`]). The function takes O(tasks² · depth) and
-    /// serves the start of a run.
+    /// The level is zero for a task whose releases may not be deferred. The relation *can preempt*
+    /// (not [`Engine::cannot_preempt`]) is an order among tasks if all tasks have one policy, for
+    /// example. Then a task has a higher level than every task that it can preempt. The function
+    /// takes O(tasks² · depth) and serves the start of a run.
     pub fn preemption_levels(&self) -> Vec<u32> {
         let tasks = || (0..self.tasks.len() as u32).map(TaskId);
         let level = |task: TaskId| {
@@ -143,7 +144,7 @@ impl<W: Observer> Engine<W> {
     }
 }
 
-/// Whether only criteria and the order of arrivals count.
+/// Whether the policy orders its children only by criteria and the order of arrivals.
 fn is_ordered(policy: &PolicyImpl) -> bool {
     !matches!(policy, PolicyImpl::RoundRobin(_) | PolicyImpl::Partitions(_) | PolicyImpl::Custom(_))
 }

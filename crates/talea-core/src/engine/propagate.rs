@@ -218,7 +218,7 @@ impl<W: Observer> Engine<W> {
     }
 
     /// Stores the result of [`Engine::compute_criteria`]. Returns the eligibility, and whether the
-    /// criteria have changed.
+    /// criteria or the server's job have changed.
     #[inline]
     fn refresh_criteria(&mut self, now: Time, scheduler: u32) -> (bool, bool) {
         let node = self.schedulers[scheduler as usize].node as usize;
@@ -232,7 +232,8 @@ impl<W: Observer> Engine<W> {
 
     /// Whether the engine needs the criteria of this scheduler.
     ///
-    /// The root has no parent. Its criteria are needed only for its server or an attached observer.
+    /// The root has no parent. The engine needs the criteria of the root only for its server or an
+    /// attached observer.
     #[inline(always)]
     pub(super) fn is_observed(&self, scheduler: u32) -> bool {
         mutate!(

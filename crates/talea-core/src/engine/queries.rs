@@ -59,7 +59,7 @@ impl<W: Observer> Engine<W> {
         &mut self.observer
     }
 
-    /// Returns the oldest notification. The driver polls after each instant.
+    /// Removes the oldest notification and returns it. The driver polls after each instant.
     #[inline]
     pub fn poll_notification(&mut self) -> Option<Notification> {
         self.notifications.pop()
@@ -87,7 +87,8 @@ impl<W: Observer> Engine<W> {
         core::iter::successors(self.parent_of(node), |&at| self.parent_of(at)).count() as u32
     }
 
-    /// Returns the first CPU on which `task` may run.
+    /// Returns the first CPU on which `task` may run. The result is CPU 0 if a table has no entry
+    /// of the task.
     pub fn first_cpu(&self, task: TaskId) -> Cpu {
         let top = self.root_child_of(self.tasks[task.0 as usize].node);
         let child = self.nodes[top as usize].entry.child;
@@ -99,7 +100,7 @@ impl<W: Observer> Engine<W> {
     }
 
     /// Returns the time of the next timer: [`next_wakeup`](Engine::next_wakeup) without the ends of
-    /// budgets.
+    /// budgets. [`Time::NEVER`] if no timer is set.
     pub fn next_timer(&self) -> Time {
         self.timers.first().map_or(Time::NEVER, |(key, _)| Time::from_ns(key >> 2))
     }

@@ -23,7 +23,7 @@ pub struct SchedulerSpec {
     pub preemptive: bool,
     /// Values that the scheduler presents to its parent instead of its head's criteria.
     pub overrides: Overrides,
-    /// Reservation of a server, which controls its eligibility.
+    /// Reservation of the scheduler's server; `None` for a scheduler without a server.
     pub reservation: Option<Reservation>,
     /// CPUs that the scheduler may use; only for a child of a root with several CPUs.
     pub affinity: Affinity,
@@ -78,7 +78,8 @@ pub struct TaskSpec {
     pub name: String,
     /// T: period, or minimum separation. The key of `rm`.
     pub period: Span,
-    /// D: relative deadline, counted from the release. It may be shorter or longer than the period.
+    /// D: relative deadline, shorter or longer than the period. The deadline counts from the
+    /// arrival, or from a release that enforced separation delays.
     pub deadline: Span,
     /// Priority, 0..=255; larger is more urgent.
     pub priority: u8,
@@ -130,7 +131,7 @@ impl TaskSpec {
 
     /// Creates a task that is activated explicitly, without a regular pattern (YASMIN section 2).
     ///
-    /// Its period matters only to policies that order by it.
+    /// The period equals the deadline, and matters only to policies that order by the period.
     pub fn activated(name: &str, deadline: Span) -> TaskSpec {
         TaskSpec::new(name, deadline)
     }

@@ -11,7 +11,8 @@ pub(super) const SELF_SUSPENDED: u8 = 1;
 /// The job waits for a resource or an accelerator that another job holds.
 pub(super) const AWAITS_RESOURCE: u8 = 2;
 
-/// State of a node as its parent needs it. It fills exactly one cache line, like [`TaskState`].
+/// State of a node as its parent needs it. The state fills exactly one cache line, like
+/// [`TaskState`].
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Runnable {
@@ -89,8 +90,8 @@ pub(super) struct SchedulerNode {
     pub(super) is_exhausted: bool,
 }
 
-/// Run-time state of a task. It fills exactly one cache line: a decision accesses two tasks out of
-/// up to ten thousand.
+/// Run-time state of a task. The state fills exactly one cache line, because a decision accesses
+/// two tasks out of up to ten thousand.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct TaskState {

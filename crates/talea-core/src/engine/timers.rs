@@ -19,7 +19,7 @@ fn key(at: Time, phase: Phase) -> u64 {
     at.as_ns() << 2 | phase as u64
 }
 
-/// Identity of one of the three kinds of timers of a node.
+/// Identity of a timer: its kind, with the index of its scheduler or task.
 #[derive(Clone, Copy)]
 pub(super) enum TimerId {
     Refill(u32),

@@ -1,9 +1,9 @@
 //! Description of one root: a tree of schedulers and tasks, before a run.
 //!
-//! A [`Tree`] is data. It may be edited while no engine runs (L23, Y1: tasks and servers are added,
-//! removed and resized between runs). [`Tree::build`] checks it and builds the
-//! [`Engine`](super::Engine). A node keeps its [`NodeId`] for the life of the tree. The [`NodeId`]s
-//! order children, and they break ties.
+//! A [`Tree`] is data, which an application may edit while no engine runs (L23, Y1: tasks and
+//! servers are added, removed and resized between runs). [`Tree::build`] checks the tree and builds
+//! the [`Engine`](super::Engine). A node keeps its [`NodeId`] for the life of the tree. The
+//! [`NodeId`]s order children and break ties.
 
 use super::graph::{ChannelId, ChannelSpec};
 use super::sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
@@ -50,7 +50,7 @@ pub enum Migration {
 /// One root with all nodes below it.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// Number of CPUs that the root owns. Each node below the root uses one at a time.
+    /// Number of CPUs that the root owns. Each node below the root uses one CPU at a time.
     pub cpus: u32,
     /// Migration between the CPUs of the root.
     pub migration: Migration,

@@ -39,11 +39,12 @@ fn criteria(seed: &mut u64, unit: u64) -> Criteria {
 /// Checks a policy against the contract.
 ///
 /// 1. The head is ready, and is the first in the order of [`before`](Policy::before), which is
-///    strict.
+///    strict. With a ready child, a policy that does not share time has a head.
 /// 2. The policy keeps every ready child until it is finished.
 /// 3. After [`Resched::Keep`], the head, its criteria and its allowance are unchanged.
-/// 4. An instance that knows only the admissions orders like the active instance, and orders two
-///    children in one direction only. Policies with accounting or wakeups are exempt.
+/// 4. An instance that knows only the admissions orders two children in one direction only. Without
+///    accounting and wakeups, this instance orders like the active instance.
+/// 5. After a wakeup, the next wakeup is later.
 ///
 /// Children are admitted with costs. The check omits a refused child.
 ///
@@ -86,7 +87,8 @@ fn admitted(policy: &PolicySpec, unit: u64, seed: &mut u64) -> (PolicyImpl, Vec<
     (built, admitted_children, refusal)
 }
 
-/// Checks an instance that knows only the admissions.
+/// Checks that an instance that knows only the admissions orders `pair` in one direction, and like
+/// `active`.
 fn check_fresh(
     name: &str,
     fresh: &PolicyImpl,

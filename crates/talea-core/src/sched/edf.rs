@@ -1,7 +1,7 @@
 //! Earliest deadline first.
 //!
 //! Liu and Layland, J. ACM 20(1), 1973, section 7. The policy is optimal on one CPU for independent
-//! preemptive jobs. It guarantees nothing under overload, unless a reservation limits the load.
+//! preemptive jobs. EDF guarantees nothing under overload, unless a reservation limits the load.
 
 use super::keyed::Key;
 use crate::criteria::Criteria;

@@ -14,15 +14,16 @@
 //! 1. Write its file, head comment first: the reference, the guarantees, the limits. If one number
 //!    per child defines the order, implement `Key`, as `edf` does; otherwise [`Policy`], as `rr`
 //!    does.
-//! 2. Add a variant of [`PolicySpec`], and handle it wherever the compiler asks for it.
+//! 2. Add a variant of [`PolicySpec`], and handle the variant in every place that the compiler
+//!    reports.
 //! 3. Add a line in `tests.rs` of this folder: the [`contract`] of every policy. Add the policy to
 //!    the reference model and a family in `talea-sim/tests/it/agrees.rs`, and a chart.
 //!
 //! # An external policy
 //!
 //! An external policy is a [`PolicySpec::Custom`] (S19, Y21), and implements the same trait as the
-//! built-in ones: L3C's four families of callbacks (section 4.2). Its arguments and results are
-//! numbers; the engine applies the results to the tree.
+//! built-in policies: L3C's four families of callbacks (section 4.2). The arguments and results of
+//! the callbacks are numbers; the engine applies the results to the tree.
 //!
 //! | family | callbacks | result |
 //! | --- | --- | --- |
@@ -31,9 +32,9 @@
 //! | scheduling | [`head`], [`before`], [`charge`] | the order |
 //! | timers | [`allowance`], [`next_wakeup`], [`wake`] | the next query, by CPU time or time |
 //!
-//! One line in its own tests checks the [`contract`]. `examples/policy-llf` uses all callbacks but
-//! the last two, and its program registers it by name for system files. `talea new policy`
-//! generates such a program. A complete example, last come first served:
+//! One line in the tests of the policy checks the [`contract`]. `examples/policy-llf` uses all
+//! callbacks but the last two. The program of this example registers the policy by name for system
+//! files. `talea new policy` generates such a program. A complete example, last come first served:
 //!
 //! ```
 //! use talea_core::engine::{SchedulerSpec, Tree};
@@ -152,8 +153,8 @@ pub struct ChildInfo<'a> {
 #[must_use = "a forgotten Resched is a missed preemption"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resched {
-    /// The head and its criteria are unchanged. Its allowance is unchanged too, except for the
-    /// amount just charged.
+    /// The head and its criteria are unchanged. The allowance of the head is unchanged too, except
+    /// for the amount just charged.
     Keep,
     /// The engine must query the head again.
     Pick,
@@ -169,8 +170,8 @@ impl Resched {
 /// A scheduling policy: a list of ready children, ordered by their criteria (SF3P section V-B).
 ///
 /// Invariants:
-/// 1. [`head`](Policy::head) names a ready child whenever one is eligible. It depends only on the
-///    calls so far and on `now`.
+/// 1. [`head`](Policy::head) names a ready child whenever a child is eligible. The head depends
+///    only on the calls so far and on `now`.
 /// 2. Ties go to the lowest [`Child`], so equal runs are equal.
 /// 3. After construction a policy allocates nothing and never panics. A panic would end a run on
 ///    threads.
@@ -181,7 +182,7 @@ pub trait Policy: fmt::Debug {
     fn finished(&mut self, now: Time, child: Child) -> Resched;
     /// Applies changed criteria of a ready child (SF3P Table I: *update*).
     fn update(&mut self, now: Time, entry: &ReadyChild) -> Resched;
-    /// Returns the first child.
+    /// Returns the first child; `None` if no child is eligible.
     fn head(&self, now: Time) -> Option<Child>;
     /// Whether `a` comes before `b`: a strict order at each `now`, with [`head`](Policy::head) as
     /// its minimum.
@@ -192,20 +193,20 @@ pub trait Policy: fmt::Debug {
     /// [`finished`](Policy::finished).
     ///
     /// A policy with [accounting](Policy::needs_accounting) or wakeups cannot serve such a root.
-    /// Its result may also depend on its charges and wakeups. The criteria must always come from
-    /// the entries: priority inheritance queries with criteria that no child has, for one child or
-    /// for two.
+    /// The result of such a policy may also depend on charges and wakeups. The criteria must always
+    /// come from the entries: priority inheritance queries with criteria that no child has, for one
+    /// child or for two.
     fn before(&self, now: Time, a: &ReadyChild, b: &ReadyChild) -> bool;
 
     /// Admits a child, or returns the reason and a valid alternative.
     ///
-    /// The engine calls this function for every child in order, before the run. It does not build a
-    /// tree with a refused child.
+    /// The engine calls this function for every child in order, before the run. The engine does not
+    /// build a tree with a refused child.
     fn admit(&mut self, _info: &ChildInfo<'_>) -> Result<(), String> {
         Ok(())
     }
-    /// Charges `used`, the CPU time that `child` has consumed. The engine calls it only if the
-    /// policy [needs accounting](Policy::needs_accounting).
+    /// Charges `used`, the CPU time that `child` has consumed. The engine calls this function only
+    /// if the policy [needs accounting](Policy::needs_accounting).
     fn charge(&mut self, _now: Time, _child: Child, _used: Work) -> Resched {
         Resched::Keep
     }
@@ -216,7 +217,7 @@ pub trait Policy: fmt::Debug {
         false
     }
     /// Returns the CPU time that `child` may consume before the head may change: the rest of a
-    /// quantum.
+    /// quantum. `None` if the CPU time is unlimited.
     fn allowance(&self, _now: Time, _child: Child) -> Option<Work> {
         None
     }
@@ -224,7 +225,8 @@ pub trait Policy: fmt::Debug {
     fn next_wakeup(&self) -> Option<(Time, Phase)> {
         None
     }
-    /// Performs the wakeup that is due.
+    /// Applies the change that [`next_wakeup`](Policy::next_wakeup) announced for this time and
+    /// phase, such as the end of a slot.
     fn wake(&mut self, _now: Time, _phase: Phase) -> Resched {
         Resched::Keep
     }
@@ -267,7 +269,7 @@ pub struct TableEntry {
     pub end: Span,
     /// Child that owns the CPU.
     pub owner: Child,
-    /// Version of a job that is first dispatched in this entry.
+    /// Version of a job that is first dispatched in this entry; `None` means version 0.
     pub version: Option<u32>,
     /// Whether the entry releases the job that it runs. Otherwise jobs arrive by their own arrival
     /// model.
@@ -354,7 +356,8 @@ impl PolicySpec {
 
     /// Whether the policy divides time instead of ordering its children.
     ///
-    /// A time-sharing scheduler may only be below another time-sharing scheduler (SF3P section IV).
+    /// A time-sharing scheduler may only be a root, below another time-sharing scheduler (SF3P
+    /// section IV), or directly below an `fp` root.
     pub fn is_time_sharing(&self) -> bool {
         matches!(self, PolicySpec::Partitions { .. } | PolicySpec::Table { .. })
     }
@@ -463,7 +466,10 @@ impl PolicyImpl {
 
 #[cfg(test)]
 impl PolicyImpl {
-    /// Returns the number of comparisons of a policy that orders by a number.
+    /// Returns the number of comparisons so far.
+    ///
+    /// # Panics
+    /// If the policy is not EDF.
     pub(crate) fn compared(&self) -> u64 {
         match self {
             PolicyImpl::Edf(policy) => policy.compared(),

@@ -55,7 +55,7 @@ struct Mistaken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// Always returns [`Resched::Keep`].
+    /// Returns [`Resched::Keep`] for every ready or updated child.
     Keeps,
     /// Does not remove finished children.
     Remembers,

@@ -1,4 +1,5 @@
-//! Deferrable server: refilled at each period. It keeps the remaining budget until the next refill.
+//! Deferrable server: refilled at each period. The server keeps the remaining budget until the next
+//! refill.
 //!
 //! Strosnider, Lehoczky and Sha, IEEE Trans. Computers 44(1), 1995. The server serves late requests
 //! immediately. So it can interfere for up to 2Q in T + ε: late in one period and early in the next

@@ -1,16 +1,18 @@
-//! Budget meter of a thread that the kernel schedules: decides when its budget is exhausted.
+//! Budget meter of a thread that the kernel schedules: decides when the budget of the thread is
+//! exhausted.
 //!
 //! Model: the kernel records when the thread gets a CPU and when it loses it. The meter replays
 //! these records on the [sporadic server](super::ServerKind::Sporadic) of the declared runtime Q
-//! and period T. A thread that runs only while its meter has an allowance interferes with lower
-//! priorities no more than the periodic task (Q, T) that the admission test has assumed, although
-//! the thread waits for no period (Sprunt, Sha and Lehoczky, Real-Time Systems 1(1), 1989).
+//! and period T. Let a thread run only while its meter has an allowance. The thread then interferes
+//! with lower priorities no more than the periodic task (Q, T) that the admission test has assumed.
+//! This holds although the thread waits for no period (Sprunt, Sha and Lehoczky, Real-Time Systems
+//! 1(1), 1989).
 //!
 //! *Activations.* The server needs the time at which the thread became ready. A record contains the
 //! time at which the thread got the CPU, which is later by its waiting time. The caller passes the
-//! total waiting time since the last replay ([`BudgetMeter::add_delay`]); activations use it up in
-//! their order. Without it, a thread that higher priorities have delayed would be refilled late and
-//! throttled although it has kept its declaration.
+//! total waiting time since the last replay ([`BudgetMeter::add_delay`]); the activations consume
+//! this time in their order. Otherwise the meter would refill a thread late that higher priorities
+//! have delayed. The thread would be throttled although it has kept its declaration.
 //!
 //! *Debt.* Enforcement is late by some microseconds. The consumption in this time is charged to the
 //! next refills of the thread, but at most [`MAX_DEBT`] or Q. The limit is necessary because an
@@ -35,7 +37,7 @@ pub enum Switch {
     Preempted,
     /// The thread waits or sleeps.
     Asleep,
-    /// The thread has a CPU: it got it before.
+    /// The thread runs on a CPU that it got before this record.
     Runs,
 }
 
@@ -131,7 +133,7 @@ impl BudgetMeter {
         };
     }
 
-    /// State after a record that shows that the thread had a CPU until then.
+    /// Returns the state after a record that shows that the thread had a CPU until then.
     fn after(&mut self, switch: Switch, at: Time) -> State {
         match switch {
             Switch::In | Switch::Runs => State::Running { since: at },
@@ -229,8 +231,8 @@ impl BudgetMeter {
         sum.min(most)
     }
 
-    /// Returns the consumption of the thread that is not refilled at `now`, with the times of the
-    /// refills.
+    /// Returns the times and amounts of the refills after `now`: the consumption that is not
+    /// refilled yet. The thread counts as asleep from `now` on.
     pub fn outstanding(&mut self, now: Monotonic) -> impl Iterator<Item = (Monotonic, Work)> + '_ {
         self.advance(now);
         let now = time(now);
@@ -405,8 +407,9 @@ mod tests {
         }
     }
 
-    /// A thread that keeps its declaration, below a higher priority that delays it: jobs at least a
-    /// period apart, none longer than the budget, each done within its period.
+    /// Tests a thread that keeps its declaration, below a higher priority that delays the thread.
+    /// Its jobs are at least a period apart, no longer than the budget, and complete within the
+    /// period.
     #[test]
     fn a_thread_that_keeps_its_declaration_is_never_exhausted() {
         let mut rng = Rng(11);

@@ -23,14 +23,17 @@ use core::fmt;
 /// Algorithm of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub enum ServerKind {
-    /// Refilled at each period. Without a pending client at that time, the server loses the budget.
+    /// Polling server, with a refill at each period. Without a pending client, the server loses the
+    /// budget.
     Polling,
-    /// Refilled at each period. The server keeps the budget until the next refill.
+    /// Deferrable server, with a refill at each period. The server keeps the budget until the next
+    /// refill.
     Deferrable,
-    /// Each part of the budget is refilled one period after its use began.
+    /// Sporadic server: used budget returns one period after the instant from which it could be
+    /// used.
     Sporadic,
     /// Constant bandwidth server with a moving deadline. An exhausted server is throttled until its
-    /// deadline.
+    /// next period.
     HardCbs,
     /// Constant bandwidth server that continues immediately with a later deadline.
     SoftCbs,
@@ -78,7 +81,7 @@ pub struct Reservation {
     pub budget: Work,
     /// T: period, at least `budget`.
     pub period: Span,
-    /// D: deadline of the budget, `budget..=period`. With `None` it is the period.
+    /// D: deadline of the budget, `budget..=period`. `None` means the period.
     pub deadline: Option<Span>,
     /// Start of the first period.
     pub offset: Span,
@@ -123,7 +126,7 @@ impl Reservation {
     }
 }
 
-/// A server at run time. It allocates nothing after construction.
+/// A server at run time, which allocates nothing after construction.
 ///
 /// Clients are *pending* from [`wake`](Server::wake) to [`idle`](Server::idle).
 pub trait Server: fmt::Debug {
@@ -139,7 +142,7 @@ pub trait Server: fmt::Debug {
     fn refill(&mut self, now: Time);
     /// Returns the CPU time that clients may consume now. Zero means that no client may run.
     fn budget(&self, now: Time) -> Work;
-    /// Returns the time of the next refill.
+    /// Returns the time of the next refill; `None` if no refill is scheduled.
     fn next_refill(&self, now: Time) -> Option<Time>;
     /// Returns the deadline of the current budget.
     fn deadline(&self) -> Time;

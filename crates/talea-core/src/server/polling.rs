@@ -1,8 +1,8 @@
 //! Polling server: polls for work at the start of each period, and drops the budget if there is no
 //! work.
 //!
-//! Lehoczky, Sha and Strosnider, RTSS 1987. Its interference is that of a periodic task (Q, T).
-//! Work that arrives just after the poll waits for a whole period.
+//! Lehoczky, Sha and Strosnider, RTSS 1987. The interference of the server is that of a periodic
+//! task (Q, T). Work that arrives just after the poll waits for a whole period.
 
 use super::{Reservation, Server};
 use crate::mutate;

@@ -95,7 +95,7 @@ impl JobProgram {
         self.advance()
     }
 
-    /// Advances to the next step, or to the end.
+    /// Advances to the next step, or to the end. Returns the length of the segment.
     fn advance(&mut self) -> Work {
         let step = mutate!(
             "sim-mark-order",

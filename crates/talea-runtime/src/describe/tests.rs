@@ -17,7 +17,8 @@ const US: Duration = Duration::from_micros(1);
 /// Declaration of a task.
 #[derive(Clone, Debug)]
 struct Said {
-    /// Periodic, sporadic, activated, or activated and expected.
+    /// Kind of the task: 0 periodic, 1 sporadic, 2 activated, 3 activated with an expected
+    /// distance.
     kind: u8,
     us: u32,
     deadline: Option<u32>,
@@ -79,8 +80,8 @@ fn declare(
 /// A policy that is unknown here.
 const OUTSIDE: Priorities = Priorities::Custom { name: "edf-us", make: policy_edf_us::make };
 
-/// Applications of up to eight tasks; those of the second half are nodes behind one or two of the
-/// first.
+/// Generates applications of up to seven tasks. The last three may be nodes with up to five earlier
+/// tasks as sources.
 fn application() -> impl Strategy<Value = Application> {
     let alike = prop::bool::weighted(0.8);
     let config = (0_u8..5, 0_u8..3, any::<bool>(), any::<bool>(), 1_u32..5, 0_u8..5, 0_u32..=1_000);
@@ -232,7 +233,7 @@ proptest! {
     }
 }
 
-/// A periodic task, a sporadic one, two activated ones, and a node.
+/// Builds an application of a periodic task, a sporadic task, two activated tasks and a node.
 fn mixed() -> (Application, [TaskId; 5]) {
     let mut app = Application::new(Config::default());
     let tasks = [

@@ -71,7 +71,7 @@ fn y1_an_application_that_does_not_start_is_returned_and_can_be_corrected() {
     assert_eq!(first_cpus(1).expect("there is one").len(), 1);
 }
 
-/// A start that fails for want of a daemon: the application comes back unchanged.
+/// Returns the application after a start that fails, because there is no daemon.
 fn not_started(mut app: Application) -> Application {
     let before = app.config().clone();
     let config = app.config();

@@ -8,8 +8,8 @@ use std::time::Duration;
 use talea_kernel_tests::{Bench, kernel, needs};
 use talea_runtime::{Application, Config, Mapping, Priorities, Task};
 
-/// A fork, two halves, one of them in two versions, and a join that counts (listing 1 of the
-/// paper).
+/// Builds a fork, two halves and a join that counts its jobs (listing 1 of the paper). One of the
+/// halves has two versions.
 fn fork_join(config: Config) -> (Application, Arc<AtomicU64>) {
     let mut app = Application::new(config);
     let joined = Arc::new(AtomicU64::new(0));

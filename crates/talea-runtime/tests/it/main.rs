@@ -33,8 +33,8 @@ pub(crate) fn run(app: Application, what: &str, is_so: impl Fn() -> bool) -> (Ap
     stopped(running)
 }
 
-/// Whether one of a few attempts shows the behaviour. Used for behaviour that a CPU stall may hide
-/// and that a wrong runtime never shows.
+/// Whether one of a few attempts shows the behaviour. The function serves behaviour that a CPU
+/// stall may hide and that a wrong runtime never shows.
 pub(crate) fn one_of_some(mut shows: impl FnMut() -> bool) -> bool {
     (0..5).any(|_| shows())
 }

@@ -1,7 +1,7 @@
 //! Response times on real threads, compared with the simulation of the application's own file.
 //!
-//! Each is within half a millisecond, or one, of the simulated one. Rounds with a CPU stall are
-//! excluded.
+//! Each response time is within half a millisecond, or one millisecond, of the simulated response
+//! time. Rounds with a CPU stall are excluded.
 
 use crate::MS;
 use crate::timed::{Device, Timed};
@@ -25,7 +25,8 @@ fn cpus(count: usize) -> Vec<u32> {
 /// A task, and the offset of its job in a round.
 type Member = (TaskId, Duration);
 
-/// Runs the tasks until their response times are those that are expected and simulated, in ms.
+/// Runs the tasks until their response times are the simulated times and those in `expected`, in
+/// ms.
 fn responds(
     what: &str,
     expected: &[u32],

@@ -1,16 +1,17 @@
 //! Random task sets miss on threads what they miss in a simulation of their own files: every
 //! mapping by every priority, within two percent.
 //!
-//! Excluded are jobs with a CPU stall, and those that the simulation does not decide. A computing
-//! job may lose a hundredth or two of its CPU. Where jobs stay on their CPUs (YASMIN section 3.3)
-//! such a small change sometimes decides about placement. So the set is simulated with slightly
-//! larger costs, too; a job that is late in some of these simulations and not in others says
-//! nothing about the scheduler.
+//! The comparison excludes jobs with a CPU stall, and jobs that the simulation does not decide. A
+//! computing job may lose a hundredth or two of its CPU. Where jobs stay on their CPUs (YASMIN
+//! section 3.3) such a small change sometimes decides about placement. So the test simulates the
+//! set with slightly larger costs, too. A job that is late in some of these simulations and not in
+//! others is no evidence about the scheduler.
 //!
 //! A custom policy is tested in the same way (Y21), on sets that EDF, from which it differs by
 //! heavy tasks, schedules differently.
 //!
-//! One short set each; under `TALEA_SOAK` five of three seconds.
+//! An ordinary run has one short set for each combination. A run under `TALEA_SOAK` has five sets
+//! of three seconds.
 
 use crate::MS;
 use crate::timed::{Observed, Timed};
@@ -23,14 +24,15 @@ use talea_sim::Completion;
 use talea_sim::generate::{Bounds, CPU, Method, Shares};
 use talea_sim::rng::Rng;
 
-/// In hundredths of a CPU, of two CPUs: the maximum leaves the kernel some time.
+/// Utilizations of a set on two CPUs, in hundredths of a CPU. The maximum leaves the kernel some
+/// time.
 const UTILIZATIONS: [u64; 5] = [170, 90, 130, 150, 110];
 const PERIODS: [u64; 6] = [20, 25, 40, 50, 80, 100];
 const TASKS: usize = 7;
 /// Maximum load of a CPU by placement, in hundredths.
 const FULL: u64 = 90;
 
-/// Allowed difference of missed deadlines: two of a hundred jobs, and at least one.
+/// Returns the allowed difference of missed deadlines: two of a hundred jobs, and at least one.
 fn most_apart(jobs: u64) -> u64 {
     1.max(2 * jobs / 100)
 }
@@ -129,7 +131,8 @@ struct Compared {
 }
 
 impl Compared {
-    /// Task by task: a late job of one does not match a late job of another.
+    /// Returns the difference of late jobs, summed over tasks: a late job of one task does not
+    /// match a late job of another task.
     fn apart(&self) -> u64 {
         self.late.iter().map(|&[late, simulated]| late.abs_diff(simulated)).sum()
     }
@@ -193,7 +196,7 @@ fn agrees(
 
 const MAPPINGS: [Mapping; 3] = [Mapping::Global, Mapping::Partitioned, Mapping::Clustered];
 
-/// Number and length of the sets.
+/// Returns the number and length of the sets.
 fn effort(is_soak: bool) -> (usize, Duration) {
     if is_soak { (5, 3_000 * MS) } else { (1, 800 * MS) }
 }

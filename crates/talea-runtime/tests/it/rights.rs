@@ -33,8 +33,8 @@ fn must_be_real_time(report: &Report) {
     assert!(report.dispatchers.iter().all(|&policy| level(policy) > most), "{report:?}");
 }
 
-/// A long job that short ones preempt, independent of the kernel's order of equal priorities: on
-/// one CPU.
+/// Application with a long job that short jobs preempt, independent of the kernel's order of equal
+/// priorities: on one CPU.
 struct Interrupted {
     app: Application,
     /// Largest number of short jobs that ended during a long one.
@@ -100,7 +100,7 @@ fn y22_an_ordinary_user_gets_real_time_from_the_daemon_and_jobs_are_preempted() 
     }
 }
 
-/// Makes the levels of the CPUs differ: other grants have some on the first.
+/// Creates grants on the first CPU, so that the levels of the CPUs differ.
 fn crowded(daemon: &Daemon, cpus: &[u32]) -> Vec<talea_client::Grant> {
     let first = cpus.iter().copied().take(1).collect();
     let spec = |priority| {
@@ -205,7 +205,7 @@ fn y22_an_application_that_would_share_the_last_level_is_refused_with_the_number
     }
 }
 
-/// An application on these CPUs with declared costs and the daemon's rights.
+/// Builds an application on these CPUs with declared costs and the daemon's rights.
 fn declared(cpus: &[u32], mapping: Mapping, priority: u8) -> Application {
     let mut config =
         Config { cpus: cpus.to_vec(), mapping, rights: Rights::Daemon, ..Config::default() };

@@ -23,8 +23,8 @@ fn spend(work: Duration) {
     }
 }
 
-/// Runs two activated jobs behind a server, above a periodic task: the duration of each, and the
-/// periodic jobs that ended meanwhile.
+/// Runs two activated jobs behind a server, above a periodic task. Returns the duration of each
+/// job, and the number of periodic jobs that ended meanwhile.
 fn served(
     server: fn(&str, Duration, Duration) -> Server,
     priorities: Priorities,

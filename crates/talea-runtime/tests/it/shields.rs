@@ -29,8 +29,8 @@ impl Drop for Other {
     }
 }
 
-/// An application with a task on the last CPU, its number of jobs, and the affinities that they
-/// had.
+/// Builds an application with a task on the last CPU. Also returns its number of jobs, and the
+/// affinities that the jobs had.
 fn shielded(config: Config) -> (Application, Arc<AtomicU64>, Arc<Mutex<Vec<CpuSet>>>) {
     let last = kernel::cpus().iter().last().expect("a CPU");
     let mut app = Application::new(Config { cpus: vec![last], shield: true, ..config });

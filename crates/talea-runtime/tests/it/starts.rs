@@ -9,7 +9,7 @@ use talea_runtime::{Config, Task, WaitMode};
 
 const HYPERPERIOD: Duration = Duration::from_millis(20);
 
-/// Two CPUs, with idle time between the entries.
+/// Table for two CPUs, with idle time between the entries.
 const SCHEDULE: &str = r#"
 [[scheduler]]
 name = "application"
@@ -41,7 +41,7 @@ owner = "d"
 start = "13ms"
 length = "5ms"
 "#;
-/// In ms.
+/// Starts of the entries, in ms.
 const STARTS: [u32; 4] = [1, 7, 5, 13];
 
 #[test]
@@ -109,8 +109,8 @@ fn y11_jobs_of_a_table_from_a_file_start_on_time_for_a_thousand_hyperperiods() {
     });
 }
 
-/// Median start error of empty jobs, thousandths of a CPU that dispatchers and workers consumed,
-/// and whether there was no CPU stall.
+/// Returns the median start error of empty jobs, the thousandths of a CPU that dispatchers and
+/// workers consumed, and whether there was no CPU stall.
 fn idle(waiting: WaitMode, period: Duration) -> (Duration, u128, bool) {
     let cpus: Vec<u32> = kernel::cpus().iter().take(1).collect();
     let mut timed = Timed::new(Config { cpus, wait_mode: waiting, ..Config::default() });

@@ -13,7 +13,7 @@ const ITEMS: u64 = 1_000_000;
 const ROOM: u32 = 256;
 /// Items that activate a consumer.
 const BATCH: u32 = 64;
-/// Less than a batch is left at the end in each of four channels.
+/// Minimum number of items that arrive: at most `ROOM` items are left in each of four channels.
 const ALMOST: u64 = ITEMS - 4 * ROOM as u64;
 
 /// Channels of a producer, with the next number of each.
@@ -23,7 +23,7 @@ struct Producer {
 }
 
 impl Producer {
-    /// Pushes until all channels are full; the number of pushed items.
+    /// Pushes until all channels are full. Returns the number of pushed items.
     fn fill(&mut self) -> u64 {
         let mut put = 0;
         for (channel, next) in &mut self.channels {
@@ -43,7 +43,7 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// Pops until all channels are empty; the number of items, and of failed pops.
+    /// Pops until all channels are empty. Returns the number of items, and of failed pops.
     fn drain(&mut self) -> (u64, u64) {
         let (mut taken, mut none) = (0, 0);
         for (channel, due) in &mut self.channels {
@@ -119,7 +119,7 @@ fn y10_a_million_items_of_two_producers_reach_two_consumers_each_once_and_in_ord
     assert!(report.rejected_pushes > 0 && report.failed_pops > 0, "both have happened: {report:?}");
 }
 
-/// Activates the next job.
+/// Activates the next job of `task` if `more` is true.
 fn again(handle: &OnceLock<RunHandle>, task: TaskId, more: bool) {
     if more && let Some(handle) = handle.get() {
         handle.activate(task);

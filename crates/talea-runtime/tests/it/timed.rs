@@ -51,7 +51,8 @@ pub(crate) struct Observed {
 
 /// Priority of the stall monitors: above dispatchers and watchdog of a run.
 const MONITOR_PRIORITY: u8 = 98;
-/// Lower latency than in the monitors of runs: the tests compare tenths of a millisecond.
+/// Configuration of the monitors, with a lower latency than in runs, because the tests compare
+/// tenths of a millisecond.
 const PROBES: ProbeConfig =
     ProbeConfig { latency: Span::from_ns(200_000), ..ProbeConfig::FOR_RUNS };
 /// Maximum number of jobs of a task: the notes must not be reallocated during the run.
@@ -118,8 +119,8 @@ impl Timed {
         task
     }
 
-    /// Simulates the description of the application for this length; its jobs in the order of
-    /// completion.
+    /// Simulates the description of the application for this length. Returns its jobs in the order
+    /// of completion.
     pub(crate) fn simulated(&self, length: Duration) -> Vec<Completion> {
         let text = self.app.describe().expect("it can be described");
         let mut system = system::read_with(&text, "the application", &(), &self.registry)
@@ -182,8 +183,8 @@ impl Observed {
         self.stalls.iter().any(|&(begin, end)| begin < to && from < end + after)
     }
 
-    /// Like [`Observed::is_affected`], with an aftermath of `after` and ten times the stall: the
-    /// delayed work is done in the time that a load of nine tenths leaves.
+    /// Variant of [`Observed::is_affected`] with an aftermath of `after` and ten times the stall:
+    /// the delayed work is done in the time that a load of nine tenths leaves.
     pub(crate) fn is_affected_under_load(
         &self,
         from: Duration,
@@ -195,11 +196,11 @@ impl Observed {
             .any(|&(begin, end)| begin < to && from < end + after + end.saturating_sub(begin) * 10)
     }
 
-    /// Thousandths by which computing jobs without a CPU stall took longer than their CPU time, at
-    /// most a twentieth.
+    /// Returns the thousandths by which computing jobs without a CPU stall took longer than their
+    /// CPU time, at most 50.
     ///
-    /// This is the median of the task with the smallest median, because one task is never
-    /// preempted. It estimates the time that is taken in slices too short for a monitor.
+    /// The result is the median of the task with the smallest median, because one task is never
+    /// preempted. The result estimates the time that is taken in slices too short for a monitor.
     pub(crate) fn taken(&self) -> u32 {
         let of_task = |done: &Vec<Done>| {
             let clear = done.iter().filter(|done| {
@@ -216,15 +217,16 @@ impl Observed {
         self.done.iter().filter_map(of_task).min().unwrap_or(0).min(50) as u32
     }
 
-    /// Total length of the CPU stalls.
+    /// Returns the total length of the CPU stalls.
     pub(crate) fn total_stalled(&self) -> Duration {
         self.stalls.iter().map(|&(begin, end)| end.saturating_sub(begin)).sum()
     }
 
-    /// Response times of a task whose job k is released at `offset` and k periods, sorted.
+    /// Returns the sorted response times of a task whose job k is released at `offset` and k
+    /// periods.
     ///
-    /// Excluded are rounds with a CPU stall before the expected end of the job, `expected` after
-    /// its release. A job that has not ended has the maximum.
+    /// The result excludes rounds with a CPU stall before the expected end of the job, `expected`
+    /// after its release. A job that has not ended has the maximum.
     pub(crate) fn responses(
         &self,
         task: TaskId,
@@ -252,7 +254,7 @@ impl Observed {
 pub(crate) struct Device(Sender<(Monotonic, SyncSender<()>)>);
 
 impl Device {
-    /// Its thread ends with the last handle.
+    /// Creates a device whose thread runs on `cpu` and ends with the last handle.
     pub(crate) fn new(cpu: u32) -> Device {
         let (sender, requests) = channel::<(Monotonic, SyncSender<()>)>();
         std::thread::spawn(move || {

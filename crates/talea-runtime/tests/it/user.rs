@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 use talea_kernel_tests::{ALICE, Bench};
 
-/// Variable that tells a test that it runs as the user.
+/// Name of the environment variable that marks a process of the user.
 const IS_USER: &str = "TALEA_RUNTIME_USER";
 
 /// File for the output of such a process: the number of passed tests.

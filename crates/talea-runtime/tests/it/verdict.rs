@@ -1,9 +1,10 @@
 //! Verdict of a few attempts on a system that may have CPU stalls.
 //!
-//! Model: each attempt excludes what a stall affected, and says whether enough is left. If so, a
-//! success ends the test; a failure may have an undetected cause, but not in five attempts of
-//! seven. An attempt with too little is inconclusive. An inconclusive test says so. It fails where
-//! all tests are required and no attempt had a stall, because then stalls are not the reason.
+//! Model: each attempt excludes the jobs that a stall affected, and states whether enough is left.
+//! If so, a success ends the test; a failure may have an undetected cause, but not in five attempts
+//! of seven. An attempt with too little left is inconclusive. An inconclusive test prints this
+//! result. The test fails where all tests are required and no attempt had a stall, because then
+//! stalls are not the reason.
 
 use std::fmt::Write;
 
@@ -14,9 +15,9 @@ const WRONG: usize = 5;
 
 /// Result of an attempt.
 pub(crate) struct Shown {
-    /// Whether it succeeded, in what was not excluded.
+    /// Whether the attempt succeeded, apart from the excluded part.
     pub(crate) is_so: bool,
-    /// Whether enough was not excluded.
+    /// Whether enough of the attempt is left.
     pub(crate) is_enough: bool,
     /// Whether there was no CPU stall.
     pub(crate) is_calm: bool,

@@ -120,7 +120,7 @@ fn falls_at_five(of: &Candidates) -> Option<u32> {
     None
 }
 
-/// First come, first served, until the fifth.
+/// Policy of FIFO order that panics when a sixth job becomes ready.
 #[derive(Debug)]
 struct Falling {
     ready: Heap,

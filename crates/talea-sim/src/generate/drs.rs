@@ -4,14 +4,14 @@
 //! Schedulability Tests*, RTSS 2020. The algorithm draws a point uniformly from the simplex of all
 //! vectors with the given sum. Components above their bound span a smaller simplex, with the bounds
 //! as its corner. The algorithm scales this simplex, with the point, to the whole simplex, until no
-//! bound is exceeded. If the simplex of the distances to the upper bounds is smaller, it draws the
-//! distances instead.
+//! bound is exceeded. If the simplex of the distances to the upper bounds is smaller, the algorithm
+//! draws the distances instead.
 //!
 //! Guaranteed: the sum, and the bounds of each task. The result is uniform if no two bounds can be
-//! exceeded at once, because the scaled simplex is then complete and uniformly filled. Otherwise it
-//! is *not* uniform: the set of other exceeded bounds depends on the point, so the scaled simplex
-//! is filled unevenly (Willemsen et al., *Generating Random Vectors satisfying Linear and Nonlinear
-//! Constraints*, 2025; the authors of DRS have withdrawn the claim).
+//! exceeded at once, because the scaled simplex is then complete and uniformly filled. Otherwise
+//! the result is *not* uniform: the set of other exceeded bounds depends on the point, so the
+//! scaled simplex is filled unevenly. The reference is Willemsen et al., *Generating Random Vectors
+//! satisfying Linear and Nonlinear Constraints*, 2025. The authors of DRS have withdrawn the claim.
 //!
 //! The plane of two shares was compared with rejection. With bounds 0.1, 0.1, 0.1, 1, 1 and total
 //! 1, every sixth vector is misplaced. With equal bounds of one CPU and totals up to a quarter of

@@ -3,8 +3,8 @@
 //! Model: a set has utilisations ([`Method`]: one published algorithm per file), then periods, then
 //! costs and deadlines. Utilisations are whole numbers of [`CPU`]'s parts with an exact total. A
 //! cost is the task's share of its period, rounded down to whole nanoseconds and never zero. So the
-//! utilisation of a set is lower than its total by less than 1 ns in each period. It exceeds its
-//! total only by tasks with a share below one nanosecond.
+//! utilisation of a set is lower than its total by less than 1 ns in each period. The utilisation
+//! exceeds the total only by tasks with a share below one nanosecond.
 //!
 //! Invariant: the same [`Spec`], seed and number give the same set on every computer. The generator
 //! uses integers, the four basic floating-point operations, which have one result, and functions
@@ -118,7 +118,7 @@ pub enum GenerationError {
         /// Whether the bounds differ, so that an algorithm for equal bounds is no alternative.
         unequal: bool,
     },
-    /// There is no period, or a period has length zero.
+    /// There is no period, or a period or the granularity has length zero.
     NoPeriod,
     /// The shortest period exceeds the longest.
     PeriodRange {
@@ -134,9 +134,9 @@ pub enum GenerationError {
         /// Granularity of periods.
         granularity: Span,
     },
-    /// A period is too long for the cost of its task.
+    /// A period exceeds the maximum of 2^52 ns.
     PeriodTooLong(Span),
-    /// A graph has no nodes, or more than [`TASKS_MAX`].
+    /// The range of the number of nodes is empty, or not inside 1..=[`TASKS_MAX`].
     Nodes {
         /// Smallest number of nodes.
         min: usize,

@@ -267,7 +267,7 @@ fn randfixedsum_fills_the_plane_as_rejection_does() {
     }
 }
 
-/// The claim of the paper that does not hold. Measured is the share of misplaced vectors, less the
+/// Refutes the claim of the paper. The test measures the share of misplaced vectors, less the
 /// difference between two samples of a uniform source.
 #[test]
 fn drs_is_not_uniform_if_several_unequal_bounds_can_be_exceeded_at_once() {

@@ -1,11 +1,14 @@
 //! UUniFast and UUniFast-Discard: utilisations of a given sum, uniformly distributed.
 //!
-//! Bini and Buttazzo, *Measuring the Performance of Schedulability Tests*, Real-Time Systems 30,
-//! 2005. Let the sum of the first i + 1 shares be given. The sum of the first i shares is this
-//!    value times the i-th root of a uniform number. The vector is uniform over all vectors of the
-//!    sum. Davis and Burns, *Improved priority assignment for global fixed priority pre-emptive
-//!    scheduling in multiprocessor real-time systems*, Real-Time Systems 47, 2011: for totals above
-//!    1, vectors with a share above 1 are discarded. The remaining vectors stay uniform.
+//! Reference of UUniFast: Bini and Buttazzo, *Measuring the Performance of Schedulability Tests*,
+//! Real-Time Systems 30 (2005). Let the sum of the first i + 1 shares be given. The sum of the
+//! first i shares is this value times the i-th root of a uniform number. The vector is uniform over
+//! all vectors of the sum.
+//!
+//! Reference of UUniFast-Discard: Davis and Burns, *Improved priority assignment for global fixed
+//! priority pre-emptive scheduling in multiprocessor real-time systems*, Real-Time Systems 47
+//! (2011). For totals above 1, the algorithm discards vectors with a share above 1. The remaining
+//! vectors stay uniform.
 //!
 //! Guaranteed: uniform over all vectors within the bounds. Limit: the number of rejected vectors
 //! grows fast as the total approaches the number of tasks. With bounds of one CPU, an accepted

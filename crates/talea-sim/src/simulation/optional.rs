@@ -112,15 +112,15 @@ impl<W: Observer> Simulation<W> {
         self.optional().interference.get_or_insert_with(|| Interference::new(cpus, levels, first))
     }
 
-    /// Sets the cost mode of all jobs. Callers set it before the first event.
+    /// Sets the cost mode of all jobs. Callers set the mode before the first event.
     #[must_use]
     pub fn with_cost_mode(mut self, cost_mode: CostMode) -> Simulation<W> {
         self.cost_mode = cost_mode;
         self
     }
 
-    /// Adds stalls: no job progresses on `cpu` in these intervals `[from, to)`. Stalls do not delay
-    /// decisions.
+    /// Sets the stalls of `cpu`: no job progresses there in these intervals `[from, to)`. Stalls do
+    /// not delay decisions.
     #[must_use]
     pub fn with_stalls(mut self, cpu: Cpu, stalls: Vec<(Time, Time)>) -> Simulation<W> {
         self.interference().set_stalls(cpu.0 as usize, stalls);
@@ -134,7 +134,7 @@ impl<W: Observer> Simulation<W> {
         self
     }
 
-    /// Adds changes of battery, mode or mask at the given times.
+    /// Sets the changes of battery, mode and mask, with their times.
     #[must_use]
     pub fn with_condition_changes(mut self, mut changes: Vec<(Time, Condition)>) -> Simulation<W> {
         changes.sort_by_key(|&(at, _)| at);

@@ -279,7 +279,7 @@ fn differs(system: &System, until: u64) -> bool {
     bridge::tree(system).0.check().is_ok() && system.run(until) != bridge::simulate(system, until)
 }
 
-/// Returns a smaller system on which the two still disagree.
+/// Returns a smaller system, and a shorter run, on which engine and reference model still disagree.
 fn shrink(mut system: System, mut until: u64) -> (System, u64) {
     loop {
         let before = format!("{system:?}{until}");
@@ -359,7 +359,7 @@ fn shrink(mut system: System, mut until: u64) -> (System, u64) {
     }
 }
 
-/// A job exhausts the budget exactly at its end, and releases an accelerator to a waiting one. For
+/// A job exhausts the budget exactly at its end, and releases an accelerator to a waiting job. For
 /// the server, this is a wake-up at its deadline, before the exhausted budget was processed.
 #[test]
 fn l5_y7_a_budget_exhausted_and_refilled_at_one_instant_is_available() {

@@ -1,5 +1,5 @@
-//! A driver with imperfections: it is late, its CPUs stall, and jobs suspend themselves. It records
-//! events and orders, as the executor does.
+//! A driver with imperfections: the driver is late, its CPUs stall, and jobs suspend themselves.
+//! The driver records events and orders, as the executor does.
 
 use talea_core::Time;
 use talea_core::Work;

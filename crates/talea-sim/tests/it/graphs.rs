@@ -10,7 +10,7 @@ use talea_core::sched::PolicySpec;
 use talea_sim::rng::Rng;
 use talea_sim::{Cost, Jobs, Source};
 
-/// Y-O5: builds a graph of fork 10, left 60 / 20 with an accelerator, right 40, join 10. Its tokens
+/// Y-O5: builds a graph of fork 10, left 60 / 20 with an accelerator, right 40, join 10. The tokens
 /// carry no data.
 fn fork_join(cpus: u32) -> (Tree, [NodeId; 4]) {
     let mut tree = Tree::new(cpus, SchedulerSpec::new("root", PolicySpec::Edf));

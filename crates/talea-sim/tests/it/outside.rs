@@ -45,8 +45,8 @@ fn l8_y21_s19_least_laxity_in_a_server_in_a_band_keeps_the_invariants() {
     assert_eq!((log.ends(2), log.ends(1)), (vec![7 * MS], vec![15 * MS]));
 }
 
-/// Policy of shifts: another child comes first in each period. It requests all timing from the
-/// engine.
+/// Policy of shifts: another child comes first in each period. The policy requests all timing from
+/// the engine.
 #[derive(Debug)]
 struct Shifts {
     ready: Vec<bool>,

@@ -213,7 +213,7 @@ impl Observer for Signals {
     }
 }
 
-/// Adds an EDF scheduler at `priority` with a server of each kind. It receives no demand.
+/// Adds an EDF scheduler at `priority` with a server of each kind. The scheduler has no demand.
 fn with_idle_band(tree: &Tree, sources: &[Source], priority: u8) -> (Tree, Vec<Source>) {
     let (mut tree, mut sources) = (tree.clone(), sources.to_vec());
     let band = band(&mut tree, priority);

@@ -254,7 +254,7 @@ struct State {
     stalled: bool,
 }
 
-/// Reference model. It advances nanosecond by nanosecond, and recomputes all keys each time.
+/// Reference model, which advances nanosecond by nanosecond and recomputes all keys each time.
 struct Model<'a> {
     tasks: &'a [Plain],
     protocol: Protocol,

@@ -177,8 +177,8 @@ fn l5_a_sporadic_server_supplies_q_in_any_t_and_clients_wait_only_if_all_of_it_i
     });
 }
 
-/// Checks the upper bound of a hard CBS in `length`. A started budget holds at most Q/D of the time
-/// to its deadline, and the next budget begins one period later.
+/// Checks the upper and lower bounds of the supply of a hard CBS. A started budget holds at most
+/// Q/D of the time to its deadline, and the next budget begins one period later.
 fn hard_law(of: &Spec, supply: &Supply) -> Result<(), String> {
     let Spec { budget, period, deadline, .. } = *of;
     for periods in 1..=3 {

@@ -19,7 +19,8 @@ fn periodic(period: u64, costs: &[u64]) -> Source {
     }
 }
 
-/// Builds one CPU, and one task of period 100 with two versions that cost 10 and 20.
+/// Builds an EDF root on one CPU with one task of period 100 and two versions, which `change`
+/// modifies.
 fn two_versions(selection: Selection, change: impl Fn(&mut [Version; 2])) -> Tree {
     let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
     tree.selection = selection;

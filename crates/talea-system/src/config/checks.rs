@@ -89,7 +89,8 @@ enum Quantity {
     Priority,
 }
 
-/// Returns the side of `bound`: the quantity, whether it is the upper side, and the value.
+/// Returns the side of `bound`: the quantity, whether it is the upper side, and the value. `None`
+/// for a bound without a side.
 fn side(bound: &Bound) -> Option<(Quantity, bool, u64)> {
     match bound {
         Bound::MinPeriod(span) => Some((Quantity::Period, false, span.as_ns())),
@@ -156,7 +157,8 @@ pub(super) fn contradictions(rules: &[RuleAt], findings: &mut Findings<'_>) {
     }
 }
 
-/// Returns the message that rule `index` and the `other` side exclude each other.
+/// Returns the message that rule `index` and the `other` side exclude each other; `None` if they do
+/// not.
 fn excluded(
     rules: &[RuleAt],
     index: usize,

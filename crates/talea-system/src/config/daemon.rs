@@ -214,7 +214,7 @@ fn id(field: &Field<'_>, which: Id, names: &dyn Names, findings: &mut Findings<'
     lookup(field, piece.text, piece.at.clone(), which, names, findings)
 }
 
-/// Returns the id of `name` (or `#number`), whose position is `at`. Reports an error in it.
+/// Returns the id of `name` (or `#number`), whose position is `at`. Reports an error in the name.
 pub(super) fn lookup(
     field: &Field<'_>,
     name: &str,

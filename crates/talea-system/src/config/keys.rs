@@ -126,7 +126,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Describes the form for a message: "must be …".
+    /// Returns the text of the form for a message: "must be …".
     pub fn describe(self) -> &'static str {
         match self {
             Form::Table => "a table",

@@ -1,11 +1,11 @@
 //! Reader of the daemon's configuration file: TOML to a checked setup, or to all its errors.
 //!
 //! Model: the reader checks the syntax first, then each table by itself, then relations between
-//! tables. It reports a line with a syntax error once, and suppresses errors that only follow from
-//! that line. A file with an error yields no setup.
+//! tables. The reader reports a line with a syntax error once, and suppresses errors that only
+//! follow from that line. A file with an error yields no setup.
 //!
-//! The keys are in [`keys`]. Their meaning is in `docs/manual/configuration.md`. ReTiF (JSA 2021)
-//! sections 3.5 and 4.
+//! The module [`keys`] lists the keys, and `docs/manual/configuration.md` defines them. The
+//! reference is ReTiF (JSA 2021), sections 3.5 and 4.
 
 mod checks;
 mod daemon;
@@ -56,7 +56,8 @@ impl Target {
     }
 }
 
-/// Reads a configuration from bytes that may be no UTF-8 text. Otherwise it equals [`read`].
+/// Reads a configuration from bytes that may be no UTF-8 text. For UTF-8 text the result equals
+/// that of [`read`].
 ///
 /// # Errors
 /// All diagnostics, in file order. At least one is an error.
@@ -132,7 +133,7 @@ pub fn read(
     }
 }
 
-/// Returns the contents of the whole file. They are meaningful only if `findings` has no error.
+/// Returns the contents of the whole file, which are meaningful only if `findings` has no error.
 fn tables(
     document: &DeTable<'_>,
     names: &dyn Names,

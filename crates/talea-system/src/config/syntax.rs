@@ -5,7 +5,8 @@ use crate::source::{Findings, Words, words};
 use std::collections::HashMap;
 use toml::de::{DeTable, DeValue, Error};
 
-/// Maximum number of errors with an explanation. It bounds the time for a large file without TOML.
+/// Maximum number of errors with an explanation, which bounds the time for a large file without
+/// TOML.
 const EXPLAINED: usize = 1_000;
 
 /// Reports `errors`. Returns whether all headers could be read. Without its header, the table of a

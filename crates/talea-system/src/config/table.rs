@@ -1,4 +1,4 @@
-//! Reader of one table of a file, key by key. It reports unknown keys.
+//! Reader of one table of a file, key by key, which reports unknown keys.
 
 use super::keys::{Form, Key, Section};
 use crate::diagnostic::quoted;
@@ -97,16 +97,16 @@ impl<'a> Table<'a> {
         fields
     }
 
-    /// Whether `name` is certainly missing. It is not certain if some lines could not be read, or
-    /// if an unknown key resembles `name`.
+    /// Whether `name` is certainly missing. A missing key is not certain if some lines could not be
+    /// read, or if an unknown key resembles `name`.
     pub(crate) fn lacks(&self, name: &str, findings: &Findings<'_>) -> bool {
         !self.entries.contains_key(name)
             && !findings.has_broken_lines()
             && !self.meant.contains(&name)
     }
 
-    /// Returns the value of a required key ([`Table::take`]) and reports a missing key. It reports
-    /// nothing if some lines could not be read, because the key may be in one of them.
+    /// Returns the value of a required key ([`Table::take`]). Reports an error if the table
+    /// certainly lacks the key ([`Table::lacks`]).
     pub(crate) fn require(&self, name: &str, findings: &mut Findings<'_>) -> Option<Field<'a>> {
         let field = self.take(name);
         if field.is_none() && self.lacks(name, findings) {

@@ -13,7 +13,7 @@ use talea_core::{Params, Priority, Span, Work};
 pub enum Reservation {
     /// `o:nice`: an ordinary thread, without a reservation.
     Ordinary {
-        /// −20 (favoured) to 19.
+        /// Nice value, −20 (favoured) to 19.
         nice: i8,
     },
     /// `r:prio`, `f:prio`, `d:runtime:period`: parameters of a reservation, with a plugin kind.

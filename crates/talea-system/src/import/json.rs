@@ -54,7 +54,7 @@ impl Value<'_> {
     }
 }
 
-/// Reads a text.
+/// Parses a JSON text.
 ///
 /// # Errors
 /// The first position at which the text is no JSON.
@@ -117,7 +117,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Whether `c` is the next character. If so, it is skipped.
+    /// Skips the next character if it is `c`. Returns whether it was.
     fn passes(&mut self, c: char) -> bool {
         let passes = self.peek() == Some(c);
         self.at += if passes { c.len_utf8() } else { 0 };

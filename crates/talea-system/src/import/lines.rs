@@ -45,7 +45,7 @@ impl<F: Copy> Lines<F> {
         self.origins.push(origin);
     }
 
-    /// Source of line `number` (from 1), or of the nearest earlier line that has one.
+    /// Returns the origin of line `number` (from 1), or of the nearest earlier line with an origin.
     pub(super) fn origin(&self, number: u32) -> Option<(F, Range<usize>)> {
         let upto = (number as usize).min(self.origins.len());
         self.origins[..upto].iter().rev().flatten().next().cloned()

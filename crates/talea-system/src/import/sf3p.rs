@@ -8,7 +8,7 @@
 //! reads a second pair of values from `criteria` (100 ms if there is none). The import reports two
 //! different values as an error. Priorities are 0 to 255.
 //!
-//! Absent on purpose: the `video` task. Its cost depends on the computer and on a clip.
+//! Absent on purpose: the `video` task, whose cost depends on the computer and on a clip.
 
 use super::lines::Lines;
 use super::{File, system_file};
@@ -141,7 +141,7 @@ impl<'a> Import<'a, '_> {
         self.findings.error(&at, words(what, why, remedy));
     }
 
-    /// Range of the start tag of an element.
+    /// Returns the range of the start tag of an element.
     fn at(&self, node: Node<'_, '_>) -> Range<usize> {
         let range = node.range();
         let end = self.text[range.clone()].find('>').map_or(range.end, |end| range.start + end + 1);
@@ -636,7 +636,7 @@ struct Criteria {
     priority: Option<(u8, Range<usize>)>,
 }
 
-/// Returns a name cut to the length of a line.
+/// Returns a name cut to 40 characters.
 fn cut(name: &str) -> String {
     name.chars().take(40).collect()
 }

@@ -62,7 +62,7 @@ fn grouped(count: usize, homes: impl Iterator<Item = usize>) -> Vec<Vec<usize>> 
     groups
 }
 
-/// Returns the system of all files. It is meaningful only if `findings` has no error.
+/// Returns the system of all files, which is meaningful only if `findings` has no error.
 pub(super) fn system<'d>(
     draft: &'d Draft,
     registry: &'d Registry,
@@ -247,7 +247,7 @@ fn expected(draft: &Draft, built: &[Root], findings: &mut [Findings<'_>]) {
     }
 }
 
-/// Checks that the system fits into the memory of the computer that reads it.
+/// Checks the limits that bound the memory of the engines.
 fn bounded(draft: &Draft, findings: &mut [Findings<'_>]) -> Option<()> {
     let (mut tasks, mut waiting) = (0, 0);
     for task in &draft.tasks {

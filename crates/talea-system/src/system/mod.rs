@@ -63,7 +63,8 @@ pub struct Root {
 }
 
 impl Root {
-    /// Returns the workload of the root's tasks. Each root has a random stream of its own.
+    /// Returns the workload of the root's tasks. A caller with several roots passes a separate seed
+    /// for each root.
     pub fn workload(&self, seed: u64) -> Workload {
         Workload { sources: self.sources.clone(), seed }
     }
@@ -112,7 +113,7 @@ impl Include for () {
 }
 
 /// Source of included files beside the including file. The function returns the text of a file, or
-/// the reason why there is none. It receives [`folded`] paths only.
+/// the reason why there is none. The function receives [`folded`] paths only.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<F>(pub F);
 

@@ -1,5 +1,5 @@
-//! Complete flights. The results depend neither on the speed of the computer nor on real-time
-//! priorities.
+//! Tests with complete flights. The results depend neither on the speed of the computer nor on
+//! real-time priorities.
 
 use search_and_rescue::alarm::{Alarm, KEY};
 use search_and_rescue::cost::Costs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use talea_kernel_tests::{Bench, kernel, needs};
 use talea_runtime::{Mapping, Priorities};
 
-/// Returns the configuration of a flight, or `None` with fewer than two CPUs.
+/// Returns the configuration of a flight of 12 frames, or `None` with fewer than two CPUs.
 fn setup(versions: Versions) -> Option<Setup> {
     let cpus: Vec<u32> = kernel::cpus().iter().take(2).collect();
     let are_enough = cpus.len() == 2;

@@ -1,4 +1,4 @@
-//! Both versions of each function, compared with the targets of the generator.
+//! Tests of both versions of each function, compared with the targets of the generator.
 
 use search_and_rescue::detect;
 use search_and_rescue::mission::frames;

@@ -1,4 +1,4 @@
-//! The drone as a program of an unprivileged user, with and without a running `talead`.
+//! Tests of the drone as a program of an unprivileged user, with and without a running `talead`.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -14,7 +14,7 @@ struct Flight {
     err: String,
 }
 
-/// Runs a flight as the unprivileged user; it must succeed.
+/// Runs a flight as the unprivileged user. The flight must succeed.
 fn flight(bench: &Bench, socket: &Path) -> Flight {
     let program = bench.path("drone");
     talea_kernel_tests::bench::copy(env!("CARGO_BIN_EXE_search-and-rescue"), &program);
@@ -38,7 +38,7 @@ fn flight(bench: &Bench, socket: &Path) -> Flight {
 }
 
 impl Flight {
-    /// Returns the output lines of each frame, without times, modes and positions: these depend on
+    /// Returns the output lines of each frame, without times, modes and positions, which depend on
     /// timing.
     fn sent(&self) -> BTreeMap<u32, Vec<&str>> {
         let mut sent = BTreeMap::<u32, Vec<&str>>::new();

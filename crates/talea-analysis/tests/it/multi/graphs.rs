@@ -31,7 +31,7 @@ impl Drawn {
     }
 
     /// Returns the completion of the last node if nodes are scheduled in order of `rank` and cost
-    /// `costs`. With `preemptive` a node of lower rank interrupts a running one.
+    /// `costs`. With `preemptive` a node of lower rank interrupts a running node.
     fn schedule(&self, rank: &[u64], costs: &[u64], cpus: usize, preemptive: bool) -> u64 {
         let mut left = costs.to_vec();
         let mut running: Vec<usize> = Vec::new();

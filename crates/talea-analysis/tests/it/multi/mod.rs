@@ -28,8 +28,8 @@ fn small_tasks(longest: u64) -> Vec<Sporadic> {
     tasks
 }
 
-/// Passes every list of `count` of `tasks` to `f`. If `sorted`, of lists that differ only in order
-/// it passes one.
+/// Passes every list of `count` of `tasks` to `f`. If `sorted`, the function passes only one of the
+/// lists that differ in order alone.
 fn lists(tasks: &[Sporadic], count: usize, sorted: bool, f: &mut dyn FnMut(&[Sporadic])) {
     fn go(
         tasks: &[Sporadic],
@@ -51,8 +51,8 @@ fn lists(tasks: &[Sporadic], count: usize, sorted: bool, f: &mut dyn FnMut(&[Spo
     go(tasks, 0, count, sorted, &mut Vec::new(), f);
 }
 
-/// Returns a random set with deadlines up to periods, in deadline-monotonic order. Its utilisation
-/// is about `load` hundredths of `cpus`.
+/// Returns a random set with deadlines up to periods, in deadline-monotonic order. The utilisation
+/// of the set is about `load` hundredths of `cpus`.
 fn random_set(
     rng: &mut Rng,
     count: u64,

@@ -14,8 +14,8 @@ pub(super) fn numbers(tasks: &[Sporadic]) -> Vec<(i128, i128, i128)> {
         .collect()
 }
 
-/// Returns the largest work of a task in a window of length `x`. The window ends `lag` after the
-/// latest possible completion of the work.
+/// Returns the largest work of a task in a window of length `x`, if its first job there starts
+/// `lag` after the release.
 fn workload((c, _, t): (i128, i128, i128), x: i128, lag: i128) -> i128 {
     let length = x + lag;
     length / t * c + c.min(length % t)
@@ -37,7 +37,8 @@ fn largest(mut values: Vec<i128>, count: i128) -> i128 {
     values.into_iter().take(usize::try_from(count).unwrap()).sum()
 }
 
-/// BCL 2005: returns whether each task is proved.
+/// Reference model of Bertogna, Cirinei and Lipari, ECRTS 2005. Returns whether each task is
+/// proved.
 pub(super) fn bcl(tasks: &[Sporadic], cpus: u32) -> Vec<bool> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let proved = |k: usize| {
@@ -54,7 +55,8 @@ pub(super) fn bcl(tasks: &[Sporadic], cpus: u32) -> Vec<bool> {
     (0..tasks.len()).map(proved).collect()
 }
 
-/// BCL 2009: returns the slacks, or `None` without proof.
+/// Reference model of the iterative test of Bertogna, Cirinei and Lipari, IEEE TPDS 20(4), 2009.
+/// Returns the slacks, or `None` if a task is not proved.
 pub(super) fn bcl_iterative(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut slacks = vec![0; tasks.len()];
@@ -86,7 +88,8 @@ pub(super) enum Rule {
     Fp,
 }
 
-/// Bertogna and Cirinei 2007: returns the response times, or `None` without proof.
+/// Reference model of Bertogna and Cirinei, RTSS 2007. Returns the response-time bounds, or `None`
+/// if a task has no bound within its deadline.
 pub(super) fn bertogna_cirinei(rule: Rule, tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut bounds: Vec<i128> = tasks.iter().map(|&(_, d, _)| d).collect();
@@ -126,7 +129,7 @@ pub(super) fn bertogna_cirinei(rule: Rule, tasks: &[Sporadic], cpus: u32) -> Opt
 }
 
 /// Returns the bounds under fixed priorities without the cap on the interference of one task, as in
-/// the tool that produced `BERT`.
+/// the tool that produced `BERT`. `None` if a task has no bound within its deadline.
 pub(super) fn uncapped(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut bounds: Vec<i128> = Vec::new();
@@ -151,7 +154,8 @@ pub(super) fn uncapped(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     Some(bounds)
 }
 
-/// Guan 2009: returns the response times, or `None` without proof.
+/// Reference model of Guan et al., RTSS 2009. Returns the response-time bounds, or `None` if a task
+/// has no bound within its deadline.
 pub(super) fn guan(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let mut bounds: Vec<i128> = Vec::new();
@@ -174,7 +178,8 @@ pub(super) fn guan(tasks: &[Sporadic], cpus: u32) -> Option<Vec<i128>> {
     Some(bounds)
 }
 
-/// DA-LC 2011: returns whether the last of `tasks` is proved below the others.
+/// Reference model of DA-LC (Davis and Burns 2011). Returns whether the last of `tasks` is proved
+/// below the others.
 pub(super) fn da_lc(tasks: &[Sporadic], cpus: u32) -> bool {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let (&(ck, dk, _), above) = tasks.split_last().unwrap();
@@ -187,7 +192,8 @@ pub(super) fn da_lc(tasks: &[Sporadic], cpus: u32) -> bool {
     ck + (sum + largest(gains, m - 1)) / m <= dk
 }
 
-/// BAR 2007: returns whether the set is proved with every A up to `longest`.
+/// Reference model of Baruah, RTSS 2007. Returns whether the set is proved with every A up to
+/// `longest`.
 pub(super) fn bar(tasks: &[Sporadic], cpus: u32, longest: i128) -> bool {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     let fits = |k: usize, a: i128| {
@@ -206,14 +212,15 @@ pub(super) fn bar(tasks: &[Sporadic], cpus: u32, longest: i128) -> bool {
     (0..tasks.len()).all(|k| (0..=longest).all(|a| fits(k, a)))
 }
 
-/// Returns the first window in which jobs that are due need more than the supply.
+/// Returns the shortest window up to `longest` in which jobs that are due need more than the
+/// supply.
 pub(super) fn overfull(tasks: &[Sporadic], cpus: u32, longest: i128) -> Option<i128> {
     let (tasks, m) = (numbers(tasks), i128::from(cpus));
     (1..=longest).find(|&t| tasks.iter().map(|&task| demand(task, t)).sum::<i128>() > m * t)
 }
 
-/// FF-DBF 2009: returns whether the set is proved for σ = `up`/`down`, at every quarter up to
-/// `longest`.
+/// Reference model of FF-DBF (Baruah et al., ECRTS 2009). Returns whether the set is proved for σ =
+/// `up`/`down`, at every quarter up to `longest`.
 pub(super) fn ff_dbf(
     tasks: &[Sporadic],
     cpus: u32,

@@ -205,8 +205,8 @@ fn releasing_all_together_is_not_the_worst_case() {
     assert!(found > 0, "every set that misses does so at the first instant");
 }
 
-/// Whether the synchronous schedule under EDF with ties by number meets every deadline for a
-/// hyperperiod of 12.
+/// Whether the synchronous schedule under EDF with ties by number meets every deadline in two
+/// hyperperiods of 12.
 fn synchronous(tasks: &[Sporadic], cpus: u32) -> bool {
     let mut jobs = vec![Job::default(); tasks.len()];
     for now in 0..24u64 {

@@ -16,7 +16,7 @@ use talea_sim::{Completion, Jobs, Simulation, Source, Workload};
 
 const POINTS: u64 = 1 << 16;
 
-/// Returns all jobs that complete until some time after `until`. Jobs arrive at `times` only.
+/// Simulates tasks that arrive at `times` until every job has completed. Returns all jobs.
 pub(super) fn simulate(
     policy: GlobalPolicy,
     tasks: &[Sporadic],

@@ -17,7 +17,7 @@ pub(crate) const KINDS: [ServerKind; 4] =
     [ServerKind::Polling, ServerKind::Deferrable, ServerKind::Sporadic, ServerKind::HardCbs];
 
 /// Returns the longest response of a client of a server, and of a task below the server. The tasks
-/// `above` the server have (C, T). The client has jobs (time, cost).
+/// `above` and `below` the server have (C, T, offset). The client has jobs (time, cost).
 fn simulate(
     above: &[(u64, u64, u64)],
     of: Reservation,

@@ -16,7 +16,7 @@ use talea_sim::{Jobs, Simulation, Workload};
 const FRAME: u64 = 60;
 const FRAMES: u64 = 40;
 
-/// A partition table beside tasks, servers and schedulers. It has two partitions of random
+/// A partition table beside tasks, servers and schedulers. The table has two partitions of random
 /// priority, which are always busy.
 struct RandomTree {
     tree: Tree,

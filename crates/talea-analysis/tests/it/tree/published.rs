@@ -387,7 +387,7 @@ fn a_thousand_tasks_flat_and_in_groups_all_have_bounds() {
     }
 }
 
-/// Non-preemptive flat task sets are decided by the non-preemptive tests.
+/// Non-preemptive flat task sets have the bounds of the non-preemptive tests.
 #[test]
 fn davis_2007_the_messages_of_table_3_end_as_they_do_on_the_bus() {
     let of = |policy: PolicySpec, deadlines: [u64; 3]| {

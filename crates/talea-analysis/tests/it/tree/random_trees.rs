@@ -54,7 +54,7 @@ struct TreeGenerator<'a> {
     /// Thousandths of the CPU left for tasks.
     left: u64,
     ties: bool,
-    /// Nanoseconds in one unit. It is larger if overheads are to be small beside periods.
+    /// Nanoseconds in one unit; larger if overheads are to be small beside periods.
     scale: u64,
     /// Maximum distance of the first arrivals of all jobs; 0: within a period.
     close: u64,

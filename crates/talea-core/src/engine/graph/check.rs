@@ -8,8 +8,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 impl Tree {
-    /// Checks that every channel joins two tasks, that no graph has a cycle, and that the graph
-    /// roots of a graph agree.
+    /// Checks that every channel joins two tasks and can store the tokens of an activation, that no
+    /// graph has a cycle, and that the graph roots of a graph agree.
     pub(in super::super) fn check_graph(&self) -> Result<(), TreeError> {
         for (at, channel) in self.channels.iter().enumerate() {
             let wrong = |node, why| Err(TreeError { node, kind: why });
@@ -83,7 +83,7 @@ impl Tree {
     /// O(channels · log channels).
     ///
     /// # Errors
-    /// A task of a cycle.
+    /// A task in or behind a cycle.
     fn graph_order(&self) -> Result<(Vec<NodeId>, Outputs), TreeError> {
         let mut missing: BTreeMap<NodeId, u32> = BTreeMap::new();
         let mut outputs = Outputs::new();

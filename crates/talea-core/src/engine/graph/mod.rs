@@ -1,13 +1,14 @@
 //! Task graphs: activations between tasks, and the channels that carry them.
 //!
-//! YASMIN section 2, with docs/model.md, section 8. Only graph roots have arrivals. A node is
-//! activated when every channel into it holds the tokens of an activation. Tokens of a job become
-//! visible when the job completes. Each token carries the absolute deadline of the graph activation
-//! that it originates from, and so does the activated job. Of several deadlines the latest applies,
-//! because the node could not be activated without its token.
+//! The model is that of YASMIN section 2, with the rules of docs/model.md, section 8. Only graph
+//! roots have arrivals. A node is activated when every channel into it holds the tokens of an
+//! activation. Tokens of a job become visible when the job completes. Each token carries the
+//! absolute deadline of the graph activation that it originates from, and so does the activated
+//! job. Of several deadlines the latest applies, because the node could not be activated without
+//! the token of that deadline.
 //!
-//! Invariants of a channel: `claimed <= visible <= stored <= room`. No job blocks: full and empty
-//! channels are results, which the engine counts.
+//! Invariants of a channel: `claimed <= visible <= stored <= capacity`. No job blocks: full and
+//! empty channels are results, which the engine counts.
 
 mod check;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use crate::mutate;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Maximum number of dataless tokens that wait for the other channels of a join.
+/// Capacity of a channel without data, unless one activation takes more tokens.
 const MAX_SIGNALS: u32 = 64;
 
 /// A channel of one engine, numbered from 0.
@@ -48,7 +49,7 @@ pub struct ChannelSpec {
 pub struct Traffic {
     /// Tokens pushed.
     pub pushed: u64,
-    /// Tokens popped.
+    /// Tokens that jobs popped, or that activations removed from a channel without data.
     pub popped: u64,
     /// Tokens lost because the channel was full.
     pub overflows: u64,

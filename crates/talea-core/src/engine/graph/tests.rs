@@ -1,4 +1,4 @@
-//! Channels compared with a reference model of three lists.
+//! Channels compared with a reference model of two lists.
 
 use super::super::{Event, Handled, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree};
 use super::{Channel, Traffic};

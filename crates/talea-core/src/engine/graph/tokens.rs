@@ -45,8 +45,8 @@ impl Graph {
         self.channels.get(channel.0 as usize).map(|channel| channel.from)
     }
 
-    /// Claims the tokens of one activation of `task`. Returns its deadline, or `None` if tokens are
-    /// missing.
+    /// Claims the tokens of one activation of `task`. Returns the deadline of the activation, or
+    /// `None` if tokens are missing.
     fn claim_inputs(&mut self, task: u32) -> Option<Time> {
         let into = &self.into[task as usize];
         if !mutate!(
@@ -190,7 +190,8 @@ impl<W: Observer> Engine<W> {
         self.keep_tokens(&left.collect::<Vec<u32>>());
     }
 
-    /// Fills channel `c` with `left[c]` tokens at time zero. Channels without a number stay empty.
+    /// Fills channel `c` with `left[c]` tokens at time zero, and activates the sinks that then have
+    /// their tokens. Channels without a number stay empty.
     pub fn keep_tokens(&mut self, left: &[u32]) {
         let Some(graph) = &mut self.graph else { return };
         for (channel, &count) in graph.channels.iter_mut().zip(left) {

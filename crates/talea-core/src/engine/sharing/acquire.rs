@@ -138,7 +138,8 @@ impl<W: Observer> Engine<W> {
         sharing.acquire_accelerators(task, needs);
     }
 
-    /// Blocks `task` on a resource. The holders inherit its criteria.
+    /// Blocks `task` on an accelerator or a resource. The holders may inherit the criteria of the
+    /// task.
     fn block(&mut self, now: Time, task: u32) {
         let state = &mut self.tasks[task as usize];
         state.blocked_on |= AWAITS_RESOURCE;

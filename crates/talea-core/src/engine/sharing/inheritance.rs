@@ -1,11 +1,11 @@
 //! Priority inheritance and ceilings, through a tree.
 //!
-//! Sha, Rajkumar and Lehoczky, IEEE Trans. Computers 39(9), 1990; transitive. A waiter and a holder
-//! have a lowest common scheduler. For a ceiling, every potential waiter counts, and every released
-//! job. The *inherited key* is the waiter's criteria as the common scheduler compares them, with
-//! overrides and servers' deadlines applied. Every node from the holder up to below the common
-//! scheduler presents the more urgent of its own criteria and the key. A scheduler presents the key
-//! only while its head is on this path.
+//! The reference is Sha, Rajkumar and Lehoczky, IEEE Trans. Computers 39(9), 1990. Inheritance is
+//! transitive. A waiter and a holder have a lowest common scheduler. For a ceiling, every potential
+//! waiter counts, and every released job. The *inherited key* is the waiter's criteria as the
+//! common scheduler compares them, with overrides and servers' deadlines applied. Every node from
+//! the holder up to below the common scheduler presents the more urgent of its own criteria and the
+//! key. A scheduler presents the key only while its head is on this path.
 //!
 //! A scheduler on the path may have overrides that hide its children's criteria from the common
 //! scheduler. Inside this scheduler, criteria cannot be compared with the key. If the key precedes
@@ -15,9 +15,9 @@
 //! Budgets are not inherited. A holder in a server without budget waits for the refill, and so do
 //! its waiters. The executor and the analysis use the same rule.
 //!
-//! The engine recomputes all inheritance when a job begins or ends to wait or to hold. It also does
-//! so when a job is released while another job holds one of its resources under a ceiling. The cost
-//! is O((waiters + users) · depth), and zero otherwise.
+//! The engine recomputes all inheritance when a job begins or ends to wait or to hold. The engine
+//! also recomputes it when a job is released while another job holds one of its resources under a
+//! ceiling. The cost is O((waiters + users) · depth), and zero otherwise.
 
 use super::super::{AWAITS_RESOURCE, Engine, NONE, NodeKind, Observer};
 use super::{Protocol, Sharing, WaitsFor};

@@ -1,10 +1,10 @@
 //! Sharing among jobs: accelerators and shared resources.
 //!
 //! Model (docs/model.md, sections 7 and 10). A job acquires its accelerators at its first dispatch
-//! and holds them until it completes. It locks and unlocks resources while it runs. If a need is
-//! not available, the job *waits*: it is not eligible until another job releases one of its needs.
-//! Then it retries when it is selected again (`acquire.rs`). The holders may inherit the criteria
-//! of the waiter (`inheritance.rs`).
+//! and holds them until it completes. The job locks and unlocks resources while it runs. If a need
+//! is not available, the job *waits*: it is not eligible until another job releases one of its
+//! needs. Then the job retries when it is selected again (`acquire.rs`). The holders may inherit
+//! the criteria of the waiter (`inheritance.rs`).
 //!
 //! Invariants:
 //! 1. A job holds all or none of its accelerators.

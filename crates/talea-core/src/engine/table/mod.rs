@@ -1,9 +1,10 @@
 //! Off-line tables: a schedule that is computed before the run.
 //!
-//! YASMIN section 3.4, with docs/model.md, section 9. Each CPU has a sequence of half-open entries
-//! `[start, end)` in a hyperperiod that repeats from time zero. Each entry belongs to a child of
-//! the root, which has the CPU while it is eligible. Between entries the CPU idles (a delay slot).
-//! A table decides by time alone, so it needs no criteria, no locks and no selection of versions.
+//! The reference is YASMIN section 3.4, with docs/model.md, section 9. Each CPU has a sequence of
+//! half-open entries `[start, end)` in a hyperperiod that repeats from time zero. Each entry
+//! belongs to a child of the root, and this child has the CPU while it is eligible. Between entries
+//! the CPU idles (a delay slot). A table decides by time alone, so it needs no criteria, no locks
+//! and no selection of versions.
 //!
 //! Invariants:
 //! 1. The entries of a CPU are sorted, disjoint and inside the hyperperiod.
@@ -31,7 +32,7 @@ struct CpuTable {
 }
 
 impl CpuTable {
-    /// Returns the next start or end of an entry.
+    /// Returns the next start or end of an entry; `None` if the CPU has no entry.
     fn next_edge(&self) -> Option<(Time, Phase)> {
         let entry = self.entries.get(self.next)?;
         Some(if self.in_entry {
@@ -67,7 +68,7 @@ impl Table {
         Table { hyperperiod, cpus: (0..cpus).map(row).collect() }
     }
 
-    /// Returns the owner of `cpu` now.
+    /// Returns the owner of `cpu` now; `None` between entries.
     #[inline]
     pub(super) fn owner(&self, cpu: usize) -> Option<Child> {
         self.cpus[cpu].current_entry().map(|entry| entry.owner)
@@ -79,7 +80,8 @@ impl Table {
         self.cpus.iter().position(has_one).map(|cpu| cpu as u32)
     }
 
-    /// Returns the preselected version of `child`, which was just assigned to `cpu`.
+    /// Returns the preselected version of `child`, which was just assigned to `cpu`. `None` if the
+    /// current entry has no version or another owner.
     pub(super) fn version(&self, cpu: usize, child: Child) -> Option<u32> {
         self.cpus[cpu]
             .current_entry()
@@ -89,12 +91,13 @@ impl Table {
             .version
     }
 
-    /// Returns the next start or end of an entry on any CPU.
+    /// Returns the next start or end of an entry on any CPU; `None` without entries.
     pub(super) fn next_edge(&self) -> Option<(Time, Phase)> {
         self.cpus.iter().filter_map(CpuTable::next_edge).min()
     }
 
-    /// Processes a start or end of an entry that is due. Returns the CPU and the entry.
+    /// Processes one start or end of an entry at exactly `due`. Returns the CPU and the entry;
+    /// `None` if no further entry starts or ends then.
     fn cross_edge(&mut self, due: (Time, Phase)) -> Option<(usize, TableEntry)> {
         let cpu = self.cpus.iter().position(|row| row.next_edge() == Some(due))?;
         let row = &mut self.cpus[cpu];
@@ -112,7 +115,8 @@ impl Table {
 }
 
 impl<W: Observer> Engine<W> {
-    /// Starts and ends the entries that are due.
+    /// Starts and ends the entries at `due`. Activates the tasks of started entries, and reports
+    /// the overruns of ended entries.
     pub(super) fn advance_table(&mut self, now: Time, due: (Time, Phase)) {
         while let Some((cpu, entry)) = self.table.as_mut().and_then(|table| table.cross_edge(due)) {
             self.need_resched = true;

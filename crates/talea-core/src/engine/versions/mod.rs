@@ -5,7 +5,7 @@
 //! total: a job always has a version. Battery, mode and mask are unknown to the engine; the driver
 //! reports them as [`Condition`]s.
 //!
-//! Reference model: a sorted list, in the tests.
+//! Reference model: the minimum by definition, and results by hand, in the tests.
 
 use super::TaskId;
 use super::sharing::AcceleratorId;
@@ -41,7 +41,7 @@ impl Version {
     }
 }
 
-/// Rule by which a root chooses a version.
+/// Rule by which a root chooses among the candidates.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Selection {
     /// The first version in the order of declaration.
@@ -60,16 +60,17 @@ pub enum Selection {
     Mode,
     /// The first version whose required permissions are all granted, otherwise the last.
     Mask,
-    /// The result of a function. If it is no candidate, the last version.
+    /// The version that a function returns. If that version is no candidate, the last candidate.
     User(VersionSelector),
-    /// The result of a function with a context number, for applications that share a function.
+    /// The version that a function with a context number returns, for applications that share a
+    /// function.
     UserWithContext(ContextSelector, u64),
 }
 
 /// External selector, which returns the number of a version.
 ///
-/// The engine calls it during a decision. A panic leaves the engine in an unknown state, so the
-/// driver must end with it.
+/// The engine calls the selector during a decision. A panic leaves the engine in an unknown state,
+/// so a panic must end the driver, too.
 pub type VersionSelector = fn(&Candidates) -> Option<u32>;
 
 /// External selector with the context number of its registration.
@@ -82,7 +83,8 @@ pub struct Candidates<'a> {
     pub task: TaskId,
     /// All versions of the task.
     pub versions: &'a [Version],
-    /// Bit mask of available versions, bit k for version k.
+    /// Bit mask of the candidates, bit k for version k: the available versions, or all versions if
+    /// none is available.
     pub available: u64,
     /// Number of the job, from 0.
     pub job: u64,
@@ -91,7 +93,7 @@ pub struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Iterates over the available versions, with their numbers.
+    /// Iterates over the candidates, with their numbers.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, &Version)> {
         let free = self.available;
         self.versions

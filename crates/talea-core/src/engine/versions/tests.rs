@@ -1,4 +1,4 @@
-//! Selection rules, each compared with a reference model and with results by hand.
+//! Selection rules, compared with a reference model or with results by hand.
 
 use super::*;
 use alloc::vec;

@@ -640,9 +640,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Returns the CPU for a child of the root. It is the first of these that exists: the CPU to
-    /// which its job is bound, its idle last CPU, the first idle CPU, and the CPU of the least
-    /// urgent child.
+    /// Returns the CPU for a child of the root. The order of preference is the CPU to which its job
+    /// is bound, its last CPU if idle, the first idle CPU, and the CPU of the least urgent child.
     fn place(&self, child: usize) -> usize {
         if let Some(cpu) = self.bound[child] {
             return cpu;

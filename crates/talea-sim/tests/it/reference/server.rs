@@ -4,8 +4,8 @@
 //! 1995.
 //!
 //! Sporadic: Stanovich, Baker, Wang and González Harbour, RTAS 2010, section 5. The server counts
-//! usage while it is active. It splits the usage off when it has no more work or the refill is
-//! exhausted. The usage returns one period after the refill's time. If the refill's deadline has
+//! usage while it is active. The server splits the usage off when it has no more work or the refill
+//! is exhausted. The usage returns one period after the refill's time. If the refill's deadline has
 //! passed by then, the usage returns immediately and for a whole period.
 //!
 //! CBS: Abeni and Buttazzo, RTSS 1998. The hard CBS and the rule for D < T follow Linux' deadline

@@ -264,7 +264,7 @@ fn values_alone(text: &str) -> String {
     out
 }
 
-/// Names of which every one exists. Equal names have equal ids.
+/// Users and groups in which every name exists. Equal names have equal ids.
 #[derive(Default)]
 struct AnyName {
     ids: RefCell<HashMap<String, u32>>,

@@ -47,7 +47,7 @@ pub(super) struct Rows<'t> {
     pub(super) notes: Vec<String>,
 }
 
-/// Returns the non-empty lines with their offsets, without comments.
+/// Iterates over all lines with their offsets, without comments.
 pub(super) fn content_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut offset = 0;
     text.split_inclusive('\n').map(move |line| {

@@ -6,7 +6,8 @@ use crate::duration::parse_span;
 use talea_core::Charge;
 use talea_core::setup::DEADLINE_CLASS;
 
-/// Returns the plugin kind for ReTiF's module (or bare name), if it is one of its four plugins.
+/// Returns the plugin kind for ReTiF's module (or bare name), if the module is one of ReTiF's four
+/// plugins.
 pub(super) fn kind(module: &str) -> Option<&'static str> {
     let file = module.rsplit('/').next().unwrap_or(module).to_ascii_lowercase();
     let stem = file.split(".so").next().unwrap_or_default();

@@ -131,7 +131,8 @@ impl Place<'_> {
         }
     }
 
-    /// Returns the scheduler for `purpose`, and creates it on first use.
+    /// Returns the name of the scheduler or resource for `purpose`. The first call for a purpose
+    /// writes the item.
     fn once(
         &mut self,
         purpose: String,

@@ -10,7 +10,7 @@ use std::ops::Range;
 use talea_core::Span;
 use talea_core::mutate;
 
-/// Maximum number of threads and events in one file.
+/// Maximum number of threads in one file.
 const THREADS_MAX: usize = 10_000;
 const INSTANCES_MAX: u64 = 10_000;
 /// Default priority of rt-app.
@@ -117,7 +117,8 @@ impl Read<'_, '_> {
         }
     }
 
-    /// Returns the members with known keys. It reports a repeated key unless the key is an event.
+    /// Returns the members with known keys. The function reports unknown keys, and repeated keys
+    /// except events.
     fn members<'j, 't>(
         &mut self,
         members: &'j [Member<'t>],
@@ -465,7 +466,7 @@ impl Read<'_, '_> {
         fine.then_some(phase)
     }
 
-    /// Reads an event; `None` if it has no effect. The function reports errors itself.
+    /// Reads an event; `Ok(None)` if the event has no effect. The function reports errors itself.
     fn event(&mut self, event: &str, member: &Member<'_>) -> Result<Option<What>, ()> {
         let json = &member.value;
         let some = |span: Span, what: fn(Span) -> What| (!span.is_zero()).then(|| what(span));
@@ -557,7 +558,7 @@ fn event(key: &str) -> Option<&'static str> {
     EVENTS.into_iter().find(|event| !is_other && key.starts_with(event))
 }
 
-/// Whether two values are equal.
+/// Whether two values are equal. Objects never are.
 fn alike(one: &Json<'_>, other: &Json<'_>) -> bool {
     match (&one.value, &other.value) {
         (Value::List(a), Value::List(b)) => {

@@ -186,7 +186,8 @@ struct Shape<'w> {
 }
 
 impl<'w> Shape<'w> {
-    /// Whether the last phase repeats forever. An endless phase before it is an error.
+    /// Whether the thread never ends: its last phase or its own loop repeats forever. `None` after
+    /// an error: an endless phase precedes another phase.
     fn endless(&self, findings: &mut Findings<'_>) -> Option<bool> {
         let phases = &self.thread.phases;
         let endless = phases.iter().position(|phase| phase.loops == Loops::Forever);

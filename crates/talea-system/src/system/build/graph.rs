@@ -10,7 +10,7 @@ use talea_core::engine::{NodeId, Tree};
 use talea_core::mutate;
 use talea_core::workload::Cost;
 
-/// Task of a table: index of the table, and number of its copy.
+/// Task of a `[[task]]` table: index of the table, and number of the copy.
 pub(super) type Copy = (usize, u32);
 
 /// A channel with its ends.
@@ -118,7 +118,7 @@ pub(super) fn check_arrivals(plan: &Plan<'_>, findings: &mut [Findings<'_>]) -> 
 }
 
 impl Plan<'_> {
-    /// Whether entries of an off-line table make the jobs of a task.
+    /// Whether an entry of an off-line table activates the task or one of its copies.
     pub(super) fn table_activates(&self, task: usize) -> bool {
         let owner = self.owners[task];
         let in_table = !self.draft.schedulers[owner].entries.is_empty();

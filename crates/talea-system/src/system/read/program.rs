@@ -1,4 +1,4 @@
-//! `program`: what runs on real threads in place of generated work.
+//! Reader of `program`: the program that runs on real threads in place of generated work.
 
 use super::optional;
 use crate::config::table::{Field, Table};
@@ -6,7 +6,7 @@ use crate::diagnostic::quoted;
 use crate::source::{Findings, words};
 use std::ops::Range;
 
-/// A program with its arguments, and where that stands.
+/// Program with its arguments, and its position.
 pub(super) type Program = (Vec<String>, Range<usize>);
 
 /// Keys about the interior of a job, which is unknown for a program.
@@ -15,7 +15,7 @@ const NOT_OF_A_PROGRAM: [&str; 3] = ["version", "section", "suspension"];
 const NOT_WITHOUT_END: [&str; 6] =
     ["deadline", "offset", "jitter", "separation_max", "enforce", "backlog"];
 
-/// The program of a task, if it has one.
+/// Reads the program of a task; `Ok(None)` if the task has none. `Err` after a reported error.
 pub(super) fn program(
     table: &Table<'_>,
     findings: &mut Findings<'_>,
@@ -48,8 +48,8 @@ pub(super) fn program(
     Ok(program)
 }
 
-/// Whether a program with nothing said about its jobs is one that always wants the CPU: has one
-/// job, which never ends.
+/// Whether a program always wants the CPU: it has no declared period, cost or arrivals, so its one
+/// job never ends. `Err` after a reported error.
 pub(super) fn is_greedy(table: &Table<'_>, findings: &mut Findings<'_>) -> Result<bool, ()> {
     if ["period", "cost", "arrivals"].iter().any(|key| !table.lacks(key, findings)) {
         return Ok(false);
@@ -65,7 +65,7 @@ pub(super) fn is_greedy(table: &Table<'_>, findings: &mut Findings<'_>) -> Resul
     Ok(true)
 }
 
-/// Complains about each of `keys` that is there; whether there was one.
+/// Reports each of `keys` that the table has. Returns whether there was one.
 fn refuse(
     table: &Table<'_>,
     keys: &[&str],

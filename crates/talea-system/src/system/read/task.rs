@@ -234,7 +234,7 @@ fn within(
     None
 }
 
-/// Reads the critical sections. Of sections that begin together, the outer one precedes.
+/// Reads the critical sections. Of sections that begin together, the outer section precedes.
 fn sections(
     table: &Table<'_>,
     file: usize,
