@@ -360,7 +360,7 @@ impl Daemon {
     }
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "see `Server::run`")]
+    #[expect(clippy::inline_always, reason = "see `Daemon::run`")]
     fn run_round(&mut self, now: Monotonic, events: &Events) {
         if let Some(id) = self.note_active(now, events) {
             self.session_ready_inline(now, id, false);

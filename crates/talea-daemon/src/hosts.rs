@@ -473,7 +473,8 @@ impl LineBuffer {
                 }
                 over if over == LINES_PER_SECOND + 1 => {
                     log.info(format_args!(
-                        "plugin `{name}` wrote more than {LINES_PER_SECOND} lines in one second; \\\n                         the rest of this second is dropped"
+                        "plugin `{name}` wrote more than {LINES_PER_SECOND} lines in one second; \
+                         the rest of this second is dropped"
                     ));
                 }
                 _ => {}

@@ -216,7 +216,8 @@ impl Partitions {
             // The helper has already reported the reason.
             Ok(false) => log.error("the cpuset partitions could not be undone; run `talea doctor --repair` to retry"),
             Err(error) => log.error(format_args!(
-                "the cpuset partitions cannot be undone, because their helper has exited: {error}; run `talea doctor \\\n                 --repair`"
+                "the cpuset partitions cannot be undone, because their helper has exited: {error}; run \
+                 `talea doctor --repair`"
             )),
         }
     }

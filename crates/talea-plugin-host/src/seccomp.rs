@@ -83,7 +83,7 @@ const ALLOWED_ON_ARCH: &[libc::c_long] = &[
     libc::SYS_time,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const HARMLESS_HERE: &[libc::c_long] = &[];
+const ALLOWED_ON_ARCH: &[libc::c_long] = &[];
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xC000_003E;

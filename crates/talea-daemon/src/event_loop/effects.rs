@@ -224,7 +224,7 @@ impl Daemon {
             }
             LogEvent::ApplyFailed { tid, errno } => {
                 log.error(format_args!(
-                    "changing the priority of thread {tid} failed: {}",
+                    "setting the scheduling attributes of thread {tid} failed: {}",
                     number(errno)
                 ));
             }
@@ -246,7 +246,7 @@ impl Daemon {
                 None => log.debug(format_args!("adopted spec {} of user {uid}", spec.0)),
             },
             LogEvent::Dropped { spec } => {
-                log.debug(format_args!("spec {} has no owner any more and was released", spec.0));
+                log.debug(format_args!("spec {} has no owner or no plugin any more and was released", spec.0));
             }
             LogEvent::PluginOutOfService { name, why } => {
                 log.error(format_args!("plugin `{name}` is out of service until the next start: {why}"));

@@ -222,7 +222,8 @@ fn malformed(f: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result {
 fn remedy(errno: i32) -> &'static str {
     match errno {
         1 => {
-            "EPERM: a capability is missing, the control group has no real-time runtime, or a \\\n             deadline thread may not use its whole root domain; `talea doctor` reports the cause"
+            "EPERM: a capability is missing, the control group has no real-time runtime, or a \
+             deadline thread may not use its whole root domain; `talea doctor` reports the cause"
         }
         3 => "ESRCH: the thread has ended",
         11 => {
@@ -283,7 +284,9 @@ impl fmt::Display for Rejection {
             None => write!(f, ", the bound is {bound_amount}"),
         });
         match reason {
-            RejectionReason::Missing => write!(f, "the plugin needs a {name} and the request declares none"),
+            RejectionReason::Missing => {
+                write!(f, "the plugin needs a {name} and the request declares none")
+            }
             RejectionReason::OutOfRange => {
                 write!(
                     f,
@@ -300,16 +303,23 @@ impl fmt::Display for Rejection {
                 write!(f, "no room{place}: a {name} of {amount} was requested{why}")
             }
             RejectionReason::NoCpu => f.write_str("the request accepts none of the plugin's CPUs"),
-            RejectionReason::NoLevel => write!(f, "all {limit} priority levels of the plugin are in use"),
+            RejectionReason::NoLevel => {
+                write!(f, "all {limit} priority levels of the plugin are in use")
+            }
             RejectionReason::WouldBreakOthers => write!(
                 f,
                 "the task would break guarantees of other tasks{place}: a {name} of {amount} was requested{why}"
             ),
             RejectionReason::Unsupported => f.write_str(
-                "this machine lacks a feature that the plugin needs; the daemon's log and `talea \\\n                 doctor` name it",
+                "this machine lacks a feature that the plugin needs; the daemon's log and `talea \
+             doctor` name it",
             ),
-            RejectionReason::OutOfService => f.write_str("the plugin is out of service; the daemon's log has the reason"),
-            RejectionReason::Foreign => f.write_str("its module rejected the task and gave no reason"),
+            RejectionReason::OutOfService => {
+                f.write_str("the plugin is out of service; the daemon's log has the reason")
+            }
+            RejectionReason::Foreign => {
+                f.write_str("its module rejected the task and gave no reason")
+            }
             RejectionReason::OutsideMask => return self.write_outside_mask(f),
             RejectionReason::NoRealTimeGroup => write!(
                 f,
