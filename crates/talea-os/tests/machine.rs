@@ -3,13 +3,14 @@
 mod support;
 
 use std::path::Path;
-use support::{Scratch, machine_lock, mount_debugfs_for_tests, needs, online};
+use std::time::{Duration, Instant};
+use support::{Scratch, is_root, machine_lock, mount_debugfs_for_tests, needs, online};
 use talea_core::{Charge, CpuSet, Span, Work};
-use talea_os::Tid;
 use talea_os::capabilities::Capability;
 use talea_os::sysinfo::{
     Hierarchy, RtLimit, SyscallSupport, SystemInfo, dl_bandwidth, rt_group_of,
 };
+use talea_os::{Attr, Policy, Tid, sched};
 
 /// Writes files below a directory: pairs of a path and its text.
 fn fake(root: &Path, files: &[(&str, &str)]) {
@@ -136,6 +137,27 @@ fn a_new_machine_with_cgroup_v2() {
 }
 
 #[test]
+fn the_limit_on_real_time_threads_is_read_without_the_sysctls_where_debugfs_shows_it() {
+    let scratch = Scratch::new("machine-limit");
+    fake(&scratch.0, &COMMON);
+    fake(&scratch.0, &[("/proc/sys/kernel/osrelease", "6.18.0")]);
+    let limit = |share: i64| {
+        let text =
+            format!("dl_rq[0]:\n  .dl_bw->bw         : {share}\n  .dl_bw->total_bw : 104856");
+        fake(&scratch.0, &[("/sys/kernel/debug/sched/debug", &text)]);
+        let machine = SystemInfo::from_dir(&scratch.0, SyscallSupport::default());
+        machine.expect("a machine").rt_limit
+    };
+    let period = Span::from_ns(1_000_000_000);
+    for us in [1, 123_456, 700_000, 900_000, 950_000, 999_999, 1_000_000] {
+        // The kernel rounds down.
+        let runtime = Work::from_us(us as u64);
+        assert_eq!(limit((us << 20) / 1_000_000), Some(RtLimit { runtime, period }), "{us} us");
+    }
+    assert_eq!(limit(-1), Some(RtLimit { runtime: None, period }));
+}
+
+#[test]
 fn a_directory_that_is_no_machine_is_an_error() {
     let scratch = Scratch::new("machine-none");
     assert!(SystemInfo::from_dir(&scratch.0, SyscallSupport::default()).is_err());
@@ -162,9 +184,45 @@ fn this_machine_is_as_the_kernel_says() {
     needs!("debugfs", mount_debugfs_for_tests());
     let bandwidth = dl_bandwidth().expect("the kernel's accounting");
     assert_eq!(bandwidth.len() as u32, machine.online.len());
-    // The kernel's limit per CPU is the knob, in units of 2^-20, rounded down.
-    let limit = machine.rt_limit.and_then(|limit| Some(Charge::new(limit.runtime?, limit.period)));
-    let wanted = limit.map_or(-1, |charge| ((charge.bits() - 1) >> 44) as i64);
-    assert_eq!(bandwidth[0].limit, wanted);
-    assert!(Work::ZERO.is_zero());
+    // No deadline thread has just left, so reading the sysctls does no harm.
+    let number = |name: &str| -> i64 {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).expect("a sysctl");
+        text.trim().parse().expect("a number")
+    };
+    let (runtime, period) = (number("sched_rt_runtime_us"), number("sched_rt_period_us"));
+    let wanted = u64::try_from(runtime)
+        .ok()
+        .map(|us| Charge::new(Work::from_ns(us * 1_000), Span::from_ns(period as u64 * 1_000)));
+    let limit = machine.rt_limit.expect("a limit");
+    assert_eq!(limit.runtime.map(|runtime| Charge::new(runtime, limit.period)), wanted);
+}
+
+#[test]
+fn a_look_at_the_machine_keeps_the_bandwidth_of_a_thread_that_has_just_left() {
+    needs!("root", is_root());
+    needs!("debugfs", mount_debugfs_for_tests());
+    let _machine = machine_lock();
+    let total = || -> Vec<i64> {
+        dl_bandwidth().expect("the kernel's accounting").iter().map(|at| at.total).collect()
+    };
+    let before = total();
+    let thread = std::thread::spawn(|| {
+        let period = Span::from_ns(200_000_000);
+        let half =
+            Policy::Deadline { runtime: Work::from_ns(100_000_000), deadline: period, period };
+        sched::set(Tid::current(), &Attr::grant(half))?;
+        // It leaves with consumed budget, so that the kernel keeps its bandwidth for a while.
+        let end = Instant::now() + Duration::from_millis(20);
+        while Instant::now() < end {}
+        Ok::<(), std::io::Error>(())
+    });
+    let entered = thread.join().expect("no panic");
+    needs!("a deadline thread", entered.is_ok());
+    SystemInfo::probe().expect("facts");
+    let (mut least, end) = (before.clone(), Instant::now() + Duration::from_millis(600));
+    while Instant::now() < end {
+        least = least.into_iter().zip(total()).map(|(least, now)| least.min(now)).collect();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((least, total()), (before.clone(), before));
 }

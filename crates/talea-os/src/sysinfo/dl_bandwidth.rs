@@ -3,7 +3,13 @@
 //! The values are for inspection only: to check that the kernel has released a released grant, too.
 //! The format of the file is no stable interface, so missing values are `None`.
 
+use super::RtLimit;
 use super::sys_root::SysRoot;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use talea_core::{Span, Work};
+
+const DEBUG: &str = "/sys/kernel/debug/sched/debug";
 
 /// Deadline bandwidth of the root domain of a CPU, in units of 2^-20 CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,20 +26,29 @@ pub struct DlBandwidth {
 /// Reads the accounting of every CPU. Returns `None` where debugfs is not mounted or not readable.
 /// CPUs of one root domain repeat the same numbers.
 pub fn dl_bandwidth() -> Option<Vec<DlBandwidth>> {
-    parse(&SysRoot::live().text("/sys/kernel/debug/sched/debug").ok()?)
+    parse(&SysRoot::live().text(DEBUG).ok()?)
+}
+
+/// Returns the limit of the kernel on real-time threads, as a runtime in a period of 1 s. The
+/// function reads the file as far as the section of the first CPU.
+pub(super) fn limit(root: &SysRoot) -> Option<RtLimit> {
+    let file = File::open(root.path(DEBUG)).ok()?;
+    let mut lines = BufReader::new(file).lines().map_while(Result::ok);
+    let share: i64 = lines.find_map(|line| value(&line, ".dl_bw->bw"))?;
+    let period = Span::from_ns(1_000_000_000);
+    // The kernel has rounded the share down. Its unit is smaller than 1 us in 1 s.
+    let runtime = u64::try_from(share).ok().map(|bits| (bits * 1_000_000).div_ceil(1 << 20));
+    Some(RtLimit { runtime: runtime.and_then(Work::from_us), period })
+}
+
+/// Returns the number that follows `name` on a line.
+fn value(line: &str, name: &str) -> Option<i64> {
+    let rest = line.trim_start().strip_prefix(name)?.trim_start();
+    rest.strip_prefix(':')?.trim().parse().ok()
 }
 
 /// Parses the file. The section of CPU N starts with `dl_rq[N]:`.
 fn parse(text: &str) -> Option<Vec<DlBandwidth>> {
-    let value = |line: &str, name: &str| {
-        line.trim_start()
-            .strip_prefix(name)?
-            .trim_start()
-            .strip_prefix(':')?
-            .trim()
-            .parse::<i64>()
-            .ok()
-    };
     let mut bandwidth = Vec::new();
     let (mut cpu, mut limit) = (None, None);
     for line in text.lines() {

@@ -26,7 +26,7 @@ use crate::{Tid, proc};
 use std::io;
 use std::path::Path;
 use sys_root::SysRoot;
-use talea_core::{Charge, CpuSet, Span, Work};
+use talea_core::{Charge, CpuSet, Span, Work, mutate};
 
 /// Facts about a machine.
 #[derive(Clone, Debug)]
@@ -200,7 +200,16 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
+/// Reads the limit on real-time threads, from debugfs if this process may read it.
+///
+/// Reading the sysctls is not free of effects. Linux 6.18 rebuilds its root domains also when they
+/// are only read. It then forgets the bandwidth of threads that have left the deadline class before
+/// their zero-lag times. At these times it subtracts the bandwidth again, so `total_bw` falls below
+/// zero.
 fn rt_limit(root: &SysRoot) -> Option<RtLimit> {
+    if let Some(limit) = mutate!("os-rt-limit-sysctl", dl_bandwidth::limit(root), None) {
+        return Some(limit);
+    }
     let runtime = root.number("/proc/sys/kernel/sched_rt_runtime_us")?;
     let period = root.number("/proc/sys/kernel/sched_rt_period_us")?;
     Some(RtLimit {

@@ -29,6 +29,10 @@
 //!   overrun at its own rate.
 //! - K10. `/proc/TID/schedstat` counts CPU time and switches: two equal readings mean that the
 //!   thread did not run in between.
+//! - K11. Reading the sysctl `kernel.sched_rt_runtime_us` or `sched_rt_period_us` rebuilds the root
+//!   domains (6.18). The kernel then forgets the bandwidth of threads that have left the class, and
+//!   subtracts that bandwidth again at their zero-lag times: `total_bw` falls below zero, and the
+//!   kernel refuses deadline threads until the next rebuild.
 //!
 //! # States of a thread
 //!
