@@ -57,8 +57,7 @@ pub(crate) fn worker_intervals(
     intervals.iter().filter_map(executed).collect()
 }
 
-/// Interval in which a CPU of a root was idle, or ran a thread of the run that is no worker of the
-/// root.
+/// Interval in which a CPU of a root was idle or ran a dispatcher of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleInterval {
     /// CPU of the root.
@@ -118,8 +117,8 @@ impl OrderViolation {
     }
 }
 
-/// Returns the orders that the CPUs did not follow at once, from the first step of a record to its
-/// last.
+/// Returns the order violations from the first step of a record to its last: the orders during
+/// which the CPU was idle or ran another thread of the run.
 ///
 /// `subtract_excused` subtracts the parts of an interval that have another cause. `is_exempt` is
 /// true for tasks that the switch trace does not show: programs.

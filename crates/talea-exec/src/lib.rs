@@ -61,15 +61,17 @@ mod worker;
 pub use flow::Flow;
 pub use job_stats::JobStats;
 pub use kernel_check::{ExecInterval, IdleInterval, OrderViolation};
-pub use load::{Arrival, Arrivals, Load};
+pub use load::{Arrival, Arrivals, JobGenerator, Load};
 pub use lost_time::LostTime;
-pub use mechanism::{Deferred, Mechanism, MechanismChoice, MechanismKind, RequestedMechanism};
-pub use programs::{ProgramExit, ProgramReport};
-pub use record::{RecordEntry, RecordKind};
+pub use mechanism::{
+    Deferred, Mechanism, MechanismChoice, MechanismKind, RequestedMechanism, StoppedTime,
+};
+pub use programs::{Isolation, ProgramExit, ProgramReport};
+pub use record::{RecordEntry, RecordKind, RecordSink};
 pub use rights::{ObservedPolicies, RightsProvider, RunThreads};
 pub use run::{
     Band, Failure, Options, Report, RootPlan, RootReport, TaskPlan, execute, execute_granted,
-    execute_until,
+    execute_streaming, execute_until,
 };
 pub use run_control::RunControl;
 pub use schedule_log::{ScheduleEvent, ScheduleLog};

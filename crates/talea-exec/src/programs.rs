@@ -20,9 +20,10 @@
 //! delivers them from a thread at FIFO 1 that a busy CPU never runs.
 
 use crate::mechanism::freeze::Freezable;
-use crate::policy_monitor::{self, WatchedProgram};
-use crate::root_shared::{PriorityMap, RootShared};
+use crate::policy_monitor::{self, ProgramPolicies, WatchedProgram};
+use crate::root_shared::{PriorityMap, ProgramLevel, RootShared};
 use crate::run::{Failure, Options};
+use std::fmt;
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
 use std::process::ExitStatus;
@@ -33,57 +34,92 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use talea_core::engine::TaskId;
 use talea_core::{CpuSet, Monotonic, Span, Work};
+use talea_os::cgroup::rt_group::RtLimit;
 use talea_os::cgroup::{self, Cgroup, RunCgroups};
 use talea_os::event_count::EventCount;
 use talea_os::launch::Program;
 use talea_os::sched::{self, Attr, Policy};
+use talea_os::users::Account;
 use talea_os::wakeup_events::{self, WakeupEvent, WakeupWatch};
-use talea_os::{Tid, clock};
+use talea_os::{Tid, clock, proc};
+
+/// Program that a run is to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WantedProgram {
+    /// The program and its arguments.
+    pub(crate) words: Vec<String>,
+    /// Account under which the program runs; `None` stands for the account of this process.
+    pub(crate) account: Option<Account>,
+    /// Limit of the servers above the program.
+    pub(crate) limit: Option<RtLimit>,
+}
 
 /// Exit of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramExit {
-    /// Killed with the run.
+    /// The run killed the program at its end.
     Killed,
-    /// Exited before the end of the run; its children may have run on.
+    /// The program exited before the end of the run. Its children may have run on.
     Exited(ExitStatus),
-    /// Could not be executed.
+    /// The kernel could not execute the program.
     Failed(String),
 }
 
 /// Report about a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramReport {
-    /// Its exit.
+    /// Exit of the program.
     pub exit: ProgramExit,
-    /// Change of policy or affinity of one of its threads, in words: the program did not run as
-    /// ordered.
+    /// Change of policy or affinity of one of the program's threads, in words. After the change the
+    /// program did not run as ordered.
     pub policy_changed: Option<String>,
-    /// Whether its wake-ups were detected by polling its clock, because the kernel did not report
-    /// them.
+    /// Whether the wakeup listener detected wake-ups by polling the program's clock, because the
+    /// kernel did not report them.
     pub polled: bool,
+    /// Isolation of the program while it was stopped.
+    pub isolation: Isolation,
 }
 
-/// Timeout until a started child is in its cgroup.
+/// Isolation of a stopped program: the cgroup is frozen, the threads have the lowest real-time
+/// priority, and the kernel may limit the program's CPU time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Isolation {
+    /// Whether the kernel also limits the program's real-time CPU time by a control group.
+    pub has_rt_group: bool,
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("freezer, FIFO 1")?;
+        if self.has_rt_group { f.write_str(", real-time control group") } else { Ok(()) }
+    }
+}
+
+/// Timeout within which a started child must be in its cgroup.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
-/// CPU time that a program may consume beyond the length of the run before the kernel kills it.
+/// CPU time beyond the length of the run that a program may consume before the kernel kills the
+/// program.
 const CPU_TIME_GRACE: Duration = Duration::from_secs(5);
 /// Length from which a run has no CPU time limit for programs.
 const MIN_UNLIMITED_RUN: Duration = Duration::from_hours(24);
-/// Number of polls between two checks whether the cgroup is empty.
+/// Number of polls between two checks of whether the cgroup is empty.
 const POLLS_PER_EMPTY_CHECK: u32 = 128;
-/// Period of reading the clock of a program whose wake-ups are not reported.
+/// Maximum number of threads of a program whose wake-ups are timed. A job that another thread
+/// begins is released when the engine receives the event.
+const MAX_TIMED_THREADS: usize = 16;
+/// Period at which the listener reads the clock of a program whose wake-ups the kernel does not
+/// report.
 const POLL_PERIOD: Span = Span::from_ns(1_000_000);
 
-/// All programs of a run, for the threads that end it.
+/// Control of all programs of a run, for the threads that end the run.
 pub(crate) struct ProgramControl {
     cgroups: OnceLock<Arc<RunCgroups>>,
-    /// Wakeup listeners run until this is dropped.
+    /// End of a pipe. Wakeup listeners run until it is dropped.
     listener_stop: Mutex<Option<PipeWriter>>,
-    /// The policy monitor runs until this is dropped.
+    /// End of a channel. The policy monitor runs until it is dropped.
     monitor_stop: Mutex<Option<Sender<()>>>,
     is_over: AtomicBool,
-    /// Dispatchers that have not stopped.
+    /// Number of dispatchers that have not stopped.
     active_dispatchers: AtomicUsize,
 }
 
@@ -100,15 +136,16 @@ impl ProgramControl {
         }
     }
 
-    /// Counts a dispatcher.
+    /// Increments the number of active dispatchers.
     pub(crate) fn dispatcher_started(&self) {
         self.active_dispatchers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Notes that a dispatcher stopped; the last one kills all programs.
+    /// Notes that a dispatcher stopped. The last dispatcher kills all programs.
     ///
-    /// A dispatcher can do that because its priority is above theirs. The ordinary thread that
-    /// joins the dispatchers may get no CPU while a program with a changed policy keeps one busy.
+    /// A dispatcher can kill the programs because its priority is above theirs. The ordinary thread
+    /// that joins the dispatchers may get no CPU while a program with a changed policy keeps a CPU
+    /// busy.
     pub(crate) fn dispatcher_stopped(&self, priorities: PriorityMap) {
         if self.active_dispatchers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.kill_all();
@@ -116,18 +153,18 @@ impl ProgramControl {
         }
     }
 
-    /// Boosts killed programs: they need the CPU to exit, and one that has lowered its priority
-    /// gets it before ordinary threads again.
+    /// Raises the priority of killed programs, because they need CPU time to exit. A program that
+    /// has lowered its priority then gets the CPU before ordinary threads again.
     fn boost_exit(&self, priorities: PriorityMap) {
         let Some(cgroups) = self.cgroups.get() else { return };
         for tid in cgroups.threads() {
             // It may have exited.
-            let _: io::Result<()> =
-                sched::set(tid, &Attr::grant(Policy::Rr(priorities.program_priority())));
+            let policy = priorities.program_policy(ProgramLevel::Running);
+            let _: io::Result<()> = sched::set(tid, &Attr::grant(policy));
         }
     }
 
-    /// Kills all programs and everything that they created. A second call does nothing.
+    /// Kills all programs and everything that the programs created. A second call does nothing.
     pub(crate) fn kill_all(&self) {
         self.is_over.store(true, Ordering::Release);
         if let Some(cgroups) = self.cgroups.get() {
@@ -138,11 +175,12 @@ impl ProgramControl {
         drop(self.monitor_stop.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Starts the programs of `wanted`, by root and task; all of them are frozen.
+    /// Starts the programs of `wanted`, all of them frozen. `wanted[r][n]` is the program of task
+    /// `n` of root `r`.
     pub(crate) fn start_all<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        wanted: &[Vec<Option<Vec<String>>>],
+        wanted: &[Vec<Option<WantedProgram>>],
         shared_roots: &'scope [Arc<RootShared>],
         priorities: PriorityMap,
         options: &Options,
@@ -158,20 +196,24 @@ impl ProgramControl {
             started.roots.resize_with(wanted.len(), Vec::new);
             return Ok(started);
         }
-        let find = |words: &Vec<String>| {
-            Program::find(words).map_err(|error| Failure::Plan(format!("{}: {error}", words[0])))
+        let find = |wanted: &WantedProgram| {
+            Program::find(&wanted.words)
+                .map(|program| program.run_as(wanted.account.clone()))
+                .map_err(|error| Failure::Plan(format!("{}: {error}", wanted.words[0])))
         };
         let found: Vec<Vec<Option<Program>>> = wanted
             .iter()
-            .map(|root| root.iter().map(|words| words.as_ref().map(find).transpose()).collect())
+            .map(|root| root.iter().map(|wanted| wanted.as_ref().map(find).transpose()).collect())
             .collect::<Result<_, _>>()?;
+        let limits: Vec<Option<RtLimit>> =
+            wanted.iter().flatten().flatten().map(|wanted| wanted.limit).collect();
         let no_groups = |error| {
             Failure::Plan(format!(
                 "programs need cgroups (v2), which only root can create: {error}"
             ))
         };
         let cgroups = Arc::new(
-            RunCgroups::create(count, Some(priorities.reaper_priority())).map_err(no_groups)?,
+            RunCgroups::create(&limits, Some(priorities.reaper_priority())).map_err(no_groups)?,
         );
         let cgroups = self.cgroups.get_or_init(|| cgroups);
         let (stop, listener_stop) = io::pipe()?;
@@ -194,7 +236,7 @@ impl ProgramControl {
                 watched.push(WatchedProgram {
                     group: next - 1,
                     cpu: shared.cpus[0].number,
-                    priority: priorities.program_priority(),
+                    policies: ProgramPolicies::new(priorities),
                     policy_changed,
                 });
                 members.push(Some(member));
@@ -222,11 +264,15 @@ impl ProgramControl {
         cgroups.cgroup(at).freeze()?;
         let most = Duration::from_nanos(options.duration.as_ns());
         let most = (most < MIN_UNLIMITED_RUN).then(|| most + CPU_TIME_GRACE);
+        let policies = ProgramPolicies::new(priorities);
+        let Policy::Rr(priority) = policies.of(ProgramLevel::Running) else {
+            unreachable!("threads of one program share the CPU round robin")
+        };
         let launcher =
             Builder::new().name(format!("exec-launch{}", task.0)).spawn_scoped(scope, {
                 let cgroups = Arc::clone(&cgroups);
                 move || match program
-                    .start(cgroups.cgroup(at), cpu, priorities.program_priority(), most)
+                    .start(cgroups.cgroup(at), cpu, priority, most)
                     .and_then(|mut child| child.wait())
                 {
                     _ if self.is_over.load(Ordering::Acquire) => ProgramExit::Killed,
@@ -249,6 +295,12 @@ impl ProgramControl {
                 ))));
             }
             if Instant::now() > end {
+                // A child that enters after the kill would stay frozen there, and its launcher
+                // would wait for it forever.
+                while !launcher.is_finished() {
+                    let _: io::Result<()> = cgroups.kill();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 return Err(Failure::Os(io::Error::other(
                     "a program did not enter its cgroup in time",
                 )));
@@ -265,6 +317,7 @@ impl ProgramControl {
             has_lost_events: AtomicBool::new(false),
             poll_requests: EventCount::new(),
             armed_cpu_time_ns: AtomicU64::new(0),
+            reported_at_ns: AtomicU64::new(0),
         };
         let listener = Arc::new(listener);
         let (report, reported) = channel();
@@ -286,19 +339,29 @@ impl ProgramControl {
         reported
             .recv()
             .map_err(|_| Failure::Os(io::Error::other("a wakeup listener panicked")))??;
-        let handle = Some(ProgramHandle { cgroups, group: at, listener: Arc::clone(&listener) });
+        let policy_changed: Arc<OnceLock<String>> = Arc::default();
+        let isolation = Isolation { has_rt_group: cgroups.cgroup(at).rt_group().is_some() };
+        let handle = Some(ProgramHandle {
+            cgroups,
+            group: at,
+            listener: Arc::clone(&listener),
+            policies,
+            policy_changed: Arc::clone(&policy_changed),
+            armed_times: Vec::with_capacity(MAX_TIMED_THREADS),
+        });
         Ok(ProgramThreads {
             launcher,
             listener_thread,
             listener,
-            policy_changed: Arc::default(),
+            policy_changed,
+            isolation,
             handle,
         })
     }
 }
 
-/// Starts the idle detector of a CPU: it sleeps below the programs, and reports when it gets the
-/// CPU.
+/// Starts the idle detector of a CPU. The detector sleeps below the programs, and reports when it
+/// gets the CPU.
 fn spawn_idle_detector<'scope>(
     scope: &'scope Scope<'scope, '_>,
     shared: &'scope Arc<RootShared>,
@@ -331,18 +394,20 @@ struct ProgramThreads<'scope> {
     listener_thread: ScopedJoinHandle<'scope, ()>,
     listener: Arc<WakeupListener>,
     policy_changed: Arc<OnceLock<String>>,
-    /// Handle for the mechanism, until it is taken.
+    isolation: Isolation,
+    /// Handle for the mechanism, until the mechanism takes it.
     handle: Option<ProgramHandle>,
 }
 
-/// Programs of a run with their threads, by root and task.
+/// Programs of a run with their threads, in the order of roots and tasks.
 pub(crate) struct StartedPrograms<'scope> {
     roots: Vec<Vec<Option<ProgramThreads<'scope>>>>,
     idle_detectors: Vec<ScopedJoinHandle<'scope, ()>>,
 }
 
 impl StartedPrograms<'_> {
-    /// Takes the handles of a root, by task, for its mechanism; nothing if it has no programs.
+    /// Takes the handles of a root for its mechanism: element `n` is the handle of task `n`.
+    /// Returns `None` if the root has no programs.
     pub(crate) fn take_handles(&mut self, root: usize) -> Option<Vec<Option<ProgramHandle>>> {
         let members = &mut self.roots[root];
         let take = |member: &mut Option<ProgramThreads<'_>>| {
@@ -351,7 +416,8 @@ impl StartedPrograms<'_> {
         members.iter().any(Option::is_some).then(|| members.iter_mut().map(take).collect())
     }
 
-    /// Joins the threads of all programs, which were killed, and returns the reports.
+    /// Joins the threads of all programs, which must have been killed. Returns the reports in the
+    /// order of roots and tasks.
     pub(crate) fn join_all(self) -> Vec<Vec<Option<ProgramReport>>> {
         fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -363,6 +429,7 @@ impl StartedPrograms<'_> {
                 exit: join(member.launcher),
                 policy_changed,
                 polled: member.listener.is_polled(),
+                isolation: member.isolation,
             }
         };
         let reports = self
@@ -379,12 +446,15 @@ impl StartedPrograms<'_> {
 #[derive(Debug)]
 struct WakeupListener {
     events: Option<WakeupWatch>,
-    /// Whether the kernel stopped reporting.
+    /// Whether the kernel has stopped reporting wake-ups.
     has_lost_events: AtomicBool,
-    /// Poll requests: notified when a wake-up is to be detected.
+    /// Event count of poll requests, notified when the listener is to detect a wake-up.
     poll_requests: EventCount,
-    /// CPU clock of the program at the last request.
+    /// CPU clock of the program at the last poll request.
     armed_cpu_time_ns: AtomicU64,
+    /// CLOCK_MONOTONIC at the last report. Until the step for that report the program has no CPU,
+    /// because the listener and the dispatcher have higher priorities.
+    reported_at_ns: AtomicU64,
 }
 
 impl WakeupListener {
@@ -401,7 +471,7 @@ impl WakeupListener {
         Ok(())
     }
 
-    /// Whether the clock is polled.
+    /// Whether the listener polls the program's clock.
     fn is_polled(&self) -> bool {
         self.events.is_none() || self.has_lost_events.load(Ordering::SeqCst)
     }
@@ -417,6 +487,7 @@ impl WakeupListener {
         // A process enters the cgroup only as a child of one that is in it.
         let is_empty = |group: &Cgroup| group.is_populated().is_ok_and(|is| !is);
         let awake = || {
+            self.reported_at_ns.store(clock::now().as_ns(), Ordering::Release);
             shared.slots[task.0 as usize].has_woken.store(true, Ordering::Release);
             shared.cpus[0].mailbox.event_count.notify();
         };
@@ -460,15 +531,37 @@ impl WakeupListener {
     }
 }
 
-/// A program as its mechanism uses it.
+/// Program in the form that the mechanism uses.
 #[derive(Debug)]
 pub(crate) struct ProgramHandle {
     cgroups: Arc<RunCgroups>,
     group: usize,
     listener: Arc<WakeupListener>,
+    policies: ProgramPolicies,
+    policy_changed: Arc<OnceLock<String>>,
+    /// Runnable times of the program's first threads when the listener was armed.
+    armed_times: Vec<(Tid, Span)>,
 }
 
 impl Freezable for ProgramHandle {
+    fn set_level(&mut self, level: ProgramLevel) -> io::Result<()> {
+        let policy = self.policies.of(level);
+        self.cgroups.cgroup(self.group).for_each_thread(|tid| {
+            let Ok(now) = sched::get(tid) else { return };
+            if !self.policies.contain(now.policy) && self.policy_changed.get().is_none() {
+                let _ = self.policy_changed.set(self.policies.describe_change(tid, now.policy));
+            }
+            if now.policy != policy {
+                // It may have exited.
+                let _: io::Result<()> = sched::set(tid, &Attr::plain(policy));
+            }
+        })
+    }
+
+    fn is_frozen(&mut self) -> io::Result<bool> {
+        self.cgroups.cgroup(self.group).is_frozen()
+    }
+
     fn freeze(&mut self) -> io::Result<()> {
         self.cgroups.cgroup(self.group).freeze()
     }
@@ -482,6 +575,23 @@ impl Freezable for ProgramHandle {
     }
 
     fn arm_wakeup(&mut self) -> io::Result<()> {
-        self.listener.arm(self.cgroups.cgroup(self.group))
+        let (group, times) = (self.cgroups.cgroup(self.group), &mut self.armed_times);
+        times.clear();
+        group.for_each_thread(|tid| {
+            if times.len() < MAX_TIMED_THREADS
+                && let Ok(time) = proc::runnable_time(tid)
+            {
+                times.push((tid, time));
+            }
+        })?;
+        self.listener.arm(group)
+    }
+
+    fn time_since_wakeup(&mut self) -> Span {
+        let since =
+            |&(tid, before): &(Tid, Span)| proc::runnable_time(tid).ok()?.checked_sub(before);
+        let runnable = self.armed_times.iter().filter_map(since).max().unwrap_or(Span::ZERO);
+        let reported_at = self.listener.reported_at_ns.load(Ordering::Acquire);
+        runnable + clock::now().saturating_since(Monotonic::from_ns(reported_at))
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Model: each dispatcher appends to its own list, which was allocated before the run. A number
 //! taken under the root lock orders the entries of all lists. Entries without room are counted; a
-//! record with losses contains the beginning of the run.
+//! record with losses contains the beginning of the run. A run with a [`RecordSink`] hands the
+//! entries over while it runs: a thread exchanges the lists by empty ones under the root lock. The
+//! memory of such a run is independent of its length.
 //!
 //! One *step* is its time, then events, then orders until the engine has no more, and possibly more
 //! events (remainders of budgets too short to sleep for) and orders. [`RecordKind::Polled`] stands
@@ -38,6 +40,12 @@ pub struct RecordEntry {
     pub kind: RecordKind,
 }
 
+/// Receiver of the entries of a run while it runs.
+pub trait RecordSink: Send {
+    /// Takes the next entries of a root, in order.
+    fn take(&mut self, root: usize, entries: &[RecordEntry]);
+}
+
 /// List of one dispatcher.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -53,6 +61,11 @@ impl Log {
         let mut entries = vec![filler; room];
         entries.clear();
         Log { entries, lost: 0 }
+    }
+
+    /// Returns the entries and continues with the empty list `spare`.
+    pub(crate) fn exchange(&mut self, spare: Vec<RecordEntry>) -> Vec<RecordEntry> {
+        std::mem::replace(&mut self.entries, spare)
     }
 
     #[inline]

@@ -14,7 +14,8 @@ pub struct Divergence {
     pub at: usize,
     /// Recorded entry.
     pub recorded: Option<RecordEntry>,
-    /// Order of the engine there; nothing if the engine does not accept the event of the entry.
+    /// Order that the engine returned at this position. `None` if the engine does not accept the
+    /// event of the entry.
     pub replayed: Option<Order>,
 }
 
@@ -28,7 +29,7 @@ impl fmt::Display for Divergence {
     }
 }
 
-/// Replays `record` with `engine`, which is at time zero. Returns the number of equal orders.
+/// Replays `record` with `engine`, which must be at time zero. Returns the number of equal orders.
 ///
 /// # Errors
 /// The first difference: another order, an additional one, a missing one, or an event that no run
@@ -45,7 +46,7 @@ pub fn replay<W: Observer>(
 pub trait ReplayListener<W: Observer = ()> {
     /// Called before an event is delivered to the engine.
     fn before_event(&mut self, engine: &Engine<W>, now: Time, event: Event) {}
-    /// Called after it.
+    /// Called after an event was delivered to the engine.
     fn after_event(&mut self, now: Time, event: Event, handled: Handled) {}
     /// Called for each order.
     fn on_order(&mut self, now: Time, order: Order) {}
@@ -55,50 +56,92 @@ pub trait ReplayListener<W: Observer = ()> {
 
 impl<W: Observer> ReplayListener<W> for () {}
 
-/// Replays `record` with callbacks, like [`replay`].
+/// Variant of [`replay`] that calls `listener` during the replay.
 ///
 /// # Errors
-/// As [`replay`].
+/// Those of [`replay`].
 pub fn replay_with<W: Observer>(
     engine: &mut Engine<W>,
     record: &[RecordEntry],
     listener: &mut impl ReplayListener<W>,
 ) -> Result<usize, Divergence> {
-    let mut orders = 0;
-    let mut last = Time::ZERO;
-    for (at, entry) in record.iter().enumerate() {
-        let differs = |replayed| Divergence { at, recorded: Some(*entry), replayed };
-        if !is_valid(engine, last, entry) {
-            return Err(differs(None));
-        }
-        last = entry.now;
-        match entry.kind {
-            RecordKind::Step => {}
-            RecordKind::Event(event) => {
-                listener.before_event(engine, entry.now, event);
-                let handled = engine.handle(entry.now, event);
-                listener.after_event(entry.now, event, handled);
-            }
-            RecordKind::Order(order) => {
-                let replayed = engine.poll(entry.now);
-                if mutate!("exec-replay-order", replayed != Some(order), replayed.is_none()) {
-                    return Err(differs(replayed));
-                }
-                listener.on_order(entry.now, order);
-                orders += 1;
-            }
-            RecordKind::Polled => {
-                if let Some(more) = engine.poll(entry.now) {
-                    return Err(differs(Some(more)));
-                }
-                listener.on_orders_drained(engine, entry.now);
-            }
-        }
-    }
-    Ok(orders)
+    let mut replay = Replay::default();
+    replay.feed(engine, record, listener)?;
+    Ok(replay.orders)
 }
 
-/// Whether the executor can have written this entry: the engine assumes what is checked here.
+/// Replay of a record that is delivered in parts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replay {
+    at: usize,
+    orders: usize,
+    last: Time,
+}
+
+impl Replay {
+    /// Replays the next part of the record. The engine is the same for all parts.
+    ///
+    /// # Errors
+    /// Those of [`replay`]. After an error the record cannot be continued.
+    pub fn feed<W: Observer>(
+        &mut self,
+        engine: &mut Engine<W>,
+        record: &[RecordEntry],
+        listener: &mut impl ReplayListener<W>,
+    ) -> Result<(), Divergence> {
+        let Replay { at, orders, last } = self;
+        for entry in record {
+            feed_entry(engine, entry, (*at, *last), orders, listener)?;
+            *last = entry.now;
+            *at += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns the time of the last entry.
+    pub fn last(&self) -> Time {
+        self.last
+    }
+}
+
+/// Replays the entry at position `at`, after an entry at the time `last`.
+fn feed_entry<W: Observer>(
+    engine: &mut Engine<W>,
+    entry: &RecordEntry,
+    (at, last): (usize, Time),
+    orders: &mut usize,
+    listener: &mut impl ReplayListener<W>,
+) -> Result<(), Divergence> {
+    let differs = |replayed| Divergence { at, recorded: Some(*entry), replayed };
+    if !is_valid(engine, last, entry) {
+        return Err(differs(None));
+    }
+    match entry.kind {
+        RecordKind::Step => {}
+        RecordKind::Event(event) => {
+            listener.before_event(engine, entry.now, event);
+            let handled = engine.handle(entry.now, event);
+            listener.after_event(entry.now, event, handled);
+        }
+        RecordKind::Order(order) => {
+            let replayed = engine.poll(entry.now);
+            if mutate!("exec-replay-order", replayed != Some(order), replayed.is_none()) {
+                return Err(differs(replayed));
+            }
+            listener.on_order(entry.now, order);
+            *orders += 1;
+        }
+        RecordKind::Polled => {
+            if let Some(more) = engine.poll(entry.now) {
+                return Err(differs(Some(more)));
+            }
+            listener.on_orders_drained(engine, entry.now);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the executor can have written this entry. The engine relies on the checked properties.
 fn is_valid<W: Observer>(engine: &Engine<W>, last: Time, entry: &RecordEntry) -> bool {
     let end = Time::ZERO + MAX_RUN;
     let RecordKind::Event(event) = entry.kind else { return (last..=end).contains(&entry.now) };

@@ -13,44 +13,44 @@ use talea_os::pi_mutex::PiMutex;
 use talea_os::sched::{self, Attr, Policy};
 use talea_os::signal_stop::StopGate;
 
-/// FIFO priorities of a run, larger values first.
+/// Range of FIFO priorities of a run. A thread with a larger value runs first.
 ///
-/// The dispatchers have `top`, programs the priority below it, and workers the next ones, by their
-/// preemption levels where that helps. Workers that were preempted and must not run have `bottom`.
-/// The watchdog and the stall monitors stand one above `top`.
+/// The dispatchers have `top`, programs the two priorities below (`ProgramLevel`), and workers
+/// the next ones, one per preemption level where levels help. Workers that were preempted and must
+/// not run have `bottom`. The watchdog and the stall monitors have `top + 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
     /// Lowest priority: 1 to 96.
     pub bottom: u8,
-    /// Highest priority: `bottom + 2` to 98. Below `bottom + 3` there is no priority for programs.
+    /// Highest priority: `bottom + 2` to 98. Programs need `bottom + 4`.
     pub top: u8,
 }
 
 impl Default for Band {
     /// Returns the default band.
     ///
-    /// It is above threaded interrupts, which are FIFO 50: what needs those (a disk, a network)
-    /// waits while a run keeps its CPUs busy. It is below the kernel's migration and watchdog
-    /// threads. It is used from the top: with few preemption levels also above the priorities that
-    /// `talead` grants by default.
+    /// The band is above threaded interrupts, which are FIFO 50. What depends on those interrupts
+    /// (a disk, a network) waits while a run keeps its CPUs busy. The band is below the kernel's
+    /// migration and watchdog threads. A run uses the band from the top, so a run with few
+    /// preemption levels is also above the priorities that `talead` grants by default.
     fn default() -> Band {
         Band { bottom: 51, top: 93 }
     }
 }
 
 impl Band {
-    /// Whether the bounds are valid.
+    /// Whether the bounds of the band are valid.
     pub fn is_valid(self) -> bool {
         self.bottom >= 1 && self.top <= 98 && self.bottom + 2 <= self.top
     }
 
-    /// Whether there is a priority for programs, between dispatchers and workers.
-    pub(crate) fn has_program_level(self) -> bool {
-        self.bottom + 3 <= self.top
+    /// Whether there are priorities for programs, between dispatchers and workers.
+    pub(crate) fn has_program_levels(self) -> bool {
+        self.bottom + 4 <= self.top
     }
 }
 
-/// Stack that steps and most jobs need: several pages.
+/// Size in bytes of the stack that steps and most jobs need: several pages.
 const STACK_SIZE: usize = 1 << 14;
 
 /// Prefaults the stack of the calling thread, and sets its timer slack to the minimum.
@@ -64,25 +64,45 @@ pub(crate) fn prepare_thread() {
 /// Control that a run has over the priorities of its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PriorityControl {
-    /// It sets them at any time.
+    /// The run sets priorities at any time.
     Full,
-    /// A rights provider has set each of them once ([`crate::rights`]).
+    /// A rights provider has set each priority once ([`crate::rights`]).
     Fixed,
-    /// There are none.
+    /// The run has no real-time priorities.
     None,
 }
 
-/// Priority of each kind of thread in a band. Without priorities all threads are ordinary ones, and
-/// a stop gate alone keeps a worker from running.
+/// Real-time level of all threads of a program. The stepping thread sets it when the state of the
+/// program changes ([`mechanism::freeze`](crate::mechanism::freeze)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgramLevel {
+    /// Above a running program: the kernel runs a program that wakes at once.
+    Idle,
+    /// Below idle programs, above the idle detector and the workers.
+    Running,
+    /// Below all other real-time threads, for a thread that the kernel cannot freeze.
+    Stopped,
+}
+
+impl ProgramLevel {
+    /// All levels.
+    pub(crate) const ALL: [ProgramLevel; 3] =
+        [ProgramLevel::Idle, ProgramLevel::Running, ProgramLevel::Stopped];
+}
+
+/// Priority of each kind of thread in a band. Without priorities all threads are ordinary threads,
+/// and a stop gate alone keeps a worker from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PriorityMap {
     band: Band,
     pub(crate) control: PriorityControl,
+    has_programs: bool,
 }
 
 impl PriorityMap {
-    pub(crate) fn new(band: Band, control: PriorityControl) -> PriorityMap {
-        PriorityMap { band, control }
+    /// Creates the map of a run with or without programs.
+    pub(crate) fn new(band: Band, control: PriorityControl, has_programs: bool) -> PriorityMap {
+        PriorityMap { band, control, has_programs }
     }
 
     fn set(self, tid: Tid, priority: u8) -> io::Result<()> {
@@ -107,20 +127,31 @@ impl PriorityMap {
     }
 
     fn top_worker_priority(self) -> u8 {
-        self.band.top - 1 - u8::from(self.band.has_program_level())
+        // A run without programs leaves one priority unused.
+        let of_programs = if self.has_programs { 2 } else { 1 };
+        self.band.top - 1 - if self.band.has_program_levels() { of_programs } else { 0 }
     }
 
-    /// Number of levels of workers: at least 1.
+    /// Returns the number of levels of workers, at least 1.
     pub(crate) fn worker_levels(self) -> u8 {
         self.top_worker_priority() - self.band.bottom
     }
 
-    /// Priority of the threads of programs; only if the band has one.
-    pub(crate) fn program_priority(self) -> u8 {
-        self.band.top - 1
+    /// Returns the policy of the threads of a program. Only valid if the band has priorities for
+    /// programs.
+    ///
+    /// Threads of one program share the CPU round robin. A stopped program has FIFO. A program
+    /// cannot choose that policy, so the policy monitor never mistakes it for a choice of the
+    /// program.
+    pub(crate) fn program_policy(self, level: ProgramLevel) -> Policy {
+        match level {
+            ProgramLevel::Idle => Policy::Rr(self.band.top - 1),
+            ProgramLevel::Running => Policy::Rr(self.band.top - 2),
+            ProgramLevel::Stopped => Policy::Fifo(1),
+        }
     }
 
-    /// Priority of the process that restores the system if the run dies.
+    /// Returns the priority of the process that restores the system if the run dies.
     pub(crate) fn reaper_priority(self) -> u8 {
         self.band.top + 1
     }
@@ -131,21 +162,22 @@ impl PriorityMap {
     }
 }
 
-/// Job assignment of a worker, on a cache line of its own because its neighbours belong to other
-/// CPUs.
+/// Job assignment of a worker. Each assignment has a cache line of its own, because the
+/// neighbouring assignments belong to other CPUs.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSlot {
-    /// Notified once for each job, and at the end of the run.
+    /// Event count of the worker, notified once for each job and at the end of the run.
     job_ready: EventCount,
     number: AtomicU64,
     version: AtomicU32,
     cost: AtomicU64,
-    /// CPU where the worker was last dispatched: it reports to the dispatcher of that CPU.
+    /// CPU on which the worker was last dispatched. The worker reports to the dispatcher of that
+    /// CPU.
     pub(crate) cpu: AtomicU32,
-    /// Next element in the mailbox that contains this one.
+    /// Next element in the mailbox that contains this assignment.
     pub(crate) next: AtomicU32,
-    /// Activations of the task from outside that have not been read.
+    /// Number of activations of the task from outside that no step has read.
     pub(crate) activations: AtomicU32,
     pub(crate) stop_gate: StopGate,
     /// Whether the program was idle and got the CPU.
@@ -155,7 +187,7 @@ pub(crate) struct WorkerSlot {
 impl WorkerSlot {
     /// Assigns a job to a worker that has none.
     ///
-    /// An awake worker takes it; a sleeping one has to be [woken](WorkerSlot::wake).
+    /// An awake worker takes the job. The caller has to [wake](WorkerSlot::wake) a sleeping worker.
     pub(crate) fn assign(&self, job: Job) {
         self.number.store(job.number, Ordering::Relaxed);
         self.version.store(job.version, Ordering::Relaxed);
@@ -174,7 +206,7 @@ impl WorkerSlot {
         self.job_ready.notify();
     }
 
-    /// Waits until the event count differs from `key`, but at most until `until`.
+    /// Waits until the event count differs from `key` or `until` has passed.
     pub(crate) fn wait_until(&self, key: u32, until: Monotonic) -> Woken {
         self.job_ready.wait(key, until)
     }
@@ -189,7 +221,7 @@ impl WorkerSlot {
     }
 }
 
-/// A CPU of a root.
+/// State of one CPU of a root that threads share.
 #[derive(Debug)]
 pub(crate) struct CpuShared {
     /// Number of the CPU in the kernel.
@@ -198,10 +230,11 @@ pub(crate) struct CpuShared {
     pub(crate) idle_detector: IdleDetector,
 }
 
-/// Detector of a CPU that its program does not want.
+/// Idle detector of a CPU.
 #[derive(Debug, Default)]
 pub(crate) struct IdleDetector {
-    /// Number of times that a program was started or resumed on this CPU; notified at each.
+    /// Number of times that a program was started or resumed on this CPU, as an event count that
+    /// each start and each resumption notifies.
     pub(crate) epoch: EventCount,
     /// Value of `epoch` when the CPU was last found idle.
     pub(crate) idle_epoch: AtomicU32,
@@ -210,26 +243,27 @@ pub(crate) struct IdleDetector {
 /// Shared state of one root.
 #[derive(Debug)]
 pub(crate) struct RootShared {
-    /// CPUs, by CPU of the engine.
+    /// `cpus[c]`: state of CPU `c` of the engine.
     pub(crate) cpus: Vec<CpuShared>,
-    /// Job assignments, by task.
+    /// `slots[n]`: job assignment of the worker of task `n`.
     pub(crate) slots: Vec<WorkerSlot>,
-    /// Thread ids of the workers, once they are known and until they were joined; after that the
-    /// ids may be reused.
+    /// Thread numbers of the workers. Empty before the numbers are known, and after the workers
+    /// were joined, because the kernel may then reuse the numbers.
     pub(crate) worker_tids: PiMutex<Vec<Tid>>,
     /// Whether the run is over: no job starts.
     pub(crate) is_over: AtomicBool,
-    /// Whether Linux alone schedules the workers: they take no orders, and leave by themselves.
+    /// Whether Linux alone schedules the workers. Such workers take no orders, and leave by
+    /// themselves.
     is_native: bool,
     /// CPUs for threads that have left their priority: a CPU that the run does not use, if the
-    /// caller may use one.
+    /// caller may use such a CPU.
     home_cpus: CpuSet,
     /// All roots of the run.
     pub(crate) all_roots: OnceLock<Vec<Weak<RootShared>>>,
 }
 
 impl RootShared {
-    /// Creates the state for `tasks` tasks on these CPUs; threads that leave their priority go to
+    /// Creates the state for `tasks` tasks on these CPUs. Threads that leave their priority move to
     /// `home`.
     pub(crate) fn new(cpus: &[u32], tasks: usize, is_native: bool, home: &CpuSet) -> RootShared {
         let manage = |&number: &u32| CpuShared {
@@ -261,7 +295,7 @@ impl RootShared {
         }
     }
 
-    /// Cancels this root: its dispatchers leave, and clean up.
+    /// Cancels this root: the root's dispatchers clean up and leave.
     pub(crate) fn cancel(&self) {
         self.is_over.store(true, Ordering::Release);
         for cpu in &self.cpus {
@@ -276,11 +310,11 @@ impl RootShared {
         }
     }
 
-    /// Makes a thread an ordinary one, and unpins it.
+    /// Makes a thread an ordinary thread, and unpins it.
     ///
-    /// It keeps its flags: a run need not have the right to change them. Unpinned, because
-    /// real-time threads of another program may have its CPU and leave ordinary threads 50 ms of
-    /// each second there, in one piece.
+    /// The thread keeps its flags, because a run may lack the right to change flags. It must be
+    /// unpinned, because real-time threads of another program may occupy its CPU. They leave
+    /// ordinary threads 50 ms of each second, in one piece.
     pub(crate) fn demote_thread(&self, tid: Tid) {
         // The thread may have ended; then there is nothing to restore. A thread that stays
         // real-time stays where it is.
@@ -295,11 +329,12 @@ impl RootShared {
         );
     }
 
-    /// Releases all workers so that they end, as ordinary threads where a mechanism moved them.
+    /// Releases all workers so that they end. Workers that a mechanism moved end as ordinary
+    /// threads.
     ///
-    /// To be called when no mechanism is active; a second call does nothing. A worker scheduled by
-    /// Linux keeps its policy, because it may sleep with a reservation. The kernel would not return
-    /// the bandwidth of a reservation taken from a sleeping thread (docs/decisions/0003).
+    /// Must be called when no mechanism is active. A second call does nothing. A worker scheduled
+    /// by Linux keeps its policy, because it may sleep with a reservation. The kernel would not
+    /// return the bandwidth of a reservation taken from a sleeping thread (docs/decisions/0003).
     pub(crate) fn release_workers(&self) {
         self.is_over.store(true, Ordering::Release);
         if !self.is_native {

@@ -46,7 +46,7 @@ use crate::executor::{Executor, StepContext};
 use crate::mailbox::Batch;
 use crate::mechanism::Mechanism;
 use crate::panics;
-use crate::record::Log;
+use crate::record::{Log, RecordEntry};
 use crate::root_shared::RootShared;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -57,28 +57,28 @@ use talea_core::{Monotonic, Time};
 use talea_os::pi_mutex::{PiMutex, PiMutexGuard};
 use talea_os::signal_stop::defer_stop;
 
-/// Executor of a root with what its steps need; all behind one lock.
+/// Executor of a root with what its steps need. One lock protects everything.
 #[derive(Debug)]
 pub(crate) struct RootState<M: Mechanism> {
     pub(crate) executor: Executor<M>,
-    /// Logs, by CPU.
+    /// `logs[c]`: log of the dispatcher of CPU `c`.
     logs: Vec<Log>,
-    /// Events read in a step; empty between steps.
+    /// Events that a step has read. Empty between steps.
     batch: Batch,
     /// Kernel error in a step by a worker.
     kernel_error: Option<M::Error>,
     /// Message of a panic in a step.
     panic_message: Option<String>,
-    /// Steps by workers, by CPU.
+    /// `steps[c]`: numbers of steps that workers made in place of the dispatcher of CPU `c`.
     pub(crate) steps: Vec<WorkerSteps>,
 }
 
-/// Steps that workers have made.
+/// Numbers of steps that workers have made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkerSteps {
-    /// At the end of a segment.
+    /// Number of steps at the end of a segment.
     pub(crate) completions: u64,
-    /// At the expiry of a release timer.
+    /// Number of steps at the expiry of a release timer.
     pub(crate) releases: u64,
 }
 
@@ -102,8 +102,8 @@ impl<M: Mechanism> RootState<M> {
         }
     }
 
-    /// Makes a step: the contents of the mailbox of the CPU, and the completed segment of `ended`
-    /// if there is one. Whether the root goes on.
+    /// Makes a step with the contents of the mailbox of the CPU. If `ended` is a task, the step
+    /// also delivers the completed segment of that task. Returns whether the root continues.
     pub(crate) fn step(
         &mut self,
         context: StepContext,
@@ -142,7 +142,7 @@ impl<M: Mechanism> RootState<M> {
         outcome
     }
 
-    /// Message of a panic in a step: of the engine, a policy, or a version selector.
+    /// Returns the message of a panic in a step: of the engine, a policy, or a version selector.
     pub(crate) fn panic_message(&self) -> Option<&str> {
         self.panic_message.as_deref()
     }
@@ -154,7 +154,14 @@ impl<M: Mechanism> RootState<M> {
         self.kernel_error.take().map_or(Ok(self.executor.now()), Err)
     }
 
-    /// Returns the logs, when the run is over.
+    /// Exchanges the entries of the log of each CPU `c` with the empty list `lists[c]`.
+    pub(crate) fn exchange_logs(&mut self, lists: &mut [Vec<RecordEntry>]) {
+        for (log, list) in self.logs.iter_mut().zip(lists) {
+            *list = log.exchange(std::mem::take(list));
+        }
+    }
+
+    /// Returns the logs. Called when the run is over.
     pub(crate) fn take_logs(&mut self) -> Vec<Log> {
         std::mem::take(&mut self.logs)
     }
@@ -173,7 +180,7 @@ impl<M: Mechanism> StepHandle<M> {
     }
 
     /// Steps the root at the end of a segment of the calling worker. Returns the time until which
-    /// it sleeps, or nothing if the dispatcher has to step.
+    /// the worker sleeps. Returns `None` if the dispatcher has to step.
     pub(crate) fn step_on_completion(
         &self,
         task: TaskId,
@@ -195,7 +202,7 @@ impl<M: Mechanism> StepHandle<M> {
     }
 
     /// Steps the root at the expiry of the release timer of the calling worker. Returns the time
-    /// until which it sleeps.
+    /// until which the worker sleeps.
     pub(crate) fn step_on_release(&self, task: TaskId, shared: &RootShared) -> Monotonic {
         defer_stop(|| {
             let woken = self.clock.now();

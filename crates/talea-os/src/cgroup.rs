@@ -10,18 +10,24 @@
 //! at that moment. So the value is exact if it is read on the CPU to which the whole cgroup is
 //! pinned.
 //!
+//! The kernel freezes a thread when it returns to user space. A thread in a long system call runs
+//! on, so a cgroup may have a second group in the hierarchy of the `cpu` controller (v1), which
+//! limits the real-time CPU time of its members also inside of system calls ([`rt_group`]).
+//!
 //! Cleanup: [`RunCgroups`] removes its cgroups and kills their processes; a reaper
 //! does so if this process dies first, and [`remove_leftover`] if both were killed at the same
 //! instant.
 //!
-//! Absent on purpose: version 1, where killing a frozen group takes several writes.
+//! Absent on purpose: freezing by version 1, where killing a frozen group takes several writes.
 
 mod cleanup;
+pub mod rt_group;
 
 use crate::Tid;
 use crate::proc;
 use crate::reaper::{Reaper, ReaperConfig};
 use cleanup::KillCgroup;
+use rt_group::{RtGroup, RtLimit};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -29,9 +35,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use talea_core::Work;
 
-/// Prefix of our directories; the number and the start time of the reaper's parent thread follow.
+/// Prefix of the directories of this module. The number and the start time of the reaper's parent
+/// thread follow.
 const PREFIX: &str = "talea-exec-";
-/// Time limit for killed processes to disappear.
+/// Time limit within which killed processes must disappear.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the mount point of the cgroup v2 hierarchy.
@@ -51,14 +58,22 @@ pub struct Cgroup {
     path: PathBuf,
     freeze: File,
     usage: File,
+    events: File,
+    threads: File,
+    rt_group: Option<RtGroup>,
 }
+
+/// Size in bytes of a read of thread numbers.
+const READ_SIZE: usize = 2048;
 
 impl Cgroup {
     fn create(path: PathBuf) -> io::Result<Cgroup> {
         fs::create_dir(&path)?;
         let freeze = File::options().write(true).open(path.join("cgroup.freeze"))?;
         let usage = File::open(path.join("cpu.stat"))?;
-        Ok(Cgroup { path, freeze, usage })
+        let events = File::open(path.join("cgroup.events"))?;
+        let threads = File::open(path.join("cgroup.threads"))?;
+        Ok(Cgroup { path, freeze, usage, events, threads, rt_group: None })
     }
 
     /// Freezes the cgroup: no thread in it returns to user space. A thread that runs on another CPU
@@ -68,7 +83,8 @@ impl Cgroup {
         self.freeze.write_all_at(b"1", 0)
     }
 
-    /// Thaws the cgroup. `epoll_wait` and `sigtimedwait` calls in it return as interrupted.
+    /// Thaws the cgroup. `epoll_wait` and `sigtimedwait` calls of its threads return as
+    /// interrupted.
     pub fn thaw(&self) -> io::Result<()> {
         self.freeze.write_all_at(b"0", 0)
     }
@@ -94,6 +110,33 @@ impl Cgroup {
         Ok(text.lines().filter_map(|line| line.parse().ok().and_then(Tid::new)).collect())
     }
 
+    /// Calls `visit` for each thread in the cgroup. May omit a thread that is created or ends
+    /// meanwhile. Allocates nothing.
+    pub fn for_each_thread(&self, mut visit: impl FnMut(Tid)) -> io::Result<()> {
+        let (mut text, mut at, mut number) = ([0; READ_SIZE], 0, 0_i32);
+        loop {
+            let len = match self.threads.read_at(&mut text, at) {
+                Ok(0) => return Ok(()),
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            at += len as u64;
+            for &byte in &text[..len] {
+                if byte.is_ascii_digit() {
+                    number = number.wrapping_mul(10).wrapping_add(i32::from(byte - b'0'));
+                } else if let Some(tid) = Tid::new(std::mem::take(&mut number)) {
+                    visit(tid);
+                }
+            }
+        }
+    }
+
+    /// Returns the group that limits the real-time CPU time of the cgroup, if there is one.
+    pub fn rt_group(&self) -> Option<&RtGroup> {
+        self.rt_group.as_ref()
+    }
+
     /// Whether all threads in the cgroup are frozen.
     pub fn is_frozen(&self) -> io::Result<bool> {
         self.has_event("frozen 1")
@@ -105,7 +148,9 @@ impl Cgroup {
     }
 
     fn has_event(&self, line: &str) -> io::Result<bool> {
-        Ok(fs::read_to_string(self.path.join("cgroup.events"))?.lines().any(|found| found == line))
+        let mut text = [0; 128];
+        let len = self.events.read_at(&mut text, 0)?;
+        Ok(text[..len].split(|&byte| byte == b'\n').any(|found| found == line.as_bytes()))
     }
 
     /// Opens the file through which processes enter the cgroup.
@@ -125,31 +170,45 @@ fn parse_usage(text: &[u8]) -> Option<Work> {
 pub struct RunCgroups {
     path: PathBuf,
     cgroups: Vec<Cgroup>,
-    /// Set until all cgroups are removed.
+    /// Reaper of the cgroups, present until all cgroups are removed.
     reaper: Option<Reaper>,
 }
 
 impl RunCgroups {
-    /// Creates `count` empty cgroups, and a reaper that removes them and kills their members if
-    /// this process dies. The reaper runs at FIFO priority `priority`, if given, because the
-    /// members may have a higher priority than all other threads.
+    /// Creates an empty cgroup for each element of `limits`, and a reaper that removes them and
+    /// kills their members if this process dies. The reaper runs at FIFO priority `priority`, if
+    /// given, because the members may have a higher priority than all other threads. A cgroup with
+    /// a limit gets a real-time control group where the kernel grants one.
     ///
     /// # Errors
     /// Without the hierarchy, or without the right to create cgroups in it.
-    pub fn create(count: usize, priority: Option<u8>) -> io::Result<RunCgroups> {
+    pub fn create(limits: &[Option<RtLimit>], priority: Option<u8>) -> io::Result<RunCgroups> {
         let top = mount_point().ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no cgroup2 file system is mounted")
         })?;
+        let rt_top = rt_group::mount_point()
+            .filter(|_| limits.iter().any(Option::is_some) && rt_group::is_throttled());
+        let is_limited: Vec<bool> = limits.iter().map(Option::is_some).collect();
         // The reaper must exist before the first cgroup.
-        let (reaper, path) = Reaper::start(move |parent, start_ticks| {
-            let path = top.join(format!("{PREFIX}{}-{start_ticks}", parent.as_raw()));
-            Ok((ReaperConfig::new(KillCgroup::new(&path)?, Some(&top), priority)?, path))
+        let (reaper, (path, rt_paths)) = Reaper::start(move |parent, start_ticks| {
+            let name = format!("{PREFIX}{}-{start_ticks}", parent.as_raw());
+            let rt_path = |at: usize| {
+                Some(rt_top.as_ref().filter(|_| is_limited[at])?.join(format!("{name}-{at}")))
+            };
+            let rt_paths: Vec<_> = (0..is_limited.len()).map(rt_path).collect();
+            let path = top.join(name);
+            let kill = KillCgroup::new(&path, rt_paths.iter().flatten())?;
+            Ok((ReaperConfig::new(kill, Some(&top), priority)?, (path, rt_paths)))
         })?;
         let mut cgroups =
             RunCgroups { path: path.clone(), cgroups: Vec::new(), reaper: Some(reaper) };
         fs::create_dir(&path)?;
-        for at in 0..count {
-            cgroups.cgroups.push(Cgroup::create(path.join(at.to_string()))?);
+        for (at, (limit, rt_path)) in limits.iter().zip(rt_paths).enumerate() {
+            let mut cgroup = Cgroup::create(path.join(at.to_string()))?;
+            // The kernel may have no room for the limit: then the cgroup does without it.
+            cgroup.rt_group =
+                limit.zip(rt_path).and_then(|(limit, path)| RtGroup::create(path, limit).ok());
+            cgroups.cgroups.push(cgroup);
         }
         Ok(cgroups)
     }
@@ -157,17 +216,24 @@ impl RunCgroups {
     /// Kills all members of all cgroups.
     ///
     /// # Errors
-    /// If the kernel refuses.
+    /// If the kernel refuses the write.
     pub fn kill(&self) -> io::Result<()> {
+        // Killed threads need CPU time in order to exit.
+        self.rt_groups().for_each(RtGroup::lift);
         fs::write(self.path.join("cgroup.kill"), "1")
     }
 
-    /// Returns the threads in all cgroups; those of an unreadable cgroup are omitted.
+    fn rt_groups(&self) -> impl Iterator<Item = &RtGroup> {
+        self.cgroups.iter().filter_map(Cgroup::rt_group)
+    }
+
+    /// Returns the threads in all cgroups of the run. Omits the threads of cgroups that it cannot
+    /// read.
     pub fn threads(&self) -> Vec<Tid> {
         self.cgroups.iter().filter_map(|cgroup| cgroup.threads().ok()).flatten().collect()
     }
 
-    /// Returns the cgroup at this index.
+    /// Returns the cgroup at index `at`.
     pub fn cgroup(&self, at: usize) -> &Cgroup {
         &self.cgroups[at]
     }
@@ -175,7 +241,9 @@ impl RunCgroups {
 
 impl Drop for RunCgroups {
     fn drop(&mut self) {
-        if remove(&self.path).is_ok()
+        self.rt_groups().for_each(RtGroup::lift);
+        let removed = remove(&self.path);
+        if self.rt_groups().map(RtGroup::remove).fold(removed, Result::and).is_ok()
             && let Some(reaper) = self.reaper.take()
         {
             reaper.disarm();
@@ -184,7 +252,7 @@ impl Drop for RunCgroups {
     }
 }
 
-/// Kills all members of one of our directories and removes it.
+/// Kills all members of a directory of this module and removes the directory.
 fn remove(path: &Path) -> io::Result<()> {
     let end = Instant::now() + REMOVE_TIMEOUT;
     loop {
@@ -202,8 +270,8 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the directories below `path`, deepest first: a program may have created cgroups of its
-/// own.
+/// Removes the directories below `path`, deepest first, because a program may have created cgroups
+/// below its own cgroup.
 fn remove_children(path: &Path) -> io::Result<()> {
     for entry in
         fs::read_dir(path)?.flatten().filter(|entry| entry.file_type().is_ok_and(|of| of.is_dir()))
@@ -225,8 +293,8 @@ fn unless_gone(error: io::Error) -> io::Result<()> {
 }
 
 /// Returns the cgroups of runs whose process and reaper are both gone. The reaper's parent thread
-/// stands for the process: it ends at once with the process, whereas other threads may have to wait
-/// for a CPU that the cgroup's threads occupy.
+/// stands for the process, because the parent thread ends at once with the process. Other threads
+/// may have to wait for a CPU that the cgroup's threads occupy.
 pub fn leftover() -> Vec<PathBuf> {
     let is_leftover = |name: &str| {
         let mut parts = name.strip_prefix(PREFIX)?.split('-');
@@ -238,11 +306,10 @@ pub fn leftover() -> Vec<PathBuf> {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         })
     };
-    let Some(entries) = mount_point().and_then(|top| fs::read_dir(top).ok()) else {
-        return Vec::new();
-    };
-    let found = entries
-        .flatten()
+    let tops = mount_point().into_iter().chain(rt_group::mount_point());
+    let found = tops
+        .filter_map(|top| fs::read_dir(top).ok())
+        .flat_map(Iterator::flatten)
         .filter(|entry| entry.file_name().to_str().and_then(is_leftover) == Some(true));
     found.map(|entry| entry.path()).collect()
 }
@@ -250,12 +317,13 @@ pub fn leftover() -> Vec<PathBuf> {
 /// Removes the [`leftover`] cgroups, kills their members, and returns their paths.
 ///
 /// # Errors
-/// The last failure; all other cgroups were removed.
+/// The last failure. All other cgroups were removed.
 pub fn remove_leftover() -> io::Result<Vec<PathBuf>> {
     let found = leftover();
     let mut all = Ok(());
     for path in &found {
-        all = remove(path).and(all);
+        let is_rt = rt_group::mount_point().is_some_and(|top| path.starts_with(top));
+        all = if is_rt { rt_group::remove(path) } else { remove(path) }.and(all);
     }
     all.map(|()| found)
 }

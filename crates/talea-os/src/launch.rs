@@ -3,7 +3,8 @@
 //! Model: between fork and exec the child sets its CPU and priority and enters its cgroup, which is
 //! frozen, and stops there. It executes the program when the cgroup is thawed for the first time:
 //! no part of the program, not even its start, is outside of what is metered. The starting thread
-//! waits until then, so a separate thread should do it.
+//! waits until then, so a separate thread should do it. Before that it enters the cgroup's
+//! real-time control group, if it has one.
 //!
 //! The program dies with the thread that starts it: the child asks the kernel for that first, and
 //! exits by itself if its parent was gone before.
@@ -19,12 +20,19 @@
 //! them a higher priority and another real-time policy. Any thread may lower its own policy or move
 //! to another CPU, and one with CAP_SYS_RESOURCE can lift the limit.
 //!
+//! A program may run as another user than this process. Then it has that user's groups, and no more
+//! privileges by its exec (`PR_SET_NO_NEW_PRIVS`) unless the user is root. Its environment is that
+//! of a login: no variable of this process but PATH and the locale. It has a session of its own, so
+//! that it cannot type into the terminal of this process.
+//!
 //! Everything between fork and exec is async-signal-safe: system calls on data prepared before.
 
 use crate::Tid;
 use crate::capabilities::Capability;
 use crate::cgroup::Cgroup;
+use crate::cgroup::rt_group::RtGroup;
 use crate::sys::check;
+use crate::users::Account;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -40,11 +48,12 @@ use talea_core::mutate;
 pub struct Program {
     file: PathBuf,
     arguments: Vec<OsString>,
+    account: Option<Account>,
 }
 
 impl Program {
-    /// Resolves `arguments`, of which the first names the program: a path, or without a slash a
-    /// file in one of the directories of `PATH`.
+    /// Resolves `arguments`, of which the first names the program. The name is a path, or without a
+    /// slash a file in one of the directories of `PATH`.
     ///
     /// # Errors
     /// If there is no such file that this process may execute.
@@ -63,16 +72,29 @@ impl Program {
                 .find(|file| may(file))
         };
         let arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
-        Ok(Program { file: file.ok_or_else(not_found)?, arguments })
+        Ok(Program { file: file.ok_or_else(not_found)?, arguments, account: None })
+    }
+
+    /// Returns the program with the account under which it runs. `None` stands for the account of
+    /// this process.
+    #[must_use]
+    pub fn run_as(self, account: Option<Account>) -> Program {
+        Program { account, ..self }
+    }
+
+    /// Returns the executable file.
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Starts the program in `cgroup`, on `cpu`. Returns when the program has started, which is not
     /// before the cgroup is thawed.
     ///
-    /// It runs at SCHED_RR, `priority`: its threads and children inherit that and share the CPU in
-    /// turn; they get no higher priority and no other real-time policy. Its standard input is
-    /// empty, and its output goes to standard error. It dies with the calling thread, or when one
-    /// of its threads has used `max_cpu_time` without blocking.
+    /// The program runs at SCHED_RR, `priority`. Its threads and children inherit the priority and
+    /// share the CPU in turn. They get no higher priority and no other real-time policy. The
+    /// standard input of the program is empty, and its output goes to standard error. The program
+    /// dies with the calling thread, or when one of its threads has used `max_cpu_time` without
+    /// blocking.
     ///
     /// # Errors
     /// If the kernel refuses any step.
@@ -84,26 +106,33 @@ impl Program {
         max_cpu_time: Option<Duration>,
     ) -> io::Result<Child> {
         let procs = cgroup.procs_file()?;
+        let rt_tasks = cgroup.rt_group().map(RtGroup::tasks_file).transpose()?;
+        let rt_raw = rt_tasks.as_ref().map(AsRawFd::as_raw_fd);
         let (mask, raw) = (mask(&CpuSet::single(cpu)), procs.as_raw_fd());
         let limit = max_cpu_time.map(limit).transpose()?;
         let parent = Tid::of_process().as_raw();
         let mut command = Command::new(&self.file);
         command.arg0(&self.arguments[0]).args(&self.arguments[1..]).stdin(Stdio::null());
         command.stdout(io::stderr());
+        let ids = self.account.as_ref().map(|account| {
+            set_login_environment(&mut command, account);
+            (account.groups.clone(), account.user.gid, account.user.uid)
+        });
         let enter = move || {
             let parameters = libc::sched_param { sched_priority: i32::from(priority) };
             // SAFETY: integers, and structures that live as long as the calls; the descriptor is
             // open until exec.
             unsafe {
                 // A terminal signal is for the program's starter only.
-                check(libc::setpgid(0, 0))?;
-                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
-                // The parent may have died before `prctl`.
-                if libc::getppid() != parent {
-                    libc::_exit(127);
-                }
+                check(libc::setsid())?;
                 if let Some(limit) = &limit {
                     check(libc::setrlimit(libc::RLIMIT_RTTIME, limit))?;
+                }
+                // As an ordinary thread: the group may have less room for a real-time one.
+                if let Some(tasks) = rt_raw
+                    && libc::write(tasks, c"0".as_ptr().cast(), 1) != 1
+                {
+                    return Err(io::Error::last_os_error());
                 }
                 check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const mask))?;
                 check(libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters))?;
@@ -111,8 +140,23 @@ impl Program {
                 // not change their policy anyway.
                 let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                 libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const none);
+                libc::setrlimit(libc::RLIMIT_NICE, &raw const none);
                 let sys_nice = Capability::SysNice as libc::c_ulong;
                 mutate!("os-launch-nice", libc::prctl(libc::PR_CAPBSET_DROP, sys_nice, 0, 0, 0), 0);
+                if let Some((groups, gid, uid)) = &ids {
+                    check(libc::setgroups(groups.len(), groups.as_ptr()))?;
+                    check(libc::setresgid(*gid, *gid, *gid))?;
+                    check(mutate!("os-launch-user", libc::setresuid(*uid, *uid, *uid), 0))?;
+                    if *uid != 0 {
+                        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+                    }
+                }
+                // After the change of the user, which resets it.
+                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+                // The parent may have died before `prctl`.
+                if libc::getppid() != parent {
+                    libc::_exit(127);
+                }
                 // Zero names the writing process. The child stops on the return from this write.
                 if libc::write(raw, c"0".as_ptr().cast(), 1) != 1 {
                     return Err(io::Error::last_os_error());
@@ -120,16 +164,28 @@ impl Program {
             }
             Ok(())
         };
-        // SAFETY: the closure runs between fork and exec and only makes system calls; `procs`
-        // outlives the start.
+        // SAFETY: the closure runs between fork and exec and only makes system calls; `procs` and
+        // `rt_tasks` outlive the start.
         unsafe { command.pre_exec(enter) };
         let child = command.spawn();
-        drop(procs);
+        drop((procs, rt_tasks));
         child
     }
 }
 
-/// Limit of real-time CPU time without blocking; less where this process's own hard limit is lower.
+/// Gives the program the environment of a login of its user.
+fn set_login_environment(command: &mut Command, account: &Account) {
+    let is_kept = |name: &OsStr| {
+        name == "PATH" || name == "LANG" || name.as_encoded_bytes().starts_with(b"LC_")
+    };
+    let kept: Vec<_> = std::env::vars_os().filter(|(name, _)| is_kept(name)).collect();
+    command.env_clear().envs(kept);
+    command.env("HOME", &account.home).env("SHELL", &account.shell);
+    command.env("USER", &account.user.name).env("LOGNAME", &account.user.name);
+}
+
+/// Returns the limit of real-time CPU time without blocking: `max_cpu_time`, or this process's own
+/// hard limit if that is lower.
 fn limit(max_cpu_time: Duration) -> io::Result<libc::rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid structure, which the kernel fills.

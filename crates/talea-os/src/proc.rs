@@ -5,8 +5,9 @@
 //! threads.
 
 use crate::Tid;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use talea_core::Span;
 
 /// Users of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +134,27 @@ pub(crate) fn stat_at(path: &str) -> io::Result<Stat> {
 /// Reads `/proc/TID/status`.
 pub fn status(tid: Tid) -> io::Result<Status> {
     parse_status(&read(&format!("/proc/{tid}/status"))?).ok_or_else(|| unreadable("status"))
+}
+
+/// Returns how long a thread has had a CPU or waited for one since its creation. The value is exact
+/// for a thread that does not run. It is zero where the kernel does not count (no SCHED_INFO).
+/// Allocates nothing.
+pub fn runnable_time(tid: Tid) -> io::Result<Span> {
+    let mut path = [0; 40];
+    let mut rest = &mut path[..];
+    write!(rest, "/proc/{tid}/schedstat")?;
+    let unused = rest.len();
+    let path = str::from_utf8(&path[..path.len() - unused]).map_err(io::Error::other)?;
+    // Time with a CPU, time in a run queue, and number of times that it got a CPU.
+    let mut buffer = [0; 80];
+    let text = read_into(path, &mut buffer)?;
+    let mut numbers = text
+        .split(u8::is_ascii_whitespace)
+        .map(|word| str::from_utf8(word).ok().and_then(|word| word.parse::<u64>().ok()));
+    let (Some(Some(ran)), Some(Some(waited))) = (numbers.next(), numbers.next()) else {
+        return Err(unreadable("schedstat"));
+    };
+    Ok(Span::from_ns(ran.saturating_add(waited)))
 }
 
 fn unreadable(name: &str) -> io::Error {

@@ -3,9 +3,11 @@
 //! Only configuration and reports use names; every decision is made on numbers.
 
 use crate::sys::errno;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// User account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,19 @@ pub struct User {
     pub uid: u32,
     /// Primary group id of the account.
     pub gid: u32,
+}
+
+/// Account under which a program runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// User with its primary group.
+    pub user: User,
+    /// Groups of a login, including the primary group.
+    pub groups: Vec<u32>,
+    /// Home directory.
+    pub home: PathBuf,
+    /// Login shell.
+    pub shell: PathBuf,
 }
 
 /// Group of users.
@@ -47,6 +62,27 @@ pub fn user_by_id(uid: u32) -> io::Result<Option<User>> {
         // SAFETY: as above.
         unsafe { libc::getpwuid_r(uid, record, room.as_mut_ptr().cast(), room.len(), found) }
     })
+}
+
+/// Returns the account with this name, or else with this number. Returns `None` if there is none.
+pub fn account(name_or_uid: &str) -> io::Result<Option<Account>> {
+    let by_name = user_by_name(name_or_uid)?;
+    let found = match (by_name, name_or_uid.parse()) {
+        (None, Ok(uid)) => user_by_id(uid)?,
+        (found, _) => found,
+    };
+    let Some(user) = found else { return Ok(None) };
+    let groups = groups_of(&user)?;
+    let of = |record: &libc::passwd| {
+        // SAFETY: a record that was found has C strings.
+        unsafe { (path(record.pw_dir), path(record.pw_shell)) }
+    };
+    let ask = |record, room: &mut [u8], found| {
+        // SAFETY: all pointers are valid for the call; `room` says its own length.
+        unsafe { libc::getpwuid_r(user.uid, record, room.as_mut_ptr().cast(), room.len(), found) }
+    };
+    let (home, shell) = lookup(ask, of)?.unwrap_or_default();
+    Ok(Some(Account { user, groups, home, shell }))
 }
 
 /// Returns the group called `name`. Returns `None` if there is none.
@@ -137,6 +173,13 @@ fn lookup<R, T>(
 
 /// # Safety
 /// `name` is a C string.
+unsafe fn path(name: *const libc::c_char) -> PathBuf {
+    // SAFETY: as the caller promises.
+    PathBuf::from(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()))
+}
+
+/// # Safety
+/// `name` is a C string.
 unsafe fn text(name: *const libc::c_char) -> String {
     // SAFETY: as the caller promises.
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
@@ -153,6 +196,16 @@ mod tests {
         assert_eq!(user_by_id(0).expect("a lookup"), Some(root.clone()));
         assert!(groups_of(&root).expect("a lookup").contains(&0));
         assert_eq!(group_by_id(0).expect("a lookup").expect("a group").gid, 0);
+    }
+
+    #[test]
+    fn an_account_is_found_by_its_name_and_by_its_number() {
+        let root = account("root").expect("a lookup").expect("root");
+        assert_eq!((root.user.uid, root.groups.contains(&0)), (0, true));
+        assert!(root.home.is_absolute(), "{root:?}");
+        assert_eq!(account("0").expect("a lookup"), Some(root));
+        assert_eq!(account("3999999999").expect("a lookup"), None);
+        assert_eq!(account("no such user").expect("a lookup"), None);
     }
 
     #[test]

@@ -36,6 +36,7 @@ impl Application {
             sources: self.tasks.iter().map(source).collect::<Result<_, _>>()?,
             tasks: self.tasks.iter().map(|declared| declared.task.spec.name.clone()).collect(),
             programs: vec![None; self.tasks.len()],
+            users: vec![None; self.tasks.len()],
             surroundings: Environment::default(),
         };
         let (expectations, warnings) = Default::default();

@@ -19,7 +19,7 @@ pub mod trace;
 
 pub use histogram::Histogram;
 pub use interference::Overheads;
-pub use job_lists::{JobList, generate_jobs};
+pub use job_lists::{JobList, JobStream, generate_jobs, stream_jobs};
 pub use schedule::{Schedule, Segment};
 pub use simulation::{Outcome, Simulation};
 pub use sink::{Completion, Counters, Jobs, Sink};

@@ -12,9 +12,16 @@ pub use reservation::{Reservation, ReservationError, parse_reservation};
 use std::fmt;
 use talea_core::Span;
 
-/// Units: name, length in nanoseconds, and maximum number of decimals.
-const UNITS: [(&str, u64, usize); 4] =
-    [("ns", 1, 0), ("us", 1_000, 3), ("ms", 1_000_000, 6), ("s", 1_000_000_000, 9)];
+/// Units: name, length in nanoseconds, and number of decimals that stay exact.
+const UNITS: [(&str, u64, usize); 7] = [
+    ("ns", 1, 0),
+    ("us", 1_000, 3),
+    ("ms", 1_000_000, 6),
+    ("s", 1_000_000_000, 9),
+    ("min", 60_000_000_000, 9),
+    ("h", 3_600_000_000_000, 9),
+    ("d", 86_400_000_000_000, 9),
+];
 
 /// Reason why a duration could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,17 +51,19 @@ impl fmt::Display for SpanError {
             SpanError::NoUnit(number) => {
                 write!(
                     f,
-                    "{number} has no unit; write \"{number}us\" or \"{number}ms\" (units: ns, us, ms, s)"
+                    "{number} has no unit; write \"{number}us\" or \"{number}ms\" (units: ns, us, ms, s, min, h, d)"
                 )
             }
             SpanError::UnknownUnit(number, unit) => {
-                // Names of minutes and hours, and capitals, are the slips that have an obvious
-                // meaning.
+                // Capitals are the slip that has an obvious meaning.
                 match UNITS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(unit)) {
                     Some((name, ..)) => {
                         write!(f, "units are small letters; write \"{number}{name}\"")
                     }
-                    None => write!(f, "\"{unit}\" is not a unit; the units are ns, us, ms and s"),
+                    None => write!(
+                        f,
+                        "\"{unit}\" is not a unit; the units are ns, us, ms, s, min, h and d"
+                    ),
                 }
             }
             SpanError::Blank(tight) => {
@@ -120,7 +129,8 @@ pub fn parse_span(text: &str) -> Result<Span, SpanError> {
         let digits = digits.trim_start_matches('0');
         if digits.is_empty() { Ok(0) } else { digits.parse().map_err(|_| SpanError::TooLong) }
     };
-    let part = value(fraction)? * 10_u64.pow((decimals - fraction.len()) as u32);
+    let part = u128::from(value(fraction)?) * u128::from(scale);
+    let part = (part / 10_u128.pow(fraction.len() as u32)) as u64;
     let ns = value(whole)?.checked_mul(scale).and_then(|ns| ns.checked_add(part));
     ns.map(Span::from_ns).ok_or(SpanError::TooLong)
 }

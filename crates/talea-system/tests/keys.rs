@@ -55,6 +55,9 @@ fn system_file(key: &Key, value: &str) -> String {
             "[[scheduler]]\npolicy = \"edf\"\nselection = \"trade-off\"\nweight = {value}\n"
         );
     }
+    if (key.section, key.name) == (Section::Task, "user") {
+        return format!("[[task]]\nprogram = [\"true\"]\nuser = {value}\n");
+    }
     match (key.section, key.name) {
         (Section::Scheduler, "policy") => format!("[[scheduler]]\npolicy = {value}\n"),
         (Section::Scheduler, "budget" | "period" | "deadline" | "offset") => {

@@ -11,18 +11,20 @@ use crate::compare::model::{Bound, LostTimeBound, Model, model};
 use crate::compare::stall_filter::StallFilter;
 use crate::exit::Exit;
 use crate::live_run::{
-    self, CpuAssignment, CpuReservation, LiveRun, LoadEstimate, Mechanism, NotExecutable, RunSetup,
-    WorkMode, estimate_load, place, print_limits, with_changes,
+    self, Accounts, CpuAssignment, CpuReservation, LiveRun, LoadEstimate, Mechanism, NotExecutable,
+    RunSetup, SourceTexts, WorkMode, estimate_load, isolation_failure_text, place, print_limits,
+    with_changes,
 };
 use crate::output::{colored, print, print_json};
 use crate::report::{DrawnRoot, Outline, RunPage, html};
-use crate::{commands, run_summary};
+use crate::run_summary;
 use anyhow::Context;
 use report::{CompareReport, RootComparison, RunReport};
 use std::path::PathBuf;
 use talea_core::engine::NodeSpec;
 use talea_core::mutate;
 use talea_core::{CpuSet, Span, Time};
+use talea_exec::StoppedTime;
 use talea_exec::native::Guarantee;
 use talea_exec::{ProgramExit, RootReport};
 use talea_sim::Simulation;
@@ -70,7 +72,7 @@ pub(crate) struct CompareArgs {
     /// Tolerance of a measured response; two percent of the response are added.
     #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = task::duration)]
     tolerance: Span,
-    /// Run although it would break grants on its CPUs.
+    /// Run even if the run breaks proved guarantees of grants on its CPUs.
     #[arg(long)]
     beside_grants: bool,
     /// Write a page with the simulated and the last measured schedule to FILE.
@@ -83,10 +85,11 @@ pub(crate) struct CompareArgs {
 /// Part of a response that is tolerated, in thousandths.
 const TOLERANCE_PERMILLE: u64 = 20;
 
-/// Data that are the same in all runs.
+/// Data that are equal in all runs.
 struct Comparison<'a> {
     system: &'a System,
     places: &'a CpuAssignment,
+    accounts: Accounts,
     estimates: Vec<LoadEstimate>,
     models: Vec<Model>,
     lost_time_bounds: Vec<LostTimeBound<'a>>,
@@ -97,8 +100,16 @@ struct Comparison<'a> {
 }
 
 pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit> {
-    let Some(system) = commands::simulate::load_or_report(&args.file)? else {
-        return Ok(Exit::Usage);
+    let (system, texts) = match SourceTexts::load(&args.file)? {
+        Ok(read) => read,
+        Err(diagnostics) => {
+            eprint!("{}", talea_system::diagnostic::render(&diagnostics, false));
+            return Ok(Exit::Usage);
+        }
+    };
+    let accounts = match live_run::accounts(&system, &texts.paths()) {
+        Ok(accounts) => accounts,
+        Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
     };
     let duration = args.duration.unwrap_or(system.duration);
     let seed = args.seed.unwrap_or(system.seed);
@@ -107,7 +118,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
         Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
     };
     let estimates = estimate_load(&system, duration, seed)?;
-    print_limits(&system, &places, &estimates, duration);
+    print_limits(&system, &places, &estimates);
     let outlines =
         system.roots.iter().map(run_summary::outline).collect::<anyhow::Result<Vec<_>>>()?;
     let end = Time::ZERO + duration;
@@ -124,6 +135,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
     let stage = Comparison {
         system: &system,
         places,
+        accounts,
         estimates,
         models,
         lost_time_bounds,
@@ -190,7 +202,8 @@ fn has_programs(root: &Root) -> bool {
 }
 
 /// Removes the bounds that depend on the behaviour of programs: those of the programs themselves,
-/// and all bounds if a program has no server above it, because only a server limits its CPU time.
+/// and all bounds if a program has no server above it. Only a server limits the CPU time of a
+/// program.
 fn drop_program_bounds(model: &mut Model, root: &Root) {
     let nothing = Bound { nominal: None, tolerant: None };
     let are_held = programs_are_held(root);
@@ -208,13 +221,21 @@ pub(super) fn programs_are_held(root: &Root) -> bool {
     programs.all(|((id, _), _)| root.tree.ancestors(id).any(|(_, spec)| spec.reservation.is_some()))
 }
 
-/// Returns the failure of a program that could not be executed, or that was not scheduled as
-/// ordered.
+/// Returns the failure of a program that could not be executed, that was not scheduled as ordered,
+/// or that was not isolated.
 fn program_failure(system: &System, measured: &LiveRun) -> Option<String> {
     let both = system.roots.iter().zip(&measured.report.roots);
-    let all = both.flat_map(|(root, real)| root.tasks.iter().zip(&real.programs));
-    all.into_iter().find_map(|(task, program)| {
+    let all = both.flat_map(|(root, real)| {
+        root.tasks.iter().zip(real.programs.iter().zip(&real.stopped_times))
+    });
+    all.into_iter().find_map(|(task, (program, stopped))| {
         let program = program.as_ref()?;
+        if let Some(stopped) = stopped.filter(StoppedTime::is_fault) {
+            return Some(format!(
+                "{task}: {}",
+                isolation_failure_text(&stopped, program.isolation)
+            ));
+        }
         let policy_changed = program.policy_changed.as_ref();
         match &program.exit {
             ProgramExit::Failed(why) => {
@@ -236,6 +257,7 @@ fn execute(
         duration: stage.duration,
         seed: stage.seed,
         places: stage.places,
+        accounts: &stage.accounts,
         work_mode: args.work,
         rights: args.mechanism.rights(live_run::PriorityUse::Required),
         mechanism: args.mechanism.requested(),

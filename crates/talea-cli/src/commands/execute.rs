@@ -5,7 +5,8 @@ use crate::broker_client::Options;
 use crate::exit::Exit;
 use crate::live_run::{
     self, CpuAssignment, CpuReservation, KernelCheck, LiveRun, Mechanism, NotExecutable,
-    PriorityUse, Recording, RunSetup, SourceTexts, WorkMode, estimate_load, place, print_limits,
+    PriorityUse, Recording, RunSetup, SourceTexts, StreamedSummary, WorkMode, estimate_rate,
+    longest_whole_record, place, print_limits,
 };
 use crate::output::{Tone, colored, count, paint, print, print_json};
 use crate::report::Outline;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use talea_core::{CpuSet, Span};
 use talea_exec::mechanism::audit::Consumed;
 use talea_exec::stalls::DETECTION_LIMIT;
-use talea_exec::{ProgramExit, ProgramReport, RootReport, Stall};
+use talea_exec::{ProgramExit, ProgramReport, RootReport, Stall, StoppedTime};
 use talea_os::spawn::describe_exit;
 use talea_system::system::{Root, System};
 
@@ -62,7 +63,7 @@ pub(crate) struct ExecuteArgs {
     /// Record the inputs and orders of the scheduling engine in FILE, for talea replay.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Run although it would break grants on its CPUs.
+    /// Run even if the run breaks proved guarantees of grants on its CPUs.
     #[arg(long)]
     beside_grants: bool,
     #[command(flatten)]
@@ -76,7 +77,7 @@ struct ExecuteReport {
     file: String,
     duration_ns: u64,
     seed: u64,
-    /// Whether threads had real-time priorities. Otherwise the kernel's fair class determined every
+    /// Whether threads had real-time priorities. If not, the kernel's fair class determined every
     /// number.
     real_time: bool,
     /// Whether a signal ended the run early.
@@ -103,10 +104,10 @@ struct RootExecution {
     /// CPU time of the dispatchers, and of workers outside of their jobs, in millionths of the
     /// root's CPUs.
     scheduler_ppm: u64,
-    /// Part of it that workers used outside of ordered jobs: between two jobs.
+    /// Part of `scheduler_ppm` that workers used outside of ordered jobs: between two jobs.
     stray_ppm: u64,
-    /// Entries that did not fit into the record. Then the report covers the run up to the first
-    /// lost entry.
+    /// Number of entries that did not fit into the record. If there are any, the report covers the
+    /// run up to the first lost entry.
     lost: u64,
     /// Tasks that are programs.
     programs: Vec<ProgramJson>,
@@ -119,11 +120,23 @@ struct ProgramJson {
     task: String,
     /// CPU time of the program and all its descendants.
     used_ns: u64,
-    /// Part of it before the program was ordered to run: until the executor noticed its wake-up.
+    /// Part of `used_ns` before the program was ordered to run, until the executor noticed the
+    /// wake-up.
     stray_ns: u64,
-    /// How the program ended; `None` if it ended with the run.
+    /// Mechanisms that keep the program from the CPU while it is stopped.
+    isolation: String,
+    /// Part of `used_ns` while the program was stopped and no task had the CPU. This is no fault.
+    stopped_idle_ns: u64,
+    /// Part of `used_ns` while the program was stopped and another task had the CPU.
+    stopped_busy_ns: u64,
+    /// Longest part of `stopped_busy_ns` between two orders.
+    stopped_busy_max_ns: u64,
+    /// Description of the fault of the isolation, if `stopped_busy_max_ns` exceeds the tolerance.
+    isolation_failed: Option<String>,
+    /// Description of the program's end. `None` if the program ended with the run.
     ended: Option<String>,
-    /// Policy, priority and CPU of one of its threads, if they differ from the initial ones.
+    /// Policy, priority and CPU of one of the program's threads, if they differ from the initial
+    /// ones.
     policy_changed: Option<String>,
     /// Whether wake-ups were detected by polling each millisecond, because the kernel did not
     /// report them.
@@ -132,9 +145,14 @@ struct ProgramJson {
 
 /// Returns the programs of a root.
 fn programs(root: &Root, real: &RootReport) -> Vec<ProgramJson> {
-    let both = root.tasks.iter().zip(real.consumed.iter().zip(&real.programs));
-    let of = |(task, (consumed, report)): (&String, (&Consumed, &Option<ProgramReport>))| {
-        let report = report.as_ref()?;
+    type Measured<'r> = (&'r Consumed, &'r Option<StoppedTime>);
+    let measured = real.consumed.iter().zip(&real.stopped_times);
+    let both = root.tasks.iter().zip(measured.zip(&real.programs));
+    let of = |(task, ((consumed, stopped), report)): (
+        &String,
+        (Measured<'_>, &Option<ProgramReport>),
+    )| {
+        let (report, stopped) = (report.as_ref()?, stopped.unwrap_or_default());
         let ended = match &report.exit {
             ProgramExit::Killed => None,
             ProgramExit::Exited(status) => Some(describe_exit(*status)),
@@ -144,7 +162,14 @@ fn programs(root: &Root, real: &RootReport) -> Vec<ProgramJson> {
         Some(ProgramJson {
             task: task.clone(),
             used_ns: used,
-            stray_ns: stray,
+            stray_ns: stray.saturating_sub(stopped.total().as_ns()),
+            isolation: report.isolation.to_string(),
+            stopped_idle_ns: stopped.idle.as_ns(),
+            stopped_busy_ns: stopped.busy.as_ns(),
+            stopped_busy_max_ns: stopped.max_busy.as_ns(),
+            isolation_failed: stopped
+                .is_fault()
+                .then(|| live_run::isolation_failure_text(&stopped, report.isolation)),
             ended,
             policy_changed: report.policy_changed.clone(),
             polled: report.polled,
@@ -174,12 +199,26 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
         Ok(places) => places,
         Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
     };
+    let accounts = match live_run::accounts(&system, &texts.paths()) {
+        Ok(accounts) => accounts,
+        Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
+    };
     if args.record.is_some() && args.mechanism == Mechanism::Linux {
         let why = "--record writes orders for talea replay, and --mechanism linux gives none";
         return Ok(live_run::print_refusal(&args.file, why));
     }
-    let estimates = estimate_load(&system, duration, seed)?;
-    print_limits(&system, &places, &estimates, duration);
+    let estimates = estimate_rate(&system, duration, seed)?;
+    print_limits(&system, &places, &estimates);
+    let most = longest_whole_record(&estimates);
+    if !args.is_streamed() && duration > most {
+        let why = format!(
+            "{} keep the whole record in memory, which has room for about {most} of this file and not for {duration}: shorten the \
+             run with --duration, or run without them",
+            "--check, --record, --csv, --trace, --html, --svg and --mechanism linux"
+        );
+        return Ok(live_run::print_refusal(&args.file, &why));
+    }
+    let outlines = outlines(&system)?;
     let files = Files::create(&args.files)?;
     let to = args.record.as_deref().map(create).transpose()?;
     let setup = RunSetup {
@@ -187,6 +226,7 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
         duration,
         seed,
         places: &places,
+        accounts: &accounts,
         work_mode: args.work,
         rights: args.mechanism.rights(if args.best_effort {
             PriorityUse::Preferred
@@ -206,10 +246,25 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
             Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
         },
     };
-    let measured = match live_run::run(&setup)? {
+    let mut summary = if args.is_streamed() {
+        Some(StreamedSummary::new(&system.roots, &outlines, duration)?)
+    } else {
+        None
+    };
+    let measured = match &mut summary {
+        Some(summary) => live_run::run_streaming(&setup, summary)?,
+        None => live_run::run(&setup)?,
+    };
+    let measured = match measured {
         Ok(measured) => measured,
         Err(NotExecutable(why)) => return Ok(live_run::print_refusal(&args.file, &why)),
     };
+    let summaries = summary
+        .map(|summary| {
+            let lost: Vec<u64> = measured.report.roots.iter().map(|root| root.lost).collect();
+            summary.finish(measured.report.length, &lost)
+        })
+        .transpose()?;
     if let (Some(to), Some(path)) = (to, &args.record) {
         let records = measured.report.roots.iter().map(|root| root.record.clone());
         let roots = places.iter().cloned().zip(records).collect();
@@ -217,7 +272,8 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
         let written = Recording { seed, texts, roots }.write(&mut to).and_then(|()| to.flush());
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let answer = build_report(args, &system, &places, seed, &measured, files)?;
+    let run = Executed { system: &system, outlines: &outlines, places: &places, seed, measured };
+    let answer = build_report(args, &run, summaries, files)?;
     if args.output.json {
         print_json(&answer)?;
     } else {
@@ -226,7 +282,18 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
     Ok(if answer.ok { Exit::Ok } else { Exit::Failure })
 }
 
+/// Returns the static data of each root.
+fn outlines(system: &System) -> anyhow::Result<Vec<Outline>> {
+    system.roots.iter().map(run_summary::outline).collect()
+}
+
 impl ExecuteArgs {
+    /// Whether the record is summarized while the run goes on, so that the memory is independent of
+    /// the run's length. Checks and files need the whole record.
+    fn is_streamed(&self) -> bool {
+        !self.wants_kernel_check() && self.record.is_none() && !self.files.is_any()
+    }
+
     /// Whether `sched_switch` events are requested. Without a dispatcher only the kernel knows
     /// which thread ran.
     fn wants_kernel_check(&self) -> bool {
@@ -238,31 +305,48 @@ fn create(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Builds the report, in the same form as that of a simulation.
+/// Run with its system.
+struct Executed<'a> {
+    system: &'a System,
+    outlines: &'a [Outline],
+    places: &'a CpuAssignment,
+    seed: u64,
+    measured: LiveRun,
+}
+
+/// Builds the report, in the same form as that of a simulation. `summaries` were made during the
+/// run. If there are none, the function makes them from the record.
 fn build_report(
     args: &ExecuteArgs,
-    system: &System,
-    places: &CpuAssignment,
-    seed: u64,
-    measured: &LiveRun,
+    run: &Executed<'_>,
+    summaries: Option<Vec<RootSummary>>,
     mut files: Files<'_>,
 ) -> anyhow::Result<ExecuteReport> {
+    let Executed { system, outlines, places, seed, measured } = run;
     let LiveRun { report, is_real, interrupted } = measured;
-    let mut outlines =
-        system.roots.iter().map(run_summary::outline).collect::<anyhow::Result<Vec<_>>>()?;
+    let (mut roots, mut executions, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
+    let mut summaries = summaries.map(Vec::into_iter);
+    let mut named = outlines.to_vec();
     if !is_real {
-        for outline in &mut outlines {
+        for outline in &mut named {
             outline.name.push_str(" (best effort)");
         }
     }
-    let (mut roots, mut executions, mut drawn) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, (root, outline)) in system.roots.iter().zip(&outlines).enumerate() {
+    for (number, (root, outline)) in system.roots.iter().zip(&named).enumerate() {
         let real = &report.roots[number];
-        let mut machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
-        let seen = files.recorder(outline, &machine, report.length);
-        let (answer, picture) =
-            live_run::summarize(&mut machine, outline, real, report.length, seen)?;
-        roots.push(answer);
+        let picture = if let Some(mut summary) = summaries.as_mut().and_then(Iterator::next) {
+            summary.name.clone_from(&outline.name);
+            roots.push(summary);
+            None
+        } else {
+            let mut machine =
+                root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+            let seen = files.recorder(outline, &machine, report.length);
+            let (answer, picture) =
+                live_run::summarize(&mut machine, outline, real, report.length, seen)?;
+            roots.push(answer);
+            picture
+        };
         let kernel = live_run::check(
             real,
             &places[number],
@@ -278,23 +362,26 @@ fn build_report(
     }
     let name = args.file.file_name().unwrap_or_default().to_string_lossy();
     let effort = if *is_real { "" } else { ", best effort: without real-time priorities" };
-    files.finish(format!("{name}, executed{effort}"), seed, report.length, drawn)?;
+    files.finish(format!("{name}, executed{effort}"), *seed, report.length, drawn)?;
     let expectations = run_summary::check_expectations(&system.expectations, &roots);
     let is_obeyed = |execution: &RootExecution| match &execution.kernel {
         Some(checked) => checked.is_obeyed(),
         // --check requires the kernel's events.
         None => !args.check,
     };
-    let has_policy_change = |execution: &RootExecution| {
-        execution.programs.iter().any(|program| program.policy_changed.is_some())
+    let has_faults = |execution: &RootExecution| {
+        let is_faulty = |program: &ProgramJson| {
+            program.policy_changed.is_some() || program.isolation_failed.is_some()
+        };
+        execution.programs.iter().any(is_faulty)
     };
-    let is_sound = |one: &RootExecution| one.lost == 0 && is_obeyed(one) && !has_policy_change(one);
+    let is_sound = |one: &RootExecution| one.lost == 0 && is_obeyed(one) && !has_faults(one);
     let is_whole = !interrupted && executions.iter().all(is_sound);
     let ok = is_whole && expectations.iter().all(|expectation| expectation.holds);
     Ok(ExecuteReport {
         file: args.file.display().to_string(),
         duration_ns: report.length.as_ns(),
-        seed,
+        seed: *seed,
         real_time: *is_real,
         interrupted: *interrupted,
         checked: args.wants_kernel_check(),
@@ -353,12 +440,19 @@ fn text(answer: &ExecuteReport, color: bool) -> String {
                 u128::from(program.used_ns) * 1_000_000 / u128::from(answer.duration_ns.max(1));
             let _ = writeln!(
                 out,
-                "{}: its program used {} in total, {} of a CPU; {} of it before it was ordered to run",
+                "{}: its program used {} in total, {} of a CPU; {} of it before it was ordered to run, {} while it was stopped and no task \
+                 had the CPU; isolated by {}",
                 program.task,
                 short(program.used_ns),
                 run_summary::percent(u64::try_from(share).unwrap_or(u64::MAX)),
-                short(program.stray_ns)
+                short(program.stray_ns),
+                short(program.stopped_idle_ns),
+                program.isolation
             );
+            if let Some(failed) = &program.isolation_failed {
+                let what = format!("{}: {failed}", program.task);
+                let _ = writeln!(out, "{}", paint(&what, Tone::Bad, color));
+            }
             if let Some(ended) = &program.ended {
                 let what =
                     format!("{}: its program {ended}, before the end of the run", program.task);

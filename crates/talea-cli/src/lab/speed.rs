@@ -88,6 +88,7 @@ fn described(policy: &PolicySpec, cpus: u32, per_mille: u64) -> Root {
         tree,
         sources,
         programs: vec![None; tasks.len()],
+        users: vec![None; tasks.len()],
         tasks,
         surroundings: Environment::default(),
     }

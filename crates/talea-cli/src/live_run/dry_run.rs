@@ -10,12 +10,29 @@ use talea_system::system::{Root, System};
 /// Estimated load of one root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadEstimate {
+    /// Simulated time.
+    pub(crate) length: Span,
     /// Number of distinct instants with events.
     pub(crate) steps: u64,
-    /// `busy[cpu]`: execution time.
+    /// `busy[cpu]`: execution time on the CPU.
     pub(crate) busy: Vec<Span>,
-    /// `begun[task]`: number of started jobs.
+    /// `begun[task]`: number of started jobs of the task.
     pub(crate) begun: Vec<u64>,
+}
+
+/// Maximum number of simulated instants for [`estimate_rate`].
+const MAX_STEPS: u64 = 1 << 14;
+
+/// Simulates each root of `system` for the beginning of `duration`, so that the effort does not
+/// depend on the duration.
+pub(crate) fn estimate_rate(
+    system: &System,
+    duration: Span,
+    seed: u64,
+) -> anyhow::Result<Vec<LoadEstimate>> {
+    let of =
+        |(number, root): (usize, &Root)| one(root, duration, root_seed(seed, number), MAX_STEPS);
+    system.roots.iter().enumerate().map(of).collect()
 }
 
 /// Simulates each root of `system`.
@@ -24,11 +41,12 @@ pub(crate) fn estimate_load(
     duration: Span,
     seed: u64,
 ) -> anyhow::Result<Vec<LoadEstimate>> {
-    let of = |(number, root): (usize, &Root)| one(root, duration, root_seed(seed, number));
+    let of =
+        |(number, root): (usize, &Root)| one(root, duration, root_seed(seed, number), u64::MAX);
     system.roots.iter().enumerate().map(of).collect()
 }
 
-fn one(root: &Root, duration: Span, seed: u64) -> anyhow::Result<LoadEstimate> {
+fn one(root: &Root, duration: Span, seed: u64, most: u64) -> anyhow::Result<LoadEstimate> {
     let machine =
         root.tree.build().map_err(|error| anyhow::anyhow!("{}: {}", root.name, error.kind))?;
     let (tasks, cpus) = (machine.tasks(), root.tree.cpus);
@@ -39,11 +57,17 @@ fn one(root: &Root, duration: Span, seed: u64) -> anyhow::Result<LoadEstimate> {
         begun: vec![0; tasks],
     };
     let end = Time::ZERO + duration;
-    let outcome = world.run(end, &mut watch);
+    let mut steps = 0;
+    while steps < most && world.next_event() < end {
+        world.advance(&mut watch);
+        steps += 1;
+    }
+    let end = if world.next_event() < end { world.now().max(Time::from_ns(1)) } else { end };
     for cpu in 0..cpus {
         watch.close(end, Cpu(cpu));
     }
-    Ok(LoadEstimate { steps: outcome.steps, busy: watch.busy, begun: watch.begun })
+    let length = end.since(Time::ZERO);
+    Ok(LoadEstimate { length, steps, busy: watch.busy, begun: watch.begun })
 }
 
 /// Applies the file's changes of battery, mode and mask. Its stalls and overheads are not applied,

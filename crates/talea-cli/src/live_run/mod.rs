@@ -1,11 +1,12 @@
-//! Execution of a described system on real threads; results have the form of a simulation's.
+//! Execution of a described system on real threads. Results have the form of a simulation's.
 //!
 //! Model: [`place()`] assigns CPUs to each root. [`estimate_load()`] simulates the same jobs to
-//! estimate the size of the record and the load of the CPUs. [`run`](run()) draws the jobs and
-//! executes them. [`replay_to_sink()`] feeds the record of a root to a new engine and reports its
-//! events to a simulation sink. [`check`] compares the orders with the kernel's `sched_switch`
-//! events. A [`recording`] stores all of it in a file.
+//! estimate the size of the record and the load of the CPUs. [`run`](run()) executes the jobs.
+//! [`replay_to_sink()`] feeds the record of a root to a new engine and reports its events to a
+//! simulation sink; [`StreamedSummary`] does so while the run goes on. [`check`] compares the
+//! orders with the kernel's `sched_switch` events. A [`recording`] stores all of it in a file.
 
+mod accounts;
 mod dry_run;
 mod kernel_check;
 mod mechanism;
@@ -16,14 +17,23 @@ mod replay_to_sink;
 mod report;
 mod reserve;
 mod run;
+mod streamed;
 
-pub(crate) use dry_run::{LoadEstimate, estimate_load, with_changes};
+pub(crate) use accounts::{Accounts, accounts};
+pub(crate) use dry_run::{LoadEstimate, estimate_load, estimate_rate, with_changes};
 pub(crate) use kernel_check::{KernelCheck, check, machine_lost_time};
 pub(crate) use mechanism::Mechanism;
 pub(crate) use native::replay_if_native;
 pub(crate) use place::{CpuAssignment, place};
 pub(crate) use recording::{Recording, SourceTexts};
 pub(crate) use replay_to_sink::replay_to_sink;
-pub(crate) use report::{policy_change_text, print_limits, print_refusal, replay_error, summarize};
+pub(crate) use report::{
+    isolation_failure_text, policy_change_text, print_limits, print_refusal, replay_error,
+    summarize,
+};
 pub(crate) use reserve::{CpuReservation, reserve};
-pub(crate) use run::{LiveRun, NotExecutable, PriorityUse, RunSetup, WorkMode, run};
+pub(crate) use run::{
+    LiveRun, NotExecutable, PriorityUse, RunSetup, WorkMode, longest_whole_record, run,
+    run_streaming,
+};
+pub(crate) use streamed::StreamedSummary;

@@ -1,16 +1,17 @@
 //! Replay of a record to a simulation sink.
 //!
-//! Model: the recorded events are fed to a new engine, which knows the release and deadline of each
-//! job. The inputs and orders of the engine are reported to the sink in the order of a simulation.
+//! Model: the replay feeds the recorded events to a new engine, which knows the release and
+//! deadline of each job. It reports the inputs and orders of the engine to the sink in the order of
+//! a simulation.
 
 use talea_core::Time;
 use talea_core::engine::{Cpu, Engine, Event, Handled, Notification, Order, TaskId};
 use talea_exec::RecordEntry;
-use talea_exec::replay::{Divergence, ReplayListener, replay_with};
+use talea_exec::replay::{Divergence, Replay, ReplayListener};
 use talea_sim::{Completion, Sink};
 
 /// Feeds `record` to a new engine of the same tree at time zero, and reports the events to `sink`.
-/// After each instant, `settled` is called.
+/// Calls `settled` after each instant.
 ///
 /// # Errors
 /// The record does not belong to this engine.
@@ -19,20 +20,51 @@ pub(crate) fn replay_to_sink<S: Sink>(
     record: &[RecordEntry],
     sink: &mut S,
     settled: impl FnMut(&mut S, &Engine, Time),
-) -> Result<usize, Divergence> {
-    let tasks = machine.tasks();
-    let mut adapter =
-        SinkAdapter { sink, settled, begun: vec![None; tasks], cpu: vec![Cpu(0); tasks] };
-    replay_with(machine, record, &mut adapter)
+) -> Result<(), Divergence> {
+    SinkReplay::new(machine.tasks()).feed(machine, record, sink, settled)
+}
+
+/// Replay to a sink of a record that is delivered in parts.
+pub(crate) struct SinkReplay {
+    replay: Replay,
+    /// `begun[task]`: job of the task that has started last.
+    begun: Vec<Option<u64>>,
+    /// `cpu[task]`: CPU of the last order for the task.
+    cpu: Vec<Cpu>,
+}
+
+impl SinkReplay {
+    pub(crate) fn new(tasks: usize) -> SinkReplay {
+        let (begun, cpu) = (vec![None; tasks], vec![Cpu(0); tasks]);
+        SinkReplay { replay: Replay::default(), begun, cpu }
+    }
+
+    /// Replays the next part.
+    ///
+    /// # Errors
+    /// Those of [`replay_to_sink`]. After an error the record cannot be continued.
+    pub(crate) fn feed<S: Sink>(
+        &mut self,
+        machine: &mut Engine,
+        record: &[RecordEntry],
+        sink: &mut S,
+        settled: impl FnMut(&mut S, &Engine, Time),
+    ) -> Result<(), Divergence> {
+        let SinkReplay { replay, begun, cpu } = self;
+        replay.feed(machine, record, &mut SinkAdapter { sink, settled, begun, cpu })
+    }
+
+    /// Returns the time of the last entry.
+    pub(crate) fn last(&self) -> Time {
+        self.replay.last()
+    }
 }
 
 struct SinkAdapter<'a, S, F> {
     sink: &'a mut S,
     settled: F,
-    /// `begun[task]`: the job that has started last.
-    begun: Vec<Option<u64>>,
-    /// `cpu[task]`: CPU of the last order.
-    cpu: Vec<Cpu>,
+    begun: &'a mut [Option<u64>],
+    cpu: &'a mut [Cpu],
 }
 
 impl<S: Sink, F: FnMut(&mut S, &Engine, Time)> ReplayListener for SinkAdapter<'_, S, F> {

@@ -7,14 +7,23 @@ use super::replay_to_sink::replay_to_sink;
 use crate::exit::Exit;
 use crate::output::note;
 use crate::report::{DrawnRoot, Outline};
-use crate::run_summary::{self, RootSummary, RunRecorder};
+use crate::run_summary::{self, RootSummary, RunRecorder, short};
 use anyhow::Context;
 use std::path::Path;
 use talea_core::engine::Engine;
 use talea_core::{Span, Time};
-use talea_exec::RootReport;
 use talea_exec::replay::Divergence;
+use talea_exec::{Isolation, RootReport, StoppedTime};
 use talea_system::system::{Root, System};
+
+/// Describes a program that ran while it was stopped and another task had the CPU.
+pub(crate) fn isolation_failure_text(stopped: &StoppedTime, isolation: Isolation) -> String {
+    format!(
+        "its program used {} while it was stopped and another task had the CPU, at most {} at once: {isolation} did not isolate it",
+        short(stopped.busy.as_ns()),
+        short(stopped.max_busy.as_ns()),
+    )
+}
 
 /// Describes a program that changed its own policy or CPU.
 pub(crate) fn policy_change_text(what: &str) -> String {
@@ -71,12 +80,7 @@ pub(crate) fn print_refusal(file: &Path, why: &str) -> Exit {
 const MAX_BUSY_PERMILLE: u64 = 930;
 
 /// Prints limits of the measurement before the run.
-pub(crate) fn print_limits(
-    system: &System,
-    places: &CpuAssignment,
-    estimates: &[LoadEstimate],
-    duration: Span,
-) {
+pub(crate) fn print_limits(system: &System, places: &CpuAssignment, estimates: &[LoadEstimate]) {
     let has_interference = |root: &Root| {
         !root.surroundings.stalls.is_empty()
             || root.surroundings.overheads != talea_sim::Overheads::default()
@@ -88,7 +92,7 @@ pub(crate) fn print_limits(
     }
     for (cpus, sketch) in places.iter().zip(estimates) {
         for (cpu, busy) in cpus.iter().zip(&sketch.busy) {
-            let thousandths = busy.as_ns().saturating_mul(1_000) / duration.as_ns().max(1);
+            let thousandths = busy.as_ns().saturating_mul(1_000) / sketch.length.as_ns().max(1);
             if thousandths > MAX_BUSY_PERMILLE {
                 note(&format!(
                     "CPU {cpu} will be busy for {}.{} % of the run: if ordinary threads wait there, the kernel runs them for up to 50 ms of each second at once, which appears as a CPU stall",

@@ -139,6 +139,7 @@ mod tests {
             sources: vec![Source::periodic(Span::from_ns(20), Work::from_ns(3))],
             tasks: vec!["task".to_owned()],
             programs: vec![None],
+            users: vec![None],
             surroundings: Environment::default(),
         }
     }

@@ -32,6 +32,13 @@ pub(crate) struct FileArgs {
     svg: Option<PathBuf>,
 }
 
+impl FileArgs {
+    /// Whether a file is requested.
+    pub(crate) fn is_any(&self) -> bool {
+        [&self.csv, &self.trace, &self.html, &self.svg].into_iter().any(Option::is_some)
+    }
+}
+
 /// Open output files.
 pub(crate) struct Files<'a> {
     args: &'a FileArgs,

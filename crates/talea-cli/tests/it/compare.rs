@@ -224,7 +224,10 @@ fn l20_a_file_with_a_program_is_compared_by_what_holds_independent_of_the_progra
     let _bench = Bench::new("cli_compare_programs");
     let scratch = Scratch::new();
     // A program without limit, in the server, between two tasks.
-    let boxed = SYSTEM.replace("\"requests\"", "\"hog\"\nprogram = [\"sha1sum\", \"/dev/zero\"]");
+    let boxed = SYSTEM.replace(
+        "\"requests\"",
+        "\"hog\"\nprogram = [\"sha1sum\", \"/dev/zero\"]\nuser = \"root\"",
+    );
     scratch.file("boxed.toml", &boxed);
     let answer = json(&compared(&scratch, &["boxed.toml", "--json"]).out);
     let root = &answer["roots"][0];

@@ -2,10 +2,13 @@
 
 use crate::harness::{Ended, Scratch, finish, talea};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 use talea_kernel_tests::{
     ALICE, BOB, Bench, Daemon, config, eventually, kernel, needs, needs_root,
 };
@@ -380,8 +383,134 @@ fn boxed(duration: &str, budget: &str, task: &str, shell: &str) -> String {
         period = "20s"
         cost = "1ms"
         program = ["sh", "-c", "{shell}"]
+        user = "root"
         "#
     )
+}
+
+const OTHER_USER: &str = "nobody";
+
+#[test]
+fn root_runs_programs_of_its_own_files_only_and_as_the_user_that_each_names() {
+    needs_root!();
+    needs!("cgroup v2", talea_os::cgroup::mount_point().is_some());
+    let bench = Bench::new("cli-users");
+    let talea = Talea::alone(&bench, FP);
+    let log = bench.path("who.log");
+    // In a file that any user may write; the program has no right to create one here.
+    std::fs::write(&log, "").expect("a file");
+    std::fs::set_permissions(&log, Permissions::from_mode(0o666)).expect("our file");
+    let shell = format!(
+        "(id -u; id -g; echo $HOME; echo $SUDO_UID $TALEA_SOCKET; ulimit -Hr; grep -E 'NoNewPrivs|CapEff' /proc/self/status) > {}",
+        log.display()
+    );
+    let text = |user: &str| boxed("300ms", "10ms", "who", &shell).replace("user = \"root\"", user);
+    let execute = |text: &str| {
+        let file = bench.write("users.toml", text);
+        let mut command = talea.command(&["execute", file.to_str().expect("UTF-8")]);
+        finish(command.env("SUDO_UID", "1"))
+    };
+    // No user: refused with the remedy.
+    let ended = execute(&text(""));
+    assert_eq!(ended.code, Some(3), "{}{}", ended.out, ended.err);
+    assert!(ended.err.contains("add `user = \"NAME\"` to the task"), "{}", ended.err);
+    let ended = execute(&text("user = \"no-such-account\""));
+    assert!(
+        ended.code == Some(3) && ended.err.contains("no account no-such-account"),
+        "{}",
+        ended.err
+    );
+    assert_eq!(std::fs::read_to_string(&log).expect("a file"), "", "nothing was started");
+    // Another user, with nothing of root's.
+    let other = talea_os::users::account(OTHER_USER).expect("a lookup").expect("an account");
+    let ended = execute(&text(&format!("user = \"{OTHER_USER}\"")));
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+    let said = std::fs::read_to_string(&log).expect("a file");
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    let (uid, gid) = (other.user.uid.to_string(), other.user.gid.to_string());
+    assert_eq!(lines[..5], [&uid, &gid, other.home.to_str().expect("UTF-8"), "", "0"], "{said}");
+    assert!(
+        said.contains("NoNewPrivs:\t1") && said.contains("CapEff:\t0000000000000000"),
+        "{said}"
+    );
+    // Root, as the file says.
+    let ended = execute(&text("user = \"root\""));
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+    let said = std::fs::read_to_string(&log).expect("a file");
+    assert!(said.starts_with("0\n"), "{said}");
+    // A file that another user may change.
+    let file = bench.write("users.toml", &text(&format!("user = \"{OTHER_USER}\"")));
+    let run = || talea.run(&["execute", file.to_str().expect("UTF-8")]);
+    std::fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("our file");
+    let ended = run();
+    assert!(ended.code == Some(3) && ended.err.contains("chmod go-w"), "{}", ended.err);
+    std::fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("our file");
+    std::os::unix::fs::chown(&file, Some(other.user.uid), None).expect("root may");
+    let ended = run();
+    assert!(ended.code == Some(3) && ended.err.contains("must belong to root"), "{}", ended.err);
+    let ended = talea.run(&["compare", file.to_str().expect("UTF-8")]);
+    assert!(ended.code == Some(3) && ended.err.contains("must belong to root"), "{}", ended.err);
+}
+
+#[test]
+fn a_run_of_a_month_starts_at_once_and_its_memory_does_not_grow() {
+    needs_root!();
+    let bench = Bench::new("cli-month");
+    let talea = Talea::alone(&bench, FP);
+    let file = bench.write(
+        "month.toml",
+        r#"
+        duration = "30d"
+        [[scheduler]]
+        name = "cpu0"
+        policy = "fp"
+        [[task]]
+        name = "a"
+        in = "cpu0"
+        period = "1ms"
+        cost = { min = "10us", max = "50us" }
+        "#,
+    );
+    let file = file.to_str().expect("UTF-8");
+    let took = |arguments: &[&str]| {
+        let begun = Instant::now();
+        let ended = talea.run(arguments);
+        (ended, begun.elapsed())
+    };
+    let (short, length) = took(&["execute", file, "--duration", "1s"]);
+    assert_eq!(short.code, Some(0), "{}{}", short.out, short.err);
+    let run = talea
+        .command(&["execute", file, "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("talea");
+    let pid = Pid::from_raw(run.id() as i32).expect("a pid");
+    let resident_kb = || {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", run.id())).expect("it runs");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
+    };
+    std::thread::sleep(Duration::from_secs(3));
+    let early = resident_kb();
+    std::thread::sleep(Duration::from_secs(9));
+    let late = resident_kb();
+    kill_process(pid, Signal::INT).expect("it lives");
+    let ended = run.wait_with_output().expect("it ends");
+    let answer: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+    let seconds = answer["duration_ns"].as_u64().expect("a number") / 1_000_000_000;
+    let jobs = answer["roots"][0]["tasks"][0]["completed"].as_u64().expect("a number");
+    println!("{early} kB, {late} kB; {jobs} jobs in {seconds} s; a short run took {length:?}");
+    // Twelve seconds less the start: as long as that of a run of one second, and a second more for
+    // a busy machine.
+    let start = length.saturating_sub(Duration::from_secs(1));
+    let wanted = Duration::from_secs(10).saturating_sub(start);
+    assert!(Duration::from_secs(seconds) >= wanted, "{seconds} s of twelve, {start:?} for a start");
+    assert!(jobs >= seconds * 900, "{jobs} jobs in {seconds} s");
+    assert!(late <= early + 1_024, "{early} kB, then {late} kB");
+    // What needs the whole record says so at once.
+    let (refused, _) = took(&["execute", file, "--check"]);
+    assert!(refused.code == Some(3) && refused.err.contains("whole record"), "{}", refused.err);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Mechanism that measures another one: the CPU time of each worker while it was dispatched, and
-//! besides.
+//! Mechanism that wraps another mechanism and measures the CPU time of each worker, with and
+//! without an order.
 //!
-//! The CPU clock of each worker is read whenever it is dispatched and whenever it stops. The
-//! difference is *ordered* time; the rest at the end of the run is *stray* time. Stray time is the
-//! way from the end of a job to the wait for the next (a few microseconds per job), and anything
-//! that should not have happened. The difference between the length of an order and the progress of
-//! the worker's clock is [`LostTime`].
+//! [`Audited`] reads the CPU clock of a worker at each dispatch and at each stop or completion.
+//! *Ordered* time is the sum of the differences. *Stray* time is the rest at the end of the run:
+//! some microseconds per job between its completion and the wait for the next job, and other
+//! unordered execution. [`LostTime`] is the length of an order minus the progress of the worker's
+//! clock.
 
 use super::{Deferred, Mechanism};
 use crate::lost_time::{LostTime, LostTimes};
@@ -16,14 +16,15 @@ use talea_core::{Span, Time, Work};
 /// CPU time of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consumed {
-    /// While it was dispatched.
+    /// CPU time that the task consumed while it was dispatched.
     pub ordered: Work,
-    /// In total, from the start of the run to the last read.
+    /// CPU time that the task consumed in total, from the start of the run to the last read.
     pub total: Work,
     open: Option<OpenInterval>,
 }
 
-/// Clock of a worker when it was dispatched, with time and CPU.
+/// Start of an interval in which a worker is dispatched: the value of the worker's CPU clock, the
+/// time and the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OpenInterval {
     used: Work,
@@ -32,31 +33,33 @@ struct OpenInterval {
 }
 
 impl Consumed {
-    /// Creates the value for a worker that measures itself.
+    /// Creates the CPU time of a worker that measures itself.
     pub(crate) fn new(ordered: Work, total: Work) -> Consumed {
         Consumed { ordered, total, open: None }
     }
 
-    /// CPU time that it has consumed without an order.
+    /// Returns the CPU time that the task has consumed without an order.
     pub fn stray(&self) -> Work {
         self.total.checked_sub(self.ordered).unwrap_or(Work::ZERO)
     }
 }
 
-/// A mechanism with its measurement; without it only the total at the end is known.
+/// Mechanism with the measurement of its workers' CPU time. A disabled measurement yields only the
+/// total at the end.
 #[derive(Debug)]
 pub struct Audited<M> {
     inner: M,
     is_enabled: bool,
     tasks: Vec<Consumed>,
-    /// Clocks at the start, by task.
+    /// `initial[n]`: clock of task `n`'s worker at the start.
     initial: Vec<Work>,
     now: Time,
     lost_times: LostTimes,
 }
 
 impl<M: Mechanism> Audited<M> {
-    /// Measures the workers of these tasks, if `on`: that reads a clock twice per dispatch.
+    /// Creates the measurement of `inner` with `tasks` tasks, enabled if `on`. An enabled
+    /// measurement reads a clock twice per dispatch.
     pub fn new(mut inner: M, tasks: usize, on: bool) -> Result<Audited<M>, M::Error> {
         let from =
             (0..tasks).map(|task| inner.cpu_time(TaskId(task as u32))).collect::<Result<_, _>>()?;
@@ -64,13 +67,19 @@ impl<M: Mechanism> Audited<M> {
         Ok(Audited { inner, is_enabled: on, tasks, initial: from, now: Time::ZERO, lost_times })
     }
 
-    /// Returns the CPU time of each task; without measurement all of it counts as ordered.
+    /// Returns the measured mechanism.
+    pub(crate) fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// Returns the CPU time of each task. If the measurement is disabled, all CPU time counts as
+    /// ordered.
     pub fn consumed(&self) -> &[Consumed] {
         &self.tasks
     }
 
-    /// Returns the orders that lasted longer than their workers ran; without measurement none are
-    /// known.
+    /// Returns the orders that lasted longer than their workers ran. If the measurement is
+    /// disabled, there are none.
     pub(crate) fn lost_times(&self) -> &LostTimes {
         &self.lost_times
     }
@@ -149,7 +158,7 @@ impl<M: Mechanism> Mechanism for Audited<M> {
         self.inner.take_idle(cpu)
     }
 
-    fn take_woken(&mut self) -> Option<TaskId> {
+    fn take_woken(&mut self) -> Option<(TaskId, Span)> {
         self.inner.take_woken()
     }
 

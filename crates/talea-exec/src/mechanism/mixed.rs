@@ -1,11 +1,11 @@
 //! Mechanism that uses priorities for threads and cgroups for programs.
 
-use super::freeze::{Freezable, Freeze};
+use super::freeze::{Freezable, Freeze, StoppedTime};
 use super::{Deferred, Mechanism, PriorityMechanism};
 use crate::work::Job;
 use std::io;
 use talea_core::engine::{Cpu, TaskId};
-use talea_core::{Time, Work};
+use talea_core::{Span, Time, Work};
 
 /// Mechanism of a root whose tasks are threads, programs, or both.
 #[derive(Debug)]
@@ -15,9 +15,19 @@ pub(crate) struct Mixed<C> {
 }
 
 impl<C: Freezable> Mixed<C> {
-    /// Creates the mechanism; `freeze` is present if there are programs.
+    /// Creates the mechanism. `freeze` is present if the root has programs.
     pub(crate) fn new(flip: PriorityMechanism, freeze: Option<Freeze<C>>) -> Mixed<C> {
         Mixed { threads: flip, programs: freeze }
+    }
+
+    /// Notes whether a task has the CPU of the root.
+    fn set_busy(&mut self, is_busy: bool) -> io::Result<()> {
+        self.programs.as_mut().map_or(Ok(()), |freeze| freeze.set_busy(is_busy))
+    }
+
+    /// Returns the CPU time that a program consumed while it was stopped, or `None` for a thread.
+    pub(crate) fn stopped_time(&self, task: TaskId) -> Option<StoppedTime> {
+        self.programs.as_ref()?.stopped_time(task)
     }
 
     fn programs_with(&mut self, task: TaskId) -> Option<&mut Freeze<C>> {
@@ -30,6 +40,9 @@ impl<C: Freezable> Mechanism for Mixed<C> {
 
     fn begin_decision(&mut self, now: Time, by: Option<TaskId>) {
         self.threads.begin_decision(now, by);
+        if let Some(freeze) = &mut self.programs {
+            freeze.begin_decision(now);
+        }
     }
 
     fn cpu_time(&mut self, task: TaskId) -> io::Result<Work> {
@@ -40,6 +53,7 @@ impl<C: Freezable> Mechanism for Mixed<C> {
     }
 
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> io::Result<()> {
+        self.set_busy(true)?;
         match self.programs_with(task) {
             Some(freeze) => freeze.run(cpu, task),
             None => self.threads.begin(cpu, task, job),
@@ -47,6 +61,7 @@ impl<C: Freezable> Mechanism for Mixed<C> {
     }
 
     fn resume(&mut self, cpu: Cpu, task: TaskId) -> io::Result<()> {
+        self.set_busy(true)?;
         match self.programs_with(task) {
             Some(freeze) => freeze.run(cpu, task),
             None => self.threads.resume(cpu, task),
@@ -80,6 +95,7 @@ impl<C: Freezable> Mechanism for Mixed<C> {
     }
 
     fn idle(&mut self, cpu: Cpu) -> io::Result<()> {
+        self.set_busy(false)?;
         self.threads.idle(cpu)
     }
 
@@ -87,7 +103,7 @@ impl<C: Freezable> Mechanism for Mixed<C> {
         self.programs.as_mut()?.take_idle(cpu)
     }
 
-    fn take_woken(&mut self) -> Option<TaskId> {
+    fn take_woken(&mut self) -> Option<(TaskId, Span)> {
         self.programs.as_mut()?.take_woken()
     }
 

@@ -1,4 +1,4 @@
-//! Mechanisms: how a worker is made to run and to stand still.
+//! Mechanisms: the ways to make a worker run and to stop it.
 //!
 //! One mechanism serves one root. It receives changes only, never the whole assignment. Within one
 //! decision, and for each CPU, it is called first for the task that starts or resumes there and
@@ -13,13 +13,14 @@ mod mixed;
 mod priority;
 
 pub use choice::{MechanismChoice, MechanismKind, RequestedMechanism};
+pub use freeze::StoppedTime;
 pub(crate) use mixed::Mixed;
 pub(crate) use priority::{PriorityMechanism, WorkerThread};
 
 use crate::root_shared::{PriorityMap, RootShared};
 use crate::work::Job;
 use talea_core::engine::{Cpu, TaskId};
-use talea_core::{Time, Work};
+use talea_core::{Span, Time, Work};
 use talea_os::Tid;
 
 /// System calls that a stepping worker makes after it has released the lock: the woken worker may
@@ -29,7 +30,7 @@ use talea_os::Tid;
 pub struct Deferred {
     /// Task that was assigned a job and whose worker has to be woken.
     pub(crate) wake: Option<TaskId>,
-    /// Thread to be set back to its level: it was raised for its step.
+    /// Thread that the worker raised for its step, and the level to restore.
     pub(crate) restore: Option<(PriorityMap, Tid, u8)>,
 }
 
@@ -44,35 +45,38 @@ impl Deferred {
     }
 }
 
-/// A way to apply orders.
+/// Way to apply orders.
 pub trait Mechanism {
     /// Error of the kernel.
     type Error;
 
-    /// Starts a decision: all calls up to the next one belong to this instant. They are made by the
-    /// worker of `_by`, or by a dispatcher.
+    /// Starts a decision: all calls up to the next decision belong to instant `_now`. The calls are
+    /// made by the worker of `_by`, or by a dispatcher if `_by` is `None`.
     fn begin_decision(&mut self, _now: Time, _by: Option<TaskId>) {}
 
-    /// CPU time that the worker of `task` has consumed since it was created, also between jobs.
+    /// Returns the CPU time that the worker of `task` has consumed since its creation, including
+    /// the time between jobs.
     fn cpu_time(&mut self, task: TaskId) -> Result<Work, Self::Error>;
 
-    /// Assigns a job, or its next segment, to the worker of `task`, which waits for one, and runs
-    /// it on `cpu`.
+    /// Assigns a job or its next segment to the waiting worker of `task`, and runs the worker on
+    /// `cpu`.
     fn begin(&mut self, cpu: Cpu, task: TaskId, job: Job) -> Result<(), Self::Error>;
 
-    /// Resumes the worker of `task`, which was stopped within a job, on `cpu`. It may run on
-    /// another CPU until then, for which `stop` is not called.
+    /// Resumes the worker of `task` on `cpu`, after it was stopped within a job. If the worker
+    /// still runs on another CPU, the executor does not call `stop` for that CPU.
     fn resume(&mut self, cpu: Cpu, task: TaskId) -> Result<(), Self::Error>;
 
-    /// Stops the worker of `task` on `cpu` within a job. `successor`: another task has the CPU now.
+    /// Stops the worker of `task` on `cpu` within a job. `successor` says whether another task has
+    /// the CPU now.
     fn stop(&mut self, cpu: Cpu, task: TaskId, successor: bool) -> Result<(), Self::Error>;
 
-    /// Notes that the worker of `task` has reported the end of its segment; it waits for the next,
-    /// or will when it next runs.
+    /// Notes that the worker of `task` has reported the end of its segment. The worker waits for
+    /// the next segment, or will wait when it next runs.
     fn complete(&mut self, task: TaskId) -> Result<(), Self::Error>;
 
-    /// Sets the level of each worker, by task: a worker with a smaller level preempts one with a
-    /// larger level. Called between two decisions; there are no more levels than were promised.
+    /// Sets the level of each worker: `_levels[n]` for task `n`. A worker with a smaller level
+    /// preempts one with a larger level. The executor makes the call between two decisions, with no
+    /// more levels than were promised.
     fn set_levels(&mut self, _levels: &[u8]) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -83,21 +87,23 @@ pub trait Mechanism {
         Ok(())
     }
 
-    /// Returns what the stepping worker has to do after it has released the lock; once.
+    /// Returns what the stepping worker has to do after it has released the lock. A second call
+    /// returns nothing to do.
     fn take_deferred(&mut self) -> Deferred {
         Deferred::default()
     }
 
-    /// Makes `cpu` idle: no worker stopped there may run.
+    /// Makes `cpu` idle: no worker that was stopped on `cpu` may run.
     fn idle(&mut self, cpu: Cpu) -> Result<(), Self::Error>;
 
-    /// Returns the program that has `cpu` and was found idle, if any.
+    /// Returns the program that has `cpu` if the idle detector found it idle.
     fn take_idle(&mut self, _cpu: Cpu) -> Option<TaskId> {
         None
     }
 
-    /// Returns a program that was idle and has woken, if any; it may have a CPU.
-    fn take_woken(&mut self) -> Option<TaskId> {
+    /// Returns a program that was idle and has woken, and the time since its wake-up. The program
+    /// may have a CPU.
+    fn take_woken(&mut self) -> Option<(TaskId, Span)> {
         None
     }
 
@@ -106,6 +112,6 @@ pub trait Mechanism {
         Ok(())
     }
 
-    /// Ends the run: no calls follow, and the workers are about to be released.
+    /// Ends the run. No calls follow, and the executor is about to release the workers.
     fn shut_down(&mut self) {}
 }

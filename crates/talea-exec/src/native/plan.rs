@@ -140,7 +140,7 @@ fn check_task(task: &TaskSpec, load: &Load) -> Result<(), String> {
     {
         return no("locks, suspends itself or moves tokens within a job");
     }
-    if matches!(load.arrivals, Arrivals::OnDemand) {
+    if load.generator.is_some() || matches!(load.arrivals, Arrivals::OnDemand) {
         return no("has jobs that are activated during the run");
     }
     Ok(())

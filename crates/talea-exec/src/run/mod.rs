@@ -14,13 +14,15 @@ mod plan;
 mod report;
 mod root_threads;
 mod service_threads;
+mod streaming;
 
 use crate::dispatcher::{DispatcherStats, RunClock};
 use crate::kernel_check;
 use crate::mechanism::Mixed;
 use crate::mechanism::audit::Audited;
 use crate::native::Plan;
-use crate::programs::{ProgramControl, ProgramHandle};
+use crate::programs::{ProgramControl, ProgramHandle, WantedProgram};
+use crate::record::RecordSink;
 use crate::rights::{self, ObservedPolicies, RightsProvider, RunThreads};
 pub use crate::root_shared::Band;
 use crate::root_shared::{PriorityControl, PriorityMap, RootShared};
@@ -32,8 +34,10 @@ use plan::{check, linux_plans};
 pub use report::{Failure, Report, RootReport};
 use root_threads::{MonitorPolicy, RootThreads};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+use streaming::StreamedRoot;
 use talea_core::engine::Engine;
 use talea_core::mutate;
 use talea_core::{Monotonic, Span, Time};
@@ -60,13 +64,14 @@ pub fn execute(roots: Vec<RootPlan<'_>>, options: &Options) -> Result<Report, Fa
     execute_until(roots, options, &RunControl::default())
 }
 
-/// Executes the system like [`execute`]; `remote` may cancel the run, or activate jobs.
+/// Variant of [`execute`] in which `remote` may cancel the run, activate jobs, or change
+/// conditions.
 ///
 /// # Errors
-/// As [`execute`].
+/// Those of [`execute`].
 ///
 /// # Panics
-/// As [`execute`].
+/// Those of [`execute`].
 pub fn execute_until(
     roots: Vec<RootPlan<'_>>,
     options: &Options,
@@ -75,19 +80,47 @@ pub fn execute_until(
     execute_granted(roots, options, remote, None)
 }
 
-/// Executes the system like [`execute_until`]; where the run does not set priorities itself
-/// (`options.priorities`), `grantor` grants them.
+/// Variant of [`execute_until`] that passes the record to `sink` while the run goes on. The record
+/// of the report is then empty. The record capacity of the options bounds the entries between two
+/// exchanges.
 ///
 /// # Errors
-/// As [`execute`].
+/// Those of [`execute`].
 ///
 /// # Panics
-/// As [`execute`].
+/// Those of [`execute`].
+pub fn execute_streaming(
+    roots: Vec<RootPlan<'_>>,
+    options: &Options,
+    remote: &RunControl,
+    sink: &mut dyn RecordSink,
+) -> Result<Report, Failure> {
+    execute_with(roots, options, remote, None, Some(sink))
+}
+
+/// Variant of [`execute_until`] in which `grantor` grants priorities if the run does not set them
+/// (`options.priorities`).
+///
+/// # Errors
+/// Those of [`execute`].
+///
+/// # Panics
+/// Those of [`execute`].
 pub fn execute_granted(
     roots: Vec<RootPlan<'_>>,
     options: &Options,
     remote: &RunControl,
     grantor: Option<&dyn RightsProvider>,
+) -> Result<Report, Failure> {
+    execute_with(roots, options, remote, grantor, None)
+}
+
+fn execute_with<'k>(
+    roots: Vec<RootPlan<'_>>,
+    options: &Options,
+    remote: &RunControl,
+    grantor: Option<&dyn RightsProvider>,
+    sink: Option<&'k mut (dyn RecordSink + 'k)>,
 ) -> Result<Report, Failure> {
     check(&roots, options)?;
     let mut engines = Vec::new();
@@ -131,6 +164,7 @@ pub fn execute_granted(
         shared.run(
             scope,
             roots.map(|((root, engine), linux_plan)| (root, engine, linux_plan)).collect(),
+            sink,
         )
     });
     if watchdog.has_fired() { Err(Failure::Hung) } else { result }
@@ -141,14 +175,14 @@ struct RunContext<'s> {
     shared_roots: &'s [Arc<RootShared>],
     watchdog: &'s Watchdog,
     remote: &'s RunControl,
-    /// Stops the monitors.
+    /// Flag that stops the monitors.
     stop: &'s AtomicBool,
     options: &'s Options,
     programs: &'s ProgramControl,
     grantor: Option<&'s dyn RightsProvider>,
 }
 
-/// Releases all threads at the end of the scope, however it ends.
+/// Guard that releases all threads at the end of the scope, by return or by panic.
 struct EndGuard<'a, 's>(&'a RunContext<'s>);
 
 impl Drop for EndGuard<'_, '_> {
@@ -172,27 +206,27 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 impl<'s> RunContext<'s> {
-    fn run<'scope, 'a: 'scope>(
+    fn run<'scope, 'a: 'scope, 'k: 'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         roots: Vec<(RootPlan<'a>, Engine, Option<Plan>)>,
+        sink: Option<&'k mut (dyn RecordSink + 'k)>,
     ) -> Result<Report, Failure>
     where
         's: 'scope,
     {
-        let program_commands: Vec<Vec<Option<Vec<String>>>> = roots
-            .iter()
-            .map(|(root, ..)| root.tasks.iter().map(|task| task.load.program.clone()).collect())
-            .collect();
+        let wanted_programs: Vec<Vec<Option<WantedProgram>>> =
+            roots.iter().map(|(root, ..)| plan::wanted_programs(root)).collect();
+        let has_programs = wanted_programs.iter().flatten().any(Option::is_some);
         let control = match (self.options.priorities, self.grantor) {
             (true, _) => PriorityControl::Full,
             (false, Some(_)) => PriorityControl::Fixed,
             (false, None) => PriorityControl::None,
         };
-        let priorities = PriorityMap::new(self.options.band, control);
+        let priorities = PriorityMap::new(self.options.band, control, has_programs);
         let mut started_programs = self.programs.start_all(
             scope,
-            &program_commands,
+            &wanted_programs,
             self.shared_roots,
             priorities,
             self.options,
@@ -246,6 +280,22 @@ impl<'s> RunContext<'s> {
         let tids: Vec<Vec<Tid>> =
             self.shared_roots.iter().map(|shared| shared.worker_tids.lock().clone()).collect();
         let dispatcher_tids = self.watchdog.dispatchers.lock().clone();
+        let streaming = sink
+            .map(|sink| {
+                let room = self.options.record_capacity;
+                let streamed = root_threads.iter().enumerate().filter_map(|(number, threads)| {
+                    let state = Arc::clone(threads.state()?);
+                    Some(StreamedRoot::new(number, state, threads.cpus.len(), room))
+                });
+                let mut streamed: Vec<StreamedRoot> = streamed.collect();
+                let (over, is_over) = channel::<()>();
+                let hand_over = move || streaming::run(&mut streamed, sink, &is_over);
+                Builder::new()
+                    .name("exec-record".into())
+                    .spawn_scoped(scope, hand_over)
+                    .map(|thread| (thread, over))
+            })
+            .transpose()?;
         let zero = self.begin(&root_threads, &mut dispatchers, &mut monitors);
         let mut dispatcher_stats = Vec::new();
         for dispatcher in dispatchers.threads {
@@ -279,6 +329,10 @@ impl<'s> RunContext<'s> {
             {}
         );
 
+        if let Some((thread, over)) = streaming {
+            drop(over);
+            join(thread);
+        }
         let mut reports = Vec::new();
         let mut dispatcher_stats = dispatcher_stats.into_iter();
         for threads in &root_threads {
@@ -334,7 +388,7 @@ impl<'s> RunContext<'s> {
         }
     }
 
-    /// Sets the start of the run, a moment from now, and sends it to all threads.
+    /// Sets the start of the run to a moment from now, and sends the start to all threads.
     fn begin(
         &self,
         root_threads: &[RootThreads],

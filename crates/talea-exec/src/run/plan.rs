@@ -5,22 +5,25 @@ use crate::flow::Flow;
 use crate::load::{Arrivals, Load};
 use crate::mechanism::RequestedMechanism;
 use crate::native;
+use crate::programs::WantedProgram;
 use crate::root_shared::Band;
 use crate::run::Failure;
 use crate::work::JobBody;
 use std::fmt;
 use std::sync::Arc;
 use talea_core::cpus::MAX_CPUS;
-use talea_core::engine::{Condition, MAX_RUN, NodeSpec as Node, Tree};
+use talea_core::engine::{Condition, MAX_RUN, NodeId, NodeSpec as Node, Tree};
 use talea_core::sched::PolicySpec;
+use talea_core::server::ServerKind;
 use talea_core::{Monotonic, Span, Time};
+use talea_os::cgroup::rt_group::{RtLimit, limit_of_server};
 use talea_os::sched;
 
-/// A task of a root: its load and its body.
+/// Task of a root: its load and its body.
 pub struct TaskPlan<'a> {
-    /// Load.
+    /// Load of the task.
     pub load: Load,
-    /// Body: [`crate::work::spender`], or one of the caller.
+    /// Body of the task's jobs: [`crate::work::spender`], or a body of the caller.
     pub body: JobBody<'a>,
 }
 
@@ -30,59 +33,62 @@ impl fmt::Debug for TaskPlan<'_> {
     }
 }
 
-/// A root of the system.
+/// Plan of one root of the system.
 #[derive(Debug)]
 pub struct RootPlan<'a> {
     /// Tree of the root.
     pub tree: &'a Tree,
-    /// Tasks, by task of the engine.
+    /// `tasks[n]`: load and body of task `n` of the engine.
     pub tasks: Vec<TaskPlan<'a>>,
     /// Changes of battery, mode and permissions, in order of time.
     pub changes: Vec<(Time, Condition)>,
-    /// Flows, by channel of the tree, if jobs report their tokens ([`Load::explicit_tokens`]).
-    /// Tokens in them at the start count as activations at time zero; tokens that activated no job
-    /// are in them at the end.
+    /// `flows[n]`: flow of channel `n` of the tree. Empty unless jobs report their tokens
+    /// ([`Load::explicit_tokens`]). Tokens in a flow at the start count as activations at time
+    /// zero. Tokens that activated no job are in the flow at the end.
     pub flows: Vec<Arc<Flow>>,
-    /// CPUs of the root, as the kernel numbers them; as many as the tree has, and in no other root.
+    /// `cpus[c]`: kernel number of CPU `c` of the tree. No other root may have the same CPU.
     pub cpus: Vec<u32>,
 }
 
 /// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Length; at most [`MAX_RUN`].
+    /// Length of the run, at most [`MAX_RUN`].
     pub duration: Span,
-    /// Start on CLOCK_MONOTONIC; without it, or if the threads are not ready by then, the run
-    /// begins a moment after they are.
+    /// Start of the run on CLOCK_MONOTONIC. If it is `None`, or if the threads are not ready by
+    /// then, the run begins a moment after the threads are ready.
     pub begin: Option<Monotonic>,
-    /// Priorities.
+    /// Range of priorities of the run.
     pub band: Band,
-    /// Entries of a dispatcher's record, allocated before the run; at most [`MAX_RECORD_CAPACITY`].
+    /// Capacity of a dispatcher's record in entries, at most [`MAX_RECORD_CAPACITY`]. The memory is
+    /// allocated before the run.
     pub record_capacity: usize,
     /// Whether the clock of each worker is read at each dispatch and preemption
     /// ([`Consumed`](crate::mechanism::audit::Consumed)).
     pub audit: bool,
     /// Whether a monitor detects stalls on each CPU.
     pub monitor: bool,
-    /// Whether the run sets real-time priorities. Without them, and without any right, orders are
-    /// applied by stopping threads; the kernel runs other threads meanwhile as it likes.
+    /// Whether the run sets real-time priorities. If not, and if no rights provider grants them,
+    /// the run applies orders by stopping threads. The kernel may then run other threads before the
+    /// ordered ones.
     pub priorities: bool,
     /// Requested mechanism of the roots.
     pub mechanism: RequestedMechanism,
-    /// Whether the kernel reports wake-ups of programs; otherwise, and if it refuses, their clocks
-    /// are polled each millisecond.
+    /// Whether the kernel reports wake-ups of programs. If not, or if the kernel refuses, the
+    /// listeners poll the programs' clocks each millisecond.
     pub wakeup_events: bool,
-    /// Whether the memory of the process is locked when all threads are ready, as far as it may be;
-    /// it stays locked.
+    /// Whether the run locks the memory of the process when all threads are ready, as far as the
+    /// process may lock memory. The memory stays locked.
     pub locks_memory: bool,
-    /// Maximum time for which a dispatcher spins before a timed event, and no more than half of its
-    /// sleep; at most [`MAX_SPIN`].
+    /// Maximum time for which a dispatcher spins before a timed event, at most [`MAX_SPIN`]. A
+    /// dispatcher never spins for more than half of its sleep.
     pub spin: Span,
-    /// Maximum number of context switches that the kernel records on each CPU; 0: none.
+    /// Maximum number of context switches that the kernel records on each CPU; 0 disables the
+    /// switch trace.
     pub max_switches: usize,
 }
 
-/// Maximum record of a dispatcher: nearly a gigabyte.
+/// Maximum capacity of a dispatcher's record in entries: nearly a gigabyte.
 pub const MAX_RECORD_CAPACITY: usize = 1 << 24;
 
 /// Maximum time of spinning, because a spinning dispatcher keeps all other threads from the CPU.
@@ -159,7 +165,7 @@ pub(super) fn check(roots: &[RootPlan<'_>], options: &Options) -> Result<(), Fai
     Ok(())
 }
 
-/// Plans each root for Linux, if that is requested.
+/// Plans each root for Linux, if the options request that mechanism.
 pub(super) fn linux_plans(
     roots: &[RootPlan<'_>],
     options: &Options,
@@ -202,6 +208,28 @@ fn first_program_name<'a>(root: &RootPlan<'a>) -> &'a str {
     programs.next().map_or("a task", |(name, _)| name)
 }
 
+/// Returns the programs of a root: element `n` is the program of task `n`, with the tightest limit
+/// of the servers above it.
+pub(super) fn wanted_programs(root: &RootPlan<'_>) -> Vec<Option<WantedProgram>> {
+    let tasks = root.tree.nodes().filter(|(_, node)| matches!(node.spec, Node::Task(_)));
+    let wanted = |((node, _), plan): ((NodeId, _), &TaskPlan<'_>)| {
+        let words = plan.load.program.clone()?;
+        let servers = root.tree.ancestors(node).filter_map(|(_, scheduler)| scheduler.reservation);
+        // A server that continues after its budget, and one from outside, may grant more.
+        let hard = servers.filter(|server| {
+            !matches!(server.kind, ServerKind::SoftCbs | ServerKind::Custom { .. })
+        });
+        let share = |limit: &RtLimit| {
+            u128::from(limit.runtime.as_ns()) * u128::from(u64::MAX)
+                / u128::from(limit.period.as_ns().max(1))
+        };
+        let limits = hard.filter_map(|server| limit_of_server(server.budget, server.period));
+        let account = plan.load.account.clone();
+        Some(WantedProgram { words, account, limit: limits.min_by_key(share) })
+    };
+    tasks.zip(&root.tasks).map(wanted).collect()
+}
+
 /// Checks that programs can be tasks of this root in this run.
 fn check_programs(root: &RootPlan<'_>, options: &Options) -> Result<(), String> {
     if root.tree.cpus > 1 {
@@ -211,9 +239,9 @@ fn check_programs(root: &RootPlan<'_>, options: &Options) -> Result<(), String> 
         ))
     } else if !options.priorities {
         Err("programs need real-time priorities and cgroups, which only root has".to_owned())
-    } else if !options.band.has_program_level() {
+    } else if !options.band.has_program_levels() {
         Err(format!(
-            "{:?} has no priority for programs: required is bottom + 3 ≤ top",
+            "{:?} has no priorities for programs: required is bottom + 4 ≤ top",
             options.band
         ))
     } else {

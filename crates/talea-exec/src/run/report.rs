@@ -6,6 +6,7 @@ use crate::kernel_check::{ExecInterval, IdleInterval};
 use crate::lost_time::{self, LostTime};
 use crate::mechanism::MechanismChoice;
 use crate::mechanism::audit::Consumed;
+use crate::mechanism::freeze::StoppedTime;
 use crate::native;
 use crate::programs::ProgramReport;
 use crate::record::RecordEntry;
@@ -19,43 +20,49 @@ use talea_core::{Monotonic, Span, Work};
 /// Report of a root.
 #[derive(Clone, Debug)]
 pub struct RootReport {
-    /// Mechanism of its tasks.
+    /// Mechanism of the root's tasks.
     pub mechanism: MechanismChoice,
-    /// Jobs that its workers recorded, if Linux scheduled it; then `record` is empty.
+    /// Jobs that the workers recorded, if Linux scheduled the root. Then `record` is empty.
     pub native: Option<native::NativeReport>,
-    /// Events delivered to its engine, and orders.
+    /// Events that were delivered to the root's engine, and the engine's orders.
     pub record: Vec<RecordEntry>,
-    /// Entries without room; the record ends where the first of them is missing.
+    /// Number of entries without room. The record ends where the first of them is missing.
     pub lost: u64,
-    /// CPU time, by task.
+    /// `consumed[n]`: CPU time of task `n`.
     pub consumed: Vec<Consumed>,
-    /// Statistics of its dispatchers, by CPU.
+    /// `dispatchers[c]`: statistics of the dispatcher of CPU `c`.
     pub dispatchers: Vec<DispatcherStats>,
     /// Number of refused jobs.
     pub refused: u64,
-    /// Statistics of jobs, recorded or not, by task.
+    /// `job_stats[n]`: statistics of all jobs of task `n`, including jobs without room in the
+    /// record.
     pub job_stats: Vec<JobStats>,
-    /// Reports of programs, by task.
+    /// `programs[n]`: report of the program of task `n`.
     pub programs: Vec<Option<ProgramReport>>,
-    /// Intervals in which its CPUs made less progress than ordered, as far as workers were audited,
-    /// by their ends.
+    /// `stopped_times[n]`: CPU time that the program of task `n` consumed while it was stopped.
+    pub stopped_times: Vec<Option<StoppedTime>>,
+    /// Intervals in which the root's CPUs made less progress than ordered, in order of their ends.
+    /// Only known if workers were audited.
     pub lost_times: Vec<LostTime>,
-    /// Execution of its workers by the switch trace, if that was requested and is complete.
+    /// Execution of the root's workers from the switch trace. `None` if the trace was not requested
+    /// or is incomplete.
     pub executed: Option<Vec<ExecInterval>>,
-    /// Intervals in which its CPUs were idle or ran a dispatcher of the run, from the switch trace.
+    /// Intervals from the switch trace in which the root's CPUs were idle or ran a dispatcher of
+    /// the run.
     pub idle: Option<Vec<IdleInterval>>,
 }
 
 impl RootReport {
-    /// CPU time of dispatchers, and of workers beside their jobs: workers step the engine, too.
-    /// SF3P calls it scheduler overhead. Without an audit only that of dispatchers.
+    /// Returns the CPU time of dispatchers, and of workers beside their jobs, because workers step
+    /// the engine, too. SF3P calls this time scheduler overhead. Without an audit it contains only
+    /// the CPU time of dispatchers.
     pub fn scheduling(&self) -> Work {
         let dispatchers: u64 = self.dispatchers.iter().map(|effort| effort.cpu_time.as_ns()).sum();
         let workers: u64 = self.consumed.iter().map(|consumed| consumed.stray().as_ns()).sum();
         Work::from_ns(dispatchers + workers)
     }
 
-    /// Total time in which CPUs belonged to workers that made no progress.
+    /// Returns the total time in which CPUs belonged to workers that made no progress.
     pub fn total_lost_time(&self) -> Span {
         match &self.native {
             Some(course) => course.total_lost_time(self.executed.as_deref()),
@@ -67,15 +74,15 @@ impl RootReport {
 /// Report of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Start on CLOCK_MONOTONIC: time zero of all other times.
+    /// Start of the run on CLOCK_MONOTONIC. It is time zero of all other times.
     pub zero: Monotonic,
-    /// Reports, by root.
+    /// `roots[r]`: report of root `r`.
     pub roots: Vec<RootReport>,
     /// Stalls of all monitored CPUs.
     pub stalls: Vec<Stall>,
-    /// Length: shorter than planned if the run was cancelled.
+    /// Length of the run. Shorter than planned if the run was cancelled.
     pub length: Span,
-    /// Policies of its threads at the start.
+    /// Policies of the run's threads at the start.
     pub policies: ObservedPolicies,
 }
 
@@ -86,15 +93,15 @@ pub enum Failure {
     Plan(String),
     /// A tree cannot be built.
     Tree(TreeError),
-    /// The kernel refused something that needs a right: CAP_SYS_NICE, or RLIMIT_RTPRIO up to the
+    /// The kernel refused an operation that needs CAP_SYS_NICE, or RLIMIT_RTPRIO up to the
     /// watchdog's priority.
     NoRight(io::Error),
-    /// The kernel refused something else.
+    /// The kernel refused another operation.
     Os(io::Error),
-    /// The run did not end by itself and was ended.
+    /// The run did not end by itself, so the watchdog ended it.
     Hung,
-    /// A policy or version selector panicked with this message; most likely one of the application.
-    /// The state of the engine was unknown, so the run was ended at once.
+    /// A policy or version selector, probably of the application, panicked with this message. The
+    /// state of the engine was unknown, so the run was ended at once.
     Panicked(String),
 }
 

@@ -31,17 +31,17 @@ use talea_os::sysinfo::SystemInfo;
 
 /// Threads of one root.
 pub(super) struct RootThreads {
-    /// CPUs, as the kernel numbers them.
+    /// `cpus[c]`: kernel number of CPU `c` of the root.
     pub(super) cpus: Vec<u32>,
     pub(super) driver: Driver,
 }
 
-/// Scheduler of the workers.
+/// Scheduler of the root's workers.
 pub(super) enum Driver {
     /// The engine.
     Engine {
         state: Arc<PiMutex<LiveState>>,
-        /// Cell of the handle with which workers step the root, if they may.
+        /// Cell of the handle with which workers step the root, if the workers may step.
         step_handle: Option<StepHandleCell>,
         choice: MechanismChoice,
     },
@@ -67,10 +67,10 @@ pub(super) enum MonitorPolicy {
     Deadline,
 }
 
-/// Whether any two children of the root may use the same CPUs or none in common.
+/// Whether any two children of the root may use either the same CPUs or no common CPU.
 ///
-/// A running worker is then never moved to a CPU that has just become free and on which a worker
-/// steps. Behind the moved worker the stepping one would wait with the lock.
+/// Then a running worker is never moved to a CPU that has just become free and on which a worker
+/// steps. Behind the moved worker the stepping worker would wait with the lock.
 fn affinities_are_equal_or_disjoint(tree: &Tree) -> bool {
     let sets = || tree.children(Tree::ROOT).map(|(_, node)| node.affinity().0);
     let all = u64::MAX >> (u64::BITS - tree.cpus.clamp(1, u64::BITS));
@@ -189,8 +189,8 @@ impl RootThreads {
         }
     }
 
-    /// Time from the start message until workers with reservations, and their monitor, have a full
-    /// budget: what they consume on the way belongs to an earlier one.
+    /// Returns the time from the start message until workers with reservations, and their monitor,
+    /// have a full budget. What they consume before that time belongs to an earlier budget.
     pub(super) fn warmup_time(&self) -> Span {
         match (&self.driver, self.monitor_policy()) {
             (Driver::Linux { max_period, .. }, MonitorPolicy::Deadline) => {
@@ -200,7 +200,7 @@ impl RootThreads {
         }
     }
 
-    /// Tells the workers when the run begins.
+    /// Sends the start of the run to the workers.
     pub(super) fn begin(&self, clock: RunClock) {
         match &self.driver {
             Driver::Engine { state, step_handle, .. } => {
@@ -217,7 +217,7 @@ impl RootThreads {
         }
     }
 
-    /// Message of a panic in a step.
+    /// Returns the message of a panic in a step.
     pub(super) fn panic_message(&self) -> Option<String> {
         match &self.driver {
             Driver::Engine { state, .. } => state.lock().panic_message().map(str::to_owned),
@@ -225,7 +225,15 @@ impl RootThreads {
         }
     }
 
-    /// Builds the report of the root until `end`, when all threads have left.
+    /// Returns the state of the engine.
+    pub(super) fn state(&self) -> Option<&Arc<PiMutex<LiveState>>> {
+        match &self.driver {
+            Driver::Engine { state, .. } => Some(state),
+            Driver::Linux { .. } => None,
+        }
+    }
+
+    /// Builds the report of the root until `end`. Called when all threads have left.
     pub(super) fn report(
         &self,
         stats: Vec<DispatcherStats>,
@@ -247,6 +255,9 @@ impl RootThreads {
         let root = &state.executor;
         root.save_flows();
         let consumed = root.mechanism().consumed().to_vec();
+        let stopped_times = (0..consumed.len() as u32)
+            .map(|task| root.mechanism().inner().stopped_time(TaskId(task)));
+        let stopped_times = stopped_times.collect();
         let mut stretches = [root.mechanism().lost_times().all(), root.late_wakeups()].concat();
         stretches.sort_by_key(|stretch| stretch.to);
         let (refused, tallies) = (root.refused(), root.job_stats().to_vec());
@@ -260,6 +271,7 @@ impl RootThreads {
             refused,
             job_stats: tallies,
             programs,
+            stopped_times,
             lost_times: stretches,
             executed: None,
             idle: None,
@@ -291,6 +303,7 @@ fn linux_report(
         consumed,
         refused,
         job_stats: report.job_stats(),
+        stopped_times: vec![None; programs.len()],
         programs,
         lost_times: report.lost_times(None, end),
         executed: None,
@@ -299,7 +312,7 @@ fn linux_report(
     }
 }
 
-/// Number of jobs that a task may have.
+/// Returns the number of jobs that a task may have.
 fn job_capacity(load: &Load, options: &Options) -> usize {
     let jobs = match &load.arrivals {
         Arrivals::List(list) => list.len(),
@@ -312,7 +325,7 @@ fn job_capacity(load: &Load, options: &Options) -> usize {
     jobs.min(options.record_capacity)
 }
 
-/// Explains why a worker did not get its policy.
+/// Converts the error of a worker that did not get its policy, and explains the refusal.
 fn explain_refusal(error: io::Error, cpu: u32, guarantee: &Guarantee) -> Failure {
     let domain = || Some(SystemInfo::probe().ok()?.domain_of(cpu)?.cpus);
     match (guarantee, error.kind()) {
@@ -331,7 +344,7 @@ fn explain_refusal(error: io::Error, cpu: u32, guarantee: &Guarantee) -> Failure
     }
 }
 
-/// Spawns a worker for each body, and waits until all are ready.
+/// Spawns a worker for each body, and waits until all workers are ready.
 fn spawn_workers<'scope, 'a: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     shared: &Arc<RootShared>,

@@ -9,7 +9,7 @@ use crate::mechanism::Mechanism;
 use crate::mechanism::freeze::{Freezable, Freeze};
 use crate::record::{Log, RecordEntry, merge};
 use crate::replay::replay;
-use crate::root_shared::RootShared;
+use crate::root_shared::{ProgramLevel, RootShared};
 use crate::schedule_log::ScheduleLog;
 use crate::work::Job;
 use std::cell::RefCell;
@@ -37,9 +37,11 @@ struct FakeTask {
     /// Remaining work.
     wants: u64,
     frozen: bool,
-    /// Its wakeup listener is armed.
+    /// Level of its threads; nothing before it is first set.
+    level: Option<ProgramLevel>,
+    /// Whether the wakeup listener of the task is armed.
     armed: bool,
-    /// It is dispatched.
+    /// Whether the task is dispatched.
     ordered: bool,
 }
 
@@ -49,6 +51,15 @@ type World = Rc<RefCell<Vec<FakeTask>>>;
 struct FakeProgram(World, usize);
 
 impl Freezable for FakeProgram {
+    fn set_level(&mut self, level: ProgramLevel) -> io::Result<()> {
+        self.0.borrow_mut()[self.1].level = Some(level);
+        Ok(())
+    }
+
+    fn is_frozen(&mut self) -> io::Result<bool> {
+        Ok(self.0.borrow()[self.1].frozen)
+    }
+
     fn freeze(&mut self) -> io::Result<()> {
         self.0.borrow_mut()[self.1].frozen = true;
         Ok(())
@@ -66,6 +77,10 @@ impl Freezable for FakeProgram {
     fn arm_wakeup(&mut self) -> io::Result<()> {
         self.0.borrow_mut()[self.1].armed = true;
         Ok(())
+    }
+
+    fn time_since_wakeup(&mut self) -> Span {
+        Span::ZERO
     }
 }
 
@@ -86,6 +101,10 @@ impl MixedModel {
 
 impl Mechanism for MixedModel {
     type Error = io::Error;
+
+    fn begin_decision(&mut self, now: Time, _by: Option<TaskId>) {
+        self.freeze.begin_decision(now);
+    }
 
     fn cpu_time(&mut self, task: TaskId) -> io::Result<Work> {
         Ok(Work::from_ns(self.world.borrow()[task.0 as usize].used))
@@ -123,7 +142,7 @@ impl Mechanism for MixedModel {
         self.freeze.take_idle(cpu)
     }
 
-    fn take_woken(&mut self) -> Option<TaskId> {
+    fn take_woken(&mut self) -> Option<(TaskId, Span)> {
         self.freeze.take_woken()
     }
 
@@ -137,7 +156,7 @@ type Wakes = Vec<Vec<(u64, u64)>>;
 
 struct RunResult {
     record: Vec<RecordEntry>,
-    /// Intervals in which the task had the CPU, by task.
+    /// `had[n]`: intervals in which task `n` had the CPU.
     had: Vec<Vec<(u64, u64)>>,
     left: Vec<u64>,
 }
@@ -252,9 +271,9 @@ fn within(had: &[(u64, u64)], from: u64, to: u64) -> u64 {
 struct System {
     tree: Tree,
     loads: Vec<Load>,
-    /// Wake-ups of the programs.
+    /// `wakes[n]`: wake-ups of task `n`, if it is a program.
     wakes: Vec<Option<Vec<(u64, u64)>>>,
-    /// Budgets and periods of their servers.
+    /// Budgets and periods of the programs' servers.
     servers: Vec<(u64, u64)>,
 }
 

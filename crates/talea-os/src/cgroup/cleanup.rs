@@ -1,20 +1,29 @@
 //! Cleanup by a reaper of the cgroups of a killed run.
 
+use super::rt_group::LIFTED;
 use crate::reaper::Cleanup;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Attempts to remove a cgroup, one millisecond apart.
+/// Maximum number of attempts to remove a cgroup, one millisecond apart.
 const MAX_REMOVE_ATTEMPTS: u32 = 5_000;
-/// Maximum nesting depth; deeper cgroups are left.
+/// Maximum nesting depth. Deeper cgroups remain.
 const MAX_DEPTH: u32 = 16;
 
 /// Cleanup that kills the members of a cgroup and removes it.
 pub(super) struct KillCgroup {
     kill: CString,
     directory: CString,
+    rt_groups: Vec<KillRtGroup>,
+}
+
+/// Real-time control group of a cgroup.
+struct KillRtGroup {
+    directory: CString,
+    period: CString,
+    runtime: CString,
 }
 
 fn c_string(path: &Path) -> io::Result<CString> {
@@ -22,9 +31,42 @@ fn c_string(path: &Path) -> io::Result<CString> {
 }
 
 impl KillCgroup {
-    /// Prepares the cleanup of the cgroup at `path` and those below it; it need not exist yet.
-    pub(super) fn new(path: &Path) -> io::Result<KillCgroup> {
-        Ok(KillCgroup { kill: c_string(&path.join("cgroup.kill"))?, directory: c_string(path)? })
+    /// Prepares the cleanup of the cgroup at `path`, of the cgroups below it, and of these
+    /// real-time control groups. None of them need exist yet.
+    pub(super) fn new<'p>(
+        path: &Path,
+        rt_groups: impl Iterator<Item = &'p PathBuf>,
+    ) -> io::Result<KillCgroup> {
+        let rt_group = |path: &PathBuf| {
+            Ok(KillRtGroup {
+                directory: c_string(path)?,
+                period: c_string(&path.join("cpu.rt_period_us"))?,
+                runtime: c_string(&path.join("cpu.rt_runtime_us"))?,
+            })
+        };
+        Ok(KillCgroup {
+            kill: c_string(&path.join("cgroup.kill"))?,
+            directory: c_string(path)?,
+            rt_groups: rt_groups.map(rt_group).collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+/// Writes `text` to the file at `path`, if the file exists. Returns whether the write succeeded.
+///
+/// # Safety
+/// Only system calls: see [`Cleanup::run`].
+unsafe fn write(path: &CString, text: &CStr) -> bool {
+    // SAFETY: system calls on strings that end.
+    unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_WRONLY);
+        if file == -1 {
+            return false;
+        }
+        let length = text.count_bytes();
+        let written = libc::write(file, text.as_ptr().cast(), length);
+        libc::close(file);
+        usize::try_from(written) == Ok(length)
     }
 }
 
@@ -34,14 +76,20 @@ impl Cleanup for KillCgroup {
         // SAFETY: system calls on strings that end, and on a structure that is valid; none of them
         // allocates.
         unsafe {
+            for group in &self.rt_groups {
+                // Killed threads need CPU time in order to exit.
+                let (period, runtimes) = LIFTED;
+                write(&group.period, period);
+                let _ = runtimes.iter().any(|runtime| write(&group.runtime, runtime));
+            }
             for _ in 0..MAX_REMOVE_ATTEMPTS {
                 // Repeated: a child that was being created may have been missed and would live.
-                let file = libc::open(self.kill.as_ptr(), libc::O_WRONLY);
-                if file != -1 {
-                    libc::write(file, c"1".as_ptr().cast(), 1);
-                    libc::close(file);
+                write(&self.kill, c"1");
+                let mut is_gone = remove(libc::AT_FDCWD, self.directory.as_ptr(), MAX_DEPTH);
+                for group in &self.rt_groups {
+                    is_gone &= remove(libc::AT_FDCWD, group.directory.as_ptr(), MAX_DEPTH);
                 }
-                if remove(libc::AT_FDCWD, self.directory.as_ptr(), MAX_DEPTH) {
+                if is_gone {
                     return;
                 }
                 libc::nanosleep(&raw const pause, std::ptr::null_mut());
@@ -50,11 +98,11 @@ impl Cleanup for KillCgroup {
     }
 }
 
-/// Removes a cgroup with those below it (a program may have created some). Returns whether it is
-/// gone.
+/// Removes a cgroup and the cgroups below it, which a program may have created. Returns whether the
+/// cgroup is gone.
 ///
 /// # Safety
-/// Only system calls: see [`Cleanup::run`]. The name ends.
+/// Only system calls: see [`Cleanup::run`]. `name` is a C string.
 unsafe fn remove(at: libc::c_int, name: *const libc::c_char, depth: u32) -> bool {
     // `getdents64` writes: a number and an offset of eight bytes each, the entry's length of two,
     // its type of one, and its name.

@@ -200,6 +200,11 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
+/// Returns the limit of the running kernel on real-time threads.
+pub fn rt_limit_now() -> Option<RtLimit> {
+    rt_limit(&SysRoot::live())
+}
+
 /// Reads the limit on real-time threads, from debugfs if this process may read it.
 ///
 /// Reading the sysctls is not free of effects. Linux 6.18 rebuilds its root domains also when they

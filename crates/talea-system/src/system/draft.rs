@@ -116,6 +116,8 @@ pub(super) struct TaskDraft {
     pub(super) suspensions: Vec<SuspensionDraft>,
     /// Program that runs in place of the task's work, with its position.
     pub(super) program: Option<(Vec<String>, Range<usize>)>,
+    /// Account of the program.
+    pub(super) user: Option<String>,
     pub(super) at: Range<usize>,
 }
 

@@ -245,6 +245,10 @@ pub const KEYS: &[Key] = &[
         .default("generated work")
         .range("a program and its arguments")
         .means("Program on real threads; the other keys are assumed of it. Without `period` and `cost` it always wants the CPU."),
+    key(Task, "user", Text, "\"audio\"")
+        .default("the user who runs the file; required if that is root")
+        .range("name or number of an account; with `program`")
+        .means("User of the program's processes."),
     key(Task, "version", Table, "[[task.version]]").default("it has one").means("One of several implementations of the task."),
     key(Task, "section", Table, "[[task.section]]")
         .default("it locks nothing")

@@ -58,6 +58,8 @@ pub struct Root {
     /// `programs[t]`: program with its arguments that runs on real threads in place of the
     /// generated work of task `t`. It has at least one word.
     pub programs: Vec<Option<Vec<String>>>,
+    /// `users[t]`: account of the program of task `t`, if the file names one.
+    pub users: Vec<Option<String>>,
     /// Overheads, stalls, and changes of battery, mode and mask.
     pub surroundings: Environment,
 }

@@ -101,7 +101,8 @@ fn root(out: &mut String, root: &Root) -> Result<(), Unwritable> {
     for (at, (id, node)) in tasks.enumerate() {
         let (NodeSpec::Task(spec), Some(parent)) = (&node.spec, node.parent) else { continue };
         let place = task::Place { tree, id, parent: name_of(tree, parent) };
-        task::write(out, &place, spec, &root.sources[at], root.programs[at].as_deref())?;
+        let program = (root.programs[at].as_deref(), root.users[at].as_deref());
+        task::write(out, &place, spec, &root.sources[at], program)?;
     }
     channels(out, root);
     Ok(())

@@ -6,6 +6,7 @@
 //! stall. The tests assert nothing about absolute times. They also bound the consumed CPU time by
 //! the costs of the jobs and the budgets of the servers.
 
+mod isolation;
 mod kills;
 mod leaving;
 mod native;

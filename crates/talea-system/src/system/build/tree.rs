@@ -105,8 +105,10 @@ pub(super) fn tree(
     let program = |&(_, (number, _)): &(String, Copy)| {
         draft.tasks[number].program.as_ref().map(|(program, _)| program.clone())
     };
+    let user = |&(_, (number, _)): &(String, Copy)| draft.tasks[number].user.clone();
     Some(Root {
         programs: tasks.iter().map(program).collect(),
+        users: tasks.iter().map(user).collect(),
         name: draft.schedulers[root].name.name.clone(),
         tree,
         sources,

@@ -48,8 +48,32 @@ pub(super) fn program(
     Ok(program)
 }
 
-/// Whether a program always wants the CPU: it has no declared period, cost or arrivals, so its one
-/// job never ends. `Err` after a reported error.
+/// Reads the account of the program of a task, if the table names one.
+pub(super) fn user(
+    table: &Table<'_>,
+    has_program: bool,
+    findings: &mut Findings<'_>,
+) -> Result<Option<String>, ()> {
+    optional(table, "user", findings, |field, findings| {
+        let remedy = || format!("write it like `user = {}`", field.key.example);
+        if !has_program {
+            let why = "only a `program` has a user of its own";
+            let what = "`user` means nothing here";
+            findings.error(&field.key_at, words(what, why, "leave it out"));
+            return None;
+        }
+        let name = field.text(findings)?.text;
+        if name.is_empty() || name.contains('\0') {
+            findings
+                .error(&field.at, words("`user` names no account", field.key.reason(), remedy()));
+            return None;
+        }
+        Some(name.to_owned())
+    })
+}
+
+/// Whether a program always requires the CPU. It does if its table states nothing about jobs: it
+/// then has one job, which never ends.
 pub(super) fn is_greedy(table: &Table<'_>, findings: &mut Findings<'_>) -> Result<bool, ()> {
     if ["period", "cost", "arrivals"].iter().any(|key| !table.lacks(key, findings)) {
         return Ok(false);

@@ -1,7 +1,7 @@
 //! Reader of `[[task]]` with its versions, critical sections and suspensions.
 
 use super::super::draft::{Named, SectionDraft, SuspensionDraft, TaskDraft, VersionDraft};
-use super::program::{is_greedy, program};
+use super::program::{is_greedy, program, user};
 use super::{affinity, bits, byte, list, name, named, optional, spans, time_of, work_of};
 use crate::config::keys::Section;
 use crate::config::table::{Field, Table};
@@ -113,6 +113,7 @@ pub(super) fn task(
         .collect();
     // The required keys of a task whose program is unreadable are unknown.
     let program = program(table, findings).ok()?;
+    let user = user(table, program.is_some(), findings).ok()?;
     let is_greedy = program.is_some() && is_greedy(table, findings).ok()?;
     let endless = is_greedy.then(Source::endless);
     let (cost, endless) = match endless {
@@ -161,6 +162,7 @@ pub(super) fn task(
         sections: sections?,
         suspensions: suspensions.into_iter().collect::<Option<_>>()?,
         program,
+        user,
         at: table.at.clone(),
     })
 }

@@ -19,7 +19,7 @@ pub(super) fn write(
     place: &Place<'_>,
     spec: &TaskSpec,
     source: &Source,
-    program: Option<&[String]>,
+    (program, user): (Option<&[String]>, Option<&str>),
 ) -> Result<(), Unwritable> {
     out.push_str("\n[[task]]\n");
     pair(out, "name", &text(&spec.name));
@@ -27,6 +27,9 @@ pub(super) fn write(
     if let Some(program) = program {
         let words: Vec<String> = program.iter().map(|word| text(word)).collect();
         pair(out, "program", &format!("[{}]", words.join(", ")));
+        if let Some(user) = user {
+            pair(out, "user", &text(user));
+        }
     }
     if program.is_some() && source.is_endless() {
         // It always wants the CPU, and is never late.

@@ -248,9 +248,10 @@ fn l20_a_program_that_sleeps_and_works_has_a_job_each_time_that_it_wakes() {
         let ended_by = report.roots[0].programs[0].clone().expect("a program");
         println!("listen {listen}: {ended} jobs, {consumed:?}, {ended_by:?}, stalls {stalls}");
         let polled = !listen || !events_are_timely();
+        let isolation = ended_by.isolation;
         assert_eq!(
             ended_by,
-            ProgramReport { exit: ProgramExit::Killed, policy_changed: None, polled }
+            ProgramReport { exit: ProgramExit::Killed, policy_changed: None, polled, isolation }
         );
         // Nine milliseconds of sleep and one of work, each time a little more; before each of the
         // first ones it may be loaded. While the machine stands still it does neither.

@@ -147,8 +147,8 @@ fn is_late(life: &JobTimes) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct End {
     life: JobTimes,
-    /// CPU time that was lost since the CPU was last idle. The job may end later by at most this
-    /// length.
+    /// CPU time lost between the last idle instant of the CPU and the completion of the job. The
+    /// job may complete later than in the simulation by at most this length.
     lost: Span,
     /// Whether a stall overlaps the job. The backlog of an earlier stall is part of `lost`.
     left_out: bool,

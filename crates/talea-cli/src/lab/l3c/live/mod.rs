@@ -150,6 +150,7 @@ impl Trial {
             tree: self.tree.clone(),
             sources: self.workload.sources.clone(),
             programs: names.iter().map(program).collect::<anyhow::Result<_>>()?,
+            users: vec![None; names.len()],
             tasks: names,
             surroundings: Environment::default(),
         };
@@ -165,6 +166,7 @@ impl Trial {
             duration,
             seed,
             places: &vec![vec![cpus.server]],
+            accounts: &Vec::new(),
             work_mode: WorkMode::Budget,
             rights: PriorityUse::Required,
             mechanism: talea_exec::RequestedMechanism::Engine,

@@ -487,6 +487,7 @@ mod tests {
             refused: 0,
             job_stats: Vec::new(),
             programs: vec![None],
+            stopped_times: vec![None],
             lost_times: vec![LostTime {
                 cpu: 0,
                 from: at(0),
