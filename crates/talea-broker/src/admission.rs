@@ -278,8 +278,9 @@ impl Broker {
     }
 
     fn notes_of_offer(&self, evaluation: &Evaluation, plugin: u32, offer: &Offer) -> Notes {
-        let (task, client) = (&evaluation.task, evaluation.client);
-        self.enforcement_notes(plugin, task, offer.runtime, client, offer.notes)
+        let (task, client) = (&evaluation.task, self.client_of(evaluation));
+        let slot = self.leaving_slot(evaluation);
+        self.enforcement_notes(plugin, task, offer.runtime, client, slot, offer.notes)
     }
 
     /// Accepts the first partial offer, if it is still valid.
@@ -326,7 +327,7 @@ impl Broker {
         let leaving = self.leaving_slot(evaluation);
         let holds = leaving.map(|slot| {
             let spec = self.specs.at(slot);
-            (spec.plugin, spec.offer.charge)
+            (spec.plugin, self.ruled_charge(slot))
         });
         let client = leaving.map_or(evaluation.client, |slot| self.specs.at(slot).client);
         let snapshot = self.clients.snapshot(client);
@@ -418,14 +419,18 @@ impl Broker {
             _ if !self.rules.allows_anything(self.clients.snapshot(self.client_of(evaluation))) => {
                 refusal_without_numbers(Code::NotAllowed, Field::Request)
             }
-            Some(denial) if all_denied => {
-                let mut refusal = refusal(denial.code, denial.field, denial.asked, denial.limit);
-                refusal.rule = denial.rule.map(|rule| self.rules.origin(rule).to_owned());
-                refusal
-            }
+            Some(denial) if all_denied => self.ruled_out(denial),
             _ => refusal_without_numbers(Code::NoPlugin, Field::Request),
         };
         refusal.answers.clone_from(&evaluation.answers);
+        refusal
+    }
+
+    /// Returns the refusal of a denial, with the location of the rule.
+    #[expect(clippy::unnecessary_box_returns, reason = "refusals travel boxed")]
+    pub(crate) fn ruled_out(&self, denial: &Denial) -> Box<Refusal> {
+        let mut refusal = refusal(denial.code, denial.field, denial.asked, denial.limit);
+        refusal.rule = denial.rule.map(|rule| self.rules.origin(rule).to_owned());
         refusal
     }
 

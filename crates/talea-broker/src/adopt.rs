@@ -90,6 +90,7 @@ impl Broker {
             let applied = record.thread.map_or(facts.attr, |thread| thread.applied);
             let found = drift::adopted(&facts.attr, &applied, &previous);
             self.add_thread(slot, Attached::new(&facts, previous, found));
+            self.sync_limit(slot);
             if let Some(plugin) = plugin {
                 self.plugin_set.set_attached(SpecSlot(slot), true);
                 self.notify_plugin(plugin, ForeignCall::Attach { spec: id });

@@ -39,6 +39,9 @@ impl Broker {
     pub(crate) fn attach_checked(&mut self, reply_to: ReplyTo, slot: u32, facts: &ThreadFacts) {
         let (previous, applied) = (self.original_attr(facts), self.plugin_set.attr(SpecSlot(slot)));
         self.add_thread(slot, Attached::new(facts, previous, applied));
+        // First the threads whose share shrinks.
+        self.sync_shares(Some(slot));
+        self.sync_limit(slot);
         self.specs.at_mut(slot).step = PendingOp::Attaching(reply_to);
         let ticket = self.ticket(slot);
         let attached = self.specs.at_mut(slot).thread.as_mut().expect("the thread was just added");
@@ -117,6 +120,7 @@ impl Broker {
         if mutate!("message-attach-taken", is_taken, false) {
             return held(Code::ThreadTaken, facts.tid);
         }
+        self.check_share(slot)?;
         Ok((slot, *facts))
     }
 

@@ -29,6 +29,12 @@ impl Broker {
         for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.in_ledger) {
             fresh.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
         }
+        for (slot, spec) in self.specs.iter().filter(|(_, spec)| spec.thread.is_some()) {
+            if self.is_sharing(slot) {
+                fresh.add_sharing(self.clients.snapshot(spec.client), spec.plugin, slot);
+            }
+        }
+        drop(fresh.take_changed());
         assert_eq!(format!("{fresh:?}"), format!("{:?}", self.rules), "aggregates are miscounted");
     }
 

@@ -214,7 +214,8 @@ impl Broker {
         self.started.get_or_insert(self.now);
         self.plugin_set.release_expired(self.now);
         self.fire_timers();
-        if !matches!(input, Input::Adopt { .. }) {
+        let is_adopting = matches!(input, Input::Adopt { .. });
+        if !is_adopting {
             self.apply_adopted();
         }
         match input {
@@ -246,6 +247,10 @@ impl Broker {
             Input::Timer => {}
         }
         self.serve_waiting();
+        // Shares of adopted threads are final after the last record.
+        if !is_adopting {
+            self.sync_shares(None);
+        }
         self.finish_stopping();
     }
 

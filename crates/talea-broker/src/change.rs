@@ -100,6 +100,7 @@ impl Broker {
         offer: &Offer,
         free_at: Option<Monotonic>,
     ) {
+        self.stop_sharing(slot);
         let spec = self.specs.at_mut(slot);
         let snapshot = self.clients.snapshot(spec.client);
         self.rules.discharge(snapshot, spec.plugin, spec.offer.charge);
@@ -116,6 +117,7 @@ impl Broker {
             offer,
             free_at,
         );
+        self.start_sharing(slot);
         self.sync_limit(slot);
     }
 

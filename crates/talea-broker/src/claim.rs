@@ -54,12 +54,16 @@ impl Broker {
         // An adopted spec has its user but not its groups; from now on the rules for the claimer
         // count it. Root claims for the user that created it.
         if uid == spec.uid {
+            self.stop_sharing(slot);
+            let spec = self.specs.at_mut(slot);
             let old = std::mem::replace(&mut spec.client, client);
             let (plugin, charge) = (spec.plugin, spec.offer.charge);
             self.rules.discharge(self.clients.snapshot(old), plugin, charge);
             self.rules.charge(self.clients.snapshot(client), plugin, charge);
             self.clients.acquire(client);
             self.clients.release(old);
+            self.start_sharing(slot);
+            self.sync_limit(slot);
         }
         if owner == Owner::Process {
             self.watch_process(process, WatchOwner::Spec(slot));

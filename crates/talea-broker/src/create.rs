@@ -308,7 +308,14 @@ impl Broker {
     fn granted_with(&self, slot: u32, placed: &Placement) -> Granted {
         let spec = self.specs.at(slot);
         let (runtime, client) = (spec.offer.runtime, spec.client);
-        let notes = self.enforcement_notes(spec.plugin, &spec.task, runtime, client, placed.notes);
+        let notes = self.enforcement_notes(
+            spec.plugin,
+            &spec.task,
+            runtime,
+            client,
+            Some(slot),
+            placed.notes,
+        );
         Granted {
             spec: spec.id,
             token: spec.token,

@@ -25,6 +25,9 @@ impl Broker {
             self.rules.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
         }
         let slots: Vec<u32> = self.specs.iter().map(|(slot, _)| slot).collect();
+        for &slot in &slots {
+            self.start_sharing(slot);
+        }
         for slot in slots {
             self.sync_limit(slot);
         }

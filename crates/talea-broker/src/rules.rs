@@ -22,11 +22,17 @@
 //! *Ignoring tests* and *omitting* require a matching rule that allows it, and no rule that forbids
 //! it.
 //!
+//! *Threads without a runtime*, which `allow_unbounded` admits below a `max_utilization`, share
+//! what the charges leave of it ([`shares`]).
+//!
 //! Absent on purpose: rules for the threads that a client may attach. Access to threads is not
 //! configurable.
 
+pub mod shares;
+
 use crate::input::Peer;
 use crate::plugin::RuntimeCap;
+use std::collections::BTreeSet;
 use talea_core::mutate;
 use talea_core::setup::{
     Access, Bound, DEADLINE_CLASS, Domain, Groups, OnOverrun, PluginKind, Root, RuleId, Setup,
@@ -42,9 +48,10 @@ pub struct Denial {
     /// Field concerned; determines the unit of the numbers.
     pub field: Field,
     /// Requested value, 0 if it was omitted. For a utilization: the resulting total of the subject.
-    /// For a priority that the plugin assigns: that priority.
+    /// For a priority that the plugin assigns: that priority. For a thread without a runtime: the
+    /// minimum share.
     pub asked: u64,
-    /// Bound of the rule.
+    /// Bound of the rule; for a thread without a runtime, what is left of it.
     pub limit: u64,
     /// The rule; `None` if no rule matches, or if no rule permits to ignore the test.
     pub rule: Option<RuleId>,
@@ -81,10 +88,19 @@ struct Bounds {
 }
 
 /// Usage of a subject.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Usage {
     charge: Charge,
     specs: u32,
+    /// Attached threads that share the rest.
+    sharing: BTreeSet<u32>,
+}
+
+impl Usage {
+    /// Returns the maximum rounding error of the usage and one more charge.
+    fn rounding(&self) -> Charge {
+        Charge::from_bits(u128::from(self.specs) + self.sharing.len() as u128 + 1)
+    }
 }
 
 /// Source of a plugin's priorities.
@@ -105,6 +121,8 @@ pub struct Rules {
     priorities: Vec<Priorities>,
     subjects: Vec<(Domain, Option<u32>)>,
     usage: Vec<Usage>,
+    /// Subjects whose shares may have changed.
+    changed: BTreeSet<u32>,
 }
 
 impl Rules {
@@ -130,6 +148,7 @@ impl Rules {
             priorities: priorities.collect(),
             usage: vec![Usage::default(); subjects.len()],
             subjects,
+            changed: BTreeSet::new(),
             setup: setup.clone(),
         }
     }
@@ -255,8 +274,8 @@ impl Rules {
     }
 
     /// Checks whether the client may request `task` from `plugin`; returns the bounds for a desired
-    /// runtime. `leaving` is the plugin and charge of the spec to be replaced: it counts as
-    /// released.
+    /// runtime. `leaving` is the plugin and charge of the spec to be replaced, with the minimum
+    /// share of a sharing thread: it counts as released.
     pub fn admit(
         &self,
         client: &Snapshot,
@@ -289,11 +308,11 @@ impl Rules {
         let mut cap =
             RuntimeCap { runtime: bounds.runtime_max.map(|(limit, _)| limit), charge: None };
         let charge = task.params.runtime.and_then(|runtime| task.params.charge_of(runtime));
+        if charge.is_none() && bounds.is_unbounded() {
+            return self.admit_sharing(client, plugin, leaving).map(|()| cap);
+        }
         for &(subject, limit, rule) in &bounds.shares {
             let Some(charge) = charge else {
-                if bounds.is_unbounded() {
-                    continue;
-                }
                 return denial(Code::RuleOmission, Field::Utilization, 0, limit.ppm(), Some(rule));
             };
             let (usage, slack) = self.usage_without(subject, leaving);
@@ -313,14 +332,16 @@ impl Rules {
         Ok(cap)
     }
 
-    /// Returns the usage of a subject without `leaving`, and the maximum rounding error of that sum
-    /// and one charge.
+    /// Returns the usage of a subject without `leaving`, with the minimum of its shares, and the
+    /// maximum rounding error of that sum and one charge.
     fn usage_without(&self, subject: u32, leaving: Option<(u32, Charge)>) -> (Charge, Charge) {
-        let usage = self.usage[subject as usize];
+        let usage = &self.usage[subject as usize];
         let counts = self.subjects[subject as usize].1;
         let leaving = leaving.filter(|&(plugin, _)| counts.is_none_or(|only| only == plugin));
-        let rest = usage.charge.saturating_sub(leaving.map_or(Charge::ZERO, |(_, charge)| charge));
-        (rest, Charge::from_bits(u128::from(usage.specs) + 1))
+        let leaving = leaving.map_or(Charge::ZERO, |(_, charge)| charge);
+        let count = usage.sharing.len() as u32;
+        let minimum = mutate!("limit-rule-reserve", shares::MIN_SHARE.times(count), Charge::ZERO);
+        (usage.charge.saturating_add(minimum).saturating_sub(leaving), usage.rounding())
     }
 
     /// Adds a charge of the client on `plugin` to all its subjects.
@@ -336,6 +357,9 @@ impl Rules {
             );
 
             usage.specs += 1;
+            if !usage.sharing.is_empty() {
+                self.changed.insert(subject);
+            }
         }
     }
 
@@ -349,6 +373,9 @@ impl Rules {
             usage.charge =
                 usage.charge.checked_sub(charge).expect("more is discharged than was charged");
             usage.specs -= 1;
+            if !usage.sharing.is_empty() {
+                self.changed.insert(subject);
+            }
         }
     }
 
@@ -363,6 +390,11 @@ impl Snapshot {
     fn subjects_of(&self, plugin: u32) -> impl Iterator<Item = u32> {
         let counts = move |only: &Option<u32>| only.is_none_or(|only| only == plugin);
         self.subjects.iter().filter(move |(_, only)| counts(only)).map(|&(subject, _)| subject)
+    }
+
+    /// Returns the aggregates that bind the client on `plugin`.
+    fn shares_on(&self, plugin: u32) -> &[(u32, Charge, RuleId)] {
+        self.bounds.get(plugin as usize).map_or(&[], |bounds| &bounds.shares)
     }
 }
 

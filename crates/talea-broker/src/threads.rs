@@ -122,7 +122,7 @@ impl Broker {
         Attr { policy: Policy::Other { nice: 0 }, reset_on_fork: false, cpus: self.platform.cpus }
     }
 
-    /// Attaches a thread to a spec and watches for its exit.
+    /// Attaches a thread to a spec and watches for its exit. The caller orders its limit.
     pub(crate) fn add_thread(&mut self, slot: u32, attached: Attached) {
         let Attached { thread, tid, tgid, .. } = attached;
         let taken = self.identities.insert(attached.identity(), slot).is_some()
@@ -143,12 +143,13 @@ impl Broker {
         );
 
         self.emit(Effect::WatchThread { thread });
-        self.sync_limit(slot);
+        self.start_sharing(slot);
     }
 
     /// Removes the thread of a spec from every list.
     pub(crate) fn remove_thread(&mut self, slot: u32) -> Box<Attached> {
         self.mark_awake(slot);
+        self.stop_sharing(slot);
         let attached = self.specs.at_mut(slot).thread.take().expect("the spec has a thread");
         self.identities.remove(&attached.identity());
         self.threads.remove(&attached.thread);

@@ -248,7 +248,7 @@ int talea_disown(talea_grant *grant, uint64_t *spec_id);
 #define TALEA_NOTE_BUDGET_NOT_ENFORCED 0x40u /* the runtime is not enforced */
 #define TALEA_NOTE_COMMON_LEVELS       0x80u /* one priority order for all CPUs of the plugin */
 #define TALEA_NOTE_UNGRANTED_ABOVE     0x100u /* threads without a grant have a higher priority */
-#define TALEA_NOTE_UNLIMITED           0x200u /* no runtime and period limit what it may consume */
+#define TALEA_NOTE_UNLIMITED           0x200u /* no runtime, period or rule limits its CPU time */
 
 /* The granted terms. */
 typedef struct talea_granted {

@@ -72,7 +72,7 @@ const NOTES: [(Notes, &str, &str); 10] = [
         "ungranted_above",
         "real-time threads without a grant have a higher priority on this CPU",
     ),
-    (Notes::UNLIMITED, "unlimited", "unlimited: no runtime and period limit what it may consume"),
+    (Notes::UNLIMITED, "unlimited", "unlimited: no runtime, period or rule limits its CPU time"),
 ];
 
 /// Returns the notes as stable names for JSON.

@@ -261,7 +261,8 @@ impl Notes {
     /// Real-time threads without a grant may have a higher kernel priority than this task on its
     /// CPU.
     pub const UNGRANTED_ABOVE: Notes = Notes(1 << 8);
-    /// The thread may consume any CPU time: no runtime and period are declared that limit it.
+    /// The thread may consume any CPU time: no runtime and period are declared, and no rule limits
+    /// it.
     pub const UNLIMITED: Notes = Notes(1 << 9);
 
     /// Whether every bit of `other` is set.

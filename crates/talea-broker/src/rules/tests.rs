@@ -498,21 +498,22 @@ impl Plain {
                     }
                     escapes |= own_priorities.iter().any(|&own| own > max.into());
                 }
-                Bound::MaxUtilization(max) => match p.runtime.and_then(|q| p.charge_of(q)) {
-                    None => check(None, &|_| true),
-                    Some(charge) => {
-                        let counted =
-                            self.specs.iter().enumerate().filter(|(i, (who, what, _))| {
-                                Some(*i) != leaving
-                                    && self.matches(rule.domain, who)
-                                    && rule.plugin.is_none_or(|p| p as u32 == *what)
-                            });
-                        let held =
-                            counted.fold(charge, |sum, (_, (_, _, c))| sum.saturating_add(*c));
-                        let fits = held <= max.saturating_add(Charge::from_bits(1 << 20));
-                        check(Some(0), &|_| fits);
+                Bound::MaxUtilization(max) => {
+                    let charge = p.runtime.and_then(|q| p.charge_of(q));
+                    if charge.is_none() && unbounded != Some(true) {
+                        check(None, &|_| true);
+                        continue;
                     }
-                },
+                    let counted = self.specs.iter().enumerate().filter(|(i, (who, what, _))| {
+                        Some(*i) != leaving
+                            && self.matches(rule.domain, who)
+                            && rule.plugin.is_none_or(|p| p as u32 == *what)
+                    });
+                    let charge = charge.unwrap_or(Charge::ratio(1, 1_000));
+                    let held = counted.fold(charge, |sum, (_, (_, _, c))| sum.saturating_add(*c));
+                    let fits = held <= max.saturating_add(Charge::from_bits(1 << 20));
+                    check(Some(0), &|_| fits);
+                }
                 Bound::IgnoreAdmission(_) | Bound::AllowUnbounded(_) | Bound::OnOverrun(_) => {}
             }
         }

@@ -321,10 +321,11 @@ impl Simulation {
             }
             Effect::Inspect { threads } => self.inspect(threads),
             Effect::Limit { thread, limit } => {
-                match limit {
+                let before = match limit {
                     Some(limit) => self.limits.insert(thread, limit),
                     None => self.limits.remove(&thread),
                 };
+                assert_ne!(before, limit, "the limit of {thread:?} is ordered twice");
             }
             Effect::WatchThread { thread } => {
                 assert!(self.watched.insert(thread), "{thread:?} is watched twice");
@@ -737,8 +738,14 @@ impl Simulation {
                     is_limited && !budget.is_zero() && budget.as_ns() < period.as_ns()
                 });
                 let handle = self.broker.thread_of(record.spec).expect("the record has a thread");
-                let limit = self.limits.get(&handle).map(|limit| (limit.budget, limit.period));
-                assert_eq!(limit, declared, "the limit of thread {}", thread.tid);
+                let limit = self.limits.get(&handle).copied();
+                if record.runtime.is_none() || record.task.params.period.is_none() {
+                    let share = self.broker.limit_of(slot);
+                    assert_eq!(limit, share, "the share of thread {}", thread.tid);
+                } else {
+                    let limit = limit.map(|limit| (limit.budget, limit.period));
+                    assert_eq!(limit, declared, "the limit of thread {}", thread.tid);
+                }
                 assert!(
                     record.uid == 0
                         || is_recent(found.credentials_at)

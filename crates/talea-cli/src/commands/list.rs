@@ -80,11 +80,11 @@ fn kernel_column(spec: &SpecInfo) -> String {
         (None, _) => spec.detached.map_or("-", grant_text::detached).to_owned(),
     };
     let is_unlimited = spec.granted.notes.contains(Notes::UNLIMITED) && spec.tid.is_some();
-    match (spec.overruns.count, is_unlimited) {
-        (_, true) => format!("{text}, unlimited"),
-        (0, _) => text,
-        (1, _) => format!("{text}, 1 overrun"),
-        (count, _) => format!("{text}, {count} overruns"),
+    let text = if is_unlimited { format!("{text}, unlimited") } else { text };
+    match spec.overruns.count {
+        0 => text,
+        1 => format!("{text}, 1 overrun"),
+        count => format!("{text}, {count} overruns"),
     }
 }
 

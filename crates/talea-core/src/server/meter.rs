@@ -269,6 +269,8 @@ impl BudgetMeter {
             }
             at += step;
         }
+        // Until then, the thread has consumed what is refilled later.
+        mutate!("core-meter-hold", self.server.hold(time(now)), ());
         Monotonic::from_ns(at.as_ns())
     }
 }
@@ -509,6 +511,25 @@ mod tests {
         let expected = [(at(11 * MS), Work::from_ns(MS)), (at(15 * MS), Work::from_ns(2 * MS))];
         assert_eq!(outstanding, expected);
         assert_eq!(meter.outstanding(at(12 * MS)).count(), 1);
+    }
+
+    #[test]
+    fn a_throttled_thread_has_its_consumption_outstanding() {
+        let least = Work::from_ns(20_000);
+        let all = [(at(11 * MS), Work::from_ns(4 * MS))];
+        // Exhausted, and throttled since.
+        let mut exhausted = meter(4 * MS, 10 * MS);
+        exhausted.replay(at(MS), Switch::In);
+        assert_eq!(exhausted.resume_at(at(5 * MS), least), at(11 * MS));
+        exhausted.resumed(at(6 * MS));
+        assert_eq!(exhausted.outstanding(at(6 * MS)).collect::<Vec<_>>(), all);
+        // Throttled from the start: the user has spent the budget.
+        let mut spent = meter(4 * MS, 10 * MS);
+        spent.charge_spent(at(MS), Work::from_ns(4 * MS));
+        spent.resumed(at(MS));
+        assert_eq!(spent.resume_at(at(MS), least), at(11 * MS));
+        assert_eq!(spent.outstanding(at(6 * MS)).collect::<Vec<_>>(), all);
+        assert_eq!(spent.resume_at(at(11 * MS), least), at(11 * MS));
     }
 
     #[test]

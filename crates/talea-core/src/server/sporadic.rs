@@ -63,6 +63,11 @@ impl Sporadic {
         refills.filter(move |refill| refill.at > now).map(|refill| (refill.at, refill.amount))
     }
 
+    /// Makes a refill that was used ahead of `now` unusable until its time.
+    pub(super) fn hold(&mut self, now: Time) {
+        self.is_usable &= self.refills[0].at <= now;
+    }
+
     fn check(&self) {
         debug_assert!((1..=MAX_REFILLS).contains(&self.count));
         debug_assert_eq!(

@@ -159,6 +159,11 @@ impl LimitedThread {
         self.state.lock().meter.charge_spent(now, spent);
     }
 
+    /// Continues the count of the limit that this one replaces.
+    pub(crate) fn continue_count(&self, overruns: Overruns) {
+        self.state.lock().overruns = Overruns { is_throttled: false, ..overruns };
+    }
+
     /// Whether the limit has ended, so that no policy may be applied.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.lock().phase == Phase::Ended
@@ -232,7 +237,12 @@ impl LimitedThread {
     /// Ends the limit. With `restore`, a throttled thread gets its policy back.
     pub(super) fn end(&self, now: Monotonic, restore: bool) -> Ended {
         let mut state = self.state.lock();
-        state.replay();
+        if matches!(state.phase, Phase::Throttled { .. }) {
+            // CPU time at ordinary priority does not count.
+            state.meter.resumed(now);
+        } else {
+            state.replay();
+        }
         if state.phase == Phase::Running {
             state.charge_unrecorded(now);
         }

@@ -487,6 +487,9 @@ impl Threads {
                 drop(held.thread.apply(&sched::Attr::grant(ordinary), None));
             }
         })?;
+        if let ThreadLimit::Enforced(before) = &before {
+            limited.continue_count(before.overruns());
+        }
         if let Some(applied) = held.applied
             && place(enforcement, &limited, &applied).is_ok()
             && let Some(at) = limited.adopt(&convert::kernel_attr(&applied))

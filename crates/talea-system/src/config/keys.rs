@@ -376,7 +376,10 @@ pub const KEYS: &[Key] = &[
     key(Rule, "max_utilization", Decimal, "0.7")
         .default("no bound")
         .range("above 0, up to 1024, in whole CPUs")
-        .means("Maximum utilization of everything that the subject holds, in sum; exact."),
+        .means(
+            "Maximum utilization of everything that the subject holds, in sum; exact. Its threads without a \
+             runtime share the rest.",
+        ),
     key(Rule, "max_runtime", Duration, "\"3ms\"")
         .default("no bound")
         .range("above 0")

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Instant;
 use talea_core::{CpuSet, Params, Priority};
 use talea_kernel_tests::{
-    ALICE, Agent, Bench, Client, Daemon, config, eventually, kernel, needs_root,
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
 };
 use talea_os::sched;
 use talea_proto::message::Notes;
@@ -163,6 +163,89 @@ fn a_grant_without_a_runtime_is_unlimited_and_says_so() {
     assert!(!client.create(tenth("fp")).notes.contains(Notes::UNLIMITED));
 }
 
+/// Attack: a thread that `allow_unbounded` lets go without a runtime gets no CPU time beyond
+/// `max_utilization`, and more threads do not get more.
+#[test]
+fn attack_3_threads_without_a_runtime_share_the_rule() {
+    const RULE: f64 = 5.0;
+    /// The budget of one thread, in per cent of the run.
+    const ONE_BUDGET: f64 = 5.0 * 100.0 / LONG as f64;
+    needs_root!();
+    let bench = Bench::new("limits-rule");
+    let rules = format!(
+        "[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmax_utilization = 0.05\n\
+         allow_unbounded = true\n\
+         [[rule]]\ndomain = \"#{BOB}\"\nplugin = \"fp\"\nallow_unbounded = true\n"
+    );
+    let daemon = Daemon::start(&bench, &config::with_rules(&rules));
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
+    let (client, of_bob) = (alice.connect(&daemon), bob.connect(&daemon));
+    let cpus = CpuSet::single(0);
+    let task = Task { cpus, cpus_mandatory: true, ..with("fp", crate::tasks::ranked(5)) };
+    assert!(of_bob.create(task).notes.contains(Notes::UNLIMITED), "no rule bounds it");
+    for count in [1, 3] {
+        let hogs: Vec<Agent> = (0..count).map(|_| Agent::user(ALICE)).collect();
+        let attached: Vec<_> = hogs.iter().map(|hog| attach_nice(&client, hog, task)).collect();
+        for (granted, _) in &attached {
+            assert!(!granted.notes.contains(Notes::UNLIMITED), "{granted:?}");
+            assert!(!granted.notes.contains(Notes::BUDGET_NOT_ENFORCED), "{granted:?}");
+        }
+        let (root, other) = competitor(0);
+        sched::set_nice(kernel::tid(other), -10).expect("root may");
+        root.begin(&format!("hog {other} {LONG} spin"));
+        for (hog, (_, tid)) in hogs.iter().zip(&attached) {
+            hog.begin(&format!("hog {tid} {LONG} spin"));
+        }
+        let took = |hog: &Agent| hog.finish().parse::<f64>().expect("microseconds");
+        let shares: Vec<f64> = hogs.iter().map(|hog| took(hog) / f64::from(LONG) / 10.0).collect();
+        root.finish();
+        let sum: f64 = shares.iter().sum();
+        println!("{count} threads: {sum:.2} % of {RULE} %: {shares:.2?}");
+        assert!(sum <= RULE + ONE_BUDGET + 2.0, "{shares:?} of {RULE} %");
+        let least = RULE / f64::from(count) / 2.0;
+        assert!(shares.iter().all(|&share| share > least), "{shares:?} of {RULE} %");
+        for (granted, tid) in attached {
+            eventually("it has its policy again", || kernel::policy(tid).is_realtime());
+            client.done(&Request::Release(granted.spec));
+        }
+    }
+}
+
+/// Attack: threads that come and go replace the limits of the others, but refill no budget.
+#[test]
+fn attack_3_replaced_shares_refill_no_budget() {
+    needs_root!();
+    let bench = Bench::new("limits-shares");
+    let rules = format!(
+        "[[rule]]\ndomain = \"#{ALICE}\"\nmax_utilization = 0.05\nallow_unbounded = true\n"
+    );
+    let daemon = Daemon::start(&bench, &config::with_rules(&rules));
+    let (hog, other_process) = (Agent::user(ALICE), Agent::user(ALICE));
+    let client = other_process.connect(&daemon);
+    let cpus = CpuSet::single(0);
+    let task = Task { cpus, cpus_mandatory: true, ..with("fp", crate::tasks::ranked(5)) };
+    let (granted, tid) = attach_nice(&client, &hog, task);
+    let (second, idle) = (client.create(task), other_process.thread());
+    let (root, other) = competitor(0);
+    sched::set_nice(kernel::tid(other), -5).expect("root may");
+    root.begin(&format!("hog {other} {LONG} spin"));
+    hog.begin(&format!("hog {tid} {LONG} spin"));
+    let begun = Instant::now();
+    let mut cycles = 0;
+    while begun.elapsed().as_millis() < u128::from(LONG) - 200 {
+        client.attach(second.spec, idle);
+        client.done(&Request::Detach(second.spec));
+        cycles += 1;
+    }
+    let took = hog.finish().parse::<f64>().expect("microseconds");
+    root.finish();
+    let share = took / f64::from(LONG) / 10.0;
+    println!("{share:.2} % of 5 % in {cycles} cycles");
+    assert!(cycles > 50, "{cycles} cycles");
+    assert!(share < 7.25, "{share:.2} % of 5 % in {cycles} cycles");
+    assert!(client.query(granted.spec).overruns.count > 0, "the count goes on");
+}
+
 /// `TALEA_MEASURE` sets the number of overruns; `docs/manual/enforcement.md` contains the results.
 #[test]
 fn what_a_thread_consumes_beyond_its_budget_is_a_part_of_the_budget() {
@@ -181,7 +264,7 @@ fn what_a_thread_consumes_beyond_its_budget_is_a_part_of_the_budget() {
         let tid = hogs.thread();
         // Beside the competitor, the hog gets CPU time under its grant only.
         let (root, other) = competitor(cpu);
-        sched::set_nice(kernel::tid(other), -20).expect("root may");
+        sched::set_nice(kernel::tid(other), -10).expect("root may");
         sched::set_nice(kernel::tid(tid), 19).expect("root may");
         sched::set_affinity(kernel::tid(tid), &CpuSet::single(cpu)).expect("root may");
         let long = 1_000 + rounds * 40;
