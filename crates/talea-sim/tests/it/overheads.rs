@@ -61,6 +61,19 @@ fn second_in_turn(change: impl Fn(talea_sim::Simulation) -> talea_sim::Simulatio
 }
 
 #[test]
+fn a_second_task_has_its_turn_below_other_schedulers() {
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::Edf));
+    let group = tree.scheduler(Tree::ROOT, SchedulerSpec::new("group", PolicySpec::Edf));
+    let turns = SchedulerSpec::new("turns", PolicySpec::RoundRobin { quantum: work(10) });
+    let turns = tree.scheduler(group, turns);
+    tree.task(turns, task("a", 1_000));
+    tree.task(turns, task("b", 1_000));
+    let sources = [listed(&[0], cost(100)), listed(&[5], cost(20))];
+    let log = run_audited(&mut simulation(&tree, &sources), 1_000);
+    assert_eq!(log.ends(1), [45]);
+}
+
+#[test]
 fn a_second_task_has_its_turn_even_if_the_first_has_not_progressed() {
     // a 0-15, of which 10 count, b 15-25, a 25-35, b 35-45.
     assert_eq!(second_in_turn(|simulation| simulation), 45);
