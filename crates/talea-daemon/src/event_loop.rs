@@ -353,6 +353,7 @@ impl Daemon {
             self.broker.next_wakeup(),
             self.hosts.next_deadline(),
             self.processes.next_due(),
+            self.threads.changes.next_due(),
             self.next_resume(),
             self.acceptor.resume_at(),
         ];

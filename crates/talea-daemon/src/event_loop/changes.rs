@@ -7,23 +7,27 @@
 //! | CPUs, policy, priority | inspection | one period |
 //!
 //! The broker orders the inspections ([`talea_broker::Effect::Inspect`]). The socket of the events
-//! is open only while a thread is attached. The daemon opens the socket after the round in which
-//! the first thread was attached, so that no reply waits for it. Then the daemon reads the
-//! credentials once, so it misses no change in between.
+//! is open while a thread is attached, and for [`LINGER`] after that. The daemon opens the socket
+//! after the round in which the first thread was attached, so that no reply waits for it. Then the
+//! daemon reads the credentials once, so it misses no change in between.
 
 use super::Daemon;
 use super::token::Token;
 use std::collections::BTreeSet;
 use std::io;
 use talea_broker::{Input, ThreadId};
-use talea_core::Monotonic;
 use talea_core::mutate;
+use talea_core::{Monotonic, Span};
 use talea_os::Tid;
 use talea_os::epoll::{Epoll, Interest};
 use talea_os::proc_events::{ProcEvent, ProcEvents};
 
 /// Maximum number of process events handled per round.
 const MAX_EVENTS: u32 = 64;
+
+/// Time for which the socket stays open without attached threads: a program that attaches threads
+/// one after the other does not open it each time.
+const LINGER: Span = Span::from_ns(1_000_000_000);
 
 /// Subscription to the events of the processes with attached threads.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub(super) struct ChangeEvents {
     filtered: Vec<Tid>,
     /// Whether a process has got its first attached thread, or the last thread was detached.
     is_stale: bool,
+    /// Time at which the socket is closed unless a thread is attached before.
+    closes_at: Option<Monotonic>,
     /// Last inspected thread.
     pub(super) inspected: ThreadId,
 }
@@ -49,6 +55,7 @@ impl Default for ChangeEvents {
             threads: BTreeSet::new(),
             filtered: Vec::new(),
             is_stale: false,
+            closes_at: None,
             inspected: ThreadId(0),
         }
     }
@@ -68,6 +75,11 @@ impl ChangeEvents {
         self.is_stale |= self.threads.is_empty();
     }
 
+    /// Returns the time at which the daemon must call [`Daemon::update_change_events`].
+    pub(super) fn next_due(&self) -> Option<Monotonic> {
+        self.closes_at
+    }
+
     pub(super) fn of_process(&self, process: Tid) -> impl Iterator<Item = ThreadId> {
         let all = (process, ThreadId(0))..=(process, ThreadId(u64::MAX));
         self.threads.range(all).map(|&(_, thread)| thread)
@@ -75,14 +87,19 @@ impl ChangeEvents {
 
     /// Opens or closes the socket, or changes its filter. Returns the processes that are watched
     /// from now on.
-    fn update(&mut self, epoll: &Epoll) -> io::Result<Vec<Tid>> {
+    fn update(&mut self, now: Monotonic, epoll: &Epoll) -> io::Result<Vec<Tid>> {
         self.is_stale = false;
         if self.threads.is_empty() {
-            // Closing the only descriptor also ends the watch.
-            self.socket = None;
-            self.filtered.clear();
+            let closes_at = *self.closes_at.get_or_insert(now.saturating_add(LINGER));
+            if closes_at <= now {
+                // Closing the only descriptor also ends the watch.
+                self.socket = None;
+                self.filtered.clear();
+                self.closes_at = None;
+            }
             return Ok(Vec::new());
         }
+        self.closes_at = None;
         if self.unavailable {
             return Ok(Vec::new());
         }
@@ -110,17 +127,19 @@ impl Daemon {
     /// Updates the subscription to process events after a round.
     #[inline]
     pub(super) fn update_change_events(&mut self, now: Monotonic) {
-        if self.threads.changes.is_stale {
+        let changes = &self.threads.changes;
+        if changes.is_stale || changes.closes_at.is_some_and(|at| at <= now) {
             self.update_stale_change_events(now);
         }
     }
 
     #[cold]
     fn update_stale_change_events(&mut self, now: Monotonic) {
-        let added = mutate!("daemon-change-events", self.threads.changes.update(&self.epoll), {
-            self.threads.changes.is_stale = false;
-            Ok(Vec::new())
-        });
+        let added =
+            mutate!("daemon-change-events", self.threads.changes.update(now, &self.epoll), {
+                self.threads.changes.is_stale = false;
+                Ok(Vec::new())
+            });
         match added {
             Ok(added) => {
                 for process in added {

@@ -94,14 +94,19 @@ pub(super) fn mounts(root: &SysRoot) -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
-/// Reads the group that a line of `/proc/TID/cgroup` such as `1:cpu,cpuacct:/path` names.
-pub(super) fn rt_group(root: &SysRoot, mounts: &[Mount], membership: &str) -> Option<RtGroup> {
-    let text = root.text(membership).ok()?;
-    let path = text.lines().find_map(|line| {
+/// Returns the group of the `cpu` controller (v1) in the text of `/proc/TID/cgroup`.
+pub(super) fn cpu_path(membership: &str) -> Option<&str> {
+    membership.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let controllers = parts.next()?;
         controllers.split(',').any(|name| name == "cpu").then(|| parts.next())?
-    })?;
+    })
+}
+
+/// Reads the group that a line of `/proc/TID/cgroup` such as `1:cpu,cpuacct:/path` names.
+pub(super) fn rt_group(root: &SysRoot, mounts: &[Mount], membership: &str) -> Option<RtGroup> {
+    let text = root.text(membership).ok()?;
+    let path = cpu_path(&text)?;
     let mount =
         mounts.iter().find(|mount| !mount.v2 && mount.options.iter().any(|name| name == "cpu"))?;
     let read =

@@ -1,5 +1,6 @@
 //! Real-time threads of the machine, and the limits of a thread that is to become one.
 
+use super::cgroups::cpu_path;
 use super::{RtGroup, rt_group_of};
 use crate::sched::{self, Attr, Policy};
 use crate::sys::check;
@@ -100,5 +101,11 @@ fn rt_time_from_proc(tid: Tid) -> io::Result<u64> {
 
 /// Whether the control group of `tid` permits FIFO and RR.
 pub fn group_permits_realtime(tid: Tid) -> bool {
-    !rt_group_of(tid).is_some_and(|group: RtGroup| group.refuses_realtime())
+    let mut buffer = [0; 4096];
+    let membership = proc::read_into(&format!("/proc/{tid}/cgroup"), &mut buffer);
+    let is_top = membership.is_ok_and(|text| {
+        std::str::from_utf8(text).is_ok_and(|text| matches!(cpu_path(text), None | Some("/")))
+    });
+    // The group at the top has the whole runtime.
+    is_top || !rt_group_of(tid).is_some_and(|group: RtGroup| group.refuses_realtime())
 }
