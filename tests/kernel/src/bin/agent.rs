@@ -259,11 +259,12 @@ fn work(cost: Duration) -> String {
 }
 
 /// Consumes CPU time until the wall time `wall` has passed. `kind` selects long system calls
-/// (`calls`), bursts (`bursts`) or computation (any other text). Returns the consumed CPU time in
-/// microseconds.
+/// (`calls`), bursts (`bursts`), started processes (`fork`), changes of the CPU (`move`) or
+/// computation (any other text). Returns the consumed CPU time in microseconds.
 fn hog(wall: Duration, kind: &str) -> String {
     let end = Instant::now() + wall;
     let start = talea_os::clock::thread_cpu_time().as_ns();
+    let allowed = talea_os::sysinfo::online_now().unwrap_or_default();
     let mut zeros = std::fs::File::open("/dev/zero").expect("a device");
     let mut buffer = vec![0; if kind == "calls" { 16 << 20 } else { 1 }];
     while Instant::now() < end {
@@ -272,6 +273,18 @@ fn hog(wall: Duration, kind: &str) -> String {
             "bursts" => {
                 work(Duration::from_millis(2));
                 std::thread::sleep(Duration::from_micros(1_300));
+            }
+            "fork" => {
+                let _ = std::process::Command::new("/bin/true").status();
+            }
+            "move" => {
+                let cpu = rustix::thread::sched_getcpu() as u32;
+                let other = allowed.iter().find(|&other| other != cpu).unwrap_or(cpu);
+                let _ = talea_os::sched::set_affinity(
+                    Tid::current(),
+                    &talea_core::CpuSet::single(other),
+                );
+                work(Duration::from_millis(5));
             }
             _ => std::hint::spin_loop(),
         }

@@ -74,6 +74,70 @@ fn attack_3_a_thread_that_exceeds_its_declaration_gets_its_declaration() {
     }
 }
 
+/// Attack: no hog breaks the grant of another user, and ordinary threads keep most of the CPU. With
+/// `TALEA_SOAK` each hog runs for ten seconds, under each plugin.
+#[test]
+fn attack_3_hogs_of_every_kind_leave_the_grant_of_another_user_alone() {
+    needs_root!();
+    let is_soak = std::env::var_os("TALEA_SOAK").is_some();
+    let plugins = ["rm", "fp", "rr"];
+    let kinds = [("spin", 1), ("spin", 3), ("calls", 1), ("bursts", 1), ("fork", 1), ("move", 1)];
+    for (number, (kind, count)) in kinds.into_iter().enumerate() {
+        let one = &plugins[number % 3..=number % 3];
+        for plugin in if is_soak { &plugins[..] } else { one } {
+            hogs_beside_a_neighbour(plugin, kind, count, if is_soak { 10_000 } else { 1_000 });
+        }
+    }
+}
+
+/// Runs `count` hogs for `long` milliseconds, above a proved grant of another user.
+fn hogs_beside_a_neighbour(plugin: &str, kind: &str, count: u32, long: u32) {
+    let bench = Bench::new("limits-hogs");
+    let daemon = Daemon::start(&bench, &config::open());
+    let on_first = |task: Task| Task { cpus: CpuSet::single(0), cpus_mandatory: true, ..task };
+    let bob = Agent::user(BOB);
+    let of_bob = bob.connect(&daemon);
+    // The hogs preempt the neighbour, whose period is longer.
+    let (neighbour, neighbour_tid) =
+        attach_nice(&of_bob, &bob, on_first(with("rm", reserved(40, 4_000))));
+    assert!(!neighbour.notes.contains(Notes::NOT_PROVED), "{neighbour:?}");
+    let hogs: Vec<Agent> = (0..count).map(|_| Agent::user(ALICE)).collect();
+    let client = hogs[0].connect(&daemon);
+    let attached: Vec<(Granted, i32)> =
+        hogs.iter().map(|hog| attach_nice(&client, hog, on_first(tenth(plugin)))).collect();
+    let others: Vec<(Agent, i32)> = kernel::cpus().iter().map(competitor).collect();
+    let took = |agent: &Agent| {
+        let us = agent.finish().parse::<f64>().expect("microseconds");
+        us / f64::from(long) / 10.0
+    };
+    // A stall of the computer makes a job late, too, but hardly in three runs.
+    let is_left_alone = (0..3).any(|_| {
+        for (root, tid) in &others {
+            root.begin(&format!("hog {tid} {long} spin"));
+        }
+        for (hog, (_, tid)) in hogs.iter().zip(&attached) {
+            hog.begin(&format!("hog {tid} {long} {kind}"));
+        }
+        // A job that starts 30 ms after its release is about to miss its deadline.
+        let jobs = long / 40 - 2;
+        bob.begin(&format!("jobs {neighbour_tid} {jobs} 40000 3000 30000"));
+        let late = bob.finish();
+        let got: f64 = hogs.iter().map(took).sum();
+        let ordinary: Vec<f64> = others.iter().map(|(root, _)| took(root)).collect();
+        println!(
+            "{plugin}, {count} {kind}: {got:.1} %, an ordinary thread {:.1} %, {late} of {jobs} \
+             jobs late",
+            ordinary[0]
+        );
+        // What is declared, one budget, 2 %, and what nice 19 gets beside nice 0.
+        let most = f64::from(count) * (10.0 + 100.0 / f64::from(long) + 1.6) + 2.0;
+        assert!(got < most, "{plugin}, {count} {kind}: {got:.1} % of {count}0 %");
+        assert!(ordinary[0] > 5.0, "{plugin}, {count} {kind}: {:.1} %", ordinary[0]);
+        late == "0"
+    });
+    assert!(is_left_alone, "{plugin}, {count} {kind}: jobs of the neighbour were late");
+}
+
 /// Attack: a thread that detaches and attaches again does not get a second budget.
 #[test]
 fn attack_3_attaching_again_refills_no_budget() {
