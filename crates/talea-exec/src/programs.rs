@@ -107,6 +107,8 @@ const POLLS_PER_EMPTY_CHECK: u32 = 128;
 /// Maximum number of threads of a program whose wake-ups are timed. A job that another thread
 /// begins is released when the engine receives the event.
 const MAX_TIMED_THREADS: usize = 16;
+/// Maximum number of walks over the threads of a program that set a level.
+const MAX_WALKS: u32 = 4;
 /// Period at which the listener reads the clock of a program whose wake-ups the kernel does not
 /// report.
 const POLL_PERIOD: Span = Span::from_ns(1_000_000);
@@ -546,16 +548,26 @@ pub(crate) struct ProgramHandle {
 impl Freezable for ProgramHandle {
     fn set_level(&mut self, level: ProgramLevel) -> io::Result<()> {
         let policy = self.policies.of(level);
-        self.cgroups.cgroup(self.group).for_each_thread(|tid| {
-            let Ok(now) = sched::get(tid) else { return };
-            if !self.policies.contain(now.policy) && self.policy_changed.get().is_none() {
-                let _ = self.policy_changed.set(self.policies.describe_change(tid, now.policy));
+        // A thread that is created meanwhile has the level of its creator, and a second walk
+        // finds it.
+        for _ in 0..MAX_WALKS {
+            let mut is_done = true;
+            self.cgroups.cgroup(self.group).for_each_thread(|tid| {
+                let Ok(now) = sched::get(tid) else { return };
+                if !self.policies.contain(now.policy) && self.policy_changed.get().is_none() {
+                    let _ = self.policy_changed.set(self.policies.describe_change(tid, now.policy));
+                }
+                if now.policy != policy {
+                    is_done = false;
+                    // It may have exited.
+                    let _: io::Result<()> = sched::set(tid, &Attr::plain(policy));
+                }
+            })?;
+            if is_done {
+                break;
             }
-            if now.policy != policy {
-                // It may have exited.
-                let _: io::Result<()> = sched::set(tid, &Attr::plain(policy));
-            }
-        })
+        }
+        Ok(())
     }
 
     fn is_frozen(&mut self) -> io::Result<bool> {

@@ -218,9 +218,9 @@ impl RunCgroups {
     /// # Errors
     /// If the kernel refuses the write.
     pub fn kill(&self) -> io::Result<()> {
-        // Killed threads need CPU time in order to exit.
-        self.rt_groups().for_each(RtGroup::lift);
-        fs::write(self.path.join("cgroup.kill"), "1")
+        let killed = fs::write(self.path.join("cgroup.kill"), "1");
+        self.rt_groups().for_each(RtGroup::release);
+        killed
     }
 
     fn rt_groups(&self) -> impl Iterator<Item = &RtGroup> {
@@ -241,7 +241,7 @@ impl RunCgroups {
 
 impl Drop for RunCgroups {
     fn drop(&mut self) {
-        self.rt_groups().for_each(RtGroup::lift);
+        self.rt_groups().for_each(RtGroup::release);
         let removed = remove(&self.path);
         if self.rt_groups().map(RtGroup::remove).fold(removed, Result::and).is_ok()
             && let Some(reaper) = self.reaper.take()
@@ -320,10 +320,13 @@ pub fn leftover() -> Vec<PathBuf> {
 /// The last failure. All other cgroups were removed.
 pub fn remove_leftover() -> io::Result<Vec<PathBuf>> {
     let found = leftover();
+    let rt_top = rt_group::mount_point();
+    let is_rt = |path: &Path| rt_top.as_ref().is_some_and(|top| path.starts_with(top));
+    // Members of a throttled group could not exit.
+    found.iter().filter(|path| is_rt(path)).for_each(|path| rt_group::release(path));
     let mut all = Ok(());
     for path in &found {
-        let is_rt = rt_group::mount_point().is_some_and(|top| path.starts_with(top));
-        all = if is_rt { rt_group::remove(path) } else { remove(path) }.and(all);
+        all = if is_rt(path) { rt_group::remove(path) } else { remove(path) }.and(all);
     }
     all.map(|()| found)
 }

@@ -3,8 +3,8 @@
 //! Model: between fork and exec the child sets its CPU and priority and enters its cgroup, which is
 //! frozen, and stops there. It executes the program when the cgroup is thawed for the first time:
 //! no part of the program, not even its start, is outside of what is metered. The starting thread
-//! waits until then, so a separate thread should do it. Before that it enters the cgroup's
-//! real-time control group, if it has one.
+//! waits until then, so a separate thread should do it. Before it sets its priority, the child
+//! enters the real-time control group of the cgroup, if the cgroup has one.
 //!
 //! The program dies with the thread that starts it: the child asks the kernel for that first, and
 //! exits by itself if its parent was gone before.
@@ -34,8 +34,10 @@ use crate::cgroup::rt_group::RtGroup;
 use crate::sys::check;
 use crate::users::Account;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -113,7 +115,12 @@ impl Program {
         let parent = Tid::of_process().as_raw();
         let mut command = Command::new(&self.file);
         command.arg0(&self.arguments[0]).args(&self.arguments[1..]).stdin(Stdio::null());
-        command.stdout(io::stderr());
+        let output = self.account.as_ref().map(|_| write_only_terminal()).transpose()?.flatten();
+        if let Some(output) = output {
+            command.stdout(output.try_clone()?).stderr(output);
+        } else {
+            command.stdout(io::stderr());
+        }
         let ids = self.account.as_ref().map(|account| {
             set_login_environment(&mut command, account);
             (account.groups.clone(), account.user.gid, account.user.uid)
@@ -171,6 +178,16 @@ impl Program {
         drop((procs, rt_tasks));
         child
     }
+}
+
+/// Returns the terminal of standard error for writing only, if standard error is a terminal. A
+/// program of another user must not read what is typed there.
+fn write_only_terminal() -> io::Result<Option<File>> {
+    if !io::stderr().is_terminal() {
+        return Ok(None);
+    }
+    let options = File::options().write(true).custom_flags(libc::O_NOCTTY).clone();
+    options.open("/proc/self/fd/2").map(Some)
 }
 
 /// Gives the program the environment of a login of its user.

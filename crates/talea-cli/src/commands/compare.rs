@@ -107,7 +107,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
             return Ok(Exit::Usage);
         }
     };
-    let accounts = match live_run::accounts(&system, &texts.paths()) {
+    let accounts = match live_run::accounts(&system, &texts) {
         Ok(accounts) => accounts,
         Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
     };

@@ -199,7 +199,7 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
         Ok(places) => places,
         Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
     };
-    let accounts = match live_run::accounts(&system, &texts.paths()) {
+    let accounts = match live_run::accounts(&system, &texts) {
         Ok(accounts) => accounts,
         Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
     };

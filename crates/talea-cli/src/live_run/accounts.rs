@@ -5,7 +5,8 @@
 //! program in it. The variables of `sudo` are not used: a caller sets them as it likes. Root runs
 //! programs only from files that no other user can change, and only root's own executables as root.
 
-use std::path::{Path, PathBuf};
+use super::recording::SourceTexts;
+use std::path::Path;
 use talea_core::mutate;
 use talea_os::files::check_trusted;
 use talea_os::launch::Program;
@@ -15,20 +16,25 @@ use talea_system::system::{Root, System};
 /// `accounts[root][task]`: account of the program. `None` stands for the account of this process.
 pub(crate) type Accounts = Vec<Vec<Option<Account>>>;
 
-/// Returns the account of each program of a system that was read from these files.
+/// Returns the account of each program of a system that was read from `texts`.
 ///
 /// # Errors
 /// The reason why this process does not run them, as a sentence.
-pub(crate) fn accounts(system: &System, files: &[PathBuf]) -> Result<Accounts, String> {
+pub(crate) fn accounts(system: &System, texts: &SourceTexts) -> Result<Accounts, String> {
     let uid = rustix::process::getuid().as_raw();
     let has_programs = system.roots.iter().any(|root| root.programs.iter().any(Option::is_some));
     if uid == 0 && has_programs {
-        for file in files {
+        for (path, text) in &texts.0 {
+            let file = Path::new(path);
             mutate!("execute-trusted-file", check_trusted(file), Ok(())).map_err(|untrusted| {
                 format!(
                     "root runs programs only from a file that no other user can change: {untrusted}"
                 )
             })?;
+            // From now on no other user can change it; before, another one may have.
+            if std::fs::read_to_string(file).ok().as_ref() != Some(text) {
+                return Err(format!("{path} has changed while it was read"));
+            }
         }
     }
     system.roots.iter().map(|root| of_root(root, uid)).collect()
@@ -55,15 +61,14 @@ fn of_root(root: &Root, uid: u32) -> Result<Vec<Option<Account>>, String> {
         if account.user.uid == 0 {
             is_roots(words).map_err(|why| format!("{task} runs as root: {why}"))?;
         }
-        Ok((account.user.uid != uid).then_some(account))
+        Ok((uid == 0).then_some(account))
     };
     tasks.map(account).collect()
 }
 
-/// Checks that no other user can change the executable. A missing executable is reported at its
-/// start.
+/// Checks that no other user can change the executable.
 fn is_roots(words: &[String]) -> Result<(), String> {
-    let Ok(program) = Program::find(words) else { return Ok(()) };
+    let program = Program::find(words).map_err(|error| format!("{}: {error}", words[0]))?;
     let file: &Path = program.file();
     check_trusted(file).map_err(|untrusted| untrusted.to_string())
 }

@@ -42,11 +42,6 @@ impl SourceTexts {
         Ok(read.map(|system| (system, SourceTexts(texts))))
     }
 
-    /// Returns the paths of the files.
-    pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        self.0.iter().map(|(path, _)| PathBuf::from(path)).collect()
-    }
-
     /// Parses the texts.
     pub(crate) fn system(&self) -> Result<System, Vec<Diagnostic>> {
         let Some((origin, own)) = self.0.first() else { return Err(Vec::new()) };

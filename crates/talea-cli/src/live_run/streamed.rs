@@ -1,6 +1,6 @@
 //! Summary of a real run while the run goes on: its record is replayed part by part.
 //!
-//! The memory is independent of the length of the run. Whatever needs the whole record (a check
+//! The memory is independent of the length of the run. A consumer of the whole record (a check
 //! against the kernel, a file of events) has to keep it instead.
 
 use super::replay_to_sink::SinkReplay;

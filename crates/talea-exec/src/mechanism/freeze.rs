@@ -18,9 +18,9 @@
 //! its system call takes. So a stopped program is frozen first and then gets the lowest level: a
 //! thread that runs on in the kernel runs below all other real-time threads. A dispatched program
 //! gets its level first and is thawed then. Each change of the level reads the threads of the
-//! cgroup anew, and so covers new threads and children. One that is created meanwhile keeps the
-//! level of its creator, and is frozen before its first instruction. A real-time control group may
-//! limit the program in addition ([`talea_os::cgroup::rt_group`]).
+//! cgroup, until no thread has another level: a thread that is created meanwhile has the level of
+//! its creator. A real-time control group may limit the program in addition
+//! ([`talea_os::cgroup::rt_group`]).
 //!
 //! *Time while stopped.* CPU time that a program consumes while it is stopped is attributed to the
 //! interval between two orders. If no task had the CPU, the program took idle time. If another task
@@ -165,7 +165,7 @@ impl<C: Freezable> ProgramState<C> {
             self.stopped.max_busy = self.stopped.max_busy.max(used);
         } else {
             self.stopped.idle += used;
-            // Only on an idle CPU do its threads get as far as to be frozen.
+            // Its threads are frozen only when they get the CPU, so only on an idle CPU.
             if self.program.is_frozen()? {
                 self.stopped_at = None;
             }

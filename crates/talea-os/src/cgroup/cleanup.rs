@@ -1,8 +1,7 @@
 //! Cleanup by a reaper of the cgroups of a killed run.
 
-use super::rt_group::LIFTED;
 use crate::reaper::Cleanup;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -22,8 +21,9 @@ pub(super) struct KillCgroup {
 /// Real-time control group of a cgroup.
 struct KillRtGroup {
     directory: CString,
-    period: CString,
-    runtime: CString,
+    members: CString,
+    /// Members of the group above.
+    members_above: CString,
 }
 
 fn c_string(path: &Path) -> io::Result<CString> {
@@ -40,8 +40,8 @@ impl KillCgroup {
         let rt_group = |path: &PathBuf| {
             Ok(KillRtGroup {
                 directory: c_string(path)?,
-                period: c_string(&path.join("cpu.rt_period_us"))?,
-                runtime: c_string(&path.join("cpu.rt_runtime_us"))?,
+                members: c_string(&path.join("tasks"))?,
+                members_above: c_string(&path.with_file_name("tasks"))?,
             })
         };
         Ok(KillCgroup {
@@ -52,21 +52,45 @@ impl KillCgroup {
     }
 }
 
-/// Writes `text` to the file at `path`, if the file exists. Returns whether the write succeeded.
+/// Writes `text` to the file at `path`, if the file exists.
 ///
 /// # Safety
 /// Only system calls: see [`Cleanup::run`].
-unsafe fn write(path: &CString, text: &CStr) -> bool {
-    // SAFETY: system calls on strings that end.
+unsafe fn write(path: &CString, text: &[u8]) {
+    // SAFETY: system calls on a string that ends and on a slice.
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_WRONLY);
-        if file == -1 {
-            return false;
+        if file != -1 {
+            libc::write(file, text.as_ptr().cast(), text.len());
+            libc::close(file);
         }
-        let length = text.count_bytes();
-        let written = libc::write(file, text.as_ptr().cast(), length);
+    }
+}
+
+/// Moves the members of a real-time control group to the group above: killed threads need CPU time
+/// in order to exit, which a throttled group does not have. The caller repeats the call for members
+/// beyond the buffer.
+///
+/// # Safety
+/// Only system calls: see [`Cleanup::run`].
+unsafe fn release(group: &KillRtGroup) {
+    let mut text = [0_u8; 4096];
+    // SAFETY: system calls on strings that end, and on a buffer that lives as long as the calls.
+    let length = unsafe {
+        let file = libc::open(group.members.as_ptr(), libc::O_RDONLY);
+        if file == -1 {
+            return;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
         libc::close(file);
-        usize::try_from(written) == Ok(length)
+        usize::try_from(length).unwrap_or(0)
+    };
+    for member in text[..length].split_inclusive(|&byte| byte == b'\n') {
+        // A number that the buffer has cut has no line end.
+        if member.ends_with(b"\n") {
+            // SAFETY: as above.
+            unsafe { write(&group.members_above, member) };
+        }
     }
 }
 
@@ -76,15 +100,10 @@ impl Cleanup for KillCgroup {
         // SAFETY: system calls on strings that end, and on a structure that is valid; none of them
         // allocates.
         unsafe {
-            for group in &self.rt_groups {
-                // Killed threads need CPU time in order to exit.
-                let (period, runtimes) = LIFTED;
-                write(&group.period, period);
-                let _ = runtimes.iter().any(|runtime| write(&group.runtime, runtime));
-            }
             for _ in 0..MAX_REMOVE_ATTEMPTS {
                 // Repeated: a child that was being created may have been missed and would live.
-                write(&self.kill, c"1");
+                write(&self.kill, b"1");
+                self.rt_groups.iter().for_each(|group| release(group));
                 let mut is_gone = remove(libc::AT_FDCWD, self.directory.as_ptr(), MAX_DEPTH);
                 for group in &self.rt_groups {
                     is_gone &= remove(libc::AT_FDCWD, group.directory.as_ptr(), MAX_DEPTH);

@@ -11,7 +11,6 @@
 //! throttles no group.
 
 use crate::sysinfo;
-use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -21,10 +20,6 @@ use talea_core::{Span, Work};
 
 /// Time limit within which the members of a removed group must disappear.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Period of a lifted limit, and its runtimes in descending order. The kernel accepts the first
-/// runtime for which it has room beside other groups.
-pub(super) const LIFTED: (&CStr, [&CStr; 4]) =
-    (c"1000000", [c"900000", c"450000", c"225000", c"100000"]);
 
 /// Limit of a group: `runtime` of real-time CPU time in every `period`, on each CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,12 +81,10 @@ impl RtGroup {
         File::options().write(true).open(self.path.join("tasks"))
     }
 
-    /// Raises the limit as far as the kernel has room, for members that were killed.
-    pub(super) fn lift(&self) {
-        let (period, runtimes) = LIFTED;
-        let _: io::Result<()> = overwrite(&self.path.join("cpu.rt_period_us"), period.to_bytes());
-        let runtime = self.path.join("cpu.rt_runtime_us");
-        let _ = runtimes.iter().any(|us| overwrite(&runtime, us.to_bytes()).is_ok());
+    /// Moves all members to the group above: killed threads need CPU time in order to exit, which
+    /// a throttled group does not have.
+    pub(super) fn release(&self) {
+        release(&self.path);
     }
 
     pub(super) fn remove(&self) -> io::Result<()> {
@@ -104,10 +97,21 @@ fn overwrite(path: &Path, text: &[u8]) -> io::Result<()> {
     File::options().write(true).open(path)?.write_all(text)
 }
 
+/// Moves all members of the group at `path` to the group above.
+pub(super) fn release(path: &Path) {
+    let members = fs::read_to_string(path.join("tasks")).unwrap_or_default();
+    let above = path.parent().map(|above| above.join("tasks")).unwrap_or_default();
+    for member in members.lines() {
+        // It may have exited.
+        let _: io::Result<()> = overwrite(&above, member.as_bytes());
+    }
+}
+
 /// Removes a group whose members were killed.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let end = Instant::now() + REMOVE_TIMEOUT;
     loop {
+        release(path);
         match fs::remove_dir(path) {
             Err(error) if super::is_gone(&error) => return Ok(()),
             Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),

@@ -6,6 +6,7 @@ use crate::sched::{self, Attr, Policy};
 use crate::sys::check;
 use crate::{Tid, proc};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use talea_core::{CpuSet, Span, Work};
 
 /// Real-time thread.
@@ -101,11 +102,18 @@ fn rt_time_from_proc(tid: Tid) -> io::Result<u64> {
 
 /// Whether the control group of `tid` permits FIFO and RR.
 pub fn group_permits_realtime(tid: Tid) -> bool {
+    // In a container, the group at the top is the container's own.
+    static TOP_PERMITS: AtomicBool = AtomicBool::new(false);
     let mut buffer = [0; 4096];
     let membership = proc::read_into(&format!("/proc/{tid}/cgroup"), &mut buffer);
-    let is_top = membership.is_ok_and(|text| {
-        std::str::from_utf8(text).is_ok_and(|text| matches!(cpu_path(text), None | Some("/")))
-    });
-    // The group at the top has the whole runtime.
-    is_top || !rt_group_of(tid).is_some_and(|group: RtGroup| group.refuses_realtime())
+    let is_top = membership
+        .is_ok_and(|text| std::str::from_utf8(text).is_ok_and(|text| cpu_path(text) == Some("/")));
+    if is_top && TOP_PERMITS.load(Ordering::Relaxed) {
+        return true;
+    }
+    let permits = !rt_group_of(tid).is_some_and(|group: RtGroup| group.refuses_realtime());
+    if is_top && permits {
+        TOP_PERMITS.store(true, Ordering::Relaxed);
+    }
+    permits
 }

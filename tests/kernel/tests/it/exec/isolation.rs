@@ -35,8 +35,8 @@ fn run(text: &str) -> Report {
     execute(vec![plan], &Options::new(system.duration)).expect("a run")
 }
 
-/// Runs the system until a run has at most a hundredth of its time in stalls; after some attempts
-/// returns the one with the fewest.
+/// Runs the system until a run has at most a hundredth of its time in stalls. After some attempts,
+/// returns the report with the shortest stalls.
 fn run_undisturbed(text: &str) -> Report {
     let stalled =
         |report: &Report| report.stalls.iter().map(|stall| stall.length().as_ns()).sum::<u64>();
@@ -174,7 +174,7 @@ fn l20_a_program_in_a_long_system_call_leaves_the_slots_of_others_to_them() {
         permille(&report, 0),
         permille(&report, 1)
     );
-    // Half of what is ordered for each; the pause may go to the one that cannot be frozen.
+    // Half of what is ordered for each; the program that cannot be frozen may consume the pause.
     let (least, most) = (ordered[0].min(ordered[1]), ordered[0].max(ordered[1]));
     assert!(least * 100 >= most * 93, "{ordered:?}");
     assert!((350..=420).contains(&permille(&report, 1)), "{} ‰", permille(&report, 1));
