@@ -33,6 +33,11 @@ macro_rules! mutate {
 #[cfg(mutate)]
 pub use point::Point;
 
+/// Environment variable that names the active point. A process that clears the environment of a
+/// child passes this variable on, because the tests of a point may be about the child.
+#[cfg(mutate)]
+pub const VARIABLE: &str = "TALEA_MUTATION";
+
 #[cfg(mutate)]
 mod point {
     extern crate std;
@@ -68,7 +73,7 @@ mod point {
         fn read(&self) -> bool {
             static CHOSEN: std::sync::OnceLock<Option<std::ffi::OsString>> =
                 std::sync::OnceLock::new();
-            let chosen = CHOSEN.get_or_init(|| std::env::var_os("TALEA_MUTATION"));
+            let chosen = CHOSEN.get_or_init(|| std::env::var_os(super::VARIABLE));
             let is_active = chosen.as_deref().is_some_and(|chosen| chosen == self.name);
             self.state.store(if is_active { ACTIVE } else { INACTIVE }, Relaxed);
             is_active

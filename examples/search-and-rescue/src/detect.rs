@@ -36,7 +36,7 @@ pub struct Object {
 }
 
 /// Count, sum and sum of squares of a set of pixels.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     count: u64,
     sum: u64,
@@ -193,4 +193,52 @@ pub fn on_cpu(picture: &Picture) -> Vec<Object> {
 pub fn on_accelerator(picture: &Picture) -> Vec<Object> {
     let tables = Tables::of(picture);
     objects(picture, conspicuous_pixels(picture, |square| tables.rectangle(square)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a picture whose pixels differ, from a xorshift generator.
+    fn random_picture(width: usize, height: usize) -> Picture {
+        let mut rng = 0x9e37_79b9_u32;
+        let mut picture = Picture::new(width, height);
+        picture.pixels.fill_with(|| {
+            rng ^= rng << 13;
+            rng ^= rng >> 17;
+            rng ^= rng << 5;
+            (rng >> 24) as u8
+        });
+        picture
+    }
+
+    /// Returns the sums of a rectangle, pixel by pixel.
+    fn plain_sums(picture: &Picture, [left, top, right, bottom]: [usize; 4]) -> Sums {
+        let mut sums = Sums::default();
+        for (x, y) in (top..=bottom).flat_map(|y| (left..=right).map(move |x| (x, y))) {
+            let pixel = u64::from(picture.pixels[y * picture.width + x]);
+            sums.count += 1;
+            sums.sum += pixel;
+            sums.squares += pixel * pixel;
+        }
+        sums
+    }
+
+    #[test]
+    fn y18_both_versions_add_up_every_rectangle_as_plain_sums() {
+        for (width, height) in [(1, 1), (1, 6), (7, 1), (5, 4), (4, 7)] {
+            let picture = random_picture(width, height);
+            let tables = Tables::of(&picture);
+            let columns = (0..width).flat_map(|left| (left..width).map(move |right| (left, right)));
+            for (left, right) in columns {
+                let rows = (0..height).flat_map(|top| (top..height).map(move |end| (top, end)));
+                for (top, bottom) in rows {
+                    let rectangle = [left, top, right, bottom];
+                    let plain = plain_sums(&picture, rectangle);
+                    assert_eq!(tables.rectangle(rectangle), plain, "tables, {rectangle:?}");
+                    assert_eq!(add_up(&picture, rectangle), plain, "sums, {rectangle:?}");
+                }
+            }
+        }
+    }
 }

@@ -131,7 +131,7 @@ fn every_witness_replays_to_the_same_miss() {
         "{refuted} witnesses, {searched} of them looked for, {later} after the described run, {endless} without end; {missing} of {exact} exact bounds without"
     );
     assert!(refuted > 60 && searched > 5 && exact > 15 && later > 3 && endless > 3);
-    // Of these, a run as described shows most; the others are found by phases.
+    // A run as described shows most of these; the synchronous release shows the others.
     assert_eq!(missing, 0, "an exact bound is reached");
 }
 
@@ -178,6 +178,35 @@ fn a_miss_that_no_run_showed_is_found_written_and_run() {
     scratch.file("system.toml", &JITTER.replace("cost = \"4ms\"", "cost = \"3ms\""));
     let ended = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
     assert!(ended.code == Some(1) && ended.out.contains("not again: job 0 of b"), "{}", ended.out);
+}
+
+/// System in which a synchronous release makes only b late. A job of a is late if its deadline
+/// is just after that of b: then b runs first, from 0 to 4 ms, and a from 4 to 7 ms.
+const PHASE: &str = "duration = \"1ms\"\n\n[[scheduler]]\nname = \"cpu0\"\npolicy = \"edf\"\n\n[[task]]\nname = \"a\"\nin = \"cpu0\"\nperiod = \"10ms\"\n\
+                     separation_max = \"12ms\"\ndeadline = \"4ms\"\ncost = \"3ms\"\n\n[[task]]\nname = \"b\"\nin = \"cpu0\"\nperiod = \"10ms\"\n\
+                     separation_max = \"12ms\"\ndeadline = \"6ms\"\ncost = \"4ms\"\n";
+
+#[test]
+fn a_miss_that_no_synchronous_release_shows_is_found_by_a_phase() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", PHASE);
+    let answer =
+        json(&run(&scratch, &["analyze", "system.toml", "--json", "--witness", "witness.json"]));
+    let tasks = &answer["roots"][0]["tasks"];
+    let witness = |task: usize| &tasks[task]["witness"];
+    assert_eq!([&tasks[0]["verdict"], &tasks[1]["verdict"]], ["refuted"; 2], "{answer}");
+    for (task, release_ns) in [(0, 2_000_001), (1, 0)] {
+        assert_eq!(witness(task)["as_described"], false, "{answer}");
+        assert_eq!(witness(task)["release_ns"], release_ns, "{answer}");
+        assert_eq!(witness(task)["end_ns"], 7_000_000, "{answer}");
+    }
+    let again = run(&scratch, &["simulate", "system.toml", "--witness", "witness.json"]);
+    assert!(
+        again.code == Some(0) && again.out.contains("as the witness says: job 0 of a"),
+        "{}{}",
+        again.out,
+        again.err
+    );
 }
 
 #[test]

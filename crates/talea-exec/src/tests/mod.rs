@@ -2,6 +2,7 @@
 
 mod fake;
 mod loops;
+mod panics;
 mod programs;
 mod release_timers;
 mod rich;

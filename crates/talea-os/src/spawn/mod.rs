@@ -83,6 +83,10 @@ pub fn spawn_sandboxed(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(stderr);
+    #[cfg(mutate)]
+    if let Some(point) = std::env::var_os(talea_core::mutation::VARIABLE) {
+        command.env(talea_core::mutation::VARIABLE, point);
+    }
     let raw = fd.as_raw_fd();
     // SAFETY: the closure runs between fork and exec and only makes system calls; `fd` outlives
     // spawn below.
