@@ -151,9 +151,9 @@ pub enum Input {
         session: SessionId,
     },
     /// The credentials of a thread that the driver holds have changed: the thread has started a
-    /// set-user-id program or called `setresuid`. The driver passes this input when the kernel
-    /// reports the change, when an [`Effect::Inspect`] finds it, and before a request for which it
-    /// matters.
+    /// set-user-id program or changed its user ids, for example by `setresuid`. The driver passes
+    /// this input when the kernel reports the change, when an [`Effect::Inspect`] detects it, and
+    /// before a `Request::Change` of the thread's spec.
     CredentialsChanged {
         /// The thread.
         thread: ThreadId,

@@ -15,7 +15,7 @@ pub struct Criteria {
     pub deadline: Time,
     /// Nominal arrival of the job.
     pub arrival: Time,
-    /// T: period or separation of the task.
+    /// T: period or separation of the task, or period of the scheduler's reservation.
     pub period: Span,
     /// D: relative deadline of the task.
     pub relative_deadline: Span,

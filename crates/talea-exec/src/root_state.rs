@@ -102,8 +102,12 @@ impl<M: Mechanism> RootState<M> {
         }
     }
 
-    /// Makes a step with the contents of the mailbox of the CPU. If `ended` is a task, the step
-    /// also delivers the completed segment of that task. Returns whether the root continues.
+    /// Makes a step of the engine with the contents of the mailbox of `context.cpu`. If `ended` is
+    /// a task, the step also delivers the completion of its segment. Returns `false` if this step
+    /// or an earlier one panicked.
+    ///
+    /// # Errors
+    /// Those of the mechanism.
     pub(crate) fn step(
         &mut self,
         context: StepContext,

@@ -1,11 +1,13 @@
-//! Host process of one external scheduling plugin.
+//! Host process of one foreign plugin.
 //!
-//! Model: descriptor 3 is a sequenced-packet socket to `talead`. The first message names the
-//! plugin. Each later message is a request, which the host answers before it reads the next one.
+//! Model: descriptor 3 is a sequenced-packet socket to `talead`. The first message contains the
+//! protocol version, the plugin's shared object and its argument. The host answers whether the
+//! plugin is loaded. Each later message is a request, which the host answers before it reads the
+//! next one.
 //! The end of the stream ends the process. The plugin's standard error goes to the daemon's log.
 //!
-//! Invariant: the host loads the object only after it has dropped its rights (see `sandbox`),
-//! because loading executes the object's code.
+//! Invariant: the host loads the shared object only after it has dropped its rights (see
+//! `sandbox`), because loading executes code of the shared object.
 //!
 //! ReTiF, J. Systems Architecture 2021, section 3.4 loads plugins into the daemon. Talea does not,
 //! because a plugin that crashes, hangs or is malicious must not affect the daemon.

@@ -6,7 +6,7 @@
 //!
 //! Invariants, for each rule.
 //!
-//! 1. Admission counts each attached sharing thread of the subject with [`MIN_SHARE`]. So a share
+//! 1. Admission counts each attached sharing thread of the subject with `MIN_SHARE`. So a share
 //!    is never below [`MIN_BUDGET`], whatever is admitted later.
 //! 2. The charges and the shares add up to at most the rule. The exception is a subject that holds
 //!    more without a request that was tested: after a reload, after an adoption, or by grants of a

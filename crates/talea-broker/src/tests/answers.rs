@@ -1,5 +1,5 @@
-//! Answers that take the thread and the machine into account: zero-lag holds, masks, control
-//! groups, limits, threads without a grant. `explain` gives the answer of the request itself.
+//! Tests of answers that depend on the thread and the machine: zero-lag holds, affinities, control
+//! groups, limits, ungranted threads. `explain` returns the answer of the request that it explains.
 
 use super::stage::{MS, Words, by, owned, setup, timed, urgent, world, world_of};
 use crate::input::Platform;

@@ -70,7 +70,8 @@ unsafe fn copy_name(text: *const c_char) -> [u8; 32] {
     name
 }
 
-/// Defines the functions once for each of their names.
+/// Defines the initializer, setters and getters of `rtf_params`, once for each prefix of ReTiF's
+/// API: `rtf_params_`, `rtf_param_`, `rts_params_` and `rts_param_`.
 macro_rules! spelled {
     ($($init:ident
        $($set:ident $get:ident $field:ident $type:ty)*;

@@ -182,8 +182,8 @@ struct Times {
 }
 
 impl Times {
-    /// Measures each operation several times, alternately with its baseline. The state after the
-    /// turn equals the state before.
+    /// Measures `TURN` creations, changes and releases of grants, and up to `sleepers.per_turn`
+    /// attachments, alternately with their baselines. Releases every grant that it creates.
     fn turn(
         &mut self,
         kind: Kind,

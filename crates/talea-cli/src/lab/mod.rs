@@ -52,9 +52,9 @@ enum What {
     Exec(exec::Args),
     /// The figures of ReTiF (JSA 2021), with plots.
     Retif(figures::Args),
-    /// How fast the simulator is, beside a reference loop.
+    /// Speed of the simulator, relative to a reference loop.
     Sim(speed::Args),
-    /// How fast the schedulability tests are, beside the same loop.
+    /// Speed of the schedulability tests, relative to a reference loop.
     Analysis(analysis::Args),
     /// Cost of exact admission beside thousands of existing grants.
     Admission(admission::Args),

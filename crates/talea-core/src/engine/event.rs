@@ -58,7 +58,8 @@ pub enum Event {
         /// Channel of the token.
         channel: ChannelId,
     },
-    /// A condition for the selection of versions has changed.
+    /// The environment has changed (battery, mode or permissions), with effect from the next
+    /// selection of a version.
     Changed(Condition),
     /// The run stops: the engine accepts no further job. Pending jobs are completed, with all
     /// activations by their graphs (Y14).

@@ -98,13 +98,14 @@ pub enum GenerationError {
     },
     /// A lower bound exceeds its upper bound.
     Bounds(Bounds),
-    /// The bounds do not allow the total.
+    /// The total utilization is outside the sums of the bounds, or above [`TOTAL_MAX`] CPUs. All
+    /// values are in parts of a [`CPU`].
     Total {
         /// Requested total.
         total: u64,
         /// Sum of the lower bounds.
         least: u64,
-        /// Sum of the upper bounds.
+        /// Sum of the upper bounds, at most [`TOTAL_MAX`] CPUs.
         most: u64,
     },
     /// The algorithm requires equal bounds for all tasks.

@@ -312,7 +312,8 @@ impl Model<'_> {
         least
     }
 
-    /// Returns the key with all inheritance.
+    /// Returns the effective key of `task` by inheritance or ceilings, with the number of the task
+    /// as tie-breaker.
     fn key(&self, task: usize) -> (u64, usize) {
         let mut key = self.tasks[task].key;
         for (r, holder) in self.holders.iter().enumerate() {

@@ -57,7 +57,7 @@ pub(super) enum Daemon {
     Trouble(String),
 }
 
-/// State of the administrator's file.
+/// State of the daemon's configuration file.
 #[derive(Clone, Debug)]
 pub(super) enum Configuration {
     /// There is no file.

@@ -80,7 +80,8 @@ fn limit_queue(socket: &UdpSocket, requests: usize) -> anyhow::Result<()> {
 /// Unit of the buffer size in bytes, which the kernel doubles. A request needs several units.
 const GRANULARITY: usize = 64;
 
-/// Returns how many requests the kernel queues when twice `wanted` were sent and none was read.
+/// Returns the number of requests that the kernel queues with a receive buffer of `bytes` bytes.
+/// Sends `2 * wanted` requests and then drains the queue.
 fn kept(
     socket: &UdpSocket,
     sender: &UdpSocket,

@@ -97,7 +97,8 @@ impl Response {
 pub(super) struct Responses(Vec<Response>);
 
 impl Responses {
-    /// Collects the jobs of a task that were released at `first` or later, in a run until `end`.
+    /// Collects the responses of the jobs of `task` that were released at `first` or later.
+    /// Excludes incomplete jobs without a deadline before `end`, the end of the run.
     pub(super) fn of_jobs(
         lives: &JobLog,
         task: TaskId,
