@@ -88,7 +88,19 @@ pub(crate) fn finish(command: &mut Command) -> Ended {
 }
 
 /// Runs talea with these arguments.
+///
+/// Another test may execute a system at the same time: then its CPUs are reserved, and the command
+/// is repeated until they are free.
 pub(crate) fn run(scratch: &Scratch, arguments: &[&str]) -> Ended {
+    const TRIES: usize = 300;
+    let is_reserved = |ended: &Ended| ended.code == Some(3) && ended.err.contains("has reserved");
+    for _ in 1..TRIES {
+        let ended = finish(talea(scratch).args(arguments));
+        if !is_reserved(&ended) {
+            return ended;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
     finish(talea(scratch).args(arguments))
 }
 

@@ -454,9 +454,12 @@ fn attack_2_a_thread_that_leaves_its_cpu_twice_loses_its_grant() {
         client.done(&Request::Release(granted.spec));
         assert_eq!(state(tid), State { cpus: other, ..before });
     }
-    let log = daemon.log();
-    assert_eq!(log.matches("was returned to them").count(), 3, "{log}");
-    assert_eq!(log.matches("has left the CPUs of its grant again").count(), 3, "{log}");
+    // The lines may arrive after the replies.
+    for line in ["was returned to them", "has left the CPUs of its grant again"] {
+        eventually("each thread has its line in the log", || {
+            daemon.log().matches(line).count() == 3
+        });
+    }
 }
 
 #[test]
