@@ -198,7 +198,7 @@ fn this_machine_is_as_the_kernel_says() {
 }
 
 #[test]
-fn a_look_at_the_machine_keeps_the_bandwidth_of_a_thread_that_has_just_left() {
+fn probing_the_machine_keeps_the_bandwidth_of_a_thread_that_has_just_left() {
     needs!("root", is_root());
     needs!("debugfs", mount_debugfs_for_tests());
     let _machine = machine_lock();

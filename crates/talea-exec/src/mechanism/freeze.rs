@@ -54,6 +54,9 @@
 //!   it only later, and the listener sees that.
 //! - F3. A *frozen* program has a job, even if all its threads sleep: it is thawed at its dispatch,
 //!   and found idle at once.
+//! - F4. The kernel never throttles the real-time control group of a *running* program, because the
+//!   idle detector would get the CPU. The limit of the group exceeds what the servers above can
+//!   order ([`talea_os::cgroup::rt_group::limit_of_server`]).
 //!
 //! Absent on purpose: programs on roots with several CPUs, because the threads of a cgroup would
 //! have to be moved one by one. Also absent: restoring a policy or an affinity that a program
@@ -135,8 +138,7 @@ struct ProgramState<C> {
 
 impl<C: Freezable> ProgramState<C> {
     /// Promotes the program and thaws it.
-    fn thaw(&mut self, level: ProgramLevel, has_other: bool) -> io::Result<()> {
-        self.attribute(has_other)?;
+    fn thaw(&mut self, level: ProgramLevel) -> io::Result<()> {
         self.stopped_at = None;
         // A thread in the kernel runs at once.
         self.program.set_level(level)?;
@@ -242,12 +244,12 @@ impl<C: Freezable> Freeze<C> {
         self.program(task).program.cpu_time()
     }
 
-    /// Runs the program on `cpu`: resumes its job, or starts a new one.
+    /// Runs the program on `cpu`: resumes its job, or starts a new one. [`Freeze::set_busy`] has
+    /// attributed its time while it was stopped.
     pub(crate) fn run(&mut self, cpu: Cpu, task: TaskId) -> io::Result<()> {
-        let has_other = self.is_busy;
         let program = self.program(task);
         match program.state {
-            State::Frozen => program.thaw(ProgramLevel::Running, has_other)?,
+            State::Frozen => program.thaw(ProgramLevel::Running)?,
             State::Running => {}
             State::Idle | State::Awake => program.program.set_level(ProgramLevel::Running)?,
         }
@@ -274,7 +276,10 @@ impl<C: Freezable> Freeze<C> {
         let program = self.program(task);
         program.idle_since = now;
         match program.state {
-            State::Frozen => program.thaw(ProgramLevel::Idle, has_other)?,
+            State::Frozen => {
+                program.attribute(has_other)?;
+                program.thaw(ProgramLevel::Idle)?;
+            }
             State::Running => program.program.set_level(ProgramLevel::Idle)?,
             State::Idle | State::Awake => {}
         }

@@ -115,6 +115,47 @@ fn l20_a_program_in_a_long_system_call_delays_no_task_and_has_the_budget_of_its_
 }
 
 #[test]
+fn l20_a_program_that_is_killed_while_its_group_is_throttled_leaves_no_group() {
+    needs_root!();
+    needs!("two CPUs and cgroup v2", is_possible());
+    needs!("real-time control groups", rt_group::mount_point().is_some());
+    let top = rt_group::mount_point().expect("it was just found");
+    let bench = Bench::new("exec_l20_throttled");
+    let populate = build(&bench, "populate");
+    // The group may use 1.02 s in 9.6 s. The program takes idle time in its system calls, so that
+    // it has used them long before the end of the run.
+    let text = format!(
+        r#"
+        duration = "6s"
+        [[scheduler]]
+        name = "cpu"
+        policy = "fp"
+        [[scheduler]]
+        name = "net"
+        in = "cpu"
+        server = "deferrable"
+        budget = "60ms"
+        period = "600ms"
+        [[task]]
+        name = "greedy"
+        in = "net"
+        program = ["{}"]
+        "#,
+        populate.display()
+    );
+    let report = run(&text);
+    let used = report.roots[0].consumed[0].total;
+    println!("used {used}");
+    assert!((1_020_000_000..1_500_000_000).contains(&used.as_ns()), "not throttled: {used}");
+    let groups = std::fs::read_dir(top).expect("the hierarchy").flatten();
+    let left = groups.filter(|group| group.file_name().to_string_lossy().starts_with("talea-exec"));
+    assert_eq!(
+        left.map(|group| group.path()).collect::<Vec<_>>(),
+        Vec::<std::path::PathBuf>::new()
+    );
+}
+
+#[test]
 fn l20_a_program_in_a_long_system_call_leaves_the_slots_of_others_to_them() {
     needs_root!();
     needs!("two CPUs and cgroup v2", is_possible());
