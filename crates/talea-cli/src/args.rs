@@ -240,6 +240,8 @@ pub(crate) struct SimulateArgs {
     #[command(flatten)]
     pub(crate) files: crate::run_summary::FileArgs,
     #[command(flatten)]
+    pub(crate) limit: crate::limit::LimitArgs,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 

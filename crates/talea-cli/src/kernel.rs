@@ -49,10 +49,11 @@ impl ThreadState {
     }
 }
 
-/// Returns the thread's name without control characters, because a thread may choose any name.
+/// Returns the thread's name without characters that a terminal might interpret, because a thread
+/// may choose any name.
 pub(crate) fn name_of(tid: u32) -> Option<String> {
     let name = talea_os::proc::comm(Tid::new(i32::try_from(tid).ok()?)?).ok()?;
-    Some(name.chars().map(|c| if c.is_control() { '?' } else { c }).collect())
+    Some(name.chars().map(talea_system::diagnostic::harmless).collect())
 }
 
 #[cfg(test)]

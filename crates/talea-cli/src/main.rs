@@ -15,6 +15,7 @@ mod grant_text;
 mod json;
 mod kernel;
 mod lab;
+mod limit;
 mod live_run;
 mod man_pages;
 mod output;

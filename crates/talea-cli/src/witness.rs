@@ -8,18 +8,18 @@
 use crate::commands::simulate::short;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
-use std::io::Read;
 use std::path::Path;
 use talea_core::engine::{Job, NodeSpec, TaskId};
 use talea_core::mutate;
 use talea_core::workload::{Arrivals, CostMode};
 use talea_core::{Span, Time};
+use talea_os::bounded_read::read_text_bounded;
 use talea_sim::{Completion, Simulation, Sink};
 use talea_system::system::what_if::Change;
 use talea_system::system::{Root, System};
 
 /// Maximum size of a file in bytes. A search simulates at most a million jobs, with two times each.
-const MAX_BYTES: u64 = 1 << 28;
+const MAX_BYTES: usize = 1 << 28;
 
 /// Content of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -160,15 +160,8 @@ impl Witness {
     /// Reads a witness file. The inner error describes an invalid file.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Result<Witness, String>> {
         let origin = path.display();
-        let mut text = String::new();
-        let opened = std::fs::File::open(path)
-            .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
-        opened.with_context(|| format!("cannot read {origin}"))?;
-        if text.len() as u64 > MAX_BYTES {
-            return Ok(Err(format!(
-                "{origin}: not a witness of talea analyze --witness: longer than {MAX_BYTES} bytes"
-            )));
-        }
+        let text =
+            read_text_bounded(path, MAX_BYTES).with_context(|| format!("cannot read {origin}"))?;
         Ok(match serde_json::from_str::<Witness>(&text) {
             Ok(witness) if witness.schema == SCHEMA => Ok(witness),
             Ok(witness) => Err(format!(

@@ -13,6 +13,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use talea_core::{Monotonic, Span};
 use talea_system::config::LogLevel;
+use talea_system::diagnostic::harmless;
 
 /// Destination and minimum importance of lines.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,7 @@ impl Log {
             (false, LogLevel::Info | LogLevel::Debug) => "talead: ",
         }
         .to_owned();
-        text.extend(line.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }));
+        text.extend(line.to_string().chars().map(harmless));
         text.push('\n');
         text
     }

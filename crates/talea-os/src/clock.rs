@@ -19,6 +19,11 @@ pub fn thread_cpu_time() -> talea_core::Work {
     talea_core::Work::from_ns(nanoseconds(rustix::time::clock_gettime(ClockId::ThreadCPUTime)))
 }
 
+/// Returns the CPU time consumed by all threads of this process.
+pub fn process_cpu_time() -> talea_core::Work {
+    talea_core::Work::from_ns(nanoseconds(rustix::time::clock_gettime(ClockId::ProcessCPUTime)))
+}
+
 /// Sleeps until `at`, even if signals arrive. Returns at once when `at` has passed.
 pub fn sleep_until(at: Monotonic) {
     loop {

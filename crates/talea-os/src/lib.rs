@@ -14,6 +14,7 @@
 )]
 #![warn(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 
+pub mod bounded_read;
 pub mod capabilities;
 pub mod cgroup;
 pub mod clock;

@@ -100,6 +100,14 @@ pub fn comm(tid: Tid) -> io::Result<String> {
     Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
+/// Returns the resident memory of this process, in bytes.
+pub fn resident_memory() -> io::Result<u64> {
+    let statm = String::from_utf8_lossy(&read("/proc/self/statm")?).into_owned();
+    let pages = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let pages = pages.ok_or_else(|| unreadable("statm"))?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
 /// Returns the path of the program that the process runs. Needs the right to inspect the process.
 /// Kernel threads have no program (`ENOENT`).
 pub fn exe(tid: Tid) -> io::Result<PathBuf> {

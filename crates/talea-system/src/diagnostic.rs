@@ -167,11 +167,13 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Returns `c`, or a replacement if a terminal might interpret it.
-pub(crate) fn harmless(c: char) -> char {
+pub fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',
-        // Direction overrides reorder what a reader sees without being control characters.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        // Directions and line separators change what a reader sees and are no control characters.
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{fffd}'
+        }
         c if c.is_control() => '\u{fffd}',
         c => c,
     }

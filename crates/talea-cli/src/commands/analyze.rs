@@ -79,6 +79,8 @@ pub(crate) struct AnalyzeArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
     witness: Option<PathBuf>,
     #[command(flatten)]
+    limit: crate::limit::LimitArgs,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -161,6 +163,7 @@ impl Verdict {
 }
 
 pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
+    let _watch = args.limit.watch(args.output.json)?;
     let mut system = match load(&args.file)? {
         Ok(system) => system,
         Err(diagnostics) => {

@@ -8,9 +8,9 @@ use crate::exit::Exit;
 use crate::output::{colored, count, print, print_json};
 use anyhow::Context;
 use serde::Serialize;
-use std::io::Read;
 use talea_core::CpuSet;
 use talea_daemon::start::MachineNames;
+use talea_os::bounded_read::read_bounded;
 use talea_system::Diagnostic;
 use talea_system::config::{self, FILE_MAX, Loaded, Target};
 
@@ -50,12 +50,8 @@ impl From<&Diagnostic> for DiagnosticJson {
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     let origin = args.file.display().to_string();
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(&args.file).with_context(|| format!("cannot open {origin}"))?;
-    // One byte more than the limit shows that the file is too long.
-    file.take(FILE_MAX as u64 + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read {origin}"))?;
+    let bytes =
+        read_bounded(&args.file, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
     let cpus = match args.cpus {
         Some(count) => CpuSet::first(count),
         None => {

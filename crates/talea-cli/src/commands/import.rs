@@ -13,7 +13,9 @@ use anyhow::Context;
 use form::{Content, Form, recognise};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use talea_os::bounded_read::read_text_bounded;
 use talea_system::Diagnostic;
+use talea_system::config::FILE_MAX;
 use talea_system::import::{self, File};
 
 /// Convert files of other programs to Talea's files, on standard output.
@@ -46,7 +48,7 @@ impl Input {
     fn read(path: &Path) -> anyhow::Result<Input> {
         let origin = path.display().to_string();
         let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {origin}"))?;
+            read_text_bounded(path, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
         Ok(Input { origin, text })
     }
 

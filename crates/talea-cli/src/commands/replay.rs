@@ -12,6 +12,7 @@ use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_exec::RecordKind;
 use talea_exec::replay::{Divergence, ReplayListener, replay_with};
+use talea_os::bounded_read::read_text_bounded;
 use talea_system::system::Root;
 
 /// Feed a recorded run to a new scheduling engine and compare its orders.
@@ -28,6 +29,8 @@ pub(crate) struct ReplayArgs {
     /// The recording.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    limit: crate::limit::LimitArgs,
     #[command(flatten)]
     output: Output,
 }
@@ -85,10 +88,11 @@ struct DivergenceJson {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
+    let _watch = args.limit.watch(args.output.json)?;
     use anyhow::Context;
     let path = args.file.display();
-    let content =
-        std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {path}"))?;
+    let content = read_text_bounded(&args.file, Recording::MAX_BYTES)
+        .with_context(|| format!("cannot read {path}"))?;
     let recording = match Recording::read(&content) {
         Ok(recording) => recording,
         Err(why) => {

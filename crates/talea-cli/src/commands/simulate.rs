@@ -10,11 +10,11 @@ use crate::witness::{LateJob, Witness};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::path::Path;
 use talea_core::mutate;
 use talea_core::workload::CostMode;
 use talea_core::{Span, Time};
+use talea_os::bounded_read::read_bounded;
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
 use talea_system::Diagnostic;
@@ -67,13 +67,8 @@ pub(crate) fn read_include(path: &Path) -> Result<String, String> {
 }
 
 pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
-    use std::io::Read as _;
     let origin = path.display();
-    let mut bytes = Vec::new();
-    let file = File::open(path).with_context(|| format!("cannot open {origin}"))?;
-    file.take(FILE_MAX as u64 + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read {origin}"))?;
+    let bytes = read_bounded(path, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
     String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{origin} is not UTF-8 text"))
 }
 
@@ -96,6 +91,7 @@ pub(crate) fn load_or_report(path: &Path) -> anyhow::Result<Option<System>> {
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
+    let _watch = args.limit.watch(args.output.json)?;
     let Some(mut system) = load_or_report(&args.file)? else { return Ok(Exit::Usage) };
     let witness = match args.witness.as_deref().map(Witness::read).transpose()? {
         None => None,

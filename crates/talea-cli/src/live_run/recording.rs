@@ -67,6 +67,9 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
+    /// Maximum length of a recording that a replay reads, in bytes.
+    pub(crate) const MAX_BYTES: usize = 1 << 28;
+
     /// Writes the recording line by line.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{HEADER}\nseed {}", self.seed)?;

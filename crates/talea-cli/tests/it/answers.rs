@@ -374,7 +374,7 @@ fn a_refused_attach_is_json_too() {
 }
 
 #[test]
-fn a_hostile_thread_name_does_not_reach_the_terminal() {
+fn attack_24_a_hostile_thread_name_does_not_reach_the_terminal() {
     let scratch = Scratch::new();
     let fake = Fake::start(&scratch, |request| match request {
         Request::Create(_) => Reply::Granted(granted(9)),
@@ -383,7 +383,7 @@ fn a_hostile_thread_name_does_not_reach_the_terminal() {
     let (stay, stop) = std::sync::mpsc::channel::<()>();
     let (sender, receiver) = std::sync::mpsc::channel();
     let hostile = std::thread::spawn(move || {
-        rustix::thread::set_name(c"\x1b[31mred").expect("a name");
+        rustix::thread::set_name(c"\x1b[31m\u{202e}red").expect("a name");
         sender.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("the test listens");
         let _ = stop.recv();
     });
@@ -393,6 +393,6 @@ fn a_hostile_thread_name_does_not_reach_the_terminal() {
     drop(stay);
     hostile.join().expect("the thread ends");
     assert_eq!(ended.code, Some(0), "{}", ended.err);
-    assert!(ended.out.contains("(?[31mred)"), "{:?}", ended.out);
+    assert!(ended.out.contains("(\u{fffd}[31m\u{fffd}red)"), "{:?}", ended.out);
     assert!(!ended.out.contains('\x1b') && !ended.err.contains('\x1b'), "{:?}", ended.err);
 }

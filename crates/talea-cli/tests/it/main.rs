@@ -17,6 +17,7 @@ mod fake;
 mod generate;
 mod generated;
 mod harness;
+mod hostile;
 mod import;
 mod l3c;
 mod lab;
