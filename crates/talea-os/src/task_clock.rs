@@ -6,9 +6,11 @@
 //! ring buffer of one page receives a record of 16 bytes whenever the thread gets or loses a CPU.
 //! The descriptor also becomes readable when the page is half full.
 //!
-//! Measured (Linux 6.18, virtual computer): 1 µs per switch of the thread. A thread on the CPU of
-//! the waiting thread is interrupted 57 µs after its time (median; 123 µs at p99), one on another
-//! CPU after 160 µs (1.8 ms).
+//! Measured (Linux 6.18, virtual computer): 1 µs per switch of the thread, and 8 µs more whenever
+//! the remaining time ends before the next timer of the CPU. Then the kernel programs the timer
+//! when the thread gets the CPU, which leaves the guest. A thread on the CPU of the waiting thread
+//! is interrupted 57 µs after its time (median; 123 µs at p99), one on another CPU after 160 µs
+//! (1.8 ms).
 //!
 //! The event ends ([`TaskClock::has_ended`]) with its thread, and when the thread executes a
 //! set-user-id or an unreadable program. Needs root, CAP_PERFMON or `kernel.perf_event_paranoid`

@@ -105,8 +105,8 @@ pub enum Reason {
     ServerNotPreemptive,
     /// No test known: the CPUs stall.
     CpuStalls,
-    /// No test known: overheads together with servers, tables, round robin, several CPUs, priority
-    /// inheritance, or with tasks without a known model.
+    /// No test known: overheads together with servers, tables, round robin, policies from outside,
+    /// several CPUs, priority inheritance, or with enforced arrivals of a list.
     Overheads,
     /// No test known: schedulers below the root, overlapping affinities, non-preemptive jobs or
     /// this policy on several CPUs.
@@ -164,7 +164,7 @@ impl Reason {
                 "no test known for a server below a non-preemptive scheduler"
             }
             Reason::Overheads => {
-                "no test known for overheads with servers, tables, round robin, inheritance or several CPUs"
+                "no test known for overheads with servers, tables, round robin, policies from outside, inheritance, several CPUs or enforced arrivals of a list"
             }
             Reason::CpuStalls => "no test known for CPUs with stalls",
             Reason::Circular => "no test known: its bound depends on itself",

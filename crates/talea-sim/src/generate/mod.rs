@@ -203,7 +203,9 @@ impl fmt::Display for GenerationError {
                     ),
                 }
             }
-            GenerationError::NoPeriod => f.write_str("there is no period, or one of length zero"),
+            GenerationError::NoPeriod => {
+                f.write_str("there is no period, or a period or the granularity is zero")
+            }
             GenerationError::PeriodRange { min, max } => {
                 write!(f, "no period is at least {min} and at most {max}")
             }

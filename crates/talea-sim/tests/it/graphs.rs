@@ -212,6 +212,13 @@ fn y9_invalid_graphs_are_refused() {
     };
     assert_eq!(refused(&|tree| _ = tree.channel(join, fork, 0)), TreeErrorKind::Cycle);
     assert_eq!(refused(&|tree| _ = tree.channel(left, left, 1)), TreeErrorKind::Cycle);
+    // A task behind a cycle has a lower number than the one in it.
+    let mut behind = tree.clone();
+    let late = behind.task(Tree::ROOT, TaskSpec::node("late"));
+    behind.channel(late, late, 1);
+    behind.channel(late, fork, 0);
+    let error = behind.check().expect_err("refused");
+    assert_eq!((error.node, error.kind), (late, TreeErrorKind::Cycle));
     assert!(matches!(
         refused(&|tree| _ = tree.channel(fork, Tree::ROOT, 0)),
         TreeErrorKind::Channel { index: 4, .. }

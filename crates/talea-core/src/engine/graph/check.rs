@@ -83,7 +83,7 @@ impl Tree {
     /// O(channels · log channels).
     ///
     /// # Errors
-    /// A task in or behind a cycle.
+    /// A task of a cycle.
     fn graph_order(&self) -> Result<(Vec<NodeId>, Outputs), TreeError> {
         let mut missing: BTreeMap<NodeId, u32> = BTreeMap::new();
         let mut outputs = Outputs::new();
@@ -107,15 +107,30 @@ impl Tree {
         }
         mutate!(
             "core-graph-circle",
-            match missing.iter().find(|&(_, &n)| n > 0) {
-                Some((&node, _)) => Err(TreeError { node, kind: TreeErrorKind::Cycle }),
+            match self.task_of_cycle(&missing) {
+                Some(node) => Err(TreeError { node, kind: TreeErrorKind::Cycle }),
                 None => Ok((order, outputs)),
             },
-            match missing.iter().find(|&(_, &n)| n > 0) {
-                Some(_) => Ok((order, outputs)),
-                None => Ok((order, outputs)),
-            }
+            Ok((order, outputs))
         )
+    }
+
+    /// Returns a task of a cycle. `missing` contains the number of inputs of each task that do not
+    /// come from an ordered task: above zero for each task in or behind a cycle.
+    fn task_of_cycle(&self, missing: &BTreeMap<NodeId, u32>) -> Option<NodeId> {
+        let is_left = |node: &NodeId| missing.get(node).is_some_and(|&n| n > 0);
+        let mut input: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+        for channel in &self.channels {
+            if is_left(&channel.from) && is_left(&channel.to) {
+                input.entry(channel.to).or_insert(channel.from);
+            }
+        }
+        // Each of these tasks has such an input, so the way against the channels ends in a cycle.
+        let mut node = *input.keys().next()?;
+        for _ in 0..input.len() {
+            node = *input.get(&node)?;
+        }
+        Some(node)
     }
 
     /// Returns the criteria of each task that inherits from its graph roots
