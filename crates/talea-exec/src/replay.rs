@@ -70,7 +70,7 @@ pub fn replay_with<W: Observer>(
     Ok(replay.orders)
 }
 
-/// Replay of a record that is delivered in parts.
+/// Replay that receives its record in parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replay {
     at: usize,

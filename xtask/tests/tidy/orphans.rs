@@ -137,7 +137,7 @@ fn within(folder: &Path, modules: &[String]) -> PathBuf {
     modules.iter().fold(folder.to_owned(), |folder, name| folder.join(name))
 }
 
-/// Removes `.` and `..` from a path.
+/// Normalizes a path lexically: resolves `.` and `..` without access to the file system.
 fn tidy(path: &Path) -> PathBuf {
     path.iter().fold(PathBuf::new(), |mut clean, part| {
         match part.to_str() {

@@ -1,4 +1,5 @@
-//! Levels with several tasks: every task as the last of its level, and a plain simulation.
+//! Tests of [`first_late_level`] against two reference models: the response time of each task as
+//! the last of its level, and a simulated schedule.
 
 use crate::rng::{rng, set, task};
 use talea_analysis::Sporadic;

@@ -1,36 +1,37 @@
 //! Rate monotonic on `SCHED_FIFO`; deadline monotonic if D < T. ReTiF (JSA 2021) section 5.2.
 //!
-//! The period is mandatory, the runtime recommended. A task without a runtime is served partially:
-//! it is ignored in every test, and makes itself and the tasks at or below its kernel level "not
-//! proved". The urgency is min(T, D), smaller is more urgent; [`crate::levels`] assigns kernel
-//! priorities. A task is placed on the least loaded CPU (charges of all plugins, then number of
-//! specs, then CPU number). The tests are not monotone in the load, so the next CPUs are tried too,
-//! up to a fixed number.
+//! The period is mandatory, the runtime recommended. The plugin serves a task without a runtime
+//! partially: every test ignores the task. Such a task and the tasks at or below its kernel level
+//! are "not proved". The urgency is min(T, D), smaller is more urgent; [`crate::levels`] assigns
+//! kernel priorities. The plugin places a task on the least loaded CPU (charges of all plugins,
+//! then number of specs, then CPU number). The tests are not monotone in the load, so the plugin
+//! also tries the next CPUs, up to a fixed number.
 //!
 //! *Admission.* On one CPU, the classes of `talea_analysis::rm`:
 //!
 //! - Every kernel level is one class: all its work within its shortest span.
-//! - Tasks that outrank this plugin here (the deadline class, and plugins whose band reaches as
-//!   high as this one) are classes of their own if their spans are shorter than the shortest class
-//!   of this plugin, and add their work to that class otherwise. Tasks under global EDF count with
-//!   twice their work on every CPU of their domain, separate from pinned ones of equal span.
+//! - Tasks of the deadline class outrank this plugin, as do tasks of plugins whose band reaches as
+//!   high as this one. If the span of such a task is shorter than the shortest class of this
+//!   plugin, the task counts in a class of its span. Otherwise the task's work counts in that
+//!   shortest class. Tasks under global EDF count with twice their work on every CPU of their
+//!   domain, separate from pinned tasks of equal span.
 //!
 //! `hyperbolic` and `liu-layland` test these classes. `exact` first uses the hyperbolic bound on
-//! all tried CPUs. If no CPU passes, it tests the complete list of tasks (`exact.rs`), on at most
-//! [`MAX_EXACT_TESTS`](crate::exact_test::MAX_EXACT_TESTS) CPUs. `necessary` tests whether the
-//! plain charges on the CPU (and on its domain, if any) are within one CPU (the domain's CPUs). It
-//! proves nothing, so its tasks are always "not proved" and restrict no other task.
+//! all tried CPUs. If no CPU passes, `exact` tests the complete list of tasks (`exact.rs`), on at
+//! most [`MAX_EXACT_TESTS`](crate::exact_test::MAX_EXACT_TESTS) CPUs. `necessary` tests whether the
+//! plain charges on the CPU (and on its domain, if any) are within one CPU (the domain's CPUs).
+//! `necessary` proves nothing, so its tasks are always "not proved" and oblige no other plugin.
 //!
 //! *Obligations of other plugins* (R31). The guarantee of a CPU covers the levels above the first
-//! one with an unknown runtime or an ignored test; there is none while such a task outranks this
-//! plugin. A task of another plugin that would outrank this one must keep the guaranteed levels
-//! provable ([`Rm::check_guarantee`]). Whether a task is proved is computed on demand
-//! ([`Rm::notes`]), never stored.
+//! one with an unknown runtime or an ignored test. The CPU has no guarantee while such a task
+//! outranks this plugin. A task of another plugin that would outrank this one must keep the
+//! guaranteed levels provable ([`Rm::check_guarantee`]). [`Rm::notes`] computes on demand whether a
+//! task is proved; the plugin never stores the result.
 //!
-//! *Assumptions*: tasks comply with their declared parameters; deadline-class tasks are activated
-//! at most once per T, so that their kernel budgets are full at each activation. A task that leaves
-//! frees its share at once; for the length of a job, lower tasks may be delayed by both it and its
-//! successor (mode changes are ReTiF's open point, section 7.5).
+//! *Assumptions*: tasks comply with their declared parameters. Deadline-class tasks arrive at most
+//! once per T, so that their kernel budgets are full at each arrival. The plugin releases the
+//! charge of its own removed task at once. So for the length of a job, both this task and its
+//! successor may delay lower tasks (mode changes are ReTiF's open point, section 7.5).
 //!
 //! A request costs O(CPUs + log n), and up to 99 more if a task is not proved; an insertion costs
 //! O(log n + changed threads), for n tasks. An exact test costs more, and is bounded

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Small numbers: shows that it works, not what it costs.
     #[arg(long)]
     quick: bool,
-    /// Directory for the plot and its data.
+    /// Directory for plots and data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }

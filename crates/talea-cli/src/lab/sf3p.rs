@@ -33,7 +33,7 @@ use talea_system::system::{self, Include, System};
 pub(crate) struct Args {
     /// Experiment to run.
     what: Which,
-    /// Directory for the plot and its data.
+    /// Directory for plots and data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
     /// The seed of everything random.

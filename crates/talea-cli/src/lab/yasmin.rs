@@ -46,7 +46,7 @@ use talea_sim::{Arrivals, Completion, Cost, Jobs, Simulation, Source, Workload};
 pub(crate) struct Args {
     /// Figure or table to make.
     figure: Which,
-    /// Directory for the plot and its data.
+    /// Directory for plots and data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
     /// In fig5, fly the drone of examples/search-and-rescue on this machine's first two CPUs,

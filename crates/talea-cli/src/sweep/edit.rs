@@ -27,7 +27,7 @@ fn value(text: &str) -> Value {
 /// Location in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Keys of the path, each with the index among several tables.
+    /// Keys of the path. The key of an array of tables has the index of the selected table.
     steps: Vec<(String, Option<usize>)>,
     /// Whether a number selects a table of the file; in another file the number means another
     /// table.

@@ -4,7 +4,8 @@ use crate::harness::{Scratch, run};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Reproducible random numbers.
+/// Deterministic random number generator (xorshift; Marsaglia, *Journal of Statistical Software*
+/// 8(14), 2003).
 struct Rng(u64);
 
 impl Rng {

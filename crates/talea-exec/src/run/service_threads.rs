@@ -119,8 +119,8 @@ impl<'s> RunContext<'s> {
         Ok(Dispatchers { threads, starts, are_all_ready })
     }
 
-    /// Starts the watchdog. Also starts a monitor on each of these CPUs if the options request
-    /// monitors.
+    /// Starts the watchdog. Also starts a stall monitor on each of these CPUs if the options
+    /// request stall monitors.
     pub(super) fn monitors<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,

@@ -155,7 +155,8 @@ fn check_separate(cpus: &CpuSet) -> Result<(), PartitionError> {
     }
 }
 
-/// Restores all changes that `journal` contains. Returns `false` if there is no journal.
+/// Undoes the changes of this boot that `journal` records, and removes the journal. Does not change
+/// a setting that another process has changed since. Returns `false` if there is no journal.
 pub fn undo(journal: &Path) -> Result<bool, PartitionError> {
     journal::undo(journal)
 }

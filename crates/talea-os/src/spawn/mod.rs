@@ -232,7 +232,7 @@ impl Child {
     }
 }
 
-/// Describes an exit status in words for a log.
+/// Returns an exit status in words, such as `exited with code 1` or `was killed by signal 9`.
 pub fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),

@@ -163,14 +163,14 @@ const SHRUNK: DlParams = DlParams {
     period: SHRUNK_PERIOD,
 };
 
-/// Prepares a thread for leaving the class. The caller must demote the thread at once and then call
+/// Prepares the deadline exit of a thread. The caller must demote the thread at once and then call
 /// [`finish_exit`].
 ///
 /// `entered` is the run count when the thread entered the class, if it is known. This function must
 /// not block: see invariant 4.
 ///
-/// Returns `None`, without effect, if the thread has ended. Calls `is_alive` only where `reader`
-/// does not show whether the thread lives.
+/// Returns `None`, without effect, if `is_alive` returns `false`. Does not call `is_alive` if the
+/// thread has another policy, or has not run since it entered the class (K7).
 pub(super) fn prepare_exit(
     (tgid, tid): (Tid, Tid),
     has: &Attr,

@@ -202,8 +202,8 @@ fn lifted(domain: Domain, plugin: Option<usize>, unbounded: &HashSet<Subject>) -
     wide.iter().any(|subject| unbounded.contains(subject))
 }
 
-/// Warns about a bound on the priority that applies to every plugin. Plugins of kind edf and rm
-/// assign priorities of their own.
+/// Warns if a bound on the priority, in a rule for all plugins, excludes priorities that plugins of
+/// kind edf or rm assign.
 fn any_plugin(
     rule: &Rule,
     at: &Range<usize>,
