@@ -199,7 +199,9 @@ impl Broker {
                     // The first tasks of a group may have changed other priorities; the plugin may
                     // take long.
                     self.apply_moves(&[]);
-                    return self.enqueue(plugin, Query::Accept(Box::new(request)));
+                    let session = self.sessions.get(&request.reply_to.session);
+                    let uid = session.map_or(0, |session| session.uid);
+                    return self.enqueue(plugin, uid, Query::Accept(Box::new(request)));
                 }
                 Progress::Wait(at) => {
                     self.apply_moves(&[]);

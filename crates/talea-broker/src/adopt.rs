@@ -93,7 +93,7 @@ impl Broker {
             self.sync_limit(slot);
             if let Some(plugin) = plugin {
                 self.plugin_set.set_attached(SpecSlot(slot), true);
-                self.notify_plugin(plugin, ForeignCall::Attach { spec: id });
+                self.notify_plugin(plugin, record.uid, ForeignCall::Attach { spec: id });
             }
         }
         let ended = owner == Owner::Thread && record.thread.is_some() && thread.is_none();

@@ -163,8 +163,9 @@ impl Broker {
 
     fn reply_attached(&mut self, slot: u32, reply_to: ReplyTo, said: Reply) {
         self.plugin_set.set_attached(SpecSlot(slot), true);
-        let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
-        self.notify_plugin(plugin, ForeignCall::Attach { spec });
+        let attached = self.specs.at(slot);
+        let (spec, uid, plugin) = (attached.id, attached.uid, attached.plugin);
+        self.notify_plugin(plugin, uid, ForeignCall::Attach { spec });
         self.reply(reply_to, said);
         self.apply_current(slot);
         self.release_if_unowned(slot);
@@ -189,7 +190,8 @@ impl Broker {
 
     /// Notifies a foreign plugin that the thread of its spec is detached.
     pub(crate) fn notify_detached(&mut self, slot: u32) {
-        let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
-        self.notify_plugin(plugin, ForeignCall::Detach { spec });
+        let detached = self.specs.at(slot);
+        let (spec, uid, plugin) = (detached.id, detached.uid, detached.plugin);
+        self.notify_plugin(plugin, uid, ForeignCall::Detach { spec });
     }
 }

@@ -240,6 +240,7 @@ impl Broker {
             Input::NotBefore { ticket, at } => self.not_before(ticket, at),
             Input::PluginAnswered { ticket, answer } => self.plugin_answered(ticket, answer),
             Input::HostFailed { plugin } => self.take_out_of_service(plugin, "its host has ended"),
+            Input::HostServes { plugin } => self.take_into_service(plugin),
             Input::Reloaded { setup } => self.reloaded(*setup),
             Input::Adopt { slot, record, thread, lingers, process_alive, groups } => {
                 self.adopt(slot, &record, thread, lingers, process_alive, groups);

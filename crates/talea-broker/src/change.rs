@@ -175,9 +175,10 @@ impl Broker {
         old_plugin: u32,
         granted: Option<Granted>,
     ) {
-        let (spec, plugin) = (self.specs.at(slot).id, self.specs.at(slot).plugin);
+        let changed = self.specs.at(slot);
+        let (spec, uid, plugin) = (changed.id, changed.uid, changed.plugin);
         if plugin != old_plugin {
-            self.notify_plugin(old_plugin, ForeignCall::Release { spec });
+            self.notify_plugin(old_plugin, uid, ForeignCall::Release { spec });
         }
         self.notify_scheduled(slot);
         let granted = granted.unwrap_or_else(|| self.granted(slot));

@@ -285,7 +285,7 @@ impl Broker {
                 cpu: spec.offer.cpu.unwrap_or(0),
                 priority: spec.offer.priority,
             };
-            self.notify_plugin(spec.plugin, question);
+            self.notify_plugin(spec.plugin, spec.uid, question);
         }
     }
 

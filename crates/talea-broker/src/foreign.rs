@@ -1,12 +1,13 @@
 //! Calls of foreign plugins: one in flight per plugin, with a time-out, while other requests are
-//! served.
+//! served. Calls wait in turns per user: a user with many requests delays another one by a single
+//! call.
 //!
 //! | state of a host | event | next state |
 //! | --- | --- | --- |
 //! | *idle* | a call is queued and sent | *busy* |
 //! | *busy* | the answer arrives; the next call is sent | *busy*, *idle* |
 //! | *idle*, *busy* | time-out, answer outside the bounds, exit | *out of service* |
-//! | *out of service* | none until the next start of the daemon | |
+//! | *out of service* | the driver has started the host again | *idle* |
 //!
 //! An out-of-service plugin is not called any more. Requests that wait for it continue with a
 //! rejection, and the specs that it serves keep their attributes.
@@ -16,7 +17,7 @@ use crate::broker::{Blocked, Broker};
 use crate::input::{Effect, ForeignAnswer, ForeignCall, LogEvent, SessionId, Ticket};
 use crate::plugin::RuntimeCap;
 use crate::refuse::refusal_without_numbers;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::mutate;
 use talea_proto::{Code, Field, SpecId};
 
@@ -25,8 +26,41 @@ use talea_proto::{Code, Field, SpecId};
 pub(crate) struct Host {
     /// Call in flight; the inner value is `None` if the request behind it is gone.
     in_flight: Option<(Ticket, Option<Query>)>,
-    queue: VecDeque<Query>,
+    queue: CallQueue,
     out_of_service: bool,
+}
+
+/// Waiting calls. Those of one user keep their order; the users take turns.
+///
+/// O(waiting calls · log users) per call.
+#[derive(Debug, Default)]
+struct CallQueue {
+    calls: VecDeque<(u32, Query)>,
+    /// Number of the last turn of each user since the host was idle.
+    turns: BTreeMap<u32, u64>,
+    turn: u64,
+}
+
+impl CallQueue {
+    fn push(&mut self, uid: u32, query: Query) {
+        self.calls.push_back((uid, query));
+    }
+
+    /// Removes the first call of the user whose last turn is the oldest.
+    fn pop(&mut self) -> Option<Query> {
+        if self.calls.is_empty() {
+            // No call waits or is in flight.
+            self.turns.clear();
+        }
+        let mut seen = BTreeSet::new();
+        let firsts = self.calls.iter().enumerate().filter(|(_, (uid, _))| seen.insert(*uid));
+        let (_, at) =
+            firsts.map(|(at, (uid, _))| (self.turns.get(uid).copied().unwrap_or(0), at)).min()?;
+        let (uid, query) = self.calls.remove(mutate!("plugin-foreign-turns", at, 0))?;
+        self.turn += 1;
+        self.turns.insert(uid, self.turn);
+        Some(query)
+    }
 }
 
 /// Call for a host.
@@ -61,12 +95,13 @@ impl Host {
     /// the queue when a client attaches and detaches repeatedly while the plugin is slow.
     fn cancel_opposite(&mut self, what: ForeignCall) -> Option<ForeignCall> {
         let about = spec_of(&what)?;
-        let last = self.queue.iter().rposition(|query| match query {
+        let calls = &mut self.queue.calls;
+        let last = calls.iter().rposition(|(_, query)| match query {
             Query::Notify(queued) => spec_of(queued) == Some(about),
             Query::Accept(_) => false,
         });
         let Some(at) = last else { return Some(what) };
-        let Query::Notify(queued) = &self.queue[at] else { return Some(what) };
+        let (_, Query::Notify(queued)) = &calls[at] else { return Some(what) };
         let opposite = matches!(
             (&**queued, &what),
             (ForeignCall::Attach { .. }, ForeignCall::Detach { .. })
@@ -74,7 +109,7 @@ impl Host {
                 | (ForeignCall::Schedule { .. }, ForeignCall::Release { .. })
         );
         if opposite {
-            self.queue.remove(at);
+            calls.remove(at);
         }
         (!opposite).then_some(what)
     }
@@ -85,19 +120,20 @@ impl Host {
 }
 
 impl Broker {
-    /// Queues a call and sends it if the host is idle.
-    pub(crate) fn enqueue(&mut self, plugin: u32, query: Query) {
-        self.hosts[plugin as usize].queue.push_back(query);
+    /// Queues a call on behalf of a user and sends it if the host is idle.
+    pub(crate) fn enqueue(&mut self, plugin: u32, uid: u32, query: Query) {
+        self.hosts[plugin as usize].queue.push(uid, query);
         self.send_next(plugin);
     }
 
-    /// Notifies a foreign plugin of an event of its spec; no effect for built-in plugins.
-    pub(crate) fn notify_plugin(&mut self, plugin: u32, what: ForeignCall) {
+    /// Notifies a foreign plugin of an event of its spec, which user `uid` owns; no effect for
+    /// built-in plugins.
+    pub(crate) fn notify_plugin(&mut self, plugin: u32, uid: u32, what: ForeignCall) {
         if self.plugin_set.is_foreign(plugin)
             && !self.hosts[plugin as usize].out_of_service
             && let Some(what) = self.hosts[plugin as usize].cancel_opposite(what)
         {
-            self.enqueue(plugin, Query::Notify(Box::new(what)));
+            self.enqueue(plugin, uid, Query::Notify(Box::new(what)));
         }
     }
 
@@ -106,7 +142,7 @@ impl Broker {
         if host.out_of_service || host.in_flight.is_some() {
             return;
         }
-        let Some(next) = host.queue.pop_front() else { return };
+        let Some(next) = host.queue.pop() else { return };
         let call = match &next {
             Query::Notify(what) => ForeignCall::clone(what),
             Query::Accept(request) => {
@@ -165,9 +201,32 @@ impl Broker {
         let name = self.names[plugin as usize].to_string();
         self.log(LogEvent::PluginOutOfService { name, why: why.to_owned() });
         self.emit(Effect::StopHost { plugin });
-        for query in in_flight.into_iter().chain(queue) {
+        let queued = queue.calls.into_iter().map(|(_, query)| query);
+        for query in in_flight.into_iter().chain(queued) {
             if let Query::Accept(request) = query {
                 self.run_admission(*request, Some(HostReply::Failed));
+            }
+        }
+    }
+
+    /// Takes a plugin into service again, and notifies it of its specs as a new daemon would.
+    pub(crate) fn take_into_service(&mut self, plugin: u32) {
+        let Some(host) = self.hosts.get_mut(plugin as usize).filter(|host| host.out_of_service)
+        else {
+            return;
+        };
+        host.out_of_service = false;
+        self.plugin_set.into_service(plugin);
+        let name = self.names[plugin as usize].to_string();
+        self.log(LogEvent::PluginInService { name });
+        let served = self.specs.iter().filter(|(_, spec)| spec.plugin == plugin && spec.in_ledger);
+        let served: Vec<u32> = served.map(|(slot, _)| slot).collect();
+        for slot in served {
+            self.notify_scheduled(slot);
+            let spec = self.specs.at(slot);
+            if spec.thread.is_some() {
+                let (id, uid) = (spec.id, spec.uid);
+                self.notify_plugin(plugin, uid, ForeignCall::Attach { spec: id });
             }
         }
     }
@@ -219,8 +278,9 @@ impl Broker {
             if let Some((_, in_flight)) = &mut host.in_flight {
                 *in_flight = in_flight.take().and_then(&mut sift);
             }
-            host.queue =
-                std::mem::take(&mut host.queue).into_iter().filter_map(&mut sift).collect();
+            let queued = std::mem::take(&mut host.queue.calls).into_iter();
+            host.queue.calls =
+                queued.filter_map(|(uid, query)| Some((uid, sift(query)?))).collect();
         }
         requests.extend(self.take_waiting(&wanted));
         for blocked in std::mem::take(&mut self.blocked) {

@@ -232,6 +232,12 @@ pub enum Input {
         /// Index of the plugin.
         plugin: u32,
     },
+    /// The host of a foreign plugin that had failed was started again and has initialised its
+    /// plugin.
+    HostServes {
+        /// Index of the plugin.
+        plugin: u32,
+    },
     /// The configuration was reloaded: the rules and quotas of this setup apply from now on. Its
     /// plugins must be those of the start.
     Reloaded {
@@ -491,6 +497,11 @@ pub enum LogEvent {
     Dropped {
         /// The spec.
         spec: SpecId,
+    },
+    /// A foreign plugin serves again.
+    PluginInService {
+        /// Name of the plugin.
+        name: String,
     },
     /// A foreign plugin is out of service.
     PluginOutOfService {

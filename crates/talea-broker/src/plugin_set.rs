@@ -552,6 +552,12 @@ impl PluginSet {
         self.summaries[plugin as usize].out_of_service = true;
     }
 
+    /// Takes a foreign plugin into service again.
+    pub fn into_service(&mut self, plugin: u32) {
+        self.epoch += 1;
+        self.summaries[plugin as usize].out_of_service = false;
+    }
+
     // ---- internals ----
 
     fn at(&self, slot: SpecSlot) -> &PlacedSpec {

@@ -95,7 +95,7 @@ impl Broker {
         );
 
         if spec.in_ledger {
-            self.notify_plugin(spec.plugin, ForeignCall::Release { spec: spec.id });
+            self.notify_plugin(spec.plugin, spec.uid, ForeignCall::Release { spec: spec.id });
         }
         self.apply_moves(&[]);
     }

@@ -146,7 +146,8 @@ impl Broker {
         self.set_terms(slot, &task, plugin, offer, free_at);
         self.apply_moves(&[]);
         if plugin != old_plugin {
-            self.notify_plugin(old_plugin, crate::input::ForeignCall::Release { spec: id });
+            let uid = self.specs.at(slot).uid;
+            self.notify_plugin(old_plugin, uid, crate::input::ForeignCall::Release { spec: id });
         }
         self.notify_scheduled(slot);
         self.attach_checked(reply_to, slot, &facts);

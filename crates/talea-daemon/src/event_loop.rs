@@ -459,11 +459,29 @@ impl Daemon {
                     self.unwatch_host(plugin);
                     Input::HostFailed { plugin }
                 }
+                HostEvent::Restarted(plugin) => {
+                    self.watch_host(plugin);
+                    continue;
+                }
+                HostEvent::Serves(plugin) => Input::HostServes { plugin },
             };
             self.broker.handle(now, input);
         }
         self.host_events.clear();
         self.run_effects(now);
+    }
+
+    /// Watches the new descriptors of a host. Without them its time-out ends it, and the next
+    /// restart tries again.
+    fn watch_host(&self, plugin: u32) {
+        if let Some((socket, stderr)) = self.hosts.descriptors_of(plugin) {
+            let watch = |fd, token: Token| self.epoll.add(fd, Interest::READ, token.pack());
+            let watched = watch(socket, Token::Host(plugin.into()))
+                .and_then(|()| watch(stderr, Token::HostStderr(plugin.into())));
+            if let Err(error) = watched {
+                self.log.error(format_args!("the host of a plugin cannot be watched: {error}"));
+            }
+        }
     }
 
     fn unwatch_host(&self, plugin: u32) {

@@ -1,21 +1,29 @@
 //! Host processes of foreign plugins.
 //!
-//! Model: each plugin instance has one process, started before the first grant and never restarted.
+//! Model: each plugin instance has one process, started before the first grant. A process that
+//! exits or misses a time-out is started again after [`FIRST_DELAY`]; each further failure doubles
+//! the delay. A plugin that violates the protocol stays out of service until the next start of the
+//! daemon.
 //! One call is in flight at a time; later calls wait in the host's queue. The time-out of a call
-//! starts when the call is sent.
+//! starts when the call is sent, and does not run while other threads keep the host from its CPU
+//! (module `call_time`).
 //!
 //! | state of a host | transition | next state |
 //! | --- | --- | --- |
 //! | *idle*: no call in flight | a call is queued and sent | *busy* |
 //! | *busy*: a call in flight, others queued | valid answer; next call sent | *busy*, *idle* |
-//! | *idle*, *busy* | exit, time-out, invalid answer | *failed* |
-//! | *failed*: the process is killed | none; every call is answered with a failure | |
+//! | *idle*, *busy* | exit, time-out | *failed*, with a restart |
+//! | *idle*, *busy* | invalid answer, or the broker stops the host | *failed* |
+//! | *failed*: killed; every call is answered with a failure | the restart is due | *starting* |
+//! | *starting*: no calls | the plugin is initialised | *idle* |
+//! | *starting* | exit, time-out, its `init` refuses | *failed*, with a restart |
 //!
 //! The standard error of a plugin is written to the log under the plugin's name, at most
 //! [`LINES_PER_SECOND`] lines per second.
 //!
 //! ReTiF, J. Systems Architecture 2021, section 3.4.
 
+use crate::call_time::CallStart;
 use crate::log::Log;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -30,7 +38,7 @@ use talea_core::mutate;
 use talea_core::setup::{PluginKind, PluginSetup, Setup};
 use talea_core::{Monotonic, Span};
 use talea_os::spawn::{Child, Sandbox, describe_exit, spawn_sandboxed};
-use talea_os::{clock, files, seqpacket};
+use talea_os::{clock, files, seqpacket, users};
 use talea_proto::Task;
 use talea_proto::host::{
     self, HOST_VERSION, HostRequest, HostResponse, PluginFunction, TEXT_MAX, failure,
@@ -40,12 +48,16 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Program that hosts a plugin.
 pub(crate) const HOST_PROGRAM: &str = "talea-plugin-host";
-/// User and group of a host when the daemon runs as root: the unprivileged `nobody`.
-const SANDBOX_IDS: (u32, u32) = (65534, 65534);
 /// Maximum duration of loading and `init`.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum total duration of all `fini` functions; less than a second.
 const FINI_TIMEOUT: Span = Span::from_ns(300_000_000);
+/// Delay of the first restart.
+const FIRST_DELAY: Span = Span::from_ns(100_000_000);
+/// Longest delay of a restart.
+const MAX_DELAY: Span = Span::from_ns(10_000_000_000);
+/// Time without a failure after which the delay is [`FIRST_DELAY`] again.
+const STABLE_AFTER: Span = Span::from_ns(60_000_000_000);
 /// Maximum number of logged lines of a plugin per second.
 const LINES_PER_SECOND: u32 = 10;
 
@@ -58,10 +70,22 @@ struct Host {
     stderr: File,
     /// Queued calls. The first one has been sent.
     pending: VecDeque<PendingCall>,
-    /// Time at which the call in flight times out.
+    /// Time at which the call in flight times out or is checked.
     deadline: Option<Monotonic>,
+    /// Start of the call in flight.
+    started: CallStart,
     failed: bool,
+    /// Whether the host initialises its plugin.
+    starting: bool,
+    /// Time of the next restart of a failed host; `None` if there is none.
+    restart_at: Option<Monotonic>,
+    /// Delay of the last restart.
+    delay: Span,
+    /// Time of the last start.
+    started_at: Monotonic,
     lines: LineBuffer,
+    /// User of the process, if it has one of its own.
+    uid: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -79,12 +103,28 @@ pub(crate) enum HostEvent {
     Answered(Ticket, Option<ForeignAnswer>),
     /// The host of this plugin has failed.
     Failed(u32),
+    /// The host of this plugin was started again; its descriptors are new.
+    Restarted(u32),
+    /// The host of this plugin serves again.
+    Serves(u32),
+}
+
+/// Reason why a host fails.
+#[derive(Debug)]
+enum HostFailure {
+    /// The process has ended or is late: a new one may serve.
+    Ended(String),
+    /// An answer violates the protocol.
+    Violation(String),
 }
 
 /// Hosts of all foreign plugins, by index of the plugin.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    hosts: Vec<Option<Host>>,
+    running: Vec<Option<Host>>,
+    plugins: Vec<PluginSetup>,
+    /// Path of the host program, if not the default.
+    program: Option<PathBuf>,
 }
 
 impl Hosts {
@@ -93,34 +133,45 @@ impl Hosts {
     /// The error names the plugin that failed, with the reason. The other hosts are stopped.
     pub(crate) fn start(setup: &Setup, program: Option<&Path>, log: &Log) -> Result<Hosts, String> {
         let mut hosts = Vec::with_capacity(setup.plugins.len());
+        let mut taken = Vec::new();
         for plugin in &setup.plugins {
             let host = match &plugin.kind {
-                PluginKind::Foreign(options) => Some(
-                    Host::start(plugin, &options.module, &options.argument, program, log).map_err(
-                        |why| format!("plugin `{}` failed to start: {why}", plugin.name),
-                    )?,
-                ),
+                PluginKind::Foreign(_) => {
+                    let host = Host::start(plugin, program, &taken, log);
+                    Some(host.map_err(|why| {
+                        format!("plugin `{}` failed to start: {why}", plugin.name)
+                    })?)
+                }
                 _ => None,
             };
+            taken.extend(host.as_ref().and_then(|host: &Host| host.uid));
             hosts.push(host);
         }
-        Ok(Hosts { hosts })
+        let (plugins, program) = (setup.plugins.clone(), program.map(Path::to_owned));
+        Ok(Hosts { running: hosts, plugins, program })
     }
 
     /// Returns the descriptors for the event loop: index, socket, standard error.
     pub(crate) fn descriptors(
         &self,
     ) -> impl Iterator<Item = (u64, BorrowedFd<'_>, BorrowedFd<'_>)> {
-        let hosts = self.hosts.iter().enumerate();
+        let hosts = self.running.iter().enumerate();
         hosts.filter_map(|(index, host)| {
             let host = host.as_ref()?;
             Some((index as u64, host.socket.as_fd(), host.stderr.as_fd()))
         })
     }
 
-    /// Returns the time of the next time-out; `None` if no call is in flight.
+    /// Returns the descriptors of one host.
+    pub(crate) fn descriptors_of(&self, index: u32) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
+        let host = self.running.get(index as usize)?.as_ref()?;
+        Some((host.socket.as_fd(), host.stderr.as_fd()))
+    }
+
+    /// Returns the time of the next time-out or restart; `None` if there is none.
     pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
-        self.hosts.iter().flatten().filter_map(|host| host.deadline).min()
+        let hosts = self.running.iter().flatten();
+        hosts.flat_map(|host| [host.deadline, host.restart_at]).flatten().min()
     }
 
     /// Sends a call, or queues it behind earlier calls.
@@ -136,10 +187,10 @@ impl Hosts {
         log: &Log,
     ) {
         let Some(host) = self
-            .hosts
+            .running
             .get_mut(plugin as usize)
             .and_then(Option::as_mut)
-            .filter(|host| !host.failed)
+            .filter(|host| !host.failed && !host.starting)
         else {
             events.push(HostEvent::Answered(ticket, None));
             return;
@@ -149,7 +200,7 @@ impl Hosts {
         if host.pending.len() == 1
             && let Err(why) = host.send_front(now)
         {
-            host.fail(plugin, &why, events, log);
+            host.fail(now, plugin, &HostFailure::Ended(why), events, log);
         }
     }
 
@@ -161,11 +212,14 @@ impl Hosts {
         events: &mut Vec<HostEvent>,
         log: &Log,
     ) {
-        let Some(host) = self.hosts.get_mut(index as usize).and_then(Option::as_mut) else {
+        let Some(host) = self.running.get_mut(index as usize).and_then(Option::as_mut) else {
             return;
         };
         if host.failed {
             return;
+        }
+        if host.starting {
+            return host.on_init_answer(now, index as u32, events, log);
         }
         match host.receive() {
             Ok(None) => {}
@@ -183,17 +237,17 @@ impl Hosts {
                 events.push(HostEvent::Answered(answered.ticket, Some(answer)));
                 host.deadline = None;
                 if let Err(why) = host.send_front(now) {
-                    host.fail(index as u32, &why, events, log);
+                    host.fail(now, index as u32, &HostFailure::Ended(why), events, log);
                 }
             }
-            Err(why) => host.fail(index as u32, &why, events, log),
+            Err(why) => host.fail(now, index as u32, &why, events, log),
         }
     }
 
     /// Handles output of a plugin on its standard error. Returns `false` when the plugin has closed
     /// it.
     pub(crate) fn on_stderr_readable(&mut self, now: Monotonic, index: u64, log: &Log) -> bool {
-        let Some(host) = self.hosts.get_mut(index as usize).and_then(Option::as_mut) else {
+        let Some(host) = self.running.get_mut(index as usize).and_then(Option::as_mut) else {
             return false;
         };
         host.log_stderr(now, log)
@@ -201,28 +255,29 @@ impl Hosts {
 
     /// Returns the standard error of a host, to stop watching it.
     pub(crate) fn stderr(&self, index: u64) -> Option<BorrowedFd<'_>> {
-        self.hosts.get(index as usize)?.as_ref().map(|host| host.stderr.as_fd())
+        self.running.get(index as usize)?.as_ref().map(|host| host.stderr.as_fd())
     }
 
     /// Returns the socket of a failed host, to stop watching it.
     pub(crate) fn failed_socket(&self, index: u32) -> Option<BorrowedFd<'_>> {
-        let host = self.hosts.get(index as usize)?.as_ref()?;
+        let host = self.running.get(index as usize)?.as_ref()?;
         host.failed.then(|| host.socket.as_fd())
     }
 
     /// Stops the host of a plugin that the broker no longer calls; `false` if the host has already
     /// stopped.
     pub(crate) fn stop_host(&mut self, plugin: u32) -> bool {
-        let host = self.hosts.get_mut(plugin as usize).and_then(Option::as_mut);
+        let host = self.running.get_mut(plugin as usize).and_then(Option::as_mut);
         let Some(host) = host.filter(|host| !host.failed) else { return false };
         host.stop();
         host.pending.clear();
+        host.restart_at = None;
         true
     }
 
     /// Closes the connection of every host and waits a bounded time for their `fini`.
     pub(crate) fn shut_down(&mut self, log: &Log) {
-        let hosts = || self.hosts.iter().flatten().filter(|host| !host.failed);
+        let hosts = || self.running.iter().flatten().filter(|host| !host.failed);
         for host in hosts() {
             // A host reads the end of the stream. An error means that the host has already exited.
             let _ = rustix::net::shutdown(&host.socket, rustix::net::Shutdown::Both);
@@ -240,37 +295,75 @@ impl Hosts {
                 Some(&left),
             );
         }
-        for host in self.hosts.iter_mut().flatten() {
+        for host in self.running.iter_mut().flatten() {
             host.log_stderr(clock::now(), log);
         }
     }
 
-    /// Fails the hosts with an expired time-out.
+    /// Fails the hosts with an expired time-out, and starts those whose restart is due.
     pub(crate) fn expire(&mut self, now: Monotonic, events: &mut Vec<HostEvent>, log: &Log) {
-        for (index, host) in self.hosts.iter_mut().enumerate() {
+        let taken: Vec<u32> = self.running.iter().flatten().filter_map(|host| host.uid).collect();
+        for (index, host) in self.running.iter_mut().enumerate() {
             let Some(host) = host else { continue };
+            if host.restart_at.is_some_and(|at| at <= now) {
+                let program = self.program.as_deref();
+                host.restart(
+                    now,
+                    index as u32,
+                    (&self.plugins[index], program, &taken),
+                    events,
+                    log,
+                );
+                continue;
+            }
+            if host.starting && host.deadline.is_some_and(|deadline| deadline <= now) {
+                let why = format!("its init was not done within {} s", INIT_TIMEOUT.as_secs());
+                host.fail(now, index as u32, &HostFailure::Ended(why), events, log);
+                continue;
+            }
             if mutate!(
                 "plugin-foreign-late",
                 host.deadline.is_some_and(|deadline| deadline <= now),
                 host.deadline.is_some_and(|deadline| deadline <= now && deadline > now)
             ) {
                 let timeout = host.pending.front().map_or(Span::ZERO, |first| first.timeout);
-                host.fail(index as u32, &format!("no answer within {timeout}"), events, log);
+                if let Some(left) = host.started.left(host.child.pid(), now, timeout) {
+                    host.deadline = Some(now + left);
+                } else {
+                    let why = HostFailure::Ended(format!("no answer within {timeout}"));
+                    host.fail(now, index as u32, &why, events, log);
+                }
             }
         }
     }
 }
 
 impl Host {
+    /// Starts a host and waits until its plugin is initialised.
     fn start(
         plugin: &PluginSetup,
-        module: &str,
-        argument: &str,
         program: Option<&Path>,
+        taken: &[u32],
         log: &Log,
     ) -> Result<Host, String> {
-        let module_path = Path::new(module);
-        files::check_trusted(module_path).map_err(|untrusted| untrusted.to_string())?;
+        let mut host = Host::spawn(plugin, program, taken)?;
+        let ready = host.wait_for_init();
+        // Output up to now explains a failure; later lines are read by the event loop.
+        host.log_stderr(clock::now(), log);
+        ready?;
+        host.starting = false;
+        rustix::io::ioctl_fionbio(&host.socket, true)
+            .map_err(|error| format!("socket: {error}"))?;
+        Ok(host)
+    }
+
+    /// Starts the process of a host and sends it the setup.
+    fn spawn(plugin: &PluginSetup, program: Option<&Path>, taken: &[u32]) -> Result<Host, String> {
+        let PluginKind::Foreign(options) = &plugin.kind else {
+            return Err("it is no plugin from outside".to_owned());
+        };
+        let (module, argument) = (&options.module, &options.argument);
+        files::check_trusted(Path::new(module)).map_err(|untrusted| untrusted.to_string())?;
         let program = match program {
             Some(program) => program.to_owned(),
             None => find_host_program()?,
@@ -287,30 +380,86 @@ impl Host {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| format!("pipe: {error}"))?;
         rustix::io::ioctl_fionbio(&read, true).map_err(|error| format!("pipe: {error}"))?;
-        let is_root = rustix::process::geteuid().is_root();
-        let sandbox = Sandbox { user: is_root.then_some(SANDBOX_IDS), ..Sandbox::default() };
+        let uid = own_uid(taken)?;
+        let sandbox = Sandbox { user: uid.map(|uid| (uid, uid)), ..Sandbox::default() };
         let child = spawn_sandboxed(&program, [""; 0], theirs, Stdio::from(write), &sandbox)
             .map_err(|error| format!("{}: {error}", program.display()))?;
-        let mut host = Host {
+        let host = Host {
             name: plugin.name.clone(),
             child,
             socket: ours,
             stderr: File::from(read),
             pending: VecDeque::new(),
             deadline: None,
+            started: CallStart::default(),
             failed: false,
+            starting: true,
+            restart_at: None,
+            delay: FIRST_DELAY,
+            started_at: clock::now(),
             lines: LineBuffer::default(),
+            uid,
         };
-        let ready = host.init(plugin, module, argument);
-        // Output up to now explains a failure; later lines are read by the event loop.
-        host.log_stderr(clock::now(), log);
-        ready?;
-        rustix::io::ioctl_fionbio(&host.socket, true)
-            .map_err(|error| format!("socket: {error}"))?;
+        host.send_setup(plugin, module, argument)?;
         Ok(host)
     }
 
-    fn init(&mut self, plugin: &PluginSetup, module: &str, argument: &str) -> Result<(), String> {
+    /// Starts a failed host again.
+    fn restart(
+        &mut self,
+        now: Monotonic,
+        index: u32,
+        (plugin, program, taken): (&PluginSetup, Option<&Path>, &[u32]),
+        events: &mut Vec<HostEvent>,
+        log: &Log,
+    ) {
+        self.restart_at = None;
+        let spawned = Host::spawn(plugin, program, taken).and_then(|host| {
+            let non_blocking = rustix::io::ioctl_fionbio(&host.socket, true);
+            non_blocking.map(|()| host).map_err(|error| format!("socket: {error}"))
+        });
+        match spawned {
+            Ok(host) => {
+                let deadline = now.saturating_add(Span::from_ns(INIT_TIMEOUT.as_nanos() as u64));
+                *self = Host { delay: self.delay, deadline: Some(deadline), ..host };
+                events.push(HostEvent::Restarted(index));
+            }
+            Err(why) => {
+                log.error(format_args!("plugin `{}` cannot be started again: {why}", self.name));
+                self.plan_restart(now);
+            }
+        }
+    }
+
+    /// Plans the next restart.
+    fn plan_restart(&mut self, now: Monotonic) {
+        let is_stable = now >= self.started_at.saturating_add(STABLE_AFTER);
+        let delay = if is_stable { FIRST_DELAY } else { self.delay };
+        self.restart_at = mutate!("plugin-foreign-restart", Some(now.saturating_add(delay)), None);
+        self.delay = Span::from_ns(delay.as_ns() * 2).min(MAX_DELAY);
+    }
+
+    /// Handles the answer of a host that was started again.
+    fn on_init_answer(
+        &mut self,
+        now: Monotonic,
+        index: u32,
+        events: &mut Vec<HostEvent>,
+        log: &Log,
+    ) {
+        match self.wait_for_init() {
+            Ok(()) => {
+                (self.starting, self.deadline) = (false, None);
+                events.push(HostEvent::Serves(index));
+            }
+            Err(why) => {
+                self.log_stderr(now, log);
+                self.fail(now, index, &HostFailure::Ended(why), events, log);
+            }
+        }
+    }
+
+    fn send_setup(&self, plugin: &PluginSetup, module: &str, argument: &str) -> Result<(), String> {
         let band = plugin.band.ok_or("a foreign plugin needs `priorities`")?;
         let setup = host::HostSetup {
             version: HOST_VERSION,
@@ -325,7 +474,12 @@ impl Host {
         message.extend_from_slice(module.as_bytes());
         message.extend_from_slice(argument.as_bytes());
         seqpacket::send(&self.socket, &message, None)
-            .map_err(|error| format!("its host: {error}"))?;
+            .map_err(|error| format!("its host: {error}"))
+            .map(drop)
+    }
+
+    /// Receives the answer to the setup.
+    fn wait_for_init(&mut self) -> Result<(), String> {
         let mut buffer = [0; size_of::<HostResponse>() + 1];
         let received = seqpacket::recv_waiting(&self.socket, &mut buffer).map_err(|error| {
             if error.kind() == io::ErrorKind::TimedOut {
@@ -340,7 +494,9 @@ impl Host {
             .map_err(|_| "its host sent an invalid answer to the setup".to_owned())?;
         match answer.verdict {
             0 => Ok(()),
-            failure::LOAD => Err(format!("{module} could not be loaded (see the previous line)")),
+            failure::LOAD => {
+                Err("its module could not be loaded (see the previous line)".to_owned())
+            }
             failure::SANDBOX => {
                 Err("its host could not drop its capabilities (see the previous line)".to_owned())
             }
@@ -351,6 +507,7 @@ impl Host {
     fn send_front(&mut self, now: Monotonic) -> Result<(), String> {
         let Some(first) = self.pending.front() else { return Ok(()) };
         self.deadline = Some(now + first.timeout);
+        self.started = CallStart::of(self.child.pid(), now);
         seqpacket::send(&self.socket, first.request.as_bytes(), None).map_err(|error| {
             match error.kind() {
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
@@ -362,30 +519,36 @@ impl Host {
     }
 
     /// Receives the answer to the first queued call; `None` if no message has arrived.
-    fn receive(&mut self) -> Result<Option<HostResponse>, String> {
+    fn receive(&mut self) -> Result<Option<HostResponse>, HostFailure> {
         let mut buffer = [0; size_of::<HostResponse>() + 1];
         let received = match seqpacket::recv(&self.socket, &mut buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                return Err(self.exit_description());
+                return Err(HostFailure::Ended(self.exit_description()));
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(HostFailure::Ended(error.to_string())),
         };
         if received.len == 0 {
-            return mutate!("plugin-foreign-ended", Err(self.exit_description()), Ok(None));
+            return mutate!(
+                "plugin-foreign-ended",
+                Err(HostFailure::Ended(self.exit_description())),
+                Ok(None)
+            );
         }
-        let in_flight =
-            self.pending.front().ok_or("it sent a message although no call was in flight")?;
+        let in_flight = self.pending.front().ok_or_else(|| {
+            HostFailure::Violation("it sent a message although no call was in flight".to_owned())
+        })?;
         let answer = HostResponse::read_from_bytes(&buffer[..received.len]).map_err(|_| {
-            format!(
+            HostFailure::Violation(format!(
                 "its answer has {} bytes instead of {}",
                 received.len,
                 size_of::<HostResponse>()
-            )
+            ))
         })?;
         if mutate!("plugin-foreign-ticket", answer.ticket != in_flight.request.ticket, false) {
-            return Err("its answer has the ticket of another call".to_owned());
+            let why = "its answer has the ticket of another call";
+            return Err(HostFailure::Violation(why.to_owned()));
         }
         Ok(Some(answer))
     }
@@ -399,9 +562,22 @@ impl Host {
         }
     }
 
-    fn fail(&mut self, plugin: u32, why: &str, events: &mut Vec<HostEvent>, log: &Log) {
+    fn fail(
+        &mut self,
+        now: Monotonic,
+        plugin: u32,
+        why: &HostFailure,
+        events: &mut Vec<HostEvent>,
+        log: &Log,
+    ) {
         self.stop();
-        log.error(format_args!("plugin `{}`: {why}", self.name));
+        let text = match why {
+            HostFailure::Ended(text) | HostFailure::Violation(text) => text,
+        };
+        log.error(format_args!("plugin `{}`: {text}", self.name));
+        if matches!(why, HostFailure::Ended(_)) {
+            self.plan_restart(now);
+        }
         events.extend(
             self.pending.drain(..).map(|pending| HostEvent::Answered(pending.ticket, None)),
         );
@@ -410,6 +586,7 @@ impl Host {
 
     fn stop(&mut self) {
         self.failed = true;
+        self.starting = false;
         self.deadline = None;
         // An error means that the process has already exited.
         let _ = self.child.kill_and_wait();
@@ -522,6 +699,16 @@ fn translate(request: &ForeignCall, ticket: Ticket) -> (u64, HostRequest) {
     out.call = call as u32;
     out.spec = spec;
     (epoch_now, out)
+}
+
+/// Returns a user for a host that no other process has. A daemon that is not root cannot change the
+/// user (`None`).
+fn own_uid(taken: &[u32]) -> Result<Option<u32>, String> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let unused = users::unused_uid(taken).map_err(|error| format!("an unused uid: {error}"))?;
+    unused.map(Some).ok_or_else(|| "every uid from 61184 to 65519 is in use".to_owned())
 }
 
 /// Searches the host program beside the daemon's own program, then in the directory for internal

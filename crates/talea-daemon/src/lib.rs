@@ -6,6 +6,7 @@
 //! granted, where tasks are placed and what is restored.
 #![forbid(unsafe_code)]
 
+mod call_time;
 mod convert;
 mod enforcement;
 mod entropy;

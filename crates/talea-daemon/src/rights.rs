@@ -1,11 +1,13 @@
 //! Capabilities of the daemon.
 //!
-//! The daemon keeps three capabilities:
+//! The daemon keeps these capabilities:
 //!
 //! - `CAP_SYS_NICE`: policies, priorities and affinities of other users' threads.
 //! - `CAP_PERFMON`: the CPU time that limited threads consume.
-//! - `CAP_KILL`, only with foreign plugins: their hosts run as another user, and a host that hangs
+//! - `CAP_KILL`, only with foreign plugins: their hosts run as other users, and a host that hangs
 //!   must be killed.
+//! - `CAP_SETUID` and `CAP_SETGID`, only as root with foreign plugins: a host that has failed is
+//!   started again as a user of its own.
 //!
 //! It drops all others. Identities come from pidfds and from world-readable files of `/proc`. The
 //! configuration, the socket and the state file belong to the daemon's own user. If `/proc` hides
@@ -22,6 +24,9 @@ pub(crate) fn drop_rights(has_hosts: bool) -> io::Result<()> {
     let mut wanted = vec![Capability::SysNice, Capability::PerfMon];
     if has_hosts {
         wanted.push(Capability::Kill);
+        if rustix::process::geteuid().is_root() {
+            wanted.extend([Capability::SetUid, Capability::SetGid]);
+        }
     }
     keep_only(CapSet::of(&wanted)).map(drop)
 }

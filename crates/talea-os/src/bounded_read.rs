@@ -129,7 +129,7 @@ mod tests {
         let write = std::thread::spawn(move || {
             for _ in 0..3 {
                 std::thread::sleep(std::time::Duration::from_millis(20));
-                writer.write_all(&[b'x'; 40_000]).expect("written");
+                writer.write_all(&vec![b'x'; 40_000]).expect("written");
             }
         });
         let found = read_bounded(Path::new(&path), 1 << 20).expect("readable");

@@ -144,10 +144,24 @@ pub fn status(tid: Tid) -> io::Result<Status> {
     parse_status(&read(&format!("/proc/{tid}/status"))?).ok_or_else(|| unreadable("status"))
 }
 
-/// Returns how long a thread has had a CPU or waited for one since its creation. The value is exact
-/// for a thread that does not run. It is zero where the kernel does not count (no SCHED_INFO).
-/// Allocates nothing.
+/// Times of a thread since its creation. They are exact for a thread that does not run, and zero
+/// where the kernel does not count (no SCHED_INFO).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunTimes {
+    /// Time with a CPU.
+    pub ran: Span,
+    /// Time in which the thread was ready and another thread had its CPU.
+    pub waited: Span,
+}
+
+/// Returns how long a thread has had a CPU or waited for one since its creation.
 pub fn runnable_time(tid: Tid) -> io::Result<Span> {
+    let times = run_times(tid)?;
+    Ok(Span::from_ns(times.ran.as_ns().saturating_add(times.waited.as_ns())))
+}
+
+/// Returns the times of a thread with a CPU and in a run queue. Allocates nothing.
+pub fn run_times(tid: Tid) -> io::Result<RunTimes> {
     let mut path = [0; 40];
     let mut rest = &mut path[..];
     write!(rest, "/proc/{tid}/schedstat")?;
@@ -162,7 +176,7 @@ pub fn runnable_time(tid: Tid) -> io::Result<Span> {
     let (Some(Some(ran)), Some(Some(waited))) = (numbers.next(), numbers.next()) else {
         return Err(unreadable("schedstat"));
     };
-    Ok(Span::from_ns(ran.saturating_add(waited)))
+    Ok(RunTimes { ran: Span::from_ns(ran), waited: Span::from_ns(waited) })
 }
 
 fn unreadable(name: &str) -> io::Error {

@@ -7,11 +7,15 @@
  * and a priority.
  *
  * Process. Each [[plugin]] entry of kind "foreign" gets a separate process (talea-plugin-host),
- * with no rights, no network, no new files and no new processes; the same .so under two names runs
- * twice and shares nothing. All calls come from one thread. It may use the C library, allocate
- * memory, and write to stderr (the daemon's log shows that output). A plugin that crashes, exits,
- * answers late or answers outside its bounds is taken out of service: its tasks keep their threads'
- * attributes, and new requests skip it.
+ * with no rights, no network, no files and no other processes: from its first instruction on it
+ * reads libraries and itself only, so its configuration is its argument. The same .so under two
+ * names runs twice and shares nothing. All calls come from one thread. It may use the C library,
+ * allocate memory, and write to stderr (the daemon's log shows that output). A plugin that crashes,
+ * exits or answers late is taken out of service until the daemon has started it again, after 100 ms
+ * at first and 10 s at most; time without a CPU does not count as late. A plugin that answers
+ * outside its bounds stays out of service. Meanwhile its tasks keep their threads' attributes, and
+ * new requests skip it. The daemon passes the tasks of the plugin to the new process by schedule()
+ * and attach().
  *
  * Order of calls.
  *

@@ -18,6 +18,7 @@
 #![warn(clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 
 mod abi;
+mod landlock;
 mod plugin;
 mod sandbox;
 mod seccomp;
@@ -25,7 +26,10 @@ mod seccomp;
 use plugin::Plugin;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
+use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 use talea_proto::host::{
     HOST_MESSAGE_MAX, HOST_VERSION, HostRequest, HostResponse, HostSetup, failure,
@@ -70,10 +74,15 @@ fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<ExitCode, String> {
         .ok_or("talead's first message has the wrong length")?;
     // The reason is logged before the verdict is sent: talead reads the log as soon as it has the
     // verdict.
-    if let Err(why) = sandbox::enter() {
-        log_error(&why);
-        answer(daemon, &HostResponse { verdict: failure::SANDBOX, ..READY })?;
-        return Ok(ExitCode::FAILURE);
+    let module_path = Path::new(OsStr::from_bytes(module));
+    match sandbox::enter(module_path) {
+        Ok(None) => {}
+        Ok(Some(missing)) => log_error(missing),
+        Err(why) => {
+            log_error(&why);
+            answer(daemon, &HostResponse { verdict: failure::SANDBOX, ..READY })?;
+            return Ok(ExitCode::FAILURE);
+        }
     }
     let mut plugin = match Plugin::load(&setup, module, argument) {
         Ok(plugin) => plugin,

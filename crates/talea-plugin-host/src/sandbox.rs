@@ -1,38 +1,52 @@
 //! Drop of all remaining rights, permanently, before the host loads foreign code.
 //!
 //! `talead` starts this program with another user, resource limits and no way to gain privileges.
-//! This module drops the rest: capabilities, and every system call that computing does not need.
-//! The plugin keeps: memory up to a limit, reading files that every user may read, writing to
-//! standard error, and answering.
+//! This module drops the rest: capabilities, files and processes ([`landlock`](crate::landlock)),
+//! and every system call that computing does not need ([`seccomp`](crate::seccomp)). The plugin
+//! keeps: memory up to a limit, reading libraries and its own shared object, writing to standard
+//! error, and answering.
 //!
 //! A host that runs as root, or that cannot drop its rights, refuses to load anything.
 
-use crate::seccomp;
+use crate::{landlock, seccomp};
 use std::io;
+use std::path::Path;
 use talea_core::mutate;
 
-/// Drops all rights.
+/// Drops all rights, except for loading `module`. Returns a right that this kernel cannot drop, in
+/// words.
 ///
 /// # Errors
 /// The right that could not be dropped, in words. The process must then end without loading
 /// anything.
-pub(crate) fn enter() -> Result<(), String> {
+pub(crate) fn enter(module: &Path) -> Result<Option<&'static str>, String> {
     if rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
         return Err(
             "this program must not run as root; talead starts it as another user".to_owned()
         );
     }
     drop_capabilities()?;
+    reset_oom_score();
     close_leaked_descriptors();
     // Without it the filter would need a capability, and a set-user-id program could restore
     // rights.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(|error| format!("PR_SET_NO_NEW_PRIVS: {error}"))?;
     prctl(libc::PR_SET_DUMPABLE, 0).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
+    let missing =
+        mutate!("plugin-foreign-landlock", landlock::confine(module), Ok::<_, String>(None))?;
     mutate!(
         "plugin-foreign-filter",
         seccomp::install().map_err(|error| format!("seccomp: {error}")),
         Ok(())
-    )
+    )?;
+    Ok(missing)
+}
+
+/// Gives up the protection from the kernel's out-of-memory killer that the daemon may have: the
+/// plugin's memory is not the daemon's.
+fn reset_oom_score() {
+    // Raising the value needs no right. Without /proc there is nothing to write.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "0");
 }
 
 /// Closes descriptors that leaked into this process: there should be none.

@@ -239,17 +239,100 @@ fn r18_retif_m8_an_invalid_plugin_is_refused_with_a_reason() {
 
 /// Each forbidden call that succeeds and each permitted call that fails sets a bit in the CPU
 /// number of the answer. The test requires 0.
+/// Calls by which a plugin could reach a file, a process, the network or a right, in C: each is
+/// true if the call has succeeded.
+const ESCAPES: &[(&str, &str)] = &[
+    ("read /etc/passwd", "open(\"/etc/passwd\", O_RDONLY) >= 0"),
+    ("read /proc/self/stat", "open(\"/proc/self/stat\", O_RDONLY) >= 0"),
+    ("read /proc of the daemon", "open(daemon_file(\"maps\"), O_RDONLY) >= 0"),
+    ("read the memory of the daemon", "open(daemon_file(\"mem\"), O_RDONLY) >= 0"),
+    ("list /proc", "opendir(\"/proc\") != 0"),
+    ("list /", "opendir(\"/\") != 0"),
+    ("read /dev/zero", "open(\"/dev/zero\", O_RDONLY) >= 0"),
+    ("create a file", "open(\"/tmp/talea-plugin-was-here\", O_CREAT | O_WRONLY, 0600) >= 0"),
+    ("create a file without O_CREAT", "creat(\"/tmp/talea-plugin-was-here\", 0600) >= 0"),
+    ("rename", "rename(\"/tmp/a\", \"/tmp/b\") == 0 || errno != EPERM"),
+    ("unlink", "unlink(\"/tmp/talea-nothing\") == 0 || errno != EPERM"),
+    ("mkdir", "mkdir(\"/tmp/talea-plugin-was-here\", 0700) == 0"),
+    ("chmod", "chmod(\"/tmp\", 0777) == 0 || errno != EPERM"),
+    ("symlink", "symlink(\"/\", \"/tmp/talea-plugin-was-here\") == 0"),
+    ("memfd_create", "syscall(SYS_memfd_create, \"m\", 0) >= 0"),
+    ("Unix socket", "socket(AF_UNIX, SOCK_STREAM, 0) >= 0"),
+    ("Internet socket", "socket(AF_INET, SOCK_DGRAM, 0) >= 0"),
+    ("socketpair", "socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0"),
+    ("send a descriptor", "sends_a_descriptor() > 0"),
+    ("signal the daemon", "kill(DAEMON, 0) == 0"),
+    ("signal the daemon's group", "kill(0, 0) == 0"),
+    ("signal by a file", "fcntl(2, F_SETOWN, DAEMON) == 0"),
+    ("pidfd_open", "syscall(SYS_pidfd_open, DAEMON, 0) >= 0"),
+    ("ptrace", "ptrace(PTRACE_ATTACH, DAEMON, 0, 0) == 0"),
+    ("process_vm_readv", "process_vm_readv(DAEMON, &data, 1, &data, 1, 0) >= 0"),
+    ("prlimit of the daemon", "prlimit(DAEMON, RLIMIT_CPU, 0, &limit) == 0"),
+    ("fork", "fork() >= 0"),
+    ("vfork", "syscall(SYS_vfork) >= 0"),
+    ("a thread", "syscall(SYS_clone, CLONE_VM | CLONE_SIGHAND | CLONE_THREAD, 0, 0, 0, 0) >= 0"),
+    ("exec", "execl(\"/bin/true\", \"true\", (char *)0) == 0"),
+    ("own real-time priority", "sched_setscheduler(0, SCHED_FIFO, &high) == 0"),
+    ("own affinity", "sched_setaffinity(0, sizeof cpus, &cpus) == 0"),
+    ("the daemon's priority", "setpriority(PRIO_PROCESS, DAEMON, 19) == 0"),
+    ("own nice value", "nice(-5) != -1"),
+    ("setuid", "setuid(0) == 0"),
+    ("user namespace", "unshare(CLONE_NEWUSER) == 0"),
+    ("mount", "mount(\"none\", \"/tmp\", \"tmpfs\", 0, 0) == 0"),
+    ("io_uring", "syscall(SYS_io_uring_setup, 1, &ring) >= 0"),
+    ("bpf", "syscall(SYS_bpf, 0, &ring, sizeof ring) >= 0"),
+    ("perf_event_open", "syscall(SYS_perf_event_open, &ring, 0, -1, -1, 0) >= 0"),
+    ("keyctl", "syscall(SYS_keyctl, 0, 0, 0, 0, 0) >= 0"),
+    ("shared memory", "shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600) >= 0"),
+    ("a timer that signals", "timer_create(CLOCK_MONOTONIC, 0, &timer) == 0"),
+    ("another limit of memory", "setrlimit(RLIMIT_AS, &limit) == 0"),
+];
+
+/// Calls that a plugin needs.
+const NEEDS: &[(&str, &str)] = &[
+    ("memory", "malloc(1 << 20) != 0"),
+    ("time", "clock_gettime(CLOCK_MONOTONIC, &now) == 0"),
+    ("flags of standard error", "fcntl(2, F_GETFL) >= 0"),
+    ("libraries", "open(\"/usr/lib\", O_RDONLY | O_DIRECTORY) >= 0"),
+];
+
+/// The calls run twice: in a constructor of the shared object, which is the first code of a plugin,
+/// and in an answer.
 #[test]
-fn r18_a_plugin_can_do_nothing_but_compute() {
+fn attack_23_r18_a_plugin_can_do_nothing_but_compute() {
+    assert!(ESCAPES.len() >= 30);
+    let tries = |calls: &[(&str, &str)]| {
+        let call = |(name, call): &(&str, &str)| format!("TRY({name:?}, {call});\n");
+        calls.iter().map(call).collect::<String>()
+    };
+    let (escapes, needs) = (tries(ESCAPES), tries(NEEDS));
+    // The host cannot ask for its parent.
+    let daemon = std::process::id();
     let text = format!(
         "#define _GNU_SOURCE
+        #include <dirent.h>
+        #include <errno.h>
         #include <fcntl.h>
+        #include <linux/sched.h>
         #include <sched.h>
         #include <signal.h>
-        #include <sys/uio.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <time.h>
+        #include <sys/ipc.h>
+        #include <sys/mount.h>
+        #include <sys/ptrace.h>
+        #include <sys/resource.h>
+        #include <sys/shm.h>
         #include <sys/socket.h>
+        #include <sys/stat.h>
+        #include <sys/syscall.h>
+        #include <sys/uio.h>
         #include <unistd.h>
         {STUBS}
+        #define DAEMON {daemon}
+        #define TRY(name, call) do {{ errno = 0; if (call) dprintf(2, \"can %s\\n\", name); \
+            else dprintf(2, \"cannot %s: %s\\n\", name, strerror(errno)); }} while (0)
         static ssize_t sends_a_descriptor(void)
         {{
             char byte = 0, control[CMSG_SPACE(sizeof(int))] = {{ 0 }};
@@ -260,25 +343,37 @@ fn r18_a_plugin_can_do_nothing_but_compute() {
             header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof(int));
             return sendmsg(3, &message, MSG_DONTWAIT) + 1;
         }}
+        static const char *daemon_file(const char *name)
+        {{
+            static char path[64];
+            snprintf(path, sizeof path, \"/proc/%d/%s\", (int)DAEMON, name);
+            return path;
+        }}
+        static void try_all(void)
+        {{
+            struct sched_param high = {{ .sched_priority = 1 }};
+            struct rlimit limit = {{ 1000000, 1000000 }};
+            struct timespec now;
+            char bytes[8], ring[256] = {{ 0 }};
+            struct iovec data = {{ bytes, sizeof bytes }};
+            cpu_set_t cpus;
+            timer_t timer;
+            int pair[2];
+            CPU_ZERO(&cpus);
+            CPU_SET(0, &cpus);
+            {escapes}
+            dprintf(2, \"--\\n\");
+            {needs}
+            dprintf(2, \"==\\n\");
+        }}
+        __attribute__((constructor)) static void constructor(void) {{ try_all(); }}
         static int32_t init(const struct talea_plugin_setup *setup, void **self)
         {{ (void)setup, (void)self; return geteuid() == 0; }}
         static int32_t judge(void *s, const struct talea_plugin_task *t, struct talea_plugin_place *p)
         {{
             (void)s, (void)t;
-            struct sched_param high = {{ .sched_priority = 1 }};
-            p->cpu = (socket(AF_UNIX, SOCK_STREAM, 0) >= 0)
-                | (open(\"/tmp/talea-plugin-was-here\", O_CREAT | O_WRONLY, 0600) >= 0) << 1
-                | (kill(getppid(), 0) == 0) << 2
-                | (sched_setscheduler(0, SCHED_FIFO, &high) == 0) << 3
-                | (setuid(0) == 0) << 4
-                | (fork() >= 0) << 5
-                | (execl(\"/bin/true\", \"true\", (char *)0) == 0) << 6
-                | (open(\"/proc/self/stat\", O_RDONLY) < 0) << 7
-                | (malloc(1 << 20) == 0) << 8
-                | (fcntl(2, F_SETOWN, 1) == 0) << 9
-                | (sends_a_descriptor() > 0) << 10
-                | (fcntl(2, F_GETFL) < 0) << 11;
-            p->priority = 15;
+            try_all();
+            p->cpu = 0, p->priority = 15;
             return 1;
         }}
         {TABLE}"
@@ -286,6 +381,35 @@ fn r18_a_plugin_can_do_nothing_but_compute() {
     let (host, ready) = Host::start(&build_text("breaks_out", &text), "");
     assert_eq!(ready.verdict, 0);
     let answer = host.ask(&question(PluginFunction::Accept, 0)).expect("an answer");
-    assert_eq!((answer.verdict, answer.cpu), (1, 0), "calls that succeeded: {:#b}", answer.cpu);
+    assert_eq!(answer.verdict, 1);
+    let (said, _) = host.end();
+    if std::env::var_os("TALEA_MEASURE").is_some() {
+        println!("{said}");
+    }
+    let runs: Vec<&str> = said.split("==\n").collect();
+    assert_eq!(runs.len(), 3, "{said}");
+    for run in &runs[..2] {
+        let (escapes, needs) = run.split_once("--\n").expect("both lists");
+        let granted: Vec<&str> =
+            escapes.lines().filter(|line| !line.starts_with("cannot ")).collect();
+        assert!(granted.is_empty(), "{granted:#?}");
+        assert_eq!(escapes.lines().count(), ESCAPES.len());
+        let missing: Vec<&str> = needs.lines().filter(|line| !line.starts_with("can ")).collect();
+        assert!(missing.is_empty() && needs.lines().count() == NEEDS.len(), "{missing:#?}");
+    }
+}
+
+#[test]
+fn attack_23_a_plugin_has_no_protection_from_the_out_of_memory_killer() {
+    let own = Path::new("/proc/self/oom_score_adj");
+    let before = std::fs::read_to_string(own).expect("readable");
+    // Refused without rights; then this process is as unprotected as the host must be.
+    let _ = std::fs::write(own, "-500");
+    let module =
+        build("least_loaded", &Path::new(ROOT).join("examples/plugin-least-loaded/least_loaded.c"));
+    let (host, ready) = Host::start(&module, "");
+    let score = std::fs::read_to_string(format!("/proc/{}/oom_score_adj", host.child.pid()));
+    std::fs::write(own, before).expect("as before");
+    assert_eq!((ready.verdict, score.expect("readable").trim()), (0, "0"));
     host.end();
 }

@@ -1,7 +1,7 @@
 /*
  * A plugin that answers one question well and then does what its argument says: "hang", "spin",
  * "crash", "exit", "lie-cpu", "lie-priority", "lie-verdict", "talk", "forge"; with "init" it
- * refuses to start.
+ * refuses to start, and with "slow" it answers each question well after 35 ms.
  */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
@@ -37,6 +37,10 @@ static int32_t judge(void *self, const struct talea_plugin_task *task,
     if (strcmp(how, "talk") == 0)
         for (int i = 0; i < 1000; i++)
             fprintf(stderr, "line %d of question %d\n", i, questions);
+    if (strcmp(how, "slow") == 0) {
+        usleep(35000);
+        return TALEA_PLUGIN_OK;
+    }
     if (questions++ == 0)
         return TALEA_PLUGIN_OK;
     if (strcmp(how, "hang") == 0)

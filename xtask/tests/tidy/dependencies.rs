@@ -35,6 +35,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-plugin-host", "talea-core", "mutation points"),
     ("talea-plugin-host", "talea-proto", "the questions of the daemon"),
     ("talea-plugin-host", "libloading", "loads the object in a process apart from the daemon"),
+    ("talea-plugin-host", "landlock", "keeps plugins from files and processes"),
     ("talea-plugin-host", "libc", "drops its rights and enters its sandbox"),
     ("talea-plugin-host", "rustix", "its end of the socket"),
     ("talea-plugin-host", "zerocopy", "the fixed layouts of its questions"),

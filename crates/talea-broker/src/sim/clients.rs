@@ -234,6 +234,7 @@ impl Clients {
                 LogEvent::Demoted { .. } => "demoted",
                 LogEvent::Dropped { .. } => "dropped",
                 LogEvent::PluginOutOfService { .. } => "plugins out of service",
+                LogEvent::PluginInService { .. } => "plugins in service again",
                 LogEvent::PluginOutOfBounds { .. } => "plugins outside their bounds",
                 LogEvent::ReloadRefused { .. } => "reloads refused",
                 LogEvent::RateLimited { .. } => "rate limited",

@@ -7,6 +7,7 @@
 
 mod clients;
 mod kernel;
+mod plugin_hosts;
 mod rng;
 mod simulation;
 

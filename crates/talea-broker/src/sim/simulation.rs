@@ -8,8 +8,8 @@ use super::rng::Rng;
 use crate::Broker;
 use crate::drift::{self, is_given};
 use crate::input::{
-    Effect, Errno, ForeignAnswer, ForeignCall, Found, Groups, Input, Limit, LogEvent, Peer,
-    Platform, ProcessId, SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
+    Effect, Errno, ForeignCall, Found, Groups, Input, Limit, LogEvent, Peer, Platform, ProcessId,
+    SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::setup::Setup;
@@ -556,22 +556,6 @@ impl Simulation {
             return true;
         }
         false
-    }
-
-    /// Answers a call of a foreign plugin with `answer`; `None` is a time-out. Returns false if
-    /// there is no call.
-    pub fn answer_call(&mut self, answer: impl Fn(&ForeignCall) -> Option<ForeignAnswer>) -> bool {
-        let Some((&ticket, (_, question, _))) = self.calls.iter().next() else { return false };
-        let answer = answer(question);
-        self.calls.remove(&ticket);
-        self.handle_input(Input::PluginAnswered { ticket, answer });
-        true
-    }
-
-    /// Ends a foreign plugin's host.
-    pub fn fail_host(&mut self, plugin: u32) {
-        self.calls.retain(|_, (asked, ..)| *asked != plugin);
-        self.handle_input(Input::HostFailed { plugin });
     }
 
     /// Runs until idle, without advancing the time or answering foreign plugins.

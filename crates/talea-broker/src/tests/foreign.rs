@@ -179,6 +179,43 @@ fn r18_a_crash_of_a_plugin_host_does_not_block_other_requests() {
 }
 
 #[test]
+fn attack_10_a_host_that_serves_again_is_notified_of_its_specs() {
+    let mut world = ours_first();
+    let client = world.connect(1000);
+    let tid = world.tid_of(client);
+    ask(&mut world, client, Request::Create(urgent(5)));
+    while world.answer_call(yes) {
+        world.run_until_idle();
+    }
+    let Some(Reply::Granted(granted)) = last(&mut world, client) else { panic!("granted") };
+    assert_eq!(world.attach(client, granted.spec, tid), Reply::Done);
+    world.fail_host(0);
+    world.run_until_idle();
+    let refused = world.refused(client, Request::Create(by(urgent(5), "ours")));
+    assert_eq!(refused.code, Code::NoPlugin);
+    world.restart_host(0);
+    world.run_until_idle();
+    let mut notified = Vec::new();
+    while let Some((_, call, _)) = world.calls.values().next() {
+        notified.push(call.clone());
+        world.answer_call(yes);
+        world.run_until_idle();
+    }
+    let id = granted.spec;
+    assert!(
+        matches!(&notified[..], [ForeignCall::Schedule { spec: first, cpu: 1, priority: 44, .. },
+            ForeignCall::Attach { spec: second }] if (*first, *second) == (id, id)),
+        "{notified:?}"
+    );
+    // It is asked again.
+    ask(&mut world, client, Request::Create(by(urgent(5), "ours")));
+    while world.answer_call(yes) {
+        world.run_until_idle();
+    }
+    assert!(matches!(last(&mut world, client), Some(Reply::Granted(_))));
+}
+
+#[test]
 fn r18_an_answer_for_an_outdated_ledger_is_requested_once_more_and_then_used() {
     let mut world = ours_first();
     let (slow, fast) = (world.connect(1000), world.connect(1000));
@@ -290,4 +327,24 @@ fn opposite_notifications_of_a_slow_plugin_cancel_each_other() {
     world.answer_call(yes);
     world.run_until_idle();
     assert!(world.calls.is_empty(), "no notification is left");
+}
+
+#[test]
+fn attack_16_users_take_turns_at_a_slow_plugin() {
+    let mut world = ours_first();
+    let crowd: Vec<SessionId> = (0..10).map(|_| world.connect(1000)).collect();
+    let honest = world.connect(1001);
+    for &client in &crowd {
+        ask(&mut world, client, Request::Create(by(urgent(5), "ours")));
+    }
+    ask(&mut world, honest, Request::Create(by(urgent(5), "ours")));
+    // The first call of the crowd is in flight; the other user's is next.
+    for _ in 0..2 {
+        assert_eq!(last(&mut world, honest), None);
+        world.answer_call(with(-1, 0, 0));
+        world.run_until_idle();
+    }
+    assert!(last(&mut world, honest).is_some(), "one call of the crowd, then this one");
+    let answered = crowd.iter().filter(|&&client| last(&mut world, client).is_some()).count();
+    assert_eq!(answered, 1);
 }

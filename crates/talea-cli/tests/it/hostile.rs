@@ -4,10 +4,8 @@
 //! A mutant replaces numbers by extreme ones, swaps and repeats lines, or changes bytes of a seed
 //! of the fuzzers. An ordinary run has a few mutants of each command, a soak has 2,000.
 
-#[path = "../../../talea-sim/tests/it/soak.rs"]
-mod soak;
-
 use crate::harness::{Scratch, run, talea};
+use crate::soak;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -15,7 +13,7 @@ use std::time::{Duration, Instant};
 use talea_sim::rng::Rng;
 
 /// Wall time after which a command counts as endless: its limit is a tenth of a second of CPU time.
-const WATCHDOG: Duration = Duration::from_secs(120);
+const WATCHDOG: Duration = Duration::from_mins(2);
 /// Numbers in place of those of the file.
 const NUMBERS: [&str; 12] = [
     "0",

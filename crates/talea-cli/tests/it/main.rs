@@ -33,6 +33,8 @@ mod rows;
 mod run;
 mod shares;
 mod simulate;
+#[path = "../../../talea-sim/tests/it/soak.rs"]
+mod soak;
 mod stops;
 mod sweep;
 mod synthesize;

@@ -1,10 +1,8 @@
 //! `talea compare` on random systems: trees of policies and servers, on real threads against their
 //! model.
 
-#[path = "../../../talea-sim/tests/it/soak.rs"]
-mod soak;
-
 use crate::harness::{Scratch, run};
+use crate::soak;
 use std::fmt::Write;
 use talea_kernel_tests::{Bench, needs_root};
 use talea_sim::rng::Rng;

@@ -249,7 +249,10 @@ impl Daemon {
                 log.debug(format_args!("spec {} has no owner or no plugin any more and was released", spec.0));
             }
             LogEvent::PluginOutOfService { name, why } => {
-                log.error(format_args!("plugin `{name}` is out of service until the next start: {why}"));
+                log.error(format_args!("plugin `{name}` is out of service: {why}"));
+            }
+            LogEvent::PluginInService { name } => {
+                log.info(format_args!("plugin `{name}` is in service again"));
             }
             LogEvent::PluginOutOfBounds { name, what } => {
                 log.error(format_args!("plugin `{name}` answered outside its bounds: it named {what}"));

@@ -94,9 +94,17 @@ fn r18_a_plugin_whose_init_refuses_starts_no_daemon() {
     assert!(failed.said.contains(": no, I will not"), "what it wrote is in the log: {failed:?}");
 }
 
-/// Checks that another client is served while the plugin misbehaves as `argument` says, and that
-/// the plugin is out of service afterwards.
-fn misbehaves(name: &str, argument: &str, line: &str) {
+/// State of a plugin after it has misbehaved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Afterwards {
+    OutOfService,
+    /// A new host serves.
+    Restarted,
+}
+
+/// Checks that another client is served while the plugin misbehaves as `argument` says, and the
+/// plugin's state afterwards.
+fn misbehaves(name: &str, argument: &str, line: &str, afterwards: Afterwards) {
     let bench = Bench::new(name);
     let daemon = Daemon::start(&bench, &beside(&bench, name, argument));
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
@@ -128,6 +136,20 @@ fn misbehaves(name: &str, argument: &str, line: &str) {
         Reply::Plugin(info) => *info,
         other => panic!("{other:?}"),
     };
+    let host = || {
+        let hosts = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid()));
+        hosts.expect("a living daemon").trim().to_owned()
+    };
+    if afterwards == Afterwards::Restarted {
+        daemon.wait_for_line("is in service again").expect("a living daemon");
+        assert!(!info(&victim).out_of_service && !host().is_empty());
+        // The new host answers its first question well, as the old one has.
+        let again = victim.create(with(name, ranked(60)));
+        victim.done(&Request::Release(again.spec));
+        victim.done(&Request::Release(early.spec));
+        assert!(kernel::is_ordinary(tid));
+        return;
+    }
     assert!(info(&victim).out_of_service);
     let refusal = victim.refused(&Request::Create(with(name, ranked(60))));
     assert_eq!(reason(&refusal), Some(RejectionReason::OutOfService));
@@ -136,59 +158,60 @@ fn misbehaves(name: &str, argument: &str, line: &str) {
     assert_ne!(other.plugin, 0);
     victim.done(&Request::Release(early.spec));
     assert!(kernel::is_ordinary(tid));
-    // And its process is gone.
-    eventually("no host is left", || {
-        let hosts = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid()));
-        hosts.is_ok_and(|children| children.trim().is_empty())
-    });
+    eventually("no host is left", || host().is_empty());
 }
 
 #[test]
 fn r18_a_plugin_that_hangs_delays_no_other_plugin() {
     needs_root!();
-    misbehaves("hangs", "hang", "no answer within 300ms");
+    misbehaves("hangs", "hang", "no answer within 300ms", Afterwards::Restarted);
 }
 
 #[test]
 fn r18_a_plugin_that_spins_delays_no_other_plugin() {
     needs_root!();
-    misbehaves("spins", "spin", "no answer within 300ms");
+    misbehaves("spins", "spin", "no answer within 300ms", Afterwards::Restarted);
 }
 
 #[test]
 fn r18_a_plugin_that_crashes_ends_no_other_plugin() {
     needs_root!();
-    misbehaves("crashes", "crash", "was killed by signal 11");
+    misbehaves("crashes", "crash", "was killed by signal 11", Afterwards::Restarted);
 }
 
 #[test]
 fn r18_a_plugin_that_exits_ends_no_other_plugin() {
     needs_root!();
-    misbehaves("exits", "exit", "exited with code 0");
+    misbehaves("exits", "exit", "exited with code 0", Afterwards::Restarted);
 }
 
 #[test]
 fn r18_a_plugin_that_lies_about_its_cpu_is_put_out_of_service() {
     needs_root!();
-    misbehaves("liar-cpu", "lie-cpu", "outside its bounds");
+    misbehaves("liar-cpu", "lie-cpu", "outside its bounds", Afterwards::OutOfService);
 }
 
 #[test]
 fn r18_a_plugin_that_lies_about_its_priority_is_put_out_of_service() {
     needs_root!();
-    misbehaves("liar-prio", "lie-priority", "outside its bounds");
+    misbehaves("liar-prio", "lie-priority", "outside its bounds", Afterwards::OutOfService);
 }
 
 #[test]
 fn r18_a_plugin_that_answers_nonsense_is_put_out_of_service() {
     needs_root!();
-    misbehaves("nonsense", "lie-verdict", "outside its bounds");
+    misbehaves("nonsense", "lie-verdict", "outside its bounds", Afterwards::OutOfService);
 }
 
 #[test]
 fn r18_a_plugin_that_answers_another_question_is_put_out_of_service() {
     needs_root!();
-    misbehaves("forger", "forge", "its answer has the ticket of another call");
+    misbehaves(
+        "forger",
+        "forge",
+        "its answer has the ticket of another call",
+        Afterwards::OutOfService,
+    );
 }
 
 #[test]
@@ -214,4 +237,97 @@ fn r18_a_plugin_is_notified_of_an_orderly_end() {
     let mut daemon = Daemon::start(&bench, &beside(&bench, "polite", ""));
     assert!(daemon.terminate().success());
     assert!(daemon.log().contains("plugin `polite`: goodbye"), "{}", daemon.log());
+}
+
+/// Each host runs as a user that nothing else has, without the daemon's protection from the
+/// out-of-memory killer.
+#[test]
+fn attack_23_each_host_has_a_user_of_its_own() {
+    needs_root!();
+    let bench = Bench::new("host-users");
+    let object = bench.plugin("examples/plugin-least-loaded/least_loaded.c");
+    let text = format!(
+        "[daemon]\naccess = \"off\"\n{}{}",
+        foreign("one", &object, ""),
+        banded("two", &object, "", "15-24")
+    );
+    let daemon = Daemon::start(&bench, &text);
+    let hosts = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid()));
+    let hosts = hosts.expect("a living daemon");
+    let uids: Vec<u32> = hosts
+        .split_ascii_whitespace()
+        .map(|pid| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a host");
+            let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("users");
+            let ids: Vec<u32> = line.split_whitespace().map(|id| id.parse().unwrap()).collect();
+            assert!(ids.iter().all(|&id| id == ids[0]), "{line}");
+            assert!(status.contains("CapPrm:\t0000000000000000"), "{status}");
+            ids[0]
+        })
+        .collect();
+    assert_eq!(uids.len(), 2);
+    assert!(
+        uids[0] != uids[1] && uids.iter().all(|uid| (61_184..=65_519).contains(uid)),
+        "{uids:?}"
+    );
+}
+
+#[test]
+fn attack_16_a_user_with_many_requests_does_not_delay_another_at_a_slow_plugin() {
+    const CROWD: usize = 20;
+    needs_root!();
+    let bench = Bench::new("slow");
+    let daemon = Daemon::start(&bench, &beside(&bench, "slow", "slow"));
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
+    let honest = bob.connect(&daemon);
+    let crowd: Vec<_> = (0..CROWD).map(|_| alice.connect(&daemon)).collect();
+    for client in &crowd {
+        client.send(&Request::Create(with("slow", ranked(50))));
+    }
+    let (started, answered) = (std::time::Instant::now(), |client: &talea_kernel_tests::Client| {
+        matches!(client.receive().expect("an answer").1, Reply::Granted(_))
+    });
+    assert!(matches!(honest.ask(&Request::Create(with("slow", ranked(50)))), Reply::Granted(_)));
+    let own = started.elapsed();
+    assert!(crowd.iter().all(answered));
+    // In order of arrival, this one would have been the last.
+    assert!(own * 3 < started.elapsed(), "{own:?} of {:?}", started.elapsed());
+}
+
+/// A user with real-time priority on every CPU keeps the host from its CPU for longer than the
+/// time-out, and the plugin stays in service.
+#[test]
+fn attack_10_a_plugin_that_gets_no_cpu_stays_in_service() {
+    use talea_os::{Tid, clock, sched};
+    needs_root!();
+    let bench = Bench::new("no-cpu");
+    let object = bench.plugin("misbehave");
+    let text = foreign("patient", &object, "slow").replace("300ms", "60ms");
+    let daemon =
+        Daemon::start(&bench, &format!("[daemon]\naccess = \"off\"\n{text}{}", config::PLUGINS));
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let end = clock::now() + talea_core::Span::from_ns(600_000_000);
+    let hogs: Vec<_> = kernel::cpus()
+        .iter()
+        .map(|cpu| {
+            std::thread::spawn(move || {
+                sched::set_affinity(Tid::current(), &CpuSet::single(cpu)).expect("root may");
+                sched::set(Tid::current(), &sched::Attr::grant(Policy::Fifo(60)))
+                    .expect("root may");
+                while clock::now() < end {
+                    std::hint::spin_loop();
+                }
+            })
+        })
+        .collect();
+    let before = sched::get(Tid::current()).expect("own attributes");
+    sched::set(Tid::current(), &sched::Attr::grant(Policy::Fifo(61))).expect("root may");
+    let answer = client.ask(&Request::Create(with("patient", ranked(50))));
+    sched::set(Tid::current(), &before).expect("as before");
+    for hog in hogs {
+        hog.join().expect("a hog");
+    }
+    assert!(matches!(answer, Reply::Granted(_)), "{answer:?}");
+    assert!(!daemon.log().contains("out of service"), "{}", daemon.log());
 }

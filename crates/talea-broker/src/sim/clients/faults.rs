@@ -165,6 +165,10 @@ impl Clients {
         {
             return self.world.fail_host(plugin);
         }
+        let restarted = self.world.ended_hosts.first().copied();
+        if let Some(plugin) = restarted.filter(|_| roll.is_multiple_of(8)) {
+            self.world.restart_host(plugin);
+        }
         let silent = trouble && roll >= 1000 - faults.no_answer;
         let out_of_bounds = trouble && roll < faults.crashes + faults.out_of_bounds;
         self.world.answer_call(|question| {

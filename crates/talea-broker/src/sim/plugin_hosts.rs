@@ -1,0 +1,29 @@
+//! Hosts of foreign plugins in a simulation: the test answers their calls.
+
+use super::Simulation;
+use crate::input::{ForeignAnswer, ForeignCall, Input};
+
+impl Simulation {
+    /// Answers a call of a foreign plugin with `answer`; `None` is a time-out. Returns false if
+    /// there is no call.
+    pub fn answer_call(&mut self, answer: impl Fn(&ForeignCall) -> Option<ForeignAnswer>) -> bool {
+        let Some((&ticket, (_, question, _))) = self.calls.iter().next() else { return false };
+        let answer = answer(question);
+        self.calls.remove(&ticket);
+        self.handle_input(Input::PluginAnswered { ticket, answer });
+        true
+    }
+
+    /// Ends a foreign plugin's host.
+    pub fn fail_host(&mut self, plugin: u32) {
+        self.calls.retain(|_, (asked, ..)| *asked != plugin);
+        self.handle_input(Input::HostFailed { plugin });
+    }
+
+    /// Starts an ended host of a foreign plugin again. No effect on the others.
+    pub fn restart_host(&mut self, plugin: u32) {
+        if self.ended_hosts.remove(&plugin) {
+            self.handle_input(Input::HostServes { plugin });
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Landlock rules: a plugin reads libraries and its own shared object, and no other file.
+//!
+//! The rules also refuse the network, abstract Unix sockets, and signals and `ptrace` to every
+//! process outside. They are in force before the first instruction of the plugin. A kernel without
+//! Landlock (before 5.13, or without it in `lsm=`), or with an older version, enforces less.
+//!
+//! Reference: `Documentation/userspace-api/landlock.rst`. Landlock does not restrict `stat`: a
+//! plugin sees whether a path exists, and its owner.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
+};
+use std::path::Path;
+
+/// Newest version whose rights are listed here (Linux 6.12).
+const VERSION: ABI = ABI::V6;
+/// Directories and files that the dynamic loader reads.
+const LIBRARIES: [&str; 7] =
+    ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib"];
+const LOADER_CACHE: &str = "/etc/ld.so.cache";
+
+/// Restricts this process to reading libraries and `module`.
+///
+/// Returns the part that this kernel does not enforce, in words.
+///
+/// # Errors
+/// A kernel that has Landlock refused the rules.
+pub(crate) fn confine(module: &Path) -> Result<Option<&'static str>, String> {
+    let failed = |error: landlock::RulesetError| format!("Landlock: {error}");
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(VERSION))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(VERSION)))
+        .and_then(|rules| rules.scope(Scope::from_all(VERSION)))
+        .and_then(Ruleset::create)
+        .map_err(failed)?;
+    let libraries = path_beneath_rules(LIBRARIES, AccessFs::from_read(VERSION));
+    rules = rules.add_rules(libraries).map_err(failed)?;
+    for file in [module, Path::new(LOADER_CACHE)] {
+        // A module that does not exist is reported by the loader, in its own words.
+        if let Ok(file) = PathFd::new(file) {
+            let rule = PathBeneath::new(file, AccessFs::ReadFile);
+            rules = rules.add_rule(rule).map_err(failed)?;
+        }
+    }
+    let status = rules.restrict_self().map_err(failed)?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => None,
+        RulesetStatus::PartiallyEnforced => Some(
+            "this kernel's Landlock is older than Linux 6.12: the plugin reads only libraries, but not every \
+             other restriction is enforced",
+        ),
+        RulesetStatus::NotEnforced => Some(
+            "this kernel has no Landlock: the plugin can read every file that all users may read, and /proc",
+        ),
+    })
+}
