@@ -19,6 +19,7 @@ use crate::ids::Ids;
 use crate::input::{Effect, Input, LogEvent, Platform, ProcessId, SessionId, ThreadId, Ticket};
 use crate::plugin::ThreadScope;
 use crate::plugin_set::{PluginSet, SpecSlot};
+use crate::records::RecordRoom;
 use crate::rules::Rules;
 use crate::session::{QueuedRequest, Session};
 use crate::slab::Slab;
@@ -60,6 +61,8 @@ pub struct Broker {
     pub(crate) users: Users,
 
     pub(crate) specs: Slab,
+    /// Room for the records of the specs.
+    pub(crate) record_room: RecordRoom,
     pub(crate) ids: Ids,
     pub(crate) next_id: u64,
     /// Slot of each attached thread, by handle.
@@ -178,6 +181,7 @@ impl Broker {
             clients: Clients::default(),
             users: Users::default(),
             specs: Slab::default(),
+            record_room: RecordRoom::default(),
             ids: Ids::default(),
             next_id: 1,
             threads: BTreeMap::new(),
@@ -244,6 +248,9 @@ impl Broker {
             Input::Reloaded { setup } => self.reloaded(*setup),
             Input::Adopt { slot, record, thread, lingers, process_alive, groups } => {
                 self.adopt(slot, &record, thread, lingers, process_alive, groups);
+            }
+            Input::RecordSlots { slots, errno } => {
+                self.record_room = RecordRoom { slots, errno };
             }
             Input::Timer => {}
         }

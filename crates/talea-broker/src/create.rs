@@ -199,6 +199,7 @@ impl Broker {
         let session = &self.sessions[&reply_to.session];
         let (client, uid, process) = (session.client, session.uid, session.process);
         self.check_spec_quota(client, 1)?;
+        self.check_record_room()?;
         let spec = Spec {
             id: SpecId(0),
             token: Token(entropy.to_le_bytes()),

@@ -262,6 +262,15 @@ pub enum Input {
         /// grant under these groups until it is claimed. `None` if neither exists.
         groups: Option<Groups>,
     },
+    /// The state file has room for the records of the slots below `slots`. The driver passes this
+    /// after the last [`Input::Adopt`], and before a request that creates specs if
+    /// [`crate::Broker::wanted_slots`] asks for more.
+    RecordSlots {
+        /// Number of slots whose records can be written without a failure.
+        slots: u32,
+        /// Error that prevented a larger number.
+        errno: Errno,
+    },
     /// The time of [`crate::Broker::next_wakeup`] has been reached.
     Timer,
 }

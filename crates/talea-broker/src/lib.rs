@@ -28,6 +28,7 @@ mod ownership;
 mod placements;
 mod plugins;
 mod queries;
+mod records;
 mod refuse;
 mod release;
 mod reload;

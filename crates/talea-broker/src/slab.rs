@@ -44,9 +44,20 @@ impl Slab {
         self.end - self.free.len() as u32
     }
 
+    /// Returns the slot that [`Slab::insert`] uses next.
+    pub(crate) fn next_slot(&self) -> u32 {
+        self.free.last().copied().unwrap_or(self.end)
+    }
+
+    /// Returns the end of the slots that are in use after `count` more specs.
+    pub(crate) fn end_after(&self, count: u32) -> u32 {
+        self.end + count.saturating_sub(self.free.len() as u32)
+    }
+
     /// Inserts a spec into a free slot and returns the slot.
     pub(crate) fn insert(&mut self, spec: Spec) -> u32 {
-        let slot = self.free.pop().unwrap_or(self.end);
+        let slot = self.next_slot();
+        self.free.pop();
         self.place(slot, spec);
         slot
     }

@@ -104,7 +104,8 @@ impl Exit {
             | Code::Version
             | Code::TidNotAccepted
             | Code::Stopping
-            | Code::Busy => Exit::Failure,
+            | Code::Busy
+            | Code::NotRecorded => Exit::Failure,
         }
     }
 }

@@ -170,3 +170,20 @@ fn a_file_of_another_kind_is_refused_and_unchanged() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn slots_are_allocated_before_they_are_written() {
+    let scratch = Scratch::new("state-reserve");
+    let path = scratch.join("state");
+    let mut state = open(&path, 4);
+    state.write(3, &record(3)).expect("written");
+    state.reserve(6).expect("room");
+    assert_eq!(state.capacity(), 8, "twice the slots before");
+    let meta = path.metadata().expect("a file");
+    assert!(
+        std::os::unix::fs::MetadataExt::blocks(&meta) * 512 >= meta.len(),
+        "no part of the file is sparse"
+    );
+    state.reserve(2).expect("nothing to do");
+    assert_eq!((state.capacity(), state.get(3)), (8, Some(&record(3)[..])));
+}

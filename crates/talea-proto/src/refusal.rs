@@ -63,6 +63,9 @@ pub enum Code {
     Stopping = 20,
     /// Another operation on this spec is in progress.
     Busy = 21,
+    /// The daemon has no room in its state file for the record of the spec: the next daemon would
+    /// not know the grant. `errno` is the error number of the kernel.
+    NotRecorded = 22,
 }
 
 /// Part of a request that an answer refers to; it determines the unit of `asked`, `limit` and
@@ -118,7 +121,7 @@ pub struct Refusal {
     pub asked: u64,
     /// Limit that the request exceeds or falls below.
     pub limit: u64,
-    /// Error number of the kernel, with [`Code::Kernel`]; otherwise 0.
+    /// Error number of the kernel, with [`Code::Kernel`] and [`Code::NotRecorded`]; otherwise 0.
     pub errno: i32,
     /// Index of the task in a group; otherwise 0.
     pub index: u32,

@@ -101,8 +101,11 @@ impl Clients {
             restore: rng.pick(&[0, 0, 0, 600]),
             no_answer: rng.pick(&[0, 20]),
             out_of_bounds: rng.pick(&[0, 200]),
+            full_disk: 0,
             crashes: rng.pick(&[0, 20]),
         };
+        // A full disk needs no choice of its own: the seeds of the other faults stay what they are.
+        let faults = Faults { full_disk: faults.no_answer * 5, ..faults };
         let mut world = Simulation::new(setup, platform, pinned, rng);
         world.faults = faults;
         Clients {

@@ -35,6 +35,8 @@ pub struct Faults {
     /// A foreign plugin answers outside its bounds. live counterpart: the C plugin that violates
     /// its bounds.
     pub out_of_bounds: u64,
+    /// The state file cannot grow before a request. live counterpart: a full file system.
+    pub full_disk: u64,
     /// A foreign plugin's host exits during a call. live counterpart: the C plugin that crashes.
     pub crashes: u64,
 }
@@ -78,6 +80,8 @@ pub struct Simulation {
     pub connections: BTreeMap<SessionId, Connection>,
     /// State file.
     pub file: BTreeMap<u32, Record>,
+    /// Number of allocated slots of the state file.
+    slots: u32,
     /// Logged events.
     pub log: Vec<LogEvent>,
     /// Probabilities of faults.
@@ -125,6 +129,7 @@ impl Simulation {
             kernel: Kernel::new(&platform, pinned),
             connections: BTreeMap::new(),
             file: BTreeMap::new(),
+            slots: 0,
             log: Vec::new(),
             faults: Faults::default(),
             next_errors: VecDeque::new(),
@@ -293,6 +298,9 @@ impl Simulation {
             let threads = self.kernel.real_time_threads();
             self.handle_input(Input::RealTimeThreads { threads });
         }
+        if matches!(request, Request::Create(_) | Request::CreateGroup(_)) {
+            self.allocate_slots();
+        }
         let thread = target.map(|target| match target {
             Target::Thread(tid) => self.kernel.open(tid).ok_or(ThreadError::Gone),
             Target::Bad(why) => Err(why),
@@ -300,6 +308,15 @@ impl Simulation {
         let entropy = u128::from(self.rng.word()) << 64 | u128::from(self.rng.word()) | 1;
         self.handle_input(Input::Received { session, seq, request, thread, entropy });
         true
+    }
+
+    /// Allocates the slots of the state file that the broker asks for, unless the disk is full.
+    fn allocate_slots(&mut self) {
+        let Some(wanted) = self.broker.wanted_slots() else { return };
+        let is_full = self.faults.full_disk > 0 && self.rng.chance(self.faults.full_disk);
+        let errno = if is_full { Errno(28) } else { Errno(0) };
+        self.slots = if is_full { self.slots } else { self.slots.max(wanted) };
+        self.handle_input(Input::RecordSlots { slots: self.slots, errno });
     }
 
     /// Executes the next effect; returns false if there is none.
@@ -345,6 +362,7 @@ impl Simulation {
                 self.watched_processes.remove(&process);
             }
             Effect::WriteRecord { slot } => {
+                assert!(slot < self.slots, "slot {slot} of the state file is not allocated");
                 match self.broker.record(slot) {
                     Some(record) => self.file.insert(slot, record),
                     None => self.file.remove(&slot),
@@ -663,7 +681,7 @@ impl Simulation {
                 groups,
             });
         }
-        self.handle_input(Input::Timer);
+        self.handle_input(Input::RecordSlots { slots: self.slots, errno: Errno(0) });
     }
 
     /// Reloads the configuration. live counterpart: SIGHUP to talead.

@@ -14,6 +14,7 @@ mod limits;
 mod moves;
 mod owners;
 mod params;
+mod records;
 mod rule_shares;
 mod simulation;
 mod stage;

@@ -4,7 +4,7 @@ use super::Daemon;
 use super::threads::is_alive;
 use crate::convert;
 use talea_broker::Input;
-use talea_broker::input::{Groups, ProcessId};
+use talea_broker::input::{Errno, Groups, ProcessId};
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_os::statefile::OpenResult;
@@ -71,7 +71,8 @@ impl Daemon {
             self.handle_input(now, input);
         }
         // The first other input marks the end of the records.
-        self.handle_input(now, Input::Timer);
+        let slots = u32::try_from(self.state.capacity()).unwrap_or(u32::MAX);
+        self.handle_input(now, Input::RecordSlots { slots, errno: Errno(0) });
         // Only now the broker knows the attributes of every adopted thread.
         for (thread, uid) in ended.into_iter().filter(|(thread, _)| {
             mutate!("recovery-left", thread.tid != thread.tgid, thread.tid == 0)

@@ -7,6 +7,7 @@ use talea_broker::{Effect, Input, LogEvent, SessionId};
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_os::seqpacket;
+use talea_os::statefile::StateError;
 use talea_os::thread::Restored;
 use talea_proto::Reply;
 use talea_proto::message::{Caveat, DetachCause};
@@ -175,14 +176,35 @@ impl Daemon {
         let record = &self.outbox[..length];
         let written =
             mutate!("recovery-mirror", self.state.write(slot as usize, record).map(drop), Ok(()));
-        if let Err(error) = &written
+        written.expect("the broker uses allocated slots only");
+    }
+
+    /// Allocates the slots of the state file that the broker asks for, and passes their number to
+    /// the broker. Without room the broker refuses.
+    pub(super) fn allocate_records(&mut self, now: Monotonic) {
+        if let Some(slots) = self.broker.wanted_slots() {
+            self.grow_state(now, slots);
+        }
+    }
+
+    #[cold]
+    fn grow_state(&mut self, now: Monotonic, slots: u32) {
+        let grown = self.state.reserve(slots as usize);
+        if let Err(error) = &grown
             && !self.state_failing
         {
             self.log.error(format_args!(
-                "writing to the state file failed: {error}; a restart would lose grants"
+                "the state file cannot grow: {error}; further tasks are refused"
             ));
         }
-        self.state_failing = written.is_err();
+        self.state_failing = grown.is_err();
+        let errno = match grown {
+            Err(StateError::Os { error, .. }) => error.raw_os_error(),
+            Err(_) => Some(rustix::io::Errno::IO.raw_os_error()),
+            Ok(()) => None,
+        };
+        let slots = u32::try_from(self.state.capacity()).unwrap_or(u32::MAX);
+        self.handle_input(now, Input::RecordSlots { slots, errno: Errno(errno.unwrap_or(0)) });
     }
 
     /// Logs that a thread has started another program with a granted policy.

@@ -311,7 +311,10 @@ impl Daemon {
                         None
                     };
                     let entropy = match request {
-                        Request::Create(_) | Request::CreateGroup(_) => self.entropy.take(),
+                        Request::Create(_) | Request::CreateGroup(_) => {
+                            self.allocate_records(now);
+                            self.entropy.take()
+                        }
                         _ => 0,
                     };
                     Input::Received { session: session_id, seq, request, thread, entropy }

@@ -21,7 +21,7 @@ use map::Map;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use talea_core::Span;
 use talea_core::mutate;
@@ -254,16 +254,23 @@ impl StateFile {
         self.capacity
     }
 
+    /// Allocates at least `slots` slots on disk, so that a later write of one of them cannot fail.
+    /// If the file system has no room for twice the present number, allocates `slots` exactly.
+    pub fn reserve(&mut self, slots: usize) -> Result<(), StateError> {
+        if slots <= self.capacity {
+            return Ok(());
+        }
+        self.grow(slots.max(self.capacity * 2)).or_else(|_| self.grow(slots))
+    }
+
     /// Writes `record` into `slot`, replacing the slot's record. Grows the file if `slot` is beyond
-    /// its end. Only the growth can fail.
+    /// its end. Only the growth can fail, so a write after [`StateFile::reserve`] cannot.
     ///
     /// # Panics
     /// If `record` is longer than the record size of the file.
     pub fn write(&mut self, slot: usize, record: &[u8]) -> Result<(), StateError> {
         assert!(record.len() <= self.record, "a record that is too long");
-        if slot >= self.capacity {
-            self.grow(slot + 1)?;
-        }
+        self.reserve(slot + 1)?;
         let at = slot_at(slot, self.record);
         let state = self.map.load(at);
         let other =
@@ -313,8 +320,7 @@ impl StateFile {
         (0..self.capacity).filter_map(|slot| Some((slot, self.get(slot)?)))
     }
 
-    fn grow(&mut self, needed: usize) -> Result<(), StateError> {
-        let capacity = needed.max(self.capacity * 2);
+    fn grow(&mut self, capacity: usize) -> Result<(), StateError> {
         let length = HEADER + capacity * slot_size(self.record);
         let os = |doing| {
             let path = self.path.clone();
@@ -328,14 +334,34 @@ impl StateFile {
 }
 
 /// Allocates the first `length` bytes of the file on disk. Without that, a store into a sparse part
-/// would kill this process if the file system is full.
+/// would kill this process if the file system is full. A file system that cannot allocate in
+/// advance gets zeros to write.
 fn reserve(file: &File, length: usize) -> io::Result<()> {
     let length = u64::try_from(length).map_err(|_| errno(libc::EFBIG))?;
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, length) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(length),
+        Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(file, length),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Extends the file to `length` bytes by zeros, or leaves its length as it was.
+fn write_zeros(file: &File, length: u64) -> io::Result<()> {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let from = file.metadata()?.len();
+    let mut at = from;
+    while at < length {
+        let part = (length - at).min(ZEROS.len() as u64) as usize;
+        match file.write_at(&ZEROS[..part], at) {
+            Ok(written) => at += written as u64,
+            Err(error) => {
+                // The shorter file is as good as before.
+                let _ = file.set_len(from);
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Length of the checksum and the record's length, which precede the bytes of a record.

@@ -6,7 +6,7 @@ use super::{Code, Field, RejectionReason};
 
 impl Code {
     /// All codes, in order of their numbers.
-    pub const ALL: [Code; 21] = [
+    pub const ALL: [Code; 22] = [
         Code::NotAllowed,
         Code::RuleBound,
         Code::RuleOmission,
@@ -28,6 +28,7 @@ impl Code {
         Code::TidNotAccepted,
         Code::Stopping,
         Code::Busy,
+        Code::NotRecorded,
     ];
 
     /// Returns the code with this number on the wire and in C.
@@ -59,6 +60,7 @@ impl Code {
             Code::TidNotAccepted => "tid-not-accepted",
             Code::Stopping => "stopping",
             Code::Busy => "busy",
+            Code::NotRecorded => "not-recorded",
         }
     }
 }

@@ -176,6 +176,12 @@ impl Refusal {
             ),
             Code::Stopping => f.write_str("The daemon is stopping; repeat the request after its restart."),
             Code::Busy => f.write_str("Another request for this grant is in progress; repeat the request when it is complete."),
+            Code::NotRecorded => write!(
+                f,
+                "The daemon's state file cannot grow (error {}), so the grant would not survive the daemon; make room in the \
+                 daemon's state directory.",
+                self.errno
+            ),
         }
     }
 }

@@ -22,6 +22,7 @@ mod overruns;
 mod owners;
 mod ownership;
 mod putback;
+mod recovery;
 mod restart;
 mod rules;
 mod shield;
