@@ -45,7 +45,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use survey::Survey;
-use talea_broker::{Broker, Input, SessionId};
+use talea_broker::{Broker, Input, Peer, SessionId};
 use talea_core::setup::{PluginKind, Setup};
 use talea_core::{CpuSet, Monotonic, Span};
 use talea_os::epoll::{Epoll, Events, Interest};
@@ -54,7 +54,7 @@ use talea_os::signals::{Signal, Signals};
 use talea_os::statefile::{StateError, StateFile};
 use talea_os::sysinfo::SystemInfo;
 use talea_os::thread::dl_overruns;
-use talea_os::{clock, seqpacket};
+use talea_os::{Tid, clock, proc, seqpacket};
 use talea_proto::MESSAGE_MAX;
 use talea_proto::record::RECORD_SIZE;
 use threads::{Processes, Threads};
@@ -260,6 +260,40 @@ impl Daemon {
         state: &Path,
         log: Log,
     ) -> Result<(Daemon, OwnedFd), String> {
+        let (mut daemon, ours, theirs) = Daemon::unconnected(setup, machine, state, log)?;
+        daemon
+            .add_connection(clock::now(), ours)
+            .map_err(|error| format!("socketpair: {error}"))?;
+        Ok((daemon, theirs))
+    }
+
+    /// Variant of [`Daemon::embedded`] that releases what a daemon left: the client has the rights
+    /// of the superuser over every grant of the state file. The client is this process, which holds
+    /// the file, and the kernel checks its right to each change of a thread.
+    pub fn embedded_for_repair(
+        setup: Setup,
+        machine: SystemInfo,
+        state: &Path,
+        log: Log,
+    ) -> Result<(Daemon, OwnedFd), String> {
+        let (mut daemon, ours, theirs) = Daemon::unconnected(setup, machine, state, log)?;
+        let failed = |error: io::Error| format!("socketpair: {error}");
+        let uid = mutate!("repair-superuser", 0, rustix::process::geteuid().as_raw());
+        let session = daemon.sessions.add(ours, uid, &daemon.epoll).map_err(failed)?;
+        let pid = std::process::id();
+        let pid_start = proc::stat(Tid::of_process()).map_err(failed)?.start_ticks;
+        let peer = Peer { pid, pid_start, uid, ..Peer::default() };
+        daemon.handle_input(clock::now(), Input::Connected { session, peer });
+        Ok((daemon, theirs))
+    }
+
+    /// Creates an embedded daemon, with the two ends of its connection.
+    fn unconnected(
+        setup: Setup,
+        machine: SystemInfo,
+        state: &Path,
+        log: Log,
+    ) -> Result<(Daemon, OwnedFd, OwnedFd), String> {
         let file = StateFile::open_waiting(state, RECORD_SIZE, STATE_CAPACITY, STATE_LOCK_TIMEOUT)
             .map_err(|error| error.to_string())?;
         let overruns = Daemon::open_overruns(state).map_err(|error| error.to_string())?;
@@ -278,17 +312,14 @@ impl Daemon {
             is_service: false,
             log,
         };
-        let (mut daemon, _) = Daemon::new(parts)?;
+        let (daemon, _) = Daemon::new(parts)?;
         let pair = || -> io::Result<(OwnedFd, OwnedFd)> {
             let (ours, theirs) = seqpacket::pair(false)?;
             rustix::io::ioctl_fionbio(&ours, true)?;
             Ok((ours, theirs))
         };
         let (ours, theirs) = pair().map_err(|error| format!("socketpair: {error}"))?;
-        daemon
-            .add_connection(clock::now(), ours)
-            .map_err(|error| format!("socketpair: {error}"))?;
-        Ok((daemon, theirs))
+        Ok((daemon, ours, theirs))
     }
 
     /// Opens the state file at `path` for a daemon.

@@ -61,6 +61,12 @@ pub fn check_trusted_directory(path: &Path) -> Result<(), Untrusted> {
     check_path(path, rustix::process::geteuid().as_raw(), FileKind::Directory)
 }
 
+/// Whether only root and user `uid` can have changed the directory at `path` and every directory
+/// that leads to it.
+pub(crate) fn check_trusted_directory_for(path: &Path, uid: u32) -> bool {
+    check_path(path, uid, FileKind::Directory).is_ok()
+}
+
 /// Checks the file like [`check_trusted`], then opens the file for reading.
 pub fn open_trusted(path: &Path) -> Result<File, Untrusted> {
     let euid = rustix::process::geteuid().as_raw();

@@ -9,7 +9,7 @@ use super::wire::Wire;
 use super::{Broker, Options};
 use anyhow::{Context, anyhow, bail};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use talea_core::setup::{
@@ -32,8 +32,12 @@ pub(super) struct EmbeddedBroker {
     state: PathBuf,
     /// Description of the origin of the setup.
     origin: String,
+    start: Start,
     running: Option<Running>,
 }
+
+/// Function that starts the event loop and returns the client's end of its connection.
+type Start = fn(Setup, SystemInfo, &Path, Log) -> Result<(Daemon, OwnedFd), String>;
 
 struct Running {
     wire: Wire,
@@ -42,34 +46,51 @@ struct Running {
 
 /// Starts a broker. The error is the missing condition.
 pub(super) fn open(options: &Options) -> anyhow::Result<EmbeddedBroker> {
-    if !effective()?.has(Capability::SysNice) {
-        bail!("it has no CAP_SYS_NICE");
-    }
-    let machine = SystemInfo::probe().context("the system information is not readable")?;
-    let mut broker = match options.load(&machine)? {
-        Some(loaded) => {
-            let state = state_file(&loaded.daemon)?;
-            let origin = options.config_path().display().to_string();
-            EmbeddedBroker { setup: loaded.setup, machine, state, origin, running: None }
-        }
-        None => with_default_setup(machine, state_file(&DaemonSetup::default())?),
-    };
+    let mut broker = stopped(options)?;
     // A broker that cannot start must fail before a program is started.
     broker.wire()?;
     Ok(broker)
 }
 
-/// Variant of [`open`] for a repair, which accepts an invalid configuration.
+/// Variant of [`open`] for a repair: it accepts an invalid configuration, and may release every
+/// grant of the state file.
 pub(super) fn open_for_repair(options: &Options) -> anyhow::Result<EmbeddedBroker> {
-    open(options).or_else(|_| {
+    let started = |mut broker: EmbeddedBroker| -> anyhow::Result<EmbeddedBroker> {
+        broker.start = Daemon::embedded_for_repair;
+        broker.wire()?;
+        Ok(broker)
+    };
+    stopped(options).and_then(started).or_else(|_| {
         let machine = SystemInfo::probe().context("the system information is not readable")?;
-        Ok(with_default_setup(machine, state_file(&options.daemon_setup()?)?))
+        started(with_default_setup(machine, state_file(&options.daemon_setup()?)?))
     })
+}
+
+/// Returns a broker that starts with its first request.
+fn stopped(options: &Options) -> anyhow::Result<EmbeddedBroker> {
+    if !effective()?.has(Capability::SysNice) {
+        bail!("it has no CAP_SYS_NICE");
+    }
+    let machine = SystemInfo::probe().context("the system information is not readable")?;
+    let Some(loaded) = options.load(&machine)? else {
+        return Ok(with_default_setup(machine, state_file(&DaemonSetup::default())?));
+    };
+    let state = state_file(&loaded.daemon)?;
+    let origin = options.config_path().display().to_string();
+    let (setup, start) = (loaded.setup, Daemon::embedded as Start);
+    Ok(EmbeddedBroker { setup, machine, state, origin, start, running: None })
 }
 
 fn with_default_setup(machine: SystemInfo, state: PathBuf) -> EmbeddedBroker {
     let origin = "the usual plugins (there is no configuration)".to_owned();
-    EmbeddedBroker { setup: default_setup(machine.online), machine, state, origin, running: None }
+    EmbeddedBroker {
+        setup: default_setup(machine.online),
+        machine,
+        state,
+        origin,
+        start: Daemon::embedded,
+        running: None,
+    }
 }
 
 /// Returns the state file in the configured directory, and creates the directory.
@@ -121,11 +142,12 @@ impl EmbeddedBroker {
     fn start(&self) -> anyhow::Result<Running> {
         let (setup, machine, state) =
             (self.setup.clone(), self.machine.clone(), self.state.clone());
+        let start = self.start;
         let (sender, receiver) = mpsc::channel::<Result<OwnedFd, String>>();
         let server = std::thread::Builder::new()
             .name("talea-broker".to_owned())
             .spawn(move || {
-                match Daemon::embedded(setup, machine, &state, Log::new(LogLevel::Warning)) {
+                match start(setup, machine, &state, Log::new(LogLevel::Warning)) {
                     Ok((mut server, socket)) => {
                         // The receiver has ended; then the loop ends immediately.
                         let _ = sender.send(Ok(socket));

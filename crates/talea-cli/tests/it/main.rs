@@ -29,6 +29,7 @@ mod mechanism;
 mod new;
 mod perfetto;
 mod random;
+mod repair;
 mod rows;
 mod run;
 mod shares;

@@ -7,6 +7,9 @@
 //! stores into a mapping: no system call except for growth.
 //!
 //! Invariants. One holder at a time, by `flock`. Only root or this user can read or write the file.
+//! Root also opens the file of a service's user, to repair what its daemon left: the file and its
+//! directory belong to that user, and no other user can have changed the path. A file that root
+//! creates in such a directory belongs to that user.
 //! Records of another boot are cleared when the file is opened, because their thread numbers have
 //! no meaning any more.
 //!
@@ -16,6 +19,7 @@
 mod map;
 
 use crate::clock;
+use crate::files;
 use crate::sys::errno;
 use map::Map;
 use std::fmt;
@@ -164,7 +168,15 @@ impl StateFile {
             .map_err(os("open"))?;
         let meta = file.metadata().map_err(os("stat"))?;
         let euid = rustix::process::geteuid().as_raw();
-        let ours = meta.uid() == euid || meta.uid() == 0;
+        let service = (euid == 0).then(|| service_user(path)).flatten();
+        if let Some((uid, gid)) = service.filter(|_| meta.uid() == 0 && meta.len() == 0) {
+            // A file that the service's user cannot open would keep its daemon from starting.
+            std::os::unix::fs::fchown(&file, Some(uid), Some(gid)).map_err(os("chown"))?;
+        }
+        let is_services = service.is_some_and(|(uid, _)| uid == meta.uid());
+        let ours = meta.uid() == euid
+            || meta.uid() == 0
+            || mutate!("repair-service-state", is_services, false);
         if !meta.is_file()
             || !ours
             || meta.mode() & mutate!("recovery-state-trust", 0o077, 0o1000) != 0
@@ -331,6 +343,16 @@ impl StateFile {
         self.capacity = capacity;
         Ok(())
     }
+}
+
+/// Returns the user and the group of the directory of `path` if it is not root's: the user of a
+/// service. Only root and this user can have changed any part of the path.
+fn service_user(path: &Path) -> Option<(u32, u32)> {
+    let path = std::path::absolute(path).ok()?;
+    let directory = path.parent()?;
+    let meta = directory.metadata().ok()?;
+    let is_trusted = meta.uid() != 0 && files::check_trusted_directory_for(directory, meta.uid());
+    is_trusted.then(|| (meta.uid(), meta.gid()))
 }
 
 /// Allocates the first `length` bytes of the file on disk. Without that, a store into a sparse part

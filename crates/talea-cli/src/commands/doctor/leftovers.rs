@@ -6,7 +6,7 @@
 //! repair, a broker starts in this process, adopts the grants and releases them.
 
 use super::facts::Leftovers;
-use crate::broker_client::{BrokerClient, Options, state_file};
+use crate::broker_client::{BrokerClient, Options, Refused, state_file};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use talea_daemon::Daemon;
@@ -14,8 +14,8 @@ use talea_daemon::partitions::{self, Repair};
 use talea_os::statefile::StateError;
 use talea_os::thread::Identity;
 use talea_os::{Thread, Tid, cgroup, proc, sched, shield};
-use talea_proto::SpecId;
 use talea_proto::record::{Record, RecordThread};
+use talea_proto::{Code, SpecId};
 
 /// Real-time thread without a live owner.
 struct LeftThread {
@@ -57,7 +57,7 @@ pub(super) fn shields() -> Vec<Leftovers> {
 
 /// Restores all leftovers and returns one line for each.
 pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
-    let mut lines = end_programs()?;
+    let mut lines = end_programs().unwrap_or_else(|error| vec![format!("{error:#}")]);
     lines.extend(restore_shield());
     if BrokerClient::daemon(options).is_ok() {
         lines.push("nothing to repair: a daemon is running and manages its grants".to_owned());
@@ -69,6 +69,8 @@ pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
         let mut link = BrokerClient::for_repair(options)?;
         let restore = |left: LeftThread| match link.release(left.spec) {
             Ok(()) => format!("{}: restored", left.name()),
+            // The broker released it during its start, because its owner or its plugin is gone.
+            Err(error) if is_unknown(&error) => format!("{}: restored", left.name()),
             Err(error) => format!("{}: {error:#}", left.name()),
         };
         lines.extend(left.into_iter().map(restore));
@@ -79,6 +81,11 @@ pub(super) fn repair(options: &Options) -> anyhow::Result<Vec<String>> {
         lines.push("nothing to repair: no thread was left real-time".to_owned());
     }
     Ok(lines)
+}
+
+/// Whether the broker does not know the spec.
+fn is_unknown(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refused>().is_some_and(|Refused(refusal)| refusal.code == Code::NoSuchSpec)
 }
 
 /// Ends the programs of a `talea execute` that was killed together with its reaper.
@@ -164,7 +171,7 @@ fn is_watched(record: &Record) -> bool {
     let asker = i32::try_from(record.pid).ok().and_then(Tid::new);
     asker
         .and_then(|pid| proc::stat(pid).ok())
-        .is_some_and(|stat| stat.start_ticks == record.pid_start)
+        .is_some_and(|stat| stat.start_ticks == record.pid_start && !stat.has_ended())
 }
 
 fn still_real_time(record: &Record) -> Option<LeftThread> {

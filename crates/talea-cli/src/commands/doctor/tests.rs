@@ -2,7 +2,8 @@
 
 use super::check::Status;
 use super::facts::{Configuration, Daemon, Facts, Leftovers};
-use super::{all, text};
+use super::{all, exit, text};
+use crate::exit::Exit;
 use std::path::PathBuf;
 use talea_core::{Charge, CpuSet, Span, Work};
 use talea_os::capabilities::{CapSet, Capability};
@@ -346,4 +347,14 @@ fn meaning_and_fix_are_shown_if_there_is_something_to_do() {
     let verbose = text(&all(&facts), true, false);
     assert_eq!(verbose.lines().count(), 2 * all(&facts).len() + 1 + 2);
     assert!(text(&all(&facts), false, true).contains("\x1b[33mwarn\x1b[0m"));
+}
+
+#[test]
+fn attack_7_a_repair_that_leaves_anything_fails() {
+    let (nothing, mut left) = (sound(), sound());
+    left.leftovers = vec![Leftovers::Shield];
+    assert_eq!(exit(0, true, &nothing), Exit::Ok);
+    assert_eq!(exit(0, true, &left), Exit::Failure);
+    assert_eq!(exit(0, false, &left), Exit::Ok, "looking for leftovers is no repair");
+    assert_eq!(exit(1, true, &nothing), Exit::Failure);
 }
