@@ -259,6 +259,35 @@ fn retif_s13_a_second_instance_is_refused_and_the_first_continues() {
     assert_eq!(std::fs::read_to_string(&path).expect("the file"), "precious");
 }
 
+#[test]
+fn attack_19_a_client_finds_the_old_socket_or_the_new_one_and_never_none() {
+    let scratch = Scratch::new("seamless");
+    let (path, other) = (scratch.join("socket"), scratch.join("other"));
+    for round in 0..100 {
+        // The socket of a killed instance, and from every other one also an unfinished socket.
+        drop(std::os::unix::net::UnixListener::bind(&other).expect("a socket"));
+        std::fs::rename(&other, &path).expect("renamed");
+        if round % 2 == 0 {
+            let unfinished = scratch.join("~ocket");
+            drop(std::os::unix::net::UnixListener::bind(unfinished).expect("a socket"));
+        }
+        let client = std::thread::spawn({
+            let path = path.clone();
+            move || loop {
+                match seqpacket::connect(&path, SECOND) {
+                    Ok(connection) => return connection,
+                    Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ECONNREFUSED)),
+                }
+            }
+        });
+        let listener = listener(&path, OPEN);
+        drop(client.join().expect("refused until it is served"));
+        drop(listener);
+        let left = std::fs::read_dir(scratch.join("")).expect("a folder").count();
+        assert_eq!(left, 1, "only the lock file stays");
+    }
+}
+
 /// Creates a listener without our lock: another path, renamed into place.
 fn socket_without_lock(path: &Path) -> Listener {
     let elsewhere = path.with_extension("elsewhere");

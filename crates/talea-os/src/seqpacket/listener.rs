@@ -1,16 +1,17 @@
 //! A listening socket that two daemons never share.
 //!
 //! Invariants. The process that holds the lock file beside the socket owns the path; a second
-//! instance gets the pid of the first. The file at the path is only removed if it is a socket that
-//! no process answers. The socket does not listen until its owner and mode are final, so no client
-//! connects while its permissions are too wide.
+//! instance gets the pid of the first. The file at the path is only replaced if it is a socket that
+//! no process answers. A new socket is made beside the path and renamed to it when it listens with
+//! its final owner and mode. So no client connects while its permissions are too wide, and a client
+//! finds either the old socket, which refuses, or the new one, never a missing or a closed one.
 //!
 //! The lock file stays when the listener is dropped: removing a lock file lets two processes lock
 //! two files.
 
 use super::{address, connect, socket};
-use crate::sys::{check, is};
-use std::ffi::CString;
+use crate::sys::{check, errno, is};
+use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -76,26 +77,33 @@ impl Listener {
     /// Listens at `path`. Up to `backlog` connections may wait to be accepted.
     pub fn bind(path: &Path, access: Access, backlog: u32) -> Result<Listener, BindError> {
         let lock = lock(path)?;
-        clear_stale(path)?;
+        check_stale(path)?;
         let os = |doing: &'static str| {
             move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error }
         };
         let fd = socket(libc::SOCK_NONBLOCK).map_err(os("socket"))?;
-        let (name, length) = address(path).map_err(os("bind"))?;
+        // A path that is too long is an error of its own, not of the name beside it.
+        address(path).map_err(os("bind"))?;
+        let beside = name_beside(path).ok_or_else(|| os("bind")(errno(libc::EINVAL)))?;
+        remove_socket(&beside)?;
+        let (name, length) = address(&beside).map_err(os("bind"))?;
         // The new file takes its mode from the socket: closed to others from the start.
         rustix::fs::fchmod(&fd, rustix::fs::Mode::from_raw_mode(0o600))
             .map_err(|error| os("fchmod")(error.into()))?;
         // SAFETY: `name` is a sockaddr_un of which `length` bytes are meant.
         check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) })
             .map_err(os("bind"))?;
-        let listener = Listener { fd, path: Some(path.to_owned()), _lock: Some(lock) };
+        // On an error, its drop removes the file.
+        let mut listener = Listener { fd, path: Some(beside.clone()), _lock: Some(lock) };
         if access.uid.is_some() || access.gid.is_some() {
-            std::os::unix::fs::lchown(path, access.uid, access.gid).map_err(os("chown"))?;
+            std::os::unix::fs::lchown(&beside, access.uid, access.gid).map_err(os("chown"))?;
         }
-        chmod(path, access.mode).map_err(os("chmod"))?;
+        chmod(&beside, access.mode).map_err(os("chmod"))?;
         let backlog = libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX);
         // SAFETY: takes integers.
         check(unsafe { libc::listen(listener.fd.as_raw_fd(), backlog) }).map_err(os("listen"))?;
+        std::fs::rename(&beside, path).map_err(os("rename"))?;
+        listener.path = Some(path.to_owned());
         Ok(listener)
     }
 
@@ -121,7 +129,7 @@ impl Listener {
             && option(libc::SO_TYPE)? == libc::SOCK_SEQPACKET
             && option(libc::SO_ACCEPTCONN)? == 1;
         if !right {
-            return Err(crate::sys::errno(libc::EINVAL));
+            return Err(errno(libc::EINVAL));
         }
         rustix::io::ioctl_fionbio(&fd, true)?;
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
@@ -220,27 +228,50 @@ fn lock(path: &Path) -> Result<File, BindError> {
     Ok(file)
 }
 
-/// Removes the file at `path` if it is a socket that no process answers.
-fn clear_stale(path: &Path) -> Result<(), BindError> {
-    let os = |doing: &'static str| {
-        move |error: io::Error| BindError::Os { doing, path: path.to_owned(), error }
-    };
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(os("stat")(error)),
-        Ok(meta) if !meta.file_type().is_socket() => {
-            return Err(BindError::NotASocket { path: path.to_owned() });
-        }
-        Ok(_) => {}
+/// Checks that the file at `path`, if any, is a socket that no process answers.
+fn check_stale(path: &Path) -> Result<(), BindError> {
+    if !is_socket(path)? {
+        return Ok(());
     }
     // A listener without our lock belongs to another program, or to one with another lock scheme.
     match connect(path, Duration::from_millis(200)) {
-        Err(error) if is(&error, libc::ECONNREFUSED) => {
-            std::fs::remove_file(path).map_err(os("unlink"))
-        }
+        Err(error) if is(&error, libc::ECONNREFUSED) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         _ => Err(BindError::InUse { path: path.to_owned(), pid: None }),
     }
+}
+
+/// Whether there is a socket at `path`. Another kind of file is an error.
+fn is_socket(path: &Path) -> Result<bool, BindError> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(BindError::Os { doing: "stat", path: path.to_owned(), error }),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            Err(BindError::NotASocket { path: path.to_owned() })
+        }
+        Ok(_) => Ok(true),
+    }
+}
+
+/// Returns the name for a new socket beside `path`: as long as `path`, because an address has no
+/// room for a longer one.
+fn name_beside(path: &Path) -> Option<PathBuf> {
+    let mut name = path.file_name()?.as_bytes().to_owned();
+    let first = name.first_mut()?;
+    *first = if *first == b'~' { b'_' } else { b'~' };
+    Some(path.with_file_name(OsStr::from_bytes(&name)))
+}
+
+/// Removes the socket at `path`, which a process left that was killed before it renamed the socket.
+fn remove_socket(path: &Path) -> Result<(), BindError> {
+    if is_socket(path)? {
+        std::fs::remove_file(path).map_err(|error| BindError::Os {
+            doing: "unlink",
+            path: path.to_owned(),
+            error,
+        })?;
+    }
+    Ok(())
 }
 
 /// Sets the mode of the socket itself. If another process has replaced the socket by a symbolic
@@ -256,7 +287,7 @@ fn chmod(path: &Path, mode: u32) -> io::Result<()> {
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let meta = rustix::fs::fstat(&fd)?;
     if meta.st_mode & libc::S_IFMT != libc::S_IFSOCK {
-        return Err(crate::sys::errno(libc::ENXIO));
+        return Err(errno(libc::ENXIO));
     }
     // fchmod does not accept O_PATH descriptors; their /proc name leads to the same inode.
     std::fs::set_permissions(
