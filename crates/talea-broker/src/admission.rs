@@ -30,7 +30,7 @@ use crate::rules::Denial;
 use crate::spec::ReplyTo;
 use talea_core::mutate;
 use talea_core::{CpuSet, Monotonic};
-use talea_proto::message::Notes;
+use talea_proto::message::{Notes, Token};
 use talea_proto::refusal::{PluginAnswer, PluginVerdict, RejectionReason};
 use talea_proto::{Code, Field, Refusal, Rejection, Reply, SpecId, Task, ThreadRef};
 
@@ -39,7 +39,7 @@ use talea_proto::{Code, Field, Refusal, Rejection, Reply, SpecId, Task, ThreadRe
 pub(crate) struct AdmissionRequest {
     pub(crate) reply_to: ReplyTo,
     pub(crate) kind: RequestKind,
-    pub(crate) entropy: u128,
+    pub(crate) token: Token,
     pub(crate) evaluation: Evaluation,
     /// Exact tests left for all tasks of the request together.
     pub(crate) exact_tests: ExactTestBudget,
@@ -451,7 +451,13 @@ impl Broker {
             Ok(evaluation) => {
                 let (kind, exact_tests) = (RequestKind::Explain, ExactTestBudget::default());
                 self.run_admission(
-                    AdmissionRequest { reply_to, kind, entropy: 0, evaluation, exact_tests },
+                    AdmissionRequest {
+                        reply_to,
+                        kind,
+                        token: Token::NONE,
+                        evaluation,
+                        exact_tests,
+                    },
                     None,
                 );
             }

@@ -7,7 +7,8 @@
 //! | no owner or no plugin exists, nor its thread | the record is erased |
 //!
 //! An unclaimed spec exists as long as the process that created or last claimed it, or its thread
-//! if the thread is its owner. The broker makes no admission test, because an earlier daemon has
+//! if the thread is its owner. A process that connects again must claim it in time: see
+//! `unclaimed.rs`. The broker makes no admission test, because an earlier daemon has
 //! already given the grant. The broker applies the attributes of the ledger to the threads after
 //! the last record. Thus it changes no thread twice while it fills the ledger.
 
@@ -158,6 +159,7 @@ impl Broker {
             client: self.clients.insert(peer, &self.rules),
             session: None,
             unclaimed,
+            claim_until: None,
             task: record.task,
             in_ledger: plugin.is_some(),
             disowned: false,

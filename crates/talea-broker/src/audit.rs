@@ -221,6 +221,14 @@ impl Broker {
                     assert_eq!(self.inspection_at, Some(at), "two inspections are armed");
                     assert!(!self.threads.is_empty(), "an inspection of nothing is armed");
                 }
+                Timer::ClaimEnd(slot) => {
+                    let until = self.specs.get(slot).map(|spec| (spec.unclaimed, spec.claim_until));
+                    assert_eq!(
+                        until,
+                        Some((true, Some(at))),
+                        "a claim that is not awaited has a timer"
+                    );
+                }
                 Timer::Retry(slot) => {
                     let thread = self.specs.at(slot).thread.as_ref();
                     assert_eq!(

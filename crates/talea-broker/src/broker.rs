@@ -121,6 +121,8 @@ pub(crate) enum Timer {
     RateLimitEnd(SessionId),
     /// Repeat an apply or a restore that the kernel refused or deferred.
     Retry(u32),
+    /// End the time for the claim of an adopted spec.
+    ClaimEnd(u32),
     /// Evaluate a deferred change again.
     ResumeDeferred(SessionId),
     /// Evaluate a request again that waited for a zero-lag hold.
@@ -415,6 +417,7 @@ impl Broker {
             match timer {
                 Timer::RateLimitEnd(session) => self.rate_limit_ended(session),
                 Timer::Retry(slot) => self.retry(slot),
+                Timer::ClaimEnd(slot) => self.claim_time_ended(slot),
                 Timer::ResumeDeferred(session) => self.resume_deferred(session),
                 Timer::ResumeWaiting(session) => self.resume_waiting(session),
                 Timer::Inspect => self.inspect(),

@@ -15,7 +15,7 @@ use crate::refuse::{ESRCH, kernel_refusal, refusal_without_numbers};
 use crate::spec::{PendingOp, ReplyTo, Rollback};
 use talea_core::Monotonic;
 use talea_core::mutate;
-use talea_proto::message::SpecId;
+use talea_proto::message::{SpecId, Token};
 use talea_proto::{Code, Field, Granted, Reply, Task};
 
 impl Broker {
@@ -33,7 +33,13 @@ impl Broker {
                 let kind = RequestKind::Change { spec: id };
                 let exact_tests = ExactTestBudget::default();
                 self.run_admission(
-                    AdmissionRequest { reply_to, kind, entropy: 0, evaluation, exact_tests },
+                    AdmissionRequest {
+                        reply_to,
+                        kind,
+                        token: Token::NONE,
+                        evaluation,
+                        exact_tests,
+                    },
                     None,
                 );
             }

@@ -1,7 +1,7 @@
 //! Claim: a client takes a spec over, for example after it lost its connection or after a restart
 //! of the daemon. The token of the spec authorises the claim.
 
-use crate::broker::{Broker, WatchOwner};
+use crate::broker::{Broker, Timer, WatchOwner};
 use crate::input::Effect;
 use crate::ownership::AccessKind;
 use crate::refuse::refusal_without_numbers;
@@ -25,6 +25,7 @@ impl Broker {
         id: SpecId,
         token: Token,
     ) -> Result<u32, Box<Refusal>> {
+        let id = if id == SpecId(0) { self.id_of(reply_to.session, token) } else { id };
         let slot = self.find_idle(reply_to.session, id, AccessKind::Read)?;
         let spec = self.specs.at(slot);
         if mutate!("message-claim", spec.token != token, false) {
@@ -43,6 +44,10 @@ impl Broker {
         let (uid, process, client) = (session.uid, session.process, session.client);
         let spec = self.specs.at_mut(slot);
         spec.unclaimed = false;
+        if let Some(at) = spec.claim_until.take() {
+            self.timers.remove(&(at, Timer::ClaimEnd(slot)));
+        }
+        let spec = self.specs.at_mut(slot);
         let before = std::mem::replace(&mut spec.process, process);
         let (was_watched, owner) = (std::mem::take(&mut spec.process_watched), spec.task.owner);
         if was_watched {

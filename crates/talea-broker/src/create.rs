@@ -17,22 +17,19 @@ use talea_proto::message::{SpecId, Token};
 use talea_proto::record::Record;
 use talea_proto::{Code, Field, GROUP_MAX, Granted, Owner, Refusal, Reply, Task};
 
-/// Distance between the tokens of one group; odd, so that the tokens repeat only after 2^128 steps.
-const TOKEN_STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
-
 impl Broker {
     pub(crate) fn create(
         &mut self,
         reply_to: ReplyTo,
         task: &Task,
         scope: &ThreadScope,
-        entropy: u128,
+        token: Token,
     ) {
         match self.start_first_evaluation(reply_to, 1, task, scope) {
             Ok(evaluation) => {
                 let (kind, exact_tests) = (RequestKind::Create, ExactTestBudget::default());
                 self.run_admission(
-                    AdmissionRequest { reply_to, kind, entropy, evaluation, exact_tests },
+                    AdmissionRequest { reply_to, kind, token, evaluation, exact_tests },
                     None,
                 );
             }
@@ -45,7 +42,7 @@ impl Broker {
         reply_to: ReplyTo,
         tasks: Vec<Task>,
         scope: &ThreadScope,
-        entropy: u128,
+        token: Token,
     ) {
         let count = tasks.len();
         if count == 0 || count > GROUP_MAX {
@@ -65,7 +62,7 @@ impl Broker {
                 let kind = RequestKind::Group { tasks, reserved: Vec::with_capacity(count) };
                 let exact_tests = ExactTestBudget::default();
                 self.run_admission(
-                    AdmissionRequest { reply_to, kind, entropy, evaluation, exact_tests },
+                    AdmissionRequest { reply_to, kind, token, evaluation, exact_tests },
                     None,
                 );
             }
@@ -127,8 +124,8 @@ impl Broker {
         plugin: u32,
         offer: &Offer,
     ) -> bool {
-        let AdmissionRequest { reply_to, kind, entropy, evaluation, .. } = request;
-        let (reply_to, entropy) = (*reply_to, *entropy);
+        let AdmissionRequest { reply_to, kind, token: first, evaluation, .. } = request;
+        let (reply_to, first) = (*reply_to, *first);
         self.recycle(evaluation);
         match kind {
             RequestKind::Explain => unreachable!("an explanation chooses no plugin"),
@@ -139,7 +136,7 @@ impl Broker {
                 self.accept_replacement(reply_to, *spec, *named, **facts, plugin, offer);
             }
             RequestKind::Create => {
-                match self.reserve(reply_to, &evaluation.task, plugin, offer, entropy) {
+                match self.reserve(reply_to, &evaluation.task, plugin, offer, first) {
                     Ok(slot) => {
                         self.publish(reply_to, slot);
                         let granted = self.granted_from_offer(slot);
@@ -151,7 +148,7 @@ impl Broker {
             }
             RequestKind::Group { tasks, reserved } => {
                 let index = reserved.len();
-                let token = entropy.wrapping_add(TOKEN_STEP.wrapping_mul(index as u128));
+                let token = first.of_group(index);
                 let reserved_slot = self.reserve(reply_to, &evaluation.task, plugin, offer, token);
                 let next = reserved_slot.and_then(|slot| {
                     reserved.push(slot);
@@ -194,7 +191,7 @@ impl Broker {
         task: &Task,
         plugin: u32,
         offer: &Offer,
-        entropy: u128,
+        token: Token,
     ) -> Result<u32, Box<Refusal>> {
         let session = &self.sessions[&reply_to.session];
         let (client, uid, process) = (session.client, session.uid, session.process);
@@ -202,7 +199,7 @@ impl Broker {
         self.check_record_room()?;
         let spec = Spec {
             id: SpecId(0),
-            token: Token(entropy.to_le_bytes()),
+            token,
             uid,
             process,
             process_watched: false,
@@ -210,6 +207,7 @@ impl Broker {
             client,
             session: None,
             unclaimed: false,
+            claim_until: None,
             task: *task,
             in_ledger: true,
             disowned: false,

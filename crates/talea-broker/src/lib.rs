@@ -43,6 +43,7 @@ mod slab;
 mod span_tree;
 mod spec;
 mod threads;
+mod unclaimed;
 mod ungranted;
 mod users;
 mod validate;

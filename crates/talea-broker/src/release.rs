@@ -1,6 +1,6 @@
 //! End of a spec: on request, or because its owner has ended (R29).
 
-use crate::broker::{Broker, WatchOwner};
+use crate::broker::{Broker, Timer, WatchOwner};
 use crate::input::{Effect, ForeignCall};
 use crate::ownership::AccessKind;
 use crate::plugin_set::SpecSlot;
@@ -77,6 +77,9 @@ impl Broker {
                 spec.plugin,
                 spec.offer.charge,
             );
+        }
+        if let Some(at) = spec.claim_until {
+            self.timers.remove(&(at, Timer::ClaimEnd(slot)));
         }
         let user = self.users.user(spec.uid);
         user.specs -= 1;

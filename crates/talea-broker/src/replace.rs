@@ -27,7 +27,7 @@ use crate::refuse::{EINVAL, kernel_refusal, refusal_without_numbers};
 use crate::spec::ReplyTo;
 use talea_core::mutate;
 use talea_core::{CpuSet, Policy};
-use talea_proto::message::SpecId;
+use talea_proto::message::{SpecId, Token};
 use talea_proto::refusal::{PluginAnswer, PluginVerdict};
 use talea_proto::{Code, Field, Refusal, Rejection, Task, ThreadRef};
 
@@ -112,7 +112,13 @@ impl Broker {
                 let kind = RequestKind::Replace { spec: id, named, facts: Box::new(facts) };
                 let exact_tests = ExactTestBudget::default();
                 self.run_admission(
-                    AdmissionRequest { reply_to, kind, entropy: 0, evaluation, exact_tests },
+                    AdmissionRequest {
+                        reply_to,
+                        kind,
+                        token: Token::NONE,
+                        evaluation,
+                        exact_tests,
+                    },
                     None,
                 );
             }

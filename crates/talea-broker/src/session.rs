@@ -20,6 +20,7 @@ use crate::users::RateVerdict;
 use std::collections::VecDeque;
 use talea_core::Monotonic;
 use talea_core::mutate;
+use talea_proto::message::Token;
 use talea_proto::{Code, Field, Refusal, Reply, Request, VERSION};
 
 /// Maximum number of queued requests of one connection.
@@ -37,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) client: u32,
     /// Slots of the specs bound to this connection.
     pub(crate) specs: Vec<u32>,
+    /// Secret of the client from which its tokens derive.
+    pub(crate) seed: Option<Token>,
     hello_done: bool,
     /// Refusal of a connection beyond the quota.
     rejection: Option<Box<Refusal>>,
@@ -143,6 +146,7 @@ impl Broker {
             process,
             client: self.clients.insert(peer, &self.rules),
             specs: Vec::new(),
+            seed: None,
             hello_done: false,
             rejection,
             pending_reply: PendingReply::None,
@@ -156,6 +160,7 @@ impl Broker {
         assert!(known.is_none(), "{id:?} was given twice");
         if process.pid != 0 {
             self.watch_process(process, WatchOwner::Session(id));
+            self.expect_claims(process);
         }
     }
 
@@ -331,8 +336,15 @@ impl Broker {
         self.forget_unused(thread);
         match request {
             Request::Hello { .. } | Request::Attach { .. } => unreachable!("served above"),
-            Request::Create(task) => self.create(reply_to, &task, &scope, entropy),
-            Request::CreateGroup(tasks) => self.create_group(reply_to, tasks, &scope, entropy),
+            Request::Create(task) => {
+                let token = self.token_for(reply_to, entropy);
+                self.create(reply_to, &task, &scope, token);
+            }
+            Request::CreateGroup(tasks) => {
+                let token = self.token_for(reply_to, entropy);
+                self.create_group(reply_to, tasks, &scope, token);
+            }
+            Request::Seed(seed) => self.seed(reply_to, seed),
             Request::Change { spec, task } => self.change(reply_to, spec, task),
             Request::Release(spec) => self.release(reply_to, spec),
             Request::Detach(spec) => self.detach(reply_to, spec),

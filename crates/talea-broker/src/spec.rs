@@ -41,6 +41,8 @@ pub(crate) struct Spec {
     pub(crate) session: Option<(SessionId, u32)>,
     /// Whether the spec was adopted and not claimed yet: then it exists as long as its process.
     pub(crate) unclaimed: bool,
+    /// End of the time for a claim, once the process has connected again.
+    pub(crate) claim_until: Option<Monotonic>,
     /// The request.
     pub(crate) task: Task,
     /// Whether the spec is in the ledger. An adopted spec without its plugin only waits until its

@@ -13,6 +13,7 @@ pub mod host;
 pub mod message;
 pub mod record;
 pub mod refusal;
+mod token;
 pub mod wire;
 
 pub use message::{Granted, Owner, Reply, Request, SpecId, SpecInfo, Task, ThreadRef};

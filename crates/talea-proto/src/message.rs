@@ -110,9 +110,13 @@ pub enum Request {
     Detach(SpecId),
     /// Report a spec.
     Query(SpecId),
+    /// Derive the tokens of the grants of this connection from a secret of the client, by
+    /// [`Token::derived`], instead of random tokens. So the client knows the token of a grant
+    /// before the reply, and can claim the spec if the reply is lost.
+    Seed(Token),
     /// Take over a spec of the same user that was created on an earlier connection.
     Claim {
-        /// The spec.
+        /// The spec; 0 stands for the spec with this token.
         spec: SpecId,
         /// Token returned at creation.
         token: Token,

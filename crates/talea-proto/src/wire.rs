@@ -20,6 +20,7 @@
 //! | spec | 8 | spec u64 (0): release, detach, query, next spec |
 //! | attach | 16 | spec u64 (0), flags u32 (8), tid u32 (12) |
 //! | claim | 24 | spec u64 (0), token (8) |
+//! | seed | 16 | secret (0) |
 //! | group head | 8 | count u32 (0), zero (4); then the tasks, or the grants |
 //! | [`GrantedWire`] | 72 | spec (0), token (8), charge (24), runtime (40), granularity (48), |
 //! | | | plugin (56), CPU (60), notes (64), flags (68), mechanism (70), priority (71) |

@@ -1,8 +1,10 @@
 //! Restart of the daemon: grants of existing owners are adopted, others are released.
 
-use super::stage::{Words, by, owned, setup, timed, urgent, world, world_of};
-use crate::input::{Errno, LogEvent};
+use super::stage::{MS, Words, by, owned, setup, timed, urgent, world, world_of};
+use crate::input::{Errno, LogEvent, SessionId};
 use crate::sim::{Simulation, Target};
+use talea_core::Span;
+use talea_proto::message::{SpecId, Token};
 use talea_proto::{Code, Owner, Reply, Request, ThreadRef, VERSION};
 
 #[test]
@@ -265,4 +267,87 @@ fn adopted_users_count_towards_their_quota() {
     let client = world.open_connection(pid, 1000, &[]);
     world.call(client, Request::Hello { min: VERSION, max: VERSION });
     assert_eq!(world.refused(client, Request::Create(urgent(5))).code, Code::Quota);
+}
+
+/// Connects a process of user 1000 again.
+fn reconnect(world: &mut Simulation, pid: u32) -> SessionId {
+    let client = world.open_connection(pid, 1000, &[]);
+    let welcome = world.call(client, Request::Hello { min: VERSION, max: VERSION });
+    assert!(matches!(welcome, Reply::Welcome { .. }), "{welcome:?}");
+    client
+}
+
+#[test]
+fn attack_15_a_process_that_connects_again_has_five_seconds_for_its_claims() {
+    let mut world = world();
+    let (client, other) = (world.connect(1000), world.connect(1000));
+    let (pid, idle) = (world.tid_of(client), world.tid_of(other));
+    let own = world.kernel.ordinary();
+    world.kernel.spawn_thread(500, pid, own);
+    let before = world.attr_of(500);
+    let claimed = world.attached(client, urgent(5), pid);
+    let leaked = world.attached(client, urgent(6), 500);
+    let unused = world.create(client, owned(urgent(7), Owner::Thread));
+    let process = world.create(client, owned(urgent(8), Owner::Process));
+    let of_idle = world.create(other, urgent(9));
+    world.restart();
+    world.run_until_idle();
+    world.advance(Span::from_ns(3_600 * 1_000 * MS));
+    world.run_until_idle();
+    assert_eq!(world.broker.specs(), 5, "a process without requests keeps its grants");
+
+    let client = reconnect(&mut world, pid);
+    let claim = Request::Claim { spec: claimed.spec, token: claimed.token };
+    assert!(matches!(world.call(client, claim), Reply::Granted(_)));
+    world.advance(Span::from_ns(3_000 * MS));
+    // A further connection does not extend the time.
+    let again = reconnect(&mut world, pid);
+    world.advance(Span::from_ns(1_999 * MS));
+    world.run_until_idle();
+    assert_eq!(world.broker.specs(), 5);
+    world.advance(Span::from_ns(MS));
+    world.run_until_idle();
+    for (granted, stays) in
+        [(claimed, true), (leaked, false), (unused, false), (process, true), (of_idle, true)]
+    {
+        assert_eq!(world.query(again, granted.spec).is_some(), stays, "{:?}", granted.spec);
+    }
+    assert_eq!(world.attr_of(500), before, "the thread of an unclaimed grant is restored");
+    world.check_idle(false);
+    for pid in [pid, idle] {
+        world.kernel.end_process(pid, world.now);
+    }
+    world.run_until_idle();
+    assert_eq!(world.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn attack_19_a_client_claims_by_its_seed_what_a_lost_reply_has_granted() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let unseeded = world.create(client, urgent(5));
+    let seed = Token(*b"a secret of ours");
+    world.done(client, Request::Seed(seed));
+    let seq = world.send(client, Request::Create(urgent(6)), None);
+    let group = world.send(client, Request::CreateGroup(vec![urgent(7), urgent(8)]), None);
+    world.run_until_idle();
+    assert_eq!(world.broker.specs(), 4, "the daemon is killed before the client reads the replies");
+    world.restart();
+    world.run_until_idle();
+    let client = reconnect(&mut world, pid);
+    let by_token = |token| Request::Claim { spec: SpecId(0), token };
+    let first = Token::derived(seed, group);
+    for token in [Token::derived(seed, seq), first, first.of_group(1), unseeded.token] {
+        match world.call(client, by_token(token)) {
+            Reply::Granted(granted) => assert_eq!(granted.token, token),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(world.refused(client, by_token(first.of_group(2))).code, Code::NoSuchSpec);
+    // Another user cannot claim, even with the token.
+    let mallory = world.connect(1001);
+    assert_eq!(world.refused(mallory, by_token(first)).code, Code::NoSuchSpec);
+    let root = world.connect(0);
+    assert_eq!(world.refused(root, by_token(first)).code, Code::NoSuchSpec, "only one's own");
 }

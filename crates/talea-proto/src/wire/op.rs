@@ -19,6 +19,7 @@ pub mod request {
     pub const NEXT_SPEC: u16 = 14;
     pub const NEXT_SESSION: u16 = 15;
     pub const STOP: u16 = 16;
+    pub const SEED: u16 = 17;
 }
 
 /// Operations that the daemon sends. The highest bit is set, so that a message reflected to its

@@ -125,6 +125,7 @@ impl Request {
             Request::Claim { spec, token } => {
                 out.write(&ClaimWire { spec: U64::new(spec.0), token: token.0 });
             }
+            Request::Seed(seed) => out.write(&seed.0),
             Request::Status => {}
             Request::Plugin(index) => out.write(&U32::new(*index)),
             Request::PluginCpu { plugin, index } => {
@@ -146,6 +147,7 @@ impl Request {
             Request::Attach { .. } => op::ATTACH,
             Request::Detach(_) => op::DETACH,
             Request::Query(_) => op::QUERY,
+            Request::Seed(_) => op::SEED,
             Request::Claim { .. } => op::CLAIM,
             Request::Explain(_) => op::EXPLAIN,
             Request::Status => op::STATUS,
@@ -208,6 +210,7 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> 
             let claim: &ClaimWire = body.sole()?;
             Request::Claim { spec: SpecId(claim.spec.get()), token: Token(claim.token) }
         }
+        op::SEED => Request::Seed(Token(*body.sole::<[u8; 16]>()?)),
         op::EXPLAIN => Request::Explain(body.sole::<TaskWire>()?.read()?),
         op::STATUS => {
             body.expect_end()?;
@@ -225,6 +228,6 @@ fn decode_body(operation: u16, mut body: Reader) -> Result<Request, FieldError> 
             FieldError::bits(Field::Request, bits, STOP_RELEASE)?;
             Request::Stop { release: bits & STOP_RELEASE != 0 }
         }
-        unknown => return Err(FieldError::new(Field::Message, unknown, op::STOP)),
+        unknown => return Err(FieldError::new(Field::Message, unknown, op::SEED)),
     })
 }

@@ -137,6 +137,7 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("detach", Request::Detach(spec)),
         ("query", Request::Query(spec)),
         ("claim", Request::Claim { spec, token: granted().token }),
+        ("seed", Request::Seed(granted().token)),
         ("explain", Request::Explain(task())),
         ("status", Request::Status),
         ("plugin", Request::Plugin(2)),

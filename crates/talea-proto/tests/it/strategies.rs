@@ -103,6 +103,7 @@ pub(crate) fn request() -> impl Strategy<Value = Request> {
         spec().prop_map(Request::Detach),
         spec().prop_map(Request::Query),
         (spec(), token()).prop_map(|(spec, token)| Request::Claim { spec, token }),
+        token().prop_map(Request::Seed),
         task().prop_map(Request::Explain),
         Just(Request::Status),
         any::<u32>().prop_map(Request::Plugin),

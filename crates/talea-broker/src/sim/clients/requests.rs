@@ -139,6 +139,7 @@ impl Clients {
             }
             35 => Request::Explain(self.any_task()),
             36 => match self.world.rng.below(5) {
+                0 if session.0 % 2 == 0 => Request::Seed(Token([session.0 as u8; 16])),
                 0 => Request::Status,
                 1 => Request::Plugin(1),
                 2 => Request::Plugin(99),
