@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::grant::{Grant, refused_locally};
 use crate::session::{Session, unexpected};
+use crate::siblings;
 use crate::spec::Spec;
 use crate::{DEFAULT_TIMEOUT, DISABLE_ENV};
 use rustix::io::Errno;
@@ -76,7 +77,9 @@ impl Builder {
                 .filter(|path| !path.is_empty())
                 .map_or_else(|| SOCKET_PATH.into(), PathBuf::from)
         });
-        Ok(Client { session: Arc::new(Session::new(path, self.timeout)) })
+        let session = Arc::new(Session::new(path, self.timeout));
+        siblings::register(&session);
+        Ok(Client { session })
     }
 }
 

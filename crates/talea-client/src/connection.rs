@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use talea_core::mutate;
 use talea_os::seqpacket;
+use talea_proto::message::Token;
 use talea_proto::wire::decode_reply;
 use talea_proto::{MESSAGE_MAX, Refusal, Reply, Request, SpecId};
 
@@ -32,6 +33,9 @@ pub(crate) struct Connection {
     abandoned: Vec<u32>,
     /// Specs that the daemon granted to abandoned requests.
     unclaimed: Vec<SpecId>,
+    /// Secret from which the tokens of this connection's grants derive. The inner value is absent
+    /// if the daemon does not know the request.
+    seed: Option<Option<Token>>,
 }
 
 /// Reason why an exchange failed.
@@ -50,16 +54,18 @@ pub(crate) enum ConnectionError {
 }
 
 impl Connection {
-    pub(crate) fn open(path: &Path, timeout: Duration) -> io::Result<Connection> {
-        let socket = seqpacket::connect(path, timeout)?;
+    /// Connects within `now`; later waits last for at most `timeout`.
+    pub(crate) fn open(path: &Path, timeout: Duration, now: Duration) -> io::Result<Connection> {
+        let socket = seqpacket::connect(path, now)?;
         Ok(Connection {
             socket,
             buffer: Box::new([0; MESSAGE_MAX]),
             seq: 0,
-            socket_timeout: timeout,
+            socket_timeout: now,
             default_timeout: timeout,
             abandoned: Vec::new(),
             unclaimed: Vec::new(),
+            seed: None,
         })
     }
 
@@ -84,6 +90,25 @@ impl Connection {
             self.abandoned.push(self.seq);
         }
         reply
+    }
+
+    /// Sends the seed of the tokens, if not sent before.
+    pub(crate) fn send_seed(&mut self, deadline: Instant) -> Result<(), ConnectionError> {
+        if self.seed.is_some() {
+            return Ok(());
+        }
+        let mut seed = Token([0; 16]);
+        // The kernel's pool is ready long before a program asks, and fills so few bytes at once.
+        rustix::rand::getrandom(&mut seed.0[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| ConnectionError::NotSent(error.into()))?;
+        let is_known = self.exchange(&Request::Seed(seed), None, deadline)? == Reply::Done;
+        self.seed = Some(is_known.then_some(seed));
+        Ok(())
+    }
+
+    /// Returns the token of the grant of the last request; of a group, the first one.
+    pub(crate) fn last_token(&self) -> Option<Token> {
+        self.seed.flatten().map(|seed| Token::derived(seed, self.seq))
     }
 
     /// Returns a spec granted to an abandoned request.

@@ -109,7 +109,7 @@ impl Drop for Grant {
         if self.is_lost() {
             self.client.session().forget(self.spec);
         } else if !self.released {
-            drop(self.client.release(self.spec));
+            self.client.session().release_soon(self.spec);
         }
     }
 }

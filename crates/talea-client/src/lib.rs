@@ -24,7 +24,8 @@
 //!
 //! Invariants. Every call ends within its time-out, whatever the daemon does. A dead daemon is a
 //! [`Failure`], never a signal. When the connection breaks, the next call makes a new connection
-//! and claims the granted specs. One request is in progress at a time. A client may be cloned and
+//! and claims the granted specs. A restart of the daemon during a call is no failure: the call waits
+//! for the next daemon, and has its effect exactly once. One request is in progress at a time. A client may be cloned and
 //! shared by threads.
 //!
 //! Threads that share a client wait for each other on a lock without priority inheritance. So a
@@ -38,7 +39,9 @@ mod connection;
 mod failure;
 mod grant;
 mod periodic;
+mod retry;
 mod session;
+mod siblings;
 mod spec;
 
 pub use client::{Builder, Client, Explanation};

@@ -4,8 +4,10 @@
 //! token. If the connection has ended, the next request first makes a new connection and claims all
 //! specs. A spec that the daemon no longer knows is *lost*, which its grant reports.
 //!
-//! The session sends a request that could not be sent again on the new connection. It does not
-//! repeat a request that was sent and never answered, because that request may have taken effect.
+//! While a daemon restarts, a call waits for the next one, up to its time-out, and repeats its
+//! request: see `retry.rs`. A session that has waited in vain does not wait again until it has found
+//! a daemon. Before its first connection, a session waits only if a socket exists that no process
+//! answers, which a killed daemon has left.
 //!
 //! A child of a fork has its parent's memory but is another client. The child starts with a
 //! connection of its own and holds nothing, so that it neither reads its parent's replies nor
@@ -14,15 +16,17 @@
 
 use crate::connection::{Connection, ConnectionError};
 use crate::failure::Failure;
+use crate::retry::{Attempts, is_gone};
+use crate::siblings;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use talea_core::mutate;
 use talea_os::process;
-use talea_proto::{Granted, Reply, Request, SpecId, VERSION};
+use talea_proto::{Code, Granted, Reply, Request, SpecId, VERSION};
 
 /// State shared by the clones of a client and its grants.
 #[derive(Debug)]
@@ -49,6 +53,17 @@ struct State {
     /// Specs that the caller has dropped. The session releases them as soon as there is a
     /// connection.
     to_release: Vec<SpecId>,
+    /// Whether a call has waited for a daemon in vain.
+    has_given_up: bool,
+}
+
+/// Reason why there is no connection.
+#[derive(Debug)]
+enum NoConnection {
+    /// The daemon may be restarting.
+    Passing(Failure),
+    /// Waiting would not help.
+    Final(Failure),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +74,13 @@ struct HeldGrant {
 
 impl State {
     fn new() -> State {
-        State { connection: None, instance: None, held: BTreeMap::new(), to_release: Vec::new() }
+        State {
+            connection: None,
+            instance: None,
+            held: BTreeMap::new(),
+            to_release: Vec::new(),
+            has_given_up: false,
+        }
     }
 }
 
@@ -84,10 +105,8 @@ impl Session {
     pub(crate) fn connect(&self) -> Result<(), Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
-        if state.connection.is_none() {
-            self.reconnect(&mut state, deadline)?;
-        }
-        Ok(())
+        let mut attempts = Attempts::new(deadline, !state.has_given_up);
+        self.reconnect(&mut state, &mut attempts, deadline)
     }
 
     /// Sends a request and waits for the reply for at most the time-out, including the time to
@@ -95,7 +114,7 @@ impl Session {
     pub(crate) fn ask(&self, request: &Request, fd: Option<BorrowedFd>) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
-        let reply = self.ask_locked(&mut state, request, fd, deadline)?;
+        let reply = self.ask_locked(&mut state, request, fd, deadline, true)?;
         Session::release_unclaimed(&mut state, deadline);
         Ok(reply)
     }
@@ -105,7 +124,7 @@ impl Session {
     pub(crate) fn ask_and_hold(&self, request: &Request) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
-        let reply = self.ask_locked(&mut state, request, None, deadline)?;
+        let reply = self.ask_locked(&mut state, request, None, deadline, true)?;
         let granted = match &reply {
             Reply::Granted(granted) => std::slice::from_ref(granted),
             Reply::GrantedGroup(group) => group,
@@ -121,9 +140,20 @@ impl Session {
     /// Releases a spec. The session forgets the spec only when the daemon has answered. Until then
     /// a new connection must claim the spec, or could not release it.
     pub(crate) fn release(&self, spec: SpecId) -> Result<Reply, Failure> {
+        self.release_spec(spec, true)
+    }
+
+    /// Releases a spec now, or with the next request if there is no daemon. Does not wait for a
+    /// daemon: a program with many grants must be able to end.
+    pub(crate) fn release_soon(&self, spec: SpecId) {
+        drop(self.release_spec(spec, false));
+    }
+
+    fn release_spec(&self, spec: SpecId, is_patient: bool) -> Result<Reply, Failure> {
         let deadline = self.deadline();
         let mut state = self.lock();
-        let reply = self.ask_locked(&mut state, &Request::Release(spec), None, deadline);
+        let request = Request::Release(spec);
+        let reply = self.ask_locked(&mut state, &request, None, deadline, is_patient);
         if reply.is_ok() {
             state.held.remove(&spec);
         } else if state.held.contains_key(&spec) {
@@ -154,7 +184,28 @@ impl Session {
         self.lock().instance
     }
 
+    /// Claims the grants of this session from instance `instance` of the daemon of `other`, unless
+    /// the session is in use: then it detects the restart itself.
+    pub(crate) fn claim_from(&self, other: &Session, instance: u64, deadline: Instant) {
+        let mut state = match self.own().state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let holds = state.held.values().any(|held| !held.lost);
+        if holds && self.path == other.path && state.instance != Some(instance) {
+            // The next request of the session tries again.
+            drop(self.connect_once(&mut state, deadline));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic of another thread leaves the state as it was between two of its steps.
+        self.own().state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the state of this process.
+    fn own(&self) -> &PerProcess {
         let process = process::id();
         let mut own = &self.per_process;
         mutate!(
@@ -178,8 +229,7 @@ impl Session {
                 own = own.child.get_or_init(|| Box::new(PerProcess::new()));
             }
         );
-        // A panic of another thread leaves the state as it was between two of its steps.
-        own.state.lock().unwrap_or_else(PoisonError::into_inner)
+        own
     }
 
     fn ask_locked(
@@ -188,44 +238,93 @@ impl Session {
         request: &Request,
         fd: Option<BorrowedFd>,
         deadline: Instant,
+        is_patient: bool,
     ) -> Result<Reply, Failure> {
-        let mut fresh = false;
+        let mut attempts = Attempts::new(deadline, is_patient && !state.has_given_up);
         loop {
-            if state.connection.is_none() {
-                self.reconnect(state, deadline)?;
-                fresh = true;
-            }
+            self.reconnect(state, &mut attempts, deadline)?;
             let connection = state.connection.as_mut().expect("just connected");
-            match connection.exchange(request, fd, deadline) {
+            match attempts.exchange(connection, request, fd) {
                 Ok(reply) => return Ok(reply),
                 // The daemon is slow, not gone: its reply is discarded when it arrives.
                 Err(ConnectionError::TimedOut) => return Err(self.timed_out()),
-                Err(ConnectionError::NotSent(error)) if is_gone(&error) && !fresh => {
-                    state.connection = None;
-                }
                 Err(broken) => {
                     state.connection = None;
-                    return Err(self.failure(broken));
+                    if !attempts.may_repeat(request, &broken) {
+                        return Err(self.failure(broken));
+                    }
                 }
             }
         }
     }
 
+    /// Connects if there is no connection, and waits for a daemon that restarts.
+    fn reconnect(
+        &self,
+        state: &mut State,
+        attempts: &mut Attempts,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        if state.connection.is_some() {
+            return Ok(());
+        }
+        let before = state.instance;
+        loop {
+            match self.connect_once(state, deadline) {
+                Ok(()) => break,
+                Err(NoConnection::Passing(_)) if attempts.pause() => {}
+                Err(NoConnection::Passing(failure)) => {
+                    state.has_given_up |= attempts.is_patient();
+                    return Err(failure);
+                }
+                Err(NoConnection::Final(failure)) => return Err(failure),
+            }
+        }
+        state.has_given_up = false;
+        if let Some(instance) =
+            state.instance.filter(|_| before.is_some() && before != state.instance)
+        {
+            siblings::reconnect_others(self, instance, deadline);
+        }
+        Ok(())
+    }
+
     /// Connects to the daemon, sends the hello, and claims all specs.
-    fn reconnect(&self, state: &mut State, deadline: Instant) -> Result<(), Failure> {
+    fn connect_once(&self, state: &mut State, deadline: Instant) -> Result<(), NoConnection> {
         state.connection = None;
+        let timeout = deadline.saturating_duration_since(Instant::now()).min(self.timeout);
+        let was_connected = state.instance.is_some();
         let mut connection =
-            Connection::open(&self.path, self.timeout).map_err(|error| match error.kind() {
-                io::ErrorKind::TimedOut => self.timed_out(),
-                _ => self.connection("connect", error),
+            Connection::open(&self.path, self.timeout, timeout).map_err(|error| {
+                let is_passing = match error.kind() {
+                    io::ErrorKind::TimedOut => return NoConnection::Final(self.timed_out()),
+                    // A killed daemon has left its socket.
+                    io::ErrorKind::ConnectionRefused => true,
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => was_connected,
+                    _ => is_gone(&error),
+                };
+                let failure = self.connection("connect", error);
+                if is_passing {
+                    NoConnection::Passing(failure)
+                } else {
+                    NoConnection::Final(failure)
+                }
             })?;
         let mut ask = |request: &Request| {
-            connection.exchange(request, None, deadline).map_err(|broken| self.failure(broken))
+            connection.exchange(request, None, deadline).map_err(|broken| match &broken {
+                ConnectionError::Lost(_) => NoConnection::Passing(self.failure(broken)),
+                ConnectionError::NotSent(error) if is_gone(error) => {
+                    NoConnection::Passing(self.failure(broken))
+                }
+                _ => NoConnection::Final(self.failure(broken)),
+            })
         };
         let instance = match ask(&Request::Hello { min: VERSION, max: VERSION })? {
             Reply::Welcome { version: VERSION, instance } => instance,
-            Reply::Refused(refusal) => return Err(Failure::Rejected(refusal)),
-            other => return Err(unexpected(&other)),
+            Reply::Refused(refusal) => {
+                return Err(NoConnection::Final(Failure::Rejected(refusal)));
+            }
+            other => return Err(NoConnection::Final(unexpected(&other))),
         };
         for (&spec, held) in state
             .held
@@ -234,8 +333,12 @@ impl Session {
         {
             match ask(&Request::Claim { spec, token: held.granted.token })? {
                 Reply::Granted(granted) => held.granted = granted,
+                // The daemon stops, or it still works on the thread of the spec.
+                Reply::Refused(refusal) if matches!(refusal.code, Code::Stopping | Code::Busy) => {
+                    return Err(NoConnection::Passing(Failure::Rejected(refusal)));
+                }
                 Reply::Refused(_) => held.lost = true,
-                other => return Err(unexpected(&other)),
+                other => return Err(NoConnection::Final(unexpected(&other))),
             }
         }
         state.instance = Some(instance);
@@ -289,14 +392,6 @@ impl Session {
     fn timed_out(&self) -> Failure {
         Failure::TimedOut { path: self.path.clone(), after: self.timeout }
     }
-}
-
-/// Whether the error means that the other end has closed the connection.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
-    )
 }
 
 /// Creates the failure for a reply of another kind.

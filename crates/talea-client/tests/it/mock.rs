@@ -32,6 +32,11 @@ pub(crate) enum Next {
     Late,
     /// The daemon closes the connection instead of answering.
     HangUp,
+    /// The daemon is killed before it executes the request. The next daemon takes the grants of this
+    /// connection over.
+    DieBefore,
+    /// The daemon executes the request, and is killed before it answers.
+    DieAfter,
     /// The daemon sends invalid bytes instead of the answer.
     Nonsense,
 }
@@ -60,6 +65,9 @@ pub(crate) struct World {
     /// Whether the daemon lives in another PID namespace than the client.
     pub(crate) elsewhere: bool,
     next: u64,
+    /// Token of the next grant, and the number of grants since.
+    first_token: Option<Token>,
+    in_group: usize,
 }
 
 /// Running daemon; stops when dropped.
@@ -151,6 +159,7 @@ struct Peer {
     number: u64,
     socket: OwnedFd,
     held_back: Option<Vec<u8>>,
+    seed: Option<Token>,
 }
 
 fn serve(listener: &Listener, stopped: &OwnedFd, world: &(Mutex<World>, Condvar)) {
@@ -173,7 +182,7 @@ fn serve(listener: &Listener, stopped: &OwnedFd, world: &(Mutex<World>, Condvar)
         if ready[1] {
             while let Some(socket) = listener.accept().expect("accept") {
                 state.connections += 1;
-                peers.push(Peer { number: state.connections, socket, held_back: None });
+                peers.push(Peer { number: state.connections, socket, held_back: None, seed: None });
             }
         }
         let mut index = 0;
@@ -198,13 +207,28 @@ fn serve_message(peer: &mut Peer, world: &mut World) -> bool {
         _ => return false,
     };
     let (seq, request) = decode_request(&bytes[..received.len]).expect("a valid request");
-    let next =
-        if matches!(request, Request::Hello { .. }) { None } else { world.script.pop_front() };
-    world.log.push(request.clone());
+    if let Request::Seed(seed) = request {
+        peer.seed = Some(seed);
+    }
+    let is_preparation = matches!(request, Request::Hello { .. } | Request::Seed(_));
+    let next = if is_preparation { None } else { world.script.pop_front() };
+    if !matches!(request, Request::Seed(_)) {
+        world.log.push(request.clone());
+    }
     if next == Some(Next::HangUp) {
         return false;
     }
+    if next == Some(Next::DieBefore) {
+        world.specs.values_mut().for_each(|entry| entry.session = None);
+        return false;
+    }
+    world.first_token = peer.seed.map(|seed| Token::derived(seed, seq));
+    world.in_group = 0;
     let reply = world.answer(peer.number, request, received.fd);
+    if next == Some(Next::DieAfter) {
+        world.specs.values_mut().for_each(|entry| entry.session = None);
+        return false;
+    }
     let len = reply.encode(seq, &mut bytes);
     if next == Some(Next::Late) {
         peer.held_back = Some(bytes[..len].to_vec());
@@ -277,6 +301,17 @@ impl World {
                 None => no_such(spec),
             },
             Request::Query(spec) => self.specs.get(&spec.0).map_or_else(|| no_such(spec), info),
+            Request::Seed(_) => Reply::Done,
+            Request::Claim { spec: SpecId(0), token } => {
+                let known = self.specs.values_mut().find(|entry| entry.granted.token == token);
+                known.map_or_else(
+                    || no_such(SpecId(0)),
+                    |entry| {
+                        entry.session = Some(session);
+                        Reply::Granted(entry.granted)
+                    },
+                )
+            }
             Request::Claim { spec, token } => match self.specs.get_mut(&spec.0) {
                 Some(entry) if entry.granted.token == token => {
                     entry.session = Some(session);
@@ -386,9 +421,12 @@ impl World {
     fn create(&mut self, session: u64, task: &Task) -> Result<Granted, Box<Refusal>> {
         let (runtime, charge) = self.test(task)?;
         self.next += 1;
+        let random = Token([self.next as u8; 16]);
+        let token = self.first_token.map_or(random, |first| first.of_group(self.in_group));
+        self.in_group += 1;
         let granted = Granted {
             spec: SpecId(self.next),
-            token: Token([self.next as u8; 16]),
+            token,
             plugin: 0,
             cpu: Some(0),
             runtime,

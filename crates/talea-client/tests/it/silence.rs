@@ -96,9 +96,11 @@ fn an_invalid_reply_is_a_failure_and_the_next_call_reconnects() {
 fn retif_w15_the_end_of_the_connection_is_an_error_not_an_answer() {
     let mock = Mock::start();
     let client = connect(&mock);
-    mock.script([Next::HangUp]);
+    // Each repetition ends in the same way, and their number is bounded.
+    mock.script([Next::HangUp; 10]);
     let failure =
         client.create(&Spec::builder().build().expect("good")).expect_err("the daemon hung up");
     assert!(matches!(failure, Failure::Connection { .. }), "{failure}");
+    mock.script([]);
     drop(create(&client, 1));
 }
