@@ -26,6 +26,7 @@ mod sessions;
 mod survey;
 mod threads;
 mod token;
+mod watchdog;
 
 pub use adopt::Adoption;
 use talea_core::mutate;
@@ -59,6 +60,7 @@ use talea_proto::MESSAGE_MAX;
 use talea_proto::record::RECORD_SIZE;
 use threads::{Processes, Threads};
 use token::Token;
+use watchdog::Watchdog;
 
 /// Maximum number of events per round. A connection beyond it is not served in this round.
 const MAX_EVENTS: usize = 1024;
@@ -142,6 +144,7 @@ pub struct Daemon {
     inbox: Box<[u8; MESSAGE_MAX]>,
     outbox: Box<[u8; MESSAGE_MAX]>,
     wakeups: u64,
+    watchdog: Watchdog,
     state_failing: bool,
     /// Rate limits for log lines that a client can trigger repeatedly: rejected connections,
     /// unwatched threads.
@@ -235,6 +238,11 @@ impl Daemon {
             inbox: Box::new([0; MESSAGE_MAX]),
             outbox: Box::new([0; MESSAGE_MAX]),
             wakeups: 0,
+            watchdog: if is_service {
+                Watchdog::from_environment(clock::now())
+            } else {
+                Watchdog::default()
+            },
             state_failing: false,
             rejected_limiter: LogLimiter::default(),
             unwatched_limiter: LogLimiter::default(),
@@ -387,6 +395,7 @@ impl Daemon {
             self.threads.changes.next_due(),
             self.next_resume(),
             self.acceptor.resume_at(),
+            self.watchdog.next_due(),
         ];
         times.into_iter().flatten().min()
     }
@@ -419,6 +428,7 @@ impl Daemon {
         if !self.suspended.is_empty() {
             self.resume_reading();
         }
+        self.watchdog.keep_alive(now);
     }
 
     /// Handles events of several connections, or of other sources than connections.

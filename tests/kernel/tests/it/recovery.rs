@@ -4,9 +4,15 @@
 //! clients that do not claim, 19 requests during a restart, 25 a hung daemon.
 
 use crate::tasks::{owned_by, periodic, ranked, with};
-use std::path::PathBuf;
+use rustix::process::Signal;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, kernel, needs_root};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use talea_client::{Grant, Spec};
+use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs_root};
 use talea_proto::{Code, Owner, Reply, Request};
 
 /// A small file system in memory; unmounted at the end.
@@ -87,4 +93,215 @@ fn attack_8_a_full_disk_leaves_no_thread_without_an_owner() {
     fresh.create(with("rr", ranked(5)));
     drop(daemon);
     assert!(threads.iter().all(|(_, tid)| kernel::is_ordinary(*tid)));
+}
+
+/// A client that uses the library.
+fn library(socket: &Path) -> talea_client::Client {
+    let builder = talea_client::Client::builder().path(socket).timeout(Duration::from_secs(20));
+    builder.connect().expect("a daemon")
+}
+
+/// Returns a small task for `rm`.
+fn small() -> Spec {
+    let builder = Spec::builder().period(Duration::from_millis(100)).plugin("rm");
+    builder.runtime(Duration::from_micros(100)).build().expect("a task")
+}
+
+fn create(client: &talea_client::Client) -> Grant {
+    client.create(&small()).expect("connected").expect("granted")
+}
+
+#[test]
+fn attack_15_a_client_that_does_not_claim_leaks_nothing_and_an_idle_one_loses_nothing() {
+    needs_root!();
+    let bench = Bench::new("attack-15");
+    let mut daemon = Daemon::start(&bench, &config::open());
+    let (alice, absent) = (Agent::user(ALICE), Agent::user(ALICE));
+    let client = alice.connect(&daemon);
+    let mut leaked = Vec::new();
+    for round in 0..20 {
+        let granted = client.create(with("fp", ranked(5)));
+        if round % 2 == 0 {
+            let tid = alice.thread();
+            client.attach(granted.spec, tid);
+            leaked.push(tid);
+        }
+    }
+    let kept = absent.thread();
+    let line = absent.connect(&daemon);
+    let granted = line.create(with("fp", ranked(5)));
+    line.attach(granted.spec, kept);
+    // Two clients of this process: one asks, one only runs.
+    let (asking, running) = (library(daemon.socket()), library(daemon.socket()));
+    let first = create(&asking);
+    // Without a budget, whose end would show as another policy.
+    let unlimited = Spec::builder().period(Duration::from_millis(100)).plugin("rm").build();
+    let second = running.create(&unlimited.expect("a task")).expect("connected").expect("granted");
+    second.attach_current().expect("connected").expect("attached");
+    let own = rustix::thread::gettid().as_raw_pid();
+    daemon.kill();
+    daemon.restart();
+    let fresh = alice.connect(&daemon);
+    assert_eq!(fresh.status().specs, 23, "adopted");
+    first.info().expect("reconnected").expect("claimed");
+    let begun = Instant::now();
+    eventually("what is not claimed ends", || fresh.status().specs == 3);
+    assert!(begun.elapsed() > Duration::from_secs(3), "a client has time for its claims");
+    assert!(leaked.iter().all(|&tid| kernel::is_ordinary(tid)));
+    assert!(kernel::policy(kept).is_realtime() && kernel::policy(own).is_realtime());
+    second.detach().expect("connected").expect("it was not lost");
+    assert!(!second.is_lost());
+}
+
+/// Requests of one thread: when they were sent, and how long they took.
+type Calls = Vec<(&'static str, Instant, Duration)>;
+
+/// Makes requests through the library until `stop`; every one must succeed.
+fn load(socket: &Path, stop: &AtomicBool, failed: &AtomicU32) -> Calls {
+    let client = library(socket);
+    let mut calls = Calls::new();
+    let mut call = |what: &'static str, ask: &mut dyn FnMut() -> Result<(), String>| {
+        let sent = Instant::now();
+        if let Err(why) = ask() {
+            failed.fetch_add(1, Ordering::Relaxed);
+            eprintln!("{what} failed: {why}");
+        }
+        calls.push((what, sent, sent.elapsed()));
+    };
+    fn text<T>(outcome: talea_client::Outcome<T>) -> Result<T, String> {
+        outcome.map_err(|failure| failure.to_string())?.map_err(|refusal| refusal.to_string())
+    }
+    let kept = create(&client);
+    while !stop.load(Ordering::Relaxed) {
+        let mut grant = None;
+        call("create", &mut || text(client.create(&small())).map(|new| grant = Some(new)));
+        let Some(grant) = grant else { continue };
+        call("attach", &mut || text(grant.attach_current()));
+        call("status", &mut || text(client.status()).map(drop));
+        call("change", &mut || text(grant.change(&small())));
+        call("detach", &mut || text(grant.detach()));
+        let mut group = Vec::new();
+        let mut two = || text(client.create_group(&[small(), small()])).map(|new| group = new);
+        call("create group", &mut two);
+        call("list", &mut || text(client.list()).map(drop));
+        for grant in group.into_iter().chain([grant]) {
+            let mut grant = Some(grant);
+            call("release", &mut || text(grant.take().expect("once").release()));
+        }
+        call("query", &mut || text(kept.info()).map(drop));
+        // A new connection, as a program that starts now.
+        call("connect", &mut || {
+            let builder = talea_client::Client::builder().path(socket);
+            builder.connect().map(drop).map_err(|failure| failure.to_string())
+        });
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!kept.is_lost());
+    calls
+}
+
+#[test]
+fn attack_19_no_request_through_the_library_fails_while_daemons_are_killed() {
+    needs_root!();
+    let bench = Bench::new("attack-19");
+    let mut daemon = Daemon::start(&bench, &config::open());
+    let kills = if std::env::var_os("TALEA_SOAK").is_some() { 1000 } else { 30 };
+    let (stop, failed) = (AtomicBool::new(false), AtomicU32::new(0));
+    let socket = daemon.socket().to_owned();
+    let all = Mutex::new(Calls::new());
+    let mut outages: Vec<(Instant, Instant)> = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let calls = load(&socket, &stop, &failed);
+                all.lock().expect("calls").extend(calls);
+            });
+        }
+        for kill in 0..kills {
+            std::thread::sleep(Duration::from_millis(10 + kill * 7 % 23));
+            let begun = Instant::now();
+            daemon.kill();
+            daemon.restart();
+            outages.push((begun, Instant::now()));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let calls = all.into_inner().expect("calls");
+    let mut met: Vec<Duration> = Vec::new();
+    for (_, sent, took) in &calls {
+        let after = outages.partition_point(|(_, ready)| ready < sent);
+        if outages.get(after).is_some_and(|(begun, _)| *begun <= *sent + *took) {
+            met.push(*took);
+        }
+    }
+    met.sort_unstable();
+    let of = |part: usize| met.get(met.len() * part / 100).or(met.last());
+    eprintln!(
+        "{kills} kills, {} requests, {} met a kill: p50 {:?}, p99 {:?}, max {:?}, {} failed",
+        calls.len(),
+        met.len(),
+        of(50),
+        of(99),
+        met.last(),
+        failed.load(Ordering::Relaxed)
+    );
+    assert_eq!(failed.load(Ordering::Relaxed), 0);
+    assert!(met.len() >= kills as usize, "the kills met nothing");
+    let root = Agent::root();
+    let watcher = root.connect(&daemon);
+    eventually("nothing is leaked", || watcher.status().specs == 0);
+}
+
+/// Receives the messages of a daemon to its service manager.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    /// Returns the next message; `None` if none comes within `patience`.
+    fn next(&self, patience: Duration) -> Option<String> {
+        let mut bytes = [0; 256];
+        self.0.set_read_timeout(Some(patience)).expect("a time-out");
+        let length = self.0.recv(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes[..length]).trim().to_owned())
+    }
+}
+
+#[test]
+fn attack_25_a_daemon_that_hangs_gives_no_sign_of_life_and_can_be_replaced() {
+    const INTERVAL: Duration = Duration::from_millis(200);
+    const PATIENCE: Duration = Duration::from_secs(10);
+    needs_root!();
+    let bench = Bench::new("attack-25");
+    let path = bench.path("notify");
+    let manager = Manager(UnixDatagram::bind(&path).expect("a socket"));
+    let config = bench.write("talead.toml", &config::open());
+    let mut daemon = Daemon::unstarted(&config, &bench.path("state"));
+    let start = |daemon: &mut Daemon, interval: Option<Duration>| {
+        let mut command = daemon.command(&[]);
+        command.env("NOTIFY_SOCKET", &path).env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
+        if let Some(interval) = interval {
+            command.env("WATCHDOG_USEC", interval.as_micros().to_string());
+        }
+        daemon.run_command(command).unwrap_or_else(|failed| panic!("no daemon: {failed:?}"));
+        assert_eq!(manager.next(PATIENCE).as_deref(), Some("READY=1"));
+    };
+    start(&mut daemon, Some(INTERVAL));
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let tid = alice.thread();
+    let granted = client.create(owned_by(Owner::Process, with("fp", ranked(5))));
+    client.attach(granted.spec, tid);
+    for _ in 0..3 {
+        assert_eq!(manager.next(PATIENCE).as_deref(), Some("WATCHDOG=1"));
+    }
+    daemon.signal(Signal::STOP);
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid()));
+    eventually("it is stopped", || state().is_ok_and(|stat| stat.contains(") T ")));
+    while manager.next(Duration::from_millis(1)).is_some() {}
+    assert_eq!(manager.next(INTERVAL * 3), None, "a hung daemon has sent a sign of life");
+    // The manager replaces it.
+    daemon.kill();
+    start(&mut daemon, None);
+    assert!(kernel::policy(tid).is_realtime());
+    assert_eq!(alice.connect(&daemon).query(granted.spec).tid, Some(tid as u32));
+    assert_eq!(manager.next(INTERVAL * 3), None, "not asked for");
 }
