@@ -35,6 +35,7 @@ use crate::enforcement::{self, Enforcement};
 use crate::entropy::Entropy;
 use crate::hosts::{HostEvent, Hosts};
 use crate::log::{Log, LogLimiter};
+use crate::loop_priority::{self, LoopPriority};
 use crate::partitions::Partitions;
 use crate::rights;
 use acceptor::Acceptor;
@@ -99,8 +100,8 @@ pub struct Parts {
     pub reload: Option<Reload>,
     /// Path of the plugins' host program, if not the default.
     pub host_program: Option<PathBuf>,
-    /// Whether the daemon drops its capabilities and enforces the budgets of FIFO and RR threads;
-    /// an embedded daemon does neither.
+    /// Whether the daemon drops its capabilities, runs above its bands and enforces the budgets of
+    /// FIFO and RR threads; an embedded daemon does nothing of this.
     pub is_service: bool,
     /// Log.
     pub log: Log,
@@ -121,6 +122,7 @@ pub enum ExitReason {
 pub struct Daemon {
     broker: Broker,
     epoll: Epoll,
+    priority: LoopPriority,
     acceptor: Acceptor,
     deferred_close: DeferredClose,
     /// Connections that are not read until their users' descriptors are closed.
@@ -155,7 +157,8 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts the plugins and adopts the grants of an earlier daemon. With [`Parts::is_service`],
-    /// drops the capabilities and starts the enforcers. The error names the failed part.
+    /// drops the capabilities, raises the calling thread, which must call [`Daemon::run`], and
+    /// starts the enforcers. The error names the failed part.
     pub fn new(parts: Parts) -> Result<(Daemon, Adoption), String> {
         let Parts {
             setup,
@@ -178,7 +181,9 @@ impl Daemon {
         if is_service {
             // Capabilities are kept per thread: before the enforcers start.
             rights::drop_rights(has_hosts).map_err(os("dropping capabilities"))?;
+            rights::lock_memory(&log);
         }
+        let priority = is_service.then(|| raise(loop_priority::priority(&setup), &log));
         let enforcement = is_service.then(|| Enforcement::start(&machine.online));
         let enforcement = match enforcement {
             Some(Ok(enforcement)) => Some(enforcement),
@@ -217,6 +222,7 @@ impl Daemon {
         let mut daemon = Daemon {
             broker,
             epoll,
+            priority: priority.unwrap_or_default(),
             acceptor: Acceptor::new(),
             deferred_close: DeferredClose::new(),
             suspended: Vec::new(),
@@ -369,7 +375,9 @@ impl Daemon {
             let until = self.next_wakeup();
             self.epoll.wait(&mut events, until)?;
             self.wakeups += 1;
-            self.run_round(clock::now(), &events);
+            let now = clock::now();
+            self.run_round(now, &events);
+            self.priority.round_ended(now);
         }
     }
 
@@ -549,4 +557,15 @@ impl Daemon {
             }
         }
     }
+}
+
+/// Raises the calling thread above the bands of the plugins, where that is permitted.
+fn raise(priority: u8, log: &Log) -> LoopPriority {
+    LoopPriority::raise(priority).unwrap_or_else(|error| {
+        log.warning(format_args!(
+            "the daemon runs at ordinary priority, so that threads of its grants may delay its \
+             answers: FIFO priority {priority} is not available: {error}"
+        ));
+        LoopPriority::default()
+    })
 }

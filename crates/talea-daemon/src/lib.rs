@@ -13,6 +13,7 @@ mod entropy;
 mod event_loop;
 mod hosts;
 pub mod log;
+mod loop_priority;
 pub mod partitions;
 mod rights;
 pub mod start;

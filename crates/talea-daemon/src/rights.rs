@@ -18,6 +18,7 @@ use crate::log::Log;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use talea_os::capabilities::{CapSet, Capability, effective, keep_only};
+use talea_os::mlock;
 
 /// Drops every capability that serving does not need.
 pub(crate) fn drop_rights(has_hosts: bool) -> io::Result<()> {
@@ -57,6 +58,20 @@ pub(crate) fn raise_locked_memory() {
         let maximum = getrlimit(Resource::Memlock).maximum;
         // Raising to the hard limit is always allowed.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum });
+    }
+}
+
+/// Locks the daemon's memory, so that no page fault delays the event loop. Under a limit of locked
+/// memory nothing is locked, because later allocations would fail.
+pub(crate) fn lock_memory(log: &Log) {
+    let result = match getrlimit(Resource::Memlock).current {
+        None => mlock::lock_used(),
+        Some(_) => Err(io::Error::other("RLIMIT_MEMLOCK is not unlimited")),
+    };
+    if let Err(error) = result {
+        log.warning(format_args!(
+            "the daemon's memory is not locked, so that page faults may delay its answers: {error}"
+        ));
     }
 }
 

@@ -312,7 +312,7 @@ pub const KEYS: &[Key] = &[
         .means("CPUs on which the plugin may place tasks."),
     key(Plugin, "priorities", Text, "\"50-89\"")
         .default("required")
-        .range("`low-high` within 1 to 99; 99 is for watchdogs")
+        .range("`low-high` within 1 to 99; 98 and 99 are for the daemon and watchdogs")
         .means("Kernel priorities that the plugin may hand out.")
         .only(&["rm", "fp", "rr", "foreign"]),
     key(Plugin, "threshold", Decimal, "0.9")

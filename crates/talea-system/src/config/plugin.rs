@@ -21,6 +21,8 @@ use talea_core::{Charge, Span};
 const TIMEOUT: (Span, Span) = (Span::from_ns(1_000_000), Span::from_ns(10_000_000_000));
 const TIMEOUT_DEFAULT: Span = Span::from_ns(50_000_000);
 const ARGUMENT_MAX: usize = 4_096;
+/// Number of the highest priorities that the daemon and watchdogs use.
+const DAEMON_PRIORITIES: u8 = 2;
 
 pub(super) const CONFINE: [(&str, Confine); 3] =
     [("auto", Confine::Auto), ("partition", Confine::Partition), ("global", Confine::Global)];
@@ -274,8 +276,10 @@ fn band(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opti
     };
     let Some(band) = band_within(pair, &target.priorities) else {
         let what = format!("priorities {}-{} are not all there", pair.0, pair.1);
-        // Up to the last but one: the last is where watchdogs live.
-        let fits = (pair.0.max(u32::from(*least)), pair.1.min(u32::from(*most) - 1));
+        let fits = (
+            pair.0.max(u32::from(*least)),
+            pair.1.min(u32::from(*most) - u32::from(DAEMON_PRIORITIES)),
+        );
         let remedy = if fits.0 <= fits.1 {
             format!("write `priorities = \"{}-{}\"`", fits.0, fits.1)
         } else {
@@ -284,13 +288,14 @@ fn band(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opti
         findings.error(&field.at, words(what, why, remedy));
         return None;
     };
-    if band.high.0 == *most {
+    if band.high.0 > most - DAEMON_PRIORITIES {
         findings.warning(
             &field.at,
             words(
-                format!("priority {most} is handed out"),
-                "the highest priority is where watchdogs live; a thread that never sleeps there starves them",
-                format!("end the band at {}", most - 1),
+                format!("priority {} is handed out", band.high.0),
+                "the highest two priorities are those of the daemon and of watchdogs; a thread that never sleeps there \
+                 starves them",
+                format!("end the band at {}", most - DAEMON_PRIORITIES),
             ),
         );
     }

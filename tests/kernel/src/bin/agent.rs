@@ -145,6 +145,44 @@ impl Agent {
                 }
                 Ok(sent.to_string())
             }
+            // A request and its reply on every connection, for a while; reports the number of
+            // replies.
+            ["ask-all", milliseconds, hex] => {
+                let message = bytes(hex)?;
+                let end = Instant::now() + Duration::from_millis(number(milliseconds)? as u64);
+                let mut buffer = vec![0; 64 * 1024];
+                let mut received = 0u64;
+                while Instant::now() < end {
+                    for socket in self.connections.iter().flatten() {
+                        seqpacket::send_waiting(socket, &message, None)?;
+                    }
+                    for socket in self.connections.iter().flatten() {
+                        received +=
+                            u64::from(seqpacket::recv_waiting(socket, &mut buffer)?.len > 0);
+                    }
+                }
+                Ok(received.to_string())
+            }
+            // Requests on one connection, with pauses between; reports the median, the 99th
+            // percentile and the maximum of the response times in nanoseconds.
+            ["response-times", index, count, pause_us, hex] => {
+                let (socket, message) = (self.connection(index)?, bytes(hex)?);
+                let pause = Duration::from_micros(number(pause_us)? as u64);
+                let mut buffer = vec![0; 64 * 1024];
+                let mut times = Vec::new();
+                for _ in 0..number(count)? {
+                    let begun = Instant::now();
+                    seqpacket::send_waiting(socket, &message, None)?;
+                    seqpacket::recv_waiting(socket, &mut buffer)?;
+                    times.push(begun.elapsed().as_nanos());
+                    if !pause.is_zero() {
+                        std::thread::sleep(pause);
+                    }
+                }
+                times.sort_unstable();
+                let at = |per_cent: usize| times[(times.len() - 1) * per_cent / 100];
+                Ok(format!("{} {} {}", at(50), at(99), at(100)))
+            }
             ["thread"] => {
                 let worker = start_worker();
                 let tid = worker.answers.recv().map_err(io::Error::other)?;

@@ -27,5 +27,6 @@ mod restart;
 mod rules;
 mod shield;
 mod smoke;
+mod starvation;
 mod survival;
 mod tasks;

@@ -1,0 +1,274 @@
+//! Priority of the event loop: above the threads that it grants, within a budget.
+//!
+//! Threads of grants may consume a whole CPU at a real-time priority. An ordinary daemon would then
+//! wait for the kernel's throttling, up to 0.95 s for each request. So the event loop of a service
+//! runs at [`priority`], above every band. Enforcers stay above the loop.
+//!
+//! *Budget.* The loop works for requests of any user, so its work above the bands is limited: to
+//! [`BUDGET`], refilled at the rate of one budget per [`PERIOD`]. Beyond it the loop is
+//! *throttled*: it continues as an ordinary thread until the budget is full again. Grants see the
+//! loop as a thread of at most one budget, and a tenth of the CPU, plus the rest of one round.
+//!
+//! | state | event | next state | action |
+//! | --- | --- | --- | --- |
+//! | *raised* | a round ends, budget left | *raised* | |
+//! | *raised* | a round ends, budget exhausted | *throttled* | the guardian is asked |
+//! | *throttled* | a round ends | *throttled* | |
+//! | *throttled* | the budget is full | *raised* | |
+//!
+//! The *guardian* is a thread with the highest priority. It sets the policy of the loop at both
+//! transitions, because a throttled loop may be starved and could not raise itself.
+//!
+//! The loop's work is the time from the end of a wait to the next wait, by the clock: an upper
+//! bound of the CPU time, without a system call. Its debt is limited to one budget, so a stall of
+//! the computer throttles the loop for at most two periods.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use talea_core::setup::Setup;
+use talea_core::{Monotonic, Span, mutate};
+use talea_os::sched::{self, Attr, Policy};
+use talea_os::{Tid, clock};
+
+/// Priority of the guardian, the highest one, as that of the enforcers.
+const HIGHEST: u8 = 99;
+/// Work of the loop above the bands.
+const BUDGET: Span = Span::from_ns(2_000_000);
+/// Time in which the budget is refilled.
+const PERIOD: Span = Span::from_ns(20_000_000);
+/// Refill time of a unit of work.
+const REFILL: u64 = PERIOD.as_ns() / BUDGET.as_ns();
+/// Value of [`Shared::until`] without a request.
+const NONE: u64 = 0;
+/// Value of [`Shared::until`] that ends the guardian.
+const END: u64 = u64::MAX;
+
+/// Returns the priority of the event loop: one below the enforcers, unless a band reaches it.
+pub(crate) fn priority(setup: &Setup) -> u8 {
+    let highest = setup.plugins.iter().filter_map(|plugin| plugin.band).map(|band| band.high.0);
+    if highest.max() >= Some(HIGHEST - 1) { HIGHEST } else { HIGHEST - 1 }
+}
+
+/// Budget of the loop, as a token bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LoopBudget {
+    /// Time at which the budget is full.
+    full_at: Monotonic,
+    throttled_until: Monotonic,
+}
+
+impl LoopBudget {
+    /// Charges the work from `begun` to `ended`. Returns the end of the throttling if the work has
+    /// exhausted the budget.
+    #[inline]
+    fn charge(&mut self, begun: Monotonic, ended: Monotonic) -> Option<Monotonic> {
+        // Work at ordinary priority does not count.
+        if ended < self.throttled_until {
+            return None;
+        }
+        let begun = begun.max(self.throttled_until);
+        let work = ended.saturating_since(begun);
+        let refill = Span::from_ns(work.as_ns().saturating_mul(REFILL));
+        let most = ended.saturating_add(PERIOD).saturating_add(PERIOD);
+        self.full_at = self.full_at.max(begun).saturating_add(refill).min(most);
+        if self.full_at.saturating_since(ended) < PERIOD {
+            return None;
+        }
+        self.throttled_until = self.full_at;
+        Some(self.full_at)
+    }
+}
+
+/// Priority of the event loop of a service. Dropping it ends the guardian and restores the thread.
+#[derive(Debug, Default)]
+pub(crate) struct LoopPriority {
+    budget: LoopBudget,
+    guardian: Option<Guardian>,
+}
+
+#[derive(Debug)]
+struct Guardian {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    event_loop: Tid,
+    raised: Attr,
+    ordinary: Attr,
+    /// Attributes before the start.
+    original: Attr,
+    /// End of the throttling, in nanoseconds.
+    until: AtomicU64,
+}
+
+impl LoopPriority {
+    /// Raises the calling thread, which is the event loop's, and starts the guardian.
+    pub(crate) fn raise(priority: u8) -> io::Result<LoopPriority> {
+        let event_loop = Tid::current();
+        let original = sched::get(event_loop)?;
+        let nice = sched::get_nice(event_loop)?;
+        let raised = Attr::grant(Policy::Fifo(priority));
+        let shared = Arc::new(Shared {
+            event_loop,
+            raised,
+            ordinary: Attr::grant(Policy::Other { nice }),
+            original,
+            until: AtomicU64::new(NONE),
+        });
+        let (ready, started) = channel();
+        let of_thread = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("talea-guardian".to_owned())
+            .spawn(move || guard(&of_thread, &ready))?;
+        let guardian = Guardian { shared, thread: Some(thread) };
+        started.recv().map_err(|_| io::Error::other("the guardian has ended"))??;
+        // Children and threads of the loop start as ordinary ones.
+        mutate!("daemon-loop-priority", sched::set(event_loop, &raised)?, ());
+        Ok(LoopPriority { budget: LoopBudget::default(), guardian: Some(guardian) })
+    }
+
+    /// Charges the round that began at `begun` and ends now.
+    #[inline]
+    pub(crate) fn round_ended(&mut self, begun: Monotonic) {
+        let Some(guardian) = &self.guardian else { return };
+        let until = self.budget.charge(begun, clock::now());
+        if let Some(until) = mutate!("daemon-loop-budget", until, None) {
+            guardian.ask(until.as_ns());
+        }
+    }
+}
+
+impl Guardian {
+    #[cold]
+    fn ask(&self, until: u64) {
+        self.shared.until.store(until, Ordering::Release);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        self.ask(END);
+        if let Some(thread) = self.thread.take() {
+            // A panic aborts the daemon.
+            let _ = thread.join();
+        }
+        if Tid::current() == self.shared.event_loop {
+            // The loop has ended: what follows is not urgent.
+            let _ = sched::set(self.shared.event_loop, &self.shared.original);
+        }
+    }
+}
+
+fn guard(shared: &Shared, ready: &Sender<io::Result<()>>) {
+    let placed = sched::set(Tid::current(), &Attr::grant(Policy::Fifo(HIGHEST)));
+    let is_placed = placed.is_ok();
+    if ready.send(placed).is_err() || !is_placed {
+        return;
+    }
+    loop {
+        match shared.until.load(Ordering::Acquire) {
+            NONE => std::thread::park(),
+            END => return,
+            until => {
+                // The loop lives at least as long as this thread. If the administrator takes the
+                // right away meanwhile, the loop keeps the policy that it has.
+                let _ = sched::set(shared.event_loop, &shared.ordinary);
+                clock::sleep_until(Monotonic::from_ns(until));
+                let _ = sched::set(shared.event_loop, &shared.raised);
+                // A later request stays.
+                let _ =
+                    shared.until.compare_exchange(until, NONE, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use talea_core::Priority;
+    use talea_core::setup::{Band, FpOptions, OnOverrun, PluginKind, PluginSetup};
+
+    const US: u64 = 1_000;
+
+    fn at(us: u64) -> Monotonic {
+        Monotonic::from_ns(us * US)
+    }
+
+    /// Charges rounds of `work_us` that begin every `every_us`, within a second. Returns the work
+    /// above the bands in each period of `PERIOD`, in microseconds.
+    fn raised(work_us: u64, every_us: u64) -> Vec<u64> {
+        let mut budget = LoopBudget::default();
+        let period = PERIOD.as_ns() / US;
+        let mut work = vec![0; (1_000_000 / period) as usize + 1];
+        for begun in (0..1_000_000).step_by(every_us as usize) {
+            if at(begun) >= budget.throttled_until {
+                work[(begun / period) as usize] += work_us;
+            }
+            budget.charge(at(begun), at(begun + work_us));
+        }
+        work
+    }
+
+    #[test]
+    fn a_quiet_loop_is_never_throttled() {
+        let mut budget = LoopBudget::default();
+        // 9 % of a CPU.
+        for begun in (0..1_000_000).step_by(100) {
+            assert_eq!(budget.charge(at(begun), at(begun + 9)), None);
+        }
+        // A single round below the budget, after a pause.
+        assert_eq!(budget.charge(at(2_000_000), at(2_001_900)), None);
+    }
+
+    #[test]
+    fn a_busy_loop_has_a_budget_in_each_period() {
+        let budget = BUDGET.as_ns() / US;
+        for (work, every) in [(10, 10), (10, 20), (50, 100), (500, 600), (1_000, 1_000)] {
+            let raised = raised(work, every);
+            let sum: u64 = raised.iter().sum();
+            assert!(sum <= 1_000_000 / 10 + budget + work, "{work} each {every}: {sum}");
+            assert!(sum >= 1_000_000 / 14, "{work} each {every}: {sum}");
+            let most = raised.iter().max().copied().unwrap_or_default();
+            assert!(most <= 2 * budget + 2 * work, "{work} each {every}: {most} in a period");
+        }
+    }
+
+    #[test]
+    fn the_debt_of_a_stall_is_limited() {
+        let mut budget = LoopBudget::default();
+        let until = budget.charge(at(0), at(5_000_000)).expect("the budget is exhausted");
+        assert_eq!(until, at(5_000_000).saturating_add(PERIOD).saturating_add(PERIOD));
+        // Throttled: not charged.
+        assert_eq!(budget.charge(at(5_000_000), at(5_039_000)), None);
+        assert_eq!(budget.charge(at(5_040_000), at(5_041_000)), None);
+        assert!(budget.charge(at(5_041_000), at(5_043_000)).is_some());
+    }
+
+    #[test]
+    fn the_loop_is_above_every_band() {
+        let band = |high| Band { low: Priority(1), high: Priority(high) };
+        let with = |bands: &[u8]| {
+            let plugin = |high| PluginSetup {
+                name: "fp".to_owned(),
+                cpus: talea_core::CpuSet::first(1),
+                band: Some(band(high)),
+                kind: PluginKind::Fp(FpOptions::default()),
+                on_overrun: OnOverrun::Throttle,
+            };
+            Setup { plugins: bands.iter().map(|&high| plugin(high)).collect(), ..Setup::default() }
+        };
+        assert_eq!(priority(&with(&[])), 98);
+        assert_eq!(priority(&with(&[49, 97])), 98);
+        assert_eq!(priority(&with(&[49, 98])), 99);
+        assert_eq!(priority(&with(&[99])), 99);
+    }
+}

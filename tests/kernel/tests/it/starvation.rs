@@ -1,0 +1,187 @@
+//! Threads that never sleep, on every CPU: the daemon answers, and ordinary threads get their
+//! share.
+//!
+//! Every thread that never sleeps in these tests ends by itself after seconds, by the clock.
+
+use crate::tasks::{ranked, with};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use talea_core::CpuSet;
+use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, kernel, needs_root};
+use talea_os::sched::{self, Attr, Policy};
+use talea_proto::{Granted, Request, Task};
+
+/// Returns the name and the policy of each thread of a process.
+fn threads(pid: i32) -> BTreeMap<String, Vec<Policy>> {
+    let mut threads: BTreeMap<String, Vec<Policy>> = BTreeMap::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process").flatten() {
+        let name = std::fs::read_to_string(task.path().join("comm")).expect("a thread");
+        let tid: i32 = task.file_name().to_string_lossy().parse().expect("a number");
+        threads.entry(name.trim().to_owned()).or_default().push(kernel::policy(tid));
+    }
+    threads
+}
+
+/// Returns the configuration in which the band of `fp` ends at `high`.
+fn band_up_to(high: u8) -> String {
+    config::open().replace("priorities = \"20-39\"", &format!("priorities = \"20-{high}\""))
+}
+
+#[test]
+fn attack_13_the_daemon_runs_above_its_bands_and_its_helpers_do_not() {
+    needs_root!();
+    let bench = Bench::new("starvation-level");
+    for (high, level) in [(59, 98), (98, 99)] {
+        let daemon = Daemon::start(&bench, &band_up_to(high));
+        let found = threads(daemon.pid());
+        assert_eq!(kernel::policy(daemon.pid()), Policy::Fifo(level), "{found:?}");
+        assert!(kernel::attr(daemon.pid()).reset_on_fork);
+        let raised = ["talead", "talea-guardian", "talea-limit/"];
+        for (name, policies) in &found {
+            let is_raised = raised.iter().any(|raised| name.starts_with(raised));
+            assert_eq!(policies.iter().all(|policy| policy.is_realtime()), is_raised, "{found:?}");
+        }
+        // Under a limit of locked memory, later allocations would fail.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).maximum;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid()));
+        let locked = status.expect("a process").lines().find_map(|line| {
+            line.strip_prefix("VmLck:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+        });
+        assert_eq!(locked > Some(0), limit.is_none(), "{locked:?}");
+        assert_eq!(daemon.log().contains("memory is not locked"), limit.is_some());
+    }
+}
+
+#[test]
+fn attack_13_a_flooded_daemon_leaves_ordinary_threads_their_share() {
+    needs_root!();
+    let bench = Bench::new("starvation-flood");
+    let quota = "[daemon.quota]\nrequests_per_second = 1000000\n";
+    let daemon = Daemon::start(&bench, &format!("{}{quota}", config::open()));
+    const LONG: u64 = 2_000;
+    let flooding: Vec<Agent> = (0..3).map(|i| Agent::user(ALICE + 10 * i)).collect();
+    let mut status = String::new();
+    for agent in &flooding {
+        let clients: Vec<Client> = (0..4).map(|_| agent.connect(&daemon)).collect();
+        status = clients[0].encode(&Request::Status);
+    }
+    for agent in &flooding {
+        agent.begin(&format!("ask-all {LONG} {status}"));
+    }
+    // The daemon is raised for a small part of the time only.
+    let (mut raised, mut samples) = (0, 0);
+    let end = Instant::now() + Duration::from_millis(LONG * 3 / 4);
+    std::thread::sleep(Duration::from_millis(LONG / 8));
+    while Instant::now() < end {
+        raised += u32::from(kernel::policy(daemon.pid()).is_realtime());
+        samples += 1;
+        std::thread::sleep(Duration::from_micros(700));
+    }
+    let answered: u64 =
+        flooding.iter().map(|agent| agent.finish().parse::<u64>().expect("a number")).sum();
+    assert!(answered > 1_000, "{answered} answers");
+    println!("raised in {raised} of {samples} samples");
+    assert!(raised > 0 && raised < samples / 2, "raised in {raised} of {samples} samples");
+    drop(flooding);
+    talea_kernel_tests::eventually("the daemon is raised again", || {
+        kernel::policy(daemon.pid()).is_realtime()
+    });
+}
+
+/// Returns a task without a runtime on this CPU, which the daemon does not limit.
+fn unlimited(cpu: u32) -> Task {
+    Task { cpus: CpuSet::single(cpu), cpus_mandatory: true, ..with("fp", ranked(5)) }
+}
+
+/// Agents with an unlimited grant on each CPU.
+struct Hogs(Vec<(Agent, Granted, i32)>);
+
+impl Hogs {
+    fn attach(daemon: &Daemon) -> Hogs {
+        let hog = |cpu| {
+            let agent = Agent::user(ALICE);
+            let client = agent.connect(daemon);
+            let granted = client.create(unlimited(cpu));
+            let tid = agent.thread();
+            client.attach(granted.spec, tid);
+            (agent, granted, tid)
+        };
+        Hogs(kernel::cpus().iter().map(hog).collect())
+    }
+
+    /// Starts to compute without a pause, for this time.
+    fn begin(&self, milliseconds: u64) {
+        for (agent, _, tid) in &self.0 {
+            agent.begin(&format!("hog {tid} {milliseconds} spin"));
+        }
+    }
+
+    fn finish(&self) {
+        for (agent, ..) in &self.0 {
+            agent.finish();
+        }
+    }
+}
+
+/// Response times of a client, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    median: u64,
+    p99: u64,
+}
+
+/// Returns the response times of `count` status requests with pauses of a millisecond. The client
+/// itself precedes the hogs, so only the daemon could be starved.
+fn status_times(client: &Client, count: u32) -> Times {
+    let status = client.encode(&Request::Status);
+    let said =
+        client.agent.order(&format!("response-times {} {count} 1000 {status}", client.index()));
+    let mut words = said.split(' ').map(|word| word.parse().unwrap_or_else(|_| panic!("{said}")));
+    let mut next = || words.next().expect("a number");
+    Times { median: next(), p99: next() }
+}
+
+#[test]
+fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
+    needs_root!();
+    let bench = Bench::new("starvation-answers");
+    let daemon = Daemon::start(&bench, &config::open());
+    let (bob, root) = (Agent::user(BOB), Agent::root());
+    for agent in [&bob, &root] {
+        let policy = Attr::grant(Policy::Fifo(90));
+        sched::set(kernel::tid(agent.os_pid()), &policy).expect("root may");
+    }
+    let (client, superuser) = (bob.connect(&daemon), root.connect(&daemon));
+    let is_measured = std::env::var_os("TALEA_MEASURE").is_some();
+    let (mut quiet, mut busy, mut releases) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..if is_measured { 10 } else { 3 } {
+        quiet.push(status_times(&client, 200));
+        let hogs = Hogs::attach(&daemon);
+        hogs.begin(450);
+        busy.push(status_times(&client, 200));
+        let begun = Instant::now();
+        superuser.done(&Request::Release(hogs.0[0].1.spec));
+        releases.push(begun.elapsed());
+        hogs.finish();
+    }
+    // A stall of the computer concerns one round.
+    let median_of = |times: &[Times], of: fn(&Times) -> u64| {
+        let mut all: Vec<u64> = times.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    let of = |times: &[Times]| (median_of(times, |t| t.median), median_of(times, |t| t.p99));
+    let ((quiet, quiet_p99), (busy, busy_p99)) = (of(&quiet), of(&busy));
+    releases.sort_unstable();
+    let release = releases[releases.len() / 2];
+    println!(
+        "quiet {} us, p99 {} us; beside hogs {} us, p99 {} us; release {release:?}",
+        quiet / 1_000,
+        quiet_p99 / 1_000,
+        busy / 1_000,
+        busy_p99 / 1_000
+    );
+    // A starved daemon answers after half a second, by the kernel's throttling.
+    assert!(busy_p99 < 100 * quiet, "p99 {busy_p99} ns beside hogs, median {quiet} ns without");
+    assert!(release.as_nanos() < 500 * u128::from(quiet), "{release:?}, status {quiet} ns");
+}
