@@ -229,6 +229,9 @@ impl Broker {
                         "a claim that is not awaited has a timer"
                     );
                 }
+                Timer::CheckCanaries => {
+                    assert_eq!(self.canaries.timer, Some(at), "two checks of canaries are armed");
+                }
                 Timer::Retry(slot) => {
                     let thread = self.specs.at(slot).thread.as_ref();
                     assert_eq!(

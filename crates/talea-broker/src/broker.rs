@@ -24,6 +24,7 @@ use crate::rules::Rules;
 use crate::session::{QueuedRequest, Session};
 use crate::slab::Slab;
 use crate::spec::ReplyTo;
+use crate::starvation::Canaries;
 use crate::threads::AttrChange;
 use crate::users::Users;
 use crate::waiting::WaitingRequest;
@@ -91,6 +92,7 @@ pub struct Broker {
     pub(crate) restore_failed: u32,
     /// Time of the next inspection; `None` without attached threads.
     pub(crate) inspection_at: Option<Monotonic>,
+    pub(crate) canaries: Canaries,
     pub(crate) stopping: Option<Shutdown>,
     /// Adopted specs whose thread has not been compared with the ledger.
     pub(crate) unverified: Vec<u32>,
@@ -129,6 +131,8 @@ pub(crate) enum Timer {
     ResumeWaiting(SessionId),
     /// Inspect the attached threads.
     Inspect,
+    /// Check the canaries again, because one is silent.
+    CheckCanaries,
 }
 
 /// Item that waits until no change awaits the kernel's result.
@@ -198,6 +202,7 @@ impl Broker {
             waiting: BTreeMap::new(),
             restore_failed: 0,
             inspection_at: None,
+            canaries: Canaries::default(),
             stopping: None,
             unverified: Vec::new(),
             exclusive: BTreeMap::new(),
@@ -237,6 +242,9 @@ impl Broker {
             Input::CredentialsChanged { thread, uids } => self.credentials_changed(thread, uids),
             Input::AttrChanged { thread, attr } => self.attr_changed(thread, &attr),
             Input::NotApplied { ticket, found } => self.not_applied(ticket, &found),
+            Input::CanariesChecked { silent, consumed } => {
+                self.canaries_checked(&silent, &consumed);
+            }
             Input::RealTimeThreads { threads } => self.real_time_threads(&threads),
             Input::ThreadExited { thread } => self.thread_exited(thread),
             Input::Overrun { thread } => self.overrun(thread),
@@ -421,6 +429,10 @@ impl Broker {
                 Timer::ResumeDeferred(session) => self.resume_deferred(session),
                 Timer::ResumeWaiting(session) => self.resume_waiting(session),
                 Timer::Inspect => self.inspect(),
+                Timer::CheckCanaries => {
+                    self.canaries.timer = None;
+                    self.check_canaries();
+                }
             }
         }
     }

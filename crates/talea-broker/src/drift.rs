@@ -165,6 +165,7 @@ impl Broker {
         self.inspection_at = None;
         self.start_inspections();
         mutate!("drift-inspection", self.emit(Effect::Inspect { threads: INSPECTED_THREADS }), ());
+        self.check_canaries();
     }
 
     pub(crate) fn credentials_changed(&mut self, thread: ThreadId, uids: Uids) {
@@ -219,7 +220,7 @@ impl Broker {
 
     /// Detaches a thread from its spec and restores it. A spec that its thread owns ends; any other
     /// spec stays.
-    fn force_detach(&mut self, slot: u32, cause: DetachCause) {
+    pub(crate) fn force_detach(&mut self, slot: u32, cause: DetachCause) {
         let spec = self.specs.at_mut(slot);
         spec.detached = Some(cause);
         let reason = match spec.task.owner {

@@ -175,6 +175,13 @@ pub enum Input {
         /// State of the thread that prevented the effect.
         found: Found,
     },
+    /// The driver has executed an [`Effect::CheckCanaries`].
+    CanariesChecked {
+        /// CPUs with a canary that has not run since it was asked.
+        silent: CpuSet,
+        /// CPU times of the attached FIFO and RR threads on these CPUs.
+        consumed: Vec<(ThreadId, Work)>,
+    },
     /// The real-time threads of the machine, without those of the kernel. The driver passes them
     /// before a request for which they matter.
     RealTimeThreads {
@@ -357,6 +364,12 @@ pub enum Effect {
         /// Maximum number of threads.
         threads: u32,
     },
+    /// Report whether the canaries of these CPUs have run since they were asked last, and ask those
+    /// that have. The driver answers with [`Input::CanariesChecked`], if it has canaries.
+    CheckCanaries {
+        /// The CPUs.
+        cpus: CpuSet,
+    },
     /// Enforce this limit on the thread from now on, in place of an earlier one. The limit ends
     /// with [`Effect::Restore`] or [`Effect::ForgetThread`].
     Limit {
@@ -477,6 +490,11 @@ pub enum LogEvent {
         uid: u32,
         /// Reason.
         cause: DetachCause,
+    },
+    /// Threads without a grant leave ordinary threads no time on a CPU.
+    StarvedByOthers {
+        /// The CPU.
+        cpu: u32,
     },
     /// A thread has left the CPUs of its grant and was returned to them.
     ReturnedToCpus {

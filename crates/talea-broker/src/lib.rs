@@ -42,6 +42,7 @@ mod session;
 mod slab;
 mod span_tree;
 mod spec;
+mod starvation;
 mod threads;
 mod unclaimed;
 mod ungranted;

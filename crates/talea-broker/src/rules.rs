@@ -68,11 +68,21 @@ pub struct Snapshot {
     subjects: Box<[(u32, Option<u32>)]>,
 }
 
+impl Snapshot {
+    /// Returns the first rule that matches the client on `plugin`; `None` for an unrestricted
+    /// client.
+    pub fn first_rule(&self, plugin: u32) -> Option<RuleId> {
+        self.bounds.get(plugin as usize)?.first
+    }
+}
+
 /// Tightest bounds of one client on one plugin, each with its rule.
 #[derive(Clone, Debug, Default)]
 struct Bounds {
     /// Whether any rule matches.
     consent: bool,
+    /// First rule that matches.
+    first: Option<RuleId>,
     runtime_max: Option<(Work, RuleId)>,
     period_min: Option<(Span, RuleId)>,
     period_max: Option<(Span, RuleId)>,
@@ -215,6 +225,7 @@ impl Rules {
     fn tighten(&self, bounds: &mut Bounds, id: RuleId) {
         let rule = &self.setup.rules[id.0 as usize];
         bounds.consent = true;
+        bounds.first.get_or_insert(id);
         match rule.bound {
             Bound::MaxUtilization(limit) => {
                 let subject = subject(rule);

@@ -133,6 +133,7 @@ impl Broker {
         assert!(before.is_none(), "slot {slot} has a thread already");
         self.specs.at_mut(slot).detached = None;
         self.counters.attached += 1;
+        self.canaries.is_stale = true;
         self.start_inspections();
         mutate!(
             "recovery-order",
@@ -158,6 +159,7 @@ impl Broker {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         self.counters.attached -= 1;
+        self.canaries.is_stale = true;
         self.stop_inspections();
         self.emit(Effect::ForgetThread { thread: attached.thread });
         attached
@@ -175,6 +177,7 @@ impl Broker {
             self.timers.remove(&(at, Timer::Retry(slot)));
         }
         if !on_record {
+            self.canaries.is_stale = true;
             self.emit(Effect::WriteRecord { slot });
         }
         let owner = self.owner(slot);

@@ -186,5 +186,6 @@ pub(crate) fn detached(cause: DetachCause) -> &'static str {
         DetachCause::Credentials => "detached: credentials changed",
         DetachCause::Affinity => "detached: place changed",
         DetachCause::Policy => "detached: policy changed",
+        DetachCause::Starvation => "detached: CPU starved",
     }
 }

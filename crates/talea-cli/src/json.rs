@@ -173,6 +173,7 @@ impl SpecJson {
                 DetachCause::Credentials => "credentials",
                 DetachCause::Affinity => "affinity",
                 DetachCause::Policy => "policy",
+                DetachCause::Starvation => "starvation",
             }),
         }
     }

@@ -31,6 +31,7 @@ mod watchdog;
 pub use adopt::Adoption;
 use talea_core::mutate;
 
+use crate::canaries::Canaries;
 use crate::enforcement::{self, Enforcement};
 use crate::entropy::Entropy;
 use crate::hosts::{HostEvent, Hosts};
@@ -123,6 +124,7 @@ pub struct Daemon {
     broker: Broker,
     epoll: Epoll,
     priority: LoopPriority,
+    canaries: Canaries,
     acceptor: Acceptor,
     deferred_close: DeferredClose,
     /// Connections that are not read until their users' descriptors are closed.
@@ -149,9 +151,10 @@ pub struct Daemon {
     watchdog: Watchdog,
     state_failing: bool,
     /// Rate limits for log lines that a client can trigger repeatedly: rejected connections,
-    /// unwatched threads.
+    /// unwatched threads, starved CPUs.
     rejected_limiter: LogLimiter,
     unwatched_limiter: LogLimiter,
+    starved_limiter: LogLimiter,
     exit: Option<ExitReason>,
 }
 
@@ -184,6 +187,9 @@ impl Daemon {
             rights::lock_memory(&log);
         }
         let priority = is_service.then(|| raise(loop_priority::priority(&setup), &log));
+        let priority = priority.flatten();
+        // A starved daemon could not tell its own silence from that of a canary.
+        let canaries = priority.as_ref().map(|_| Canaries::start(&machine.online));
         let enforcement = is_service.then(|| Enforcement::start(&machine.online));
         let enforcement = match enforcement {
             Some(Ok(enforcement)) => Some(enforcement),
@@ -195,6 +201,8 @@ impl Daemon {
             }
             None => None,
         };
+        let (priority, canaries) = (priority.unwrap_or_default(), canaries.unwrap_or_default());
+        priority.stop_inheritance().map_err(os("reset on fork"))?;
         let mut platform = crate::convert::platform(&machine, &made);
         platform.enforcement = enforcement.as_ref().map(|_| enforcement::GRANULARITY);
         let mut broker = Broker::new(setup, platform)?;
@@ -222,7 +230,8 @@ impl Daemon {
         let mut daemon = Daemon {
             broker,
             epoll,
-            priority: priority.unwrap_or_default(),
+            priority,
+            canaries,
             acceptor: Acceptor::new(),
             deferred_close: DeferredClose::new(),
             suspended: Vec::new(),
@@ -252,6 +261,7 @@ impl Daemon {
             state_failing: false,
             rejected_limiter: LogLimiter::default(),
             unwatched_limiter: LogLimiter::default(),
+            starved_limiter: LogLimiter::default(),
             exit: None,
         };
         let adoption = daemon.adopt(clock::now());
@@ -560,12 +570,13 @@ impl Daemon {
 }
 
 /// Raises the calling thread above the bands of the plugins, where that is permitted.
-fn raise(priority: u8, log: &Log) -> LoopPriority {
-    LoopPriority::raise(priority).unwrap_or_else(|error| {
+fn raise(priority: u8, log: &Log) -> Option<LoopPriority> {
+    let raised = LoopPriority::raise(priority);
+    let raised = raised.inspect_err(|error| {
         log.warning(format_args!(
-            "the daemon runs at ordinary priority, so that threads of its grants may delay its \
-             answers: FIFO priority {priority} is not available: {error}"
+            "the daemon runs at ordinary priority: threads of its grants may delay its answers, and \
+             starved CPUs are not detected; FIFO priority {priority} is not available: {error}"
         ));
-        LoopPriority::default()
-    })
+    });
+    raised.ok()
 }

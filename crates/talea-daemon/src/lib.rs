@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod call_time;
+mod canaries;
 mod convert;
 mod enforcement;
 mod entropy;

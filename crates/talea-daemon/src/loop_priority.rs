@@ -107,16 +107,20 @@ struct Shared {
 }
 
 impl LoopPriority {
-    /// Raises the calling thread, which is the event loop's, and starts the guardian.
+    /// Raises the calling thread, which is the event loop's, and starts the guardian. New threads
+    /// inherit the priority until [`LoopPriority::stop_inheritance`]: ordinary ones would not start
+    /// on starved CPUs.
     pub(crate) fn raise(priority: u8) -> io::Result<LoopPriority> {
         let event_loop = Tid::current();
         let original = sched::get(event_loop)?;
         let nice = sched::get_nice(event_loop)?;
-        let raised = Attr::grant(Policy::Fifo(priority));
+        let (fifo, other) = (Policy::Fifo(priority), Policy::Other { nice });
+        let raised = Attr::grant(mutate!("daemon-loop-priority", fifo, other));
+        sched::set(event_loop, &Attr::plain(raised.policy))?;
         let shared = Arc::new(Shared {
             event_loop,
             raised,
-            ordinary: Attr::grant(Policy::Other { nice }),
+            ordinary: Attr::grant(other),
             original,
             until: AtomicU64::new(NONE),
         });
@@ -127,9 +131,13 @@ impl LoopPriority {
             .spawn(move || guard(&of_thread, &ready))?;
         let guardian = Guardian { shared, thread: Some(thread) };
         started.recv().map_err(|_| io::Error::other("the guardian has ended"))??;
-        // Children and threads of the loop start as ordinary ones.
-        mutate!("daemon-loop-priority", sched::set(event_loop, &raised)?, ());
         Ok(LoopPriority { budget: LoopBudget::default(), guardian: Some(guardian) })
+    }
+
+    /// Lets later children and threads of the loop start as ordinary ones.
+    pub(crate) fn stop_inheritance(&self) -> io::Result<()> {
+        let Some(Guardian { shared, .. }) = &self.guardian else { return Ok(()) };
+        sched::set(shared.event_loop, &shared.raised)
     }
 
     /// Charges the round that began at `begun` and ends now.

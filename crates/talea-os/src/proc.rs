@@ -7,7 +7,7 @@
 use crate::Tid;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use talea_core::Span;
+use talea_core::{Span, Work};
 
 /// Users of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +158,11 @@ pub struct RunTimes {
 pub fn runnable_time(tid: Tid) -> io::Result<Span> {
     let times = run_times(tid)?;
     Ok(Span::from_ns(times.ran.as_ns().saturating_add(times.waited.as_ns())))
+}
+
+/// Returns the CPU time of a thread, as of the last tick or switch on its CPU.
+pub fn cpu_time(tid: Tid) -> io::Result<Work> {
+    run_times(tid).map(|times| Work::from_ns(times.ran.as_ns()))
 }
 
 /// Returns the times of a thread with a CPU and in a run queue. Allocates nothing.

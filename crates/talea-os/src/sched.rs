@@ -103,6 +103,13 @@ impl Attr {
         Attr { policy, reset_on_fork: false, extra: Extra::default() }
     }
 
+    /// Returns the attributes with this slice of a time-sharing thread, 0.1 to 100 ms (Linux 6.12
+    /// and later).
+    #[must_use]
+    pub fn with_slice(self, slice: Span) -> Attr {
+        Attr { extra: Extra { slice_ns: slice.as_ns(), ..self.extra }, ..self }
+    }
+
     /// Length of [`Attr::to_bytes`].
     pub const BYTES: usize = size_of::<Raw>();
 

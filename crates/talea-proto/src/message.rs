@@ -381,12 +381,18 @@ pub enum DetachCause {
     Affinity = 2,
     /// The thread or an administrator has changed its policy or priority.
     Policy = 3,
+    /// The thread has left ordinary threads no time on its CPU.
+    Starvation = 4,
 }
 
 impl DetachCause {
     /// All causes.
-    pub const ALL: [DetachCause; 3] =
-        [DetachCause::Credentials, DetachCause::Affinity, DetachCause::Policy];
+    pub const ALL: [DetachCause; 4] = [
+        DetachCause::Credentials,
+        DetachCause::Affinity,
+        DetachCause::Policy,
+        DetachCause::Starvation,
+    ];
 }
 
 /// Counters of the daemon.

@@ -232,6 +232,10 @@ impl Clients {
                 LogEvent::Detached { cause: DetachCause::Policy, .. } => {
                     "detached for their policy"
                 }
+                LogEvent::Detached { cause: DetachCause::Starvation, .. } => {
+                    "detached for starvation"
+                }
+                LogEvent::StarvedByOthers { .. } => "CPUs starved by others",
                 LogEvent::ReturnedToCpus { .. } => "returned to their CPUs",
                 LogEvent::Adopted { .. } => "adopted",
                 LogEvent::Demoted { .. } => "demoted",

@@ -13,7 +13,7 @@ use crate::input::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::setup::Setup;
-use talea_core::{Attr, Monotonic, Policy, Span};
+use talea_core::{Attr, CpuSet, Monotonic, Policy, Span, Work};
 use talea_proto::message::Caveat;
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::{Reply, Request, VERSION};
@@ -105,6 +105,12 @@ pub struct Simulation {
     /// Plugins with a stopped host.
     pub ended_hosts: BTreeSet<u32>,
     watched: BTreeSet<ThreadId>,
+    /// CPUs with a canary that does not run.
+    pub(crate) starved: CpuSet,
+    /// CPU times of threads on starved CPUs, by thread id.
+    pub(crate) consumed: BTreeMap<u32, Work>,
+    /// CPUs of the last check of canaries.
+    pub(crate) checked: CpuSet,
     /// Limits that the driver enforces.
     pub(crate) limits: BTreeMap<ThreadId, Limit>,
     watched_processes: BTreeSet<ProcessId>,
@@ -144,6 +150,9 @@ impl Simulation {
             inbox: VecDeque::new(),
             ended_hosts: BTreeSet::new(),
             watched: BTreeSet::new(),
+            starved: CpuSet::EMPTY,
+            consumed: BTreeMap::new(),
+            checked: CpuSet::EMPTY,
             limits: BTreeMap::new(),
             watched_processes: BTreeSet::new(),
             applied: BTreeMap::new(),
@@ -337,6 +346,16 @@ impl Simulation {
                 self.restore(ticket, thread, &attr, &applied, owner);
             }
             Effect::Inspect { threads } => self.inspect(threads),
+            Effect::CheckCanaries { cpus } => {
+                self.checked = cpus;
+                let silent = cpus.intersection(&self.starved);
+                let held = self.watched.iter().filter_map(|&thread| {
+                    let (tid, _) = self.kernel.thread_of(thread)?;
+                    Some((thread, *self.consumed.get(&tid)?))
+                });
+                let consumed = held.collect();
+                self.inbox.push_back(Input::CanariesChecked { silent, consumed });
+            }
             Effect::Limit { thread, limit } => {
                 let before = match limit {
                     Some(limit) => self.limits.insert(thread, limit),

@@ -18,5 +18,6 @@ mod records;
 mod rule_shares;
 mod simulation;
 mod stage;
+mod starvation;
 mod threads;
 mod whose;

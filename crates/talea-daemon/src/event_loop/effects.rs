@@ -119,6 +119,7 @@ impl Daemon {
                 }
             }
             Effect::Inspect { threads } => self.inspect(now, threads),
+            Effect::CheckCanaries { cpus } => self.check_canaries(now, &cpus),
             Effect::WatchThread { thread } => {
                 if let Err(error) = self.threads.watch(thread, &self.epoll)
                     && self.unwatched_limiter.allows(now)
@@ -166,6 +167,8 @@ impl Daemon {
                 }
             }
             Effect::Exit => self.exit = Some(ExitReason::Requested),
+            // The kernel's throttling ends such an interval each second.
+            Effect::Log(LogEvent::StarvedByOthers { .. }) if !self.starved_limiter.allows(now) => {}
             Effect::Log(event) => self.log_event(&event),
         }
     }
@@ -255,9 +258,13 @@ impl Daemon {
                     DetachCause::Credentials => "it no longer runs as that user only",
                     DetachCause::Affinity => "it has left the CPUs of its grant again",
                     DetachCause::Policy => "its policy or priority was changed",
+                    DetachCause::Starvation => "it left ordinary threads no time on its CPU",
                 };
                 log.warning(format_args!("thread {tid} was detached from a grant of user {uid}: {why}"));
             }
+            LogEvent::StarvedByOthers { cpu } => log.warning(format_args!(
+                "ordinary threads get no time on CPU {cpu}, because of real-time threads without a grant"
+            )),
             LogEvent::ReturnedToCpus { tid, uid } => {
                 log.warning(format_args!(
                     "thread {tid}, under a grant of user {uid}, had left the CPUs of its grant and was returned to them"

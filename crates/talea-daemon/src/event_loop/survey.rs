@@ -8,7 +8,7 @@
 
 use super::Daemon;
 use talea_broker::{Input, RealTimeThread};
-use talea_core::{Monotonic, Span};
+use talea_core::{CpuSet, Monotonic, Span};
 use talea_os::{Tid, clock, sysinfo};
 use talea_proto::Request;
 
@@ -50,5 +50,16 @@ impl Daemon {
         let pause = Span::from_ns(ended.since(begun).as_ns().saturating_mul(COST_SHARE));
         self.survey.not_before = Some(ended.saturating_add(pause));
         self.handle_input(now, Input::RealTimeThreads { threads });
+    }
+
+    /// Checks the canaries of `cpus`, and passes the result to the broker. Called between two
+    /// effects.
+    pub(super) fn check_canaries(&mut self, now: Monotonic, cpus: &CpuSet) {
+        if self.canaries.is_empty() {
+            return;
+        }
+        let silent = self.canaries.check(cpus);
+        let consumed = self.threads.consumed_on(&silent);
+        self.broker.handle(now, Input::CanariesChecked { silent, consumed });
     }
 }

@@ -16,11 +16,11 @@ use talea_broker::input::{
     Errno, Found, Limit, ProcessId, ThreadError, ThreadFacts, ThreadId, Uids,
 };
 use talea_core::mutate;
-use talea_core::{Attr, CpuSet, Monotonic, Policy, Span};
+use talea_core::{Attr, CpuSet, Monotonic, Policy, Span, Work};
 use talea_os::epoll::{Epoll, Interest};
 use talea_os::sysinfo::{self, SystemInfo};
 use talea_os::thread::{Identity, Restored, is_same_or_nudged};
-use talea_os::{ApplyError, OpenError, Snapshot, Thread, Tid, clock, sched};
+use talea_os::{ApplyError, OpenError, Snapshot, Thread, Tid, clock, proc, sched};
 use talea_proto::message::Overruns;
 use talea_proto::record::RecordThread;
 
@@ -240,6 +240,20 @@ impl Threads {
         // The exit of a thread is reported separately.
         let uids = convert::uids_of(held.thread.uids_now().ok()?);
         (std::mem::replace(&mut held.uids, uids) != uids).then_some(uids)
+    }
+
+    /// Returns the CPU times of the FIFO and RR threads that may use `cpus`.
+    pub(super) fn consumed_on(&self, cpus: &CpuSet) -> Vec<(ThreadId, Work)> {
+        let is_here = |attr: &Attr| {
+            matches!(attr.policy, Policy::Fifo(_) | Policy::Rr(_))
+                && (attr.cpus.is_empty() || !attr.cpus.intersection(cpus).is_empty())
+        };
+        if cpus.is_empty() {
+            return Vec::new();
+        }
+        let here = self.held.iter().filter(|(_, held)| held.applied.as_ref().is_some_and(is_here));
+        // A thread that has just exited consumes nothing.
+        here.filter_map(|(&id, held)| Some((id, proc::cpu_time(held.thread.tid()).ok()?))).collect()
     }
 
     /// Returns the next thread to inspect, in turn; `None` if no thread is held.

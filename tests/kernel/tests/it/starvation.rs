@@ -5,10 +5,14 @@
 
 use crate::tasks::{ranked, with};
 use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use talea_core::CpuSet;
-use talea_kernel_tests::{ALICE, Agent, BOB, Bench, Client, Daemon, config, kernel, needs_root};
+use talea_kernel_tests::{
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
+};
 use talea_os::sched::{self, Attr, Policy};
+use talea_proto::message::DetachCause;
 use talea_proto::{Granted, Request, Task};
 
 /// Returns the name and the policy of each thread of a process.
@@ -37,6 +41,8 @@ fn attack_13_the_daemon_runs_above_its_bands_and_its_helpers_do_not() {
         assert_eq!(kernel::policy(daemon.pid()), Policy::Fifo(level), "{found:?}");
         assert!(kernel::attr(daemon.pid()).reset_on_fork);
         let raised = ["talead", "talea-guardian", "talea-limit/"];
+        let canaries = found.keys().filter(|name| name.starts_with("talea-canary/")).count();
+        assert_eq!(canaries, kernel::cpus().len() as usize, "{found:?}");
         for (name, policies) in &found {
             let is_raised = raised.iter().any(|raised| name.starts_with(raised));
             assert_eq!(policies.iter().all(|policy| policy.is_realtime()), is_raised, "{found:?}");
@@ -83,9 +89,7 @@ fn attack_13_a_flooded_daemon_leaves_ordinary_threads_their_share() {
     println!("raised in {raised} of {samples} samples");
     assert!(raised > 0 && raised < samples / 2, "raised in {raised} of {samples} samples");
     drop(flooding);
-    talea_kernel_tests::eventually("the daemon is raised again", || {
-        kernel::policy(daemon.pid()).is_realtime()
-    });
+    eventually("the daemon is raised again", || kernel::policy(daemon.pid()).is_realtime());
 }
 
 /// Returns a task without a runtime on this CPU, which the daemon does not limit.
@@ -98,6 +102,10 @@ struct Hogs(Vec<(Agent, Granted, i32)>);
 
 impl Hogs {
     fn attach(daemon: &Daemon) -> Hogs {
+        Hogs::attach_to(daemon, &kernel::cpus())
+    }
+
+    fn attach_to(daemon: &Daemon, cpus: &CpuSet) -> Hogs {
         let hog = |cpu| {
             let agent = Agent::user(ALICE);
             let client = agent.connect(daemon);
@@ -106,7 +114,12 @@ impl Hogs {
             client.attach(granted.spec, tid);
             (agent, granted, tid)
         };
-        Hogs(kernel::cpus().iter().map(hog).collect())
+        Hogs(cpus.iter().map(hog).collect())
+    }
+
+    /// Returns the causes for which the daemon has detached them.
+    fn causes(&self, client: &Client) -> Vec<Option<DetachCause>> {
+        self.0.iter().map(|(_, granted, _)| client.query(granted.spec).detached).collect()
     }
 
     /// Starts to compute without a pause, for this time.
@@ -120,6 +133,31 @@ impl Hogs {
         for (agent, ..) in &self.0 {
             agent.finish();
         }
+    }
+}
+
+/// Kernel without a limit of real-time threads. Dropping it, or the end of this process, restores
+/// the limit.
+struct Unthrottled(Child);
+
+impl Unthrottled {
+    fn new() -> Unthrottled {
+        const LIMIT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+        // Once: each read rebuilds the root domains.
+        let before = std::fs::read_to_string(LIMIT).expect("the limit");
+        let restore = format!("read end; echo {} > {LIMIT}", before.trim());
+        let guard = Command::new("sh").args(["-c", &restore]).stdin(Stdio::piped()).spawn();
+        let guard = Unthrottled(guard.expect("a shell"));
+        std::fs::write(LIMIT, "-1").expect("root may");
+        guard
+    }
+}
+
+impl Drop for Unthrottled {
+    fn drop(&mut self) {
+        self.0.stdin = None;
+        let status = self.0.wait().expect("the shell");
+        assert!(status.success(), "the limit of real-time threads is not restored: {status}");
     }
 }
 
@@ -184,4 +222,116 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
     // A starved daemon answers after half a second, by the kernel's throttling.
     assert!(busy_p99 < 100 * quiet, "p99 {busy_p99} ns beside hogs, median {quiet} ns without");
     assert!(release.as_nanos() < 500 * u128::from(quiet), "{release:?}, status {quiet} ns");
+}
+
+/// Lets hogs on every CPU run for seconds, and checks that they are demoted before they end.
+fn hogs_are_demoted(is_throttling: bool) {
+    let bench = Bench::new("starvation-demoted");
+    let unthrottled = (!is_throttling).then(Unthrottled::new);
+    let name = if is_throttling { "throttling" } else { "no throttling" };
+    let rules = format!(
+        "[[rule]]\ndomain = \"#{ALICE}\"\nplugin = \"fp\"\nmax_priority = 9\nallow_unbounded = true\n"
+    );
+    let daemon = Daemon::start(&bench, &config::with_rules(&rules));
+    let root = Agent::root();
+    let policy = Attr::grant(Policy::Fifo(90));
+    sched::set(kernel::tid(root.os_pid()), &policy).expect("root may");
+    let superuser = root.connect(&daemon);
+    let hogs = Hogs::attach(&daemon);
+    let begun = Instant::now();
+    hogs.begin(3_000);
+    std::thread::sleep(Duration::from_millis(100));
+    // This thread is ordinary: it continues when a hog is demoted, or by the kernel's fair server.
+    while hogs.0.iter().any(|(_, _, tid)| kernel::policy(*tid).is_realtime()) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let took = begun.elapsed();
+    hogs.finish();
+    let ended = begun.elapsed();
+    drop(unthrottled);
+    println!("{name}: demoted within {took:?}");
+    assert!(took < ended * 2 / 3, "{name}: demoted after {took:?} of {ended:?}");
+    let causes = hogs.causes(&superuser);
+    assert!(causes.iter().all(|&cause| cause == Some(DetachCause::Starvation)), "{causes:?}");
+    assert!(daemon.wait_for_line("left ordinary threads no time").is_some());
+    // The grant is whole: its thread may be attached again.
+    let (agent, granted, tid) = &hogs.0[0];
+    agent.client_at(0).attach(granted.spec, *tid);
+    assert!(kernel::policy(*tid).is_realtime());
+}
+
+#[test]
+fn attack_13_hogs_on_every_cpu_are_demoted() {
+    needs_root!();
+    hogs_are_demoted(true);
+}
+
+#[test]
+fn attack_13_hogs_on_every_cpu_are_demoted_also_without_throttling() {
+    needs_root!();
+    hogs_are_demoted(false);
+}
+
+#[test]
+fn attack_13_a_grant_is_not_demoted_for_threads_of_others() {
+    needs_root!();
+    let bench = Bench::new("starvation-others");
+    let daemon = Daemon::start(&bench, &config::open());
+    let cpu = kernel::cpus().iter().last().expect("a CPU");
+    // It computes for a third of a second, and pauses.
+    let bursts = Hogs::attach_to(&daemon, &CpuSet::single(cpu));
+    for _ in 0..4 {
+        bursts.begin(330);
+        bursts.finish();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let root = Agent::root();
+    let client = root.connect(&daemon);
+    assert!(client.query(bursts.0[0].1.spec).tid.is_some(), "{}", daemon.log());
+    assert_eq!(daemon.said_since_start(), [""; 0]);
+    let tid = root.thread();
+    sched::set_affinity(kernel::tid(tid), &CpuSet::single(cpu)).expect("root may");
+    sched::set(kernel::tid(tid), &Attr::grant(Policy::Fifo(50))).expect("root may");
+    root.order(&format!("hog {tid} 1900 spin"));
+    eventually("others are named", || daemon.log().contains("real-time threads without a grant"));
+    assert!(client.query(bursts.0[0].1.spec).tid.is_some());
+    let lines = daemon.said_since_start();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+/// Returns the number of voluntary context switches of the canary of each CPU.
+fn canary_wakeups(daemon: i32) -> BTreeMap<String, u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{daemon}/task")).expect("the daemon");
+    let count = |task: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let name = status.lines().next()?.strip_prefix("Name:\ttalea-canary/")?.to_owned();
+        let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
+        Some((name, line.trim().parse().ok()?))
+    };
+    tasks.flatten().filter_map(count).collect()
+}
+
+#[test]
+fn a_canary_is_woken_only_beside_grants_and_five_times_a_second() {
+    needs_root!();
+    let bench = Bench::new("starvation-wakeups");
+    let daemon = Daemon::start(&bench, &config::open());
+    let first = kernel::cpus().iter().next().expect("a CPU");
+    let woken = || {
+        let before = canary_wakeups(daemon.pid());
+        std::thread::sleep(Duration::from_secs(2));
+        let after = canary_wakeups(daemon.pid());
+        assert_eq!(before.len(), kernel::cpus().len() as usize, "{before:?}");
+        before.into_iter().map(|(cpu, count)| (cpu.clone(), after[&cpu] - count)).collect()
+    };
+    let counts: BTreeMap<String, u64> = woken();
+    assert!(counts.values().all(|&count| count == 0), "without grants: {counts:?}");
+    let hogs = Hogs::attach_to(&daemon, &CpuSet::single(first));
+    let counts: BTreeMap<String, u64> = woken();
+    for (cpu, &count) in &counts {
+        let most = if *cpu == first.to_string() { 11 } else { 0 };
+        assert!(count <= most, "{counts:?}");
+    }
+    assert!(counts[&first.to_string()] > 5, "{counts:?}");
+    drop(hogs);
 }

@@ -176,7 +176,7 @@ impl SpecWire {
             0 => None,
             number => Some(
                 (DetachCause::ALL.into_iter().find(|&cause| cause as u32 == number))
-                    .ok_or_else(|| FieldError::new(Field::Message, number, 3_u32))?,
+                    .ok_or_else(|| FieldError::new(Field::Message, number, 4_u32))?,
             ),
         };
         let attr = if bits & HAS_ATTR != 0 {
