@@ -104,6 +104,7 @@ impl Broker {
             self.unverified.push(slot);
             self.log(LogEvent::Adopted { spec: id, uid: record.uid, tid });
             self.detach_if_foreign(slot);
+            self.leave_offline_cpu(slot);
         } else {
             self.specs.at_mut(slot).disowned = true;
             self.log(LogEvent::Dropped { spec: id });

@@ -41,6 +41,8 @@ use talea_proto::{Code, Field, Refusal, Reply, SpecId};
 pub struct Broker {
     pub(crate) setup: Setup,
     pub(crate) platform: Platform,
+    /// CPUs that are off-line now.
+    pub(crate) offline: talea_core::CpuSet,
     pub(crate) plugin_set: PluginSet,
     pub(crate) rules: Rules,
     /// `names[p]`: name of plugin `p`, in order of precedence.
@@ -173,6 +175,7 @@ impl Broker {
             names: plugins.clone().map(|plugin| plugin_set.info(plugin).name).collect(),
             hosts: plugins.map(|_| Host::default()).collect(),
             setup,
+            offline: platform.offline,
             platform,
             plugin_set,
             rules,
@@ -254,6 +257,7 @@ impl Broker {
             Input::NotBefore { ticket, at } => self.not_before(ticket, at),
             Input::PluginAnswered { ticket, answer } => self.plugin_answered(ticket, answer),
             Input::HostFailed { plugin } => self.take_out_of_service(plugin, "its host has ended"),
+            Input::CpusChanged { offline } => self.cpus_changed(offline),
             Input::HostServes { plugin } => self.take_into_service(plugin),
             Input::Reloaded { setup } => self.reloaded(*setup),
             Input::Adopt { slot, record, thread, lingers, process_alive, groups } => {

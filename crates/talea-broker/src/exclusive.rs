@@ -27,8 +27,8 @@ impl Broker {
         self.exclusive.retain(|_, holder| *holder != slot);
     }
 
-    /// Returns `scope` with the CPUs that exclusive specs have reserved. The current CPU of the
-    /// spec to be replaced does not count as reserved.
+    /// Returns `scope` with the CPUs that are off-line, and those that exclusive specs have
+    /// reserved. The current CPU of the spec to be replaced does not count as reserved.
     pub(crate) fn beside_executors(
         &self,
         scope: &ThreadScope,
@@ -44,6 +44,6 @@ impl Broker {
             }
             reserved.insert(cpu);
         }
-        ThreadScope { reserved, executor, ..*scope }
+        ThreadScope { offline: self.offline, reserved, executor, ..*scope }
     }
 }

@@ -239,6 +239,11 @@ pub enum Input {
         /// Index of the plugin.
         plugin: u32,
     },
+    /// CPUs went off-line or came back.
+    CpusChanged {
+        /// CPUs that are off-line now.
+        offline: CpuSet,
+    },
     /// The host of a foreign plugin that had failed was started again and has initialised its
     /// plugin.
     HostServes {
@@ -614,8 +619,10 @@ pub struct ForeignAnswer {
 /// Facts about the machine; the driver probes them once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
-    /// Online CPUs.
+    /// CPUs of the machine.
     pub cpus: CpuSet,
+    /// Those of them that are off-line at the start.
+    pub offline: CpuSet,
     /// CPUs of a thread whose affinity and cpuset were never restricted: all but the isolated ones.
     pub default_cpus: CpuSet,
     /// Root domains: sets of CPUs over which the kernel balances and admits `SCHED_DEADLINE`.
@@ -646,6 +653,7 @@ impl Platform {
         let cpus = CpuSet::first(count);
         Platform {
             cpus,
+            offline: CpuSet::EMPTY,
             default_cpus: cpus,
             root_domains: vec![cpus],
             partitionable: CpuSet::EMPTY,

@@ -24,6 +24,7 @@ mod foreign;
 mod ids;
 mod ledger;
 mod levels;
+mod offline;
 mod ownership;
 mod placements;
 mod plugins;

@@ -33,6 +33,8 @@ pub struct ThreadScope {
     pub fifo: bool,
     /// RLIMIT_RTTIME; `None` means no limit.
     pub rt_time: Option<Work>,
+    /// CPUs that are off-line.
+    pub offline: CpuSet,
     /// CPUs that executors have reserved.
     pub reserved: CpuSet,
     /// Id of the process of the executor that has reserved the first of these CPUs; 0 without such
@@ -46,6 +48,7 @@ impl Default for ThreadScope {
             cpus: CpuSet::EMPTY,
             fifo: true,
             rt_time: None,
+            offline: CpuSet::EMPTY,
             reserved: CpuSet::EMPTY,
             executor: 0,
         }

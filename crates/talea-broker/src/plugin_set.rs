@@ -558,6 +558,11 @@ impl PluginSet {
         self.summaries[plugin as usize].out_of_service = false;
     }
 
+    /// Notes that CPUs went off-line or came back: earlier evaluations are outdated.
+    pub fn cpus_changed(&mut self) {
+        self.epoch += 1;
+    }
+
     // ---- internals ----
 
     fn at(&self, slot: SpecSlot) -> &PlacedSpec {

@@ -85,7 +85,8 @@ impl Broker {
         let (attr, scope) = (self.plugin_set.attr(SpecSlot(slot)), self.scope_of(facts));
         let fifo = matches!(attr.policy, Policy::Fifo(_) | Policy::Rr(_));
         let runtime = self.specs.at(slot).task.params.runtime;
-        let inside = self.specs.at(slot).task.cpus_mandatory || scope.covers(&attr.cpus);
+        let inside = (self.specs.at(slot).task.cpus_mandatory || scope.covers(&attr.cpus))
+            && !self.is_offline(slot);
         mutate!(
             "broker-attach-mask",
             inside && (!fifo || scope.fifo && scope.has_time_for(runtime)),

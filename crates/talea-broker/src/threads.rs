@@ -250,6 +250,7 @@ impl Broker {
             PendingOp::Restoring(restoring) => self.restore_done(slot, restoring, result),
         }
         self.detach_if_foreign(slot);
+        self.leave_offline_cpu(slot);
     }
 
     fn reapply_done(&mut self, slot: u32, result: Result<(), Errno>) {

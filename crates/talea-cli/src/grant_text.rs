@@ -187,5 +187,6 @@ pub(crate) fn detached(cause: DetachCause) -> &'static str {
         DetachCause::Affinity => "detached: place changed",
         DetachCause::Policy => "detached: policy changed",
         DetachCause::Starvation => "detached: CPU starved",
+        DetachCause::Offline => "detached: CPU off-line",
     }
 }

@@ -174,6 +174,7 @@ impl SpecJson {
                 DetachCause::Affinity => "affinity",
                 DetachCause::Policy => "policy",
                 DetachCause::Starvation => "starvation",
+                DetachCause::Offline => "offline",
             }),
         }
     }

@@ -18,7 +18,8 @@ pub fn platform(machine: &SystemInfo, made: &CpuSet) -> talea_broker::input::Pla
     let single = root_domains.iter().filter(|cpus| cpus.len() == 1);
     let single = single.fold(CpuSet::EMPTY, |all, cpus| all.union(cpus));
     talea_broker::input::Platform {
-        cpus: machine.online,
+        cpus: machine.present,
+        offline: machine.present.difference(&machine.online),
         default_cpus: default_cpus(machine),
         // Single-CPU domains made by the administrator: a thread that is pinned there is confined.
         partitionable: single.difference(made),

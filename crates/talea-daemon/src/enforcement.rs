@@ -84,6 +84,21 @@ impl Enforcement {
         })
     }
 
+    /// Pins each enforcer to its CPU again, and starts those that are missing. The kernel moves the
+    /// thread of an enforcer away from a CPU that goes off-line.
+    pub(crate) fn cpus_changed(&mut self, online: &CpuSet) -> io::Result<()> {
+        for cpu in online.iter() {
+            match self.enforcers.get(&cpu) {
+                Some(enforcer) => enforcer.return_to_cpu()?,
+                None => {
+                    let enforcer = Enforcer::start(cpu, self.demoted.clone())?;
+                    self.enforcers.insert(cpu, enforcer);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Creates the limit of a thread, and charges what the user's ended limits have consumed.
     /// [`Enforcement::place`] then starts the enforcement.
     pub(crate) fn limit(

@@ -18,6 +18,7 @@
 mod acceptor;
 mod adopt;
 mod changes;
+mod cpus;
 mod deferred_close;
 mod edge_trigger;
 mod effects;
@@ -40,6 +41,7 @@ use crate::loop_priority::{self, LoopPriority};
 use crate::partitions::Partitions;
 use crate::rights;
 use acceptor::Acceptor;
+use cpus::Cpus;
 use deferred_close::DeferredClose;
 use edge_trigger::AdaptivePolling;
 use fair_queue::FairQueue;
@@ -134,6 +136,7 @@ pub struct Daemon {
     polling: AdaptivePolling,
     threads: Threads,
     survey: Survey,
+    cpus: Cpus,
     processes: Processes,
     hosts: Hosts,
     // Dropped before `state`, whose lock the next daemon waits for.
@@ -226,6 +229,7 @@ impl Daemon {
                 .map_err(os("limits"))?;
         }
         let polling = AdaptivePolling::new(&epoll).map_err(os("timers"))?;
+        let cpus = Cpus::watch(machine.present, machine.online, &epoll);
         let threads = Threads::new(&machine, enforcement);
         let mut daemon = Daemon {
             broker,
@@ -240,6 +244,7 @@ impl Daemon {
             polling,
             threads,
             survey: Survey::default(),
+            cpus,
             processes: Processes::default(),
             hosts,
             _overruns: overruns,
@@ -476,6 +481,7 @@ impl Daemon {
                     }
                 }
                 Token::ProcEvents => self.on_proc_events(now),
+                Token::CpuEvents => self.on_cpu_events(now),
                 Token::Host(index) => {
                     self.hosts.on_readable(now, index, &mut self.host_events, &self.log);
                     self.forward_host_events(now);

@@ -103,7 +103,8 @@ pub fn load(path: &Path, machine: &SystemInfo) -> Result<Loaded, StartError> {
     let origin = path
         .file_name()
         .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
-    config::read_bytes(&bytes, &origin, &MachineNames, &Target::new(machine.online))
+    let target = Target::new(machine.online).with_present(machine.present);
+    config::read_bytes(&bytes, &origin, &MachineNames, &target)
         .map_err(|found| StartError::Configuration(diagnostic::render(&found, false)))
 }
 
@@ -184,6 +185,7 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     );
     let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
     warn_unservable_plugins(&loaded.setup, &machine, &made, &log);
+    warn_offline_cpus(&loaded.setup, &machine, &log);
     let parts = Parts {
         setup: loaded.setup,
         reload: Some(reload(options.config.clone(), machine.clone(), log)),
@@ -228,6 +230,19 @@ fn warn_unservable_plugins(setup: &Setup, machine: &SystemInfo, made: &CpuSet, l
                 plugin.name,
                 plugin.cpus,
                 domains.join(" or ")
+            ));
+        }
+    }
+}
+
+/// Logs the plugins that name CPUs that are off-line.
+fn warn_offline_cpus(setup: &Setup, machine: &SystemInfo, log: &Log) {
+    for plugin in &setup.plugins {
+        let offline = plugin.cpus.difference(&machine.online);
+        if !offline.is_empty() {
+            log.warning(format_args!(
+                "plugin `{}`: CPUs {offline} are off-line; it places nothing there until they are back",
+                plugin.name
             ));
         }
     }

@@ -18,6 +18,7 @@ pub mod bounded_read;
 pub mod capabilities;
 pub mod cgroup;
 pub mod clock;
+pub mod cpu_events;
 pub mod epoll;
 pub mod event_count;
 pub mod files;

@@ -383,15 +383,18 @@ pub enum DetachCause {
     Policy = 3,
     /// The thread has left ordinary threads no time on its CPU.
     Starvation = 4,
+    /// The CPU of the grant went off-line.
+    Offline = 5,
 }
 
 impl DetachCause {
     /// All causes.
-    pub const ALL: [DetachCause; 4] = [
+    pub const ALL: [DetachCause; 5] = [
         DetachCause::Credentials,
         DetachCause::Affinity,
         DetachCause::Policy,
         DetachCause::Starvation,
+        DetachCause::Offline,
     ];
 }
 

@@ -265,6 +265,8 @@ pub enum RejectionReason {
     NoRoomBesideUngranted = 14,
     /// An executor has reserved the CPUs: `asked` is its process, `limit` the first of its CPUs.
     Reserved = 15,
+    /// The plugin's CPUs are off-line: `limit` is the first of them.
+    Offline = 16,
 }
 
 impl Rejection {

@@ -25,7 +25,7 @@ pub(super) fn summarize(
     }
     let missing = plugin.cpus.difference(&platform.cpus);
     if !missing.is_empty() {
-        return Err(format!("CPU {missing} is not online (online: {})", platform.cpus));
+        return Err(format!("CPU {missing} does not exist here (CPUs: {})", platform.cpus));
     }
     let band = match (&plugin.kind, plugin.band) {
         (PluginKind::Edf(_), _) => None,

@@ -29,7 +29,7 @@ use super::fp::{candidate, guarantee_rejection};
 use super::place::worst_fit;
 use super::{
     PlacedSpec, PluginBase, PluginContext, claim, desired_notes, missing_parameter,
-    no_cpu_rejection, rejection, reserved_rejection,
+    no_cpu_rejection, offline_rejection, rejection, reserved_rejection,
 };
 use crate::exact_test::{NotProved, TestDepth, UndecidedCpus, keep_most_informative};
 use crate::input::Platform;
@@ -275,6 +275,9 @@ impl Edf {
         }
         if let Some(cpu) = self.base.cpus.intersection(&ask.thread.reserved).iter().next() {
             return Err(reserved_rejection(ask, cpu));
+        }
+        if let Some(cpu) = self.base.cpus.intersection(&ask.thread.offline).iter().next() {
+            return Err(offline_rejection(cpu));
         }
         if !ask.thread.covers(&self.base.cpus) {
             return Err(Rejection::outside_mask(&ask.thread.cpus));

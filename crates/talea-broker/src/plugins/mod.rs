@@ -62,14 +62,15 @@ pub(crate) struct PluginBase {
 }
 
 impl PluginBase {
-    /// Returns the plugin's CPUs that the client accepts, that the thread may use, and that no
-    /// executor has reserved.
+    /// Returns the plugin's CPUs that the client accepts, that the thread may use, that are on-line
+    /// and that no executor has reserved.
     pub(crate) fn cpus_for(&self, ask: &PluginRequest<'_>) -> CpuSet {
         let cpus =
             if ask.allowed.is_empty() { self.cpus } else { self.cpus.intersection(&ask.allowed) };
         let mask = &ask.thread.cpus;
         let inside = if mask.is_empty() { cpus } else { cpus.intersection(mask) };
         let inside = inside.difference(&ask.thread.reserved);
+        let inside = mutate!("offline-place", inside.difference(&ask.thread.offline), inside);
         mutate!("plugin-mask", inside, cpus)
     }
 
@@ -404,6 +405,9 @@ pub(crate) fn no_cpu_rejection(ask: &PluginRequest<'_>, cpus: &CpuSet) -> Reject
     if let Some(cpu) = usable.intersection(&ask.thread.reserved).iter().next() {
         return reserved_rejection(ask, cpu);
     }
+    if let Some(cpu) = usable.intersection(&ask.thread.offline).iter().next() {
+        return offline_rejection(cpu);
+    }
     if !open.is_empty() {
         return Rejection::outside_mask(&ask.thread.cpus);
     }
@@ -415,6 +419,11 @@ pub(crate) fn no_cpu_rejection(ask: &PluginRequest<'_>, cpus: &CpuSet) -> Reject
 pub(crate) fn reserved_rejection(ask: &PluginRequest<'_>, cpu: u32) -> Rejection {
     let executor = ask.thread.executor.into();
     rejection(RejectionReason::Reserved, Field::Cpus, executor, cpu.into(), 0)
+}
+
+/// Returns the rejection for a CPU that is off-line.
+pub(crate) fn offline_rejection(cpu: u32) -> Rejection {
+    rejection(RejectionReason::Offline, Field::Cpus, 0, cpu.into(), 0)
 }
 
 /// Maximum time in a plugin's calculations, in nanoseconds: 292 years.

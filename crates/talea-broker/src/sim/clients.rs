@@ -232,6 +232,7 @@ impl Clients {
                 LogEvent::Detached { cause: DetachCause::Policy, .. } => {
                     "detached for their policy"
                 }
+                LogEvent::Detached { cause: DetachCause::Offline, .. } => "detached off-line",
                 LogEvent::Detached { cause: DetachCause::Starvation, .. } => {
                     "detached for starvation"
                 }

@@ -12,6 +12,7 @@ mod foreign;
 mod later;
 mod limits;
 mod moves;
+mod offline;
 mod owners;
 mod params;
 mod records;

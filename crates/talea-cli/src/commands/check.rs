@@ -52,15 +52,16 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     let origin = args.file.display().to_string();
     let bytes =
         read_bounded(&args.file, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
-    let cpus = match args.cpus {
-        Some(count) => CpuSet::first(count),
+    let target = match args.cpus {
+        Some(count) => Target::new(CpuSet::first(count)),
         None => {
-            talea_os::sysinfo::SystemInfo::probe()
-                .context("cannot count this machine's CPUs")?
-                .online
+            let machine = talea_os::sysinfo::SystemInfo::probe()
+                .context("cannot count this machine's CPUs")?;
+            Target::new(machine.online).with_present(machine.present)
         }
     };
-    let read = config::read_bytes(&bytes, &origin, &MachineNames, &Target::new(cpus));
+    let cpus = target.cpus;
+    let read = config::read_bytes(&bytes, &origin, &MachineNames, &target);
     let diagnostics = match &read {
         Ok(loaded) => &loaded.warnings,
         Err(diagnostics) => diagnostics,

@@ -30,6 +30,7 @@ const MAX_EVENTS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Enforcer {
     shared: Arc<Shared>,
+    tid: Tid,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -69,9 +70,8 @@ impl Enforcer {
         let thread = std::thread::Builder::new()
             .name(format!("talea-limit/{cpu}"))
             .spawn(move || run(cpu, &of_thread, &ready))?;
-        let enforcer = Enforcer { shared, thread: Some(thread) };
         match started.recv() {
-            Ok(result) => result.map(|()| enforcer),
+            Ok(result) => result.map(|tid| Enforcer { shared, tid, thread: Some(thread) }),
             Err(_) => Err(io::Error::other("the enforcer has ended")),
         }
     }
@@ -88,6 +88,11 @@ impl Enforcer {
         }
         state.set_cpu(Some(cpu));
         Ok(())
+    }
+
+    /// Pins the thread of the enforcer to its CPU again.
+    pub(super) fn return_to_cpu(&self) -> io::Result<()> {
+        sched::set_affinity(self.tid, &CpuSet::single(self.shared.cpu))
     }
 
     /// Calls [`LimitedThread::refill`] at `at`.
@@ -124,12 +129,12 @@ impl Drop for Enforcer {
     }
 }
 
-fn run(cpu: u32, shared: &Shared, ready: &Sender<io::Result<()>>) {
+fn run(cpu: u32, shared: &Shared, ready: &Sender<io::Result<Tid>>) {
     let me = Tid::current();
     let placed = sched::set_affinity(me, &CpuSet::single(cpu))
         .and_then(|()| sched::set(me, &sched::Attr::grant(sched::Policy::Fifo(PRIORITY))));
     let is_placed = placed.is_ok();
-    if ready.send(placed).is_err() || !is_placed {
+    if ready.send(placed.map(|()| me)).is_err() || !is_placed {
         return;
     }
     let mut events = Events::with_capacity(MAX_EVENTS);

@@ -204,6 +204,7 @@ impl Daemon {
         for thread in self.threads.take_demoted() {
             self.broker.handle(now, Input::Overrun { thread });
         }
+        self.check_cpus(now);
         let reads_uids = self.threads.changes.socket.is_none();
         for _ in 0..count.min(self.threads.changes.threads.len() as u32) {
             let Some(thread) = self.threads.next_to_inspect() else { return };

@@ -259,6 +259,7 @@ impl Daemon {
                     DetachCause::Affinity => "it has left the CPUs of its grant again",
                     DetachCause::Policy => "its policy or priority was changed",
                     DetachCause::Starvation => "it left ordinary threads no time on its CPU",
+                    DetachCause::Offline => "its CPU went off-line",
                 };
                 log.warning(format_args!("thread {tid} was detached from a grant of user {uid}: {why}"));
             }

@@ -242,6 +242,11 @@ impl Threads {
         (std::mem::replace(&mut held.uids, uids) != uids).then_some(uids)
     }
 
+    /// Adapts the enforcers to the CPUs that are on-line.
+    pub(super) fn cpus_changed(&mut self, online: &CpuSet) -> io::Result<()> {
+        self.enforcement.as_mut().map_or(Ok(()), |enforcement| enforcement.cpus_changed(online))
+    }
+
     /// Returns the CPU times of the FIFO and RR threads that may use `cpus`.
     pub(super) fn consumed_on(&self, cpus: &CpuSet) -> Vec<(ThreadId, Work)> {
         let is_here = |attr: &Attr| {

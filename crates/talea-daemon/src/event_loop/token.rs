@@ -25,6 +25,8 @@ pub(super) enum Token {
     PollTimer,
     /// An enforcer has demoted a thread.
     Demoted,
+    /// A device event of the kernel: a CPU may have gone off-line or come back.
+    CpuEvents,
 }
 
 /// Width of the kind, in the lowest bits; numbers count up from zero and never reach the top bits.
@@ -44,6 +46,7 @@ impl Token {
             Token::PollTimer => (8, 0),
             Token::Demoted => (9, 0),
             Token::ProcEvents => (10, 0),
+            Token::CpuEvents => (11, 0),
         };
         assert!(number >> (64 - KIND_BITS) == 0, "a number too large for a token");
         number << KIND_BITS | kind
@@ -63,6 +66,7 @@ impl Token {
             8 => Token::PollTimer,
             9 => Token::Demoted,
             10 => Token::ProcEvents,
+            11 => Token::CpuEvents,
             kind => unreachable!("a token of kind {kind} was never packed"),
         }
     }
@@ -87,6 +91,7 @@ mod tests {
                 Token::PollTimer,
                 Token::Demoted,
                 Token::ProcEvents,
+                Token::CpuEvents,
             ] {
                 assert_eq!(Token::unpack(token.pack()), token);
             }

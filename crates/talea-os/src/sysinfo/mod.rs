@@ -40,6 +40,8 @@ pub struct SystemInfo {
     pub preempt_rt: bool,
     /// CPUs that are online.
     pub online: CpuSet,
+    /// CPUs of the machine, also those that are off-line.
+    pub present: CpuSet,
     /// CPUs that the scheduler does not balance (`isolcpus`, isolated partitions).
     pub isolated: CpuSet,
     /// Limit of the CPU time of all real-time threads together.
@@ -123,6 +125,7 @@ impl SystemInfo {
         let online = root.cpus("/sys/devices/system/cpu/online").ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "the list of online CPUs can't be read")
         })?;
+        let present = root.cpus("/sys/devices/system/cpu/present").unwrap_or(online);
         let isolated = root.cpus("/sys/devices/system/cpu/isolated").unwrap_or_default();
         let cgroups = Cgroups::read(root);
         let status = root.bytes("/proc/self/status").unwrap_or_default();
@@ -157,6 +160,7 @@ impl SystemInfo {
             limits: Limits::read(root),
             release,
             online,
+            present: present.union(&online),
             isolated,
             cgroups,
             syscalls: calls,

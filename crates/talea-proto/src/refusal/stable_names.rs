@@ -118,7 +118,7 @@ impl Field {
 
 impl RejectionReason {
     /// All reasons, in order of their numbers.
-    pub const ALL: [RejectionReason; 15] = [
+    pub const ALL: [RejectionReason; 16] = [
         RejectionReason::Missing,
         RejectionReason::OutOfRange,
         RejectionReason::Contradiction,
@@ -134,6 +134,7 @@ impl RejectionReason {
         RejectionReason::TimeLimit,
         RejectionReason::NoRoomBesideUngranted,
         RejectionReason::Reserved,
+        RejectionReason::Offline,
     ];
 
     /// Returns the reason with this number on the wire and in C.
@@ -159,6 +160,7 @@ impl RejectionReason {
             RejectionReason::TimeLimit => "time-limit",
             RejectionReason::NoRoomBesideUngranted => "no-room-beside-ungranted",
             RejectionReason::Reserved => "reserved",
+            RejectionReason::Offline => "offline",
         }
     }
 }

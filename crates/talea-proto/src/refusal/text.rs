@@ -349,6 +349,9 @@ impl fmt::Display for Rejection {
                 "an executor (`talea execute`, process {asked}) has reserved CPU {limit}; use other \
                  CPUs, or wait for its end"
             ),
+            RejectionReason::Offline => {
+                write!(f, "CPU {limit} is off-line; use other CPUs, or bring it back")
+            }
             RejectionReason::NoRoomBesideUngranted => write!(
                 f,
                 "no room{place} beside deadline threads without a grant: a {name} of {amount} was requested{why}"

@@ -43,8 +43,10 @@ pub trait Names {
 /// Computer that the file is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// CPUs of the computer.
+    /// CPUs of the computer that are on-line: `"all"` means these.
     pub cpus: CpuSet,
+    /// CPUs of the computer, also those that are off-line.
+    pub present: CpuSet,
     /// Real-time priorities of its kernel (`sched_get_priority_min` to `_max`).
     pub priorities: RangeInclusive<u8>,
 }
@@ -52,7 +54,13 @@ pub struct Target {
 impl Target {
     /// Creates a target with the given CPUs and Linux's priorities, 1 to 99.
     pub fn new(cpus: CpuSet) -> Target {
-        Target { cpus, priorities: 1..=99 }
+        Target { cpus, present: cpus, priorities: 1..=99 }
+    }
+
+    /// Adds CPUs that are off-line now.
+    #[must_use]
+    pub fn with_present(self, present: CpuSet) -> Target {
+        Target { present: self.cpus.union(&present), ..self }
     }
 }
 

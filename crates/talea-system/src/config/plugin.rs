@@ -230,14 +230,14 @@ fn cpus(field: &Field<'_>, target: &Target, findings: &mut Findings<'_>) -> Opti
             return None;
         }
     };
-    let missing = set.difference(&target.cpus);
+    let missing = set.difference(&target.present);
     if let Some(highest) = missing.iter().last() {
         let (plural, verb) = if missing.len() == 1 { ("", "does") } else { ("s", "do") };
         let what = format!("CPU{plural} {missing} {verb} not exist here");
-        let why = format!("this machine has {}", target.cpus);
+        let why = format!("this machine has {}", target.present);
         let remedy = format!(
             "write CPUs out of \"{}\" or \"all\"; to check for another machine: `talea check --cpus {}`",
-            target.cpus,
+            target.present,
             highest + 1
         );
         findings.error(&field.at, words(what, why, remedy));

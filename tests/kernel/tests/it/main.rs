@@ -15,6 +15,7 @@ mod defects;
 mod exec;
 mod files;
 mod foreign;
+mod hotplug;
 mod identity;
 mod limits;
 mod order;
