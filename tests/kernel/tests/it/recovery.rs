@@ -200,6 +200,13 @@ fn load(socket: &Path, stop: &AtomicBool, failed: &AtomicU32) -> Calls {
     calls
 }
 
+/// Returns the middle and the end of a distribution, as text.
+fn spread(times: &mut Vec<Duration>) -> String {
+    times.sort_unstable();
+    let of = |part: usize| times.get(times.len() * part / 100).or(times.last());
+    format!("p50 {:?}, p99 {:?}, max {:?}", of(50), of(99), times.last()).replace("Some", "")
+}
+
 #[test]
 fn attack_19_no_request_through_the_library_fails_while_daemons_are_killed() {
     needs_root!();
@@ -234,16 +241,14 @@ fn attack_19_no_request_through_the_library_fails_while_daemons_are_killed() {
             met.push(*took);
         }
     }
-    met.sort_unstable();
-    let of = |part: usize| met.get(met.len() * part / 100).or(met.last());
     eprintln!(
-        "{kills} kills, {} requests, {} met a kill: p50 {:?}, p99 {:?}, max {:?}, {} failed",
+        "{kills} kills, {} requests, {} failed; {} that met a kill: {}; from a kill to the next \
+         daemon: {}",
         calls.len(),
+        failed.load(Ordering::Relaxed),
         met.len(),
-        of(50),
-        of(99),
-        met.last(),
-        failed.load(Ordering::Relaxed)
+        spread(&mut met),
+        spread(&mut outages.iter().map(|(begun, ready)| *ready - *begun).collect())
     );
     assert_eq!(failed.load(Ordering::Relaxed), 0);
     assert!(met.len() >= kills as usize, "the kills met nothing");
