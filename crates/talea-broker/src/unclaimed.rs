@@ -28,7 +28,7 @@ impl Broker {
     pub(crate) fn token_for(&self, reply_to: ReplyTo, entropy: u128) -> Token {
         match self.sessions[&reply_to.session].seed {
             Some(seed) => mutate!(
-                "recovery-token-seed",
+                "message-seed",
                 Token::derived(seed, reply_to.seq),
                 Token(entropy.to_le_bytes())
             ),

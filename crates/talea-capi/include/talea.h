@@ -35,7 +35,9 @@
  * Time-outs. No call waits longer than the time-out of its client (2 s by default). If the daemon
  * is dead, a call returns -ECONNREFUSED, -ENOENT, -ECONNRESET or -ETIMEDOUT. It never hangs and
  * raises no signal. After the connection breaks, the next call connects again and claims the
- * grants.
+ * grants. A call that meets a restart of the daemon waits for the next daemon, within its time-out,
+ * and has its effect exactly once. A call that has waited in vain is the last to wait until there
+ * is a daemon again.
  *
  * Threads. Every thread may use every client and every grant. A thread must not use an object that
  * another thread is releasing (talea_release, talea_disown, talea_disconnect). Calls on one client

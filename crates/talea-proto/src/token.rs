@@ -1,7 +1,7 @@
 //! Tokens that a client knows before the daemon's reply.
 //!
-//! Model: SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under a secret of the client gives the
-//! two halves of a token. The token of one grant therefore says nothing about the token of another.
+//! Model: SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under a secret of the client gives
+//! the two halves of a token. The token of one grant says nothing about the token of another.
 
 use crate::message::Token;
 

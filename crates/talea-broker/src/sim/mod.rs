@@ -10,6 +10,7 @@ mod kernel;
 mod plugin_hosts;
 mod rng;
 mod simulation;
+mod state_file;
 
 pub use clients::{Clients, EventCounts, run_ops, run_seed};
 pub use kernel::{ApplyOutcome, Kernel, Thread};

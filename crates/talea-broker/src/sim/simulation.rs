@@ -81,7 +81,7 @@ pub struct Simulation {
     /// State file.
     pub file: BTreeMap<u32, Record>,
     /// Number of allocated slots of the state file.
-    slots: u32,
+    pub(super) slots: u32,
     /// Logged events.
     pub log: Vec<LogEvent>,
     /// Probabilities of faults.
@@ -319,15 +319,6 @@ impl Simulation {
         true
     }
 
-    /// Allocates the slots of the state file that the broker asks for, unless the disk is full.
-    fn allocate_slots(&mut self) {
-        let Some(wanted) = self.broker.wanted_slots() else { return };
-        let is_full = self.faults.full_disk > 0 && self.rng.chance(self.faults.full_disk);
-        let errno = if is_full { Errno(28) } else { Errno(0) };
-        self.slots = if is_full { self.slots } else { self.slots.max(wanted) };
-        self.handle_input(Input::RecordSlots { slots: self.slots, errno });
-    }
-
     /// Executes the next effect; returns false if there is none.
     pub fn run_effect(&mut self) -> bool {
         let Some(effect) = self.effects.pop_front() else { return false };
@@ -380,13 +371,7 @@ impl Simulation {
                 // The exit may have been reported meanwhile.
                 self.watched_processes.remove(&process);
             }
-            Effect::WriteRecord { slot } => {
-                assert!(slot < self.slots, "slot {slot} of the state file is not allocated");
-                match self.broker.record(slot) {
-                    Some(record) => self.file.insert(slot, record),
-                    None => self.file.remove(&slot),
-                };
-            }
+            Effect::WriteRecord { slot } => self.write_record(slot),
             Effect::EraseRecord { slot } => {
                 // The slot may already have a new spec; its own WriteRecord follows.
                 self.file.remove(&slot);
@@ -434,15 +419,6 @@ impl Simulation {
             return Some(errno).filter(|errno| errno.0 != 0);
         }
         self.rng.chance(permille).then(|| self.rng.pick(&[Errno(1), Errno(16)]))
-    }
-
-    /// Returns the user of the spec of a thread, by its record, if there is one.
-    fn user_of(&self, thread: ThreadId) -> Option<u32> {
-        let (tid, found) = self.kernel.thread_of(thread)?;
-        let of_thread = |record: &&Record| {
-            record.thread.is_some_and(|known| (known.tid, known.start) == (tid, found.start))
-        };
-        self.file.values().find(of_thread).map(|record| record.uid)
     }
 
     fn is_foreign(&self, thread: ThreadId) -> bool {

@@ -32,8 +32,8 @@ pub(crate) enum Next {
     Late,
     /// The daemon closes the connection instead of answering.
     HangUp,
-    /// The daemon is killed before it executes the request. The next daemon takes the grants of this
-    /// connection over.
+    /// The daemon is killed before it executes the request. The next daemon adopts the grants of
+    /// this connection.
     DieBefore,
     /// The daemon executes the request, and is killed before it answers.
     DieAfter,
