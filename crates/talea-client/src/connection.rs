@@ -33,9 +33,18 @@ pub(crate) struct Connection {
     abandoned: Vec<u32>,
     /// Specs that the daemon granted to abandoned requests.
     unclaimed: Vec<SpecId>,
-    /// Secret from which the tokens of this connection's grants derive. The inner value is absent
-    /// if the daemon does not know the request.
-    seed: Option<Option<Token>>,
+    seed: Seed,
+}
+
+/// Secret from which the tokens of a connection's grants derive.
+#[derive(Debug)]
+enum Seed {
+    /// Not sent yet.
+    Unsent,
+    /// The daemon does not know the request.
+    Unknown,
+    /// The daemon uses the secret.
+    Shared(Token),
 }
 
 /// Reason why an exchange failed.
@@ -65,7 +74,7 @@ impl Connection {
             default_timeout: timeout,
             abandoned: Vec::new(),
             unclaimed: Vec::new(),
-            seed: None,
+            seed: Seed::Unsent,
         })
     }
 
@@ -94,21 +103,26 @@ impl Connection {
 
     /// Sends the seed of the tokens, if not sent before.
     pub(crate) fn send_seed(&mut self, deadline: Instant) -> Result<(), ConnectionError> {
-        if self.seed.is_some() {
+        if !matches!(self.seed, Seed::Unsent) {
             return Ok(());
         }
         let mut seed = Token([0; 16]);
         // The kernel's pool is ready long before a program asks, and fills so few bytes at once.
         rustix::rand::getrandom(&mut seed.0[..], rustix::rand::GetRandomFlags::empty())
             .map_err(|error| ConnectionError::NotSent(error.into()))?;
-        let is_known = self.exchange(&Request::Seed(seed), None, deadline)? == Reply::Done;
-        self.seed = Some(is_known.then_some(seed));
+        self.seed = match self.exchange(&Request::Seed(seed), None, deadline)? {
+            Reply::Done => Seed::Shared(seed),
+            _ => Seed::Unknown,
+        };
         Ok(())
     }
 
     /// Returns the token of the grant of the last request; of a group, the first one.
     pub(crate) fn last_token(&self) -> Option<Token> {
-        self.seed.flatten().map(|seed| Token::derived(seed, self.seq))
+        match self.seed {
+            Seed::Shared(seed) => Some(Token::derived(seed, self.seq)),
+            Seed::Unsent | Seed::Unknown => None,
+        }
     }
 
     /// Returns a spec granted to an abandoned request.

@@ -25,8 +25,8 @@
 //! Invariants. Every call ends within its time-out, whatever the daemon does. A dead daemon is a
 //! [`Failure`], never a signal. When the connection breaks, the next call makes a new connection
 //! and claims the granted specs. A restart of the daemon during a call is no failure: the call
-//! waits for the next daemon, and has its effect exactly once. One request is in progress at a time.
-//! A client may be cloned and shared by threads.
+//! waits for the next daemon, and has its effect exactly once. One request is in progress at a
+//! time. A client may be cloned and shared by threads.
 //!
 //! Threads that share a client wait for each other on a lock without priority inheritance. So a
 //! thread may wait for a thread of lower priority, and for the daemon. A thread of high priority

@@ -5,9 +5,9 @@
 //! specs. A spec that the daemon no longer knows is *lost*, which its grant reports.
 //!
 //! While a daemon restarts, a call waits for the next one, up to its time-out, and repeats its
-//! request: see `retry.rs`. A session that has waited in vain does not wait again until it has found
-//! a daemon. Before its first connection, a session waits only if a socket exists that no process
-//! answers, which a killed daemon has left.
+//! request: see `retry.rs`. A session that has waited in vain does not wait again until it has
+//! found a daemon. Before its first connection, a session waits only if a socket exists that no
+//! process answers, which a killed daemon has left.
 //!
 //! A child of a fork has its parent's memory but is another client. The child starts with a
 //! connection of its own and holds nothing, so that it neither reads its parent's replies nor

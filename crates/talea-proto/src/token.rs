@@ -26,6 +26,7 @@ impl Token {
     }
 
     /// Returns the token of the `index`-th grant of a group whose first token this is.
+    #[must_use]
     pub fn of_group(self, index: usize) -> Token {
         let first = u128::from_le_bytes(self.0);
         Token(first.wrapping_add(GROUP_STEP.wrapping_mul(index as u128)).to_le_bytes())

@@ -201,7 +201,7 @@ fn load(socket: &Path, stop: &AtomicBool, failed: &AtomicU32) -> Calls {
 }
 
 /// Returns the middle and the end of a distribution, as text.
-fn spread(times: &mut Vec<Duration>) -> String {
+fn spread(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let of = |part: usize| times.get(times.len() * part / 100).or(times.last());
     format!("p50 {:?}, p99 {:?}, max {:?}", of(50), of(99), times.last()).replace("Some", "")
@@ -247,8 +247,8 @@ fn attack_19_no_request_through_the_library_fails_while_daemons_are_killed() {
         calls.len(),
         failed.load(Ordering::Relaxed),
         met.len(),
-        spread(&mut met),
-        spread(&mut outages.iter().map(|(begun, ready)| *ready - *begun).collect())
+        spread(met.clone()),
+        spread(outages.iter().map(|(begun, ready)| *ready - *begun).collect())
     );
     assert_eq!(failed.load(Ordering::Relaxed), 0);
     assert!(met.len() >= kills as usize, "the kills met nothing");
