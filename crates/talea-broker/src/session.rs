@@ -160,7 +160,6 @@ impl Broker {
         assert!(known.is_none(), "{id:?} was given twice");
         if process.pid != 0 {
             self.watch_process(process, WatchOwner::Session(id));
-            self.expect_claims(process);
         }
     }
 
@@ -380,6 +379,8 @@ impl Broker {
             return self.close(reply_to.session);
         }
         session.hello_done = true;
+        let process = session.process;
+        self.expect_claims(process);
         let welcome = Reply::Welcome { version: VERSION, instance: self.instance };
         self.reply(reply_to, welcome);
     }

@@ -49,7 +49,7 @@ impl Broker {
         SpecId(0)
     }
 
-    /// Starts the time for claims of a process that has connected.
+    /// Starts the time for claims of a process whose connection was accepted.
     pub(crate) fn expect_claims(&mut self, process: ProcessId) {
         let first = (process, WatchOwner::Spec(0));
         let watched = self.processes.range(first..).take_while(|(found, _)| *found == process);

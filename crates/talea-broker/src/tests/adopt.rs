@@ -296,6 +296,12 @@ fn attack_15_a_process_that_connects_again_has_five_seconds_for_its_claims() {
     world.run_until_idle();
     assert_eq!(world.broker.specs(), 5, "a process without requests keeps its grants");
 
+    // A connection that is not accepted yet, or never, starts no time.
+    world.open_connection(pid, 1000, &[]);
+    world.advance(Span::from_ns(60_000 * MS));
+    world.run_until_idle();
+    assert_eq!(world.broker.specs(), 5);
+
     let client = reconnect(&mut world, pid);
     let claim = Request::Claim { spec: claimed.spec, token: claimed.token };
     assert!(matches!(world.call(client, claim), Reply::Granted(_)));
