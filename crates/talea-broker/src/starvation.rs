@@ -18,8 +18,8 @@
 //!
 //! *Order.* Threads without a limit precede threads with one, because a limited thread leaves the
 //! CPU by itself. Of these, the grants of the last rule are first, by the first rule that admits
-//! their client; those that no rule binds are last. Within a rule, the highest consumption since the
-//! last check is first, then the newest spec.
+//! their client; those that no rule binds are last. Within a rule, the highest consumption since
+//! the last check is first, then the newest spec.
 //!
 //! *Bounds.* [`BOUND`] for threads without a limit. A limited thread may compute for longer within
 //! its declaration, up to the kernel's own limit of 0.95 s in each second. [`LIMITED_BOUND`] is
@@ -116,10 +116,11 @@ impl Broker {
         let attached =
             self.threads.values().filter_map(|&slot| self.specs.at(slot).thread.as_ref());
         let fifo = attached.filter(|thread| is_fifo(thread.applied.policy));
-        fifo.fold(CpuSet::EMPTY, |cpus, thread| match thread.applied.cpus.is_empty() {
-            true => cpus.union(&self.platform.cpus),
-            false => cpus.union(&thread.applied.cpus),
-        })
+        let cpus = fifo.map(|thread| match &thread.applied.cpus {
+            cpus if cpus.is_empty() => &self.platform.cpus,
+            cpus => cpus,
+        });
+        cpus.fold(CpuSet::EMPTY, |all, cpus| all.union(cpus))
     }
 
     /// Handles the result of a check. `consumed` contains the CPU times of the FIFO and RR threads
@@ -131,7 +132,7 @@ impl Broker {
         let interval = before.map_or(Span::ZERO, |at| now.saturating_since(at));
         let is_late = mutate!("starvation-late", now > canaries.due, false);
         canaries.silent.retain(|&cpu, _| silent.contains(cpu));
-        for cpu in silent.iter() {
+        for cpu in silent {
             let silence = canaries.silent.entry(cpu).or_default();
             if !is_late {
                 silence.lasting = silence.lasting.checked_add(interval).unwrap_or(BOUND);
@@ -140,7 +141,7 @@ impl Broker {
         let consumed = consumed.iter().copied().collect();
         let last = std::mem::replace(&mut canaries.consumed, consumed);
         if !is_late {
-            for cpu in silent.iter() {
+            for cpu in silent {
                 self.relieve(cpu, interval, &last);
             }
         }

@@ -1,6 +1,7 @@
 //! A real `talead`, private to a test.
 
-use crate::bench::{Bench, discharge, enlist, program};
+use crate::bench::{Bench, discharge, enlist, eventually, program};
+use crate::kernel;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -131,6 +132,12 @@ impl Daemon {
     /// Returns the daemon's process id.
     pub fn pid(&self) -> i32 {
         self.child.as_ref().expect("a running daemon").id() as i32
+    }
+
+    /// Waits until the daemon has its priority, because its budget is full.
+    #[track_caller]
+    pub fn wait_until_raised(&self) {
+        eventually("the daemon has its priority", || kernel::policy(self.pid()).is_realtime());
     }
 
     /// Sends a signal to the daemon.

@@ -6,6 +6,7 @@
 //! its own faults. A checker that finds a violation panics with the seed.
 
 mod clients;
+mod inspections;
 mod kernel;
 mod plugin_hosts;
 mod rng;
@@ -13,6 +14,7 @@ mod simulation;
 mod state_file;
 
 pub use clients::{Clients, EventCounts, run_ops, run_seed};
+pub use inspections::Canaries;
 pub use kernel::{ApplyOutcome, Kernel, Thread};
 pub use rng::Rng;
 pub use simulation::{Connection, Faults, Simulation, Target};

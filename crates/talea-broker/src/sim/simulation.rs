@@ -3,6 +3,7 @@
 //! The driver executes the same effects by the same rules as the daemon's event loop, only later.
 //! [`Faults`] names the live counterpart of each fault.
 
+use super::inspections::Canaries;
 use super::kernel::{ApplyOutcome, Kernel};
 use super::rng::Rng;
 use crate::Broker;
@@ -13,7 +14,7 @@ use crate::input::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::setup::Setup;
-use talea_core::{Attr, CpuSet, Monotonic, Policy, Span, Work};
+use talea_core::{Attr, Monotonic, Policy, Span};
 use talea_proto::message::Caveat;
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::{Reply, Request, VERSION};
@@ -101,21 +102,17 @@ pub struct Simulation {
     setup: Setup,
     platform: Platform,
     effects: VecDeque<Effect>,
-    inbox: VecDeque<Input>,
+    pub(super) inbox: VecDeque<Input>,
     /// Plugins with a stopped host.
     pub ended_hosts: BTreeSet<u32>,
-    watched: BTreeSet<ThreadId>,
-    /// CPUs with a canary that does not run.
-    pub(crate) starved: CpuSet,
-    /// CPU times of threads on starved CPUs, by thread id.
-    pub(crate) consumed: BTreeMap<u32, Work>,
-    /// CPUs of the last check of canaries.
-    pub(crate) checked: CpuSet,
+    pub(super) watched: BTreeSet<ThreadId>,
+    /// Canaries of all CPUs.
+    pub canaries: Canaries,
     /// Limits that the driver enforces.
     pub(crate) limits: BTreeMap<ThreadId, Limit>,
     watched_processes: BTreeSet<ProcessId>,
     /// Attributes that the kernel has last accepted for a held thread.
-    applied: BTreeMap<ThreadId, Attr>,
+    pub(super) applied: BTreeMap<ThreadId, Attr>,
     /// Attributes that the kernel has refused since, perhaps after it applied a part.
     tried: BTreeMap<ThreadId, Vec<Attr>>,
     next_session: u64,
@@ -150,9 +147,7 @@ impl Simulation {
             inbox: VecDeque::new(),
             ended_hosts: BTreeSet::new(),
             watched: BTreeSet::new(),
-            starved: CpuSet::EMPTY,
-            consumed: BTreeMap::new(),
-            checked: CpuSet::EMPTY,
+            canaries: Canaries::default(),
             limits: BTreeMap::new(),
             watched_processes: BTreeSet::new(),
             applied: BTreeMap::new(),
@@ -337,16 +332,7 @@ impl Simulation {
                 self.restore(ticket, thread, &attr, &applied, owner);
             }
             Effect::Inspect { threads } => self.inspect(threads),
-            Effect::CheckCanaries { cpus } => {
-                self.checked = cpus;
-                let silent = cpus.intersection(&self.starved);
-                let held = self.watched.iter().filter_map(|&thread| {
-                    let (tid, _) = self.kernel.thread_of(thread)?;
-                    Some((thread, *self.consumed.get(&tid)?))
-                });
-                let consumed = held.collect();
-                self.inbox.push_back(Input::CanariesChecked { silent, consumed });
-            }
+            Effect::CheckCanaries { cpus } => self.check_canaries(cpus),
             Effect::Limit { thread, limit } => {
                 let before = match limit {
                     Some(limit) => self.limits.insert(thread, limit),
@@ -467,30 +453,6 @@ impl Simulation {
     }
 
     /// Reports the credentials and the changed attributes of all attached threads to the broker.
-    fn inspect(&mut self, threads: u32) {
-        assert!(self.watched.len() <= threads as usize, "more than one inspection can do");
-        for thread in self.watched.clone() {
-            let Some((_, found)) = self.kernel.thread_of(thread) else { continue };
-            let (uids, attr) = (found.uids, found.attr);
-            self.inbox.push_back(Input::CredentialsChanged { thread, uids });
-            if self.applied.get(&thread).is_some_and(|applied| *applied != attr) {
-                self.inbox.push_back(Input::AttrChanged { thread, attr });
-            }
-        }
-    }
-
-    /// Reports a change of credentials, as the kernel does.
-    pub fn report_credentials(&mut self, tid: u32) {
-        let of_tid = |&&thread: &&ThreadId| {
-            self.kernel.thread_of(thread).is_some_and(|(found, _)| found == tid)
-        };
-        if let Some(&thread) = self.watched.iter().find(of_tid)
-            && let Some(uids) = self.kernel.uids_of(thread)
-        {
-            self.inbox.push_back(Input::CredentialsChanged { thread, uids });
-        }
-    }
-
     fn apply(&mut self, ticket: Ticket, thread: ThreadId, attr: &Attr, owner: Option<u32>) {
         if let Some(uids) = self.kernel.uids_of(thread)
             && owner.is_some_and(|owner| uids.other_than(owner).is_some())

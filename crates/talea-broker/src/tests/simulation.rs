@@ -46,6 +46,8 @@ fn simulation_of_three_hundred_seeds_leaves_no_objects() {
         "detached for their credentials",
         "detached for their CPUs",
         "detached for their policy",
+        "detached for starvation",
+        "CPUs starved by others",
         "returned to their CPUs",
     ] {
         assert!(

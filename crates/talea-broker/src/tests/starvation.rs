@@ -21,7 +21,7 @@ fn attach(world: &mut Simulation, session: SessionId, tid: u32, task: Task, cpu:
 fn run(world: &mut Simulation, milliseconds: u64, running: &[(u32, u64)]) {
     for _ in 0..milliseconds / 10 {
         for &(tid, per_cent) in running {
-            let consumed = world.consumed.entry(tid).or_default();
+            let consumed = world.canaries.consumed.entry(tid).or_default();
             *consumed = consumed.checked_add(Work::from_ns(per_cent * MS / 10)).expect("small");
         }
         world.advance(Span::from_ns(10 * MS));
@@ -43,9 +43,9 @@ fn attack_13_a_thread_that_starves_its_cpu_is_demoted_within_a_second() {
     let elsewhere = attach(&mut world, alice, 503, by(urgent(9), "rr"), 0);
     let deadline = attach(&mut world, alice, 504, by(timed(1_000, 10_000), "edf"), 1);
     run(&mut world, 1_000, &[(501, 90)]);
-    assert_eq!(world.checked, CpuSet::first(2));
+    assert_eq!(world.canaries.checked, CpuSet::first(2));
     assert!(is_attached(&mut world, alice, hog.spec), "its CPU is served");
-    world.starved = CpuSet::single(1);
+    world.canaries.starved = CpuSet::single(1);
     run(&mut world, 400, &[(501, 100), (503, 100), (504, 10)]);
     assert!(is_attached(&mut world, alice, hog.spec), "not for long");
     run(&mut world, 500, &[(501, 100), (503, 100), (504, 10)]);
@@ -71,7 +71,7 @@ fn attack_13_any_number_of_hogs_is_demoted_within_a_second() {
         (0..30).map(|i| attach(&mut world, alice, 600 + i, by(urgent(5), "rr"), 1)).collect();
     let running: Vec<(u32, u64)> = (0..30).map(|i| (600 + i, 3)).collect();
     run(&mut world, 300, &running);
-    world.starved = CpuSet::single(1);
+    world.canaries.starved = CpuSet::single(1);
     run(&mut world, 1_000, &running);
     for hog in hogs {
         assert!(!is_attached(&mut world, alice, hog.spec), "{hog:?}");
@@ -97,7 +97,7 @@ fn the_grants_of_the_last_rule_are_demoted_first() {
     let limited = attach(&mut world, last, 503, by(timed(50_000, 100_000), "rm"), 0);
     let running = [(500, 40), (501, 30), (502, 10), (503, 20)];
     run(&mut world, 300, &running);
-    world.starved = CpuSet::single(0);
+    world.canaries.starved = CpuSet::single(0);
     let mut order = Vec::new();
     for _ in 0..300 {
         run(&mut world, 10, &running);
@@ -125,8 +125,8 @@ fn threads_of_others_are_logged_once_and_no_sleeping_grant_is_demoted() {
     let alice = world.connect(1000);
     let quiet = attach(&mut world, alice, 501, by(urgent(5), "fp"), 1);
     run(&mut world, 300, &[(501, 1)]);
-    world.starved = CpuSet::single(1);
-    world.consumed.insert(501, Work::ZERO);
+    world.canaries.starved = CpuSet::single(1);
+    world.canaries.consumed.insert(501, Work::ZERO);
     run(&mut world, 3_000, &[]);
     assert!(is_attached(&mut world, alice, quiet.spec));
     let count = |world: &Simulation| {
@@ -139,7 +139,7 @@ fn threads_of_others_are_logged_once_and_no_sleeping_grant_is_demoted() {
     run(&mut world, 1_000, &[(502, 100)]);
     assert!(!is_attached(&mut world, alice, hog.spec));
     assert_eq!(count(&world), 1);
-    world.starved = CpuSet::EMPTY;
+    world.canaries.starved = CpuSet::EMPTY;
     run(&mut world, 300, &[]);
     world.done(alice, talea_proto::Request::Release(quiet.spec));
     world.done(alice, talea_proto::Request::Release(hog.spec));
@@ -152,10 +152,10 @@ fn intervals_of_a_late_driver_do_not_count() {
     let alice = world.connect(1000);
     let hog = attach(&mut world, alice, 501, by(urgent(5), "fp"), 1);
     run(&mut world, 300, &[(501, 50)]);
-    world.starved = CpuSet::single(1);
+    world.canaries.starved = CpuSet::single(1);
     for _ in 0..10 {
         // The whole computer was stalled, or the daemon was stopped.
-        world.consumed.insert(501, Work::from_ns(world.now.as_ns()));
+        world.canaries.consumed.insert(501, Work::from_ns(world.now.as_ns()));
         world.advance(Span::from_ns(900 * MS));
         world.run_until_idle();
     }

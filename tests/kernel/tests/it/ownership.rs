@@ -106,6 +106,7 @@ fn retif_s4_s8_thread_zero_is_no_thread_and_never_the_daemon() {
     let daemon = Daemon::start(&bench, &config::open());
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
+    daemon.wait_until_raised();
     let before = (kernel::attr(daemon.pid()), kernel::affinity(daemon.pid()));
     let granted = client.create(with("rm", periodic(10)));
     for number in [0, -1, i32::MIN, i32::MAX, 4_194_305] {
@@ -118,6 +119,7 @@ fn retif_s4_s8_thread_zero_is_no_thread_and_never_the_daemon() {
     );
     // Releasing what was never attached neither reads nor changes the policy of any thread.
     client.done(&Request::Release(granted.spec));
+    daemon.wait_until_raised();
     assert_eq!((kernel::attr(daemon.pid()), kernel::affinity(daemon.pid())), before);
     assert!(kernel::is_ordinary(alice.pid()));
 }
@@ -229,12 +231,15 @@ fn r25_a_tid_claimed_as_own_names_no_thread_of_another_process() {
     let client = alice.connect(&daemon);
     let granted = client.create(with("rm", periodic(10)));
     for foreign in [sister.pid(), sister.thread(), bob.pid(), bob.thread(), daemon.pid(), 1, 2] {
+        daemon.wait_until_raised();
+        let before = kernel::policy(foreign);
         let said = client.try_attach_own(granted.spec, foreign);
         assert!(
             matches!(code(said.clone()), Code::TidNotAccepted | Code::Kernel),
             "{foreign}: {said:?}"
         );
-        assert!(kernel::is_ordinary(foreign), "{foreign}");
+        daemon.wait_until_raised();
+        assert_eq!(kernel::policy(foreign), before, "{foreign}");
     }
     let tid = alice.thread();
     assert_eq!(client.try_attach_own(granted.spec, tid), Reply::Done);

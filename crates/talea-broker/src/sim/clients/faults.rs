@@ -3,7 +3,7 @@
 use super::configs::set_rules;
 use super::{Clients, HeldSpec, MAX_PERIOD, MS};
 use crate::input::{ForeignAnswer, ForeignCall, SessionId, Uids};
-use talea_core::{Attr, CpuSet, Policy, Priority, Span};
+use talea_core::{Attr, CpuSet, Policy, Priority, Span, Work};
 use talea_proto::message::SpecId;
 use talea_proto::{Code, Owner, Reply, Request, VERSION};
 
@@ -183,12 +183,30 @@ impl Clients {
         });
     }
 
-    /// Restarts the daemon, or changes its rules.
+    /// Starves every CPU for a second. Some threads consume CPU time meanwhile.
+    fn starve(&mut self) {
+        self.world.canaries.starved = CpuSet::first(talea_core::cpus::MAX_CPUS as u32);
+        for _ in 0..20 {
+            let threads: Vec<u32> = self.world.kernel.threads.keys().copied().collect();
+            for tid in threads.into_iter().filter(|tid| tid % 3 != 0) {
+                let consumed = self.world.canaries.consumed.entry(tid).or_default();
+                *consumed = consumed.checked_add(Work::from_ns(10 * MS)).expect("small");
+            }
+            self.world.advance(Span::from_ns(50 * MS));
+            self.world.run_until_idle();
+        }
+        self.world.canaries.starved = CpuSet::EMPTY;
+    }
+
+    /// Restarts the daemon, changes its rules, or starves the CPUs.
     pub(super) fn upheaval(&mut self) {
         if self.world.rng.chance(500) {
             let mut setup = self.world.setup().clone();
             set_rules(&mut setup, &mut self.world.rng);
             return self.world.reload(setup);
+        }
+        if self.world.rng.chance(400) {
+            return self.starve();
         }
         self.take_replies();
         let owners_live = |crowd: &Clients, held: &HeldSpec| {

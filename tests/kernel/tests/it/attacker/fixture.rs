@@ -128,16 +128,15 @@ impl Fixture {
         let (bob, root) = (Agent::user(BOB), Agent::root());
         let honest = Agent::start(Command::new(test_clients(&bench)), CAROL);
         crowd.apart(daemon.pid());
-        for pid in [daemon.pid(), honest.pid()] {
-            let urgent = Attr::plain(Policy::Fifo(1));
-            talea_os::sched::set(kernel::tid(pid), &urgent)
-                .expect("a real-time policy for a process of ours");
-        }
+        let urgent = Attr::plain(Policy::Fifo(1));
+        talea_os::sched::set(kernel::tid(honest.pid()), &urgent)
+            .expect("a real-time policy for a process of ours");
         let (plain, granted, of_root) = (bob.thread(), bob.thread(), root.thread());
         let client = bob.connect(&daemon);
         let grant = client.create(with("quiet", ranked(5)));
         client.attach(grant.spec, granted);
         let status = root.connect(&daemon).status();
+        daemon.wait_until_raised();
         let bystander = |what, tid| Bystander {
             what,
             tid,
@@ -288,6 +287,7 @@ impl Fixture {
     /// Checks that every bystander is unchanged and that the daemon is sound.
     #[track_caller]
     pub(crate) fn is_unharmed(&self) {
+        self.daemon.wait_until_raised();
         for Bystander { what, tid, attr, cpus } in &self.bystanders {
             assert_eq!(
                 (kernel::attr(*tid), kernel::affinity(*tid)),
