@@ -11,6 +11,7 @@ use talea_core::CpuSet;
 use talea_kernel_tests::{
     ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
 };
+use talea_os::Tid;
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::message::DetachCause;
 use talea_proto::{Granted, Request, Task};
@@ -87,7 +88,7 @@ fn attack_13_a_flooded_daemon_leaves_ordinary_threads_their_share() {
         flooding.iter().map(|agent| agent.finish().parse::<u64>().expect("a number")).sum();
     assert!(answered > 1_000, "{answered} answers");
     println!("raised in {raised} of {samples} samples");
-    assert!(raised > 0 && raised < samples / 2, "raised in {raised} of {samples} samples");
+    assert!(raised > 0 && raised < samples * 9 / 10, "raised in {raised} of {samples} samples");
     drop(flooding);
     daemon.wait_until_raised();
 }
@@ -108,6 +109,8 @@ impl Hogs {
     fn attach_to(daemon: &Daemon, cpus: &CpuSet) -> Hogs {
         let hog = |cpu| {
             let agent = Agent::user(ALICE);
+            // A hog must not delay the start of the others.
+            raise(agent.os_pid());
             let client = agent.connect(daemon);
             let granted = client.create(unlimited(cpu));
             let tid = agent.thread();
@@ -130,9 +133,7 @@ impl Hogs {
     }
 
     fn finish(&self) {
-        for (agent, ..) in &self.0 {
-            agent.finish();
-        }
+        self.0.iter().for_each(|(agent, ..)| drop(agent.finish()));
     }
 }
 
@@ -161,11 +162,33 @@ impl Drop for Unthrottled {
     }
 }
 
+/// Lets a thread precede the hogs.
+fn raise(tid: i32) {
+    sched::set(kernel::tid(tid), &Attr::grant(Policy::Fifo(90))).expect("root may");
+}
+
+/// Priority of the calling thread above the hogs, until this is dropped.
+struct Raised;
+
+impl Raised {
+    fn new() -> Raised {
+        raise(Tid::current().as_raw());
+        Raised
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        sched::set(Tid::current(), &Attr::plain(Policy::NORMAL)).expect("a thread of ours");
+    }
+}
+
 /// Response times of a client, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     median: u64,
     p99: u64,
+    max: u64,
 }
 
 /// Returns the response times of `count` status requests with pauses of a millisecond. The client
@@ -181,19 +204,22 @@ fn status_times_with(client: &Client, count: u32, pause_us: u32) -> Times {
     let said = client.agent.order(&order);
     let mut words = said.split(' ').map(|word| word.parse().unwrap_or_else(|_| panic!("{said}")));
     let mut next = || words.next().expect("a number");
-    Times { median: next(), p99: next() }
+    Times { median: next(), p99: next(), max: next() }
 }
 
 #[test]
 fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
+    const HOGS_MS: u64 = 450;
     needs_root!();
     let bench = Bench::new("starvation-answers");
     let daemon = Daemon::start(&bench, &config::open());
     let (bob, root) = (Agent::user(BOB), Agent::root());
+    // Ordinary threads consume what the kernel leaves to them.
+    let ordinary: Vec<Agent> = kernel::cpus().iter().map(|_| Agent::root()).collect();
     for agent in [&bob, &root] {
-        let policy = Attr::grant(Policy::Fifo(90));
-        sched::set(kernel::tid(agent.os_pid()), &policy).expect("root may");
+        raise(agent.os_pid());
     }
+    let _raised = Raised::new();
     let (client, superuser) = (bob.connect(&daemon), root.connect(&daemon));
     let is_measured = std::env::var_os("TALEA_MEASURE").is_some();
     if is_measured {
@@ -207,12 +233,20 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
     for _ in 0..if is_measured { 10 } else { 3 } {
         quiet.push(status_times(&client, 200));
         let hogs = Hogs::attach(&daemon);
-        hogs.begin(450);
+        for (agent, cpu) in ordinary.iter().zip(&kernel::cpus()) {
+            sched::set_affinity(kernel::tid(agent.os_pid()), &CpuSet::single(cpu))
+                .expect("root may");
+            agent.begin("compute 600");
+        }
+        hogs.begin(HOGS_MS);
+        // The kernel's fair server serves ordinary threads for 50 ms first.
+        std::thread::sleep(Duration::from_millis(HOGS_MS / 4));
         busy.push(status_times(&client, 200));
         let begun = Instant::now();
         superuser.done(&Request::Release(hogs.0[0].1.spec));
         releases.push(begun.elapsed());
         hogs.finish();
+        ordinary.iter().for_each(|agent| drop(agent.finish()));
     }
     // A stall of the computer concerns one round.
     let median_of = |times: &[Times], of: fn(&Times) -> u64| {
@@ -220,20 +254,20 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
         all.sort_unstable();
         all[all.len() / 2]
     };
-    let of = |times: &[Times]| (median_of(times, |t| t.median), median_of(times, |t| t.p99));
-    let ((quiet, quiet_p99), (busy, busy_p99)) = (of(&quiet), of(&busy));
+    let of = |times: &[Times]| Times {
+        median: median_of(times, |t| t.median),
+        p99: median_of(times, |t| t.p99),
+        max: median_of(times, |t| t.max),
+    };
+    let (quiet, busy) = (of(&quiet), of(&busy));
     releases.sort_unstable();
     let release = releases[releases.len() / 2];
-    println!(
-        "quiet {} us, p99 {} us; beside hogs {} us, p99 {} us; release {release:?}",
-        quiet / 1_000,
-        quiet_p99 / 1_000,
-        busy / 1_000,
-        busy_p99 / 1_000
-    );
-    // A starved daemon answers after half a second, by the kernel's throttling.
-    assert!(busy_p99 < 100 * quiet, "p99 {busy_p99} ns beside hogs, median {quiet} ns without");
-    assert!(release.as_nanos() < 500 * u128::from(quiet), "{release:?}, status {quiet} ns");
+    println!("in nanoseconds: quiet {quiet:?}, beside hogs {busy:?}, release {release:?}");
+    assert!(busy.p99 < 100 * quiet.median, "quiet {quiet:?}, beside hogs {busy:?}");
+    // A starved daemon answers when the hogs have ended.
+    let most = u128::from(HOGS_MS) * 1_000_000 / 4;
+    assert!(u128::from(busy.max) < most, "quiet {quiet:?}, beside hogs {busy:?}");
+    assert!(release.as_nanos() < most, "release {release:?}");
 }
 
 /// Lets hogs on every CPU run for seconds, and checks that they are demoted before they end.
@@ -246,8 +280,7 @@ fn hogs_are_demoted(is_throttling: bool) {
     );
     let daemon = Daemon::start(&bench, &config::with_rules(&rules));
     let root = Agent::root();
-    let policy = Attr::grant(Policy::Fifo(90));
-    sched::set(kernel::tid(root.os_pid()), &policy).expect("root may");
+    raise(root.os_pid());
     let superuser = root.connect(&daemon);
     let hogs = Hogs::attach(&daemon);
     let begun = Instant::now();
