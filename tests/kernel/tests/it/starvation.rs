@@ -246,7 +246,9 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
         superuser.done(&Request::Release(hogs.0[0].1.spec));
         releases.push(begun.elapsed());
         hogs.finish();
-        ordinary.iter().for_each(|agent| drop(agent.finish()));
+        for agent in &ordinary {
+            agent.finish();
+        }
     }
     // A stall of the computer concerns one round.
     let median_of = |times: &[Times], of: fn(&Times) -> u64| {
