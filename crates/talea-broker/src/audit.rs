@@ -205,6 +205,12 @@ impl Broker {
                         "a timer for a session within its rate"
                     );
                 }
+                Timer::HelloOverdue(id) => {
+                    assert!(
+                        self.sessions[&id].awaits_hello_until(at),
+                        "a timer for a session with its hello"
+                    );
+                }
                 Timer::ResumeDeferred(id) => {
                     assert!(
                         self.deferred.contains_key(&id),

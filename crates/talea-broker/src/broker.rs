@@ -78,6 +78,8 @@ pub struct Broker {
     pub(crate) processes: BTreeSet<(ProcessId, WatchOwner)>,
     pub(crate) timers: BTreeSet<(Monotonic, Timer)>,
 
+    /// Connections whose time-out for the hello has expired during the current input.
+    pub(crate) overdue_hellos: Vec<SessionId>,
     /// Connections with a queued request that can be served now.
     pub(crate) ready: VecDeque<SessionId>,
     /// Number of specs whose changed parameters await the kernel's result. Meanwhile no other
@@ -123,6 +125,8 @@ pub(crate) enum WatchOwner {
 pub(crate) enum Timer {
     /// End the rate limit of a connection.
     RateLimitEnd(SessionId),
+    /// Close a connection without a hello.
+    HelloOverdue(SessionId),
     /// Repeat an apply or a restore that the kernel refused or deferred.
     Retry(u32),
     /// End the time for the claim of an adopted spec.
@@ -198,6 +202,7 @@ impl Broker {
             threads_by_process: BTreeSet::new(),
             processes: BTreeSet::new(),
             timers: BTreeSet::new(),
+            overdue_hellos: Vec::new(),
             ready: VecDeque::new(),
             changing: 0,
             blocked: VecDeque::new(),
@@ -268,6 +273,7 @@ impl Broker {
             }
             Input::Timer => {}
         }
+        self.close_silent();
         self.serve_waiting();
         // Shares of adopted threads are final after the last record.
         if !is_adopting {
@@ -427,6 +433,7 @@ impl Broker {
         while let Some(&(at, timer)) = self.timers.first().filter(|(at, _)| *at <= self.now) {
             self.timers.remove(&(at, timer));
             match timer {
+                Timer::HelloOverdue(session) => self.overdue_hellos.push(session),
                 Timer::RateLimitEnd(session) => self.rate_limit_ended(session),
                 Timer::Retry(slot) => self.retry(slot),
                 Timer::ClaimEnd(slot) => self.claim_time_ended(slot),

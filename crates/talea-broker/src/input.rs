@@ -322,6 +322,13 @@ pub enum Effect {
         /// The connection.
         session: SessionId,
     },
+    /// Close a connection whose hello is overdue, unless it has an unread message: a late driver
+    /// must not close a client that was in time. If it closes the connection, the driver answers
+    /// with [`Input::Disconnected`].
+    CloseIfSilent {
+        /// The connection.
+        session: SessionId,
+    },
     /// Stop reading from this connection until [`Effect::ResumeReading`].
     SuspendReading {
         /// The connection.

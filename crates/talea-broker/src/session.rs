@@ -10,6 +10,10 @@
 //! | *reading* | the request rate of the user is exceeded (users.rs) | *suspended* |
 //! | *suspended* | no reason holds any more | *reading* |
 //! | *rejected*: beyond the quota | hello is answered with the refusal | *closed* |
+//! | any, without a hello | [`HELLO_TIMEOUT`] has passed and no message is unread | *closed* |
+//!
+//! A connection of the broker's own process has no such time-out: it is the client of an embedded
+//! daemon, whose end is the end of that daemon.
 
 use crate::broker::{Blocked, Broker, Timer, WatchOwner};
 use crate::input::{Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, ThreadFacts};
@@ -18,8 +22,8 @@ use crate::refuse::{refusal, refusal_without_numbers};
 use crate::spec::ReplyTo;
 use crate::users::RateVerdict;
 use std::collections::VecDeque;
-use talea_core::Monotonic;
 use talea_core::mutate;
+use talea_core::{Monotonic, Span};
 use talea_proto::message::Token;
 use talea_proto::{Code, Field, Refusal, Reply, Request, VERSION};
 
@@ -29,6 +33,9 @@ const WAITING_MAX: usize = 4;
 const REJECTED_MAX: u32 = 64;
 /// Additional connections reserved for the superuser, so that `talea stop` always works.
 const ROOT_RESERVE: u32 = 8;
+
+/// Maximum time between the accept of a connection and its hello. The libraries send it at once.
+const HELLO_TIMEOUT: Span = Span::from_ns(1_000_000_000);
 
 /// State of a connection.
 #[derive(Debug)]
@@ -41,6 +48,8 @@ pub(crate) struct Session {
     /// Secret of the client from which its tokens derive.
     pub(crate) seed: Option<Token>,
     hello_done: bool,
+    /// Time at which the hello is overdue; `None` after the hello or without a time-out.
+    hello_until: Option<Monotonic>,
     /// Refusal of a connection beyond the quota.
     rejection: Option<Box<Refusal>>,
     pending_reply: PendingReply,
@@ -103,6 +112,11 @@ impl Session {
         self.rate_limited_until == Some(at)
     }
 
+    /// Whether the hello is overdue at `at`.
+    pub(crate) fn awaits_hello_until(&self, at: Monotonic) -> bool {
+        self.hello_until == Some(at)
+    }
+
     /// Records a refusal; returns true if it is the first with this code and field.
     pub(crate) fn is_first_of_cause(&mut self, code: Code, field: Field) -> bool {
         let (of_code, bit) =
@@ -141,6 +155,11 @@ impl Broker {
             None => self.users.user(peer.uid).sessions += 1,
         }
         let (uid, process) = (peer.uid, ProcessId { pid: peer.pid, start: peer.pid_start });
+        let hello_until = (process.pid == 0 || process.pid != self.pid)
+            .then(|| self.now.saturating_add(HELLO_TIMEOUT));
+        if let Some(until) = hello_until {
+            self.timers.insert((until, Timer::HelloOverdue(id)));
+        }
         let session = Session {
             uid,
             process,
@@ -148,6 +167,7 @@ impl Broker {
             specs: Vec::new(),
             seed: None,
             hello_done: false,
+            hello_until,
             rejection,
             pending_reply: PendingReply::None,
             waiting: VecDeque::new(),
@@ -249,6 +269,26 @@ impl Broker {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.rate_limited_until = None;
             self.update_reading(id);
+        }
+    }
+
+    /// Closes the connections whose time-out for the hello has expired. Called after the current
+    /// input, which may be a late hello.
+    pub(crate) fn close_silent(&mut self) {
+        while let Some(id) = self.overdue_hellos.pop() {
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            session.hello_until = None;
+            if !session.hello_done {
+                mutate!("quota-hello", self.emit(Effect::CloseIfSilent { session: id }), ());
+            }
+        }
+    }
+
+    /// Ends the time-out for the hello.
+    fn disarm_hello(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some(until) = session.hello_until.take() {
+            self.timers.remove(&(until, Timer::HelloOverdue(id)));
         }
     }
 
@@ -381,6 +421,7 @@ impl Broker {
         session.hello_done = true;
         let process = session.process;
         self.expect_claims(process);
+        self.disarm_hello(reply_to.session);
         let welcome = Reply::Welcome { version: VERSION, instance: self.instance };
         self.reply(reply_to, welcome);
     }
@@ -395,6 +436,7 @@ impl Broker {
 
     /// Handles the end of a connection: its specs are released unless they have another owner.
     pub(crate) fn disconnected(&mut self, id: SessionId) {
+        self.disarm_hello(id);
         let Some(session) = self.sessions.remove(&id) else { return };
         match session.rejection {
             Some(_) => self.rejected_sessions -= 1,

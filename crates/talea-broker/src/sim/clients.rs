@@ -217,6 +217,7 @@ impl Clients {
 
     /// Counts the broker's log events.
     fn count_log(&mut self) {
+        *self.counts.entry("closed without a hello").or_default() += self.world.closed_silent;
         for event in std::mem::take(&mut self.world.log) {
             self.count(match event {
                 LogEvent::Refused { .. } => "refusals logged",

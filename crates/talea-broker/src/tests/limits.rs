@@ -75,6 +75,43 @@ fn retif_d4_connections_are_bounded_and_rejected_ones_receive_the_reason() {
 }
 
 #[test]
+fn attack_4_a_connection_without_a_hello_is_closed_after_one_second() {
+    let mut world = world();
+    world.kernel.spawn(500, 1000);
+    let client = world.connect(1000);
+    assert_eq!(world.broker.next_wakeup(), None, "a client with its hello needs no timer");
+    let silent: Vec<_> = (0..3).map(|_| world.open_connection(500, 1000, &[])).collect();
+    world.run_until_idle();
+    world.advance(Span::from_ns(999 * MS));
+    world.run_until_idle();
+    assert_eq!(world.broker.sessions(), 4);
+    // The hello of one is in its socket when a late driver handles the time-out.
+    let seq = world.send(silent[1], Request::Hello { min: VERSION, max: VERSION }, None);
+    world.advance(Span::from_ns(500 * MS));
+    world.run_until_idle();
+    let open = silent.iter().filter(|session| world.connections.contains_key(session));
+    assert_eq!(open.collect::<Vec<_>>(), [&silent[1]]);
+    assert!(
+        matches!(world.connections[&silent[1]].replies[0], (s, _, Reply::Welcome { .. }) if s == seq)
+    );
+    assert_eq!((world.broker.sessions(), world.broker.next_wakeup()), (2, None));
+    assert!(matches!(world.call(client, Request::Status), Reply::Status(_)));
+}
+
+#[test]
+fn attack_4_the_late_hello_that_a_driver_has_already_read_is_in_time() {
+    let mut world = world();
+    world.kernel.spawn(500, 1000);
+    let client = world.open_connection(500, 1000, &[]);
+    world.send(client, Request::Hello { min: VERSION, max: VERSION }, None);
+    // The input that contains the hello is the one that lets the time-out expire.
+    world.now = world.now.saturating_add(Span::from_ns(1_500 * MS));
+    assert!(world.read_one(client));
+    world.run_until_idle();
+    assert!(matches!(world.call(client, Request::Status), Reply::Status(_)));
+}
+
+#[test]
 fn retif_d4_a_client_above_the_rate_is_answered_and_then_suspended() {
     let mut world = world_of(
         quota(|quota| {

@@ -72,6 +72,7 @@ impl Daemon {
             Effect::Close { session } => {
                 self.close(session);
             }
+            Effect::CloseIfSilent { session } => self.close_if_silent(now, session),
             Effect::SuspendReading { session } => self.sessions.set_reading(
                 session,
                 mutate!("quota-disarm", false, true),

@@ -363,6 +363,14 @@ impl Daemon {
         true
     }
 
+    /// Closes a connection that has sent nothing in time.
+    pub(super) fn close_if_silent(&mut self, now: Monotonic, session: SessionId) {
+        let is_silent = |open: &Session| !seqpacket::has_unread(&open.socket);
+        if self.sessions.get(session).is_some_and(is_silent) && self.close(session) {
+            self.broker.handle(now, Input::Disconnected { session });
+        }
+    }
+
     /// Suspends reading from a connection whose user sends descriptors faster than they can be
     /// closed.
     #[cold]

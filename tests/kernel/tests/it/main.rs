@@ -18,6 +18,7 @@ mod foreign;
 mod hotplug;
 mod identity;
 mod limits;
+mod lockout;
 mod order;
 mod overruns;
 mod owners;

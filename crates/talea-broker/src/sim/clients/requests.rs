@@ -31,7 +31,7 @@ impl Clients {
         (!processes.is_empty()).then(|| self.world.rng.pick(&processes))
     }
 
-    /// Adds another process, or another connection, with its hello.
+    /// Adds another process, or another connection, mostly with its hello.
     pub(super) fn add_client(&mut self) {
         let pid = match self.any_process() {
             Some(pid) if self.world.rng.chance(400) || self.world.kernel.processes.len() > 10 => {
@@ -48,6 +48,10 @@ impl Clients {
         if self.world.connections.len() < 16 {
             let groups = self.world.rng.pick(&[&[][..], &[7], &[7, 8]]);
             let session = self.world.open_connection(pid, 100, groups);
+            // live counterpart: a connection that is kept open without a hello.
+            if self.world.rng.chance(50) {
+                return;
+            }
             let max = self.world.rng.pick(&[talea_proto::VERSION, talea_proto::VERSION, 9, 0]);
             self.world.send(session, Request::Hello { min: max.min(1), max }, None);
         }
