@@ -54,13 +54,13 @@ impl Broker {
         let spec = self.adopted_spec(record, plugin, peer, thread.is_some(), process_alive);
         let (owner, process_watched, process) =
             (spec.task.owner, spec.process_watched, spec.process);
-        let client = spec.client;
+        let subject = spec.subject;
         assert!(self.specs.insert_at(slot, spec), "slot {slot} is adopted twice");
         if plugin.is_some() {
             self.ids.insert(id, slot);
-            self.users.user(record.uid).ids.insert(id, slot);
+            self.users.insert_id(record.uid, id, slot);
         }
-        self.users.user(record.uid).specs += 1;
+        self.users.account(subject).specs += 1;
         if process_watched {
             self.watch_process(process, WatchOwner::Spec(slot));
         }
@@ -75,6 +75,7 @@ impl Broker {
                 notes: placed.notes,
                 priority: record.priority,
             };
+            let client = spec.client;
             self.rules.charge(self.clients.snapshot(client), plugin, placed.charge);
             self.note_exclusive(slot);
             self.notify_scheduled(slot);
@@ -154,6 +155,7 @@ impl Broker {
             id: record.spec,
             token: record.token,
             uid: record.uid,
+            subject: self.subject_of_specs(record.uid),
             process,
             process_watched: unclaimed && process_alive && process.pid != 0,
             process_exited: mutate!("recovery-adopt-dead", !process_alive, false),

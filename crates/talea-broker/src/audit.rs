@@ -6,6 +6,7 @@ use crate::plugin_set::SpecSlot;
 use crate::rules::Rules;
 use crate::session::Session;
 use crate::spec::PendingOp;
+use crate::subjects::Subject;
 use std::collections::BTreeMap;
 
 impl Broker {
@@ -180,20 +181,20 @@ impl Broker {
     }
 
     fn audit_users(&self) {
-        let mut users: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+        let mut users: BTreeMap<Subject, (u32, u32)> = BTreeMap::new();
         for session in self.sessions.values().filter(|session| !session.is_rejected()) {
-            users.entry(session.uid).or_default().0 += 1;
+            users.entry(session.subject).or_default().0 += 1;
         }
         for (_, spec) in self.specs.iter() {
-            users.entry(spec.uid).or_default().1 += 1;
+            users.entry(spec.subject).or_default().1 += 1;
         }
         let mut totals = (0, 0);
-        for (uid, held) in users {
-            assert_eq!(self.user_usage(uid), held, "the usage of user {uid} is miscounted");
+        for (subject, held) in users {
+            assert_eq!(self.usage(subject), held, "the usage of {subject} is miscounted");
             totals = (totals.0 + held.0, totals.1 + held.1);
         }
         let (sessions, specs, _) = self.users.totals();
-        assert_eq!((sessions, specs), totals, "users without usage have counts");
+        assert_eq!((sessions, specs), totals, "subjects without usage have counts");
     }
 
     fn audit_timers(&self) {
@@ -222,6 +223,9 @@ impl Broker {
                         self.waiting.contains_key(&id),
                         "a timer for a request that does not wait"
                     );
+                }
+                Timer::LogSummary => {
+                    assert!(self.log_limit.has_suppressed(), "a summary of nothing is armed");
                 }
                 Timer::Inspect => {
                     assert_eq!(self.inspection_at, Some(at), "two inspections are armed");

@@ -17,6 +17,7 @@ use crate::deferred::DeferredChange;
 use crate::foreign::{Host, HostReply};
 use crate::ids::Ids;
 use crate::input::{Effect, Input, LogEvent, Platform, ProcessId, SessionId, ThreadId, Ticket};
+use crate::log_limit::LogLimit;
 use crate::plugin::ThreadScope;
 use crate::plugin_set::{PluginSet, SpecSlot};
 use crate::records::RecordRoom;
@@ -25,6 +26,7 @@ use crate::session::{QueuedRequest, Session};
 use crate::slab::Slab;
 use crate::spec::ReplyTo;
 use crate::starvation::Canaries;
+use crate::subjects::Subordinates;
 use crate::threads::AttrChange;
 use crate::users::Users;
 use crate::waiting::WaitingRequest;
@@ -62,6 +64,8 @@ pub struct Broker {
     pub(crate) rejected_sessions: u32,
     pub(crate) clients: Clients,
     pub(crate) users: Users,
+    pub(crate) subordinates: Subordinates,
+    pub(crate) log_limit: LogLimit,
 
     pub(crate) specs: Slab,
     /// Room for the records of the specs.
@@ -139,6 +143,8 @@ pub(crate) enum Timer {
     Inspect,
     /// Check the canaries again, because one is silent.
     CheckCanaries,
+    /// Log the number of suppressed log lines.
+    LogSummary,
 }
 
 /// Item that waits until no change awaits the kernel's result.
@@ -175,6 +181,7 @@ impl Broker {
         let plugin_set = PluginSet::new(&setup, &platform)?;
         let rules = Rules::compile(&setup);
         let plugins = 0..plugin_set.len() as u32;
+        let subordinates = Subordinates::new(&setup.subordinate_users);
         Ok(Broker {
             names: plugins.clone().map(|plugin| plugin_set.info(plugin).name).collect(),
             hosts: plugins.map(|_| Host::default()).collect(),
@@ -193,6 +200,8 @@ impl Broker {
             rejected_sessions: 0,
             clients: Clients::default(),
             users: Users::default(),
+            subordinates,
+            log_limit: LogLimit::default(),
             specs: Slab::default(),
             record_room: RecordRoom::default(),
             ids: Ids::default(),
@@ -357,10 +366,9 @@ impl Broker {
     pub(crate) fn log_refusal(&mut self, session: SessionId, refusal: &Refusal) {
         let Some(session) = self.sessions.get_mut(&session) else { return };
         if session.is_first_of_cause(refusal.code, refusal.field) {
-            let (uid, pid) = (session.uid, session.process.pid);
-            if self.users.may_log(uid, self.now) {
-                self.log(LogEvent::Refused { uid, pid, refusal: Box::new(refusal.clone()) });
-            }
+            let (uid, pid, subject) = (session.uid, session.process.pid, session.subject);
+            let refusal = Box::new(refusal.clone());
+            self.log_about(subject, LogEvent::Refused { uid, pid, refusal });
         }
     }
 
@@ -444,6 +452,7 @@ impl Broker {
                     self.canaries.timer = None;
                     self.check_canaries();
                 }
+                Timer::LogSummary => self.log_summary(),
             }
         }
     }

@@ -185,9 +185,10 @@ impl Broker {
     pub(crate) fn overrun(&mut self, thread: ThreadId) {
         let Some(&slot) = self.threads.get(&thread) else { return };
         let spec = self.specs.at(slot);
-        let (uid, tid) = (spec.uid, spec.thread.as_ref().map_or(0, |thread| thread.tid));
+        let (uid, subject) = (spec.uid, spec.subject);
+        let tid = spec.thread.as_ref().map_or(0, |thread| thread.tid);
         if spec.is_idle() {
-            self.log(LogEvent::Demoted { tid, uid });
+            self.log_about(subject, LogEvent::Demoted { tid, uid });
             self.start_restore(slot, None, None, RestoreReason::Detach);
         }
     }

@@ -83,11 +83,12 @@ impl Broker {
         self.start_evaluation(client, task, scope, None, false)
     }
 
-    /// Checks that `count` more specs of this client are within the quota of its user and within
+    /// Checks that `count` more specs of this client are within the quota of its subject and within
     /// the quota of all users.
     pub(crate) fn check_spec_quota(&self, client: u32, count: u32) -> Result<(), Box<Refusal>> {
         let quota = &self.setup.quota;
-        let (_, own) = self.users.usage(self.clients.peer(client).uid);
+        let subject = self.subject_of_specs(self.clients.peer(client).uid);
+        let (_, own) = self.users.usage(subject);
         let all = self.specs.len();
         for (held, limit) in [(own, quota.specs_per_user), (all, quota.specs)] {
             if mutate!(
@@ -197,10 +198,12 @@ impl Broker {
         let (client, uid, process) = (session.client, session.uid, session.process);
         self.check_spec_quota(client, 1)?;
         self.check_record_room()?;
+        let subject = self.subject_of_specs(uid);
         let spec = Spec {
             id: SpecId(0),
             token,
             uid,
+            subject,
             process,
             process_watched: false,
             process_exited: false,
@@ -227,7 +230,7 @@ impl Broker {
         );
         self.rules.charge(self.clients.snapshot(client), plugin, offer.charge);
         self.clients.acquire(client);
-        self.users.user(uid).specs += 1;
+        self.users.account(subject).specs += 1;
         self.note_exclusive(slot);
         Ok(slot)
     }
@@ -243,7 +246,7 @@ impl Broker {
                 spec.plugin,
                 spec.offer.charge,
             );
-            self.users.user(spec.uid).specs -= 1;
+            self.users.account(spec.subject).specs -= 1;
             self.clients.release(spec.client);
         }
         self.apply_moves(&[]);
@@ -254,7 +257,7 @@ impl Broker {
         let id = SpecId(self.next_id);
         self.next_id += 1;
         self.ids.insert(id, slot);
-        self.users.user(self.specs.at(slot).uid).ids.insert(id, slot);
+        self.users.insert_id(self.specs.at(slot).uid, id, slot);
         self.bind_to_session(reply_to.session, slot);
         let spec = self.specs.at_mut(slot);
         spec.id = id;

@@ -166,12 +166,12 @@ impl Broker {
     /// Records that the thread sleeps in another root domain.
     fn mark_asleep(&mut self, slot: u32) {
         let spec = self.specs.at_mut(slot);
-        let uid = spec.uid;
+        let subject = spec.subject;
         let thread = spec.thread.as_mut().expect("its order was just answered");
         let first = thread.sleep_retries == 0;
         thread.sleep_retries = thread.sleep_retries.saturating_add(1);
         if first {
-            self.users.user(uid).asleep += 1;
+            self.users.account(subject).asleep += 1;
         }
     }
 
@@ -179,10 +179,10 @@ impl Broker {
     /// matters.
     pub(crate) fn mark_awake(&mut self, slot: u32) {
         let spec = self.specs.at_mut(slot);
-        let uid = spec.uid;
+        let subject = spec.subject;
         let Some(thread) = spec.thread.as_mut() else { return };
         if std::mem::take(&mut thread.sleep_retries) > 0 {
-            self.users.user(uid).asleep -= 1;
+            self.users.account(subject).asleep -= 1;
         }
     }
 
@@ -195,7 +195,7 @@ impl Broker {
             return;
         }
         let delay = (FIRST_RETRY_NS << (thread.sleep_retries - 1).min(20)).min(MAX_RETRY_NS);
-        let others = u64::from(self.users.user(spec.uid).asleep - 1);
+        let others = u64::from(self.users.account(spec.subject).asleep - 1);
         let at = self.now.saturating_add(Span::from_ns(delay.max(others * RETRY_SPACING_NS)));
         self.arm_retry(slot, at);
     }
@@ -217,8 +217,8 @@ impl Broker {
     ) {
         let spec = self.specs.at(slot);
         if let Some(thread) = &spec.thread {
-            let (tid, uid) = (thread.tid, spec.uid);
-            self.log(LogEvent::RestoredWithCaveat { tid, uid, caveat });
+            let (tid, uid, subject) = (thread.tid, spec.uid, spec.subject);
+            self.log_about(subject, LogEvent::RestoredWithCaveat { tid, uid, caveat });
         }
         restoring.caveat = Some(caveat);
         self.restored(slot, restoring);

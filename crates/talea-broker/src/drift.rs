@@ -208,14 +208,12 @@ impl Broker {
 
     fn return_to_cpus(&mut self, slot: u32) {
         let (now, spec) = (self.now, self.specs.at_mut(slot));
-        let uid = spec.uid;
+        let (uid, subject) = (spec.uid, spec.subject);
         let attached = spec.thread.as_mut().expect("it was just compared");
         attached.returned_at = Some(now);
         let (tid, applied) = (attached.tid, attached.applied);
         self.order_apply(slot, applied);
-        if self.users.may_log(uid, now) {
-            self.log(LogEvent::ReturnedToCpus { tid, uid });
-        }
+        self.log_about(subject, LogEvent::ReturnedToCpus { tid, uid });
     }
 
     /// Detaches a thread from its spec and restores it. A spec that its thread owns ends; any other
@@ -230,11 +228,9 @@ impl Broker {
             }
             Owner::Session | Owner::Process => RestoreReason::Forced,
         };
-        let uid = spec.uid;
+        let (uid, subject) = (spec.uid, spec.subject);
         let tid = spec.thread.as_ref().expect("only an attached thread is detached").tid;
-        if self.users.may_log(uid, self.now) {
-            self.log(LogEvent::Detached { tid, uid, cause });
-        }
+        self.log_about(subject, LogEvent::Detached { tid, uid, cause });
         self.start_restore(slot, None, None, reason);
     }
 

@@ -1,5 +1,6 @@
 //! Inputs and effects of the broker.
 
+use crate::subjects::Subject;
 use crate::ungranted::RealTimeThread;
 use talea_core::setup::{OnOverrun, Setup};
 use talea_core::{Attr, CpuSet, Monotonic, Span, Work};
@@ -561,10 +562,17 @@ pub enum LogEvent {
         /// Reason.
         why: String,
     },
-    /// A user exceeds the request rate (logged at most once per user and second).
+    /// A subject exceeds the request rate (logged at most once per subject and second).
     RateLimited {
-        /// The user.
-        uid: u32,
+        /// The subject.
+        subject: Subject,
+    },
+    /// Log lines were suppressed in the last second.
+    Suppressed {
+        /// Number of lines.
+        lines: u64,
+        /// Subject of most of them.
+        subject: Subject,
     },
 }
 

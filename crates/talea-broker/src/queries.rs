@@ -10,6 +10,7 @@ use crate::input::{SessionId, ThreadId};
 use crate::ownership::AccessKind;
 use crate::plugin_set::SpecSlot;
 use crate::spec::{Attached, Spec};
+use crate::subjects::Subject;
 use talea_core::mutate;
 use talea_proto::message::{Overruns, SessionInfo, SpecId, SpecInfo, Status, Token};
 use talea_proto::{Refusal, Reply, Request};
@@ -134,9 +135,9 @@ impl Broker {
         self.counters.attached
     }
 
-    /// Returns the numbers of connections and specs of one user.
-    pub fn user_usage(&self, uid: u32) -> (u32, u32) {
-        self.users.usage(uid)
+    /// Returns the numbers of connections and specs that are charged to a subject.
+    pub fn usage(&self, subject: Subject) -> (u32, u32) {
+        self.users.usage(subject)
     }
 
     /// Whether the daemon is shutting down.

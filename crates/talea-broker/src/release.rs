@@ -81,9 +81,8 @@ impl Broker {
         if let Some(at) = spec.claim_until {
             self.timers.remove(&(at, Timer::ClaimEnd(slot)));
         }
-        let user = self.users.user(spec.uid);
-        user.specs -= 1;
-        user.ids.remove(spec.id);
+        self.users.account(spec.subject).specs -= 1;
+        self.users.remove_id(spec.uid, spec.id);
         self.clients.release(spec.client);
         if spec.process_watched {
             self.unwatch_process(spec.process, WatchOwner::Spec(slot));

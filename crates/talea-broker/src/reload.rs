@@ -1,8 +1,9 @@
 //! Reload: new rules and quotas for existing connections; grants stay.
 
 use crate::broker::Broker;
-use crate::input::LogEvent;
+use crate::input::{LogEvent, SessionId};
 use crate::rules::Rules;
+use crate::subjects::Subordinates;
 use talea_core::mutate;
 use talea_core::setup::Setup;
 
@@ -13,6 +14,7 @@ impl Broker {
         }
         self.setup = setup;
         self.rules = Rules::compile(&self.setup);
+        self.subordinates = Subordinates::new(&self.setup.subordinate_users);
         mutate!(
             "rule-reload",
             {
@@ -21,6 +23,7 @@ impl Broker {
             {}
         );
 
+        self.charge_sessions_again();
         for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.in_ledger) {
             self.rules.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);
         }
@@ -30,6 +33,21 @@ impl Broker {
         }
         for slot in slots {
             self.sync_limit(slot);
+        }
+    }
+
+    /// Charges each connection to the subject that it has by the new rules. Specs stay with their
+    /// subject.
+    fn charge_sessions_again(&mut self) {
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            let subject = self.subject_of_client(self.sessions[&id].client);
+            let session = self.sessions.get_mut(&id).expect("the id was just read");
+            let before = std::mem::replace(&mut session.subject, subject);
+            if !session.is_rejected() {
+                self.users.account(before).sessions -= 1;
+                self.users.account(subject).sessions += 1;
+            }
         }
     }
 

@@ -151,7 +151,8 @@ impl Broker {
             self.specs.at_mut(slot).thread.as_mut().expect("its restore was just refused");
         let (tid, first) = (attached.tid, !std::mem::replace(&mut attached.apply_refused, true));
         if first {
-            self.log(LogEvent::RestoreFailed { tid, errno });
+            let subject = self.specs.at(slot).subject;
+            self.log_about(subject, LogEvent::RestoreFailed { tid, errno });
         }
         match restoring.reason {
             RestoreReason::AttachFailed => self.restored(slot, restoring),

@@ -7,7 +7,7 @@
 //! | state of a connection | reason | next state |
 //! | --- | --- | --- |
 //! | *reading* | a request waits for an external event; requests are queued | *suspended* |
-//! | *reading* | the request rate of the user is exceeded (users.rs) | *suspended* |
+//! | *reading* | the request rate of the subject is exceeded (users.rs) | *suspended* |
 //! | *suspended* | no reason holds any more | *reading* |
 //! | *rejected*: beyond the quota | hello is answered with the refusal | *closed* |
 //! | any, without a hello | [`HELLO_TIMEOUT`] has passed and no message is unread | *closed* |
@@ -20,6 +20,7 @@ use crate::input::{Effect, LogEvent, Peer, ProcessId, SessionId, ThreadError, Th
 use crate::plugin::ThreadScope;
 use crate::refuse::{refusal, refusal_without_numbers};
 use crate::spec::ReplyTo;
+use crate::subjects::Subject;
 use crate::users::RateVerdict;
 use std::collections::VecDeque;
 use talea_core::mutate;
@@ -33,6 +34,11 @@ const WAITING_MAX: usize = 4;
 const REJECTED_MAX: u32 = 64;
 /// Additional connections reserved for the superuser, so that `talea stop` always works.
 const ROOT_RESERVE: u32 = 8;
+/// Additional connections reserved for subjects with specs and few connections, so that the holder
+/// of a grant can reach the daemon.
+const GRANT_RESERVE: u32 = 64;
+/// Maximum number of connections of a subject that uses [`GRANT_RESERVE`].
+const GRANT_RESERVE_EACH: u32 = 2;
 
 /// Maximum time between the accept of a connection and its hello. The libraries send it at once.
 const HELLO_TIMEOUT: Span = Span::from_ns(1_000_000_000);
@@ -41,6 +47,8 @@ const HELLO_TIMEOUT: Span = Span::from_ns(1_000_000_000);
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) uid: u32,
+    /// Subject that the connection and its requests are charged to.
+    pub(crate) subject: Subject,
     pub(crate) process: ProcessId,
     pub(crate) client: u32,
     /// Slots of the specs bound to this connection.
@@ -146,15 +154,20 @@ fn request_cost(request: &Request) -> u32 {
 impl Broker {
     pub(crate) fn session_opened(&mut self, id: SessionId, peer: Peer) {
         self.users.sweep(self.now);
-        let rejection = self.too_many_sessions(peer.uid);
-        if rejection.is_some() && self.rejected_sessions >= REJECTED_MAX {
+        let (uid, process) = (peer.uid, ProcessId { pid: peer.pid, start: peer.pid_start });
+        let client = self.clients.insert(peer, &self.rules);
+        let subject = self.subject_of_client(client);
+        let rejection = self.too_many_sessions(subject);
+        let is_unserved = subject == Subject::UNSERVED;
+        let rejected_max = if is_unserved { REJECTED_MAX / 2 } else { REJECTED_MAX };
+        if rejection.is_some() && self.rejected_sessions >= rejected_max {
+            self.clients.release(client);
             return self.emit(Effect::Close { session: id });
         }
         match rejection {
             Some(_) => self.rejected_sessions += 1,
-            None => self.users.user(peer.uid).sessions += 1,
+            None => self.users.account(subject).sessions += 1,
         }
-        let (uid, process) = (peer.uid, ProcessId { pid: peer.pid, start: peer.pid_start });
         let hello_until = (process.pid == 0 || process.pid != self.pid)
             .then(|| self.now.saturating_add(HELLO_TIMEOUT));
         if let Some(until) = hello_until {
@@ -162,8 +175,9 @@ impl Broker {
         }
         let session = Session {
             uid,
+            subject,
             process,
-            client: self.clients.insert(peer, &self.rules),
+            client,
             specs: Vec::new(),
             seed: None,
             hello_done: false,
@@ -183,16 +197,26 @@ impl Broker {
         }
     }
 
-    fn too_many_sessions(&self, uid: u32) -> Option<Box<Refusal>> {
+    fn too_many_sessions(&self, subject: Subject) -> Option<Box<Refusal>> {
         let quota = &self.setup.quota;
-        let (all, (own, _)) =
-            (self.sessions.len() as u32 - self.rejected_sessions, self.users.usage(uid));
-        let places = quota.sessions.saturating_add(if uid == 0 { ROOT_RESERVE } else { 0 });
+        let all = self.sessions.len() as u32 - self.rejected_sessions;
+        let (own, specs) = self.users.usage(subject);
+        let reserve = match subject {
+            Subject::ROOT => ROOT_RESERVE + GRANT_RESERVE,
+            _ if specs > 0 && own < GRANT_RESERVE_EACH => GRANT_RESERVE,
+            _ => 0,
+        };
+        let places = quota.sessions.saturating_add(reserve);
+        let most = if subject == Subject::UNSERVED {
+            quota.sessions_without_rule
+        } else {
+            quota.sessions_per_user
+        };
         let too_many = |held: u32, limit: u32| {
             Some(refusal(Code::Quota, Field::Sessions, u64::from(held) + 1, u64::from(limit)))
         };
-        if mutate!("quota-sessions", own >= quota.sessions_per_user, own == u32::MAX) {
-            return too_many(own, quota.sessions_per_user);
+        if mutate!("quota-sessions", own >= most, own == u32::MAX) {
+            return too_many(own, most);
         }
         if all >= places { too_many(all, quota.sessions) } else { None }
     }
@@ -248,19 +272,19 @@ impl Broker {
         }
     }
 
-    /// Charges a request to the user's rate and suspends the connection if the rate is exceeded.
+    /// Charges a request to the subject's rate and suspends the connection if the rate is exceeded.
     fn charge_request(&mut self, id: SessionId, cost: u32) {
         let session = self.sessions.get_mut(&id).expect("only open connections are charged");
-        let uid = session.uid;
+        let subject = session.subject;
         if let RateVerdict::Over { until, log } =
-            self.users.charge(uid, self.now, &self.setup.quota, cost)
+            self.users.charge(subject, self.now, &self.setup.quota, cost)
         {
             if let Some(before) = session.rate_limited_until.replace(until) {
                 self.timers.remove(&(before, Timer::RateLimitEnd(id)));
             }
             self.timers.insert((until, Timer::RateLimitEnd(id)));
             if log {
-                self.log(LogEvent::RateLimited { uid });
+                self.log_about(subject, LogEvent::RateLimited { subject });
             }
         }
     }
@@ -440,7 +464,7 @@ impl Broker {
         let Some(session) = self.sessions.remove(&id) else { return };
         match session.rejection {
             Some(_) => self.rejected_sessions -= 1,
-            None => self.users.user(session.uid).sessions -= 1,
+            None => self.users.account(session.subject).sessions -= 1,
         }
         self.unwatch_process(session.process, WatchOwner::Session(id));
         if let Some(until) = session.rate_limited_until {

@@ -16,6 +16,7 @@
 use crate::input::{Errno, Limit, ProcessId, SessionId, ThreadId, Ticket, Uids};
 use crate::plugin::Offer;
 use crate::restore::RestoreReason;
+use crate::subjects::Subject;
 use talea_core::{Attr, Monotonic};
 use talea_proto::message::{Caveat, DetachCause, SpecId, Task, Token};
 use talea_proto::{Owner, Refusal};
@@ -29,6 +30,8 @@ pub(crate) struct Spec {
     pub(crate) token: Token,
     /// User that created the spec.
     pub(crate) uid: u32,
+    /// Subject that the spec is charged to.
+    pub(crate) subject: Subject,
     /// Process whose exit may end the spec.
     pub(crate) process: ProcessId,
     /// Whether that process is watched for this spec.

@@ -266,7 +266,8 @@ impl Broker {
                 thread.retry_at = Some(at);
                 self.timers.insert((at, Timer::Retry(slot)));
                 if first {
-                    self.log(LogEvent::ApplyFailed { tid, errno });
+                    let subject = self.specs.at(slot).subject;
+                    self.log_about(subject, LogEvent::ApplyFailed { tid, errno });
                 }
             }
         }

@@ -1,12 +1,13 @@
-//! Usage and request rate of each user.
+//! Usage and request rate of each subject, and the specs of each user.
 //!
-//! The request rate is limited by the generic cell rate algorithm (GCRA): per user, one number
-//! holds the theoretical arrival time of the next request. A user may be `burst` requests ahead. A
-//! user further ahead gets one more answer; then its connections are not read until the user is
+//! The request rate is limited by the generic cell rate algorithm (GCRA): per subject, one number
+//! holds the theoretical arrival time of the next request. A subject may be `burst` requests ahead.
+//! A subject further ahead gets one more answer; then its connections are not read until it is
 //! within the burst again. Each connection is suspended separately, so the sum over all of them
 //! meets the rate.
 
 use crate::ids::Ids;
+use crate::subjects::Subject;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use talea_core::mutate;
@@ -15,27 +16,20 @@ use talea_core::{Monotonic, Span};
 use talea_proto::SpecId;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Maximum number of logged refusals of one user per second.
-const REFUSALS_LOGGED: u32 = 20;
 
-/// Usage of one user.
+/// Usage of one subject.
 #[derive(Debug, Default)]
-pub(crate) struct User {
+pub(crate) struct Account {
     /// Number of connections.
     pub(crate) sessions: u32,
     /// Number of specs, including reserved ones.
     pub(crate) specs: u32,
     /// Number of threads whose attributes await their wake-up in another root domain.
     pub(crate) asleep: u32,
-    /// Specs of the user in order of ids: listing a user's specs must not depend on the number of
-    /// other specs.
-    pub(crate) ids: Ids,
     /// Theoretical arrival time of the next request.
     arrival_time: Monotonic,
     /// Time of the last log line about the request rate.
     rate_logged: Option<Monotonic>,
-    /// Second of the last logged refusal, and the number of refusals in it.
-    refusals: (u64, u32),
 }
 
 /// Result of charging a request.
@@ -52,93 +46,100 @@ pub(crate) enum RateVerdict {
     },
 }
 
-/// All users that hold something or have sent requests recently.
+/// All subjects that hold something or have sent requests recently.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
-    users: BTreeMap<u32, User>,
+    accounts: BTreeMap<Subject, Account>,
     /// Start of the next sweep.
-    sweep: u32,
+    sweep: Option<Subject>,
+    /// Specs of each user in order of ids: listing a user's specs must not depend on the number of
+    /// other specs.
+    ids: BTreeMap<u32, Ids>,
 }
 
 impl Users {
-    /// Returns the numbers of connections and specs of `uid`.
-    pub(crate) fn usage(&self, uid: u32) -> (u32, u32) {
-        self.users.get(&uid).map_or((0, 0), |user| (user.sessions, user.specs))
+    /// Returns the numbers of connections and specs of a subject.
+    pub(crate) fn usage(&self, subject: Subject) -> (u32, u32) {
+        self.accounts.get(&subject).map_or((0, 0), |account| (account.sessions, account.specs))
     }
 
     /// Returns the first spec of `uid` with at least this id, if there is one.
     pub(crate) fn spec_at_least(&self, uid: u32, id: SpecId) -> Option<(SpecId, u32)> {
-        self.users.get(&uid)?.ids.at_least(id)
+        self.ids.get(&uid)?.at_least(id)
     }
 
-    /// Whether a log event about `uid` may be logged now; counts the event. The limit applies to
-    /// clients that reconnect after each refusal.
-    pub(crate) fn may_log(&mut self, uid: u32, now: Monotonic) -> bool {
-        let second = now.as_ns() / SECOND_NS;
-        let refusals = &mut self.user(uid).refusals;
-        if refusals.0 != second {
-            *refusals = (second, 0);
-        }
-        refusals.1 += 1;
-        refusals.1 <= REFUSALS_LOGGED
+    /// Adds a spec to the list of its user.
+    pub(crate) fn insert_id(&mut self, uid: u32, id: SpecId, slot: u32) {
+        self.ids.entry(uid).or_default().insert(id, slot);
     }
 
-    /// Returns the mutable usage of `uid`.
-    pub(crate) fn user(&mut self, uid: u32) -> &mut User {
-        self.users.entry(uid).or_default()
-    }
-
-    /// Charges a request of `uid` with the cost of `weight` ordinary requests. The superuser is not
-    /// limited.
-    pub(crate) fn charge(
-        &mut self,
-        uid: u32,
-        now: Monotonic,
-        quota: &Quota,
-        weight: u32,
-    ) -> RateVerdict {
-        if uid == 0 {
-            return RateVerdict::Within;
-        }
-        let interval = SECOND_NS.div_ceil(u64::from(quota.requests_per_second.max(1)));
-        let ahead = Span::from_ns(interval.saturating_mul(u64::from(quota.burst.max(1))));
-        let user = self.user(uid);
-        let price = Span::from_ns(interval.saturating_mul(weight.into()));
-        user.arrival_time = user.arrival_time.max(now).saturating_add(price);
-        if mutate!("quota-rate", user.arrival_time <= now.saturating_add(ahead), true) {
-            return RateVerdict::Within;
-        }
-        let until = Monotonic::from_ns(user.arrival_time.as_ns() - ahead.as_ns());
-        let log = user
-            .rate_logged
-            .is_none_or(|last| last.saturating_add(Span::from_ns(SECOND_NS)) <= now);
-        if log {
-            user.rate_logged = Some(now);
-        }
-        RateVerdict::Over { until, log }
-    }
-
-    /// Examines two users, and removes those without usage and with an arrival time in the past. A
-    /// call for each new connection bounds the map by the number of users that connect within one
-    /// burst.
-    pub(crate) fn sweep(&mut self, now: Monotonic) {
-        for _ in 0..2 {
-            let next = self.users.range((Bound::Included(self.sweep), Bound::Unbounded)).next();
-            let Some((&uid, user)) = next else {
-                self.sweep = 0;
-                return;
-            };
-            self.sweep = uid.saturating_add(1);
-            if user.sessions == 0 && user.specs == 0 && user.arrival_time <= now {
-                self.users.remove(&uid);
+    /// Removes a spec from the list of its user.
+    pub(crate) fn remove_id(&mut self, uid: u32, id: SpecId) {
+        if let Some(ids) = self.ids.get_mut(&uid) {
+            ids.remove(id);
+            if ids.len() == 0 {
+                self.ids.remove(&uid);
             }
         }
     }
 
-    /// Returns the total numbers of connections and specs, and the number of known users.
+    /// Returns the mutable usage of a subject.
+    pub(crate) fn account(&mut self, subject: Subject) -> &mut Account {
+        self.accounts.entry(subject).or_default()
+    }
+
+    /// Charges a request of a subject with the cost of `weight` ordinary requests. The superuser is
+    /// not limited.
+    pub(crate) fn charge(
+        &mut self,
+        subject: Subject,
+        now: Monotonic,
+        quota: &Quota,
+        weight: u32,
+    ) -> RateVerdict {
+        if subject == Subject::ROOT {
+            return RateVerdict::Within;
+        }
+        let interval = SECOND_NS.div_ceil(u64::from(quota.requests_per_second.max(1)));
+        let ahead = Span::from_ns(interval.saturating_mul(u64::from(quota.burst.max(1))));
+        let account = self.account(subject);
+        let price = Span::from_ns(interval.saturating_mul(weight.into()));
+        account.arrival_time = account.arrival_time.max(now).saturating_add(price);
+        if mutate!("quota-rate", account.arrival_time <= now.saturating_add(ahead), true) {
+            return RateVerdict::Within;
+        }
+        let until = Monotonic::from_ns(account.arrival_time.as_ns() - ahead.as_ns());
+        let log = account
+            .rate_logged
+            .is_none_or(|last| last.saturating_add(Span::from_ns(SECOND_NS)) <= now);
+        if log {
+            account.rate_logged = Some(now);
+        }
+        RateVerdict::Over { until, log }
+    }
+
+    /// Examines two subjects, and removes those without usage and with an arrival time in the past.
+    /// A call for each new connection bounds the map by the number of subjects that connect within
+    /// one burst.
+    pub(crate) fn sweep(&mut self, now: Monotonic) {
+        for _ in 0..2 {
+            let from = self.sweep.map_or(Bound::Unbounded, Bound::Excluded);
+            let Some((&subject, account)) = self.accounts.range((from, Bound::Unbounded)).next()
+            else {
+                self.sweep = None;
+                return;
+            };
+            self.sweep = Some(subject);
+            if account.sessions == 0 && account.specs == 0 && account.arrival_time <= now {
+                self.accounts.remove(&subject);
+            }
+        }
+    }
+
+    /// Returns the total numbers of connections and specs, and the number of known subjects.
     pub(crate) fn totals(&self) -> (u32, u32, usize) {
-        let sum = |what: fn(&User) -> u32| self.users.values().map(what).sum();
-        (sum(|user| user.sessions), sum(|user| user.specs), self.users.len())
+        let sum = |what: fn(&Account) -> u32| self.accounts.values().map(what).sum();
+        (sum(|account| account.sessions), sum(|account| account.specs), self.accounts.len())
     }
 }
 
@@ -154,14 +155,17 @@ mod tests {
     fn retif_d4_a_burst_passes_and_the_request_after_it_waits_one_interval() {
         let (mut users, quota, now) = (Users::default(), quota(1000, 5), Monotonic::from_ns(50));
         for _ in 0..5 {
-            assert_eq!(users.charge(7, now, &quota, 1), RateVerdict::Within);
+            assert_eq!(users.charge(Subject::user(7), now, &quota, 1), RateVerdict::Within);
         }
         let until = Monotonic::from_ns(50 + 1_000_000);
-        assert_eq!(users.charge(7, now, &quota, 1), RateVerdict::Over { until, log: true });
+        assert_eq!(
+            users.charge(Subject::user(7), now, &quota, 1),
+            RateVerdict::Over { until, log: true }
+        );
         // Other users are not limited, and root never is.
-        assert_eq!(users.charge(8, now, &quota, 1), RateVerdict::Within);
+        assert_eq!(users.charge(Subject::user(8), now, &quota, 1), RateVerdict::Within);
         for _ in 0..100 {
-            assert_eq!(users.charge(0, now, &quota, 1), RateVerdict::Within);
+            assert_eq!(users.charge(Subject::ROOT, now, &quota, 1), RateVerdict::Within);
         }
     }
 
@@ -171,7 +175,8 @@ mod tests {
         let mut served = 0;
         while now < Monotonic::from_ns(10 * SECOND_NS) && served < 100_000 {
             served += 1;
-            if let RateVerdict::Over { until, .. } = users.charge(1, now, &quota, 1) {
+            if let RateVerdict::Over { until, .. } = users.charge(Subject::user(1), now, &quota, 1)
+            {
                 now = until;
             }
         }
@@ -181,9 +186,12 @@ mod tests {
     #[test]
     fn retif_d4_a_group_is_charged_per_task() {
         let (mut users, quota, now) = (Users::default(), quota(1000, 100), Monotonic::ZERO);
-        assert_eq!(users.charge(7, now, &quota, 64), RateVerdict::Within);
+        assert_eq!(users.charge(Subject::user(7), now, &quota, 64), RateVerdict::Within);
         let until = Monotonic::from_ns(28 * 1_000_000);
-        assert_eq!(users.charge(7, now, &quota, 64), RateVerdict::Over { until, log: true });
+        assert_eq!(
+            users.charge(Subject::user(7), now, &quota, 64),
+            RateVerdict::Over { until, log: true }
+        );
     }
 
     #[test]
@@ -191,7 +199,7 @@ mod tests {
         let (mut users, quota) = (Users::default(), quota(10, 1));
         let logs = (0..3000).filter(|ms| {
             matches!(
-                users.charge(1, Monotonic::from_ns(ms * 1_000_000), &quota, 1),
+                users.charge(Subject::user(1), Monotonic::from_ns(ms * 1_000_000), &quota, 1),
                 RateVerdict::Over { log: true, .. }
             )
         });
@@ -202,9 +210,9 @@ mod tests {
     fn users_without_usage_are_removed() {
         let mut users = Users::default();
         for uid in 1..=1000 {
-            users.charge(uid, Monotonic::ZERO, &quota(10, 10), 1);
+            users.charge(Subject::user(uid), Monotonic::ZERO, &quota(10, 10), 1);
         }
-        users.user(5).specs = 1;
+        users.account(Subject::user(5)).specs = 1;
         for _ in 0..1100 {
             users.sweep(Monotonic::from_ns(SECOND_NS));
         }

@@ -23,6 +23,20 @@ pub struct Setup {
     pub groups: Groups,
     /// Limits of the sessions, specs and requests of one user.
     pub quota: Quota,
+    /// Ranges of subordinate users, charged to their owners. They come from the machine
+    /// (`subuid(5)`), not from the configuration file.
+    pub subordinate_users: Vec<SubordinateUsers>,
+}
+
+/// Range of subordinate users: user ids that its owner may take in user namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubordinateUsers {
+    /// Owner of the range.
+    pub owner: u32,
+    /// First user id.
+    pub first: u32,
+    /// Number of user ids.
+    pub count: u32,
 }
 
 /// Whether access rules are in force.
@@ -62,6 +76,8 @@ pub struct Quota {
     pub sessions_per_user: u32,
     /// Simultaneous connections in total.
     pub sessions: u32,
+    /// Simultaneous connections of all users together that no rule serves.
+    pub sessions_without_rule: u32,
     /// Granted specs of one user.
     pub specs_per_user: u32,
     /// Granted specs in total.
@@ -78,6 +94,7 @@ impl Default for Quota {
         Quota {
             sessions_per_user: 128,
             sessions: 1024,
+            sessions_without_rule: 64,
             specs_per_user: 1024,
             specs: 32_768,
             requests_per_second: 10_000,

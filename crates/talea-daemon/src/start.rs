@@ -13,11 +13,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use talea_core::CpuSet;
 use talea_core::mutate;
-use talea_core::setup::{Confine, PluginKind, Setup};
+use talea_core::setup::{Confine, PluginKind, Setup, SubordinateUsers};
 use talea_os::seqpacket::{self, Access, Listener};
 use talea_os::signals::{Signal, Signals};
 use talea_os::sysinfo::{Hierarchy, SystemInfo};
-use talea_os::{files, users};
+use talea_os::{files, subuid, users};
 use talea_system::config::{self, DaemonSetup, Loaded, LogLevel, Names, Target};
 use talea_system::diagnostic;
 
@@ -144,12 +144,13 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     let signals =
         Signals::new(&[Signal::Term, Signal::Int, Signal::Hup]).map_err(other("signals"))?;
     let mut machine = SystemInfo::probe().map_err(other("this machine"))?;
-    let loaded = load(&options.config, &machine)?;
+    let mut loaded = load(&options.config, &machine)?;
     let daemon = &loaded.daemon;
     let log = Log::new(options.log_level.unwrap_or(daemon.log_level));
     for warning in &loaded.warnings {
         log.warning(format_args!("{}:{}: {}", warning.origin, warning.line, warning.what));
     }
+    loaded.setup.subordinate_users = subordinate_users(&log);
     let descriptors = rights::raise_descriptors();
     rights::raise_locked_memory();
     // Per connection: a socket and a pidfd of its process; per spec: a pidfd, a task clock and the
@@ -202,6 +203,15 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     let (server, adoption) = Daemon::new(parts).map_err(StartError::Other)?;
     rights::warn_missing(&log);
     Ok(Started { server, adoption, log, address })
+}
+
+/// Reads the subordinate users of this machine. Without them each of these users is a subject of
+/// its own, so an error does not prevent the start.
+fn subordinate_users(log: &Log) -> Vec<SubordinateUsers> {
+    subuid::read(Path::new(subuid::PATH)).unwrap_or_else(|error| {
+        log.warning(format_args!("subordinate users are not known: {error}"));
+        Vec::new()
+    })
 }
 
 /// Logs the `edf` plugins that cannot serve on this machine. A client receives only the rejection,
@@ -290,13 +300,14 @@ fn reload(path: PathBuf, machine: SystemInfo, log: Log) -> Reload {
         let loaded = load(&path, &machine);
         notify(&[sd_notify::NotifyState::Ready]);
         match loaded {
-            Ok(loaded) => {
+            Ok(mut loaded) => {
                 for warning in &loaded.warnings {
                     log.warning(format_args!(
                         "{}:{}: {}",
                         warning.origin, warning.line, warning.what
                     ));
                 }
+                loaded.setup.subordinate_users = subordinate_users(&log);
                 log.info(format_args!("{} was reloaded", path.display()));
                 Some(loaded.setup)
             }

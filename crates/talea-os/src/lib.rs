@@ -39,6 +39,7 @@ pub mod signal_stop;
 pub mod signals;
 pub mod spawn;
 pub mod statefile;
+pub mod subuid;
 pub mod switch_trace;
 mod sys;
 pub mod sysinfo;

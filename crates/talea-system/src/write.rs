@@ -54,6 +54,7 @@ pub fn write(daemon: &DaemonSetup, setup: &Setup) -> String {
     for (name, value) in [
         ("sessions_per_user", quota.sessions_per_user),
         ("sessions", quota.sessions),
+        ("sessions_without_rule", quota.sessions_without_rule),
         ("specs_per_user", quota.specs_per_user),
         ("specs", quota.specs),
         ("requests_per_second", quota.requests_per_second),

@@ -46,7 +46,7 @@ specs_per_user = 3
 specs = 4
 requests_per_second = 5
 burst = 6
-
+sessions_without_rule = 7
 [[plugin]]
 name = "edf"
 kind = "edf"
@@ -90,6 +90,7 @@ priorities = "10-20"
     let quota = Quota {
         sessions_per_user: 1,
         sessions: 2,
+        sessions_without_rule: 7,
         specs_per_user: 3,
         specs: 4,
         requests_per_second: 5,

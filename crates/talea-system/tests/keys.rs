@@ -201,6 +201,7 @@ fn listed_defaults_are_those_in_code() {
     for (section, name, value) in [
         (Section::Quota, "sessions_per_user", quota.sessions_per_user.to_string()),
         (Section::Quota, "sessions", quota.sessions.to_string()),
+        (Section::Quota, "sessions_without_rule", quota.sessions_without_rule.to_string()),
         (Section::Quota, "specs_per_user", quota.specs_per_user.to_string()),
         (Section::Quota, "specs", quota.specs.to_string()),
         (Section::Quota, "requests_per_second", quota.requests_per_second.to_string()),

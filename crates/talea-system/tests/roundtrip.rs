@@ -123,16 +123,26 @@ fn quota() -> impl Strategy<Value = Quota> {
     (
         1_u32..=65_536,
         1_u32..=65_536,
+        1_u32..=65_536,
         1_u32..=1_048_576,
         1_u32..=1_048_576,
         1_u32..=1_000_000,
         1_u32..=1_000_000,
     )
         .prop_map(
-            |(sessions_per_user, sessions, specs_per_user, specs, requests_per_second, burst)| {
+            |(
+                sessions_per_user,
+                sessions,
+                sessions_without_rule,
+                specs_per_user,
+                specs,
+                requests_per_second,
+                burst,
+            )| {
                 Quota {
                     sessions_per_user,
                     sessions,
+                    sessions_without_rule,
                     specs_per_user,
                     specs,
                     requests_per_second,
@@ -160,6 +170,7 @@ fn setup() -> impl Strategy<Value = Setup> {
                 root: if ruled { Root::Ruled } else { Root::Unrestricted },
                 groups: if effective { Groups::Effective } else { Groups::All },
                 quota,
+                subordinate_users: Vec::new(),
             },
         )
     })

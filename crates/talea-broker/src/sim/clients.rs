@@ -217,7 +217,6 @@ impl Clients {
 
     /// Counts the broker's log events.
     fn count_log(&mut self) {
-        *self.counts.entry("closed without a hello").or_default() += self.world.closed_silent;
         for event in std::mem::take(&mut self.world.log) {
             self.count(match event {
                 LogEvent::Refused { .. } => "refusals logged",
@@ -247,6 +246,7 @@ impl Clients {
                 LogEvent::PluginOutOfBounds { .. } => "plugins outside their bounds",
                 LogEvent::ReloadRefused { .. } => "reloads refused",
                 LogEvent::RateLimited { .. } => "rate limited",
+                LogEvent::Suppressed { .. } => "suppressed",
             });
         }
     }

@@ -4,6 +4,7 @@
 //! [`Faults`] names the live counterpart of each fault.
 
 use super::inspections::Canaries;
+mod silent;
 use super::kernel::{ApplyOutcome, Kernel};
 use super::rng::Rng;
 use crate::Broker;
@@ -93,8 +94,6 @@ pub struct Simulation {
     pub rng: Rng,
     /// Calls of foreign plugins, with their time-outs.
     pub calls: BTreeMap<Ticket, (u32, ForeignCall, Monotonic)>,
-    /// Number of connections closed because they sent no hello in time.
-    pub closed_silent: u32,
     /// Whether the broker has stopped the daemon.
     pub exited: bool,
     /// Applies that the kernel's admission test has refused, without a fault.
@@ -140,7 +139,6 @@ impl Simulation {
             next_errors: VecDeque::new(),
             rng,
             calls: BTreeMap::new(),
-            closed_silent: 0,
             exited: false,
             refused_by_kernel: Vec::new(),
             started: Monotonic::ZERO,
@@ -325,14 +323,7 @@ impl Simulation {
             Effect::Close { session } => {
                 self.connections.remove(&session);
             }
-            Effect::CloseIfSilent { session } => {
-                let silent = |connection: &Connection| connection.socket.is_empty();
-                if self.connections.get(&session).is_some_and(silent) {
-                    self.closed_silent += 1;
-                    self.connections.remove(&session);
-                    self.inbox.push_back(Input::Disconnected { session });
-                }
-            }
+            Effect::CloseIfSilent { session } => self.close_if_silent(session),
             Effect::SuspendReading { session } => self.set_reading(session, false),
             Effect::ResumeReading { session } => self.set_reading(session, true),
             Effect::Apply { ticket, thread, attr, owner } => {

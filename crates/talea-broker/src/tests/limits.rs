@@ -1,9 +1,11 @@
 //! Quotas and request rates: limits per user, and isolation of other users.
 
 use super::stage::{MS, Words, setup, urgent, world, world_of};
-use crate::input::{Input, LogEvent};
+use crate::Subject;
+use crate::input::{Input, LogEvent, SessionId};
+use crate::sim::Simulation;
 use talea_core::Span;
-use talea_core::setup::Quota;
+use talea_core::setup::{Access, Bound, Domain, Quota, Rule, Setup, SubordinateUsers};
 use talea_proto::message::SpecId;
 use talea_proto::{Code, Field, Reply, Request, VERSION};
 
@@ -74,6 +76,124 @@ fn retif_d4_connections_are_bounded_and_rejected_ones_receive_the_reason() {
     world.connect(1000);
 }
 
+/// Returns a setup in which one rule serves user 1000 and another the group 7.
+fn with_rules(change: impl FnOnce(&mut Quota)) -> Setup {
+    let rule = |domain| Rule {
+        domain,
+        plugin: None,
+        bound: Bound::AllowUnbounded(true),
+        origin: String::new(),
+    };
+    let mut setup = quota(change);
+    setup.access = Access::Rules;
+    setup.rules = vec![rule(Domain::User(1000)), rule(Domain::Group(7))];
+    setup
+}
+
+/// Connects a new process of `uid`; returns `None` if the broker refuses the connection.
+fn try_connect(world: &mut Simulation, uid: u32, groups: &[u32]) -> Option<SessionId> {
+    let pid = world.kernel.free_id(500);
+    world.kernel.spawn(pid, uid);
+    let session = world.open_connection(pid, uid, groups);
+    if world.connections.contains_key(&session) {
+        world.send(session, Request::Hello { min: VERSION, max: VERSION }, None);
+    }
+    world.run_until_idle();
+    world.connections.contains_key(&session).then_some(session)
+}
+
+#[test]
+fn attack_4_users_that_no_rule_serves_share_their_places() {
+    let mut world = world_of(
+        with_rules(|quota| {
+            quota.sessions_without_rule = 3;
+            quota.sessions = 5;
+        }),
+        2,
+    );
+    let taken = (2000..2040).filter(|&uid| try_connect(&mut world, uid, &[]).is_some()).count();
+    assert_eq!(taken, 3);
+    assert_eq!(world.broker.usage(Subject::UNSERVED), (3, 0));
+    // Users that rules serve, by name and by group, have the other places.
+    let named = try_connect(&mut world, 1000, &[]).expect("a place");
+    try_connect(&mut world, 3000, &[7]).expect("a place");
+    world.create(named, urgent(5));
+    assert_eq!(world.broker.usage(Subject::user(1000)), (1, 1));
+    assert_eq!(world.broker.usage(Subject::user(3000)), (1, 0));
+    // All places are taken. The holder of a grant and root have reserves.
+    assert_eq!(try_connect(&mut world, 3001, &[7]), None);
+    try_connect(&mut world, 1000, &[]).expect("a place of the reserve");
+    assert_eq!(try_connect(&mut world, 1000, &[]), None);
+    try_connect(&mut world, 0, &[]).expect("a place of root");
+    // A reload with a rule for all users ends the group.
+    let mut setup = world.setup().clone();
+    setup.rules[1].domain = Domain::Global;
+    world.reload(setup);
+    assert_eq!(world.broker.usage(Subject::UNSERVED), (0, 0));
+    assert_eq!(world.broker.usage(Subject::user(2000)), (1, 0));
+}
+
+#[test]
+fn attack_5_subordinate_users_are_charged_to_the_owner_of_their_range() {
+    let mut setup = with_rules(|quota| {
+        quota.specs_per_user = 5;
+        quota.sessions_per_user = 10;
+        quota.requests_per_second = 100;
+        quota.burst = 50;
+    });
+    setup.rules[1].domain = Domain::Global;
+    setup.subordinate_users = vec![SubordinateUsers { owner: 1000, first: 100_000, count: 65_536 }];
+    let mut world = world_of(setup, 2);
+    let sessions: Vec<SessionId> =
+        (100_000..100_032).filter_map(|uid| try_connect(&mut world, uid, &[])).collect();
+    assert_eq!(sessions.len(), 10);
+    let granted = sessions.iter().filter(|&&session| {
+        matches!(world.call(session, Request::Create(urgent(5))), Reply::Granted(_))
+    });
+    assert_eq!(granted.count(), 5);
+    assert_eq!(world.broker.usage(Subject::user(1000)), (10, 5));
+    // The owner has no further place.
+    assert_eq!(try_connect(&mut world, 1000, &[]), None);
+    // The rate is one, too.
+    for &session in &sessions {
+        for _ in 0..20 {
+            world.send(session, Request::Status, None);
+        }
+    }
+    world.run_until_idle();
+    let answers = sessions.iter().map(|session| world.connections[session].replies.len());
+    let answered: usize = answers.sum();
+    assert!(answered <= 60, "{answered} answers at once");
+    // Another user has its own places, and lists its own specs only.
+    let other = world.connect(1001);
+    world.create(other, urgent(5));
+    let Reply::Spec(info) = world.call(other, Request::NextSpec(SpecId(1))) else { panic!() };
+    assert_eq!(info.uid, 1001);
+}
+
+#[test]
+fn attack_9_log_lines_are_limited_across_connections_and_counted() {
+    let mut world = world_of(with_rules(|_| {}), 2);
+    for round in 0..100 {
+        let client = world.connect(2000 + round % 7);
+        world.refused(client, Request::Create(urgent(5)));
+        world.close_connection(client);
+        world.run_until_idle();
+    }
+    let refused = |world: &Simulation| {
+        world.log.iter().filter(|event| matches!(event, LogEvent::Refused { .. })).count()
+    };
+    assert_eq!(refused(&world), 20, "the users that no rule serves are one subject");
+    world.advance(Span::from_ns(1_000 * MS));
+    world.run_until_idle();
+    let summary = LogEvent::Suppressed { lines: 80, subject: Subject::UNSERVED };
+    assert_eq!(world.log.last(), Some(&summary));
+    assert_eq!(world.broker.next_wakeup(), None);
+    let client = world.connect(2000);
+    world.refused(client, Request::Create(urgent(5)));
+    assert_eq!(refused(&world), 21);
+}
+
 #[test]
 fn attack_4_a_connection_without_a_hello_is_closed_after_one_second() {
     let mut world = world();
@@ -91,9 +211,9 @@ fn attack_4_a_connection_without_a_hello_is_closed_after_one_second() {
     world.run_until_idle();
     let open = silent.iter().filter(|session| world.connections.contains_key(session));
     assert_eq!(open.collect::<Vec<_>>(), [&silent[1]]);
-    assert!(
-        matches!(world.connections[&silent[1]].replies[0], (s, _, Reply::Welcome { .. }) if s == seq)
-    );
+    let (answered, _, reply) = &world.connections[&silent[1]].replies[0];
+    assert_eq!(*answered, seq);
+    assert!(matches!(reply, Reply::Welcome { .. }));
     assert_eq!((world.broker.sessions(), world.broker.next_wakeup()), (2, None));
     assert!(matches!(world.call(client, Request::Status), Reply::Status(_)));
 }
@@ -141,8 +261,7 @@ fn retif_d4_a_client_above_the_rate_is_answered_and_then_suspended() {
     }
     let served = world.connections[&greedy].replies.len() - before;
     assert!((99..=101).contains(&served), "{served} in a second");
-    let limited =
-        world.log.iter().filter(|event| matches!(event, LogEvent::RateLimited { uid: 1000 }));
+    let limited = world.log.iter().filter(|event| matches!(event, LogEvent::RateLimited { .. }));
     assert!(limited.count() <= 2, "once a second");
     world.close_connection(greedy);
     world.run_until_idle();

@@ -36,7 +36,6 @@ fn simulation_of_three_hundred_seeds_leaves_no_objects() {
         "attaches refused by the kernel",
         "attaches of exited threads",
         "over quota",
-        "closed without a hello",
         "rate limited",
         "applies failed",
         "restores failed",

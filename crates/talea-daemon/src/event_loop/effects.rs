@@ -291,8 +291,15 @@ impl Daemon {
             LogEvent::ReloadRefused { why } => {
                 log.error(format_args!("the new configuration is refused, the old one stays in force: {why}"));
             }
-            LogEvent::RateLimited { uid } => {
-                log.warning(format_args!("user {uid} exceeds the request rate; the user's connections are not read until the rate is met"));
+            LogEvent::RateLimited { subject } => {
+                log.warning(format_args!(
+                    "{subject} exceeds the request rate; its connections are not read until the rate is met"
+                ));
+            }
+            LogEvent::Suppressed { lines, subject } => {
+                log.warning(format_args!(
+                    "{lines} log lines were suppressed in one second, most of them about {subject}"
+                ));
             }
         }
     }

@@ -96,6 +96,7 @@ fn read_quota(table: &Table<'_>, findings: &mut Findings<'_>) -> Quota {
     };
     set("sessions_per_user", SESSIONS, &mut quota.sessions_per_user);
     set("sessions", SESSIONS, &mut quota.sessions);
+    set("sessions_without_rule", SESSIONS, &mut quota.sessions_without_rule);
     set("specs_per_user", SPECS, &mut quota.specs_per_user);
     set("specs", SPECS, &mut quota.specs);
     set("requests_per_second", RATE, &mut quota.requests_per_second);

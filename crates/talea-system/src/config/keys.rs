@@ -284,6 +284,10 @@ pub const KEYS: &[Key] = &[
         .range("1 to 65,536")
         .means("Connections of one user at a time."),
     key(Quota, "sessions", Integer, "1024").default("1024").range("1 to 65,536").means("Connections in total."),
+    key(Quota, "sessions_without_rule", Integer, "64")
+        .default("64")
+        .range("1 to 65,536")
+        .means("Connections of all users together that no rule serves."),
     key(Quota, "specs_per_user", Integer, "1024")
         .default("1024")
         .range("1 to 1,048,576")

@@ -214,6 +214,7 @@ fn tables(
             root: daemon.root,
             groups: daemon.groups,
             quota: daemon.quota,
+            subordinate_users: Vec::new(),
         },
         warnings: Vec::new(),
     }

@@ -6,6 +6,7 @@ use crate::sim::rng::Rng;
 use talea_core::setup::{
     Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, FpLevels,
     FpOptions, OnOverrun, PluginKind, PluginSetup, Quota, RmOptions, RmTest, Rule, Setup,
+    SubordinateUsers,
 };
 use talea_core::{Charge, CpuSet, Priority, Span, Work};
 
@@ -89,10 +90,14 @@ pub(super) fn set_rules(setup: &mut Setup, rng: &mut Rng) {
             origin: format!("talead.toml:{connection}"),
         })
         .collect();
+    // User 1001 may become a subordinate user of 1000.
+    let range = SubordinateUsers { owner: 1000, first: 1001, count: 5 };
+    setup.subordinate_users = if rng.chance(300) { vec![range] } else { Vec::new() };
     setup.quota = if rng.chance(300) {
         Quota {
             sessions_per_user: 3,
             sessions: 6,
+            sessions_without_rule: 2,
             specs_per_user: 4,
             specs: 10,
             requests_per_second: 50,

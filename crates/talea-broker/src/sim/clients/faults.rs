@@ -234,7 +234,9 @@ impl Clients {
         // Clients reconnect and claim; some quotas admit only a few.
         for (id, held, pid) in safe {
             let uid = self.world.kernel.processes[&pid].1;
-            if self.world.setup().quota.sessions_per_user <= self.world.broker.user_usage(uid).0
+            let broker = &self.world.broker;
+            let (own, _) = broker.usage(broker.subject_of_specs(uid));
+            if self.world.setup().quota.sessions_per_user <= own
                 || self.world.setup().quota.sessions <= self.world.broker.sessions()
             {
                 continue;
