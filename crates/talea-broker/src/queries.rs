@@ -12,6 +12,7 @@ use crate::plugin_set::SpecSlot;
 use crate::spec::{Attached, Spec};
 use crate::subjects::Subject;
 use talea_core::mutate;
+use talea_core::setup::Quota;
 use talea_proto::message::{Overruns, SessionInfo, SpecId, SpecInfo, Status, Token};
 use talea_proto::{Refusal, Reply, Request};
 
@@ -133,6 +134,11 @@ impl Broker {
     /// Returns the number of attached threads.
     pub fn attached(&self) -> u32 {
         self.counters.attached
+    }
+
+    /// Returns the quotas in force.
+    pub fn quota(&self) -> &Quota {
+        &self.setup.quota
     }
 
     /// Returns the numbers of connections and specs that are charged to a subject.

@@ -15,6 +15,7 @@
 //! 2. A record is in the state file before the recorded operation is executed.
 //! 3. A descriptor that cannot be served is not watched, so the loop never spins.
 
+mod accept_queue;
 mod acceptor;
 mod adopt;
 mod changes;
@@ -384,6 +385,7 @@ impl Daemon {
                 for (uid, socket) in self.sessions.remove_all(&self.epoll) {
                     self.deferred_close.hang_up(uid, socket);
                 }
+                self.drop_waiting();
                 self.undo_partitions();
                 return Ok(exit);
             }
@@ -419,6 +421,7 @@ impl Daemon {
             self.next_resume(),
             self.acceptor.resume_at(),
             self.watchdog.next_due(),
+            self.next_turn(),
         ];
         times.into_iter().flatten().min()
     }
@@ -447,6 +450,9 @@ impl Daemon {
             self.handle_input(now, Input::Timer);
         }
         self.update_change_events(now);
+        if self.acceptor.has_waiting() {
+            self.add_waiting(now);
+        }
         self.acceptor.resume(now, &self.epoll);
         if !self.suspended.is_empty() {
             self.resume_reading();

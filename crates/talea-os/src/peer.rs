@@ -30,6 +30,16 @@ const SO_PEERPIDFD: i32 = 77;
 /// Reads the credentials of the peer of `socket`.
 pub fn credentials(socket: impl AsFd) -> io::Result<Peer> {
     let socket = socket.as_fd();
+    let creds = ucred(socket)?;
+    Ok(Peer { pid: Tid::new(creds.pid), uid: creds.uid, gid: creds.gid, groups: groups(socket)? })
+}
+
+/// Reads the effective user id of the peer of `socket`.
+pub fn user(socket: impl AsFd) -> io::Result<u32> {
+    ucred(socket.as_fd()).map(|creds| creds.uid)
+}
+
+fn ucred(socket: BorrowedFd) -> io::Result<libc::ucred> {
     let mut creds = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `creds`.
@@ -46,7 +56,7 @@ pub fn credentials(socket: impl AsFd) -> io::Result<Peer> {
     if creds.uid == u32::MAX {
         return Err(errno(libc::ENOTCONN));
     }
-    Ok(Peer { pid: Tid::new(creds.pid), uid: creds.uid, gid: creds.gid, groups: groups(socket)? })
+    Ok(creds)
 }
 
 /// Opens a pidfd of the peer's process (Linux 6.5). Earlier kernels return `ENOPROTOOPT`.
@@ -72,26 +82,42 @@ pub fn pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
 ///
 /// A process has one number in each namespace from `/proc`'s down to its own. If the peer and this
 /// process have exactly one number each, both live in the namespace of `/proc`. Returns `false` if
-/// that cannot be shown. Needs no privilege, unlike a comparison of `/proc/PID/ns/pid`.
-pub fn same_pid_namespace(socket: impl AsFd) -> bool {
-    let one =
-        |tids: io::Result<Vec<i32>>| tids.is_ok_and(|tids| matches!(tids[..], [tid] if tid > 0));
+/// that cannot be shown, and an error if no descriptor is free. Needs no privilege, unlike a
+/// comparison of `/proc/PID/ns/pid`.
+pub fn same_pid_namespace(socket: impl AsFd) -> io::Result<bool> {
+    let is_full = |error: &io::Error| is(error, libc::EMFILE) || is(error, libc::ENFILE);
+    let one = |tids: io::Result<Vec<i32>>| match tids {
+        Ok(tids) => Ok(matches!(tids[..], [tid] if tid > 0)),
+        Err(error) if is_full(&error) => Err(error),
+        Err(_) => Ok(false),
+    };
     static WE: OnceLock<bool> = OnceLock::new();
-    if !*WE.get_or_init(|| one(proc::status(Tid::of_process()).map(|status| status.ns_tids))) {
-        return false;
+    let we = if let Some(&we) = WE.get() {
+        we
+    } else {
+        let we = one(proc::status(Tid::of_process()).map(|status| status.ns_tids))?;
+        *WE.get_or_init(|| we)
+    };
+    if !we {
+        return Ok(false);
     }
     match pidfd(&socket) {
         Ok(fd) => one(thread::ns_tids(fd.as_fd())),
+        Err(error) if is_full(&error) => Err(error),
         Err(error) if is(&error, libc::ENOPROTOOPT) => {
             // Held open while /proc is read, so that the number cannot be reused unnoticed.
             let Some(pid) = credentials(&socket).ok().and_then(|peer| peer.pid) else {
-                return false;
+                return Ok(false);
             };
-            let Ok(held) = thread::open_process(pid) else { return false };
-            one(proc::status(pid).map(|status| status.ns_tids))
-                && one(thread::ns_tids(held.as_fd()))
+            let held = match thread::open_process(pid) {
+                Ok(held) => held,
+                Err(error) if is_full(&error) => return Err(error),
+                Err(_) => return Ok(false),
+            };
+            Ok(one(proc::status(pid).map(|status| status.ns_tids))?
+                && one(thread::ns_tids(held.as_fd()))?)
         }
-        Err(_) => false,
+        Err(_) => Ok(false),
     }
 }
 

@@ -12,6 +12,7 @@
 pub mod agent;
 pub mod bench;
 pub mod config;
+pub mod crowd;
 pub mod daemon;
 pub mod kernel;
 pub mod lines;

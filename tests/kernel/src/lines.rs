@@ -19,3 +19,16 @@ pub fn serve(mut obey: impl FnMut(&[&str]) -> io::Result<String>) -> ! {
     }
     std::process::exit(0)
 }
+
+/// Returns the bytes of a hexadecimal text.
+pub fn bytes(hex: &str) -> io::Result<Vec<u8>> {
+    let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
+    let pairs = hex.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match *pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect::<Option<_>>()
+        .ok_or_else(|| io::Error::other("not hexadecimal"))
+}

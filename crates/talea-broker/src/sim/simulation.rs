@@ -3,8 +3,9 @@
 //! The driver executes the same effects by the same rules as the daemon's event loop, only later.
 //! [`Faults`] names the live counterpart of each fault.
 
-use super::inspections::Canaries;
 mod silent;
+
+use super::inspections::Canaries;
 use super::kernel::{ApplyOutcome, Kernel};
 use super::rng::Rng;
 use crate::Broker;

@@ -1,31 +1,48 @@
 //! Acceptor: listeners, and the behaviour when no descriptors are left.
 //!
+//! A round accepts up to [`MAX_ACCEPTS`] connections and adds those whose turn it is to the broker,
+//! for at most [`QUANTUM`] (module `accept_queue`).
+//!
 //! A connection that cannot be accepted keeps its listener readable, so a loop that watches the
-//! listener would spin. Therefore the acceptor holds one descriptor in reserve.
+//! listener would spin. Therefore the acceptor holds descriptors in reserve. They also serve root,
+//! and users with grants that have no connection, when other clients have used up the rest.
 //!
 //! | state | transition | next state |
 //! | --- | --- | --- |
 //! | *listening* | a connection is accepted | *listening* |
-//! | *listening* | EMFILE: close the reserve, accept, hang up, reopen it | *listening* |
-//! | *listening* | EMFILE, the reserve cannot be reopened | *paused*, [`SHORT_PAUSE`] |
+//! | *listening* | EMFILE: close a spare, accept root or a user with grants | *listening* |
+//! | *listening* | EMFILE: close a spare, queue the connection, drop one of the longest queue, reopen | *listening* |
+//! | *listening* | EMFILE, the last spare cannot be reopened | *paused*, [`SHORT_PAUSE`] |
 //! | *listening* | other error, or too many pending closes | *paused*, [`PAUSE`] |
 //! | *paused*: the listeners are not watched | the pause expires | *listening* |
 
 use super::Daemon;
+use super::accept_queue::AcceptQueue;
 use super::token::Token;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use talea_broker::{Input, Peer};
+use talea_broker::{Input, Peer, Subject};
 use talea_core::mutate;
 use talea_core::{Monotonic, Span};
 use talea_os::epoll::{Epoll, Interest};
-use talea_os::seqpacket::Listener;
-use talea_os::{peer, proc};
+use talea_os::seqpacket::{self, Listener};
+use talea_os::{clock, peer, proc};
 
-/// Maximum number of connections accepted from one listener per round: an accept costs more than a
-/// request.
-const MAX_ACCEPTS: usize = 1;
+/// Maximum number of connections accepted from one listener per round. An accept alone costs less
+/// than a request.
+const MAX_ACCEPTS: usize = 32;
+/// Time per round after which no further connection is added to the broker. Adding one costs
+/// several requests.
+const QUANTUM: Span = Span::from_ns(100_000);
+/// Number of connections beyond a user's quota that wait for their turn. The others are dropped,
+/// and do not receive the refusal.
+const MAX_REFUSED_WAITING: u32 = 4;
+/// Maximum number of spare descriptors.
+const MAX_SPARES: u64 = 16;
+/// Number of spare descriptors that only root may use: a socket and a pidfd for each of its
+/// connections.
+const ROOT_SPARES: usize = 8;
 /// Pause of the listeners when the reserve does not help.
 const PAUSE: Span = Span::from_ns(100_000_000);
 /// Pause of the listeners while the rejected connection still uses the reserve's descriptor.
@@ -35,18 +52,32 @@ const SHORT_PAUSE: Span = Span::from_ns(1_000_000);
 #[derive(Debug)]
 pub(super) struct Acceptor {
     listeners: Vec<Listener>,
-    reserve: Option<File>,
+    queue: AcceptQueue<OwnedFd>,
+    spares: Vec<File>,
+    /// Number of spare descriptors while others are free.
+    spares_wanted: usize,
     /// End of the pause.
     paused_until: Option<Monotonic>,
 }
 
 impl Acceptor {
+    /// Creates an acceptor. An eighth of the daemon's descriptors may be spares.
     pub(super) fn new() -> Acceptor {
-        Acceptor { listeners: Vec::new(), reserve: None, paused_until: None }
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let spares = limit.map_or(MAX_SPARES, |limit| (limit / 8).clamp(2, MAX_SPARES));
+        Acceptor {
+            listeners: Vec::new(),
+            queue: AcceptQueue::new(),
+            spares: Vec::new(),
+            spares_wanted: spares as usize,
+            paused_until: None,
+        }
     }
 
     pub(super) fn listen(&mut self, listeners: Vec<Listener>, epoll: &Epoll) -> io::Result<()> {
-        self.reserve = Some(open_reserve()?);
+        while self.spares.len() < self.spares_wanted {
+            self.spares.push(open_spare()?);
+        }
         for (index, listener) in listeners.iter().enumerate() {
             epoll.add(listener, Interest::READ, Token::Listener(index as u64).pack())?;
         }
@@ -68,9 +99,7 @@ impl Acceptor {
             return;
         }
         self.paused_until = None;
-        if self.reserve.is_none() {
-            self.reopen_reserve();
-        }
+        self.reopen_spares();
         self.watch(Interest::READ, epoll);
     }
 
@@ -86,26 +115,36 @@ impl Acceptor {
         }
     }
 
-    /// Accepts one connection with the reserve's descriptor, to hang up on it; `None` if that
-    /// fails.
-    fn accept_with_reserve(&mut self, index: usize) -> Option<OwnedFd> {
-        self.reserve.take()?;
+    /// Accepts one connection with a spare descriptor. Returns `Ok(None)` if none waits: without a
+    /// free descriptor the kernel reports an empty backlog as `EMFILE`, too.
+    fn accept_with_spare(&mut self, index: usize) -> io::Result<Option<OwnedFd>> {
+        let spare = self.spares.pop().ok_or(io::ErrorKind::ResourceBusy)?;
+        drop(spare);
         let connection = self.listeners[index].accept();
         if !matches!(connection, Ok(Some(_))) {
-            self.reopen_reserve();
+            self.reopen_spares();
         }
-        connection.ok().flatten()
+        connection
     }
 
-    /// Reopens the reserve; `false` if no descriptor is free.
-    fn reopen_reserve(&mut self) -> bool {
-        self.reserve = open_reserve().ok();
-        self.reserve.is_some()
+    /// Reopens spare descriptors, as far as descriptors are free.
+    fn reopen_spares(&mut self) {
+        while self.spares.len() < self.spares_wanted
+            && let Ok(spare) = open_spare()
+        {
+            self.spares.push(spare);
+        }
+    }
+
+    /// Whether accepted connections wait for their turn.
+    #[inline]
+    pub(super) fn has_waiting(&self) -> bool {
+        self.queue.len() > 0
     }
 }
 
-/// Opens a descriptor for the reserve; any file is suitable.
-fn open_reserve() -> io::Result<File> {
+/// Opens a spare descriptor; any file is suitable.
+fn open_spare() -> io::Result<File> {
     File::open("/dev/null")
 }
 
@@ -123,39 +162,127 @@ impl Daemon {
             return;
         }
         for _ in 0..MAX_ACCEPTS {
+            // A free descriptor is first of all a spare again.
+            self.acceptor.reopen_spares();
             let Some(listener) = self.acceptor.listeners.get(index) else { return };
             match listener.accept() {
                 Ok(None) => return,
-                Ok(Some(socket)) => {
-                    if let Err(error) = self.add_connection(now, socket) {
-                        self.log.debug(format_args!("a new connection was lost: {error}"));
-                    }
-                }
-                Err(error) => {
-                    if self.rejected_limiter.allows(now) {
-                        self.log.error(format_args!(
-                            "connections are rejected: accept failed: {error}"
-                        ));
-                    }
-                    let full =
-                        error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error());
-                    let Some(connection) = mutate!(
-                        "recovery-no-descriptors",
-                        full.then(|| self.acceptor.accept_with_reserve(index)),
-                        (full && index > 1000).then(|| self.acceptor.accept_with_reserve(index))
-                    )
-                    .flatten() else {
-                        self.acceptor.pause(now, PAUSE, &self.epoll);
-                        return;
-                    };
-                    let uid = peer::credentials(&connection).map_or(u32::MAX, |peer| peer.uid);
-                    self.deferred_close.hang_up(uid, connection);
-                    if !self.acceptor.reopen_reserve() {
-                        self.acceptor.pause(now, SHORT_PAUSE, &self.epoll);
-                        return;
-                    }
-                }
+                Ok(Some(socket)) => self.enqueue_connection(socket),
+                Err(error) if !self.accept_without_descriptors(now, index, &error) => return,
+                Err(_) => {}
             }
+        }
+    }
+
+    /// Handles an accept that failed: accepts one connection with a spare descriptor. Returns
+    /// `false` if no further connection can be accepted in this round.
+    #[cold]
+    fn accept_without_descriptors(
+        &mut self,
+        now: Monotonic,
+        index: usize,
+        error: &io::Error,
+    ) -> bool {
+        let full = error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error());
+        let accepted = if mutate!("recovery-no-descriptors", full, false) {
+            self.acceptor.accept_with_spare(index)
+        } else {
+            Err(io::ErrorKind::Other.into())
+        };
+        let connection = match accepted {
+            Ok(None) => return false,
+            Ok(Some(connection)) => Some(connection),
+            Err(_) => None,
+        };
+        if self.rejected_limiter.allows(now) {
+            self.log.error(format_args!("connections are rejected: accept failed: {error}"));
+        }
+        let Some(connection) = connection else {
+            self.acceptor.pause(now, PAUSE, &self.epoll);
+            return false;
+        };
+        self.admit_with_spares(now, connection);
+        if self.acceptor.spares.is_empty() {
+            self.acceptor.pause(now, SHORT_PAUSE, &self.epoll);
+        }
+        !self.acceptor.spares.is_empty()
+    }
+
+    /// Adds a connection of root, or of a user with grants that has no connection, with spare
+    /// descriptors. Any other connection waits for its turn in place of one of the longest queue.
+    fn admit_with_spares(&mut self, now: Monotonic, socket: OwnedFd) {
+        let Ok(uid) = peer::user(&socket) else { return };
+        let subject = self.broker.subject_of_specs(uid);
+        let kept = match subject {
+            Subject::ROOT => Some(0),
+            _ => matches!(self.broker.usage(subject), (0, 1..)).then_some(ROOT_SPARES),
+        };
+        // One more for the pidfd of the client's process, and one to reject the next connection.
+        let is_admitted = kept.is_some_and(|kept| self.acceptor.spares.len() >= kept + 2);
+        if mutate!("recovery-spares", is_admitted, false) {
+            drop(self.acceptor.spares.pop());
+            return self.add_or_log(now, socket);
+        }
+        self.acceptor.queue.push(subject.number(), socket);
+        if let Some((user, dropped)) = self.acceptor.queue.drop_from_longest() {
+            self.deferred_close.hang_up(user, dropped);
+        }
+        self.acceptor.reopen_spares();
+    }
+
+    /// Queues an accepted connection, or drops it if its user is beyond the quota.
+    fn enqueue_connection(&mut self, socket: OwnedFd) {
+        let Ok(uid) = peer::user(&socket) else { return };
+        let subject = self.broker.subject_of_specs(uid);
+        let queue = &mut self.acceptor.queue;
+        let quota = self.broker.quota();
+        let held = self.broker.usage(subject).0 as usize + queue.len_of(subject.number());
+        let most = quota.sessions_per_user.saturating_add(MAX_REFUSED_WAITING) as usize;
+        if subject != Subject::ROOT && held >= most {
+            return self.deferred_close.hang_up(uid, socket);
+        }
+        let is_full = queue.len() >= quota.sessions as usize;
+        queue.push(subject.number(), socket);
+        if is_full && let Some((user, dropped)) = queue.drop_from_longest() {
+            self.deferred_close.hang_up(user, dropped);
+        }
+    }
+
+    /// Adds the waiting connections whose turn it is to the broker, for at most one quantum.
+    #[inline(never)]
+    pub(super) fn add_waiting(&mut self, now: Monotonic) {
+        let end = clock::now().saturating_add(QUANTUM);
+        while let Some((user, socket)) = self.acceptor.queue.pop(now, self.broker.quota()) {
+            // A client that has left meanwhile costs no more than this check.
+            if seqpacket::has_ended(&socket) {
+                self.deferred_close.hang_up(user, socket);
+            } else {
+                self.add_or_log(now, socket);
+            }
+            if self.exit.is_some() || clock::now() >= end {
+                return;
+            }
+        }
+    }
+
+    /// Returns the time at which a waiting connection has its turn.
+    pub(super) fn next_turn(&self) -> Option<Monotonic> {
+        if !self.acceptor.has_waiting() {
+            return None;
+        }
+        self.acceptor.queue.next_turn(self.broker.quota())
+    }
+
+    /// Closes the waiting connections at the end of the daemon.
+    pub(super) fn drop_waiting(&mut self) {
+        while let Some((uid, socket)) = self.acceptor.queue.drop_from_longest() {
+            self.deferred_close.hang_up(uid, socket);
+        }
+    }
+
+    fn add_or_log(&mut self, now: Monotonic, socket: OwnedFd) {
+        if let Err(error) = self.add_connection(now, socket) {
+            self.log.debug(format_args!("a new connection was lost: {error}"));
         }
     }
 
@@ -173,7 +300,8 @@ impl Daemon {
             gid: credentials.gid,
             groups: credentials.groups,
         };
-        let session = self.sessions.add(socket, peer.uid, &self.epoll)?;
+        let share = self.broker.subject_of_specs(peer.uid).number();
+        let session = self.sessions.add(socket, (peer.uid, share), &self.epoll)?;
         self.handle_input(now, Input::Connected { session, peer });
         Ok(())
     }

@@ -13,6 +13,8 @@
 //! other user, independent of their numbers of connections. A single user with many connections is
 //! served without loss of throughput.
 //!
+//! A subordinate user is served in the share of its owner.
+//!
 //! A thousand ready connections make `epoll_wait` itself slow. If more than [`MAX_DIRECT`]
 //! connections of a user are ready at once, the excess is moved to a nested epoll set of that user,
 //! which the main set reports as one event.
@@ -103,7 +105,7 @@ impl Daemon {
 
     /// Serves a ready connection if its user was not served in this round, else defers it.
     pub(super) fn serve_or_defer(&mut self, now: Monotonic, session: u64, hung_up: bool) {
-        let Some(uid) = self.sessions.uid(session) else { return };
+        let Some(uid) = self.sessions.share(session) else { return };
         if self.fair_queue.first_in_round(uid) {
             self.session_ready(now, session, hung_up);
         } else {

@@ -30,6 +30,8 @@ pub(super) struct Session {
     pub(super) socket: OwnedFd,
     /// User of the connection.
     uid: u32,
+    /// User whose share of each round serves the connection: for a subordinate user, its owner.
+    share: u32,
     /// Whether thread ids have the same meaning in the peer's PID namespace; checked at the first
     /// use.
     same_namespace: Option<bool>,
@@ -84,7 +86,7 @@ impl Sessions {
     pub(super) fn add(
         &mut self,
         socket: OwnedFd,
-        uid: u32,
+        (uid, share): (u32, u32),
         epoll: &Epoll,
     ) -> io::Result<SessionId> {
         let id = self.last + 1;
@@ -93,6 +95,7 @@ impl Sessions {
         let session = Session {
             socket,
             uid,
+            share,
             same_namespace: None,
             is_reading: true,
             is_suspended: false,
@@ -110,6 +113,11 @@ impl Sessions {
     /// Returns the user of a connection, if it is open.
     pub(super) fn uid(&self, id: u64) -> Option<u32> {
         self.open.get(&id).map(|session| session.uid)
+    }
+
+    /// Returns the user whose share serves a connection, if it is open.
+    pub(super) fn share(&self, id: u64) -> Option<u32> {
+        self.open.get(&id).map(|session| session.share)
     }
 
     /// Starts or stops reading from a connection. No effect on a closed one.
@@ -168,7 +176,7 @@ impl Sessions {
 
     fn update_interest(&self, id: SessionId, epoll: &Epoll) {
         let Some(session) = self.open.get(&id.0) else { return };
-        let set = self.nested.get(&session.uid).filter(|_| session.is_nested);
+        let set = self.nested.get(&session.share).filter(|_| session.is_nested);
         let set = set.map_or(epoll, |set| &set.epoll);
         // The socket is in the set, so this cannot fail.
         let _ = set.modify(
@@ -185,11 +193,11 @@ impl Sessions {
         let Some(session) = self.open.get_mut(&id).filter(|session| !session.is_nested) else {
             return Ok(());
         };
-        let set = match self.nested.entry(session.uid) {
+        let set = match self.nested.entry(session.share) {
             Entry::Occupied(set) => set.into_mut(),
             Entry::Vacant(place) => {
                 let set = NestedSet { epoll: Epoll::new()?, connections: 0 };
-                epoll.add(&set.epoll, Interest::READ, Token::NestedSet(session.uid).pack())?;
+                epoll.add(&set.epoll, Interest::READ, Token::NestedSet(session.share).pack())?;
                 place.insert(set)
             }
         };
@@ -200,8 +208,8 @@ impl Sessions {
     }
 
     /// Returns the ready connections of a user's nested set, as far as there is room.
-    pub(super) fn ready_in_nested(&self, uid: u32, events: &mut Events) -> io::Result<usize> {
-        self.nested.get(&uid).map_or(Ok(0), |set| set.epoll.wait(events, Some(Monotonic::ZERO)))
+    pub(super) fn ready_in_nested(&self, share: u32, events: &mut Events) -> io::Result<usize> {
+        self.nested.get(&share).map_or(Ok(0), |set| set.epoll.wait(events, Some(Monotonic::ZERO)))
     }
 
     /// Removes a connection and stops watching it. Returns its user and its socket.
@@ -209,14 +217,14 @@ impl Sessions {
         let session = self.open.remove(&id.0)?;
         // The socket is in one of the sets, so this cannot fail. Closing alone would not remove it
         // at once in every case.
-        match self.nested.get_mut(&session.uid).filter(|_| session.is_nested) {
+        match self.nested.get_mut(&session.share).filter(|_| session.is_nested) {
             None => drop(epoll.remove(&session.socket)),
             Some(set) => {
                 let _ = set.epoll.remove(&session.socket);
                 set.connections -= 1;
                 if set.connections == 0 {
                     let _ = epoll.remove(&set.epoll);
-                    self.nested.remove(&session.uid);
+                    self.nested.remove(&session.share);
                 }
             }
         }
@@ -441,11 +449,14 @@ impl Daemon {
     fn resolve_tid(&mut self, session: SessionId, tid: u32) -> Result<Thread, ThreadError> {
         let session = self.sessions.open.get_mut(&session.0).ok_or(ThreadError::Gone)?;
         let socket = session.socket.as_fd();
-        if !*mutate!(
-            "message-attach-namespace",
-            session.same_namespace.get_or_insert_with(|| peer::same_pid_namespace(socket)),
-            session.same_namespace.get_or_insert_with(|| peer::same_pid_namespace(socket) || true)
-        ) {
+        let same = match session.same_namespace {
+            Some(same) => same,
+            // Without a free descriptor the answer is not known; it is asked for again.
+            None => peer::same_pid_namespace(socket)
+                .map_err(|error| ThreadError::Kernel(Errno(error.raw_os_error().unwrap_or(0))))?,
+        };
+        session.same_namespace = Some(same);
+        if mutate!("message-attach-namespace", !same, false) {
             return Err(ThreadError::TidNotAccepted);
         }
         let tid = i32::try_from(tid).ok().and_then(Tid::new).ok_or(ThreadError::Gone)?;

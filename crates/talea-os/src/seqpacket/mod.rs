@@ -109,6 +109,13 @@ fn receive<const ROOM: usize>(socket: BorrowedFd, buffer: &mut [u8]) -> io::Resu
     })
 }
 
+/// Whether the peer has closed the connection and no message is unread. A message without content
+/// counts as the end, as for [`recv`].
+pub fn has_ended(socket: impl AsFd) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    matches!(rustix::net::recv(socket, &mut [0u8; 1], flags), Ok((_, 0)))
+}
+
 /// Whether an unread message is queued. A message without content does not count.
 pub fn has_unread(socket: impl AsFd) -> bool {
     rustix::io::ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0)

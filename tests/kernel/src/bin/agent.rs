@@ -16,7 +16,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use talea_kernel_tests::lines;
+use talea_kernel_tests::lines::bytes;
+use talea_kernel_tests::{crowd, lines};
 use talea_os::{Tid, seqpacket};
 
 /// Command to a worker thread.
@@ -222,7 +223,11 @@ impl Agent {
                 worker.handle.join().map_err(|_| io::Error::other("a thread panicked"))?;
                 Ok("ended".to_owned())
             }
-            _ => Err(io::Error::other(format!("unknown order {words:?}"))),
+            ["ask-often", index, count, hex] => {
+                crowd::ask_often(self.connection(index)?, number(count)?, &bytes(hex)?)
+            }
+            _ => crowd::obey(words)
+                .unwrap_or_else(|| Err(io::Error::other(format!("unknown order {words:?}")))),
         }
     }
 
@@ -374,18 +379,6 @@ fn thread_pidfd(tid: &str) -> io::Result<OwnedFd> {
 
 fn number(word: &str) -> io::Result<usize> {
     word.parse().map_err(|_| io::Error::other(format!("{word} is no number")))
-}
-
-fn bytes(hex: &str) -> io::Result<Vec<u8>> {
-    let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
-    let pairs = hex.as_bytes().chunks(2);
-    pairs
-        .map(|pair| match *pair {
-            [high, low] => Some(digit(high)? << 4 | digit(low)?),
-            _ => None,
-        })
-        .collect::<Option<_>>()
-        .ok_or_else(|| io::Error::other("not hexadecimal"))
 }
 
 fn hex(bytes: &[u8]) -> String {

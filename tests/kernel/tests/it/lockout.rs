@@ -5,11 +5,14 @@
 //! subordinate users, 9 log lines, 12 endless connects and disconnects, 17 levels, 18 descriptors.
 
 use crate::tasks::{periodic, ranked, with};
+use rustix::process::Signal;
 use std::process::Command;
+use talea_core::CpuSet;
 use talea_kernel_tests::{
-    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, needs, needs_root,
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs, needs_root,
 };
-use talea_proto::{Code, Reply, Request, VERSION};
+use talea_os::sched::{self, Attr, Policy};
+use talea_proto::{Code, Owner, Reply, Request, Task, ThreadRef, VERSION};
 
 /// First of many users that exist on no machine.
 const HOSTILE: u32 = 61_000;
@@ -57,9 +60,15 @@ fn attack_4_a_connection_without_a_hello_is_closed_and_one_with_it_stays() {
 fn attack_4_users_without_a_rule_leave_places_to_others() {
     needs_root!();
     let bench = Bench::new("attack-4-pool");
-    // Two users without a rule could hold all places.
-    let quota = "sessions = 64\nsessions_per_user = 32\nsessions_without_rule = 16\n";
+    // Three users without a rule could hold all places.
+    let quota = "sessions = 96\nsessions_per_user = 32\n";
     let daemon = Daemon::start(&bench, &serving(&[ALICE, BOB], quota));
+    let (alice, bob, root) = (Agent::user(ALICE), Agent::user(BOB), Agent::root());
+    let holder = bob.connect(&daemon);
+    holder.create(Task { owner: Owner::Process, ..with("fp", ranked(6)) });
+    holder.close();
+    let observer = root.connect(&daemon);
+    eventually("the holder of a grant has no connection", || observer.status().sessions == 1);
     let hostile: Vec<Agent> = (0..4).map(|n| Agent::user(HOSTILE + n)).collect();
     let mut welcome = 0;
     for agent in &hostile {
@@ -68,22 +77,20 @@ fn attack_4_users_without_a_rule_leave_places_to_others() {
             let Ok(index) = said.parse() else { continue };
             let client = agent.client_at(index);
             let sent = client.send_bytes(&hello()) == "sent";
-            welcome +=
-                u32::from(sent && matches!(client.receive(), Some((_, Reply::Welcome { .. }))));
+            let is_welcome = matches!(client.receive(), Some((_, Reply::Welcome { .. })));
+            welcome += u32::from(sent && is_welcome);
         }
     }
-    assert_eq!(welcome, 16);
-    // Served users have the other places, to their own limit.
-    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
-    let clients: Vec<Client> = (0..32).map(|_| alice.connect(&daemon)).collect();
-    clients[0].create(with("fp", ranked(5)));
-    // All places are taken but for the reserves.
-    let others: Vec<Client> = (0..16).map(|_| bob.connect(&daemon)).collect();
-    assert!(!is_welcome(&bob.connect_silently(&daemon)));
-    others[0].create(with("fp", ranked(5)));
+    assert_eq!(welcome, 64);
+    // A served user has the other places.
+    let clients: Vec<Client> = (0..31).map(|_| alice.connect(&daemon)).collect();
+    assert!(!is_welcome(&alice.connect_silently(&daemon)), "all places are taken");
+    // Root and the holder of a grant have reserves.
+    assert_eq!(root.connect(&daemon).status().sessions, 97);
+    let reserved = [bob.connect(&daemon), bob.connect(&daemon)];
     assert!(!is_welcome(&bob.connect_silently(&daemon)), "it has connections");
-    let root = Agent::root();
-    assert_eq!(root.connect(&daemon).status().sessions, 65);
+    assert_eq!(reserved[1].status().sessions, 99);
+    assert_eq!(clients.len(), 31);
 }
 
 fn hello() -> Vec<u8> {
@@ -179,4 +186,206 @@ fn attack_9_reconnecting_writes_no_more_log_lines() {
         .filter_map(|line| line.split_whitespace().find_map(|word| word.parse::<u32>().ok()))
         .sum();
     assert!(counted > 0 && counted as usize + lines <= refused as usize, "{counted} suppressed");
+}
+
+/// Returns the users of all connections, in the order in which the daemon has added them.
+fn sessions(root: &Client) -> Vec<u32> {
+    let (mut from, mut users) = (0, Vec::new());
+    while let Reply::Session(info) = root.ask(&Request::NextSession(from)) {
+        users.push(info.uid);
+        from = info.session + 1;
+    }
+    users
+}
+
+#[test]
+fn attack_12_a_full_backlog_of_one_user_delays_no_other_user() {
+    needs_root!();
+    let bench = Bench::new("attack-12");
+    let quota = "sessions_per_user = 400\n";
+    let daemon = Daemon::start(&bench, &serving(&[ALICE, BOB], quota));
+    let (alice, bob, root) = (Agent::user(ALICE), Agent::user(BOB), Agent::root());
+    let observer = root.connect(&daemon);
+    observer.status();
+    // While the daemon stands still, one user fills its backlog; another and root connect last.
+    daemon.signal(Signal::STOP);
+    let socket = daemon.socket().display().to_string();
+    assert_eq!(alice.order(&format!("connect-many {socket} 300")), "300");
+    let clients = [bob.connect_silently(&daemon), root.connect_silently(&daemon)];
+    daemon.signal(Signal::CONT);
+    for client in &clients {
+        assert!(is_welcome(client));
+    }
+    alice.order(&format!("flood-all 1 {}", talea_kernel_tests::agent::hex(&hello())));
+    let mut order = Vec::new();
+    eventually("all of them are added", || {
+        order = sessions(&observer);
+        order.len() == 303
+    });
+    let place = |uid| order.iter().rposition(|&user| user == uid).expect("it is added");
+    println!("of 303 connections, root is number {}, the other user {}", place(0), place(BOB));
+    assert!(place(BOB) < 150 && place(0) < 150, "{} and {}", place(BOB), place(0));
+}
+
+#[test]
+fn attack_12_endless_connects_of_one_user_are_held_to_its_rate() {
+    needs_root!();
+    let bench = Bench::new("attack-12-rate");
+    let quota = "requests_per_second = 400\nburst = 40\n";
+    let daemon = Daemon::start(&bench, &serving(&[ALICE, BOB], quota));
+    let (alice, bob, root) = (Agent::user(ALICE), Agent::user(BOB), Agent::root());
+    let observer = root.connect(&daemon);
+    let socket = daemon.socket().display().to_string();
+    let newest = || {
+        let client = root.connect(&daemon);
+        let Reply::Session(info) = client.ask(&Request::NextSession(0)) else { panic!("root") };
+        let (mut from, mut newest) = (0, info.session);
+        while let Reply::Session(info) = observer.ask(&Request::NextSession(from)) {
+            (newest, from) = (info.session, info.session + 1);
+        }
+        client.close();
+        newest
+    };
+    let before = newest();
+    // The hello makes each of them a connection that the daemon has to add.
+    let hello = talea_kernel_tests::agent::hex(&hello());
+    alice.begin(&format!("churn {socket} 1000 {hello}"));
+    let probed = bob.order(&format!("probe {socket} 10 {hello}"));
+    let made: u64 = alice.finish().parse().expect("a number");
+    let added = newest() - before;
+    println!("{made} connects, {added} of them added; another user: {probed} us");
+    assert!(made > 1_000, "it was churn: {made}");
+    // A burst of 10, 100 a second, the other user's and root's, and twice as much.
+    assert!(added < 300, "{added} of {made} connections were added");
+    let failed = probed.split(' ').next_back();
+    assert_eq!(failed, Some("0"), "{probed}");
+}
+
+#[test]
+fn attack_18_without_free_descriptors_root_asks_and_stops() {
+    needs_root!();
+    let bench = Bench::new("attack-18");
+    let config = bench.write("talead.toml", &serving(&[ALICE, BOB, HOSTILE], ""));
+    let mut daemon = Daemon::unstarted(&config, &bench.path("state"));
+    let plain = daemon.command(&[]);
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=96:96").arg("--").arg(plain.get_program()).args(plain.get_args());
+    command.env_remove("NOTIFY_SOCKET").env_remove("LISTEN_FDS").env_remove("JOURNAL_STREAM");
+    daemon.run_command(command).unwrap_or_else(|failed| panic!("{failed:?}"));
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
+    let client = alice.connect(&daemon);
+    let granted = client.create(with("fp", ranked(5)));
+    let holder = bob.connect(&daemon);
+    let owned = Task { owner: Owner::Process, ..with("fp", ranked(6)) };
+    holder.create(owned);
+    holder.close();
+    eventually("it has no connection", || client.status().sessions == 1);
+    // One user uses up the descriptors.
+    let hostile = Agent::user(HOSTILE);
+    let socket = daemon.socket().display().to_string();
+    let descriptors = format!("/proc/{}/fd", daemon.pid());
+    eventually("at most one descriptor is free", || {
+        hostile.order(&format!("connect-many {socket} 10"));
+        hostile.order(&format!("flood-all 1 {}", talea_kernel_tests::agent::hex(&hello())));
+        // Connections that wait for their turn do not count. One descriptor may be about to become
+        // a spare again.
+        (0..5).all(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::fs::read_dir(&descriptors).is_ok_and(|open| open.count() >= 95)
+        })
+    });
+    daemon.wait_for_line("connections are rejected").expect("a living daemon");
+    // An attach by thread id needs a descriptor, and the refusal says so.
+    let tid = alice.thread();
+    let attach = Request::Attach { spec: granted.spec, thread: ThreadRef::OwnTid(tid as u32) };
+    let refusal = client.refused(&attach);
+    assert_eq!((refusal.code, refusal.errno), (Code::Kernel, 24), "{refusal:?}");
+    // A user with grants and without a connection, and root, are served.
+    bob.connect(&daemon).status();
+    let root = Agent::root();
+    let status = root.connect(&daemon).status();
+    assert!(status.sessions > 20, "{status:?}");
+    assert_eq!(daemon.stop(&["--release"]), (Some(0), String::new()));
+    assert!(daemon.wait().success());
+}
+
+/// Hostile users beside an honest client and root: eight users that no rule serves with 128 silent
+/// connections each, 32 subordinate users that a rule serves, and four users that connect
+/// endlessly.
+///
+/// The kernel distributes CPU time, and so many processes delay all threads. The daemon and its
+/// clients therefore precede the others, each on a CPU of its own. `TALEA_MEASURE` sets the number
+/// of connections; the figures are printed.
+#[test]
+fn attack_4_5_12_all_of_them_at_once_lock_out_neither_a_client_nor_root() {
+    needs_root!();
+    needs!("/etc/subuid", std::fs::metadata("/etc/subuid").is_ok());
+    let bench = Bench::new("attack-4-5-12");
+    let churners: Vec<u32> = (0..4).map(|n| HOSTILE + 100 + n).collect();
+    let served: Vec<u32> = [BOB, OWNER].into_iter().chain(churners.iter().copied()).collect();
+    let subordinates: Vec<u32> = (0..32).map(|n| SUBORDINATE + n).collect();
+    let served: Vec<u32> = served.into_iter().chain(subordinates.iter().copied()).collect();
+    let subuid = format!("{OWNER}:{SUBORDINATE}:65536\n");
+    let daemon = daemon_with_subuid(&bench, &serving(&served, ""), &subuid);
+    let (bob, root) = (Agent::user(BOB), Agent::root());
+    let precede = |pid: i32, cpu: u32| {
+        let tid = kernel::tid(pid);
+        sched::set_affinity(tid, &CpuSet::single(cpu)).expect("our process");
+        sched::set(tid, &Attr::plain(Policy::Fifo(1))).expect("our process");
+    };
+    let cpus: Vec<u32> = kernel::cpus().iter().collect();
+    let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+    precede(daemon.pid(), first);
+    precede(bob.os_pid(), last);
+    precede(root.os_pid(), last);
+    let set = std::env::var("TALEA_MEASURE").ok().and_then(|text| text.parse::<u64>().ok());
+    let count = set.unwrap_or(50);
+    let socket = daemon.socket().display().to_string();
+    let hex = talea_kernel_tests::agent::hex;
+    let client = bob.connect(&daemon);
+    let status = client.encode(&Request::Status);
+    let measure = |when: &str| {
+        let mut connects = Vec::new();
+        for agent in [&bob, &root] {
+            connects.push(agent.order(&format!("probe {socket} {count} {}", hex(&hello()))));
+        }
+        let asked = bob.order(&format!("ask-often {} {} {status}", client.index(), 2 * count));
+        println!(
+            "{when}: connect of a client {}, of root {}, request {asked}: us at 50, 99, 100 %, failed",
+            connects[0], connects[1]
+        );
+        (connects, asked)
+    };
+    measure("quiet");
+    let ms = 800 + count * 15;
+    let silent: Vec<Agent> = (0..8).map(|n| Agent::user(HOSTILE + n)).collect();
+    let others: Vec<Agent> = subordinates.iter().map(|&uid| Agent::user(uid)).collect();
+    let churn: Vec<Agent> = churners.iter().map(|&uid| Agent::user(uid)).collect();
+    for agent in &silent {
+        agent.begin(&format!("hold {socket} 128 {ms}"));
+    }
+    for (number, agent) in others.iter().enumerate() {
+        if number % 2 == 0 {
+            agent.begin(&format!("hold {socket} 32 {ms}"));
+        } else {
+            agent.begin(&format!("churn {socket} {ms} {}", hex(&hello())));
+        }
+    }
+    for agent in &churn {
+        agent.begin(&format!("churn {socket} {ms} {}", hex(&hello())));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let (connects, _) = measure("beside 44 hostile users");
+    let made = |agents: &[Agent]| -> u64 {
+        agents.iter().map(|agent| agent.finish().parse::<u64>().expect("a number")).sum()
+    };
+    println!(
+        "connections of silent users {}, of subordinate users {}, of others {}",
+        made(&silent),
+        made(&others),
+        made(&churn)
+    );
+    for said in connects {
+        assert_eq!(said.split(' ').next_back(), Some("0"), "some were not served: {said}");
+    }
 }
