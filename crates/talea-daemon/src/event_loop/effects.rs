@@ -113,9 +113,12 @@ impl Daemon {
             }
             Effect::Limit { thread, limit } => {
                 if let Err(error) = self.threads.limit(thread, limit) {
-                    self.log.error(format_args!(
-                        "a thread's budget cannot be enforced: {error}; it is not granted"
-                    ));
+                    // A client can repeat its attach.
+                    if self.unwatched_limiter.allows(now) {
+                        self.log.error(format_args!(
+                            "a thread's budget cannot be enforced: {error}; it is not granted"
+                        ));
+                    }
                     self.broker.handle(now, Input::Overrun { thread });
                 }
             }
