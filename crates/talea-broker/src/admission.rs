@@ -341,7 +341,15 @@ impl Broker {
         let leaving = leaving.map(SpecSlot);
         let ask = PluginRequest { exact_tests: Some(exact_tests), ..ask };
         if !self.plugin_set.is_foreign(plugin) {
-            return PluginResult::Verdict(self.plugin_set.ask(plugin, &ask, leaving));
+            let verdict = self.plugin_set.ask(plugin, &ask, leaving);
+            if let Verdict::Ok(offer) | Verdict::Partial(offer) = &verdict {
+                let leaving = leaving.map(|slot| slot.0);
+                let task = &evaluation.task;
+                if let Err(denial) = self.check_levels(client, plugin, task, offer, leaving) {
+                    return PluginResult::Denied(denial);
+                }
+            }
+            return PluginResult::Verdict(verdict);
         }
         if self.hosts[plugin as usize].is_failed() {
             return PluginResult::Verdict(Verdict::No(out_of_service()));

@@ -78,6 +78,7 @@ impl Broker {
             let client = spec.client;
             self.rules.charge(self.clients.snapshot(client), plugin, placed.charge);
             self.note_exclusive(slot);
+            self.note_level(slot);
             self.notify_scheduled(slot);
         }
         if thread.is_none()

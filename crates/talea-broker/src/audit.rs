@@ -50,6 +50,7 @@ impl Broker {
         let (sessions, specs, _) = self.users.totals();
         let mut left: Vec<String> = [
             ("sessions", self.sessions.len()),
+            ("levels", self.held_levels.len()),
             ("rejected connections", self.rejected_sessions as usize),
             ("clients", self.clients.len()),
             ("specs", self.specs.len() as usize),
@@ -181,6 +182,7 @@ impl Broker {
     }
 
     fn audit_users(&self) {
+        assert_eq!(self.held_levels, self.counted_levels(), "levels are miscounted");
         let mut users: BTreeMap<Subject, (u32, u32)> = BTreeMap::new();
         for session in self.sessions.values().filter(|session| !session.is_rejected()) {
             users.entry(session.subject).or_default().0 += 1;

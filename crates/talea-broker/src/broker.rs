@@ -17,6 +17,7 @@ use crate::deferred::DeferredChange;
 use crate::foreign::{Host, HostReply};
 use crate::ids::Ids;
 use crate::input::{Effect, Input, LogEvent, Platform, ProcessId, SessionId, ThreadId, Ticket};
+use crate::level_quota::HeldLevels;
 use crate::log_limit::LogLimit;
 use crate::plugin::ThreadScope;
 use crate::plugin_set::{PluginSet, SpecSlot};
@@ -66,6 +67,7 @@ pub struct Broker {
     pub(crate) users: Users,
     pub(crate) subordinates: Subordinates,
     pub(crate) log_limit: LogLimit,
+    pub(crate) held_levels: HeldLevels,
 
     pub(crate) specs: Slab,
     /// Room for the records of the specs.
@@ -202,6 +204,7 @@ impl Broker {
             users: Users::default(),
             subordinates,
             log_limit: LogLimit::default(),
+            held_levels: HeldLevels::default(),
             specs: Slab::default(),
             record_room: RecordRoom::default(),
             ids: Ids::default(),

@@ -107,6 +107,7 @@ impl Broker {
         free_at: Option<Monotonic>,
     ) {
         self.stop_sharing(slot);
+        self.forget_level(slot);
         let spec = self.specs.at_mut(slot);
         let snapshot = self.clients.snapshot(spec.client);
         self.rules.discharge(snapshot, spec.plugin, spec.offer.charge);
@@ -116,6 +117,7 @@ impl Broker {
         spec.offer = *offer;
         self.forget_exclusive(slot);
         self.note_exclusive(slot);
+        self.note_level(slot);
         self.plugin_set.replace(
             SpecSlot(slot),
             plugin,

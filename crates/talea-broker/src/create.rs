@@ -232,6 +232,7 @@ impl Broker {
         self.clients.acquire(client);
         self.users.account(subject).specs += 1;
         self.note_exclusive(slot);
+        self.note_level(slot);
         Ok(slot)
     }
 
@@ -239,6 +240,7 @@ impl Broker {
     pub(crate) fn unreserve(&mut self, reserved: Vec<u32>) {
         for slot in reserved.into_iter().rev() {
             self.forget_exclusive(slot);
+            self.forget_level(slot);
             let spec = self.specs.remove(slot).expect("the slot was reserved");
             self.plugin_set.release(SpecSlot(slot), None);
             self.rules.discharge(

@@ -23,6 +23,7 @@ mod exclusive;
 mod foreign;
 mod ids;
 mod ledger;
+mod level_quota;
 mod levels;
 mod log_limit;
 mod offline;

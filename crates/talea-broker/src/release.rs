@@ -65,6 +65,7 @@ impl Broker {
     pub(crate) fn drop_spec(&mut self, slot: u32, free_at: Option<Monotonic>) {
         self.unbind_from_session(slot);
         self.forget_exclusive(slot);
+        self.forget_level(slot);
         let spec = self.specs.remove(slot).expect("a spec ends once");
         assert!(
             spec.thread.is_none() && spec.is_idle(),

@@ -82,6 +82,9 @@ pub struct Quota {
     pub specs_per_user: u32,
     /// Granted specs in total.
     pub specs: u32,
+    /// Priority levels of a plugin with `refuse_sharing` that one user may occupy. The superuser is
+    /// exempt.
+    pub levels_per_user: u32,
     /// Sustained requests per second of one user. The superuser is exempt. A request for a group of
     /// tasks counts once for each task.
     pub requests_per_second: u32,
@@ -97,6 +100,7 @@ impl Default for Quota {
             sessions_without_rule: 64,
             specs_per_user: 1024,
             specs: 32_768,
+            levels_per_user: 99,
             requests_per_second: 10_000,
             burst: 2_000,
         }

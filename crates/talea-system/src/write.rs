@@ -57,6 +57,7 @@ pub fn write(daemon: &DaemonSetup, setup: &Setup) -> String {
         ("sessions_without_rule", quota.sessions_without_rule),
         ("specs_per_user", quota.specs_per_user),
         ("specs", quota.specs),
+        ("levels_per_user", quota.levels_per_user),
         ("requests_per_second", quota.requests_per_second),
         ("burst", quota.burst),
     ] {

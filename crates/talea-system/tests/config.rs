@@ -47,6 +47,8 @@ specs = 4
 requests_per_second = 5
 burst = 6
 sessions_without_rule = 7
+levels_per_user = 8
+
 [[plugin]]
 name = "edf"
 kind = "edf"
@@ -93,6 +95,7 @@ priorities = "10-20"
         sessions_without_rule: 7,
         specs_per_user: 3,
         specs: 4,
+        levels_per_user: 8,
         requests_per_second: 5,
         burst: 6,
     };
@@ -121,7 +124,7 @@ priorities = "10-20"
             class: ForeignClass::Rr,
         })
     );
-    assert_eq!(loaded.plugin_origins, ["talead.toml:20", "talead.toml:26", "talead.toml:33"]);
+    assert_eq!(loaded.plugin_origins, ["talead.toml:22", "talead.toml:28", "talead.toml:35"]);
 }
 
 #[test]

@@ -204,6 +204,7 @@ fn listed_defaults_are_those_in_code() {
         (Section::Quota, "sessions_without_rule", quota.sessions_without_rule.to_string()),
         (Section::Quota, "specs_per_user", quota.specs_per_user.to_string()),
         (Section::Quota, "specs", quota.specs.to_string()),
+        (Section::Quota, "levels_per_user", quota.levels_per_user.to_string()),
         (Section::Quota, "requests_per_second", quota.requests_per_second.to_string()),
         (Section::Quota, "burst", quota.burst.to_string()),
         (Section::Daemon, "socket", format!("{:?}", daemon.socket)),

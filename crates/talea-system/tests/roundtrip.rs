@@ -126,6 +126,7 @@ fn quota() -> impl Strategy<Value = Quota> {
         1_u32..=65_536,
         1_u32..=1_048_576,
         1_u32..=1_048_576,
+        1_u32..=99,
         1_u32..=1_000_000,
         1_u32..=1_000_000,
     )
@@ -136,6 +137,7 @@ fn quota() -> impl Strategy<Value = Quota> {
                 sessions_without_rule,
                 specs_per_user,
                 specs,
+                levels_per_user,
                 requests_per_second,
                 burst,
             )| {
@@ -145,6 +147,7 @@ fn quota() -> impl Strategy<Value = Quota> {
                     sessions_without_rule,
                     specs_per_user,
                     specs,
+                    levels_per_user,
                     requests_per_second,
                     burst,
                 }

@@ -1,13 +1,17 @@
 //! Quotas and request rates: limits per user, and isolation of other users.
 
-use super::stage::{MS, Words, setup, urgent, world, world_of};
+use super::stage::{MS, Words, by, setup, urgent, world, world_of};
 use crate::Subject;
 use crate::input::{Input, LogEvent, SessionId};
 use crate::sim::Simulation;
 use talea_core::Span;
-use talea_core::setup::{Access, Bound, Domain, Quota, Rule, Setup, SubordinateUsers};
+use talea_core::setup::{
+    Access, Band, Bound, Domain, FpLevels, FpOptions, PluginKind, Quota, Rule, Setup,
+    SubordinateUsers,
+};
+use talea_core::{CpuSet, Priority};
 use talea_proto::message::SpecId;
-use talea_proto::{Code, Field, Reply, Request, VERSION};
+use talea_proto::{Code, Field, Reply, Request, Task, VERSION};
 
 fn quota(change: impl FnOnce(&mut Quota)) -> talea_core::setup::Setup {
     let mut setup = setup(&["edf", "rm", "fp", "rr"], 2);
@@ -169,6 +173,49 @@ fn attack_5_subordinate_users_are_charged_to_the_owner_of_their_range() {
     world.create(other, urgent(5));
     let Reply::Spec(info) = world.call(other, Request::NextSpec(SpecId(1))) else { panic!() };
     assert_eq!(info.uid, 1001);
+}
+
+#[test]
+fn attack_17_one_user_occupies_no_more_levels_than_the_quota() {
+    for levels in [FpLevels::Each, FpLevels::Common] {
+        let mut setup = quota(|quota| quota.levels_per_user = 3);
+        let fp = setup.plugins.iter_mut().find(|plugin| plugin.name == "fp").expect("it is there");
+        fp.band = Some(Band { low: Priority(30), high: Priority(35) });
+        fp.kind = PluginKind::Fp(FpOptions { refuse_sharing: true, levels });
+        setup.subordinate_users = vec![SubordinateUsers { owner: 1000, first: 5000, count: 1 }];
+        let mut world = world_of(setup, 2);
+        let on_0 = |priority| {
+            let task = by(urgent(priority), "fp");
+            Task { cpus: CpuSet::single(0), cpus_mandatory: true, ..task }
+        };
+        let (a, subordinate, b) = (world.connect(1000), world.connect(5000), world.connect(1001));
+        let held: Vec<_> = [5, 5, 6].map(|priority| world.create(a, on_0(priority))).into();
+        world.create(subordinate, on_0(7));
+        // A fourth key is refused, also as a change and in a group; keys that are held are not.
+        let refusal = world.refused(a, Request::Create(on_0(8)));
+        assert_eq!(
+            (refusal.code, refusal.field, refusal.asked, refusal.limit),
+            (Code::Quota, Field::Levels, 4, 3)
+        );
+        world.refused(subordinate, Request::CreateGroup(vec![on_0(6), on_0(9)]));
+        world.create(a, on_0(7));
+        let change = |spec, priority| Request::Change { spec, task: on_0(priority) };
+        assert_eq!(world.refused(a, change(held[0].spec, 8)).code, Code::Quota);
+        let said = world.call(a, change(held[2].spec, 8));
+        assert!(matches!(said, Reply::Granted(_)), "its last spec with this key: {said:?}");
+        // Another user has the rest, and root all of it.
+        for priority in [20, 21, 22] {
+            world.create(b, on_0(priority));
+        }
+        let root = world.connect(0);
+        assert_eq!(world.refused(root, Request::Create(on_0(30))).code, Code::NoPlugin);
+        for spec in &held {
+            world.done(a, Request::Release(spec.spec));
+        }
+        world.create(a, on_0(9));
+        world.restart();
+        world.run_until_idle();
+    }
 }
 
 #[test]

@@ -87,6 +87,7 @@ pub(super) fn read(
 fn read_quota(table: &Table<'_>, findings: &mut Findings<'_>) -> Quota {
     const SESSIONS: u32 = 65_536;
     const SPECS: u32 = 1_048_576;
+    const LEVELS: u32 = 99;
     const RATE: u32 = 1_000_000;
     let mut quota = Quota::default();
     let mut set = |name: &str, most: u32, value: &mut u32| {
@@ -99,6 +100,7 @@ fn read_quota(table: &Table<'_>, findings: &mut Findings<'_>) -> Quota {
     set("sessions_without_rule", SESSIONS, &mut quota.sessions_without_rule);
     set("specs_per_user", SPECS, &mut quota.specs_per_user);
     set("specs", SPECS, &mut quota.specs);
+    set("levels_per_user", LEVELS, &mut quota.levels_per_user);
     set("requests_per_second", RATE, &mut quota.requests_per_second);
     set("burst", RATE, &mut quota.burst);
     for (one, all, mine, total) in [

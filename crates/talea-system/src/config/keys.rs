@@ -296,6 +296,10 @@ pub const KEYS: &[Key] = &[
         .default("32768")
         .range("1 to 1,048,576")
         .means("Accepted task specifications in total."),
+    key(Quota, "levels_per_user", Integer, "20")
+        .default("99")
+        .range("1 to 99")
+        .means("Priority levels of a plugin with `refuse_sharing` that one user may occupy; root is exempt."),
     key(Quota, "requests_per_second", Integer, "10000")
         .default("10000")
         .range("1 to 1,000,000")

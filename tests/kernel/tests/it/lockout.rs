@@ -188,6 +188,33 @@ fn attack_9_reconnecting_writes_no_more_log_lines() {
     assert!(counted > 0 && counted as usize + lines <= refused as usize, "{counted} suppressed");
 }
 
+#[test]
+fn attack_17_one_user_leaves_priority_levels_to_others() {
+    needs_root!();
+    let bench = Bench::new("attack-17");
+    let config = "[daemon]\naccess = \"off\"\n[daemon.quota]\nlevels_per_user = 20\n[[plugin]]\n\
+                  name = \"fp\"\nkind = \"fp\"\ncpus = \"all\"\npriorities = \"20-49\"\n\
+                  levels = \"common\"\nrefuse_sharing = true\n";
+    let daemon = Daemon::start(&bench, config);
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
+    let (hostile, honest) = (alice.connect(&daemon), bob.connect(&daemon));
+    // As many idle grants as there are levels.
+    let granted = (1..=30).filter(|&priority| {
+        match hostile.ask(&Request::Create(with("fp", ranked(priority)))) {
+            Reply::Granted(_) => true,
+            Reply::Refused(refusal) => {
+                assert_eq!((refusal.code, refusal.limit), (Code::Quota, 20));
+                false
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(granted.count(), 20);
+    for priority in 41..=50 {
+        honest.create(with("fp", ranked(priority)));
+    }
+}
+
 /// Returns the users of all connections, in the order in which the daemon has added them.
 fn sessions(root: &Client) -> Vec<u32> {
     let (mut from, mut users) = (0, Vec::new());

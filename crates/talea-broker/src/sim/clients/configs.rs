@@ -100,6 +100,7 @@ pub(super) fn set_rules(setup: &mut Setup, rng: &mut Rng) {
             sessions_without_rule: 2,
             specs_per_user: 4,
             specs: 10,
+            levels_per_user: 2,
             requests_per_second: 50,
             burst: 5,
         }
