@@ -266,6 +266,18 @@ fn attack_4_a_connection_without_a_hello_is_closed_after_one_second() {
 }
 
 #[test]
+fn the_client_of_an_embedded_daemon_has_no_time_out() {
+    let mut world = world();
+    // The process of the broker itself.
+    world.kernel.spawn(1, 1000);
+    let client = world.open_connection(1, 1000, &[]);
+    assert_eq!(world.broker.next_wakeup(), None);
+    world.advance(Span::from_ns(5_000 * MS));
+    let welcome = world.call(client, Request::Hello { min: VERSION, max: VERSION });
+    assert!(matches!(welcome, Reply::Welcome { .. }), "{welcome:?}");
+}
+
+#[test]
 fn attack_4_the_late_hello_that_a_driver_has_already_read_is_in_time() {
     let mut world = world();
     world.kernel.spawn(500, 1000);
