@@ -87,13 +87,12 @@ impl Enforcement {
     /// Pins each enforcer to its CPU again, and starts those that are missing. The kernel moves the
     /// thread of an enforcer away from a CPU that goes off-line.
     pub(crate) fn cpus_changed(&mut self, online: &CpuSet) -> io::Result<()> {
-        for cpu in online.iter() {
-            match self.enforcers.get(&cpu) {
-                Some(enforcer) => enforcer.return_to_cpu()?,
-                None => {
-                    let enforcer = Enforcer::start(cpu, self.demoted.clone())?;
-                    self.enforcers.insert(cpu, enforcer);
-                }
+        for cpu in online {
+            if let Some(enforcer) = self.enforcers.get(&cpu) {
+                enforcer.return_to_cpu()?;
+            } else {
+                let enforcer = Enforcer::start(cpu, self.demoted.clone())?;
+                self.enforcers.insert(cpu, enforcer);
             }
         }
         Ok(())

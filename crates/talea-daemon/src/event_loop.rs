@@ -309,7 +309,8 @@ impl Daemon {
         let (mut daemon, ours, theirs) = Daemon::unconnected(setup, machine, state, log)?;
         let failed = |error: io::Error| format!("socketpair: {error}");
         let uid = mutate!("repair-superuser", 0, rustix::process::geteuid().as_raw());
-        let session = daemon.sessions.add(ours, uid, &daemon.epoll).map_err(failed)?;
+        let share = daemon.broker.subject_of_specs(uid).number();
+        let session = daemon.sessions.add(ours, (uid, share), &daemon.epoll).map_err(failed)?;
         let pid = std::process::id();
         let pid_start = proc::stat(Tid::of_process()).map_err(failed)?.start_ticks;
         let peer = Peer { pid, pid_start, uid, ..Peer::default() };

@@ -52,13 +52,12 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     let origin = args.file.display().to_string();
     let bytes =
         read_bounded(&args.file, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
-    let target = match args.cpus {
-        Some(count) => Target::new(CpuSet::first(count)),
-        None => {
-            let machine = talea_os::sysinfo::SystemInfo::probe()
-                .context("cannot count this machine's CPUs")?;
-            Target::new(machine.online).with_present(machine.present)
-        }
+    let target = if let Some(count) = args.cpus {
+        Target::new(CpuSet::first(count))
+    } else {
+        let machine =
+            talea_os::sysinfo::SystemInfo::probe().context("cannot count this machine's CPUs")?;
+        Target::new(machine.online).with_present(machine.present)
     };
     let cpus = target.cpus;
     let read = config::read_bytes(&bytes, &origin, &MachineNames, &target);

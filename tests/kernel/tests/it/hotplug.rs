@@ -80,7 +80,9 @@ fn attack_6_no_grant_stays_on_a_cpu_that_goes_off_line() {
         assert!(grants.iter().any(|(granted, _)| here(granted.cpu)), "{cycle}: spread");
         if !switch.set(false) {
             // EBUSY: an answer of the kernel.
-            grants.iter().for_each(|(granted, _)| client.done(&Request::Release(granted.spec)));
+            for (granted, _) in &grants {
+                client.done(&Request::Release(granted.spec));
+            }
             continue;
         }
         switched += 1;

@@ -22,6 +22,7 @@ fn sound() -> Facts {
         release: "6.18.0".to_owned(),
         preempt_rt: true,
         online: cpus,
+        present: cpus,
         isolated: CpuSet::EMPTY,
         rt_limit: Some(RtLimit {
             runtime: Some(Work::from_ns(950_000_000)),
