@@ -69,7 +69,7 @@ impl Attempts {
     ) -> Result<Reply, ConnectionError> {
         self.sends += 1;
         let grants = granted_count(request);
-        if let Some(token) = self.token.take() {
+        if let Some(token) = mutate!("client-lost-create", self.token.take(), None) {
             let found = recover(connection, request, token, self.deadline);
             if found.is_err() {
                 self.token = Some(token);
@@ -145,7 +145,7 @@ fn recover(
             found.push(granted);
         }
     }
-    if mutate!("client-lost-create", found.len() == count, false) {
+    if found.len() == count {
         return Ok(Some(match (request, &*found) {
             (Request::Create(_), &[granted]) => Reply::Granted(granted),
             _ => Reply::GrantedGroup(found),
