@@ -8,7 +8,7 @@ fn r18_retif_m8_an_unusable_plugin_prevents_the_start_and_is_named() {
     let refused =
         |plugins: Vec<PluginSetup>| PluginSet::new(&setup(plugins), &platform).unwrap_err();
     let cases = [
-        (vec![fp("a", "0-3", 1, 9)], "plugin \"a\": CPU 2-3 is not online (online: 0-1)"),
+        (vec![fp("a", "0-3", 1, 9)], "plugin \"a\": CPU 2-3 does not exist here (CPUs: 0-1)"),
         (
             vec![fp("a", "0", 1, 9), rm("a", "1", 1, 9, RmTest::Necessary)],
             "plugin \"a\": the name is used twice; rename one of the plugins",
