@@ -504,7 +504,7 @@ pub enum LogEvent {
         /// Reason.
         cause: DetachCause,
     },
-    /// Threads without a grant leave ordinary threads no time on a CPU.
+    /// Ordinary threads get no time on a CPU, and no thread of a FIFO or RR grant is the cause.
     StarvedByOthers {
         /// The CPU.
         cpu: u32,

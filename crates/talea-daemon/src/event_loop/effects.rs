@@ -268,7 +268,7 @@ impl Daemon {
                 log.warning(format_args!("thread {tid} was detached from a grant of user {uid}: {why}"));
             }
             LogEvent::StarvedByOthers { cpu } => log.warning(format_args!(
-                "ordinary threads get no time on CPU {cpu}, because of real-time threads without a grant"
+                "ordinary threads get no time on CPU {cpu}; no thread of a FIFO or RR grant is the cause"
             )),
             LogEvent::ReturnedToCpus { tid, uid } => {
                 log.warning(format_args!(
