@@ -340,7 +340,9 @@ fn attack_13_a_grant_is_not_demoted_for_threads_of_others() {
     sched::set_affinity(kernel::tid(tid), &CpuSet::single(cpu)).expect("root may");
     sched::set(kernel::tid(tid), &Attr::grant(Policy::Fifo(50))).expect("root may");
     root.order(&format!("hog {tid} 1900 spin"));
-    eventually("others are named", || daemon.log().contains("no thread of a FIFO or RR grant is the cause"));
+    eventually("others are named", || {
+        daemon.log().contains("no thread of a FIFO or RR grant is the cause")
+    });
     assert!(client.query(bursts.0[0].1.spec).tid.is_some());
     let lines = daemon.said_since_start();
     assert_eq!(lines.len(), 1, "{lines:?}");
