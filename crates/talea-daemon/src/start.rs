@@ -28,8 +28,9 @@ pub const CONFIG_PATH: &str = match option_env!("TALEA_CONFIG") {
 };
 /// Name of the state file in the state directory.
 pub const STATE_FILE: &str = "state";
-/// Maximum number of connections that wait to be accepted.
-const BACKLOG: u32 = 1024;
+/// Maximum number of connections that wait to be accepted. The kernel serves them in order, so a
+/// longer backlog delays the clients behind a user that connects endlessly.
+const BACKLOG: u32 = 256;
 
 /// Options of the command line; they override the file.
 #[derive(Clone, Debug)]
