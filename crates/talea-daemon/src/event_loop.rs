@@ -3,7 +3,8 @@
 //!
 //! Model: one thread, one epoll set; the simulated driver in `talea-broker` follows the same rules.
 //! A round waits, reads the clock, receives at most one message from each ready connection, and
-//! executes the effects in order. Module `fair_queue` defines the order and the share of each user;
+//! executes the effects in order. Module `fair_queue` defines the order and the share of each user,
+//! `accept_queue` those of new connections;
 //! module `edge_trigger` defines the optimisation for a single busy connection. The hot path is
 //! wait, receive, decode, decide, store, send, without an allocation or a further system call.
 //!
