@@ -118,7 +118,7 @@ mod tests {
         let log = Log { level: LogLevel::Info, priorities: false };
         let name = "rm\n<0>talead: all is lost\x1b[2J";
         let text = log.format(LogLevel::Warning, &name);
-        assert_eq!(text, "talead: warning: rm <0>talead: all is lost [2J\n");
+        assert_eq!(text, "talead: warning: rm\u{fffd}<0>talead: all is lost\u{fffd}[2J\n");
     }
 
     #[test]

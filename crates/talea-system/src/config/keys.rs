@@ -366,7 +366,10 @@ pub const KEYS: &[Key] = &[
     key(Plugin, "timeout", Duration, "\"50ms\"")
         .default("\"50ms\"")
         .range("\"1ms\" to \"10s\"")
-        .means("Maximum time of an answer; a plugin that exceeds it is taken out of service.")
+        .means(
+            "Maximum time of an answer; a plugin that exceeds it is taken out of service and started again. Time in \
+             which other threads keep it from its CPU does not count.",
+        )
         .only(&["foreign"]),
     key(Plugin, "class", Word(&["fifo", "rr"]), "\"fifo\"")
         .default("\"fifo\"")
