@@ -10,8 +10,8 @@
 //! | any | its canary has run | *served* |
 //! | *served* | silent | *silent* |
 //! | *silent* | silent for less than the bound | *silent* |
-//! | *silent* | silent for the bound, grants of the CPU have consumed CPU time | *silent*, some demoted |
-//! | *silent* | silent for the bound, no grant has consumed any | *starved by others*, logged |
+//! | *silent* | silent for the bound, grants have consumed half of the CPU | *silent*, some demoted |
+//! | *silent* | silent for the bound, grants have consumed less | *starved by others*, logged |
 //!
 //! *Demoted*: the broker detaches and restores the thread ([`DetachCause::Starvation`]). The number
 //! doubles at each check, 1, 2, 4 and so on, until the canary runs.
@@ -28,8 +28,9 @@
 //! Invariants.
 //!
 //! 1. Threads of the deadline class stay: they have the kernel's admission test.
-//! 2. A thread that has consumed nothing since the last check stays. So a grant is not demoted for
-//!    the starvation by others, nor for a CPU that the hypervisor stalls.
+//! 2. Threads are demoted only if those that may be demoted have consumed half of the CPU together
+//!    since the last check. So a grant is not demoted because of threads without a grant, because
+//!    of a limited thread within its budget, or because the hypervisor stalls the CPU.
 //! 3. An interval in which the driver itself was late does not count: the whole computer was
 //!    stalled, or the daemon was stopped.
 
@@ -50,8 +51,9 @@ const LIMITED_BOUND: Span = Span::from_ns(1_200_000_000);
 const SHORT_PERIOD: Span = Span::from_ns(50_000_000);
 /// Delay of a check beyond which its interval does not count.
 const MAX_DELAY: Span = Span::from_ns(100_000_000);
-/// Part of an interval that a thread must have consumed to be demoted.
-const MIN_PART: u64 = 100;
+/// Part of an interval that the threads that may be demoted must have consumed together: half of
+/// it. Otherwise they are not the cause.
+const CAUSING_PART: u64 = 2;
 
 /// State of the checks.
 #[derive(Debug, Default)]
@@ -176,10 +178,15 @@ impl Broker {
         if silence.lasting < BOUND || interval.is_zero() {
             return;
         }
-        let mut candidates = self.consumers(cpu, interval, last);
-        let has_consumers = !candidates.is_empty();
+        let mut candidates = self.consumers(cpu, last);
+        let cause = interval.as_ns() / CAUSING_PART;
+        let consumed = |candidates: &[Candidate]| {
+            candidates.iter().map(|candidate| candidate.consumed.as_ns()).sum::<u64>()
+        };
+        let has_consumers = consumed(&candidates) >= cause;
         candidates.retain(|candidate| !candidate.is_limited || silence.lasting >= LIMITED_BOUND);
-        let count = choose(&mut candidates, silence.steps);
+        let is_cause = mutate!("starvation-cause", consumed(&candidates) >= cause, true);
+        let count = if is_cause { choose(&mut candidates, silence.steps) } else { 0 };
         for candidate in &candidates[..count] {
             mutate!(
                 "starvation-demote",
@@ -196,15 +203,9 @@ impl Broker {
         }
     }
 
-    /// Returns the attached FIFO and RR threads that have consumed time of `cpu` in the last
-    /// `interval`.
-    fn consumers(
-        &self,
-        cpu: u32,
-        interval: Span,
-        last: &BTreeMap<ThreadId, Work>,
-    ) -> Vec<Candidate> {
-        let minimum = Work::from_ns(interval.as_ns() / MIN_PART);
+    /// Returns the attached FIFO and RR threads that have consumed CPU time since the `last` check
+    /// and may have done so on `cpu`.
+    fn consumers(&self, cpu: u32, last: &BTreeMap<ThreadId, Work>) -> Vec<Candidate> {
         let candidate = |(thread, &slot): (&ThreadId, &u32)| {
             let spec = self.specs.at(slot);
             let attached = spec.thread.as_ref().filter(|_| spec.is_idle() && spec.in_ledger)?;
@@ -213,7 +214,7 @@ impl Broker {
                 && (cpus.is_empty() || cpus.contains(cpu))
                 && !attached.exited;
             let consumed = self.canaries.consumed.get(thread)?.checked_sub(*last.get(thread)?)?;
-            (is_here && consumed >= minimum).then(|| Candidate {
+            (is_here && !consumed.is_zero()).then(|| Candidate {
                 slot,
                 spec: spec.id,
                 is_limited: attached

@@ -8,6 +8,8 @@ use crate::args::task::duration;
 use crate::exit::Exit;
 use crate::output;
 use serde::Serialize;
+use std::io::Write;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -87,7 +89,7 @@ impl LimitArgs {
                         memory_bytes: proc::resident_memory().unwrap_or(0),
                     };
                     if let Some(why) = exceeded(spent, time, memory) {
-                        give_up(why, spent, json);
+                        return give_up(why, spent, json);
                     }
                 }
             })?;
@@ -108,10 +110,32 @@ fn exceeded(spent: Spent, time: Span, memory: u64) -> Option<String> {
     }
 }
 
-fn give_up(why: String, spent: Spent, json: bool) -> ! {
+/// Source of the answer of this process: none yet, the command, or its limit.
+static ANSWER: AtomicU8 = AtomicU8::new(NONE);
+const NONE: u8 = 0;
+const COMMAND: u8 = 1;
+const LIMIT: u8 = 2;
+
+/// Notes that the command begins its answer: its limit does not end it any more. If the limit has
+/// ended the command, this function does not return.
+pub(crate) fn answer_begins() {
+    let before = ANSWER.compare_exchange(NONE, COMMAND, Ordering::AcqRel, Ordering::Acquire);
+    while before == Err(LIMIT) {
+        // The other thread ends the process.
+        std::thread::park();
+    }
+}
+
+/// Ends the process with the verdict *unknown*, unless the command has begun its answer.
+fn give_up(why: String, spent: Spent, json: bool) {
+    if ANSWER.compare_exchange(NONE, LIMIT, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return;
+    }
     if json {
         // The exit code says that there is no verdict, also if nothing can be printed.
-        let _ = output::print_json(&LimitReport { verdict: "unknown", why, spent });
+        if let Ok(text) = output::to_json(&LimitReport { verdict: "unknown", why, spent }) {
+            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        }
     } else {
         let time = Work::from_ns(spent.cpu_time_ns / 1_000_000 * 1_000_000);
         let mebibytes = spent.memory_bytes >> 20;

@@ -32,6 +32,7 @@ pub(crate) fn print_json<T: Serialize>(answer: &T) -> anyhow::Result<()> {
 
 /// Prints text. A closed pipe (`talea list | head -1`) is no failure.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    crate::limit::answer_begins();
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(anyhow::Error::new(error).context("cannot write to standard output"))

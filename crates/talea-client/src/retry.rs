@@ -77,6 +77,8 @@ impl Attempts {
             if let Some(reply) = found? {
                 return Ok(reply);
             }
+            // Nothing was granted: the request is as if it had not been sent.
+            self.was_lost = false;
         }
         if grants > 0 {
             connection.send_seed(self.deadline)?;
@@ -141,8 +143,13 @@ fn recover(
     let mut found = Vec::new();
     for index in 0..count {
         let claim = Request::Claim { spec: SpecId(0), token: token.of_group(index) };
-        if let Reply::Granted(granted) = connection.exchange(&claim, None, deadline)? {
-            found.push(granted);
+        match connection.exchange(&claim, None, deadline)? {
+            Reply::Granted(granted) => found.push(granted),
+            // Any other refusal leaves open whether the spec exists.
+            Reply::Refused(refusal) if refusal.code != Code::NoSuchSpec => {
+                return Err(ConnectionError::Lost(std::io::ErrorKind::ConnectionReset.into()));
+            }
+            _ => {}
         }
     }
     if found.len() == count {

@@ -8,8 +8,8 @@
 //! at all, not how many others wait there (Linux 6.12; before, it waits like any thread).
 //!
 //! The kernel moves a canary away from a CPU that goes off-line. It answers from there, and returns
-//! with the first question after the CPU is back. A CPU that admits no ordinary thread of the
-//! daemon, for example in a cpuset partition, has no canary.
+//! with the first question after the CPU is back. An isolated CPU, and one that admits no
+//! ordinary thread of the daemon, for example in a cpuset partition, have no canary.
 
 use rustix::thread::sched_getcpu;
 use std::collections::BTreeMap;

@@ -87,15 +87,17 @@ impl Enforcement {
     /// Pins each enforcer to its CPU again, and starts those that are missing. The kernel moves the
     /// thread of an enforcer away from a CPU that goes off-line.
     pub(crate) fn cpus_changed(&mut self, online: &CpuSet) -> io::Result<()> {
+        // A CPU that is off-line again does not keep the others from their enforcers.
+        let mut result = Ok(());
         for cpu in online {
-            if let Some(enforcer) = self.enforcers.get(&cpu) {
-                enforcer.return_to_cpu()?;
-            } else {
-                let enforcer = Enforcer::start(cpu, self.demoted.clone())?;
-                self.enforcers.insert(cpu, enforcer);
-            }
+            let done = match self.enforcers.get(&cpu) {
+                Some(enforcer) => enforcer.return_to_cpu(),
+                None => Enforcer::start(cpu, self.demoted.clone())
+                    .map(|enforcer| drop(self.enforcers.insert(cpu, enforcer))),
+            };
+            result = result.and(done);
         }
-        Ok(())
+        result
     }
 
     /// Creates the limit of a thread, and charges what the user's ended limits have consumed.

@@ -194,7 +194,9 @@ impl Daemon {
         let priority = is_service.then(|| raise(loop_priority::priority(&setup), &log));
         let priority = priority.flatten();
         // A starved daemon could not tell its own silence from that of a canary.
-        let canaries = priority.as_ref().map(|_| Canaries::start(&machine.online));
+        let canaries = priority
+            .as_ref()
+            .map(|_| Canaries::start(&machine.online.difference(&machine.isolated)));
         let enforcement = is_service.then(|| Enforcement::start(&machine.online));
         let enforcement = match enforcement {
             Some(Ok(enforcement)) => Some(enforcement),

@@ -707,8 +707,9 @@ fn own_uid(taken: &[u32]) -> Result<Option<u32>, String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
-    let unused = users::unused_uid(taken).map_err(|error| format!("an unused uid: {error}"))?;
-    unused.map(Some).ok_or_else(|| "every uid from 61184 to 65519 is in use".to_owned())
+    let unused = users::unused_uid(host::HOST_UIDS, taken)
+        .map_err(|error| format!("an unused uid: {error}"))?;
+    unused.map(Some).ok_or_else(|| format!("every uid of {:?} is in use", host::HOST_UIDS))
 }
 
 /// Searches the host program beside the daemon's own program, then in the directory for internal

@@ -6,6 +6,7 @@ use crate::sys::errno;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -65,13 +66,9 @@ pub fn user_by_id(uid: u32) -> io::Result<Option<User>> {
     })
 }
 
-/// Range of uids that service managers give to processes without an account (`DynamicUser=` of
-/// systemd): no account and no subordinate range may use them.
-const DYNAMIC_UIDS: std::ops::RangeInclusive<u32> = 61_184..=65_519;
-
-/// Returns a uid that no account, no process and none of `taken` has. Returns `None` if there is
-/// none.
-pub fn unused_uid(taken: &[u32]) -> io::Result<Option<u32>> {
+/// Returns the last uid of `range` that no account, no process and none of `taken` has. Returns
+/// `None` if there is none.
+pub fn unused_uid(range: RangeInclusive<u32>, taken: &[u32]) -> io::Result<Option<u32>> {
     let mut used: Vec<u32> = taken.to_vec();
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let is_process = entry.file_name().as_bytes().first().is_some_and(u8::is_ascii_digit);
@@ -80,7 +77,7 @@ pub fn unused_uid(taken: &[u32]) -> io::Result<Option<u32>> {
             used.push(meta.uid());
         }
     }
-    for uid in DYNAMIC_UIDS.rev().filter(|uid| !used.contains(uid)) {
+    for uid in range.rev().filter(|uid| !used.contains(uid)) {
         if user_by_id(uid)?.is_none() {
             return Ok(Some(uid));
         }

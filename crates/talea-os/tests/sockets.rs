@@ -24,7 +24,14 @@ const OPEN: Access = Access { mode: 0o666, uid: None, gid: None };
 const SECOND: Duration = Duration::from_secs(1);
 
 fn listener(path: &Path, access: Access) -> Listener {
-    Listener::bind(path, access, 16).expect("a listener")
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        match Listener::bind(path, access, 16) {
+            // The process of another test has the lock for a moment, between fork and exec.
+            Err(BindError::InUse { .. }) if Instant::now() < end => std::thread::yield_now(),
+            bound => return bound.expect("a listener"),
+        }
+    }
 }
 
 /// Inode behind a descriptor number of this process, if it is open.

@@ -22,11 +22,13 @@ const LOADER_CACHE: &str = "/etc/ld.so.cache";
 
 /// Restricts this process to reading libraries and `module`.
 ///
-/// Returns the part that this kernel does not enforce, in words.
+/// Returns the part that this kernel does not enforce, in words. `has_own_user` states whether this
+/// process runs as a user that owns nothing.
 ///
 /// # Errors
-/// A kernel that has Landlock refused the rules.
-pub(crate) fn confine(module: &Path) -> Result<Option<&'static str>, String> {
+/// A kernel that has Landlock refused the rules; or there is no Landlock, and the process runs as
+/// the daemon's user.
+pub(crate) fn confine(module: &Path, has_own_user: bool) -> Result<Option<&'static str>, String> {
     let failed = |error: landlock::RulesetError| format!("Landlock: {error}");
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(VERSION))
@@ -50,8 +52,14 @@ pub(crate) fn confine(module: &Path) -> Result<Option<&'static str>, String> {
             "this kernel's Landlock is older than Linux 6.12: the plugin reads only libraries, but not every \
              other restriction is enforced",
         ),
-        RulesetStatus::NotEnforced => Some(
+        RulesetStatus::NotEnforced if has_own_user => Some(
             "this kernel has no Landlock: the plugin can read every file that all users may read, and /proc",
         ),
+        RulesetStatus::NotEnforced => {
+            return Err(
+                "this kernel has no Landlock, and talead is not root: the plugin could read the files of talead's user"
+                    .to_owned(),
+            );
+        }
     })
 }

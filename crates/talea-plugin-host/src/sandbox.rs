@@ -1,8 +1,8 @@
 //! Drop of all remaining rights, permanently, before the host loads foreign code.
 //!
 //! `talead` starts this program with another user, resource limits and no way to gain privileges.
-//! This module drops the rest: capabilities, files and processes ([`landlock`](crate::landlock)),
-//! and every system call that computing does not need ([`seccomp`](crate::seccomp)). The plugin
+//! This module drops the rest: capabilities, files and processes (module `landlock`),
+//! and every system call that computing does not need (module `seccomp`). The plugin
 //! keeps: memory up to a limit, reading libraries and its own shared object, writing to standard
 //! error, and answering.
 //!
@@ -12,6 +12,7 @@ use crate::{landlock, seccomp};
 use std::io;
 use std::path::Path;
 use talea_core::mutate;
+use talea_proto::host::HOST_UIDS;
 
 /// Drops all rights, except for loading `module`. Returns a right that this kernel cannot drop, in
 /// words.
@@ -32,8 +33,9 @@ pub(crate) fn enter(module: &Path) -> Result<Option<&'static str>, String> {
     // rights.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(|error| format!("PR_SET_NO_NEW_PRIVS: {error}"))?;
     prctl(libc::PR_SET_DUMPABLE, 0).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
-    let missing =
-        mutate!("plugin-foreign-landlock", landlock::confine(module), Ok::<_, String>(None))?;
+    let has_own_user = HOST_UIDS.contains(&rustix::process::getuid().as_raw());
+    let confined = landlock::confine(module, has_own_user);
+    let missing = mutate!("plugin-foreign-landlock", confined, Ok::<_, String>(None))?;
     mutate!(
         "plugin-foreign-filter",
         seccomp::install().map_err(|error| format!("seccomp: {error}")),

@@ -7,6 +7,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// Users of hosts when the daemon runs as root: the range that service managers give to processes
+/// without an account (`DynamicUser=` of systemd). No account and no subordinate range may use it.
+pub const HOST_UIDS: core::ops::RangeInclusive<u32> = 61_184..=65_519;
+
 /// Version of these structures; the host refuses any other version.
 pub const HOST_VERSION: u32 = 1;
 /// Maximum length of the module path and of the argument, in bytes.

@@ -43,7 +43,7 @@ pub fn hold(path: &Path, count: usize, end: Instant) -> u64 {
 }
 
 /// Connects `count` times, waits for the answer to `hello` and disconnects. Returns the latencies
-/// as [`summary`] does, and the number of connections without an answer.
+/// as `summary` does, and the number of connections without an answer.
 pub fn probe(path: &Path, count: usize, hello: &[u8]) -> io::Result<String> {
     let mut failed = 0;
     let mut took = Vec::new();
@@ -63,7 +63,7 @@ pub fn probe(path: &Path, count: usize, hello: &[u8]) -> io::Result<String> {
 }
 
 /// Sends `message` on a connection `count` times, one after the other. Returns the latencies as
-/// [`summary`] does.
+/// `summary` does.
 pub fn ask_often(socket: &OwnedFd, count: usize, message: &[u8]) -> io::Result<String> {
     let mut took = Vec::new();
     for _ in 0..count {

@@ -69,7 +69,8 @@ fn attack_13_any_number_of_hogs_is_demoted_within_a_second() {
     let alice = world.connect(1000);
     let hogs: Vec<Granted> =
         (0..30).map(|i| attach(&mut world, alice, 600 + i, by(urgent(5), "rr"), 1)).collect();
-    let running: Vec<(u32, u64)> = (0..30).map(|i| (600 + i, 3)).collect();
+    // Those that are left take the time of those that are demoted.
+    let running: Vec<(u32, u64)> = (0..30).map(|i| (600 + i, 50)).collect();
     run(&mut world, 300, &running);
     world.canaries.starved = CpuSet::single(1);
     run(&mut world, 1_000, &running);
@@ -95,7 +96,8 @@ fn the_grants_of_the_last_rule_are_demoted_first() {
     let of_first = attach(&mut world, first, 501, by(urgent(5), "fp"), 0);
     let of_last = attach(&mut world, last, 502, by(urgent(5), "fp"), 0);
     let limited = attach(&mut world, last, 503, by(timed(50_000, 100_000), "rm"), 0);
-    let running = [(500, 40), (501, 30), (502, 10), (503, 20)];
+    // Each would have half of the CPU alone.
+    let running = [(500, 80), (501, 70), (502, 50), (503, 60)];
     run(&mut world, 300, &running);
     world.canaries.starved = CpuSet::single(0);
     let mut order = Vec::new();
@@ -162,4 +164,19 @@ fn intervals_of_a_late_driver_do_not_count() {
     assert!(is_attached(&mut world, alice, hog.spec));
     run(&mut world, 600, &[(501, 100)]);
     assert!(!is_attached(&mut world, alice, hog.spec));
+}
+
+#[test]
+fn attack_13_a_small_grant_stays_beside_threads_that_starve_its_cpu() {
+    let mut world = world();
+    let (alice, bob) = (world.connect(1000), world.connect(1001));
+    let small = attach(&mut world, alice, 501, by(urgent(5), "fp"), 1);
+    // Its task is limited: it computes within its declaration.
+    let limited = attach(&mut world, bob, 502, by(timed(700_000, 1_000_000), "rm"), 1);
+    world.canaries.starved = CpuSet::single(1);
+    // A thread without a grant has the rest, or a limited one.
+    run(&mut world, 1_000, &[(501, 2)]);
+    run(&mut world, 150, &[(501, 2), (502, 98)]);
+    assert!(is_attached(&mut world, alice, small.spec));
+    assert!(is_attached(&mut world, bob, limited.spec));
 }

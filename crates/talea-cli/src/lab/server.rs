@@ -192,6 +192,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
     let signals = Signals::new(&[Signal::Term, Signal::Int])?;
     let mut machine = SystemInfo::probe()?;
     machine.online = CpuSet::first(args.cpus);
+    machine.present = machine.online;
     machine.domains =
         (0..args.cpus).map(|cpu| Domain { cpus: CpuSet::single(cpu), balanced: true }).collect();
     let loaded = start::load(&args.config, &machine)?;

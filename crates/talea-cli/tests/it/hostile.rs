@@ -12,8 +12,8 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use talea_sim::rng::Rng;
 
-/// Wall time after which a command counts as endless: its limit is a tenth of a second of CPU time.
-const WATCHDOG: Duration = Duration::from_mins(2);
+/// Wall time after which a command counts as endless. Its limit is a tenth of a second of CPU time.
+const WATCHDOG: Duration = Duration::from_secs(20);
 /// Numbers in place of those of the file.
 const NUMBERS: [&str; 12] = [
     "0",

@@ -16,16 +16,21 @@ use talea_os::sysinfo;
 pub(super) struct Cpus {
     present: CpuSet,
     online: CpuSet,
+    /// Whether they are those of this machine.
+    is_real: bool,
     events: Option<CpuEvents>,
 }
 
 impl Cpus {
-    /// Watches the CPUs. Without events, inspections detect the changes.
+    /// Watches the CPUs. Without events, inspections detect the changes. Declared CPUs that are not
+    /// those of this machine do not change.
     pub(super) fn watch(present: CpuSet, online: CpuSet, epoll: &Epoll) -> Cpus {
+        let is_real = sysinfo::online_now() == Some(online);
         let events = CpuEvents::open()
             .ok()
+            .filter(|_| is_real)
             .filter(|events| epoll.add(events, Interest::READ, Token::CpuEvents.pack()).is_ok());
-        Cpus { present, online, events }
+        Cpus { present, online, is_real, events }
     }
 }
 
@@ -48,7 +53,9 @@ impl Daemon {
     /// Informs the enforcers and the broker if CPUs went off-line or came back. Returns whether
     /// they did; then the caller must execute the broker's effects.
     pub(super) fn check_cpus(&mut self, now: Monotonic) -> bool {
-        let Some(online) = sysinfo::online_now() else { return false };
+        let Some(online) = sysinfo::online_now().filter(|_| self.cpus.is_real) else {
+            return false;
+        };
         if mutate!("daemon-cpus", online == self.cpus.online, true) {
             return false;
         }

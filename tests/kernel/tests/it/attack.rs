@@ -328,7 +328,8 @@ fn attack_1_orders_race_with_set_user_id_programs() {
             move_levels(&requester);
         }
         // From here on no order reaches it: the last one came before, or ended the grant.
-        eventually("it is ordinary", || kernel::is_ordinary(main));
+        eventually("it is detached", || client.query(granted.spec).tid.is_none());
+        assert!(kernel::is_ordinary(main));
         let settled = state(main);
         move_levels(&requester);
         assert_eq!(state(main), settled);
