@@ -183,14 +183,14 @@ impl Clients {
         });
     }
 
-    /// Starves every CPU for a second. Some threads consume CPU time meanwhile.
+    /// Starves every CPU for a second. Some threads consume most of its time meanwhile.
     fn starve(&mut self) {
         self.world.canaries.starved = CpuSet::first(talea_core::cpus::MAX_CPUS as u32);
         for _ in 0..20 {
             let threads: Vec<u32> = self.world.kernel.threads.keys().copied().collect();
             for tid in threads.into_iter().filter(|tid| tid % 3 != 0) {
                 let consumed = self.world.canaries.consumed.entry(tid).or_default();
-                *consumed = consumed.checked_add(Work::from_ns(10 * MS)).expect("small");
+                *consumed = consumed.checked_add(Work::from_ns(40 * MS)).expect("small");
             }
             self.world.advance(Span::from_ns(50 * MS));
             self.world.run_until_idle();
