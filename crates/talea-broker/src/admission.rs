@@ -45,6 +45,18 @@ pub(crate) struct AdmissionRequest {
     pub(crate) exact_tests: ExactTestBudget,
 }
 
+impl AdmissionRequest {
+    /// Creates a request that creates no spec, and so needs no token.
+    pub(crate) fn new(
+        reply_to: ReplyTo,
+        kind: RequestKind,
+        evaluation: Evaluation,
+    ) -> AdmissionRequest {
+        let exact_tests = ExactTestBudget::default();
+        AdmissionRequest { reply_to, kind, token: Token::NONE, evaluation, exact_tests }
+    }
+}
+
 /// Use of the chosen offer.
 #[derive(Debug)]
 pub(crate) enum RequestKind {
@@ -457,17 +469,8 @@ impl Broker {
             self.check_spec_quota(client, 1).and_then(|()| self.check_owner(client, task));
         match evaluation.and_then(|()| self.start_evaluation(client, task, scope, None, true)) {
             Ok(evaluation) => {
-                let (kind, exact_tests) = (RequestKind::Explain, ExactTestBudget::default());
-                self.run_admission(
-                    AdmissionRequest {
-                        reply_to,
-                        kind,
-                        token: Token::NONE,
-                        evaluation,
-                        exact_tests,
-                    },
-                    None,
-                );
+                let kind = RequestKind::Explain;
+                self.run_admission(AdmissionRequest::new(reply_to, kind, evaluation), None);
             }
             Err(refusal) => {
                 let refusal = Some(refusal);

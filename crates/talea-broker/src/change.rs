@@ -6,7 +6,6 @@
 
 use crate::admission::{AdmissionRequest, Evaluation, RequestKind, plugin_request};
 use crate::broker::Broker;
-use crate::exact_test::ExactTestBudget;
 use crate::input::{Effect, Errno, ForeignCall};
 use crate::ownership::AccessKind;
 use crate::plugin::{Offer, RuntimeCap, ThreadScope};
@@ -15,7 +14,7 @@ use crate::refuse::{ESRCH, kernel_refusal, refusal_without_numbers};
 use crate::spec::{PendingOp, ReplyTo, Rollback};
 use talea_core::Monotonic;
 use talea_core::mutate;
-use talea_proto::message::{SpecId, Token};
+use talea_proto::message::SpecId;
 use talea_proto::{Code, Field, Granted, Reply, Task};
 
 impl Broker {
@@ -31,17 +30,7 @@ impl Broker {
         match self.start_evaluation(client, &task, &scope, Some((id, slot)), false) {
             Ok(evaluation) => {
                 let kind = RequestKind::Change { spec: id };
-                let exact_tests = ExactTestBudget::default();
-                self.run_admission(
-                    AdmissionRequest {
-                        reply_to,
-                        kind,
-                        token: Token::NONE,
-                        evaluation,
-                        exact_tests,
-                    },
-                    None,
-                );
+                self.run_admission(AdmissionRequest::new(reply_to, kind, evaluation), None);
             }
             Err(refusal) => self.refuse(reply_to, refusal),
         }

@@ -19,7 +19,6 @@
 
 use crate::admission::{AdmissionRequest, RequestKind};
 use crate::broker::Broker;
-use crate::exact_test::ExactTestBudget;
 use crate::input::{ThreadError, ThreadFacts};
 use crate::plugin::{Offer, ThreadScope};
 use crate::plugin_set::SpecSlot;
@@ -27,7 +26,7 @@ use crate::refuse::{EINVAL, kernel_refusal, refusal_without_numbers};
 use crate::spec::ReplyTo;
 use talea_core::mutate;
 use talea_core::{CpuSet, Policy};
-use talea_proto::message::{SpecId, Token};
+use talea_proto::message::SpecId;
 use talea_proto::refusal::{PluginAnswer, PluginVerdict};
 use talea_proto::{Code, Field, Refusal, Rejection, Task, ThreadRef};
 
@@ -111,17 +110,7 @@ impl Broker {
         match self.start_evaluation(client, &task, &scope, Some((id, slot)), false) {
             Ok(evaluation) => {
                 let kind = RequestKind::Replace { spec: id, named, facts: Box::new(facts) };
-                let exact_tests = ExactTestBudget::default();
-                self.run_admission(
-                    AdmissionRequest {
-                        reply_to,
-                        kind,
-                        token: Token::NONE,
-                        evaluation,
-                        exact_tests,
-                    },
-                    None,
-                );
+                self.run_admission(AdmissionRequest::new(reply_to, kind, evaluation), None);
             }
             Err(refusal) => {
                 self.forget_unused(Some(Ok(facts)));

@@ -29,8 +29,8 @@
 //!
 //! 1. Threads of the deadline class stay: they have the kernel's admission test.
 //! 2. Threads are demoted only if those that may be demoted have consumed half of the CPU together
-//!    since the last check. So a grant is not demoted because of threads without a grant, because
-//!    of a limited thread within its budget, or because the hypervisor stalls the CPU.
+//!    since the last check. So a grant is not demoted because of threads without a grant, or
+//!    because of a limited thread within its budget.
 //! 3. An interval in which the driver itself was late does not count: the whole computer was
 //!    stalled, or the daemon was stopped.
 

@@ -82,7 +82,7 @@ fn mutant(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
         match rng.below(8) {
             0 if length > 0 => text[rng.below(length) as usize] = rng.next() as u8,
             1 => text.truncate(rng.below(length + 1) as usize),
-            2 => {
+            2 if length > 0 => {
                 let mut lines: Vec<&[u8]> = text.split_inclusive(|&byte| byte == b'\n').collect();
                 let (from, to) = (rng.below(lines.len() as u64), rng.below(lines.len() as u64));
                 let line = lines[from as usize];

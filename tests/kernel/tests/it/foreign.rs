@@ -24,6 +24,16 @@ fn banded(name: &str, object: &Path, argument: &str, priorities: &str) -> String
     )
 }
 
+/// Returns the configuration of two instances of the example, with different priorities.
+fn two_instances(bench: &Bench) -> String {
+    let object = bench.plugin("examples/plugin-least-loaded/least_loaded.c");
+    format!(
+        "[daemon]\naccess = \"off\"\n{}{}",
+        foreign("one", &object, ""),
+        banded("two", &object, "", "15-24")
+    )
+}
+
 /// Returns a configuration of one misbehaving plugin before the built-in ones.
 fn beside(bench: &Bench, name: &str, argument: &str) -> String {
     let object = bench.plugin("misbehave");
@@ -41,13 +51,7 @@ fn reason(refusal: &Refusal) -> Option<RejectionReason> {
 fn r18_a_plugin_in_c_places_real_threads() {
     needs_root!();
     let bench = Bench::new("r18");
-    let object = bench.plugin("examples/plugin-least-loaded/least_loaded.c");
-    let text = format!(
-        "[daemon]\naccess = \"off\"\n{}{}",
-        foreign("one", &object, ""),
-        banded("two", &object, "", "15-24")
-    );
-    let daemon = Daemon::start(&bench, &text);
+    let daemon = Daemon::start(&bench, &two_instances(&bench));
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
     let cpus = kernel::cpus();
@@ -245,13 +249,7 @@ fn r18_a_plugin_is_notified_of_an_orderly_end() {
 fn attack_23_each_host_has_a_user_of_its_own() {
     needs_root!();
     let bench = Bench::new("host-users");
-    let object = bench.plugin("examples/plugin-least-loaded/least_loaded.c");
-    let text = format!(
-        "[daemon]\naccess = \"off\"\n{}{}",
-        foreign("one", &object, ""),
-        banded("two", &object, "", "15-24")
-    );
-    let daemon = Daemon::start(&bench, &text);
+    let daemon = Daemon::start(&bench, &two_instances(&bench));
     let hosts = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid()));
     let hosts = hosts.expect("a living daemon");
     let uids: Vec<u32> = hosts
