@@ -108,7 +108,12 @@ impl Daemon {
             }
             let (next, waited) =
                 changed.wait_timeout(guard, Duration::from_secs(20)).expect("lines");
-            assert!(!waited.timed_out(), "no line with {text:?}; there are {:#?}", next.0);
+            if waited.timed_out() {
+                let found = next.0.clone();
+                // A panic under the lock would make the end of the daemon panic, too.
+                drop(next);
+                panic!("no line with {text:?}; there are {found:#?}");
+            }
             guard = next;
         }
     }

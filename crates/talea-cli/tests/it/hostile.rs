@@ -8,12 +8,15 @@ use crate::harness::{Scratch, run, talea};
 use crate::soak;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use talea_sim::rng::Rng;
 
 /// Wall time after which a command counts as endless. Its limit is a tenth of a second of CPU time.
 const WATCHDOG: Duration = Duration::from_secs(20);
+/// Address space of a command: an allocation beyond it aborts the command, so that it ends by a
+/// signal.
+const MEMORY_KIB: u32 = 1 << 20;
 /// Numbers in place of those of the file.
 const NUMBERS: [&str; 12] = [
     "0",
@@ -31,7 +34,7 @@ const NUMBERS: [&str; 12] = [
 ];
 
 /// Commands, each with the folders of its seeds. `FILE` is the mutant.
-const COMMANDS: [(&[&str], &[&str]); 9] = [
+const COMMANDS: [(&[&str], &[&str]); 10] = [
     (&["simulate", "FILE", "--limit", "100ms"], &["fuzz/seeds/system", "examples/systems"]),
     (
         &["simulate", "FILE", "--html", "page.html", "--limit", "100ms"],
@@ -43,6 +46,7 @@ const COMMANDS: [(&[&str], &[&str]); 9] = [
         &["analyze", "FILE", "--synthesize", "server", "--limit", "100ms"],
         &["fuzz/seeds/system", "examples/systems"],
     ),
+    (&["replay", "FILE", "--limit", "100ms"], &["fuzz/seeds/recording"]),
     (&["check", "FILE"], &["fuzz/seeds/config"]),
     (&["import", "FILE", "--from", "retif"], &["fuzz/seeds/import_retif"]),
     (&["import", "FILE", "--from", "rt-app"], &["fuzz/seeds/import_rtapp"]),
@@ -95,6 +99,21 @@ fn mutant(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
     text
 }
 
+/// Returns the command with a limit on its address space, and with the same folder and environment.
+fn within(command: &Command, kib: u32) -> Command {
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("ulimit -v {kib} && exec \"$0\" \"$@\"")]);
+    limited.arg(command.get_program()).stdin(Stdio::null());
+    limited.current_dir(command.get_current_dir().expect("a scratch folder"));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
+}
+
 /// Waits for the end of a command; kills it after [`WATCHDOG`]. Returns the exit code, or `None`
 /// for a killed one.
 fn wait(child: &mut Child) -> Option<i32> {
@@ -126,7 +145,7 @@ fn attack_20_21_a_mutated_file_ends_every_command_with_a_code_of_its_own() {
             std::fs::write(&file, &text).expect("a file for the test");
             let arguments =
                 arguments.iter().map(|&word| if word == "FILE" { "mutant" } else { word });
-            let mut child = talea(&scratch)
+            let mut child = within(&talea(&scratch), MEMORY_KIB)
                 .args(arguments.clone())
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
@@ -149,6 +168,19 @@ fn attack_20_21_a_mutated_file_ends_every_command_with_a_code_of_its_own() {
         }
     }
     assert!(codes.iter().all(|&count| count > 0), "mutants of every kind: {codes:?}");
+}
+
+#[test]
+fn attack_20_21_a_command_without_enough_memory_is_noticed() {
+    let scratch = Scratch::new();
+    scratch.file("empty.toml", "");
+    let run = |kib| {
+        let mut command = within(&talea(&scratch), kib);
+        command.args(["check", "empty.toml"]).stderr(Stdio::null()).stdout(Stdio::null());
+        command.status().expect("a shell can be started").code()
+    };
+    assert!(matches!(run(MEMORY_KIB), Some(0..=2)));
+    assert!(!matches!(run(2_000), Some(0..=2)), "2 MB suffice for no command");
 }
 
 #[test]
