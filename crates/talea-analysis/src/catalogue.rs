@@ -21,7 +21,10 @@ pub const ALL: &[TestInfo] = &[
     uni::qpa::INFO,
     uni::edf_in_fp::INFO,
     uni::np_fp::INFO,
+    uni::limited_fp::INFO,
     uni::np_edf::INFO,
+    uni::np_edf::RESPONSE_TIMES,
+    uni::limited_edf::INFO,
     uni::amc_rtb::INFO,
     // Several processors.
     multi::gfb::INFO,

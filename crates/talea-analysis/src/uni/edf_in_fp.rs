@@ -23,7 +23,7 @@
 //! T, D, J and B. A bound may grow with its own D and as other D of its level shrink.
 
 use super::edf_response::witness;
-use super::edf_response_search::{self, EdfLevel, LongestResponse};
+use super::edf_response_search::{self, EdfLevel, LevelSections, LongestResponse};
 use super::prepared::{Scratch, fits};
 use super::{Bound, conclude};
 use crate::Sporadic;
@@ -107,7 +107,7 @@ fn each(
         }
         let blocking = same.iter().map(|row| row.blocking).max().unwrap_or(0);
         edf_response_search::sort_by_deadline(same, &mut order[begin..end]);
-        let level = EdfLevel::new(above, same, blocking, utilisation, left)?;
+        let level = EdfLevel::new(above, same, blocking, LevelSections::NONE, utilisation, left)?;
         for at in 0..same.len() {
             found(order[begin + at] as usize, level.longest(at, left)?);
         }

@@ -1,7 +1,9 @@
 //! Response times under preemptive EDF.
 //!
 //! M. Spuri, "Analysis of deadline scheduled real-time systems", INRIA research report 2772, 1996,
-//! also with release jitter. The fast search and its proof are in `edf_response_search.rs`.
+//! also with release jitter. Preemptive jobs are those of
+//! [`super::limited_edf`] with sections of a nanosecond. The fast search and its proof are in
+//! `edf_response_search.rs`.
 //!
 //! Assumptions:
 //! 1. C ≥ 1, T ≥ 1, all integers.
@@ -17,9 +19,10 @@
 //! is sustainable in D as well. The bound of a task may grow with its own D and as other D shrink,
 //! because the deadlines order the jobs.
 
-use super::edf_response_search::{self, EdfLevel, LongestResponse};
-use super::prepared::{Scratch, fits};
-use super::{Bound, conclude};
+use super::edf_response_search::LongestResponse;
+use super::prepared::Scratch;
+use super::sections::Sections;
+use super::{Bound, conclude, limited_edf};
 use crate::Sporadic;
 use crate::test_info::{Platform, TestInfo, TestKind};
 use crate::verdict::{Inconclusive, Release, Verdict, Witness};
@@ -61,10 +64,7 @@ pub fn bounds(
     out.fill(None);
     let mut all_meet = true;
     let fit = each(tasks, scratch, |at, longest| {
-        let bound = Bound {
-            release: Span::from_ns(longest.release),
-            arrival: Span::from_ns(longest.arrival),
-        };
+        let bound = longest.bound();
         all_meet &= bound.meets(&tasks[at]);
         out[at] = Some(bound);
     })?;
@@ -75,26 +75,9 @@ pub fn bounds(
 fn each(
     tasks: &[Sporadic],
     scratch: &mut Scratch,
-    mut found: impl FnMut(usize, LongestResponse),
+    found: impl FnMut(usize, LongestResponse),
 ) -> Result<bool, Inconclusive> {
-    scratch.load(tasks)?;
-    let (rows, order, left) = scratch.parts();
-    if rows.is_empty() {
-        return Ok(true);
-    }
-    let utilisation = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.utilisation_up()));
-    if utilisation == u64::MAX && !fits(tasks) {
-        return Ok(false);
-    }
-    order.clear();
-    order.extend(0..rows.len() as u64);
-    let blocking = rows.iter().map(|row| row.blocking).max().unwrap_or(0);
-    edf_response_search::sort_by_deadline(rows, order);
-    let level = EdfLevel::new(&[], rows, blocking, utilisation, left)?;
-    for (at, &index) in order.iter().enumerate() {
-        found(index as usize, level.longest(at, left)?);
-    }
-    Ok(true)
+    limited_edf::each(tasks, |_| Sections::PREEMPTIVE, scratch, found)
 }
 
 /// Returns the result with its witness: a proof with bounds from the release, a miss, or an
@@ -134,6 +117,6 @@ pub(crate) fn witness(tasks: &[Sporadic], task: usize, longest: &LongestResponse
     let (first, early) = (first.saturating_sub(jitter), jitter.saturating_sub(first));
     releases[task] = Release { first: Span::from_ns(first), early: Span::from_ns(early) };
     let release = longest.alpha.saturating_sub(jitter).max(first);
-    let response = Span::from_ns(longest.window - release);
+    let response = Span::from_ns(longest.completion - release);
     Witness::Miss { task, job, response, releases }
 }

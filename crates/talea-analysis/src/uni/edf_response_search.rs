@@ -31,16 +31,29 @@
 //! blocking). If no z does, α < H + J_i is enough, with the hyperperiod H: w_(α+H)(x + H) ≤ w_α(x)
 //! + H, so that x(α + H) − (α + H) ≤ x(α) − α.
 //!
+//! *Sections that no other job preempts.* Let the last q_i nanoseconds of a job be such a section.
+//! Once it has begun, the job completes, so that x is the end of the first nanosecond of the
+//! section: the task's own part of w is (⌊α/T_i⌋ + 1)·C_i − (q_i − 1), and r(α) = x(α) + (q_i − 1)
+//! − α + J_i. A job with a later deadline that has begun a section of length q a nanosecond before
+//! the window adds the blocking q − 1: B(α) = max {q_k − 1 : D_k − J_k > d}. A task k whose D_k −
+//! J_k is not above d can block as well, but then none of its other jobs is due by d, and C_k ≥ q_k
+//! is more. For the same reason w stays monotonic in α: where B(α) decreases, a job of C_k ≥ q_k
+//! joins the sum. Hence the whole argument above holds with `ahead` = J_i + q_i − 1 in place of
+//! J_i. The start of the search needs no B(α): the jobs of the blocking task are in the sum over
+//! all tasks, and not in w_α. With q_i = C_i this is the analysis of George, Rivierre and Spuri
+//! (1996), with q_i = 1 that of Spuri (1996).
+//!
 //! *Attainment.* A window that ends before the task's job arrives leaves a gap I, and the real
 //! schedule completes that job at e with e − I ≥ x(α). So every candidate is a lower bound of a
 //! real response. The greatest candidate, which is an upper bound of all, has no gap and is
 //! attained.
 
+use super::Bound;
 use super::prepared::{
     HORIZON_NS, MAX_PARAMETER_NS, PreparedTask, count_steps, hyperperiod, scaled_up,
 };
 use crate::verdict::Inconclusive;
-use talea_core::mutate;
+use talea_core::{Span, mutate};
 
 /// Level of tasks that EDF orders, with the more urgent tasks.
 pub(crate) struct EdfLevel<'a> {
@@ -51,7 +64,35 @@ pub(crate) struct EdfLevel<'a> {
     same: &'a [PreparedTask],
     /// Blocking B.
     blocking: u64,
+    sections: LevelSections<'a>,
     end: SearchStart,
+}
+
+/// Sections of a level's jobs that no other job of the level preempts, in the order of the level.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LevelSections<'a> {
+    /// Length of the last section of each task's jobs less a nanosecond; empty if all are
+    /// preemptive.
+    pub(crate) tails: &'a [u64],
+    /// Blocking by the longest section of the tasks from this index on, for each index up to the
+    /// number of tasks; empty if all tasks are preemptive.
+    pub(crate) longest_from: &'a [u64],
+}
+
+impl LevelSections<'_> {
+    /// Sections of preemptive tasks.
+    pub(crate) const NONE: LevelSections<'static> = LevelSections { tails: &[], longest_from: &[] };
+
+    #[inline]
+    fn tail(&self, at: usize) -> u64 {
+        self.tails.get(at).copied().unwrap_or(0)
+    }
+
+    /// Returns the blocking by a job that is due later than all jobs of the first `count` tasks.
+    #[inline]
+    fn blocking(&self, count: usize) -> u64 {
+        self.longest_from.get(count).copied().unwrap_or(0)
+    }
 }
 
 /// Start of the search.
@@ -72,8 +113,14 @@ pub(crate) struct LongestResponse {
     pub(crate) arrival: u64,
     /// Value of α that attains the response.
     pub(crate) alpha: u64,
-    /// Window x(α).
-    pub(crate) window: u64,
+    /// Completion in the window: x(α), plus the rest of the last section.
+    pub(crate) completion: u64,
+}
+
+impl LongestResponse {
+    pub(crate) fn bound(&self) -> Bound {
+        Bound { release: Span::from_ns(self.release), arrival: Span::from_ns(self.arrival) }
+    }
 }
 
 /// Prepares `same` as a level: sorts the rows by D − J, and `order` in the same way.
@@ -103,6 +150,7 @@ impl<'a> EdfLevel<'a> {
         above: &'a [PreparedTask],
         same: &'a [PreparedTask],
         blocking: u64,
+        sections: LevelSections<'a>,
         utilisation: u64,
         left: &mut u64,
     ) -> Result<EdfLevel<'a>, Inconclusive> {
@@ -119,7 +167,7 @@ impl<'a> EdfLevel<'a> {
                 .filter(|&cycle| cycle <= MAX_PARAMETER_NS)
                 .ok_or(Inconclusive::Limit)?;
             let end = SearchStart::Cycle(cycle);
-            return Ok(EdfLevel { above, same, blocking, end });
+            return Ok(EdfLevel { above, same, blocking, sections, end });
         }
         let costs: u64 = all().map(|row| row.cost).sum();
         let early: u64 = all().map(|row| scaled_up(row.jitter, row.utilisation_up())).sum();
@@ -150,7 +198,7 @@ impl<'a> EdfLevel<'a> {
                 window = arrived(window);
             }
         }
-        Ok(EdfLevel { above, same, blocking, end: SearchStart::Window(window) })
+        Ok(EdfLevel { above, same, blocking, sections, end: SearchStart::Window(window) })
     }
 
     /// Returns w_α(x) of the task at `at`, with its own part and B in `own`. Only the first `count`
@@ -217,32 +265,37 @@ impl<'a> EdfLevel<'a> {
         left: &mut u64,
     ) -> Result<LongestResponse, Inconclusive> {
         let row = &self.same[at];
+        let tail = self.sections.tail(at);
         // The shortest window, of α = 0, has at least one job of each task that can have one, and
         // of each task above.
         let count = self.counted(self.same.len(), row.deadline);
+        let blocking = self.blocking + self.sections.blocking(count);
         let first: u64 = self.above.iter().chain(&self.same[..count]).map(|row| row.cost).sum();
-        let own = self.blocking + row.cost;
-        let least = self.window(at, count, own, row.deadline, self.blocking + first, left)?;
+        let own = blocking + row.cost - tail;
+        let least = self.window(at, count, own, row.deadline, blocking + first - tail, left)?;
         let start = |found: &LongestResponse| match self.end {
-            SearchStart::Window(end) => (end + row.jitter).checked_sub(found.arrival + 1),
+            SearchStart::Window(end) => (end + row.jitter + tail).checked_sub(found.arrival + 1),
             SearchStart::Cycle(all) => Some(all + row.jitter - 1),
         };
+        let completion = least + tail;
         if row.jitter == 0 {
-            let mut found = LongestResponse { release: 0, arrival: least, alpha: 0, window: least };
+            let mut found =
+                LongestResponse { release: 0, arrival: completion, alpha: 0, completion };
             self.search(at, (start(&found), 0), least, &mut found, left)?;
             return Ok(LongestResponse { release: found.arrival, ..found });
         }
         // Over α ≥ J_i, then over the rest.
         let due = row.jitter + row.deadline;
         let count = self.counted(self.same.len(), due);
-        let window =
-            self.window(at, count, self.blocking + row.work(row.jitter), due, least, left)?;
-        let mut found = LongestResponse { release: 0, arrival: window, alpha: row.jitter, window };
+        let own = self.blocking + self.sections.blocking(count) + row.work(row.jitter) - tail;
+        let arrival = self.window(at, count, own, due, least, left)? + tail;
+        let mut found =
+            LongestResponse { release: 0, arrival, alpha: row.jitter, completion: arrival };
         self.search(at, (start(&found), row.jitter), least, &mut found, left)?;
         found.release = found.arrival;
-        if least + row.jitter > found.arrival {
-            found =
-                LongestResponse { arrival: least + row.jitter, alpha: 0, window: least, ..found };
+        if completion + row.jitter > found.arrival {
+            let arrival = completion + row.jitter;
+            found = LongestResponse { arrival, alpha: 0, completion, ..found };
         }
         self.search(at, (Some(row.jitter - 1), 0), least, &mut found, left)?;
         Ok(found)
@@ -266,35 +319,42 @@ impl<'a> EdfLevel<'a> {
         left: &mut u64,
     ) -> Result<(), Inconclusive> {
         let row = &self.same[at];
+        let tail = self.sections.tail(at);
+        // Part of a response that is not in x(α) − α.
+        let ahead = row.jitter + tail;
         let (mut next, floor) = range;
         let mut count = self.same.len();
         while let Some(alpha) = next.filter(|&alpha| alpha >= floor) {
             let best = found.arrival;
             let due = alpha + row.deadline;
             count = self.counted(count, due);
-            let own = self.blocking + mutate!("analysis-edf-own-jobs", row.work(alpha), row.cost);
+            let own_jobs = mutate!("analysis-edf-own-jobs", row.work(alpha), row.cost);
+            let own = self.blocking + self.sections.blocking(count) + own_jobs - tail;
             count_steps(left, self.above.len() + count)?;
-            // Positive: `best` is at least x(J_i) where α ≥ J_i, and more than J_i below.
-            let z = alpha + best - row.jitter;
+            // Positive: `best` is at least x(J_i) + tail where α ≥ J_i, and more than `ahead`
+            // below.
+            let z = alpha + best - ahead;
             if z > HORIZON_NS {
                 // Impossible if the search starts with a window, which bounds z.
                 return Err(Inconclusive::Limit);
             }
             let work = self.work(at, count, own, due, z);
             if work <= z {
-                next = (work + row.jitter)
+                next = (work + ahead)
                     .checked_sub(best + mutate!("analysis-edf-response-search", 1, 2));
                 continue;
             }
             let window = self.window(at, count, own, due, least.max(own), left)?;
             let smallest =
                 self.step(at, count, due, window).saturating_sub(row.deadline).clamp(floor, alpha);
-            let response = (window + row.jitter).saturating_sub(smallest);
+            let response = (window + ahead).saturating_sub(smallest);
             if response > best {
-                *found = LongestResponse { arrival: response, alpha: smallest, window, ..*found };
+                let completion = window + tail;
+                *found =
+                    LongestResponse { arrival: response, alpha: smallest, completion, ..*found };
             }
-            let below = (window + row.jitter)
-                .checked_sub(found.arrival + mutate!("analysis-sandwich", 1, 9));
+            let below =
+                (window + ahead).checked_sub(found.arrival + mutate!("analysis-sandwich", 1, 9));
             next = smallest.checked_sub(1).and_then(|next| Some(next.min(below?)));
         }
         Ok(())

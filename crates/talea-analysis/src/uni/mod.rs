@@ -16,14 +16,18 @@ pub mod edf_response;
 mod edf_response_search;
 pub mod fp_levels;
 pub mod fp_response;
+pub mod limited_edf;
+pub mod limited_fp;
 pub mod np_edf;
 pub mod np_fp;
 mod prepared;
 pub mod protocols;
 pub mod qpa;
+mod sections;
 pub mod sensitivity;
 
 pub use prepared::{DEFAULT_STEP_LIMIT, HORIZON_NS, MAX_PARAMETER_NS, Scratch};
+pub use sections::Sections;
 
 use crate::Sporadic;
 use crate::verdict::{Inconclusive, Verdict, Witness};

@@ -1,4 +1,4 @@
-//! The processor demand test for non-preemptive EDF.
+//! The processor demand test and response times for non-preemptive EDF.
 //!
 //! K. Jeffay, D. F. Stanat and C. U. Martel, "On non-preemptive scheduling of periodic and sporadic
 //! tasks", RTSS 1991, for D = T; L. George, N. Rivierre and M. Spuri, "Preemptive and
@@ -7,27 +7,33 @@
 //!
 //! > h(t) + max {C_j − 1 : D_j > t} ≤ t for every t from the shortest D on.
 //!
-//! [`super::qpa`] with the right blocking decides this condition.
+//! [`super::qpa`] with the right blocking decides this condition. The response times of the same
+//! report, section 5.2, are those of [`super::limited_edf`] with sections of the length C; they
+//! decide sets with jitter as well.
 //!
 //! Assumptions:
 //! 1. C ≥ 1, T ≥ 1, all integers.
 //! 2. One CPU, no overheads. A job that has begun runs to its end.
 //! 3. EDF by absolute deadlines, which count from the arrival. No CPU idles while a job waits.
-//! 4. Sporadic arrivals at least T apart, each released at most J later (D − J replaces D).
+//! 4. Sporadic arrivals at least T apart, each released at most J later.
 //! 5. Independent tasks, except for the tasks' own B, which add to the blocking by other jobs.
 //! 6. Jobs of one task run in their order.
 //! 7. Time is in whole nanoseconds: a blocking job with a later deadline has started at least one
 //!    nanosecond before.
 //!
-//! *Exact* for sporadic tasks without jitter and without B of their own; *sufficient* for other
-//! tasks, and for strictly periodic tasks. Sustainable in C, T, D, J and B (the test, not a
-//! concrete schedule).
+//! *Exact* for sporadic tasks without B of their own; *sufficient* for other tasks, and for
+//! strictly periodic tasks. The verdict is sustainable in C, T, D, J and B (the test, not a
+//! concrete schedule); the bounds are not in D.
 
+use super::edf_response_search::LongestResponse;
 use super::prepared::{MAX_PARAMETER_NS, Scratch};
 use super::qpa::{self, Finding};
+use super::sections::Sections;
+use super::{Bound, conclude, edf_response, limited_edf};
 use crate::Sporadic;
 use crate::test_info::{Platform, TestInfo, TestKind};
 use crate::verdict::{Inconclusive, Release, Verdict, Witness};
+use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::mutate;
 use talea_core::{Span, Work};
@@ -37,7 +43,7 @@ pub const INFO: TestInfo = TestInfo {
     name: "np-edf-demand",
     policy: "EDF, non-preemptive",
     platform: Platform::One,
-    model: "sporadic, any D, non-preemptive; with jitter or blocking sufficient",
+    model: "sporadic, any D, non-preemptive; with blocking sufficient",
     kind: TestKind::Exact,
     paper: "Jeffay, Stanat and Martel, RTSS 1991; George, Rivierre and Spuri, INRIA research report 2966, 1996",
     sustainable: "costs, periods, deadlines, jitter, blocking",
@@ -45,6 +51,21 @@ pub const INFO: TestInfo = TestInfo {
         "crates/talea-analysis/tests/it/nonpreemptive.rs::jeffay_1991_a_long_job_of_a_slow_task_blocks",
         "crates/talea-analysis/tests/it/nonpreemptive.rs::edf_verdicts_are_those_of_the_simulation",
         "crates/talea-analysis/tests/it/sandwich.rs::deadlines_preemptive_and_not_and_in_bands",
+    ],
+};
+
+/// Entry of the response times in the catalogue.
+pub const RESPONSE_TIMES: TestInfo = TestInfo {
+    name: "np-edf-response-times",
+    policy: "EDF, non-preemptive",
+    platform: Platform::One,
+    model: "sporadic, any D, jitter, non-preemptive; with blocking sufficient",
+    kind: TestKind::Exact,
+    paper: "George, Rivierre and Spuri, INRIA research report 2966, 1996, section 5.2",
+    sustainable: "verdict: costs, periods, deadlines, jitter, blocking; bounds: costs, periods, jitter, blocking",
+    tests: &[
+        "crates/talea-analysis/tests/it/sections.rs::edf_bounds_are_the_longest_simulated_responses",
+        "crates/talea-analysis/tests/it/sections.rs::every_candidate_tried_gives_the_same",
     ],
 };
 
@@ -68,6 +89,23 @@ fn with_blocking(tasks: &[Sporadic]) -> Result<Vec<Sporadic>, Inconclusive> {
     Ok(tasks.iter().map(one).collect())
 }
 
+/// Computes the longest response times of non-preemptive `tasks`, in any order, into `out`. All
+/// results are `None` if the tasks exceed the CPU together. Returns whether every deadline is met.
+///
+/// # Errors
+/// [`Inconclusive::Assumption`] 1. [`Inconclusive::Limit`] for values outside the range of
+/// [`super`], or if the scratch has no steps left; then `out` holds no results.
+///
+/// # Panics
+/// If `out` does not have one element per task.
+pub fn bounds(
+    tasks: &[Sporadic],
+    scratch: &mut Scratch,
+    out: &mut [Option<Bound>],
+) -> Result<bool, Inconclusive> {
+    limited_edf::bounds(tasks, |at| Sections::whole(&tasks[at]), scratch, out)
+}
+
 /// Returns the result with its witness: a proof (without bounds), an overfull window, a miss, or an
 /// overload. The function allocates.
 pub fn verdict(tasks: &[Sporadic]) -> Verdict {
@@ -76,6 +114,9 @@ pub fn verdict(tasks: &[Sporadic]) -> Verdict {
 
 /// Returns the result of [`verdict`], computed in `scratch` with its step limit.
 pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
+    if tasks.iter().any(|task| !task.jitter.is_zero()) {
+        return response_verdict_in(tasks, scratch);
+    }
     let blocked = match with_blocking(tasks) {
         Ok(blocked) => blocked,
         Err(why) => return Verdict::Unknown { why },
@@ -86,7 +127,7 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
         // No job blocks: the result is the same with and without preemption.
         Ok(_) => return qpa::verdict_in(&blocked, scratch),
     };
-    let is_exact = tasks.iter().all(|task| task.jitter.is_zero() && task.blocking.is_zero());
+    let is_exact = tasks.iter().all(|task| task.blocking.is_zero());
     let later = |&at_task: &usize| tasks[at_task].deadline > at;
     let blocker = (0..tasks.len()).filter(later).max_by_key(|&task| tasks[task].cost);
     let Some(blocker) = blocker.filter(|_| is_exact) else {
@@ -111,4 +152,55 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let (demand, supply) = (Work::from_ns(demand), Work::from_ns(supply));
     let witness = Witness::Demand { at: window, demand, supply, releases };
     Verdict::Refuted { witness }
+}
+
+/// Returns the result of [`bounds`] with its witness: a proof with bounds from the release, a miss,
+/// or an overload. The function allocates.
+pub fn response_verdict(tasks: &[Sporadic]) -> Verdict {
+    response_verdict_in(tasks, &mut Scratch::new())
+}
+
+/// Returns the result of [`response_verdict`], computed in `scratch` with its step limit.
+pub fn response_verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
+    let mut out = vec![None; tasks.len()];
+    let bounded = bounds(tasks, scratch, &mut out);
+    conclude(tasks, bounded, &out, |plain| {
+        let mut miss: Option<(usize, LongestResponse)> = None;
+        let whole = |at: usize| Sections::whole(&plain[at]);
+        let fits = limited_edf::each(plain, whole, scratch, |at, longest| {
+            if !longest.bound().meets(&tasks[at]) && miss.is_none_or(|(first, _)| at < first) {
+                miss = Some((at, longest));
+            }
+        })?;
+        if !fits {
+            return Ok(Some(Witness::Overload { task: tasks.len() - 1 }));
+        }
+        Ok(miss.map(|(task, longest)| witness(tasks, task, &longest)))
+    })
+}
+
+/// Returns the releases that produce the longest response of `task`: the longest job that is due
+/// later starts, and a nanosecond later the window of [`edf_response::witness`] begins.
+fn witness(tasks: &[Sporadic], task: usize, longest: &LongestResponse) -> Witness {
+    let due = |at: usize, alpha: u64| {
+        let (deadline, jitter) = (tasks[at].deadline.as_ns(), tasks[at].jitter.as_ns());
+        i128::from(alpha) + i128::from(deadline) - i128::from(jitter)
+    };
+    let last = due(task, longest.alpha);
+    let blocker = (0..tasks.len())
+        .filter(|&at| due(at, 0) > last)
+        .max_by_key(|&at| tasks[at].cost)
+        .filter(|&at| tasks[at].cost > Work::from_ns(1));
+    let Witness::Miss { job, response, mut releases, .. } =
+        edf_response::witness(tasks, task, longest)
+    else {
+        unreachable!("the witness of a response is a miss");
+    };
+    if let Some(blocker) = blocker {
+        for release in &mut releases {
+            release.first += Span::from_ns(1);
+        }
+        releases[blocker] = Release { first: Span::ZERO, early: Span::ZERO };
+    }
+    Witness::Miss { task, job, response, releases }
 }

@@ -25,15 +25,14 @@
 //! all other jobs arrive. For strictly periodic tasks only *sufficient*. Sustainable in C, T, D, J
 //! and B (the test, not a concrete schedule).
 
-use super::prepared::{
-    HORIZON_NS, MAX_PARAMETER_NS, PreparedTask, Scratch, count_steps, fits, hyperperiod,
-};
+use super::limited_fp::{self, LongestResponse};
+use super::prepared::{MAX_PARAMETER_NS, Scratch};
+use super::sections::Sections;
 use super::{Bound, conclude};
 use crate::Sporadic;
 use crate::test_info::{Platform, TestInfo, TestKind};
 use crate::verdict::{Inconclusive, Release, Verdict, Witness};
 use alloc::vec;
-use talea_core::mutate;
 use talea_core::{Span, Work};
 
 /// Entry of this test in the catalogue.
@@ -52,15 +51,6 @@ pub const INFO: TestInfo = TestInfo {
     ],
 };
 
-/// Longest response of a task: its bound, and the job that attains it.
-#[derive(Clone, Copy, Debug)]
-struct LongestResponse {
-    bound: Bound,
-    job: u64,
-    /// Response of that job, from its release.
-    response: u64,
-}
-
 /// Computes the longest response times of `tasks`, most urgent first, into `out`. The result of a
 /// task is `None` if the task and the tasks above exceed the CPU. Returns whether every deadline is
 /// met.
@@ -76,14 +66,7 @@ pub fn bounds(
     scratch: &mut Scratch,
     out: &mut [Option<Bound>],
 ) -> Result<bool, Inconclusive> {
-    assert_eq!(tasks.len(), out.len(), "a place for each task");
-    out.fill(None);
-    let mut all_meet = true;
-    let overload = each(tasks, scratch, |at, longest| {
-        all_meet &= longest.bound.meets(&tasks[at]);
-        out[at] = Some(longest.bound);
-    })?;
-    Ok(overload.is_none() && all_meet)
+    limited_fp::bounds(tasks, |at| Sections::whole(&tasks[at]), scratch, out)
 }
 
 /// Returns the longest response time of the last of `tasks`. `below` is the longest job of less
@@ -105,131 +88,12 @@ pub fn lowest_priority_response(
     }
     let blocking = row.blocking + below.as_ns().saturating_sub(1);
     let utilisation = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.utilisation_up()));
-    Ok(match count(tasks, rows, utilisation, blocking, left)? {
-        Some(jobs) => Some(longest_response(above, row, blocking, jobs, left)?.bound),
+    Ok(match limited_fp::count(tasks, rows, utilisation, blocking, left)? {
+        Some(jobs) => {
+            Some(limited_fp::longest_response(above, (row, row.cost), blocking, jobs, left)?.bound)
+        }
         None => None,
     })
-}
-
-/// Returns the number of relevant jobs of the last of `rows`, whose utilisation is known; `None` in
-/// overload.
-fn count(
-    tasks: &[Sporadic],
-    rows: &[PreparedTask],
-    utilisation: u64,
-    blocking: u64,
-    left: &mut u64,
-) -> Result<Option<u64>, Inconclusive> {
-    if utilisation < u64::MAX {
-        return jobs(rows, blocking, left).map(Some);
-    }
-    if !fits(tasks) {
-        return Ok(None);
-    }
-    // As for preemptive tasks: a hyperperiod beyond the first jitter covers all.
-    let all = hyperperiod(rows.iter()).ok_or(Inconclusive::Limit)?;
-    let row = rows.last().expect("a task of this utilisation");
-    Ok(Some(all / row.period + row.jitter / row.period + 1))
-}
-
-/// Passes the longest response of every task to `found`. Stops at the first task that overloads the
-/// CPU together with the tasks above, and returns that task; `None` if no task does.
-fn each(
-    tasks: &[Sporadic],
-    scratch: &mut Scratch,
-    mut found: impl FnMut(usize, LongestResponse),
-) -> Result<Option<usize>, Inconclusive> {
-    scratch.load(tasks)?;
-    let (rows, longest_below, left) = scratch.parts();
-    longest_below.clear();
-    longest_below.resize(rows.len(), 0);
-    let mut longest = 0;
-    for (at, row) in rows.iter().enumerate().rev() {
-        longest_below[at] = longest;
-        longest = longest.max(row.cost);
-    }
-    let mut utilisation = 0u64;
-    for at in 0..rows.len() {
-        let row = &rows[at];
-        let blocking = row.blocking + longest_below[at].saturating_sub(1);
-        utilisation = utilisation.saturating_add(row.utilisation_up());
-        let Some(jobs) = count(&tasks[..=at], &rows[..=at], utilisation, blocking, left)? else {
-            return Ok(Some(at));
-        };
-        found(at, longest_response(&rows[..at], row, blocking, jobs, left)?);
-    }
-    Ok(None)
-}
-
-/// Returns the longest response of the first `jobs` jobs of `row` below `above` in a busy period.
-fn longest_response(
-    above: &[PreparedTask],
-    row: &PreparedTask,
-    blocking: u64,
-    jobs: u64,
-    left: &mut u64,
-) -> Result<LongestResponse, Inconclusive> {
-    let mut longest = LongestResponse {
-        bound: Bound { release: Span::ZERO, arrival: Span::ZERO },
-        job: 0,
-        response: 0,
-    };
-    let (mut begin, mut earlier) = (blocking, blocking);
-    for job in 0..mutate!("analysis-np-fp-jobs", jobs, jobs.min(1)) {
-        loop {
-            count_steps(left, above.len() + 1)?;
-            // Up to and at w: ⌊(w + J)/T⌋ + 1 jobs.
-            let more = |sum: u64, row: &PreparedTask| {
-                sum.wrapping_add(row.work(begin.wrapping_add(row.jitter)))
-            };
-            let next = above.iter().fold(earlier, more);
-            if next > HORIZON_NS {
-                return Err(Inconclusive::Limit);
-            }
-            if next == begin {
-                break;
-            }
-            begin = next;
-        }
-        let end = begin + row.cost;
-        let due = job * row.period;
-        if end + row.jitter <= due {
-            // The busy period ended before this job.
-            break;
-        }
-        let bound = Bound {
-            release: Span::from_ns(end - due.saturating_sub(row.jitter)),
-            arrival: Span::from_ns(end + row.jitter - due),
-        };
-        if bound.arrival > longest.bound.arrival {
-            (longest.job, longest.response) = (job, bound.release.as_ns());
-        }
-        longest.bound = longest.bound.max(bound);
-        earlier += row.cost;
-        begin += row.cost;
-    }
-    Ok(longest)
-}
-
-/// Returns the number of jobs of the last of `rows` in its busy period.
-fn jobs(rows: &[PreparedTask], blocking: u64, left: &mut u64) -> Result<u64, Inconclusive> {
-    let Some(row) = rows.last() else { return Ok(0) };
-    let mut period = 1u64;
-    loop {
-        count_steps(left, rows.len())?;
-        let last = period - 1;
-        let more = |sum: u64, row: &PreparedTask| {
-            sum.wrapping_add(row.work(last.wrapping_add(row.jitter)))
-        };
-        let next = rows.iter().fold(blocking, more);
-        if next > HORIZON_NS {
-            return Err(Inconclusive::Limit);
-        }
-        if next == period {
-            return Ok(row.quotient(last + row.jitter) + 1);
-        }
-        period = next;
-    }
 }
 
 /// Returns the result with its witness: a proof with bounds from the release, a miss, or an
@@ -244,7 +108,8 @@ pub fn verdict_in(tasks: &[Sporadic], scratch: &mut Scratch) -> Verdict {
     let bounded = bounds(tasks, scratch, &mut out);
     conclude(tasks, bounded, &out, |plain| {
         let mut miss = None;
-        let overload = each(plain, scratch, |at, longest| {
+        let whole = |at: usize| Sections::whole(&plain[at]);
+        let overload = limited_fp::each(plain, whole, scratch, |at, longest| {
             if !longest.bound.meets(&tasks[at]) && miss.is_none() {
                 miss = Some((at, longest));
             }

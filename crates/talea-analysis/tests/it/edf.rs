@@ -280,7 +280,7 @@ fn with_jitter_every_witness_is_a_miss_and_no_pattern_is_worse_than_the_bound() 
             })
             .collect();
         let until = (plain::hyperperiod(&numbers) + 60).min(400) as i64;
-        for job in plain::run(plain::jobs(&tasks, &any, until), true, until, |job| job.due) {
+        for job in plain::run(plain::jobs(&tasks, &any, until), |_, _| true, until, |job| job.due) {
             if job.end < i64::MAX {
                 let (release, arrival) = bounds[job.task];
                 assert!(job.end - job.release <= release as i64, "{tasks:?} {any:?}");

@@ -77,7 +77,7 @@ fn run(
     let key = |job: &plain::Job| {
         (i64::from(levels[job.task]) << 40) + 2 * job.due + i64::from(job.task == last)
     };
-    plain::run(plain::jobs(tasks, releases, until), true, until, key)
+    plain::run(plain::jobs(tasks, releases, until), |_, _| true, until, key)
 }
 
 #[test]

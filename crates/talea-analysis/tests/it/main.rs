@@ -20,6 +20,7 @@ mod protocols;
 mod replay;
 mod rng;
 mod sandwich;
+mod sections;
 mod sensitivity;
 mod supply;
 mod tree;

@@ -108,6 +108,56 @@ pub(crate) fn edf_response(tasks: &[Plain], at: usize) -> (u64, u64) {
     (release as u64, arrival as u64)
 }
 
+/// Evaluates the equations of limited preemption under EDF with jitter: response from release and
+/// from arrival. `sections` has the longest and the last section of each task. The function tries
+/// every arrival up to a hyperperiod beyond the last jitter, and every task that may block. The
+/// tasks must not be in overload.
+pub(crate) fn limited_edf_response(
+    tasks: &[Plain],
+    sections: &[(u64, u64)],
+    at: usize,
+) -> (u64, u64) {
+    let own = tasks[at];
+    let tail = sections[at].1 as i64 - 1;
+    let largest = tasks.iter().map(|task| task.b).max().unwrap_or(0) as i64;
+    let latest = tasks.iter().map(|task| task.j + task.d).max().unwrap_or(0);
+    let (mut release, mut arrival) = (0, 0);
+    for alpha in 0..(hyperperiod(tasks) + own.j + latest) as i64 {
+        let arrives = alpha - own.j as i64;
+        let due = arrives + own.d as i64;
+        let blocks = |&other: &usize| other != at && tasks[other].d as i64 > due;
+        for blocker in (0..tasks.len()).filter(blocks).map(Some).chain([None]) {
+            let blocking = blocker.map_or(0, |other| sections[other].0 as i64 - 1);
+            // The last section starts after this time in the window.
+            let mut start = 0;
+            loop {
+                let others =
+                    (0..tasks.len()).filter(|&other| other != at && Some(other) != blocker);
+                let others = others.map(|other| {
+                    let task = tasks[other];
+                    let (t, j) = (task.t as i64, task.j as i64);
+                    let released = (start + j).div_euclid(t) + 1;
+                    let urgent = (due - task.d as i64 + j).div_euclid(t) + 1;
+                    released.min(urgent).max(0) * task.c as i64
+                });
+                let before = alpha.div_euclid(own.t as i64) * own.c as i64;
+                let next =
+                    largest + blocking + before + own.c as i64 - tail - 1 + others.sum::<i64>();
+                if next == start {
+                    break;
+                }
+                start = next;
+            }
+            let end = start + 1 + tail;
+            arrival = arrival.max(end - arrives);
+            if alpha >= own.j as i64 {
+                release = release.max(end - arrives);
+            }
+        }
+    }
+    (release as u64, arrival as u64)
+}
+
 /// Returns the least t with h(t) + b(t) > t, of all t up to two hyperperiods beyond the longest
 /// deadline.
 pub(crate) fn first_excess(tasks: &[Plain]) -> Option<u64> {
@@ -170,11 +220,11 @@ pub(crate) fn jobs(tasks: &[Sporadic], releases: &[Release], until: i64) -> Vec<
 }
 
 /// Runs the jobs on one CPU up to `until`. At each instant the job with the least key runs; of
-/// equal jobs the job with the lowest task and number. Jobs that do not complete keep an end of
-/// `i64::MAX`.
+/// equal jobs the job with the lowest task and number. `may_preempt` says whether a job may be
+/// preempted after this part of its cost. Jobs that do not complete keep an end of `i64::MAX`.
 pub(crate) fn run(
     mut jobs: Vec<Job>,
-    preemptive: bool,
+    may_preempt: impl Fn(&Job, u64) -> bool,
     until: i64,
     key: impl Fn(&Job) -> i64,
 ) -> Vec<Job> {
@@ -184,7 +234,7 @@ pub(crate) fn run(
     while now < until {
         let ready = (0..jobs.len()).filter(|&at| jobs[at].release <= now && left[at] > 0);
         let first = ready.min_by_key(|&at| (key(&jobs[at]), jobs[at].task, jobs[at].number));
-        let Some(first) = under_way.filter(|_| !preemptive).or(first) else {
+        let Some(first) = under_way.or(first) else {
             let next = jobs.iter().map(|job| job.release).filter(|&release| release > now).min();
             let Some(next) = next else { break };
             now = next;
@@ -192,7 +242,9 @@ pub(crate) fn run(
         };
         left[first] -= 1;
         now += 1;
-        under_way = Some(first).filter(|&at| left[at] > 0);
+        let is_bound =
+            |at: usize| left[at] > 0 && !may_preempt(&jobs[at], jobs[at].cost - left[at]);
+        under_way = Some(first).filter(|&at| is_bound(at));
         if left[first] == 0 {
             jobs[first].end = now;
         }

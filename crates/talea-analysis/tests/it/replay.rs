@@ -175,7 +175,7 @@ pub(crate) fn late(tasks: &[Sporadic], witness: &Witness, preemptive: bool) {
         Witness::Demand { at, demand, supply, releases } => {
             assert!(demand.as_ns() > supply.as_ns());
             let (at, until) = (at.as_ns() as i64, (at.as_ns() + demand.as_ns() + 1) as i64);
-            let ended = run(jobs(tasks, releases, until), preemptive, until, |job| job.due);
+            let ended = run(jobs(tasks, releases, until), |_, _| preemptive, until, |job| job.due);
             let due = || ended.iter().filter(|job| job.due <= at);
             assert_eq!(
                 due().map(|job| job.cost).sum::<u64>(),
@@ -190,7 +190,8 @@ pub(crate) fn late(tasks: &[Sporadic], witness: &Witness, preemptive: bool) {
                 + job * tasks[*task].period.as_ns();
             // Ties are adverse to the task.
             let key = |job: &Job| 2 * job.due + i64::from(job.task == *task);
-            let ended = run(jobs(tasks, releases, until as i64), preemptive, until as i64, key);
+            let ended =
+                run(jobs(tasks, releases, until as i64), |_, _| preemptive, until as i64, key);
             let found = ended.iter().find(|end| end.task == *task && end.number == *job);
             let found = found.unwrap_or_else(|| panic!("{witness:?} does not end: {tasks:?}"));
             assert_eq!(
