@@ -25,6 +25,7 @@ pub const ALL: &[TestInfo] = &[
     uni::np_edf::INFO,
     uni::np_edf::RESPONSE_TIMES,
     uni::limited_edf::INFO,
+    uni::curve_response::INFO,
     uni::amc_rtb::INFO,
     // Several processors.
     multi::gfb::INFO,

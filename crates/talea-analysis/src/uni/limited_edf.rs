@@ -93,7 +93,7 @@ pub(super) fn each(
         return Ok(false);
     }
     for (at, row) in rows.iter().enumerate() {
-        sections(at).check(row, at)?;
+        sections(at).check(row.cost, at)?;
     }
     // The order, the tails, and the longest sections from each task on.
     spare.clear();

@@ -120,7 +120,7 @@ pub(super) fn each(
     let mut longest = 0;
     for (at, row) in rows.iter().enumerate().rev() {
         longest_below[at] = longest;
-        longest = longest.max(sections(at).check(row, at)?.blocking());
+        longest = longest.max(sections(at).check(row.cost, at)?.blocking());
     }
     let mut utilisation = 0u64;
     for at in 0..rows.len() {

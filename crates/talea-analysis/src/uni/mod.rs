@@ -10,7 +10,9 @@
 //! the range yield `Unknown`, never a wrapped number.
 
 pub mod amc_rtb;
+mod arrival_curve;
 pub mod assignment;
+pub mod curve_response;
 pub mod edf_in_fp;
 pub mod edf_response;
 mod edf_response_search;
@@ -26,6 +28,7 @@ pub mod qpa;
 mod sections;
 pub mod sensitivity;
 
+pub use arrival_curve::{ArrivalCurve, Arrivals, CurveError};
 pub use prepared::{DEFAULT_STEP_LIMIT, HORIZON_NS, MAX_PARAMETER_NS, Scratch};
 pub use sections::Sections;
 

@@ -1,6 +1,5 @@
 //! Sections of a job that no other job of the same CPU preempts.
 
-use super::prepared::PreparedTask;
 use crate::Sporadic;
 use crate::verdict::Inconclusive;
 use talea_core::Work;
@@ -40,13 +39,13 @@ impl Sections {
         self.last.as_ns() - 1
     }
 
-    /// Checks that the sections are within the job of `row`, the task number `task`.
+    /// Checks that the sections are within a job of this cost, of the task number `task`.
     ///
     /// # Errors
     /// [`Inconclusive::Assumption`] 8.
-    pub(crate) fn check(self, row: &PreparedTask, task: usize) -> Result<Sections, Inconclusive> {
+    pub(crate) fn check(self, cost: u64, task: usize) -> Result<Sections, Inconclusive> {
         let (longest, last) = (self.longest.as_ns(), self.last.as_ns());
-        if 1 <= last && last <= longest && longest <= row.cost {
+        if 1 <= last && last <= longest && longest <= cost {
             Ok(self)
         } else {
             Err(Inconclusive::Assumption { number: 8, task })

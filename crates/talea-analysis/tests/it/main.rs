@@ -5,6 +5,7 @@
 mod amc;
 mod assignment;
 mod catalogue;
+mod curves;
 mod dominance;
 mod edf;
 mod edf_in_fp;
