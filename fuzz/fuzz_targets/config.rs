@@ -1,7 +1,7 @@
 //! libFuzzer on `harness::config`.
 #![no_main]
 
-#[path = "../harness/system.rs"]
+#[path = "../harness/config.rs"]
 #[allow(dead_code, reason = "one harness of several")]
 mod harness;
 

@@ -1,7 +1,7 @@
 //! libFuzzer on `harness::import_sf3p`.
 #![no_main]
 
-#[path = "../harness/system.rs"]
+#[path = "../harness/import.rs"]
 #[allow(dead_code, reason = "one harness of several")]
 mod harness;
 

@@ -28,8 +28,16 @@ const REGISTRY: &str = "xtask/mutations.toml";
 /// Time limit of one test run in seconds. A mutant may make its tests wait forever.
 const TIMEOUT_S: u32 = 300;
 /// Crates whose tests change nothing outside their process.
-const PURE: [&str; 6] =
-    ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
+const PURE: [&str; 8] = [
+    "talea-core",
+    "talea-analysis",
+    "talea-sim",
+    "talea-config",
+    "talea-system",
+    "talea-import",
+    "talea-proto",
+    "talea-broker",
+];
 
 /// Selection of tests: arguments of `cargo test` in an entry of the registry.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]

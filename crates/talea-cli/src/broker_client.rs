@@ -15,6 +15,7 @@ use crate::grant_text;
 use anyhow::{Context, bail};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use talea_config::{DaemonSetup, Loaded};
 use talea_daemon::start::{CONFIG_PATH, StartError, load};
 use talea_os::Thread;
 use talea_os::sysinfo::SystemInfo;
@@ -22,7 +23,6 @@ use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status};
 use talea_proto::{
     Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task, ThreadRef,
 };
-use talea_system::config::{DaemonSetup, Loaded};
 
 /// Options for finding a broker.
 #[derive(Debug)]

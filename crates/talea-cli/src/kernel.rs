@@ -53,7 +53,7 @@ impl ThreadState {
 /// may choose any name.
 pub(crate) fn name_of(tid: u32) -> Option<String> {
     let name = talea_os::proc::comm(Tid::new(i32::try_from(tid).ok()?)?).ok()?;
-    Some(name.chars().map(talea_system::diagnostic::harmless).collect())
+    Some(name.chars().map(talea_config::diagnostic::harmless).collect())
 }
 
 #[cfg(test)]

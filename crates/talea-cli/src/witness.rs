@@ -15,8 +15,8 @@ use talea_core::workload::{Arrivals, CostMode};
 use talea_core::{Span, Time};
 use talea_os::bounded_read::read_text_bounded;
 use talea_sim::{Completion, Simulation, Sink};
-use talea_system::system::what_if::Change;
-use talea_system::system::{Root, System};
+use talea_system::what_if::Change;
+use talea_system::{Root, System};
 
 /// Maximum size of a file in bytes. A search simulates at most a million jobs, with two times each.
 const MAX_BYTES: usize = 1 << 28;

@@ -1,6 +1,6 @@
 //! Configuration by an administrator: the daemon, its plugins, its access rules.
 //!
-//! The module is plain data. `talea-system` reads it from a file and reports errors with positions.
+//! The module is plain data. `talea-config` reads it from a file and reports errors with positions.
 //! `talea-broker` applies it. ReTiF (JSA 2021), sections 3.5 (plugins) and 4 (rules).
 
 use crate::{Charge, CpuSet, Priority, Span, Work};

@@ -11,9 +11,9 @@
 use std::fmt;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+use talea_config::LogLevel;
+use talea_config::diagnostic::harmless;
 use talea_core::{Monotonic, Span};
-use talea_system::config::LogLevel;
-use talea_system::diagnostic::harmless;
 
 /// Destination and minimum importance of lines.
 #[derive(Clone, Copy, Debug)]

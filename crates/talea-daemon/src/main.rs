@@ -9,10 +9,10 @@ use sd_notify::NotifyState;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use talea_config::LogLevel;
+use talea_config::diagnostic;
 use talea_daemon::start::{self, Options, StartError, Started};
 use talea_daemon::{ExitReason, partitions, stop};
-use talea_system::config::LogLevel;
-use talea_system::diagnostic;
 
 const USAGE: &str = "\
 talead: real-time service by declaration

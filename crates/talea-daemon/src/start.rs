@@ -11,6 +11,8 @@ use crate::rights;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use talea_config::diagnostic;
+use talea_config::{self as config, DaemonSetup, Loaded, LogLevel, Names, Target};
 use talea_core::CpuSet;
 use talea_core::mutate;
 use talea_core::setup::{Confine, PluginKind, Setup, SubordinateUsers};
@@ -18,8 +20,6 @@ use talea_os::seqpacket::{self, Access, Listener};
 use talea_os::signals::{Signal, Signals};
 use talea_os::sysinfo::{Hierarchy, SystemInfo};
 use talea_os::{files, subuid, users};
-use talea_system::config::{self, DaemonSetup, Loaded, LogLevel, Names, Target};
-use talea_system::diagnostic;
 
 /// Default path of the configuration. An installation elsewhere sets another path at build time.
 pub const CONFIG_PATH: &str = match option_env!("TALEA_CONFIG") {

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use talea_config::{self as config, LogLevel, Names, Target};
 use talea_core::setup::Setup;
 use talea_core::{Params, Span};
 use talea_daemon::log::Log;
@@ -13,7 +14,6 @@ use talea_os::sysinfo::SystemInfo;
 use talea_proto::message::{SpecId, Status, Token};
 use talea_proto::wire::decode_reply;
 use talea_proto::{Granted, MESSAGE_MAX, Owner, Reply, Request, Task, VERSION};
-use talea_system::config::{self, LogLevel, Names, Target};
 
 struct NoNames;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use talea_core::engine::{Migration, SchedulerSpec, Selection};
 use talea_core::mutate;
 use talea_core::sched::{PolicyFactory, PolicySpec};
-use talea_system::system::Registry;
+use talea_system::Registry;
 
 /// Mapping of tasks to CPUs (YASMIN section 3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::running::Error;
 use talea_core::Span;
 use talea_core::workload::{Cost, Environment, Source};
 use talea_system::diagnostic;
-use talea_system::system::{self, Root, System};
+use talea_system::{self as system, Root, System};
 
 /// Duration of the runs of the file, as every file needs one.
 const DURATION: Span = Span::from_ns(10_000_000_000);

@@ -9,13 +9,13 @@ use crate::application::{Application, TaskId, VersionId};
 use crate::running::Error;
 use std::fmt::Write;
 use std::time::Duration;
+use talea_config::diagnostic;
+use talea_config::write::text as quoted;
 use talea_core::Span;
 use talea_core::engine::{Affinity, NodeSpec, Tree};
 use talea_core::mutate;
 use talea_core::sched::{PolicySpec, TableEntry};
-use talea_system::diagnostic;
-use talea_system::system;
-use talea_system::write::text as quoted;
+use talea_system as system;
 
 /// Table for [`Application::set_table`].
 #[derive(Clone, Debug)]

@@ -1,21 +1,79 @@
-//! Talea's files: text to a checked setup or to diagnostics, and back to text.
+//! System files: TOML to trees, tasks and a workload, and back to TOML ([`write()`]).
 //!
-//! Model: the reader reads a whole file and finds all errors in one pass. Each diagnostic has line
-//! and column, reason and remedy. A file with an error yields no setup at all.
+//! Model: schedulers and tasks name the scheduler above them by `in`. So a file reads from the CPU
+//! down, and parts by independent teams fit together by names alone ([`Include`]). A scheduler
+//! without `in` is a root. The reader reads each table by itself first, then resolves names. Then
+//! `talea_core` checks each tree, and the reader reports its errors at the lines that cause them. A
+//! file with an error yields no system.
+
 //!
-//! Absent on purpose: opening files, finding users, counting CPUs. The caller passes text, a
-//! [`config::Names`] and a [`config::Target`]. So a configuration can be checked for another
-//! computer, and tests need no real users and CPUs.
+//! Absent on purpose: opening files ([`Include`]), and formats of other programs (`talea-import`).
 #![forbid(unsafe_code)]
 
-pub mod config;
-pub mod decimal;
-pub mod diagnostic;
-pub mod duration;
-pub mod import;
-mod source;
-pub mod suggest;
-pub mod system;
-pub mod write;
+mod build;
+mod draft;
+mod include;
+pub mod keys;
+mod read;
+mod registry;
+mod system;
+pub mod what_if;
+mod write;
 
-pub use diagnostic::{Diagnostic, Severity};
+pub use include::{Beside, Include, folded};
+pub use registry::Registry;
+pub use system::{Expectation, Root, System};
+pub use talea_config::{Diagnostic, diagnostic};
+pub use write::{Unwritable, write};
+
+use include::gather;
+use talea_config::source::{Findings, Source, words};
+use talea_config::syntax;
+use toml::de::DeTable;
+
+/// Reads a system. `origin` is the name of the file in diagnostics.
+///
+/// # Errors
+/// All diagnostics, in file order. At least one is an error.
+pub fn read(text: &str, origin: &str, include: &dyn Include) -> Result<System, Vec<Diagnostic>> {
+    read_with(text, origin, include, &Registry::default())
+}
+
+/// Reads a system as [`read`] does, for a program that adds policies and selections to those of
+/// Talea.
+///
+/// # Errors
+/// See [`read`].
+pub fn read_with(
+    text: &str,
+    origin: &str,
+    include: &dyn Include,
+    registry: &Registry,
+) -> Result<System, Vec<Diagnostic>> {
+    let mut parts = Vec::new();
+    gather(text.to_owned(), origin.to_owned(), include, &mut parts, 0)?;
+    let sources: Vec<Source<'_>> =
+        parts.iter().map(|part| Source::new(&part.origin, &part.text)).collect();
+    let mut findings: Vec<Findings<'_>> = sources.iter().map(Findings::new).collect();
+    let mut draft = draft::Draft::default();
+    for (file, part) in parts.iter().enumerate() {
+        let (document, errors) = DeTable::parse_recoverable(&part.text);
+        if syntax::report(errors, document.get_ref(), &mut findings[file]) {
+            read::file(document.get_ref(), file, registry, &mut draft, &mut findings[file]);
+        }
+    }
+    if draft.schedulers.is_empty() && findings.iter().all(|found| !found.has_errors()) {
+        let remedy = "add a line `[[scheduler]]`, then `name` and `policy`";
+        findings[0].error(
+            &(0..0),
+            words("there is no scheduler", "a scheduler must decide which task runs", remedy),
+        );
+    }
+    let system = build::system(&draft, registry, &mut findings);
+    let failed = findings.iter().any(Findings::has_errors);
+    let found: Vec<Diagnostic> = findings.into_iter().flat_map(Findings::finish).collect();
+    match system {
+        Some(system) if !failed => Ok(System { warnings: found, ..system }),
+        _ => Err(found),
+    }
+}

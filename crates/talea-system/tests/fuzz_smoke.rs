@@ -1,106 +1,17 @@
-//! Runs the fuzz harness on its seeds and on seeded mutations of them, in every test run and
-//! without a fuzzer.
-//!
-//! `TALEA_FUZZ_ROUNDS` sets the number of rounds.
-#![allow(clippy::disallowed_methods, reason = "seeds are files")]
+//! Runs the fuzz harness of this crate on its seeds and on mutations of them.
 
 #[path = "../../../fuzz/harness/system.rs"]
+#[allow(dead_code, reason = "one harness of several")]
 mod harness;
-#[path = "../../../fuzz/harness/mutate.rs"]
-mod mutate;
+#[path = "../../../fuzz/harness/smoke.rs"]
+mod smoke;
 
-use mutate::{Rng, mutated};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-const ROUNDS: usize = 2_000;
-
-/// Returns the seeds of a target, with their names.
-fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = format!("{}/../../fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR"));
-    let mut seeds: Vec<(String, Vec<u8>)> = std::fs::read_dir(&folder)
-        .expect("a folder of seeds")
-        .map(|entry| {
-            let path = entry.expect("an entry").path();
-            (path.display().to_string(), std::fs::read(&path).expect("a seed"))
-        })
-        .collect();
-    seeds.sort();
-    assert!(!seeds.is_empty(), "{folder} is empty");
-    seeds
-}
-
-/// Runs `harness` on all of `seeds` and on mutations. A failure prints the input.
-fn smoke(harness: fn(&[u8]), seeds: &[(String, Vec<u8>)]) {
-    for (name, bytes) in seeds {
-        let held = catch_unwind(AssertUnwindSafe(|| harness(bytes)));
-        assert!(held.is_ok(), "seed {name}");
-    }
-    let pool: Vec<Vec<u8>> = seeds.iter().map(|(_, bytes)| bytes.clone()).collect();
-    let asked = std::env::var("TALEA_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    let mut rng = Rng::new(0x7a1e_a000_0000_0001);
-    for round in 0..asked.unwrap_or(ROUNDS) {
-        let bytes = mutated(&pool[rng.below(pool.len())], &pool, &mut rng);
-        let held = catch_unwind(AssertUnwindSafe(|| harness(&bytes)));
-        assert!(
-            held.is_ok(),
-            "round {round}, as text: {}\nas bytes: {bytes:?}",
-            String::from_utf8_lossy(&bytes)
-        );
-    }
-}
-
-#[test]
-fn any_bytes_are_a_configuration_or_are_refused_with_places() {
-    let mut all = seeds("config");
-    // The table of malformed configurations holds many more ways to be wrong.
-    let table = include_str!("malformed/table.txt");
-    all.extend(table.split("\n=== ").skip(1).filter_map(|entry| {
-        let (head, file) = entry.split_once("\n---\n")?;
-        Some((head.to_owned(), file.as_bytes().to_vec()))
-    }));
-    smoke(harness::config, &all);
-}
+use smoke::{malformed, seeds, smoke};
 
 #[test]
 fn s22_any_bytes_are_a_system_that_can_be_simulated_or_are_refused_with_places() {
     let mut all = seeds("system");
     let table = include_str!("malformed/systems.txt");
-    all.extend(table.split("\n=== ").skip(1).filter_map(|entry| {
-        let (head, file) = entry.split_once("\n---\n")?;
-        Some((head.to_owned(), file.as_bytes().to_vec()))
-    }));
+    all.extend(malformed(table));
     smoke(harness::description, &all);
-}
-
-#[test]
-fn r19_r27_what_is_imported_loads_where_the_cpus_are() {
-    smoke(harness::import_retif, &seeds("import_retif"));
-}
-
-#[test]
-fn s22_what_is_imported_from_sf3p_can_be_simulated() {
-    let mut all = seeds("import_sf3p");
-    all.extend(malformed(include_str!("malformed/sf3p.txt")));
-    smoke(harness::import_sf3p, &all);
-}
-
-#[test]
-fn s22_what_is_imported_from_rt_app_can_be_simulated() {
-    let mut all = seeds("import_rtapp");
-    all.extend(malformed(include_str!("malformed/rtapp.txt")));
-    smoke(harness::import_rtapp, &all);
-}
-
-/// Returns the files of a table of malformed files.
-fn malformed(table: &str) -> Vec<(String, Vec<u8>)> {
-    let entry = |entry: &str| {
-        let (head, file) = entry.split_once("\n---\n")?;
-        Some((head.to_owned(), file.as_bytes().to_vec()))
-    };
-    table.split("\n=== ").skip(1).filter_map(entry).collect()
-}
-
-#[test]
-fn any_text_is_a_duration_or_is_refused() {
-    smoke(harness::duration, &seeds("duration"));
 }

@@ -1,9 +1,10 @@
 //! The table of malformed system files: position, reason and remedy of every diagnostic.
 
-mod common;
+#[path = "../../talea-config/tests/common/table.rs"]
+mod table;
 
-use common::table::{self, Entry};
-use talea_system::{Diagnostic, system};
+use table::Entry;
+use talea_system::{self as system, Diagnostic};
 
 fn entries() -> Vec<Entry> {
     table::entries(include_str!("malformed/systems.txt"))

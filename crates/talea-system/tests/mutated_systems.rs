@@ -14,7 +14,7 @@ mod mutate;
 
 use mutate::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use talea_system::system::{self, keys::KEYS};
+use talea_system::{self as system, keys::KEYS};
 
 const ROUNDS: usize = 1_500;
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use talea_config::diagnostic::render;
 use talea_core::engine::NodeSpec;
 use talea_core::{Time, Work};
 use talea_sim::{Completion, Counters, Jobs, Simulation};
-use talea_system::diagnostic::render;
-use talea_system::system::{self, Include, Registry, System};
+use talea_system::{self as system, Include, Registry, System};
 
 /// Files in `examples/systems`.
 struct Shipped;
@@ -489,8 +489,8 @@ fn nothing_is_written_with_or_without_a_unit_where_it_may_be_nothing() {
         )
     };
     for zero in ["0", "0ns", "0ms"] {
-        let system = talea_system::system::read(&text(zero), "the test's own", &()).expect(zero);
+        let system = talea_system::read(&text(zero), "the test's own", &()).expect(zero);
         assert_eq!(system.roots.len(), 1, "{zero}");
     }
-    assert!(talea_system::system::read(&text("0xs"), "the test's own", &()).is_err());
+    assert!(talea_system::read(&text("0xs"), "the test's own", &()).is_err());
 }

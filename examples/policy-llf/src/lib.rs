@@ -23,7 +23,7 @@ struct Llf {
     ready: Heap,
 }
 
-/// Creates the policy; constructor for a [`Registry`](talea_system::system::Registry).
+/// Creates the policy; constructor for a [`Registry`](talea_system::Registry).
 pub fn make(children: usize) -> Box<dyn Policy + Send> {
     Box::new(Llf { jobs: Vec::with_capacity(children), ready: Heap::new(children) })
 }

@@ -7,7 +7,7 @@ use talea_core::sched::{ChildInfo, PolicySpec, ReadyChild, contract};
 use talea_core::{Span, Time, Work};
 use talea_sim::rng::Rng;
 use talea_sim::{Counters, Jobs, Simulation, Source, Workload};
-use talea_system::system::{self, Registry};
+use talea_system::{self as system, Registry};
 
 const POLICY: PolicySpec = PolicySpec::Custom { name: "llf", make };
 const MS: u64 = 1_000_000;

@@ -12,7 +12,7 @@ use talea_core::engine::{ChannelId, Condition, NodeSpec};
 use talea_core::workload::Cost;
 use talea_core::{Span, Time};
 use talea_system::diagnostic;
-use talea_system::system::{self, Root};
+use talea_system::{self as system, Root};
 
 /// Returns the number of objects of each frame and whether boats are among them. The entry of a
 /// frame is `None` if the drone is off.

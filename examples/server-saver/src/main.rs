@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use talea_core::Time;
 use talea_sim::{Counters, Simulation};
 use talea_system::diagnostic::render;
-use talea_system::system::{self, Registry};
+use talea_system::{self as system, Registry};
 
 fn main() -> ExitCode {
     let path = std::env::args().nth(1).unwrap_or_else(|| "system.toml".into());

@@ -3,7 +3,7 @@
 
 use talea_core::Time;
 use talea_sim::{Jobs, Simulation};
-use talea_system::system::{self, Registry, System};
+use talea_system::{self as system, Registry, System};
 
 const MS: u64 = 1_000_000;
 

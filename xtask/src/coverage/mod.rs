@@ -18,11 +18,13 @@ use std::process::ExitCode;
 const FILE: &str = "docs/coverage.md";
 
 /// Folders and files whose tests are deterministic and need no kernel.
-const PURE: [&str; 11] = [
+const PURE: [&str; 13] = [
     "crates/talea-core",
     "crates/talea-analysis",
     "crates/talea-sim",
+    "crates/talea-config",
     "crates/talea-system",
+    "crates/talea-import",
     "crates/talea-proto",
     "crates/talea-broker",
     // Simulated experiments.

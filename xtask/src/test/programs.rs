@@ -22,14 +22,16 @@ pub(super) enum Needs {
 }
 
 /// Packages whose tests neither change the state of the machine nor measure time.
-const PURE: [&str; 11] = [
+const PURE: [&str; 13] = [
     "policy-edf-us",
     "policy-llf",
     "server-saver",
     "talea-analysis",
     "talea-broker",
+    "talea-config",
     "talea-core",
     "talea-guest-tests",
+    "talea-import",
     "talea-proto",
     "talea-sim",
     "talea-system",

@@ -54,8 +54,16 @@ pub(super) const ALL: &[Step] = &[
 ];
 
 /// Crates that must build without Linux (R37).
-const PORTABLE: [&str; 6] =
-    ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
+const PORTABLE: [&str; 8] = [
+    "talea-core",
+    "talea-analysis",
+    "talea-sim",
+    "talea-config",
+    "talea-system",
+    "talea-import",
+    "talea-proto",
+    "talea-broker",
+];
 
 fn run(command: Command, line: Sink) -> Result<Verdict> {
     // `cargo clippy`, for instance.

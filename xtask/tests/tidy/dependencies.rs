@@ -4,6 +4,7 @@
 
 use crate::metadata;
 use std::collections::BTreeSet;
+use std::process::Command;
 
 /// Edges of ordinary dependencies: package, dependency, reason.
 const EDGES: &[(&str, &str, &str)] = &[
@@ -18,6 +19,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-runtime", "talea-core", "declares its trees"),
     ("talea-runtime", "talea-exec", "runs them"),
     ("talea-runtime", "talea-os", "CPUs of the process"),
+    ("talea-runtime", "talea-config", "texts of a file"),
     ("talea-runtime", "talea-system", "an application as a system file"),
     (
         "talea-runtime",
@@ -26,9 +28,19 @@ const EDGES: &[(&str, &str, &str)] = &[
     ),
     ("talea-analysis", "talea-core", "tests are about the core's tasks"),
     ("talea-sim", "talea-core", "drives its engine"),
-    ("talea-system", "talea-core", "a file becomes the core's setup"),
-    ("talea-system", "roxmltree", "reads SF3P's XML, with positions"),
+    ("talea-config", "talea-core", "a file becomes the core's setup"),
+    ("talea-config", "toml", "its parser keeps positions and recovers from errors"),
+    ("talea-system", "talea-config", "diagnostics, and tables with positions"),
+    ("talea-system", "talea-core", "a file becomes the core's trees"),
     ("talea-system", "toml", "its parser keeps positions and recovers from errors"),
+    (
+        "talea-import",
+        "talea-config",
+        "diagnostics, and the configuration that ReTiF's files become",
+    ),
+    ("talea-import", "talea-core", "time and mutation points"),
+    ("talea-import", "talea-system", "the system that a file becomes"),
+    ("talea-import", "roxmltree", "reads SF3P's XML, with positions"),
     ("talea-broker", "talea-core", "decides over the core's values"),
     ("talea-broker", "talea-analysis", "admission tests of `rm`"),
     ("talea-broker", "talea-proto", "requests in, replies out"),
@@ -43,7 +55,7 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-daemon", "talea-broker", "the decisions"),
     ("talea-daemon", "talea-proto", "the wire"),
     ("talea-daemon", "talea-os", "system calls"),
-    ("talea-daemon", "talea-system", "its configuration"),
+    ("talea-daemon", "talea-config", "its configuration"),
     ("talea-daemon", "lexopt", "a few options"),
     ("talea-daemon", "rustix", "files and sockets"),
     ("talea-daemon", "sd-notify", "readiness under a service manager"),
@@ -67,7 +79,9 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("talea-cli", "talea-client", "requests to the daemon"),
     ("talea-cli", "talea-proto", "prints answers"),
     ("talea-cli", "talea-os", "state of the kernel"),
-    ("talea-cli", "talea-system", "check, import and system files"),
+    ("talea-cli", "talea-config", "check, and durations of options"),
+    ("talea-cli", "talea-system", "system files"),
+    ("talea-cli", "talea-import", "import"),
     ("talea-cli", "talea-sim", "simulate and lab"),
     ("talea-cli", "talea-exec", "execute"),
     ("talea-cli", "talea-runtime", "lab measures it"),
@@ -151,12 +165,14 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-guest-tests", "talea-exec", "runs whose clock is exact"),
     ("talea-guest-tests", "talea-os", "the same without the executor"),
     ("talea-guest-tests", "talea-sim", "runs against simulated ones"),
+    ("talea-guest-tests", "talea-import", "SF3P's examples"),
     ("talea-guest-tests", "talea-system", "systems to run are files"),
     ("talea-plugin-host", "talea-os", "tests start it as the daemon does"),
     ("talea-proto", "proptest", "reading what was written"),
     ("talea-sim", "allocation-counter", "counts what a run allocates: nothing"),
     ("talea-sim", "serde_json", "reads the schedules of other tools"),
-    ("talea-system", "proptest", "reading what was written"),
+    ("talea-config", "proptest", "reading what was written"),
+    ("talea-import", "talea-sim", "imported systems do what the papers say"),
     ("talea-system", "talea-sim", "the shipped systems do what the papers say"),
 ];
 
@@ -202,9 +218,7 @@ fn no_package_depends_on_the_ends_of_the_chain() {
 #[test]
 fn r37_pure_crates_need_no_linux() {
     let all = edges("normal");
-    for pure in
-        ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"]
-    {
+    for pure in crate::purity::PURE {
         let (mut open, mut seen) = (vec![pure.to_owned()], BTreeSet::new());
         while let Some(name) = open.pop() {
             open.extend(all.iter().filter(|(from, _)| *from == name).map(|(_, to)| to.clone()));
@@ -240,17 +254,61 @@ fn s23_the_engine_and_the_simulator_depend_on_no_other_package() {
         }
     }
     crate::none(&findings);
-    // `s1_s18_s23_…` of talea-system runs SF3P's examples, and its program depends on the same
-    // packages.
-    let mut open = vec!["talea-system".to_owned()];
+    // `s1_s18_s23_…` of talea-import runs SF3P's examples. Its program depends on these packages.
+    let mut open = vec!["talea-import".to_owned()];
     let mut made = BTreeSet::new();
     while let Some(name) = open.pop() {
-        let kinds: &[&str] = if name == "talea-system" { &["normal", "dev"] } else { &["normal"] };
+        let kinds: &[&str] = if name == "talea-import" { &["normal", "dev"] } else { &["normal"] };
         let below = kinds.iter().flat_map(|kind| edges(kind)).filter(|(from, _)| *from == name);
         open.extend(below.map(|(_, to)| to).filter(|to| made.insert(to.clone())));
     }
     let ours: Vec<_> = made.iter().filter(|name| name.starts_with("talea-")).collect();
-    assert_eq!(ours, ["talea-core", "talea-sim"]);
+    assert_eq!(ours, ["talea-config", "talea-core", "talea-sim", "talea-system"]);
+}
+
+/// Packages of others that the daemon links. It runs as root: the only parser of files among them
+/// is that of TOML, with its parts.
+const LINKED_AS_ROOT: [&str; 13] = [
+    "bitflags",
+    "lexopt",
+    "libc",
+    "linux-raw-sys",
+    "rustix",
+    "sd-notify",
+    "serde_core",
+    "serde_spanned",
+    "toml",
+    "toml_datetime",
+    "toml_parser",
+    "winnow",
+    "zerocopy",
+];
+
+#[test]
+fn the_root_daemon_links_no_parser_but_toml() {
+    let ours = |name: &String| name.starts_with("talea-");
+    let found: Vec<_> = linked("talea-daemon").into_iter().filter(|name| !ours(name)).collect();
+    assert_eq!(found, LINKED_AS_ROOT, "give a reason for a package that runs as root");
+    for crates in ["talea-system", "talea-import"] {
+        assert!(!linked("talea-daemon").contains(crates), "{crates} reads no file of the daemon");
+    }
+    // The same question finds the parser where there is one.
+    assert!(linked("talea-import").contains("roxmltree"));
+}
+
+/// Returns the names of the packages that are linked into a package, without those that only run
+/// at build time.
+fn linked(package: &str) -> BTreeSet<String> {
+    let selection = ["-p", package, "-e", "normal,no-proc-macro", "--prefix", "none"];
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--format", "{p}"])
+        .args(selection)
+        .current_dir(crate::root())
+        .output()
+        .expect("cargo can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
 /// Returns every edge of a kind from a member of the workspace.

@@ -5,8 +5,16 @@ use crate::{crates, none, read};
 use std::path::Path;
 
 /// Crates that must stay pure.
-const PURE: [&str; 6] =
-    ["talea-core", "talea-analysis", "talea-sim", "talea-system", "talea-proto", "talea-broker"];
+pub(crate) const PURE: [&str; 8] = [
+    "talea-core",
+    "talea-analysis",
+    "talea-sim",
+    "talea-config",
+    "talea-system",
+    "talea-import",
+    "talea-proto",
+    "talea-broker",
+];
 
 /// Pure crates without std.
 const WITHOUT_STD: [&str; 2] = ["talea-core", "talea-proto"];

@@ -5,10 +5,10 @@
 //! one place.
 
 use clap::Args;
+use talea_config::duration::{Reservation, parse_reservation, parse_span};
 use talea_core::{CpuSet, Params, Priority, Span, Work};
 use talea_proto::message::Name;
 use talea_proto::{Owner, Task};
-use talea_system::duration::{Reservation, parse_reservation, parse_span};
 
 /// Declared parameters of a task.
 #[derive(Args, Debug, Clone)]

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use talea_config::{DaemonSetup, LogLevel};
 use talea_core::setup::{
     Access, Band, EdfOptions, FpOptions, OnOverrun, PluginKind, PluginSetup, RmOptions, Setup,
 };
@@ -23,7 +24,6 @@ use talea_os::Thread;
 use talea_os::capabilities::{Capability, effective};
 use talea_os::sysinfo::SystemInfo;
 use talea_proto::{Reply, Request};
-use talea_system::config::{DaemonSetup, LogLevel};
 
 /// Broker in this process.
 pub(super) struct EmbeddedBroker {

@@ -29,8 +29,8 @@ use talea_analysis::tree::{self, Reason, RootModel};
 use talea_core::Span;
 use talea_core::engine::{MAX_RUN, NodeSpec, Tree};
 use talea_core::mutate;
-use talea_system::system::what_if::Change;
-use talea_system::system::{Root, System};
+use talea_system::what_if::Change;
+use talea_system::{Root, System};
 use witness::Miss;
 
 /// Analyse whether deadlines can be missed.
@@ -167,7 +167,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     let mut system = match load(&args.file)? {
         Ok(system) => system,
         Err(diagnostics) => {
-            eprint!("{}", talea_system::diagnostic::render(&diagnostics, false));
+            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
             return Ok(Exit::Usage);
         }
     };

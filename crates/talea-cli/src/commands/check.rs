@@ -8,11 +8,11 @@ use crate::exit::Exit;
 use crate::output::{colored, count, print, print_json};
 use anyhow::Context;
 use serde::Serialize;
+use talea_config::Diagnostic;
+use talea_config::{self as config, FILE_MAX, Loaded, Target};
 use talea_core::CpuSet;
 use talea_daemon::start::MachineNames;
 use talea_os::bounded_read::read_bounded;
-use talea_system::Diagnostic;
-use talea_system::config::{self, FILE_MAX, Loaded, Target};
 
 #[derive(Serialize)]
 struct CheckReport {
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
             diagnostics: diagnostics.iter().map(DiagnosticJson::from).collect(),
         })?;
     } else {
-        print(&talea_system::diagnostic::render(diagnostics, colored()))?;
+        print(&talea_config::diagnostic::render(diagnostics, colored()))?;
         if let Ok(loaded) = &read {
             print(&sound(&origin, loaded, cpus.len()))?;
         }

@@ -29,7 +29,7 @@ use talea_exec::native::Guarantee;
 use talea_exec::{ProgramExit, RootReport};
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Compare bound, simulation and real threads.
 ///
@@ -103,7 +103,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
     let (system, texts) = match SourceTexts::load(&args.file)? {
         Ok(read) => read,
         Err(diagnostics) => {
-            eprint!("{}", talea_system::diagnostic::render(&diagnostics, false));
+            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
             return Ok(Exit::Usage);
         }
     };

@@ -22,7 +22,7 @@ use talea_exec::mechanism::audit::Consumed;
 use talea_exec::stalls::DETECTION_LIMIT;
 use talea_exec::{ProgramExit, ProgramReport, RootReport, Stall, StoppedTime};
 use talea_os::spawn::describe_exit;
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Run a described system on real threads.
 ///
@@ -189,7 +189,7 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
     let (system, texts) = match SourceTexts::load(&args.file)? {
         Ok(read) => read,
         Err(diagnostics) => {
-            eprint!("{}", talea_system::diagnostic::render(&diagnostics, false));
+            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
             return Ok(Exit::Usage);
         }
     };

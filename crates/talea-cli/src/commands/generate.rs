@@ -12,12 +12,12 @@ use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use talea_config::duration::parse_span;
 use talea_core::Span;
 use talea_sim::generate::dag::{Shape, longest_path};
 use talea_sim::generate::{
     self, Bounds, CPU, Deadlines, Graphs, Method, Periods, Spec, Task, decimal,
 };
-use talea_system::duration::parse_span;
 
 /// Write random task sets as system files.
 ///
@@ -172,7 +172,7 @@ impl GenerationArgs {
 
 /// Parses a decimal number of CPUs into parts of a [`CPU`].
 pub(crate) fn parts(text: &str) -> Result<u64, String> {
-    let charge = talea_system::decimal::parse_charge(text).map_err(|error| error.to_string())?;
+    let charge = talea_config::decimal::parse_charge(text).map_err(|error| error.to_string())?;
     // A charge is rounded up by less than a part. Rounding down restores the written number, to
     // twelve decimals.
     let (whole, rest) = (charge.bits() >> 64, charge.bits() & u128::from(u64::MAX));

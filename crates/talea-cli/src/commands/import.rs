@@ -13,10 +13,10 @@ use anyhow::Context;
 use form::{Content, Form, recognise};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use talea_config::Diagnostic;
+use talea_config::FILE_MAX;
+use talea_import::{self as import, File};
 use talea_os::bounded_read::read_text_bounded;
-use talea_system::Diagnostic;
-use talea_system::config::FILE_MAX;
-use talea_system::import::{self, File};
 
 /// Convert files of other programs to Talea's files, on standard output.
 ///
@@ -129,7 +129,7 @@ fn finish(result: Result<String, Vec<Diagnostic>>) -> anyhow::Result<Exit> {
         Err(diagnostics) => {
             // Standard output is usually redirected to a file, so errors must not go there.
             let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            let text = talea_system::diagnostic::render(&diagnostics, color);
+            let text = talea_config::diagnostic::render(&diagnostics, color);
             let _ = std::io::stderr().lock().write_all(text.as_bytes());
             Ok(Exit::Usage)
         }

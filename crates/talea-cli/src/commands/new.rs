@@ -9,7 +9,7 @@ use crate::output::{print, print_error};
 use anyhow::{Context, bail};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use talea_system::system::keys::POLICIES;
+use talea_system::keys::POLICIES;
 
 /// Name and type of the policy in the example.
 const EXAMPLE: (&str, &str) = ("llf", "Llf");

@@ -13,7 +13,7 @@ use talea_core::{Span, Time};
 use talea_exec::RecordKind;
 use talea_exec::replay::{Divergence, ReplayListener, replay_with};
 use talea_os::bounded_read::read_text_bounded;
-use talea_system::system::Root;
+use talea_system::Root;
 
 /// Feed a recorded run to a new scheduling engine and compare its orders.
 ///
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let system = match recording.texts.system() {
         Ok(system) => system,
         Err(diagnostics) => {
-            eprint!("{}", talea_system::diagnostic::render(&diagnostics, false));
+            eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));
             return Ok(Exit::Usage);
         }
     };

@@ -11,15 +11,15 @@ use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
+use talea_config::Diagnostic;
+use talea_config::FILE_MAX;
 use talea_core::mutate;
 use talea_core::workload::CostMode;
 use talea_core::{Span, Time};
 use talea_os::bounded_read::read_bounded;
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
-use talea_system::Diagnostic;
-use talea_system::config::FILE_MAX;
-use talea_system::system::{self, Beside, Include, Root, System};
+use talea_system::{self as system, Beside, Include, Root, System};
 
 #[derive(Serialize)]
 struct SimulateReport {
@@ -80,13 +80,13 @@ pub(crate) fn load(path: &Path) -> anyhow::Result<Result<System, Vec<Diagnostic>
 
 /// Prints the warnings of a system file to standard error, separate from data.
 pub(crate) fn print_warnings(system: &System) {
-    eprint!("{}", talea_system::diagnostic::render(&system.warnings, false));
+    eprint!("{}", talea_config::diagnostic::render(&system.warnings, false));
 }
 
 /// Variant of [`load`] that prints the errors and then returns `None`.
 pub(crate) fn load_or_report(path: &Path) -> anyhow::Result<Option<System>> {
     Ok(load(path)?
-        .map_err(|diagnostics| eprint!("{}", talea_system::diagnostic::render(&diagnostics, false)))
+        .map_err(|diagnostics| eprint!("{}", talea_config::diagnostic::render(&diagnostics, false)))
         .ok())
 }
 

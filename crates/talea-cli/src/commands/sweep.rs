@@ -13,10 +13,10 @@ use clap::Args as ClapArgs;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use talea_config::diagnostic::Diagnostic;
 use talea_core::Span;
 use talea_core::mutate;
-use talea_system::diagnostic::Diagnostic;
-use talea_system::system::{self, Beside, Include, System, folded};
+use talea_system::{self as system, Beside, Include, System, folded};
 use toml_edit::DocumentMut;
 
 /// Maximum number of runs of a grid.
@@ -182,7 +182,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     match read {
         Ok(system) => print_warnings(&system),
         Err(found) => {
-            eprint!("{}", talea_system::diagnostic::render(&found, false));
+            eprint!("{}", talea_config::diagnostic::render(&found, false));
             return Ok(Exit::Usage);
         }
     }

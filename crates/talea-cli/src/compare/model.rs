@@ -22,7 +22,7 @@ use talea_core::workload::{Arrivals, Cost, Source, Workload};
 use talea_core::{Span, Time, Work};
 use talea_sim::rng::Rng;
 use talea_sim::{Overheads, Simulation, generate_jobs};
-use talea_system::system::Root;
+use talea_system::Root;
 
 /// Perturbations: additional costs in thousandths, and microseconds per order. Events that are
 /// close to each other are inverted in some of these simulations.
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use talea_core::engine::Cpu;
-    use talea_system::system;
+    use talea_system as system;
 
     #[test]
     fn s18_l11_a_job_that_ends_with_its_budget_in_one_simulation_goes_on_in_another() {

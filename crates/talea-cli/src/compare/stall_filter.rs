@@ -223,7 +223,7 @@ mod tests {
             period = "20ms"
             cost = "9ms"
         "#;
-        let system = talea_system::system::read(text, "the test's own", &()).expect("a sound file");
+        let system = talea_system::read(text, "the test's own", &()).expect("a sound file");
         let bound = super::super::model::bounds(&system.roots[0])[0].tolerant.expect("a bound");
         // Half of its work in each interval.
         let lets_pass = |lost: u64| {

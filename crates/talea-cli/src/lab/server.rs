@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use talea_client::Client;
+use talea_config::LogLevel;
 use talea_core::CpuSet;
 use talea_daemon::log::Log;
 use talea_daemon::{Daemon, Parts, start};
@@ -18,7 +19,6 @@ use talea_os::Tid;
 use talea_os::seqpacket::{Access, Listener};
 use talea_os::signals::{Signal, Signals};
 use talea_os::sysinfo::{Domain, SystemInfo};
-use talea_system::config::LogLevel;
 
 /// Time limit for the start and for the stop of the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);

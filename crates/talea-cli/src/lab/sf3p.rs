@@ -26,7 +26,7 @@ use talea_core::sched::PolicySpec;
 use talea_core::{Span, Time, Work};
 use talea_sim::rng::Rng;
 use talea_sim::{Arrivals, Completion, Cost, Schedule, Simulation, Sink, Source, Workload};
-use talea_system::system::{self, Include, System};
+use talea_system::{self as system, Include, System};
 
 /// Options of `talea lab sf3p`.
 #[derive(clap::Args, Debug)]

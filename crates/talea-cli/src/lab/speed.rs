@@ -26,7 +26,7 @@ use talea_core::{Span, Work};
 use talea_os::clock::thread_cpu_time;
 use talea_sim::rng::Rng;
 use talea_sim::{Counters, Jobs, Simulation, Sink, Source};
-use talea_system::system::Root;
+use talea_system::Root;
 
 /// Options of `talea lab sim`.
 #[derive(clap::Args, Debug)]

@@ -11,7 +11,7 @@ use talea_core::mutate;
 use talea_os::files::check_trusted;
 use talea_os::launch::Program;
 use talea_os::users::{self, Account};
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// `accounts[root][task]`: account of the program. `None` stands for the account of this process.
 pub(crate) type Accounts = Vec<Vec<Option<Account>>>;

@@ -5,7 +5,7 @@ use talea_core::engine::{Cpu, TaskId};
 use talea_core::{Span, Time};
 use talea_sim::rng::root_seed;
 use talea_sim::{Completion, Simulation, Sink};
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Estimated load of one root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,8 +118,7 @@ mod tests {
     fn a_cpu_is_as_busy_as_its_jobs_are_long() {
         let text = "duration = \"100ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"edf\"\n[[task]]\nname = \"a\"\n\
                     period = \"10ms\"\ncost = \"3ms\"\n[[task]]\nname = \"b\"\nperiod = \"50ms\"\noffset = \"49ms\"\ncost = \"10ms\"\n";
-        let system =
-            talea_system::system::read(text, "the test's own", &()).expect("a sound system");
+        let system = talea_system::read(text, "the test's own", &()).expect("a sound system");
         let sketch = estimate_load(&system, system.duration, 1).expect("it is simulated");
         // The second job of `b` executes for one millisecond, at the expense of no job of `a`.
         assert_eq!(sketch[0].busy, [Span::from_ns(41_000_000)]);

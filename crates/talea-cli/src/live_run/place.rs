@@ -2,7 +2,7 @@
 
 use talea_core::CpuSet;
 use talea_os::{Tid, sched};
-use talea_system::system::System;
+use talea_system::System;
 
 /// `assignment[root]`: the kernel's numbers of the root's CPUs.
 pub(crate) type CpuAssignment = Vec<Vec<u32>>;

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use talea_config::Diagnostic;
 use talea_exec::RecordEntry;
 use talea_exec::record::text;
-use talea_system::Diagnostic;
-use talea_system::system::{self, Beside, System, folded};
+use talea_system::{self as system, Beside, System, folded};
 
 /// First line of a recording. The number changes with the form.
 pub(crate) const HEADER: &str = "talea-recording 1";

@@ -14,7 +14,7 @@ use talea_core::engine::Engine;
 use talea_core::{Span, Time};
 use talea_exec::replay::Divergence;
 use talea_exec::{Isolation, RootReport, StoppedTime};
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Describes a program that ran while it was stopped and another task had the CPU.
 pub(crate) fn isolation_failure_text(stopped: &StoppedTime, isolation: Isolation) -> String {

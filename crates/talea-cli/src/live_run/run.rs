@@ -15,7 +15,7 @@ use talea_exec::{
 use talea_os::signals::{Signal, Signals, TerminalStopsBlocked};
 use talea_sim::JobStream;
 use talea_sim::rng::root_seed;
-use talea_system::system::System;
+use talea_system::System;
 
 /// How jobs execute.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,7 +212,7 @@ const SPARE_JOBS: usize = 64;
 fn plans<'s>(setup: &RunSetup<'s>, pace: Option<Calibration>) -> Vec<RootPlan<'s>> {
     let until = Time::ZERO + setup.duration;
     let roots = setup.system.roots.iter().zip(setup.places).enumerate();
-    let plan = |(number, (root, cpus)): (usize, (&'s talea_system::system::Root, &Vec<u32>))| {
+    let plan = |(number, (root, cpus)): (usize, (&'s talea_system::Root, &Vec<u32>))| {
         let workload = root.workload(root_seed(setup.seed, number));
         let loads: Vec<Load> = if setup.mechanism == RequestedMechanism::Linux {
             // Delays in a graph may cause some additional jobs.

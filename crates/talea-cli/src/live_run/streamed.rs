@@ -11,7 +11,7 @@ use talea_core::engine::Engine;
 use talea_core::{Span, Time};
 use talea_exec::replay::Divergence;
 use talea_exec::{RecordEntry, RecordSink};
-use talea_system::system::Root;
+use talea_system::Root;
 
 /// Root whose record is replayed.
 struct StreamedRoot<'a> {

@@ -106,7 +106,7 @@ mod tests {
     use talea_core::workload::Environment;
     use talea_core::{Span, Work};
     use talea_sim::{Simulation, Sink, Source};
-    use talea_system::system::Root;
+    use talea_system::Root;
 
     impl Sink for Budgets {
         fn on_dispatch(&mut self, _: Time, cpu: Cpu, task: TaskId, _: u64) {

@@ -6,7 +6,7 @@ use talea_core::engine::{Engine, NodeId, NodeSpec, TaskId, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec;
 use talea_core::workload::Overheads;
-use talea_system::system::Root;
+use talea_system::Root;
 
 /// Static data of one root.
 #[derive(Clone, Debug, Default)]

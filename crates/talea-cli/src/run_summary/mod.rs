@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use talea_core::engine::{Job, MAX_RUN, TaskId};
 use talea_core::{Span, Time};
-use talea_system::system::{Expectation, Root};
+use talea_system::{Expectation, Root};
 
 /// Summary of one root.
 #[derive(Serialize)]

@@ -6,9 +6,9 @@
 //! in integers, so that `0.1..1/0.1` ends at 1.
 
 use crate::commands::generate::parts;
+use talea_config::duration::parse_span;
 use talea_core::Span;
 use talea_sim::generate::decimal;
-use talea_system::duration::parse_span;
 
 /// Maximum number of values of one axis.
 const MAX_VALUES: u64 = 10_000;

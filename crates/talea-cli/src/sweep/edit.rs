@@ -7,9 +7,9 @@
 //! file checks whether that is valid. Lines keep their numbers, so that error positions fit the
 //! original.
 
+use talea_config::duration::parse_span;
 use talea_core::Span;
 use talea_core::mutate;
-use talea_system::duration::parse_span;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
 /// Keys that name one of several tables.

@@ -5,7 +5,7 @@ use talea_core::engine::{NodeId, NodeSpec, TaskId};
 use talea_core::{Span, Time};
 use talea_sim::rng::root_seed;
 use talea_sim::{Completion, Counters, Simulation, Sink};
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Results of one run, over all roots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

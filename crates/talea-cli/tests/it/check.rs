@@ -1,4 +1,4 @@
-//! `talea check`, and imports of ReTiF's files; the table of malformed files is in `talea-system`.
+//! `talea check`, and imports of ReTiF's files; the table of malformed files is in `talea-config`.
 
 use crate::harness::{Scratch, run, snapshot};
 

@@ -2,7 +2,7 @@
 
 use crate::harness::{Scratch, run, snapshot};
 
-const SF3P: &str = include_str!("../../../talea-system/tests/sf3p/tdmatop.xml");
+const SF3P: &str = include_str!("../../../talea-import/tests/sf3p/tdmatop.xml");
 
 const RT_APP: &str = "{
   /* Two periodic threads and a shell. */

@@ -10,7 +10,7 @@ use talea_core::Span;
 use talea_core::engine::{NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::workload::Arrivals;
-use talea_system::system::{self, Registry, System};
+use talea_system::{self as system, Registry, System};
 
 const US: Duration = Duration::from_micros(1);
 

@@ -16,7 +16,7 @@ use talea_runtime::{
     Application, Config, Priorities, Report, Rights, RunHandle, Task, TaskId, Version, VersionId,
 };
 use talea_sim::{Completion, Jobs, Simulation};
-use talea_system::system::{self, Registry};
+use talea_system::{self as system, Registry};
 
 /// A completed job; times from the start of the run.
 #[derive(Clone, Copy, Debug)]

@@ -140,8 +140,7 @@ fn y18_the_system_file_of_the_drone_has_the_tokens_and_modes_of_the_frames() {
         require_real_time: false,
     };
     let text = setup.describe().expect("a system file");
-    let system =
-        talea_system::system::read(&text, "drone.toml", &()).expect("a checked system file");
+    let system = talea_system::read(&text, "drone.toml", &()).expect("a checked system file");
     // With the device's versions the busiest frame takes 300 / 4 + 4 · (80 + 80) + 45 ms, with the
     // CPU's 300 + 4 · 120 + 45 ms. The period is fifteen sixteenths of the shorter time.
     assert_eq!(setup.costs.busiest_frame(), [ms(825), ms(760)]);

@@ -48,7 +48,7 @@ pub(crate) fn of_a_task(policy: &str, period: Span, options: impl Fn(Span) -> Op
         period.as_ns() / 1_000 * PERIODS as u64,
         period.as_ns() / 1_000
     );
-    let system = talea_system::system::read(&text, "the test's own", &()).expect("a sound system");
+    let system = talea_system::read(&text, "the test's own", &()).expect("a sound system");
     let root = &system.roots[0];
     let begun = Mutex::new(Vec::with_capacity(PERIODS));
     let body = |_: &_, _: &_| begun.lock().expect("no panic").push(clock::now());

@@ -11,7 +11,7 @@ use talea_exec::{
     work,
 };
 use talea_sim::Simulation;
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// The simulated and the real schedule of a system.
 pub(crate) struct Run {
@@ -48,7 +48,7 @@ pub(crate) fn run(text: &str) -> Run {
 /// job's end and the end of a slot coincide in the description, a job that is a microsecond longer,
 /// as every real one is, has to wait for the next slot.
 pub(crate) fn run_beside(text: &str, longer: Span) -> Run {
-    let system = talea_system::system::read(text, "the test's own", &()).expect("a sound system");
+    let system = talea_system::read(text, "the test's own", &()).expect("a sound system");
     let [root] = &system.roots[..] else { panic!("one CPU, so one root") };
     let machine = root.tree.build().expect("a sound tree");
     let until = Time::ZERO + system.duration;

@@ -3,7 +3,7 @@
 use crate::scene::{ms, run, run_beside, us};
 use std::fmt::Write;
 use talea_core::Span;
-use talea_system::import::{File, sf3p};
+use talea_import::{File, sf3p};
 
 /// Imports a file with a duration of three seconds instead of one.
 fn imported(name: &str, text: &str) -> String {
@@ -18,26 +18,26 @@ fn imported(name: &str, text: &str) -> String {
 fn s1_s18_the_six_examples_keep_the_simulators_time() {
     // In the last two, jobs are as long as what is left of their slots.
     for (name, text, longer) in [
-        ("edf.xml", include_str!("../../../../crates/talea-system/tests/sf3p/edf.xml"), Span::ZERO),
+        ("edf.xml", include_str!("../../../../crates/talea-import/tests/sf3p/edf.xml"), Span::ZERO),
         (
             "fifo.xml",
-            include_str!("../../../../crates/talea-system/tests/sf3p/fifo.xml"),
+            include_str!("../../../../crates/talea-import/tests/sf3p/fifo.xml"),
             Span::ZERO,
         ),
         (
             "fixedpriority.xml",
-            include_str!("../../../../crates/talea-system/tests/sf3p/fixedpriority.xml"),
+            include_str!("../../../../crates/talea-import/tests/sf3p/fixedpriority.xml"),
             Span::ZERO,
         ),
         (
             "fixedprioritytop.xml",
-            include_str!("../../../../crates/talea-system/tests/sf3p/fixedprioritytop.xml"),
+            include_str!("../../../../crates/talea-import/tests/sf3p/fixedprioritytop.xml"),
             Span::ZERO,
         ),
-        ("tdma.xml", include_str!("../../../../crates/talea-system/tests/sf3p/tdma.xml"), us(20)),
+        ("tdma.xml", include_str!("../../../../crates/talea-import/tests/sf3p/tdma.xml"), us(20)),
         (
             "tdmatop.xml",
-            include_str!("../../../../crates/talea-system/tests/sf3p/tdmatop.xml"),
+            include_str!("../../../../crates/talea-import/tests/sf3p/tdmatop.xml"),
             us(20),
         ),
     ] {

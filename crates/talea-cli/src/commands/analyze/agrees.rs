@@ -12,7 +12,7 @@ use talea_broker::{PluginSet, SpecSlot};
 use talea_core::setup::{Band, EdfOptions, OnOverrun, PluginKind, PluginSetup, RmOptions, Setup};
 use talea_core::{Charge, CpuSet, Params, Priority, Span, Work};
 use talea_sim::rng::Rng;
-use talea_system::system::{self, Beside};
+use talea_system::{self as system, Beside};
 
 fn suite(kind: PluginKind, levels: u8) -> PluginSet {
     let cpus = CpuSet::single(0);

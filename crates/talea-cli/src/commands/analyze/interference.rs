@@ -14,7 +14,7 @@ use talea_analysis::tree::{NoBound, RootModel};
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::{Span, Work};
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Source of the theorem.
 const PAPER: &str = "L3C (RTNS 2017), sections 3 E and 4.1; Audsley et al., Software Engineering Journal 8(5), 1993";

@@ -1,8 +1,8 @@
 //! Nodes by name, for options.
 
+use talea_config::suggest::nearest;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
-use talea_system::suggest::nearest;
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Returns the name of a node.
 pub(super) fn name_of(tree: &Tree, node: NodeId) -> &str {

@@ -8,7 +8,7 @@ use std::path::Path;
 use talea_analysis::tree::RootModel;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 pub(super) fn write(path: &Path, system: &System, answer: &AnalysisReport) -> anyhow::Result<()> {
     let both = system.roots.iter().zip(&answer.roots);

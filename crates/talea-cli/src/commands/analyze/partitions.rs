@@ -14,7 +14,7 @@ use talea_analysis::tree::{RootModel, TaskBound as Bounded};
 use talea_core::Span;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::{PolicySpec, Slot};
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 #[derive(Serialize)]
 struct PartitionsReport {

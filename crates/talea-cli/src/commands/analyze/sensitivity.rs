@@ -15,8 +15,8 @@ use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::tree::RootModel;
 use talea_core::engine::NodeSpec;
-use talea_system::system::System;
-use talea_system::system::what_if::Change;
+use talea_system::System;
+use talea_system::what_if::Change;
 
 /// Factor of one. Factors are integers in thousandths.
 const FACTOR_ONE: u64 = 1_000;

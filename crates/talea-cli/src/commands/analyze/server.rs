@@ -20,7 +20,7 @@ use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
 use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Work};
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Number of smaller budgets that are tried after the bisection.
 const SMALLER_BUDGET_PROBES: u64 = 32;

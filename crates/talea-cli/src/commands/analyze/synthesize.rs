@@ -11,7 +11,7 @@ use talea_analysis::tree::Reason;
 use talea_core::Span;
 use talea_core::engine::{NodeSpec, TaskSpec};
 use talea_core::sched::TableEntry;
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 
 /// Number of job orders that the list scheduler tries.
 const JOB_ORDERS_TRIED: u32 = 1_000;

@@ -18,8 +18,8 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, CostMode, Source};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Simulation, Sink};
-use talea_system::system::Root;
-use talea_system::system::what_if::Change;
+use talea_system::Root;
+use talea_system::what_if::Change;
 
 /// Late job of a task.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -436,8 +436,7 @@ mod tests {
                 "low",
                 "priority = 1\ncost = \"5ms\"\ndeadline = \"9ms\"\nseparation_max = \"29ms\"",
             );
-        let system =
-            talea_system::system::read(&text, "the test's own", &()).expect("a sound system");
+        let system = talea_system::read(&text, "the test's own", &()).expect("a sound system");
         system.roots.into_iter().next().expect("a root")
     }
 
@@ -479,8 +478,7 @@ mod tests {
         let text = "duration = \"1s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\
                     [[task]]\nname = \"hog\"\npriority = 9\nperiod = \"10ms\"\ncost = \"10ms\"\n\
                     [[task]]\nname = \"low\"\npriority = 1\nperiod = \"20ms\"\ncost = \"5ms\"\n";
-        let system =
-            talea_system::system::read(text, "the test's own", &()).expect("a sound system");
+        let system = talea_system::read(text, "the test's own", &()).expect("a sound system");
         system.roots.into_iter().next().expect("a root")
     }
 

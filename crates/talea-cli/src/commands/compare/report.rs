@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use talea_core::Span;
-use talea_system::system::Root;
+use talea_system::Root;
 
 #[derive(Serialize)]
 pub(super) struct CompareReport {

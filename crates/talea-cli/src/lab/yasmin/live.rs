@@ -24,6 +24,7 @@ use search_and_rescue::scene;
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::Duration;
+use talea_config::diagnostic;
 use talea_core::engine::TaskId;
 use talea_core::workload::Arrivals;
 use talea_core::{Monotonic, Span, Time};
@@ -31,8 +32,7 @@ use talea_exec::Stall;
 use talea_exec::stalls::{Monitor, ProbeConfig};
 use talea_runtime::{Mapping, Priorities, Rights, first_cpus};
 use talea_sim::{Jobs, Simulation};
-use talea_system::diagnostic;
-use talea_system::system::{self, System};
+use talea_system::{self as system, System};
 
 /// Priority of the monitors: above each thread of a run.
 const MONITOR_PRIORITY: u8 = 95;

@@ -9,7 +9,7 @@ use talea_exec::{Load, Options, RecordKind, Report, RootPlan, TaskPlan, execute,
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_os::cgroup;
 use talea_os::cgroup::rt_group;
-use talea_system::system;
+use talea_system as system;
 
 /// Executes a system file on one CPU.
 fn run(text: &str) -> Report {

@@ -12,7 +12,7 @@ use talea_core::Work;
 use talea_core::engine::TaskId;
 use talea_exec::ScheduleEvent;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
-use talea_system::system::Registry;
+use talea_system::Registry;
 
 #[test]
 fn s19_a_custom_policy_schedules_threads_in_a_tree_of_three_levels() {

@@ -13,7 +13,7 @@ use talea_exec::{
 };
 use talea_kernel_tests::{Bench, kernel};
 use talea_sim::Simulation;
-use talea_system::system::{Registry, Root, System};
+use talea_system::{Registry, Root, System};
 
 /// Maximum total duration of all tries of one test. If no run is undisturbed in this time, the test
 /// is inconclusive.
@@ -44,7 +44,7 @@ impl Scene {
 
     /// Reads a system with custom policies and servers.
     pub(super) fn read_with(text: &str, registry: &Registry) -> Scene {
-        let read = talea_system::system::read_with(text, "the test's own", &(), registry);
+        let read = talea_system::read_with(text, "the test's own", &(), registry);
         Scene { system: read.expect("a sound system") }
     }
 

@@ -38,7 +38,7 @@ use talea_core::{Monotonic, Span, Time};
 use talea_exec::{Failure, RootReport, ScheduleEvent, ScheduleLog};
 use talea_os::{Tid, clock};
 use talea_sim::{Simulation, Workload};
-use talea_system::system::{Root, System};
+use talea_system::{Root, System};
 use verdict::{Claim, Verdict};
 
 /// Reason why no experiment was executed.

@@ -26,12 +26,12 @@ use serde::Serialize;
 use talea_core::Span;
 use talea_core::engine::TaskId;
 use talea_core::mutate;
-use talea_system::import::{File, sf3p};
-use talea_system::system;
+use talea_import::{File, sf3p};
+use talea_system as system;
 
 macro_rules! shipped {
     ($($name:literal),*) => {
-        [$(($name, include_str!(concat!("../../../../../talea-system/tests/sf3p/", $name, ".xml")))),*]
+        [$(($name, include_str!(concat!("../../../../../talea-import/tests/sf3p/", $name, ".xml")))),*]
     };
 }
 
@@ -86,7 +86,7 @@ pub(in super::super) fn examples(effort: &Effort) -> anyhow::Result<Exit> {
 }
 
 fn one(cpu: u32, example: &'static str, text: &str, effort: &Effort) -> anyhow::Result<ExampleRow> {
-    let said = |found: Vec<talea_system::Diagnostic>| anyhow::anyhow!("{}", found[0]);
+    let said = |found: Vec<talea_config::Diagnostic>| anyhow::anyhow!("{}", found[0]);
     let text = sf3p(File { origin: example, text }).map_err(said)?;
     let system = system::read(&text, example, &()).map_err(said)?;
     let root = &system.roots[0];

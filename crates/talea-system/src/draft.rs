@@ -1,0 +1,177 @@
+//! Contents of the files, table by table, before names are resolved.
+
+use crate::system::Expectation;
+use std::ops::Range;
+use talea_core::engine::{Affinity, Condition, Migration, Protocol, Selection};
+use talea_core::server::ServerKind;
+use talea_core::workload::{Arrivals, Cost, Overheads};
+use talea_core::{Span, Time, Work};
+
+/// Name with its position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) file: usize,
+    pub(super) at: Range<usize>,
+}
+
+/// Position in one of the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: usize,
+    pub(super) at: Range<usize>,
+}
+
+impl Named {
+    pub(super) fn place(&self) -> Place {
+        Place { file: self.file, at: self.at.clone() }
+    }
+}
+
+pub(super) struct SlotDraft {
+    pub(super) owner: Named,
+    pub(super) start: Option<Span>,
+    pub(super) length: Span,
+    pub(super) place: Place,
+}
+
+pub(super) struct EntryDraft {
+    pub(super) owner: Named,
+    pub(super) cpu: u32,
+    pub(super) start: Option<Span>,
+    pub(super) length: Span,
+    pub(super) version: Option<Named>,
+    pub(super) activates: bool,
+    pub(super) continues: bool,
+    pub(super) place: Place,
+}
+
+pub(super) struct SchedulerDraft {
+    pub(super) name: Named,
+    pub(super) parent: Option<Named>,
+    pub(super) policy: &'static str,
+    pub(super) server: Option<ServerKind>,
+    pub(super) cpus: u32,
+    pub(super) migration: Migration,
+    pub(super) preemptive: bool,
+    pub(super) lending: bool,
+    pub(super) priority: Option<u8>,
+    pub(super) criticality: Option<u8>,
+    pub(super) quantum: Option<Span>,
+    pub(super) frame: Option<Span>,
+    pub(super) hyperperiod: Option<Span>,
+    pub(super) budget: Option<Span>,
+    pub(super) period: Option<Span>,
+    pub(super) deadline: Option<Span>,
+    pub(super) offset: Span,
+    pub(super) slots: Vec<SlotDraft>,
+    pub(super) entries: Vec<EntryDraft>,
+    pub(super) affinity: Option<(Affinity, Place)>,
+    pub(super) selection: Selection,
+    pub(super) inheritance: bool,
+}
+
+pub(super) struct VersionDraft {
+    pub(super) name: Named,
+    pub(super) cost: Cost,
+    pub(super) accelerators: Vec<Named>,
+    pub(super) energy: u32,
+    pub(super) time: Option<Span>,
+    pub(super) modes: u64,
+    pub(super) needs: u64,
+}
+
+/// Critical section: `[from, to)` of a job's work.
+pub(super) struct SectionDraft {
+    pub(super) resource: Named,
+    pub(super) from: Work,
+    pub(super) to: Work,
+    pub(super) at: Range<usize>,
+}
+
+pub(super) struct SuspensionDraft {
+    pub(super) after: Work,
+    pub(super) length: Span,
+}
+
+pub(super) struct TaskDraft {
+    pub(super) name: Named,
+    pub(super) parent: Option<Named>,
+    /// Period. A task that a graph or a table activates may have none.
+    pub(super) period: Option<Span>,
+    pub(super) deadline: Option<Span>,
+    pub(super) priority: Option<u8>,
+    pub(super) criticality: Option<u8>,
+    /// Cost, by version if there are versions.
+    pub(super) cost: Cost,
+    pub(super) arrivals: Arrivals,
+    /// Keys about arrivals, which an activated task must not have.
+    pub(super) about_arrivals: Vec<(&'static str, Range<usize>)>,
+    pub(super) enforce: bool,
+    pub(super) backlog: Option<u32>,
+    pub(super) count: Option<u32>,
+    pub(super) affinity: Option<(Affinity, Place)>,
+    pub(super) versions: Vec<VersionDraft>,
+    pub(super) sections: Vec<SectionDraft>,
+    pub(super) suspensions: Vec<SuspensionDraft>,
+    /// Program that runs in place of the task's work, with its position.
+    pub(super) program: Option<(Vec<String>, Range<usize>)>,
+    /// Account of the program.
+    pub(super) user: Option<String>,
+    pub(super) at: Range<usize>,
+}
+
+impl TaskDraft {
+    /// Returns the names of the tasks that the table describes.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> + use<'_> {
+        (0..self.count.unwrap_or(1)).map(|copy| match self.count {
+            Some(_) => format!("{}{copy}", self.name.name),
+            None => self.name.name.clone(),
+        })
+    }
+}
+
+/// Accelerator, or resource with its protocol.
+pub(super) struct SharedDraft {
+    pub(super) name: Named,
+    pub(super) root: Option<Named>,
+    pub(super) protocol: Protocol,
+}
+
+pub(super) struct ChannelDraft {
+    pub(super) from: Named,
+    pub(super) to: Named,
+    pub(super) size: u32,
+    pub(super) tokens: u32,
+    pub(super) push: Option<Vec<u32>>,
+    pub(super) pop: Option<Vec<u32>>,
+    pub(super) place: Place,
+}
+
+pub(super) struct StallDraft {
+    pub(super) root: Option<Named>,
+    pub(super) cpu: u32,
+    pub(super) from: Time,
+    pub(super) to: Time,
+    pub(super) place: Place,
+}
+
+/// Contents of all files.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) duration: Option<Span>,
+    pub(super) seed: Option<u64>,
+    pub(super) schedulers: Vec<SchedulerDraft>,
+    pub(super) tasks: Vec<TaskDraft>,
+    pub(super) accelerators: Vec<SharedDraft>,
+    pub(super) resources: Vec<SharedDraft>,
+    pub(super) channels: Vec<ChannelDraft>,
+    /// Whether some channels could not be read. A task without a period may be at the end of one.
+    pub(super) lost_channels: bool,
+    pub(super) overheads: Option<(Overheads, Place)>,
+    pub(super) stalls: Vec<StallDraft>,
+    pub(super) changes: Vec<(Time, Condition)>,
+    pub(super) expectations: Vec<(Expectation, Named)>,
+    /// Names of items with faults. A reference to one of them is not reported again.
+    pub(super) broken: Vec<Named>,
+}

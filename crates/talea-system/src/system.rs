@@ -1,0 +1,79 @@
+//! A system: its trees, with the load and the names of their tasks.
+
+use talea_config::Diagnostic;
+use talea_core::Span;
+use talea_core::engine::Tree;
+use talea_core::mutate;
+use talea_core::workload::Source as Load;
+use talea_core::workload::{Environment, Workload};
+
+/// A complete system.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// Length of a run.
+    pub duration: Span,
+    /// Seed of all random values.
+    pub seed: u64,
+    /// The trees, in the order of the file.
+    pub roots: Vec<Root>,
+    /// Conditions that a run must meet.
+    pub expectations: Vec<Expectation>,
+    /// Warnings about a system that can be run.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Tree with the load of its tasks.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// Name in the file.
+    pub name: String,
+    /// Tree from which an engine is built.
+    pub tree: Tree,
+    /// `sources[t]`: source of task `t`, in the order of the engine's tasks.
+    pub sources: Vec<Load>,
+    /// `tasks[t]`: name of task `t`.
+    pub tasks: Vec<String>,
+    /// `programs[t]`: program with its arguments that runs on real threads in place of the
+    /// generated work of task `t`. It has at least one word.
+    pub programs: Vec<Option<Vec<String>>>,
+    /// `users[t]`: account of the program of task `t`, if the file names one.
+    pub users: Vec<Option<String>>,
+    /// Overheads, stalls, and changes of battery, mode and mask.
+    pub surroundings: Environment,
+}
+
+impl Root {
+    /// Returns the workload of the root's tasks. A caller with several roots passes a separate seed
+    /// for each root.
+    pub fn workload(&self, seed: u64) -> Workload {
+        Workload { sources: self.sources.clone(), seed }
+    }
+}
+
+/// Condition that a run must meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// Name of a task, or a prefix of several names with `*`; `None` means all tasks.
+    pub task: Option<String>,
+    /// Maximum number of late jobs.
+    pub misses: Option<u64>,
+    /// Maximum response time.
+    pub response: Option<Span>,
+    /// Line number for reports.
+    pub line: u32,
+}
+
+impl Expectation {
+    /// Whether the expectation applies to the task with the name `name`.
+    pub fn is_about(&self, name: &str) -> bool {
+        match &self.task {
+            None => true,
+            Some(task) => match task.strip_suffix('*') {
+                Some(start) => {
+                    mutate!("system-expect-star", name.starts_with(start), name == start)
+                }
+                None => task == name,
+            },
+        }
+    }
+}

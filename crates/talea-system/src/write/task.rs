@@ -1,0 +1,196 @@
+//! Writer of `[[task]]` with its versions, critical sections and suspensions.
+
+use super::values::{Unwritable, bits, cpus, pair, span, time, unless, unwritable, work};
+use talea_config::write::text;
+use talea_core::engine::{Affinity, Backlog, NodeId, TaskSpec, Tree};
+use talea_core::workload::{Arrivals, Cost, JobStep, Source, StepAction};
+use talea_core::{Span, Work};
+
+/// Position of a task in the tree.
+pub(super) struct Place<'t> {
+    pub(super) tree: &'t Tree,
+    pub(super) id: NodeId,
+    /// Name of the scheduler above the task.
+    pub(super) parent: &'t str,
+}
+
+pub(super) fn write(
+    out: &mut String,
+    place: &Place<'_>,
+    spec: &TaskSpec,
+    source: &Source,
+    (program, user): (Option<&[String]>, Option<&str>),
+) -> Result<(), Unwritable> {
+    out.push_str("\n[[task]]\n");
+    pair(out, "name", &text(&spec.name));
+    pair(out, "in", &text(place.parent));
+    if let Some(program) = program {
+        let words: Vec<String> = program.iter().map(|word| text(word)).collect();
+        pair(out, "program", &format!("[{}]", words.join(", ")));
+        if let Some(user) = user {
+            pair(out, "user", &text(user));
+        }
+    }
+    if program.is_some() && source.is_endless() {
+        // It always wants the CPU, and is never late.
+        standing(out, place, spec);
+        return Ok(());
+    }
+    if !spec.inherits {
+        pair(out, "period", &span(spec.period));
+        unless(spec.period, spec.deadline, |deadline| pair(out, "deadline", &span(deadline)));
+    }
+    if spec.enforced {
+        pair(out, "enforce", "true");
+    }
+    standing(out, place, spec);
+    if !is_activated(place) {
+        arrivals(out, spec, &source.arrivals)?;
+    }
+    let costs = source.cost.by_version();
+    if spec.versions.is_empty() {
+        let [cost] = costs[..] else {
+            return unwritable(&spec.name, "its one version has several costs");
+        };
+        pair(out, "cost", &self::cost(cost));
+        return marks(out, place, spec, cost);
+    }
+    // Keys of the task itself stand before its tables.
+    for (at, version) in spec.versions.iter().enumerate() {
+        let Some(cost) = costs.get(at).or(costs.last()) else {
+            return unwritable(&spec.name, "its versions have no cost");
+        };
+        out.push_str("\n[[task.version]]\n");
+        pair(out, "name", &text(&version.name));
+        pair(out, "cost", &self::cost(cost));
+        let names =
+            version.accelerators.iter().map(|id| text(&place.tree.accelerators[id.0 as usize]));
+        let names: Vec<String> = names.collect();
+        unless("", names.join(", ").as_str(), |names| {
+            pair(out, "accelerators", &format!("[{names}]"));
+        });
+        unless(0, version.energy, |energy| pair(out, "energy", &energy.to_string()));
+        // As long as it may take at most, unless something else is said.
+        if version.time != cost.max() {
+            pair(out, "time", &work(version.time));
+        }
+        unless(u64::MAX, version.modes, |modes| pair(out, "modes", &bits(modes)));
+        unless(0, version.needs, |needs| pair(out, "needs", &bits(needs)));
+    }
+    costs.first().map_or(Ok(()), |cost| marks(out, place, spec, cost))
+}
+
+/// Writes the keys that a program without recurring jobs has, too.
+fn standing(out: &mut String, place: &Place<'_>, spec: &TaskSpec) {
+    // A node that says nothing has what its roots have.
+    let is_node = place.tree.channels.iter().any(|channel| channel.to == place.id);
+    for (key, value) in [("priority", spec.priority), ("criticality", spec.criticality)] {
+        if !spec.inherits && (value > 0 || is_node) {
+            pair(out, key, &value.to_string());
+        }
+    }
+    unless(Backlog::default(), spec.backlog, |backlog| {
+        pair(out, "backlog", &backlog.capacity.to_string());
+    });
+    unless(Affinity::ANY, spec.affinity, |affinity| pair(out, "affinity", &cpus(affinity)));
+}
+
+/// Whether a graph, or the table above the task, activates its jobs.
+fn is_activated(place: &Place<'_>) -> bool {
+    use talea_core::engine::NodeSpec;
+    use talea_core::sched::PolicySpec;
+    if place.tree.channels.iter().any(|channel| channel.to == place.id) {
+        return true;
+    }
+    let Some(parent) = place.tree.get(place.id).and_then(|node| node.parent) else { return false };
+    let Some(NodeSpec::Scheduler(above)) = place.tree.get(parent).map(|node| &node.spec) else {
+        return false;
+    };
+    let PolicySpec::Table { entries, .. } = &above.policy else { return false };
+    let number = place.tree.children(parent).position(|(child, _)| child == place.id);
+    entries.iter().any(|entry| entry.activates && Some(entry.owner as usize) == number)
+}
+
+fn arrivals(out: &mut String, spec: &TaskSpec, arrivals: &Arrivals) -> Result<(), Unwritable> {
+    let of_period = |distance: Span| {
+        if distance == spec.period {
+            return Ok(());
+        }
+        let why = format!(
+            "its jobs come every {distance} and its period is {}; a file has one",
+            spec.period
+        );
+        unwritable(&spec.name, why)
+    };
+    match arrivals {
+        Arrivals::Periodic { offset, period, jitter } => {
+            of_period(*period)?;
+            unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
+            unless(Span::ZERO, *jitter, |jitter| pair(out, "jitter", &span(jitter)));
+        }
+        Arrivals::Sporadic { offset, separation, extra_separation } => {
+            of_period(*separation)?;
+            unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
+            pair(out, "separation_max", &span(*separation + *extra_separation));
+        }
+        Arrivals::List(times) => {
+            let times: Vec<String> = times.iter().map(|&at| time(at)).collect();
+            pair(out, "arrivals", &format!("[{}]", times.join(", ")));
+        }
+        Arrivals::Observed(_) => {
+            return unwritable(&spec.name, "its arrivals are seen late one by one");
+        }
+    }
+    Ok(())
+}
+
+fn cost(cost: &Cost) -> String {
+    match cost {
+        Cost::Constant(each) => work(*each),
+        Cost::Uniform { min, max } => format!("{{ min = {}, max = {} }}", work(*min), work(*max)),
+        Cost::Pair { low, high, share } => {
+            format!("{{ low = {}, high = {}, share = {share} }}", work(*low), work(*high))
+        }
+        Cost::List(costs) => {
+            let costs: Vec<String> = costs.iter().copied().map(work).collect();
+            format!("[{}]", costs.join(", "))
+        }
+        Cost::WithSteps { base: of, .. } => self::cost(of),
+        // Not below itself: `Cost::by_version` has taken it apart.
+        Cost::Versions(_) => unreachable!("a version has no versions"),
+    }
+}
+
+/// Writes critical sections and suspensions. The channels write the tokens.
+fn marks(
+    out: &mut String,
+    place: &Place<'_>,
+    spec: &TaskSpec,
+    cost: &Cost,
+) -> Result<(), Unwritable> {
+    let Cost::WithSteps { steps: marks, .. } = cost else { return Ok(()) };
+    for (at, mark) in marks.iter().enumerate() {
+        match &mark.action {
+            StepAction::Lock(resource) => {
+                let ends = |other: &&JobStep| other.action == StepAction::Unlock(*resource);
+                let Some(end) = marks[at..].iter().find(ends) else {
+                    return unwritable(&spec.name, "it locks and never unlocks");
+                };
+                out.push_str("\n[[task.section]]\n");
+                pair(out, "resource", &text(&place.tree.resources[resource.0 as usize].name));
+                within(out, mark.at, end.at.checked_sub(mark.at).unwrap_or(Work::ZERO));
+            }
+            StepAction::Suspend(length) => {
+                out.push_str("\n[[task.suspension]]\n");
+                within(out, mark.at, Work::from_ns(length.as_ns()));
+            }
+            StepAction::Unlock(_) | StepAction::Push(..) | StepAction::Pop(..) => {}
+        }
+    }
+    Ok(())
+}
+
+fn within(out: &mut String, start: Work, length: Work) {
+    pair(out, "start", &work(start));
+    pair(out, "length", &work(length));
+}
