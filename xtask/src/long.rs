@@ -12,21 +12,20 @@ use std::time::{Duration, Instant};
 /// Names of the benchmarks.
 const BENCHMARKS: [&str; 4] = ["ipc", "sim", "analysis", "admission"];
 
-/// Runs the bench command: builds the programs under measurement, and calls `talea lab`.
+/// Runs the bench command: builds the programs under measurement, and calls `talea-lab`.
 pub(crate) fn bench(args: &mut Parser) -> Result<ExitCode> {
     let rest: Vec<_> = args.raw_args()?.collect();
     if rest.first().is_none_or(|what| !BENCHMARKS.iter().any(|known| what == known)) {
         bail!("cargo xtask bench {} [--json] [--quick]", BENCHMARKS.join("|"));
     }
-    let build = ["build", "--release", "--locked", "-p", "talea-cli", "-p", "talea-daemon"];
+    let build = ["build", "--release", "--locked", "-p", "talea-lab", "-p", "talea-daemon"];
     if !shell::stream(cargo(&build), |line| eprintln!("{line}"))? {
         bail!("the build failed");
     }
-    let status = Command::new(shell::target_dir().join("release/talea"))
-        .arg("lab")
+    let status = Command::new(shell::target_dir().join("release/talea-lab"))
         .args(rest)
         .status()
-        .context("talea cannot be started")?;
+        .context("talea-lab cannot be started")?;
     Ok(ExitCode::from(status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1))))
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod task;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use talea_study::options::{self, Output};
 use task::TaskArgs;
 
 /// Declare what a program needs; get real time for it.
@@ -64,8 +65,6 @@ pub(crate) enum Command {
     New(NewArgs),
     /// Demonstrate one audio job under load, without and with Talea.
     Demo(crate::demo::Args),
-    /// Repeat the papers' measurements on this machine.
-    Lab(crate::lab::Args),
     /// Write the man pages.
     #[command(hide = true)]
     Man(ManArgs),
@@ -78,14 +77,6 @@ pub(crate) enum Command {
     /// Wait at a socket for permission, then execute another program.
     #[command(hide = true)]
     Launch(LaunchArgs),
-}
-
-/// Output format.
-#[derive(Args, Debug, Clone, Copy)]
-pub(crate) struct Output {
-    /// Print JSON with stable names instead of text.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Run a program under a grant.
@@ -228,7 +219,7 @@ pub(crate) struct SimulateArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// How long to run, instead of what the file says.
-    #[arg(long = "for", value_name = "DURATION", value_parser = task::run_length)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = options::run_length)]
     pub(crate) duration: Option<talea_core::Span>,
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
@@ -238,9 +229,9 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "WITNESS", conflicts_with = "seed")]
     pub(crate) witness: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) files: crate::run_summary::FileArgs,
+    pub(crate) files: talea_study::run_summary::FileArgs,
     #[command(flatten)]
-    pub(crate) limit: crate::limit::LimitArgs,
+    pub(crate) limit: talea_study::limit::LimitArgs,
     #[command(flatten)]
     pub(crate) output: Output,
 }

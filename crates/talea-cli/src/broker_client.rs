@@ -10,7 +10,6 @@ mod wire;
 
 pub(crate) use embedded::state_file;
 
-use crate::exit::Exit;
 use crate::grant_text;
 use anyhow::{Context, bail};
 use std::fmt;
@@ -23,6 +22,7 @@ use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status};
 use talea_proto::{
     Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task, ThreadRef,
 };
+use talea_study::exit::Exit;
 
 /// Options for finding a broker.
 #[derive(Debug)]
@@ -258,7 +258,7 @@ impl BrokerClient {
         match self.ask(&Request::Release(spec), None)? {
             Reply::Done => Ok(()),
             Reply::DoneWithCaveat(but) => {
-                crate::output::note(&format!("spec {}: {}", spec.0, grant_text::caveat(but)));
+                talea_study::output::note(&format!("spec {}: {}", spec.0, grant_text::caveat(but)));
                 Ok(())
             }
             other => unexpected(&other),
@@ -269,7 +269,7 @@ impl BrokerClient {
     /// the earlier error.
     pub(crate) fn release_unused(&mut self, spec: SpecId) {
         if let Err(error) = self.release(spec) {
-            crate::output::note(&format!("spec {} could not be released: {error:#}", spec.0));
+            talea_study::output::note(&format!("spec {} could not be released: {error:#}", spec.0));
         }
     }
 

@@ -1,34 +1,25 @@
 //! `talea`: the command-line tool.
 //!
 //! Parses arguments, sends requests to a broker (the daemon, or the same broker in this process),
-//! and prints the replies. The broker makes all decisions. Exit codes are in [`exit`].
+//! and prints the replies. The broker makes all decisions. Exit codes are in [`talea_study::exit`].
 #![forbid(unsafe_code)]
 
 mod args;
-mod batch;
 mod broker_client;
 mod commands;
-mod compare;
 mod demo;
-mod exit;
 mod grant_text;
 mod json;
 mod kernel;
-mod lab;
-mod limit;
-mod live_run;
 mod man_pages;
-mod output;
-mod report;
-mod run_summary;
-mod sweep;
-mod witness;
+mod reserve;
 
 use args::{Cli, Command};
 use clap::Parser;
-use exit::{Exit, RUN_FAILED};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use talea_study::exit::{Exit, RUN_FAILED};
+use talea_study::output;
 
 fn main() -> ExitCode {
     match Cli::try_parse() {
@@ -89,7 +80,6 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Generate(args) => commands::generate::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Demo(args) => demo::run(args),
-        Command::Lab(args) => lab::run(args),
         Command::Man(args) => man_pages::man(&args),
         Command::Completions(args) => man_pages::completions(&args),
         Command::Markdown => man_pages::markdown(),

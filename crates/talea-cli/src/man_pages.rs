@@ -7,12 +7,12 @@
 mod roff;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
-use crate::exit::{Exit, RUN_TABLE, TABLE};
-use crate::output::print;
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use std::fmt::Write;
+use talea_study::exit::{Exit, RUN_TABLE, TABLE};
+use talea_study::output::print;
 
 /// Returns the visible commands, in the order of the definitions.
 fn visible(cli: &Command) -> impl Iterator<Item = &Command> {

@@ -28,7 +28,7 @@ const PURE: [&str; 13] = [
     "crates/talea-proto",
     "crates/talea-broker",
     // Simulated experiments.
-    "crates/talea-cli/src/lab",
+    "crates/talea-lab/src",
     "crates/talea-cli/tests/it/simulate.rs",
     "crates/talea-cli/tests/it/simulate",
     // Policies from outside run in the simulator.

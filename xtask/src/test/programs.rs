@@ -22,7 +22,7 @@ pub(super) enum Needs {
 }
 
 /// Packages whose tests neither change the state of the machine nor measure time.
-const PURE: [&str; 13] = [
+const PURE: [&str; 14] = [
     "policy-edf-us",
     "policy-llf",
     "server-saver",
@@ -34,15 +34,17 @@ const PURE: [&str; 13] = [
     "talea-import",
     "talea-proto",
     "talea-sim",
+    "talea-study",
     "talea-system",
     "xtask",
 ];
 
 /// Other programs by package and name, with the needs of their tests.
-const PROGRAMS: [(&str, &str, Needs); 3] = [
+const PROGRAMS: [(&str, &str, Needs); 4] = [
     ("talea-cli", "talea", Needs::Nothing),
     ("talea-cli", "demo", Needs::State),
-    ("talea-cli", "lab", Needs::State),
+    ("talea-lab", "talea-lab", Needs::Nothing),
+    ("talea-lab", "lab", Needs::State),
 ];
 
 /// Part of a program: the needs of its tests, and the words that select the tests.
@@ -51,11 +53,12 @@ type Part = (Needs, &'static [&'static str]);
 /// Programs whose tests differ in their needs. The command runs such a program once per part. A
 /// part has the tests whose names contain one of its words. A last part has all other tests, and
 /// needs the machine.
-const DIVIDED: [(&str, &str, &[Part]); 2] = [
+const DIVIDED: [(&str, &str, &[Part]); 3] = [
     ("talea-cli", "it", &[(Needs::Nothing, &CLI_PURE), (Needs::State, &CLI_STATE)]),
+    ("talea-lab", "it", &[(Needs::Nothing, &["speed::"]), (Needs::State, &["live::"])]),
     ("talea-kernel-tests", "it", &[(Needs::State, &KERNEL_STATE)]),
 ];
-const CLI_PURE: [&str; 20] = [
+const CLI_PURE: [&str; 19] = [
     "analyze::",
     "answers::",
     "browser::",
@@ -65,7 +68,6 @@ const CLI_PURE: [&str; 20] = [
     "generate::",
     "generated::",
     "import::",
-    "lab::",
     "manual::",
     "new::",
     "perfetto::",
@@ -77,8 +79,8 @@ const CLI_PURE: [&str; 20] = [
     "tests::",
     "witness::",
 ];
-/// Tests of the commands beside a real daemon, and small runs of `talea lab` on threads.
-const CLI_STATE: [&str; 2] = ["lab_live::", "live::"];
+/// Tests of the commands beside a real daemon.
+const CLI_STATE: [&str; 1] = ["live::"];
 /// Tests of the daemon's decisions, and of the state that the daemon leaves behind.
 const KERNEL_STATE: [&str; 15] = [
     "abuse::",

@@ -98,24 +98,6 @@ impl TaskArgs {
     }
 }
 
-/// Parses a duration with its unit.
-pub(crate) fn duration(text: &str) -> Result<talea_core::Span, String> {
-    match parse_span(text) {
-        Ok(span) if span.is_zero() => Err("it must not be zero".to_owned()),
-        Ok(span) => Ok(span),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Parses the length of a run. The limit is that of system files: sums of times must fit into 64
-/// bits.
-pub(crate) fn run_length(text: &str) -> Result<talea_core::Span, String> {
-    match duration(text)? {
-        span if span > talea_core::engine::MAX_RUN => Err("it is longer than 73 years".to_owned()),
-        span => Ok(span),
-    }
-}
-
 fn work(text: &str) -> Result<Work, String> {
     parse_span(text).map(|span| Work::from_ns(span.as_ns())).map_err(|why| why.to_string())
 }

@@ -152,7 +152,9 @@ impl EmbeddedBroker {
                         // The receiver has ended; then the loop ends immediately.
                         let _ = sender.send(Ok(socket));
                         if let Err(error) = server.run() {
-                            crate::output::note(&format!("the broker's loop failed: {error}"));
+                            talea_study::output::note(&format!(
+                                "the broker's loop failed: {error}"
+                            ));
                         }
                     }
                     Err(why) => {
@@ -185,7 +187,7 @@ impl Broker for EmbeddedBroker {
             // The end of the connection ends the loop, which releases the state file.
             drop(wire);
             if server.join().is_err() {
-                crate::output::note("the broker in this process failed; the grants remain");
+                talea_study::output::note("the broker in this process failed; the grants remain");
             }
         }
     }

@@ -12,11 +12,6 @@ mod server;
 mod synthesize;
 mod witness;
 
-use crate::args::Output;
-use crate::args::task::duration;
-use crate::commands::simulate::{load, short};
-use crate::exit::Exit;
-use crate::output::{Table, Tone, colored, count, note, paint, print, print_json};
 use clap::ValueEnum;
 use names::name_of;
 use progress::Progress;
@@ -29,6 +24,12 @@ use talea_analysis::tree::{self, Reason, RootModel};
 use talea_core::Span;
 use talea_core::engine::{MAX_RUN, NodeSpec, Tree};
 use talea_core::mutate;
+use talea_study::exit::Exit;
+use talea_study::options::Output;
+use talea_study::options::duration;
+use talea_study::output::{Table, Tone, colored, count, note, paint, print, print_json};
+use talea_study::run_summary::short;
+use talea_study::system_file::load;
 use talea_system::what_if::Change;
 use talea_system::{Root, System};
 use witness::Miss;
@@ -79,7 +80,7 @@ pub(crate) struct AnalyzeArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["synthesize", "sensitivity", "interference"])]
     witness: Option<PathBuf>,
     #[command(flatten)]
-    limit: crate::limit::LimitArgs,
+    limit: talea_study::limit::LimitArgs,
     #[command(flatten)]
     output: Output,
 }

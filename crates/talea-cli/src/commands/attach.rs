@@ -6,15 +6,15 @@
 use crate::args::AttachArgs;
 use crate::args::task::TaskRequest;
 use crate::broker_client::{BrokerClient, Misuse, Options, Refused};
-use crate::exit::Exit;
 use crate::grant_text;
 use crate::json::{GrantJson, RefusalJson, TaskJson};
 use crate::kernel::name_of;
-use crate::output::{count, note, print, print_json};
 use anyhow::{Context, bail};
 use serde::Serialize;
 use talea_os::{Thread, Tid, proc};
 use talea_proto::{GROUP_MAX, Granted, Owner, Task};
+use talea_study::exit::Exit;
+use talea_study::output::{count, note, print, print_json};
 
 #[derive(Serialize)]
 struct AttachReport {

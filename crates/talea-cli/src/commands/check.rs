@@ -4,8 +4,6 @@
 //! daemon must trust the file.
 
 use crate::args::CheckArgs;
-use crate::exit::Exit;
-use crate::output::{colored, count, print, print_json};
 use anyhow::Context;
 use serde::Serialize;
 use talea_config::Diagnostic;
@@ -13,6 +11,8 @@ use talea_config::{self as config, FILE_MAX, Loaded, Target};
 use talea_core::CpuSet;
 use talea_daemon::start::MachineNames;
 use talea_os::bounded_read::read_bounded;
+use talea_study::exit::Exit;
+use talea_study::output::{colored, count, print, print_json};
 
 #[derive(Serialize)]
 struct CheckReport {

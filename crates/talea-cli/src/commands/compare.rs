@@ -2,22 +2,8 @@
 
 mod report;
 
-use crate::args::{Output, task};
 use crate::broker_client::Options;
-use crate::compare::Tolerance;
-use crate::compare::check::{Findings, RunGuarantee, check_run};
-use crate::compare::job_times::JobLog;
-use crate::compare::model::{Bound, LostTimeBound, Model, model};
-use crate::compare::stall_filter::StallFilter;
-use crate::exit::Exit;
-use crate::live_run::{
-    self, Accounts, CpuAssignment, CpuReservation, LiveRun, LoadEstimate, Mechanism, NotExecutable,
-    RunSetup, SourceTexts, WorkMode, estimate_load, isolation_failure_text, place, print_limits,
-    with_changes,
-};
-use crate::output::{colored, print, print_json};
-use crate::report::{DrawnRoot, Outline, RunPage, html};
-use crate::run_summary;
+use crate::reserve::{CpuReservation, reserve};
 use anyhow::Context;
 use report::{CompareReport, RootComparison, RunReport};
 use std::path::PathBuf;
@@ -29,6 +15,21 @@ use talea_exec::native::Guarantee;
 use talea_exec::{ProgramExit, RootReport};
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
+use talea_study::compare::Tolerance;
+use talea_study::compare::check::{Findings, RunGuarantee, check_run};
+use talea_study::compare::job_times::JobLog;
+use talea_study::compare::model::{Bound, LostTimeBound, Model, model};
+use talea_study::compare::stall_filter::StallFilter;
+use talea_study::exit::Exit;
+use talea_study::live_run::{
+    self, Accounts, CpuAssignment, LiveRun, LoadEstimate, Mechanism, NotExecutable, RunSetup,
+    SourceTexts, WorkMode, estimate_load, isolation_failure_text, place, print_limits,
+    with_changes,
+};
+use talea_study::options::{self, Output};
+use talea_study::output::{colored, print, print_json};
+use talea_study::report::{DrawnRoot, Outline, RunPage, html};
+use talea_study::run_summary;
 use talea_system::{Root, System};
 
 /// Compare bound, simulation and real threads.
@@ -48,7 +49,7 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// How long each run is, instead of what the file says.
-    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = task::run_length)]
+    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = options::run_length)]
     duration: Option<Span>,
     /// Number of runs. All conclusive runs are checked together.
     #[arg(
@@ -70,7 +71,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_enum, default_value = "auto", value_name = "NAME")]
     mechanism: Mechanism,
     /// Tolerance of a measured response; two percent of the response are added.
-    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = task::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = options::duration)]
     tolerance: Span,
     /// Run even if the run breaks proved guarantees of grants on its CPUs.
     #[arg(long)]
@@ -147,7 +148,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
     let rights = args.mechanism.rights(live_run::PriorityUse::Required);
     let _reserved: Option<CpuReservation> = match rights {
         live_run::PriorityUse::Unused => None,
-        _ => match live_run::reserve(options, places, args.beside_grants)? {
+        _ => match reserve(options, places, args.beside_grants)? {
             Ok(reserved) => reserved,
             Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
         },

@@ -18,13 +18,13 @@ mod tests;
 
 use crate::args::DoctorArgs;
 use crate::broker_client::Options;
-use crate::exit::Exit;
-use crate::output::{Tone, colored, count, paint, print, print_json};
 use check::{Check, Status};
 use facts::Facts;
 use serde::Serialize;
 use std::fmt::Write;
 use talea_core::mutate;
+use talea_study::exit::Exit;
+use talea_study::output::{Tone, colored, count, paint, print, print_json};
 
 #[derive(Serialize)]
 struct DoctorReport<'a> {

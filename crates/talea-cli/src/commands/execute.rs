@@ -1,16 +1,7 @@
 //! `talea execute`: runs a described system on real threads.
 
-use crate::args::{Output, task};
 use crate::broker_client::Options;
-use crate::exit::Exit;
-use crate::live_run::{
-    self, CpuAssignment, CpuReservation, KernelCheck, LiveRun, Mechanism, NotExecutable,
-    PriorityUse, Recording, RunSetup, SourceTexts, StreamedSummary, WorkMode, estimate_rate,
-    longest_whole_record, place, print_limits,
-};
-use crate::output::{Tone, colored, count, paint, print, print_json};
-use crate::report::Outline;
-use crate::run_summary::{self, ExpectationResult, FileArgs, Files, RootSummary, short};
+use crate::reserve::{CpuReservation, reserve};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -22,6 +13,16 @@ use talea_exec::mechanism::audit::Consumed;
 use talea_exec::stalls::DETECTION_LIMIT;
 use talea_exec::{ProgramExit, ProgramReport, RootReport, Stall, StoppedTime};
 use talea_os::spawn::describe_exit;
+use talea_study::exit::Exit;
+use talea_study::live_run::{
+    self, CpuAssignment, KernelCheck, LiveRun, Mechanism, NotExecutable, PriorityUse, Recording,
+    RunSetup, SourceTexts, StreamedSummary, WorkMode, estimate_rate, longest_whole_record, place,
+    print_limits,
+};
+use talea_study::options::{self, Output};
+use talea_study::output::{Tone, colored, count, paint, print, print_json};
+use talea_study::report::Outline;
+use talea_study::run_summary::{self, ExpectationResult, FileArgs, Files, RootSummary, short};
 use talea_system::{Root, System};
 
 /// Run a described system on real threads.
@@ -38,7 +39,7 @@ pub(crate) struct ExecuteArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// How long to run, instead of what the file says.
-    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = task::run_length)]
+    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = options::run_length)]
     duration: Option<Span>,
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]
@@ -241,7 +242,7 @@ pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit>
     };
     let _reserved: Option<CpuReservation> = match setup.rights {
         PriorityUse::Unused => None,
-        _ => match live_run::reserve(options, &places, args.beside_grants)? {
+        _ => match reserve(options, &places, args.beside_grants)? {
             Ok(reserved) => reserved,
             Err(why) => return Ok(live_run::print_refusal(&args.file, &why)),
         },

@@ -4,10 +4,8 @@
 use crate::args::ExplainArgs;
 use crate::args::task::TaskRequest;
 use crate::broker_client::{BrokerClient, Explanation, Misuse, Options};
-use crate::exit::Exit;
 use crate::grant_text;
 use crate::json::{AnswerJson, RefusalJson, TaskJson};
-use crate::output::{Table, Tone, colored, paint, print, print_json};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write;
@@ -15,6 +13,8 @@ use talea_os::{Thread, Tid};
 use talea_proto::message::Name;
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, Owner, Refusal};
+use talea_study::exit::Exit;
+use talea_study::output::{Table, Tone, colored, paint, print, print_json};
 
 #[derive(Serialize)]
 struct ExplainReport {

@@ -6,8 +6,6 @@
 
 #![allow(clippy::cast_precision_loss, reason = "shown")]
 
-use crate::exit::Exit;
-use crate::output::{note, print};
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::fmt::Write as _;
@@ -18,6 +16,9 @@ use talea_sim::generate::dag::{Shape, longest_path};
 use talea_sim::generate::{
     self, Bounds, CPU, Deadlines, Graphs, Method, Periods, Spec, Task, decimal,
 };
+use talea_study::exit::Exit;
+use talea_study::options::{duration, parts, run_length};
+use talea_study::output::{note, print};
 
 /// Write random task sets as system files.
 ///
@@ -49,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long)]
     partitioned: bool,
     /// Length of a run of the file.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = crate::args::task::run_length)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = run_length)]
     duration: Span,
     /// Number of sets.
     #[arg(
@@ -95,7 +96,7 @@ pub(crate) struct GenerationArgs {
     #[arg(long, value_name = "MIN..MAX|LIST", default_value = "10ms..1s", value_parser = periods)]
     periods: PeriodsArg,
     /// Granularity of periods from a range.
-    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = crate::args::task::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = duration)]
     granularity: Span,
     /// Deadlines: implicit, or constrained (uniform from the cost to the period). With
     /// constrained:0.7 they begin at seven tenths of the way from the cost to the period.
@@ -168,15 +169,6 @@ impl GenerationArgs {
             graphs,
         })
     }
-}
-
-/// Parses a decimal number of CPUs into parts of a [`CPU`].
-pub(crate) fn parts(text: &str) -> Result<u64, String> {
-    let charge = talea_config::decimal::parse_charge(text).map_err(|error| error.to_string())?;
-    // A charge is rounded up by less than a part. Rounding down restores the written number, to
-    // twelve decimals.
-    let (whole, rest) = (charge.bits() >> 64, charge.bits() & u128::from(u64::MAX));
-    Ok(whole as u64 * CPU + ((rest * u128::from(CPU)) >> 64) as u64)
 }
 
 fn method(text: &str) -> Result<Method, String> {
@@ -298,7 +290,7 @@ fn describe_spec(spec: &Spec) -> String {
     };
     let mut text = format!(
         "{}, utilisation {} by {} within {}..{}",
-        crate::output::count(spec.tasks, kind),
+        talea_study::output::count(spec.tasks, kind),
         decimal(spec.total),
         spec.method.name(),
         bounds(|bound| bound.min),

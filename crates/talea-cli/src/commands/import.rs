@@ -7,8 +7,6 @@ mod form;
 #[cfg(test)]
 mod tests;
 
-use crate::exit::Exit;
-use crate::output::{note, print};
 use anyhow::Context;
 use form::{Content, Form, recognise};
 use std::io::{IsTerminal, Write};
@@ -17,6 +15,8 @@ use talea_config::Diagnostic;
 use talea_config::FILE_MAX;
 use talea_import::{self as import, File};
 use talea_os::bounded_read::read_text_bounded;
+use talea_study::exit::Exit;
+use talea_study::output::{note, print};
 
 /// Convert files of other programs to Talea's files, on standard output.
 ///

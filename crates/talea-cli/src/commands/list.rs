@@ -2,15 +2,15 @@
 
 use crate::args::ListArgs;
 use crate::broker_client::{BrokerClient, Options};
-use crate::exit::Exit;
 use crate::grant_text;
 use crate::json::SpecJson;
 use crate::kernel::ThreadState;
-use crate::output::{Table, print, print_json};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use talea_proto::SpecInfo;
 use talea_proto::message::Notes;
+use talea_study::exit::Exit;
+use talea_study::output::{Table, print, print_json};
 
 const HEADINGS: [&str; 9] =
     [">SPEC", "PLUGIN", ">CPU", ">RUNTIME", ">PERIOD", ">COST", "USER", ">THREAD", "KERNEL"];

@@ -4,11 +4,11 @@
 //! workspace, so the copy compiles. The project depends on Talea's source tree by path.
 
 use crate::args::{NewArgs, NewKind};
-use crate::exit::Exit;
-use crate::output::{print, print_error};
 use anyhow::{Context, bail};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use talea_study::exit::Exit;
+use talea_study::output::{print, print_error};
 use talea_system::keys::POLICIES;
 
 /// Name and type of the policy in the example.

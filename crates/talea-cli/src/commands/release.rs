@@ -2,10 +2,10 @@
 
 use crate::args::ReleaseArgs;
 use crate::broker_client::{BrokerClient, Options, exit_of};
-use crate::exit::Exit;
-use crate::output::{note, print};
 use talea_os::{Tid, proc};
 use talea_proto::{SpecId, SpecInfo};
+use talea_study::exit::Exit;
+use talea_study::output::{note, print};
 
 pub(crate) fn run(options: &Options, args: &ReleaseArgs) -> anyhow::Result<Exit> {
     let mut link = BrokerClient::open(options)?;

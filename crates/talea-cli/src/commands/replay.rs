@@ -1,9 +1,5 @@
 //! `talea replay`: replays a recorded run and compares the orders.
 
-use crate::args::Output;
-use crate::exit::Exit;
-use crate::live_run::Recording;
-use crate::output::{Tone, colored, count, note, paint, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -13,6 +9,10 @@ use talea_core::{Span, Time};
 use talea_exec::RecordKind;
 use talea_exec::replay::{Divergence, ReplayListener, replay_with};
 use talea_os::bounded_read::read_text_bounded;
+use talea_study::exit::Exit;
+use talea_study::live_run::Recording;
+use talea_study::options::Output;
+use talea_study::output::{Tone, colored, count, note, paint, print, print_json};
 use talea_system::Root;
 
 /// Feed a recorded run to a new scheduling engine and compare its orders.
@@ -30,7 +30,7 @@ pub(crate) struct ReplayArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    limit: crate::limit::LimitArgs,
+    limit: talea_study::limit::LimitArgs,
     #[command(flatten)]
     output: Output,
 }

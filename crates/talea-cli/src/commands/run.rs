@@ -18,9 +18,7 @@ mod threads;
 use crate::args::RunArgs;
 use crate::args::task::TaskRequest;
 use crate::broker_client::{BrokerClient, Options};
-use crate::exit::{Exit, RUN_FAILED};
 use crate::grant_text;
-use crate::output::note;
 use anyhow::Context;
 use report::Report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,6 +30,8 @@ use talea_os::signals::Signals;
 use talea_os::{Thread, Tid, sched};
 use talea_proto::message::Caveat;
 use talea_proto::{Granted, Owner, Task};
+use talea_study::exit::{Exit, RUN_FAILED};
+use talea_study::output::note;
 use threads::Threads;
 
 /// Interval at which the command searches for new threads.
@@ -116,7 +116,7 @@ fn run_granted(
     if let Some(path) = &args.report {
         let report =
             Report::new(args, &task, &granted, &plugin, main, &threads, status, started.elapsed());
-        std::fs::write(path, crate::output::to_json(&report)?)
+        std::fs::write(path, talea_study::output::to_json(&report)?)
             .with_context(|| format!("cannot write the report to {}", path.display()))?;
     }
     Ok(exit_of(status))

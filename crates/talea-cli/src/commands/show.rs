@@ -3,12 +3,12 @@
 use super::list::{Users, kernel};
 use crate::args::ShowArgs;
 use crate::broker_client::{BrokerClient, Options};
-use crate::exit::Exit;
 use crate::grant_text;
 use crate::json::SpecJson;
-use crate::output::{Table, print, print_json};
 use talea_core::Span;
 use talea_proto::{Owner, SpecId, SpecInfo};
+use talea_study::exit::Exit;
+use talea_study::output::{Table, print, print_json};
 
 pub(crate) fn run(options: &Options, args: &ShowArgs) -> anyhow::Result<Exit> {
     let spec = BrokerClient::open(options)?.query(SpecId(args.spec))?;

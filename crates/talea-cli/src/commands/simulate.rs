@@ -1,25 +1,20 @@
 //! `talea simulate`: runs a described system under a simulated clock.
 
 use crate::args::SimulateArgs;
-use crate::exit::Exit;
-use crate::output::{Tone, colored, count, note, paint, print, print_json};
-use crate::report::{DrawnRoot, Outline};
-pub(crate) use crate::run_summary::short;
-use crate::run_summary::{self, ExpectationResult, Files, RootSummary};
-use crate::witness::{LateJob, Witness};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::Path;
-use talea_config::Diagnostic;
-use talea_config::FILE_MAX;
-use talea_core::mutate;
 use talea_core::workload::CostMode;
 use talea_core::{Span, Time};
-use talea_os::bounded_read::read_bounded;
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
-use talea_system::{self as system, Beside, Include, Root, System};
+use talea_study::exit::Exit;
+use talea_study::output::{Tone, colored, count, note, paint, print, print_json};
+use talea_study::report::{DrawnRoot, Outline};
+use talea_study::run_summary::{self, ExpectationResult, Files, RootSummary};
+use talea_study::system_file::load_or_report;
+use talea_study::witness::{LateJob, Witness};
+use talea_system::Root;
 
 #[derive(Serialize)]
 struct SimulateReport {
@@ -40,54 +35,6 @@ struct WitnessReplay {
     late: LateJob,
     /// Completion of the job; `None` if the job did not end during the witness.
     end_ns: Option<u64>,
-}
-
-/// Returns the resolver of included files, relative to the including file.
-pub(crate) fn file_includes() -> impl Include {
-    Beside(read_include)
-}
-
-/// Reads an included file. The system file itself may be a pipe. An included file must be regular,
-/// because reading a pipe or terminal would block and is not repeatable.
-pub(crate) fn read_include(path: &Path) -> Result<String, String> {
-    // Follows symbolic links, as opening does. A file that is replaced in between may block only
-    // its own user.
-    match std::fs::metadata(path) {
-        Ok(found)
-            if mutate!(
-                "cli-include-pipe",
-                !found.is_file(),
-                found.is_dir() && !found.is_file()
-            ) =>
-        {
-            Err(format!("{} is no regular file", path.display()))
-        }
-        _ => read_text(path).map_err(|error| format!("{error:#}")),
-    }
-}
-
-pub(crate) fn read_text(path: &Path) -> anyhow::Result<String> {
-    let origin = path.display();
-    let bytes = read_bounded(path, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
-    String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{origin} is not UTF-8 text"))
-}
-
-/// Reads a system file with its included files and prints the warnings.
-pub(crate) fn load(path: &Path) -> anyhow::Result<Result<System, Vec<Diagnostic>>> {
-    Ok(system::read(&read_text(path)?, &path.display().to_string(), &file_includes())
-        .inspect(print_warnings))
-}
-
-/// Prints the warnings of a system file to standard error, separate from data.
-pub(crate) fn print_warnings(system: &System) {
-    eprint!("{}", talea_config::diagnostic::render(&system.warnings, false));
-}
-
-/// Variant of [`load`] that prints the errors and then returns `None`.
-pub(crate) fn load_or_report(path: &Path) -> anyhow::Result<Option<System>> {
-    Ok(load(path)?
-        .map_err(|diagnostics| eprint!("{}", talea_config::diagnostic::render(&diagnostics, false)))
-        .ok())
 }
 
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {

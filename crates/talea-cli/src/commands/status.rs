@@ -2,12 +2,12 @@
 
 use crate::args::StatusArgs;
 use crate::broker_client::{BrokerClient, Options};
-use crate::exit::Exit;
 use crate::grant_text;
 use crate::json::{PluginJson, StatusJson};
-use crate::output::{Table, count, print, print_json};
 use std::fmt::Write;
 use talea_proto::message::{CpuInfo, PluginInfo, Status};
+use talea_study::exit::Exit;
+use talea_study::output::{Table, count, print, print_json};
 
 pub(crate) fn run(options: &Options, args: &StatusArgs) -> anyhow::Result<Exit> {
     let mut link = BrokerClient::require_daemon(options)?;

@@ -1,13 +1,6 @@
 //! `talea sweep`: simulates one system over a grid of values.
 
 use super::generate::{self, GenerationArgs};
-use super::simulate::{file_includes, print_warnings};
-use crate::batch;
-use crate::exit::Exit;
-use crate::output::{note, print, print_json};
-use crate::sweep::axis::{Axis, AxisTarget};
-use crate::sweep::measure::{self, RunMeasurement};
-use crate::sweep::{edit, show};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use std::cell::RefCell;
@@ -16,6 +9,14 @@ use std::path::{Path, PathBuf};
 use talea_config::diagnostic::Diagnostic;
 use talea_core::Span;
 use talea_core::mutate;
+use talea_study::batch;
+use talea_study::exit::Exit;
+use talea_study::options::parts;
+use talea_study::output::{note, print, print_json};
+use talea_study::sweep::axis::{Axis, AxisTarget};
+use talea_study::sweep::measure::{self, RunMeasurement};
+use talea_study::sweep::{edit, show};
+use talea_study::system_file::{file_includes, print_warnings, read_text};
 use talea_system::{self as system, Beside, Include, System, folded};
 use toml_edit::DocumentMut;
 
@@ -66,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_parser = seeds)]
     seeds: Option<Seeds>,
     /// How long to run, instead of what the file says.
-    #[arg(long = "for", value_name = "DURATION", value_parser = crate::args::task::run_length)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = talea_study::options::run_length)]
     duration: Option<Span>,
     /// Number of threads; by default one per CPU.
     #[arg(long, value_name = "N")]
@@ -82,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "late", requires = "svg")]
     show: show::PlottedValue,
     #[command(flatten)]
-    output: crate::args::Output,
+    output: talea_study::options::Output,
     #[command(flatten)]
     draw: GenerationArgs,
 }
@@ -96,7 +97,7 @@ fn seeds(text: &str) -> Result<Seeds, String> {
         Ok(seed) => Ok(u64::from(seed)),
         Err(_) => Err(format!("`{text}` is no seed: seeds are whole numbers up to 4294967295")),
     };
-    crate::sweep::axis::values(text)?.iter().map(seed).collect::<Result<_, _>>().map(Seeds)
+    talea_study::sweep::axis::values(text)?.iter().map(seed).collect::<Result<_, _>>().map(Seeds)
 }
 
 /// Texts of the files of a system, read once.
@@ -171,7 +172,7 @@ enum PointError {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let reader = KeepingReader(RefCell::default());
-    let text = super::simulate::read_text(&args.file)?;
+    let text = read_text(&args.file)?;
     // Named as an include would name it, so that its text exists once.
     let origin = folded(&args.file).display().to_string();
     // Errors of the file itself are reported before those of the grid. Without drawn tasks it may
@@ -307,7 +308,7 @@ impl Grid<'_> {
         if let (Some(tasks), Some(total)) = (tasks, total) {
             let wrong = |why: &str| PointError::Drawn(why.to_owned());
             let count = tasks.parse().map_err(|_| wrong("a number of tasks is a whole number"))?;
-            let total = generate::parts(total).map_err(|why| wrong(&why))?;
+            let total = parts(total).map_err(|why| wrong(&why))?;
             let spec = self.args.draw.spec(count, total).map_err(|why| wrong(&why.to_string()))?;
             let drawn = talea_sim::generate::generate(&spec, seed, u64::from(set));
             for (number, task) in drawn.map_err(|why| wrong(&why.to_string()))?.iter().enumerate() {

@@ -88,7 +88,7 @@ fn first(places: &[PathBuf]) -> anyhow::Result<PathBuf> {
 }
 
 fn build(root: &Path, target: &Path, profile: &str) -> anyhow::Result<Programs> {
-    crate::output::note("building the daemon, the library and the job");
+    talea_study::output::note("building the daemon, the library and the job");
     let profile = if profile == "debug" { "dev" } else { profile };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--profile", profile, "--target-dir"]).arg(target);

@@ -84,7 +84,7 @@ impl Drop for Daemon {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        crate::output::note("the private talead did not stop when asked; killing it");
+        talea_study::output::note("the private talead did not stop when asked; killing it");
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

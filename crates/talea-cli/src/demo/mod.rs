@@ -26,10 +26,10 @@ mod report;
 mod run;
 mod tempdir;
 
-use crate::exit::Exit;
-use crate::output;
 use anyhow::Context;
 use std::path::PathBuf;
+use talea_study::exit::Exit;
+use talea_study::output;
 
 /// Options of `talea demo`.
 ///
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    output: crate::args::Output,
+    output: talea_study::options::Output,
 }
 
 /// Runs the demonstration.

@@ -2,7 +2,7 @@
 //! external resources.
 
 use super::picture::{escape, ms, svg};
-use super::run::{Outcome, Run};
+use super::run::{Outcome, Run, RunMeasurement};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem auto;padding:0 1rem;\
@@ -63,7 +63,7 @@ fn row(text: &mut String, run: &Run) {
                 ms(verdict.median.as_ns()),
                 ms(verdict.p99.as_ns()),
                 ms(verdict.max.as_ns()),
-                super::report::missed(measurement),
+                missed(measurement),
                 escape(&measurement.policy),
                 escape(measurement.grant.as_deref().unwrap_or("nothing")),
             );
@@ -76,4 +76,14 @@ fn row(text: &mut String, run: &Run) {
             );
         }
     }
+}
+
+/// Renders the number of misses, as in `0 of 800`, with the number of misses in stalls.
+pub(super) fn missed(measurement: &RunMeasurement) -> String {
+    let verdict = &measurement.verdict;
+    let mut text = format!("{} of {}", verdict.missed(), measurement.blocks.len());
+    if verdict.in_stalls() > 0 {
+        let _ = write!(text, " ({} in stalls)", verdict.in_stalls());
+    }
+    text
 }

@@ -4,13 +4,13 @@ use super::evaluate::{BlockResult, Verdict};
 use super::job::RUNTIME;
 use super::run::{Outcome, Run, RunMeasurement};
 use super::{page, picture};
-use crate::output::{Table, count};
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use talea_core::{Monotonic, Span};
 use talea_exec::Stall;
+use talea_study::output::{Table, count};
 
 /// Paths of the written files.
 pub(super) struct Written {
@@ -47,16 +47,6 @@ fn csv(measurement: &RunMeasurement) -> String {
         let (release, completion) = (block.release.as_ns(), block.completion.as_ns());
         let (response, computed) = (block.response().as_ns(), block.computed.as_ns());
         let _ = writeln!(text, "{k},{release},{completion},{response},{computed},{result:?}");
-    }
-    text
-}
-
-/// Renders the number of misses, as in `0 of 800`, with the number of misses in stalls.
-pub(super) fn missed(measurement: &RunMeasurement) -> String {
-    let verdict = &measurement.verdict;
-    let mut text = format!("{} of {}", verdict.missed(), measurement.blocks.len());
-    if verdict.in_stalls() > 0 {
-        let _ = write!(text, " ({} in stalls)", verdict.in_stalls());
     }
     text
 }
@@ -187,7 +177,7 @@ fn row(run: &Run) -> Vec<String> {
         picture::ms(measurement.verdict.median.as_ns()),
         picture::ms(measurement.verdict.p99.as_ns()),
         picture::ms(measurement.verdict.max.as_ns()),
-        missed(measurement),
+        page::missed(measurement),
         measurement.policy.clone(),
         stalls,
     ]

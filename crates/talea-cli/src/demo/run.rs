@@ -6,7 +6,7 @@ use super::evaluate::Verdict;
 use super::job::{self, Block, Job, Size};
 use super::load::Load;
 use super::tempdir::{DEMO_USER, TempDir};
-use crate::{grant_text, kernel, output};
+use crate::{grant_text, kernel};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +15,7 @@ use talea_core::{CpuSet, Monotonic, Policy, Span};
 use talea_exec::Stall;
 use talea_exec::stalls::{Monitor, ProbeConfig};
 use talea_os::{Tid, sched};
+use talea_study::output;
 
 /// Priority of the monitor on the job's CPU: above the band of each plugin, below the kernel's own
 /// watchdogs. `SCHED_DEADLINE` threads preempt the monitor, so the job must not have that policy.

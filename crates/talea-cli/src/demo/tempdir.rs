@@ -84,7 +84,10 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.dir) {
-            crate::output::note(&format!("{} could not be removed: {error}", self.dir.display()));
+            talea_study::output::note(&format!(
+                "{} could not be removed: {error}",
+                self.dir.display()
+            ));
         }
     }
 }

@@ -66,7 +66,7 @@ fn every_page_has_the_exit_codes() {
     for command in COMMANDS {
         let text = std::fs::read_to_string(scratch.path().join(format!("talea-{command}.1")))
             .expect("a page");
-        let last = if command == "run" { "127" } else { "7" };
+        let last = if command == "run" { "127" } else { "6" };
         assert!(
             text.contains("EXIT STATUS") && text.contains(&format!("\n{last}\n")),
             "talea-{command}.1"

@@ -1,4 +1,5 @@
-//! Scratch folders, execution of the binary, and snapshots.
+//! Scratch folders, execution of the binary under test ([`crate::PROGRAM`]), and snapshots.
+#![allow(dead_code, reason = "the tests of talea-lab use a part")]
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ impl Drop for Scratch {
 
 /// Returns the binary under test, with a fixed environment.
 pub(crate) fn talea(scratch: &Scratch) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_talea"));
+    let mut command = Command::new(crate::PROGRAM);
     command.current_dir(scratch.path()).stdin(Stdio::null());
     for name in ["TALEA_SOCKET", "TALEA_DISABLE", "CLICOLOR_FORCE", "COLUMNS"] {
         command.env_remove(name);

@@ -19,9 +19,6 @@ mod generated;
 mod harness;
 mod hostile;
 mod import;
-mod l3c;
-mod lab;
-mod lab_live;
 mod live;
 mod live_answers;
 mod manual;
@@ -41,3 +38,6 @@ mod sweep;
 mod synthesize;
 mod systems;
 mod witness;
+
+/// Path of the binary under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_talea");

@@ -3,9 +3,6 @@
 
 use super::AnalyzeArgs;
 use super::names::{find_node, name_of};
-use crate::commands::simulate::short;
-use crate::exit::Exit;
-use crate::output::{Table, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::supply::InterferenceCurve;
@@ -14,6 +11,9 @@ use talea_analysis::tree::{NoBound, RootModel};
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::{Span, Work};
+use talea_study::exit::Exit;
+use talea_study::output::{Table, note, print, print_json};
+use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
 /// Source of the theorem.

@@ -2,12 +2,12 @@
 
 use super::AnalysisReport;
 use super::names::name_of;
-use crate::report::{Plot, RootBounds, SupplyKind, bounds_html};
 use anyhow::Context;
 use std::path::Path;
 use talea_analysis::tree::RootModel;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::PolicySpec;
+use talea_study::report::{Plot, RootBounds, SupplyKind, bounds_html};
 use talea_system::{Root, System};
 
 pub(super) fn write(path: &Path, system: &System, answer: &AnalysisReport) -> anyhow::Result<()> {

@@ -4,9 +4,6 @@
 use super::names::name_of;
 use super::witness;
 use super::{AnalyzeArgs, Progress};
-use crate::commands::simulate::short;
-use crate::exit::Exit;
-use crate::output::{Table, count, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::tree::slot_interference::AbsorbedTable;
@@ -14,6 +11,9 @@ use talea_analysis::tree::{RootModel, TaskBound as Bounded};
 use talea_core::Span;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
 use talea_core::sched::{PolicySpec, Slot};
+use talea_study::exit::Exit;
+use talea_study::output::{Table, count, note, print, print_json};
+use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
 #[derive(Serialize)]

@@ -8,13 +8,13 @@
 
 use super::names::name_of;
 use super::{AnalyzeArgs, Progress};
-use crate::commands::simulate::short;
-use crate::exit::Exit;
-use crate::output::{Table, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::tree::RootModel;
 use talea_core::engine::NodeSpec;
+use talea_study::exit::Exit;
+use talea_study::output::{Table, note, print, print_json};
+use talea_study::run_summary::short;
 use talea_system::System;
 use talea_system::what_if::Change;
 

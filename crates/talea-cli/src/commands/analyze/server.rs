@@ -9,9 +9,6 @@
 
 use super::names::{find_node, name_of, subtree, tasks_among};
 use super::{AnalyzeArgs, Progress};
-use crate::commands::simulate::short;
-use crate::exit::Exit;
-use crate::output::{Table, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::supply::least_budget::least_budget;
@@ -20,6 +17,9 @@ use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
 use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Work};
+use talea_study::exit::Exit;
+use talea_study::output::{Table, note, print, print_json};
+use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
 /// Number of smaller budgets that are tried after the bisection.

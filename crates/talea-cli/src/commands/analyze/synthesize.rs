@@ -1,9 +1,6 @@
 //! `--synthesize table`: an off-line table for each root, as entries of a system file.
 
 use super::AnalyzeArgs;
-use crate::commands::simulate::short;
-use crate::exit::Exit;
-use crate::output::{count, note, print, print_json};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_analysis::offline::{Infeasible, Problem, Synthesis, entries, from_tree, synthesize};
@@ -11,6 +8,9 @@ use talea_analysis::tree::Reason;
 use talea_core::Span;
 use talea_core::engine::{NodeSpec, TaskSpec};
 use talea_core::sched::TableEntry;
+use talea_study::exit::Exit;
+use talea_study::output::{count, note, print, print_json};
+use talea_study::run_summary::short;
 use talea_system::{Root, System};
 
 /// Number of job orders that the list scheduler tries.

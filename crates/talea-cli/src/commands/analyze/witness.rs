@@ -7,8 +7,6 @@
 //! run and was due before is late as well.
 
 use super::Progress;
-use crate::commands::simulate::short;
-use crate::witness::{LateJob, Witness};
 use serde::Serialize;
 use std::fmt;
 use std::rc::Rc;
@@ -18,6 +16,8 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, CostMode, Source};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Simulation, Sink};
+use talea_study::run_summary::short;
+use talea_study::witness::{LateJob, Witness};
 use talea_system::Root;
 use talea_system::what_if::Change;
 

@@ -1,17 +1,17 @@
 //! Report of a comparison: per task, per run, and as one verdict.
 
-use crate::compare::Tolerance;
-use crate::compare::check::{Findings, JobInstant};
-use crate::compare::job_times::JobId;
-use crate::compare::model::Model;
-use crate::exit::Exit;
-use crate::live_run::{KernelCheck, LiveRun, LoadEstimate};
-use crate::output::{Table, Tone, count, paint};
-use crate::run_summary::{self, short};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use talea_core::Span;
+use talea_study::compare::Tolerance;
+use talea_study::compare::check::{Findings, JobInstant};
+use talea_study::compare::job_times::JobId;
+use talea_study::compare::model::Model;
+use talea_study::exit::Exit;
+use talea_study::live_run::{KernelCheck, LiveRun, LoadEstimate};
+use talea_study::output::{Table, Tone, count, paint};
+use talea_study::run_summary::{self, short};
 use talea_system::Root;
 
 #[derive(Serialize)]
@@ -365,7 +365,7 @@ fn cells(task: &TaskComparison) -> Vec<String> {
     };
     vec![
         task.name.clone(),
-        crate::run_summary::deadline(task.deadline_ns),
+        talea_study::run_summary::deadline(task.deadline_ns),
         bound,
         span(task.simulated_max_ns),
         span(task.measured_max_ns),

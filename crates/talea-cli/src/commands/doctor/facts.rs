@@ -1,5 +1,6 @@
 //! Facts that the checks evaluate, read once.
 
+use super::leftovers::{self, Leftovers};
 use crate::broker_client::{BrokerClient, Misuse, Options, Refused, Unreachable};
 use crate::commands::explain::refusal;
 use std::path::PathBuf;
@@ -68,21 +69,6 @@ pub(super) enum Configuration {
     Broken(PathBuf, String),
 }
 
-/// State that a dead broker, run or application left.
-#[derive(Clone, Debug)]
-pub(super) enum Leftovers {
-    /// Cpuset partitions that a dead broker left, without threads.
-    Partitions,
-    /// Shield of an application that was killed.
-    Shield,
-    /// Programs of killed runs, with the number of the runs.
-    Programs(usize),
-    /// Real-time threads without a live owner.
-    Threads(Vec<String>),
-    /// State that this process cannot read, with the reason.
-    Hidden(String),
-}
-
 impl Facts {
     /// Reads all facts.
     pub(super) fn read(options: &Options) -> anyhow::Result<Facts> {
@@ -91,8 +77,8 @@ impl Facts {
         let (fifo, deadline) = try_policies();
         let leftovers = match daemon {
             // The daemon restores its own threads. Shields do not belong to it.
-            Daemon::Answers { .. } => super::leftovers::shields(),
-            Daemon::Missing(_) | Daemon::Trouble(_) => super::leftovers::find_leftovers(options),
+            Daemon::Answers { .. } => leftovers::shields(),
+            Daemon::Missing(_) | Daemon::Trouble(_) => leftovers::find_leftovers(options),
         };
         Ok(Facts {
             uid: rustix::process::geteuid().as_raw(),

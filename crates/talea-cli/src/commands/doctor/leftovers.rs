@@ -5,7 +5,6 @@
 //! are real-time. Threads of a live broker or of a live `talea run` are not left over. For the
 //! repair, a broker starts in this process, adopts the grants and releases them.
 
-use super::facts::Leftovers;
 use crate::broker_client::{BrokerClient, Options, Refused, state_file};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,21 @@ use talea_os::thread::Identity;
 use talea_os::{Thread, Tid, cgroup, proc, sched, shield};
 use talea_proto::record::{Record, RecordThread};
 use talea_proto::{Code, SpecId};
+
+/// State that a dead broker, run or application left.
+#[derive(Clone, Debug)]
+pub(super) enum Leftovers {
+    /// Cpuset partitions that a dead broker left, without threads.
+    Partitions,
+    /// Shield of an application that was killed.
+    Shield,
+    /// Programs of killed runs, with the number of the runs.
+    Programs(usize),
+    /// Real-time threads without a live owner.
+    Threads(Vec<String>),
+    /// State that this process cannot read, with the reason.
+    Hidden(String),
+}
 
 /// Real-time thread without a live owner.
 struct LeftThread {

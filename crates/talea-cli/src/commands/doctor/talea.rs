@@ -1,9 +1,10 @@
 //! The daemon, its configuration, its rules for this user, and leftovers.
 
 use super::check::{Check, Status};
-use super::facts::{Configuration, Daemon, Facts, Leftovers};
+use super::facts::{Configuration, Daemon, Facts};
+use super::leftovers::Leftovers;
 use super::rights::privileged;
-use crate::exit::Exit;
+use talea_study::exit::Exit;
 
 /// Id of the check.
 const LEFTOVERS: &str = "leftovers";
@@ -172,7 +173,7 @@ fn leftover(left: &Leftovers) -> Check {
         ),
         Leftovers::Programs(runs) => Check::warn(
             id,
-            format!("programs of {}", crate::output::count(*runs, "run")),
+            format!("programs of {}", talea_study::output::count(*runs, "run")),
             "talea execute started them and was killed, together with its reaper",
             "talea doctor --repair ends them",
         ),

@@ -1,9 +1,9 @@
 //! Every verdict, with the facts of other computers.
 
 use super::check::Status;
-use super::facts::{Configuration, Daemon, Facts, Leftovers};
+use super::facts::{Configuration, Daemon, Facts};
+use super::leftovers::Leftovers;
 use super::{all, exit, text};
-use crate::exit::Exit;
 use std::path::PathBuf;
 use talea_core::{Charge, CpuSet, Span, Work};
 use talea_os::capabilities::{CapSet, Capability};
@@ -13,6 +13,7 @@ use talea_os::sysinfo::{
 use talea_proto::message::Name;
 use talea_proto::refusal::PluginVerdict;
 use talea_proto::{Code, Field, PluginAnswer, Refusal};
+use talea_study::exit::Exit;
 
 /// Returns the facts of a computer without problems, with a daemon, read by root.
 fn sound() -> Facts {

@@ -12,7 +12,6 @@
 
 use super::StartResult;
 use crate::args::LaunchArgs;
-use crate::exit::{Exit, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -23,6 +22,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use talea_study::exit::{Exit, RUN_FAILED, RUN_NOT_EXECUTABLE, RUN_NOT_FOUND};
 
 const START: u8 = b'g';
 /// Message that only wakes the launcher, so that its thread migrates to its new CPUs.

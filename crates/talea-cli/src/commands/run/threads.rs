@@ -5,11 +5,11 @@
 
 use crate::broker_client::BrokerClient;
 use crate::kernel;
-use crate::output::{count, note};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use talea_os::{Thread, Tid, proc};
 use talea_proto::{SpecId, Task};
+use talea_study::output::{count, note};
 
 /// Detected thread of a program.
 #[derive(Debug, Serialize, Clone)]

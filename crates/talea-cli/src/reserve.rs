@@ -1,0 +1,116 @@
+//! Reservation of the CPUs of a run in the ledger of the daemon, or in its state file.
+//!
+//! A run schedules its threads itself, above the grants on its CPUs, so it would break those with a
+//! proved guarantee. The command names such grants and refuses the run, unless the user accepts
+//! that. During the run, no other grant is placed on its CPUs. Without a broker there is no ledger
+//! and no grant.
+
+use crate::broker_client::{BrokerClient, Options, Refused};
+use talea_core::{CpuSet, Params, Priority, Span, Work};
+use talea_proto::message::Notes;
+use talea_proto::refusal::{PluginVerdict, RejectionReason};
+use talea_proto::{Owner, SpecId, SpecInfo, Task};
+use talea_study::live_run::CpuAssignment;
+use talea_study::output::note;
+
+/// Period of the specs of a run. Their runtime is the same, so the ledger charges them for whole
+/// CPUs.
+const PERIOD_NS: u64 = 1_000_000_000;
+
+/// Reserved CPUs. They stay reserved until the value is dropped or the process ends.
+pub(crate) struct CpuReservation {
+    link: BrokerClient,
+    specs: Vec<SpecId>,
+}
+
+impl Drop for CpuReservation {
+    fn drop(&mut self) {
+        for &spec in &self.specs {
+            self.link.release_unused(spec);
+        }
+    }
+}
+
+/// Reserves the CPUs of a run. Returns `None` if there is no ledger.
+///
+/// # Errors
+/// Outer: a failure. Inner: the reason for a refusal, as a sentence.
+pub(crate) fn reserve(
+    options: &Options,
+    places: &CpuAssignment,
+    beside_grants: bool,
+) -> anyhow::Result<Result<Option<CpuReservation>, String>> {
+    let Ok(mut link) = BrokerClient::open(options) else { return Ok(Ok(None)) };
+    let cpus = places.iter().flatten().fold(CpuSet::EMPTY, |mut all, &cpu| {
+        all.insert(cpu);
+        all
+    });
+    if !beside_grants {
+        let specs = link.specs()?;
+        let broken: Vec<String> =
+            specs.iter().filter(|spec| is_broken(spec, &cpus)).map(described).collect();
+        if !broken.is_empty() {
+            return Ok(Err(format!(
+                "it would break {} on its CPUs: {}; release them, use other CPUs (--cpus), or give --beside-grants",
+                if broken.len() == 1 { "a grant" } else { "grants" },
+                broken.join(", ")
+            )));
+        }
+    }
+    let tasks: Vec<Task> = cpus.iter().map(whole_cpu).collect();
+    let granted = match link.create_each(&tasks) {
+        Ok(granted) => granted,
+        Err(error) => {
+            if is_reserved(&error) {
+                return Ok(Err(format!("{error:#}")));
+            }
+            if options.verbose {
+                note(&format!("its CPUs are not reserved: {error:#}"));
+            }
+            return Ok(Ok(None));
+        }
+    };
+    link.suspend();
+    let specs = granted.iter().map(|granted| granted.spec).collect();
+    Ok(Ok(Some(CpuReservation { link, specs })))
+}
+
+/// Whether another executor has reserved one of the CPUs.
+fn is_reserved(error: &anyhow::Error) -> bool {
+    let reserved = |verdict: &PluginVerdict| match verdict {
+        PluginVerdict::No(no) => no.reason == RejectionReason::Reserved,
+        _ => false,
+    };
+    error.downcast_ref::<Refused>().is_some_and(|Refused(refusal)| {
+        refusal.answers.iter().any(|answer| reserved(&answer.verdict))
+    })
+}
+
+/// Whether a run on `cpus` would break the guarantee of a grant.
+fn is_broken(spec: &SpecInfo, cpus: &CpuSet) -> bool {
+    let on_its_cpus = spec.granted.cpu.is_none_or(|cpu| cpus.contains(cpu));
+    on_its_cpus && !spec.task.exclusive && !spec.granted.notes.contains(Notes::NOT_PROVED)
+}
+
+fn described(spec: &SpecInfo) -> String {
+    let place = spec.granted.cpu.map_or_else(|| "all CPUs".to_owned(), |cpu| format!("CPU {cpu}"));
+    format!("spec {} ({}, {place}) of user {}", spec.granted.spec.0, spec.plugin_name, spec.uid)
+}
+
+/// Returns the task that reserves a CPU. The priority lets a plugin without a test serve it, too.
+fn whole_cpu(cpu: u32) -> Task {
+    let params = Params {
+        period: Some(Span::from_ns(PERIOD_NS)),
+        runtime: Some(Work::from_ns(PERIOD_NS)),
+        priority: Some(Priority(1)),
+        ..Params::default()
+    };
+    Task {
+        params,
+        cpus: CpuSet::single(cpu),
+        cpus_mandatory: true,
+        exclusive: true,
+        owner: Owner::Process,
+        ..Task::default()
+    }
+}

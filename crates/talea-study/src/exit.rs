@@ -1,0 +1,116 @@
+//! Exit codes: one table for the program, the man page and the tests.
+//!
+//! Absent on purpose: a code per refusal. A script needs to know whether the caller or the
+//! administrator must act. The reason with its numbers is in the message and in `--json`.
+
+use std::process::ExitCode;
+use talea_proto::{Code, Refusal};
+
+/// Exit status of `talea` and `talea-lab`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Success.
+    Ok,
+    /// Failure.
+    Failure,
+    /// Wrong arguments, or a malformed configuration.
+    Usage,
+    /// The request is valid and does not fit.
+    Refused,
+    /// An access rule, a quota or ownership denies the request.
+    Denied,
+    /// The daemon is not reachable.
+    Unreachable,
+    /// The measurement is inconclusive because of CPU stalls.
+    Inconclusive,
+    /// A measured value is below its threshold; for `talea-lab` only.
+    BelowThreshold,
+    /// The program's exit code, or 125 to 127 if the program did not run; for `run` only.
+    Program(u8),
+}
+
+/// `run` itself failed; the program was not started.
+pub const RUN_FAILED: u8 = 125;
+/// The program was found but could not be executed.
+pub const RUN_NOT_EXECUTABLE: u8 = 126;
+/// The program was not found.
+pub const RUN_NOT_FOUND: u8 = 127;
+
+/// Table for the manual: code and meaning.
+pub const TABLE: [(&str, &str); 7] = [
+    (
+        "0",
+        "success; for doctor: no check failed; for check: the file is valid; for analyze: every task is proved",
+    ),
+    ("1", "failure: an operation failed; for analyze: not every task is proved"),
+    ("2", "wrong arguments, or a malformed configuration"),
+    (
+        "3",
+        "refused: the request does not fit (by admission, or into this machine), or the kernel refused it",
+    ),
+    ("4", "denied: by an access rule, a quota, or because it belongs to another user"),
+    ("5", "the daemon cannot be reached"),
+    ("6", "inconclusive: measured, but CPU stalls disturbed too many jobs"),
+];
+
+/// Additional rows for `run`, which returns 125 for the codes above.
+pub const RUN_TABLE: [(&str, &str); 5] = [
+    (
+        "125",
+        "run itself failed (refused, denied, no daemon, wrong arguments); the program was not started",
+    ),
+    ("126", "the program was found but could not be executed"),
+    ("127", "the program was not found"),
+    ("128+N", "the program was ended by signal N"),
+    ("else", "the program's own exit code"),
+];
+
+impl Exit {
+    /// Returns the exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Ok => 0,
+            Exit::Failure => 1,
+            Exit::Usage => 2,
+            Exit::Refused => 3,
+            Exit::Denied => 4,
+            Exit::Unreachable => 5,
+            Exit::Inconclusive => 6,
+            Exit::BelowThreshold => 7,
+            Exit::Program(code) => code,
+        }
+    }
+
+    /// Classifies a refusal by the person who must act.
+    pub fn from_refusal(refusal: &Refusal) -> Exit {
+        match refusal.code {
+            Code::NotAllowed
+            | Code::RuleBound
+            | Code::RuleOmission
+            | Code::NotOwner
+            | Code::ForeignThread
+            | Code::NotRoot
+            | Code::BadToken
+            | Code::Quota => Exit::Denied,
+            Code::NoPlugin if refusal.is_denied_everywhere() => Exit::Denied,
+            Code::NoPlugin | Code::Kernel => Exit::Refused,
+            Code::Malformed | Code::UnknownPlugin => Exit::Usage,
+            Code::NoSuchSpec
+            | Code::NoSuchThread
+            | Code::ThreadTaken
+            | Code::SpecTaken
+            | Code::NotAttached
+            | Code::Version
+            | Code::TidNotAccepted
+            | Code::Stopping
+            | Code::Busy
+            | Code::NotRecorded => Exit::Failure,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}

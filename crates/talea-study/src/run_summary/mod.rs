@@ -1,0 +1,214 @@
+//! Summary of a run, simulated or real: counters and response times per task, the file's
+//! expectations, and the output files.
+//!
+//! Model: a run reports its events to a sink ([`RunRecorder`]), independent of whether time was
+//! simulated. So both kinds of runs have the same tables, JSON, plots and traces.
+
+mod csv;
+mod events;
+mod exec_intervals;
+mod files;
+mod recorder;
+
+pub use files::{FileArgs, Files};
+pub use recorder::RunRecorder;
+
+use crate::output::{Table, Tone, count, paint};
+use crate::report::{DrawnRoot, Outline, TaskTotals};
+use serde::Serialize;
+use std::fmt::Write;
+use talea_core::engine::{Job, MAX_RUN, TaskId};
+use talea_core::{Span, Time};
+use talea_system::{Expectation, Root};
+
+/// Summary of one root.
+#[derive(Serialize)]
+pub struct RootSummary {
+    /// Name of the root.
+    pub name: String,
+    /// Number of CPUs of the root.
+    pub cpus: u32,
+    /// `tasks[t]`: summary of task `t`.
+    pub tasks: Vec<TaskSummary>,
+    pub(crate) events: events::EventCounts,
+    /// Text of the events. Empty if there were none.
+    #[serde(skip)]
+    remark: String,
+}
+
+/// Summary of one task.
+#[derive(Serialize)]
+pub struct TaskSummary {
+    /// Name of the task.
+    pub name: String,
+    pub(crate) period_ns: u64,
+    /// Relative deadline in nanoseconds.
+    pub deadline_ns: u64,
+    pub(crate) arrived: u64,
+    pub(crate) refused: u64,
+    pub(crate) completed: u64,
+    /// Number of jobs that ended after their deadline, including unfinished jobs whose deadline has
+    /// passed.
+    pub late: u64,
+    pub(crate) response_min_ns: Option<u64>,
+    pub(crate) response_mean_ns: Option<u64>,
+    pub(crate) response_p99_ns: Option<u64>,
+    /// Longest response time in nanoseconds. `None` if no job completed.
+    pub response_max_ns: Option<u64>,
+}
+
+/// Result of one expectation of the file.
+#[derive(Serialize)]
+pub struct ExpectationResult {
+    line: u32,
+    task: Option<String>,
+    /// Whether the run meets the expectation.
+    pub holds: bool,
+    what: String,
+}
+
+/// Returns the static data of a root for plots and traces.
+pub fn outline(root: &Root) -> anyhow::Result<Outline> {
+    let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
+    Ok(Outline::of(root, &machine))
+}
+
+/// Summarizes a root until `end`, and records its schedule if a file needs the schedule.
+pub fn summarize<'a>(
+    outline: &'a Outline,
+    seen: RunRecorder<'_>,
+    unfinished: Vec<(TaskId, Job)>,
+    end: Time,
+) -> (RootSummary, Option<DrawnRoot<'a>>) {
+    // An unfinished job after its deadline is late as well.
+    let mut overdue = vec![0; outline.tasks.len()];
+    for (task, _) in unfinished.iter().filter(|(_, job)| job.deadline <= end) {
+        overdue[task.0 as usize] += 1;
+    }
+    let mut answers = Vec::new();
+    for (number, task) in outline.tasks.iter().enumerate() {
+        let (counted, responses) = (seen.counters.tasks[number], &seen.responses[number]);
+        let ns = |span: Option<Span>| span.map(Span::as_ns);
+        answers.push(TaskSummary {
+            name: task.name.clone(),
+            period_ns: task.period_ns,
+            deadline_ns: task.deadline_ns,
+            arrived: counted.arrived,
+            refused: counted.refused,
+            completed: counted.completed,
+            late: counted.late + overdue[number],
+            response_min_ns: ns(responses.min()),
+            response_mean_ns: ns(responses.mean()),
+            response_p99_ns: ns(responses.quantile(990)),
+            response_max_ns: ns(responses.max()),
+        });
+    }
+    let sums = answers.iter().map(sum).collect();
+    let budgets = seen.curves;
+    let drawn =
+        seen.schedule.map(|schedule| DrawnRoot { outline, schedule, budgets, unfinished, sums });
+    let events = seen.events;
+    let remark = events.line(events.deadlocked_task(outline));
+    (
+        RootSummary {
+            name: outline.name.clone(),
+            cpus: outline.cpus,
+            tasks: answers,
+            events,
+            remark,
+        },
+        drawn,
+    )
+}
+
+fn sum(task: &TaskSummary) -> TaskTotals {
+    TaskTotals {
+        completed: task.completed,
+        late: task.late,
+        refused: task.refused,
+        mean_ns: task.response_mean_ns,
+        p99_ns: task.response_p99_ns,
+        max_ns: task.response_max_ns,
+    }
+}
+
+/// Checks the expectations of the file.
+pub fn check_expectations(
+    expectations: &[Expectation],
+    roots: &[RootSummary],
+) -> Vec<ExpectationResult> {
+    expectations.iter().map(|expectation| check_expectation(expectation, roots)).collect()
+}
+
+fn check_expectation(expectation: &Expectation, roots: &[RootSummary]) -> ExpectationResult {
+    let about =
+        roots.iter().flat_map(|root| &root.tasks).filter(|task| expectation.is_about(&task.name));
+    let late: u64 = about.clone().map(|task| task.late).sum();
+    let worst = Span::from_ns(about.filter_map(|task| task.response_max_ns).max().unwrap_or(0));
+    let mut holds = true;
+    let mut what = String::new();
+    if let Some(misses) = expectation.misses {
+        holds &= late <= misses;
+        let _ = write!(what, "{} late, at most {misses} expected", count(late as usize, "job"));
+    }
+    if let Some(response) = expectation.response {
+        holds &= worst <= response;
+        let separator = if what.is_empty() { "" } else { "; " };
+        let _ = write!(what, "{separator}longest response {worst}, at most {response} expected");
+    }
+    ExpectationResult { line: expectation.line, task: expectation.task.clone(), holds, what }
+}
+
+/// Formats the tasks of a root as a table, followed by the events.
+pub fn table(root: &RootSummary) -> String {
+    let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
+    let mut table =
+        Table::new(&["task", ">jobs", ">late", ">refused", ">deadline", ">mean", ">p99", ">max"]);
+    for task in &root.tasks {
+        table.row(vec![
+            task.name.clone(),
+            task.completed.to_string(),
+            task.late.to_string(),
+            task.refused.to_string(),
+            deadline(task.deadline_ns),
+            span(task.response_mean_ns),
+            span(task.response_p99_ns),
+            span(task.response_max_ns),
+        ]);
+    }
+    table.render() + &root.remark
+}
+
+/// Formats each expectation in a line.
+pub fn verdicts(expectations: &[ExpectationResult], color: bool) -> String {
+    let mut out = String::new();
+    for expectation in expectations {
+        let (word, tone) =
+            if expectation.holds { ("holds", Tone::Good) } else { ("fails", Tone::Bad) };
+        let task = expectation.task.as_deref().unwrap_or("all tasks");
+        let _ = writeln!(out, "{}: {task}: {}", paint(word, tone, color), expectation.what);
+    }
+    out
+}
+
+/// Formats a deadline. An endless job has none.
+pub fn deadline(ns: u64) -> String {
+    if ns < MAX_RUN.as_ns() { short(ns) } else { "-".to_owned() }
+}
+
+/// Formats nanoseconds with at most three decimals.
+pub fn short(ns: u64) -> String {
+    let (unit, name) = match ns {
+        0..1_000 => return format!("{ns}ns"),
+        1_000..1_000_000 => (1_000, "us"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let text = format!("{}.{:03}", ns / unit, ns % unit * 1_000 / unit);
+    format!("{}{name}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Formats millionths as a percentage, with all digits.
+pub fn percent(ppm: u64) -> String {
+    format!("{}.{:04} %", ppm / 10_000, ppm % 10_000)
+}

@@ -1,0 +1,57 @@
+//! System files on disk, with the files that they include.
+
+use anyhow::Context;
+use std::path::Path;
+use talea_config::{Diagnostic, FILE_MAX};
+use talea_core::mutate;
+use talea_os::bounded_read::read_bounded;
+use talea_system::{self as system, Beside, Include, System};
+
+/// Returns the resolver of included files, relative to the including file.
+pub fn file_includes() -> impl Include {
+    Beside(read_include)
+}
+
+/// Reads an included file. The system file itself may be a pipe. An included file must be regular,
+/// because reading a pipe or terminal would block and is not repeatable.
+pub fn read_include(path: &Path) -> Result<String, String> {
+    // Follows symbolic links, as opening does. A file that is replaced in between may block only
+    // its own user.
+    match std::fs::metadata(path) {
+        Ok(found)
+            if mutate!(
+                "cli-include-pipe",
+                !found.is_file(),
+                found.is_dir() && !found.is_file()
+            ) =>
+        {
+            Err(format!("{} is no regular file", path.display()))
+        }
+        _ => read_text(path).map_err(|error| format!("{error:#}")),
+    }
+}
+
+/// Reads a text file of bounded size.
+pub fn read_text(path: &Path) -> anyhow::Result<String> {
+    let origin = path.display();
+    let bytes = read_bounded(path, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
+    String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{origin} is not UTF-8 text"))
+}
+
+/// Reads a system file with its included files and prints the warnings.
+pub fn load(path: &Path) -> anyhow::Result<Result<System, Vec<Diagnostic>>> {
+    Ok(system::read(&read_text(path)?, &path.display().to_string(), &file_includes())
+        .inspect(print_warnings))
+}
+
+/// Prints the warnings of a system file to standard error, separate from data.
+pub fn print_warnings(system: &System) {
+    eprint!("{}", talea_config::diagnostic::render(&system.warnings, false));
+}
+
+/// Variant of [`load`] that prints the errors and then returns `None`.
+pub fn load_or_report(path: &Path) -> anyhow::Result<Option<System>> {
+    Ok(load(path)?
+        .map_err(|diagnostics| eprint!("{}", talea_config::diagnostic::render(&diagnostics, false)))
+        .ok())
+}
