@@ -40,7 +40,12 @@ impl Drop for Scratch {
 
 /// Returns the binary under test, with a fixed environment.
 pub(crate) fn talea(scratch: &Scratch) -> Command {
-    let mut command = Command::new(crate::PROGRAM);
+    program(scratch, Path::new(crate::PROGRAM))
+}
+
+/// Returns a binary with a fixed environment.
+fn program(scratch: &Scratch, path: &Path) -> Command {
+    let mut command = Command::new(path);
     command.current_dir(scratch.path()).stdin(Stdio::null());
     for name in ["TALEA_SOCKET", "TALEA_DISABLE", "CLICOLOR_FORCE", "COLUMNS"] {
         command.env_remove(name);
@@ -93,16 +98,21 @@ pub(crate) fn finish(command: &mut Command) -> Ended {
 /// Another test may execute a system at the same time: then its CPUs are reserved, and the command
 /// is repeated until they are free.
 pub(crate) fn run(scratch: &Scratch, arguments: &[&str]) -> Ended {
+    run_program(scratch, Path::new(crate::PROGRAM), arguments)
+}
+
+/// Variant of [`run`] for another binary.
+pub(crate) fn run_program(scratch: &Scratch, path: &Path, arguments: &[&str]) -> Ended {
     const TRIES: usize = 300;
     let is_reserved = |ended: &Ended| ended.code == Some(3) && ended.err.contains("has reserved");
     for _ in 1..TRIES {
-        let ended = finish(talea(scratch).args(arguments));
+        let ended = finish(program(scratch, path).args(arguments));
         if !is_reserved(&ended) {
             return ended;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    finish(talea(scratch).args(arguments))
+    finish(program(scratch, path).args(arguments))
 }
 
 impl Ended {

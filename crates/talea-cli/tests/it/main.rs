@@ -18,6 +18,7 @@ mod generate;
 mod generated;
 mod harness;
 mod hostile;
+mod idle_band;
 mod import;
 mod live;
 mod live_answers;

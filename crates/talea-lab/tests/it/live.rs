@@ -2,14 +2,24 @@
 //! pictures. Numbers this small are not judged here, but by order: what must cost more, and what
 //! can't be.
 
-use crate::harness::{Scratch, run};
+use crate::harness::{Ended, Scratch, run, run_program};
 use serde_json::Value;
-use talea_kernel_tests::{Bench, needs_root};
+use std::path::Path;
+use talea_kernel_tests::{Bench, needs, needs_root};
 
 fn lab(scratch: &Scratch, arguments: &[&str]) -> String {
     let ended = run(scratch, arguments);
     assert_eq!(ended.code, Some(code_of(&ended.out)), "{arguments:?}: {}{}", ended.out, ended.err);
     ended.out
+}
+
+/// Runs `talea`, which lies beside `talea-lab` when the workspace has been built.
+fn talea(scratch: &Scratch, arguments: &[&str]) -> Ended {
+    run_program(scratch, &Path::new(crate::PROGRAM).with_file_name("talea"), arguments)
+}
+
+fn talea_is_built() -> bool {
+    Path::new(crate::PROGRAM).with_file_name("talea").is_file()
 }
 
 /// Expected exit code of an experiment: its thresholds are in lines of text, or in JSON.
@@ -170,11 +180,12 @@ fn y18_the_drone_flies_in_every_kind_of_version_beside_the_simulation_of_its_own
         assert!((8..=12).contains(&frames), "the camera is on from the third of 14 on: {row:#}");
     }
     // The file that the drone says of itself is one like any other.
-    let again = run(&scratch, &["simulate", "search-and-rescue.toml"]);
+    needs!("talea beside talea-lab (cargo build --workspace)", talea_is_built());
+    let again = talea(&scratch, &["simulate", "search-and-rescue.toml"]);
     assert_eq!(again.code, Some(0), "{}{}", again.out, again.err);
     assert!(again.out.contains("encode") && again.out.contains("handler"), "{}", again.out);
     needs_root!();
-    let compared = || run(&scratch, &["compare", "search-and-rescue.toml", "--duration", "1s"]);
+    let compared = || talea(&scratch, &["compare", "search-and-rescue.toml", "--duration", "1s"]);
     // On a machine that stands still too often it says nothing; a wrong schedule contradicts each
     // time.
     let agrees = (0..3).map(|_| compared()).find(|ended| matches!(ended.code, Some(0 | 6)));
@@ -185,7 +196,7 @@ fn y18_the_drone_flies_in_every_kind_of_version_beside_the_simulation_of_its_own
 #[test]
 fn y18_y22_the_drone_of_an_ordinary_user_is_explored_with_the_daemons_rights_or_reports_none() {
     use std::os::unix::process::CommandExt;
-    use talea_kernel_tests::{ALICE, Daemon, config, kernel, needs};
+    use talea_kernel_tests::{ALICE, Daemon, config, kernel};
     needs_root!();
     needs!("two CPUs", kernel::cpus().len() >= 2);
     let bench = Bench::new("lab_yasmin_user");
