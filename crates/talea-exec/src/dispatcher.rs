@@ -17,6 +17,7 @@ use crate::mailbox::Mailbox;
 use crate::mechanism::Mechanism;
 use crate::root_shared::{self, PriorityMap, RootShared};
 use crate::root_state::{RootState, WorkerSteps};
+use crate::run_clock::RunClock;
 use std::io;
 use std::sync::atomic::Ordering;
 use talea_core::mutate;
@@ -53,37 +54,14 @@ pub struct DispatcherStats {
     pub stopped_at: Time,
 }
 
-/// Clock of a run: converts between CLOCK_MONOTONIC and run time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RunClock {
-    /// Time at which the run begins.
-    pub(crate) zero: Monotonic,
-    /// Run time at which the run ends.
-    pub(crate) until: Time,
-}
-
-impl RunClock {
-    /// Returns the current run time, or zero before the run begins.
-    pub(crate) fn now(&self) -> Time {
-        clock::now().run_time(self.zero)
-    }
-
-    /// Converts run time `at` to CLOCK_MONOTONIC.
-    pub(crate) fn to_monotonic(self, at: Time) -> Monotonic {
-        Monotonic::of_run_time(self.zero, at)
-    }
-}
-
-impl RunClock {
-    /// Sleeps until the run begins or is cancelled.
-    fn wait_for_start(&self, mailbox: &Mailbox, shared: &RootShared) {
-        loop {
-            let key = mailbox.event_count.key();
-            if shared.is_over.load(Ordering::Acquire) || clock::now() >= self.zero {
-                return;
-            }
-            mailbox.event_count.wait(key, self.zero);
+/// Sleeps until the run begins or is cancelled.
+fn wait_for_start(clock: RunClock, mailbox: &Mailbox, shared: &RootShared) {
+    loop {
+        let key = mailbox.event_count.key();
+        if shared.is_over.load(Ordering::Acquire) || talea_os::clock::now() >= clock.zero {
+            return;
         }
+        mailbox.event_count.wait(key, clock.zero);
     }
 }
 
@@ -158,7 +136,7 @@ pub(crate) fn run<M: Mechanism>(
     let mut stats = DispatcherStats::default();
     state.lock().executor.calibrate_latency(cpu, min_wakeup_latency());
     let before = clock::thread_cpu_time();
-    clock.wait_for_start(mailbox, shared);
+    wait_for_start(clock, mailbox, shared);
     let mut due = Time::ZERO;
     let mut woken = Woken::TimedOut;
     loop {

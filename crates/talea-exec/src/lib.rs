@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | [`run`] | set-up and tear-down of a run |
 //! | `dispatcher` | loop of a dispatcher |
-//! | `executor` | body of the loop, without threads; segments, wake-up times, release timers |
+//! | `executor` | body of the loop, without threads: state of tasks, CPUs and releases |
 //! | `root_state` | state behind the root lock, and the threads that step it |
 //! | `worker` | loop of a worker |
 //! | [`programs`] | programs instead of workers |
@@ -31,6 +31,7 @@
 
 mod dispatcher;
 mod executor;
+mod failure;
 pub mod flow;
 mod job_stats;
 pub mod kernel_check;
@@ -40,6 +41,7 @@ mod mailbox;
 pub mod mechanism;
 mod mpsc_stack;
 pub mod native;
+mod options;
 pub mod panics;
 mod policy_monitor;
 pub mod programs;
@@ -49,6 +51,7 @@ pub mod rights;
 mod root_shared;
 mod root_state;
 pub mod run;
+mod run_clock;
 mod run_control;
 pub mod schedule_log;
 pub mod stalls;
@@ -57,6 +60,7 @@ mod tests;
 mod watchdog;
 pub mod work;
 mod worker;
+mod worker_slot;
 
 pub use flow::Flow;
 pub use job_stats::JobStats;

@@ -4,8 +4,6 @@
 //! slices too short for the stall monitor shows here: the CPU clock of the thread stands still, and
 //! CLOCK_MONOTONIC goes on.
 
-use crate::run::RootReport;
-use crate::schedule_log::{ScheduleEvent, ScheduleLog};
 use talea_core::{Span, Time};
 
 /// Interval in which a worker got less CPU time than the length of the interval.
@@ -51,29 +49,4 @@ impl LostTimes {
     pub(crate) fn all(&self) -> &[LostTime] {
         &self.0
     }
-}
-
-/// Returns the total loss of a run whose workers were audited.
-///
-/// The total includes the delays from an order to its worker and from the end of a job to the
-/// dispatcher. It does not include the CPU time of dispatchers.
-pub(crate) fn total(root: &RootReport) -> Span {
-    let cpus = root.dispatchers.len();
-    let mut since: Vec<Option<Time>> = vec![None; cpus];
-    let mut owned = 0;
-    for &(now, event) in ScheduleLog::from_record(cpus as u32, &root.record).timed_events() {
-        let (cpu, begins) = match event {
-            // The next event of the CPU is at the same instant.
-            ScheduleEvent::Completed { .. } => continue,
-            ScheduleEvent::Dispatched { cpu, .. } => (cpu, Some(now)),
-            ScheduleEvent::Idle { cpu } => (cpu, None),
-        };
-        let before = std::mem::replace(&mut since[cpu.0 as usize], begins);
-        owned += before.map_or(0, |before| now.since(before).as_ns());
-    }
-    let end = root.record.last().map_or(Time::ZERO, |entry| entry.now);
-    owned += since.into_iter().flatten().map(|before| end.since(before).as_ns()).sum::<u64>();
-    let done: u64 = root.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
-    let scheduling = root.scheduling().as_ns();
-    Span::from_ns(owned.saturating_sub(done + scheduling))
 }

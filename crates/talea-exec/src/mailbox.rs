@@ -23,7 +23,7 @@
 //!   is delivered no later than it, and an activation before a stop no later than the stop.
 
 use crate::mpsc_stack::{AtomicInt, MpscStack};
-use crate::root_shared::WorkerSlot;
+use crate::worker_slot::WorkerSlot;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use talea_core::engine::{Condition, Event, TaskId};

@@ -9,8 +9,8 @@
 //! Absent on purpose: threads that have left the cgroup (that takes rights over the hierarchy, and
 //! then they are outside of the run), and changes that are undone before the next check.
 
+use crate::failure::Failure;
 use crate::root_shared::{PriorityMap, ProgramLevel};
-use crate::run::Failure;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, Scope};

@@ -19,10 +19,11 @@
 //! time. Perf events may be refused, or stop, or the kernel may be fully preemptible: it then
 //! delivers them from a thread at FIFO 1 that a busy CPU never runs.
 
+use crate::failure::Failure;
 use crate::mechanism::freeze::Freezable;
+use crate::options::Options;
 use crate::policy_monitor::{self, ProgramPolicies, WatchedProgram};
 use crate::root_shared::{PriorityMap, ProgramLevel, RootShared};
-use crate::run::{Failure, Options};
 use std::fmt;
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;

@@ -41,13 +41,13 @@
 //! keeps the message. The run then fails with it. The panic hook of the program runs before that,
 //! with the lock held: a hook that waits for a stopped worker waits forever.
 
-use crate::dispatcher::RunClock;
 use crate::executor::{Executor, StepContext};
 use crate::mailbox::Batch;
 use crate::mechanism::Mechanism;
 use crate::panics;
 use crate::record::{Log, RecordEntry};
 use crate::root_shared::RootShared;
+use crate::run_clock::RunClock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -19,41 +19,43 @@
 //! that is read. So what it consumes after it was stopped on another CPU, or between two jobs, is
 //! charged when it next runs.
 //!
-//! [`segments`]: segments of a job and the steps between them; [`wakeup`]: wake-up times of
-//! dispatchers; [`release_timers`]: workers that wake themselves.
+//! The executor routes; the state is in parts with methods of their own:
+//!
+//! | part | state | its protocol | routing |
+//! | --- | --- | --- | --- |
+//! | [`task_state`] | load, segment, CPU time of a task | segments of a job | `segments` |
+//! | [`cpu_state`] | assignment and wake-up of a CPU | orders of a step | this file, `wakeup` |
+//! | [`budget_sleep`] | sleep of a dispatcher | checks of a budget | `wakeup` |
+//! | [`release_timers`] | releases and timers | workers that wake themselves | `releases` |
+//! | [`timed_events`] | other known times | none | `segments` |
 
+mod budget_sleep;
+mod cpu_state;
 mod release_timers;
+mod releases;
 mod segments;
+mod task_state;
+mod timed_events;
 mod wakeup;
 
 use crate::flow::Flow;
 use crate::job_stats::JobStats;
-use crate::load::{Cursor, Load};
+use crate::load::Load;
 use crate::lost_time::{LostTime, LostTimes};
 use crate::mailbox::Batch;
 use crate::mechanism::{Deferred, Mechanism};
 use crate::record::{Log, RecordEntry, RecordKind};
+pub(crate) use budget_sleep::MIN_REMAINDER;
+use cpu_state::{Assignment, CpuState};
 use release_timers::ReleaseTimers;
-use segments::Segment;
 use std::sync::Arc;
+use talea_core::Time;
 use talea_core::engine::{
     ChannelId, Condition, Cpu, Engine, Event, Handled, Notification, Order, TaskId,
 };
-use talea_core::heap::Heap;
 use talea_core::mutate;
-use talea_core::workload::job_program::JobProgram;
-use talea_core::{Span, Time, Work};
-use wakeup::{SleepState, WakeupEstimator};
-
-/// Smallest remainder of a budget for which a dispatcher sleeps. A shorter remainder is charged at
-/// once, because sleeping costs more.
-pub(crate) const MIN_REMAINDER: Span = Span::from_ns(4_000);
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Assignment {
-    task: TaskId,
-    job: u64,
-    version: u32,
-}
+use task_state::TaskState;
+use timed_events::TimedEvents;
 
 /// Thread that steps: the dispatcher of a CPU, or a worker that runs there.
 #[derive(Clone, Copy, Debug)]
@@ -67,48 +69,17 @@ pub(crate) struct StepContext {
 pub(crate) struct Executor<M> {
     engine: Engine,
     mechanism: M,
-    loads: Vec<Cursor>,
-    /// `arrivals`: next arrival of each task.
-    arrivals: Heap,
-    /// Arrivals for which the executor has to wake a dispatcher.
-    dispatcher_alarms: Heap,
-    timers: ReleaseTimers,
-    /// `running[c]`: assignment of CPU `c` as the mechanism knows it.
-    running: Vec<Option<Assignment>>,
-    /// `ordered[c]`: assignment of CPU `c` as ordered in this step.
-    ordered: Vec<Option<Assignment>>,
-    /// `begun_jobs[n]`: number of the job of task `n` that has started and not ended.
-    begun_jobs: Vec<Option<u64>>,
-    /// `segments[n]`: state of the current segment of task `n`.
-    segments: Vec<Segment>,
-    /// `scripts[n]`: job program of task `n`.
-    scripts: Vec<Option<JobProgram>>,
+    /// `tasks[n]`: state of task `n`.
+    tasks: Vec<TaskState>,
+    /// `cpus[c]`: state of CPU `c`.
+    cpus: Vec<CpuState>,
+    releases: ReleaseTimers,
+    timed_events: TimedEvents,
     /// `flows[n]`: flow of channel `n`, if jobs move tokens explicitly. Empty if no job does.
     flows: Vec<Arc<Flow>>,
-    /// `channels_of[n]`: channels of which task `n` is an end.
-    channels_of: Vec<Vec<ChannelId>>,
-    /// End of the suspension of each suspended task, as a heap.
-    resumptions: Heap,
-    /// Changes of battery, mode and permissions, in order of time. `next_change` is the index of
-    /// the next change.
-    changes: Vec<(Time, Condition)>,
-    next_change: usize,
-    /// `charged[n]`: value of the CPU clock of task `n`'s worker up to which the engine was
-    /// charged.
-    charged: Vec<Work>,
-    /// `wakeups[c]`: latest time at which the dispatcher of CPU `c` is awake.
-    wakeups: Vec<Time>,
-    /// `sleeps[c]`: sleep of the dispatcher of CPU `c`.
-    sleeps: Vec<SleepState>,
-    /// `estimators[c]`: wake-up estimator of the dispatcher of CPU `c`.
-    estimators: Vec<WakeupEstimator>,
-    /// `remainder_charged[c]`: whether this step has charged a negligible remainder on CPU `c`.
-    remainder_charged: Vec<bool>,
     now: Time,
     entry_count: u64,
     refused: u64,
-    /// `job_stats[n]`: statistics of the jobs of task `n`.
-    job_stats: Vec<JobStats>,
     /// Late wake-ups of dispatchers, and of workers that step in place of a dispatcher.
     late_wakeups: LostTimes,
     stopped: bool,
@@ -130,56 +101,32 @@ impl<M: Mechanism> Executor<M> {
     ) -> Result<Self, M::Error> {
         let tasks = engine.tasks();
         assert_eq!(tasks, loads.len(), "one load for each task");
-        let charged = (0..tasks)
-            .map(|task| mechanism.cpu_time(TaskId(task as u32)))
-            .collect::<Result<_, _>>()?;
         // Tokens that a previous run left.
         let tokens: Vec<u32> = flows.iter().map(|flow| flow.visible()).collect();
         engine.keep_tokens(mutate!("exec-resume-tokens", &tokens, &[]));
-        let script = |(task, load): (u32, &Load)| {
-            if load.explicit_tokens {
-                return None;
-            }
+        let mut states = Vec::with_capacity(tasks);
+        for (task, load) in (0..).map(TaskId).zip(loads) {
             let (inputs, outputs): (Vec<_>, Vec<_>) =
-                (engine.inputs(TaskId(task)).collect(), engine.outputs(TaskId(task)).collect());
-            JobProgram::new(&load.marks, &inputs, &outputs)
-        };
-        let mut channels_of = vec![Vec::new(); tasks];
+                (engine.inputs(task).collect(), engine.outputs(task).collect());
+            states.push(TaskState::new(load, &inputs, &outputs, mechanism.cpu_time(task)?));
+        }
         for (flow, channel) in flows.iter().zip((0..).map(ChannelId)) {
-            mutate!(
-                "exec-segment-ends",
-                flow.endpoints().for_each(|task| channels_of[task.0 as usize].push(channel)),
-                flow.endpoints()
-                    .take(1)
-                    .for_each(|task| channels_of[task.0 as usize].push(channel))
-            );
+            let ends = mutate!("exec-segment-ends", usize::MAX, 1);
+            for task in flow.endpoints().take(ends) {
+                states[task.0 as usize].add_channel(channel);
+            }
         }
         let mut root = Executor {
-            channels_of,
-            scripts: (0..).zip(&loads).map(script).collect(),
             engine,
             mechanism,
-            loads: loads.into_iter().map(Cursor::new).collect(),
-            arrivals: Heap::new(tasks),
-            dispatcher_alarms: Heap::new(tasks),
-            timers: ReleaseTimers::new(tasks),
-            running: vec![None; cpus],
-            ordered: vec![None; cpus],
-            begun_jobs: vec![None; tasks],
-            segments: vec![Segment::None; tasks],
-            resumptions: Heap::new(tasks),
-            changes,
-            next_change: 0,
+            tasks: states,
+            cpus: (0..cpus).map(|_| CpuState::INITIAL).collect(),
+            releases: ReleaseTimers::new(tasks),
+            timed_events: TimedEvents::new(tasks, changes),
             flows,
-            charged,
-            wakeups: vec![Time::ZERO; cpus],
-            sleeps: vec![SleepState::NONE; cpus],
-            estimators: vec![WakeupEstimator::INITIAL; cpus],
-            remainder_charged: vec![false; cpus],
             now: Time::ZERO,
             entry_count: 0,
             refused: 0,
-            job_stats: vec![JobStats::default(); tasks],
             late_wakeups: LostTimes::new(),
             stopped: false,
             closed: false,
@@ -217,7 +164,7 @@ impl<M: Mechanism> Executor<M> {
     pub(crate) fn take_deferred(&mut self) -> Deferred {
         let deferred = self.mechanism.take_deferred();
         Deferred {
-            wake: deferred.wake.filter(|&task| !self.timers.is_already_awake(task)),
+            wake: deferred.wake.filter(|&task| !self.releases.is_already_awake(task)),
             ..deferred
         }
     }
@@ -229,12 +176,12 @@ impl<M: Mechanism> Executor<M> {
 
     /// Whether the CPU time consumed on any CPU must be accounted while it runs.
     pub(crate) fn needs_accounting(&self) -> bool {
-        (0..self.running.len() as u32).any(|cpu| self.engine.is_accounted(Cpu(cpu)))
+        (0..self.cpus.len() as u32).any(|cpu| self.engine.is_accounted(Cpu(cpu)))
     }
 
     /// Returns the statistics of the jobs of each task: element `n` for task `n`.
-    pub(crate) fn job_stats(&self) -> &[JobStats] {
-        &self.job_stats
+    pub(crate) fn job_stats(&self) -> Vec<JobStats> {
+        self.tasks.iter().map(TaskState::stats).collect()
     }
 
     /// Returns the number of jobs that were refused because a backlog was full.
@@ -266,7 +213,7 @@ impl<M: Mechanism> Executor<M> {
 
     /// Whether a stop was requested and all released jobs have ended.
     pub(crate) fn is_done(&self) -> bool {
-        let tasks = (0..self.begun_jobs.len() as u32).map(TaskId);
+        let tasks = (0..self.tasks.len() as u32).map(TaskId);
         self.stopped && tasks.into_iter().all(|task| self.engine.unfinished(task).next().is_none())
     }
 
@@ -287,20 +234,20 @@ impl<M: Mechanism> Executor<M> {
         mutate!(
             "exec-release-timer-renew",
             {
-                self.timers.begin_step();
+                self.releases.begin_step();
             },
             {}
         );
 
         self.record(log, RecordKind::Step);
-        self.remainder_charged.fill(false);
+        self.cpus.iter_mut().for_each(CpuState::begin_step);
         mutate!(
             "exec-loop-charge",
-            for cpu in 0..self.running.len() {
+            for cpu in 0..self.cpus.len() {
                 self.charge(cpu, log)?;
             },
             if batch.completed.is_empty() {
-                for cpu in 0..self.running.len() {
+                for cpu in 0..self.cpus.len() {
                     self.charge(cpu, log)?;
                 }
             }
@@ -334,11 +281,7 @@ impl<M: Mechanism> Executor<M> {
             self.stopped = true;
             let _ = self.handle(log, Event::Stopped);
         }
-        while let Some((at, task)) = self.arrivals.first()
-            && at <= self.now.as_ns()
-        {
-            self.deliver_release(TaskId(task), log);
-        }
+        self.deliver_due_releases(log);
         self.release_woken_programs(log)?;
         loop {
             while let Some(order) = self.engine.poll(self.now) {
@@ -349,7 +292,7 @@ impl<M: Mechanism> Executor<M> {
                     }
                     Order::Idle { cpu } => (cpu, None),
                 };
-                self.ordered[cpu.0 as usize] = assignment;
+                self.cpus[cpu.0 as usize].order(assignment);
             }
             self.record(log, RecordKind::Polled);
             self.drain_refusals();
@@ -359,18 +302,6 @@ impl<M: Mechanism> Executor<M> {
             }
         }
         self.apply_orders(context)
-    }
-
-    /// Delivers the next release of `task`.
-    fn deliver_release(&mut self, task: TaskId, log: &mut Log) {
-        let cursor = &mut self.loads[task.0 as usize];
-        let arrival = cursor.next().expect("a scheduled arrival");
-        cursor.advance();
-        if self.handle(log, Event::Arrived { task, arrival: arrival.nominal }) == Handled::Refused {
-            self.refused += 1;
-        }
-        self.on_release_delivered(task);
-        self.schedule_next_release(task);
     }
 
     /// Adds the refused activations by graphs to the count of refused jobs.
@@ -395,10 +326,9 @@ impl<M: Mechanism> Executor<M> {
 
     /// Completes the jobs of programs that have become idle: programs report no completion.
     fn complete_idle_programs(&mut self, log: &mut Log) -> Result<(), M::Error> {
-        for cpu in 0..self.running.len() {
+        for cpu in 0..self.cpus.len() {
             let Some(task) = self.mechanism.take_idle(Cpu(cpu as u32)) else { continue };
-            let has = self.running[cpu].is_some_and(|assignment| assignment.task == task);
-            if has && self.segments[task.0 as usize] == Segment::Running {
+            if self.cpus[cpu].runs(task) && self.tasks[task.0 as usize].is_segment_running() {
                 self.mechanism.complete(task)?;
                 self.advance_job(task, log);
             }
@@ -421,40 +351,28 @@ impl<M: Mechanism> Executor<M> {
     /// Charges what the task on `cpu` has consumed, if the engine accounts this CPU.
     fn charge(&mut self, cpu: usize, log: &mut Log) -> Result<(), M::Error> {
         let at = Cpu(cpu as u32);
-        let Some(assignment) = self.running[cpu].filter(|_| self.engine.is_accounted(at)) else {
-            return Ok(());
-        };
-        let used = self.mechanism.cpu_time(assignment.task)?;
-        let charged = &mut self.charged[assignment.task.0 as usize];
-        // A charged remainder may be more than what was used.
-        let work = used.checked_sub(*charged).unwrap_or(Work::ZERO);
+        let running = self.cpus[cpu].running().filter(|_| self.engine.is_accounted(at));
+        let Some(Assignment { task, .. }) = running else { return Ok(()) };
+        let used = self.mechanism.cpu_time(task)?;
+        let work = self.tasks[task.0 as usize].charge_up_to(used);
         if !work.is_zero() {
-            *charged = used;
-            self.observe_sleep(cpu, work);
+            self.cpus[cpu].budget_sleep.observe(self.now, work);
             let _ = self.handle(log, Event::Ran { cpu: at, work });
         }
         Ok(())
     }
 
-    /// Charges negligible remainders of budgets, at most once per CPU and step. Returns whether
-    /// there were any. Without that bound, a server with an immediate refill or a quantum of the
-    /// same length would be charged forever.
+    /// Charges negligible remainders of budgets. Returns whether there were any.
     fn charge_remainders(&mut self, log: &mut Log) -> bool {
         let mut any = false;
-        for cpu in 0..self.running.len() {
+        for cpu in 0..self.cpus.len() {
             let at = Cpu(cpu as u32);
-            let left = match self.ordered[cpu] {
-                Some(_) if !self.remainder_charged[cpu] => {
-                    self.engine.budget_end(at).as_ns().saturating_sub(self.now.as_ns())
-                }
-                _ => continue,
+            let left = || {
+                let end = self.engine.budget_end(at);
+                end.since(self.now.min(end))
             };
-            if left < MIN_REMAINDER.as_ns()
-                && let Some(assignment) = self.ordered[cpu]
-            {
-                self.remainder_charged[cpu] = true;
-                let work = Work::from_ns(left.max(1));
-                self.charged[assignment.task.0 as usize] += work;
+            if let Some((task, work)) = self.cpus[cpu].take_remainder(left) {
+                self.tasks[task.0 as usize].charge_ahead(work);
                 let _ = self.handle(log, Event::Ran { cpu: at, work });
                 any = true;
             }
@@ -467,18 +385,12 @@ impl<M: Mechanism> Executor<M> {
     /// stepping worker that moves to another CPU goes there last, when that CPU is free: behind a
     /// running worker it could stop none.
     fn apply_orders(&mut self, context: StepContext) -> Result<(), M::Error> {
-        let (cpus, me) = (self.running.len(), context.cpu);
-        let goes = |assignment: &Option<Assignment>| {
-            assignment.is_some_and(|assignment| Some(assignment.task) == context.worker)
-        };
-        let away = mutate!(
-            "exec-root-state-away",
-            self.ordered.iter().position(goes).filter(|&cpu| cpu != me),
-            self.ordered.iter().position(goes).filter(|_| false)
-        );
+        let (cpus, me) = (self.cpus.len(), context.cpu);
+        let goes = |cpu: &CpuState| context.worker.is_some_and(|worker| cpu.has_ordered(worker));
+        let away = self.cpus.iter().position(goes);
+        let away = mutate!("exec-root-state-away", away.filter(|&cpu| cpu != me), None);
         for cpu in (me + 1..cpus).chain(0..=me).filter(|&cpu| Some(cpu) != away) {
-            if self.running[cpu] != self.ordered[cpu] || self.has_pending_segment(self.ordered[cpu])
-            {
+            if self.cpus[cpu].is_changed() || self.has_pending_segment(cpu) {
                 self.dispatch(cpu)?;
                 self.preempt(cpu)?;
             }
@@ -488,11 +400,11 @@ impl<M: Mechanism> Executor<M> {
             self.dispatch(cpu)?;
         }
         for cpu in 0..cpus {
-            if self.running[cpu] != self.ordered[cpu] && self.ordered[cpu].is_none() {
+            if self.cpus[cpu].is_changed() && self.cpus[cpu].ordered().is_none() {
                 self.mechanism.idle(Cpu(cpu as u32))?;
             }
         }
-        self.running.copy_from_slice(&self.ordered);
+        self.cpus.iter_mut().for_each(CpuState::order_applied);
         self.mechanism.commit()
     }
 }

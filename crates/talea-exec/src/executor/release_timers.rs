@@ -29,8 +29,9 @@
 //! | expired | off | `on_job_assigned` | any | its job starts: no wake system call |
 //! | expired | off | `on_timer_expired` | no step | its job has not started: it waits again |
 //!
-//! All functions run under the root lock. `on_timer_expired` of an armed worker starts a step: that
-//! step delivers the release (armed to expired) and, if the job is dispatched, assigns it (expired
+//! These functions change the state; the functions of the same names of [`Executor`] call them and
+//! do what a transition asks of the engine, the mechanism and the log. All run under the root lock.
+//! `on_timer_expired` of an armed worker starts a step: that step delivers the release (armed to expired) and, if the job is dispatched, assigns it (expired
 //! to off).
 //!
 //! Eligibility, checked once (E1, E2) or at each arming (E3 to E5):
@@ -60,7 +61,7 @@
 //! Where it has not, the CPU idles after the dispatch order until the interrupt comes. The job
 //! starts no later than it would without the earlier step: what is lost is at most the lateness of
 //! the timer. That time is the price of the omitted system call and belongs to the executor. So it
-//! is not among the [late wake-ups](Executor::late_wakeups), which excuse deviations. The order
+//! is not among the [late wake-ups](super::Executor::late_wakeups), which excuse deviations. The order
 //! stands meanwhile: [`violations`](crate::kernel_check::violations) counts the idle time against
 //! it, together with stalls. The lost time of an audited order shrinks by the same amount. A run
 //! without the kernel's switch trace cannot separate the two causes; it would have to read the
@@ -69,15 +70,16 @@
 //! Absent on purpose: releases with jitter (E4), and moving a worker to another level, which costs
 //! as much as it saves.
 //!
+//! [`Executor`]: super::Executor
+//! [`Executor::finish_run`]: super::Executor::finish_run
 //! [`Engine::preemption_levels`]: talea_core::engine::Engine::preemption_levels
 //! [`Engine::release_may_be_deferred`]: talea_core::engine::Engine::release_may_be_deferred
 //! [`Engine::cannot_preempt`]: talea_core::engine::Engine::cannot_preempt
 
-use super::Executor;
-use crate::mechanism::Mechanism;
-use crate::record::{Log, RecordKind};
+use crate::load::Arrival;
 use talea_core::Time;
 use talea_core::engine::TaskId;
+use talea_core::heap::Heap;
 use talea_core::mutate;
 
 /// Maximum number of release timers in use. Arming a timer scans all others.
@@ -93,30 +95,66 @@ struct ReleaseTimer {
     is_armed: bool,
 }
 
-/// Release timers of a root, and the tasks that may have one.
+/// Part of a task in the protocol.
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    /// FIFO level of the worker; level 0 is the highest.
+    level: u8,
+    /// Whether the task may have a release timer (E1 and E2 of the module head).
+    is_eligible: bool,
+    /// Whether the timer was armed when another step delivered the release. The worker has neither
+    /// run since then nor received its job.
+    has_expired: bool,
+}
+
+/// State that [`ReleaseTimers::arm`] chose for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arming {
+    /// *Off*: the worker waits for a notification.
+    Off,
+    /// *Armed*: the worker sleeps until the release.
+    Armed,
+    /// *Coalesced*: the worker waits for a notification.
+    Coalesced,
+}
+
+/// Timeout of a worker whose release no step has delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expiry {
+    pub(super) due: Time,
+    /// Whether another worker of the same or a higher level delayed this one.
+    pub(super) is_behind: bool,
+}
+
+/// Releases of a root: their times, and the thread that wakes for each.
 #[derive(Debug)]
 pub(super) struct ReleaseTimers {
-    /// `levels[n]`: FIFO level of the worker of task `n`; level 0 is the highest.
-    levels: Vec<u8>,
-    /// `eligible[n]`: whether task `n` may have a release timer (E1 and E2 of the module head).
-    eligible: Vec<bool>,
+    /// Next release of each task.
+    releases: Heap,
+    /// Releases for which the executor has to wake a dispatcher.
+    dispatcher_alarms: Heap,
+    members: Vec<Member>,
     waiting: Vec<ReleaseTimer>,
-    /// `expired[n]`: whether the timer of task `n` was armed when another step delivered its
-    /// release. The worker of task `n` has neither run since then nor received its job.
-    expired: Vec<bool>,
     /// Task that left the state *expired* in this step because its job was assigned.
     already_awake: Option<TaskId>,
 }
 
 impl ReleaseTimers {
     pub(super) fn new(tasks: usize) -> ReleaseTimers {
-        let waiting = Vec::with_capacity(MAX_TIMERS);
         ReleaseTimers {
-            levels: vec![0; tasks],
-            eligible: vec![false; tasks],
-            waiting,
-            expired: vec![false; tasks],
+            releases: Heap::new(tasks),
+            dispatcher_alarms: Heap::new(tasks),
+            members: vec![Member::default(); tasks],
+            waiting: Vec::with_capacity(MAX_TIMERS),
             already_awake: None,
+        }
+    }
+
+    /// Sets the FIFO level of each task, and whether the task is eligible: element `n` for task
+    /// `n`.
+    pub(super) fn enable(&mut self, members: impl Iterator<Item = (u8, bool)>) {
+        for (member, (level, is_eligible)) in self.members.iter_mut().zip(members) {
+            *member = Member { level, is_eligible, ..*member };
         }
     }
 
@@ -134,123 +172,60 @@ impl ReleaseTimers {
             self.already_awake == Some(task) && self.waiting.len() == MAX_TIMERS
         )
     }
-}
 
-/// Returns the FIFO level of each task; level 0 is for the highest preemption level. There are
-/// `room` levels: the last one takes all tasks for which no level is left.
-fn fifo_levels(levels: &[u32], room: u8) -> Vec<u8> {
-    let mut distinct = levels.to_vec();
-    distinct.sort_unstable_by(|a, b| b.cmp(a));
-    distinct.dedup();
-    let last = usize::from(room.max(1)) - 1;
-    let fifo_level = |level: &u32| distinct.partition_point(|other| other > level).min(last) as u8;
-    levels.iter().map(fifo_level).collect()
-}
-
-impl<M: Mechanism> Executor<M> {
-    /// Enables release timers on `room` FIFO levels, and moves the workers to their levels. Tasks
-    /// that fulfil E1 and E2 of the module head are eligible.
-    pub(crate) fn enable_release_timers(&mut self, room: u8) -> Result<(), M::Error> {
-        let levels = fifo_levels(&self.engine.preemption_levels(), room);
-        mutate!(
-            "exec-release-timer-behind",
-            {
-                self.mechanism.set_levels(&levels)?;
-            },
-            {}
-        );
-
-        let tasks = || (0..self.loads.len() as u32).map(TaskId);
-        let is_above =
-            |task: TaskId, other: TaskId| levels[task.0 as usize] < levels[other.0 as usize];
-        let is_eligible = |task: TaskId| {
-            let is_served = |other| {
-                other == task || is_above(task, other) || self.engine.cannot_preempt(task, other)
-            };
-            self.engine.release_may_be_deferred(task)
-                && mutate!("exec-release-timer-room", tasks().all(is_served), true)
-        };
-        self.timers.eligible = tasks().map(is_eligible).collect();
-        self.timers.levels = levels;
-        Ok(())
+    pub(super) fn is_eligible(&self, task: TaskId) -> bool {
+        self.members[task.0 as usize].is_eligible
     }
 
     fn level(&self, task: TaskId) -> u8 {
-        self.timers.levels[task.0 as usize]
+        self.members[task.0 as usize].level
     }
 
-    fn is_eligible(&self, task: TaskId) -> bool {
-        self.timers.eligible[task.0 as usize]
-    }
-
-    fn is_idle(&self, task: TaskId) -> bool {
-        self.engine.backlog(task) == 0
-    }
-
-    /// Schedules the next release of `task`: in `arrivals`, and in `dispatcher_alarms` unless I1(a)
-    /// holds.
-    pub(super) fn schedule_next_release(&mut self, task: TaskId) {
-        let Some(arrival) = self.loads[task.0 as usize].next() else {
-            self.arrivals.remove(task.0);
+    /// Schedules the next release of `task`, and an alarm of a dispatcher unless I1(a) holds.
+    /// `is_idle` says whether the task has no unfinished job.
+    pub(super) fn schedule(&mut self, task: TaskId, next: Option<Arrival>, is_idle: bool) {
+        let Some(arrival) = next else {
+            self.releases.remove(task.0);
             self.dispatcher_alarms.remove(task.0);
             return;
         };
-        self.arrivals.set(task.0, arrival.observed.as_ns());
+        self.releases.set(task.0, arrival.observed.as_ns());
         // The end of the unfinished job delivers this release at the latest.
-        if self.is_eligible(task) && !self.is_idle(task) && arrival.nominal == arrival.observed {
+        if self.is_eligible(task) && !is_idle && arrival.nominal == arrival.observed {
             self.dispatcher_alarms.remove(task.0);
         } else {
             self.dispatcher_alarms.set(task.0, arrival.observed.as_ns());
         }
     }
 
-    /// Schedules the next release of `task` again after a completion. Without an unfinished job
-    /// I1(a) no longer holds.
-    pub(super) fn reschedule_after_completion(&mut self, task: TaskId) {
-        if self.is_eligible(task)
-            && mutate!("exec-release-timer-slept", self.is_idle(task), !self.is_idle(task))
-        {
-            self.schedule_next_release(task);
-        }
+    /// Returns the task of the first release, if that is due at `now`.
+    pub(super) fn first_due(&self, now: Time) -> Option<TaskId> {
+        self.releases.first().filter(|&(at, _)| at <= now.as_ns()).map(|(_, task)| TaskId(task))
     }
 
-    /// Delivers the overdue releases that are in no alarm, in the order of their times. Stops at
-    /// the first release that is later than another event.
-    pub(super) fn deliver_overdue_releases(&mut self, log: &mut Log) {
-        let change = self.changes.get(self.next_change).map_or(u64::MAX, |&(at, _)| at.as_ns());
-        let woken = self.resumptions.first().map_or(u64::MAX, |(at, _)| at);
-        let until = self.now.as_ns().min(change).min(woken);
-        while let Some((at, task)) = self.arrivals.first()
-            && at < until
+    /// Returns the task of the first release, if that is before `until` and in no alarm.
+    pub(super) fn first_overdue(&self, until: Time) -> Option<TaskId> {
+        let (at, task) = self.releases.first()?;
+        let is_overdue = at < until.as_ns()
             && self.is_eligible(TaskId(task))
-            && !self.dispatcher_alarms.contains(task)
-        {
-            self.deliver_release(TaskId(task), log);
-        }
+            && !self.dispatcher_alarms.contains(task);
+        is_overdue.then_some(TaskId(task))
     }
 
-    /// Delivers all releases before `end` when the run ends, so that the engine counts them. No
-    /// order follows.
-    pub(crate) fn finish_run(&mut self, end: Time, log: &mut Log) {
-        if mutate!("exec-release-timer-end", !self.closed, self.closed) && !self.stopped {
-            self.now = self.now.max(end);
-            self.record(log, RecordKind::Step);
-            self.deliver_overdue_releases(log);
-            self.drain_refusals();
-        }
+    /// Returns the first release for which a dispatcher has to wake.
+    pub(super) fn next_alarm(&self) -> Time {
+        self.dispatcher_alarms.first().map_or(Time::NEVER, |(at, _)| Time::from_ns(at))
     }
 
-    /// Moves the timer of `task`, whose release was delivered, from armed to expired or from
-    /// coalesced to off.
-    pub(super) fn on_release_delivered(&mut self, task: TaskId) {
-        let Some(at) = self.timers.waiting.iter().position(|timer| timer.task == task) else {
-            return;
-        };
-        let timer = self.timers.waiting.swap_remove(at);
+    /// Moves the timer of `task`, whose release was delivered, from armed to expired or
+    /// from coalesced to off. Returns the time of the timer, if there was one.
+    pub(super) fn on_release_delivered(&mut self, task: TaskId) -> Option<Time> {
+        let at = self.waiting.iter().position(|timer| timer.task == task)?;
+        let timer = self.waiting.swap_remove(at);
         // Its timeout has passed.
-        self.timers.expired[task.0 as usize] =
-            mutate!("exec-release-timer-sleepers", timer.is_armed, timer.expires_at <= self.now);
-        mutate!("exec-release-timer-excuse", {}, self.record_wakeup(0, timer.expires_at, self.now));
+        self.members[task.0 as usize].has_expired =
+            mutate!("exec-release-timer-sleepers", timer.is_armed, true);
+        Some(timer.expires_at)
     }
 
     /// Moves the timer of `task` to off, because the task's worker gets a job. If the timer was
@@ -260,69 +235,45 @@ impl<M: Mechanism> Executor<M> {
         let is_awake = mutate!(
             "exec-release-timer-asked",
             false,
-            self.timers.waiting.iter().any(|timer| timer.task == task && timer.is_armed)
+            self.waiting.iter().any(|timer| timer.task == task && timer.is_armed)
         );
-        if std::mem::take(&mut self.timers.expired[task.0 as usize]) || is_awake {
-            self.timers.already_awake = Some(task);
+        if std::mem::take(&mut self.members[task.0 as usize].has_expired) || is_awake {
+            self.already_awake = Some(task);
         }
-        let Some(at) = self.timers.waiting.iter().position(|timer| timer.task == task) else {
+        let Some(at) = self.waiting.iter().position(|timer| timer.task == task) else {
             return;
         };
-        let removed = self.timers.waiting.swap_remove(at);
-        mutate!(
+        let removed = self.waiting.swap_remove(at);
+        if mutate!(
             "exec-release-timer-covered",
-            if removed.is_armed {
-                while let Some(at) = self
-                    .timers
-                    .waiting
-                    .iter()
-                    .position(|timer| timer.expires_at == removed.expires_at)
-                {
-                    let coalesced = self.timers.waiting.swap_remove(at);
-                    self.dispatcher_alarms.set(coalesced.task.0, coalesced.expires_at.as_ns());
-                }
-            },
-            if removed.is_armed && removed.expires_at == Time::NEVER {
-                while let Some(at) = self
-                    .timers
-                    .waiting
-                    .iter()
-                    .position(|timer| timer.expires_at == removed.expires_at)
-                {
-                    let coalesced = self.timers.waiting.swap_remove(at);
-                    self.dispatcher_alarms.set(coalesced.task.0, coalesced.expires_at.as_ns());
-                }
-            }
-        )
+            removed.is_armed,
+            removed.is_armed && removed.expires_at == Time::NEVER
+        ) {
+            self.alarm_coalesced(removed.expires_at);
+        }
     }
 
-    /// Arms a timer for the worker of `task`, which has stepped and now waits for a job. Returns
-    /// the time until which the worker sleeps. Returns `None` if the worker waits for a
-    /// notification.
-    pub(crate) fn arm_release_timer(&mut self, task: TaskId) -> Result<Option<Time>, M::Error> {
-        // The worker is running; its timer may have expired in this very step.
-        mutate!(
-            "exec-release-timer-risen",
-            {
-                self.timers.expired[task.0 as usize] = false;
-            },
-            {}
-        );
-
-        if !self.is_eligible(task)
-            || self.closed
-            || self.stopped
-            || !self.is_idle(task)
-            || self.timers.waiting.len() == MAX_TIMERS
-        {
-            return Ok(None);
+    /// Moves the timers that were coalesced at `at` to off, with an alarm of the dispatcher.
+    fn alarm_coalesced(&mut self, at: Time) {
+        while let Some(index) = self.waiting.iter().position(|timer| timer.expires_at == at) {
+            let coalesced = self.waiting.swap_remove(index);
+            self.dispatcher_alarms.set(coalesced.task.0, coalesced.expires_at.as_ns());
         }
-        let Some(arrival) =
-            self.loads[task.0 as usize].next().filter(|next| next.nominal == next.observed)
-        else {
-            return Ok(None);
-        };
-        let until = arrival.observed;
+    }
+
+    /// Moves the timer of `task` from expired to off, because the task's worker runs.
+    pub(super) fn on_worker_runs(&mut self, task: TaskId) {
+        self.members[task.0 as usize].has_expired = false;
+    }
+
+    /// Whether another timer may be armed (E5).
+    pub(super) fn has_room(&self) -> bool {
+        self.waiting.len() < MAX_TIMERS
+    }
+
+    /// Arms or coalesces the timer of `task`, which fulfils E1 to E4, for its release at `until`.
+    /// `other_event` is the next event for which a dispatcher wakes besides releases.
+    pub(super) fn arm(&mut self, task: TaskId, until: Time, other_event: Time) -> Arming {
         mutate!(
             "exec-release-timer-armed",
             {
@@ -330,10 +281,10 @@ impl<M: Mechanism> Executor<M> {
             },
             self.dispatcher_alarms.set(task.0, until.as_ns())
         );
-        if self.next_non_budget_event() == until {
+        if other_event.min(self.next_alarm()) == until {
             // The dispatcher is awake at that time anyway.
             self.dispatcher_alarms.set(task.0, until.as_ns());
-            return Ok(None);
+            return Arming::Off;
         }
         // The worker of a lower level could run too late.
         let is_coalesced_with = |other: &ReleaseTimer| {
@@ -345,38 +296,41 @@ impl<M: Mechanism> Executor<M> {
                     self.level(other.task) != 99
                 )
         };
-        let is_armed = !self.timers.waiting.iter().any(is_coalesced_with);
-        self.timers.waiting.push(ReleaseTimer { task, expires_at: until, is_armed });
-        if is_armed {
-            self.mechanism.unpark(task)?;
-        }
-        Ok(is_armed.then_some(until))
+        let is_armed = !self.waiting.iter().any(is_coalesced_with);
+        self.waiting.push(ReleaseTimer { task, expires_at: until, is_armed });
+        if is_armed { Arming::Armed } else { Arming::Coalesced }
     }
 
-    /// Handles the timeout of the worker of `task` at `now`. Returns whether the worker must step
-    /// the root. If not, another step has delivered the release, and the worker is notified when
-    /// its job is dispatched.
-    pub(crate) fn on_timer_expired(&mut self, task: TaskId, now: Time) -> bool {
+    /// Handles the timeout of the worker of `task`, while the CPU runs the worker of `running`.
+    /// Returns `None` if another step has delivered the release.
+    pub(super) fn on_timer_expired(
+        &mut self,
+        task: TaskId,
+        running: Option<TaskId>,
+    ) -> Option<Expiry> {
         mutate!(
             "exec-release-timer-rising",
             {
-                self.timers.expired[task.0 as usize] = false;
+                self.on_worker_runs(task);
             },
             {}
         );
 
-        let Some(timer) = self.timers.waiting.iter().find(|timer| timer.task == task) else {
-            return false;
-        };
-        let due = timer.expires_at;
-        // A worker behind one of the same or a higher level is not late.
-        let is_behind = self.running[0]
-            .is_some_and(|assignment| self.level(assignment.task) <= self.level(task));
-        if mutate!("exec-release-timer-delivered", !is_behind, is_behind) {
-            self.record_wakeup(0, due, now.max(due));
-        }
-        true
+        let due = self.waiting.iter().find(|timer| timer.task == task)?.expires_at;
+        let is_behind = running.is_some_and(|running| self.level(running) <= self.level(task));
+        Some(Expiry { due, is_behind })
     }
+}
+
+/// Returns the FIFO level of each task; level 0 is for the highest preemption level. There are
+/// `room` levels: the last one takes all tasks for which no level is left.
+pub(super) fn fifo_levels(levels: &[u32], room: u8) -> Vec<u8> {
+    let mut distinct = levels.to_vec();
+    distinct.sort_unstable_by(|a, b| b.cmp(a));
+    distinct.dedup();
+    let last = usize::from(room.max(1)) - 1;
+    let fifo_level = |level: &u32| distinct.partition_point(|other| other > level).min(last) as u8;
+    levels.iter().map(fifo_level).collect()
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use super::MAX_DL_PERIOD;
 use super::queue::{JobQueue, PendingJob};
 use super::report::JobRecord;
-use crate::dispatcher::RunClock;
 use crate::mailbox::Batch;
-use crate::root_shared::{self, RootShared, WorkerSlot};
+use crate::root_shared::{self, RootShared};
+use crate::run_clock::RunClock;
 use crate::work::{Job, JobBody};
+use crate::worker_slot::WorkerSlot;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;

@@ -10,33 +10,35 @@
 //! passed on when all have ended. A panic in a step of the engine, which calls policies and version
 //! selectors of the application, becomes a [`Failure`].
 
+mod context;
 mod plan;
 mod report;
 mod root_threads;
 mod service_threads;
 mod streaming;
 
-use crate::dispatcher::{DispatcherStats, RunClock};
+use crate::dispatcher::DispatcherStats;
+pub use crate::failure::Failure;
 use crate::kernel_check;
-use crate::mechanism::Mixed;
-use crate::mechanism::audit::Audited;
 use crate::native::Plan;
-use crate::programs::{ProgramControl, ProgramHandle, WantedProgram};
+pub use crate::options::{MAX_RECORD_CAPACITY, MAX_SPIN, Options};
+use crate::programs::{ProgramControl, WantedProgram};
 use crate::record::RecordSink;
 use crate::rights::{self, ObservedPolicies, RightsProvider, RunThreads};
 pub use crate::root_shared::Band;
 use crate::root_shared::{PriorityControl, PriorityMap, RootShared};
-use crate::root_state::{RootState, StepHandle};
+use crate::run_clock::RunClock;
 use crate::run_control::RunControl;
 use crate::watchdog::Watchdog;
-pub use plan::{MAX_RECORD_CAPACITY, MAX_SPIN, Options, RootPlan, TaskPlan};
+use context::{RunContext, join};
+pub use plan::{RootPlan, TaskPlan};
 use plan::{check, linux_plans};
-pub use report::{Failure, Report, RootReport};
+pub use report::{Report, RootReport};
 use root_threads::{MonitorPolicy, RootThreads};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
-use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::thread::{Builder, Scope};
 use streaming::StreamedRoot;
 use talea_core::engine::Engine;
 use talea_core::mutate;
@@ -170,18 +172,6 @@ fn execute_with<'k>(
     if watchdog.has_fired() { Err(Failure::Hung) } else { result }
 }
 
-/// Everything that the threads of a run borrow.
-struct RunContext<'s> {
-    shared_roots: &'s [Arc<RootShared>],
-    watchdog: &'s Watchdog,
-    remote: &'s RunControl,
-    /// Flag that stops the monitors.
-    stop: &'s AtomicBool,
-    options: &'s Options,
-    programs: &'s ProgramControl,
-    grantor: Option<&'s dyn RightsProvider>,
-}
-
 /// Guard that releases all threads at the end of the scope, by return or by panic.
 struct EndGuard<'a, 's>(&'a RunContext<'s>);
 
@@ -195,14 +185,6 @@ impl Drop for EndGuard<'_, '_> {
         }
         self.0.watchdog.cancel();
     }
-}
-
-type LiveState = RootState<Audited<Mixed<ProgramHandle>>>;
-/// Cell of the handle with which workers step their root.
-type StepHandleCell = Arc<OnceLock<StepHandle<Audited<Mixed<ProgramHandle>>>>>;
-
-fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl<'s> RunContext<'s> {

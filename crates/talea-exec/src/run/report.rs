@@ -3,7 +3,7 @@
 use crate::dispatcher::DispatcherStats;
 use crate::job_stats::JobStats;
 use crate::kernel_check::{ExecInterval, IdleInterval};
-use crate::lost_time::{self, LostTime};
+use crate::lost_time::LostTime;
 use crate::mechanism::MechanismChoice;
 use crate::mechanism::audit::Consumed;
 use crate::mechanism::freeze::StoppedTime;
@@ -11,11 +11,9 @@ use crate::native;
 use crate::programs::ProgramReport;
 use crate::record::RecordEntry;
 use crate::rights::ObservedPolicies;
+use crate::schedule_log::{ScheduleEvent, ScheduleLog};
 use crate::stalls::Stall;
-use std::fmt;
-use std::io;
-use talea_core::engine::TreeError;
-use talea_core::{Monotonic, Span, Work};
+use talea_core::{Monotonic, Span, Time, Work};
 
 /// Report of a root.
 #[derive(Clone, Debug)]
@@ -66,9 +64,34 @@ impl RootReport {
     pub fn total_lost_time(&self) -> Span {
         match &self.native {
             Some(course) => course.total_lost_time(self.executed.as_deref()),
-            None => lost_time::total(self),
+            None => total_loss(self),
         }
     }
+}
+
+/// Returns the total loss of a run whose workers were audited.
+///
+/// The total includes the delays from an order to its worker and from the end of a job to the
+/// dispatcher. It does not include the CPU time of dispatchers.
+fn total_loss(root: &RootReport) -> Span {
+    let cpus = root.dispatchers.len();
+    let mut since: Vec<Option<Time>> = vec![None; cpus];
+    let mut owned = 0;
+    for &(now, event) in ScheduleLog::from_record(cpus as u32, &root.record).timed_events() {
+        let (cpu, begins) = match event {
+            // The next event of the CPU is at the same instant.
+            ScheduleEvent::Completed { .. } => continue,
+            ScheduleEvent::Dispatched { cpu, .. } => (cpu, Some(now)),
+            ScheduleEvent::Idle { cpu } => (cpu, None),
+        };
+        let before = std::mem::replace(&mut since[cpu.0 as usize], begins);
+        owned += before.map_or(0, |before| now.since(before).as_ns());
+    }
+    let end = root.record.last().map_or(Time::ZERO, |entry| entry.now);
+    owned += since.into_iter().flatten().map(|before| end.since(before).as_ns()).sum::<u64>();
+    let done: u64 = root.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
+    let scheduling = root.scheduling().as_ns();
+    Span::from_ns(owned.saturating_sub(done + scheduling))
 }
 
 /// Report of a run.
@@ -84,65 +107,4 @@ pub struct Report {
     pub length: Span,
     /// Policies of the run's threads at the start.
     pub policies: ObservedPolicies,
-}
-
-/// Reason why there was no run, or why it was ended.
-#[derive(Debug)]
-pub enum Failure {
-    /// The plan cannot be executed.
-    Plan(String),
-    /// A tree cannot be built.
-    Tree(TreeError),
-    /// The kernel refused an operation that needs CAP_SYS_NICE, or RLIMIT_RTPRIO up to the
-    /// watchdog's priority.
-    NoRight(io::Error),
-    /// The kernel refused another operation.
-    Os(io::Error),
-    /// The run did not end by itself, so the watchdog ended it.
-    Hung,
-    /// A policy or version selector, probably of the application, panicked with this message. The
-    /// state of the engine was unknown, so the run was ended at once.
-    Panicked(String),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Plan(why) => f.write_str(why),
-            Failure::Tree(wrong) => write!(f, "node {} of the tree: {}", wrong.node.0, wrong.kind),
-            Failure::NoRight(error) => write!(
-                f,
-                "no right to real-time priorities ({error}): run it as root or with CAP_SYS_NICE, outside control \
-                 groups without real-time runtime; `talea simulate` needs no right"
-            ),
-            Failure::Os(error) => write!(f, "the kernel refused: {error}"),
-            Failure::Hung => {
-                f.write_str("the run did not end by itself and was ended by its watchdog")
-            }
-            Failure::Panicked(said) => write!(
-                f,
-                "a scheduling decision panicked, and the run was ended: {said} (a policy or version selector of the application must not \
-                 panic; if it has none, this is a bug in Talea)"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Failure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Failure::NoRight(error) | Failure::Os(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        if error.kind() == io::ErrorKind::PermissionDenied {
-            Failure::NoRight(error)
-        } else {
-            Failure::Os(error)
-        }
-    }
 }

@@ -1,10 +1,11 @@
 //! Worker threads of one root, and the engine that schedules them, if there is one.
 
-use super::{
-    Failure, LiveState, MAX_RECORD_CAPACITY, Options, RootPlan, RootReport, StepHandleCell,
-};
-use crate::dispatcher::{DispatcherStats, RunClock};
+use super::context::{LiveState, StepHandleCell};
+use super::plan::RootPlan;
+use super::report::RootReport;
+use crate::dispatcher::DispatcherStats;
 use crate::executor::Executor;
+use crate::failure::Failure;
 use crate::load::{Arrivals, Cursor, Load};
 use crate::mechanism::audit::{Audited, Consumed};
 use crate::mechanism::freeze::Freeze;
@@ -12,10 +13,12 @@ use crate::mechanism::{MechanismChoice, MechanismKind, Mixed, PriorityMechanism,
 use crate::native::queue::JobQueue;
 use crate::native::worker::{JobLog, Shutdown};
 use crate::native::{self, Guarantee, Plan};
+use crate::options::{MAX_RECORD_CAPACITY, Options};
 use crate::programs::{ProgramHandle, ProgramReport};
 use crate::record;
 use crate::root_shared::{PriorityControl, PriorityMap, RootShared};
 use crate::root_state::StepHandle;
+use crate::run_clock::RunClock;
 use crate::stalls::RESERVATION_WARMUP;
 use crate::work::JobBody;
 use crate::worker;
@@ -260,7 +263,7 @@ impl RootThreads {
         let stopped_times = stopped_times.collect();
         let mut stretches = [root.mechanism().lost_times().all(), root.late_wakeups()].concat();
         stretches.sort_by_key(|stretch| stretch.to);
-        let (refused, tallies) = (root.refused(), root.job_stats().to_vec());
+        let (refused, tallies) = (root.refused(), root.job_stats());
         RootReport {
             mechanism: choice,
             native: None,

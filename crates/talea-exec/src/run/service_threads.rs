@@ -1,11 +1,13 @@
 //! Service threads of a run: dispatchers, watchdog, stall monitors.
 
-use super::plan::MAX_SPIN;
+use super::context::RunContext;
 use super::root_threads::{Driver, MonitorPolicy, RootThreads};
-use super::{Failure, RunContext};
-use crate::dispatcher::{self, DispatcherStats, RunClock};
+use crate::dispatcher::{self, DispatcherStats};
+use crate::failure::Failure;
 use crate::native;
+use crate::options::MAX_SPIN;
 use crate::root_shared::PriorityMap;
+use crate::run_clock::RunClock;
 use crate::stalls::{self, Stall};
 use std::io;
 use std::sync::Arc;

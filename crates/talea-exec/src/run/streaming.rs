@@ -4,7 +4,7 @@
 //! root lock, sorts the entries and passes them on. The exchange moves pointers only. A list that
 //! fills up in between loses entries: the sink gets the entries before the first missing one.
 
-use super::LiveState;
+use super::context::LiveState;
 use crate::record::{RecordEntry, RecordSink};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

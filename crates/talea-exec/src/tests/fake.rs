@@ -426,7 +426,7 @@ fn run_all(
     assert_eq!(lost, 0);
     let (stops, level_inversions) = (fake.0.borrow().stops, fake.0.borrow().level_inversions);
     let (job_stats, refused, late_wakeups) =
-        (root.job_stats().to_vec(), root.refused(), root.late_wakeups().to_vec());
+        (root.job_stats(), root.refused(), root.late_wakeups().to_vec());
     let log = ScheduleLog::from_record(tree.cpus, &record);
     RunResult {
         log,
