@@ -31,8 +31,8 @@
 //!
 //! These functions change the state; the functions of the same names of [`Executor`] call them and
 //! do what a transition asks of the engine, the mechanism and the log. All run under the root lock.
-//! `on_timer_expired` of an armed worker starts a step: that step delivers the release (armed to expired) and, if the job is dispatched, assigns it (expired
-//! to off).
+//! `on_timer_expired` of an armed worker starts a step: that step delivers the release (armed to
+//! expired) and, if the job is dispatched, assigns it (expired to off).
 //!
 //! Eligibility, checked once (E1, E2) or at each arming (E3 to E5):
 //!
@@ -61,11 +61,11 @@
 //! Where it has not, the CPU idles after the dispatch order until the interrupt comes. The job
 //! starts no later than it would without the earlier step: what is lost is at most the lateness of
 //! the timer. That time is the price of the omitted system call and belongs to the executor. So it
-//! is not among the [late wake-ups](super::Executor::late_wakeups), which excuse deviations. The order
-//! stands meanwhile: [`violations`](crate::kernel_check::violations) counts the idle time against
-//! it, together with stalls. The lost time of an audited order shrinks by the same amount. A run
-//! without the kernel's switch trace cannot separate the two causes; it would have to read the
-//! clock at the start of each such job.
+//! is not among the [late wake-ups](super::Executor::late_wakeups), which excuse deviations. The
+//! order stands meanwhile: [`violations`](crate::kernel_check::violations) counts the idle time
+//! against it, together with stalls. The lost time of an audited order shrinks by the same amount.
+//! A run without the kernel's switch trace cannot separate the two causes; it would have to read
+//! the clock at the start of each such job.
 //!
 //! Absent on purpose: releases with jitter (E4), and moving a worker to another level, which costs
 //! as much as it saves.

@@ -8,7 +8,8 @@
 //! Invariants, after each `next_wakeup` under the root lock:
 //!
 //! - W1. At least one `wakeup` of a CPU is not later than `next_non_budget_event`.
-//! - W2. The `wakeup` of CPU c is not later than the time at which the budget in use on c is to be checked.
+//! - W2. The `wakeup` of CPU c is not later than the time at which the budget in use on c is to be
+//!   checked.
 //! - W3. A step by a worker may break W1 or W2; `notify_late_dispatchers` then reports the
 //!   dispatchers to notify, and the worker notifies them after it has released the lock.
 //!

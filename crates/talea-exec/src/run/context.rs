@@ -1,4 +1,4 @@
-//! What the threads of a run share, and the types of its roots.
+//! Context of a run: the values that its threads share, and the types of its roots.
 
 use crate::mechanism::Mixed;
 use crate::mechanism::audit::Audited;
