@@ -1,6 +1,6 @@
 //! Checker of tables: plain loops over plain definitions, without any code of the search.
 
-use super::{Piece, Problem};
+use super::model::{Piece, Problem};
 use talea_core::Span;
 use talea_core::mutate;
 

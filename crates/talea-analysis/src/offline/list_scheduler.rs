@@ -5,7 +5,7 @@
 //! then declaration). A job without accelerators is split into pieces that fill gaps. If the list
 //! is in order of deadlines, the table on one CPU is the schedule of EDF.
 
-use super::{Choice, Piece, Problem, minus};
+use super::model::{Choice, Piece, Problem, minus};
 use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::mutate;

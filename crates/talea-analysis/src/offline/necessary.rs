@@ -1,7 +1,7 @@
 //! Necessary conditions of every table: earliest and latest completion of each job, and the demand
 //! between these times.
 
-use super::{Infeasible, Job, Problem, minus};
+use super::model::{Infeasible, Job, Problem, minus};
 use alloc::vec::Vec;
 use talea_core::Span;
 use talea_core::mutate;

@@ -1,6 +1,6 @@
 //! Translation of a described tree into a table problem, and of its solution into table entries.
 
-use super::{Choice, Job, Piece, Problem};
+use super::model::{Choice, Job, Piece, Problem};
 use crate::demand::gcd;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -5,8 +5,8 @@
 //! The first list is ordered by the latest completion that chains allow.
 
 use super::list_scheduler::Builder;
+use super::model::{Problem, Synthesis};
 use super::necessary::{JobWindows, min_cost};
-use super::{Problem, Synthesis};
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;

@@ -1,6 +1,6 @@
 //! Competition of a node: the supply, interference and blocking that its bound accounts for.
 
-use super::servers::NodeSupply;
+use super::node_supply::NodeSupply;
 use crate::supply::InterferenceCurve;
 use alloc::vec::Vec;
 use talea_core::engine::NodeId;

@@ -11,9 +11,11 @@
 //!
 //! Roots with several CPUs have no plot, because their tests do not compare two curves.
 
-use super::analysis::TreeAnalysis;
+use super::bounds::Bounds;
 use super::context::Context;
 use super::edf::Competitor;
+use super::node_supply::{can_delay_clients, is_overload};
+use super::passes::Passes;
 use super::root_model::RootModel;
 use super::task_bound::NoBound;
 use crate::supply::curve::all_within;
@@ -63,8 +65,9 @@ impl RootModel<'_> {
     /// Returns a plot for the root and for each partition and server with competitors, in the order
     /// of the tree. A node without a known test has no plot.
     pub fn demand_plots(&self) -> Vec<DemandPlot> {
-        let mut analysis = TreeAnalysis::new(self);
-        if analysis.check_covered().is_err() || self.tree.cpus > 1 {
+        let passes = Passes::of(self);
+        let mut bounds = passes.bounds();
+        if bounds.check_covered().is_err() || self.tree.cpus > 1 {
             return Vec::new();
         }
         let nodes: Vec<NodeId> = self.tree.nodes().map(|(node, _)| node).collect();
@@ -73,18 +76,18 @@ impl RootModel<'_> {
         let mut tightest: Vec<(NodeId, u128, TightestPoint)> = Vec::new();
         let mut levels = Vec::new();
         for subject in nodes {
-            if subject == Tree::ROOT || !analysis.is_plotted(subject) {
+            if subject == Tree::ROOT || !bounds.is_plotted(subject) {
                 continue;
             }
-            let Ok(context) = analysis.context(subject) else { continue };
-            let home = analysis.supply_owner(subject);
+            let Ok(context) = bounds.context(subject) else { continue };
+            let home = bounds.supply_owner(subject);
             let measured = match context.level {
                 Some((level, false)) if levels.contains(&level) => continue,
                 Some((level, false)) => {
                     levels.push(level);
-                    analysis.tightest_point_of_level(level, context)
+                    bounds.tightest_point_of_level(level, context)
                 }
-                _ => analysis.tightest_point(subject, context),
+                _ => bounds.tightest_point(subject, context),
             };
             let Ok(Some(measured)) = measured else { continue };
             let tight = measured.tightness();
@@ -94,10 +97,8 @@ impl RootModel<'_> {
                 None => tightest.push((home, tight, measured)),
             }
         }
-        let mut pictures: Vec<DemandPlot> = tightest
-            .into_iter()
-            .map(|(home, _, measured)| analysis.plot(home, &measured))
-            .collect();
+        let mut pictures: Vec<DemandPlot> =
+            tightest.into_iter().map(|(home, _, measured)| bounds.plot(home, &measured)).collect();
         pictures.sort_by_key(|picture| picture.node);
         pictures
     }
@@ -129,24 +130,22 @@ impl TightestPoint {
     }
 }
 
-impl TreeAnalysis<'_> {
+impl Bounds<'_> {
     /// Whether `node` is a task, or a server that can delay its clients.
     fn is_plotted(&self, node: NodeId) -> bool {
-        match self.node_spec(node) {
+        match self.model.node_spec(node) {
             NodeSpec::Task(_) => true,
-            NodeSpec::Scheduler(spec) => {
-                spec.reservation.as_ref().is_some_and(super::analysis::can_delay_clients)
-            }
+            NodeSpec::Scheduler(spec) => spec.reservation.as_ref().is_some_and(can_delay_clients),
         }
     }
 
     /// Returns the owner of the supply of `subject`.
     fn supply_owner(&self, subject: NodeId) -> NodeId {
         let mut at = subject;
-        while let Some(above) = self.parent(at) {
-            let (is_boundary, is_table) = match self.node_spec(above) {
+        while let Some(above) = self.model.parent(at) {
+            let (is_boundary, is_table) = match self.model.node_spec(above) {
                 NodeSpec::Scheduler(spec) => (
-                    spec.reservation.as_ref().is_some_and(super::analysis::can_delay_clients),
+                    spec.reservation.as_ref().is_some_and(can_delay_clients),
                     matches!(spec.policy, talea_core::sched::PolicySpec::Partitions { .. }),
                 ),
                 NodeSpec::Task(_) => (false, false),
@@ -165,9 +164,9 @@ impl TreeAnalysis<'_> {
     /// Returns the demand of one job or budget, its period, and its deadline. The deadline counts
     /// from the start of a window that begins with the job.
     fn demand_of_one_job(&self, subject: NodeId) -> Result<(u64, u64, u64), NoBound> {
-        Ok(match self.node_spec(subject) {
+        Ok(match self.model.node_spec(subject) {
             NodeSpec::Task(_) => {
-                let task = self.task_model(subject)?.task;
+                let task = self.model.task_model(subject)?.task;
                 (
                     task.cost.as_ns(),
                     task.period.as_ns(),
@@ -196,14 +195,12 @@ impl TreeAnalysis<'_> {
             period: Span::from_ns(period),
             jitter: Span::ZERO,
         };
-        let is_too_much = super::analysis::is_overload(
-            &[context.above.as_slice(), &[own]].concat(),
-            &context.supply,
-        );
+        let is_too_much =
+            is_overload(&[context.above.as_slice(), &[own]].concat(), &context.supply);
         let level = Leftover::new(
             &context.supply,
             &context.above,
-            self.iteration_limit(context.above.len()),
+            self.model.iteration_limit(context.above.len()),
         );
         // A non-preemptive job demands only its first nanosecond, early enough to complete the
         // rest.
@@ -266,7 +263,7 @@ impl TreeAnalysis<'_> {
         let left = Leftover::new(
             &context.supply,
             &context.above,
-            self.iteration_limit(context.above.len()),
+            self.model.iteration_limit(context.above.len()),
         );
         // No work is due before the first deadline.
         let from = competitors.iter().map(Competitor::first_deadline).min().unwrap_or(0).max(1);
@@ -307,7 +304,7 @@ impl TreeAnalysis<'_> {
             let left = Leftover::new(
                 &context.supply,
                 &context.above,
-                self.iteration_limit(context.above.len()),
+                self.model.iteration_limit(context.above.len()),
             );
             let ask = |at: u64| self::due(competitors, context.blocking, at);
             (*window, steps(at, *mark, ask), corners(&left, *window))

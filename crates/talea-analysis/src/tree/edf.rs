@@ -24,8 +24,9 @@
 //! the least relative deadline, because the rest of a deferrable budget has no deadline that must
 //! be met. Otherwise the test proceeds as in [`crate::supply::edf`].
 
-use super::analysis::TreeAnalysis;
+use super::bounds::Bounds;
 use super::context::Context;
+use super::node_supply::{NodeSupply, is_overload};
 use super::task_bound::{NoBound, Reason};
 use super::task_model::Phasing;
 use crate::Sporadic;
@@ -127,19 +128,19 @@ impl Competitor {
     }
 }
 
-impl TreeAnalysis<'_> {
+impl Bounds<'_> {
     /// Returns the competitors of a level.
     pub(super) fn competitors(
         &mut self,
         level: NodeId,
         by_arrival: bool,
     ) -> Result<Vec<Competitor>, NoBound> {
-        let level_members = self.level_members(level).unwrap_or_default();
+        let level_members = self.model.level_members(level).unwrap_or_default();
         let mut competitors = Vec::with_capacity(level_members.len());
         for node in level_members {
-            let spec = match self.node_spec(node) {
+            let spec = match self.model.node_spec(node) {
                 NodeSpec::Task(_) => {
-                    let task = self.task_model(node)?.task;
+                    let task = self.model.task_model(node)?.task;
                     let deadline = if by_arrival { 0 } else { i128::from(task.deadline.as_ns()) };
                     competitors.push(Competitor {
                         node,
@@ -194,11 +195,11 @@ impl TreeAnalysis<'_> {
     /// an overload or beyond the iteration limit.
     fn longest_window(&self, context: &Context, competitors: &[Competitor]) -> Option<u64> {
         let all = all_interference(context, competitors);
-        if super::analysis::is_overload(&all, &context.supply) {
+        if is_overload(&all, &context.supply) {
             return None;
         }
         let mut window = 1;
-        for _ in 0..self.iteration_limit(all.len()) {
+        for _ in 0..self.model.iteration_limit(all.len()) {
             let asked = all_within(&all, window).saturating_add(context.blocking);
             let next = context.supply.time_for(Work::from_ns(asked.min(HORIZON_NS + 1)))?.as_ns();
             if next <= window {
@@ -229,10 +230,10 @@ impl TreeAnalysis<'_> {
     fn non_preemptive_level_meets_deadlines(&self, competitors: &[Competitor]) -> bool {
         let tasks: Result<Vec<Sporadic>, NoBound> = competitors
             .iter()
-            .map(|competitor| Ok(self.task_model(competitor.node)?.task))
+            .map(|competitor| Ok(self.model.task_model(competitor.node)?.task))
             .collect();
         let mut scratch =
-            Scratch::with_limit(self.iteration_limit(0).saturating_mul(DEMAND_TEST_FACTOR));
+            Scratch::with_limit(self.model.iteration_limit(0).saturating_mul(DEMAND_TEST_FACTOR));
         tasks.is_ok_and(|tasks| np_edf::verdict_in(&tasks, &mut scratch).is_proved())
     }
 
@@ -245,8 +246,7 @@ impl TreeAnalysis<'_> {
                 jitter: Span::ZERO,
             })
             .collect();
-        let is_whole = matches!(context.supply, super::servers::NodeSupply::Dedicated)
-            && context.above.is_empty();
+        let is_whole = matches!(context.supply, NodeSupply::Dedicated) && context.above.is_empty();
         let is_smooth = |competitor: &Competitor| match competitor.due {
             Due::Every(first) => first >= i128::from(competitor.period),
             Due::Bandwidth(deadline) => deadline == competitor.period,
@@ -264,9 +264,9 @@ impl TreeAnalysis<'_> {
         let level = Leftover::new(
             &context.supply,
             &context.above,
-            self.iteration_limit(context.above.len()),
+            self.model.iteration_limit(context.above.len()),
         );
-        for _ in 0..self.iteration_limit(context.above.len() + competitors.len()) {
+        for _ in 0..self.model.iteration_limit(context.above.len() + competitors.len()) {
             let asked = competitors
                 .iter()
                 .fold(0u64, |sum, competitor| sum.saturating_add(competitor.due(at)));
@@ -286,10 +286,12 @@ impl TreeAnalysis<'_> {
     /// can arrive at any distance from the others and is served after all tasks with equal
     /// deadlines. Only the last task in order of declaration is served after all equal ones.
     fn exactness_among(&self, node: NodeId, competitors: &[Competitor]) -> TestKind {
-        let phasing =
-            |node: NodeId| self.task_model(node).map_or(Phasing::Unknown, |leaf| leaf.phasing);
-        let is_last =
-            |other: &Competitor| other.node <= node && self.parent(other.node) == self.parent(node);
+        let phasing = |node: NodeId| {
+            self.model.task_model(node).map_or(Phasing::Unknown, |leaf| leaf.phasing)
+        };
+        let is_last = |other: &Competitor| {
+            other.node <= node && self.model.parent(other.node) == self.model.parent(node)
+        };
         if (competitors.len() > 1 && phasing(node) != Phasing::Free)
             || !mutate!(
                 "tree-exact-ties",
@@ -308,7 +310,7 @@ impl TreeAnalysis<'_> {
             return TestKind::Sufficient;
         }
         let nodes: Vec<NodeId> = competitors.iter().map(|competitor| competitor.node).collect();
-        self.exactness(&nodes)
+        self.model.exactness(&nodes)
     }
 
     /// Returns the longest response of a task of a level, and its provenance.
@@ -320,18 +322,19 @@ impl TreeAnalysis<'_> {
         let Some((level, by_arrival)) = context.level else {
             return Err(NoBound { node, reason: Reason::Limit });
         };
-        let task = self.task_model(node)?.task;
+        let task = self.model.task_model(node)?.task;
         let competitors = self.competitors(level, by_arrival)?;
         let only_tasks = competitors
             .iter()
-            .all(|competitor| matches!(self.node_spec(competitor.node), NodeSpec::Task(_)));
+            .all(|competitor| matches!(self.model.node_spec(competitor.node), NodeSpec::Task(_)));
         let is_flat = context.flat.is_some() && only_tasks;
         if is_flat && !by_arrival && competitors.len() > 1 {
             return self.bounds_of_flat_level(node, &competitors);
         }
         let found = self.search_response(node, context, &competitors, by_arrival);
         // The demand test also yields a bound, often the better one among servers.
-        let fits = !by_arrival && !self.has_blocking() && self.level_meets_deadlines(context)?;
+        let fits =
+            !by_arrival && !self.blocking.has_terms() && self.level_meets_deadlines(context)?;
         if fits
             && context.non_preemptive.is_some()
             && found.is_none_or(|found| found > task.deadline.as_ns())
@@ -343,10 +346,8 @@ impl TreeAnalysis<'_> {
             (None, true) => task.deadline.as_ns(),
             (Some(found), false) => found,
             (None, false) => {
-                let asks_more = super::analysis::is_overload(
-                    &all_interference(context, &competitors),
-                    &context.supply,
-                );
+                let asks_more =
+                    is_overload(&all_interference(context, &competitors), &context.supply);
                 let reason = if asks_more { Reason::Overload } else { Reason::Limit };
                 return Err(NoBound { node, reason });
             }
@@ -366,19 +367,19 @@ impl TreeAnalysis<'_> {
     ) -> Result<(Span, Provenance), NoBound> {
         let mut tasks = Vec::with_capacity(competitors.len());
         for competitor in competitors {
-            tasks.push(self.task_model(competitor.node)?.task);
+            tasks.push(self.model.task_model(competitor.node)?.task);
         }
         // The demand test is faster than the responses. If these reach the step limit, its result
         // is the only one.
         let mut scratch =
-            Scratch::with_limit(self.iteration_limit(0).saturating_mul(DEMAND_TEST_FACTOR));
+            Scratch::with_limit(self.model.iteration_limit(0).saturating_mul(DEMAND_TEST_FACTOR));
         let fits = matches!(qpa::find(&tasks, &mut scratch), Ok(qpa::Finding::Fits));
         let many = if fits {
             (tasks.len() as u64).min(4 * DEMAND_TEST_FACTOR)
         } else {
             tasks.len() as u64
         };
-        let mut scratch = Scratch::with_limit(self.iteration_limit(0).saturating_mul(many));
+        let mut scratch = Scratch::with_limit(self.model.iteration_limit(0).saturating_mul(many));
         let mut out = alloc::vec![None; tasks.len()];
         let searched = edf_response::bounds(&tasks, &mut scratch, &mut out);
         let mut own = Err(NoBound { node, reason: Reason::Limit });
@@ -420,12 +421,12 @@ impl TreeAnalysis<'_> {
         competitors: &[Competitor],
         by_arrival: bool,
     ) -> Option<u64> {
-        let task = self.task_model(node).ok()?.task;
+        let task = self.model.task_model(node).ok()?.task;
         let last = i128::from(self.longest_window(context, competitors)?);
         let (jitter, period) = (i128::from(task.jitter.as_ns()), i128::from(task.period.as_ns()));
         let deadline = if by_arrival { 0 } else { i128::from(task.deadline.as_ns()) };
         let mut longest = task.cost.as_ns();
-        let mut left = self.iteration_limit(context.above.len() + competitors.len());
+        let mut left = self.model.iteration_limit(context.above.len() + competitors.len());
         for competitor in competitors {
             // Deadlines of the competitor, as arrivals of the task.
             let (first, step) = (competitor.first_due() - deadline, i128::from(competitor.period));

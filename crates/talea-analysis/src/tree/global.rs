@@ -12,7 +12,7 @@
 //!
 //! *Each task pinned to one CPU*: the analysis treats every CPU as a root of its own.
 
-use super::analysis::TreeAnalysis;
+use super::bounds::Bounds;
 use super::priority_keys::KeyOrder;
 use super::task_bound::{NoBound, Reason};
 use crate::multi::bertogna_cirinei::{self, GlobalPolicy};
@@ -26,35 +26,24 @@ use talea_core::engine::{Affinity, Migration, NodeId, NodeSpec, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec as Scheduling;
 
-/// Returns the test that applies to this root.
-pub(super) fn test_for_root(tree: &Tree) -> &'static TestInfo {
-    match tree.get(Tree::ROOT).map(|node| &node.spec) {
-        Some(NodeSpec::Scheduler(spec)) if matches!(spec.policy, Scheduling::Edf) => {
-            &bertogna_cirinei::EDF
-        }
-        Some(NodeSpec::Scheduler(spec)) if KeyOrder::of(&spec.policy).is_some() => &guan::INFO,
-        _ => &bertogna_cirinei::ANY,
-    }
-}
-
-impl TreeAnalysis<'_> {
+impl Bounds<'_> {
     /// Returns the bound of a task below a root with several CPUs.
     pub(super) fn bound_on_several_cpus(&mut self, node: NodeId) -> Result<Span, NoBound> {
         let no = |reason| NoBound { node: Tree::ROOT, reason };
-        let NodeSpec::Scheduler(root) = self.node_spec(Tree::ROOT) else {
+        let NodeSpec::Scheduler(root) = self.model.node_spec(Tree::ROOT) else {
             return Err(no(Reason::SeveralCpus));
         };
         let mut tasks = Vec::new();
         let mut pinned = Vec::new();
-        for &child in self.children(Tree::ROOT) {
-            let NodeSpec::Task(spec) = self.node_spec(child) else {
+        for &child in self.model.children(Tree::ROOT) {
+            let NodeSpec::Task(spec) = self.model.node_spec(child) else {
                 return Err(NoBound { node: child, reason: Reason::SeveralCpus });
             };
-            let all = u64::MAX >> (64 - self.tree.cpus.clamp(1, 64));
+            let all = u64::MAX >> (64 - self.model.tree.cpus.clamp(1, 64));
             if spec.affinity != Affinity::ANY && spec.affinity.0 & all != all {
                 pinned.push((child, spec.affinity.0 & all));
             }
-            tasks.push((child, self.task_model(child)?.task));
+            tasks.push((child, self.model.task_model(child)?.task));
         }
         let order = KeyOrder::of(&root.policy);
         let mut policy = match &root.policy {
@@ -63,7 +52,7 @@ impl TreeAnalysis<'_> {
             _ if order.is_some() => GlobalPolicy::FixedPriority,
             _ => return Err(no(Reason::SeveralCpus)),
         };
-        if !root.preemptive || self.tree.migration != Migration::Anytime {
+        if !root.preemptive || self.model.tree.migration != Migration::Anytime {
             return Err(no(Reason::SeveralCpus));
         }
         if let Some(&(first, _)) = pinned.first() {
@@ -78,7 +67,7 @@ impl TreeAnalysis<'_> {
             let mut keyed = Vec::new();
             for &(child, task) in &tasks {
                 keyed.push((
-                    self.key_range(order, child)?.map_or(u64::MAX, |range| range.0),
+                    self.model.key_range(order, child)?.map_or(u64::MAX, |range| range.0),
                     child,
                     task,
                 ));
@@ -117,10 +106,10 @@ impl TreeAnalysis<'_> {
         let mut others: Vec<NodeId> = here.map(|&(task, _)| task).collect();
         if let Some(order) = order {
             // Equal keys may be served first.
-            let own = self.key_range(order, node)?;
+            let own = self.model.key_range(order, node)?;
             let mut above = Vec::new();
             for other in others {
-                if self.key_range(order, other)? <= own {
+                if self.model.key_range(order, other)? <= own {
                     above.push(other);
                 }
             }
@@ -129,10 +118,11 @@ impl TreeAnalysis<'_> {
         others.push(node);
         let tasks = others
             .iter()
-            .map(|&task| Ok(self.task_model(task)?.task))
+            .map(|&task| Ok(self.model.task_model(task)?.task))
             .collect::<Result<Vec<_>, NoBound>>()?;
-        let mut scratch =
-            uni::Scratch::with_limit(self.iteration_limit(0).saturating_mul(tasks.len() as u64));
+        let mut scratch = uni::Scratch::with_limit(
+            self.model.iteration_limit(0).saturating_mul(tasks.len() as u64),
+        );
         let found = if order.is_some() {
             self.set_provenance(node, (TestKind::Sufficient, &uni::fp_response::INFO));
             uni::fp_response::lowest_priority_response(&tasks, &mut scratch)
@@ -189,7 +179,7 @@ impl TreeAnalysis<'_> {
         policy: GlobalPolicy,
         tasks: &[Sporadic],
     ) -> Result<(Vec<Span>, &'static TestInfo), Reason> {
-        let (cpus, mut scratch) = (self.tree.cpus, multi::Scratch::new());
+        let (cpus, mut scratch) = (self.model.tree.cpus, multi::Scratch::new());
         let (verdict, test) = match policy {
             GlobalPolicy::FixedPriority => (
                 mutate!(
@@ -217,7 +207,7 @@ impl TreeAnalysis<'_> {
                 policy,
                 tasks,
                 cpus,
-                self.iteration_limit(tasks.len()),
+                self.model.iteration_limit(tasks.len()),
                 &mut scratch
             ) {
                 // A set that is accepted without bounds completes by its deadlines.
@@ -233,7 +223,7 @@ impl TreeAnalysis<'_> {
                 policy,
                 tasks,
                 cpus,
-                self.iteration_limit(tasks.len()),
+                self.model.iteration_limit(tasks.len()),
                 &mut scratch
             ) {
                 // A set that is accepted without bounds completes by its deadlines.

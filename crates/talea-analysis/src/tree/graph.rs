@@ -18,7 +18,7 @@
 //! 3. A job moves at most one token through each channel, and an activation consumes one or more.
 //! 4. No overheads and no stalls.
 
-use super::analysis::TreeAnalysis;
+use super::model::Model;
 use super::task_bound::{NoBound, Reason};
 use super::task_model::find_scheduler;
 use crate::multi::graham::Graph;
@@ -32,11 +32,8 @@ use talea_core::{Span, Work};
 
 /// Returns a bound for every node, counted from the arrival of the graph; `None` if the assumptions
 /// of this module do not hold.
-pub(super) fn bounds(
-    analysis: &TreeAnalysis<'_>,
-    sources: &[Source],
-) -> Option<BTreeMap<NodeId, Result<Span, NoBound>>> {
-    let tree = analysis.tree;
+pub(super) fn bounds(model: &Model<'_>) -> Option<BTreeMap<NodeId, Result<Span, NoBound>>> {
+    let tree = model.tree;
     if tree.channels.is_empty() || !is_work_conserving(tree) {
         return None;
     }
@@ -46,7 +43,7 @@ pub(super) fn bounds(
             NodeSpec::Task(spec) => Some((id, spec)),
             NodeSpec::Scheduler(_) => None,
         })
-        .zip(sources)
+        .zip(model.sources)
         .map(|((id, spec), source)| (id, spec, source))
         .collect();
     let ends: BTreeSet<NodeId> = tree.channels.iter().map(|channel| channel.to).collect();

@@ -129,21 +129,30 @@
 //! applies. No test is known with losses on several CPUs, for an off-line table or for a single
 //! graph.
 
-mod analysis;
+mod blocking;
+mod bounds;
+mod competition;
 mod context;
 mod demand_plot;
 mod edf;
 mod global;
 mod graph;
+mod interference;
+mod levels;
+mod model;
+mod node_supply;
 mod overheads;
+mod passes;
 mod priority_keys;
-mod resources;
+mod queries;
+mod responses;
 mod root_model;
 mod servers;
 pub mod slot_interference;
 mod table;
 mod task_bound;
 mod task_model;
+mod whole_root;
 
 pub use demand_plot::DemandPlot;
 pub use root_model::RootModel;

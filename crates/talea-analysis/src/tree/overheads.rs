@@ -1,7 +1,7 @@
 //! Scheduling overheads, as additions to job costs and as release interference.
 
-use super::analysis::TreeAnalysis;
 use super::context::Context;
+use super::model::Model;
 use super::task_bound::{NoBound, Reason};
 use super::task_model::find_scheduler;
 use crate::supply::InterferenceCurve;
@@ -11,7 +11,7 @@ use talea_core::mutate;
 use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, Overheads, Source};
 
-impl TreeAnalysis<'_> {
+impl Model<'_> {
     /// Whether dispatch orders have a cost.
     pub(super) fn has_dispatch_cost(&self) -> bool {
         self.dispatch_cost > 0
@@ -39,7 +39,7 @@ impl TreeAnalysis<'_> {
     }
 
     /// Adds the overheads to job costs and to the release interference.
-    pub(super) fn inflate_costs(&mut self, overheads: &Overheads, sources: &[Source]) {
+    pub(super) fn inflate_costs(&mut self, overheads: &Overheads) {
         if *overheads == Overheads::default() {
             return;
         }
@@ -59,7 +59,7 @@ impl TreeAnalysis<'_> {
             (is_held && matches!(source.arrivals, Arrivals::List(_) | Arrivals::Observed(_)))
                 .then_some(node)
         };
-        let other = other.or_else(|| self.task_models.keys().zip(sources).find_map(crowds));
+        let other = other.or_else(|| self.task_models.keys().zip(self.sources).find_map(crowds));
         if let Some(node) = other.or((self.tree.cpus > 1).then_some(Tree::ROOT)) {
             self.uncovered =
                 self.uncovered.take().or(Some(NoBound { node, reason: Reason::Overheads }));

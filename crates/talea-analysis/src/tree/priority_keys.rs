@@ -1,19 +1,14 @@
-//! Schedulers with fixed keys: the keys that a node can present, and the parts of a sibling that
-//! interfere.
+//! Schedulers with fixed keys: the keys that a node can present.
 //!
 //! The rules and terms are those of *Effective keys* in [`super`]. The smallest key is the most
 //! urgent.
 
-use super::analysis::{TreeAnalysis, can_delay_clients};
-use super::task_bound::{NoBound, Reason};
-use crate::supply::InterferenceCurve;
-use crate::supply::fp::curve;
+use super::model::Model;
+use super::task_bound::NoBound;
 use alloc::vec::Vec;
+use talea_core::Span;
 use talea_core::engine::{NodeId, NodeSpec, SchedulerSpec};
-use talea_core::mutate;
 use talea_core::sched::PolicySpec;
-use talea_core::server::ServerKind;
-use talea_core::{Span, Work};
 
 /// Fixed key by which a policy orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +37,7 @@ impl KeyOrder {
     }
 
     /// Returns the own key of a scheduler; `None` if it has none.
-    fn own_key(self, spec: &SchedulerSpec) -> Option<u64> {
+    pub(super) fn own_key(self, spec: &SchedulerSpec) -> Option<u64> {
         let own = &spec.overrides;
         match self {
             KeyOrder::Priority => own.priority.map(priority_key),
@@ -62,7 +57,7 @@ fn priority_key(priority: u8) -> u64 {
 }
 
 /// Whether the scheduler of `spec` propagates the keys of its children (rule 1 of [`super`]).
-fn is_transparent(order: KeyOrder, spec: &SchedulerSpec) -> bool {
+pub(super) fn is_transparent(order: KeyOrder, spec: &SchedulerSpec) -> bool {
     KeyOrder::of(&spec.policy) == Some(order)
         && spec.preemptive
         && order.own_key(spec).is_none()
@@ -77,11 +72,24 @@ fn is_last_in_level(order: KeyOrder, spec: &SchedulerSpec) -> bool {
 }
 
 /// Returns the key under which the scheduler of `spec` is queued: `key`, or the last of its level.
-fn last_in_level(key: u64, order: KeyOrder, spec: &SchedulerSpec) -> u64 {
+pub(super) fn last_in_level(key: u64, order: KeyOrder, spec: &SchedulerSpec) -> u64 {
     if is_last_in_level(order, spec) { key | 1 } else { key }
 }
 
-impl TreeAnalysis<'_> {
+/// Level of a scheduler with fixed keys, which a child that propagates keys inherits (rule 5 of
+/// [`super`]).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyLevel {
+    pub(super) order: KeyOrder,
+    /// K: a node interferes if its most urgent key is at most K.
+    pub(super) key: u64,
+    /// Whether a sibling with a larger number needs a strictly more urgent key (rule 4).
+    pub(super) wins_ties: bool,
+    /// Least urgent key of the interfering nodes; `None` if no node interferes.
+    least_urgent: Option<u64>,
+}
+
+impl Model<'_> {
     /// Returns the key of a task.
     fn task_key(&self, order: KeyOrder, task: NodeId) -> Result<u64, NoBound> {
         let NodeSpec::Task(spec) = self.node_spec(task) else { return Ok(u64::MAX) };
@@ -191,7 +199,7 @@ impl TreeAnalysis<'_> {
 
     /// Returns the least urgent key that any interfering part of `nodes` at level `key` can
     /// present. `None` if no part interferes. The interfering parts are those that
-    /// [`TreeAnalysis::collect_interference`] collects.
+    /// [`super::interference`] collects.
     pub(super) fn least_urgent_interfering_key(
         &self,
         order: KeyOrder,
@@ -213,147 +221,62 @@ impl TreeAnalysis<'_> {
         Ok(worst)
     }
 
-    /// Adds the interference of `node` on a sibling at level `key`. Equal keys interfere unless
-    /// `strictly` is true.
-    pub(super) fn collect_interference(
-        &mut self,
+    /// Returns the level of `next`, a node on the path to `subject`, among its siblings `others`
+    /// (rules 1 to 4 of [`super`]). `inherited` is the level of the scheduler above.
+    pub(super) fn key_level(
+        &self,
+        (order, inherited): (KeyOrder, Option<KeyLevel>),
+        (next, subject): (NodeId, NodeId),
+        others: &[NodeId],
+    ) -> Result<KeyLevel, NoBound> {
+        // Rules 1 and 2: the effective key, or the inherited level if that is less urgent.
+        let effective = self.effective_key(order, next, subject)?;
+        let start = inherited.map_or(effective, |level| effective.max(level.key));
+        let least_urgent = inherited.and_then(|level| level.least_urgent);
+        let wins_ties = self.wins_ties(order, next, others, (effective, least_urgent))?;
+        let siblings = [others, &self.siblings_on_path(order, next, subject)].concat();
+        let (key, least_urgent) = self.close_level(order, &siblings, (start, least_urgent))?;
+        Ok(KeyLevel { order, key, wins_ties: wins_ties && key == effective, least_urgent })
+    }
+
+    /// Rule 4, ties: a sibling with a larger number loses against `next`, but perhaps not against
+    /// an interfering node that can present the same key.
+    fn wins_ties(
+        &self,
         order: KeyOrder,
-        node: NodeId,
-        (key, strictly): (u64, bool),
-        out: &mut Vec<InterferenceCurve>,
-    ) -> Result<(), NoBound> {
-        let counts = |urgent: u64| if strictly { urgent < key } else { urgent <= key };
-        let Some((most, _)) = self.key_range(order, node)? else { return Ok(()) };
-        if !counts(most) {
-            return Ok(());
+        next: NodeId,
+        others: &[NodeId],
+        (effective, least_urgent): (u64, Option<u64>),
+    ) -> Result<bool, NoBound> {
+        let mut wins = !order.is_fifo() && least_urgent < Some(effective);
+        for &other in others.iter().filter(|&&other| other > next) {
+            let range = self.key_range(order, other)?;
+            wins &= range.is_none_or(|(most, least)| most >= effective || least < effective);
         }
-        let NodeSpec::Scheduler(spec) = self.node_spec(node) else {
-            return self.collect_all_interference(node, out);
-        };
-        if is_transparent(order, spec) {
-            for child in self.children(node).to_vec() {
-                self.collect_interference(order, child, (key, strictly), out)?;
-            }
-            return Ok(());
-        }
-        if matches!(spec.policy, PolicySpec::Partitions { .. }) && order.own_key(spec).is_none() {
-            return self.collect_table_interference(node, Some((order, key, strictly)), out);
-        }
-        self.collect_all_interference(node, out)
+        Ok(wins)
     }
 
-    /// Adds the interference of all tasks and servers of `node`.
-    pub(super) fn collect_all_interference(
-        &mut self,
-        node: NodeId,
-        out: &mut Vec<InterferenceCurve>,
-    ) -> Result<(), NoBound> {
-        let spec = match self.node_spec(node) {
-            NodeSpec::Task(_) => {
-                out.push(curve(&self.task_model(node)?.task));
-                return Ok(());
+    /// Rule 3, closure: raises the key until every interfering node is served before every node
+    /// that does not interfere, also before those further down the path. Returns the key and the
+    /// least urgent interfering key.
+    fn close_level(
+        &self,
+        order: KeyOrder,
+        siblings: &[NodeId],
+        (mut key, mut least_urgent): (u64, Option<u64>),
+    ) -> Result<(u64, Option<u64>), NoBound> {
+        while let Some(least) = self.least_urgent_interfering_key(order, siblings, key)? {
+            least_urgent = least_urgent.max(Some(least));
+            if least <= key {
+                break;
             }
-            NodeSpec::Scheduler(spec) => spec,
-        };
-        if let Some(of) = &spec.reservation {
-            if let Some(curve) = InterferenceCurve::of_server(of) {
-                out.push(curve);
-                return Ok(());
-            }
-            if of.kind != ServerKind::SoftCbs {
-                return Err(NoBound { node, reason: Reason::CustomServer });
-            }
+            key = least;
         }
-        if matches!(spec.policy, PolicySpec::Partitions { .. }) {
-            return self.collect_table_interference(node, None, out);
-        }
-        let from = out.len();
-        for child in self.children(node).to_vec() {
-            self.collect_all_interference(child, out)?;
-        }
-        // A soft CBS that waits defers arrivals for at most a period and then releases them at
-        // once.
-        let deferral =
-            spec.reservation.filter(can_delay_clients).map_or(Span::ZERO, |of| of.period);
-        for curve in &mut out[from..] {
-            curve.jitter += deferral;
-        }
-        Ok(())
+        Ok((key, least_urgent))
     }
 
-    /// Adds the interference of a partition table on its siblings. Jobs may be pending in a closed
-    /// partition when a window begins, so arrivals alone do not bound the interference. Two bounds
-    /// exist for each partition, and the smaller one applies:
-    /// - each slot of the partition once per frame (the worst window begins with a slot);
-    /// - for each task, its arrivals within the window extended by its longest response.
-    fn collect_table_interference(
-        &mut self,
-        node: NodeId,
-        before: Option<(KeyOrder, u64, bool)>,
-        out: &mut Vec<InterferenceCurve>,
-    ) -> Result<(), NoBound> {
-        let NodeSpec::Scheduler(spec) = self.node_spec(node) else { return Ok(()) };
-        let PolicySpec::Partitions { frame, slots, lending } = &spec.policy else { return Ok(()) };
-        self.check_slot_boundaries(node)?;
-        for (owner, child) in (0..).zip(self.children(node).to_vec()) {
-            if let Some((order, key, strictly)) = before {
-                let Some((most, _)) = self.key_range(order, child)? else { continue };
-                let most = last_in_level(most, order, spec);
-                if if strictly { most >= key } else { most > key } {
-                    continue;
-                }
-            }
-            let by_slots = slots.iter().filter(|slot| slot.owner == owner);
-            let by_slots =
-                by_slots.filter_map(|slot| slot.end.checked_sub(slot.start)).map(|length| {
-                    InterferenceCurve {
-                        cost: Work::from_ns(length.as_ns()),
-                        period: *frame,
-                        jitter: Span::ZERO,
-                    }
-                });
-            let by_slots: Vec<InterferenceCurve> = by_slots.collect();
-            match self.curves_from_responses(child) {
-                Some(tasks) if *lending || utilisation(&tasks) < utilisation(&by_slots) => {
-                    out.extend(tasks);
-                }
-                _ if *lending => return Err(NoBound { node, reason: Reason::Lending }),
-                _ => out.extend(by_slots),
-            }
-        }
-        Ok(())
+    /// Whether other children of `next` can run before an interfering node of `level` (rule 5).
+    pub(super) fn can_be_overtaken(&self, level: &KeyLevel, next: NodeId) -> Result<bool, NoBound> {
+        Ok(level.least_urgent >= self.key_range(level.order, next)?.map(|(most, _)| most))
     }
-
-    /// Returns an interference curve for every task below `node`; `None` if a task has no bound.
-    /// The jitter of a curve is the response bound less the cost.
-    pub(super) fn curves_from_responses(&mut self, node: NodeId) -> Option<Vec<InterferenceCurve>> {
-        let mut out = Vec::new();
-        let mut next = Vec::from([node]);
-        while let Some(node) = next.pop() {
-            if let NodeSpec::Task(_) = self.node_spec(node) {
-                let response = self.bound(node).ok()?;
-                let task = self.task_model(node).ok()?.task;
-                let late = mutate!(
-                    "tree-slots",
-                    response.as_ns().saturating_sub(task.cost.as_ns()),
-                    task.jitter.as_ns()
-                );
-                out.push(InterferenceCurve {
-                    cost: task.cost,
-                    period: task.period,
-                    jitter: Span::from_ns(late),
-                });
-            }
-            next.extend_from_slice(self.children(node));
-        }
-        Some(out)
-    }
-}
-
-/// Returns the utilization ΣC/T of `curves` in units of 2^-32, rounded up.
-pub(super) fn utilisation(curves: &[InterferenceCurve]) -> u128 {
-    let one = |curve: &InterferenceCurve| {
-        (u128::from(curve.cost.as_ns()) << 32).div_ceil(u128::from(curve.period.as_ns()))
-    };
-    curves.iter().map(one).sum()
 }

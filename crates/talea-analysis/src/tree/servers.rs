@@ -1,76 +1,15 @@
-//! Supplies that exist in a tree, and the supply of each server to its clients.
+//! Supply of each server to its clients.
 
-use super::analysis::{TreeAnalysis, is_overload};
+use super::bounds::Bounds;
+use super::node_supply::{NodeSupply, is_overload};
 use super::task_bound::{NoBound, Reason};
-use crate::supply::{
-    Dedicated, InterferenceCurve, Leftover, NestedServer, Rate, Server, Supply, Table,
-};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use crate::supply::{InterferenceCurve, Leftover, Server, Supply};
+use talea_core::Span;
 use talea_core::engine::{NodeId, NodeSpec};
 use talea_core::mutate;
-use talea_core::server::{Reservation, ServerKind};
-use talea_core::{Span, Work};
+use talea_core::server::ServerKind;
 
-/// Supply available at a node.
-#[derive(Clone, Debug)]
-pub(super) enum NodeSupply {
-    /// The root's CPU.
-    Dedicated,
-    /// Slots of a partition.
-    Table(Table),
-    /// Server with a known service bound.
-    Server(Server),
-    /// Server directly on a CPU, below the interference `above`.
-    NestedServer { of: Reservation, above: Vec<InterferenceCurve>, rounds: u64 },
-    /// Supply `of` less the time `lost`, which is subtracted once per busy period.
-    WithLoss { of: Box<NodeSupply>, lost: Span },
-}
-
-impl NodeSupply {
-    /// Returns this supply with a loss that may occur at any time, in any number of parts.
-    pub(super) fn with_loss(self, lost: Span) -> NodeSupply {
-        NodeSupply::WithLoss { of: Box::new(self), lost }
-    }
-
-    /// Returns the loss of a dedicated CPU; `None` for any other supply.
-    pub(super) fn cpu_loss(&self) -> Option<Span> {
-        match self {
-            NodeSupply::Dedicated => Some(Span::ZERO),
-            NodeSupply::WithLoss { of, lost } => Some(of.cpu_loss()? + *lost),
-            _ => None,
-        }
-    }
-}
-
-impl Supply for NodeSupply {
-    fn time_for(&self, work: Work) -> Option<Span> {
-        match self {
-            NodeSupply::Dedicated => Dedicated.time_for(work),
-            NodeSupply::Table(table) => table.time_for(work),
-            NodeSupply::Server(server) => server.time_for(work),
-            NodeSupply::NestedServer { of, above, rounds } => {
-                NestedServer::served(of, Leftover::new(Dedicated, above, *rounds))?.time_for(work)
-            }
-            NodeSupply::WithLoss { .. } if work.is_zero() => Some(Span::ZERO),
-            NodeSupply::WithLoss { of, lost } => {
-                of.time_for(Work::from_ns(work.as_ns().saturating_add(lost.as_ns())))
-            }
-        }
-    }
-
-    fn rate(&self) -> Option<Rate> {
-        match self {
-            NodeSupply::Dedicated => Dedicated.rate(),
-            NodeSupply::Table(table) => table.rate(),
-            NodeSupply::Server(server) => server.rate(),
-            NodeSupply::NestedServer { of, .. } => Some(Rate { work: of.budget, every: of.period }),
-            NodeSupply::WithLoss { of, .. } => of.rate(),
-        }
-    }
-}
-
-impl TreeAnalysis<'_> {
+impl Bounds<'_> {
     /// Returns the supply of the server at `node` to its clients.
     pub(super) fn server_supply(&mut self, node: NodeId) -> Result<NodeSupply, NoBound> {
         if let Some(found) = self.server_supplies.get(&node) {
@@ -83,7 +22,7 @@ impl TreeAnalysis<'_> {
 
     fn build_server_supply(&mut self, node: NodeId) -> Result<NodeSupply, NoBound> {
         let no = |reason| NoBound { node, reason };
-        let NodeSpec::Scheduler(spec) = self.node_spec(node) else {
+        let NodeSpec::Scheduler(spec) = self.model.node_spec(node) else {
             return Err(no(Reason::Starved));
         };
         let Some(mut of) = spec.reservation else { return Err(no(Reason::Starved)) };
@@ -108,7 +47,8 @@ impl TreeAnalysis<'_> {
             // Bound that holds for any deadlines of the other competitors.
             let mut above = context.above.clone();
             self.collect_competitors(node, &context, &mut above)?;
-            let level = Leftover::new(&context.supply, &above, self.iteration_limit(above.len()));
+            let level =
+                Leftover::new(&context.supply, &above, self.model.iteration_limit(above.len()));
             let all = [
                 above.as_slice(),
                 &[InterferenceCurve { cost: of.budget, period: of.period, jitter: Span::ZERO }],
@@ -130,7 +70,7 @@ impl TreeAnalysis<'_> {
         let level = Leftover::new(
             &context.supply,
             &context.above,
-            self.iteration_limit(context.above.len()),
+            self.model.iteration_limit(context.above.len()),
         );
         let within = mutate!(
             "tree-starved",
@@ -142,7 +82,7 @@ impl TreeAnalysis<'_> {
             // The server is served in time despite the loss; the loss itself is charged to its
             // clients (module [`super`]).
             Some(_) => {
-                let rounds = self.iteration_limit(context.above.len());
+                let rounds = self.model.iteration_limit(context.above.len());
                 NodeSupply::NestedServer { of, above: context.above, rounds }
             }
             None => NodeSupply::Server(Server::new(&of, within).ok_or(no(Reason::Starved))?),

@@ -20,7 +20,8 @@
 //! longest response. A server is limited to its budget whenever it is served, twice in a row. For
 //! sporadic servers and CBS this holds only if they are served in time.
 
-use super::analysis::TreeAnalysis;
+use super::bounds::Bounds;
+use super::passes::Passes;
 use super::priority_keys::KeyOrder;
 use super::root_model::RootModel;
 use super::task_bound::{NoBound, Reason};
@@ -175,13 +176,14 @@ impl RootModel<'_> {
         &self,
         node: NodeId,
     ) -> Result<Vec<InterferenceCurve>, NoBound> {
-        let mut analysis = TreeAnalysis::new(self);
-        analysis.check_covered()?;
+        let passes = Passes::of(self);
+        let mut bounds = passes.bounds();
+        bounds.check_covered()?;
         let mut out = Vec::new();
-        if analysis.is_never_delayed(node)? {
-            analysis.collect_all_interference(node, &mut out)?;
+        if bounds.is_never_delayed(node)? {
+            bounds.collect_all_interference(node, &mut out)?;
         } else {
-            analysis.collect_delayed_interference(node, &mut out)?;
+            bounds.collect_delayed_interference(node, &mut out)?;
         }
         Ok(out)
     }
@@ -195,14 +197,15 @@ impl RootModel<'_> {
         &self,
         partition: NodeId,
     ) -> Result<Vec<InterferenceCurve>, NoBound> {
-        let mut analysis = TreeAnalysis::new(self);
-        analysis.check_covered()?;
+        let passes = Passes::of(self);
+        let mut bounds = passes.bounds();
+        bounds.check_covered()?;
         let mut out = Vec::new();
-        for (subject, is_late) in analysis.interfering_siblings(partition)? {
+        for (subject, is_late) in bounds.interfering_siblings(partition)? {
             if is_late {
-                analysis.collect_delayed_interference(subject, &mut out)?;
+                bounds.collect_delayed_interference(subject, &mut out)?;
             } else {
-                analysis.collect_all_interference(subject, &mut out)?;
+                bounds.collect_all_interference(subject, &mut out)?;
             }
         }
         Ok(out)
@@ -213,21 +216,22 @@ impl RootModel<'_> {
     /// # Errors
     /// As [`RootModel::interference_above_partition`].
     pub fn can_interfere(&self, subject: NodeId, partition: NodeId) -> Result<bool, NoBound> {
-        let analysis = TreeAnalysis::new(self);
-        analysis.check_covered()?;
-        let above = analysis.interfering_siblings(partition)?;
+        let passes = Passes::of(self);
+        let bounds = passes.bounds();
+        bounds.check_covered()?;
+        let above = bounds.interfering_siblings(partition)?;
         let mut at = Some(subject);
         while let Some(node) = at {
             if above.iter().any(|&(other, _)| other == node) {
                 return Ok(true);
             }
-            at = analysis.parent(node);
+            at = passes.model.parent(node);
         }
         Ok(false)
     }
 }
 
-impl TreeAnalysis<'_> {
+impl Bounds<'_> {
     /// Returns the siblings of the table and of its ancestors of which some part can be served
     /// before some part of `partition`. A sibling counts as a whole, with its less urgent parts.
     /// The flag is `true` if another partition can in turn be served before the sibling. Jobs of
@@ -235,10 +239,10 @@ impl TreeAnalysis<'_> {
     /// `partition`.
     fn interfering_siblings(&self, partition: NodeId) -> Result<Vec<(NodeId, bool)>, NoBound> {
         let mut found = Vec::new();
-        let table = self.parent(partition).unwrap_or(partition);
+        let table = self.model.parent(partition).unwrap_or(partition);
         let mut next = table;
-        while let Some(at) = self.parent(next) {
-            let NodeSpec::Scheduler(spec) = self.node_spec(at) else { break };
+        while let Some(at) = self.model.parent(next) {
+            let NodeSpec::Scheduler(spec) = self.model.node_spec(at) else { break };
             if spec.reservation.is_some() || matches!(spec.policy, PolicySpec::Partitions { .. }) {
                 return Err(NoBound { node: at, reason: Reason::NestedTable });
             }
@@ -246,7 +250,7 @@ impl TreeAnalysis<'_> {
                 return Err(NoBound { node: at, reason: Reason::NonPreemptiveTable });
             }
             let others: Vec<NodeId> =
-                self.children(at).iter().copied().filter(|&child| child != next).collect();
+                self.model.children(at).iter().copied().filter(|&child| child != next).collect();
             let Some(order) = KeyOrder::of(&spec.policy) else {
                 found.extend(others.into_iter().map(|other| (other, true)));
                 next = at;
@@ -254,15 +258,15 @@ impl TreeAnalysis<'_> {
             };
             // The partition's least urgent key. A node that is served before it interferes, and so
             // does a node that is served before an interfering node.
-            let all = self.key_range(order, next)?;
-            let own = if next == table && self.propagates_keys(order, table) {
-                self.key_range(order, partition)?
+            let all = self.model.key_range(order, next)?;
+            let own = if next == table && self.model.propagates_keys(order, table) {
+                self.model.key_range(order, partition)?
             } else {
                 all
             };
             let (Some((_, mut key)), Some((most, _))) = (own, all) else { break };
             while let Some(least) =
-                self.least_urgent_interfering_key(order, &others, level_end(key))?
+                self.model.least_urgent_interfering_key(order, &others, level_end(key))?
             {
                 if least <= key {
                     break;
@@ -270,7 +274,7 @@ impl TreeAnalysis<'_> {
                 key = least;
             }
             for other in others {
-                if let Some((urgent, least)) = self.key_range(order, other)?
+                if let Some((urgent, least)) = self.model.key_range(order, other)?
                     && urgent <= level_end(key)
                 {
                     found.push((
@@ -291,9 +295,9 @@ impl TreeAnalysis<'_> {
     /// Whether no node outside `node`, and no closed slot, can delay any part of it.
     fn is_never_delayed(&self, node: NodeId) -> Result<bool, NoBound> {
         let mut next = node;
-        while let Some(at) = self.parent(next) {
-            let NodeSpec::Scheduler(spec) = self.node_spec(at) else { break };
-            let others = self.children(at).iter().copied().filter(|&child| child != next);
+        while let Some(at) = self.model.parent(next) {
+            let NodeSpec::Scheduler(spec) = self.model.node_spec(at) else { break };
+            let others = self.model.children(at).iter().copied().filter(|&child| child != next);
             let order = KeyOrder::of(&spec.policy);
             let is_table = matches!(spec.policy, PolicySpec::Partitions { .. });
             if spec.reservation.is_some()
@@ -304,7 +308,8 @@ impl TreeAnalysis<'_> {
             }
             for other in others {
                 let Some(order) = order else { return Ok(false) };
-                let (own, other) = (self.key_range(order, next)?, self.key_range(order, other)?);
+                let (own, other) =
+                    (self.model.key_range(order, next)?, self.model.key_range(order, other)?);
                 if let (Some((_, least)), Some((most, _))) = (own, other)
                     && most <= level_end(least)
                 {
@@ -324,10 +329,10 @@ impl TreeAnalysis<'_> {
         node: NodeId,
         out: &mut Vec<InterferenceCurve>,
     ) -> Result<(), NoBound> {
-        let spec = match self.node_spec(node) {
+        let spec = match self.model.node_spec(node) {
             NodeSpec::Task(_) => {
                 let response = self.bound(node)?;
-                let task = self.task_model(node)?.task;
+                let task = self.model.task_model(node)?.task;
                 let late = response.as_ns().saturating_sub(task.cost.as_ns());
                 out.push(InterferenceCurve {
                     cost: task.cost,
@@ -339,7 +344,7 @@ impl TreeAnalysis<'_> {
             NodeSpec::Scheduler(spec) => spec,
         };
         if let Some(of) = &spec.reservation {
-            if self.has_non_preemptive_ancestor(node) {
+            if self.model.has_non_preemptive_ancestor(node) {
                 return Err(NoBound { node, reason: Reason::ServerNotPreemptive });
             }
             if let Some(mut curve) = InterferenceCurve::of_server(of) {
@@ -358,7 +363,7 @@ impl TreeAnalysis<'_> {
                 return Err(NoBound { node, reason: Reason::CustomServer });
             }
         }
-        for child in self.children(node).to_vec() {
+        for child in self.model.children(node).to_vec() {
             self.collect_delayed_interference(child, out)?;
         }
         Ok(())

@@ -16,9 +16,9 @@
 //! Assumptions: 1. the root is the table, preemptive, without overheads; 2. as [`super`]; 3.
 //! channels move one token for one job.
 
-use super::analysis::TreeAnalysis;
 use super::context::Context;
-use super::servers::NodeSupply;
+use super::model::Model;
+use super::node_supply::NodeSupply;
 use super::task_bound::{NoBound, Reason};
 use super::task_model::unsupported_action;
 use crate::demand::gcd;
@@ -52,33 +52,30 @@ const MAX_HYPERPERIODS: u64 = 6;
 
 /// Returns a bound for every task, counted from the arrival of its job or of its graph; `None` if
 /// the root is not a supported table.
-pub(super) fn bounds(
-    analysis: &TreeAnalysis<'_>,
-    sources: &[Source],
-) -> Option<BTreeMap<NodeId, Result<Span, NoBound>>> {
+pub(super) fn bounds(model: &Model<'_>) -> Option<BTreeMap<NodeId, Result<Span, NoBound>>> {
     let NodeSpec::Scheduler(SchedulerSpec {
         policy: PolicySpec::Table { hyperperiod, entries },
         preemptive: true,
         ..
-    }) = analysis.node_spec(Tree::ROOT)
+    }) = model.node_spec(Tree::ROOT)
     else {
         return None;
     };
-    let children = analysis.children(Tree::ROOT);
+    let children = model.children(Tree::ROOT);
     let mut table = Table {
-        analysis,
+        model,
         hyperperiod: *hyperperiod,
         entries,
-        sources: analysis.tasks().into_iter().zip(sources).collect(),
+        sources: model.tasks().into_iter().zip(model.sources).collect(),
         owners: children.iter().zip(0..).map(|(&node, child)| (node, child)).collect(),
         sequences: BTreeMap::new(),
     };
-    Some(analysis.tasks().into_iter().map(|node| (node, table.bound(node))).collect())
+    Some(model.tasks().into_iter().map(|node| (node, table.bound(node))).collect())
 }
 
 /// Table with the results for its tasks so far.
 struct Table<'a> {
-    analysis: &'a TreeAnalysis<'a>,
+    model: &'a Model<'a>,
     hyperperiod: Span,
     entries: &'a [TableEntry],
     sources: BTreeMap<NodeId, &'a Source>,
@@ -126,19 +123,19 @@ impl<'a> Table<'a> {
     }
 
     fn spec(&self, node: NodeId) -> &'a TaskSpec {
-        match self.analysis.node_spec(node) {
+        match self.model.node_spec(node) {
             NodeSpec::Task(spec) => spec,
             NodeSpec::Scheduler(_) => unreachable!("tasks only"),
         }
     }
 
     fn inputs(&self, node: NodeId) -> Vec<NodeId> {
-        let into = self.analysis.tree.channels.iter().filter(|channel| channel.to == node);
+        let into = self.model.tree.channels.iter().filter(|channel| channel.to == node);
         into.map(|channel| channel.from).collect()
     }
 
     fn is_of_graph(&self, node: NodeId) -> bool {
-        self.analysis.tree.channels.iter().any(|channel| channel.from == node || channel.to == node)
+        self.model.tree.channels.iter().any(|channel| channel.from == node || channel.to == node)
     }
 
     fn own_entries(&self, owner: Child) -> Vec<TableEntry> {
@@ -161,7 +158,7 @@ impl<'a> Table<'a> {
         let slots: Vec<Slot> =
             own.iter().map(|entry| Slot { start: entry.start, end: entry.end, owner }).collect();
         let supply = NodeSupply::Table(supply::Table::new(self.hyperperiod, &slots, owner));
-        self.analysis.response(node, &self.analysis.task_model(node)?.task, &Context::top(supply))
+        self.model.response(node, &self.model.task_model(node)?.task, &Context::top(supply))
     }
 
     /// Returns the sequence with the latest completion of each job.
@@ -190,7 +187,7 @@ impl<'a> Table<'a> {
         match &source.arrivals {
             _ if spec.enforced => Err(Reason::Arrivals),
             Arrivals::List(times) if times.is_empty() && !inputs.is_empty() && !activates => {
-                if self.analysis.tree.channels.iter().any(|to| to.to == node && to.tokens != 1) {
+                if self.model.tree.channels.iter().any(|to| to.to == node && to.tokens != 1) {
                     return Err(Reason::Graph);
                 }
                 let all = inputs.into_iter().map(|input| self.job_sequence(input));
@@ -224,7 +221,7 @@ impl<'a> Table<'a> {
                 let every =
                     (table / gcd(table, period)).checked_mul(period).ok_or(Reason::Limit)?;
                 let count = every / period;
-                if count.saturating_mul(MAX_HYPERPERIODS) > self.analysis.iteration_limit(0) {
+                if count.saturating_mul(MAX_HYPERPERIODS) > self.model.iteration_limit(0) {
                     return Err(Reason::Limit);
                 }
                 let job = |number: u64| {
@@ -248,8 +245,7 @@ impl<'a> Table<'a> {
         if own.is_empty() {
             return Err(Reason::Overload);
         }
-        let (source, mut free, mut steps) =
-            (self.sources[&node], 0, self.analysis.iteration_limit(0));
+        let (source, mut free, mut steps) = (self.sources[&node], 0, self.model.iteration_limit(0));
         for job in &mut sequence.jobs {
             let begin = next_entry_part(
                 &own,

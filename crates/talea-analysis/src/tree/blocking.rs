@@ -1,6 +1,6 @@
-//! Blocking by shared resources, where a test covers it.
+//! Second pass: blocking by shared resources, where a test covers it.
 
-use super::analysis::TreeAnalysis;
+use super::model::Model;
 use super::priority_keys::KeyOrder;
 use super::task_bound::{NoBound, Reason};
 use crate::uni::protocols::{self, Section};
@@ -13,27 +13,57 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Cost, JobStep, Source, StepAction};
 
 /// Effect of the resources on the tasks. Empty without resources.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Blocking {
     /// Blocking term B of every task that can be blocked.
-    pub(super) terms: BTreeMap<NodeId, Work>,
+    terms: BTreeMap<NodeId, Work>,
     /// Tasks that may find a resource held only after they have started. The ceiling of the
     /// resource equals the key of its most urgent user, or a raised ceiling equals the key of a job
     /// that arrives at that moment. If jobs with equal keys are ordered by number, the arriving job
     /// may run first, up to its lock, and then block. This occurs once per job, because the holder
     /// then runs until it unlocks.
-    pub(super) blocked_late: Vec<NodeId>,
+    blocked_late: Vec<NodeId>,
+    /// Resource use that no test covers: no task of the tree has a bound.
+    pub(super) uncovered: Option<NoBound>,
+}
+
+impl Blocking {
+    /// Returns the blocking of the tasks of a model.
+    pub(super) fn of(model: &Model<'_>) -> Blocking {
+        read(model).unwrap_or_else(|no| Blocking { uncovered: Some(no), ..Blocking::default() })
+    }
+
+    /// Whether resources block any task. The blocking term differs from task to task.
+    pub(super) fn has_terms(&self) -> bool {
+        !self.terms.is_empty()
+    }
+
+    /// Returns the blocking term of `task` in nanoseconds.
+    pub(super) fn term(&self, task: NodeId) -> u64 {
+        self.terms.get(&task).map_or(0, |term| term.as_ns())
+    }
+}
+
+impl Model<'_> {
+    /// Adds the dispatch orders to the holder and back to the costs of the tasks that may find a
+    /// resource held only after they have started.
+    pub(super) fn charge_late_blocking(&mut self, blocking: &Blocking) {
+        for node in &blocking.blocked_late {
+            if let Some(Ok(model)) = self.task_models.get_mut(node) {
+                let orders = 2 * self.dispatch_cost;
+                model.task.cost = Work::from_ns(model.task.cost.as_ns().saturating_add(orders));
+            }
+        }
+    }
 }
 
 /// Returns the blocking terms of a tree, or the node whose resource use no test covers.
-pub(super) fn blocking(
-    analysis: &TreeAnalysis<'_>,
-    sources: &[Source],
-) -> Result<Blocking, NoBound> {
-    let tree = analysis.tree;
-    let tasks = analysis.tasks();
-    let users: Vec<(NodeId, &Source)> =
-        (tasks.iter().copied().zip(sources)).filter(|(_, source)| locks(&source.cost)).collect();
+fn read(model: &Model<'_>) -> Result<Blocking, NoBound> {
+    let tree = model.tree;
+    let tasks = model.tasks();
+    let users: Vec<(NodeId, &Source)> = (tasks.iter().copied().zip(model.sources))
+        .filter(|(_, source)| locks(&source.cost))
+        .collect();
     let Some(&(first, _)) = users.first() else { return Ok(Blocking::default()) };
     let no = |node| NoBound { node, reason: Reason::Resources };
     let Some(NodeSpec::Scheduler(root)) = tree.get(Tree::ROOT).map(|node| &node.spec) else {
@@ -44,12 +74,11 @@ pub(super) fn blocking(
     // A task that suspends itself or has unknown arrivals delays every task if it holds resources.
     // Under fixed priorities a task without resources delays only tasks of lower priority.
     let in_the_way = |task: &&NodeId| is_edf || users.iter().any(|(user, _)| user == *task);
-    if let Some(no) =
-        tasks.iter().filter(in_the_way).find_map(|&task| analysis.task_model(task).err())
+    if let Some(no) = tasks.iter().filter(in_the_way).find_map(|&task| model.task_model(task).err())
     {
         return Err(no);
     }
-    let flat = tasks.iter().all(|&task| analysis.parent(task) == Some(Tree::ROOT));
+    let flat = tasks.iter().all(|&task| model.parent(task) == Some(Tree::ROOT));
     if !flat
         || !root.preemptive
         || root.reservation.is_some()
@@ -61,7 +90,7 @@ pub(super) fn blocking(
     // A job that is released late has less than D left, and preemption levels by D do not account
     // for that.
     let is_late =
-        |task: &NodeId| analysis.task_model(*task).is_ok_and(|leaf| !leaf.task.jitter.is_zero());
+        |task: &NodeId| model.task_model(*task).is_ok_and(|leaf| !leaf.task.jitter.is_zero());
     if is_edf && tasks.iter().any(is_late) {
         return Err(no(first));
     }
@@ -69,8 +98,8 @@ pub(super) fn blocking(
     let mut ranked = Vec::new();
     for &task in &tasks {
         let key = match order {
-            Some(order) => analysis.key_range(order, task)?.map_or(u64::MAX, |range| range.0),
-            None => analysis.task_model(task)?.task.deadline.as_ns(),
+            Some(order) => model.key_range(order, task)?.map_or(u64::MAX, |range| range.0),
+            None => model.task_model(task)?.task.deadline.as_ns(),
         };
         ranked.push((key, task));
     }
@@ -88,7 +117,7 @@ pub(super) fn blocking(
         // chosen one.
         for cost in source.cost.by_version() {
             let Cost::WithSteps { steps, .. } = cost else { continue };
-            inherits |= sections_of(analysis, (node, rank), steps, is_edf, &mut sections)?;
+            inherits |= sections_of(model, (node, rank), steps, is_edf, &mut sections)?;
         }
     }
     let contiguous =
@@ -103,7 +132,7 @@ pub(super) fn blocking(
     let queues = order.is_some_and(KeyOrder::is_fifo);
     // Each wait for a holder costs two more orders; no test bounds how often more urgent tasks wait
     // for each other.
-    if analysis.has_dispatch_cost()
+    if model.has_dispatch_cost()
         && (mutate!("tree-inheritance-orders", inherits, inherits && is_edf)
             || (contiguous.is_some() && !queues))
     {
@@ -127,6 +156,7 @@ pub(super) fn blocking(
             .filter(|(_, term)| mutate!("tree-resources", !term.is_zero(), term.is_zero()))
             .collect(),
         blocked_late: late,
+        uncovered: None,
     })
 }
 
@@ -148,7 +178,7 @@ fn has_lock(cost: &Cost) -> bool {
 /// Appends the critical sections of a job of `node`. Returns whether a resource of these sections
 /// has priority inheritance.
 fn sections_of(
-    analysis: &TreeAnalysis<'_>,
+    model: &Model<'_>,
     (node, rank): (NodeId, usize),
     steps: &[JobStep],
     is_edf: bool,
@@ -170,7 +200,7 @@ fn sections_of(
                     is_contiguous,
                 });
                 (held, left) = (None, Some(step.at));
-                match analysis.tree.resources[which.0 as usize].protocol {
+                match model.tree.resources[which.0 as usize].protocol {
                     Protocol::Ceiling => {}
                     Protocol::Inheritance if !is_edf => inherits = true,
                     _ => return Err(no),
