@@ -15,6 +15,7 @@ mod modules;
 mod mutations;
 mod orphans;
 mod purity;
+mod structure;
 mod unsafe_code;
 
 use std::path::{Path, PathBuf};

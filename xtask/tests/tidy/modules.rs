@@ -60,8 +60,9 @@ pub(crate) fn declared(text: &str) -> Vec<Declared> {
     found
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Token {
+/// Token of a Rust file. Comments are no tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
     Word(String),
     Text(String),
     Mark(char),
@@ -69,7 +70,7 @@ enum Token {
 
 /// Returns the index after the attribute that begins at `from`, or the index of the next token if
 /// there is no attribute.
-fn attribute(tokens: &[Token], from: usize) -> usize {
+pub(crate) fn attribute(tokens: &[Token], from: usize) -> usize {
     let mut depth = 0;
     for (i, token) in tokens.iter().enumerate().skip(from + 1) {
         match token {
@@ -97,7 +98,8 @@ fn path_in(attribute: &[Token]) -> Option<String> {
     })
 }
 
-fn tokens(text: &str) -> Vec<Token> {
+/// Returns the tokens of a file.
+pub(crate) fn tokens(text: &str) -> Vec<Token> {
     let mut rest = text;
     let mut tokens = Vec::new();
     while let Some(first) = rest.chars().next() {
