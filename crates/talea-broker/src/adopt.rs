@@ -18,6 +18,7 @@ use crate::input::{Effect, ForeignCall, Groups, LogEvent, Peer, ProcessId, Threa
 use crate::plugin::Offer;
 use crate::plugin_set::SpecSlot;
 use crate::spec::{Attached, PendingOp, Spec};
+use crate::trail::AuditEvent;
 use talea_core::mutate;
 use talea_core::{Attr, Charge, Monotonic};
 use talea_proto::Owner;
@@ -89,16 +90,20 @@ impl Broker {
             self.keep_zero_lag(slot, Some(self.now.saturating_add(period)));
         }
         let tid = thread.map(|(facts, _)| facts.tid);
+        let has_thread = thread.is_some();
         if let Some((facts, previous)) = thread {
             let applied = record.thread.map_or(facts.attr, |thread| thread.applied);
             let found = drift::adopted(&facts.attr, &applied, &previous);
             self.add_thread(slot, Attached::new(&facts, previous, found));
+            let attached = self.specs.at_mut(slot).thread.as_mut();
+            attached.expect("the thread was just added").is_on_trail = true;
             self.sync_limit(slot);
             if let Some(plugin) = plugin {
                 self.plugin_set.set_attached(SpecSlot(slot), true);
                 self.notify_plugin(plugin, record.uid, ForeignCall::Attach { spec: id });
             }
         }
+        mutate!("trail-adopt", self.record_spec(slot, None, AuditEvent::Adopt { has_thread }), ());
         let ended = owner == Owner::Thread && record.thread.is_some() && thread.is_none();
         if plugin.is_some() && !ended && self.is_owned(slot) {
             self.counters.adopted += 1;
@@ -172,6 +177,7 @@ impl Broker {
             detached: None,
             thread: None,
             zero_lag_until: Monotonic::ZERO,
+            released_by: None,
             step: PendingOp::Idle,
         }
     }

@@ -163,6 +163,7 @@ impl Broker {
 
     fn reply_attached(&mut self, slot: u32, reply_to: ReplyTo, said: Reply) {
         self.plugin_set.set_attached(SpecSlot(slot), true);
+        self.record_attach(slot, reply_to.session);
         let attached = self.specs.at(slot);
         let (spec, uid, plugin) = (attached.id, attached.uid, attached.plugin);
         self.notify_plugin(plugin, uid, ForeignCall::Attach { spec });
@@ -183,7 +184,10 @@ impl Broker {
                     self.reply(reply_to, Reply::Done)
                 );
             }
-            Ok(slot) => self.start_restore(slot, Some(reply_to), None, RestoreReason::Detach),
+            Ok(slot) => {
+                self.note_requested_end(slot, reply_to.session);
+                self.start_restore(slot, Some(reply_to), None, RestoreReason::Detach);
+            }
             Err(refusal) => self.refuse(reply_to, refusal),
         }
     }

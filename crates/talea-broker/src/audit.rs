@@ -19,6 +19,7 @@ impl Broker {
         self.audit_sessions();
         self.audit_users();
         self.audit_timers();
+        self.audit_trail();
     }
 
     /// Compares the usage of the rules' subjects with a recount.
@@ -199,6 +200,12 @@ impl Broker {
         assert_eq!((sessions, specs), totals, "subjects without usage have counts");
     }
 
+    fn audit_trail(&self) {
+        let sums = self.audit_balance();
+        assert_eq!((sums.specs, sums.threads), self.audited(), "the audit trail is incomplete");
+        assert!(sums.refusals <= self.counters.refused, "the audit trail has too many refusals");
+    }
+
     fn audit_timers(&self) {
         for &(at, timer) in &self.timers {
             match timer {
@@ -228,6 +235,9 @@ impl Broker {
                 }
                 Timer::LogSummary => {
                     assert!(self.log_limit.has_suppressed(), "a summary of nothing is armed");
+                }
+                Timer::AuditCounts => {
+                    assert!(self.has_audit_counts_until(at), "a count of nothing is armed");
                 }
                 Timer::Inspect => {
                     assert_eq!(self.inspection_at, Some(at), "two inspections are armed");

@@ -29,6 +29,7 @@ use crate::spec::ReplyTo;
 use crate::starvation::Canaries;
 use crate::subjects::Subordinates;
 use crate::threads::AttrChange;
+use crate::trail::Trail;
 use crate::users::Users;
 use crate::waiting::WaitingRequest;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -67,6 +68,7 @@ pub struct Broker {
     pub(crate) users: Users,
     pub(crate) subordinates: Subordinates,
     pub(crate) log_limit: LogLimit,
+    pub(crate) trail: Trail,
     pub(crate) held_levels: HeldLevels,
 
     pub(crate) specs: Slab,
@@ -147,6 +149,8 @@ pub(crate) enum Timer {
     CheckCanaries,
     /// Log the number of suppressed log lines.
     LogSummary,
+    /// Record the counted events of the audit trail.
+    AuditCounts,
 }
 
 /// Item that waits until no change awaits the kernel's result.
@@ -204,6 +208,7 @@ impl Broker {
             users: Users::default(),
             subordinates,
             log_limit: LogLimit::default(),
+            trail: Trail::default(),
             held_levels: HeldLevels::default(),
             specs: Slab::default(),
             record_room: RecordRoom::default(),
@@ -268,6 +273,9 @@ impl Broker {
             Input::RealTimeThreads { threads } => self.real_time_threads(&threads),
             Input::ThreadExited { thread } => self.thread_exited(thread),
             Input::Overrun { thread } => self.overrun(thread),
+            Input::Overran { thread, overruns, consumed } => {
+                self.overran(thread, overruns, consumed);
+            }
             Input::ProcessExited { process } => self.process_exited(process),
             Input::Done { ticket, result } => self.done(ticket, result),
             Input::DoneWithCaveat { ticket, caveat } => self.done_with_caveat(ticket, caveat),
@@ -362,6 +370,10 @@ impl Broker {
     /// Refuses a request, and logs the first refusal of each cause per connection.
     pub(crate) fn refuse(&mut self, reply_to: ReplyTo, refusal: Box<Refusal>) {
         self.counters.refused += 1;
+        let asked = self.sessions.get(&reply_to.session).map(|session| session.asked);
+        if let Some(asked) = asked {
+            self.record_refusal(reply_to.session, asked, &refusal);
+        }
         self.log_refusal(reply_to.session, &refusal);
         self.reply(reply_to, Reply::Refused(refusal));
     }
@@ -456,6 +468,7 @@ impl Broker {
                     self.check_canaries();
                 }
                 Timer::LogSummary => self.log_summary(),
+                Timer::AuditCounts => self.audit_window_ended(),
             }
         }
     }

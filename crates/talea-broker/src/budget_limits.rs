@@ -26,6 +26,7 @@ use crate::plugin_set::Placement;
 use crate::restore::RestoreReason;
 use crate::rules::shares::{MIN_SHARE, WINDOW};
 use crate::spec::PendingOp;
+use crate::trail::{DemotionCause, EndCause};
 use talea_core::setup::OnOverrun;
 use talea_core::{Charge, Span, Work, mutate};
 use talea_proto::message::Notes;
@@ -142,6 +143,7 @@ impl Broker {
         // A restore has ended the limit.
         if attached.limit != limit && !matches!(spec.step, PendingOp::Restoring(_)) {
             attached.limit = limit;
+            attached.last_limit = limit.or(attached.last_limit);
             let thread = attached.thread;
             self.emit(Effect::Limit { thread, limit });
         }
@@ -189,6 +191,7 @@ impl Broker {
         let tid = spec.thread.as_ref().map_or(0, |thread| thread.tid);
         if spec.is_idle() {
             self.log_about(subject, LogEvent::Demoted { tid, uid });
+            self.note_thread_end(slot, EndCause::Demotion(DemotionCause::Overrun), None);
             self.start_restore(slot, None, None, RestoreReason::Detach);
         }
     }

@@ -12,6 +12,7 @@ use crate::plugin::{Offer, RuntimeCap, ThreadScope};
 use crate::plugin_set::SpecSlot;
 use crate::refuse::{ESRCH, kernel_refusal, refusal_without_numbers};
 use crate::spec::{PendingOp, ReplyTo, Rollback};
+use crate::trail::AuditEvent;
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_proto::message::SpecId;
@@ -177,6 +178,9 @@ impl Broker {
         if plugin != old_plugin {
             self.notify_plugin(old_plugin, uid, ForeignCall::Release { spec });
         }
+        let by = self.sessions.get(&reply_to.session).map(|session| session.uid);
+        let cpu = self.specs.at(slot).offer.cpu;
+        mutate!("trail-change", self.record_spec(slot, by, AuditEvent::Change { cpu }), ());
         self.notify_scheduled(slot);
         let granted = granted.unwrap_or_else(|| self.granted(slot));
         self.reply(reply_to, Reply::Granted(granted));

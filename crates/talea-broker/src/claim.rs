@@ -6,6 +6,7 @@ use crate::input::Effect;
 use crate::ownership::AccessKind;
 use crate::refuse::refusal_without_numbers;
 use crate::spec::ReplyTo;
+use crate::trail::AuditEvent;
 use talea_core::mutate;
 use talea_proto::message::{SpecId, Token};
 use talea_proto::{Code, Field, Owner, Refusal, Reply};
@@ -73,6 +74,7 @@ impl Broker {
         if owner == Owner::Process {
             self.watch_process(process, WatchOwner::Spec(slot));
         }
+        self.record_spec(slot, Some(uid), AuditEvent::Claim);
         self.emit(Effect::WriteRecord { slot });
     }
 }

@@ -11,6 +11,7 @@ use crate::plugin::{Offer, RuntimeCap, ThreadScope};
 use crate::plugin_set::{Placement, SpecSlot};
 use crate::refuse::{refusal, refusal_without_numbers};
 use crate::spec::{PendingOp, ReplyTo, Spec};
+use crate::trail::AuditEvent;
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_proto::message::{SpecId, Token};
@@ -219,6 +220,7 @@ impl Broker {
             detached: None,
             thread: None,
             zero_lag_until: Monotonic::ZERO,
+            released_by: None,
             step: PendingOp::Idle,
         };
         let slot = self.specs.insert(spec);
@@ -276,6 +278,8 @@ impl Broker {
             {}
         );
 
+        let cpu = self.specs.at(slot).offer.cpu;
+        mutate!("trail-grant", self.record_spec(slot, None, AuditEvent::Grant { cpu }), ());
         self.notify_scheduled(slot);
     }
 

@@ -37,6 +37,7 @@ use crate::input::{Effect, Errno, Found, LogEvent, ThreadId, Ticket, Uids};
 use crate::refuse::{ESRCH, kernel_refusal, refusal};
 use crate::restore::RestoreReason;
 use crate::spec::PendingOp;
+use crate::trail::{AuditEvent, DemotionCause, EndCause, Seen};
 use talea_core::mutate;
 use talea_core::{Attr, Monotonic, Policy, Span};
 use talea_proto::message::DetachCause;
@@ -183,6 +184,8 @@ impl Broker {
         let is_foreign =
             self.owner(slot).is_some_and(|owner| thread.uids.other_than(owner).is_some());
         if mutate!("drift-credentials", is_foreign, false) {
+            let seen = Seen::Uids(thread.uids);
+            self.record_drift(slot, seen);
             self.force_detach(slot, DetachCause::Credentials);
         }
     }
@@ -201,9 +204,20 @@ impl Broker {
         }
         match compare(&attached.applied, attr, attached.returned_at, self.now) {
             Verdict::Held => {}
-            Verdict::Return => self.return_to_cpus(slot),
-            Verdict::Detach(cause) => self.force_detach(slot, cause),
+            Verdict::Return => {
+                self.record_drift(slot, Seen::Attr(*attr));
+                self.return_to_cpus(slot);
+            }
+            Verdict::Detach(cause) => {
+                self.record_drift(slot, Seen::Attr(*attr));
+                self.force_detach(slot, cause);
+            }
         }
+    }
+
+    fn record_drift(&mut self, slot: u32, seen: Seen) {
+        let event = AuditEvent::Drift(Box::new(seen));
+        mutate!("trail-drift", self.record_spec(slot, None, event), ());
     }
 
     fn return_to_cpus(&mut self, slot: u32) {
@@ -231,6 +245,8 @@ impl Broker {
         let (uid, subject) = (spec.uid, spec.subject);
         let tid = spec.thread.as_ref().expect("only an attached thread is detached").tid;
         self.log_about(subject, LogEvent::Detached { tid, uid, cause });
+        let end = EndCause::Demotion(DemotionCause::Detached(cause));
+        self.note_thread_end(slot, end, None);
         self.start_restore(slot, None, None, reason);
     }
 
@@ -254,6 +270,13 @@ impl Broker {
             }
             Found::Attr(_) => (DetachCause::Policy, kernel_refusal(EPERM)),
         };
+        let seen = match *found {
+            Found::Credentials(uids) => Seen::Uids(uids),
+            Found::Attr(attr) => Seen::Attr(attr),
+        };
+        if !matches!(step, PendingOp::Attaching(_)) {
+            self.record_drift(slot, seen);
+        }
         match step {
             PendingOp::Idle => self.force_detach(slot, cause),
             // Nothing was applied, so there is nothing to restore.

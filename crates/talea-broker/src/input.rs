@@ -194,6 +194,16 @@ pub enum Input {
         /// The thread.
         thread: ThreadId,
     },
+    /// A thread has exceeded its limit; the driver reports it in the next inspection, and before the
+    /// end of the limit.
+    Overran {
+        /// The thread.
+        thread: ThreadId,
+        /// Number of overruns since the thread was attached.
+        overruns: u64,
+        /// CPU time that the thread had consumed of its budget at the last one.
+        consumed: Work,
+    },
     /// A watched thread exited.
     ThreadExited {
         /// The thread.

@@ -65,6 +65,7 @@ mod tests;
 pub mod plugin;
 pub mod plugin_set;
 pub mod rules;
+pub mod trail;
 
 pub use broker::Broker;
 pub use exact_test::ExactTestBudget;
@@ -73,4 +74,5 @@ pub use plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 pub use plugin_set::{BoundsViolation, Placement, PluginSet, SpecSlot};
 pub use rules::{Denial, Rules, Snapshot};
 pub use subjects::Subject;
+pub use trail::AuditRecord;
 pub use ungranted::RealTimeThread;

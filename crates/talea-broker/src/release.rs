@@ -6,6 +6,7 @@ use crate::ownership::AccessKind;
 use crate::plugin_set::SpecSlot;
 use crate::restore::RestoreReason;
 use crate::spec::{PendingOp, ReplyTo};
+use crate::trail::{EndCause, ThreadEnd};
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_proto::Reply;
@@ -15,14 +16,22 @@ impl Broker {
     pub(crate) fn release(&mut self, reply_to: ReplyTo, id: SpecId) {
         match self.find_idle(reply_to.session, id, AccessKind::Release) {
             Ok(slot) if self.specs.at(slot).thread.is_some() => {
+                self.note_release(slot, reply_to);
+                self.note_requested_end(slot, reply_to.session);
                 self.start_restore(slot, Some(reply_to), None, RestoreReason::Release);
             }
             Ok(slot) => {
+                self.note_release(slot, reply_to);
                 self.drop_spec(slot, self.zero_lag(slot));
                 self.reply(reply_to, Reply::Done);
             }
             Err(refusal) => self.refuse(reply_to, refusal),
         }
+    }
+
+    fn note_release(&mut self, slot: u32, reply_to: ReplyTo) {
+        let by = self.sessions.get(&reply_to.session).map(|session| session.uid);
+        self.specs.at_mut(slot).released_by = by;
     }
 
     /// Whether the grant still has an owner. A daemon that stops without `release` leaves every
@@ -50,6 +59,9 @@ impl Broker {
         let spec = self.specs.at_mut(slot);
         match &mut spec.step {
             PendingOp::Idle if spec.thread.is_some() => {
+                let is_stop = self.stopping.is_some_and(|stopping| stopping.release);
+                let end = if is_stop { ThreadEnd::Stopped } else { ThreadEnd::OwnerEnded };
+                self.note_thread_end(slot, EndCause::Detach(end), None);
                 self.start_restore(slot, None, None, RestoreReason::OwnerGone);
             }
             PendingOp::Idle => self.drop_spec(slot, self.zero_lag(slot)),
@@ -79,6 +91,7 @@ impl Broker {
                 spec.offer.charge,
             );
         }
+        self.record_release(&spec);
         if let Some(at) = spec.claim_until {
             self.timers.remove(&(at, Timer::ClaimEnd(slot)));
         }

@@ -4,6 +4,7 @@ use crate::broker::Broker;
 use crate::input::{LogEvent, SessionId};
 use crate::rules::Rules;
 use crate::subjects::Subordinates;
+use crate::trail::AuditEvent;
 use talea_core::mutate;
 use talea_core::setup::Setup;
 
@@ -23,6 +24,7 @@ impl Broker {
             {}
         );
 
+        self.record_daemon_event(AuditEvent::Reload);
         self.charge_sessions_again();
         for (_, spec) in self.specs.iter().filter(|(_, spec)| spec.in_ledger) {
             self.rules.charge(self.clients.snapshot(spec.client), spec.plugin, spec.offer.charge);

@@ -157,6 +157,7 @@ impl Broker {
         match restoring.reason {
             RestoreReason::AttachFailed => self.restored(slot, restoring),
             RestoreReason::Detach | RestoreReason::Release => {
+                self.thread_stays(slot);
                 self.plugin_set.set_attached(SpecSlot(slot), true);
                 if let Some(reply_to) = restoring.reply_to {
                     self.refuse(reply_to, kernel_refusal(errno));

@@ -33,6 +33,7 @@ pub mod shares;
 use crate::input::Peer;
 use crate::plugin::RuntimeCap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use talea_core::mutate;
 use talea_core::setup::{
     Access, Bound, DEADLINE_CLASS, Domain, Groups, OnOverrun, PluginKind, Root, RuleId, Setup,
@@ -133,6 +134,8 @@ pub struct Rules {
     usage: Vec<Usage>,
     /// Subjects whose shares may have changed.
     changed: BTreeSet<u32>,
+    /// `origins[r]`: location of rule `r`, shared by the records of the audit trail.
+    origins: Vec<Arc<str>>,
 }
 
 impl Rules {
@@ -159,6 +162,7 @@ impl Rules {
             usage: vec![Usage::default(); subjects.len()],
             subjects,
             changed: BTreeSet::new(),
+            origins: setup.rules.iter().map(|rule| rule.origin.as_str().into()).collect(),
             setup: setup.clone(),
         }
     }
@@ -393,6 +397,13 @@ impl Rules {
     /// Returns the location of a rule; empty for an unknown rule.
     pub fn origin(&self, rule: RuleId) -> &str {
         self.setup.rules.get(rule.0 as usize).map_or("", |rule| &rule.origin)
+    }
+}
+
+impl Rules {
+    /// Returns the location of a rule, without a copy.
+    pub(crate) fn shared_origin(&self, rule: RuleId) -> Option<Arc<str>> {
+        self.origins.get(rule.0 as usize).cloned()
     }
 }
 

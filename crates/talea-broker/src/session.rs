@@ -21,6 +21,7 @@ use crate::plugin::ThreadScope;
 use crate::refuse::{refusal, refusal_without_numbers};
 use crate::spec::ReplyTo;
 use crate::subjects::Subject;
+use crate::trail::Asked;
 use crate::users::RateVerdict;
 use std::collections::VecDeque;
 use talea_core::mutate;
@@ -55,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) specs: Vec<u32>,
     /// Secret of the client from which its tokens derive.
     pub(crate) seed: Option<Token>,
+    /// Current request, for the record of a refusal.
+    pub(crate) asked: Asked,
     hello_done: bool,
     /// Time at which the hello is overdue; `None` after the hello or without a time-out.
     hello_until: Option<Monotonic>,
@@ -180,6 +183,7 @@ impl Broker {
             client,
             specs: Vec::new(),
             seed: None,
+            asked: Asked::NOTHING,
             hello_done: false,
             hello_until,
             rejection,
@@ -242,7 +246,9 @@ impl Broker {
             // Reached only if the driver reads from a suspended connection.
             self.forget_unused(queued.thread);
             self.counters.refused += 1;
-            let reply = Reply::Refused(refusal_without_numbers(Code::Busy, Field::Request));
+            let refusal = refusal_without_numbers(Code::Busy, Field::Request);
+            self.record_refusal(id, Asked::new(&queued.request), &refusal);
+            let reply = Reply::Refused(refusal);
             self.emit(Effect::Reply { session: id, seq: reply_to.seq, reply });
         } else {
             self.sessions
@@ -261,6 +267,7 @@ impl Broker {
         self.charge_request(reply_to.session, 1);
         self.counters.refused += 1;
         let refusal = Box::new(refusal);
+        self.record_refusal(reply_to.session, Asked::NOTHING, &refusal);
         self.log_refusal(reply_to.session, &refusal);
         // Not by `reply`: an older request of this connection may still be unanswered.
         let reply = Reply::Refused(refusal);
@@ -368,6 +375,7 @@ impl Broker {
         let reply_to = ReplyTo { session: id, seq };
         let session = self.sessions.get_mut(&id).expect("only open connections are served");
         session.pending_reply = PendingReply::Kernel;
+        session.asked = Asked::new(&request);
         if let Request::Hello { min, max } = request {
             self.forget_unused(thread);
             return self.hello(reply_to, min, max);

@@ -17,6 +17,7 @@ use crate::input::{Errno, Limit, ProcessId, SessionId, ThreadId, Ticket, Uids};
 use crate::plugin::Offer;
 use crate::restore::RestoreReason;
 use crate::subjects::Subject;
+use crate::trail::EndCause;
 use talea_core::{Attr, Monotonic};
 use talea_proto::message::{Caveat, DetachCause, SpecId, Task, Token};
 use talea_proto::{Owner, Refusal};
@@ -64,6 +65,8 @@ pub(crate) struct Spec {
     /// Time until which the kernel still counts the bandwidth of a thread that has left the spec
     /// (R36); in the past if there is none.
     pub(crate) zero_lag_until: Monotonic,
+    /// User whose request ends the spec.
+    pub(crate) released_by: Option<u32>,
     /// Operation in progress.
     pub(crate) step: PendingOp,
 }
@@ -102,6 +105,14 @@ pub(crate) struct Attached {
     pub(crate) retry_at: Option<Monotonic>,
     /// Time at which the thread was last returned to the CPUs of its grant.
     pub(crate) returned_at: Option<Monotonic>,
+    /// Whether the audit trail has the attach.
+    pub(crate) is_on_trail: bool,
+    /// Cause of the end of the thread's grant, and the user that has requested it.
+    pub(crate) end: Option<(EndCause, Option<u32>)>,
+    /// Last limit, also after its end.
+    pub(crate) last_limit: Option<Limit>,
+    /// Number of overruns on the audit trail.
+    pub(crate) overruns: u64,
 }
 
 /// Operation in progress for a spec.

@@ -36,6 +36,7 @@
 
 use crate::broker::{Broker, Timer};
 use crate::input::{Effect, LogEvent, ThreadId};
+use crate::trail::AuditEvent;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use talea_core::setup::{OnOverrun, RuleId};
@@ -200,6 +201,7 @@ impl Broker {
         }
         if !has_consumers && !silence.is_logged {
             self.log(LogEvent::StarvedByOthers { cpu });
+            self.record_daemon_event(AuditEvent::Starved { cpu });
         }
     }
 

@@ -73,6 +73,10 @@ impl Attached {
             apply_refused: false,
             retry_at: None,
             returned_at: None,
+            is_on_trail: false,
+            end: None,
+            last_limit: None,
+            overruns: 0,
         }
     }
 
@@ -162,6 +166,7 @@ impl Broker {
         self.canaries.is_stale = true;
         self.stop_inspections();
         self.emit(Effect::ForgetThread { thread: attached.thread });
+        self.record_thread_end(slot, &attached);
         attached
     }
 

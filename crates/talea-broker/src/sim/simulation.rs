@@ -4,6 +4,7 @@
 //! [`Faults`] names the live counterpart of each fault.
 
 mod silent;
+mod trail;
 
 use super::inspections::Canaries;
 use super::kernel::{ApplyOutcome, Kernel};
@@ -14,6 +15,7 @@ use crate::input::{
     Effect, Errno, ForeignCall, Found, Groups, Input, Limit, LogEvent, Peer, Platform, ProcessId,
     SessionId, ThreadError, ThreadFacts, ThreadId, Ticket,
 };
+use crate::trail::{AuditRecord, Balance};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::setup::Setup;
 use talea_core::{Attr, Monotonic, Policy, Span};
@@ -87,6 +89,10 @@ pub struct Simulation {
     pub(super) slots: u32,
     /// Logged events.
     pub log: Vec<LogEvent>,
+    /// Records of the audit trail since the last check.
+    trail: Vec<AuditRecord>,
+    /// Sums over the records before.
+    trail_sums: Balance,
     /// Probabilities of faults.
     pub faults: Faults,
     /// Errors of the next kernel operations, before random ones; 0 means no error.
@@ -136,6 +142,8 @@ impl Simulation {
             file: BTreeMap::new(),
             slots: 0,
             log: Vec::new(),
+            trail: Vec::new(),
+            trail_sums: Balance::default(),
             faults: Faults::default(),
             next_errors: VecDeque::new(),
             rng,
@@ -165,6 +173,7 @@ impl Simulation {
         while let Some(effect) = self.broker.poll_effect() {
             self.effects.push_back(effect);
         }
+        self.collect_trail();
         self.broker.audit();
     }
 
@@ -589,6 +598,8 @@ impl Simulation {
     pub fn restart_with(&mut self, setup: Setup) {
         self.setup = setup;
         self.started = self.now;
+        self.trail.clear();
+        self.trail_sums = Balance::default();
         self.effects.clear();
         self.inbox.clear();
         self.ended_hosts.clear();
@@ -664,8 +675,9 @@ impl Simulation {
     ///
     /// With `lenient`, a fault may have made a restore fail. Then a thread may have lost its
     /// policy, but it must not have a real-time policy that it did not have before.
-    pub fn check_idle(&self, lenient: bool) {
+    pub fn check_idle(&mut self, lenient: bool) {
         assert_eq!(self.in_flight(), 0, "not idle");
+        self.check_trail();
         self.broker.audit_aggregates();
         // An inspection finds a change after this time at most.
         let is_recent = |at: Option<Monotonic>| {

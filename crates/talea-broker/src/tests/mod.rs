@@ -21,4 +21,5 @@ mod simulation;
 mod stage;
 mod starvation;
 mod threads;
+mod trail;
 mod whose;
