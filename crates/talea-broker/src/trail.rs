@@ -407,6 +407,11 @@ impl Broker {
         self.trail.queue.pop_front()
     }
 
+    /// Whether [`Broker::poll_audit`] has a record.
+    pub fn has_audit(&self) -> bool {
+        !self.trail.queue.is_empty()
+    }
+
     /// Queues the records of the events that are counted now, before the driver ends.
     pub fn flush_audit(&mut self) {
         if self.trail.has_counts {

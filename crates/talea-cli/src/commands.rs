@@ -11,6 +11,7 @@ pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod log;
 pub(crate) mod new;
 pub(crate) mod release;
 pub(crate) mod replay;

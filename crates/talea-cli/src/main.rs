@@ -65,6 +65,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Attach(args) => commands::attach::run(&options, &args),
         Command::Release(args) => commands::release::run(&options, &args),
         Command::List(args) => commands::list::run(&options, &args),
+        Command::Log(args) => commands::log::run(&options, &args),
         Command::Show(args) => commands::show::run(&options, &args),
         Command::Explain(args) => commands::explain::run(&options, &args),
         Command::Status(args) => commands::status::run(&options, &args),

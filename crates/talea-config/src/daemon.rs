@@ -15,6 +15,9 @@ pub(super) const ROOT: [(&str, Root); 2] =
 pub(super) const GROUPS: [(&str, Groups); 2] =
     [("all", Groups::All), ("effective", Groups::Effective)];
 
+/// Largest audit trail, in MiB.
+const AUDIT_MIB: u32 = 65_536;
+
 /// Contents of the two tables.
 #[derive(Default)]
 pub(super) struct DaemonPart {
@@ -44,6 +47,14 @@ pub(super) fn read(
         group.as_ref().and_then(|field| id(field, Id::Group, names, findings));
     if let Some(path) = path(table, "state_directory", 4_096, findings) {
         part.daemon.state_directory = path;
+    }
+    if let Some(path) = path(table, "audit_directory", 4_096, findings) {
+        part.daemon.audit_directory = path;
+    }
+    if let Some(size) =
+        table.take("audit_mib").and_then(|field| field.integer(0, AUDIT_MIB, findings))
+    {
+        part.daemon.audit_mib = size;
     }
     if let Some(level) =
         table.take("log_level").and_then(|field| field.word(&LogLevel::WORDS, findings))
@@ -155,7 +166,7 @@ pub(super) fn absolute(
             format!("`{name}` holds a control character"),
             "no log and no terminal could show it".to_owned(),
         )
-    } else if piece.text.ends_with('/') && name != "state_directory" {
+    } else if piece.text.ends_with('/') && !name.ends_with("_directory") {
         (
             format!("`{name}` is the path of a directory"),
             "what ends with a slash is no file".to_owned(),

@@ -87,6 +87,14 @@ pub const KEYS: &[Key<Section>] = &[
         .default("\"/run/talea\"")
         .range("absolute path")
         .means("Folder of the state file, in which a restarted daemon finds its grants."),
+    key(Daemon, "audit_directory", Text, "\"/var/log/talea\"")
+        .default("\"/var/log/talea\"")
+        .range("absolute path")
+        .means("Folder of the audit trail, which `talea log` reads."),
+    key(Daemon, "audit_mib", Integer, "64")
+        .default("64")
+        .range("0 to 65,536")
+        .means("Maximum size of the audit trail in MiB; `0` for no audit trail."),
     key(Daemon, "log_level", Word(&["error", "warning", "info", "debug"]), "\"info\"")
         .default("\"info\"")
         .means("The least important messages that are logged."),

@@ -15,6 +15,10 @@ pub struct DaemonSetup {
     pub socket_group: Option<u32>,
     /// Directory of the state file, an absolute path.
     pub state_directory: String,
+    /// Directory of the audit trail, an absolute path.
+    pub audit_directory: String,
+    /// Maximum size of the audit trail in MiB; 0 for none.
+    pub audit_mib: u32,
     /// Least important level that the daemon logs.
     pub log_level: LogLevel,
 }
@@ -30,6 +34,8 @@ impl Default for DaemonSetup {
             socket_owner: None,
             socket_group: None,
             state_directory: "/run/talea".to_owned(),
+            audit_directory: "/var/log/talea".to_owned(),
+            audit_mib: 64,
             log_level: LogLevel::Info,
         }
     }

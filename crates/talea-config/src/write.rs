@@ -34,6 +34,8 @@ pub fn write(daemon: &DaemonSetup, setup: &Setup) -> String {
         pair(&mut out, "socket_group", &format!("\"#{gid}\""));
     }
     pair(&mut out, "state_directory", &text(&daemon.state_directory));
+    pair(&mut out, "audit_directory", &text(&daemon.audit_directory));
+    pair(&mut out, "audit_mib", &daemon.audit_mib.to_string());
     pair(&mut out, "log_level", &text(level));
     let access = match setup.access {
         Access::Rules => "\"rules\"",

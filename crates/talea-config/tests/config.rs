@@ -35,6 +35,8 @@ socket_mode = "0660"
 socket_owner = "alice"
 socket_group = "realtime"
 state_directory = "/var/lib/talea"
+audit_directory = "/srv/audit/"
+audit_mib = 7
 log_level = "debug"
 access = "off"
 root = "ruled"
@@ -81,6 +83,8 @@ priorities = "10-20"
             socket_owner: Some(1000),
             socket_group: Some(99),
             state_directory: "/var/lib/talea".to_owned(),
+            audit_directory: "/srv/audit/".to_owned(),
+            audit_mib: 7,
             log_level: LogLevel::Debug,
         }
     );
@@ -124,7 +128,7 @@ priorities = "10-20"
             class: ForeignClass::Rr,
         })
     );
-    assert_eq!(loaded.plugin_origins, ["talead.toml:22", "talead.toml:28", "talead.toml:35"]);
+    assert_eq!(loaded.plugin_origins, ["talead.toml:24", "talead.toml:30", "talead.toml:37"]);
 }
 
 #[test]

@@ -81,6 +81,8 @@ fn listed_defaults_are_those_in_code() {
         (Section::Daemon, "socket", format!("{:?}", daemon.socket)),
         (Section::Daemon, "socket_mode", format!("\"{:04o}\"", daemon.socket_mode)),
         (Section::Daemon, "state_directory", format!("{:?}", daemon.state_directory)),
+        (Section::Daemon, "audit_directory", format!("{:?}", daemon.audit_directory)),
+        (Section::Daemon, "audit_mib", daemon.audit_mib.to_string()),
         (
             Section::Daemon,
             "log_level",

@@ -182,14 +182,18 @@ fn setup() -> impl Strategy<Value = Setup> {
 fn daemon() -> impl Strategy<Value = DaemonSetup> {
     let id = || proptest::option::of(0..u32::MAX);
     let level = prop::sample::select(LogLevel::WORDS.map(|(_, level)| level).to_vec());
-    (path(), 0_u32..=0o777, id(), id(), path(), level).prop_map(
-        |(socket, socket_mode, socket_owner, socket_group, state_directory, log_level)| {
+    let audit = (path(), 0_u32..=65_536);
+    (path(), 0_u32..=0o777, id(), id(), path(), audit, level).prop_map(
+        |(socket, socket_mode, socket_owner, socket_group, state_directory, audit, log_level)| {
+            let (audit_directory, audit_mib) = audit;
             DaemonSetup {
                 socket,
                 socket_mode,
                 socket_owner,
                 socket_group,
                 state_directory,
+                audit_directory,
+                audit_mib,
                 log_level,
             }
         },

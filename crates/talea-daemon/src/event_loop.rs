@@ -42,6 +42,7 @@ use crate::log::{Log, LogLimiter};
 use crate::loop_priority::{self, LoopPriority};
 use crate::partitions::Partitions;
 use crate::rights;
+use crate::trail::{Trail, TrailOptions};
 use acceptor::Acceptor;
 use cpus::Cpus;
 use deferred_close::DeferredClose;
@@ -108,6 +109,8 @@ pub struct Parts {
     /// Whether the daemon drops its capabilities, runs above its bands and enforces the budgets of
     /// FIFO and RR threads; an embedded daemon does nothing of this.
     pub is_service: bool,
+    /// Place of the audit trail, if there is one.
+    pub trail: Option<TrailOptions>,
     /// Log.
     pub log: Log,
 }
@@ -148,6 +151,7 @@ pub struct Daemon {
     signals: Option<Signals>,
     reload: Option<Reload>,
     entropy: Entropy,
+    trail: Option<Trail>,
     log: Log,
     host_events: Vec<HostEvent>,
     inbox: Box<[u8; MESSAGE_MAX]>,
@@ -179,6 +183,7 @@ impl Daemon {
             reload,
             host_program,
             is_service,
+            trail,
             log,
         } = parts;
         let os = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
@@ -210,6 +215,8 @@ impl Daemon {
         };
         let (priority, canaries) = (priority.unwrap_or_default(), canaries.unwrap_or_default());
         priority.stop_inheritance().map_err(os("reset on fork"))?;
+        let trail = trail.map(|options| Trail::start(options, log)).transpose();
+        let trail = trail.map_err(os("the audit trail"))?;
         let mut platform = crate::convert::platform(&machine, &made);
         platform.enforcement = enforcement.as_ref().map(|_| enforcement::GRANULARITY);
         let mut broker = Broker::new(setup, platform)?;
@@ -257,6 +264,7 @@ impl Daemon {
             signals,
             reload,
             entropy,
+            trail,
             log,
             host_events: Vec::new(),
             inbox: Box::new([0; MESSAGE_MAX]),
@@ -344,6 +352,7 @@ impl Daemon {
             reload: None,
             host_program: None,
             is_service: false,
+            trail: None,
             log,
         };
         let (daemon, _) = Daemon::new(parts)?;
@@ -391,6 +400,8 @@ impl Daemon {
                 }
                 self.drop_waiting();
                 self.undo_partitions();
+                self.broker.flush_audit();
+                self.store_audit();
                 return Ok(exit);
             }
             let until = self.next_wakeup();
@@ -487,6 +498,7 @@ impl Daemon {
                 Token::PollTimer => self.on_poll_timer(),
                 Token::Demoted => {
                     for thread in self.threads.take_demoted() {
+                        self.report_overruns(now, thread);
                         self.handle_input(now, Input::Overrun { thread });
                     }
                 }
@@ -520,6 +532,7 @@ impl Daemon {
 
     fn thread_ended(&mut self, now: Monotonic, id: u64) {
         let thread = talea_broker::ThreadId(id);
+        self.report_overruns(now, thread);
         self.threads.ended(thread, &self.epoll);
         let input = Input::ThreadExited { thread };
         mutate!("life-thread-end", self.handle_input(now, input), ());

@@ -20,6 +20,7 @@ mod rights;
 pub mod start;
 pub mod stop;
 mod text;
+pub mod trail;
 
 pub use convert::platform as broker_machine;
 pub use event_loop::{Adoption, Daemon, ExitReason, Parts, Reload};

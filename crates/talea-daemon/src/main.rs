@@ -24,7 +24,7 @@ Usage: talead [OPTIONS]            serve until stopped
 Options:
   -c, --config FILE     configuration [/etc/talea/talead.toml]
       --socket PATH     listen there instead
-      --state-dir DIR   mirror grants there instead
+      --state-dir DIR   mirror grants there instead, with the audit trail in DIR/audit
       --log-level WORD  error, warning, info or debug
       --foreground      stay in the foreground (always the case)
       --check           check the configuration, print every problem

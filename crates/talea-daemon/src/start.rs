@@ -8,6 +8,7 @@ use crate::event_loop::{Adoption, Daemon, Parts, Reload};
 use crate::log::Log;
 use crate::partitions;
 use crate::rights;
+use crate::trail::TrailOptions;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub const CONFIG_PATH: &str = match option_env!("TALEA_CONFIG") {
 };
 /// Name of the state file in the state directory.
 pub const STATE_FILE: &str = "state";
+/// Directory of the audit trail in a state directory of the command line.
+pub const AUDIT_DIRECTORY: &str = "audit";
 /// Maximum number of connections that wait to be accepted. The kernel serves them in order, so a
 /// longer backlog delays the clients behind a user that connects endlessly.
 const BACKLOG: u32 = 256;
@@ -169,6 +172,7 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
     let directory =
         options.state_directory.clone().unwrap_or_else(|| daemon.state_directory.clone().into());
     make_directory(&directory)?;
+    let trail = trail_options(options, daemon);
     let (listeners, address) = listen(&socket, daemon)?;
     let state_path = directory.join(STATE_FILE);
     let state =
@@ -199,11 +203,22 @@ pub fn start(options: &Options) -> Result<Started, StartError> {
         signals: Some(signals),
         host_program: None,
         is_service: true,
+        trail,
         log,
     };
     let (server, adoption) = Daemon::new(parts).map_err(StartError::Other)?;
     rights::warn_missing(&log);
     Ok(Started { server, adoption, log, address })
+}
+
+/// Returns the place of the audit trail; `None` if the configuration has none.
+fn trail_options(options: &Options, daemon: &DaemonSetup) -> Option<TrailOptions> {
+    let max_bytes = u64::from(daemon.audit_mib) << 20;
+    let directory = match &options.state_directory {
+        Some(state) => state.join(AUDIT_DIRECTORY),
+        None => daemon.audit_directory.clone().into(),
+    };
+    (max_bytes > 0).then_some(TrailOptions { directory, max_bytes })
 }
 
 /// Reads the subordinate users of this machine. Without them each of these users is a subject of

@@ -210,6 +210,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<Exit> {
         signals: Some(signals),
         reload: None,
         is_service: false,
+        trail: None,
         host_program: None,
         log: Log::new(LogLevel::Error),
     };

@@ -93,7 +93,7 @@ impl Drop for Daemon {
 fn configuration(tempdir: &TempDir, cpu: u32) -> String {
     let run = tempdir.path("run");
     format!(
-        "[daemon]\nsocket = \"{0}/talea.sock\"\nstate_directory = \"{0}\"\n\n\
+        "[daemon]\nsocket = \"{0}/talea.sock\"\nstate_directory = \"{0}\"\naudit_mib = 0\n\n\
          [[plugin]]\nname = \"rm\"\nkind = \"rm\"\ncpus = \"{cpu}\"\npriorities = \"50-79\"\n\n\
          [[rule]]\ndomain = \"#{DEMO_USER}\"\nplugin = \"rm\"\nmax_utilization = 0.{SHARE_PERCENT}\n\
          max_runtime = \"5ms\"\nmin_period = \"10ms\"\n",

@@ -67,6 +67,8 @@ pub(super) struct State {
     phase: Phase,
     cpu: Option<u32>,
     overruns: Overruns,
+    /// CPU time consumed of the budget at the last overrun.
+    last_consumed: Work,
 }
 
 /// Remainder of a limit that has ended.
@@ -145,6 +147,7 @@ impl LimitedThread {
             phase: Phase::New,
             cpu: None,
             overruns: Overruns::default(),
+            last_consumed: Work::ZERO,
         };
         Ok(LimitedThread { id, state: PiMutex::new(state) })
     }
@@ -183,6 +186,11 @@ impl LimitedThread {
         let state = self.state.lock();
         let is_throttled = matches!(state.phase, Phase::Throttled { .. });
         Overruns { is_throttled, ..state.overruns }
+    }
+
+    /// Returns the CPU time that the thread had consumed of its budget at the last overrun.
+    pub(crate) fn last_consumed(&self) -> Work {
+        self.state.lock().last_consumed
     }
 
     /// Calls `read` while the enforcer cannot change the policy. The argument is the ordinary
@@ -364,6 +372,8 @@ impl State {
     fn exhausted(&mut self, now: Monotonic) -> Next {
         self.overruns.count += 1;
         self.overruns.last_ns = now.as_ns();
+        let outstanding = self.meter.outstanding(now).map(|(_, consumed)| consumed);
+        self.last_consumed = outstanding.fold(Work::ZERO, |sum, consumed| sum + consumed);
         match self.limit.on_overrun {
             OnOverrun::Notify => {
                 let (budget, period) = enforceable(&self.limit);

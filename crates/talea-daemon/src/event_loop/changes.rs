@@ -198,16 +198,25 @@ impl Daemon {
         }
     }
 
+    /// Informs the broker of the thread's overruns since the last report.
+    pub(super) fn report_overruns(&mut self, now: Monotonic, thread: ThreadId) {
+        if let Some((overruns, consumed)) = self.threads.new_overruns(thread) {
+            self.broker.handle(now, Input::Overran { thread, overruns, consumed });
+        }
+    }
+
     /// Compares the next threads with what the broker knows of them. Called between two effects.
     pub(super) fn inspect(&mut self, now: Monotonic, count: u32) {
         // A demoted thread differs, too; the broker must know the reason first.
         for thread in self.threads.take_demoted() {
+            self.report_overruns(now, thread);
             self.broker.handle(now, Input::Overrun { thread });
         }
         self.check_cpus(now);
         let reads_uids = self.threads.changes.socket.is_none();
         for _ in 0..count.min(self.threads.changes.threads.len() as u32) {
             let Some(thread) = self.threads.next_to_inspect() else { return };
+            self.report_overruns(now, thread);
             if reads_uids && let Some(uids) = self.threads.changed_uids(thread) {
                 self.broker.handle(now, Input::CredentialsChanged { thread, uids });
             }

@@ -19,6 +19,20 @@ impl Daemon {
         while let Some(effect) = self.broker.poll_effect() {
             self.execute(now, effect);
         }
+        self.store_audit();
+    }
+
+    /// Passes the queued records of the audit trail to the recorder. Called after the replies.
+    #[inline]
+    pub(super) fn store_audit(&mut self) {
+        if !self.broker.has_audit() {
+            return;
+        }
+        let records = std::iter::from_fn(|| self.broker.poll_audit());
+        match &self.trail {
+            Some(trail) => trail.add(records),
+            None => records.for_each(drop),
+        }
     }
 
     /// Executes all queued effects in the caller's frame, for a last effect that is likely a reply.
@@ -34,6 +48,7 @@ impl Daemon {
                 other => self.execute(now, other),
             }
         }
+        self.store_audit();
     }
 
     #[inline(always)]
@@ -93,6 +108,7 @@ impl Daemon {
                 self.broker.handle(now, input);
             }
             Effect::Restore { ticket, thread, attr, applied, owner } => {
+                self.report_overruns(now, thread);
                 let input = match mutate!(
                     "kernel-restore",
                     self.threads.restore(thread, &attr, &applied, owner),

@@ -54,6 +54,8 @@ struct HeldThread {
     /// Timer slack in nanoseconds before the grant, if the thread was ordinary.
     slack: Option<u64>,
     limit: ThreadLimit,
+    /// Number of overruns that the broker knows.
+    reported_overruns: u64,
 }
 
 impl HeldThread {
@@ -204,6 +206,7 @@ impl Threads {
             previous,
             slack,
             limit: ThreadLimit::None,
+            reported_overruns: 0,
         };
         self.held.insert(id, Box::new(held));
         self.fresh = Some(id);
@@ -547,6 +550,16 @@ impl Threads {
             Some(ThreadLimit::Enforced(limited)) => limited.overruns(),
             _ => Overruns::default(),
         }
+    }
+
+    /// Returns the overruns of the thread, with the CPU time that the thread had consumed of its
+    /// budget at the last one; `None` without a new one since the last call.
+    pub(super) fn new_overruns(&mut self, id: ThreadId) -> Option<(u64, Work)> {
+        let held = self.held.get_mut(&id)?;
+        let ThreadLimit::Enforced(limited) = &held.limit else { return None };
+        let overruns = limited.overruns().count;
+        let before = std::mem::replace(&mut held.reported_overruns, overruns);
+        (overruns > before).then(|| (overruns, limited.last_consumed()))
     }
 
     /// Returns the threads that an enforcer has demoted since the last call.
