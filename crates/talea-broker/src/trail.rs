@@ -77,8 +77,10 @@ pub struct AuditThread {
     pub tid: u32,
     /// Its process.
     pub tgid: u32,
-    /// Start time in clock ticks since boot; 0 when unknown.
+    /// Start time in clock ticks since boot; 0 if the inode identifies the thread.
     pub start: u64,
+    /// Inode of its pidfd, unique for this boot; 0 if the kernel has no unique inodes.
+    pub inode: u64,
 }
 
 /// Event of a record.
@@ -484,6 +486,7 @@ impl Broker {
                 tid: thread.tid,
                 tgid: thread.tgid,
                 start: thread.start,
+                inode: thread.inode,
             }),
             by: by.filter(|&by| by != spec.uid),
             event,

@@ -71,7 +71,8 @@ fn a_grant_and_its_end_are_one_record_each_with_process_thread_and_rule() {
         event: AuditEvent::Grant { cpu: granted.cpu },
     };
     assert!(process.start != 0 && thread.start != 0, "start times are part of the identity");
-    let of_thread = AuditThread { tid: 500, tgid: thread.tgid, start: thread.start };
+    let of_thread =
+        AuditThread { tid: 500, tgid: thread.tgid, start: thread.start, inode: thread.inode };
     let attach = AuditRecord {
         first: found[1].first,
         last: found[1].last,

@@ -199,8 +199,12 @@ pub fn record(seq: u64, clocks: &Clocks, record: &AuditRecord) -> String {
         line.text("plugin", plugin.as_str());
     }
     if let Some(thread) = &record.thread {
-        line.number("tid", thread.tid).number("tid_start", thread.start);
-        line.number("tgid", thread.tgid);
+        line.number("tid", thread.tid).number("tgid", thread.tgid);
+        for (key, number) in [("tid_start", thread.start), ("tid_inode", thread.inode)] {
+            if number != 0 {
+                line.number(key, number);
+            }
+        }
     }
     if let Some(rule) = &record.rule {
         line.text("rule", rule);

@@ -7,6 +7,7 @@ mod answers;
 mod arrivals;
 mod attack;
 mod attacker;
+mod audit;
 mod choice;
 mod claims;
 mod confined;
