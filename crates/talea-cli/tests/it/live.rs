@@ -73,7 +73,7 @@ impl<'a> Talea<'a> {
         finish(&mut self.command(arguments))
     }
 
-    fn run_as(&self, uid: u32, arguments: &[&str]) -> Ended {
+    pub(crate) fn run_as(&self, uid: u32, arguments: &[&str]) -> Ended {
         finish(self.command(arguments).uid(uid).gid(uid))
     }
 

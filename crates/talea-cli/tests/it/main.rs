@@ -7,6 +7,7 @@
 
 mod analyze;
 mod answers;
+mod audit;
 mod browser;
 mod chapters;
 mod check;
