@@ -194,8 +194,8 @@ pub enum Input {
         /// The thread.
         thread: ThreadId,
     },
-    /// A thread has exceeded its limit; the driver reports it in the next inspection, and before the
-    /// end of the limit.
+    /// A thread has exceeded its limit. The driver reports it in the next inspection, and before
+    /// the end of the limit.
     Overran {
         /// The thread.
         thread: ThreadId,

@@ -1,12 +1,12 @@
 //! Files of the audit trail, bounded in total, with a fair share for each subject.
 //!
-//! Model: each subject has a *stream* of lines, and a stream has *segments*: files that are only
-//! appended to. A segment's name has the subject and the number of its first line
+//! Model: each subject has a *stream* of lines, in files that are only appended to. The name of a
+//! file has the subject and the number of its first line
 //! (`uid-1000.000000000001.jsonl`). If the next line would exceed the bound of all files, the
-//! stream with the most bytes loses its oldest segment. So a subject that causes many records
+//! stream with the most bytes loses its oldest file. So a subject that causes many records
 //! displaces its own ones: a stream below the equal share of all streams never loses a line.
 //!
-//! A file counts with whole blocks of [`BLOCK`], as on disk. A removed segment is truncated first,
+//! A file counts with whole blocks of [`BLOCK`], as on disk. A removed file is truncated first,
 //! so that a reader with an open descriptor keeps no space.
 //!
 //! *Access.* The daemon's user owns the files. A user reads the stream of his own records by an
@@ -27,13 +27,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use talea_broker::{AuditRecord, Subject};
 use talea_core::{Monotonic, mutate};
-use talea_os::files;
 
 /// Unit of the space that a file occupies, in bytes.
 const BLOCK: u64 = 4_096;
-/// Smallest and largest segment, in bytes.
-const SEGMENT_BYTES: (u64, u64) = (16 << 10, 1 << 20);
-/// Extension of segments.
+/// Smallest and largest file, in bytes.
+const FILE_BYTES: (u64, u64) = (16 << 10, 1 << 20);
+/// Extension of files.
 const EXTENSION: &str = "jsonl";
 /// Longest line, in bytes, for the search of the last one.
 const MAX_LINE: u64 = 16 << 10;
@@ -82,7 +81,7 @@ impl Owner {
 
 /// A file of a stream.
 #[derive(Clone, Debug)]
-pub struct Segment {
+pub struct TrailFile {
     /// Number of the first line.
     pub first: u64,
     /// Path of the file.
@@ -90,32 +89,32 @@ pub struct Segment {
     bytes: u64,
 }
 
-impl Segment {
+impl TrailFile {
     fn charge(&self) -> u64 {
         self.bytes.max(1).next_multiple_of(BLOCK)
     }
 }
 
-/// Returns the segments of all streams in a directory, in order.
+/// Returns the files of all streams in a directory, in order.
 ///
 /// # Errors
 /// If the directory cannot be read.
-pub fn list(directory: &Path) -> io::Result<BTreeMap<Owner, Vec<Segment>>> {
-    let mut found: BTreeMap<Owner, Vec<Segment>> = BTreeMap::new();
+pub fn list(directory: &Path) -> io::Result<BTreeMap<Owner, Vec<TrailFile>>> {
+    let mut found: BTreeMap<Owner, Vec<TrailFile>> = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let Some((owner, first)) = entry.file_name().to_str().and_then(Owner::parse) else {
             continue;
         };
-        // A segment that was removed meanwhile is not listed.
+        // A file that was removed meanwhile is not listed.
         let Ok(meta) = entry.metadata() else { continue };
         if meta.is_file() {
-            let segment = Segment { first, path: entry.path(), bytes: meta.len() };
-            found.entry(owner).or_default().push(segment);
+            let file = TrailFile { first, path: entry.path(), bytes: meta.len() };
+            found.entry(owner).or_default().push(file);
         }
     }
-    for segments in found.values_mut() {
-        segments.sort_by_key(|segment| segment.first);
+    for files in found.values_mut() {
+        files.sort_by_key(|file| file.first);
     }
     Ok(found)
 }
@@ -137,17 +136,17 @@ pub(super) struct Events {
 
 #[derive(Debug, Default)]
 struct Stream {
-    segments: VecDeque<Segment>,
+    files: VecDeque<TrailFile>,
     /// Number of the next line; `None` until the last line is found.
     next: Option<u64>,
-    /// Whether the last segment ends within a line.
+    /// Whether the last file ends within a line.
     is_torn: bool,
     pending: Pending,
 }
 
 impl Stream {
     fn charge(&self) -> u64 {
-        self.segments.iter().map(Segment::charge).sum()
+        self.files.iter().map(TrailFile::charge).sum()
     }
 }
 
@@ -157,7 +156,7 @@ pub(super) struct Store {
     directory: PathBuf,
     max_bytes: u64,
     streams: BTreeMap<Owner, Stream>,
-    /// Bytes of all segments, in whole blocks.
+    /// Bytes of all files, in whole blocks.
     total: u64,
     // Holds the lock.
     _lock: File,
@@ -172,7 +171,7 @@ impl Store {
             Ok(()) => std::fs::set_permissions(directory, Permissions::from_mode(0o755))?,
             Err(_) => {}
         }
-        files::check_trusted_directory(directory).map_err(|untrusted| {
+        talea_os::files::check_trusted_directory(directory).map_err(|untrusted| {
             io::Error::new(io::ErrorKind::PermissionDenied, untrusted.to_string())
         })?;
         let lock = File::open(directory)?;
@@ -185,8 +184,8 @@ impl Store {
             }
         })?;
         let mut streams = BTreeMap::new();
-        for (owner, segments) in list(directory)? {
-            let stream = Stream { segments: segments.into(), ..Stream::default() };
+        for (owner, files) in list(directory)? {
+            let stream = Stream { files: files.into(), ..Stream::default() };
             streams.insert(owner, stream);
         }
         let total = streams.values().map(Stream::charge).sum();
@@ -195,8 +194,8 @@ impl Store {
 
     /// Whether an earlier daemon has recorded its stop; `None` without an earlier daemon.
     pub(super) fn has_started_before(&mut self) -> Option<bool> {
-        let segment = self.streams.get(&Owner::Daemon)?.segments.back()?;
-        let tail = read_tail(&segment.path).ok()?;
+        let file = self.streams.get(&Owner::Daemon)?.files.back()?;
+        let tail = read_tail(&file.path).ok()?;
         let last = tail.lines().rev().find(|line| line_number(line).is_some())?;
         Some(last.contains("\"event\":\"stop\""))
     }
@@ -243,7 +242,7 @@ impl Store {
     /// Returns the number of the stream's next line, and counts it.
     fn next_line(&mut self, owner: Owner) -> io::Result<u64> {
         let stream = self.streams.entry(owner).or_default();
-        let next = match (stream.next, stream.segments.back()) {
+        let next = match (stream.next, stream.files.back()) {
             (Some(next), _) => next,
             (None, None) => 1,
             (None, Some(last)) => {
@@ -261,21 +260,21 @@ impl Store {
         Ok(next)
     }
 
-    /// Appends lines to a stream, in segments of limited size.
+    /// Appends lines to a stream, in files of limited size.
     fn append(&mut self, owner: Owner, text: &str) -> io::Result<()> {
-        let segment_bytes = (self.max_bytes / 64).clamp(SEGMENT_BYTES.0, SEGMENT_BYTES.1);
+        let file_bytes = (self.max_bytes / 64).clamp(FILE_BYTES.0, FILE_BYTES.1);
         let mut rest = text;
         while !rest.is_empty() {
-            // A part of whole lines that fits into a segment.
-            let most = rest.len().min(segment_bytes as usize);
+            // A part of whole lines that fits into a file.
+            let most = rest.len().min(file_bytes as usize);
             let end = rest.as_bytes()[..most].iter().rposition(|&byte| byte == b'\n');
             let end = end.or_else(|| rest.find('\n')).map_or(rest.len(), |at| at + 1);
             let (part, after) = rest.split_at(end);
             self.make_room(part.len() as u64);
-            let mut written = self.append_part(owner, part, segment_bytes);
+            let mut written = self.append_part(owner, part, file_bytes);
             while written.as_ref().is_err_and(is_full) && self.remove_oldest(true) {
                 // On a full disk the trail uses its own space again.
-                written = self.append_part(owner, part, segment_bytes);
+                written = self.append_part(owner, part, file_bytes);
             }
             written?;
             rest = after;
@@ -283,45 +282,45 @@ impl Store {
         Ok(())
     }
 
-    fn append_part(&mut self, owner: Owner, part: &str, segment_bytes: u64) -> io::Result<()> {
+    fn append_part(&mut self, owner: Owner, part: &str, file_bytes: u64) -> io::Result<()> {
         let first = line_number(part).unwrap_or(1);
         let directory = self.directory.clone();
         let stream = self.streams.entry(owner).or_default();
-        let fits = |last: &Segment| last.bytes + part.len() as u64 <= segment_bytes;
-        let is_new = !stream.segments.back().is_some_and(fits);
+        let fits = |last: &TrailFile| last.bytes + part.len() as u64 <= file_bytes;
+        let is_new = !stream.files.back().is_some_and(fits);
         if is_new {
             let path = directory.join(owner.file_name(first));
-            stream.segments.push_back(Segment { first, path, bytes: 0 });
+            stream.files.push_back(TrailFile { first, path, bytes: 0 });
             stream.is_torn = false;
         }
-        let segment = stream.segments.back_mut().expect("there is one");
-        let before = segment.charge();
+        let file = stream.files.back_mut().expect("there is one");
+        let before = file.charge();
         let mut text = std::borrow::Cow::Borrowed(part);
         if mutate!("trail-torn", stream.is_torn, false) {
             text.to_mut().insert(0, '\n');
         }
-        let result = write_part(&segment.path, owner, text.as_bytes());
+        let result = write_part(&file.path, owner, text.as_bytes());
         match &result {
-            Ok(bytes) => (segment.bytes, stream.is_torn) = (*bytes, false),
+            Ok(bytes) => (file.bytes, stream.is_torn) = (*bytes, false),
             Err(_) if is_new => {
                 // Without an entry for a file that may not exist.
-                let _ = std::fs::remove_file(&segment.path);
-                stream.segments.pop_back();
+                let _ = std::fs::remove_file(&file.path);
+                stream.files.pop_back();
                 return result.map(drop);
             }
             Err(_) => {
                 // The length may have been restored.
-                let bytes = segment.path.metadata().map_or(segment.bytes, |meta| meta.len());
-                stream.is_torn |= bytes != segment.bytes;
-                segment.bytes = bytes;
+                let bytes = file.path.metadata().map_or(file.bytes, |meta| meta.len());
+                stream.is_torn |= bytes != file.bytes;
+                file.bytes = bytes;
             }
         }
-        let after = segment.charge();
+        let after = file.charge();
         self.total = self.total + after - if is_new { 0 } else { before };
         result.map(drop)
     }
 
-    /// Removes the oldest segments of the largest streams until `bytes` more are within the bound.
+    /// Removes the oldest files of the largest streams until `bytes` more are within the bound.
     fn make_room(&mut self, bytes: u64) {
         let needed = bytes.next_multiple_of(BLOCK);
         while mutate!("trail-bound", self.total + needed > self.max_bytes, false)
@@ -329,10 +328,10 @@ impl Store {
         {}
     }
 
-    /// Removes the oldest segment of the largest stream, with `keeps_last` only if it has another
+    /// Removes the oldest file of the largest stream, with `keeps_last` only if it has another
     /// one. Returns whether it has removed one.
     fn remove_oldest(&mut self, keeps_last: bool) -> bool {
-        let streams = self.streams.iter().filter(|(_, stream)| !stream.segments.is_empty());
+        let streams = self.streams.iter().filter(|(_, stream)| !stream.files.is_empty());
         let charge =
             |stream: &Stream| mutate!("trail-fair", stream.charge(), u64::MAX - stream.charge());
         let largest = streams.max_by_key(|(_, stream)| charge(stream));
@@ -340,10 +339,10 @@ impl Store {
         let Some(stream) = chosen.and_then(|owner| self.streams.get_mut(&owner)) else {
             return false;
         };
-        if keeps_last && stream.segments.len() < 2 {
+        if keeps_last && stream.files.len() < 2 {
             return false;
         }
-        let Some(oldest) = stream.segments.pop_front() else { return false };
+        let Some(oldest) = stream.files.pop_front() else { return false };
         self.total -= oldest.charge();
         // Another process may keep a removed file open.
         let truncated = OpenOptions::new().write(true).open(&oldest.path);

@@ -1,3 +1,5 @@
+//! Files, buffer and marks of the audit trail, without a daemon.
+
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -25,16 +27,16 @@ impl Directory {
 
     /// Returns the lines of a stream.
     fn lines(&self, owner: Owner) -> Vec<String> {
-        let segments = list(&self.0).expect("it exists").remove(&owner).unwrap_or_default();
+        let files = list(&self.0).expect("it exists").remove(&owner).unwrap_or_default();
         let read = |path: &Path| std::fs::read_to_string(path).expect("a readable file");
-        let text: String = segments.iter().map(|segment| read(&segment.path)).collect();
+        let text: String = files.iter().map(|file| read(&file.path)).collect();
         text.lines().map(str::to_owned).collect()
     }
 
     /// Returns the size of all files.
     fn bytes(&self) -> u64 {
         let files = list(&self.0).expect("it exists").into_values().flatten();
-        files.map(|segment| segment.path.metadata().map_or(0, |meta| meta.len())).sum()
+        files.map(|file| file.path.metadata().map_or(0, |meta| meta.len())).sum()
     }
 }
 

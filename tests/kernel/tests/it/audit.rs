@@ -274,8 +274,6 @@ fn audit_a_full_disk_delays_no_request_and_the_number_of_lost_events_is_recorded
     // It goes on.
     client.refused(&Request::Query(SpecId(1 << 40)));
     eventually("a new refusal is on the trail", || trail.sum(&alices, "refusal") == 2);
-    drop(client);
-    drop(daemon);
 }
 
 #[test]

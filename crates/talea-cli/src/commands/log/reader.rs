@@ -44,13 +44,13 @@ impl Reader {
         let mut found = Found::default();
         let mut offsets = BTreeMap::new();
         let mut keyed: Vec<(String, Entry)> = Vec::new();
-        for (owner, segments) in list(&self.directory)? {
+        for (owner, files) in list(&self.directory)? {
             // A clock that was set back does not change the order of one subject's records.
             let mut latest = String::new();
-            for segment in segments {
-                let before = self.offsets.get(&segment.path).copied().unwrap_or(0);
-                let Some((text, after)) = read_lines(&segment.path, before)? else { continue };
-                offsets.insert(segment.path, after);
+            for file in files {
+                let before = self.offsets.get(&file.path).copied().unwrap_or(0);
+                let Some((text, after)) = read_lines(&file.path, before)? else { continue };
+                offsets.insert(file.path, after);
                 for line in text.split_terminator('\n').filter(|line| !line.is_empty()) {
                     let Some(entry) = Entry::parse(line) else {
                         found.damaged += 1;
@@ -64,7 +64,7 @@ impl Reader {
                         found.missing += entry.number().saturating_sub(last + 1);
                     }
                     if entry.time() > latest.as_str() {
-                        latest = entry.time().to_owned();
+                        entry.time().clone_into(&mut latest);
                     }
                     keyed.push((latest.clone(), entry));
                 }
