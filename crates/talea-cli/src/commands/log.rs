@@ -6,11 +6,8 @@
 mod entry;
 mod reader;
 
-use crate::args::Output;
 use crate::broker_client::Options;
 use crate::commands::list::Users;
-use crate::exit::Exit;
-use crate::output::{count, note};
 use anyhow::Context;
 use clap::Args;
 use entry::Entry;
@@ -19,6 +16,9 @@ use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use talea_daemon::trail::line::{EVENTS, Time};
+use talea_study::exit::Exit;
+use talea_study::options::Output;
+use talea_study::output::{count, note};
 
 /// Time between two readings with `--follow`.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -106,7 +106,6 @@ fn report(found: &reader::Found) {
 
 /// Prints text; returns `false` if the reader of the output has ended.
 fn write(text: &str) -> anyhow::Result<bool> {
-    crate::limit::answer_begins();
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
@@ -128,7 +127,7 @@ fn time_before(ns: u64) -> String {
 
 /// Parses the time of `--since`: times of the trail are compared as text.
 fn since(text: &str) -> Result<String, String> {
-    if let Ok(span) = talea_system::duration::parse_span(text) {
+    if let Ok(span) = talea_config::duration::parse_span(text) {
         return Ok(time_before(span.as_ns()));
     }
     let text = text.trim_end_matches('Z').replace(' ', "T");
