@@ -71,9 +71,7 @@ fn clear(event: &OwnedFd) {
 impl Enforcement {
     /// Starts an enforcer on each CPU.
     pub(crate) fn start(cpus: &CpuSet) -> io::Result<Enforcement> {
-        if !task_clock::is_permitted() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "CAP_PERFMON is missing"));
-        }
+        task_clock::check_permission()?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let demoted = Arc::new(Demoted { threads: PiMutex::new(Vec::new()), event });
         let enforcers = cpus.iter().map(|cpu| Ok((cpu, Enforcer::start(cpu, demoted.clone())?)));

@@ -205,13 +205,27 @@ impl Drop for TaskClock {
     }
 }
 
-/// Whether this process may open task clocks of all threads.
-pub fn is_permitted() -> bool {
-    TaskClock::open(Tid::current()).is_ok()
-        && crate::capabilities::effective().is_ok_and(|has| {
-            use crate::capabilities::Capability;
-            has.has(Capability::PerfMon) || has.has(Capability::SysAdmin)
-        })
+/// Checks that this process may open task clocks of all threads. The error has the reason and the
+/// remedy.
+///
+/// Debian's kernels refuse task clocks to CAP_PERFMON if `kernel.perf_event_paranoid` exceeds 2.
+pub fn check_permission() -> io::Result<()> {
+    use crate::capabilities::{Capability, effective};
+    let denied = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let has = effective()?;
+    if !has.has(Capability::PerfMon) && !has.has(Capability::SysAdmin) {
+        return denied("CAP_PERFMON is missing".to_owned());
+    }
+    let Err(error) = TaskClock::open(Tid::current()) else { return Ok(()) };
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let level: i32 = level.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    if level > 2 {
+        return denied(format!(
+            "kernel.perf_event_paranoid is {level}, which on this kernel excludes CAP_PERFMON; set \
+             it to 2"
+        ));
+    }
+    Err(error)
 }
 
 #[cfg(test)]
