@@ -181,7 +181,9 @@ impl Install {
     }
 
     fn services(&self) -> Result<()> {
-        for unit in ["talead.service", "talead.socket"] {
+        for unit in
+            ["talead.service", "talead.socket", "talead-plugin.socket", "talead-plugin@.service"]
+        {
             self.fill(
                 &format!("etc/systemd/{unit}"),
                 &self.prefix.join("lib/systemd/system").join(unit),

@@ -67,6 +67,10 @@ fn what_is_installed_can_be_used() {
         "include/yasmin.h",
         "include/yasmin_constants.h",
         "include/talea_plugin.h",
+        "lib/systemd/system/talead.socket",
+        "lib/systemd/system/talead-plugin.socket",
+        "lib/systemd/system/talead-plugin@.service",
+        "lib/sysusers.d/talea.conf",
     ] {
         assert!(prefix.join(name).is_file(), "{name} is missing");
     }

@@ -21,16 +21,19 @@ pub(crate) struct CallStart {
 }
 
 impl CallStart {
-    /// Starts the time of a call to the single thread `host`.
-    pub(crate) fn of(host: Tid, now: Monotonic) -> CallStart {
-        CallStart { at: now, times: proc::run_times(host).unwrap_or_default() }
+    /// Starts the time of a call to the single thread `host`. All time counts for an unknown
+    /// thread.
+    pub(crate) fn of(host: Option<Tid>, now: Monotonic) -> CallStart {
+        let times = host.and_then(|host| proc::run_times(host).ok());
+        CallStart { at: now, times: times.unwrap_or_default() }
     }
 
     /// Returns the time that the call has left; `None` if it is late.
-    pub(crate) fn left(&self, host: Tid, now: Monotonic, timeout: Span) -> Option<Span> {
+    pub(crate) fn left(&self, host: Option<Tid>, now: Monotonic, timeout: Span) -> Option<Span> {
         // Without the numbers, all time counts.
-        let times = proc::run_times(host).unwrap_or(self.times);
-        let is_ready = proc::stat(host).is_ok_and(|stat| stat.state == b'R');
+        let times = host.and_then(|host| proc::run_times(host).ok()).unwrap_or(self.times);
+        let stat = host.and_then(|host| proc::stat(host).ok());
+        let is_ready = stat.is_some_and(|stat| stat.state == b'R');
         self.left_after(now, times, is_ready, timeout)
     }
 

@@ -1,9 +1,9 @@
 //! Host processes of foreign plugins.
 //!
-//! Model: each plugin instance has one process, started before the first grant. A process that
-//! exits or misses a time-out is started again after [`FIRST_DELAY`]; each further failure doubles
-//! the delay. A plugin that violates the protocol stays out of service until the next start of the
-//! daemon.
+//! Model: each plugin instance has one process ([`HostProcess`]), started before the first grant. A
+//! process that exits or misses a time-out is started again after [`FIRST_DELAY`]; each further
+//! failure doubles the delay. A plugin that violates the protocol stays out of service until the
+//! next start of the daemon.
 //! One call is in flight at a time; later calls wait in the host's queue. The time-out of a call
 //! starts when the call is sent, and does not run while other threads keep the host from its CPU
 //! (module `call_time`).
@@ -24,21 +24,20 @@
 //! ReTiF, J. Systems Architecture 2021, section 3.4.
 
 use crate::call_time::CallStart;
+use crate::host_process::{HostProcess, Started};
 use crate::log::Log;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 use talea_broker::Ticket;
 use talea_broker::input::{ForeignAnswer, ForeignCall};
 use talea_core::mutate;
 use talea_core::setup::{PluginKind, PluginSetup, Setup};
 use talea_core::{Monotonic, Span};
-use talea_os::spawn::{Child, Sandbox, describe_exit, spawn_sandboxed};
-use talea_os::{clock, files, seqpacket, users};
+use talea_os::{clock, files, seqpacket};
 use talea_proto::Task;
 use talea_proto::host::{
     self, HOST_VERSION, HostRequest, HostResponse, PluginFunction, TEXT_MAX, failure,
@@ -46,8 +45,6 @@ use talea_proto::host::{
 use talea_proto::message::Name;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Program that hosts a plugin.
-pub(crate) const HOST_PROGRAM: &str = "talea-plugin-host";
 /// Maximum duration of loading and `init`.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum total duration of all `fini` functions; less than a second.
@@ -61,11 +58,11 @@ const STABLE_AFTER: Span = Span::from_ns(60_000_000_000);
 /// Maximum number of logged lines of a plugin per second.
 const LINES_PER_SECOND: u32 = 10;
 
-/// Process of one plugin.
+/// Host of one plugin.
 #[derive(Debug)]
 struct Host {
     name: String,
-    child: Child,
+    process: HostProcess,
     socket: OwnedFd,
     stderr: File,
     /// Queued calls. The first one has been sent.
@@ -84,8 +81,6 @@ struct Host {
     /// Time of the last start.
     started_at: Monotonic,
     lines: LineBuffer,
-    /// User of the process, if it has one of its own.
-    uid: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -144,7 +139,7 @@ impl Hosts {
                 }
                 _ => None,
             };
-            taken.extend(host.as_ref().and_then(|host: &Host| host.uid));
+            taken.extend(host.as_ref().and_then(|host: &Host| host.process.uid()));
             hosts.push(host);
         }
         let (plugins, program) = (setup.plugins.clone(), program.map(Path::to_owned));
@@ -289,9 +284,10 @@ impl Hosts {
                 tv_sec: 0,
                 tv_nsec: end.as_ns().saturating_sub(now.as_ns()) as i64,
             };
-            // Dropping the last handle kills a host that has not exited by then.
+            // A host that has exited has closed its standard error. Dropping the last handle kills
+            // a child that has not exited by then.
             let _ = rustix::event::poll(
-                &mut [rustix::event::PollFd::new(&host.child, rustix::event::PollFlags::IN)],
+                &mut [rustix::event::PollFd::new(&host.stderr, rustix::event::PollFlags::empty())],
                 Some(&left),
             );
         }
@@ -302,7 +298,8 @@ impl Hosts {
 
     /// Fails the hosts with an expired time-out, and starts those whose restart is due.
     pub(crate) fn expire(&mut self, now: Monotonic, events: &mut Vec<HostEvent>, log: &Log) {
-        let taken: Vec<u32> = self.running.iter().flatten().filter_map(|host| host.uid).collect();
+        let taken: Vec<u32> =
+            self.running.iter().flatten().filter_map(|host| host.process.uid()).collect();
         for (index, host) in self.running.iter_mut().enumerate() {
             let Some(host) = host else { continue };
             if host.restart_at.is_some_and(|at| at <= now) {
@@ -327,7 +324,7 @@ impl Hosts {
                 host.deadline.is_some_and(|deadline| deadline <= now && deadline > now)
             ) {
                 let timeout = host.pending.front().map_or(Span::ZERO, |first| first.timeout);
-                if let Some(left) = host.started.left(host.child.pid(), now, timeout) {
+                if let Some(left) = host.started.left(host.process.pid(), now, timeout) {
                     host.deadline = Some(now + left);
                 } else {
                     let why = HostFailure::Ended(format!("no answer within {timeout}"));
@@ -351,6 +348,7 @@ impl Host {
         // Output up to now explains a failure; later lines are read by the event loop.
         host.log_stderr(clock::now(), log);
         ready?;
+        log.info(format_args!("plugin `{}`: {}", host.name, host.process.isolation()));
         host.starting = false;
         rustix::io::ioctl_fionbio(&host.socket, true)
             .map_err(|error| format!("socket: {error}"))?;
@@ -364,31 +362,17 @@ impl Host {
         };
         let (module, argument) = (&options.module, &options.argument);
         files::check_trusted(Path::new(module)).map_err(|untrusted| untrusted.to_string())?;
-        let program = match program {
-            Some(program) => program.to_owned(),
-            None => find_host_program()?,
-        };
-        // The child executes this file, so the file must be as trustworthy as the daemon itself.
-        files::check_trusted(&program).map_err(|untrusted| untrusted.to_string())?;
         if module.len() > TEXT_MAX || argument.len() > TEXT_MAX {
             return Err(format!("`module` and `argument` may have at most {TEXT_MAX} bytes each"));
         }
-        let (ours, theirs) =
-            seqpacket::pair(false).map_err(|error| format!("socketpair: {error}"))?;
-        seqpacket::set_timeout(&ours, INIT_TIMEOUT)
+        let Started { process, socket, stderr, pass } = HostProcess::start(program, taken)?;
+        seqpacket::set_timeout(&socket, INIT_TIMEOUT)
             .map_err(|error| format!("time-out: {error}"))?;
-        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|error| format!("pipe: {error}"))?;
-        rustix::io::ioctl_fionbio(&read, true).map_err(|error| format!("pipe: {error}"))?;
-        let uid = own_uid(taken)?;
-        let sandbox = Sandbox { user: uid.map(|uid| (uid, uid)), ..Sandbox::default() };
-        let child = spawn_sandboxed(&program, [""; 0], theirs, Stdio::from(write), &sandbox)
-            .map_err(|error| format!("{}: {error}", program.display()))?;
         let host = Host {
             name: plugin.name.clone(),
-            child,
-            socket: ours,
-            stderr: File::from(read),
+            process,
+            socket,
+            stderr,
             pending: VecDeque::new(),
             deadline: None,
             started: CallStart::default(),
@@ -398,9 +382,8 @@ impl Host {
             delay: FIRST_DELAY,
             started_at: clock::now(),
             lines: LineBuffer::default(),
-            uid,
         };
-        host.send_setup(plugin, module, argument)?;
+        host.send_setup(plugin, (module, argument), pass.as_ref().map(AsFd::as_fd))?;
         Ok(host)
     }
 
@@ -459,7 +442,12 @@ impl Host {
         }
     }
 
-    fn send_setup(&self, plugin: &PluginSetup, module: &str, argument: &str) -> Result<(), String> {
+    fn send_setup(
+        &self,
+        plugin: &PluginSetup,
+        (module, argument): (&str, &str),
+        pass: Option<BorrowedFd>,
+    ) -> Result<(), String> {
         let band = plugin.band.ok_or("a foreign plugin needs `priorities`")?;
         let setup = host::HostSetup {
             version: HOST_VERSION,
@@ -473,27 +461,30 @@ impl Host {
         let mut message = setup.as_bytes().to_vec();
         message.extend_from_slice(module.as_bytes());
         message.extend_from_slice(argument.as_bytes());
-        seqpacket::send(&self.socket, &message, None)
-            .map_err(|error| format!("its host: {error}"))
-            .map(drop)
+        seqpacket::send(&self.socket, &message, pass).map_err(|error| format!("its host: {error}"))
     }
 
     /// Receives the answer to the setup.
     fn wait_for_init(&mut self) -> Result<(), String> {
         let mut buffer = [0; size_of::<HostResponse>() + 1];
-        let received = seqpacket::recv_waiting(&self.socket, &mut buffer).map_err(|error| {
+        let received = seqpacket::recv_sender(&self.socket, &mut buffer);
+        let (len, sender) = received.map_err(|error| {
             if error.kind() == io::ErrorKind::TimedOut {
                 return format!("its init was not done within {} s", INIT_TIMEOUT.as_secs());
             }
             format!("its host: {error}")
         })?;
-        if received.len == 0 {
+        if len == 0 {
             return Err(format!("its host {} during init", self.exit_description()));
         }
-        let answer = HostResponse::read_from_bytes(&buffer[..received.len])
+        let answer = HostResponse::read_from_bytes(&buffer[..len])
             .map_err(|_| "its host sent an invalid answer to the setup".to_owned())?;
         match answer.verdict {
-            0 => Ok(()),
+            0 => {
+                self.process.set_sender(sender)?;
+                seqpacket::report_senders(&self.socket, false)
+                    .map_err(|error| format!("socket: {error}"))
+            }
             failure::LOAD => {
                 Err("its module could not be loaded (see the previous line)".to_owned())
             }
@@ -507,7 +498,7 @@ impl Host {
     fn send_front(&mut self, now: Monotonic) -> Result<(), String> {
         let Some(first) = self.pending.front() else { return Ok(()) };
         self.deadline = Some(now + first.timeout);
-        self.started = CallStart::of(self.child.pid(), now);
+        self.started = CallStart::of(self.process.pid(), now);
         seqpacket::send(&self.socket, first.request.as_bytes(), None).map_err(|error| {
             match error.kind() {
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
@@ -555,11 +546,7 @@ impl Host {
 
     fn exit_description(&mut self) -> String {
         // The host's end of the socket is closed: the host has exited or is no longer usable.
-        match self.child.kill_and_wait() {
-            Ok(Some(status)) => describe_exit(status),
-            Ok(None) => "did not exit after SIGKILL".to_owned(),
-            Err(error) => error.to_string(),
-        }
+        self.process.end(&self.socket)
     }
 
     fn fail(
@@ -588,8 +575,7 @@ impl Host {
         self.failed = true;
         self.starting = false;
         self.deadline = None;
-        // An error means that the process has already exited.
-        let _ = self.child.kill_and_wait();
+        self.process.end(&self.socket);
     }
 
     /// Logs the plugin's output; `false` at its end.
@@ -699,32 +685,4 @@ fn translate(request: &ForeignCall, ticket: Ticket) -> (u64, HostRequest) {
     out.call = call as u32;
     out.spec = spec;
     (epoch_now, out)
-}
-
-/// Returns a user for a host that no other process has. A daemon that is not root cannot change the
-/// user (`None`).
-fn own_uid(taken: &[u32]) -> Result<Option<u32>, String> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(None);
-    }
-    let unused = users::unused_uid(host::HOST_UIDS, taken)
-        .map_err(|error| format!("an unused uid: {error}"))?;
-    unused.map(Some).ok_or_else(|| format!("every uid of {:?} is in use", host::HOST_UIDS))
-}
-
-/// Searches the host program beside the daemon's own program, then in the directory for internal
-/// programs of an installation.
-fn find_host_program() -> Result<PathBuf, String> {
-    let own = std::env::current_exe()
-        .map_err(|error| format!("the path of this program is unknown: {error}"))?;
-    let beside = own.parent().unwrap_or(Path::new("/"));
-    let places = [beside.join(HOST_PROGRAM), beside.join("../libexec/talea").join(HOST_PROGRAM)];
-    match places.iter().find(|place| place.is_file()) {
-        Some(found) => Ok(found.clone()),
-        None => Err(format!(
-            "{HOST_PROGRAM} is neither in {} nor in {}; install it there",
-            beside.display(),
-            places[1].parent().unwrap_or(beside).display()
-        )),
-    }
 }

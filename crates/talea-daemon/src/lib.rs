@@ -12,6 +12,7 @@ mod convert;
 mod enforcement;
 mod entropy;
 mod event_loop;
+mod host_process;
 mod hosts;
 pub mod log;
 mod loop_priority;

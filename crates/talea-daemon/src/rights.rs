@@ -43,10 +43,7 @@ pub(crate) fn warn_missing(log: &Log) {
         );
     }
     if !is_root {
-        log.info(
-            "not root: no cpuset partitions (deadline threads are not confined to one CPU), and plugin hosts run as \
-             the daemon's own user",
-        );
+        log.info("not root: no cpuset partitions (deadline threads are not confined to one CPU)");
     }
 }
 

@@ -20,15 +20,26 @@ const LIBRARIES: [&str; 7] =
     ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib"];
 const LOADER_CACHE: &str = "/etc/ld.so.cache";
 
+/// Isolation that remains on a kernel without Landlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Without {
+    /// File system, process list and user of a unit.
+    Unit,
+    /// A user that owns nothing.
+    User,
+    /// None: the process has the user of the daemon.
+    Nothing,
+}
+
 /// Restricts this process to reading libraries and `module`.
 ///
-/// Returns the part that this kernel does not enforce, in words. `has_own_user` states whether this
-/// process runs as a user that owns nothing.
+/// Returns the part that this kernel does not enforce, in words. `without` has the isolation that
+/// then remains.
 ///
 /// # Errors
 /// A kernel that has Landlock refused the rules; or there is no Landlock, and the process runs as
 /// the daemon's user.
-pub(crate) fn confine(module: &Path, has_own_user: bool) -> Result<Option<&'static str>, String> {
+pub(crate) fn confine(module: &Path, without: Without) -> Result<Option<&'static str>, String> {
     let failed = |error: landlock::RulesetError| format!("Landlock: {error}");
     let mut rules = Ruleset::default()
         .handle_access(AccessFs::from_all(VERSION))
@@ -52,14 +63,21 @@ pub(crate) fn confine(module: &Path, has_own_user: bool) -> Result<Option<&'stat
             "this kernel's Landlock is older than Linux 6.12: the plugin reads only libraries, but not every \
              other restriction is enforced",
         ),
-        RulesetStatus::NotEnforced if has_own_user => Some(
-            "this kernel has no Landlock: the plugin can read every file that all users may read, and /proc",
-        ),
-        RulesetStatus::NotEnforced => {
-            return Err(
-                "this kernel has no Landlock, and talead is not root: the plugin could read the files of talead's user"
-                    .to_owned(),
-            );
-        }
+        RulesetStatus::NotEnforced => match without {
+            Without::Unit => Some(
+                "this kernel has no Landlock: talead-plugin@.service alone restricts the files and processes that \
+                 the plugin reaches",
+            ),
+            Without::User => Some(
+                "this kernel has no Landlock: the plugin can read every file that all users may read, and /proc",
+            ),
+            Without::Nothing => {
+                return Err(
+                    "this kernel has no Landlock, and this program runs as talead's user: the plugin could read \
+                     talead's files; start talead as root, or enable talead-plugin.socket"
+                        .to_owned(),
+                );
+            }
+        },
     })
 }

@@ -1,6 +1,7 @@
 //! Host process of one foreign plugin.
 //!
-//! Model: descriptor 3 is a sequenced-packet socket to `talead`. The first message contains the
+//! Model: descriptor 3 is a sequenced-packet socket to `talead`. `talead` or the service manager
+//! starts this program (`talea-daemon/src/host_process.rs`). The first message contains the
 //! protocol version, the plugin's shared object and its argument. The host answers whether the
 //! plugin is loaded. Each later message is a request, which the host answers before it reads the
 //! next one.
@@ -22,11 +23,14 @@ mod landlock;
 mod plugin;
 mod sandbox;
 mod seccomp;
+mod supervisor;
 
 use plugin::Plugin;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 use std::ffi::OsStr;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -36,6 +40,15 @@ use talea_proto::host::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
+/// Process that has started this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// `talead`, as its child.
+    Daemon,
+    /// The service manager, in a unit of its own.
+    Service,
+}
+
 /// Descriptor of the socket to `talead`.
 const SOCKET: i32 = 3;
 
@@ -43,8 +56,19 @@ fn main() -> ExitCode {
     // SAFETY: nothing in this program opens or closes descriptor 3; if it is not open, using it
     // gives an error.
     let daemon = unsafe { BorrowedFd::borrow_raw(SOCKET) };
+    let origin = if supervisor::is_service() { Origin::Service } else { Origin::Daemon };
+    if origin == Origin::Service {
+        match supervisor::supervise(daemon) {
+            Ok(None) => {}
+            Ok(Some(code)) => return code,
+            Err(error) => {
+                log_error(&format!("no supervisor: {error}"));
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     let mut buffer = vec![0; HOST_MESSAGE_MAX];
-    serve(daemon, &mut buffer).unwrap_or_else(|why| {
+    serve(daemon, origin, &mut buffer).unwrap_or_else(|why| {
         log_error(&why);
         ExitCode::FAILURE
     })
@@ -54,8 +78,8 @@ fn log_error(why: &str) {
     eprintln!("talea-plugin-host: {why}");
 }
 
-fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<ExitCode, String> {
-    let first = receive(daemon, buffer).map_err(|error| {
+fn serve(daemon: BorrowedFd, origin: Origin, buffer: &mut [u8]) -> Result<ExitCode, String> {
+    let first = receive_setup(daemon, buffer).map_err(|error| {
         format!(
             "descriptor 3 is not talead's socket ({error}); it is talead that starts this program"
         )
@@ -75,7 +99,7 @@ fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<ExitCode, String> {
     // The reason is logged before the verdict is sent: talead reads the log as soon as it has the
     // verdict.
     let module_path = Path::new(OsStr::from_bytes(module));
-    match sandbox::enter(module_path) {
+    match sandbox::enter(module_path, origin) {
         Ok(None) => {}
         Ok(Some(missing)) => log_error(missing),
         Err(why) => {
@@ -112,6 +136,28 @@ fn serve(daemon: BorrowedFd, buffer: &mut [u8]) -> Result<ExitCode, String> {
 
 const READY: HostResponse =
     HostResponse { ticket: 0, verdict: 0, cpu: -1, priority: 0, reserved: 0 };
+
+/// Receives the first message. A descriptor in it becomes the standard error.
+fn receive_setup<'a>(daemon: BorrowedFd, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = loop {
+        let mut data = [IoSliceMut::new(buffer)];
+        match rustix::net::recvmsg(daemon, &mut data, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Ok(message) => break message,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    };
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
+            for descriptor in descriptors {
+                rustix::stdio::dup2_stderr(descriptor)?;
+            }
+        }
+    }
+    Ok(&buffer[..message.bytes])
+}
 
 /// Receives the next message; empty at the end of the stream.
 fn receive<'a>(daemon: BorrowedFd, buffer: &'a mut [u8]) -> Result<&'a [u8], Errno> {

@@ -1,6 +1,7 @@
 //! Drop of all remaining rights, permanently, before the host loads foreign code.
 //!
-//! `talead` starts this program with another user, resource limits and no way to gain privileges.
+//! `talead` or the unit of the service manager starts this program with another user, resource
+//! limits and no way to gain privileges.
 //! This module drops the rest: capabilities, files and processes (module `landlock`),
 //! and every system call that computing does not need (module `seccomp`). The plugin
 //! keeps: memory up to a limit, reading libraries and its own shared object, writing to standard
@@ -8,7 +9,8 @@
 //!
 //! A host that runs as root, or that cannot drop its rights, refuses to load anything.
 
-use crate::{landlock, seccomp};
+use crate::landlock::Without;
+use crate::{Origin, landlock, seccomp};
 use std::io;
 use std::path::Path;
 use talea_core::mutate;
@@ -20,7 +22,7 @@ use talea_proto::host::HOST_UIDS;
 /// # Errors
 /// The right that could not be dropped, in words. The process must then end without loading
 /// anything.
-pub(crate) fn enter(module: &Path) -> Result<Option<&'static str>, String> {
+pub(crate) fn enter(module: &Path, origin: Origin) -> Result<Option<&'static str>, String> {
     if rustix::process::geteuid().is_root() || rustix::process::getuid().is_root() {
         return Err(
             "this program must not run as root; talead starts it as another user".to_owned()
@@ -33,8 +35,12 @@ pub(crate) fn enter(module: &Path) -> Result<Option<&'static str>, String> {
     // rights.
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(|error| format!("PR_SET_NO_NEW_PRIVS: {error}"))?;
     prctl(libc::PR_SET_DUMPABLE, 0).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
-    let has_own_user = HOST_UIDS.contains(&rustix::process::getuid().as_raw());
-    let confined = landlock::confine(module, has_own_user);
+    let without = match origin {
+        Origin::Service => Without::Unit,
+        Origin::Daemon if HOST_UIDS.contains(&rustix::process::getuid().as_raw()) => Without::User,
+        Origin::Daemon => Without::Nothing,
+    };
+    let confined = landlock::confine(module, without);
     let missing = mutate!("plugin-foreign-landlock", confined, Ok::<_, String>(None))?;
     mutate!(
         "plugin-foreign-filter",

@@ -1,9 +1,10 @@
 //! The host from the daemon's side: a socket and a process.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use talea_os::spawn::{Child, Sandbox, spawn_sandboxed};
@@ -64,23 +65,7 @@ impl Host {
             }
         };
         drop((theirs, stderr));
-        let mut cpus = [0; 16];
-        cpus[0] = 0b11;
-        let mut name = [0; 32];
-        name[..4].copy_from_slice(b"test");
-        let module = module.to_str().expect("a path");
-        let setup = HostSetup {
-            version: HOST_VERSION,
-            priority_low: 10,
-            priority_high: 19,
-            module_len: module.len() as u16,
-            argument_len: argument.len() as u16,
-            cpus,
-            name,
-        };
-        let mut message = setup.as_bytes().to_vec();
-        message.extend(module.bytes());
-        message.extend(argument.bytes());
+        let message = setup(module, argument);
         rustix::net::send(&ours, &message, SendFlags::NOSIGNAL).expect("send");
         let host = Host { child, socket: ours, said };
         let answer = host.answer().expect("an answer to the setup");
@@ -107,6 +92,28 @@ impl Host {
         said.read_to_string(&mut text).expect("read");
         (text, status)
     }
+}
+
+/// Returns the first message to a host.
+fn setup(module: &Path, argument: &str) -> Vec<u8> {
+    let mut cpus = [0; 16];
+    cpus[0] = 0b11;
+    let mut name = [0; 32];
+    name[..4].copy_from_slice(b"test");
+    let module = module.to_str().expect("a path");
+    let setup = HostSetup {
+        version: HOST_VERSION,
+        priority_low: 10,
+        priority_high: 19,
+        module_len: module.len() as u16,
+        argument_len: argument.len() as u16,
+        cpus,
+        name,
+    };
+    let mut message = setup.as_bytes().to_vec();
+    message.extend(module.bytes());
+    message.extend(argument.bytes());
+    message
 }
 
 /// Creates a pipe: a file would run into the limit on file sizes of the host.
@@ -237,147 +244,18 @@ fn r18_retif_m8_an_invalid_plugin_is_refused_with_a_reason() {
     assert!(host.end().0.contains("no `init`"));
 }
 
-/// Each forbidden call that succeeds and each permitted call that fails sets a bit in the CPU
-/// number of the answer. The test requires 0.
-/// Calls by which a plugin could reach a file, a process, the network or a right, in C: each is
-/// true if the call has succeeded.
-const ESCAPES: &[(&str, &str)] = &[
-    ("read /etc/passwd", "open(\"/etc/passwd\", O_RDONLY) >= 0"),
-    ("read /proc/self/stat", "open(\"/proc/self/stat\", O_RDONLY) >= 0"),
-    ("read /proc of the daemon", "open(daemon_file(\"maps\"), O_RDONLY) >= 0"),
-    ("read the memory of the daemon", "open(daemon_file(\"mem\"), O_RDONLY) >= 0"),
-    ("list /proc", "opendir(\"/proc\") != 0"),
-    ("list /", "opendir(\"/\") != 0"),
-    ("read /dev/zero", "open(\"/dev/zero\", O_RDONLY) >= 0"),
-    ("create a file", "open(\"/tmp/talea-plugin-was-here\", O_CREAT | O_WRONLY, 0600) >= 0"),
-    ("create a file without O_CREAT", "creat(\"/tmp/talea-plugin-was-here\", 0600) >= 0"),
-    ("rename", "rename(\"/tmp/a\", \"/tmp/b\") == 0 || errno != EPERM"),
-    ("unlink", "unlink(\"/tmp/talea-nothing\") == 0 || errno != EPERM"),
-    ("mkdir", "mkdir(\"/tmp/talea-plugin-was-here\", 0700) == 0"),
-    ("chmod", "chmod(\"/tmp\", 0777) == 0 || errno != EPERM"),
-    ("symlink", "symlink(\"/\", \"/tmp/talea-plugin-was-here\") == 0"),
-    ("memfd_create", "syscall(SYS_memfd_create, \"m\", 0) >= 0"),
-    ("Unix socket", "socket(AF_UNIX, SOCK_STREAM, 0) >= 0"),
-    ("Internet socket", "socket(AF_INET, SOCK_DGRAM, 0) >= 0"),
-    ("socketpair", "socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0"),
-    ("send a descriptor", "sends_a_descriptor() > 0"),
-    ("signal the daemon", "kill(DAEMON, 0) == 0"),
-    ("signal the daemon's group", "kill(0, 0) == 0"),
-    ("signal by a file", "fcntl(2, F_SETOWN, DAEMON) == 0"),
-    ("pidfd_open", "syscall(SYS_pidfd_open, DAEMON, 0) >= 0"),
-    ("ptrace", "ptrace(PTRACE_ATTACH, DAEMON, 0, 0) == 0"),
-    ("process_vm_readv", "process_vm_readv(DAEMON, &data, 1, &data, 1, 0) >= 0"),
-    ("prlimit of the daemon", "prlimit(DAEMON, RLIMIT_CPU, 0, &limit) == 0"),
-    ("fork", "fork() >= 0"),
-    ("vfork", "syscall(SYS_vfork) >= 0"),
-    ("a thread", "syscall(SYS_clone, CLONE_VM | CLONE_SIGHAND | CLONE_THREAD, 0, 0, 0, 0) >= 0"),
-    ("exec", "execl(\"/bin/true\", \"true\", (char *)0) == 0"),
-    ("own real-time priority", "sched_setscheduler(0, SCHED_FIFO, &high) == 0"),
-    ("own affinity", "sched_setaffinity(0, sizeof cpus, &cpus) == 0"),
-    ("the daemon's priority", "setpriority(PRIO_PROCESS, DAEMON, 19) == 0"),
-    ("own nice value", "nice(-5) != -1"),
-    ("setuid", "setuid(0) == 0"),
-    ("user namespace", "unshare(CLONE_NEWUSER) == 0"),
-    ("mount", "mount(\"none\", \"/tmp\", \"tmpfs\", 0, 0) == 0"),
-    ("io_uring", "syscall(SYS_io_uring_setup, 1, &ring) >= 0"),
-    ("bpf", "syscall(SYS_bpf, 0, &ring, sizeof ring) >= 0"),
-    ("perf_event_open", "syscall(SYS_perf_event_open, &ring, 0, -1, -1, 0) >= 0"),
-    ("keyctl", "syscall(SYS_keyctl, 0, 0, 0, 0, 0) >= 0"),
-    ("shared memory", "shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600) >= 0"),
-    ("a timer that signals", "timer_create(CLOCK_MONOTONIC, 0, &timer) == 0"),
-    ("another limit of memory", "setrlimit(RLIMIT_AS, &limit) == 0"),
-];
-
-/// Calls that a plugin needs.
-const NEEDS: &[(&str, &str)] = &[
-    ("memory", "malloc(1 << 20) != 0"),
-    ("time", "clock_gettime(CLOCK_MONOTONIC, &now) == 0"),
-    ("flags of standard error", "fcntl(2, F_GETFL) >= 0"),
-    ("libraries", "open(\"/usr/lib\", O_RDONLY | O_DIRECTORY) >= 0"),
-];
+/// Number of calls by which `hostile.c` tries to reach a file, a process, the network or a right.
+const ESCAPES: usize = 44;
+/// Number of calls in it that a plugin needs.
+const NEEDS: usize = 4;
 
 /// The calls run twice: in a constructor of the shared object, which is the first code of a plugin,
 /// and in an answer.
 #[test]
 fn attack_23_r18_a_plugin_can_do_nothing_but_compute() {
-    assert!(ESCAPES.len() >= 30);
-    let tries = |calls: &[(&str, &str)]| {
-        let call = |(name, call): &(&str, &str)| format!("TRY({name:?}, {call});\n");
-        calls.iter().map(call).collect::<String>()
-    };
-    let (escapes, needs) = (tries(ESCAPES), tries(NEEDS));
     // The host cannot ask for its parent.
     let daemon = std::process::id();
-    let text = format!(
-        "#define _GNU_SOURCE
-        #include <dirent.h>
-        #include <errno.h>
-        #include <fcntl.h>
-        #include <linux/sched.h>
-        #include <sched.h>
-        #include <signal.h>
-        #include <stdio.h>
-        #include <string.h>
-        #include <time.h>
-        #include <sys/ipc.h>
-        #include <sys/mount.h>
-        #include <sys/ptrace.h>
-        #include <sys/resource.h>
-        #include <sys/shm.h>
-        #include <sys/socket.h>
-        #include <sys/stat.h>
-        #include <sys/syscall.h>
-        #include <sys/uio.h>
-        #include <unistd.h>
-        {STUBS}
-        #define DAEMON {daemon}
-        #define TRY(name, call) do {{ errno = 0; if (call) dprintf(2, \"can %s\\n\", name); \
-            else dprintf(2, \"cannot %s: %s\\n\", name, strerror(errno)); }} while (0)
-        static ssize_t sends_a_descriptor(void)
-        {{
-            char byte = 0, control[CMSG_SPACE(sizeof(int))] = {{ 0 }};
-            struct iovec data = {{ &byte, 0 }};
-            struct msghdr message = {{ .msg_iov = &data, .msg_iovlen = 1, .msg_control = control,
-                .msg_controllen = sizeof control }};
-            struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-            header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof(int));
-            return sendmsg(3, &message, MSG_DONTWAIT) + 1;
-        }}
-        static const char *daemon_file(const char *name)
-        {{
-            static char path[64];
-            snprintf(path, sizeof path, \"/proc/%d/%s\", (int)DAEMON, name);
-            return path;
-        }}
-        static void try_all(void)
-        {{
-            struct sched_param high = {{ .sched_priority = 1 }};
-            struct rlimit limit = {{ 1000000, 1000000 }};
-            struct timespec now;
-            char bytes[8], ring[256] = {{ 0 }};
-            struct iovec data = {{ bytes, sizeof bytes }};
-            cpu_set_t cpus;
-            timer_t timer;
-            int pair[2];
-            CPU_ZERO(&cpus);
-            CPU_SET(0, &cpus);
-            {escapes}
-            dprintf(2, \"--\\n\");
-            {needs}
-            dprintf(2, \"==\\n\");
-        }}
-        __attribute__((constructor)) static void constructor(void) {{ try_all(); }}
-        static int32_t init(const struct talea_plugin_setup *setup, void **self)
-        {{ (void)setup, (void)self; return geteuid() == 0; }}
-        static int32_t judge(void *s, const struct talea_plugin_task *t, struct talea_plugin_place *p)
-        {{
-            (void)s, (void)t;
-            try_all();
-            p->cpu = 0, p->priority = 15;
-            return 1;
-        }}
-        {TABLE}"
-    );
+    let text = format!("#define DAEMON {daemon}\n{}", include_str!("plugins/hostile.c"));
     let (host, ready) = Host::start(&build_text("breaks_out", &text), "");
     assert_eq!(ready.verdict, 0);
     let answer = host.ask(&question(PluginFunction::Accept, 0)).expect("an answer");
@@ -393,9 +271,9 @@ fn attack_23_r18_a_plugin_can_do_nothing_but_compute() {
         let granted: Vec<&str> =
             escapes.lines().filter(|line| !line.starts_with("cannot ")).collect();
         assert!(granted.is_empty(), "{granted:#?}");
-        assert_eq!(escapes.lines().count(), ESCAPES.len());
+        assert_eq!(escapes.lines().count(), ESCAPES);
         let missing: Vec<&str> = needs.lines().filter(|line| !line.starts_with("can ")).collect();
-        assert!(missing.is_empty() && needs.lines().count() == NEEDS.len(), "{missing:#?}");
+        assert!(missing.is_empty() && needs.lines().count() == NEEDS, "{missing:#?}");
     }
 }
 
@@ -412,4 +290,43 @@ fn attack_23_a_plugin_has_no_protection_from_the_out_of_memory_killer() {
     std::fs::write(own, before).expect("as before");
     assert_eq!((ready.verdict, score.expect("readable").trim()), (0, "0"));
     host.end();
+}
+
+/// The supervisor of a service ends the host with the connection.
+#[test]
+fn attack_23_a_service_ends_a_plugin_that_hangs() {
+    let text = format!(
+        "{STUBS}
+        #include <unistd.h>
+        static int32_t init(const struct talea_plugin_setup *setup, void **self)
+        {{ (void)setup, (void)self; fputs(\"hangs\\n\", stderr); for (;;) sleep(1); return 0; }}
+        static int32_t judge(void *s, const struct talea_plugin_task *t, struct talea_plugin_place *p)
+        {{ (void)s, (void)t, (void)p; return 0; }}
+        {TABLE}"
+    );
+    let module = build_text("hangs", &text);
+    let exe = stage(Path::new(env!("CARGO_BIN_EXE_talea-plugin-host")));
+    let (ours, theirs) = talea_os::seqpacket::pair(false).expect("a pair of sockets");
+    let root = rustix::process::geteuid().is_root();
+    // The service manager has no such filter; the supervisor forks.
+    let user = root.then_some((65534, 65534));
+    let sandbox = Sandbox { user, seccomp: false, ..Sandbox::default() };
+    let start = format!("export LISTEN_FDS=1 LISTEN_PID=$$; exec {}", exe.display());
+    let (_said, stderr) = pipe();
+    let mut service =
+        spawn_sandboxed(Path::new("/bin/sh"), ["-c", &start], theirs, stderr.into(), &sandbox)
+            .expect("a service");
+    // The standard error of the plugin comes with the setup.
+    let (mut of_plugin, pass) = pipe();
+    talea_os::seqpacket::send(&ours, &setup(&module, ""), Some(pass.as_fd())).expect("send");
+    drop(pass);
+    let mut line = [0; 6];
+    of_plugin.read_exact(&mut line).expect("a plugin in `init`");
+    assert_eq!(&line, b"hangs\n");
+    drop(ours);
+    // The pipe ends with the plugin.
+    let mut end = [PollFd::new(&of_plugin, PollFlags::empty())];
+    let watchdog = Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(poll(&mut end, Some(&watchdog)), Ok(1), "the plugin survives the connection");
+    service.wait().expect("the supervisor ends, too");
 }

@@ -1,4 +1,4 @@
-//! Protocol between `talead` and a `talea-plugin-host` over their socketpair.
+//! Protocol between `talead` and a `talea-plugin-host` over their sequenced-packet socket.
 //!
 //! Model: one [`HostSetup`] first, then requests, one at a time, each with one [`HostResponse`].
 //! Messages are fixed structures in the native byte order: both ends are always built and run
@@ -7,18 +7,22 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Users of hosts when the daemon runs as root: the range that service managers give to processes
-/// without an account (`DynamicUser=` of systemd). No account and no subordinate range may use it.
-pub const HOST_UIDS: core::ops::RangeInclusive<u32> = 61_184..=65_519;
+/// Users of hosts when the daemon runs as root. The range lies outside those of accounts, of
+/// subordinate users and of `DynamicUser=` (61184 to 65519), whose uids the service manager assigns
+/// without a look at running processes.
+///
+/// Reference: systemd, `UIDS-GIDS.md`: 60706 to 61183 are unused.
+pub const HOST_UIDS: core::ops::RangeInclusive<u32> = 60_706..=61_183;
 
 /// Version of these structures; the host refuses any other version.
-pub const HOST_VERSION: u32 = 1;
+pub const HOST_VERSION: u32 = 2;
 /// Maximum length of the module path and of the argument, in bytes.
 pub const TEXT_MAX: usize = 4096;
 /// Maximum length of a message, in bytes.
 pub const HOST_MESSAGE_MAX: usize = size_of::<HostSetup>() + 2 * TEXT_MAX;
 
-/// First message to the host: the module to load. The module's path and the argument follow it,
+/// First message to the host: the module to load. The daemon passes the host's standard error with
+/// it to a host that a service manager has started. The module's path and the argument follow it,
 /// without terminators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -17,6 +17,7 @@ mod listener;
 pub use activation::inherited_listeners;
 pub use listener::{Access, BindError, Listener};
 
+use crate::Tid;
 use crate::sys::{check, errno, is};
 use rustix::io::Errno;
 use rustix::net::{
@@ -278,6 +279,60 @@ pub fn recv_waiting(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received
     })
 }
 
+/// Process that has sent a message, as the kernel reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Process. `None` if the process is not visible in this PID namespace.
+    pub pid: Option<Tid>,
+    /// Real user id of the process.
+    pub uid: u32,
+}
+
+/// Sets whether the kernel reports the sender of each message that [`recv_sender`] receives:
+/// `SO_PASSCRED`. While it does, no other function may receive.
+pub fn report_senders(socket: impl AsFd, report: bool) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_socket_passcred(socket, report)?)
+}
+
+/// Receives one message on a blocking socket with a time-out, with its sender if the kernel reports
+/// it. The kernel drops all descriptors. Returns `TimedOut` in place of `EAGAIN`.
+pub fn recv_sender(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<Sender>)> {
+    const ROOM: usize = HEADER + size_of::<libc::ucred>().next_multiple_of(size_of::<usize>());
+    let mut control = Control([MaybeUninit::<u8>::zeroed(); ROOM]);
+    let mut data = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: zeroes are a valid `msghdr`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut data, 1);
+    (message.msg_control, message.msg_controllen) = ((&raw mut control).cast(), ROOM as _);
+    let fd = socket.as_fd().as_raw_fd();
+    let len = loop {
+        // SAFETY: the kernel writes into `buffer` and `control`, within their sizes.
+        let len = unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        match usize::try_from(len) {
+            Ok(len) => break len,
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error if error.kind() == io::ErrorKind::WouldBlock => return Err(timed_out()),
+                error => return Err(error),
+            },
+        }
+    };
+    // SAFETY: the kernel has filled `message`, whose buffers are alive.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
+    let sender = header
+        .filter(|header| {
+            header.cmsg_level == libc::SOL_SOCKET
+                && header.cmsg_type == libc::SCM_CREDENTIALS
+                && header.cmsg_len >= (HEADER + size_of::<libc::ucred>()) as _
+        })
+        .map(|header| {
+            // SAFETY: the header says that a `ucred` follows it; its alignment is not assumed.
+            let sent = unsafe { libc::CMSG_DATA(header).cast::<libc::ucred>().read_unaligned() };
+            Sender { pid: Tid::new(sent.pid), uid: sent.uid }
+        });
+    Ok((len, sender))
+}
+
 fn timed_out() -> io::Error {
     errno(libc::ETIMEDOUT)
 }
@@ -338,4 +393,29 @@ fn address(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     }
     let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
     Ok((address, length as libc::socklen_t))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_reports_the_sender_of_a_message_on_request() {
+        let (ours, theirs) = pair(false).expect("a pair");
+        set_timeout(&ours, Duration::from_millis(1)).expect("a time-out");
+        let own = Sender { pid: Some(Tid::of_process()), uid: rustix::process::getuid().as_raw() };
+        let mut buffer = [0; 8];
+        let mut receive = |report: bool, fd: Option<BorrowedFd>| {
+            report_senders(&ours, report).expect("an option");
+            send(&theirs, b"word", fd).expect("a message");
+            let (len, sender) = recv_sender(&ours, &mut buffer).expect("a message");
+            assert_eq!(&buffer[..len], b"word");
+            sender
+        };
+        assert_eq!(receive(true, None), Some(own));
+        assert_eq!(receive(true, Some(theirs.as_fd())), Some(own), "beside a descriptor");
+        assert_eq!(receive(false, None), None);
+        let late = recv_sender(&ours, &mut buffer).expect_err("no message");
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+    }
 }

@@ -265,7 +265,7 @@ fn attack_23_each_host_has_a_user_of_its_own() {
         .collect();
     assert_eq!(uids.len(), 2);
     assert!(
-        uids[0] != uids[1] && uids.iter().all(|uid| (61_184..=65_519).contains(uid)),
+        uids[0] != uids[1] && uids.iter().all(|uid| talea_proto::host::HOST_UIDS.contains(uid)),
         "{uids:?}"
     );
 }
