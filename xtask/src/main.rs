@@ -24,8 +24,9 @@ cargo xtask COMMAND
   test [--only STEP]...   formatting, lints, build, tests, documentation, dependencies, other targets
   install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]
                           build and install everything
-  guest [--kernel NAME] [--free] [WORD]...
-                          the timing tests on an emulated machine whose clock counts instructions
+  guest [--kernel NAME] [--free | --systemd] [WORD]...
+                          the timing tests on an emulated machine whose clock counts instructions;
+                          or the tests of the installed units beside systemd
   mutate [WORD]...        break every mechanism in turn, and check that its tests fail
   bench ipc|sim|analysis|admission [--json] [--quick]
                           measure requests, simulation or analysis, beside their baselines

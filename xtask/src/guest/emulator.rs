@@ -1,14 +1,26 @@
 //! QEMU, and the lines that the guest writes to its serial port.
 
+use super::services;
 use crate::shell::{self, program};
 use crate::test::Verdict;
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
+/// Machine that QEMU emulates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Machine {
+    /// One CPU, with a clock that counts its instructions.
+    Counting,
+    /// Two CPUs, with the clock of the host.
+    Free,
+    /// Two CPUs, with the clock of the host; process 1 is systemd.
+    Services,
+}
+
 /// Required programs, each with the Debian package that contains it.
-pub(super) const NEEDED: [(&str, &str); 2] =
-    [("qemu-system-x86_64", "qemu-system-x86"), ("cpio", "cpio")];
+pub(super) const NEEDED: [(&str, &str); 3] =
+    [("qemu-system-x86_64", "qemu-system-x86"), ("cpio", "cpio"), ("strip", "binutils")];
 /// Time limit of a guest, in the format of coreutils' `timeout`. Under emulation everything takes
 /// about twenty times as long.
 const TIMEOUT: &str = "10m";
@@ -16,15 +28,16 @@ const TIMEOUT: &str = "10m";
 const GUEST: &str = "guest: ";
 
 /// Runs the tests with one of `words` in their names, and passes each line of the guest to `line`.
+/// `append` has more words for the kernel's command line.
 pub(super) fn boot(
     image: &Path,
     archive: &Path,
-    free: bool,
+    (machine, append): (Machine, &str),
     words: &[String],
     line: &mut dyn FnMut(&str),
 ) -> Result<Verdict> {
     let (mut last, mut has_passed) = (None, false);
-    shell::stream(command(image, archive, free, words), |text| {
+    shell::stream(command(image, archive, (machine, append), words), |text| {
         // The firmware may write control characters before the text.
         let text = text.rsplit('\x1b').next().unwrap_or(text);
         if let Some(words) = text.strip_prefix(GUEST) {
@@ -46,7 +59,12 @@ fn verdict(last: Option<&str>, has_passed: bool) -> Verdict {
     }
 }
 
-fn command(image: &Path, archive: &Path, free: bool, words: &[String]) -> Command {
+fn command(
+    image: &Path,
+    archive: &Path,
+    (machine, append): (Machine, &str),
+    words: &[String],
+) -> Command {
     let mut qemu = program("timeout", &["--kill-after=5", TIMEOUT, "qemu-system-x86_64"]);
     qemu.args([
         "-M",
@@ -62,14 +80,16 @@ fn command(image: &Path, archive: &Path, free: bool, words: &[String]) -> Comman
         "-serial",
         "stdio",
     ]);
-    if free {
-        qemu.args(["-accel", "tcg,thread=multi", "-smp", "2"]);
-    } else {
+    if machine == Machine::Counting {
         // One instruction per nanosecond; while the guest is idle, time jumps to its next timer.
         qemu.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]);
+    } else {
+        qemu.args(["-accel", "tcg,thread=multi", "-smp", "2"]);
     }
     qemu.arg("-kernel").arg(image).arg("-initrd").arg(archive);
-    let mut line = "console=ttyS0 quiet panic=-1 -- --test-threads=1 --show-output".to_owned();
+    let own = if machine == Machine::Services { services::KERNEL_WORDS } else { "" };
+    let mut line =
+        format!("console=ttyS0 quiet panic=-1 {own} {append} -- --test-threads=1 --show-output");
     for word in words {
         line.push(' ');
         line.push_str(word);

@@ -1,11 +1,10 @@
-//! Download of Debian's kernels, with apt in folders of its own.
-//!
-//! Invariant: the module installs nothing, and the lists of the system do not change.
+//! Download of Debian's kernels.
 
-use crate::shell::{self, program};
-use anyhow::{Context, Result, bail};
+use super::apt::{self, Apt};
+use crate::shell;
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Kernel that `--kernel` can name.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +22,6 @@ pub(super) const KNOWN: [Kernel; 4] = [
     Kernel { name: "6.1-rt", suite: "bookworm", package: "linux-image-rt-amd64" },
     Kernel { name: "6.1", suite: "bookworm", package: "linux-image-amd64" },
 ];
-
-const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Kernel {
     pub(super) fn named(name: &str) -> Result<Kernel> {
@@ -45,17 +42,11 @@ impl Kernel {
         }
         let missing =
             |why: &str| Ok(Err(format!("kernel {} is not available here: {why}", self.name)));
-        if !["apt-get", "apt-cache", "dpkg-deb", "tar"].into_iter().all(shell::has)
-            || !Path::new(KEYS).is_file()
-        {
-            return missing("this is no Debian with apt and its keys");
-        }
-        let Some(mirror) = mirror() else { return missing("apt knows no mirror") };
-        let apt = Apt::at(&dir, &mirror, self.suite)?;
-        if !shell::stream(apt.call("apt-get", &["update"]), |_| ())? {
-            return missing(&format!("the lists of {} could not be downloaded", self.suite));
-        }
-        let Some(package) = apt.depends(self.package) else {
+        let apt = match Apt::open(&dir.join("apt"), self.suite)? {
+            Ok(apt) => apt,
+            Err(why) => return missing(&why),
+        };
+        let Some(package) = depends(&apt, self.package) else {
             return missing(&format!("{} has no {}", self.suite, self.package));
         };
         let mut download = apt.call("apt-get", &["download", &package]);
@@ -69,54 +60,11 @@ impl Kernel {
     }
 }
 
-/// Returns the mirror from which this machine installs packages; `None` if apt names no mirror.
-fn mirror() -> Option<String> {
-    let mut ask =
-        program("apt-get", &["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
-    ask.stderr(Stdio::null());
-    // A mirror of security updates alone has no backports.
-    shell::output(ask)?.lines().find(|line| !line.contains("security")).map(str::to_owned)
-}
-
-/// Instance of apt with its own lists, cache and sources.
-struct Apt {
-    dir: PathBuf,
-}
-
-impl Apt {
-    fn at(dir: &Path, mirror: &str, suite: &str) -> Result<Apt> {
-        let dir = dir.join("apt");
-        for folder in ["lists/partial", "cache/archives/partial"] {
-            std::fs::create_dir_all(dir.join(folder))?;
-        }
-        let source = format!("deb [signed-by={KEYS}] {mirror} {suite} main\n");
-        std::fs::write(dir.join("sources.list"), source)?;
-        Ok(Apt { dir })
-    }
-
-    fn call(&self, name: &str, args: &[&str]) -> Command {
-        let dir = self.dir.display();
-        let mut command =
-            program(name, &["-q", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Sandbox::User="]);
-        command.arg("-o").arg(format!("Dir::Etc::sourcelist={dir}/sources.list"));
-        command.arg("-o").arg(format!("Dir::State::Lists={dir}/lists"));
-        command.arg("-o").arg(format!("Dir::Cache={dir}/cache"));
-        command.args(args);
-        command
-    }
-
-    /// Returns the name of the image package on which a meta-package depends; `None` if there is
-    /// none.
-    fn depends(&self, package: &str) -> Option<String> {
-        let answer = shell::output(self.call("apt-cache", &["depends", package]))?;
-        let words = answer.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-        words.into_iter().find(|name| name.starts_with("linux-image-")).map(str::to_owned)
-    }
-
-    /// Removes the lists and the cache, because they take a hundred megabytes.
-    fn remove(self) -> Result<()> {
-        Ok(std::fs::remove_dir_all(&self.dir)?)
-    }
+/// Returns the name of the image package on which a meta-package depends; `None` if there is none.
+fn depends(apt: &Apt, package: &str) -> Option<String> {
+    let answer = shell::output(apt.call("apt-cache", &["depends", package]))?;
+    let words = answer.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    words.into_iter().find(|name| name.starts_with("linux-image-")).map(str::to_owned)
 }
 
 /// Extracts the image from the only package in `dir`, and removes the package.
@@ -129,15 +77,10 @@ fn unpack(dir: &Path, image: &Path) -> Result<()> {
         }
     }
     let [package] = &packages[..] else { bail!("one package was expected in {}", dir.display()) };
-    let mut contents = Command::new("dpkg-deb");
-    let mut contents =
-        contents.arg("--fsys-tarfile").arg(package).stdout(Stdio::piped()).spawn()?;
     let unpacked = dir.join("vmlinuz.part");
     let mut tar = Command::new("tar");
     tar.args(["-xO", "--wildcards", "./boot/vmlinuz-*"]).stdout(std::fs::File::create(&unpacked)?);
-    let status = tar.stdin(contents.stdout.take().context("a pipe")?).status()?;
-    contents.wait()?;
-    if !status.success() {
+    if !apt::unpack(package, &mut tar)? {
         bail!("{} has no kernel image", package.display());
     }
     std::fs::remove_file(package)?;

@@ -1,48 +1,62 @@
-//! `cargo xtask guest`: the timing tests on an emulated machine whose clock counts instructions.
+//! `cargo xtask guest`: tests on emulated machines.
 //!
 //! Model: [`kernel`] downloads a Debian kernel. [`archive`] packs the tests, their libraries and a
-//! first process into an initial file system. [`emulator`] boots kernel and file system with one
-//! CPU under QEMU's `-icount`. Virtual time is then the number of executed instructions, so that
-//! the load of the host has no effect. The command installs nothing, except the emulator if that is
-//! permitted.
+//! first process into an initial file system. [`emulator`] boots kernel and file system under QEMU.
+//! The command installs nothing, except the emulator if that is permitted.
 //!
-//! If the kernel or the emulator is missing, the command is skipped. With `TALEA_GUEST=required`
-//! the command fails.
+//! | machine | CPUs | clock | tests |
+//! | --- | --- | --- | --- |
+//! | default | one | counts instructions (`-icount`): the load of the host has no effect | `guest` |
+//! | `--free` | two | of the host | `guest` |
+//! | `--systemd` ([`services`]) | two | of the host | `services` |
+//!
+//! If the kernel, the user space or the emulator is missing, the command is skipped. With
+//! `TALEA_GUEST=required` the command fails.
 
+mod apt;
 mod archive;
 mod emulator;
 mod kernel;
+mod services;
+mod userland;
 
 use crate::shell::{self, cargo};
 use crate::test::{Verdict, ensure_packages};
 use anyhow::{Context, Result, bail};
+use emulator::Machine;
 use kernel::Kernel;
 use lexopt::{Arg, Parser, ValueExt};
+use services::Prepared;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-cargo xtask guest [--kernel NAME] [--free] [WORD]...
+cargo xtask guest [--kernel NAME] [--free | --systemd] [--append WORDS] [WORD]...
 
   --kernel NAME  the Debian kernel [6.12-rt]
   --free         two CPUs and the host's clock: figures mean nothing then
+  --systemd      the tests of the installed units, under systemd with cgroup v2
+  --append WORDS more words for the kernel's command line, such as lsm=yama
   WORD           only tests with this word in their names
 ";
 
 /// Selection of tests, and the machine that runs the tests.
 struct Guest {
     kernel: Kernel,
-    free: bool,
+    machine: Machine,
+    append: String,
     words: Vec<String>,
 }
 
 /// Runs the guest command.
 pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
-    let mut guest = Guest { kernel: kernel::KNOWN[0], free: false, words: Vec::new() };
+    let mut guest = Guest::default(Machine::Counting);
     while let Some(arg) = args.next()? {
         match arg {
             Arg::Long("kernel") => guest.kernel = Kernel::named(&args.value()?.string()?)?,
-            Arg::Long("free") => guest.free = true,
+            Arg::Long("free") => guest.machine = Machine::Free,
+            Arg::Long("systemd") => guest.machine = Machine::Services,
+            Arg::Long("append") => guest.append = args.value()?.string()?,
             Arg::Long("help") | Arg::Short('h') => {
                 print!("{USAGE}");
                 return Ok(ExitCode::SUCCESS);
@@ -64,12 +78,21 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
     })
 }
 
-/// Runs every test on the default kernel, as a step of the test command.
+/// Runs every timing test on the default kernel, as a step of the test command.
 pub(crate) fn test(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
-    Guest { kernel: kernel::KNOWN[0], free: false, words: Vec::new() }.test(line)
+    Guest::default(Machine::Counting).test(line)
+}
+
+/// Runs every test of the installed units, as a step of the test command.
+pub(crate) fn test_services(line: &mut dyn FnMut(&str)) -> Result<Verdict> {
+    Guest::default(Machine::Services).test(line)
 }
 
 impl Guest {
+    fn default(machine: Machine) -> Guest {
+        Guest { kernel: kernel::KNOWN[0], machine, append: String::new(), words: Vec::new() }
+    }
+
     fn test(&self, line: &mut dyn FnMut(&str)) -> Result<Verdict> {
         if let Some(command) = ensure_packages(&emulator::NEEDED, line)? {
             let why = format!("the guest needs an emulator; install with: {command}");
@@ -81,11 +104,19 @@ impl Guest {
             Ok(image) => image,
             Err(missing) => return Ok(without(missing)),
         };
-        let Some(built) = build(line)? else {
-            return Ok(Verdict::Failed("the guest's tests did not build".to_owned()));
+        let archive = if self.machine == Machine::Services {
+            match services::prepare(&dir, line)? {
+                Prepared::Archive(archive) => archive,
+                Prepared::Missing(why) => return Ok(without(why)),
+                Prepared::Failed(verdict) => return Ok(verdict),
+            }
+        } else {
+            let Some(built) = build("guest", "guest", line)? else {
+                return Ok(Verdict::Failed("the guest's tests did not build".to_owned()));
+            };
+            archive::pack(&built.init, &built.tests, &dir)?
         };
-        let archive = archive::pack(&built.init, &built.tests, &dir)?;
-        emulator::boot(&image, &archive, self.free, &self.words, line)
+        emulator::boot(&image, &archive, (self.machine, &self.append), &self.words, line)
     }
 }
 
@@ -103,29 +134,32 @@ struct Built {
     tests: PathBuf,
 }
 
-/// Builds the programs. Returns `None` if they do not compile, after the errors of the compiler.
-fn build(line: &mut dyn FnMut(&str)) -> Result<Option<Built>> {
+/// Builds the test program `name` and the first process. Returns `None` if they do not compile,
+/// after the errors of the compiler.
+fn build(name: &str, profile: &str, line: &mut dyn FnMut(&str)) -> Result<Option<Built>> {
     const PACKAGE: &str = "talea-guest-tests";
     let mut command =
-        cargo(&["test", "--locked", "--quiet", "--no-run", "--profile", "guest", "-p", PACKAGE]);
-    command.args(["--test", "guest", "--message-format", "json-render-diagnostics"]);
+        cargo(&["test", "--locked", "--quiet", "--no-run", "--profile", profile, "-p", PACKAGE]);
+    command.args(["--test", name, "--message-format", "json-render-diagnostics"]);
     let mut tests = None;
     let done = shell::stream(command, |text| match text.strip_prefix('{') {
-        Some(_) => tests = tests.take().or_else(|| executable(text)),
+        Some(_) => tests = tests.take().or_else(|| executable(name, text)),
         None => line(text),
     })?;
     if !done {
         return Ok(None);
     }
     let Some(tests) = tests else { bail!("cargo built no test program of {PACKAGE}") };
-    Ok(Some(Built { init: shell::target_dir().join("guest/talea-guest-init"), tests }))
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let init = shell::target_dir().join(folder).join("talea-guest-init");
+    Ok(Some(Built { init, tests }))
 }
 
-/// Returns the path of the test program in a message of cargo; `None` for a message about another
-/// target.
-fn executable(message: &str) -> Option<PathBuf> {
+/// Returns the path of the test program `name` in a message of cargo; `None` for a message about
+/// another target.
+fn executable(name: &str, message: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    let is_test = message["profile"]["test"] == true && message["target"]["name"] == "guest";
+    let is_test = message["profile"]["test"] == true && message["target"]["name"] == name;
     is_test.then(|| message["executable"].as_str().map(PathBuf::from))?
 }
 
@@ -136,9 +170,9 @@ mod tests {
     #[test]
     fn the_test_program_is_found_among_cargos_messages() {
         let other = r#"{"reason":"compiler-artifact","target":{"name":"talea-guest-init"},"profile":{"test":false},"executable":"/t/x"}"#;
-        assert_eq!(executable(other), None);
+        assert_eq!(executable("guest", other), None);
         let test = r#"{"reason":"compiler-artifact","target":{"name":"guest"},"profile":{"test":true},"executable":"/t/guest-1"}"#;
-        assert_eq!(executable(test), Some(PathBuf::from("/t/guest-1")));
-        assert_eq!(executable("{"), None);
+        assert_eq!(executable("guest", test), Some(PathBuf::from("/t/guest-1")));
+        assert_eq!(executable("guest", "{"), None);
     }
 }

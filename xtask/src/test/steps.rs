@@ -45,6 +45,12 @@ pub(super) const ALL: &[Step] = &[
     // later.
     Step { name: "guest", after: &["system"], run: Run::Plain(guest), has_tests: true },
     plain("deny", &["tests", "system"], deny),
+    Step {
+        name: "systemd",
+        after: &["guest", "tests"],
+        run: Run::Plain(|line| crate::guest::test_services(line)),
+        has_tests: true,
+    },
     plain("clippy", &["tests"], clippy),
     plain("docs", &["clippy"], docs),
     plain("bare", &["docs"], |line| check_for("x86_64-unknown-none", &["talea-core"], line)),
@@ -79,8 +85,8 @@ fn run(command: Command, line: Sink) -> Result<Verdict> {
 
 fn clippy(line: Sink) -> Result<Verdict> {
     let all = ["--workspace", "--all-targets"];
-    // Its manifest excludes this target from `--all-targets`.
-    let guest = ["-p", "talea-guest-tests", "--test", "guest"];
+    // Its manifest excludes these targets from `--all-targets`.
+    let guest = ["-p", "talea-guest-tests", "--test", "guest", "--test", "services"];
     for targets in [&all[..], &guest] {
         let mut clippy = cargo(&["clippy", "--locked", "--quiet"]);
         clippy.args(targets).args(["--", "-D", "warnings"]);

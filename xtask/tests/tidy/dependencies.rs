@@ -201,6 +201,7 @@ const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("talea-guest-tests", "talea-sim", "runs against simulated ones"),
     ("talea-guest-tests", "talea-import", "SF3P's examples"),
     ("talea-guest-tests", "talea-system", "systems to run are files"),
+    ("talea-guest-tests", "serde_json", "grants as the tool lists them"),
     ("talea-plugin-host", "talea-os", "tests start it as the daemon does"),
     ("talea-proto", "proptest", "reading what was written"),
     ("talea-sim", "allocation-counter", "counts what a run allocates: nothing"),

@@ -29,7 +29,7 @@ fn every_rust_file_is_compiled() {
 }
 
 /// Test programs that the test command runs in separate steps.
-const ELSEWHERE: [&str; 1] = ["tests/guest/tests/it/main.rs"];
+const ELSEWHERE: [&str; 2] = ["tests/guest/tests/it/main.rs", "tests/guest/tests/services/main.rs"];
 
 /// Checks that manifests do not exclude tests, by `test = false` or `autotests = false`.
 #[test]
