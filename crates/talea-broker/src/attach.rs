@@ -38,11 +38,20 @@ impl Broker {
     /// Attaches a thread that [`Broker::check_attach`] has accepted.
     pub(crate) fn attach_checked(&mut self, reply_to: ReplyTo, slot: u32, facts: &ThreadFacts) {
         let (previous, applied) = (self.original_attr(facts), self.plugin_set.attr(SpecSlot(slot)));
+        let delayed = self.starvation_delay(slot, &applied);
+        if let Some(until) = delayed.filter(|&until| !self.may_wait(reply_to.session, until)) {
+            self.forget_unused(Some(Ok(*facts)));
+            return self.refuse(reply_to, self.starvation_refusal(until));
+        }
         self.add_thread(slot, Attached::new(facts, previous, applied));
         // First the threads whose share shrinks.
         self.sync_shares(Some(slot));
         self.sync_limit(slot);
         self.specs.at_mut(slot).step = PendingOp::Attaching(reply_to);
+        if let Some(until) = delayed {
+            self.wait_external(reply_to.session);
+            return self.arm_retry(slot, until);
+        }
         let ticket = self.ticket(slot);
         let attached = self.specs.at_mut(slot).thread.as_mut().expect("the thread was just added");
         attached.ticket = Some(ticket);

@@ -270,6 +270,7 @@ impl Broker {
             Input::CanariesChecked { silent, consumed } => {
                 self.canaries_checked(&silent, &consumed);
             }
+            Input::CpuTime { thread, consumed } => self.cpu_time(thread, consumed),
             Input::RealTimeThreads { threads } => self.real_time_threads(&threads),
             Input::ThreadExited { thread } => self.thread_exited(thread),
             Input::Overrun { thread } => self.overrun(thread),

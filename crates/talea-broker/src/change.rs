@@ -13,6 +13,7 @@ use crate::plugin_set::SpecSlot;
 use crate::refuse::{ESRCH, kernel_refusal, refusal_without_numbers};
 use crate::spec::{PendingOp, ReplyTo, Rollback};
 use crate::trail::AuditEvent;
+use crate::starvation::is_fifo;
 use talea_core::Monotonic;
 use talea_core::mutate;
 use talea_proto::message::SpecId;
@@ -65,6 +66,12 @@ impl Broker {
             applied: thread.applied,
         });
         self.set_terms(slot, task, plugin, offer, free_at);
+        if let Some(rollback) = &rollback
+            && let Some(until) = self.change_delay(slot, rollback)
+        {
+            self.roll_back(slot, rollback);
+            return self.refuse(reply_to, self.starvation_refusal(until));
+        }
         match rollback {
             Some(rollback) if self.plugin_set.attr(SpecSlot(slot)) != rollback.applied => {
                 self.specs.at_mut(slot).step = PendingOp::Changing(Box::new(rollback));
@@ -86,6 +93,14 @@ impl Broker {
                 self.changed(slot, reply_to, old_plugin, granted);
             }
         }
+    }
+
+    /// Returns the time before which the thread must not get the new attributes, because threads of
+    /// its subject have starved a CPU that it does not use yet.
+    fn change_delay(&self, slot: u32, rollback: &Rollback) -> Option<Monotonic> {
+        let (old, new) = (&rollback.applied, self.plugin_set.attr(SpecSlot(slot)));
+        let is_there = old.cpus.is_empty() || !new.cpus.is_empty() && new.cpus.is_subset(&old.cpus);
+        if is_fifo(old.policy) && is_there { None } else { self.starvation_delay(slot, &new) }
     }
 
     pub(crate) fn set_terms(

@@ -121,7 +121,7 @@ impl Broker {
 
     /// Whether the request of this connection may wait until `at`; false if the connection is
     /// closed. The first call for a request fixes the latest time for the request.
-    fn may_wait(&mut self, session: SessionId, at: Monotonic) -> bool {
+    pub(crate) fn may_wait(&mut self, session: SessionId, at: Monotonic) -> bool {
         let latest = self.now.saturating_add(MAX_DEFER);
         self.sessions
             .get_mut(&session)

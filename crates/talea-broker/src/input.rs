@@ -183,6 +183,14 @@ pub enum Input {
         /// CPU times of the attached FIFO and RR threads on these CPUs.
         consumed: Vec<(ThreadId, Work)>,
     },
+    /// CPU time of an attached FIFO or RR thread. While a canary is silent, the driver passes it
+    /// immediately before the first apply and before a restore.
+    CpuTime {
+        /// The thread.
+        thread: ThreadId,
+        /// CPU time since the start of the thread.
+        consumed: Work,
+    },
     /// The real-time threads of the machine, without those of the kernel. The driver passes them
     /// before a request for which they matter.
     RealTimeThreads {

@@ -18,6 +18,7 @@ mod claim;
 mod clients;
 mod create;
 mod deferred;
+mod demotions;
 mod exact_test;
 mod exclusive;
 mod foreign;

@@ -164,6 +164,7 @@ impl Broker {
         }
         self.counters.attached -= 1;
         self.canaries.is_stale = true;
+        self.canaries.detached(self.now, self.specs.at(slot).subject, &attached);
         self.stop_inspections();
         self.emit(Effect::ForgetThread { thread: attached.thread });
         self.record_thread_end(slot, &attached);

@@ -132,6 +132,8 @@ pub struct Daemon {
     epoll: Epoll,
     priority: LoopPriority,
     canaries: Canaries,
+    /// Whether a canary was silent at the last check.
+    samples_cpu_time: bool,
     acceptor: Acceptor,
     deferred_close: DeferredClose,
     /// Connections that are not read until their users' descriptors are closed.
@@ -247,6 +249,7 @@ impl Daemon {
             epoll,
             priority,
             canaries,
+            samples_cpu_time: false,
             acceptor: Acceptor::new(),
             deferred_close: DeferredClose::new(),
             suspended: Vec::new(),

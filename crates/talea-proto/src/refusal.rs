@@ -66,6 +66,9 @@ pub enum Code {
     /// The daemon has no room in its state file for the record of the spec: the next daemon would
     /// not know the grant. `errno` is the error number of the kernel.
     NotRecorded = 22,
+    /// Threads of the user have left ordinary threads no time on a CPU of the spec: the user's next
+    /// attach there must wait. `limit` is the time that is left, in nanoseconds.
+    Starvation = 23,
 }
 
 /// Part of a request that an answer refers to; it determines the unit of `asked`, `limit` and

@@ -104,7 +104,8 @@ impl Exit {
             | Code::TidNotAccepted
             | Code::Stopping
             | Code::Busy
-            | Code::NotRecorded => Exit::Failure,
+            | Code::NotRecorded
+            | Code::Starvation => Exit::Failure,
         }
     }
 }

@@ -42,6 +42,18 @@ impl Simulation {
         }
     }
 
+    /// Reports the CPU time of a thread while a canary is silent.
+    pub(super) fn sample_cpu_time(&mut self, thread: ThreadId) {
+        if self.canaries.checked.intersection(&self.canaries.starved).is_empty() {
+            return;
+        }
+        if let Some((tid, _)) = self.kernel.thread_of(thread)
+            && let Some(&consumed) = self.canaries.consumed.get(&tid)
+        {
+            self.handle_input(Input::CpuTime { thread, consumed });
+        }
+    }
+
     /// Checks the canaries of `cpus`, as the driver does.
     pub(super) fn check_canaries(&mut self, cpus: CpuSet) {
         self.canaries.checked = cpus;

@@ -337,10 +337,14 @@ impl Simulation {
             Effect::SuspendReading { session } => self.set_reading(session, false),
             Effect::ResumeReading { session } => self.set_reading(session, true),
             Effect::Apply { ticket, thread, attr, owner } => {
+                if !self.applied.contains_key(&thread) {
+                    self.sample_cpu_time(thread);
+                }
                 self.apply(ticket, thread, &attr, owner);
             }
             Effect::Restore { ticket, thread, attr, applied, owner } => {
                 self.limits.remove(&thread);
+                self.sample_cpu_time(thread);
                 self.restore(ticket, thread, &attr, &applied, owner);
             }
             Effect::Inspect { threads } => self.inspect(threads),

@@ -3,11 +3,12 @@
 use super::stage::{MS, Words, by, setup, timed, urgent, world, world_of};
 use crate::LogEvent;
 use crate::input::SessionId;
-use crate::sim::Simulation;
+use crate::sim::{Simulation, Target};
+use crate::starvation::is_fifo;
 use talea_core::setup::{Access, Bound, Domain, Rule};
 use talea_core::{CpuSet, Span, Work};
 use talea_proto::message::{DetachCause, SpecId};
-use talea_proto::{Granted, Task};
+use talea_proto::{Code, Granted, Reply, Request, Task, ThreadRef};
 
 /// Attaches a new thread under a grant on this CPU.
 fn attach(world: &mut Simulation, session: SessionId, tid: u32, task: Task, cpu: u32) -> Granted {
@@ -143,8 +144,8 @@ fn threads_of_others_are_logged_once_and_no_sleeping_grant_is_demoted() {
     assert_eq!(count(&world), 1);
     world.canaries.starved = CpuSet::EMPTY;
     run(&mut world, 300, &[]);
-    world.done(alice, talea_proto::Request::Release(quiet.spec));
-    world.done(alice, talea_proto::Request::Release(hog.spec));
+    world.done(alice, Request::Release(quiet.spec));
+    world.done(alice, Request::Release(hog.spec));
     world.check_idle(false);
 }
 
@@ -179,4 +180,179 @@ fn attack_13_a_small_grant_stays_beside_threads_that_starve_its_cpu() {
     run(&mut world, 150, &[(501, 2), (502, 98)]);
     assert!(is_attached(&mut world, alice, small.spec));
     assert!(is_attached(&mut world, bob, limited.spec));
+}
+
+/// Threads of one user that relieve each other on CPU 1.
+struct Rotation {
+    sessions: [SessionId; 2],
+    specs: [SpecId; 2],
+    /// Whether a relieved thread exits; otherwise it is detached.
+    exits: bool,
+    /// `running[i]`: last thread of spec `i`.
+    running: [Option<u32>; 2],
+    next: u32,
+    longest: u64,
+    total: u64,
+    lasting: u64,
+}
+
+impl Rotation {
+    fn new(world: &mut Simulation, uid: u32, exits: bool) -> Rotation {
+        let task = Task { cpus: CpuSet::single(1), cpus_mandatory: true, ..by(urgent(5), "fp") };
+        let sessions = [world.connect(uid), world.connect(uid)];
+        let specs = sessions.map(|session| world.create(session, task).spec);
+        let running = [None, None];
+        let (next, longest, total, lasting) = (2_000, 0, 0, 0);
+        Rotation { sessions, specs, exits, running, next, longest, total, lasting }
+    }
+
+    /// Attaches a new thread to spec `i`, unless an attach waits.
+    fn attach(&mut self, world: &mut Simulation, i: usize) {
+        let (session, spec) = (self.sessions[i], self.specs[i]);
+        let connection = world.connections.get_mut(&session).expect("open");
+        connection.replies.clear();
+        if !connection.outstanding.is_empty() {
+            return;
+        }
+        let uid = connection.uid;
+        self.next += 1;
+        world.kernel.spawn(self.next, uid);
+        world.canaries.consumed.insert(self.next, Work::ZERO);
+        let request = Request::Attach { spec, thread: ThreadRef::Pidfd };
+        world.send(session, request, Some(Target::Thread(self.next)));
+        self.running[i] = Some(self.next);
+        world.run_until_idle();
+    }
+
+    /// Ends the turn of the thread of spec `i`.
+    fn relieve(&mut self, world: &mut Simulation, i: usize) {
+        if self.exits {
+            let Some(tid) = self.running[i].take() else { return };
+            world.kernel.end_process(tid, world.now);
+        } else if world.connections[&self.sessions[i]].outstanding.is_empty() {
+            world.send(self.sessions[i], Request::Detach(self.specs[i]), None);
+        }
+        world.run_until_idle();
+    }
+
+    /// Returns the threads that are FIFO threads now.
+    fn urgent(&self, world: &Simulation) -> Vec<u32> {
+        let is_urgent = |tid: &u32| {
+            world.kernel.threads.get(tid).is_some_and(|thread| is_fifo(thread.attr.policy))
+        };
+        self.running.into_iter().flatten().filter(is_urgent).collect()
+    }
+
+    /// Relieves the running thread every 30 ms. Another thread consumes `other` per cent.
+    fn run(&mut self, world: &mut Simulation, milliseconds: u64, other: (u32, u64)) {
+        for turn in 0..(milliseconds / 30) as usize {
+            // Neither a check nor an inspection comes between the two.
+            self.attach(world, turn % 2);
+            self.relieve(world, (turn + 1) % 2);
+            for _ in 0..3 {
+                let running: Vec<(u32, u64)> =
+                    self.urgent(world).into_iter().map(|tid| (tid, 100 - other.1)).collect();
+                let is_starved = !running.is_empty();
+                let starved = if is_starved { CpuSet::single(1) } else { CpuSet::EMPTY };
+                world.canaries.starved = starved;
+                let all: Vec<(u32, u64)> = running.into_iter().chain([other]).collect();
+                run(world, 10, &all);
+                self.lasting = if is_starved { self.lasting + 10 } else { 0 };
+                self.longest = self.longest.max(self.lasting);
+                self.total += if is_starved { 10 } else { 0 };
+            }
+        }
+    }
+}
+
+#[test]
+fn attack_13_threads_that_relieve_each_other_are_demoted_like_one() {
+    for exits in [false, true] {
+        let mut world = world();
+        let bob = world.connect(1001);
+        let honest = attach(&mut world, bob, 501, by(urgent(9), "fp"), 1);
+        let mut rotation = Rotation::new(&mut world, 1000, exits);
+        rotation.run(&mut world, 20_000, (501, 5));
+        let (longest, total) = (rotation.longest, rotation.total);
+        println!("exits: {exits}: starved for {total} ms of 20 s, at most {longest} ms at once");
+        assert!(longest <= 1_000, "exits: {exits}: starved for {longest} ms at once");
+        assert!(total <= 6_000, "exits: {exits}: starved for {total} ms of 20 s");
+        assert!(is_attached(&mut world, bob, honest.spec), "exits: {exits}");
+    }
+}
+
+#[test]
+fn attack_13_each_demotion_doubles_the_delay_of_the_next_attach() {
+    let mut world = world();
+    let alice = world.connect(1000);
+    let hog = attach(&mut world, alice, 501, by(urgent(5), "fp"), 1);
+    let elsewhere = attach(&mut world, alice, 502, by(urgent(5), "fp"), 0);
+    let demote = |world: &mut Simulation| {
+        world.canaries.starved = CpuSet::single(1);
+        for _ in 0..100 {
+            run(world, 10, &[(501, 100)]);
+            if !is_attached(world, alice, hog.spec) {
+                world.canaries.starved = CpuSet::EMPTY;
+                run(world, 60, &[]);
+                return;
+            }
+        }
+        panic!("the hog is not demoted");
+    };
+    demote(&mut world);
+    // A short delay: the attach waits.
+    let before = world.now;
+    assert_eq!(world.attach(alice, hog.spec, 501), Reply::Done);
+    let waited = world.now.saturating_since(before).as_ns() / MS;
+    assert!((250..=400).contains(&waited), "{waited} ms");
+    demote(&mut world);
+    let Reply::Refused(refusal) = world.attach(alice, hog.spec, 501) else {
+        panic!("a longer delay");
+    };
+    assert_eq!((refusal.code, refusal.errno), (Code::Starvation, 0));
+    assert!((600 * MS..=800 * MS).contains(&refusal.limit), "{refusal:?}");
+    // Another CPU, and another policy, are not concerned.
+    world.done(alice, Request::Detach(elsewhere.spec));
+    assert_eq!(world.attach(alice, elsewhere.spec, 502), Reply::Done);
+    let there = Task { cpus: CpuSet::single(1), cpus_mandatory: true, ..by(urgent(5), "fp") };
+    let change = Request::Change { spec: elsewhere.spec, task: there };
+    assert_eq!(world.refused(alice, change.clone()).code, Code::Starvation);
+    let kept = world.query(alice, elsewhere.spec).expect("the spec stays");
+    assert_eq!((kept.tid, kept.granted.cpu), (Some(502), Some(0)));
+    // The delay ends.
+    run(&mut world, 800, &[]);
+    assert_eq!(world.attach(alice, hog.spec, 501), Reply::Done);
+    assert!(matches!(world.call(alice, change), Reply::Granted(_)));
+    // After a quiet time the delay is as short as at first.
+    run(&mut world, 62_000, &[(501, 50)]);
+    demote(&mut world);
+    assert_eq!(world.attach(alice, hog.spec, 501), Reply::Done);
+}
+
+#[test]
+fn attack_13_sleeping_threads_that_take_over_are_demoted_with_their_user() {
+    let mut world = world();
+    let (alice, bob) = (world.connect(1000), world.connect(1001));
+    let specs: Vec<SpecId> =
+        (0..60).map(|i| attach(&mut world, alice, 600 + i, by(urgent(5), "fp"), 1).spec).collect();
+    let honest = attach(&mut world, bob, 501, by(urgent(9), "fp"), 1);
+    let mut starved = 0;
+    // The first of them computes. When it is demoted, the canary runs, and the next one follows.
+    for _ in 0..1_000 {
+        let attached = |world: &mut Simulation| {
+            (0..60).find(|&i| is_fifo(world.kernel.threads[&(600 + i)].attr.policy))
+        };
+        let Some(i) = attached(&mut world) else { break };
+        world.canaries.starved = CpuSet::single(1);
+        while is_fifo(world.kernel.threads[&(600 + i)].attr.policy) {
+            run(&mut world, 10, &[(600 + i, 100), (501, 2)]);
+            starved += 10;
+        }
+        world.canaries.starved = CpuSet::EMPTY;
+        run(&mut world, 60, &[(501, 2)]);
+    }
+    println!("starved for {starved} ms");
+    assert!(starved <= 3_000, "starved for {starved} ms");
+    assert!(specs.iter().all(|&spec| !is_attached(&mut world, alice, spec)));
+    assert!(is_attached(&mut world, bob, honest.spec));
 }

@@ -97,6 +97,9 @@ impl Daemon {
                 self.sessions.set_reading(session, true, &self.epoll);
             }
             Effect::Apply { ticket, thread, attr, owner } => {
+                if !self.threads.is_applied(thread) {
+                    self.sample_cpu_time(now, thread);
+                }
                 let input = match self.threads.apply(thread, &attr, owner) {
                     ApplyOutcome::Done(result) => Input::Done { ticket, result },
                     ApplyOutcome::PendingWakeup => {
@@ -109,6 +112,7 @@ impl Daemon {
             }
             Effect::Restore { ticket, thread, attr, applied, owner } => {
                 self.report_overruns(now, thread);
+                self.sample_cpu_time(now, thread);
                 let input = match mutate!(
                     "kernel-restore",
                     self.threads.restore(thread, &attr, &applied, owner),

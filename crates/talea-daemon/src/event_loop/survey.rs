@@ -7,7 +7,7 @@
 //! detects a deadline thread that appears meanwhile, at attach.
 
 use super::Daemon;
-use talea_broker::{Input, RealTimeThread};
+use talea_broker::{Input, RealTimeThread, ThreadId};
 use talea_core::{CpuSet, Monotonic, Span};
 use talea_os::{Tid, clock, sysinfo};
 use talea_proto::Request;
@@ -52,6 +52,16 @@ impl Daemon {
         self.handle_input(now, Input::RealTimeThreads { threads });
     }
 
+    /// Passes the CPU time of a thread to the broker, if a canary is silent. Called between two
+    /// effects.
+    pub(super) fn sample_cpu_time(&mut self, now: Monotonic, thread: ThreadId) {
+        if self.samples_cpu_time
+            && let Some(consumed) = self.threads.cpu_time(thread)
+        {
+            self.broker.handle(now, Input::CpuTime { thread, consumed });
+        }
+    }
+
     /// Checks the canaries of `cpus`, and passes the result to the broker. Called between two
     /// effects.
     pub(super) fn check_canaries(&mut self, now: Monotonic, cpus: &CpuSet) {
@@ -59,6 +69,7 @@ impl Daemon {
             return;
         }
         let silent = self.canaries.check(cpus);
+        self.samples_cpu_time = !silent.is_empty();
         let consumed = self.threads.consumed_on(&silent);
         self.broker.handle(now, Input::CanariesChecked { silent, consumed });
     }

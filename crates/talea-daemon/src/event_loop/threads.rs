@@ -264,6 +264,16 @@ impl Threads {
         here.filter_map(|(&id, held)| Some((id, proc::cpu_time(held.thread.tid()).ok()?))).collect()
     }
 
+    /// Returns the CPU time of a thread that has not exited.
+    pub(super) fn cpu_time(&self, id: ThreadId) -> Option<Work> {
+        proc::cpu_time(self.held.get(&id)?.thread.tid()).ok()
+    }
+
+    /// Whether the thread has attributes of its grant.
+    pub(super) fn is_applied(&self, id: ThreadId) -> bool {
+        self.held.get(&id).is_some_and(|held| held.applied.is_some())
+    }
+
     /// Returns the next thread to inspect, in turn; `None` if no thread is held.
     pub(super) fn next_to_inspect(&mut self) -> Option<ThreadId> {
         let after = (Bound::Excluded(self.changes.inspected), Bound::Unbounded);

@@ -6,7 +6,7 @@ use super::{Code, Field, RejectionReason};
 
 impl Code {
     /// All codes, in order of their numbers.
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 23] = [
         Code::NotAllowed,
         Code::RuleBound,
         Code::RuleOmission,
@@ -29,6 +29,7 @@ impl Code {
         Code::Stopping,
         Code::Busy,
         Code::NotRecorded,
+        Code::Starvation,
     ];
 
     /// Returns the code with this number on the wire and in C.
@@ -61,6 +62,7 @@ impl Code {
             Code::Stopping => "stopping",
             Code::Busy => "busy",
             Code::NotRecorded => "not-recorded",
+            Code::Starvation => "starvation",
         }
     }
 }

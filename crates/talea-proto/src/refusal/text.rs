@@ -182,6 +182,12 @@ impl Refusal {
                  daemon's state directory.",
                 self.errno
             ),
+            Code::Starvation => write!(
+                f,
+                "Threads of your grants have left ordinary threads no time on this CPU; repeat the request in {}, and declare a \
+                 runtime and a period for threads that compute without a pause.",
+                Span::from_ns(limit)
+            ),
         }
     }
 }
