@@ -411,8 +411,11 @@ impl Daemon {
             self.epoll.wait(&mut events, until)?;
             self.wakeups += 1;
             let now = clock::now();
+            self.priority.round_begun(now);
             self.run_round(now, &events);
-            self.priority.round_ended(now);
+            if let Some(change) = self.priority.round_ended(now) {
+                self.change_shares(change);
+            }
         }
     }
 
@@ -440,6 +443,7 @@ impl Daemon {
             self.acceptor.resume_at(),
             self.watchdog.next_due(),
             self.next_turn(),
+            self.priority.next_due(),
         ];
         times.into_iter().flatten().min()
     }
@@ -449,6 +453,7 @@ impl Daemon {
     fn run_round(&mut self, now: Monotonic, events: &Events) {
         if let Some(id) = self.note_active(now, events) {
             self.session_ready_inline(now, id, false);
+            self.charge_session(now, id);
             self.consider_edge_trigger();
         } else {
             self.dispatch_events(now, events);

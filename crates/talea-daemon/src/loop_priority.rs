@@ -14,9 +14,18 @@
 //! | *raised* | a round ends, budget left | *raised* | |
 //! | *raised* | a round ends, budget exhausted | *throttled* | the guardian is asked |
 //! | *throttled* | a round ends | *throttled* | |
-//! | *throttled* | the budget is full | *raised* | |
+//! | *throttled* | no round ends for [`CHECK_PERIOD`] | *reserved* | the guardian raises the loop |
+//! | *reserved* | the first round ends | *reserved* | the loop holds the heavy shares |
+//! | *reserved* | a round ends, reserve exhausted | *exhausted* | the guardian lowers the loop |
+//! | *throttled*, *reserved*, *exhausted* | the budget is full | *raised* | no share is held |
 //!
-//! The *guardian* is a thread with the highest priority. It sets the policy of the loop at both
+//! *Shares.* The work of a round is charged to the subjects that it serves, besides the budget. A
+//! subject is *heavy* if it has used at least the mean since the budget was full. So a throttled
+//! loop that real-time threads starve continues with the requests of the other subjects, out of a
+//! reserve of one budget. Root is never heavy. Grants see the loop as a thread of at most two
+//! budgets and a fifth of the CPU while they starve it and users flood it.
+//!
+//! The *guardian* is a thread with the highest priority. It sets the policy of the loop at all
 //! transitions, because a throttled loop may be starved and could not raise itself.
 //!
 //! The loop's work is the time from the end of a wait to the next wait, by the clock: an upper
@@ -25,9 +34,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use talea_core::setup::Setup;
 use talea_core::{Monotonic, Span, mutate};
 use talea_os::sched::{self, Attr, Policy};
@@ -39,8 +49,14 @@ const HIGHEST: u8 = 99;
 const BUDGET: Span = Span::from_ns(2_000_000);
 /// Time in which the budget is refilled.
 const PERIOD: Span = Span::from_ns(20_000_000);
+/// Work of a reserved loop above the bands, until the budget is full.
+const RESERVE: Span = BUDGET;
+/// Time without the end of a round after which a throttled loop is starved.
+const CHECK_PERIOD: Span = Span::from_ns(500_000);
 /// Refill time of a unit of work.
 const REFILL: u64 = PERIOD.as_ns() / BUDGET.as_ns();
+/// Share of root.
+const ROOT: u32 = 0;
 /// Value of [`Shared::until`] without a request.
 const NONE: u64 = 0;
 /// Value of [`Shared::until`] that ends the guardian.
@@ -82,10 +98,47 @@ impl LoopBudget {
     }
 }
 
+/// Work of the raised loop by share, since the budget was full.
+#[derive(Clone, Debug, Default)]
+struct Usage {
+    /// Shares, sorted, with their work in nanoseconds.
+    by_share: Vec<(u32, u64)>,
+}
+
+impl Usage {
+    fn add(&mut self, share: u32, work: Span) {
+        match self.by_share.binary_search_by_key(&share, |&(share, _)| share) {
+            Ok(at) => self.by_share[at].1 += work.as_ns(),
+            Err(at) => self.by_share.insert(at, (share, work.as_ns())),
+        }
+    }
+
+    /// Returns the shares that have used at least the mean. Linear in the active shares.
+    fn heavy(&self) -> Vec<u32> {
+        let sum: u64 = self.by_share.iter().map(|&(_, work)| work).sum();
+        let count = self.by_share.len() as u64;
+        let is_heavy = |&&(share, work): &&(u32, u64)| share != ROOT && work * count >= sum;
+        self.by_share.iter().filter(is_heavy).map(|&(share, _)| share).collect()
+    }
+}
+
+/// Change of the shares that the loop serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ShareChange {
+    /// Do not serve these shares.
+    Hold(Vec<u32>),
+    /// Serve all shares.
+    ServeAll,
+}
+
 /// Priority of the event loop of a service. Dropping it ends the guardian and restores the thread.
 #[derive(Debug, Default)]
 pub(crate) struct LoopPriority {
     budget: LoopBudget,
+    usage: Usage,
+    /// Rest of the reserve, while the loop is *reserved* or *exhausted*.
+    reserve: Option<Span>,
+    rounds: u64,
     guardian: Option<Guardian>,
 }
 
@@ -104,6 +157,12 @@ struct Shared {
     original: Attr,
     /// End of the throttling, in nanoseconds.
     until: AtomicU64,
+    /// Number of rounds.
+    rounds: AtomicU64,
+    /// Time at which the loop became *reserved*, in nanoseconds; 0 if it is not.
+    reserved_at: AtomicU64,
+    /// Whether the reserve is exhausted.
+    is_exhausted: AtomicBool,
 }
 
 impl LoopPriority {
@@ -123,6 +182,9 @@ impl LoopPriority {
             ordinary: Attr::grant(other),
             original,
             until: AtomicU64::new(NONE),
+            rounds: AtomicU64::new(0),
+            reserved_at: AtomicU64::new(0),
+            is_exhausted: AtomicBool::new(false),
         });
         let (ready, started) = channel();
         let of_thread = shared.clone();
@@ -131,7 +193,7 @@ impl LoopPriority {
             .spawn(move || guard(&of_thread, &ready))?;
         let guardian = Guardian { shared, thread: Some(thread) };
         started.recv().map_err(|_| io::Error::other("the guardian has ended"))??;
-        Ok(LoopPriority { budget: LoopBudget::default(), guardian: Some(guardian) })
+        Ok(LoopPriority { guardian: Some(guardian), ..LoopPriority::default() })
     }
 
     /// Lets later children and threads of the loop start as ordinary ones.
@@ -140,14 +202,62 @@ impl LoopPriority {
         sched::set(shared.event_loop, &shared.raised)
     }
 
+    /// Starts a round.
+    #[inline]
+    pub(crate) fn round_begun(&mut self, now: Monotonic) {
+        if self.budget.full_at <= now {
+            self.usage.by_share.clear();
+        }
+    }
+
+    /// Charges the work from `begun` to `ended` to a share, besides the budget. Other threads may
+    /// interrupt a throttled loop, so its work is not charged.
+    #[inline]
+    pub(crate) fn charge_share(&mut self, share: u32, begun: Monotonic, ended: Monotonic) {
+        if self.guardian.is_some() && begun >= self.budget.throttled_until {
+            self.usage.add(share, ended.saturating_since(begun));
+        }
+    }
+
     /// Charges the round that began at `begun` and ends now.
     #[inline]
-    pub(crate) fn round_ended(&mut self, begun: Monotonic) {
-        let Some(guardian) = &self.guardian else { return };
-        let until = self.budget.charge(begun, clock::now());
+    pub(crate) fn round_ended(&mut self, begun: Monotonic) -> Option<ShareChange> {
+        let guardian = self.guardian.as_ref()?;
+        let ended = clock::now();
+        self.rounds += 1;
+        guardian.shared.rounds.store(self.rounds, Ordering::Relaxed);
+        if ended < self.budget.throttled_until {
+            return self.charge_reserve(begun, ended);
+        }
+        let until = self.budget.charge(begun, ended);
         if let Some(until) = mutate!("daemon-loop-budget", until, None) {
             guardian.ask(until.as_ns());
         }
+        self.reserve.take().map(|_| ShareChange::ServeAll)
+    }
+
+    /// Charges a round of a throttled loop to the reserve, if it is *reserved*.
+    fn charge_reserve(&mut self, begun: Monotonic, ended: Monotonic) -> Option<ShareChange> {
+        let guardian = self.guardian.as_ref()?;
+        let at = guardian.shared.reserved_at.load(Ordering::Acquire);
+        if at == 0 {
+            return None;
+        }
+        let left = self.reserve.unwrap_or(RESERVE).as_ns();
+        let work = ended.saturating_since(begun.max(Monotonic::from_ns(at))).as_ns();
+        let change = self.reserve.is_none().then(|| ShareChange::Hold(self.usage.heavy()));
+        self.reserve = Some(Span::from_ns(left.saturating_sub(work)));
+        if left > 0 && work >= left {
+            guardian.shared.is_exhausted.store(true, Ordering::Release);
+            guardian.wake();
+        }
+        mutate!("daemon-loop-shares", change, None)
+    }
+
+    /// Returns the time at which the loop must end a round to serve all shares again; `None` if it
+    /// serves them.
+    pub(crate) fn next_due(&self) -> Option<Monotonic> {
+        self.reserve.map(|_| self.budget.throttled_until)
     }
 }
 
@@ -155,6 +265,10 @@ impl Guardian {
     #[cold]
     fn ask(&self, until: u64) {
         self.shared.until.store(until, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(thread) = &self.thread {
             thread.thread().unpark();
         }
@@ -175,6 +289,39 @@ impl Drop for Guardian {
     }
 }
 
+impl Shared {
+    /// Waits until `until`. Raises a starved loop until its reserve is exhausted.
+    fn throttle(&self, until: Monotonic) {
+        let mut rounds = self.rounds.load(Ordering::Relaxed);
+        let is_starved = loop {
+            let next = clock::now().saturating_add(CHECK_PERIOD);
+            clock::sleep_until(next.min(until));
+            if next >= until {
+                break false;
+            }
+            let before = std::mem::replace(&mut rounds, self.rounds.load(Ordering::Relaxed));
+            if mutate!("daemon-loop-reserve", rounds == before, false) {
+                break true;
+            }
+        };
+        if is_starved {
+            let now = clock::now();
+            self.is_exhausted.store(false, Ordering::Relaxed);
+            self.reserved_at.store(now.as_ns(), Ordering::Release);
+            let _ = sched::set(self.event_loop, &self.raised);
+            let left = until.saturating_since(now);
+            while !self.is_exhausted.load(Ordering::Acquire) && clock::now() < until {
+                std::thread::park_timeout(Duration::from_nanos(left.as_ns()));
+            }
+            if clock::now() < until {
+                let _ = sched::set(self.event_loop, &self.ordinary);
+                clock::sleep_until(until);
+            }
+            self.reserved_at.store(0, Ordering::Release);
+        }
+    }
+}
+
 fn guard(shared: &Shared, ready: &Sender<io::Result<()>>) {
     let placed = sched::set(Tid::current(), &Attr::grant(Policy::Fifo(HIGHEST)));
     let is_placed = placed.is_ok();
@@ -189,7 +336,7 @@ fn guard(shared: &Shared, ready: &Sender<io::Result<()>>) {
                 // The loop lives at least as long as this thread. If the administrator takes the
                 // right away meanwhile, the loop keeps the policy that it has.
                 let _ = sched::set(shared.event_loop, &shared.ordinary);
-                clock::sleep_until(Monotonic::from_ns(until));
+                shared.throttle(Monotonic::from_ns(until));
                 let _ = sched::set(shared.event_loop, &shared.raised);
                 // A later request stays.
                 let _ =
@@ -248,6 +395,19 @@ mod tests {
             let most = raised.iter().max().copied().unwrap_or_default();
             assert!(most <= 2 * budget + 2 * work, "{work} each {every}: {most} in a period");
         }
+    }
+
+    #[test]
+    fn shares_that_have_used_the_mean_are_heavy_except_root() {
+        let mut usage = Usage::default();
+        assert_eq!(usage.heavy(), [0; 0]);
+        usage.add(7, Span::from_ns(10));
+        assert_eq!(usage.heavy(), [7]);
+        for (share, work) in [(5, 300), (9, 290), (7, 10), (0, 500), (5, 1), (3, 1)] {
+            usage.add(share, Span::from_ns(work));
+        }
+        assert_eq!(usage.by_share, [(0, 500), (3, 1), (5, 301), (7, 20), (9, 290)]);
+        assert_eq!(usage.heavy(), [5, 9]);
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Daemon {
     }
 
     /// Returns to level triggering.
-    fn leave_edge_trigger(&mut self) {
+    pub(super) fn leave_edge_trigger(&mut self) {
         if self.sessions.edge_triggered().is_some() {
             self.sessions.set_edge_triggered(None, &self.epoll);
             self.polling.was_active = false;

@@ -21,6 +21,7 @@
 
 use super::Daemon;
 use super::token::Token;
+use crate::loop_priority::ShareChange;
 use talea_core::{Monotonic, Span};
 use talea_os::clock;
 use talea_os::epoll::Events;
@@ -107,7 +108,9 @@ impl Daemon {
     pub(super) fn serve_or_defer(&mut self, now: Monotonic, session: u64, hung_up: bool) {
         let Some(uid) = self.sessions.share(session) else { return };
         if self.fair_queue.first_in_round(uid) {
+            let begun = clock::now();
             self.session_ready(now, session, hung_up);
+            self.priority.charge_share(uid, begun, clock::now());
         } else {
             self.fair_queue.deferred.push(Ready { uid, session, hung_up });
         }
@@ -142,9 +145,29 @@ impl Daemon {
         served
     }
 
+    /// Charges a round that has served this connection alone.
+    #[inline]
+    pub(super) fn charge_session(&mut self, begun: Monotonic, session: u64) {
+        if let Some(share) = self.sessions.share(session) {
+            self.priority.charge_share(share, begun, clock::now());
+        }
+    }
+
+    /// Changes the shares that the loop serves.
+    #[cold]
+    pub(super) fn change_shares(&mut self, change: ShareChange) {
+        self.leave_edge_trigger();
+        let held = match change {
+            ShareChange::Hold(shares) => shares,
+            ShareChange::ServeAll => Vec::new(),
+        };
+        self.sessions.hold_shares(held, &self.epoll);
+    }
+
     /// Charges the time since `begun` to a user and returns the current time.
     fn charge_time(&mut self, uid: u32, begun: Monotonic) -> Monotonic {
         let done = clock::now();
+        self.priority.charge_share(uid, begun, done);
         let used = self.fair_queue.used_by(uid);
         *used = Span::from_ns(used.as_ns() + done.since(begun).as_ns());
         done

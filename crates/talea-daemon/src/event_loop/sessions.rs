@@ -74,6 +74,8 @@ pub(super) struct Sessions {
     nested: BTreeMap<u32, NestedSet>,
     /// The edge-triggered connection, if any.
     edge_triggered: Option<u64>,
+    /// Shares that are not served now (module `loop_priority`).
+    held: Vec<u32>,
     last: u64,
 }
 
@@ -90,7 +92,8 @@ impl Sessions {
         epoll: &Epoll,
     ) -> io::Result<SessionId> {
         let id = self.last + 1;
-        epoll.add(&socket, Interest::READ, Token::Session(id).pack())?;
+        let interest = if self.held.contains(&share) { Interest::NONE } else { Interest::READ };
+        epoll.add(&socket, interest, Token::Session(id).pack())?;
         self.last = id;
         let session = Session {
             socket,
@@ -177,13 +180,29 @@ impl Sessions {
     fn update_interest(&self, id: SessionId, epoll: &Epoll) {
         let Some(session) = self.open.get(&id.0) else { return };
         let set = self.nested.get(&session.share).filter(|_| session.is_nested);
+        // A nested set is held as a whole.
+        let is_held = set.is_none() && self.held.contains(&session.share);
+        let interest = session.interest(self.edge_triggered == Some(id.0));
+        let interest = if is_held { Interest::NONE } else { interest };
         let set = set.map_or(epoll, |set| &set.epoll);
         // The socket is in the set, so this cannot fail.
-        let _ = set.modify(
-            &session.socket,
-            session.interest(self.edge_triggered == Some(id.0)),
-            Token::Session(id.0).pack(),
-        );
+        let _ = set.modify(&session.socket, interest, Token::Session(id.0).pack());
+    }
+
+    /// Stops watching the connections of these shares, and of no others. Linear in all connections.
+    pub(super) fn hold_shares(&mut self, shares: Vec<u32>, epoll: &Epoll) {
+        let mut changed = std::mem::replace(&mut self.held, shares);
+        changed.extend(&self.held);
+        for (share, set) in self.nested.iter().filter(|(share, _)| changed.contains(share)) {
+            let is_held = self.held.contains(share);
+            let interest = if is_held { Interest::NONE } else { Interest::READ };
+            // The set is in the main set, so this cannot fail.
+            let _ = epoll.modify(&set.epoll, interest, Token::NestedSet(*share).pack());
+        }
+        let is_direct = |session: &Session| !session.is_nested && changed.contains(&session.share);
+        for (&id, _) in self.open.iter().filter(|(_, session)| is_direct(session)) {
+            self.update_interest(SessionId(id), epoll);
+        }
     }
 
     /// Moves the connection to its user's nested set, permanently.

@@ -137,6 +137,29 @@ impl Hogs {
     }
 }
 
+/// An ordinary thread on each CPU, which consumes what the kernel leaves to such threads.
+struct Ordinary(Vec<Agent>);
+
+impl Ordinary {
+    fn new() -> Ordinary {
+        let pinned = |cpu| {
+            let agent = Agent::root();
+            let tid = kernel::tid(agent.os_pid());
+            sched::set_affinity(tid, &CpuSet::single(cpu)).expect("root may");
+            agent
+        };
+        Ordinary(kernel::cpus().iter().map(pinned).collect())
+    }
+
+    fn begin(&self, milliseconds: u64) {
+        self.0.iter().for_each(|agent| agent.begin(&format!("compute {milliseconds}")));
+    }
+
+    fn finish(&self) {
+        self.0.iter().for_each(|agent| drop(agent.finish()));
+    }
+}
+
 /// Kernel without a limit of real-time threads. Dropping it, or the end of this process, restores
 /// the limit.
 struct Unthrottled(Child);
@@ -214,8 +237,7 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
     let bench = Bench::new("starvation-answers");
     let daemon = Daemon::start(&bench, &config::open());
     let (bob, root) = (Agent::user(BOB), Agent::root());
-    // Ordinary threads consume what the kernel leaves to them.
-    let ordinary: Vec<Agent> = kernel::cpus().iter().map(|_| Agent::root()).collect();
+    let ordinary = Ordinary::new();
     for agent in [&bob, &root] {
         raise(agent.os_pid());
     }
@@ -233,11 +255,7 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
     for _ in 0..if is_measured { 10 } else { 3 } {
         quiet.push(status_times(&client, 200));
         let hogs = Hogs::attach(&daemon);
-        for (agent, cpu) in ordinary.iter().zip(&kernel::cpus()) {
-            sched::set_affinity(kernel::tid(agent.os_pid()), &CpuSet::single(cpu))
-                .expect("root may");
-            agent.begin("compute 600");
-        }
+        ordinary.begin(600);
         hogs.begin(HOGS_MS);
         // The kernel's fair server serves ordinary threads for 50 ms first.
         std::thread::sleep(Duration::from_millis(HOGS_MS / 4));
@@ -246,9 +264,7 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
         superuser.done(&Request::Release(hogs.0[0].1.spec));
         releases.push(begun.elapsed());
         hogs.finish();
-        for agent in &ordinary {
-            agent.finish();
-        }
+        ordinary.finish();
     }
     // A stall of the computer concerns one round.
     let median_of = |times: &[Times], of: fn(&Times) -> u64| {
@@ -270,6 +286,55 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
     let most = u128::from(HOGS_MS) * 1_000_000 / 4;
     assert!(u128::from(busy.max) < most, "quiet {quiet:?}, beside hogs {busy:?}");
     assert!(release.as_nanos() < most, "release {release:?}");
+}
+
+#[test]
+fn attack_13_floods_of_others_beside_hogs_do_not_delay_a_client() {
+    const HOGS_MS: u64 = 450;
+    needs_root!();
+    let bench = Bench::new("starvation-shares");
+    let quota = "[daemon.quota]\nrequests_per_second = 1000000\n";
+    let daemon = Daemon::start(&bench, &format!("{}{quota}", config::open()));
+    let (bob, ordinary) = (Agent::user(BOB), Ordinary::new());
+    let flooding: Vec<Agent> = (1..4).map(|i| Agent::user(ALICE + 10 * i)).collect();
+    // All of them precede the hogs, so only the daemon could be starved.
+    for agent in flooding.iter().chain([&bob]) {
+        raise(agent.os_pid());
+    }
+    let _raised = Raised::new();
+    let client = bob.connect(&daemon);
+    let mut status = String::new();
+    for agent in &flooding {
+        let clients: Vec<Client> = (0..4).map(|_| agent.connect(&daemon)).collect();
+        status = clients[0].encode(&Request::Status);
+    }
+    let (mut quiet, mut busy, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..5 {
+        quiet.push(status_times(&client, 200));
+        let hogs = Hogs::attach(&daemon);
+        ordinary.begin(600);
+        hogs.begin(HOGS_MS);
+        for agent in &flooding {
+            agent.begin(&format!("ask-all {} {status}", HOGS_MS * 3 / 4));
+        }
+        // The kernel's fair server serves ordinary threads for 50 ms first.
+        std::thread::sleep(Duration::from_millis(HOGS_MS / 4));
+        busy.push(status_times(&client, 150));
+        let of = |agent: &Agent| agent.finish().parse::<u64>().expect("a number");
+        answers.push(flooding.iter().map(of).sum::<u64>());
+        hogs.finish();
+        ordinary.finish();
+        daemon.wait_until_raised();
+    }
+    // A stall of the computer concerns one round.
+    quiet.sort_unstable_by_key(|times| times.p99);
+    busy.sort_unstable_by_key(|times| times.p99);
+    let (quiet, busy) = (quiet[2], busy[2]);
+    let ratio = busy.p99 / quiet.median;
+    println!("in nanoseconds: quiet {quiet:?}, beside hogs and floods {busy:?}; {ratio} times");
+    println!("answers of the flood: {answers:?}");
+    assert!(answers.iter().all(|&count| count > 100), "{answers:?}");
+    assert!(ratio < 100, "quiet {quiet:?}, beside hogs and floods {busy:?}");
 }
 
 /// Lets hogs on every CPU run for seconds, and checks that they are demoted before they end.
