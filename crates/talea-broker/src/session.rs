@@ -114,6 +114,11 @@ impl Session {
         self.waiting.iter().filter(|queued| matches!(queued.thread, Some(Ok(_)))).count()
     }
 
+    /// Whether the client has said hello and was welcomed.
+    pub(crate) fn is_welcome(&self) -> bool {
+        self.hello_done
+    }
+
     pub(crate) fn is_rejected(&self) -> bool {
         self.rejection.is_some()
     }

@@ -11,9 +11,10 @@
 //! [`Notes::UNGRANTED_ABOVE`]: talea_proto::message::Notes::UNGRANTED_ABOVE
 
 use crate::broker::Broker;
+use crate::input::SessionId;
 use crate::ledger::Claim;
 use crate::plugin_set::PluginSet;
-use talea_core::{Charge, CpuSet, Monotonic, Policy};
+use talea_core::{Charge, CpuSet, Monotonic, Policy, mutate};
 
 /// A real-time thread of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,16 @@ impl Broker {
     /// Whether deadline threads without a grant are charged.
     pub fn has_ungranted(&self) -> bool {
         self.plugin_set.has_ungranted()
+    }
+
+    /// Whether the real-time threads of the machine matter for a request of this connection: it has
+    /// said hello, and a rule serves its client.
+    pub fn is_served(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| {
+            let snapshot = self.clients.snapshot(session.client);
+            let is_served = session.is_welcome() && self.rules.allows_anything(snapshot);
+            mutate!("survey-served", is_served, true)
+        })
     }
 
     pub(crate) fn real_time_threads(&mut self, threads: &[RealTimeThread]) {

@@ -444,6 +444,7 @@ impl Daemon {
             self.watchdog.next_due(),
             self.next_turn(),
             self.priority.next_due(),
+            self.survey.next_due(),
         ];
         times.into_iter().flatten().min()
     }
@@ -471,6 +472,9 @@ impl Daemon {
         }
         if self.broker.next_wakeup().is_some_and(|at| at <= now) {
             self.handle_input(now, Input::Timer);
+        }
+        if self.survey.next_due().is_some_and(|at| at <= now) {
+            self.continue_survey(now);
         }
         self.update_change_events(now);
         if self.acceptor.has_waiting() {

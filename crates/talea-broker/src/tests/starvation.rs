@@ -81,6 +81,25 @@ fn attack_13_any_number_of_hogs_is_demoted_within_a_second() {
 }
 
 #[test]
+fn the_machine_is_surveyed_for_served_clients_only() {
+    let mut rules = setup(&["fp"], 1);
+    rules.access = Access::Rules;
+    rules.rules = vec![Rule {
+        domain: Domain::User(1000),
+        plugin: None,
+        bound: Bound::AllowUnbounded(true),
+        origin: String::new(),
+    }];
+    let mut world = world_of(rules, 1);
+    let (alice, bob, root) = (world.connect(1000), world.connect(1001), world.connect(0));
+    let is_served = [alice, bob, root].map(|session| world.broker.is_served(session));
+    assert_eq!(is_served, [true, false, true]);
+    let silent = world.open_connection(world.tid_of(alice), 1000, &[]);
+    assert!(!world.broker.is_served(silent), "it has not said hello");
+    assert!(!world.broker.is_served(SessionId(99)));
+}
+
+#[test]
 fn the_grants_of_the_last_rule_are_demoted_first() {
     let mut rules = setup(&["fp", "rm"], 1);
     rules.access = Access::Rules;

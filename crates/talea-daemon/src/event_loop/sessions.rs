@@ -330,7 +330,7 @@ impl Daemon {
                     {
                         self.refresh_thread_owner(now, spec);
                     }
-                    self.survey_for(now, &request);
+                    self.survey_for(now, session_id, &request);
                     let thread = if let Some(named) = named_thread(&request) {
                         self.resolve_thread(session_id, uid, named.tid(), received)
                     } else {

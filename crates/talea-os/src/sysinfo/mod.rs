@@ -17,7 +17,7 @@ pub use dl_bandwidth::{DlBandwidth, dl_bandwidth};
 pub use domains::Domain;
 pub use limits::Limits;
 pub use real_time::{
-    RealTimeThread, admits_deadline, group_permits_realtime, real_time_threads, rt_time_of,
+    RealTimeSurvey, RealTimeThread, admits_deadline, group_permits_realtime, rt_time_of,
 };
 
 use crate::capabilities::CapSet;

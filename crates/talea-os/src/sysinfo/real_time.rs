@@ -4,10 +4,11 @@ use super::cgroups::cpu_path;
 use super::{RtGroup, rt_group_of};
 use crate::sched::{self, Attr, Policy};
 use crate::sys::check;
-use crate::{Tid, proc};
+use crate::{Tid, clock, proc};
+use std::fs::{DirEntry, ReadDir};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use talea_core::{CpuSet, Span, Work};
+use talea_core::{CpuSet, Monotonic, Span, Work, mutate};
 
 /// Real-time thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,27 +23,69 @@ pub struct RealTimeThread {
     pub cpus: CpuSet,
 }
 
-/// Returns the visible real-time threads, without those of the kernel.
+/// Survey of the visible real-time threads, without those of the kernel, in slices.
 ///
 /// Takes one system call per thread of the machine, and some more per real-time thread: about 1 ms
-/// for 300 processes.
-pub fn real_time_threads() -> Vec<RealTimeThread> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let process =
-            entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Tid::new);
-        let Some(process) = process else { continue };
-        for tid in proc::threads_of(process).unwrap_or_default() {
-            let Ok(Attr { policy, .. }) = sched::get(tid) else { continue };
-            if !policy.is_realtime() || proc::stat(tid).is_ok_and(|stat| stat.is_kernel_thread()) {
+/// for 300 processes. Threads that start or end between two slices may be missed.
+#[derive(Debug)]
+pub struct RealTimeSurvey {
+    processes: Option<ReadDir>,
+    /// Current process, with its remaining threads.
+    tasks: Option<(Tid, ReadDir)>,
+    found: Vec<RealTimeThread>,
+}
+
+impl RealTimeSurvey {
+    /// Starts a survey.
+    pub fn start() -> RealTimeSurvey {
+        RealTimeSurvey {
+            processes: std::fs::read_dir("/proc").ok(),
+            tasks: None,
+            found: Vec::new(),
+        }
+    }
+
+    /// Continues until `until`, by at least one thread, but may exceed it by the time of one
+    /// directory block. Returns the threads at the end of the survey; `None` before.
+    pub fn run(&mut self, until: Monotonic) -> Option<Vec<RealTimeThread>> {
+        loop {
+            let Some((process, tasks)) = &mut self.tasks else {
+                let Some(entry) = self.processes.as_mut().and_then(Iterator::next) else {
+                    return Some(std::mem::take(&mut self.found));
+                };
+                self.tasks = entry.ok().and_then(|entry| {
+                    let process = tid_of(&entry)?;
+                    Some((process, std::fs::read_dir(entry.path().join("task")).ok()?))
+                });
                 continue;
+            };
+            let process = *process;
+            match tasks.next() {
+                None => self.tasks = None,
+                Some(entry) => {
+                    let tid = entry.ok().and_then(|entry| tid_of(&entry));
+                    self.found.extend(tid.and_then(|tid| real_time_thread(process, tid)));
+                }
             }
-            if let Ok(cpus) = sched::get_affinity(tid) {
-                found.push(RealTimeThread { tid, process, policy, cpus });
+            if mutate!("os-survey-slices", clock::now() >= until, false) {
+                return None;
             }
         }
     }
-    found
+}
+
+fn tid_of(entry: &DirEntry) -> Option<Tid> {
+    entry.file_name().to_str()?.parse().ok().and_then(Tid::new)
+}
+
+/// Returns a thread if it is a real-time thread of user space.
+fn real_time_thread(process: Tid, tid: Tid) -> Option<RealTimeThread> {
+    let Attr { policy, .. } = sched::get(tid).ok()?;
+    if !policy.is_realtime() || proc::stat(tid).is_ok_and(|stat| stat.is_kernel_thread()) {
+        return None;
+    }
+    let cpus = sched::get_affinity(tid).ok()?;
+    Some(RealTimeThread { tid, process, policy, cpus })
 }
 
 /// Whether the kernel now admits a deadline thread with these parameters on `cpus`. Returns `None`
@@ -116,4 +159,34 @@ pub fn group_permits_realtime(tid: Tid) -> bool {
         TOP_PERMITS.store(true, Ordering::Relaxed);
     }
     permits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_survey_ends_after_slices_of_a_thread_each() {
+        let (end, waits) = channel::<()>();
+        let waits = std::sync::Arc::new(std::sync::Mutex::new(waits));
+        let threads: Vec<_> = (0..50)
+            .map(|_| {
+                let waits = waits.clone();
+                std::thread::spawn(move || drop(waits.lock().map(|waits| waits.recv())))
+            })
+            .collect();
+        let mut survey = RealTimeSurvey::start();
+        let mut slices = 0;
+        // Each slice is over when it begins.
+        while survey.run(Monotonic::ZERO).is_none() {
+            slices += 1;
+        }
+        assert!(slices > 50, "{slices} slices");
+        assert!(RealTimeSurvey::start().run(Monotonic::NEVER).is_some(), "in one slice");
+        drop(end);
+        for thread in threads {
+            thread.join().expect("it ends");
+        }
+    }
 }
