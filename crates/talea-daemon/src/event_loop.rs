@@ -216,7 +216,6 @@ impl Daemon {
             None => None,
         };
         let (priority, canaries) = (priority.unwrap_or_default(), canaries.unwrap_or_default());
-        priority.stop_inheritance().map_err(os("reset on fork"))?;
         let trail = trail.map(|options| Trail::start(options, log)).transpose();
         let trail = trail.map_err(os("the audit trail"))?;
         let mut platform = crate::convert::platform(&machine, &made);
@@ -285,6 +284,9 @@ impl Daemon {
             exit: None,
         };
         let adoption = daemon.adopt(clock::now());
+        // Until here, the loop waits for threads that it has started.
+        mutate!("daemon-start-inherits", daemon.priority.stop_inheritance(), Ok(()))
+            .map_err(os("reset on fork"))?;
         daemon.update_change_events(clock::now());
         // Listening starts last: every connection finds a broker that knows the adopted grants.
         daemon.acceptor.listen(listeners, &daemon.epoll).map_err(os("listening"))?;

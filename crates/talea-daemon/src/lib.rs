@@ -25,3 +25,4 @@ pub mod trail;
 
 pub use convert::platform as broker_machine;
 pub use event_loop::{Adoption, Daemon, ExitReason, Parts, Reload};
+pub use loop_priority::raise_for_start;

@@ -131,7 +131,17 @@ pub(crate) enum ShareChange {
     ServeAll,
 }
 
-/// Priority of the event loop of a service. Dropping it ends the guardian and restores the thread.
+/// Raises the calling thread, which will be the event loop's, for the start of a service: beside
+/// threads that never sleep, an ordinary start would take as long as they do. Its children and
+/// threads start as ordinary ones. Without the right to it, the start is ordinary; then
+/// [`LoopPriority::raise`] fails, too.
+pub fn raise_for_start() {
+    let raised = Attr::grant(Policy::Fifo(HIGHEST - 1));
+    let _ = sched::set(Tid::current(), &raised);
+}
+
+/// Priority of the event loop of a service. Dropping it ends the guardian and makes the thread an
+/// ordinary one.
 #[derive(Debug, Default)]
 pub(crate) struct LoopPriority {
     budget: LoopBudget,
@@ -153,7 +163,7 @@ struct Shared {
     event_loop: Tid,
     raised: Attr,
     ordinary: Attr,
-    /// Attributes before the start.
+    /// Attributes after the end.
     original: Attr,
     /// End of the throttling, in nanoseconds.
     until: AtomicU64,
@@ -171,7 +181,6 @@ impl LoopPriority {
     /// on starved CPUs.
     pub(crate) fn raise(priority: u8) -> io::Result<LoopPriority> {
         let event_loop = Tid::current();
-        let original = sched::get(event_loop)?;
         let nice = sched::get_nice(event_loop)?;
         let (fifo, other) = (Policy::Fifo(priority), Policy::Other { nice });
         let raised = Attr::grant(mutate!("daemon-loop-priority", fifo, other));
@@ -180,7 +189,7 @@ impl LoopPriority {
             event_loop,
             raised,
             ordinary: Attr::grant(other),
-            original,
+            original: Attr::plain(other),
             until: AtomicU64::new(NONE),
             rounds: AtomicU64::new(0),
             reserved_at: AtomicU64::new(0),

@@ -138,6 +138,7 @@ fn check(options: &Options) -> ExitCode {
 }
 
 fn serve(options: &Options) -> ExitCode {
+    talea_daemon::raise_for_start();
     let Started { mut server, adoption, log, address } = match start::start(options) {
         Ok(started) => started,
         Err(error) => return refuse(&error),

@@ -111,6 +111,9 @@ fn the_units_listen_where_clients_connect_and_keep_what_grants_need() {
         "RuntimeDirectory=talea",
         "RuntimeDirectoryPreserve=yes",
         "RestrictAddressFamilies=AF_UNIX AF_NETLINK",
+        "CPUSchedulingPolicy=fifo",
+        "CPUSchedulingPriority=98",
+        "CPUSchedulingResetOnFork=yes",
     ] {
         assert!(has(&service, wanted), "{wanted}");
     }

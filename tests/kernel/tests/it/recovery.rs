@@ -16,10 +16,10 @@ use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, eventually, kernel
 use talea_proto::{Code, Owner, Reply, Request};
 
 /// A small file system in memory; unmounted at the end.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(at: PathBuf, size: &str) -> SmallDisk {
+    pub(crate) fn mount(at: PathBuf, size: &str) -> SmallDisk {
         std::fs::create_dir_all(&at).expect("a folder");
         let disk = SmallDisk(at);
         disk.run(&["-o", &format!("size={size},mode=0755"), "-t", "tmpfs", "none"]);

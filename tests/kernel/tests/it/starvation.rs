@@ -3,7 +3,8 @@
 //!
 //! Every thread that never sleeps in these tests ends by itself after seconds, by the clock.
 
-use crate::tasks::{ranked, with};
+use crate::recovery::SmallDisk;
+use crate::tasks::{ranked, reserved, with};
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -286,6 +287,49 @@ fn attack_13_the_daemon_answers_beside_hogs_on_every_cpu() {
     let most = u128::from(HOGS_MS) * 1_000_000 / 4;
     assert!(u128::from(busy.max) < most, "quiet {quiet:?}, beside hogs {busy:?}");
     assert!(release.as_nanos() < most, "release {release:?}");
+}
+
+#[test]
+fn attack_13_a_daemon_restarts_beside_hogs_on_every_cpu() {
+    const HOGS_MS: u64 = 700;
+    needs_root!();
+    let bench = Bench::new("starvation-restart");
+    // In memory as /run is. Any other file system waits for ordinary threads of the kernel.
+    let _disk = SmallDisk::mount(bench.path("state"), "4m");
+    let mut daemon = Daemon::start(&bench, &config::open());
+    let ordinary = Ordinary::new();
+    let hogs = Hogs::attach(&daemon);
+    // An ended deadline thread, whose bandwidth the next daemon asks the kernel for.
+    let ended = Agent::user(BOB);
+    let client = ended.connect(&daemon);
+    let granted = client.create(with("edf", reserved(10, 200)));
+    client.attach(granted.spec, ended.thread());
+    daemon.kill();
+    drop(ended);
+    // As the service manager starts it. This thread and its children precede the hogs.
+    let _raised = Raised::new();
+    sched::set(Tid::current(), &Attr::plain(Policy::Fifo(90))).expect("root may");
+    let plain = daemon.command(&[]);
+    let mut command = Command::new("chrt");
+    command.args(["--reset-on-fork", "--fifo", "98"]).arg(plain.get_program());
+    command.args(plain.get_args()).env_remove("NOTIFY_SOCKET").env_remove("LISTEN_FDS");
+    command.env_remove("JOURNAL_STREAM").stdin(Stdio::null());
+    ordinary.begin(HOGS_MS);
+    hogs.begin(HOGS_MS);
+    // The kernel's fair server serves ordinary threads for 50 ms first.
+    std::thread::sleep(Duration::from_millis(HOGS_MS / 4));
+    let begun = Instant::now();
+    daemon.run_command(command).unwrap_or_else(|failed| panic!("{failed:?}"));
+    let took = begun.elapsed();
+    hogs.finish();
+    let rest = begun.elapsed();
+    ordinary.finish();
+    println!("serves after {took:?}, the hogs ended after {rest:?}");
+    assert!(took < rest / 2, "serves after {took:?}, the hogs ended after {rest:?}");
+    let found = threads(daemon.pid());
+    assert!(found.iter().all(|(name, policies)| {
+        !name.starts_with("talea-canary") || policies.iter().all(|policy| !policy.is_realtime())
+    }));
 }
 
 #[test]
