@@ -90,7 +90,7 @@ extern "C" {
 #define TALEA_E_STOPPING      20 /* the daemon is stopping */
 #define TALEA_E_BUSY          21 /* another request for this spec is in progress */
 #define TALEA_E_NOT_RECORDED  22 /* the daemon's state file cannot grow; kernel_errno says why */
-#define TALEA_E_STARVATION    23 /* the user's threads have starved this CPU; limit: ns until the next attach */
+#define TALEA_E_STARVATION    23 /* the user has starved this CPU: repeat in `limit` ns */
 
 /* The field that a refusal is about. It determines the unit of the numbers. */
 #define TALEA_FIELD_REQUEST           0

@@ -133,8 +133,8 @@ pub(crate) enum ShareChange {
 
 /// Raises the calling thread, which will be the event loop's, for the start of a service: beside
 /// threads that never sleep, an ordinary start would take as long as they do. Its children and
-/// threads start as ordinary ones. Without the right to it, the start is ordinary; then
-/// [`LoopPriority::raise`] fails, too.
+/// threads start as ordinary ones. Without the right to FIFO policies, the
+/// start is ordinary, and the daemon logs that later.
 pub fn raise_for_start() {
     let raised = Attr::grant(Policy::Fifo(HIGHEST - 1));
     let _ = sched::set(Tid::current(), &raised);

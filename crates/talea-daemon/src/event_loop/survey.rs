@@ -9,8 +9,8 @@
 //! survey meanwhile.
 //!
 //! The next survey starts when the cost share permits it, or at once if the last one was not long
-//! and has found deadline threads without a grant, which only privileged programs can start. The kernel's
-//! admission test detects a deadline thread that appears meanwhile, at attach.
+//! and has found deadline threads without a grant, which only privileged programs can start. The
+//! kernel's admission test detects a deadline thread that appears meanwhile, at attach.
 
 use super::Daemon;
 use talea_broker::{Input, RealTimeThread, SessionId, ThreadId};
