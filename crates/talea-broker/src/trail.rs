@@ -14,10 +14,10 @@
 //! | starved, reload | the machine and the rules |
 //!
 //! *Complete and bounded.* In a window of one second, the trail has at most
-//! [`MAX_RECORDS_PER_SUBJECT`] single records about one subject, and one per process and cause for
+//! `MAX_RECORDS_PER_SUBJECT` single records about one subject, and one per process and cause for
 //! refusals. Further ones are *counted*. After the window, one record for each process and cause
 //! has their number and the times of the first and the last one. Beyond
-//! [`MAX_COUNTS_PER_SUBJECT`] of these, one record for each kind counts the rest, without the
+//! `MAX_COUNTS_PER_SUBJECT` of these, one record for each kind counts the rest, without the
 //! process.
 //!
 //! Invariants.

@@ -146,14 +146,14 @@ pub struct Daemon {
     cpus: Cpus,
     processes: Processes,
     hosts: Hosts,
-    // Dropped before `state`, whose lock the next daemon waits for.
+    // Both are dropped before `state`, whose lock the next daemon waits for.
+    trail: Option<Trail>,
     _overruns: dl_overruns::PersistGuard,
     state: StateFile,
     partitions: Option<Partitions>,
     signals: Option<Signals>,
     reload: Option<Reload>,
     entropy: Entropy,
-    trail: Option<Trail>,
     log: Log,
     host_events: Vec<HostEvent>,
     inbox: Box<[u8; MESSAGE_MAX]>,

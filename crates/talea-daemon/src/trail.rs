@@ -2,14 +2,16 @@
 //!
 //! Model: the event loop adds records to a buffer in memory; the *recorder*, an ordinary thread,
 //! takes all of them at once, formats them (`line`) and writes them (`store`). The event loop makes
-//! no system call for a record, except to wake a recorder that sleeps: at most once per [`PAUSE`].
+//! no system call for a record, except to wake a recorder that sleeps: at most once per `PAUSE`.
 //!
 //! | state of the recorder | event | next state |
 //! | --- | --- | --- |
 //! | *sleeping* | a record arrives | *collecting*, woken by the event loop |
-//! | *collecting* | [`PAUSE`] has passed, or the daemon ends | *writing* |
-//! | *writing* | all records written, some lost before | *collecting* |
-//! | *writing* | all records written | *sleeping* |
+//! | *sleeping* | events are lost and `RETRY` has passed | *collecting* |
+//! | *collecting* | `PAUSE` has passed, a record has arrived | *writing* |
+//! | *collecting* | `PAUSE` has passed, no record has arrived | *sleeping* |
+//! | *writing* | all records are written or lost | *collecting* |
+//! | any | the daemon ends | *ended*, with all records written |
 //!
 //! Invariants.
 //!

@@ -6,7 +6,7 @@
 //! stream with the most bytes loses its oldest file. So a subject that causes many records
 //! displaces its own ones: a stream below the equal share of all streams never loses a line.
 //!
-//! A file counts with whole blocks of [`BLOCK`], as on disk. A removed file is truncated first,
+//! A file counts with whole blocks of `BLOCK`, as on disk. A removed file is truncated first,
 //! so that a reader with an open descriptor keeps no space.
 //!
 //! *Access.* The daemon's user owns the files. A user reads the stream of his own records by an
