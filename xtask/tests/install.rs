@@ -49,6 +49,7 @@ fn what_is_installed_can_be_used() {
             "{name}"
         );
     }
+    assert!(!prefix.join("bin/talea-lab").exists(), "a program of the source tree");
     for name in [
         "libexec/talea/talea-plugin-host",
         "libexec/talea/demo/convolver",

@@ -102,9 +102,10 @@ const KERNEL_STATE: [&str; 15] = [
 
 /// Programs with the longest run times. These programs start first, so that no core idles at the
 /// end of the phase.
-const LONGEST: [(&str, &str); 5] = [
+const LONGEST: [(&str, &str); 6] = [
     ("talea-kernel-tests", "it"),
     ("talea-cli", "it"),
+    ("talea-lab", "it"),
     ("talea-analysis", "it"),
     ("talea-broker", "talea_broker"),
     ("xtask", "install"),
