@@ -23,7 +23,7 @@ impl Bounds<'_> {
                 context.supply = context.supply.with_loss(mutate!(
                     "tree-lost-supply",
                     self.model.lost,
-                    Span::ZERO
+                    talea_core::Span::ZERO
                 ));
                 context.flat = None;
                 // Under EDF the blocking term already counts every started job.
