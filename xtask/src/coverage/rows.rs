@@ -1,5 +1,5 @@
 //! Rows of the coverage table: the claims of the papers, and the defects of the original ReTiF
-//! daemon and library.
+//! daemon and library. `docs/requirements.md` has each row as a sentence with its source.
 //!
 //! A row needs a deterministic test (`sim`: pure crates) and a live test (`vm`: real kernel, real
 //! daemon, C programs). The row needs no test in a column in which the claim leaves nothing to

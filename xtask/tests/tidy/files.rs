@@ -57,6 +57,10 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("/ro", "ot/"), "a path of one computer"),
     (concat!("/tm", "p/t/"), "a path of one computer"),
     (concat!("dbg", "!("), "left from debugging"),
+    (concat!("check", "list"), "docs/requirements.md has the rows"),
+    (concat!("house", " style"), "CONTRIBUTING.md has the style"),
+    (concat!("design", ", section"), "no document outside of the repository"),
+    (concat!("facts", "/"), "no document outside of the repository"),
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rows of the checklists of SF3P and L3C on real threads. A real run shows what a simulation
+//! Requirements of SF3P and L3C on real threads. A real run shows what a simulation
 //! shows: in its order, within two milliseconds and two percent of each response, without excluded
 //! jobs (`talea compare`).
 
