@@ -110,33 +110,15 @@ fn c_of(text: &str) -> &str {
     block
 }
 
-/// Returns the lines of the block in this language of the README that contains `text`.
-fn lines_of(language: &str, text: &str) -> Vec<String> {
-    let readme = std::fs::read_to_string(here("../../README.md")).expect("a file of the tree");
-    let fence = format!("\n```{language}\n");
-    let mut blocks =
-        readme.split(&fence).skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
-    let block = blocks.find(|block| block.contains(text)).expect("a block");
-    block
-        .lines()
-        .map(|line| line.trim().to_owned())
-        .filter(|line| !line.starts_with("//"))
-        .collect()
-}
-
 #[test]
-fn y1_y7_y9_the_readme_quotes_programs_that_are_compiled() {
+fn the_tutorial_of_a_program_quotes_a_program_that_is_compiled() {
     let read =
         |path: &str| std::fs::read_to_string(here("../..").join(path)).expect("a file of the tree");
-    for (language, text, path) in [
-        ("c", "talea_app_new", "examples/c/fork_join.c"),
-        ("rust", "Application::new", "crates/talea-runtime/src/lib.rs"),
-    ] {
-        let (lines, source) = (lines_of(language, text), read(path));
-        assert!(lines.len() > 5, "{lines:?}");
-        for line in lines {
-            assert!(source.contains(&line), "{path} does not contain: {line}");
-        }
+    let tutorial = read("docs/manual/tutorial-program.md");
+    let (block, source) = (c_of(&tutorial), read("examples/convolver/convolver.c"));
+    assert!(block.lines().count() > 5, "{block}");
+    for line in block.lines() {
+        assert!(source.contains(line.trim()), "convolver.c does not contain: {line}");
     }
 }
 

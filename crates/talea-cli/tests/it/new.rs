@@ -73,3 +73,40 @@ fn what_cannot_be_begun_is_refused_and_nothing_is_overwritten() {
     assert!(inside.status.success(), "{inside:?}");
     assert!(scratch.path().join("new/src/main.rs").is_file());
 }
+
+/// Returns the text of the fence of a page with this first line.
+fn fence<'a>(page: &'a str, first: &str) -> &'a str {
+    let at = page.find(first).unwrap_or_else(|| panic!("no {first}")) + first.len();
+    page[at..].split("```").next().expect("a first part").trim_start_matches('\n')
+}
+
+/// The output of `cargo run` in the tutorial: before the change of the policy, and after it.
+#[test]
+fn the_tutorial_of_a_policy_keeps_its_word() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/tutorial-policy.md");
+    let page = std::fs::read_to_string(path).expect("the tutorial");
+    let scratch = Scratch::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let ended = run(&scratch, &["new", "policy", "shortest", "--source", source]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let project = scratch.path().join("policy-shortest");
+    std::fs::write(project.join("overload.toml"), fence(&page, "```toml overload.toml"))
+        .expect("written");
+    let command = "$ cargo run --quiet -- overload.toml";
+    let shown: Vec<&str> = page.split(command).skip(1).collect();
+    assert_eq!(shown.len(), 2, "a run before the change and one after it");
+    let check = |shown: &str| {
+        let (ran, said) = cargo(&project, &["run", "--quiet", "--", "overload.toml"]);
+        let shown = shown.split("```").next().expect("a first part").trim();
+        assert!(ran && said.trim() == shown, "{said}");
+    };
+    check(shown[0]);
+    let lib = std::fs::read_to_string(project.join("src/lib.rs")).expect("the policy");
+    let start = lib.find("    /// Returns the latest start time").expect("the function");
+    let end = start + lib[start..].find("    }\n").expect("its end") + 6;
+    let changed = format!("{}{}{}", &lib[..start], fence(&page, "```rust src/lib.rs"), &lib[end..]);
+    std::fs::write(project.join("src/lib.rs"), changed).expect("written");
+    check(shown[1]);
+    let (passed, said) = cargo(&project, &["test", "the_policy_keeps_the_contract"]);
+    assert!(passed && said.contains("the_policy_keeps_the_contract_of_all_policies ... ok"));
+}

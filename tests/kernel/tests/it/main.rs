@@ -33,3 +33,4 @@ mod smoke;
 mod starvation;
 mod survival;
 mod tasks;
+mod tutorials;
