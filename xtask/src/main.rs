@@ -12,6 +12,7 @@ mod install;
 mod long;
 mod mutate;
 mod shell;
+mod site;
 mod test;
 
 use anyhow::{Result, bail};
@@ -32,6 +33,7 @@ cargo xtask COMMAND
                           measure requests, simulation or analysis, beside their baselines
   soak [--minutes N]      repeat the tests with larger numbers
   audio                   write the demo's voice, examples/convolver/talea.wav
+  docs                    build the documents as a site (mdbook), with rustdoc beside it
   coverage [--check]      write docs/coverage.md: the tests of each claim
 ";
 
@@ -64,6 +66,7 @@ fn run() -> Result<ExitCode> {
         "bench" => long::bench(&mut args),
         "soak" => long::soak(&mut args),
         "coverage" => coverage::run(&mut args),
+        "docs" => site::run(&mut args),
         other => bail!("no command {other:?}\n\n{USAGE}"),
     }
 }
