@@ -82,7 +82,7 @@ fn fence<'a>(page: &'a str, first: &str) -> &'a str {
 
 /// The output of `cargo run` in the tutorial: before the change of the policy, and after it.
 #[test]
-fn the_tutorial_of_a_policy_keeps_its_word() {
+fn the_tutorial_of_a_policy_prints_what_it_shows() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/tutorial-policy.md");
     let page = std::fs::read_to_string(path).expect("the tutorial");
     let scratch = Scratch::new();

@@ -3,7 +3,7 @@
 //! appears.
 //!
 //! Model. A page has fences with files (`toml NAME`) and sessions (`console`). A file named as the
-//! daemon's configuration is appended to the configuration, like the text asks. Each user has one
+//! daemon's configuration is appended to the configuration, as the text asks. Each user has one
 //! shell for the page. Shown output consists of lines; `...` stands for any lines. Numbers with
 //! their units are equal, because they differ from run to run: durations and counts of a page are
 //! examples.
@@ -100,7 +100,6 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn new(bench: &'a Bench, daemon: &'a Daemon, config: String) -> Session<'a> {
-        build();
         let libraries = program("talead").parent().expect("a folder").to_owned();
         let headers = tree().join("crates/talea-capi/include");
         let package = format!(
@@ -188,10 +187,13 @@ impl<'a> Session<'a> {
 }
 
 /// Builds the programs and the library of the tutorials, and stages them beside the daemon.
+/// `TALEA_BIN_DIR` names a folder that already contains them.
 fn build() {
     let own = std::env::current_exe().expect("our own path");
-    let folder = own.parent().and_then(Path::parent).expect("a target folder").to_owned();
-    if std::env::var_os("TALEA_BIN_DIR").is_none() {
+    let mut folder = own.parent().and_then(Path::parent).expect("a target folder").to_owned();
+    if let Some(built) = std::env::var_os("TALEA_BIN_DIR") {
+        folder = built.into();
+    } else {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--quiet", "-p", "talea-cli", "-p", "talea-capi", "--target-dir"]);
         cargo.arg(folder.parent().expect("a target folder")).current_dir(tree());
@@ -201,10 +203,9 @@ fn build() {
         assert!(cargo.status().expect("cargo").success(), "the programs do not build");
     }
     let staged = program("talead").parent().expect("a folder").to_owned();
-    for (name, to) in
-        [("talea", "talea"), ("libtalea.so", "libtalea.so"), ("libtalea.so", "libtalea.so.0")]
-    {
-        copy(folder.join(name), staged.join(to));
+    copy(folder.join("talea"), staged.join("talea"));
+    for name in ["libtalea.so", "libtalea.so.0"] {
+        copy(folder.join("deps/libtalea.so"), staged.join(name));
     }
 }
 
@@ -293,8 +294,10 @@ fn numbers_and_their_units_are_equal_and_words_are_not() {
 }
 
 #[test]
-fn the_readme_and_the_tutorial_of_a_program_keep_their_word() {
+fn the_readme_and_the_tutorial_of_a_program_print_what_they_show() {
     needs_root!();
+    // Before the lock of the machine.
+    build();
     let bench = Bench::new("tutorial-program");
     let rule = format!("[[rule]]\ndomain = \"#{ALICE}\"\nmax_utilization = 0.5\n");
     let config = format!("{}\n{rule}", read("etc/talead.toml"));
@@ -315,8 +318,10 @@ fn the_readme_and_the_tutorial_of_a_program_keep_their_word() {
 }
 
 #[test]
-fn the_tutorial_of_rules_keeps_its_word() {
+fn the_tutorial_of_rules_prints_what_it_shows() {
     needs_root!();
+    // Before the lock of the machine.
+    build();
     let bench = Bench::new("tutorial-rules");
     let config = read("etc/talead.toml");
     let daemon = Daemon::start(&bench, &config);
@@ -324,8 +329,10 @@ fn the_tutorial_of_rules_keeps_its_word() {
 }
 
 #[test]
-fn the_tutorial_of_a_system_keeps_its_word() {
+fn the_tutorial_of_a_system_prints_what_it_shows() {
     needs_root!();
+    // Before the lock of the machine.
+    build();
     let bench = Bench::new("tutorial-system");
     let config = read("etc/talead.toml");
     let daemon = Daemon::start(&bench, &config);
