@@ -3,7 +3,7 @@
 //! Sums decide first. If the sums leave a verdict undecided, the broker lists the tasks of one CPU
 //! and tests them exactly. This is pseudo-polynomial work that delays other requests. Therefore
 //! three limits bound the work; beyond them the verdict of the sums stands. With these limits one
-//! request delays others by less than a millisecond (measured by `talea lab admission`).
+//! request delays others by less than a millisecond (measured by `talea-lab admission`).
 
 use std::cell::{Cell, RefCell};
 use talea_analysis::uni::Scratch;

@@ -283,7 +283,7 @@ fn audit_overruns_and_demotions_are_recorded_with_their_cause() {
     let demoting =
         unlimited().replace("kind = \"rm\"\n", "kind = \"rm\"\non_overrun = \"demote\"\n");
     let daemon = Daemon::start(&bench, &demoting);
-    needs!("limits of FIFO threads", talea_os::task_clock::is_permitted());
+    needs!("limits of FIFO threads", talea_os::task_clock::check_permission().is_ok());
     let trail = Trail::of(&bench);
     let (alice, root) = (Agent::user(ALICE), Agent::root());
     let (client, administrator) = (alice.connect(&daemon), root.connect(&daemon));
