@@ -49,9 +49,9 @@
 use crate::broker::{Broker, Timer};
 use crate::demotions::Demotions;
 use crate::input::{Effect, LogEvent, ThreadId};
-use crate::trail::AuditEvent;
 use crate::spec::Attached;
 use crate::subjects::Subject;
+use crate::trail::AuditEvent;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use talea_core::setup::{OnOverrun, RuleId};

@@ -328,8 +328,13 @@ impl Bounds<'_> {
             .iter()
             .all(|competitor| matches!(self.model.node_spec(competitor.node), NodeSpec::Task(_)));
         let is_flat = context.flat.is_some() && only_tasks;
-        if is_flat && !by_arrival && competitors.len() > 1 {
-            return self.bounds_of_flat_level(node, &competitors);
+        let is_flat_non_preemptive = mutate!(
+            "tree-np-edf-responses",
+            context.non_preemptive.is_some() && only_tasks && context.above.is_empty(),
+            false
+        );
+        if (is_flat || is_flat_non_preemptive) && !by_arrival && competitors.len() > 1 {
+            return self.bounds_of_flat_level(node, &competitors, is_flat_non_preemptive);
         }
         let found = self.search_response(node, context, &competitors, by_arrival);
         // The demand test also yields a bound, often the better one among servers.
@@ -364,7 +369,13 @@ impl Bounds<'_> {
         &mut self,
         node: NodeId,
         competitors: &[Competitor],
+        is_non_preemptive: bool,
     ) -> Result<(Span, Provenance), NoBound> {
+        let (responses, demand) = if is_non_preemptive {
+            (&np_edf::RESPONSE_TIMES, &np_edf::INFO)
+        } else {
+            (&edf_response::INFO, &qpa::INFO)
+        };
         let mut tasks = Vec::with_capacity(competitors.len());
         for competitor in competitors {
             tasks.push(self.model.task_model(competitor.node)?.task);
@@ -373,7 +384,11 @@ impl Bounds<'_> {
         // is the only one.
         let mut scratch =
             Scratch::with_limit(self.model.iteration_limit(0).saturating_mul(DEMAND_TEST_FACTOR));
-        let fits = matches!(qpa::find(&tasks, &mut scratch), Ok(qpa::Finding::Fits));
+        let fits = if is_non_preemptive {
+            np_edf::verdict_in(&tasks, &mut scratch).is_proved()
+        } else {
+            matches!(qpa::find(&tasks, &mut scratch), Ok(qpa::Finding::Fits))
+        };
         let many = if fits {
             (tasks.len() as u64).min(4 * DEMAND_TEST_FACTOR)
         } else {
@@ -381,12 +396,18 @@ impl Bounds<'_> {
         };
         let mut scratch = Scratch::with_limit(self.model.iteration_limit(0).saturating_mul(many));
         let mut out = alloc::vec![None; tasks.len()];
-        let searched = edf_response::bounds(&tasks, &mut scratch, &mut out);
+        let searched = if is_non_preemptive {
+            np_edf::bounds(&tasks, &mut scratch, &mut out)
+        } else {
+            edf_response::bounds(&tasks, &mut scratch, &mut out)
+        };
         let mut own = Err(NoBound { node, reason: Reason::Limit });
         for ((competitor, task), bound) in competitors.iter().zip(&tasks).zip(out) {
             let of = match bound {
-                None if fits => (TestKind::Sufficient, &qpa::INFO),
-                _ => (self.exactness_among(competitor.node, competitors), &edf_response::INFO),
+                None if fits => (TestKind::Sufficient, demand),
+                // Which job may block depends on the phases as well.
+                _ if is_non_preemptive => (TestKind::Sufficient, responses),
+                _ => (self.exactness_among(competitor.node, competitors), responses),
             };
             let reason = if searched.is_ok() { Reason::Overload } else { Reason::Limit };
             let bound = mutate!(

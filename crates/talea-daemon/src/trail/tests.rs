@@ -7,9 +7,9 @@ use store::{Owner, list};
 use talea_broker::Subject;
 use talea_broker::input::{Errno, ProcessId};
 use talea_broker::trail::AuditEvent;
+use talea_config::LogLevel;
 use talea_core::Monotonic;
 use talea_proto::{Code, Field, SpecId};
-use talea_config::LogLevel;
 
 /// A directory of one test.
 struct Directory(PathBuf);

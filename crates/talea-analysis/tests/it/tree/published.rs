@@ -1,8 +1,10 @@
 //! Published systems and their figures, compared with the bounds.
 
+use crate::rng::set;
 use talea_analysis::supply::{InterferenceCurve, Supply};
 use talea_analysis::tree::slot_interference::{interference, min_slot, stretch_slots};
 use talea_analysis::tree::{Reason, RootModel, TaskBound};
+use talea_analysis::uni::{Scratch, np_edf};
 use talea_core::engine::{Affinity, NodeId, NodeSpec, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{PolicySpec, Slot};
 use talea_core::server::{Reservation, ServerKind};
@@ -410,7 +412,14 @@ fn davis_2007_the_messages_of_table_3_end_as_they_do_on_the_bus() {
     );
     let by_deadline = of(PolicySpec::Edf, [2_500, 3_250, 3_500]);
     assert!(by_deadline.iter().all(TaskBound::is_proved));
-    assert!(by_deadline.iter().any(|message| message.test.name == "np-edf-demand"));
+    let by_response = |message: &TaskBound| message.test.name == "np-edf-response-times";
+    assert!(by_deadline.iter().all(by_response));
+    // A message that is due later blocks once, and only those that are due before it.
+    let tasks = set(&[(1_000, 2_500, 2_500), (1_000, 3_500, 3_250), (1_000, 3_500, 3_500)]);
+    let mut flat = vec![None; 3];
+    np_edf::bounds(&tasks, &mut Scratch::new(), &mut flat).expect("in range");
+    let flat: Vec<u64> = flat.iter().map(|bound| bound.expect("U < 1").arrival.as_ns()).collect();
+    assert_eq!(bounds(&by_deadline), flat);
     // A job of the others is in the way of every first one.
     assert!(!of(PolicySpec::Edf, [1_500, 3_250, 3_500])[0].is_proved());
 }
