@@ -3,8 +3,10 @@
 //! Invariant: JSON output does not depend on the terminal, the locale or the width. Colour is only
 //! for terminals, and never if `NO_COLOR` is set (no-color.org) or the terminal is dumb.
 
+use anyhow::Context;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 /// Version of all JSON outputs. Within one version fields may be added, and no field changes its
 /// meaning.
@@ -39,6 +41,13 @@ pub fn print(text: &str) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes an output file at once. From here on the limit of the command does not end it, so that
+/// it leaves no half file.
+pub fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    crate::answer::answer_begins();
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Prints the error that ends the command to standard error. Ignores a failure to print.

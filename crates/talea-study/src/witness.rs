@@ -159,7 +159,7 @@ impl Witness {
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        crate::output::write_file(path, &text)
     }
 
     /// Reads a witness file. The inner error describes an invalid file.

@@ -4,7 +4,6 @@ mod report;
 
 use crate::broker_client::Options;
 use crate::reserve::{CpuReservation, reserve};
-use anyhow::Context;
 use report::{CompareReport, RootComparison, RunReport};
 use std::path::PathBuf;
 use talea_core::engine::NodeSpec;
@@ -27,7 +26,7 @@ use talea_study::live_run::{
     with_changes,
 };
 use talea_study::options::{self, Output};
-use talea_study::output::{colored, print, print_json};
+use talea_study::output::{colored, print, print_json, write_file};
 use talea_study::report::{DrawnRoot, Outline, RunPage, html};
 use talea_study::run_summary;
 use talea_system::{Root, System};
@@ -188,7 +187,7 @@ pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit>
     let answer = CompareReport::new(&args.file, duration, seed, tolerance, roots, runs);
     if let (Some(path), Some(measured)) = (&args.html, &last) {
         let page = stage.page(args, simulated, measured, &answer)?;
-        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        write_file(path, &page)?;
     }
     if args.output.json {
         print_json(&answer)?;

@@ -213,3 +213,29 @@ fn attack_20_no_file_is_read_without_bound() {
         assert!(matches!(ended.code, Some(1 | 2)), "{command:?}: {}", ended.err);
     }
 }
+
+#[test]
+fn attack_21_a_limit_leaves_no_half_page() {
+    let scratch = Scratch::new();
+    scratch.file(
+        "busy.toml",
+        "duration = \"2s\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\
+         [[task]]\nname = \"a\"\nin = \"cpu\"\nperiod = \"50us\"\ncost = \"10us\"\npriority = 9\n",
+    );
+    let page = scratch.path().join("page.html");
+    let mut codes = [0u64; 2];
+    for limit in (20..=400).step_by(20) {
+        let limit = format!("{limit}ms");
+        let ended =
+            run(&scratch, &["simulate", "busy.toml", "--html", "page.html", "--limit", &limit]);
+        let text = std::fs::read_to_string(&page);
+        let is_whole = text.as_ref().is_ok_and(|text| text.trim_end().ends_with("</html>"));
+        assert!(text.is_err() || is_whole, "half a page at {limit}");
+        match ended.code {
+            Some(code @ (0 | 1)) => codes[code as usize] += 1,
+            code => panic!("{code:?}: {}", ended.err),
+        }
+        let _ = std::fs::remove_file(&page);
+    }
+    assert!(codes.iter().all(|&count| count > 0), "ended and complete runs: {codes:?}");
+}

@@ -2,6 +2,7 @@
 
 use super::csv::{COLUMNS, Csv};
 use super::recorder::{RunRecorder, Trace};
+use crate::output::write_file;
 use crate::report::{self, DrawnRoot, Outline, RunPage};
 use anyhow::Context;
 use std::fs::File;
@@ -97,17 +98,14 @@ impl<'a> Files<'a> {
     ) -> anyhow::Result<()> {
         let picture =
             RunPage { title, seed, roots, duration_ns: duration.as_ns(), head: Vec::new() };
-        let write = |path: &Path, text: String| {
-            std::fs::write(path, text).with_context(|| cannot_write(path))
-        };
         if let Some(path) = &self.args.html {
-            write(path, report::html(&picture)?)?;
+            write_file(path, &report::html(&picture)?)?;
         }
         if let Some(path) = &self.args.svg {
             let tasks = picture.roots.iter().flat_map(|root| &root.outline.tasks);
             let longest = tasks.map(|task| task.period_ns).max().unwrap_or(0);
             let until = longest.saturating_mul(20).clamp(1, duration.as_ns().max(1));
-            write(path, report::svg(&picture, until))?;
+            write_file(path, &report::svg(&picture, until))?;
         }
         if let (Some(mut file), Some(path)) = (self.csv, &self.args.csv) {
             file.flush().with_context(|| cannot_write(path))?;

@@ -2,7 +2,6 @@
 
 use super::AnalysisReport;
 use super::names::name_of;
-use anyhow::Context;
 use std::path::Path;
 use talea_analysis::tree::RootModel;
 use talea_core::engine::{NodeId, NodeSpec, Tree};
@@ -16,7 +15,7 @@ pub(super) fn write(path: &Path, system: &System, answer: &AnalysisReport) -> an
         both.map(|(root, answer)| RootBounds { answer, plots: plots(root) }).collect();
     let title = Path::new(&answer.file).file_name().unwrap_or_default().to_string_lossy();
     let page = bounds_html(&format!("{title}, analysed"), &answer.what_if, &roots)?;
-    std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))
+    talea_study::output::write_file(path, &page)
 }
 
 fn plots(root: &Root) -> Vec<Plot> {
