@@ -10,7 +10,7 @@
 use super::{Built, archive, build, userland};
 use crate::shell;
 use crate::test::Verdict;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
