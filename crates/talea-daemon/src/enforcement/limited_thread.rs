@@ -372,7 +372,9 @@ impl State {
     fn exhausted(&mut self, now: Monotonic) -> Next {
         self.overruns.count += 1;
         self.overruns.last_ns = now.as_ns();
-        let outstanding = self.meter.outstanding(now).map(|(_, consumed)| consumed);
+        // Of a copy: for this meter the thread has not gone to sleep.
+        let mut meter = self.meter.clone();
+        let outstanding = meter.outstanding(now).map(|(_, consumed)| consumed);
         self.last_consumed = outstanding.fold(Work::ZERO, |sum, consumed| sum + consumed);
         match self.limit.on_overrun {
             OnOverrun::Notify => {

@@ -17,6 +17,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use talea_kernel_tests::bench::{copy, program};
 use talea_kernel_tests::{ALICE, Bench, Daemon, eventually, needs_root};
 
@@ -186,9 +187,14 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Builds the programs and the library of the tutorials, and stages them beside the daemon.
+/// Builds the programs and the library of the tutorials once, and stages them beside the daemon.
 /// `TALEA_BIN_DIR` names a folder that already contains them.
 fn build() {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(build_and_stage);
+}
+
+fn build_and_stage() {
     let own = std::env::current_exe().expect("our own path");
     let mut folder = own.parent().and_then(Path::parent).expect("a target folder").to_owned();
     if let Some(built) = std::env::var_os("TALEA_BIN_DIR") {
