@@ -50,5 +50,6 @@ for line in sys.stdin:
         results[group][result] += 1
 for group, counts in results.items():
     print(group + ":", ", ".join(f"{count} {result}" for result, count in counts.items()))
-wrong = sum(counts[word] for counts in results.values() for word in ("missing", "tighter", "looser"))
+WRONG = ("missing", "tighter", "looser")
+wrong = sum(counts[word] for counts in results.values() for word in WRONG)
 sys.exit(not results or wrong > 0)

@@ -1,9 +1,9 @@
 //! Response times under EDF with limited preemption.
 //!
 //! L. George, N. Rivierre and M. Spuri, "Preemptive and non-preemptive real-time uniprocessor
-//! scheduling", INRIA research report 2966, 1996, section 5.2 for non-preemptive jobs; S. K.
-//! Baruah, "The limited-preemption uniprocessor scheduling of sporadic task systems", ECRTS 2005,
-//! for sections; S. Bozhko and B. B. Brandenburg, "Abstract response-time analysis", ECRTS 2020,
+//! scheduling", INRIA research report 2966, 1996, for non-preemptive jobs; S. K. Baruah, "The
+//! limited-preemption uniprocessor scheduling of sporadic task systems", ECRTS 2005, for sections;
+//! S. Bozhko and B. B. Brandenburg, "Abstract response-time analysis", ECRTS 2020,
 //! for the last section. The search and its proof are in `edf_response_search.rs`.
 //!
 //! Assumptions:

@@ -1,8 +1,8 @@
 //! Response times under fixed priorities with limited preemption.
 //!
 //! R. J. Bril, J. J. Lukkien and W. F. J. Verhaegh, "Worst-case response time analysis of real-time
-//! tasks under fixed-priority scheduling with deferred preemption", Real-Time Systems 42, 2009,
-//! section 5: the last section of job q, of the length l, begins after the least w(q) with
+//! tasks under fixed-priority scheduling with deferred preemption", Real-Time Systems 42, 2009:
+//! the last section of job q, of the length l, begins after the least w(q) with
 //!
 //! > w(q) = B + (q + 1)·C − l + Σ (⌊(w(q) + J_j)/T_j⌋ + 1)·C_j over all more urgent j.
 //!
@@ -41,7 +41,7 @@ pub const INFO: TestInfo = TestInfo {
     platform: Platform::One,
     model: "sporadic, any D, jitter; preemptive, non-preemptive, preemption points, floating sections",
     kind: TestKind::Sufficient,
-    paper: "Bril, Lukkien and Verhaegh, Real-Time Systems 42, 2009, section 5",
+    paper: "Bril, Lukkien and Verhaegh, Real-Time Systems 42, 2009",
     sustainable: "costs, periods, deadlines, jitter, blocking, longest sections",
     tests: &[
         "crates/talea-analysis/tests/it/sections.rs::fixed_priority_equations_as_printed_give_the_same",

@@ -8,7 +8,7 @@
 //! > h(t) + max {C_j − 1 : D_j > t} ≤ t for every t from the shortest D on.
 //!
 //! [`super::qpa`] with the right blocking decides this condition. The response times of the same
-//! report, section 5.2, are those of [`super::limited_edf`] with sections of the length C; they
+//! report are those of [`super::limited_edf`] with sections of the length C; they
 //! decide sets with jitter as well.
 //!
 //! Assumptions:
@@ -61,7 +61,7 @@ pub const RESPONSE_TIMES: TestInfo = TestInfo {
     platform: Platform::One,
     model: "sporadic, any D, jitter, non-preemptive; with blocking sufficient",
     kind: TestKind::Exact,
-    paper: "George, Rivierre and Spuri, INRIA research report 2966, 1996, section 5.2",
+    paper: "George, Rivierre and Spuri, INRIA research report 2966, 1996",
     sustainable: "verdict: costs, periods, deadlines, jitter, blocking; bounds: costs, periods, jitter, blocking",
     tests: &[
         "crates/talea-analysis/tests/it/sections.rs::edf_bounds_are_the_longest_simulated_responses",

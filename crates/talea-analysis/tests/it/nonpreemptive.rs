@@ -3,7 +3,7 @@
 
 use crate::plain::{self, Plain, plain};
 use crate::replay::{self, Order};
-use crate::rng::{Deadlines, every, random, rng, rounds, set, task};
+use crate::rng::{Deadlines, every, random, rng, rounds, set, short_tasks, task};
 use talea_analysis::uni::{Scratch, fp_response, np_edf, np_fp, qpa};
 use talea_analysis::verdict::Release;
 use talea_analysis::{Sporadic, Verdict, Witness};
@@ -175,14 +175,7 @@ fn edf_equals_the_simulation(tasks: &[Sporadic]) -> bool {
 
 #[test]
 fn edf_verdicts_are_those_of_the_simulation() {
-    let mut choices = Vec::new();
-    for period in 2..=6 {
-        for cost in 1..=3.min(period) {
-            for deadline in [cost, period, period + 2] {
-                choices.push(task(cost, period, deadline));
-            }
-        }
-    }
+    let choices = short_tasks();
     let (mut proved, mut all) = (0u64, 0u64);
     let mut count = |tasks: &[Sporadic]| {
         proved += u64::from(edf_equals_the_simulation(tasks));

@@ -42,6 +42,19 @@ pub(crate) fn random(
     (0..n).map(|_| one(rng)).collect()
 }
 
+/// Returns the tasks with T from 2 to 6, C up to 3 and D below, equal to and above T.
+pub(crate) fn short_tasks() -> Vec<Sporadic> {
+    let mut tasks = Vec::new();
+    for period in 2..=6 {
+        for cost in 1..=3.min(period) {
+            for deadline in [cost, period, period + 2] {
+                tasks.push(task(cost, period, deadline));
+            }
+        }
+    }
+    tasks
+}
+
 /// Passes all lists of `count` of the choices to `visit`, with repetition and in every order.
 pub(crate) fn every<T: Copy>(choices: &[T], count: usize, mut visit: impl FnMut(&[T])) {
     let mut at = vec![0; count];

@@ -3,7 +3,7 @@
 
 use crate::plain::{self, Job, Plain, jobs, plain, run};
 use crate::replay::{self, Order};
-use crate::rng::{Deadlines, Rng, every, random, rng, rounds, set, task};
+use crate::rng::{Deadlines, Rng, every, random, rng, rounds, set, short_tasks};
 use talea_analysis::uni::{
     Bound, Scratch, Sections, edf_response, limited_edf, limited_fp, np_edf,
 };
@@ -206,14 +206,7 @@ fn equals_the_simulation(tasks: &[Sporadic]) -> bool {
 
 #[test]
 fn edf_bounds_are_the_longest_simulated_responses() {
-    let mut choices = Vec::new();
-    for period in 2..=6 {
-        for cost in 1..=3.min(period) {
-            for deadline in [cost, period, period + 2] {
-                choices.push(task(cost, period, deadline));
-            }
-        }
-    }
+    let choices = short_tasks();
     let (mut proved, mut all) = (0u64, 0u64);
     let mut count = |tasks: &[Sporadic]| {
         proved += u64::from(equals_the_simulation(tasks));

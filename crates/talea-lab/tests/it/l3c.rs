@@ -145,6 +145,6 @@ fn lab_all_keeps_what_is_done_and_goes_on_where_it_stopped() {
     assert!(line(&second.out, "l3c-fig4-live").contains("kept"), "{}", second.out);
     let third = all(&["--quick"]);
     assert!(line(&third.out, "l3c-fig4").contains("kept"), "{}", third.out);
-    let nothing = run(&scratch, &["all", "--out", "all", "--only", "nobody"]);
+    let nothing = run(&scratch, &["all", "--out", "all", "--only", "unknown"]);
     assert_eq!(nothing.code, Some(2), "{}", nothing.err);
 }

@@ -289,10 +289,13 @@ impl Fixture {
     pub(crate) fn is_unharmed(&self) {
         self.daemon.wait_until_raised();
         for Bystander { what, tid, attr, cpus } in &self.bystanders {
+            let now = || (kernel::attr(*tid), kernel::affinity(*tid));
             // A daemon whose budget is exhausted is an ordinary thread for a while.
-            eventually(&format!("{what} has its attributes and CPUs"), || {
-                (kernel::attr(*tid), kernel::affinity(*tid)) == (*attr, *cpus)
-            });
+            if *tid == self.daemon.pid() {
+                eventually("the daemon has its attributes", || now() == (*attr, *cpus));
+            } else {
+                assert_eq!(now(), (*attr, *cpus), "{what} was changed");
+            }
         }
         let watcher = self.root.connect(&self.daemon);
         let status = watcher.status();
