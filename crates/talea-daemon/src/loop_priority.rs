@@ -14,7 +14,7 @@
 //! | *raised* | a round ends, budget left | *raised* | |
 //! | *raised* | a round ends, budget exhausted | *throttled* | the guardian is asked |
 //! | *throttled* | a round ends | *throttled* | |
-//! | *throttled* | no round ends for [`CHECK_PERIOD`] | *reserved* | the guardian raises the loop |
+//! | *throttled* | [`STARVED_CHECKS`] checks find it waiting | *reserved* | the guardian raises the loop |
 //! | *reserved* | the first round ends | *reserved* | the loop holds the heavy shares |
 //! | *reserved* | a round ends, reserve exhausted | *exhausted* | the guardian lowers the loop |
 //! | *throttled*, *reserved*, *exhausted* | the budget is full | *raised* | no share is held |
@@ -41,7 +41,7 @@ use std::time::Duration;
 use talea_core::setup::Setup;
 use talea_core::{Monotonic, Span, mutate};
 use talea_os::sched::{self, Attr, Policy};
-use talea_os::{Tid, clock};
+use talea_os::{Tid, clock, proc};
 
 /// Priority of the guardian, the highest one, as that of the enforcers.
 const HIGHEST: u8 = 99;
@@ -51,8 +51,11 @@ const BUDGET: Span = Span::from_ns(2_000_000);
 const PERIOD: Span = Span::from_ns(20_000_000);
 /// Work of a reserved loop above the bands, until the budget is full.
 const RESERVE: Span = BUDGET;
-/// Time without the end of a round after which a throttled loop is starved.
-const CHECK_PERIOD: Span = Span::from_ns(500_000);
+/// Interval of the guardian's checks of a throttled loop.
+const CHECK_PERIOD: Span = Span::from_ns(250_000);
+/// Number of checks in a row that find a starved loop waiting for a CPU: runnable, and without the
+/// end of a round since the last check.
+const STARVED_CHECKS: u32 = 2;
 /// Refill time of a unit of work.
 const REFILL: u64 = PERIOD.as_ns() / BUDGET.as_ns();
 /// Share of root.
@@ -299,9 +302,16 @@ impl Drop for Guardian {
 }
 
 impl Shared {
+    /// Whether the loop has work. A loop whose state cannot be read counts as runnable.
+    fn is_runnable(&self) -> bool {
+        let stat = proc::stat_of(Tid::of_process(), self.event_loop);
+        mutate!("daemon-loop-idle", stat.map_or(true, |stat| stat.state == b'R'), true)
+    }
+
     /// Waits until `until`. Raises a starved loop until its reserve is exhausted.
     fn throttle(&self, until: Monotonic) {
         let mut rounds = self.rounds.load(Ordering::Relaxed);
+        let mut starved_checks = 0;
         let is_starved = loop {
             let next = clock::now().saturating_add(CHECK_PERIOD);
             clock::sleep_until(next.min(until));
@@ -309,7 +319,9 @@ impl Shared {
                 break false;
             }
             let before = std::mem::replace(&mut rounds, self.rounds.load(Ordering::Relaxed));
-            if mutate!("daemon-loop-reserve", rounds == before, false) {
+            let is_waiting = rounds == before && self.is_runnable();
+            starved_checks = if is_waiting { starved_checks + 1 } else { 0 };
+            if mutate!("daemon-loop-reserve", starved_checks == STARVED_CHECKS, false) {
                 break true;
             }
         };

@@ -33,7 +33,7 @@ pub const STATE_FILE: &str = "state";
 pub const AUDIT_DIRECTORY: &str = "audit";
 /// Maximum number of connections that wait to be accepted. The kernel serves them in order, so a
 /// longer backlog delays the clients behind a user that connects endlessly.
-const BACKLOG: u32 = 256;
+const BACKLOG: u32 = 64;
 
 /// Options of the command line; they override the file.
 #[derive(Clone, Debug)]

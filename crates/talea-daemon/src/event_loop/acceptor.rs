@@ -31,10 +31,10 @@ use talea_os::{clock, peer, proc};
 
 /// Maximum number of connections accepted from one listener per round. An accept alone costs less
 /// than a request.
-const MAX_ACCEPTS: usize = 32;
+const MAX_ACCEPTS: usize = 8;
 /// Time per round after which no further connection is added to the broker. Adding one costs
 /// several requests.
-const QUANTUM: Span = Span::from_ns(100_000);
+const QUANTUM: Span = Span::from_ns(30_000);
 /// Number of connections beyond a user's quota that wait for their turn. The others are dropped,
 /// and do not receive the refusal.
 const MAX_REFUSED_WAITING: u32 = 4;

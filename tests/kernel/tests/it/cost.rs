@@ -41,6 +41,8 @@ fn r33_an_idle_daemon_with_idle_clients_sleeps() {
     assert_eq!(alice.order(&format!("connect-many {} 100", daemon.socket().display())), "100");
     let observer = bob.connect(&daemon);
     let worker = bob.thread();
+    // The event loop returns to its priority at most 40 ms after so many connections.
+    bob.order(&format!("periods {worker} 1 100000"));
     let before = observer.status().wakeups;
     // Half a second in which nothing happens.
     bob.order(&format!("periods {worker} 5 100000"));

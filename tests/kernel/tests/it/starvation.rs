@@ -381,6 +381,29 @@ fn attack_13_floods_of_others_beside_hogs_do_not_delay_a_client() {
     assert!(ratio < 100, "quiet {quiet:?}, beside hogs and floods {busy:?}");
 }
 
+#[test]
+fn attack_13_a_client_that_pauses_after_a_burst_is_not_held() {
+    needs_root!();
+    let bench = Bench::new("starvation-idle");
+    let quota = "[daemon.quota]\nrequests_per_second = 1000000\n";
+    let daemon = Daemon::start(&bench, &format!("{}{quota}", config::open()));
+    let bob = Agent::user(BOB);
+    let client = bob.connect(&daemon);
+    // Bursts exhaust the budget of the event loop. Then the loop is idle for a millisecond after
+    // each request. Other threads starve it at most in a few rounds.
+    let ratios: Vec<u64> = (0..15)
+        .map(|_| {
+            let mut burst = status_times_with(&client, 100, 0);
+            while kernel::policy(daemon.pid()).is_realtime() {
+                burst = status_times_with(&client, 100, 0);
+            }
+            status_times(&client, 20).max / burst.median
+        })
+        .collect();
+    println!("longest response after a burst, in medians of the burst: {ratios:?}");
+    assert!(ratios.iter().filter(|&&ratio| ratio > 100).count() <= 4, "{ratios:?}");
+}
+
 /// Lets hogs on every CPU run for seconds, and checks that they are demoted before they end.
 fn hogs_are_demoted(is_throttling: bool) {
     let bench = Bench::new("starvation-demoted");
