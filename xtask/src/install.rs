@@ -131,7 +131,9 @@ impl Install {
         // The original installs its header one level deeper.
         self.link("../retif.h", "include/lib/retif.h")?;
         let plugin = root().join("crates/talea-plugin-host/include/talea_plugin.h");
-        self.copy(&plugin, "include/talea_plugin.h", 0o644)
+        self.copy(&plugin, "include/talea_plugin.h", 0o644)?;
+        let sched = root().join("crates/talea-object/include/talea_sched.h");
+        self.copy(&sched, "include/talea_sched.h", 0o644)
     }
 
     fn documents(&self) -> Result<()> {

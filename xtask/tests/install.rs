@@ -68,6 +68,7 @@ fn what_is_installed_can_be_used() {
         "include/yasmin.h",
         "include/yasmin_constants.h",
         "include/talea_plugin.h",
+        "include/talea_sched.h",
         "lib/systemd/system/talead.socket",
         "lib/systemd/system/talead-plugin.socket",
         "lib/systemd/system/talead-plugin@.service",

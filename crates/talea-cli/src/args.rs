@@ -230,6 +230,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "WITNESS", conflicts_with = "seed")]
     pub(crate) witness: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) objects: crate::objects::ObjectArgs,
+    #[command(flatten)]
     pub(crate) files: talea_study::run_summary::FileArgs,
     #[command(flatten)]
     pub(crate) limit: talea_study::limit::LimitArgs,

@@ -12,6 +12,7 @@ mod grant_text;
 mod json;
 mod kernel;
 mod man_pages;
+mod objects;
 mod reserve;
 
 use args::{Cli, Command};

@@ -5,7 +5,7 @@ use std::path::Path;
 use talea_config::{Diagnostic, FILE_MAX};
 use talea_core::mutate;
 use talea_os::bounded_read::read_bounded;
-use talea_system::{self as system, Beside, Include, System};
+use talea_system::{self as system, Beside, Include, Registry, System};
 
 /// Returns the resolver of included files, relative to the including file.
 pub fn file_includes() -> impl Include {
@@ -38,9 +38,11 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{origin} is not UTF-8 text"))
 }
 
-/// Reads a system file with its included files and prints the warnings.
-pub fn load(path: &Path) -> anyhow::Result<Result<System, Vec<Diagnostic>>> {
-    Ok(system::read(&read_text(path)?, &path.display().to_string(), &file_includes())
+/// Reads a system file with its included files and prints the warnings. The file may name what
+/// `registry` has.
+pub fn load(path: &Path, registry: &Registry) -> anyhow::Result<Result<System, Vec<Diagnostic>>> {
+    let origin = path.display().to_string();
+    Ok(system::read_with(&read_text(path)?, &origin, &file_includes(), registry)
         .inspect(print_warnings))
 }
 
@@ -50,8 +52,8 @@ pub fn print_warnings(system: &System) {
 }
 
 /// Variant of [`load`] that prints the errors and then returns `None`.
-pub fn load_or_report(path: &Path) -> anyhow::Result<Option<System>> {
-    Ok(load(path)?
+pub fn load_or_report(path: &Path, registry: &Registry) -> anyhow::Result<Option<System>> {
+    Ok(load(path, registry)?
         .map_err(|diagnostics| eprint!("{}", talea_config::diagnostic::render(&diagnostics, false)))
         .ok())
 }

@@ -37,8 +37,7 @@ impl Registry {
     /// If the name exists already.
     #[must_use]
     pub fn server(mut self, name: &'static str, make: server::ServerFactory) -> Registry {
-        let mut known = SERVERS.iter().copied().chain(self.servers.iter().map(|server| server.0));
-        let is_new = mutate!("system-registry", known.all(|known| known != name), true);
+        let is_new = mutate!("system-registry", !self.has_server(name), true);
         assert!(is_new, "there is a server {name} already");
         self.servers.push((name, make));
         self
@@ -60,6 +59,11 @@ impl Registry {
     /// Whether files may state `policy = "name"`: the policy is one of Talea's own, or registered.
     pub fn has_policy(&self, name: &str) -> bool {
         POLICIES.contains(&name) || self.policies.iter().any(|policy| policy.0 == name)
+    }
+
+    /// Whether files may state `server = "name"`: the server is one of Talea's own, or registered.
+    pub fn has_server(&self, name: &str) -> bool {
+        SERVERS.contains(&name) || self.servers.iter().any(|server| server.0 == name)
     }
 
     /// Returns the registered policies, with their names.

@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("talea-os", "system calls that no safe wrapper has"),
     ("talea-capi", "the C ABI"),
     ("talea-plugin-host", "loads and calls code from outside"),
+    ("talea-object", "loads and calls code from outside"),
 ];
 
 /// Maximum distance in lines between an `unsafe` and its argument above.

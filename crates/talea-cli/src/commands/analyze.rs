@@ -31,7 +31,7 @@ use talea_study::output::{Table, Tone, colored, count, note, paint, print, print
 use talea_study::run_summary::short;
 use talea_study::system_file::load;
 use talea_system::what_if::Change;
-use talea_system::{Root, System};
+use talea_system::{Registry, Root, System};
 use witness::Miss;
 
 /// Analyse whether deadlines can be missed.
@@ -165,7 +165,7 @@ impl Verdict {
 
 pub(crate) fn run(args: &AnalyzeArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
-    let mut system = match load(&args.file)? {
+    let mut system = match load(&args.file, &Registry::default())? {
         Ok(system) => system,
         Err(diagnostics) => {
             eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));

@@ -29,7 +29,7 @@ use talea_study::options::{self, Output};
 use talea_study::output::{colored, print, print_json, write_file};
 use talea_study::report::{DrawnRoot, Outline, RunPage, html};
 use talea_study::run_summary;
-use talea_system::{Root, System};
+use talea_system::{Registry, Root, System};
 
 /// Compare bound, simulation and real threads.
 ///
@@ -100,7 +100,7 @@ struct Comparison<'a> {
 }
 
 pub(crate) fn run(options: &Options, args: &CompareArgs) -> anyhow::Result<Exit> {
-    let (system, texts) = match SourceTexts::load(&args.file)? {
+    let (system, texts) = match SourceTexts::load(&args.file, &Registry::default())? {
         Ok(read) => read,
         Err(diagnostics) => {
             eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));

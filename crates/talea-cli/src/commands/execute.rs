@@ -68,6 +68,8 @@ pub(crate) struct ExecuteArgs {
     #[arg(long)]
     beside_grants: bool,
     #[command(flatten)]
+    objects: crate::objects::ObjectArgs,
+    #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
     output: Output,
@@ -187,7 +189,8 @@ struct StallJson {
 }
 
 pub(crate) fn run(options: &Options, args: &ExecuteArgs) -> anyhow::Result<Exit> {
-    let (system, texts) = match SourceTexts::load(&args.file)? {
+    let Some(registry) = args.objects.registry() else { return Ok(Exit::Usage) };
+    let (system, texts) = match SourceTexts::load(&args.file, &registry)? {
         Ok(read) => read,
         Err(diagnostics) => {
             eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));

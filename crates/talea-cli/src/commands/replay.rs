@@ -30,6 +30,8 @@ pub(crate) struct ReplayArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
+    objects: crate::objects::ObjectArgs,
+    #[command(flatten)]
     limit: talea_study::limit::LimitArgs,
     #[command(flatten)]
     output: Output,
@@ -100,7 +102,8 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let system = match recording.texts.system() {
+    let Some(registry) = args.objects.registry() else { return Ok(Exit::Usage) };
+    let system = match recording.texts.system(&registry) {
         Ok(system) => system,
         Err(diagnostics) => {
             eprint!("{}", talea_config::diagnostic::render(&diagnostics, false));

@@ -39,7 +39,8 @@ struct WitnessReplay {
 
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     let _watch = args.limit.watch(args.output.json)?;
-    let Some(mut system) = load_or_report(&args.file)? else { return Ok(Exit::Usage) };
+    let Some(registry) = args.objects.registry() else { return Ok(Exit::Usage) };
+    let Some(mut system) = load_or_report(&args.file, &registry)? else { return Ok(Exit::Usage) };
     let witness = match args.witness.as_deref().map(Witness::read).transpose()? {
         None => None,
         Some(read) => match read.and_then(|witness| witness.apply(&mut system).map(|()| witness)) {

@@ -134,6 +134,50 @@ cost = \"45ms\"
 }
 
 #[test]
+fn l8_s19_an_object_adds_a_policy_to_a_simulation_a_run_and_its_replay() {
+    needs_root!();
+    let _bench = Bench::new("cli_object");
+    let scratch = Scratch::new();
+    let text = SYSTEM.replace("policy = \"fp\"", "policy = \"llf\"");
+    scratch.file("system.toml", &text);
+    let unknown = run(&scratch, &["simulate", "system.toml"]);
+    assert_eq!(unknown.code, Some(2), "{}", unknown.out);
+    assert!(unknown.err.contains("`llf`"), "{}", unknown.err);
+    let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let compiled = std::process::Command::new("cc")
+        .args(["-O2", "-fPIC", "-shared", "-o", "llf.so"])
+        .arg(format!("-I{repository}/crates/talea-object/include"))
+        .arg(format!("{repository}/examples/c/objects/llf.c"))
+        .current_dir(scratch.path())
+        .status()
+        .expect("a C compiler");
+    assert!(compiled.success());
+    let object = ["--object", "llf.so"];
+    let run_with = |arguments: &[&str]| {
+        let ended = run(&scratch, &[arguments, &object].concat());
+        assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+        ended
+    };
+    let completed = |out: &str| {
+        let tasks = &json(out)["roots"][0]["tasks"];
+        let tasks = tasks.as_array().expect("tasks").iter();
+        tasks.map(|task| task["completed"].as_u64()).collect::<Vec<_>>()
+    };
+    let model = run_with(&["simulate", "system.toml", "--json"]);
+    let real = run_with(&["execute", "system.toml", "--json", "--check", "--record", "run.txt"]);
+    assert_eq!(completed(&real.out), completed(&model.out));
+    let same = run_with(&["replay", "run.txt"]);
+    assert!(same.out.contains("same: cpu0"), "{}", same.out);
+    assert_eq!(run(&scratch, &["replay", "run.txt"]).code, Some(2), "without the object");
+    // Root loads no object that another user can change.
+    let all_users = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    std::fs::set_permissions(scratch.path().join("llf.so"), all_users).expect("our file");
+    let refused = run(&scratch, &[&["execute", "system.toml"][..], &object].concat());
+    assert_eq!(refused.code, Some(2), "{}", refused.out);
+    assert!(refused.err.contains("no other user can change"), "{}", refused.err);
+}
+
+#[test]
 fn s3_a_recorded_run_is_replayed_and_a_swapped_order_is_caught() {
     needs_root!();
     let _bench = Bench::new("cli_replay");

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use talea_config::Diagnostic;
 use talea_exec::RecordEntry;
 use talea_exec::record::text;
-use talea_system::{self as system, Beside, System, folded};
+use talea_system::{self as system, Beside, Registry, System, folded};
 
 /// First line of a recording. The number changes with the form.
 pub(super) const HEADER: &str = "talea-recording 1";
@@ -24,7 +24,10 @@ pub struct SourceTexts(pub Vec<(String, String)>);
 
 impl SourceTexts {
     /// Reads a description and keeps its texts.
-    pub fn load(path: &Path) -> anyhow::Result<Result<(System, SourceTexts), Vec<Diagnostic>>> {
+    pub fn load(
+        path: &Path,
+        registry: &Registry,
+    ) -> anyhow::Result<Result<(System, SourceTexts), Vec<Diagnostic>>> {
         let (origin, own) = (path.display().to_string(), crate::system_file::read_text(path)?);
         let included = RefCell::new(Vec::new());
         let beside = Beside(|path: &Path| {
@@ -32,14 +35,15 @@ impl SourceTexts {
             included.borrow_mut().push((path.display().to_string(), text.clone()));
             Ok(text)
         });
-        let read = system::read(&own, &origin, &beside).inspect(crate::system_file::print_warnings);
+        let read = system::read_with(&own, &origin, &beside, registry)
+            .inspect(crate::system_file::print_warnings);
         let mut texts = vec![(origin, own)];
         texts.append(&mut included.borrow_mut());
         Ok(read.map(|system| (system, SourceTexts(texts))))
     }
 
     /// Parses the texts.
-    pub fn system(&self) -> Result<System, Vec<Diagnostic>> {
+    pub fn system(&self, registry: &Registry) -> Result<System, Vec<Diagnostic>> {
         let Some((origin, own)) = self.0.first() else { return Err(Vec::new()) };
         let kept: BTreeMap<PathBuf, &str> =
             self.0.iter().map(|(path, text)| (folded(Path::new(path)), text.as_str())).collect();
@@ -49,7 +53,7 @@ impl SourceTexts {
                 .map(|text| (*text).to_owned())
                 .ok_or_else(|| "it is not in the recording".to_owned())
         });
-        system::read(own, origin, &beside)
+        system::read_with(own, origin, &beside, registry)
     }
 }
 
