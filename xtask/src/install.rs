@@ -1,4 +1,5 @@
-//! `cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]`.
+//! `cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--libdir DIR] [--profile
+//! NAME]`.
 //!
 //! The command builds and copies programs, libraries under their SONAMEs, headers, pkg-config
 //! files, man pages, the manual, completions, service units, a sample configuration and the
@@ -14,19 +15,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
-cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]
+cargo xtask install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--libdir DIR] [--profile NAME]
 
   --prefix DIR      the folder of the installed system, such as /usr/local
   --destdir DIR     a prefix of every path, for packagers
   --sysconfdir DIR  the folder of the configuration [PREFIX/etc; /etc for /usr]
+  --libdir DIR      the folder of the libraries [PREFIX/lib]
   --profile NAME    the profile of the build [release]
 ";
 
-struct Install {
-    prefix: PathBuf,
-    sysconfdir: PathBuf,
-    destdir: PathBuf,
-    profile: String,
+pub(crate) struct Install {
+    pub(crate) prefix: PathBuf,
+    pub(crate) sysconfdir: PathBuf,
+    pub(crate) libdir: PathBuf,
+    pub(crate) destdir: PathBuf,
+    pub(crate) profile: String,
 }
 
 /// Runs the install command.
@@ -35,12 +38,7 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
         print!("{USAGE}");
         return Ok(ExitCode::SUCCESS);
     };
-    install.build()?;
-    install.programs()?;
-    install.libraries()?;
-    install.documents()?;
-    install.services()?;
-    install.demonstration()?;
+    install.all()?;
     println!("installed below {}", install.place(&install.prefix).display());
     Ok(ExitCode::SUCCESS)
 }
@@ -48,12 +46,13 @@ pub(crate) fn run(args: &mut Parser) -> Result<ExitCode> {
 impl Install {
     /// Reads the arguments. Returns `None` if they ask for help.
     fn parse(args: &mut Parser) -> Result<Option<Install>> {
-        let (mut prefix, mut sysconfdir) = (None, None);
+        let (mut prefix, mut sysconfdir, mut libdir) = (None, None, None);
         let (mut destdir, mut profile) = (PathBuf::new(), "release".to_owned());
         while let Some(arg) = args.next()? {
             match arg {
                 Arg::Long("prefix") => prefix = Some(PathBuf::from(args.value()?)),
                 Arg::Long("sysconfdir") => sysconfdir = Some(PathBuf::from(args.value()?)),
+                Arg::Long("libdir") => libdir = Some(PathBuf::from(args.value()?)),
                 Arg::Long("destdir") => destdir = args.value()?.into(),
                 Arg::Long("profile") => profile = args.value()?.string()?,
                 Arg::Long("help") | Arg::Short('h') => return Ok(None),
@@ -64,10 +63,26 @@ impl Install {
         // The configuration of the prefix /usr is in /etc.
         let beside = if prefix == Path::new("/usr") { "/etc".into() } else { prefix.join("etc") };
         let sysconfdir = sysconfdir.unwrap_or(beside);
-        if !prefix.is_absolute() || !sysconfdir.is_absolute() {
+        let libdir = libdir.unwrap_or_else(|| prefix.join("lib"));
+        if ![&prefix, &sysconfdir, &libdir].iter().all(|path| path.is_absolute()) {
             bail!("paths must be absolute: services start in another folder");
         }
-        Ok(Some(Install { prefix, sysconfdir, destdir, profile }))
+        Ok(Some(Install { prefix, sysconfdir, libdir, destdir, profile }))
+    }
+
+    /// Builds and copies everything.
+    pub(crate) fn all(&self) -> Result<()> {
+        self.build()?;
+        self.programs()?;
+        self.libraries()?;
+        self.documents()?;
+        self.services()?;
+        self.demonstration()
+    }
+
+    /// Returns a path in the folder of the libraries.
+    fn library(&self, name: &str) -> PathBuf {
+        self.libdir.join(name)
     }
 
     /// Returns the path below `destdir` for a path of the installed system.
@@ -109,27 +124,27 @@ impl Install {
 
     fn libraries(&self) -> Result<()> {
         let built = self.target(&shell::target_dir()).join("libtalea.so");
-        self.copy(&built, "lib/libtalea.so.0", 0o755)?;
+        self.copy_to(&built, &self.library("libtalea.so.0"), 0o644)?;
         // Programs that were linked with the original ask for its SONAME.
         let library = fs::read(&built).with_context(|| built.display().to_string())?;
-        let retif = self.place(&self.prefix.join("lib/libretif.so.0"));
-        self.copy(&built, "lib/libretif.so.0", 0o755)?;
+        let retif = self.place(&self.library("libretif.so.0"));
+        self.copy_to(&built, &self.library("libretif.so.0"), 0o644)?;
         fs::write(&retif, renamed(library)?).with_context(|| retif.display().to_string())?;
         for name in ["talea", "retif"] {
-            self.link(&format!("lib{name}.so.0"), &format!("lib/lib{name}.so"))?;
+            self.link(&format!("lib{name}.so.0"), &self.library(&format!("lib{name}.so")))?;
             let header = format!("include/{name}.h");
             self.copy(&root().join("crates/talea-capi").join(&header), &header, 0o644)?;
             let described = format!("crates/talea-capi/pkgconfig/{name}.pc.in");
-            self.fill(&described, &self.prefix.join(format!("lib/pkgconfig/{name}.pc")))?;
+            self.fill(&described, &self.library(&format!("pkgconfig/{name}.pc")))?;
         }
         for header in ["include/yasmin.h", "include/yasmin_constants.h"] {
             self.copy(&root().join("crates/talea-capi").join(header), header, 0o644)?;
         }
         // The archive, for programs that include the library; it has every interface.
         let archive = self.target(&shell::target_dir()).join("libtalea.a");
-        self.copy(&archive, "lib/libtalea.a", 0o644)?;
+        self.copy_to(&archive, &self.library("libtalea.a"), 0o644)?;
         // The original installs its header one level deeper.
-        self.link("../retif.h", "include/lib/retif.h")?;
+        self.link("../retif.h", &self.prefix.join("include/lib/retif.h"))?;
         let plugin = root().join("crates/talea-plugin-host/include/talea_plugin.h");
         self.copy(&plugin, "include/talea_plugin.h", 0o644)?;
         let sched = root().join("crates/talea-object/include/talea_sched.h");
@@ -208,10 +223,13 @@ impl Install {
         let demo = self.place(&self.prefix.join("libexec/talea/demo"));
         fs::create_dir_all(&demo)?;
         let job = ["convolver.c", "room.c", "fft.c", "wav.c"];
-        let lib = format!("-L{}", self.place(&self.prefix.join("lib")).display());
+        let lib = format!("-L{}", self.place(&self.libdir).display());
         let include = format!("-I{}", self.place(&self.prefix.join("include")).display());
-        let with =
-            ["-DWITH_TALEA", &include, &lib, "-ltalea", "-Wl,-rpath,$ORIGIN:$ORIGIN/../../../lib"];
+        let mut with = vec!["-DWITH_TALEA", &include, &lib, "-ltalea"];
+        // The loader searches the folders of /usr by itself.
+        if self.prefix != Path::new("/usr") {
+            with.push("-Wl,-rpath,$ORIGIN:$ORIGIN/../../../lib");
+        }
         for (name, sources, more) in [
             ("convolver", &job[..], &[][..]),
             ("convolver-talea", &job[..], &with[..]),
@@ -226,7 +244,12 @@ impl Install {
 
     /// Copies a file of the tree to the path `to` below the prefix.
     fn copy(&self, from: &Path, to: &str, mode: u32) -> Result<()> {
-        let to = self.place(&self.prefix.join(to));
+        self.copy_to(from, &self.prefix.join(to), mode)
+    }
+
+    /// Copies a file of the tree to the path `to` of the installed system.
+    fn copy_to(&self, from: &Path, to: &Path, mode: u32) -> Result<()> {
+        let to = self.place(to);
         fs::create_dir_all(to.parent().context("a directory")?)?;
         // A running program keeps its old file.
         if to.exists() {
@@ -237,8 +260,8 @@ impl Install {
         Ok(fs::set_permissions(&to, Permissions::from_mode(mode))?)
     }
 
-    fn link(&self, to: &str, name: &str) -> Result<()> {
-        let at = self.place(&self.prefix.join(name));
+    fn link(&self, to: &str, name: &Path) -> Result<()> {
+        let at = self.place(name);
         fs::create_dir_all(at.parent().context("a directory")?)?;
         if at.symlink_metadata().is_ok() {
             fs::remove_file(&at)?;
@@ -253,6 +276,7 @@ impl Install {
         let text = text
             .replace("@prefix@", &path(&self.prefix))
             .replace("@sbindir@", &path(&self.prefix.join("sbin")))
+            .replace("@libdir@", &path(&self.libdir))
             .replace("@sysconfdir@", &path(&self.sysconfdir))
             .replace("@version@", env!("CARGO_PKG_VERSION"));
         self.write(to, &text)

@@ -11,6 +11,7 @@ mod guest;
 mod install;
 mod long;
 mod mutate;
+mod package;
 mod shell;
 mod site;
 mod test;
@@ -23,8 +24,10 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [--only STEP]...   formatting, lints, build, tests, documentation, dependencies, other targets
-  install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--profile NAME]
+  install --prefix DIR [--destdir DIR] [--sysconfdir DIR] [--libdir DIR] [--profile NAME]
                           build and install everything
+  deb [--profile NAME]    build Debian packages in target/package
+  dist [--profile NAME]   build a tarball with an installer in target/package
   guest [--kernel NAME] [--free | --systemd] [WORD]...
                           the timing tests on an emulated machine whose clock counts instructions;
                           or the tests of the installed units beside systemd
@@ -62,6 +65,8 @@ fn run() -> Result<ExitCode> {
         "audio" => audio::run(),
         "guest" => guest::run(&mut args),
         "install" => install::run(&mut args),
+        "deb" => package::deb(&mut args),
+        "dist" => package::dist(&mut args),
         "mutate" => mutate::run(&mut args),
         "bench" => long::bench(&mut args),
         "soak" => long::soak(&mut args),

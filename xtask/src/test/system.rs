@@ -17,12 +17,15 @@ const REQUIRED: [Needed; 3] =
     [("cc", "gcc libc6-dev"), ("c++", "g++"), ("pkg-config", "pkg-config")];
 
 /// Programs without which some tests skip themselves and the step `guest` is skipped.
-const OPTIONAL: [Needed; 5] = [
+const OPTIONAL: [Needed; 8] = [
     ("chromium", "chromium"),
     ("node", "nodejs"),
     ("protoc", "protobuf-compiler"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("cpio", "cpio"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
+    ("lintian", "lintian"),
+    ("systemd-sysusers", "systemd-standalone-sysusers"),
 ];
 
 /// Whether the command may install tools and packages.

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Takes all grants back, stops the daemon and removes the files of this folder. The configuration
+# stays.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=
+if [ $# -eq 2 ] && [ "$1" = --root ]; then
+    root=${2%/}
+elif [ $# -ne 0 ]; then
+    echo "usage: $0 [--root DIR]" >&2
+    exit 2
+fi
+if [ -z "$root" ]; then
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "$0: only root can remove files below /: sudo $0" >&2
+        exit 1
+    fi
+    /usr/sbin/talead stop --release >/dev/null 2>&1 || true
+    if [ -d /run/systemd/system ]; then
+        systemctl disable --now talead.socket talead.service talead-plugin.socket || true
+    fi
+fi
+while read -r file; do
+    case $file in
+    etc/*) continue ;;
+    esac
+    rm -f "$root/$file"
+    # Folders that are empty now.
+    rmdir -p --ignore-fail-on-non-empty "$(dirname "$root/$file")" 2>/dev/null || true
+done <"$here/MANIFEST"
+if [ -z "$root" ] && [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi

@@ -1,0 +1,53 @@
+# Installs, uses, upgrades, removes and purges the packages in a copy of this system: an overlay
+# over / in a mount namespace. $1 is the folder of the packages. tests/packages.rs runs it.
+set -eu
+scratch=$(mktemp -d)
+trap 'umount -R -l "$scratch"; rmdir "$scratch"' EXIT
+mount -t tmpfs tmpfs "$scratch"
+mkdir "$scratch/upper" "$scratch/work" "$scratch/root" "$scratch/packages"
+cp "$1"/*.deb "$scratch/packages"
+mount -t overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" overlay \
+    "$scratch/root"
+root=$scratch/root
+mount --bind /proc "$root/proc"
+mount --bind /sys "$root/sys"
+mount --bind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/run"
+mount -t tmpfs tmpfs "$root/tmp"
+mv "$scratch"/packages/*.deb "$root/tmp"
+inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"; }
+
+echo '== install'
+inside sh -ec 'dpkg -i /tmp/libtalea0_* /tmp/libtalea-dev_* /tmp/talea_* /tmp/talead_*'
+inside id talea
+inside talea --version
+inside talea check /etc/talea/talead.toml
+inside man -w talead.toml >/dev/null 2>&1 || inside test -f /usr/share/man/man5/talead.toml.5.gz
+inside sh -ec 'cd /tmp; printf "#include <talea.h>\nint main(void) { return talea_version() == 0; }\n" >a.c
+cc -o a a.c $(pkg-config --cflags --libs talea) && ./a'
+
+echo '== serve'
+inside talead --config /etc/talea/talead.toml & daemon=$!
+for try in $(seq 100); do inside talea status >/dev/null 2>&1 && break; sleep 0.1; done
+inside talea status
+inside talea run --priority 30 --plugin fp -- chrt -p 0
+inside talead stop --release
+wait $daemon
+
+echo '== upgrade'
+sed -i 's/^#log_level = "info"/log_level = "debug"/' "$root/etc/talea/talead.toml"
+inside sh -ec 'dpkg -i /tmp/libtalea0_* /tmp/talead_* </dev/null'
+grep -q '^log_level = "debug"' "$root/etc/talea/talead.toml"
+
+echo '== remove'
+inside dpkg -r talead talea libtalea-dev libtalea0
+test -f "$root/etc/talea/talead.toml"
+inside sh -ec '! command -v talea talead'
+inside dpkg -P talead libtalea0
+if inside id talea 2>/dev/null; then echo 'the user is still there' >&2; exit 1; fi
+
+echo '== left'
+# What differs from this system, without the data base of dpkg, logs, and the files of users.
+cd "$scratch/upper"
+find . \( -type f -o -type l \) | grep -i tale || true
+echo '== end'
