@@ -59,7 +59,7 @@ impl Broker {
         assert!(self.specs.insert_at(slot, spec), "slot {slot} is adopted twice");
         if plugin.is_some() {
             self.ids.insert(id, slot);
-            self.users.insert_id(record.uid, id, slot);
+            self.users.insert_id(record.uid, id, record.token, slot);
         }
         self.users.account(subject).specs += 1;
         if process_watched {

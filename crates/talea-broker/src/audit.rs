@@ -91,6 +91,10 @@ impl Broker {
                 assert_eq!(self.ids.get(spec.id), Some(slot), "ids and slots differ");
                 let listed = self.users.spec_at_least(spec.uid, spec.id);
                 assert_eq!(listed, Some((spec.id, slot)), "a user's list of specs is wrong");
+                let with_token = self.users.spec_with_token(spec.uid, spec.token);
+                let found = with_token.and_then(|id| self.ids.get(id)).map(|at| self.specs.at(at));
+                let found = found.map(|found| (found.uid, found.token));
+                assert_eq!(found, Some((spec.uid, spec.token)), "the index by token is wrong");
                 named += 1;
             }
             if spec.in_ledger {
@@ -144,6 +148,7 @@ impl Broker {
             }
         }
         assert_eq!(named, self.ids.len(), "ids without specs");
+        assert_eq!(named, self.users.token_count(), "tokens without specs");
         assert_eq!(attached, self.counters.attached, "attached threads are miscounted");
         let lists = (self.threads.len(), self.identities.len(), self.threads_by_process.len());
         assert_eq!(

@@ -261,7 +261,8 @@ impl Broker {
         let id = SpecId(self.next_id);
         self.next_id += 1;
         self.ids.insert(id, slot);
-        self.users.insert_id(self.specs.at(slot).uid, id, slot);
+        let spec = self.specs.at(slot);
+        self.users.insert_id(spec.uid, id, spec.token, slot);
         self.bind_to_session(reply_to.session, slot);
         let spec = self.specs.at_mut(slot);
         spec.id = id;

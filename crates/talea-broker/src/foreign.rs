@@ -14,10 +14,10 @@
 
 use crate::admission::{AdmissionRequest, RequestKind};
 use crate::broker::{Blocked, Broker};
+use crate::call_queue::CallQueue;
 use crate::input::{Effect, ForeignAnswer, ForeignCall, LogEvent, SessionId, Ticket};
 use crate::plugin::RuntimeCap;
 use crate::refuse::refusal_without_numbers;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use talea_core::mutate;
 use talea_proto::{Code, Field, SpecId};
 
@@ -26,41 +26,8 @@ use talea_proto::{Code, Field, SpecId};
 pub(crate) struct Host {
     /// Call in flight; the inner value is `None` if the request behind it is gone.
     in_flight: Option<(Ticket, Option<Query>)>,
-    queue: CallQueue,
+    queue: CallQueue<Target, Query>,
     out_of_service: bool,
-}
-
-/// Waiting calls. Those of one user keep their order; the users take turns.
-///
-/// O(waiting calls · log users) per call.
-#[derive(Debug, Default)]
-struct CallQueue {
-    calls: VecDeque<(u32, Query)>,
-    /// Number of the last turn of each user since the host was idle.
-    turns: BTreeMap<u32, u64>,
-    turn: u64,
-}
-
-impl CallQueue {
-    fn push(&mut self, uid: u32, query: Query) {
-        self.calls.push_back((uid, query));
-    }
-
-    /// Removes the first call of the user whose last turn is the oldest.
-    fn pop(&mut self) -> Option<Query> {
-        if self.calls.is_empty() {
-            // No call waits or is in flight.
-            self.turns.clear();
-        }
-        let mut seen = BTreeSet::new();
-        let firsts = self.calls.iter().enumerate().filter(|(_, (uid, _))| seen.insert(*uid));
-        let (_, at) =
-            firsts.map(|(at, (uid, _))| (self.turns.get(uid).copied().unwrap_or(0), at)).min()?;
-        let (uid, query) = self.calls.remove(mutate!("plugin-foreign-turns", at, 0))?;
-        self.turn += 1;
-        self.turns.insert(uid, self.turn);
-        Some(query)
-    }
 }
 
 /// Call for a host.
@@ -70,6 +37,42 @@ pub(crate) enum Query {
     Accept(Box<AdmissionRequest>),
     /// Notify the plugin; only a missing answer matters.
     Notify(Box<ForeignCall>),
+}
+
+/// Object of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    /// The connection whose request asks; it has at most one unanswered request.
+    Session(SessionId),
+    /// The spec of a notification.
+    Spec(SpecId),
+}
+
+impl Query {
+    fn target(&self) -> Target {
+        match self {
+            Query::Accept(request) => Target::Session(request.reply_to.session),
+            Query::Notify(call) => Target::Spec(spec_of(call)),
+        }
+    }
+
+    fn into_request(self) -> Option<AdmissionRequest> {
+        match self {
+            Query::Accept(request) => Some(*request),
+            Query::Notify(_) => None,
+        }
+    }
+}
+
+/// Returns the spec of a notification.
+fn spec_of(call: &ForeignCall) -> SpecId {
+    match *call {
+        ForeignCall::Accept { .. } => unreachable!("a question is no notification"),
+        ForeignCall::Schedule { spec, .. }
+        | ForeignCall::Release { spec }
+        | ForeignCall::Attach { spec }
+        | ForeignCall::Detach { spec } => spec,
+    }
 }
 
 /// Reply of a host.
@@ -93,25 +96,32 @@ impl HostReply {
 impl Host {
     /// Returns the notification, unless it and a queued opposite one cancel each other. This bounds
     /// the queue when a client attaches and detaches repeatedly while the plugin is slow.
-    fn cancel_opposite(&mut self, what: ForeignCall) -> Option<ForeignCall> {
-        let about = spec_of(&what)?;
-        let calls = &mut self.queue.calls;
-        let last = calls.iter().rposition(|(_, query)| match query {
-            Query::Notify(queued) => spec_of(queued) == Some(about),
-            Query::Accept(_) => false,
-        });
-        let Some(at) = last else { return Some(what) };
-        let (_, Query::Notify(queued)) = &calls[at] else { return Some(what) };
-        let opposite = matches!(
-            (&**queued, &what),
+    fn cancel_opposite(&mut self, call: ForeignCall) -> Option<ForeignCall> {
+        let last = self.queue.last_of(Target::Spec(spec_of(&call)));
+        let Some((number, Query::Notify(queued))) = last else { return Some(call) };
+        let is_opposite = matches!(
+            (&**queued, &call),
             (ForeignCall::Attach { .. }, ForeignCall::Detach { .. })
                 | (ForeignCall::Detach { .. }, ForeignCall::Attach { .. })
                 | (ForeignCall::Schedule { .. }, ForeignCall::Release { .. })
         );
-        if opposite {
-            calls.remove(at);
+        if is_opposite {
+            self.queue.remove(number);
         }
-        (!opposite).then_some(what)
+        (!is_opposite).then_some(call)
+    }
+
+    /// Removes the queued questions of this connection; `None` means of all.
+    fn take_requests(&mut self, session: Option<SessionId>) -> Vec<AdmissionRequest> {
+        let numbers: Vec<u64> = if let Some(session) = session {
+            let last = self.queue.last_of(Target::Session(session));
+            last.map(|(number, _)| number).into_iter().collect()
+        } else {
+            let asks = |&(_, query): &(u64, &Query)| matches!(query, Query::Accept(_));
+            self.queue.iter().filter(asks).map(|(number, _)| number).collect()
+        };
+        let queries = numbers.into_iter().filter_map(|number| self.queue.remove(number));
+        queries.filter_map(Query::into_request).collect()
     }
 
     pub(crate) fn is_failed(&self) -> bool {
@@ -122,7 +132,7 @@ impl Host {
 impl Broker {
     /// Queues a call on behalf of a user and sends it if the host is idle.
     pub(crate) fn enqueue(&mut self, plugin: u32, uid: u32, query: Query) {
-        self.hosts[plugin as usize].queue.push(uid, query);
+        self.hosts[plugin as usize].queue.push(uid, query.target(), query);
         self.send_next(plugin);
     }
 
@@ -201,8 +211,7 @@ impl Broker {
         let name = self.names[plugin as usize].to_string();
         self.log(LogEvent::PluginOutOfService { name, why: why.to_owned() });
         self.emit(Effect::StopHost { plugin });
-        let queued = queue.calls.into_iter().map(|(_, query)| query);
-        for query in in_flight.into_iter().chain(queued) {
+        for query in in_flight.into_iter().chain(queue.into_calls()) {
             if let Query::Accept(request) = query {
                 self.run_admission(*request, Some(HostReply::Failed));
             }
@@ -231,12 +240,11 @@ impl Broker {
         }
     }
 
-    /// Cancels all pending requests of a connection that has ended.
+    /// Cancels the pending request of a connection that has ended.
     pub(crate) fn cancel_pending(&mut self, session: SessionId) {
         self.blocked
             .retain(|blocked| !matches!(blocked, Blocked::Request(id, _) if *id == session));
-        let of_it = |request: &AdmissionRequest| request.reply_to.session == session;
-        for request in self.take_pending(of_it) {
+        for request in self.take_pending(Some(session)) {
             self.drop_request(request);
         }
     }
@@ -244,7 +252,7 @@ impl Broker {
     /// Refuses the requests whose admission waits for a plugin, a zero-lag hold or a change, when
     /// the daemon stops.
     pub(crate) fn refuse_pending(&mut self) {
-        for request in self.take_pending(|_| true) {
+        for request in self.take_pending(None) {
             let reply_to = request.reply_to;
             self.drop_request(request);
             self.refuse(reply_to, refusal_without_numbers(Code::Stopping, Field::Request));
@@ -262,27 +270,21 @@ impl Broker {
         self.recycle(&mut request.evaluation);
     }
 
-    fn take_pending(
-        &mut self,
-        wanted: impl Fn(&AdmissionRequest) -> bool,
-    ) -> Vec<AdmissionRequest> {
+    /// Removes the pending requests of this connection; `None` means of all.
+    fn take_pending(&mut self, session: Option<SessionId>) -> Vec<AdmissionRequest> {
         let mut requests = Vec::new();
-        let mut sift = |query: Query| match query {
-            Query::Accept(request) if wanted(&request) => {
-                requests.push(*request);
-                None
-            }
-            other => Some(other),
+        let wanted = |request: &AdmissionRequest| {
+            session.is_none_or(|session| request.reply_to.session == session)
         };
         for host in &mut self.hosts {
-            if let Some((_, in_flight)) = &mut host.in_flight {
-                *in_flight = in_flight.take().and_then(&mut sift);
+            if let Some((_, in_flight)) = &mut host.in_flight
+                && matches!(in_flight, Some(Query::Accept(request)) if wanted(request))
+            {
+                requests.extend(in_flight.take().and_then(Query::into_request));
             }
-            let queued = std::mem::take(&mut host.queue.calls).into_iter();
-            host.queue.calls =
-                queued.filter_map(|(uid, query)| Some((uid, sift(query)?))).collect();
+            requests.extend(host.take_requests(session));
         }
-        requests.extend(self.take_waiting(&wanted));
+        requests.extend(self.take_waiting(wanted));
         for blocked in std::mem::take(&mut self.blocked) {
             match blocked {
                 Blocked::Resume(request, _) if wanted(&request) => requests.push(*request),
@@ -290,16 +292,5 @@ impl Broker {
             }
         }
         requests
-    }
-}
-
-/// Returns the spec of a notification; `None` for a question.
-fn spec_of(what: &ForeignCall) -> Option<SpecId> {
-    match *what {
-        ForeignCall::Accept { .. } => None,
-        ForeignCall::Schedule { spec, .. }
-        | ForeignCall::Release { spec }
-        | ForeignCall::Attach { spec }
-        | ForeignCall::Detach { spec } => Some(spec),
     }
 }

@@ -12,6 +12,7 @@ mod attach;
 mod audit;
 mod broker;
 mod budget_limits;
+mod call_queue;
 mod change;
 mod chunked_map;
 mod claim;

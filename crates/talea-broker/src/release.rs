@@ -96,7 +96,7 @@ impl Broker {
             self.timers.remove(&(at, Timer::ClaimEnd(slot)));
         }
         self.users.account(spec.subject).specs -= 1;
-        self.users.remove_id(spec.uid, spec.id);
+        self.users.remove_id(spec.uid, spec.id, spec.token);
         self.clients.release(spec.client);
         if spec.process_watched {
             self.unwatch_process(spec.process, WatchOwner::Spec(slot));

@@ -39,14 +39,7 @@ impl Broker {
     /// Returns the spec of the connection's user with this token, or an id that names none.
     pub(crate) fn id_of(&self, session: SessionId, token: Token) -> SpecId {
         let uid = self.sessions[&session].uid;
-        let mut next = SpecId(1);
-        while let Some((id, slot)) = self.users.spec_at_least(uid, next) {
-            if self.specs.at(slot).token == token {
-                return id;
-            }
-            next = SpecId(id.0.saturating_add(1));
-        }
-        SpecId(0)
+        self.users.spec_with_token(uid, token).unwrap_or(SpecId(0))
     }
 
     /// Starts the time for claims of a process whose connection was accepted.

@@ -8,12 +8,13 @@
 
 use crate::ids::Ids;
 use crate::subjects::Subject;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use talea_core::mutate;
 use talea_core::setup::Quota;
 use talea_core::{Monotonic, Span};
 use talea_proto::SpecId;
+use talea_proto::message::Token;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -55,6 +56,8 @@ pub(crate) struct Users {
     /// Specs of each user in order of ids: listing a user's specs must not depend on the number of
     /// other specs.
     ids: BTreeMap<u32, Ids>,
+    /// User, token and id of each spec.
+    tokens: BTreeSet<(u32, [u8; 16], SpecId)>,
 }
 
 impl Users {
@@ -68,13 +71,23 @@ impl Users {
         self.ids.get(&uid)?.at_least(id)
     }
 
+    /// Returns the first spec of `uid` with this token, if there is one. A claim by token must not
+    /// depend on the number of specs either.
+    pub(crate) fn spec_with_token(&self, uid: u32, token: Token) -> Option<SpecId> {
+        let first = (uid, token.0, SpecId(0));
+        let last = (uid, token.0, SpecId(u64::MAX));
+        self.tokens.range(first..=last).next().map(|&(.., id)| id)
+    }
+
     /// Adds a spec to the list of its user.
-    pub(crate) fn insert_id(&mut self, uid: u32, id: SpecId, slot: u32) {
+    pub(crate) fn insert_id(&mut self, uid: u32, id: SpecId, token: Token, slot: u32) {
+        self.tokens.insert((uid, token.0, id));
         self.ids.entry(uid).or_default().insert(id, slot);
     }
 
     /// Removes a spec from the list of its user.
-    pub(crate) fn remove_id(&mut self, uid: u32, id: SpecId) {
+    pub(crate) fn remove_id(&mut self, uid: u32, id: SpecId, token: Token) {
+        self.tokens.remove(&(uid, token.0, id));
         if let Some(ids) = self.ids.get_mut(&uid) {
             ids.remove(id);
             if ids.len() == 0 {
@@ -134,6 +147,11 @@ impl Users {
                 self.accounts.remove(&subject);
             }
         }
+    }
+
+    /// Returns the number of specs with a token.
+    pub(crate) fn token_count(&self) -> usize {
+        self.tokens.len()
     }
 
     /// Returns the total numbers of connections and specs, and the number of known subjects.

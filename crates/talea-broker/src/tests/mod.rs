@@ -9,6 +9,7 @@ mod change;
 mod choice;
 mod drift;
 mod foreign;
+mod growth;
 mod later;
 mod limits;
 mod moves;
