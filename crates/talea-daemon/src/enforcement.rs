@@ -69,33 +69,29 @@ fn clear(event: &OwnedFd) {
 }
 
 impl Enforcement {
-    /// Starts an enforcer on each CPU.
-    pub(crate) fn start(cpus: &CpuSet) -> io::Result<Enforcement> {
+    /// Starts the enforcer of each CPU that is `present`. A CPU that is off-line has one, too: a
+    /// thread that the event loop starts later would not run on a starved CPU.
+    pub(crate) fn start(present: &CpuSet, online: &CpuSet) -> io::Result<Enforcement> {
         task_clock::check_permission()?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let demoted = Arc::new(Demoted { threads: PiMutex::new(Vec::new()), event });
-        let enforcers = cpus.iter().map(|cpu| Ok((cpu, Enforcer::start(cpu, demoted.clone())?)));
-        Ok(Enforcement {
+        let enforcers =
+            present.iter().map(|cpu| Ok((cpu, Enforcer::start(cpu, demoted.clone())?)));
+        let enforcement = Enforcement {
             enforcers: enforcers.collect::<io::Result<_>>()?,
             demoted,
             spent: BTreeMap::new(),
-        })
+        };
+        enforcement.pin(online)?;
+        Ok(enforcement)
     }
 
-    /// Pins each enforcer to its CPU again, and starts those that are missing. The kernel moves the
-    /// thread of an enforcer away from a CPU that goes off-line.
-    pub(crate) fn cpus_changed(&mut self, online: &CpuSet) -> io::Result<()> {
+    /// Pins the enforcers of these CPUs to them. The kernel moves the thread of an enforcer away
+    /// from a CPU that goes off-line. An enforcer on another CPU enforces, but less precisely.
+    pub(crate) fn pin(&self, cpus: &CpuSet) -> io::Result<()> {
+        let here = cpus.iter().filter_map(|cpu| self.enforcers.get(&cpu));
         // A CPU that is off-line again does not keep the others from their enforcers.
-        let mut result = Ok(());
-        for cpu in online {
-            let done = match self.enforcers.get(&cpu) {
-                Some(enforcer) => enforcer.return_to_cpu(),
-                None => Enforcer::start(cpu, self.demoted.clone())
-                    .map(|enforcer| drop(self.enforcers.insert(cpu, enforcer))),
-            };
-            result = result.and(done);
-        }
-        result
+        here.map(Enforcer::pin).fold(Ok(()), io::Result::and)
     }
 
     /// Creates the limit of a thread, and charges what the user's ended limits have consumed.

@@ -204,7 +204,7 @@ impl Daemon {
         let canaries = priority
             .as_ref()
             .map(|_| Canaries::start(&machine.online.difference(&machine.isolated)));
-        let enforcement = is_service.then(|| Enforcement::start(&machine.online));
+        let enforcement = is_service.then(|| Enforcement::start(&machine.present, &machine.online));
         let enforcement = match enforcement {
             Some(Ok(enforcement)) => Some(enforcement),
             Some(Err(error)) => {

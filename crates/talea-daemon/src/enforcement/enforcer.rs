@@ -52,7 +52,7 @@ struct Members {
 }
 
 impl Enforcer {
-    /// Starts the enforcer of `cpu`.
+    /// Starts the enforcer of `cpu`; [`Enforcer::pin`] then moves it there.
     pub(super) fn start(cpu: u32, demoted: Arc<Demoted>) -> io::Result<Enforcer> {
         let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = Epoll::new()?;
@@ -69,7 +69,7 @@ impl Enforcer {
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name(format!("talea-limit/{cpu}"))
-            .spawn(move || run(cpu, &of_thread, &ready))?;
+            .spawn(move || run(&of_thread, &ready))?;
         match started.recv() {
             Ok(result) => result.map(|tid| Enforcer { shared, tid, thread: Some(thread) }),
             Err(_) => Err(io::Error::other("the enforcer has ended")),
@@ -90,8 +90,8 @@ impl Enforcer {
         Ok(())
     }
 
-    /// Pins the thread of the enforcer to its CPU again.
-    pub(super) fn return_to_cpu(&self) -> io::Result<()> {
+    /// Pins the thread of the enforcer to its CPU.
+    pub(super) fn pin(&self) -> io::Result<()> {
         sched::set_affinity(self.tid, &CpuSet::single(self.shared.cpu))
     }
 
@@ -129,12 +129,11 @@ impl Drop for Enforcer {
     }
 }
 
-fn run(cpu: u32, shared: &Shared, ready: &Sender<io::Result<Tid>>) {
+fn run(shared: &Shared, ready: &Sender<io::Result<Tid>>) {
     let me = Tid::current();
-    let placed = sched::set_affinity(me, &CpuSet::single(cpu))
-        .and_then(|()| sched::set(me, &sched::Attr::grant(sched::Policy::Fifo(PRIORITY))));
-    let is_placed = placed.is_ok();
-    if ready.send(placed.map(|()| me)).is_err() || !is_placed {
+    let raised = sched::set(me, &sched::Attr::grant(sched::Policy::Fifo(PRIORITY)));
+    let is_raised = raised.is_ok();
+    if ready.send(raised.map(|()| me)).is_err() || !is_raised {
         return;
     }
     let mut events = Events::with_capacity(MAX_EVENTS);

@@ -18,6 +18,8 @@ pub(super) struct Cpus {
     online: CpuSet,
     /// Whether they are those of this machine.
     is_real: bool,
+    /// Whether an enforcer could not be pinned to its CPU; every inspection tries again.
+    is_unpinned: bool,
     events: Option<CpuEvents>,
 }
 
@@ -30,7 +32,7 @@ impl Cpus {
             .ok()
             .filter(|_| is_real)
             .filter(|events| epoll.add(events, Interest::READ, Token::CpuEvents.pack()).is_ok());
-        Cpus { present, online, is_real, events }
+        Cpus { present, online, is_real, is_unpinned: false, events }
     }
 }
 
@@ -57,6 +59,9 @@ impl Daemon {
             return false;
         };
         if mutate!("daemon-cpus", online == self.cpus.online, true) {
+            if mutate!("daemon-enforcer-retry", self.cpus.is_unpinned, false) {
+                self.cpus.is_unpinned = self.threads.pin_enforcers(&online).is_err();
+            }
             return false;
         }
         self.cpus.online = online;
@@ -65,9 +70,14 @@ impl Daemon {
             "CPUs that are on-line now: {online}{}",
             if offline.is_empty() { String::new() } else { format!("; off-line: {offline}") }
         ));
-        if let Err(error) = self.threads.cpus_changed(&online) {
+        let pinned = self.threads.pin_enforcers(&online);
+        let was_unpinned = std::mem::replace(&mut self.cpus.is_unpinned, pinned.is_err());
+        if let Err(error) = pinned
+            && !was_unpinned
+        {
             self.log.error(format_args!(
-                "budgets are not enforced on every CPU that is on-line: {error}"
+                "the thread that enforces the budgets of a CPU is on another CPU, which is less \
+                 precise: {error}; the daemon tries again while threads have grants"
             ));
         }
         self.broker.handle(now, Input::CpusChanged { offline });

@@ -245,9 +245,9 @@ impl Threads {
         (std::mem::replace(&mut held.uids, uids) != uids).then_some(uids)
     }
 
-    /// Adapts the enforcers to the CPUs that are on-line.
-    pub(super) fn cpus_changed(&mut self, online: &CpuSet) -> io::Result<()> {
-        self.enforcement.as_mut().map_or(Ok(()), |enforcement| enforcement.cpus_changed(online))
+    /// Pins the enforcers of the CPUs that are on-line.
+    pub(super) fn pin_enforcers(&self, online: &CpuSet) -> io::Result<()> {
+        self.enforcement.as_ref().map_or(Ok(()), |enforcement| enforcement.pin(online))
     }
 
     /// Returns the CPU times of the FIFO and RR threads that may use `cpus`.

@@ -6,8 +6,11 @@
 use crate::tasks::{periodic, ranked, with};
 use std::path::PathBuf;
 use talea_core::CpuSet;
-use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs_root};
-use talea_os::sysinfo;
+use talea_kernel_tests::{
+    ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs, needs_root,
+};
+use talea_os::sched::{self, Policy};
+use talea_os::sysinfo::{self, Hierarchy, SystemInfo};
 use talea_proto::message::DetachCause;
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Reply, Request};
@@ -153,6 +156,8 @@ fn attack_6_a_daemon_starts_while_a_configured_cpu_is_off_line() {
     assert!(switch.set(false), "the kernel takes the CPU off-line");
     daemon.restart();
     assert!(daemon.wait_for_line("are off-line").is_some());
+    let enforcer = enforcer_of(&daemon, switch.cpu);
+    assert_eq!(kernel::policy(enforcer), Policy::Fifo(99), "it needs no start later");
     let client = alice.connect(&daemon);
     assert!(matches!(client.claim(spec, token), Reply::Granted(_) | Reply::Done));
     assert!(kernel::is_ordinary(tid), "the thread has left the CPU of its grant");
@@ -162,4 +167,82 @@ fn attack_6_a_daemon_starts_while_a_configured_cpu_is_off_line() {
         matches!(client.try_attach(spec, tid), Reply::Done)
     });
     assert_eq!(kernel::affinity(tid), CpuSet::single(switch.cpu));
+    assert_eq!(kernel::affinity(enforcer), CpuSet::single(switch.cpu));
+}
+
+/// Returns the thread of the daemon that enforces the budgets on a CPU.
+fn enforcer_of(daemon: &Daemon, cpu: u32) -> i32 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).expect("a daemon");
+    let name = format!("talea-limit/{cpu}\n");
+    let is_it = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm == name)
+    };
+    let found = tasks.flatten().find(is_it).expect("an enforcer for each CPU that is present");
+    found.file_name().to_string_lossy().parse().expect("a number")
+}
+
+/// A cpuset of cgroup v1 with these CPUs; dropping it moves the thread out and removes it.
+struct Narrow {
+    root: PathBuf,
+    own: PathBuf,
+    tid: i32,
+}
+
+impl Narrow {
+    fn confine(root: PathBuf, cpus: CpuSet, tid: i32) -> Narrow {
+        let own = root.join(format!("talea-test-{}", std::process::id()));
+        std::fs::create_dir(&own).expect("root may");
+        let narrow = Narrow { root, own, tid };
+        let memory = std::fs::read_to_string(narrow.root.join("cpuset.mems")).expect("memory");
+        for (name, value) in [("cpuset.cpus", cpus.to_string()), ("cpuset.mems", memory)] {
+            std::fs::write(narrow.own.join(name), value).expect(name);
+        }
+        std::fs::write(narrow.own.join("tasks"), tid.to_string()).expect("a thread of ours");
+        narrow
+    }
+}
+
+impl Drop for Narrow {
+    fn drop(&mut self) {
+        // The daemon may have ended already.
+        let _ = std::fs::write(self.root.join("tasks"), self.tid.to_string());
+        let removed = std::fs::remove_dir(&self.own);
+        assert!(removed.is_ok() || std::thread::panicking(), "{removed:?}");
+    }
+}
+
+#[test]
+fn attack_6_an_enforcer_that_cannot_return_to_its_cpu_returns_later() {
+    needs_root!();
+    let bench = Bench::new("hotplug-enforcer");
+    let switch = switch_or_return!();
+    let machine = SystemInfo::probe().expect("this machine");
+    let cpusets = match machine.cgroups.cpuset {
+        Hierarchy::V1(at) => Some(PathBuf::from(at)),
+        _ => None,
+    };
+    needs!("cpusets of cgroup v1", cpusets.is_some());
+    let daemon = Daemon::start(&bench, &format!("[daemon]\naccess = \"off\"\n{}", config::PLUGINS));
+    let own = CpuSet::single(switch.cpu);
+    let enforcer = enforcer_of(&daemon, switch.cpu);
+    assert_eq!(kernel::affinity(enforcer), own);
+    assert!(switch.set(false), "the kernel takes the CPU off-line");
+    eventually("the kernel moves it away", || kernel::affinity(enforcer) != own);
+    let others = kernel::cpus().difference(&own);
+    let narrow = Narrow::confine(cpusets.expect("checked"), others, enforcer);
+    assert!(switch.set(true));
+    daemon.wait_for_line("is on another CPU").expect("a living daemon");
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let mut task = with("rm", periodic(20));
+    (task.cpus, task.cpus_mandatory) = (own, true);
+    let tid = alice.thread();
+    client.attach(client.create(task).spec, tid);
+    // Otherwise the kernel returns it when its cpuset permits that.
+    sched::set_affinity(kernel::tid(enforcer), &others).expect("root may");
+    drop(narrow);
+    assert_eq!(kernel::affinity(enforcer), others);
+    eventually("the enforcer is back", || kernel::affinity(enforcer) == own);
+    let said = daemon.said_since_start();
+    assert_eq!(said.iter().filter(|line| line.contains("on another CPU")).count(), 1, "{said:?}");
 }
