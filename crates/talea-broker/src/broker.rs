@@ -284,6 +284,7 @@ impl Broker {
             Input::PluginAnswered { ticket, answer } => self.plugin_answered(ticket, answer),
             Input::HostFailed { plugin } => self.take_out_of_service(plugin, "its host has ended"),
             Input::CpusChanged { offline } => self.cpus_changed(offline),
+            Input::HostStarting { plugin } => self.host_starting(plugin),
             Input::HostServes { plugin } => self.take_into_service(plugin),
             Input::Reloaded { setup } => self.reloaded(*setup),
             Input::Adopt { slot, record, thread, lingers, process_alive, groups } => {

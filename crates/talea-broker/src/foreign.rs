@@ -6,8 +6,9 @@
 //! | --- | --- | --- |
 //! | *idle* | a call is queued and sent | *busy* |
 //! | *busy* | the answer arrives; the next call is sent | *busy*, *idle* |
+//! | *idle* | the host is not ready at the start of the daemon | *out of service* |
 //! | *idle*, *busy* | time-out, answer outside the bounds, exit | *out of service* |
-//! | *out of service* | the driver has started the host again | *idle* |
+//! | *out of service* | the driver has started the host, perhaps again | *idle* |
 //!
 //! An out-of-service plugin is not called any more. Requests that wait for it continue with a
 //! rejection, and the specs that it serves keep their attributes.
@@ -216,6 +217,16 @@ impl Broker {
                 self.run_admission(*request, Some(HostReply::Failed));
             }
         }
+    }
+
+    /// Takes a plugin out of service whose host is still starting.
+    pub(crate) fn host_starting(&mut self, plugin: u32) {
+        let Some(host) = self.hosts.get_mut(plugin as usize) else { return };
+        host.out_of_service = true;
+        self.plugin_set.out_of_service(plugin);
+        let name = self.names[plugin as usize].to_string();
+        let why = "its host is still starting".to_owned();
+        self.log(LogEvent::PluginOutOfService { name, why });
     }
 
     /// Takes a plugin into service again, and notifies it of its specs as a new daemon would.

@@ -263,8 +263,12 @@ pub enum Input {
         /// CPUs that are off-line now.
         offline: CpuSet,
     },
-    /// The host of a foreign plugin that had failed was started again and has initialised its
-    /// plugin.
+    /// The host of a foreign plugin is not ready at the start of the daemon.
+    HostStarting {
+        /// Index of the plugin.
+        plugin: u32,
+    },
+    /// The host of a foreign plugin that is out of service has initialised its plugin.
     HostServes {
         /// Index of the plugin.
         plugin: u32,

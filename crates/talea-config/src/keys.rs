@@ -188,7 +188,10 @@ pub const KEYS: &[Key<Section>] = &[
     key(Plugin, "module", Text, "\"/usr/lib/talea/plugins/least_loaded.so\"")
         .default("required")
         .range("absolute path")
-        .means("The shared object; it runs in an unprivileged process of its own.")
+        .means(
+            "The shared object; it runs in an unprivileged process of its own. The daemon starts \
+             without it if it is not ready within a second; it then serves later.",
+        )
         .only(&["foreign"]),
     key(Plugin, "argument", Text, "\"\"")
         .default("\"\"")

@@ -75,8 +75,7 @@ impl Enforcement {
         task_clock::check_permission()?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let demoted = Arc::new(Demoted { threads: PiMutex::new(Vec::new()), event });
-        let enforcers =
-            present.iter().map(|cpu| Ok((cpu, Enforcer::start(cpu, demoted.clone())?)));
+        let enforcers = present.iter().map(|cpu| Ok((cpu, Enforcer::start(cpu, demoted.clone())?)));
         let enforcement = Enforcement {
             enforcers: enforcers.collect::<io::Result<_>>()?,
             demoted,

@@ -25,6 +25,7 @@ mod deferred_close;
 mod edge_trigger;
 mod effects;
 mod fair_queue;
+mod reload;
 mod sessions;
 mod survey;
 mod threads;
@@ -32,6 +33,7 @@ mod token;
 mod watchdog;
 
 pub use adopt::Adoption;
+pub use reload::Reload;
 use talea_core::mutate;
 
 use crate::canaries::Canaries;
@@ -48,6 +50,7 @@ use cpus::Cpus;
 use deferred_close::DeferredClose;
 use edge_trigger::AdaptivePolling;
 use fair_queue::FairQueue;
+use reload::Reloader;
 use sessions::Sessions;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -82,9 +85,6 @@ const STATE_CAPACITY: usize = 64;
 const OVERRUN_FILE: &str = "dl_overruns";
 /// Maximum time that an embedded daemon waits for the lock on the state file.
 const STATE_LOCK_TIMEOUT: Span = Span::from_ns(5_000_000_000);
-
-/// Function that reads the configuration again; it logs errors itself.
-pub type Reload = Box<dyn FnMut() -> Option<Setup>>;
 
 /// Parts of a daemon.
 pub struct Parts {
@@ -152,7 +152,7 @@ pub struct Daemon {
     state: StateFile,
     partitions: Option<Partitions>,
     signals: Option<Signals>,
-    reload: Option<Reload>,
+    reloader: Option<Reloader>,
     entropy: Entropy,
     log: Log,
     host_events: Vec<HostEvent>,
@@ -189,7 +189,7 @@ impl Daemon {
             log,
         } = parts;
         let os = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-        let hosts = Hosts::start(&setup, host_program.as_deref(), &log)?;
+        let hosts = Hosts::start(&setup, host_program.as_deref(), log)?;
         let made = partitions.as_ref().map_or(CpuSet::EMPTY, |partitions| *partitions.cpus());
         let has_hosts =
             setup.plugins.iter().any(|plugin| matches!(plugin.kind, PluginKind::Foreign(_)));
@@ -235,10 +235,19 @@ impl Daemon {
                 .add(stderr, Interest::READ, Token::HostStderr(index).pack())
                 .map_err(os("plugins"))?;
         }
+        epoll
+            .add(hosts.event(), Interest::READ, Token::HostStarts.pack())
+            .map_err(os("plugins"))?;
         if let Some(enforcement) = &enforcement {
             epoll
                 .add(enforcement.event(), Interest::READ, Token::Demoted.pack())
                 .map_err(os("limits"))?;
+        }
+        let reloader = reload.map(Reloader::new).transpose().map_err(os("reload"))?;
+        if let Some(reloader) = &reloader {
+            epoll
+                .add(reloader.event(), Interest::READ, Token::Reloaded.pack())
+                .map_err(os("reload"))?;
         }
         let polling = AdaptivePolling::new(&epoll).map_err(os("timers"))?;
         let cpus = Cpus::watch(machine.present, machine.online, &epoll);
@@ -264,7 +273,7 @@ impl Daemon {
             state,
             partitions,
             signals,
-            reload,
+            reloader,
             entropy,
             trail,
             log,
@@ -283,6 +292,9 @@ impl Daemon {
             starved_limiter: LogLimiter::default(),
             exit: None,
         };
+        for plugin in daemon.hosts.late() {
+            daemon.handle_input(clock::now(), Input::HostStarting { plugin });
+        }
         let adoption = daemon.adopt(clock::now());
         // Until here, the loop waits for threads that it has started.
         mutate!("daemon-start-inherits", daemon.priority.stop_inheritance(), Ok(()))
@@ -508,7 +520,8 @@ impl Daemon {
                     self.processes.ended(id, now.saturating_add(PROCESS_EXIT_GRACE), &self.epoll);
                 }
                 Token::Listener(index) => self.accept_ready(now, index),
-                Token::Signals => self.on_signal(now),
+                Token::Signals => self.on_signal(),
+                Token::Reloaded => self.on_reloaded(now),
                 Token::PollTimer => self.on_poll_timer(),
                 Token::Demoted => {
                     for thread in self.threads.take_demoted() {
@@ -518,6 +531,10 @@ impl Daemon {
                 }
                 Token::ProcEvents => self.on_proc_events(now),
                 Token::CpuEvents => self.on_cpu_events(now),
+                Token::HostStarts => {
+                    self.hosts.take_started(now, &mut self.host_events, &self.log);
+                    self.forward_host_events(now);
+                }
                 Token::Host(index) => {
                     self.hosts.on_readable(now, index, &mut self.host_events, &self.log);
                     self.forward_host_events(now);
@@ -593,18 +610,13 @@ impl Daemon {
         }
     }
 
-    fn on_signal(&mut self, now: Monotonic) {
+    fn on_signal(&mut self) {
         while let Some(signal) =
             self.signals.as_ref().and_then(|signals| signals.take().ok().flatten())
         {
             match signal {
                 Signal::Term | Signal::Int => self.exit = Some(ExitReason::Signal),
-                Signal::Hup => {
-                    if let Some(setup) = self.reload.as_mut().and_then(|reload| reload()) {
-                        let input = Input::Reloaded { setup: Box::new(setup) };
-                        mutate!("recovery-reload", self.handle_input(now, input), ());
-                    }
-                }
+                Signal::Hup => self.begin_reload(),
                 // No other signal is in the set.
                 _ => {}
             }

@@ -12,14 +12,22 @@
 //!    `DynamicUser=` are disjoint, so that neither side must know what the other one has assigned.
 //! 2. The standard error of the process is a pipe to the daemon. A service gets the pipe with the
 //!    first message.
-//! 3. A service ends when the daemon closes the connection, even if its plugin hangs
+//! 3. The event loop waits neither for the start nor for the end of a child: on a starved machine
+//!    an ordinary process does neither. The thread that starts a child also collects it
+//!    ([`Collector`]). It lives as long as the child, which the kernel kills with it (`PDEATHSIG`).
+//! 4. A service ends when the daemon closes the connection, even if its plugin hangs
 //!    (`supervisor` of `talea-plugin-host`). The daemon has no right to kill it.
 
+use crate::log::Log;
 use std::fs::{File, Metadata};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use talea_core::mutate;
 use talea_os::seqpacket::{self, Sender};
@@ -34,13 +42,36 @@ const SERVICE_SOCKET: &str = "/run/talead-plugin/socket";
 /// Maximum duration of a connect. Only a full backlog of the service manager delays it.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Process of a host.
+/// Time that a failed start waits for the exit status of its process.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Process of a host. Dropping it ends the process.
 #[derive(Debug)]
 pub(crate) enum HostProcess {
-    /// Child of the daemon, with its user if it has one of its own.
-    Child(Child, Option<u32>),
+    /// Child of the daemon.
+    Child(ChildProcess),
     /// Service of the service manager, with its process as the kernel has reported it.
     Service(Option<Sender>),
+}
+
+/// Child that a [`Collector`] collects.
+#[derive(Debug)]
+pub(crate) struct ChildProcess {
+    pid: Tid,
+    pidfd: OwnedFd,
+    /// User of the child, if it has one of its own.
+    uid: Option<u32>,
+    /// Whether the log does not need the exit status.
+    is_expected: Arc<AtomicBool>,
+    /// Exit status, in words.
+    exit: Receiver<String>,
+}
+
+/// Child for the thread that waits for its end.
+pub(crate) struct Collector {
+    child: Child,
+    is_expected: Arc<AtomicBool>,
+    exit: std::sync::mpsc::Sender<String>,
 }
 
 /// Started process with its descriptors.
@@ -51,6 +82,47 @@ pub(crate) struct Started {
     pub(crate) stderr: File,
     /// End of the pipe that the first message must pass to a service.
     pub(crate) pass: Option<OwnedFd>,
+    /// Child to collect.
+    pub(crate) collector: Option<Collector>,
+}
+
+impl ChildProcess {
+    fn new(child: Child, uid: Option<u32>) -> io::Result<(ChildProcess, Collector)> {
+        let pidfd = child.as_fd().try_clone_to_owned()?;
+        let is_expected = Arc::new(AtomicBool::new(false));
+        let (sender, exit) = channel();
+        let process =
+            ChildProcess { pid: child.pid(), pidfd, uid, is_expected: is_expected.clone(), exit };
+        Ok((process, Collector { child, is_expected, exit: sender }))
+    }
+
+    fn kill(&self) {
+        // An error means that the child has ended.
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
+    }
+}
+
+impl Drop for ChildProcess {
+    fn drop(&mut self) {
+        self.is_expected.store(true, Ordering::Relaxed);
+        self.kill();
+    }
+}
+
+impl Collector {
+    /// Waits for the end of the child of plugin `name`, and logs its exit status unless the end was
+    /// expected.
+    pub(crate) fn collect(mut self, name: &str, log: &Log) {
+        let text = match self.child.wait() {
+            Ok(status) => describe_exit(status),
+            Err(error) => error.to_string(),
+        };
+        if !self.is_expected.load(Ordering::Relaxed) {
+            log.error(format_args!("plugin `{name}`: {text}"));
+        }
+        // Only a start receives it.
+        let _ = self.exit.send(text);
+    }
 }
 
 impl HostProcess {
@@ -64,7 +136,7 @@ impl HostProcess {
         let euid = rustix::process::geteuid().as_raw();
         if program.is_none() && is_served(Path::new(SERVICE_SOCKET), euid) {
             let (process, socket) = (HostProcess::Service(None), connect()?);
-            return Ok(Started { process, socket, stderr, pass: Some(write) });
+            return Ok(Started { process, socket, stderr, pass: Some(write), collector: None });
         }
         let program = match program {
             Some(program) => program.to_owned(),
@@ -78,13 +150,16 @@ impl HostProcess {
         let sandbox = Sandbox { user: uid.map(|uid| (uid, uid)), ..Sandbox::default() };
         let child = spawn_sandboxed(&program, [""; 0], theirs, Stdio::from(write), &sandbox)
             .map_err(|error| format!("{}: {error}", program.display()))?;
-        Ok(Started { process: HostProcess::Child(child, uid), socket, stderr, pass: None })
+        let (process, collector) =
+            ChildProcess::new(child, uid).map_err(|error| format!("its pidfd: {error}"))?;
+        let (process, collector) = (HostProcess::Child(process), Some(collector));
+        Ok(Started { process, socket, stderr, pass: None, collector })
     }
 
     /// Returns the user of the process, if it has one of its own.
     pub(crate) fn uid(&self) -> Option<u32> {
         match self {
-            HostProcess::Child(_, uid) => *uid,
+            HostProcess::Child(child) => child.uid,
             HostProcess::Service(sender) => sender.as_ref().map(|sender| sender.uid),
         }
     }
@@ -92,7 +167,7 @@ impl HostProcess {
     /// Returns the number of the process, if it is known.
     pub(crate) fn pid(&self) -> Option<Tid> {
         match self {
-            HostProcess::Child(child, _) => Some(child.pid()),
+            HostProcess::Child(child) => Some(child.pid),
             HostProcess::Service(sender) => sender.as_ref().and_then(|sender| sender.pid),
         }
     }
@@ -129,22 +204,45 @@ impl HostProcess {
         }
     }
 
-    /// Ends the process, and returns its end in words.
-    pub(crate) fn end(&mut self, socket: &OwnedFd) -> String {
+    /// Ends the process. With `is_expected`, the log does not need its exit status.
+    pub(crate) fn end(&self, socket: &OwnedFd, is_expected: bool) {
         match self {
-            HostProcess::Child(child, _) => match child.kill_and_wait() {
-                Ok(Some(status)) => describe_exit(status),
-                Ok(None) => "did not exit after SIGKILL".to_owned(),
-                Err(error) => error.to_string(),
-            },
+            HostProcess::Child(child) => {
+                child.is_expected.store(is_expected, Ordering::Relaxed);
+                child.kill();
+            }
             HostProcess::Service(_) => {
                 // An error means that the service has ended already.
                 let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
-                "ended; the journal of talead-plugin@ has its exit status".to_owned()
             }
         }
     }
+
+    /// Does not log the exit status of the process.
+    pub(crate) fn expect_end(&self) {
+        if let HostProcess::Child(child) = self {
+            child.is_expected.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the process, and returns its end in words. Waits for at most [`EXIT_TIMEOUT`].
+    pub(crate) fn end_and_wait(&self, socket: &OwnedFd) -> String {
+        self.end(socket, true);
+        match self {
+            HostProcess::Child(child) => (child.exit.recv_timeout(EXIT_TIMEOUT))
+                .unwrap_or_else(|_| "did not exit after SIGKILL".to_owned()),
+            HostProcess::Service(_) => SERVICE_ENDED.to_owned(),
+        }
+    }
+
+    /// Returns the end of a service in words; the log gets that of a child from its collector.
+    pub(crate) fn service_end(&self) -> Option<&'static str> {
+        matches!(self, HostProcess::Service(_)).then_some(SERVICE_ENDED)
+    }
 }
+
+/// End of a service.
+const SERVICE_ENDED: &str = "ended; the journal of talead-plugin@ has its exit status";
 
 /// Whether the service manager starts hosts for a daemon of user `euid`.
 fn is_served(socket: &Path, euid: u32) -> bool {
@@ -155,7 +253,7 @@ fn is_served(socket: &Path, euid: u32) -> bool {
 
 /// Connects to the service manager.
 fn connect() -> Result<OwnedFd, String> {
-    let failed = |error: std::io::Error| format!("{SERVICE_SOCKET}: {error}");
+    let failed = |error: io::Error| format!("{SERVICE_SOCKET}: {error}");
     let socket = seqpacket::connect(Path::new(SERVICE_SOCKET), CONNECT_TIMEOUT).map_err(failed)?;
     // Any other listener could impersonate the service manager.
     if peer::user(socket.as_fd()).map_err(failed)? != 0 {

@@ -1,9 +1,10 @@
 //! Host processes of foreign plugins.
 //!
-//! Model: each plugin instance has one process ([`HostProcess`]), started before the first grant. A
-//! process that exits or misses a time-out is started again after [`FIRST_DELAY`]; each further
-//! failure doubles the delay. A plugin that violates the protocol stays out of service until the
-//! next start of the daemon.
+//! Model: each plugin instance has one process ([`HostProcess`]). At the start, the daemon waits
+//! for all of them, but no longer than [`START_PATIENCE`]: then it serves without those that are
+//! late. A process that exits or misses a time-out is started again after [`FIRST_DELAY`]; each
+//! further failure doubles the delay. A plugin that violates the protocol stays out of service
+//! until the next start of the daemon.
 //! One call is in flight at a time; later calls wait in the host's queue. The time-out of a call
 //! starts when the call is sent, and does not run while other threads keep the host from its CPU
 //! (module `call_time`).
@@ -14,29 +15,36 @@
 //! | *busy*: a call in flight, others queued | valid answer; next call sent | *busy*, *idle* |
 //! | *idle*, *busy* | exit, time-out | *failed*, with a restart |
 //! | *idle*, *busy* | invalid answer, or the broker stops the host | *failed* |
-//! | *failed*: killed; every call is answered with a failure | the restart is due | *starting* |
+//! | *failed*: killed; every call is answered with a failure | the restart is due | *spawning* |
+//! | *spawning*: a thread starts the process | the process has started | *starting* |
+//! | *spawning* | the process does not start | *failed*, with a restart |
 //! | *starting*: no calls | the plugin is initialised | *idle* |
 //! | *starting* | exit, time-out, its `init` refuses | *failed*, with a restart |
 //!
-//! The standard error of a plugin is written to the log under the plugin's name, at most
-//! [`LINES_PER_SECOND`] lines per second.
+//! The standard error of a plugin is written to the log under the plugin's name, with a limit
+//! (module `plugin_output`).
 //!
 //! ReTiF, J. Systems Architecture 2021, section 3.4.
 
 use crate::call_time::CallStart;
-use crate::host_process::{HostProcess, Started};
+use crate::host_process::{Collector, HostProcess, Started};
 use crate::log::Log;
-use std::collections::VecDeque;
+use crate::plugin_output::LineBuffer;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use talea_broker::Ticket;
 use talea_broker::input::{ForeignAnswer, ForeignCall};
 use talea_core::mutate;
 use talea_core::setup::{PluginKind, PluginSetup, Setup};
 use talea_core::{Monotonic, Span};
+use talea_os::capabilities::{CapSet, keep_only};
 use talea_os::{clock, files, seqpacket};
 use talea_proto::Task;
 use talea_proto::host::{
@@ -45,8 +53,11 @@ use talea_proto::host::{
 use talea_proto::message::Name;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+/// Time that the start of the daemon waits for its hosts: a host that gets no CPU time must not
+/// keep the daemon from its other clients.
+const START_PATIENCE: Span = Span::from_ns(1_000_000_000);
 /// Maximum duration of loading and `init`.
-const INIT_TIMEOUT: Duration = Duration::from_secs(10);
+const INIT_TIMEOUT: Span = Span::from_ns(10_000_000_000);
 /// Maximum total duration of all `fini` functions; less than a second.
 const FINI_TIMEOUT: Span = Span::from_ns(300_000_000);
 /// Delay of the first restart.
@@ -55,8 +66,20 @@ const FIRST_DELAY: Span = Span::from_ns(100_000_000);
 const MAX_DELAY: Span = Span::from_ns(10_000_000_000);
 /// Time without a failure after which the delay is [`FIRST_DELAY`] again.
 const STABLE_AFTER: Span = Span::from_ns(60_000_000_000);
-/// Maximum number of logged lines of a plugin per second.
-const LINES_PER_SECOND: u32 = 10;
+
+/// A foreign plugin, and when its host starts again.
+#[derive(Debug)]
+struct ForeignPlugin {
+    setup: PluginSetup,
+    /// The last host; `None` until the first one has started.
+    host: Option<Host>,
+    /// Time of the next restart of a failed host; `None` if there is none.
+    restart_at: Option<Monotonic>,
+    /// Delay of the last restart.
+    delay: Span,
+    /// Time of the last start.
+    started_at: Monotonic,
+}
 
 /// Host of one plugin.
 #[derive(Debug)]
@@ -74,12 +97,6 @@ struct Host {
     failed: bool,
     /// Whether the host initialises its plugin.
     starting: bool,
-    /// Time of the next restart of a failed host; `None` if there is none.
-    restart_at: Option<Monotonic>,
-    /// Delay of the last restart.
-    delay: Span,
-    /// Time of the last start.
-    started_at: Monotonic,
     lines: LineBuffer,
 }
 
@@ -107,66 +124,147 @@ pub(crate) enum HostEvent {
 /// Reason why a host fails.
 #[derive(Debug)]
 enum HostFailure {
-    /// The process has ended or is late: a new one may serve.
+    /// The host has closed its connection. The log gets the exit status of its process.
+    Closed,
+    /// The process is late or cannot be used: a new one may serve.
     Ended(String),
     /// An answer violates the protocol.
     Violation(String),
 }
 
-/// Hosts of all foreign plugins, by index of the plugin.
-#[derive(Debug, Default)]
+/// Hosts of all foreign plugins.
+#[derive(Debug)]
 pub(crate) struct Hosts {
-    running: Vec<Option<Host>>,
-    plugins: Vec<PluginSetup>,
-    /// Path of the host program, if not the default.
-    program: Option<PathBuf>,
+    /// `plugins[p]`: plugin `p`, if it is from outside.
+    plugins: Vec<Option<ForeignPlugin>>,
+    starter: Starter,
 }
 
 impl Hosts {
-    /// Starts a process for each foreign plugin of `setup` and waits until all of them are ready.
+    /// Starts a process for each foreign plugin of `setup`, and waits until all of them are ready,
+    /// but no longer than [`START_PATIENCE`]. [`Hosts::late`] returns the others.
     ///
     /// The error names the plugin that failed, with the reason. The other hosts are stopped.
-    pub(crate) fn start(setup: &Setup, program: Option<&Path>, log: &Log) -> Result<Hosts, String> {
-        let mut hosts = Vec::with_capacity(setup.plugins.len());
-        let mut taken = Vec::new();
-        for plugin in &setup.plugins {
-            let host = match &plugin.kind {
-                PluginKind::Foreign(_) => {
-                    let host = Host::start(plugin, program, &taken, log);
-                    Some(host.map_err(|why| {
-                        format!("plugin `{}` failed to start: {why}", plugin.name)
-                    })?)
-                }
-                _ => None,
-            };
-            taken.extend(host.as_ref().and_then(|host: &Host| host.process.uid()));
-            hosts.push(host);
+    pub(crate) fn start(setup: &Setup, program: Option<&Path>, log: Log) -> Result<Hosts, String> {
+        let now = clock::now();
+        let foreign = |plugin: &PluginSetup| {
+            matches!(plugin.kind, PluginKind::Foreign(_)).then(|| ForeignPlugin {
+                setup: plugin.clone(),
+                host: None,
+                restart_at: None,
+                delay: FIRST_DELAY,
+                started_at: now,
+            })
+        };
+        let starter = Starter::new(program.map(Path::to_owned), log)
+            .map_err(|error| format!("event: {error}"))?;
+        let mut hosts = Hosts { plugins: setup.plugins.iter().map(foreign).collect(), starter };
+        let patience = mutate!("plugin-foreign-patience", START_PATIENCE, INIT_TIMEOUT);
+        hosts.wait_for_first(now.saturating_add(patience), &log)?;
+        Ok(hosts)
+    }
+
+    /// Starts the first host of each plugin and waits for them until `end`.
+    fn wait_for_first(&mut self, end: Monotonic, log: &Log) -> Result<(), String> {
+        let failed = |plugin: &ForeignPlugin, why| {
+            format!("plugin `{}` failed to start: {why}", plugin.setup.name)
+        };
+        let mut missing = 0;
+        for (index, plugin) in self.plugins.iter().enumerate() {
+            if let Some(plugin) = plugin {
+                self.starter.start(index as u32, &plugin.setup);
+                missing += 1;
+            }
         }
-        let (plugins, program) = (setup.plugins.clone(), program.map(Path::to_owned));
-        Ok(Hosts { running: hosts, plugins, program })
+        while missing > 0
+            && let Some((index, started)) = self.starter.next_until(end)
+        {
+            missing -= 1;
+            let Some(plugin) = &mut self.plugins[index as usize] else { continue };
+            plugin.host = Some(started.map_err(|why| failed(plugin, why))?);
+        }
+        for plugin in self.plugins.iter_mut().flatten() {
+            let Some(host) = &mut plugin.host else { continue };
+            let ready = host.wait_until_ready(end);
+            // Output up to now explains a failure; later lines are read by the event loop.
+            host.log_stderr(clock::now(), log);
+            ready.map_err(|why| failed(plugin, why))?;
+            if let Some(host) = plugin.host.as_ref().filter(|host| !host.starting) {
+                log.info(format_args!("plugin `{}`: {}", host.name, host.process.isolation()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the plugins whose host is not ready yet.
+    pub(crate) fn late(&self) -> Vec<u32> {
+        let plugins = self.plugins.iter().enumerate();
+        let late = plugins.filter(|(_, plugin)| {
+            let is_ready = |host: &Host| !host.starting && !host.failed;
+            plugin.as_ref().is_some_and(|plugin| !plugin.host.as_ref().is_some_and(is_ready))
+        });
+        late.map(|(index, _)| index as u32).collect()
+    }
+
+    /// Returns the descriptor that is readable when [`Hosts::take_started`] has a result.
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+        self.starter.event.as_fd()
+    }
+
+    /// Handles the processes that have started since the last call.
+    pub(crate) fn take_started(&mut self, now: Monotonic, events: &mut Vec<HostEvent>, log: &Log) {
+        while let Some((index, started)) = self.starter.next() {
+            let Some(plugin) = &mut self.plugins[index as usize] else { continue };
+            match started {
+                Ok(host) => {
+                    plugin.started_at = now;
+                    plugin.host = Some(host);
+                    events.push(HostEvent::Restarted(index));
+                }
+                Err(why) => {
+                    log.error(format_args!(
+                        "plugin `{}` cannot be started again: {why}",
+                        plugin.setup.name
+                    ));
+                    plugin.plan_restart(now);
+                }
+            }
+        }
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = (usize, &Host)> {
+        let plugins = self.plugins.iter().enumerate();
+        plugins.filter_map(|(index, plugin)| Some((index, plugin.as_ref()?.host.as_ref()?)))
+    }
+
+    fn host(&self, index: u64) -> Option<&Host> {
+        self.plugins.get(index as usize)?.as_ref()?.host.as_ref()
+    }
+
+    fn plugin_mut(&mut self, index: u64) -> Option<&mut ForeignPlugin> {
+        self.plugins.get_mut(index as usize)?.as_mut()
     }
 
     /// Returns the descriptors for the event loop: index, socket, standard error.
     pub(crate) fn descriptors(
         &self,
     ) -> impl Iterator<Item = (u64, BorrowedFd<'_>, BorrowedFd<'_>)> {
-        let hosts = self.running.iter().enumerate();
-        hosts.filter_map(|(index, host)| {
-            let host = host.as_ref()?;
-            Some((index as u64, host.socket.as_fd(), host.stderr.as_fd()))
-        })
+        self.hosts().map(|(index, host)| (index as u64, host.socket.as_fd(), host.stderr.as_fd()))
     }
 
     /// Returns the descriptors of one host.
     pub(crate) fn descriptors_of(&self, index: u32) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
-        let host = self.running.get(index as usize)?.as_ref()?;
+        let host = self.host(index.into())?;
         Some((host.socket.as_fd(), host.stderr.as_fd()))
     }
 
     /// Returns the time of the next time-out or restart; `None` if there is none.
     pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
-        let hosts = self.running.iter().flatten();
-        hosts.flat_map(|host| [host.deadline, host.restart_at]).flatten().min()
+        let plugins = self.plugins.iter().flatten();
+        let times = |plugin: &ForeignPlugin| {
+            [plugin.host.as_ref().and_then(|host| host.deadline), plugin.restart_at]
+        };
+        plugins.flat_map(times).flatten().min()
     }
 
     /// Sends a call, or queues it behind earlier calls.
@@ -181,12 +279,10 @@ impl Hosts {
         events: &mut Vec<HostEvent>,
         log: &Log,
     ) {
-        let Some(host) = self
-            .running
-            .get_mut(plugin as usize)
-            .and_then(Option::as_mut)
-            .filter(|host| !host.failed && !host.starting)
-        else {
+        let foreign = self.plugin_mut(plugin.into());
+        let is_ready = |host: &&mut Host| !host.failed && !host.starting;
+        let host = foreign.and_then(|foreign| foreign.host.as_mut()).filter(is_ready);
+        let Some(host) = host else {
             events.push(HostEvent::Answered(ticket, None));
             return;
         };
@@ -195,7 +291,7 @@ impl Hosts {
         if host.pending.len() == 1
             && let Err(why) = host.send_front(now)
         {
-            host.fail(now, plugin, &HostFailure::Ended(why), events, log);
+            self.fail(now, plugin, &why, events, log);
         }
     }
 
@@ -207,73 +303,73 @@ impl Hosts {
         events: &mut Vec<HostEvent>,
         log: &Log,
     ) {
-        let Some(host) = self.running.get_mut(index as usize).and_then(Option::as_mut) else {
-            return;
+        let foreign = self.plugin_mut(index);
+        let host = foreign.and_then(|foreign| foreign.host.as_mut());
+        let Some(host) = host.filter(|host| !host.failed) else { return };
+        let handled = if host.starting {
+            host.on_init_answer(index as u32, events)
+        } else {
+            host.on_answer(now, events)
         };
-        if host.failed {
-            return;
+        if let Err(why) = handled {
+            self.fail(now, index as u32, &why, events, log);
         }
-        if host.starting {
-            return host.on_init_answer(now, index as u32, events, log);
+    }
+
+    /// Ends a host, and plans its restart unless it has violated the protocol.
+    fn fail(
+        &mut self,
+        now: Monotonic,
+        index: u32,
+        why: &HostFailure,
+        events: &mut Vec<HostEvent>,
+        log: &Log,
+    ) {
+        let Some(plugin) = self.plugin_mut(index.into()) else { return };
+        if let Some(host) = &mut plugin.host {
+            host.log_stderr(now, log);
+            host.fail(why, events, log);
         }
-        match host.receive() {
-            Ok(None) => {}
-            Ok(Some(answer)) => {
-                let answered = host
-                    .pending
-                    .pop_front()
-                    .expect("`receive` has matched the answer with the first call");
-                let answer = ForeignAnswer {
-                    epoch: answered.epoch,
-                    verdict: answer.verdict,
-                    cpu: answer.cpu,
-                    priority: answer.priority,
-                };
-                events.push(HostEvent::Answered(answered.ticket, Some(answer)));
-                host.deadline = None;
-                if let Err(why) = host.send_front(now) {
-                    host.fail(now, index as u32, &HostFailure::Ended(why), events, log);
-                }
-            }
-            Err(why) => host.fail(now, index as u32, &why, events, log),
+        if !matches!(why, HostFailure::Violation(_)) {
+            plugin.plan_restart(now);
         }
+        events.push(HostEvent::Failed(index));
     }
 
     /// Handles output of a plugin on its standard error. Returns `false` when the plugin has closed
     /// it.
     pub(crate) fn on_stderr_readable(&mut self, now: Monotonic, index: u64, log: &Log) -> bool {
-        let Some(host) = self.running.get_mut(index as usize).and_then(Option::as_mut) else {
-            return false;
-        };
-        host.log_stderr(now, log)
+        let foreign = self.plugin_mut(index);
+        let host = foreign.and_then(|foreign| foreign.host.as_mut());
+        host.is_some_and(|host| host.log_stderr(now, log))
     }
 
     /// Returns the standard error of a host, to stop watching it.
     pub(crate) fn stderr(&self, index: u64) -> Option<BorrowedFd<'_>> {
-        self.running.get(index as usize)?.as_ref().map(|host| host.stderr.as_fd())
+        self.host(index).map(|host| host.stderr.as_fd())
     }
 
     /// Returns the socket of a failed host, to stop watching it.
     pub(crate) fn failed_socket(&self, index: u32) -> Option<BorrowedFd<'_>> {
-        let host = self.running.get(index as usize)?.as_ref()?;
-        host.failed.then(|| host.socket.as_fd())
+        self.host(index.into()).filter(|host| host.failed).map(|host| host.socket.as_fd())
     }
 
     /// Stops the host of a plugin that the broker no longer calls; `false` if the host has already
     /// stopped.
     pub(crate) fn stop_host(&mut self, plugin: u32) -> bool {
-        let host = self.running.get_mut(plugin as usize).and_then(Option::as_mut);
-        let Some(host) = host.filter(|host| !host.failed) else { return false };
-        host.stop();
+        let Some(foreign) = self.plugin_mut(plugin.into()) else { return false };
+        let Some(host) = foreign.host.as_mut().filter(|host| !host.failed) else { return false };
+        host.stop(true);
         host.pending.clear();
-        host.restart_at = None;
+        foreign.restart_at = None;
         true
     }
 
     /// Closes the connection of every host and waits a bounded time for their `fini`.
     pub(crate) fn shut_down(&mut self, log: &Log) {
-        let hosts = || self.running.iter().flatten().filter(|host| !host.failed);
+        let hosts = || self.hosts().map(|(_, host)| host).filter(|host| !host.failed);
         for host in hosts() {
+            host.process.expect_end();
             // A host reads the end of the stream. An error means that the host has already exited.
             let _ = rustix::net::shutdown(&host.socket, rustix::net::Shutdown::Both);
         }
@@ -291,72 +387,132 @@ impl Hosts {
                 Some(&left),
             );
         }
-        for host in self.running.iter_mut().flatten() {
+        for host in self.plugins.iter_mut().flatten().filter_map(|plugin| plugin.host.as_mut()) {
             host.log_stderr(clock::now(), log);
         }
     }
 
     /// Fails the hosts with an expired time-out, and starts those whose restart is due.
     pub(crate) fn expire(&mut self, now: Monotonic, events: &mut Vec<HostEvent>, log: &Log) {
-        let taken: Vec<u32> =
-            self.running.iter().flatten().filter_map(|host| host.process.uid()).collect();
-        for (index, host) in self.running.iter_mut().enumerate() {
-            let Some(host) = host else { continue };
-            if host.restart_at.is_some_and(|at| at <= now) {
-                let program = self.program.as_deref();
-                host.restart(
-                    now,
-                    index as u32,
-                    (&self.plugins[index], program, &taken),
-                    events,
-                    log,
-                );
+        for index in 0..self.plugins.len() {
+            let Some(plugin) = &mut self.plugins[index] else { continue };
+            if plugin.restart_at.is_some_and(|at| at <= now) {
+                plugin.restart_at = None;
+                self.starter.start(index as u32, &plugin.setup);
                 continue;
             }
-            if host.starting && host.deadline.is_some_and(|deadline| deadline <= now) {
-                let why = format!("its init was not done within {} s", INIT_TIMEOUT.as_secs());
-                host.fail(now, index as u32, &HostFailure::Ended(why), events, log);
-                continue;
-            }
-            if mutate!(
-                "plugin-foreign-late",
-                host.deadline.is_some_and(|deadline| deadline <= now),
-                host.deadline.is_some_and(|deadline| deadline <= now && deadline > now)
-            ) {
-                let timeout = host.pending.front().map_or(Span::ZERO, |first| first.timeout);
-                if let Some(left) = host.started.left(host.process.pid(), now, timeout) {
-                    host.deadline = Some(now + left);
-                } else {
-                    let why = HostFailure::Ended(format!("no answer within {timeout}"));
-                    host.fail(now, index as u32, &why, events, log);
-                }
+            let Some(host) = &mut plugin.host else { continue };
+            if let Some(why) = host.expire(now) {
+                self.fail(now, index as u32, &HostFailure::Ended(why), events, log);
             }
         }
     }
 }
 
+impl ForeignPlugin {
+    /// Plans the next restart.
+    fn plan_restart(&mut self, now: Monotonic) {
+        let is_stable = now >= self.started_at.saturating_add(STABLE_AFTER);
+        let delay = if is_stable { FIRST_DELAY } else { self.delay };
+        self.restart_at = mutate!("plugin-foreign-restart", Some(now.saturating_add(delay)), None);
+        self.delay = Span::from_ns(delay.as_ns() * 2).min(MAX_DELAY);
+    }
+}
+
+/// Result of a start: index of the plugin, and its host or the reason why there is none.
+type StartResult = (u32, Result<Host, String>);
+
+/// Starter of hosts. A thread per process starts it and then waits for its end: see
+/// [`HostProcess`].
+#[derive(Debug)]
+struct Starter {
+    shared: Arc<StarterShared>,
+    event: Arc<OwnedFd>,
+    sender: Sender<StartResult>,
+    results: Receiver<StartResult>,
+}
+
+#[derive(Debug)]
+struct StarterShared {
+    /// Path of the host program, if not the default.
+    program: Option<PathBuf>,
+    /// `users[p]`: user of the last host of plugin `p`. Locked during a start, so that no two
+    /// choose the same user.
+    users: Mutex<BTreeMap<u32, u32>>,
+    log: Log,
+}
+
+impl Starter {
+    fn new(program: Option<PathBuf>, log: Log) -> io::Result<Starter> {
+        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let shared = Arc::new(StarterShared { program, users: Mutex::default(), log });
+        let (sender, results) = channel();
+        Ok(Starter { shared, event, sender, results })
+    }
+
+    /// Starts a host. Does not wait for it.
+    fn start(&self, index: u32, setup: &PluginSetup) {
+        let (shared, event) = (self.shared.clone(), self.event.clone());
+        let (setup, sender) = (setup.clone(), self.sender.clone());
+        let thread = std::thread::Builder::new().name(format!("talea-host/{index}"));
+        let report = move |result| {
+            // Without the event loop, the host is dropped, which ends it.
+            let _ = sender.send((index, result));
+            // A full counter is readable already.
+            let _ = rustix::io::write(&*event, &1_u64.to_ne_bytes());
+        };
+        let failed = report.clone();
+        if let Err(error) = thread.spawn(move || shared.run(index, &setup, report)) {
+            failed(Err(format!("thread: {error}")));
+        }
+    }
+
+    /// Returns the next result; `None` if there is none.
+    fn next(&self) -> Option<StartResult> {
+        let _ = rustix::io::read(&*self.event, &mut [0; 8]);
+        self.results.try_recv().ok()
+    }
+
+    /// Returns the next result, if there is one before `end`.
+    fn next_until(&self, end: Monotonic) -> Option<StartResult> {
+        let left = end.saturating_since(clock::now());
+        self.results.recv_timeout(Duration::from_nanos(left.as_ns())).ok()
+    }
+}
+
+impl StarterShared {
+    /// Starts the process of a host, reports it, and waits for its end.
+    fn run(&self, index: u32, setup: &PluginSetup, report: impl FnOnce(Result<Host, String>)) {
+        let started = {
+            let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken: Vec<u32> = users.values().copied().collect();
+            let started = Host::spawn(setup, self.program.as_deref(), &taken);
+            let uid = started.as_ref().ok().and_then(|(host, _)| host.process.uid());
+            users.extend(uid.map(|uid| (index, uid)));
+            started
+        };
+        // The first hosts start before the daemon drops its rights. A thread that waits needs none,
+        // and may always drop them.
+        let _ = keep_only(CapSet::of(&[]));
+        match started {
+            Ok((host, collector)) => {
+                report(Ok(host));
+                if let Some(collector) = collector {
+                    collector.collect(&setup.name, &self.log);
+                }
+            }
+            Err(why) => report(Err(why)),
+        }
+    }
+}
+
 impl Host {
-    /// Starts a host and waits until its plugin is initialised.
-    fn start(
+    /// Starts the process of a host and sends it the setup.
+    fn spawn(
         plugin: &PluginSetup,
         program: Option<&Path>,
         taken: &[u32],
-        log: &Log,
-    ) -> Result<Host, String> {
-        let mut host = Host::spawn(plugin, program, taken)?;
-        let ready = host.wait_for_init();
-        // Output up to now explains a failure; later lines are read by the event loop.
-        host.log_stderr(clock::now(), log);
-        ready?;
-        log.info(format_args!("plugin `{}`: {}", host.name, host.process.isolation()));
-        host.starting = false;
-        rustix::io::ioctl_fionbio(&host.socket, true)
-            .map_err(|error| format!("socket: {error}"))?;
-        Ok(host)
-    }
-
-    /// Starts the process of a host and sends it the setup.
-    fn spawn(plugin: &PluginSetup, program: Option<&Path>, taken: &[u32]) -> Result<Host, String> {
+    ) -> Result<(Host, Option<Collector>), String> {
         let PluginKind::Foreign(options) = &plugin.kind else {
             return Err("it is no plugin from outside".to_owned());
         };
@@ -365,81 +521,91 @@ impl Host {
         if module.len() > TEXT_MAX || argument.len() > TEXT_MAX {
             return Err(format!("`module` and `argument` may have at most {TEXT_MAX} bytes each"));
         }
-        let Started { process, socket, stderr, pass } = HostProcess::start(program, taken)?;
-        seqpacket::set_timeout(&socket, INIT_TIMEOUT)
-            .map_err(|error| format!("time-out: {error}"))?;
+        let Started { process, socket, stderr, pass, collector } =
+            HostProcess::start(program, taken)?;
+        rustix::io::ioctl_fionbio(&socket, true).map_err(|error| format!("socket: {error}"))?;
         let host = Host {
             name: plugin.name.clone(),
             process,
             socket,
             stderr,
             pending: VecDeque::new(),
-            deadline: None,
+            deadline: Some(clock::now() + INIT_TIMEOUT),
             started: CallStart::default(),
             failed: false,
             starting: true,
-            restart_at: None,
-            delay: FIRST_DELAY,
-            started_at: clock::now(),
             lines: LineBuffer::default(),
         };
         host.send_setup(plugin, (module, argument), pass.as_ref().map(AsFd::as_fd))?;
-        Ok(host)
+        Ok((host, collector))
     }
 
-    /// Starts a failed host again.
-    fn restart(
-        &mut self,
-        now: Monotonic,
-        index: u32,
-        (plugin, program, taken): (&PluginSetup, Option<&Path>, &[u32]),
-        events: &mut Vec<HostEvent>,
-        log: &Log,
-    ) {
-        self.restart_at = None;
-        let spawned = Host::spawn(plugin, program, taken).and_then(|host| {
-            let non_blocking = rustix::io::ioctl_fionbio(&host.socket, true);
-            non_blocking.map(|()| host).map_err(|error| format!("socket: {error}"))
-        });
-        match spawned {
-            Ok(host) => {
-                let deadline = now.saturating_add(Span::from_ns(INIT_TIMEOUT.as_nanos() as u64));
-                *self = Host { delay: self.delay, deadline: Some(deadline), ..host };
-                events.push(HostEvent::Restarted(index));
-            }
-            Err(why) => {
-                log.error(format_args!("plugin `{}` cannot be started again: {why}", self.name));
-                self.plan_restart(now);
-            }
+    /// Waits for the answer to the setup until `end`; without one, the host is still starting.
+    fn wait_until_ready(&mut self, end: Monotonic) -> Result<(), String> {
+        let left = end.saturating_since(clock::now()).as_ns();
+        let left = rustix::event::Timespec {
+            tv_sec: (left / 1_000_000_000) as i64,
+            tv_nsec: (left % 1_000_000_000) as i64,
+        };
+        let mut poll = [rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)];
+        if rustix::event::poll(&mut poll, Some(&left)).is_ok_and(|count| count == 0) {
+            return Ok(());
         }
+        self.receive_init().map_err(|why| match why {
+            HostFailure::Closed => {
+                format!("its host {} during init", self.process.end_and_wait(&self.socket))
+            }
+            HostFailure::Ended(why) | HostFailure::Violation(why) => why,
+        })
     }
 
-    /// Plans the next restart.
-    fn plan_restart(&mut self, now: Monotonic) {
-        let is_stable = now >= self.started_at.saturating_add(STABLE_AFTER);
-        let delay = if is_stable { FIRST_DELAY } else { self.delay };
-        self.restart_at = mutate!("plugin-foreign-restart", Some(now.saturating_add(delay)), None);
-        self.delay = Span::from_ns(delay.as_ns() * 2).min(MAX_DELAY);
-    }
-
-    /// Handles the answer of a host that was started again.
+    /// Handles the answer to the setup of a host whose start the event loop watches.
     fn on_init_answer(
         &mut self,
-        now: Monotonic,
         index: u32,
         events: &mut Vec<HostEvent>,
-        log: &Log,
-    ) {
-        match self.wait_for_init() {
-            Ok(()) => {
-                (self.starting, self.deadline) = (false, None);
-                events.push(HostEvent::Serves(index));
-            }
-            Err(why) => {
-                self.log_stderr(now, log);
-                self.fail(now, index, &HostFailure::Ended(why), events, log);
-            }
+    ) -> Result<(), HostFailure> {
+        self.receive_init()?;
+        if !self.starting {
+            events.push(HostEvent::Serves(index));
         }
+        Ok(())
+    }
+
+    /// Handles the answer to a call.
+    fn on_answer(
+        &mut self,
+        now: Monotonic,
+        events: &mut Vec<HostEvent>,
+    ) -> Result<(), HostFailure> {
+        let Some(answer) = self.receive()? else { return Ok(()) };
+        let answered =
+            self.pending.pop_front().expect("`receive` has matched the answer with the first call");
+        let answer = ForeignAnswer {
+            epoch: answered.epoch,
+            verdict: answer.verdict,
+            cpu: answer.cpu,
+            priority: answer.priority,
+        };
+        events.push(HostEvent::Answered(answered.ticket, Some(answer)));
+        self.deadline = None;
+        self.send_front(now)
+    }
+
+    /// Returns the reason if the host is late.
+    fn expire(&mut self, now: Monotonic) -> Option<String> {
+        let is_due = self.deadline.is_some_and(|deadline| deadline <= now);
+        if self.starting {
+            let seconds = INIT_TIMEOUT.as_ns() / 1_000_000_000;
+            return is_due.then(|| format!("its init was not done within {seconds} s"));
+        }
+        if !mutate!("plugin-foreign-late", is_due, false) {
+            return None;
+        }
+        let timeout = self.pending.front().map_or(Span::ZERO, |first| first.timeout);
+        let left = self.started.left(self.process.pid(), now, timeout);
+        self.deadline = left.map(|left| now + left);
+        left.is_none().then(|| format!("no answer within {timeout}"))
     }
 
     fn send_setup(
@@ -464,47 +630,48 @@ impl Host {
         seqpacket::send(&self.socket, &message, pass).map_err(|error| format!("its host: {error}"))
     }
 
-    /// Receives the answer to the setup.
-    fn wait_for_init(&mut self) -> Result<(), String> {
+    /// Receives the answer to the setup, after which the host serves. Without an answer it is still
+    /// starting.
+    fn receive_init(&mut self) -> Result<(), HostFailure> {
+        let ended = |why: String| HostFailure::Ended(why);
         let mut buffer = [0; size_of::<HostResponse>() + 1];
-        let received = seqpacket::recv_sender(&self.socket, &mut buffer);
-        let (len, sender) = received.map_err(|error| {
-            if error.kind() == io::ErrorKind::TimedOut {
-                return format!("its init was not done within {} s", INIT_TIMEOUT.as_secs());
+        let (len, sender) = match seqpacket::recv_sender(&self.socket, &mut buffer) {
+            Ok((0, _)) => return Err(HostFailure::Closed),
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                return Err(HostFailure::Closed);
             }
-            format!("its host: {error}")
-        })?;
-        if len == 0 {
-            return Err(format!("its host {} during init", self.exit_description()));
-        }
+            Err(error) => return Err(ended(format!("its host: {error}"))),
+        };
         let answer = HostResponse::read_from_bytes(&buffer[..len])
-            .map_err(|_| "its host sent an invalid answer to the setup".to_owned())?;
+            .map_err(|_| ended("its host sent an invalid answer to the setup".to_owned()))?;
         match answer.verdict {
             0 => {
-                self.process.set_sender(sender)?;
+                self.process.set_sender(sender).map_err(ended)?;
                 seqpacket::report_senders(&self.socket, false)
-                    .map_err(|error| format!("socket: {error}"))
+                    .map_err(|error| ended(format!("socket: {error}")))?;
+                (self.starting, self.deadline) = (false, None);
+                Ok(())
             }
             failure::LOAD => {
-                Err("its module could not be loaded (see the previous line)".to_owned())
+                Err(ended("its module could not be loaded (see the previous line)".to_owned()))
             }
-            failure::SANDBOX => {
-                Err("its host could not drop its capabilities (see the previous line)".to_owned())
-            }
-            code => Err(format!("its init refused with {code}")),
+            failure::SANDBOX => Err(ended(
+                "its host could not drop its capabilities (see the previous line)".to_owned(),
+            )),
+            code => Err(ended(format!("its init refused with {code}"))),
         }
     }
 
-    fn send_front(&mut self, now: Monotonic) -> Result<(), String> {
+    fn send_front(&mut self, now: Monotonic) -> Result<(), HostFailure> {
         let Some(first) = self.pending.front() else { return Ok(()) };
         self.deadline = Some(now + first.timeout);
         self.started = CallStart::of(self.process.pid(), now);
         seqpacket::send(&self.socket, first.request.as_bytes(), None).map_err(|error| {
             match error.kind() {
-                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                    self.exit_description()
-                }
-                _ => error.to_string(),
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => HostFailure::Closed,
+                _ => HostFailure::Ended(error.to_string()),
             }
         })
     }
@@ -516,16 +683,12 @@ impl Host {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                return Err(HostFailure::Ended(self.exit_description()));
+                return Err(HostFailure::Closed);
             }
             Err(error) => return Err(HostFailure::Ended(error.to_string())),
         };
         if received.len == 0 {
-            return mutate!(
-                "plugin-foreign-ended",
-                Err(HostFailure::Ended(self.exit_description())),
-                Ok(None)
-            );
+            return mutate!("plugin-foreign-ended", Err(HostFailure::Closed), Ok(None));
         }
         let in_flight = self.pending.front().ok_or_else(|| {
             HostFailure::Violation("it sent a message although no call was in flight".to_owned())
@@ -544,38 +707,26 @@ impl Host {
         Ok(Some(answer))
     }
 
-    fn exit_description(&mut self) -> String {
-        // The host's end of the socket is closed: the host has exited or is no longer usable.
-        self.process.end(&self.socket)
-    }
-
-    fn fail(
-        &mut self,
-        now: Monotonic,
-        plugin: u32,
-        why: &HostFailure,
-        events: &mut Vec<HostEvent>,
-        log: &Log,
-    ) {
-        self.stop();
+    fn fail(&mut self, why: &HostFailure, events: &mut Vec<HostEvent>, log: &Log) {
         let text = match why {
-            HostFailure::Ended(text) | HostFailure::Violation(text) => text,
+            HostFailure::Closed => self.process.service_end(),
+            HostFailure::Ended(text) | HostFailure::Violation(text) => Some(text.as_str()),
         };
-        log.error(format_args!("plugin `{}`: {text}", self.name));
-        if matches!(why, HostFailure::Ended(_)) {
-            self.plan_restart(now);
+        if let Some(text) = text {
+            log.error(format_args!("plugin `{}`: {text}", self.name));
         }
+        self.stop(!matches!(why, HostFailure::Closed));
         events.extend(
             self.pending.drain(..).map(|pending| HostEvent::Answered(pending.ticket, None)),
         );
-        events.push(HostEvent::Failed(plugin));
     }
 
-    fn stop(&mut self) {
+    /// Ends the process. With `is_expected`, the log does not need its exit status.
+    fn stop(&mut self, is_expected: bool) {
         self.failed = true;
         self.starting = false;
         self.deadline = None;
-        self.process.end(&self.socket);
+        self.process.end(&self.socket, is_expected);
     }
 
     /// Logs the plugin's output; `false` at its end.
@@ -594,56 +745,6 @@ impl Host {
                 matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
             }
         }
-    }
-}
-
-/// Line buffer for a plugin's standard error.
-#[derive(Debug, Default)]
-struct LineBuffer {
-    partial: Vec<u8>,
-    second: u64,
-    written: u32,
-}
-
-impl LineBuffer {
-    /// Maximum length of a line in bytes; longer lines are split.
-    const MAX_LINE_LEN: usize = 512;
-
-    fn take(&mut self, name: &str, bytes: &[u8], now: Monotonic, log: &Log) {
-        for &byte in bytes {
-            if byte == b'\n' || self.partial.len() >= LineBuffer::MAX_LINE_LEN {
-                self.finish(name, now, log);
-            }
-            if byte != b'\n' {
-                self.partial.push(byte);
-            }
-        }
-    }
-
-    fn finish(&mut self, name: &str, now: Monotonic, log: &Log) {
-        let second = now.as_ns() / 1_000_000_000;
-        if second != self.second {
-            (self.second, self.written) = (second, 0);
-        }
-        if !self.partial.is_empty() {
-            self.written += 1;
-            match self.written {
-                ..=LINES_PER_SECOND => {
-                    log.info(format_args!(
-                        "plugin `{name}`: {}",
-                        String::from_utf8_lossy(&self.partial)
-                    ));
-                }
-                over if over == LINES_PER_SECOND + 1 => {
-                    log.info(format_args!(
-                        "plugin `{name}` wrote more than {LINES_PER_SECOND} lines in one second; \
-                         the rest of this second is dropped"
-                    ));
-                }
-                _ => {}
-            }
-        }
-        self.partial.clear();
     }
 }
 

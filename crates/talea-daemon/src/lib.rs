@@ -17,6 +17,7 @@ mod hosts;
 pub mod log;
 mod loop_priority;
 pub mod partitions;
+mod plugin_output;
 mod rights;
 pub mod start;
 pub mod stop;

@@ -309,13 +309,11 @@ fn make_directory(path: &Path) -> Result<(), StartError> {
 }
 
 /// Returns the function that reads the configuration again on SIGHUP. Errors are logged, and the
-/// old configuration stays in force.
+/// old configuration stays in force. The event loop reports the end of a successful reload.
 fn reload(path: PathBuf, machine: SystemInfo, log: Log) -> Reload {
     Box::new(move || -> Option<Setup> {
         notify(&[sd_notify::NotifyState::Reloading, monotonic()?]);
-        let loaded = load(&path, &machine);
-        notify(&[sd_notify::NotifyState::Ready]);
-        match loaded {
+        match load(&path, &machine) {
             Ok(mut loaded) => {
                 for warning in &loaded.warnings {
                     log.warning(format_args!(
@@ -324,12 +322,12 @@ fn reload(path: PathBuf, machine: SystemInfo, log: Log) -> Reload {
                     ));
                 }
                 loaded.setup.subordinate_users = subordinate_users(&log);
-                log.info(format_args!("{} was reloaded", path.display()));
                 Some(loaded.setup)
             }
             Err(error) => {
                 log.error("the new configuration is invalid, the old one stays in force:");
                 error.to_string().lines().for_each(|line| log.error(line));
+                notify(&[sd_notify::NotifyState::Ready]);
                 mutate!("recovery-reload-refused", None, std::process::exit(2))
             }
         }

@@ -139,6 +139,18 @@ impl Daemon {
         self.child.as_ref().expect("a running daemon").id() as i32
     }
 
+    /// Returns the daemon's children. A thread of the daemon starts each of them.
+    pub fn children(&self) -> Vec<i32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("a process");
+        // A thread may end meanwhile.
+        let lists = tasks
+            .flatten()
+            .map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+        let children: Vec<String> = lists.collect();
+        let numbers = children.iter().flat_map(|list| list.split_ascii_whitespace());
+        numbers.map(|number| number.parse().expect("a number")).collect()
+    }
+
     /// Waits until the daemon has its priority, because its budget is full.
     #[track_caller]
     pub fn wait_until_raised(&self) {

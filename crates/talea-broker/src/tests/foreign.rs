@@ -1,7 +1,7 @@
 //! Foreign plugins: time-outs, violations and crashes do not affect other clients (R18).
 
 use super::stage::{MS, Words, by, setup, timed, urgent, world_of};
-use crate::input::{ForeignAnswer, ForeignCall, LogEvent, SessionId};
+use crate::input::{ForeignAnswer, ForeignCall, Input, LogEvent, SessionId};
 use crate::sim::Simulation;
 use talea_core::Span;
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
@@ -213,6 +213,24 @@ fn attack_10_a_host_that_serves_again_is_notified_of_its_specs() {
         world.run_until_idle();
     }
     assert!(matches!(last(&mut world, client), Some(Reply::Granted(_))));
+}
+
+#[test]
+fn attack_10_a_host_that_starts_late_serves_later() {
+    let mut world = ours_first();
+    world.handle_input(Input::HostStarting { plugin: 0 });
+    world.run_until_idle();
+    let client = world.connect(1000);
+    assert_eq!(world.create(client, urgent(5)).plugin, 1);
+    assert!(world.calls.is_empty(), "it is not asked");
+    world.handle_input(Input::HostServes { plugin: 0 });
+    ask(&mut world, client, Request::Create(urgent(5)));
+    while world.answer_call(yes) {
+        world.run_until_idle();
+    }
+    let Some(Reply::Granted(granted)) = last(&mut world, client) else { panic!("granted") };
+    assert_eq!(granted.plugin, 0);
+    assert!(world.ended_hosts.is_empty(), "the starting host was not stopped");
 }
 
 #[test]

@@ -27,6 +27,10 @@ pub(super) enum Token {
     Demoted,
     /// A device event of the kernel: a CPU may have gone off-line or come back.
     CpuEvents,
+    /// The process of a plugin's host has started.
+    HostStarts,
+    /// The configuration was read again.
+    Reloaded,
 }
 
 /// Width of the kind, in the lowest bits; numbers count up from zero and never reach the top bits.
@@ -47,6 +51,8 @@ impl Token {
             Token::Demoted => (9, 0),
             Token::ProcEvents => (10, 0),
             Token::CpuEvents => (11, 0),
+            Token::HostStarts => (12, 0),
+            Token::Reloaded => (13, 0),
         };
         assert!(number >> (64 - KIND_BITS) == 0, "a number too large for a token");
         number << KIND_BITS | kind
@@ -67,6 +73,8 @@ impl Token {
             9 => Token::Demoted,
             10 => Token::ProcEvents,
             11 => Token::CpuEvents,
+            12 => Token::HostStarts,
+            13 => Token::Reloaded,
             kind => unreachable!("a token of kind {kind} was never packed"),
         }
     }
@@ -92,6 +100,8 @@ mod tests {
                 Token::Demoted,
                 Token::ProcEvents,
                 Token::CpuEvents,
+                Token::HostStarts,
+                Token::Reloaded,
             ] {
                 assert_eq!(Token::unpack(token.pack()), token);
             }

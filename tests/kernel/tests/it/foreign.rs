@@ -4,9 +4,11 @@ use crate::tasks::{periodic, ranked, with};
 use std::path::Path;
 use talea_core::CpuSet;
 use talea_kernel_tests::{
-    ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs_root,
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
 };
 use talea_os::sched::Policy;
+use talea_os::{Tid, clock, sched};
+use talea_proto::message::PluginInfo;
 use talea_proto::refusal::{PluginVerdict, RejectionReason};
 use talea_proto::{Code, Refusal, Reply, Request};
 
@@ -98,6 +100,14 @@ fn r18_a_plugin_whose_init_refuses_starts_no_daemon() {
     assert!(failed.said.contains(": no, I will not"), "what it wrote is in the log: {failed:?}");
 }
 
+/// Returns the daemon's information about the first plugin.
+fn plugin_info(client: &Client) -> PluginInfo {
+    match client.ask(&Request::Plugin(0)) {
+        Reply::Plugin(info) => *info,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// State of a plugin after it has misbehaved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Afterwards {
@@ -136,17 +146,10 @@ fn misbehaves(name: &str, argument: &str, line: &str, afterwards: Afterwards) {
     daemon.wait_for_line("out of service").expect("a living daemon");
     // Accepted specs keep their attributes and can be released.
     assert_eq!(kernel::attr(tid), attr);
-    let info = |client: &talea_kernel_tests::Client| match client.ask(&Request::Plugin(0)) {
-        Reply::Plugin(info) => *info,
-        other => panic!("{other:?}"),
-    };
-    let host = || {
-        let hosts = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid()));
-        hosts.expect("a living daemon").trim().to_owned()
-    };
+    let info = plugin_info;
     if afterwards == Afterwards::Restarted {
         daemon.wait_for_line("is in service again").expect("a living daemon");
-        assert!(!info(&victim).out_of_service && !host().is_empty());
+        assert!(!info(&victim).out_of_service && !daemon.children().is_empty());
         // The new host answers its first question well, as the old one has.
         let again = victim.create(with(name, ranked(60)));
         victim.done(&Request::Release(again.spec));
@@ -162,7 +165,7 @@ fn misbehaves(name: &str, argument: &str, line: &str, afterwards: Afterwards) {
     assert_ne!(other.plugin, 0);
     victim.done(&Request::Release(early.spec));
     assert!(kernel::is_ordinary(tid));
-    eventually("no host is left", || host().is_empty());
+    eventually("no host is left", || daemon.children().is_empty());
 }
 
 #[test]
@@ -250,10 +253,9 @@ fn attack_23_each_host_has_a_user_of_its_own() {
     needs_root!();
     let bench = Bench::new("host-users");
     let daemon = Daemon::start(&bench, &two_instances(&bench));
-    let hosts = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid()));
-    let hosts = hosts.expect("a living daemon");
-    let uids: Vec<u32> = hosts
-        .split_ascii_whitespace()
+    let uids: Vec<u32> = daemon
+        .children()
+        .iter()
         .map(|pid| {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a host");
             let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("users");
@@ -292,23 +294,30 @@ fn attack_16_a_user_with_many_requests_does_not_delay_another_at_a_slow_plugin()
     assert!(own * 3 < started.elapsed(), "{own:?} of {:?}", started.elapsed());
 }
 
-/// A user with real-time priority on every CPU keeps the host from its CPU for longer than the
-/// time-out, and the plugin stays in service.
+/// The daemon serves before a plugin whose `init` takes long.
 #[test]
-fn attack_10_a_plugin_that_gets_no_cpu_stays_in_service() {
-    use talea_os::{Tid, clock, sched};
+fn attack_10_a_plugin_that_starts_late_delays_no_start() {
     needs_root!();
-    let bench = Bench::new("no-cpu");
-    let object = bench.plugin("misbehave");
-    let text = foreign("patient", &object, "slow").replace("300ms", "60ms");
-    let daemon =
-        Daemon::start(&bench, &format!("[daemon]\naccess = \"off\"\n{text}{}", config::PLUGINS));
+    let bench = Bench::new("late");
+    let daemon = Daemon::start(&bench, &beside(&bench, "late", "late"));
     let alice = Agent::user(ALICE);
     let client = alice.connect(&daemon);
-    let end = clock::now() + talea_core::Span::from_ns(600_000_000);
-    let hogs: Vec<_> = kernel::cpus()
-        .iter()
-        .map(|cpu| {
+    assert!(plugin_info(&client).out_of_service, "{}", daemon.log());
+    let refusal = client.refused(&Request::Create(with("late", ranked(50))));
+    assert_eq!(reason(&refusal), Some(RejectionReason::OutOfService), "{refusal:?}");
+    client.done(&Request::Release(client.create(with("fp", ranked(50))).spec));
+    daemon.wait_for_line("is in service").expect("a living daemon");
+    client.create(with("late", ranked(50)));
+    assert!(!plugin_info(&client).out_of_service);
+}
+
+/// Threads that occupy every CPU above ordinary threads for some time.
+struct Hogs(Vec<std::thread::JoinHandle<()>>);
+
+impl Hogs {
+    fn start(milliseconds: u64) -> Hogs {
+        let end = clock::now() + talea_core::Span::from_ns(milliseconds * 1_000_000);
+        let hog = |cpu| {
             std::thread::spawn(move || {
                 sched::set_affinity(Tid::current(), &CpuSet::single(cpu)).expect("root may");
                 sched::set(Tid::current(), &sched::Attr::grant(Policy::Fifo(60)))
@@ -317,15 +326,66 @@ fn attack_10_a_plugin_that_gets_no_cpu_stays_in_service() {
                     std::hint::spin_loop();
                 }
             })
-        })
-        .collect();
+        };
+        Hogs(kernel::cpus().iter().map(hog).collect())
+    }
+
+    fn finish(self) {
+        for hog in self.0 {
+            hog.join().expect("a hog");
+        }
+    }
+}
+
+/// On a machine on which no ordinary process runs for a while, the daemon does not wait for the
+/// start of a host.
+#[test]
+fn attack_10_a_host_that_starts_again_beside_hogs_delays_no_answer() {
+    const HOGS_MS: u64 = 800;
+    needs_root!();
+    let bench = Bench::new("restart-beside-hogs");
+    let daemon = Daemon::start(&bench, &beside(&bench, "patient", "slow"));
+    let bob = Agent::user(BOB);
+    let raised = sched::Attr::grant(Policy::Fifo(90));
+    sched::set(kernel::tid(bob.os_pid()), &raised).expect("root may");
+    let client = bob.connect(&daemon);
+    let before = daemon.children();
+    let [host] = before[..] else { panic!("one host: {before:?}") };
+    let host = rustix::process::Pid::from_raw(host).expect("a pid");
+    rustix::process::kill_process(host, rustix::process::Signal::KILL).expect("root may");
+    daemon.wait_for_line("out of service").expect("a living daemon");
+    // The host starts again after 100 ms.
+    let own = sched::get(Tid::current()).expect("own attributes");
+    sched::set(Tid::current(), &raised).expect("root may");
+    let hogs = Hogs::start(HOGS_MS);
+    let status = client.encode(&Request::Status);
+    let said = bob.order(&format!("response-times {} 400 1000 {status}", client.index()));
+    sched::set(Tid::current(), &own).expect("as before");
+    hogs.finish();
+    let max: u64 = said.split(' ').nth(2).and_then(|max| max.parse().ok()).expect("numbers");
+    println!("longest answer beside hogs of {HOGS_MS} ms during a restart: {} us", max / 1000);
+    assert!(max < HOGS_MS * 1_000_000 / 4, "{max} ns: the loop waited for the host");
+    daemon.wait_for_line("is in service again").expect("a living daemon");
+}
+
+/// A user with real-time priority on every CPU keeps the host from its CPU for longer than the
+/// time-out, and the plugin stays in service.
+#[test]
+fn attack_10_a_plugin_that_gets_no_cpu_stays_in_service() {
+    needs_root!();
+    let bench = Bench::new("no-cpu");
+    let object = bench.plugin("misbehave");
+    let text = foreign("patient", &object, "slow").replace("300ms", "60ms");
+    let daemon =
+        Daemon::start(&bench, &format!("[daemon]\naccess = \"off\"\n{text}{}", config::PLUGINS));
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let hogs = Hogs::start(600);
     let before = sched::get(Tid::current()).expect("own attributes");
     sched::set(Tid::current(), &sched::Attr::grant(Policy::Fifo(61))).expect("root may");
     let answer = client.ask(&Request::Create(with("patient", ranked(50))));
     sched::set(Tid::current(), &before).expect("as before");
-    for hog in hogs {
-        hog.join().expect("a hog");
-    }
+    hogs.finish();
     assert!(matches!(answer, Reply::Granted(_)), "{answer:?}");
     assert!(!daemon.log().contains("out of service"), "{}", daemon.log());
 }

@@ -6,6 +6,8 @@
 
 use crate::tasks::{periodic, ranked, with};
 use rustix::process::Signal;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Command;
 use talea_core::CpuSet;
 use talea_kernel_tests::{
@@ -342,6 +344,53 @@ fn attack_18_without_free_descriptors_root_asks_and_stops() {
     assert!(status.sessions > 20, "{status:?}");
     assert_eq!(daemon.stop(&["--release"]), (Some(0), String::new()));
     assert!(daemon.wait().success());
+}
+
+/// Lookups of user names that do not end, because the daemon's `/etc/passwd` is a pipe without a
+/// writer.
+#[test]
+fn attack_13_a_reload_that_waits_for_the_user_database_delays_no_answer() {
+    needs_root!();
+    let bench = Bench::new("reload-waits");
+    let rule = "[[rule]]\ndomain = \"root\"\nallow_unbounded = true\n";
+    let config = format!("{}{rule}", serving(&[ALICE], ""));
+    let daemon = daemon_with_subuid(&bench, &config, "");
+    let alice = Agent::user(ALICE);
+    let client = alice.connect(&daemon);
+    let pipe = bench.path("passwd");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o644))
+        .expect("a pipe");
+    let mounts = format!("--mount=/proc/{}/ns/mnt", daemon.pid());
+    let mount = Command::new("nsenter")
+        .args([&mounts, "mount", "--bind"])
+        .args([&pipe, std::path::Path::new("/etc/passwd")])
+        .status();
+    assert!(mount.expect("nsenter").success());
+    daemon.reload(&config);
+    let reading = format!("/proc/{}/task", daemon.pid());
+    eventually("a thread reads the configuration", || {
+        let tasks = std::fs::read_dir(&reading).expect("a living daemon").flatten();
+        let mut names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")));
+        names.any(|name| name.is_ok_and(|name| name == "talea-reload\n"))
+    });
+    for _ in 0..10 {
+        client.status();
+    }
+    assert!(!daemon.log().contains("was reloaded"), "{}", daemon.log());
+    // With an answer, the reload ends. Each lookup opens the file.
+    let users = std::fs::read("/etc/passwd").expect("users");
+    eventually("the configuration is read", || {
+        // Without a reader the open fails.
+        let writer = std::fs::OpenOptions::new()
+            .write(true)
+            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
+            .open(&pipe);
+        if let Ok(mut writer) = writer {
+            let _ = writer.write_all(&users);
+        }
+        daemon.log().contains("was reloaded")
+    });
+    client.create(with("fp", ranked(5)));
 }
 
 /// Hostile users beside an honest client and root: eight users that no rule serves with 128 silent
