@@ -65,6 +65,7 @@ impl Broker {
         if process_watched {
             self.watch_process(process, WatchOwner::Spec(slot));
         }
+        self.note_unclaimed(slot);
         if let Some(plugin) = plugin {
             self.plugin_set.adopt(plugin, SpecSlot(slot), record);
             let placed = self.plugin_set.placement(SpecSlot(slot));
@@ -108,7 +109,7 @@ impl Broker {
         if plugin.is_some() && !ended && self.is_owned(slot) {
             self.counters.adopted += 1;
             self.emit(Effect::WriteRecord { slot });
-            self.unverified.push(slot);
+            self.adopted.unverified.push(slot);
             self.log(LogEvent::Adopted { spec: id, uid: record.uid, tid });
             self.detach_if_foreign(slot);
             self.leave_offline_cpu(slot);
@@ -184,8 +185,8 @@ impl Broker {
 
     /// Updates the adopted threads to the attributes of the ledger, after the last record.
     pub(crate) fn apply_adopted(&mut self) {
-        if !self.unverified.is_empty() {
-            let slots = std::mem::take(&mut self.unverified);
+        if !self.adopted.unverified.is_empty() {
+            let slots = std::mem::take(&mut self.adopted.unverified);
             self.apply_moves(&slots);
         }
     }

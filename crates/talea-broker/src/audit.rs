@@ -62,6 +62,7 @@ impl Broker {
             ("identities", self.identities.len()),
             ("threads by process", self.threads_by_process.len()),
             ("watched processes", self.processes.len()),
+            ("unclaimed specs", self.adopted.unclaimed.len()),
             ("timers", self.timers.len()),
             ("changes", self.changing as usize),
             ("blocked requests", self.blocked.len()),

@@ -106,8 +106,7 @@ pub struct Broker {
     pub(crate) inspection_at: Option<Monotonic>,
     pub(crate) canaries: Canaries,
     pub(crate) stopping: Option<Shutdown>,
-    /// Adopted specs whose thread has not been compared with the ledger.
-    pub(crate) unverified: Vec<u32>,
+    pub(crate) adopted: Adopted,
 
     /// `exclusive[cpu]`: slot of the spec that has reserved the CPU.
     pub(crate) exclusive: BTreeMap<u32, u32>,
@@ -171,6 +170,15 @@ pub(crate) struct Shutdown {
     pub(crate) release: bool,
 }
 
+/// Adopted specs in states of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Adopted {
+    /// Process, library and slot of specs that have to be claimed.
+    pub(crate) unclaimed: BTreeSet<(ProcessId, u64, u32)>,
+    /// Specs whose thread has not been compared with the ledger.
+    pub(crate) unverified: Vec<u32>,
+}
+
 /// Counters for the status report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
@@ -229,7 +237,7 @@ impl Broker {
             inspection_at: None,
             canaries: Canaries::default(),
             stopping: None,
-            unverified: Vec::new(),
+            adopted: Adopted::default(),
             exclusive: BTreeMap::new(),
             counters: Counters::default(),
             answers: Vec::new(),
@@ -315,7 +323,7 @@ impl Broker {
     /// Zero-lag holds need a timer only if a request waits for them, because [`Broker::handle`]
     /// first releases the expired ones.
     pub fn next_wakeup(&self) -> Option<Monotonic> {
-        if !self.unverified.is_empty() {
+        if !self.adopted.unverified.is_empty() {
             return Some(self.now);
         }
         self.timers.first().map(|&(at, _)| at)

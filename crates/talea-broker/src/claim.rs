@@ -43,6 +43,7 @@ impl Broker {
         self.bind_to_session(reply_to.session, slot);
         let session = &self.sessions[&reply_to.session];
         let (uid, process, client) = (session.uid, session.process, session.client);
+        self.forget_unclaimed(slot);
         let spec = self.specs.at_mut(slot);
         spec.unclaimed = false;
         if let Some(at) = spec.claim_until.take() {

@@ -78,6 +78,7 @@ impl Broker {
         self.unbind_from_session(slot);
         self.forget_exclusive(slot);
         self.forget_level(slot);
+        self.forget_unclaimed(slot);
         let spec = self.specs.remove(slot).expect("a spec ends once");
         assert!(
             spec.thread.is_none() && spec.is_idle(),

@@ -457,7 +457,7 @@ impl Broker {
         }
         session.hello_done = true;
         let process = session.process;
-        self.expect_claims(process);
+        self.expect_claims(process, 0);
         self.disarm_hello(reply_to.session);
         let welcome = Reply::Welcome { version: VERSION, instance: self.instance };
         self.reply(reply_to, welcome);

@@ -4,6 +4,11 @@
 //! gave it, until the process connects again. Then the process has [`CLAIM_TIME`] to claim. What it
 //! does not claim ends as if its connection had ended. A process that does not connect keeps its
 //! grants: it may have nothing to ask while its threads run.
+//!
+//! A process may contain several copies of a client library, which know nothing of each other: one
+//! connects again while the other has nothing to ask. So the time concerns the grants of one
+//! library ([`Token::library`]). It starts with the seed of a connection, or with the hello for
+//! grants to clients without a seed.
 
 use crate::broker::{Broker, Timer, WatchOwner};
 use crate::input::{ProcessId, SessionId};
@@ -20,6 +25,8 @@ impl Broker {
     pub(crate) fn seed(&mut self, reply_to: ReplyTo, seed: Token) {
         if let Some(session) = self.sessions.get_mut(&reply_to.session) {
             session.seed = Some(seed);
+            let process = session.process;
+            self.expect_claims(process, seed.library());
         }
         self.reply(reply_to, Reply::Done);
     }
@@ -30,9 +37,9 @@ impl Broker {
             Some(seed) => mutate!(
                 "message-seed",
                 Token::derived(seed, reply_to.seq),
-                Token(entropy.to_le_bytes())
+                Token::new(0, entropy as u64)
             ),
-            None => Token(entropy.to_le_bytes()),
+            None => Token::new(0, entropy as u64),
         }
     }
 
@@ -42,25 +49,31 @@ impl Broker {
         self.users.spec_with_token(uid, token).unwrap_or(SpecId(0))
     }
 
-    /// Starts the time for claims of a process whose connection was accepted.
-    pub(crate) fn expect_claims(&mut self, process: ProcessId) {
-        let first = (process, WatchOwner::Spec(0));
-        let watched = self.processes.range(first..).take_while(|(found, _)| *found == process);
-        let slots: Vec<u32> = watched
-            .filter_map(|&(_, owner)| match owner {
-                WatchOwner::Spec(slot) => Some(slot),
-                WatchOwner::Session(_) => None,
-            })
-            .filter(|&slot| {
-                let spec = self.specs.at(slot);
-                spec.unclaimed && spec.claim_until.is_none() && spec.task.owner != Owner::Process
-            })
-            .collect();
+    /// Starts the time for claims of a library in a process whose connection was accepted.
+    pub(crate) fn expect_claims(&mut self, process: ProcessId, library: u64) {
+        let all = mutate!("recovery-claim-library", library..=library, 0..=u64::MAX);
+        let range = (process, *all.start(), 0)..=(process, *all.end(), u32::MAX);
+        let slots: Vec<u32> = self.adopted.unclaimed.range(range).map(|&(.., slot)| slot).collect();
         let at = self.now.saturating_add(CLAIM_TIME);
         for slot in slots {
+            self.forget_unclaimed(slot);
             self.specs.at_mut(slot).claim_until = Some(at);
             self.timers.insert((at, Timer::ClaimEnd(slot)));
         }
+    }
+
+    /// Notes an adopted spec that has to be claimed once its library connects again.
+    pub(crate) fn note_unclaimed(&mut self, slot: u32) {
+        let spec = self.specs.at(slot);
+        if spec.unclaimed && spec.process_watched && spec.task.owner != Owner::Process {
+            self.adopted.unclaimed.insert((spec.process, spec.token.library(), slot));
+        }
+    }
+
+    /// Reverses [`Broker::note_unclaimed`].
+    pub(crate) fn forget_unclaimed(&mut self, slot: u32) {
+        let spec = self.specs.at(slot);
+        self.adopted.unclaimed.remove(&(spec.process, spec.token.library(), slot));
     }
 
     /// Ends the time for the claim of a spec.

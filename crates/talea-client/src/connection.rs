@@ -10,6 +10,7 @@ use rustix::net::RecvFlags;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use talea_core::mutate;
 use talea_os::seqpacket;
@@ -106,10 +107,9 @@ impl Connection {
         if !matches!(self.seed, Seed::Unsent) {
             return Ok(());
         }
-        let mut seed = Token([0; 16]);
-        // The kernel's pool is ready long before a program asks, and fills so few bytes at once.
-        rustix::rand::getrandom(&mut seed.0[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| ConnectionError::NotSent(error.into()))?;
+        let secret = random().map_err(|error| ConnectionError::NotSent(error.into()))?;
+        let library = library().map_err(|error| ConnectionError::NotSent(error.into()))?;
+        let seed = Token::new(library, secret);
         self.seed = match self.exchange(&Request::Seed(seed), None, deadline)? {
             Reply::Done => Seed::Shared(seed),
             _ => Seed::Unknown,
@@ -221,6 +221,25 @@ impl Connection {
         self.socket_timeout = left;
         Ok(())
     }
+}
+
+/// Returns the number of this copy of the library. A process may contain several copies, for
+/// example a preloaded one, and the daemon must not take the grants of one for those of another.
+fn library() -> Result<u64, Errno> {
+    static LIBRARY: OnceLock<u64> = OnceLock::new();
+    if let Some(&library) = LIBRARY.get() {
+        return Ok(library);
+    }
+    // Zero stands for a client without a library.
+    let number = random()?.max(1);
+    Ok(*LIBRARY.get_or_init(|| mutate!("recovery-client-library", number, 1)))
+}
+
+fn random() -> Result<u64, Errno> {
+    let mut bytes = [0; 8];
+    // The kernel's pool is ready long before a program asks, and fills so few bytes at once.
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Returns the time until `deadline`. If no time is left, returns [`ConnectionError::TimedOut`].

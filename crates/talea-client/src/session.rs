@@ -310,22 +310,28 @@ impl Session {
                     NoConnection::Final(failure)
                 }
             })?;
-        let mut ask = |request: &Request| {
-            connection.exchange(request, None, deadline).map_err(|broken| match &broken {
-                ConnectionError::Lost(_) => NoConnection::Passing(self.failure(broken)),
-                ConnectionError::NotSent(error) if is_gone(error) => {
-                    NoConnection::Passing(self.failure(broken))
-                }
-                _ => NoConnection::Final(self.failure(broken)),
-            })
+        let failed = |broken: ConnectionError| match &broken {
+            ConnectionError::Lost(_) => NoConnection::Passing(self.failure(broken)),
+            ConnectionError::NotSent(error) if is_gone(error) => {
+                NoConnection::Passing(self.failure(broken))
+            }
+            _ => NoConnection::Final(self.failure(broken)),
         };
-        let instance = match ask(&Request::Hello { min: VERSION, max: VERSION })? {
+        let hello = Request::Hello { min: VERSION, max: VERSION };
+        let instance = match connection.exchange(&hello, None, deadline).map_err(failed)? {
             Reply::Welcome { version: VERSION, instance } => instance,
             Reply::Refused(refusal) => {
                 return Err(NoConnection::Final(Failure::Rejected(refusal)));
             }
             other => return Err(NoConnection::Final(unexpected(&other))),
         };
+        let is_restarted = was_connected && state.instance != Some(instance);
+        if mutate!("recovery-client-seed", is_restarted, false) {
+            // The daemon expects the claims of this library, and of no other copy in the process.
+            connection.send_seed(deadline).map_err(failed)?;
+        }
+        let mut ask =
+            |request: &Request| connection.exchange(request, None, deadline).map_err(failed);
         for (&spec, held) in state
             .held
             .iter_mut()

@@ -2,7 +2,8 @@
 //!
 //! The daemon gives a process that connects again a few seconds to claim the grants of the daemon
 //! before. Therefore the session that detects a restart lets all sessions of the process claim
-//! theirs, also those of clients that make no requests.
+//! theirs, also those of clients that make no requests. Another copy of the library in the process
+//! has sessions of its own, and the daemon expects its claims when it connects itself.
 //!
 //! No function waits for a lock: a child of a fork may have the copy of a lock that a thread held
 //! which does not exist in the child.

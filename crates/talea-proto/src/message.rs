@@ -112,7 +112,9 @@ pub enum Request {
     Query(SpecId),
     /// Derive the tokens of the grants of this connection from a secret of the client, by
     /// [`Token::derived`], instead of random tokens. So the client knows the token of a grant
-    /// before the reply, and can claim the spec if the reply is lost.
+    /// before the reply, and can claim the spec if the reply is lost. The secret begins with the
+    /// number of the library. After a restart of the daemon, it also starts the time for the claims
+    /// of that library ([`Token::library`]).
     Seed(Token),
     /// Take over a spec of the same user that was created on an earlier connection.
     Claim {

@@ -1,12 +1,14 @@
 //! Tokens that a client knows before the daemon's reply.
 //!
-//! Model: SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under a secret of the client gives
-//! the two halves of a token. The token of one grant says nothing about the token of another.
+//! Model: a token has two halves. The first half is the number of the library that requested the
+//! grant: a random number of each copy of a client library in a process, or 0 for a client without
+//! a seed. The second half is secret: SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under
+//! the seed. The secret of one grant says nothing about that of another.
 
 use crate::message::Token;
 
-/// Distance between the tokens of one group; odd, so that the tokens repeat only after 2^128 steps.
-const GROUP_STEP: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+/// Distance between the secrets of one group; odd, so that they repeat only after 2^64 steps.
+const GROUP_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Token {
     /// Token of requests that grant no spec.
@@ -15,21 +17,28 @@ impl Token {
     /// Returns the token of the grant that request number `seq` of a connection with this seed asks
     /// for; of a group, the first one.
     pub fn derived(seed: Token, seq: u32) -> Token {
-        let mut message = [0; 5];
-        message[..4].copy_from_slice(&seq.to_le_bytes());
+        Token::new(seed.library(), siphash(&seed.0, &seq.to_le_bytes()))
+    }
+
+    /// Returns the token of a grant, or the seed of a connection, with the number of its library.
+    pub fn new(library: u64, secret: u64) -> Token {
         let mut token = [0; 16];
-        for (index, half) in token.chunks_exact_mut(8).enumerate() {
-            message[4] = index as u8;
-            half.copy_from_slice(&siphash(&seed.0, &message).to_le_bytes());
-        }
+        token[..8].copy_from_slice(&library.to_le_bytes());
+        token[8..].copy_from_slice(&secret.to_le_bytes());
         Token(token)
+    }
+
+    /// Returns the number of the library that requested the grant; 0 without a seed.
+    pub fn library(self) -> u64 {
+        u128::from_le_bytes(self.0) as u64
     }
 
     /// Returns the token of the `index`-th grant of a group whose first token this is.
     #[must_use]
     pub fn of_group(self, index: usize) -> Token {
-        let first = u128::from_le_bytes(self.0);
-        Token(first.wrapping_add(GROUP_STEP.wrapping_mul(index as u128)).to_le_bytes())
+        let first = (u128::from_le_bytes(self.0) >> 64) as u64;
+        let step = GROUP_STEP.wrapping_mul(index as u64);
+        Token::new(self.library(), first.wrapping_add(step))
     }
 }
 
@@ -89,7 +98,9 @@ mod tests {
         let mut seen = alloc::collections::BTreeSet::new();
         for seed in 0..10 {
             for seq in 0..100 {
-                let first = Token::derived(Token([seed; 16]), seq);
+                let seed = Token::new(7, seed);
+                let first = Token::derived(seed, seq);
+                assert_eq!(first.of_group(5).library(), 7);
                 assert_eq!(first.of_group(0), first);
                 assert!((0..64).all(|index| seen.insert(first.of_group(index).0)));
             }

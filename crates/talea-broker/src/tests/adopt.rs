@@ -328,6 +328,45 @@ fn attack_15_a_process_that_connects_again_has_five_seconds_for_its_claims() {
 }
 
 #[test]
+fn attack_15_a_library_has_its_own_time_for_claims() {
+    let mut world = world();
+    let client = world.connect(1000);
+    let pid = world.tid_of(client);
+    let seeded = |world: &mut Simulation, library| {
+        let client = reconnect(world, pid);
+        world.done(client, Request::Seed(Token::new(library, u64::from(client.0 as u32))));
+        client
+    };
+    let (busy, also_busy) = (seeded(&mut world, 1), seeded(&mut world, 1));
+    let idle = seeded(&mut world, 2);
+    let claimed = world.create(busy, urgent(5));
+    let dropped = world.create(also_busy, urgent(6));
+    let of_idle = world.create(idle, urgent(7));
+    let unseeded = world.create(client, urgent(8));
+    world.restart();
+    world.run_until_idle();
+    let busy = seeded(&mut world, 1);
+    let claim = Request::Claim { spec: claimed.spec, token: claimed.token };
+    assert!(matches!(world.call(busy, claim), Reply::Granted(_)));
+    world.advance(Span::from_ns(3_600 * 1_000 * MS));
+    world.run_until_idle();
+    for (granted, stays) in [(claimed, true), (dropped, false), (of_idle, true), (unseeded, false)]
+    {
+        assert_eq!(world.query(busy, granted.spec).is_some(), stays, "{:?}", granted.spec);
+    }
+    // The time of the other library starts with its own connection.
+    let idle = seeded(&mut world, 2);
+    world.advance(Span::from_ns(4_999 * MS));
+    world.run_until_idle();
+    let claim = Request::Claim { spec: of_idle.spec, token: of_idle.token };
+    assert!(matches!(world.call(idle, claim), Reply::Granted(_)));
+    world.advance(Span::from_ns(5_000 * MS));
+    world.run_until_idle();
+    assert!(world.query(idle, of_idle.spec).is_some());
+    world.check_idle(false);
+}
+
+#[test]
 fn attack_19_a_client_claims_by_its_seed_what_a_lost_reply_has_granted() {
     let mut world = world();
     let client = world.connect(1000);

@@ -1,7 +1,7 @@
 //! Each result of each call, from C and from C++.
 
 use crate::mock::Mock;
-use crate::toolchain::{C11, CPP17, command, expect, here, program};
+use crate::toolchain::{C11, CPP17, built_library, command, expect, here, program};
 
 /// Compiles a test program in both languages and runs it against a fresh daemon each time.
 fn run(name: &str, library: &str, arguments: &[&str], prepare: impl Fn(&Mock)) {
@@ -52,6 +52,19 @@ fn talea_disable_refuses_every_connection() {
     let mock = Mock::start();
     expect(command(&program, &mock.path()).env("TALEA_DISABLE", "1"), 0);
     assert_eq!(mock.world().connections, 0);
+}
+
+#[test]
+fn attack_15_two_libraries_in_a_process_have_different_numbers() {
+    let program = program(&here("tests/c/two_libraries.c"), C11, "talea");
+    let mock = Mock::start();
+    let copy = mock.path().with_file_name("libtalea-copy.so");
+    std::fs::copy(built_library(), &copy).expect("a copy");
+    expect(command(&program, &mock.path()).arg(&copy), 0);
+    let world = mock.world();
+    let libraries: Vec<u64> = world.seeds.iter().map(|(seed, _)| seed.library()).collect();
+    let [one, other] = libraries[..] else { panic!("two grants: {libraries:?}") };
+    assert!(one != other && one != 0 && other != 0, "{libraries:?}");
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub(crate) struct World {
     pub(crate) script: VecDeque<Next>,
     pub(crate) log: Vec<Request>,
     pub(crate) connections: u64,
+    /// Seeds of all connections, each with the number of requests in `log` before it.
+    pub(crate) seeds: Vec<(Token, usize)>,
     /// Whether the daemon reads nothing.
     pub(crate) frozen: bool,
     /// Whether the access rules refuse every create.
@@ -209,6 +211,7 @@ fn serve_message(peer: &mut Peer, world: &mut World) -> bool {
     let (seq, request) = decode_request(&bytes[..received.len]).expect("a valid request");
     if let Request::Seed(seed) = request {
         peer.seed = Some(seed);
+        world.seeds.push((seed, world.log.len()));
     }
     let is_preparation = matches!(request, Request::Hello { .. } | Request::Seed(_));
     let next = if is_preparation { None } else { world.script.pop_front() };

@@ -200,3 +200,28 @@ fn attack_15_idle_clients_of_a_process_claim_with_the_first_active_one() {
     assert_ne!(empty.instance(), active.instance(), "it holds nothing");
     assert!(!grant.is_lost() && !other.is_lost());
 }
+
+#[test]
+fn attack_15_a_library_names_itself_before_its_first_claim() {
+    let mut mock = Mock::start();
+    let (one, other) = (connect(&mock), connect(&mock));
+    let (first, second) = (create(&one, 2), create(&other, 3));
+    mock.down();
+    mock.up();
+    let before = mock.world().seeds.len();
+    assert_eq!(before, 2);
+    one.status().expect("reconnected").expect("not refused");
+    let world = mock.world();
+    let claim = world.log.iter().position(|asked| matches!(asked, Request::Claim { .. }));
+    let (_, at) = world.seeds[before];
+    assert!(at <= claim.expect("the grants are claimed"), "{:?}", world.seeds);
+    let libraries: Vec<u64> = world.seeds.iter().map(|(seed, _)| seed.library()).collect();
+    assert_eq!(libraries, [libraries[0]; 4], "one number for the connections of one library");
+    assert_ne!(libraries[0], 0);
+    let mut seeds: Vec<_> = world.seeds.iter().map(|(seed, _)| seed.0).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    assert_eq!(seeds.len(), 4, "a secret for each connection");
+    drop(world);
+    assert!(!first.is_lost() && !second.is_lost());
+}

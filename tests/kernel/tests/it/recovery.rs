@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use talea_client::{Grant, Spec};
 use talea_kernel_tests::{ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs_root};
+use talea_proto::message::Token;
 use talea_proto::{Code, Owner, Reply, Request};
 
 /// A small file system in memory; unmounted at the end.
@@ -151,6 +152,39 @@ fn attack_15_a_client_that_does_not_claim_leaks_nothing_and_an_idle_one_loses_no
     assert!(kernel::policy(kept).is_realtime() && kernel::policy(own).is_realtime());
     second.detach().expect("connected").expect("it was not lost");
     assert!(!second.is_lost());
+}
+
+/// Two copies of the library in one process, for example a preloaded one and the program's own: one
+/// asks after a restart, the other one has nothing to ask for 8 s.
+#[test]
+fn attack_15_two_libraries_of_a_process_keep_their_idle_grants() {
+    needs_root!();
+    let bench = Bench::new("attack-15-libraries");
+    let mut daemon = Daemon::start(&bench, &config::open());
+    let alice = Agent::user(ALICE);
+    let connect = |daemon: &Daemon, library, secret| {
+        let client = alice.connect(daemon);
+        client.done(&Request::Seed(Token::new(library, secret)));
+        client
+    };
+    let clients = [(1, 11), (1, 12), (2, 21)].map(|(library, secret)| {
+        let client = connect(&daemon, library, secret);
+        let granted = client.create(with("fp", ranked(5)));
+        (client, granted)
+    });
+    let [asking, dropped, idle] = &clients;
+    daemon.kill();
+    daemon.restart();
+    let begun = Instant::now();
+    let fresh = connect(&daemon, 1, 13);
+    assert!(matches!(fresh.claim(asking.1.spec, asking.1.token), Reply::Granted(_)));
+    // What the library does not claim ends, so the time has begun.
+    let is_there = |spec| matches!(fresh.ask(&Request::Query(spec)), Reply::Spec(_));
+    eventually("what its library does not claim ends", || !is_there(dropped.1.spec));
+    std::thread::sleep(Duration::from_secs(8).saturating_sub(begun.elapsed()));
+    assert!(is_there(asking.1.spec) && is_there(idle.1.spec));
+    let late = connect(&daemon, 2, 22);
+    assert!(matches!(late.claim(idle.1.spec, idle.1.token), Reply::Granted(_)));
 }
 
 /// Requests of one thread: when they were sent, and how long they took.
