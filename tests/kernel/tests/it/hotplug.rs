@@ -5,9 +5,10 @@
 
 use crate::tasks::{periodic, ranked, with};
 use std::path::PathBuf;
+use std::time::Instant;
 use talea_core::CpuSet;
 use talea_kernel_tests::{
-    ALICE, Agent, Bench, Daemon, config, eventually, kernel, needs, needs_root,
+    ALICE, Agent, BOB, Bench, Daemon, config, eventually, kernel, needs, needs_root,
 };
 use talea_os::sched::{self, Policy};
 use talea_os::sysinfo::{self, Hierarchy, SystemInfo};
@@ -62,8 +63,17 @@ fn attack_6_no_grant_stays_on_a_cpu_that_goes_off_line() {
     let bench = Bench::new("hotplug");
     let switch = switch_or_return!();
     let daemon = Daemon::start(&bench, &format!("[daemon]\naccess = \"off\"\n{}", config::PLUGINS));
-    let alice = Agent::user(ALICE);
+    let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let client = alice.connect(&daemon);
+    let (mut delays, asking) = (Vec::new(), bob.connect(&daemon));
+    let status = asking.encode(&Request::Status);
+    let often = |count: u32| format!("ask-often {} {count} {status}", asking.index());
+    let median = |said: String| {
+        let first = said.split(' ').next().and_then(|median| median.parse().ok());
+        first.unwrap_or_else(|| panic!("{said}"))
+    };
+    let mut busy: Vec<u64> = Vec::new();
+    let quiet: u64 = median(bob.order(&often(50)));
     let (mut switched, cycles) =
         (0, if std::env::var_os("TALEA_SOAK").is_some() { 200 } else { CYCLES });
     for cycle in 0..cycles {
@@ -81,7 +91,10 @@ fn attack_6_no_grant_stays_on_a_cpu_that_goes_off_line() {
             .collect();
         let here = |cpu: Option<u32>| cpu == Some(switch.cpu);
         assert!(grants.iter().any(|(granted, _)| here(granted.cpu)), "{cycle}: spread");
-        if !switch.set(false) {
+        let begun = Instant::now();
+        let is_off = switch.set(false);
+        let took = begun.elapsed();
+        if !is_off {
             // EBUSY: an answer of the kernel.
             for (granted, _) in &grants {
                 client.done(&Request::Release(granted.spec));
@@ -93,6 +106,9 @@ fn attack_6_no_grant_stays_on_a_cpu_that_goes_off_line() {
             let mut left = grants.iter().filter(|(granted, _)| here(granted.cpu));
             left.all(|&(_, tid)| kernel::is_ordinary(tid))
         });
+        delays.push((begun.elapsed().saturating_sub(took), took));
+        // The daemon serves other users meanwhile.
+        bob.begin(&often(50));
         for &(ref granted, tid) in &grants {
             let info = client.query(granted.spec);
             if !here(granted.cpu) {
@@ -122,12 +138,24 @@ fn attack_6_no_grant_stays_on_a_cpu_that_goes_off_line() {
             }
             _ => false,
         });
+        busy.push(median(bob.finish()));
         for (granted, tid) in grants {
             client.done(&Request::Release(granted.spec));
             alice.end_thread(tid);
         }
     }
     assert!(switched > 0, "the kernel has refused every time");
+    delays.sort_unstable();
+    busy.sort_unstable();
+    let (delay, took) = delays[delays.len() / 2];
+    let request = busy[busy.len() / 2];
+    println!(
+        "no thread is real-time {delay:?} after the kernel has taken {took:?} to switch the CPU; \
+         requests of another user take {request} us, quiet {quiet} us"
+    );
+    // An inspection would detect the change after 100 ms on average.
+    assert!(delay < took, "{delays:?}");
+    assert!(request < 50 * quiet, "{busy:?} us, quiet {quiet} us");
     assert_eq!(sysinfo::online_now(), Some(kernel::cpus()));
 }
 

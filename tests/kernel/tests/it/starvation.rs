@@ -10,12 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use talea_core::CpuSet;
 use talea_kernel_tests::{
-    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
+    ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs, needs_root,
 };
 use talea_os::Tid;
 use talea_os::sched::{self, Attr, Policy};
 use talea_proto::message::DetachCause;
-use talea_proto::{Granted, Request, Task};
+use talea_proto::{Code, Granted, Reply, Request, Task};
 
 /// Returns the name and the policy of each thread of a process.
 fn threads(pid: i32) -> BTreeMap<String, Vec<Policy>> {
@@ -479,6 +479,77 @@ fn attack_13_a_grant_is_not_demoted_for_threads_of_others() {
     assert!(client.query(bursts.0[0].1.spec).tid.is_some());
     let lines = daemon.said_since_start();
     assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+/// Threads that relieve each other on a CPU, each of which ends before the bound of a thread. The
+/// next thread waits for the CPU before one ends.
+#[test]
+fn attack_13_threads_that_relieve_each_other_are_charged_to_their_user() {
+    const TURN_MS: u64 = 120;
+    const TURNS: usize = 36;
+    /// A process whose thread exits answers only when the thread has had the CPU for that.
+    const PROCESSES: usize = 4;
+    needs_root!();
+    needs!("two CPUs", kernel::cpus().len() > 1);
+    let bench = Bench::new("starvation-relief");
+    let daemon = Daemon::start(&bench, &config::open());
+    let cpu = kernel::cpus().iter().last().expect("a CPU");
+    let (processes, root) = ([(); PROCESSES].map(|()| Agent::user(ALICE)), Agent::root());
+    let (bob, fresh) = (Agent::user(BOB), Agent::user(ALICE));
+    for agent in processes.iter().chain([&root, &bob, &fresh]) {
+        raise(agent.os_pid());
+    }
+    let clients = processes.each_ref().map(|agent| agent.connect(&daemon));
+    let [superuser, others, own] = [&root, &bob, &fresh].map(|agent| agent.connect(&daemon));
+    let spec_of = |client: &Client| client.create(unlimited(cpu)).spec;
+    let (of_bob, of_fresh) = ([spec_of(&others), spec_of(&others)], spec_of(&own));
+    others.attach(of_bob[0], bob.thread());
+    let turns: Vec<_> = (0..TURNS)
+        .map(|turn| {
+            let (agent, client) = (&processes[turn % PROCESSES], &clients[turn % PROCESSES]);
+            (agent, client, spec_of(client), agent.thread())
+        })
+        .collect();
+    let _raised = Raised::new();
+    let begun = Instant::now();
+    let mut attached: Vec<Instant> = Vec::new();
+    let mut longest = Duration::ZERO;
+    let is_demoted =
+        |turn: usize| superuser.query(turns[turn].2).detached == Some(DetachCause::Starvation);
+    let demoted = (0..TURNS).find(|&turn| {
+        let (agent, client, spec, tid) = turns[turn];
+        if turn >= PROCESSES {
+            assert_eq!(agent.finish(), "ended");
+        }
+        client.attach(spec, tid);
+        attached.push(Instant::now());
+        agent.begin(&format!("hog {tid} {TURN_MS} spin"));
+        let Some(before) = turn.checked_sub(1) else { return false };
+        let (agent, _, _, tid) = turns[before];
+        agent.finish();
+        let is_over = is_demoted(before) || is_demoted(turn);
+        longest = longest.max(attached[before].elapsed());
+        agent.begin(&format!("end {tid}"));
+        is_over
+    });
+    let took = begun.elapsed();
+    let turn = demoted.unwrap_or_else(|| panic!("no thread is demoted in {TURNS} turns"));
+    println!("turn {turn} of {TURNS}: demoted after {took:?}; longest attach {longest:?}");
+    assert!(longest < Duration::from_millis(4 * TURN_MS), "{longest:?}: a thread by itself");
+    // Another process of the user, which has not computed, waits. Another user does not.
+    let attach = |client: &Client, agent: &Agent, spec| {
+        let (tid, begun) = (agent.thread(), Instant::now());
+        let reply = client.try_attach(spec, tid);
+        (reply, begun.elapsed())
+    };
+    let (reply, of_other) = attach(&others, &bob, of_bob[1]);
+    assert_eq!(reply, Reply::Done);
+    let (reply, of_user) = attach(&own, &fresh, of_fresh);
+    println!("attach of another user {of_other:?}, of the user {of_user:?}: {reply:?}");
+    let is_refused = matches!(&reply, Reply::Refused(no) if no.code == Code::Starvation);
+    assert!(is_refused || of_user > 10 * of_other, "{reply:?} {of_user:?}, other {of_other:?}");
+    assert!(superuser.query(of_bob[0]).tid.is_some(), "a sleeping thread of another user stays");
+    turns[turn].0.finish();
 }
 
 /// Returns the number of voluntary context switches of the canary of each CPU.
