@@ -16,17 +16,16 @@
 mod enforcer;
 mod limited_thread;
 
+use crate::event_queue::EventQueue;
 use enforcer::Enforcer;
 pub(crate) use limited_thread::LimitedThread;
-use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use talea_broker::ThreadId;
 use talea_broker::input::Limit;
 use talea_core::{CpuSet, Monotonic, Span, Work};
-use talea_os::pi_mutex::PiMutex;
 use talea_os::{Thread, clock, sched, task_clock};
 
 /// CPU time that a thread consumes beyond its budget before it is throttled, at p99. Measured on
@@ -37,35 +36,11 @@ pub(crate) const GRANULARITY: Span = Span::from_ns(150_000);
 #[derive(Debug)]
 pub(crate) struct Enforcement {
     enforcers: BTreeMap<u32, Enforcer>,
-    demoted: Arc<Demoted>,
+    /// Threads that an enforcer has demoted.
+    demoted: Arc<EventQueue<ThreadId>>,
     /// `spent[uid]`: consumed parts of the user's ended limits, with the times at which they would
     /// have been refilled.
     spent: BTreeMap<u32, Vec<(Monotonic, Work)>>,
-}
-
-/// Threads that an enforcer has demoted, for the event loop.
-#[derive(Debug)]
-pub(crate) struct Demoted {
-    threads: PiMutex<Vec<ThreadId>>,
-    event: OwnedFd,
-}
-
-impl Demoted {
-    fn push(&self, thread: ThreadId) {
-        self.threads.lock().push(thread);
-        notify(&self.event);
-    }
-}
-
-/// Makes an event descriptor readable.
-fn notify(event: &OwnedFd) {
-    // A full counter is readable already.
-    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-}
-
-/// Makes an event descriptor unreadable.
-fn clear(event: &OwnedFd) {
-    let _ = rustix::io::read(event, &mut [0; 8]);
 }
 
 impl Enforcement {
@@ -73,8 +48,7 @@ impl Enforcement {
     /// thread that the event loop starts later would not run on a starved CPU.
     pub(crate) fn start(present: &CpuSet, online: &CpuSet) -> io::Result<Enforcement> {
         task_clock::check_permission()?;
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let demoted = Arc::new(Demoted { threads: PiMutex::new(Vec::new()), event });
+        let demoted = Arc::new(EventQueue::new()?);
         let enforcers = present.iter().map(|cpu| Ok((cpu, Enforcer::start(cpu, demoted.clone())?)));
         let enforcement = Enforcement {
             enforcers: enforcers.collect::<io::Result<_>>()?,
@@ -162,12 +136,11 @@ impl Enforcement {
 
     /// Returns the descriptor that is readable while [`Enforcement::take_demoted`] has threads.
     pub(crate) fn event(&self) -> BorrowedFd<'_> {
-        self.demoted.event.as_fd()
+        self.demoted.as_fd()
     }
 
     /// Returns the threads that were demoted since the last call.
     pub(crate) fn take_demoted(&self) -> Vec<ThreadId> {
-        clear(&self.demoted.event);
-        std::mem::take(&mut *self.demoted.threads.lock())
+        self.demoted.take()
     }
 }

@@ -27,18 +27,16 @@
 //! ReTiF, J. Systems Architecture 2021, section 3.4.
 
 use crate::call_time::CallStart;
+use crate::event_queue::{EventQueue, left};
 use crate::host_process::{Collector, HostProcess, Started};
 use crate::log::Log;
 use crate::plugin_output::LineBuffer;
-use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use talea_broker::Ticket;
 use talea_broker::input::{ForeignAnswer, ForeignCall};
 use talea_core::mutate;
@@ -176,12 +174,12 @@ impl Hosts {
                 missing += 1;
             }
         }
-        while missing > 0
-            && let Some((index, started)) = self.starter.next_until(end)
-        {
-            missing -= 1;
-            let Some(plugin) = &mut self.plugins[index as usize] else { continue };
-            plugin.host = Some(started.map_err(|why| failed(plugin, why))?);
+        while missing > 0 && clock::now() < end {
+            for (index, started) in self.starter.results.take_until(end) {
+                missing -= 1;
+                let Some(plugin) = &mut self.plugins[index as usize] else { continue };
+                plugin.host = Some(started.map_err(|why| failed(plugin, why))?);
+            }
         }
         for plugin in self.plugins.iter_mut().flatten() {
             let Some(host) = &mut plugin.host else { continue };
@@ -208,12 +206,12 @@ impl Hosts {
 
     /// Returns the descriptor that is readable when [`Hosts::take_started`] has a result.
     pub(crate) fn event(&self) -> BorrowedFd<'_> {
-        self.starter.event.as_fd()
+        self.starter.results.as_fd()
     }
 
     /// Handles the processes that have started since the last call.
     pub(crate) fn take_started(&mut self, now: Monotonic, events: &mut Vec<HostEvent>, log: &Log) {
-        while let Some((index, started)) = self.starter.next() {
+        for (index, started) in self.starter.results.take() {
             let Some(plugin) = &mut self.plugins[index as usize] else { continue };
             match started {
                 Ok(host) => {
@@ -375,16 +373,11 @@ impl Hosts {
         }
         let end = clock::now() + FINI_TIMEOUT;
         for host in hosts() {
-            let now = clock::now();
-            let left = rustix::event::Timespec {
-                tv_sec: 0,
-                tv_nsec: end.as_ns().saturating_sub(now.as_ns()) as i64,
-            };
             // A host that has exited has closed its standard error. Dropping the last handle kills
             // a child that has not exited by then.
             let _ = rustix::event::poll(
                 &mut [rustix::event::PollFd::new(&host.stderr, rustix::event::PollFlags::empty())],
-                Some(&left),
+                Some(&left(end)),
             );
         }
         for host in self.plugins.iter_mut().flatten().filter_map(|plugin| plugin.host.as_mut()) {
@@ -427,9 +420,7 @@ type StartResult = (u32, Result<Host, String>);
 #[derive(Debug)]
 struct Starter {
     shared: Arc<StarterShared>,
-    event: Arc<OwnedFd>,
-    sender: Sender<StartResult>,
-    results: Receiver<StartResult>,
+    results: Arc<EventQueue<StartResult>>,
 }
 
 #[derive(Debug)]
@@ -444,39 +435,25 @@ struct StarterShared {
 
 impl Starter {
     fn new(program: Option<PathBuf>, log: Log) -> io::Result<Starter> {
-        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let shared = Arc::new(StarterShared { program, users: Mutex::default(), log });
-        let (sender, results) = channel();
-        Ok(Starter { shared, event, sender, results })
+        Ok(Starter { shared, results: Arc::new(EventQueue::new()?) })
     }
 
     /// Starts a host. Does not wait for it.
     fn start(&self, index: u32, setup: &PluginSetup) {
-        let (shared, event) = (self.shared.clone(), self.event.clone());
-        let (setup, sender) = (setup.clone(), self.sender.clone());
-        let thread = std::thread::Builder::new().name(format!("talea-host/{index}"));
+        let (shared, setup) = (self.shared.clone(), setup.clone());
+        // The thread outlives the event loop of an embedded daemon. Then the host is dropped, which
+        // ends it.
+        let results = Arc::downgrade(&self.results);
         let report = move |result| {
-            // Without the event loop, the host is dropped, which ends it.
-            let _ = sender.send((index, result));
-            // A full counter is readable already.
-            let _ = rustix::io::write(&*event, &1_u64.to_ne_bytes());
+            if let Some(results) = results.upgrade() {
+                results.push((index, result));
+            }
         };
-        let failed = report.clone();
+        let thread = std::thread::Builder::new().name(format!("talea-host/{index}"));
         if let Err(error) = thread.spawn(move || shared.run(index, &setup, report)) {
-            failed(Err(format!("thread: {error}")));
+            self.results.push((index, Err(format!("thread: {error}"))));
         }
-    }
-
-    /// Returns the next result; `None` if there is none.
-    fn next(&self) -> Option<StartResult> {
-        let _ = rustix::io::read(&*self.event, &mut [0; 8]);
-        self.results.try_recv().ok()
-    }
-
-    /// Returns the next result, if there is one before `end`.
-    fn next_until(&self, end: Monotonic) -> Option<StartResult> {
-        let left = end.saturating_since(clock::now());
-        self.results.recv_timeout(Duration::from_nanos(left.as_ns())).ok()
     }
 }
 
@@ -542,13 +519,8 @@ impl Host {
 
     /// Waits for the answer to the setup until `end`; without one, the host is still starting.
     fn wait_until_ready(&mut self, end: Monotonic) -> Result<(), String> {
-        let left = end.saturating_since(clock::now()).as_ns();
-        let left = rustix::event::Timespec {
-            tv_sec: (left / 1_000_000_000) as i64,
-            tv_nsec: (left % 1_000_000_000) as i64,
-        };
         let mut poll = [rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)];
-        if rustix::event::poll(&mut poll, Some(&left)).is_ok_and(|count| count == 0) {
+        if rustix::event::poll(&mut poll, Some(&left(end))).is_ok_and(|count| count == 0) {
             return Ok(());
         }
         self.receive_init().map_err(|why| match why {

@@ -12,6 +12,7 @@ mod convert;
 mod enforcement;
 mod entropy;
 mod event_loop;
+mod event_queue;
 mod host_process;
 mod hosts;
 pub mod log;

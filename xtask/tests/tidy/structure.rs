@@ -112,7 +112,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         ],
         TO_MEND,
     ),
-    ("talea-daemon", &["enforcement", "enforcement::enforcer"], TO_MEND),
     (
         "talea-daemon",
         &[

@@ -4,8 +4,7 @@
 //! so its records are complete and its policy changes within microseconds.
 
 use super::limited_thread::{LimitedThread, Next};
-use super::{Demoted, clear, notify};
-use rustix::event::{EventfdFlags, eventfd};
+use crate::event_queue::{EventQueue, clear, event, notify};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,7 +40,7 @@ struct Shared {
     kick: OwnedFd,
     members: PiMutex<Members>,
     is_ending: AtomicBool,
-    demoted: Arc<Demoted>,
+    demoted: Arc<EventQueue<ThreadId>>,
 }
 
 /// Threads of the CPU, and the times of their refills.
@@ -53,8 +52,8 @@ struct Members {
 
 impl Enforcer {
     /// Starts the enforcer of `cpu`; [`Enforcer::pin`] then moves it there.
-    pub(super) fn start(cpu: u32, demoted: Arc<Demoted>) -> io::Result<Enforcer> {
-        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    pub(super) fn start(cpu: u32, demoted: Arc<EventQueue<ThreadId>>) -> io::Result<Enforcer> {
+        let kick = event()?;
         let epoll = Epoll::new()?;
         epoll.add(&kick, Interest::READ, KICK)?;
         let shared = Arc::new(Shared {

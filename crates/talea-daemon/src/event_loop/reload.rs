@@ -5,10 +5,9 @@
 //! result by an event. Reloads that overlap follow each other.
 
 use super::Daemon;
-use rustix::event::{EventfdFlags, eventfd};
+use crate::event_queue::EventQueue;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use talea_broker::Input;
 use talea_core::setup::Setup;
@@ -20,34 +19,27 @@ pub type Reload = Box<dyn FnMut() -> Option<Setup> + Send>;
 /// Reader of the configuration.
 pub(super) struct Reloader {
     read: Arc<Mutex<Reload>>,
-    event: Arc<OwnedFd>,
-    sender: Sender<Setup>,
-    results: Receiver<Setup>,
+    setups: Arc<EventQueue<Setup>>,
 }
 
 impl Reloader {
     pub(super) fn new(read: Reload) -> io::Result<Reloader> {
-        let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (sender, results) = channel();
-        Ok(Reloader { read: Arc::new(Mutex::new(read)), event, sender, results })
+        Ok(Reloader { read: Arc::new(Mutex::new(read)), setups: Arc::new(EventQueue::new()?) })
     }
 
     /// Returns the descriptor that is readable when [`Daemon::on_reloaded`] has a setup.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+        self.setups.as_fd()
     }
 
     /// Starts a thread that reads the configuration.
     fn begin(&self) -> io::Result<()> {
-        let (read, event, sender) = (self.read.clone(), self.event.clone(), self.sender.clone());
+        let (read, setups) = (self.read.clone(), self.setups.clone());
         let reading = std::thread::Builder::new().name("talea-reload".to_owned());
         let reading = reading.spawn(move || {
             let setup = read.lock().unwrap_or_else(PoisonError::into_inner)();
-            if let Some(setup) = setup
-                && sender.send(setup).is_ok()
-            {
-                // A full counter is readable already.
-                let _ = rustix::io::write(&*event, &1_u64.to_ne_bytes());
+            if let Some(setup) = setup {
+                setups.push(setup);
             }
         })?;
         if mutate!("recovery-reload-waits", false, true) {
@@ -70,9 +62,7 @@ impl Daemon {
     /// Applies the configurations that were read.
     pub(super) fn on_reloaded(&mut self, now: Monotonic) {
         let Some(reloader) = &self.reloader else { return };
-        let _ = rustix::io::read(&*reloader.event, &mut [0; 8]);
-        let setups: Vec<Setup> = reloader.results.try_iter().collect();
-        for setup in setups {
+        for setup in reloader.setups.take() {
             let input = Input::Reloaded { setup: Box::new(setup) };
             mutate!("recovery-reload", self.handle_input(now, input), ());
             self.log.info("the configuration was reloaded");
