@@ -4,7 +4,7 @@ use crate::lines::Lines;
 use std::fmt::Write as _;
 use talea_config::FILE_MAX;
 use talea_config::diagnostic::{Diagnostic, harmless};
-use talea_config::source::{Findings, Source, words};
+use talea_config::source::{Findings, Source, Words, words};
 
 /// Text with its name for diagnostics.
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +36,7 @@ pub(crate) fn system_file(
         translate(source.text, &mut body, &mut notes, &mut findings);
     }
     if !findings.has_errors() && body.is_full() {
-        let what = format!("what this would become is larger than {FILE_MAX} bytes");
-        let why = "a file of that size is not read: loops and instances are written out";
-        findings.error(&(0..0), words(what, why, "use fewer threads, instances or loops"));
+        findings.error(&(0..0), too_large());
     }
     if !findings.has_errors() {
         verify(&body, &mut findings);
@@ -54,6 +52,13 @@ pub(crate) fn system_file(
         let _ = writeln!(text, "# Note: {}", plain(&note));
     }
     Ok(text + &body.text)
+}
+
+/// Text of the error about a result that exceeds the largest file.
+pub(crate) fn too_large() -> Words {
+    let what = format!("what this would become is larger than {FILE_MAX} bytes");
+    let why = "a file of that size is not read: loops and instances are written out";
+    words(what, why, "use fewer threads, instances or loops")
 }
 
 /// Reads the result. Diagnostics are reported at the position that the line comes from.

@@ -235,6 +235,236 @@ fn threads_beyond_a_limit_are_refused_with_the_limit() {
     );
 }
 
+/// Returns the system of FIFO threads, on one CPU for 200 ms or as many seconds as `duration` says.
+fn fifo(duration: u32, threads: &str) -> System {
+    read(&import(
+        &format!(
+            "{{\"global\": {{\"duration\": {duration}, \"default_policy\": \"SCHED_FIFO\"}}, \"tasks\": {{{threads}}}}}"
+        ),
+        None,
+    ))
+}
+
+/// Each use of a shared timer moves its expiry, so each of two threads has every second one.
+#[test]
+fn s22_threads_that_name_one_timer_share_its_expiries() {
+    let thread = |name: &str, priority: u8, timer: &str| {
+        format!(
+            "\"{name}\": {{\"priority\": {priority}, \"run\": 1000, \"timer\": {{\"ref\": \"{timer}\", \"period\": 10000, \
+             \"mode\": \"absolute\"}}}}"
+        )
+    };
+    let shared = fifo(1, &[thread("a", 20, "tick"), thread("b", 10, "tick")].join(","));
+    assert_eq!(ends(&shared, "a")[..4], [1_000, 11_000, 31_000, 51_000]);
+    assert_eq!(ends(&shared, "b")[..4], [2_000, 21_000, 41_000, 61_000]);
+    // The more urgent one uses it first, wherever it stands.
+    let turned = fifo(1, &[thread("b", 10, "tick"), thread("a", 20, "tick")].join(","));
+    assert_eq!(ends(&turned, "a")[..2], [1_000, 11_000]);
+    let own = fifo(1, &[thread("a", 20, "uniqueA"), thread("b", 10, "uniqueA")].join(","));
+    assert_eq!(ends(&own, "b")[..3], [2_000, 12_000, 22_000]);
+    let alone = fifo(1, &thread("a", 20, "tick"));
+    assert_eq!(ends(&alone, "a")[..3], [1_000, 11_000, 21_000]);
+    let copies = fifo(1, &thread("a", 20, "tick").replace("\"run\"", "\"instance\": 2, \"run\""));
+    assert_eq!(ends(&copies, "a1")[..3], [2_000, 21_000, 41_000]);
+}
+
+/// rt-app walks from event to event: a boundary of a phase or of a loop is none of a job.
+#[test]
+fn s22_a_phase_or_a_loop_is_no_boundary_of_a_job() {
+    let timer = |period: u32| format!("\"timer\": {{\"ref\": \"unique\", \"period\": {period}}}");
+    let phases = |text: &str| one(&format!("\"phases\": {{{text}}}"));
+    let apart = format!("\"a\": {{{}}}, \"b\": {{\"run\": 2000}}", timer(50_000));
+    let together = format!("{}, \"run\": 2000", timer(50_000));
+    assert_eq!(ends(&phases(&apart), "t")[..3], [52_000, 102_000, 152_000]);
+    assert_eq!(ends(&one(&together), "t"), ends(&phases(&apart), "t"));
+    // The part behind the last timer belongs to the next loop.
+    let around = format!("\"run\": 1000, {}, \"run1\": 3000", timer(50_000));
+    assert_eq!(ends(&one(&around), "t")[..3], [1_000, 54_000, 104_000]);
+    // A timer without work leaves an arrival out.
+    let every_fifth = format!(
+        "\"a\": {{\"run\": 1000, {}}}, \"b\": {{\"loop\": 4, {}}}",
+        timer(6_000),
+        timer(6_000)
+    );
+    let system = phases(&every_fifth);
+    assert_eq!(ends(&system, "t")[..3], [1_000, 31_000, 61_000]);
+    assert_eq!(system.roots[0].workload(1).sources.len(), 1);
+    // One timer with two periods.
+    let uneven = format!(
+        "\"a\": {{\"run\": 1000, {}}}, \"b\": {{\"run\": 2000, {}}}",
+        timer(10_000),
+        timer(30_000)
+    );
+    assert_eq!(ends(&phases(&uneven), "t")[..4], [1_000, 12_000, 41_000, 52_000]);
+    // Period 0 is rt-app's default: the timer never waits.
+    let zero = format!("\"run\": 1000, {}, \"run1\": 500, {}", timer(0), timer(10_000));
+    assert_eq!(ends(&one(&zero), "t")[..2], [1_500, 11_500]);
+}
+
+/// A value that equals the default, or stands in a phase, is the same as none.
+#[test]
+fn s22_a_value_that_equals_the_default_or_stands_in_a_phase_is_the_same_value() {
+    let same = |one: &str, other: &str| {
+        let file = |thread: &str| format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}");
+        let plain = |text: String| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        assert_eq!(plain(import(&file(one), None)), plain(import(&file(other), None)), "{one}");
+    };
+    let work = format!("\"run\": 1000, {TIMER}");
+    let phase = |properties: &str| format!("\"phases\": {{\"p\": {{{properties} {work}}}}}");
+    for properties in [
+        "\"policy\": \"SCHED_FIFO\", \"priority\": 20,",
+        "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 2000, \"dl-period\": 9000,",
+        "\"cpus\": [0],",
+        "\"taskgroup\": \"/a\",",
+        "\"util_min\": 5,",
+    ] {
+        same(&format!("{properties} {work}"), &phase(properties));
+        same(&format!("{properties} {work}"), &format!("{properties} {}", phase(properties)));
+    }
+    for default in [
+        "\"policy\": \"SCHED_OTHER\",",
+        "\"priority\": 0,",
+        "\"delay\": 0,",
+        "\"loop\": -1,",
+        "\"instance\": 1,",
+    ] {
+        same(&work, &format!("{default} {work}"));
+    }
+    let deadline = "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 5000";
+    same(&format!("{deadline}, {work}"), &format!("{deadline}, \"dl-period\": 5000, {work}"));
+    same(
+        &format!("{deadline}, \"dl-period\": 9000, {work}"),
+        &format!("{deadline}, \"dl-period\": 9000, \"dl-deadline\": 9000, \"priority\": 0, {work}"),
+    );
+    // In a second phase, what the first has.
+    let two = format!(
+        "\"phases\": {{\"p\": {{{work}}}, \"q\": {{\"policy\": \"SCHED_OTHER\", {work}}}}}"
+    );
+    same(&work, &two);
+}
+
+#[test]
+fn s22_what_is_left_out_has_a_note() {
+    let notes = |thread: &str| {
+        import(&format!("{{\"tasks\": {{\"t\": {{{thread}, \"run\": 1000, {TIMER}}}}}}}"), None)
+    };
+    let has = |thread: &str, note: &str| {
+        let text = notes(thread);
+        assert!(
+            text.lines().any(|line| line.starts_with("# Note: ") && line.contains(note)),
+            "{text}"
+        );
+    };
+    has("\"dl-runtime\": 100000", "it is the slice of the thread");
+    has("\"dl-period\": 100000", "it has no effect");
+    has("\"membind_nodes\": [0]", "memory is as near");
+    has("\"timer0\": {\"ref\": \"x\"}", "it never waits");
+    let deadline = "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 5000";
+    has(&format!("{deadline}, \"priority\": 7"), "it has none");
+    let text = import(
+        &format!(
+            "{{\"tasks\": {{\"t\": {{\"run\": 1, {TIMER}}}, \"u\": {{\"instance\": 0, \"run\": 1}}}}}}"
+        ),
+        None,
+    );
+    assert!(text.contains("# Note: a thread with 0 instances is left out"), "{text}");
+    assert_eq!(read(&text).roots[0].tasks, ["t"]);
+}
+
+/// Reservations of the deadline class alone are global EDF, as in the kernel.
+#[test]
+fn s22_the_deadline_class_on_several_cpus_is_one_edf_root_of_reservations() {
+    let thread = "\"w\": {\"instance\": 3, \"cpus\": [0, 1], \"dl-runtime\": 4000, \"dl-period\": 16000, \"run\": 3000,";
+    let file = format!(
+        "{{\"global\": {{\"duration\": 1, \"default_policy\": \"SCHED_DEADLINE\"}}, \"tasks\": {{{thread} {}}}}}}}",
+        TIMER.replace("10000", "16000")
+    );
+    let system = read(&import(&file, None));
+    assert_eq!(system.roots.iter().map(|root| root.tree.cpus).collect::<Vec<_>>(), [2]);
+    assert_eq!(["w0", "w1", "w2"].map(|name| ends(&system, name)[0]), [3_000, 3_000, 6_000]);
+}
+
+/// A thread that waits runs when another wakes it, in the middle of that thread's job.
+#[test]
+fn s22_a_thread_that_resumes_another_in_its_job_activates_it_there() {
+    let threads = |high: u8| {
+        format!(
+            "\"a\": {{\"priority\": 20, \"run\": 1000, \"resume\": \"b\", \"run1\": 2000, {TIMER}}},
+             \"b\": {{\"priority\": {high}, \"suspend\", \"run\": 4000}}"
+        )
+    };
+    let after = fifo(1, &threads(10));
+    assert_eq!(
+        [ends(&after, "a.1")[1], ends(&after, "a.2")[1], ends(&after, "b")[1]],
+        [11_000, 13_000, 17_000]
+    );
+    let at_once = fifo(1, &threads(30));
+    assert_eq!([ends(&at_once, "b")[1], ends(&at_once, "a.2")[1]], [15_000, 17_000]);
+    assert_eq!(ends(&after, "b").len(), 100);
+    // Under a lock, at its end.
+    let locked = threads(30).replace(
+        "\"resume\": \"b\", \"run1\": 2000",
+        "\"lock\": \"m\", \"resume\": \"b\", \"run1\": 2000, \"unlock\": \"m\"",
+    );
+    assert_eq!(ends(&fifo(1, &locked), "b")[0], 7_000);
+}
+
+/// Two threads that hand work to each other within a period, as through a queue with a mutex.
+#[test]
+fn s22_waits_and_signals_of_two_threads_are_channels_in_their_order() {
+    let threads = format!(
+        "\"tick\": {{\"priority\": 30, \"resume\": \"decoder\", {TIMER}}},
+         \"decoder\": {{\"priority\": 20, \"suspend\", \"run\": 1000, \"lock\": \"m\", \"sync\": {{\"ref\": \"q\",
+         \"mutex\": \"m\"}}, \"unlock\": \"m\", \"run1\": 150}},
+         \"device\": {{\"priority\": 10, \"lock\": \"m\", \"wait\": {{\"ref\": \"q\", \"mutex\": \"m\"}}, \"unlock\": \"m\",
+         \"run\": 300, \"lock1\": \"m\", \"signal\": \"q\", \"unlock1\": \"m\"}}"
+    );
+    let system = fifo(1, &threads);
+    let end = |name: &str| ends(&system, name)[1];
+    assert_eq!([end("decoder.1"), end("device"), end("decoder.2")], [11_000, 11_300, 11_450]);
+    // A semaphore does the same.
+    let posts = threads
+        .replace("\"resume\": \"decoder\"", "\"sem_post\": \"s\"")
+        .replace("\"suspend\"", "\"sem_wait\": \"s\"");
+    assert_eq!(ends(&fifo(1, &posts), "decoder.2")[1], 11_450);
+    // `broad` and `resume` wake all that wait.
+    let all = format!(
+        "\"tick\": {{\"priority\": 30, \"run\": 100, \"broad\": \"c\", {TIMER}}},
+         \"u\": {{\"priority\": 20, \"instance\": 2, \"suspend\": \"c\", \"run\": 1000}}"
+    );
+    let system = fifo(1, &all);
+    assert_eq!([ends(&system, "u0")[1], ends(&system, "u1")[1]], [11_100, 12_100]);
+}
+
+/// Behind a barrier each thread continues when the last one has reached it.
+#[test]
+fn s22_a_barrier_is_channels_from_each_part_to_each() {
+    let thread = |name: &str, priority: u8, run: u32, timer: &str| {
+        format!(
+            "\"{name}\": {{\"priority\": {priority}, \"run\": {run}, \"barrier\": \"x\", \"run1\": 500{timer}}}"
+        )
+    };
+    let timer = format!(", {TIMER}");
+    let timed = [thread("m", 30, 1_000, &timer), thread("n", 20, 2_000, &timer)].join(",");
+    let system = fifo(1, &timed);
+    let second = |name: &str| ends(&system, name)[1];
+    assert_eq!(["m.1", "n.1", "m.2", "n.2"].map(second), [11_000, 13_000, 13_500, 14_000]);
+    // Without timers the rounds follow each other; a sleep in front of a barrier counts.
+    let sleeps = "\"s\": {\"priority\": 10, \"sleep\": 9000, \"barrier\": \"x\", \"run\": 1000}";
+    let free = fifo(1, &[thread("m", 30, 1_000, "").as_str(), sleeps].join(","));
+    // `s` begins to sleep when `m` has reached the barrier.
+    let near = |name: &str, end: u64| {
+        let found = ends(&free, name)[0];
+        assert!((end..end + 3).contains(&found), "{name}: {found}");
+    };
+    near("m.1", 1_000);
+    near("m.2", 11_500);
+    near("s.2", 21_500);
+    near("m.3", 23_000);
+}
+
 fn entries() -> Vec<Entry> {
     table::entries(include_str!("malformed/rtapp.txt"))
 }
@@ -268,7 +498,7 @@ fn loops_and_sizes_are_bounded() {
     }
     // Ten thousand copies, each with a list of ten thousand times: what is written stops at the
     // size of a file.
-    let class = "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 5, \"dl-period\": 10";
+    let class = "\"policy\": \"SCHED_DEADLINE\", \"dl-runtime\": 5, \"dl-period\": 1000000";
     let thread = format!("{class}, \"instance\": 10000, \"loop\": 10000, \"run\": 1, {TIMER}");
     let found = complaints(format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}").as_bytes());
     assert!(
@@ -280,6 +510,18 @@ fn loops_and_sizes_are_bounded() {
     let file =
         format!("{{\"global\":{{\"default_policy\":\"SCHED_FIFO\"}},\"tasks\":{{{threads}}}}}");
     let _ = complaints(file.as_bytes());
+    // Many copies of a long thread, and many threads with a list each.
+    let runs = "\"run\": 1, ".repeat(5_000);
+    let thread =
+        format!("\"instance\": 10000, {runs} \"timer\": {{\"ref\": \"tick\", \"period\": 10000}}");
+    let found = complaints(format!("{{\"tasks\": {{\"t\": {{{thread}}}}}}}").as_bytes());
+    assert!(found[0].what.contains("have more than 20000 events"), "{found:?}");
+    let thread = "\"t\":{\"run\":1,\"timer\":{\"ref\":\"unique\",\"period\":500},\"run1\":1}";
+    let file = format!(
+        "{{\"global\":{{\"duration\":4}},\"tasks\":{{{}}}}}",
+        vec![thread; 5_000].join(",")
+    );
+    assert!(complaints(file.as_bytes())[0].what.contains("is larger than 1048576 bytes"));
     assert!(!complaints(" ".repeat(2 << 20).as_bytes()).is_empty());
     assert!(!complaints("[".repeat(1 << 19).as_bytes()).is_empty());
 }

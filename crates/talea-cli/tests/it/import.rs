@@ -53,7 +53,7 @@ fn s22_errors_go_to_standard_error_with_their_position() {
     let ended = run(&scratch, &["import", "bad.xml"]);
     snapshot("import-sf3p-malformed", &ended.transcript());
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
-    scratch.file("bad.json", &RT_APP.replace("\"sleep\"", "\"suspend\""));
+    scratch.file("bad.json", &RT_APP.replace("\"sleep\"", "\"iorun\""));
     let ended = run(&scratch, &["import", "bad.json"]);
     snapshot("import-rt-app-malformed", &ended.transcript());
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));

@@ -1,6 +1,6 @@
 //! Reader of rt-app's terms: threads with their properties, phases, events.
 
-use super::workload::{Class, Event, Loops, Phase, Thread, What, Workload, note};
+use super::workload::{Class, Event, Line, Loops, Phase, Thread, Timer, What, Workload, note};
 use crate::json::{Json, Member, Value};
 use crate::names::Names;
 use std::ops::Range;
@@ -16,8 +16,8 @@ const INSTANCES_MAX: u64 = 10_000;
 /// Default priority of rt-app.
 const PRIORITY: u8 = 10;
 
-const TOP: [&str; 3] = ["global", "resources", "tasks"];
-const GLOBAL: [&str; 17] = [
+pub(super) const TOP: [&str; 3] = ["global", "resources", "tasks"];
+pub(super) const GLOBAL: [&str; 17] = [
     "duration",
     "default_policy",
     "pi_enabled",
@@ -36,9 +36,9 @@ const GLOBAL: [&str; 17] = [
     "pi",
     "resources",
 ];
-const THREAD: [&str; 5] = ["instance", "delay", "loop", "phases", "taskgroup"];
+pub(super) const THREAD: [&str; 4] = ["instance", "delay", "loop", "phases"];
 /// Keys of a thread or of one of its phases.
-const PROPERTIES: [&str; 9] = [
+pub(super) const PROPERTIES: [&str; 11] = [
     "policy",
     "priority",
     "dl-runtime",
@@ -46,15 +46,26 @@ const PROPERTIES: [&str; 9] = [
     "dl-deadline",
     "cpus",
     "nodes_membind",
+    "membind_nodes",
     "util_min",
     "util_max",
+    "taskgroup",
+];
+
+/// Properties without an effect here, each with the reason.
+const LEFT_OUT: [(&str, &str); 5] = [
+    ("nodes_membind", "memory is as near to one CPU as to another here"),
+    ("membind_nodes", "memory is as near to one CPU as to another here"),
+    ("util_min", "CPUs are all alike and at full speed here"),
+    ("util_max", "CPUs are all alike and at full speed here"),
+    ("taskgroup", "groups of threads have no share or limit of their own here"),
 ];
 
 /// Names of events, the longer names first, because a key may have a suffix.
-const EVENTS: [&str; 21] = [
+pub(super) const EVENTS: [&str; 20] = [
     "sem_post", "sem_wait", "runtime", "barrier", "suspend", "memrun", "unlock", "resume",
-    "signal", "iorun", "sleep", "timer", "broad", "yield", "lock", "wait", "sync", "fork", "sig",
-    "mem", "run",
+    "signal", "iorun", "sleep", "timer", "broad", "yield", "lock", "wait", "sync", "fork", "mem",
+    "run",
 ];
 
 const POLICIES: [&str; 6] =
@@ -90,7 +101,14 @@ pub(super) fn workload(
         return None;
     }
     let threads: Vec<Option<Thread>> = tasks.iter().map(|member| read.thread(member)).collect();
-    workload.threads = threads.into_iter().collect::<Option<_>>()?;
+    let threads = threads.into_iter().collect::<Option<Vec<_>>>()?;
+    workload.threads = threads.into_iter().filter(|thread| thread.instances > 0).collect();
+    if workload.threads.is_empty() {
+        let what = "no thread of the workload is started".to_owned();
+        let why = "a thread with 0 instances waits for a `fork`";
+        read.error(&root.at, what, why, "give a thread 1 or more instances");
+        return None;
+    }
     Some(workload)
 }
 
@@ -245,15 +263,19 @@ impl Read<'_, '_> {
             return None;
         }
         let members = self.members(all, &format!("thread {called}"), known, &names);
-        let get =
-            |key: &str| members.iter().find(|member| member.key == key).map(|member| &member.value);
+        let get = |key: &str| find(&members, key).map(|member| &member.value);
         let instances =
-            get("instance").map(|json| self.number(json, "instance", (1, INSTANCES_MAX as i64)));
+            get("instance").map(|json| self.number(json, "instance", (0, INSTANCES_MAX as i64)));
         let delay = get("delay").map(|json| self.time(json, "delay", 0));
         let loops = get("loop").map_or(Some(Loops::Forever), |json| self.loops(json));
         let mut phases = Vec::new();
+        // The properties that hold in each phase, those of the phase first.
+        let mut held: Vec<Vec<&Member<'_>>> = Vec::new();
         match get("phases") {
-            None => phases.extend(self.phase(&member.value.at, &members, Some(Loops::Times(1)))),
+            None => {
+                phases.extend(self.phase(member, &members, Some(Loops::Times(1))));
+                held.push(members.clone());
+            }
             Some(json) => {
                 if let Some(event) = members.iter().find(|member| event(&member.key).is_some()) {
                     let what = format!("{} stands beside `phases`", quoted(&event.key));
@@ -273,25 +295,24 @@ impl Read<'_, '_> {
                     let names: Vec<&str> =
                         ["loop"].iter().chain(&PROPERTIES).chain(&EVENTS).copied().collect();
                     let inner = self.members(inner, &of, known, &names);
-                    self.same_properties(&inner, &members);
                     let loops = inner.iter().find(|member| member.key == "loop");
                     let loops =
                         loops.map_or(Some(Loops::Times(1)), |member| self.loops(&member.value));
-                    phases.extend(self.phase(&phase.key_at, &inner, loops));
+                    phases.extend(self.phase_of(&member.key, &phase.key_at, &inner, loops));
+                    held.push(inner.into_iter().chain(members.iter().copied()).collect());
                 }
             }
         }
-        let class = self.class(&members, &member.key_at);
-        let cpus = get("cpus").map_or(Some(Vec::new()), |json| self.cpus(json));
-        for (left_out, why) in [
-            ("nodes_membind", "memory is as near to one CPU as to another here"),
-            ("util_min", "CPUs are all alike and at full speed here"),
-            ("util_max", "CPUs are all alike and at full speed here"),
-            ("taskgroup", "groups of threads have no share or limit of their own here"),
-        ] {
-            if get(left_out).is_some() {
+        let (class, cpus) = self.properties(&held, &member.key_at)?;
+        let cpus_at = held.first().and_then(|held| find(held, "cpus"));
+        let cpus_at = cpus_at.map_or_else(|| member.key_at.clone(), |cpus| cpus.value.at.clone());
+        for (left_out, why) in LEFT_OUT {
+            if held.iter().any(|held| find(held, left_out).is_some()) {
                 note(self.notes, &format!("`{left_out}` is left out: {why}"));
             }
+        }
+        if instances == Some(Some(0)) {
+            note(self.notes, "a thread with 0 instances is left out: only a `fork` starts it");
         }
         let name = self.names.give(&member.key, "thread");
         if self.findings.has_errors() && !before {
@@ -303,30 +324,45 @@ impl Read<'_, '_> {
             instances: instances.map_or(Some(1), |found| found.map(|n| n as u32))?,
             delay: delay.unwrap_or(Some(Span::ZERO))?,
             loops: loops?,
-            class: class?,
-            cpus: cpus?,
-            cpus_at: get("cpus").map_or_else(|| member.key_at.clone(), |json| json.at.clone()),
+            class,
+            cpus,
+            cpus_at,
             phases,
         })
     }
 
-    /// Checks that a phase repeats the properties of its thread and does not change them.
-    fn same_properties(&mut self, phase: &[&Member<'_>], thread: &[&Member<'_>]) {
-        for member in phase.iter().filter(|member| PROPERTIES.contains(&&*member.key)) {
-            let same = thread
-                .iter()
-                .any(|other| other.key == member.key && alike(&other.value, &member.value));
-            if !same {
-                let what = format!("{} changes from phase to phase", quoted(&member.key));
-                let why = "a task has the same scheduling parameters for all its jobs";
-                self.error(
-                    &member.key_at,
-                    what,
-                    why,
-                    "write it for the whole thread, or make two threads of it",
-                );
-            }
+    /// Reads the scheduling parameters and the CPUs that hold in the phases. All phases must have
+    /// the same.
+    fn properties(
+        &mut self,
+        held: &[Vec<&Member<'_>>],
+        thread_at: &Range<usize>,
+    ) -> Option<(Class, Vec<u32>)> {
+        let mut found: Option<(Class, Vec<u32>)> = None;
+        for held in held {
+            let cpus = match find(held, "cpus") {
+                None => Vec::new(),
+                Some(cpus) => self.cpus(&cpus.value)?,
+            };
+            let class = self.class(held, thread_at)?;
+            let Some((first, first_cpus)) = &found else {
+                found = Some((class, cpus));
+                continue;
+            };
+            let changes: &[&str] = match (*first != class, *first_cpus != cpus) {
+                (false, false) => continue,
+                (true, _) => &["policy", "priority", "dl-runtime", "dl-period", "dl-deadline"],
+                (false, true) => &["cpus"],
+            };
+            let changed = held.iter().find(|member| changes.contains(&&*member.key));
+            let (at, key) = changed.map_or((thread_at, "policy"), |it| (&it.key_at, &*it.key));
+            let what = format!("{} changes from phase to phase", quoted(key));
+            let why = "a task has the same scheduling parameters for all its jobs";
+            let remedy = "write it for the whole thread, or make two threads of it";
+            self.error(at, what, why, remedy);
+            return None;
         }
+        found
     }
 
     /// Reads `loop`. The value -1 repeats forever.
@@ -401,24 +437,40 @@ impl Read<'_, '_> {
                     );
                     return None;
                 };
-                // The kernel takes one for the other where only one is given.
-                let (period, deadline) = match (period, deadline) {
-                    (Some(period), deadline) => (period?, deadline.unwrap_or(period)?),
-                    (None, Some(deadline)) => (deadline?, deadline?),
-                    (None, None) => {
-                        let what = "a thread of the deadline class has no `dl-period`".to_owned();
-                        self.error(
-                            thread_at,
-                            what,
-                            "its runtime comes back every period",
-                            "add \"dl-period\": 10000",
-                        );
-                        return None;
-                    }
-                };
-                Some(Class::Deadline { runtime: runtime?, period, deadline })
+                // rt-app's defaults: the period is the runtime, the deadline is the period.
+                let runtime = runtime?;
+                let period = period.unwrap_or(Some(runtime))?;
+                let deadline = deadline.unwrap_or(Some(period))?;
+                if period < deadline || deadline < runtime {
+                    let what = format!(
+                        "a reservation of {runtime} until {deadline} in every {period} is none"
+                    );
+                    let why = "the kernel takes runtime <= deadline <= period; without `dl-period` \
+                               rt-app takes the runtime for it";
+                    let remedy = "add or lengthen `dl-period`";
+                    self.error(thread_at, what, why, remedy);
+                    return None;
+                }
+                if priority.is_some_and(|json| json.value != Value::Number("0")) {
+                    note(self.notes, "a `priority` in the deadline class is left out: it has none");
+                }
+                Some(Class::Deadline { runtime, period, deadline })
             }
             _ => {
+                if get("dl-runtime").is_some() {
+                    note(
+                        self.notes,
+                        "`dl-runtime` of a fair thread is left out: it is the slice of the thread there, and 3 ms for all here",
+                    );
+                }
+                for key in ["dl-period", "dl-deadline"] {
+                    if get(key).is_some() {
+                        note(
+                            self.notes,
+                            &format!("`{key}` of a fair thread is left out: it has no effect"),
+                        );
+                    }
+                }
                 if let Some(json) = priority {
                     self.number(json, "priority", (-20, 19))?;
                     note(
@@ -437,23 +489,35 @@ impl Read<'_, '_> {
 
     fn phase(
         &mut self,
+        thread: &Member<'_>,
+        members: &[&Member<'_>],
+        loops: Option<Loops>,
+    ) -> Option<Phase> {
+        self.phase_of(&thread.key, &thread.value.at, members, loops)
+    }
+
+    fn phase_of(
+        &mut self,
+        thread: &str,
         at: &Range<usize>,
         members: &[&Member<'_>],
         loops: Option<Loops>,
     ) -> Option<Phase> {
         let mut events = Vec::new();
+        let mut has_events = false;
         let mut fine = true;
         for member in members {
             let Some(event) = event(&member.key) else { continue };
-            match self.event(event, member) {
-                Ok(what) => events.extend(what.map(|what| {
+            has_events = true;
+            match self.event(event, member, thread) {
+                Ok(found) => events.extend(found.into_iter().map(|what| {
                     let at = member.key_at.start..member.value.at.end;
                     Event { at, what }
                 })),
                 Err(()) => fine = false,
             }
         }
-        if fine && events.is_empty() {
+        if fine && !has_events {
             let remedy = "add a `run`, or leave it out";
             self.error(
                 at,
@@ -466,20 +530,59 @@ impl Read<'_, '_> {
         fine.then_some(phase)
     }
 
-    /// Reads an event; `Ok(None)` if the event has no effect. The function reports errors itself.
-    fn event(&mut self, event: &str, member: &Member<'_>) -> Result<Option<What>, ()> {
+    /// Reads an event of `thread`; none if the event has no effect. The function reports errors
+    /// itself.
+    fn event(&mut self, event: &str, member: &Member<'_>, thread: &str) -> Result<Vec<What>, ()> {
         let json = &member.value;
-        let some = |span: Span, what: fn(Span) -> What| (!span.is_zero()).then(|| what(span));
+        let some = |span: Span, what: fn(Span) -> What| {
+            Ok(if span.is_zero() { Vec::new() } else { vec![what(span)] })
+        };
         match event {
-            "run" => Ok(some(self.time(json, "run", 0).ok_or(())?, What::Run)),
+            "run" => some(self.time(json, "run", 0).ok_or(())?, What::Run),
             "runtime" => {
                 note(self.notes, "`runtime` is CPU time here; in rt-app it is elapsed time");
-                Ok(some(self.time(json, "runtime", 0).ok_or(())?, What::Run))
+                some(self.time(json, "runtime", 0).ok_or(())?, What::Run)
             }
-            "sleep" => Ok(some(self.time(json, "sleep", 0).ok_or(())?, What::Sleep)),
-            "lock" => Ok(Some(What::Lock(self.text(json, "lock").ok_or(())?.to_owned()))),
-            "unlock" => Ok(Some(What::Unlock(self.text(json, "unlock").ok_or(())?.to_owned()))),
-            "timer" => Ok(Some(self.timer(json).ok_or(())?)),
+            "sleep" => some(self.time(json, "sleep", 0).ok_or(())?, What::Sleep),
+            "lock" => Ok(vec![What::Lock(self.name(json, "lock")?)]),
+            "unlock" => Ok(vec![What::Unlock(self.name(json, "unlock")?)]),
+            "timer" => Ok(self.timer(json)?.into_iter().map(What::Timer).collect()),
+            "signal" => {
+                let line = Line::Condition(self.name(json, "signal")?);
+                Ok(vec![What::Wake { line, all: false }])
+            }
+            "broad" => {
+                let line = Line::Condition(self.name(json, "broad")?);
+                Ok(vec![What::Wake { line, all: true }])
+            }
+            "resume" => {
+                let line = Line::Condition(self.name(json, "resume")?);
+                Ok(vec![What::Wake { line, all: true }])
+            }
+            "suspend" => {
+                let line = Line::Condition(match &json.value {
+                    // The name of the thread, as in workgen.
+                    Value::Null => thread.to_owned(),
+                    Value::Text(text) if text.is_empty() => thread.to_owned(),
+                    _ => self.name(json, "suspend")?,
+                });
+                Ok(vec![What::Wait { line, mutex: None }])
+            }
+            "wait" | "sync" => {
+                let (line, mutex) = self.wait(json, event)?;
+                let wait = What::Wait { line: line.clone(), mutex: Some(mutex) };
+                let wake = (event == "sync").then_some(What::Wake { line, all: false });
+                Ok(wake.into_iter().chain([wait]).collect())
+            }
+            "sem_post" => {
+                let line = Line::Semaphore(self.name(json, "sem_post")?);
+                Ok(vec![What::Wake { line, all: false }])
+            }
+            "sem_wait" => {
+                let line = Line::Semaphore(self.name(json, "sem_wait")?);
+                Ok(vec![What::Wait { line, mutex: None }])
+            }
+            "barrier" => Ok(vec![What::Barrier(self.name(json, "barrier")?)]),
             _ => {
                 let (why, remedy) = match event {
                     "mem" | "memrun" | "iorun" => (
@@ -491,10 +594,7 @@ impl Read<'_, '_> {
                         "it makes a thread on the way",
                         "write that thread beside this one, with a `delay`",
                     ),
-                    _ => (
-                        "it waits for another thread or wakes one",
-                        "leave it out, and write a [[channel]] from one task to the other into the result",
-                    ),
+                    _ => ("rt-app has no such event", "leave it out"),
                 };
                 self.error(
                     &member.key_at,
@@ -507,25 +607,49 @@ impl Read<'_, '_> {
         }
     }
 
-    fn timer(&mut self, json: &Json<'_>) -> Option<What> {
+    fn name(&mut self, json: &Json<'_>, key: &str) -> Result<String, ()> {
+        self.text(json, key).map(str::to_owned).ok_or(())
+    }
+
+    /// Reads the condition variable and the mutex of `wait` or `sync`. rt-app calls both `unknown`
+    /// if they have no names.
+    fn wait(&mut self, json: &Json<'_>, event: &str) -> Result<(Line, String), ()> {
+        const KEYS: [&str; 2] = ["ref", "mutex"];
+        let of = format!("`{event}`");
+        let members = self.object(json, &of).ok_or(())?;
+        let members = self.members(members, &of, |key| KEYS.contains(&key), &KEYS);
+        let mut name = |key: &str| match find(&members, key) {
+            None => Ok("unknown".to_owned()),
+            Some(member) => self.name(&member.value, key),
+        };
+        Ok((Line::Condition(name("ref")?), name("mutex")?))
+    }
+
+    /// Reads a timer; `Ok(None)` if the timer never waits.
+    fn timer(&mut self, json: &Json<'_>) -> Result<Option<Timer>, ()> {
         const KEYS: [&str; 3] = ["ref", "period", "mode"];
-        let members = self.object(json, "`timer`")?;
+        let members = self.object(json, "`timer`").ok_or(())?;
         let members = self.members(members, "`timer`", |key| KEYS.contains(&key), &KEYS);
         let get =
             |key: &str| members.iter().find(|member| member.key == key).map(|member| &member.value);
-        let Some(period) = get("period") else {
-            let remedy = "add \"period\": 20000";
-            self.error(
-                &json.at,
-                "the timer has no `period`".to_owned(),
-                "its expiry time is unknown",
-                remedy,
-            );
-            return None;
+        let name = match get("ref") {
+            None => "unknown",
+            Some(json) => self.text(json, "ref").ok_or(())?,
         };
+        let period = match get("period") {
+            None => Span::ZERO,
+            Some(json) => self.time(json, "period", 0).ok_or(())?,
+        };
+        if period.is_zero() {
+            note(
+                self.notes,
+                "a `timer` with period 0, which is rt-app's default, is left out: it never waits",
+            );
+            return Ok(None);
+        }
         let mode = match get("mode") {
             None => "relative",
-            Some(json) => self.text(json, "mode")?,
+            Some(json) => self.text(json, "mode").ok_or(())?,
         };
         match mode {
             "absolute" => {}
@@ -542,10 +666,11 @@ impl Read<'_, '_> {
                     "a timer has two",
                     remedy,
                 );
-                return None;
+                return Err(());
             }
         }
-        self.time(period, "period", 1).map(What::Timer)
+        let is_shared = !name.starts_with("unique");
+        Ok(Some(Timer { name: name.to_owned(), is_shared, first: period, period }))
     }
 }
 
@@ -558,13 +683,7 @@ fn event(key: &str) -> Option<&'static str> {
     EVENTS.into_iter().find(|event| !is_other && key.starts_with(event))
 }
 
-/// Whether two values are equal. Objects never are.
-fn alike(one: &Json<'_>, other: &Json<'_>) -> bool {
-    match (&one.value, &other.value) {
-        (Value::List(a), Value::List(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b))
-        }
-        (Value::Object(_), _) | (_, Value::Object(_)) => false,
-        (a, b) => a == b,
-    }
+/// Returns the first member with the key.
+fn find<'m, 'j, 't>(members: &'m [&'j Member<'t>], key: &str) -> Option<&'m &'j Member<'t>> {
+    members.iter().find(|member| member.key == key)
 }

@@ -12,6 +12,7 @@ pub(super) struct Workload {
 }
 
 /// Thread, or several equal threads.
+#[derive(Clone)]
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) at: Range<usize>,
@@ -23,6 +24,19 @@ pub(super) struct Thread {
     pub(super) cpus: Vec<u32>,
     pub(super) cpus_at: Range<usize>,
     pub(super) phases: Vec<Phase>,
+}
+
+impl Thread {
+    /// Returns the events of one loop, each phase once.
+    pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.phases.iter().flat_map(|phase| &phase.events)
+    }
+
+    /// Whether the thread never ends: its loop or its last phase repeats forever.
+    pub(super) fn is_endless(&self) -> bool {
+        self.loops == Loops::Forever
+            || self.phases.iter().any(|phase| phase.loops == Loops::Forever)
+    }
 }
 
 /// Number of repetitions.
@@ -52,25 +66,71 @@ pub(super) enum Class {
 }
 
 /// Sequence of events with a loop.
+#[derive(Clone)]
 pub(super) struct Phase {
     pub(super) at: Range<usize>,
     pub(super) loops: Loops,
     pub(super) events: Vec<Event>,
 }
 
+#[derive(Clone)]
 pub(super) struct Event {
     pub(super) at: Range<usize>,
     pub(super) what: What,
 }
 
-/// Events that a task of a system file can express.
+/// Event of a phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Run(Span),
     Sleep(Span),
-    Timer(Span),
+    Timer(Timer),
     Lock(String),
     Unlock(String),
+    /// Wakes one thread that waits for the line, or all.
+    Wake {
+        line: Line,
+        all: bool,
+    },
+    /// Waits for the line, without the mutex.
+    Wait {
+        line: Line,
+        mutex: Option<String>,
+    },
+    /// Waits until all users of the name have reached it.
+    Barrier(String),
+}
+
+impl What {
+    /// Whether the event joins the thread with others.
+    pub(super) fn joins(&self) -> bool {
+        matches!(self, What::Wake { .. } | What::Wait { .. } | What::Barrier(_))
+    }
+}
+
+/// Use of a timer. The first use in the thread ends at `first`, each further one `period` later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Timer {
+    pub(super) name: String,
+    /// Whether other threads and copies with a timer of this name use the same timer.
+    pub(super) is_shared: bool,
+    pub(super) first: Span,
+    pub(super) period: Span,
+}
+
+/// Condition variable or semaphore. `resume`, `suspend`, `signal` and `wait` use condition
+/// variables.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Line {
+    Condition(String),
+    Semaphore(String),
+}
+
+impl Line {
+    pub(super) fn name(&self) -> &str {
+        let (Line::Condition(name) | Line::Semaphore(name)) = self;
+        name
+    }
 }
 
 /// Appends a note, unless the list has it.
