@@ -214,13 +214,13 @@ pub(crate) struct DoctorArgs {
 /// duration give the same result, byte by byte. Ends with 1 if an expectation of the file does not
 /// hold.
 #[derive(Args, Debug)]
-#[command(after_help = "Example: talea simulate system.toml --for 60s")]
+#[command(after_help = "Example: talea simulate system.toml --duration 60s")]
 pub(crate) struct SimulateArgs {
     /// The system file.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// How long to run, instead of what the file says.
-    #[arg(long = "for", value_name = "DURATION", value_parser = options::run_length)]
+    #[arg(long, visible_alias = "for", value_name = "DURATION", value_parser = options::run_length)]
     pub(crate) duration: Option<talea_core::Span>,
     /// The seed, instead of the file's.
     #[arg(long, value_name = "N")]

@@ -22,7 +22,7 @@ use talea_proto::message::{Caveat, CpuInfo, Name, PluginInfo, Status};
 use talea_proto::{
     Granted, PluginAnswer, Refusal, Reply, Request, SOCKET_ENV, SpecId, SpecInfo, Task, ThreadRef,
 };
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, Unreadable};
 
 /// Options for finding a broker.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
         Exit::from_refusal(&refused.0)
     } else if error.is::<Unreachable>() {
         Exit::Unreachable
-    } else if error.is::<Misuse>() {
+    } else if error.is::<Misuse>() || error.is::<Unreadable>() {
         Exit::Usage
     } else {
         Exit::Failure

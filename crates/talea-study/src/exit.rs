@@ -3,6 +3,8 @@
 //! Absent on purpose: a code per refusal. A script needs to know whether the caller or the
 //! administrator must act. The reason with its numbers is in the message and in `--json`.
 
+use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 use talea_proto::{Code, Refusal};
 
@@ -13,7 +15,7 @@ pub enum Exit {
     Ok,
     /// Failure.
     Failure,
-    /// Wrong arguments, or a malformed configuration.
+    /// Wrong arguments, or a file that is malformed or cannot be read.
     Usage,
     /// The request is valid and does not fit.
     Refused,
@@ -43,7 +45,7 @@ pub const TABLE: [(&str, &str); 7] = [
         "success; for doctor: no check failed; for check: the file is valid; for analyze: every task is proved",
     ),
     ("1", "failure: an operation failed; for analyze: not every task is proved"),
-    ("2", "wrong arguments, or a malformed configuration"),
+    ("2", "wrong arguments, or a file that is malformed or cannot be read"),
     (
         "3",
         "refused: the request does not fit (by admission, or into this machine), or the kernel refused it",
@@ -107,6 +109,24 @@ impl Exit {
             | Code::NotRecorded
             | Code::Starvation => Exit::Failure,
         }
+    }
+}
+
+/// Context of an error: a file that the user has named cannot be read. The exit code is that of
+/// [`Exit::Usage`].
+#[derive(Debug)]
+pub struct Unreadable(String);
+
+impl Unreadable {
+    /// Names the file.
+    pub fn file(path: &Path) -> Unreadable {
+        Unreadable(path.display().to_string())
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read {}", self.0)
     }
 }
 

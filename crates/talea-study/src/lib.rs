@@ -12,6 +12,7 @@
 mod answer;
 pub mod batch;
 pub mod compare;
+pub mod event_count;
 pub mod exit;
 pub mod limit;
 pub mod live_run;

@@ -60,6 +60,16 @@ struct Spent {
     memory_bytes: u64,
 }
 
+impl Spent {
+    fn now() -> Spent {
+        Spent {
+            cpu_time_ns: clock::process_cpu_time().as_ns(),
+            // Without /proc only the time is limited.
+            memory_bytes: proc::resident_memory().unwrap_or(0),
+        }
+    }
+}
+
 /// JSON output of a command that its limit has ended.
 #[derive(Serialize)]
 struct LimitReport {
@@ -68,7 +78,78 @@ struct LimitReport {
     spent: Spent,
 }
 
+/// Number of events a second that no computer simulates.
+const EVENTS_MAX: u64 = 100_000_000;
+/// Number of events a second that each computer simulates.
+const EVENTS_MIN: u64 = 1_000_000;
+
+/// What the limit says about a simulation before it begins.
+#[derive(Debug, PartialEq, Eq)]
+enum Forecast {
+    Within,
+    /// The simulation may reach the limit.
+    Doubtful(String),
+    /// The simulation reaches the limit.
+    Beyond(String),
+}
+
+/// Compares an estimated number of events with a limit on the CPU time.
+fn forecast(events: u64, length: Span, limit: Span) -> Forecast {
+    let within = |rate: u64| {
+        u128::from(events) * 1_000_000_000 <= u128::from(rate) * u128::from(limit.as_ns())
+    };
+    let text = format!("{length} of this system are about {} events", rounded(events));
+    let remedy = "--duration shortens the run, --limit gives more time";
+    if !mutate!("cli-forecast", within(EVENTS_MAX), true) {
+        Forecast::Beyond(format!("{text}, too many for the limit of {limit} of CPU time; {remedy}"))
+    } else if !within(EVENTS_MIN) {
+        Forecast::Doubtful(format!("{text}, and the limit is {limit} of CPU time; {remedy}"))
+    } else {
+        Forecast::Within
+    }
+}
+
+/// Writes a number with two digits and a power of ten.
+fn rounded(number: u64) -> String {
+    let power = number.max(1).ilog10();
+    if power < 6 {
+        return number.to_string();
+    }
+    let digits = number / 10_u64.pow(power - 1);
+    format!("{}.{} * 10^{power}", digits / 10, digits % 10)
+}
+
 impl LimitArgs {
+    /// Announces a simulation that may reach the limit on the CPU time. Refuses one that reaches
+    /// the limit on any computer, with the verdict *unknown*.
+    pub fn announce(&self, events: u64, length: Span, json: bool) -> anyhow::Result<Option<Exit>> {
+        match forecast(events, length, self.time()) {
+            Forecast::Within => Ok(None),
+            Forecast::Doubtful(text) => {
+                output::note(&text);
+                Ok(None)
+            }
+            Forecast::Beyond(why) => {
+                if json {
+                    let spent = Spent::now();
+                    output::print_json(&LimitReport { verdict: "unknown", why, spent })?;
+                } else {
+                    output::note(&format!("unknown: {why}"));
+                }
+                Ok(Some(Exit::Failure))
+            }
+        }
+    }
+
+    /// Limit on the CPU time.
+    fn time(&self) -> Span {
+        let given = self.bounds.iter().rev().find_map(|bound| match bound {
+            Bound::Time(span) => Some(*span),
+            Bound::Memory(_) => None,
+        });
+        given.unwrap_or(DEFAULT_TIME)
+    }
+
     /// Watches this process until the result is dropped. Beyond the limit, the process ends with
     /// exit code 1.
     pub fn watch(&self, json: bool) -> anyhow::Result<Watch> {
@@ -83,11 +164,7 @@ impl LimitArgs {
         let thread =
             std::thread::Builder::new().name("talea-budget".to_owned()).spawn(move || {
                 while is_over.recv_timeout(CHECK_PERIOD) == Err(RecvTimeoutError::Timeout) {
-                    let spent = Spent {
-                        cpu_time_ns: clock::process_cpu_time().as_ns(),
-                        // Without /proc only the time is limited.
-                        memory_bytes: proc::resident_memory().unwrap_or(0),
-                    };
+                    let spent = Spent::now();
                     if let Some(why) = exceeded(spent, time, memory) {
                         return give_up(why, spent, json);
                     }
@@ -156,6 +233,20 @@ mod tests {
         for wrong in ["", "0s", "0MiB", "-1GiB", "4GB", "99999999999999GiB", "1.5GiB"] {
             assert!(bound(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn s22_a_simulation_beyond_the_limit_is_refused_before_it_begins() {
+        let (year, limit) = (Span::from_ns(31_536_000_000_000_000), DEFAULT_TIME);
+        let Forecast::Beyond(why) = forecast(31_536_000_000_000, year, limit) else {
+            panic!("3 * 10^13 events in 10 s of CPU time");
+        };
+        assert!(why.contains("about 3.1 * 10^13 events") && why.contains("limit of 10s"), "{why}");
+        assert!(matches!(forecast(900_000_000, year, limit), Forecast::Doubtful(_)));
+        assert_eq!(forecast(9_000_000, year, limit), Forecast::Within);
+        let ages = Span::from_ns(u64::MAX);
+        assert!(matches!(forecast(u64::MAX, year, ages), Forecast::Beyond(_)));
+        assert_eq!(rounded(999_999), "999999");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! System files on disk, with the files that they include.
 
+use crate::exit::Unreadable;
 use anyhow::Context;
 use std::path::Path;
 use talea_config::{Diagnostic, FILE_MAX};
@@ -33,9 +34,10 @@ pub fn read_include(path: &Path) -> Result<String, String> {
 
 /// Reads a text file of bounded size.
 pub fn read_text(path: &Path) -> anyhow::Result<String> {
-    let origin = path.display();
-    let bytes = read_bounded(path, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
-    String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{origin} is not UTF-8 text"))
+    let bytes = read_bounded(path, FILE_MAX).with_context(|| Unreadable::file(path))?;
+    String::from_utf8(bytes)
+        .map_err(|_| anyhow::anyhow!("it is not UTF-8 text"))
+        .with_context(|| Unreadable::file(path))
 }
 
 /// Reads a system file with its included files and prints the warnings. The file may name what

@@ -5,6 +5,7 @@
 //! arrivals of one root's tasks replace the described ones, and all costs are the worst case. Tasks
 //! that a graph activates keep their arrivals.
 
+use crate::exit::Unreadable;
 use crate::run_summary::short;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -165,8 +166,7 @@ impl Witness {
     /// Reads a witness file. The inner error describes an invalid file.
     pub fn read(path: &Path) -> anyhow::Result<Result<Witness, String>> {
         let origin = path.display();
-        let text =
-            read_text_bounded(path, MAX_BYTES).with_context(|| format!("cannot read {origin}"))?;
+        let text = read_text_bounded(path, MAX_BYTES).with_context(|| Unreadable::file(path))?;
         Ok(match serde_json::from_str::<Witness>(&text) {
             Ok(witness) if witness.schema == SCHEMA => Ok(witness),
             Ok(witness) => Err(format!(

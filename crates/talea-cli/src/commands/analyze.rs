@@ -28,7 +28,7 @@ use talea_study::exit::Exit;
 use talea_study::options::Output;
 use talea_study::options::duration;
 use talea_study::output::{Table, Tone, colored, count, note, paint, print, print_json};
-use talea_study::run_summary::short;
+use talea_study::run_summary::{short, short_bound};
 use talea_study::system_file::load;
 use talea_system::what_if::Change;
 use talea_system::{Registry, Root, System};
@@ -447,7 +447,7 @@ fn text(answer: &AnalysisReport, color: bool) -> String {
             table.row(vec![
                 task.name.clone(),
                 span(task.deadline_ns),
-                span(task.bound_ns),
+                task.bound_ns.map_or_else(|| "-".to_owned(), short_bound),
                 span(task.slack_ns),
                 task.verdict.word().0.to_owned(),
                 task.test.unwrap_or("-").to_owned(),

@@ -11,7 +11,7 @@ use talea_config::{self as config, FILE_MAX, Loaded, Target};
 use talea_core::CpuSet;
 use talea_daemon::start::MachineNames;
 use talea_os::bounded_read::read_bounded;
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, Unreadable};
 use talea_study::output::{colored, count, print, print_json};
 
 #[derive(Serialize)]
@@ -50,8 +50,7 @@ impl From<&Diagnostic> for DiagnosticJson {
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     let origin = args.file.display().to_string();
-    let bytes =
-        read_bounded(&args.file, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
+    let bytes = read_bounded(&args.file, FILE_MAX).with_context(|| Unreadable::file(&args.file))?;
     let target = if let Some(count) = args.cpus {
         Target::new(CpuSet::first(count))
     } else {

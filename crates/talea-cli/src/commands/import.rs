@@ -15,7 +15,7 @@ use talea_config::Diagnostic;
 use talea_config::FILE_MAX;
 use talea_import::{self as import, File};
 use talea_os::bounded_read::read_text_bounded;
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, Unreadable};
 use talea_study::output::{note, print};
 
 /// Convert files of other programs to Talea's files, on standard output.
@@ -47,8 +47,7 @@ struct Input {
 impl Input {
     fn read(path: &Path) -> anyhow::Result<Input> {
         let origin = path.display().to_string();
-        let text =
-            read_text_bounded(path, FILE_MAX).with_context(|| format!("cannot read {origin}"))?;
+        let text = read_text_bounded(path, FILE_MAX).with_context(|| Unreadable::file(path))?;
         Ok(Input { origin, text })
     }
 

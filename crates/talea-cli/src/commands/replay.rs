@@ -9,7 +9,7 @@ use talea_core::{Span, Time};
 use talea_exec::RecordKind;
 use talea_exec::replay::{Divergence, ReplayListener, replay_with};
 use talea_os::bounded_read::read_text_bounded;
-use talea_study::exit::Exit;
+use talea_study::exit::{Exit, Unreadable};
 use talea_study::live_run::Recording;
 use talea_study::options::Output;
 use talea_study::output::{Tone, colored, count, note, paint, print, print_json};
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     use anyhow::Context;
     let path = args.file.display();
     let content = read_text_bounded(&args.file, Recording::MAX_BYTES)
-        .with_context(|| format!("cannot read {path}"))?;
+        .with_context(|| Unreadable::file(&args.file))?;
     let recording = match Recording::read(&content) {
         Ok(recording) => recording,
         Err(why) => {

@@ -8,6 +8,7 @@ use talea_core::workload::CostMode;
 use talea_core::{Span, Time};
 use talea_sim::Simulation;
 use talea_sim::rng::root_seed;
+use talea_study::event_count::estimated_events;
 use talea_study::exit::Exit;
 use talea_study::output::{Tone, colored, count, note, paint, print, print_json};
 use talea_study::report::{DrawnRoot, Outline};
@@ -53,6 +54,11 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Exit> {
     };
     let usual = witness.as_ref().map_or(system.duration, Witness::duration);
     let duration = args.duration.unwrap_or(usual);
+    let events = system.roots.iter().map(|root| estimated_events(root, duration.as_ns()));
+    let events = events.fold(0, u64::saturating_add);
+    if let Some(refused) = args.limit.announce(events, duration, args.output.json)? {
+        return Ok(refused);
+    }
     let seed = args.seed.unwrap_or(system.seed);
     let mut files = Files::create(&args.files)?;
     let outlines =

@@ -67,7 +67,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_parser = seeds)]
     seeds: Option<Seeds>,
     /// How long to run, instead of what the file says.
-    #[arg(long = "for", value_name = "DURATION", value_parser = talea_study::options::run_length)]
+    #[arg(
+        long,
+        visible_alias = "for",
+        value_name = "DURATION",
+        value_parser = talea_study::options::run_length
+    )]
     duration: Option<Span>,
     /// Number of threads; by default one per CPU.
     #[arg(long, value_name = "N")]

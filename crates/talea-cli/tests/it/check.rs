@@ -50,10 +50,10 @@ fn check_as_json_has_every_complaint_with_its_place() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_a_failure_and_not_a_malformed_one() {
+fn a_file_that_cannot_be_read_is_a_wrong_argument() {
     let scratch = Scratch::new();
     let ended = run(&scratch, &["check", "nothing.toml"]);
-    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.code, Some(2));
     assert!(ended.err.contains("nothing.toml"), "{}", ended.err);
 }
 

@@ -243,7 +243,7 @@ fn a_system_that_cannot_run_here_is_refused_with_the_reason() {
     assert_eq!(none.code, Some(3));
     assert!(none.err.contains("CPU 1000-1001"), "{}", none.err);
     let wrong = run(&scratch, &["execute", "nowhere.toml"]);
-    assert_eq!((wrong.code, wrong.out.as_str()), (Some(1), ""), "{}", wrong.err);
+    assert_eq!((wrong.code, wrong.out.as_str()), (Some(2), ""), "{}", wrong.err);
 }
 
 #[test]

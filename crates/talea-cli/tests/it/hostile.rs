@@ -193,12 +193,12 @@ fn attack_21_a_limit_ends_an_analysis_as_unknown_with_what_was_spent() {
          [[task]]\nname = \"fast\"\nin = \"cpu\"\nperiod = \"2ns\"\ncost = \"1ns\"\npriority = 9\n\
          [[task]]\nname = \"slow\"\nin = \"cpu\"\nperiod = \"4000s\"\ncost = \"1000s\"\npriority = 1\n",
     );
-    let ended = run(&scratch, &["simulate", "endless.toml", "--for", "4000s", "--limit", "50ms"]);
+    let ended = run(&scratch, &["simulate", "endless.toml", "--for", "8ms", "--limit", "50ms"]);
     assert_eq!(ended.code, Some(1), "{}", ended.err);
     assert!(ended.err.contains("unknown: the limit of 50ms of CPU time is spent"), "{}", ended.err);
     assert!(ended.err.contains("(spent: "), "{}", ended.err);
     let ended =
-        run(&scratch, &["simulate", "endless.toml", "--for", "4000s", "--json", "--limit", "1KiB"]);
+        run(&scratch, &["simulate", "endless.toml", "--for", "8ms", "--json", "--limit", "1KiB"]);
     assert_eq!(ended.code, Some(1), "{}", ended.err);
     let report = crate::harness::json(&ended.out);
     assert_eq!(report["verdict"], "unknown");
@@ -208,10 +208,59 @@ fn attack_21_a_limit_ends_an_analysis_as_unknown_with_what_was_spent() {
 #[test]
 fn attack_20_no_file_is_read_without_bound() {
     let scratch = Scratch::new();
-    for command in [&["check"][..], &["import"], &["replay"], &["simulate"], &["analyze"]] {
+    for command in READERS {
         let ended = run(&scratch, &[command, &["/dev/zero"]].concat());
-        assert!(matches!(ended.code, Some(1 | 2)), "{command:?}: {}", ended.err);
+        assert_eq!(ended.code, Some(2), "{command:?}: {}", ended.err);
     }
+}
+
+/// Commands that read a file that the user names.
+const READERS: [&[&str]; 8] = [
+    &["check"],
+    &["import"],
+    &["replay"],
+    &["simulate"],
+    &["analyze"],
+    &["execute"],
+    &["compare"],
+    &["sweep"],
+];
+
+#[test]
+fn s22_a_file_that_cannot_be_read_is_a_wrong_argument() {
+    let scratch = Scratch::new();
+    scratch.file("system.toml", "[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n");
+    std::fs::write(scratch.path().join("bytes"), [0xff, 0xfe, 0x00]).expect("written");
+    for command in READERS {
+        for file in ["missing", ".", "bytes"] {
+            let ended = run(&scratch, &[command, &[file]].concat());
+            assert_eq!(ended.code, Some(2), "{command:?} {file}: {}", ended.err);
+            assert!(format!("{}{}", ended.err, ended.out).contains(file), "{command:?} {file}");
+        }
+    }
+    let ended = run(&scratch, &["simulate", "system.toml", "--witness", "missing"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+}
+
+#[test]
+fn s22_a_simulation_of_absurd_length_is_refused_before_it_begins() {
+    let scratch = Scratch::new();
+    scratch.file(
+        "system.toml",
+        "[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\
+         [[task]]\nname = \"a\"\nperiod = \"1ms\"\ncost = \"1us\"\n",
+    );
+    let years = ["simulate", "system.toml", "--duration", "2000000000s"];
+    let ended = run(&scratch, &years);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
+    assert!(ended.err.contains("unknown: 2000000000s of this system are about"), "{}", ended.err);
+    let ended = run(&scratch, &[&years[..], &["--json"]].concat());
+    assert_eq!(crate::harness::json(&ended.out)["verdict"], "unknown");
+    // A length that the limit may not suffice for is announced.
+    let ended = run(&scratch, &["simulate", "system.toml", "--for", "5s", "--limit", "4ms"]);
+    assert!(ended.err.contains("about 5003 events, and the limit is 4ms"), "{}", ended.err);
+    let ended = run(&scratch, &["simulate", "system.toml", "--duration", "5s"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn s22_errors_go_to_standard_error_with_their_position() {
     let ended = run(&scratch, &["import", "bad.json"]);
     snapshot("import-rt-app-malformed", &ended.transcript());
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
-    assert_eq!(run(&scratch, &["import", "missing.xml"]).code, Some(1));
+    assert_eq!(run(&scratch, &["import", "missing.xml"]).code, Some(2));
 }
 
 #[test]

@@ -306,5 +306,5 @@ fn what_is_wrong_names_its_axis() {
         assert_eq!(ended.code, Some(2), "{options}: {}{}", ended.out, ended.err);
         assert!(ended.err.contains(part), "{options}: {}", ended.err);
     }
-    assert_eq!(run(&scratch, &["sweep", "missing.toml"]).code, Some(1));
+    assert_eq!(run(&scratch, &["sweep", "missing.toml"]).code, Some(2));
 }

@@ -18,6 +18,7 @@ use crate::report::{DrawnRoot, Outline, TaskTotals};
 use serde::Serialize;
 use std::fmt::Write;
 use talea_core::engine::{Job, MAX_RUN, TaskId};
+use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_system::{Expectation, Root};
 
@@ -196,19 +197,50 @@ pub fn deadline(ns: u64) -> String {
     if ns < MAX_RUN.as_ns() { short(ns) } else { "-".to_owned() }
 }
 
-/// Formats nanoseconds with at most three decimals.
+/// Formats nanoseconds with at most three decimals, rounded down.
 pub fn short(ns: u64) -> String {
-    let (unit, name) = match ns {
-        0..1_000 => return format!("{ns}ns"),
+    let (unit, name) = unit(ns);
+    let text = format!("{}.{:03}", ns / unit, ns % unit * 1_000 / unit);
+    format!("{}{name}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Formats an upper bound: [`short`] of the value rounded up, so that the printed value is a bound
+/// also.
+pub fn short_bound(ns: u64) -> String {
+    let step = (unit(ns).0 / 1_000).max(1);
+    short(mutate!("cli-bound-rounded", ns.div_ceil(step).saturating_mul(step), ns))
+}
+
+/// Returns the unit of a length, in nanoseconds, with its name.
+fn unit(ns: u64) -> (u64, &'static str) {
+    match ns {
+        0..1_000 => (1, "ns"),
         1_000..1_000_000 => (1_000, "us"),
         1_000_000..1_000_000_000 => (1_000_000, "ms"),
         _ => (1_000_000_000, "s"),
-    };
-    let text = format!("{}.{:03}", ns / unit, ns % unit * 1_000 / unit);
-    format!("{}{name}", text.trim_end_matches('0').trim_end_matches('.'))
+    }
 }
 
 /// Formats millionths as a percentage, with all digits.
 pub fn percent(ppm: u64) -> String {
     format!("{}.{:04} %", ppm / 10_000, ppm % 10_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{short, short_bound};
+
+    #[test]
+    fn s22_a_printed_bound_is_a_bound() {
+        for (ns, down, up) in [
+            (999, "999ns", "999ns"),
+            (6_999_999, "6.999ms", "7ms"),
+            (1_000_001, "1ms", "1.001ms"),
+            (7_000_000, "7ms", "7ms"),
+            (999_999_999, "999.999ms", "1s"),
+            (u64::MAX, "18446744073.709s", "18446744073.709s"),
+        ] {
+            assert_eq!((short(ns).as_str(), short_bound(ns).as_str()), (down, up));
+        }
+    }
 }

@@ -10,12 +10,13 @@ use super::Progress;
 use serde::Serialize;
 use std::fmt;
 use std::rc::Rc;
-use talea_core::engine::{Engine, MAX_RUN, Node, NodeSpec, TaskId, Tree};
+use talea_core::engine::{Engine, MAX_RUN, NodeSpec, TaskId, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, CostMode, Source};
 use talea_core::{Span, Time};
 use talea_sim::{Completion, Simulation, Sink};
+use talea_study::event_count::{estimated_events, separation};
 use talea_study::run_summary::short;
 use talea_study::witness::{LateJob, Witness};
 use talea_system::Root;
@@ -317,31 +318,6 @@ fn attempt(
     Ok(Some((misses, Rc::new(changed))))
 }
 
-/// Estimates the number of events until `until`: jobs, slots, refills and quanta. Building the
-/// engine costs about one event per node.
-fn estimated_events(root: &Root, until: u64) -> u64 {
-    let of = |source: &Source| separation(source).map_or(1, |distance| until / distance.max(1) + 1);
-    let jobs =
-        root.sources.iter().map(of).fold(root.tree.nodes().count() as u64, u64::saturating_add);
-    let of = |node: &Node| match &node.spec {
-        NodeSpec::Task(_) => 0,
-        NodeSpec::Scheduler(spec) => {
-            let every =
-                |every: u64, count: usize| (until / every.max(1)).saturating_mul(count as u64);
-            let turns = match &spec.policy {
-                PolicySpec::RoundRobin { quantum } => every(quantum.as_ns(), 1),
-                PolicySpec::Partitions { frame, slots, .. } => every(frame.as_ns(), slots.len()),
-                PolicySpec::Table { hyperperiod, entries } => {
-                    every(hyperperiod.as_ns(), entries.len())
-                }
-                _ => 0,
-            };
-            turns.saturating_add(spec.reservation.map_or(0, |of| every(of.period.as_ns(), 1)))
-        }
-    };
-    root.tree.nodes().map(|(_, node)| of(node)).fold(jobs, u64::saturating_add)
-}
-
 /// Returns the latest arrival of the first job, if the source determines it.
 fn latest_first_release(source: &Source) -> Option<u64> {
     match source.arrivals {
@@ -357,14 +333,6 @@ fn jitter(source: &Source) -> Span {
     match source.arrivals {
         Arrivals::Periodic { jitter, .. } => jitter,
         _ => Span::ZERO,
-    }
-}
-
-fn separation(source: &Source) -> Option<u64> {
-    match source.arrivals {
-        Arrivals::Periodic { period, .. } => Some(period.as_ns()),
-        Arrivals::Sporadic { separation, .. } => Some(separation.as_ns()),
-        Arrivals::List(_) | Arrivals::Observed(_) => None,
     }
 }
 

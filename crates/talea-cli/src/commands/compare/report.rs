@@ -11,7 +11,7 @@ use talea_study::compare::model::Model;
 use talea_study::exit::Exit;
 use talea_study::live_run::{KernelCheck, LiveRun, LoadEstimate};
 use talea_study::output::{Table, Tone, count, paint};
-use talea_study::run_summary::{self, short};
+use talea_study::run_summary::{self, short, short_bound};
 use talea_system::Root;
 
 #[derive(Serialize)]
@@ -356,12 +356,12 @@ impl TaskComparison {
 fn cells(task: &TaskComparison) -> Vec<String> {
     let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
     let bound = match (task.bound_ns, task.bound_within_reason_ns) {
-        (Some(bound), None) => format!("~{}", short(bound)),
+        (Some(bound), None) => format!("~{}", short_bound(bound)),
         // The measured maximum lies between both bounds.
         (Some(bound), Some(most)) if task.exceeds(bound) => {
-            format!("{}..{}", short(bound), short(most))
+            format!("{}..{}", short_bound(bound), short_bound(most))
         }
-        (bound, _) => span(bound),
+        (bound, _) => bound.map_or_else(|| "-".to_owned(), short_bound),
     };
     vec![
         task.name.clone(),
