@@ -1,5 +1,6 @@
 //! Table II: the flight management software in three configurations, with costs for a computer
-//! whose CPU is unavailable for 50 ms of each full second.
+//! whose CPU is unavailable for 50 ms of each full second. The shipped examples miss deadlines after
+//! 5 s only, and leave A no time for such a computer; so this set has other periods and costs.
 //!
 //! At worst cost all jobs together have 96.6 % of the CPU, on purpose: the kernel throttles them
 //! once per second. Thresholds apply to jobs outside of stalls, which here extend to 200 ms after
@@ -70,7 +71,7 @@ fn one(
     cost: &'static str,
     duration: Span,
 ) -> anyhow::Result<Table2Row> {
-    let system = shipped(&format!("fms-{config}-worst.toml"))?;
+    let system = shipped(&format!("live-{config}.toml"))?;
     let root = &system.roots[0];
     let mut workload = root.workload(system.seed);
     for (name, source) in root.tasks.iter().zip(&mut workload.sources) {
@@ -190,7 +191,7 @@ fn table(rows: &[Table2Row]) -> String {
         }
     }
     table.render()
-        + "Simulated without stalls. The paper's periods and costs are not known; what must agree is who is late: B never in C1, A \
+        + "Simulated without stalls. These periods and costs are not those of the examples; what must agree is who is late: B never in C1, A \
            never in C1 and C2, B in C2, D in both.\n"
 }
 
