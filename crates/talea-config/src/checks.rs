@@ -7,10 +7,11 @@ use crate::daemon::DaemonPart;
 use crate::plugin::PluginAt;
 use crate::rule::RuleAt;
 use crate::source::{Findings, Words, words};
+use crate::target::Target;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use talea_core::Span;
-use talea_core::setup::{Access, Bound, DEADLINE_CLASS, Domain, PluginKind, Root, Rule};
+use talea_core::setup::{Access, Bound, Confine, DEADLINE_CLASS, Domain, PluginKind, Root, Rule};
+use talea_core::{CpuSet, Span, mutate};
 
 /// Reports names that occur twice.
 pub(super) fn unique_names(names: &[(String, Range<usize>)], findings: &mut Findings<'_>) {
@@ -45,6 +46,7 @@ pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
             if shared.is_empty() {
                 continue;
             }
+            partial_overlap(earlier, later, findings);
             let (one, two) = (priorities(earlier), priorities(later));
             let (first, second) = (&earlier.setup.name, &later.setup.name);
             let places =
@@ -78,6 +80,72 @@ pub(super) fn plugin_pairs(plugins: &[PluginAt], findings: &mut Findings<'_>) {
                 );
             }
         }
+    }
+}
+
+/// Reports CPUs that two plugins share, if each has CPUs of its own besides.
+fn partial_overlap(earlier: &PluginAt, later: &PluginAt, findings: &mut Findings<'_>) {
+    let (one, two) = (&earlier.setup.cpus, &later.setup.cpus);
+    let (only_one, only_two) = (one.difference(two), two.difference(one));
+    if mutate!("config-partial-overlap", only_one.is_empty() || only_two.is_empty(), true) {
+        return;
+    }
+    let (first, second) = (&earlier.setup.name, &later.setup.name);
+    findings.warning(
+        &later.cpus_at,
+        words(
+            format!("the CPUs of `{second}` and `{first}` overlap partially"),
+            format!(
+                "both have CPUs {}, only `{first}` (line {}) has CPUs {only_one}, and only `{second}` has CPUs {only_two}: what \
+                 fits on the shared ones depends on the order of the requests",
+                one.intersection(two),
+                earlier.line
+            ),
+            "give them equal or disjoint CPUs, or those of one to the other also",
+        ),
+    );
+}
+
+/// Reports `edf` plugins that serve no task, because no root domain of the computer fits.
+pub(super) fn unservable(plugins: &[PluginAt], target: &Target, findings: &mut Findings<'_>) {
+    let Some(domains) = &target.domains else { return };
+    for plugin in plugins {
+        let PluginKind::Edf(options) = &plugin.setup.kind else { continue };
+        let cpus = plugin.setup.cpus;
+        let is_single = |set: &CpuSet| set.len() == 1 && cpus.intersection(set) == *set;
+        let serves = match options.confine {
+            Confine::Partition => domains.can_partition || domains.sets.iter().any(is_single),
+            Confine::Auto => domains.sets.contains(&cpus) || domains.sets.iter().any(is_single),
+            Confine::Global => domains.sets.contains(&cpus),
+        };
+        if mutate!("config-unservable", serves, true) {
+            continue;
+        }
+        let list: Vec<String> = domains.sets.iter().map(CpuSet::to_string).collect();
+        let list = list.join(" and ");
+        let or = if options.confine == Confine::Partition {
+            "make each CPU a partition root, and start the programs inside"
+        } else if domains.can_partition {
+            "add `confine = \"partition\"`"
+        } else {
+            "make each of them a partition root"
+        };
+        let remedy = match &domains.sets[..] {
+            [only] if options.confine != Confine::Partition => {
+                format!("write `cpus = \"{only}\"`, or {or}")
+            }
+            _ => or.to_owned(),
+        };
+        findings.warning(
+            &plugin.cpus_at,
+            words(
+                format!("`{}` serves no task here", plugin.setup.name),
+                format!(
+                    "the kernel admits deadline threads only to whole root domains: CPUs {list} here, not CPUs {cpus}"
+                ),
+                remedy,
+            ),
+        );
     }
 }
 

@@ -37,4 +37,4 @@ pub use read::{read, read_bytes};
 pub use rule::RULES_MAX;
 pub use setup::{DaemonSetup, Loaded, LogLevel, SOCKET_PATH_MAX};
 pub use source::FILE_MAX;
-pub use target::{Names, Target};
+pub use target::{Names, RootDomains, Target};

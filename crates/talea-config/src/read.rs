@@ -137,6 +137,7 @@ fn tables(
         rules.extend(rule::read(table, &known, names, target, findings));
     }
     checks::plugin_pairs(&plugins, findings);
+    checks::unservable(&plugins, target, findings);
     checks::contradictions(&rules, findings);
     if complete {
         checks::idle_rules(&daemon, &plugins, &rules, findings);

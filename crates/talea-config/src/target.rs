@@ -11,6 +11,15 @@ pub trait Names {
     fn group(&self, name: &str) -> Option<u32>;
 }
 
+/// Root domains: the sets of CPUs to which the kernel admits deadline threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootDomains {
+    /// CPUs of each domain.
+    pub sets: Vec<CpuSet>,
+    /// Whether the daemon can make a domain of each CPU (`confine = "partition"` on cgroup v1).
+    pub can_partition: bool,
+}
+
 /// Computer that the file is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -18,6 +27,8 @@ pub struct Target {
     pub cpus: CpuSet,
     /// CPUs of the computer, also those that are off-line.
     pub present: CpuSet,
+    /// Its root domains, if they are known.
+    pub domains: Option<RootDomains>,
     /// Real-time priorities of its kernel (`sched_get_priority_min` to `_max`).
     pub priorities: RangeInclusive<u8>,
 }
@@ -25,7 +36,13 @@ pub struct Target {
 impl Target {
     /// Creates a target with the given CPUs and Linux's priorities, 1 to 99.
     pub fn new(cpus: CpuSet) -> Target {
-        Target { cpus, present: cpus, priorities: 1..=99 }
+        Target { cpus, present: cpus, domains: None, priorities: 1..=99 }
+    }
+
+    /// Adds the root domains of the computer.
+    #[must_use]
+    pub fn with_domains(self, domains: RootDomains) -> Target {
+        Target { domains: Some(domains), ..self }
     }
 
     /// Adds CPUs that are off-line now.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{names, target};
 use talea_config::Diagnostic;
-use talea_config::{DaemonSetup, Loaded, LogLevel, read, read_bytes};
+use talea_config::{DaemonSetup, Loaded, LogLevel, RootDomains, read, read_bytes};
 use talea_core::setup::{
     Access, Band, Bound, Confine, Domain, EdfOptions, ForeignClass, ForeignOptions, Groups,
     PluginKind, Quota, RmOptions, RmTest, Root,
@@ -182,14 +182,14 @@ max_utilization = 2
     }
 }
 
-/// Returns the warnings about two plugins of the given kinds and priorities on CPUs 0-1 and 1-2.
+/// Returns the warnings about two plugins of the given kinds and priorities on CPUs 0-2 and 1-2.
 fn pair(first: (&str, &str), second: (&str, &str)) -> Vec<String> {
     let plugin = |name: &str, cpus: &str, (kind, band): (&str, &str)| {
         let priorities =
             if band.is_empty() { String::new() } else { format!("priorities = \"{band}\"\n") };
         format!("[[plugin]]\nname = \"{name}\"\nkind = \"{kind}\"\ncpus = \"{cpus}\"\n{priorities}")
     };
-    let text = format!("{}{}", plugin("one", "0-1", first), plugin("two", "1-2", second));
+    let text = format!("{}{}", plugin("one", "0-2", first), plugin("two", "1-2", second));
     load(&text).warnings.into_iter().map(|d| d.what).collect()
 }
 
@@ -219,6 +219,61 @@ fn r31_overlapping_priorities_on_shared_cpus_are_a_warning() {
         pair(("edf", ""), ("edf", "")),
         ["`two` and `one` both reserve on the deadline class"]
     );
+}
+
+#[test]
+fn r31_cpus_that_plugins_share_in_part_are_a_warning() {
+    let text = |one: &str, two: &str| {
+        let plugin = |name: &str, cpus: &str, band: &str| {
+            format!(
+                "[[plugin]]\nname = \"{name}\"\nkind = \"rm\"\ncpus = \"{cpus}\"\npriorities = \"{band}\"\n"
+            )
+        };
+        format!("{}{}", plugin("one", one, "50-60"), plugin("two", two, "10-20"))
+    };
+    let warnings = |one: &str, two: &str| load(&text(one, two)).warnings;
+    for (one, two) in [("0-1", "1-2"), ("1-2", "0-1"), ("0,2", "2-3")] {
+        let found = warnings(one, two);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].what, "the CPUs of `two` and `one` overlap partially");
+        assert_eq!(found[0].line, 9);
+    }
+    for (one, two) in [("0-1", "0-1"), ("0-3", "1"), ("1", "0-3"), ("0", "1"), ("0-1", "2-3")] {
+        assert!(warnings(one, two).is_empty(), "{one} {two}");
+    }
+}
+
+/// The kernel admits a deadline thread only if it may use all CPUs of its root domain.
+#[test]
+fn r12_an_edf_plugin_that_no_root_domain_fits_is_a_warning() {
+    let cpus = |list: &str| CpuSet::parse(list).expect("a list");
+    let check = |on: &str, confine: &str, domains: &[&str], can_partition: bool| {
+        let confine =
+            if confine.is_empty() { String::new() } else { format!("confine = \"{confine}\"\n") };
+        let text = format!("[[plugin]]\nname = \"e\"\nkind = \"edf\"\ncpus = \"{on}\"\n{confine}");
+        let sets = domains.iter().map(|list| cpus(list)).collect();
+        let target = target(4).with_domains(RootDomains { sets, can_partition });
+        let loaded = read(&text, "talead.toml", &names(), &target).expect("sound");
+        loaded.warnings
+    };
+    let refused = check("0", "", &["0-3"], true);
+    assert_eq!(refused.len(), 1);
+    assert_eq!((refused[0].what.as_str(), refused[0].line), ("`e` serves no task here", 4));
+    assert!(refused[0].remedy.contains("`cpus = \"0-3\"`, or add `confine = \"partition\"`"));
+    for (on, confine, domains, can_partition, count) in [
+        ("0-3", "", &["0-3"][..], true, 0),
+        ("all", "global", &["0-3"], true, 0),
+        ("0-1", "auto", &["0-3"], true, 1),
+        ("0-1", "global", &["0-1", "2-3"], true, 0),
+        ("0-1", "auto", &["0", "1-3"], true, 0),
+        ("0-1", "global", &["0", "1-3"], true, 1),
+        ("0-1", "partition", &["0-3"], true, 0),
+        ("0-1", "partition", &["0-3"], false, 1),
+        ("0-1", "partition", &["1", "0,2-3"], false, 0),
+    ] {
+        let found = check(on, confine, domains, can_partition);
+        assert_eq!(found.len(), count, "{on} {confine} {domains:?}: {found:?}");
+    }
 }
 
 #[test]

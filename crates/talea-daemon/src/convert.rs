@@ -12,9 +12,7 @@ use talea_os::{ApplyError, OpenError, Snapshot, sched};
 /// Returns the facts about this machine that the broker needs, without an enforcement. `made` are
 /// the CPUs of the daemon's own partitions.
 pub fn platform(machine: &SystemInfo, made: &CpuSet) -> talea_broker::input::Platform {
-    // An unbalanced domain of several CPUs cannot have a deadline thread: no affinity covers it.
-    let domains = machine.domains.iter().filter(|domain| domain.balanced || domain.cpus.len() == 1);
-    let root_domains: Vec<CpuSet> = domains.map(|domain| domain.cpus).collect();
+    let root_domains = machine.admitting_domains();
     let single = root_domains.iter().filter(|cpus| cpus.len() == 1);
     let single = single.fold(CpuSet::EMPTY, |all, cpus| all.union(cpus));
     talea_broker::input::Platform {

@@ -7,10 +7,11 @@ use crate::args::CheckArgs;
 use anyhow::Context;
 use serde::Serialize;
 use talea_config::Diagnostic;
-use talea_config::{self as config, FILE_MAX, Loaded, Target};
+use talea_config::{self as config, FILE_MAX, Loaded, RootDomains, Target};
 use talea_core::CpuSet;
 use talea_daemon::start::MachineNames;
 use talea_os::bounded_read::read_bounded;
+use talea_os::sysinfo::Hierarchy;
 use talea_study::exit::{Exit, Unreadable};
 use talea_study::output::{colored, count, print, print_json};
 
@@ -52,11 +53,18 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     let origin = args.file.display().to_string();
     let bytes = read_bounded(&args.file, FILE_MAX).with_context(|| Unreadable::file(&args.file))?;
     let target = if let Some(count) = args.cpus {
-        Target::new(CpuSet::first(count))
+        // Another machine: one root domain, as Linux makes it at first.
+        let cpus = CpuSet::first(count);
+        let domains = RootDomains { sets: vec![cpus], can_partition: true };
+        Target::new(cpus).with_domains(domains)
     } else {
         let machine =
             talea_os::sysinfo::SystemInfo::probe().context("cannot count this machine's CPUs")?;
-        Target::new(machine.online).with_present(machine.present)
+        let domains = RootDomains {
+            sets: machine.admitting_domains(),
+            can_partition: matches!(machine.cgroups.cpuset, Hierarchy::V1(_)),
+        };
+        Target::new(machine.online).with_present(machine.present).with_domains(domains)
     };
     let cpus = target.cpus;
     let read = config::read_bytes(&bytes, &origin, &MachineNames, &target);

@@ -155,6 +155,10 @@ fn plugin_lines(plugin: &PluginRow<'_>, lines: &mut Lines<Which>) {
         which,
         &plugin.cpus.at,
     );
+    if known == Some("edf") {
+        lines.say("# ReTiF's EDF has a CPU for each task: the daemon makes each CPU a root domain (cgroup v1).");
+        lines.say("confine = \"partition\"");
+    }
     if known != Some("edf") {
         lines.from(&format!("priorities = {}", text(&band)), which, &plugin.band.at);
     }

@@ -167,6 +167,13 @@ impl SystemInfo {
         })
     }
 
+    /// Returns the root domains that admit a deadline thread. An unbalanced domain of several CPUs
+    /// admits none: no affinity covers it.
+    pub fn admitting_domains(&self) -> Vec<CpuSet> {
+        let admits = |domain: &&Domain| domain.balanced || domain.cpus.len() == 1;
+        self.domains.iter().filter(admits).map(|domain| domain.cpus).collect()
+    }
+
     /// Returns the share of each CPU of a domain that the kernel admits to SCHED_DEADLINE. Returns
     /// `None` if the kernel does not test at all (`sched_rt_runtime_us` is -1).
     pub fn deadline_share(&self) -> Option<Charge> {
