@@ -83,7 +83,7 @@ const EVENTS_MAX: u64 = 100_000_000;
 /// Number of events a second that each computer simulates.
 const EVENTS_MIN: u64 = 1_000_000;
 
-/// What the limit says about a simulation before it begins.
+/// Comparison of a simulation with the limit, before it begins.
 #[derive(Debug, PartialEq, Eq)]
 enum Forecast {
     Within,

@@ -1,6 +1,7 @@
 //! Table II: the flight management software in three configurations, with costs for a computer
-//! whose CPU is unavailable for 50 ms of each full second. The shipped examples miss deadlines after
-//! 5 s only, and leave A no time for such a computer; so this set has other periods and costs.
+//! whose CPU is unavailable for 50 ms of each full second. The shipped examples miss deadlines
+//! after 5 s only, and leave A no time for such a computer; so this set has other periods and
+//! costs.
 //!
 //! At worst cost all jobs together have 96.6 % of the CPU, on purpose: the kernel throttles them
 //! once per second. Thresholds apply to jobs outside of stalls, which here extend to 200 ms after
