@@ -111,6 +111,41 @@ fn responses(system: &System, task: &str) -> Vec<u64> {
     of.1.iter().map(|job| job.response().as_ns().div_ceil(1_000_000)).collect()
 }
 
+/// Two jobs hold an accelerator each when a more urgent one requests both.
+#[test]
+fn y7_two_holders_that_inherit_one_key_are_in_the_order_of_equals() {
+    let order = |policy: &str, tasks: [(&str, u8, u8); 2]| {
+        let mut text =
+            format!("duration = \"90ms\"\n[[scheduler]]\nname = \"r\"\npolicy = \"{policy}\"\n");
+        text += "[[accelerator]]\nname = \"of-x\"\n[[accelerator]]\nname = \"of-y\"\n";
+        let mut task = |name: &str, at: u8, priority: u8, uses: &str, cost: u8, deadline: u8| {
+            text += &format!(
+                "[[task]]\nname = \"{name}\"\nperiod = \"100ms\"\ndeadline = \"{deadline}ms\"\noffset = \"{at}ms\"\n\
+                 priority = {priority}\n[[task.version]]\nname = \"v\"\ncost = \"{cost}ms\"\naccelerators = [{uses}]\n"
+            );
+        };
+        for (name, at, priority) in tasks {
+            task(name, at, priority, &format!("\"of-{name}\""), 6, 90 - priority);
+        }
+        task("urgent", 2, 30, "\"of-x\", \"of-y\"", 1, 20);
+        let mut ends: Vec<(Time, String)> = run(&parsed(&text))
+            .into_iter()
+            .map(|(name, jobs, _)| (jobs.first().expect("a job").end, name))
+            .collect();
+        ends.sort();
+        ends.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(" ")
+    };
+    // Fixed priorities: the job that has become ready first, wherever it is declared.
+    assert_eq!(order("fp", [("x", 0, 10), ("y", 1, 20)]), "x y urgent");
+    assert_eq!(order("fp", [("y", 1, 20), ("x", 0, 10)]), "x y urgent");
+    assert_eq!(order("fp", [("x", 1, 20), ("y", 0, 10)]), "y x urgent");
+    // Other policies: the task that is declared first.
+    for policy in ["edf", "dm"] {
+        assert_eq!(order(policy, [("x", 0, 10), ("y", 1, 20)]), "x y urgent");
+        assert_eq!(order(policy, [("y", 1, 20), ("x", 0, 10)]), "y x urgent");
+    }
+}
+
 /// Checks that every expectation of a shipped file holds.
 fn holds(name: &str) {
     let system = read(name);

@@ -201,7 +201,8 @@ pub(crate) fn server(name: &str, kind: u32, budget_ns: u64, period_ns: u64) -> C
 /// gets one.
 pub(crate) fn version(given: &TaleaTaskVersion, number: usize) -> CallResult<Version> {
     let version = match name(&given.name)? {
-        "" => Version::new(&format!("version {number}")),
+        // The name is valid in a system file.
+        "" => Version::new(&format!("version-{number}")),
         name => Version::new(name),
     };
     let modes = if given.modes == 0 { u64::MAX } else { given.modes };

@@ -60,6 +60,34 @@ static void runs_by_table_and_with_server(talea_app *app)
     CHECK(talea_app_stop(app, NULL) == 0 && done[0] == 3);
 }
 
+/* A table of tasks whose versions have the names of the library. */
+static void table_of_unnamed_versions(const talea_app_config *config)
+{
+    static const char table[] =
+        "[[scheduler]]\nname = \"application\"\npolicy = \"table\"\ncpus = 1\nhyperperiod = \"20ms\"\n"
+        "[[scheduler.entry]]\nowner = \"a\"\nstart = \"1ms\"\nlength = \"2ms\"\nactivates = true\n"
+        "[[scheduler.entry]]\nowner = \"a\"\nstart = \"9ms\"\nlength = \"2ms\"\nactivates = true\n"
+        "version = \"version-1\"\n";
+    talea_task task = TALEA_TASK_INIT;
+    talea_task_version version = TALEA_TASK_VERSION_INIT;
+    talea_app *app;
+    uint32_t id;
+    uint64_t calls[2] = { 0, 0 };
+    CHECK(talea_app_new(config, &app) == 0);
+    task.kind = TALEA_TASK_ACTIVATED;
+    task.deadline_ns = 20000000;
+    strcpy(task.name, "a");
+    CHECK(talea_app_task(app, &task, &id) == 0);
+    CHECK(talea_app_version(app, id, &version, counts, &calls[0], NULL) == 0);
+    CHECK(talea_app_version(app, id, &version, counts, &calls[1], NULL) == 0);
+    CHECK(talea_app_set_table(app, table) == 0);
+    CHECK(talea_app_start(app) == 0);
+    while (__atomic_load_n(&calls[0], __ATOMIC_ACQUIRE) < 2 ||
+           __atomic_load_n(&calls[1], __ATOMIC_ACQUIRE) < 2)
+        ;
+    CHECK(talea_app_stop(app, NULL) == 0 && talea_app_free(app) == 0);
+}
+
 int main(void)
 {
     talea_app_config config = TALEA_APP_CONFIG_INIT;
@@ -111,6 +139,7 @@ int main(void)
     CHECK(talea_app_stop(app, NULL) == 0);
     runs_by_table_and_with_server(app);
     CHECK(talea_app_free(app) == 0);
+    table_of_unnamed_versions(&config);
     printf("%s", text);
     free(text);
     return 0;
