@@ -1,6 +1,7 @@
 //! System files: the shipped files have the results of the papers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::Path;
 use talea_config::diagnostic::render;
 use talea_core::engine::NodeSpec;
@@ -119,9 +120,10 @@ fn y7_two_holders_that_inherit_one_key_are_in_the_order_of_equals() {
             format!("duration = \"90ms\"\n[[scheduler]]\nname = \"r\"\npolicy = \"{policy}\"\n");
         text += "[[accelerator]]\nname = \"of-x\"\n[[accelerator]]\nname = \"of-y\"\n";
         let mut task = |name: &str, at: u8, priority: u8, uses: &str, cost: u8, deadline: u8| {
-            text += &format!(
+            let _ = writeln!(
+                text,
                 "[[task]]\nname = \"{name}\"\nperiod = \"100ms\"\ndeadline = \"{deadline}ms\"\noffset = \"{at}ms\"\n\
-                 priority = {priority}\n[[task.version]]\nname = \"v\"\ncost = \"{cost}ms\"\naccelerators = [{uses}]\n"
+                 priority = {priority}\n[[task.version]]\nname = \"v\"\ncost = \"{cost}ms\"\naccelerators = [{uses}]"
             );
         };
         for (name, at, priority) in tasks {
