@@ -52,8 +52,9 @@ const RETRY_SPACING_NS: u64 = 10_000_000;
 
 /// Error number of an operation that would have to wait longer than [`MAX_DEFER`].
 const EAGAIN: Errno = Errno(11);
-/// Error number for a deadline thread outside of its domain.
-const EPERM: Errno = Errno(1);
+/// Error number of a change whose thread sleeps in another root domain. The kernel's own number,
+/// EPERM, has other causes with other remedies.
+const EXDEV: Errno = Errno(18);
 
 /// Change that waits for the end of its thread's overrun.
 #[derive(Debug)]
@@ -78,7 +79,8 @@ impl Broker {
                 self.restored_with_caveat(slot, restoring, caveat);
             }
             (PendingOp::Changing(rollback), _) => {
-                self.finish_order(slot, PendingOp::Changing(rollback), Err(EPERM));
+                let refused = mutate!("broker-change-asleep", EXDEV, Errno(1));
+                self.finish_order(slot, PendingOp::Changing(rollback), Err(refused));
             }
             (step, _) => {
                 self.mark_asleep(slot);

@@ -44,6 +44,36 @@ fn r12_a_thread_asleep_in_another_domain_gets_its_deadline_when_it_wakes() {
     world.check_idle(false);
 }
 
+/// A change does not wait for the thread. The refusal names the cause, not one of the other causes
+/// of the kernel's EPERM.
+#[test]
+fn r12_a_change_of_a_thread_asleep_in_another_domain_is_refused_with_its_own_reason() {
+    let mut setup = setup(&["edf", "fp"], 2);
+    setup.plugins[0].cpus = CpuSet::single(0);
+    setup.plugins[1].cpus = CpuSet::single(1);
+    let mut world = world_of(setup, 2);
+    let client = world.connect(1000);
+    let tid = world.tid_of(client);
+    let spec = world.attached(client, by(urgent(10), "fp"), tid).spec;
+    world.kernel.put_to_sleep(tid, 1);
+    let change = Request::Change { spec, task: by(timed(1_000, 10_000), "edf") };
+    let refusal = world.refused(client, change.clone());
+    assert_eq!((refusal.code, refusal.errno), (Code::Kernel, 18), "{refusal}");
+    let text = refusal.to_string();
+    assert!(text.contains("sleeps on a CPU of another root domain"), "{text}");
+    assert!(!is_deadline(&world, tid), "it keeps what it has");
+    // The remedy of the refusal.
+    world.done(client, Request::Detach(spec));
+    assert!(matches!(world.call(client, change), Reply::Granted(_)));
+    assert_eq!(world.attach(client, spec, tid), Reply::DoneWithCaveat(Caveat::PendingWakeup));
+    world.kernel.wake(tid);
+    world.advance(Span::from_ns(2 * MS));
+    world.run_until_idle();
+    assert!(is_deadline(&world, tid));
+    world.done(client, Request::Release(spec));
+    world.check_idle(false);
+}
+
 #[test]
 fn r12_retries_for_sleeping_threads_back_off_and_are_bounded_per_user() {
     let mut world = world_of(setup(&["edf"], 2), 2);
