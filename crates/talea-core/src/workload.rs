@@ -2,12 +2,14 @@
 //!
 //! The module is plain data. The simulator generates jobs from it, and the executor runs it.
 
+pub mod distances;
 pub mod job_program;
 
 use crate::engine::{ChannelId, Condition, Cpu, MAX_RUN, ResourceId};
 use crate::{Span, Time, Work};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use distances::DistanceFunction;
 
 /// Arrival model of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +21,8 @@ pub enum Arrivals {
         offset: Span,
         /// Distance of two nominal times.
         period: Span,
-        /// Largest delay of the observation after the nominal time, shorter than the period.
+        /// Largest delay of the observation after the nominal time. Observations keep the order of
+        /// the nominal times, also if the delay exceeds the period.
         jitter: Span,
     },
     /// Arrivals at least `separation` apart, with random separation of up to `extra_separation` in
@@ -31,6 +34,15 @@ pub enum Arrivals {
         separation: Span,
         /// Largest random addition to the minimum distance.
         extra_separation: Span,
+    },
+    /// Arrivals as dense as a distance function permits, with a random delay of each.
+    Curve {
+        /// Time of the first arrival.
+        offset: Span,
+        /// Minimum distances between arrivals.
+        distances: Box<DistanceFunction>,
+        /// Largest random delay of an arrival beyond the earliest conforming time.
+        extra_delay: Span,
     },
     /// Arrivals at these times, sorted.
     List(Vec<Time>),
@@ -95,6 +107,17 @@ pub enum StepAction {
     Unlock(ResourceId),
     /// Suspends itself for a span, in which the job waits for an event other than a CPU.
     Suspend(Span),
+    /// Passes a preemption point, at which siblings may preempt the job. The section that begins
+    /// here is nonpreemptive and ends at the next point, or with the job.
+    PreemptionPoint,
+    /// Executes nonpreemptive sections at random offsets, all of them up to `longest`, and one of
+    /// `last` at the end of the job. The offset of this step has no meaning.
+    FloatingSections {
+        /// Longest section.
+        longest: Work,
+        /// Section at the end of the job; zero means that the job may end outside of a section.
+        last: Work,
+    },
     /// Pushes tokens into a channel: job k pushes `counts[k mod n]`.
     ///
     /// A job without this step pushes one token into each data channel at its end.
@@ -138,6 +161,18 @@ impl Cost {
     #[must_use]
     pub fn suspending(self, at: Work, span: Span) -> Cost {
         self.with_step(at, false, StepAction::Suspend(span))
+    }
+
+    /// Adds preemption points at the offsets `points`, between nonpreemptive sections.
+    #[must_use]
+    pub fn preemptible_at(self, points: &[Work]) -> Cost {
+        points.iter().fold(self, |cost, &at| cost.with_step(at, false, StepAction::PreemptionPoint))
+    }
+
+    /// Adds nonpreemptive sections at random offsets: [`StepAction::FloatingSections`].
+    #[must_use]
+    pub fn with_floating_sections(self, longest: Work, last: Work) -> Cost {
+        self.with_step(Work::ZERO, true, StepAction::FloatingSections { longest, last })
     }
 
     /// Adds a step that pushes `counts[k mod n]` tokens into `channel` at the end of job k.

@@ -1,7 +1,9 @@
 //! Job sources: arrivals and costs of a workload, generated from one seed.
 
 use crate::rng::Rng;
+use std::collections::VecDeque;
 use talea_core::mutate;
+use talea_core::workload::distances::{DistanceFunction, DistanceSpec};
 use talea_core::workload::{Arrivals, Cost, CostMode, Source};
 use talea_core::{Span, Time, Work};
 
@@ -16,6 +18,10 @@ pub(crate) struct JobSource {
     /// Cost of all jobs, if there is one cost model and it is constant.
     constant: Option<Work>,
     nominal: Option<Time>,
+    /// Last observation: jitter does not change the order of jobs.
+    seen: Time,
+    /// Past arrivals of a curve.
+    history: Option<Box<CurveHistory>>,
     next: usize,
     arrival_rng: Rng,
     cost_rng: Rng,
@@ -23,6 +29,43 @@ pub(crate) struct JobSource {
     is_random: bool,
     /// Number of jobs with an assigned cost.
     job: u64,
+}
+
+/// Past arrivals of a task with a distance function.
+#[derive(Clone, Debug)]
+struct CurveHistory {
+    /// `distances[k − 1]`: minimum distance to the k-th arrival after one.
+    distances: Vec<Span>,
+    /// The last arrivals, the latest last; as many as there are distances.
+    arrivals: VecDeque<Time>,
+    /// Period, jitter, and the earliest next arrival that they permit.
+    grid: Option<(Span, Span, Time)>,
+}
+
+impl CurveHistory {
+    fn new(distances: &DistanceFunction) -> CurveHistory {
+        let (distances, grid) = match distances.spec() {
+            DistanceSpec::List(list) => (list.clone(), None),
+            DistanceSpec::Jittered { period, jitter, separation } => {
+                (vec![*separation], Some((*period, *jitter, Time::ZERO)))
+            }
+        };
+        CurveHistory { arrivals: VecDeque::with_capacity(distances.len()), distances, grid }
+    }
+
+    /// Returns the earliest arrival after the one at `arrival`, which joins the history.
+    fn earliest_after(&mut self, arrival: Time) -> Time {
+        self.arrivals.truncate(self.distances.len() - 1);
+        self.arrivals.push_front(arrival);
+        let by_list = self.arrivals.iter().zip(&self.distances).map(|(&at, &least)| at + least);
+        let earliest = by_list.max().unwrap_or(arrival);
+        let Some((period, jitter, before)) = &mut self.grid else { return earliest };
+        // k arrivals are at least k periods less the jitter apart: `before` is the latest of all
+        // past arrivals plus their periods, before the jitter is subtracted.
+        *before = (*before).max(arrival) + *period;
+        let by_grid = before.since(Time::ZERO).checked_sub(*jitter);
+        by_grid.map_or(earliest, |at| earliest.max(Time::ZERO + at))
+    }
 }
 
 /// Returns a cost without its steps.
@@ -36,7 +79,9 @@ fn plain(cost: &Cost) -> Cost {
 impl JobSource {
     pub(crate) fn new(source: &Source, seed: u64, task: u64) -> JobSource {
         let nominal = match &source.arrivals {
-            Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => {
+            Arrivals::Periodic { offset, .. }
+            | Arrivals::Sporadic { offset, .. }
+            | Arrivals::Curve { offset, .. } => {
                 Some(Time::ZERO + mutate!("sim-offset", *offset, Span::from_ns(offset.as_ns() * 0)))
             }
             Arrivals::List(times) => times.first().copied(),
@@ -55,6 +100,11 @@ impl JobSource {
                 .any(|cost| matches!(cost, Cost::Uniform { .. } | Cost::Pair { .. })),
             costs,
             nominal,
+            seen: Time::ZERO,
+            history: match &source.arrivals {
+                Arrivals::Curve { distances, .. } => Some(Box::new(CurveHistory::new(distances))),
+                _ => None,
+            },
             next: 0,
             arrival_rng: Rng::for_part(mutate!("sim-seed", seed, 2), 2 * task),
             cost_rng: Rng::for_part(seed, 2 * task + 1),
@@ -78,6 +128,8 @@ impl JobSource {
                             + *jitter
                             + Span::from_ns(self.arrival_rng.between(0, jitter.as_ns()))
                     );
+                    seen = mutate!("sim-jitter-order", seen.max(self.seen), seen);
+                    self.seen = seen;
                 }
                 Some(mutate!("sim-drift", nominal, seen) + *period)
             }
@@ -86,6 +138,12 @@ impl JobSource {
                     + mutate!("sim-sporadic", *separation, Span::from_ns(separation.as_ns() / 2))
                     + Span::from_ns(self.arrival_rng.between(0, slack.as_ns())),
             ),
+            Arrivals::Curve { extra_delay, .. } => {
+                let history = self.history.as_mut().expect("the history of a curve");
+                let earliest = history.earliest_after(nominal);
+                let delay = Span::from_ns(self.arrival_rng.between(0, extra_delay.as_ns()));
+                Some(mutate!("sim-curve", earliest, nominal) + delay)
+            }
             Arrivals::List(times) => {
                 self.next += 1;
                 times.get(self.next).copied()
@@ -155,6 +213,65 @@ impl JobSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn arrivals(of: Arrivals, seed: u64, count: usize) -> Vec<(Time, Time)> {
+        let source = Source { arrivals: of, cost: Cost::Constant(Work::from_ns(1)) };
+        let mut generator = JobSource::new(&source, seed, 0);
+        std::iter::from_fn(|| generator.arrival()).take(count).collect()
+    }
+
+    #[test]
+    fn arrivals_of_a_curve_are_the_densest_or_late_and_always_conform() {
+        let list =
+            |of: &[u64]| DistanceSpec::List(of.iter().map(|&at| Span::from_ns(at)).collect());
+        let jittered = |period, jitter, apart| DistanceSpec::Jittered {
+            period: Span::from_ns(period),
+            jitter: Span::from_ns(jitter),
+            separation: Span::from_ns(apart),
+        };
+        let specs = [
+            list(&[7]),
+            list(&[0, 0, 30]),
+            list(&[1, 5, 40, 41]),
+            list(&[3, 4, 5, 100]),
+            jittered(10, 0, 10),
+            jittered(10, 35, 0),
+            jittered(10, 57, 3),
+        ];
+        for (spec, extra) in specs.iter().flat_map(|spec| [0, 1, 9, 200].map(|extra| (spec, extra)))
+        {
+            let distances = DistanceFunction::new(spec.clone()).expect("a function");
+            let offset = Span::from_ns(4);
+            let curve = Arrivals::Curve {
+                offset,
+                distances: Box::new(distances.clone()),
+                extra_delay: Span::from_ns(extra),
+            };
+            let seen = arrivals(curve, 3, 80);
+            assert!(seen.iter().all(|(observed, nominal)| observed == nominal));
+            for (first, &(at, _)) in seen.iter().enumerate() {
+                for (n, &(later, _)) in seen[first..].iter().enumerate() {
+                    let apart = later.since(at).as_ns();
+                    assert!(apart >= distances.distance(n as u64), "{n} of {spec:?}");
+                    if extra == 0 && first == 0 {
+                        assert_eq!(apart, distances.distance(n as u64), "{n} of {spec:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn jitter_beyond_the_period_keeps_the_order_of_jobs() {
+        let span = Span::from_ns;
+        let late = Arrivals::Periodic { offset: span(3), period: span(10), jitter: span(45) };
+        let seen = arrivals(late, 5, 500);
+        assert!(seen.windows(2).all(|two| two[0].0 <= two[1].0));
+        let delay = |&(observed, nominal): &(Time, Time)| observed.since(nominal);
+        assert!(seen.iter().all(|arrival| delay(arrival) <= span(45)));
+        assert!(seen.iter().any(|arrival| delay(arrival) > span(40)));
+        assert!(seen.windows(4).any(|four| four[3].0.since(four[0].0) < span(10)), "a burst");
+    }
 
     #[test]
     fn listed_arrivals_are_observed_at_their_time_and_never_before_the_nominal_time() {

@@ -98,7 +98,8 @@ impl<W: Observer> Simulation<W> {
             .map(|(task, source)| {
                 let inputs: Vec<_> = simulation.engine.inputs(TaskId(task)).collect();
                 let outputs: Vec<_> = simulation.engine.outputs(TaskId(task)).collect();
-                JobProgram::new(&source.cost, &inputs, &outputs)
+                let program = JobProgram::new(&source.cost, &inputs, &outputs)?;
+                Some(program.with_seed(workload.seed ^ u64::from(task)))
             })
             .collect();
         if programs.iter().any(Option::is_some) || simulation.engine.has_notifications() {

@@ -35,6 +35,7 @@ pub fn separation(source: &Source) -> Option<u64> {
     match source.arrivals {
         Arrivals::Periodic { period, .. } => Some(period.as_ns()),
         Arrivals::Sporadic { separation, .. } => Some(separation.as_ns()),
+        Arrivals::Curve { distances, .. } => Some(distances.mean_distance().as_ns()),
         Arrivals::List(_) | Arrivals::Observed(_) => None,
     }
 }

@@ -94,6 +94,25 @@ pub(super) struct SuspensionDraft {
     pub(super) length: Span,
 }
 
+/// Instants at which siblings may preempt the jobs of a task.
+pub(super) enum PreemptionDraft {
+    Anywhere,
+    /// At these offsets of the work.
+    Points(Vec<Work>),
+    /// Outside of sections of up to `longest`, one of which, `last`, ends the job.
+    Floating {
+        longest: Work,
+        last: Work,
+    },
+}
+
+/// Interior of a job: everything at offsets of its work.
+pub(super) struct StepsDraft {
+    pub(super) sections: Vec<SectionDraft>,
+    pub(super) suspensions: Vec<SuspensionDraft>,
+    pub(super) preemption: PreemptionDraft,
+}
+
 pub(super) struct TaskDraft {
     pub(super) name: Named,
     pub(super) parent: Option<Named>,
@@ -112,8 +131,7 @@ pub(super) struct TaskDraft {
     pub(super) count: Option<u32>,
     pub(super) affinity: Option<(Affinity, Place)>,
     pub(super) versions: Vec<VersionDraft>,
-    pub(super) sections: Vec<SectionDraft>,
-    pub(super) suspensions: Vec<SuspensionDraft>,
+    pub(super) steps: StepsDraft,
     /// Program that runs in place of the task's work, with its position.
     pub(super) program: Option<(Vec<String>, Range<usize>)>,
     /// Account of the program.

@@ -1,8 +1,8 @@
 //! Keys of a system file, each once. [`talea_config::key`] has the types of the list.
 
 use Section::{
-    Accelerator, Change, Channel, CriticalSection, Entry, Expect, Overheads, Resource, Scheduler,
-    Slot, Stall, Suspension, Task, Top, Version,
+    Accelerator, Change, Channel, CriticalSection, Curve, Entry, Expect, Overheads, Resource,
+    Scheduler, Slot, Stall, Suspension, Task, Top, Version,
 };
 use talea_config::key::Form::{
     Boolean, Duration, Durations, Integer, Integers, Table, Text, Texts, Word,
@@ -24,6 +24,8 @@ pub enum Section {
     Entry,
     /// `[[task]]`
     Task,
+    /// `[task.curve]`
+    Curve,
     /// `[[task.version]]`
     Version,
     /// `[[task.section]]`
@@ -56,6 +58,7 @@ impl FileSection for Section {
             Section::Slot => "[[scheduler.slot]]",
             Section::Entry => "[[scheduler.entry]]",
             Section::Task => "[[task]]",
+            Section::Curve => "[task.curve]",
             Section::Version => "[[task.version]]",
             Section::CriticalSection => "[[task.section]]",
             Section::Suspension => "[[task.suspension]]",
@@ -79,12 +82,13 @@ impl FileSection for Section {
 }
 
 /// Sections of a system file, in the order of the manual.
-pub const SECTIONS: [Section; 15] = [
+pub const SECTIONS: [Section; 16] = [
     Top,
     Scheduler,
     Slot,
     Entry,
     Task,
+    Curve,
     Version,
     CriticalSection,
     Suspension,
@@ -285,8 +289,8 @@ pub const KEYS: &[Key<Section>] = &[
         .means("Arrival of its first job. If no task of a file has an offset, an analysis covers all phases."),
     key(Task, "jitter", Duration, "\"1ms\"")
         .default("\"0\"")
-        .range("less than the period")
-        .means("Maximum time from an arrival to its release. Not beside `separation_max`."),
+        .range("any")
+        .means("Maximum time from an arrival to its release; the deadline counts from the arrival. Not beside `separation_max`."),
     key(Task, "arrivals", Durations, "[\"3ms\", \"8ms\"]")
         .default("periodic")
         .range("times since the start, in order")
@@ -295,6 +299,21 @@ pub const KEYS: &[Key<Section>] = &[
         .default("it is periodic")
         .range("above the period")
         .means("Makes the task sporadic: the separation of two arrivals is random, from the period to this."),
+    key(Task, "curve", Table, "[task.curve]")
+        .default("none")
+        .means("Minimum distances between arrivals, instead of a period: an arrival curve."),
+    key(Task, "preemption_points", Durations, "[\"2ms\", \"5ms\"]")
+        .default("anywhere")
+        .range("a list of durations in order, above 0 and below the most that a job costs; `[]` for never")
+        .means("Work of a job after which a sibling may preempt it, and nowhere else."),
+    key(Task, "nonpreemptive_max", Duration, "\"1ms\"")
+        .default("`\"0\"`: none")
+        .range("up to the most that a job costs")
+        .means("Longest section of a job that no sibling preempts; such sections begin anywhere."),
+    key(Task, "nonpreemptive_last", Duration, "\"0.5ms\"")
+        .default("`\"0\"`: none")
+        .range("up to `nonpreemptive_max`")
+        .means("Section at the end of each job that no sibling preempts."),
     key(Task, "enforce", Boolean, "true")
         .default("false")
         .means("Whether an early job waits for the end of the period."),
@@ -325,6 +344,39 @@ pub const KEYS: &[Key<Section>] = &[
     key(Task, "suspension", Table, "[[task.suspension]]")
         .default("none")
         .means("A part of each job in which it waits and needs no CPU."),
+    // [task.curve]
+    key(Curve, "distances", Durations, "[\"2ms\", \"20ms\"]")
+        .default("another form")
+        .range("1 to 1000 durations that do not decrease, not all zero")
+        .means("Minimum distance of an arrival to the next one, to the second after it, and so on."),
+    key(Curve, "burst", Integer, "3")
+        .default("another form")
+        .range("1 to 1000")
+        .means("Maximum number of arrivals in any window of the length `within`."),
+    key(Curve, "within", Duration, "\"30ms\"")
+        .default("required beside `burst`")
+        .range("above 0")
+        .means("Length of the window of a `burst`; it excludes its end."),
+    key(Curve, "jitter", Duration, "\"25ms\"")
+        .default("another form")
+        .range("any; up to 4096 jobs in a burst")
+        .means("Maximum delay of arrivals that are otherwise periodic; the deadline counts from the delayed arrival."),
+    key(Curve, "separation", Duration, "\"1ms\"")
+        .default("\"0\"")
+        .range("up to the period; with `burst` or `jitter`")
+        .means("Minimum distance of two arrivals."),
+    key(Curve, "trace", Durations, "[\"0\", \"3ms\", \"20ms\"]")
+        .default("another form")
+        .range("times in order")
+        .means("Recorded arrivals, whose densest windows are the curve."),
+    key(Curve, "jobs", Integer, "2")
+        .default("required beside `trace`")
+        .range("1 to 1000; less than the arrivals of the trace")
+        .means("Number of distances that are derived from the trace."),
+    key(Curve, "extra_delay", Duration, "\"4ms\"")
+        .default("\"0\": as dense as the curve permits")
+        .range("any")
+        .means("Maximum random time of a simulated arrival beyond the earliest time that the curve permits."),
     // [[task.version]]
     key(Version, "name", Text, "\"gpu\"")
         .default("required")

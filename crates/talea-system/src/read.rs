@@ -1,6 +1,8 @@
 //! Reader of each table by itself, before names are resolved.
 
+mod curve;
 mod parts;
+mod preemption;
 mod program;
 mod scheduler;
 mod task;

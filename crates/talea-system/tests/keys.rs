@@ -28,6 +28,15 @@ fn file(key: &Key<Section>, kind: &str, value: &str) -> String {
         Section::Version | Section::CriticalSection | Section::Suspension => {
             format!("[[task]]\n{}\n{name} = {value}\n", key.section.header())
         }
+        Section::Curve => {
+            let beside = match name {
+                "jobs" => "trace = [\"0\", \"3ms\", \"20ms\"]\n",
+                "within" => "burst = 3\n",
+                "separation" => "jitter = \"25ms\"\n",
+                _ => "",
+            };
+            format!("[[task]]\nperiod = \"10ms\"\n[task.curve]\n{beside}{name} = {value}\n")
+        }
         Section::Channel => {
             format!("[[channel]]\nsize = 8\n{name} = {value}\n").replace("size = 8\nsize", "size")
         }
@@ -53,6 +62,9 @@ fn system_file(key: &Key<Section>, value: &str) -> String {
     }
     if (key.section, key.name) == (Section::Task, "user") {
         return format!("[[task]]\nprogram = [\"true\"]\nuser = {value}\n");
+    }
+    if (key.section, key.name) == (Section::Task, "nonpreemptive_last") {
+        return format!("[[task]]\nnonpreemptive_max = \"1ms\"\nnonpreemptive_last = {value}\n");
     }
     match (key.section, key.name) {
         (Section::Scheduler, "policy") => format!("[[scheduler]]\npolicy = {value}\n"),

@@ -521,6 +521,51 @@ fn l20_a_program_with_a_period_and_a_cost_is_simulated_as_generated_work() {
 }
 
 #[test]
+fn curves_and_sections_are_written_as_they_are_read() {
+    let head =
+        "[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n[[task]]\nname = \"a\"\ncost = \"4ms\"\n";
+    let forms = [
+        "curve = { distances = [\"1ms\", \"30ms\"] }\n",
+        "curve = { distances = [\"1ms\", \"30ms\"], extra_delay = \"2ms\" }\noffset = \"3ms\"\n",
+        "curve = { burst = 3, within = \"30ms\", separation = \"1ms\" }\n",
+        "curve = { trace = [\"0\", \"10ms\", \"13ms\"], jobs = 2 }\n",
+        "period = \"10ms\"\ncurve = { jitter = \"25ms\" }\n",
+        "period = \"10ms\"\ncurve = { jitter = \"25ms\", separation = \"2ms\" }\n",
+        "period = \"10ms\"\npreemption_points = [\"1ms\", \"3ms\"]\n",
+        "period = \"10ms\"\npreemption_points = []\n",
+        "period = \"10ms\"\nnonpreemptive_max = \"2ms\"\n",
+        "period = \"10ms\"\nnonpreemptive_max = \"2ms\"\nnonpreemptive_last = \"1ms\"\n",
+        "period = \"10ms\"\njitter = \"25ms\"\n",
+    ];
+    let spec = |system: &System| {
+        let mut nodes = system.roots[0].tree.nodes();
+        nodes.find_map(|(_, node)| match &node.spec {
+            NodeSpec::Task(spec) => Some(spec.clone()),
+            NodeSpec::Scheduler(_) => None,
+        })
+    };
+    for form in forms {
+        let first = parsed(&format!("{head}{form}"));
+        let text = talea_system::write(&first).expect("a system that a file can describe");
+        let second = parsed(&text);
+        assert_eq!(first.roots[0].sources, second.roots[0].sources, "{text}");
+        let (first, second) = (spec(&first).expect("a task"), spec(&second).expect("a task"));
+        assert_eq!(first.preemption, second.preemption, "{text}");
+        assert_eq!((first.period, first.deadline), (second.period, second.deadline), "{text}");
+    }
+    let mean = spec(&parsed(&format!("{head}{}", forms[2]))).expect("a task");
+    assert_eq!(mean.period.as_ns(), 10_000_000, "three jobs in 30 ms");
+    // Of the jobs: three at once, a millisecond apart; the least urgent waits for a point.
+    let text = "duration = \"20ms\"\n[[scheduler]]\nname = \"cpu\"\npolicy = \"fp\"\n\
+         [[task]]\nname = \"low\"\nperiod = \"20ms\"\ncost = \"6ms\"\npreemption_points = [\"4ms\"]\n\
+         [[task]]\nname = \"high\"\npriority = 3\ncost = \"1ms\"\noffset = \"1ms\"\n\
+         curve = { burst = 2, within = \"30ms\", separation = \"1ms\" }\n";
+    let system = parsed(text);
+    assert_eq!(responses(&system, "high"), [4, 4]);
+    assert_eq!(responses(&system, "low"), [8]);
+}
+
+#[test]
 fn nothing_is_written_with_or_without_a_unit_where_it_may_be_nothing() {
     let text = |zero: &str| {
         format!(

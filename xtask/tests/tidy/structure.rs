@@ -37,7 +37,7 @@ const LARGE_STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("talea-os", "Attr", 19, "layout of the kernel's perf_event_attr"),
     ("talea-os", "SystemInfo", 18, TO_MEND),
     ("talea-system", "SchedulerDraft", 22, TO_MEND),
-    ("talea-system", "TaskDraft", 19, TO_MEND),
+    ("talea-system", "TaskDraft", 18, TO_MEND),
 ];
 
 /// Circles: crate, files as module paths (`-` is the root of the crate), reason.

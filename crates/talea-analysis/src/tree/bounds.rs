@@ -70,8 +70,8 @@ impl<'m> Bounds<'m> {
     /// Returns the bound of the task at `node`, with its deadline and provenance.
     pub(super) fn task_bound(&mut self, node: NodeId) -> TaskBound {
         let deadline = self.model.deadline(node);
-        if let Some((bound, test)) = self.whole_root.bound(node) {
-            return TaskBound { node, deadline, bound, kind: TestKind::Sufficient, test };
+        if let Some((bound, kind, test)) = self.whole_root.bound(node) {
+            return TaskBound { node, deadline, bound, kind, test };
         }
         let bound = self.bound(node);
         let (kind, test) = self.provenance(node);

@@ -120,7 +120,7 @@ impl GraphRoot {
         let (period, offset, jitter, drifts) = match &source.arrivals {
             Arrivals::Periodic { offset, period, jitter } => (period, offset, *jitter, false),
             Arrivals::Sporadic { offset, separation, .. } => (separation, offset, Span::ZERO, true),
-            Arrivals::List(_) | Arrivals::Observed(_) => return None,
+            Arrivals::Curve { .. } | Arrivals::List(_) | Arrivals::Observed(_) => return None,
         };
         let (period, nominal) = (period.as_ns(), offset.as_ns());
         let latest_release = nominal.checked_add(jitter.as_ns())?;

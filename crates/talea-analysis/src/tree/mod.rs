@@ -135,6 +135,7 @@ mod competition;
 mod context;
 mod demand_plot;
 mod edf;
+mod flat;
 mod global;
 mod graph;
 mod interference;

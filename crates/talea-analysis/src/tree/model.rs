@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use talea_core::Span;
-use talea_core::engine::{NodeId, NodeSpec, Tree};
+use talea_core::engine::{NodeId, NodeSpec, Preemption, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec;
 use talea_core::workload::{Overheads, Source};
@@ -66,7 +66,8 @@ impl<'a> Model<'a> {
         let waits = find_scheduler(tree, |spec| !spec.preemptive).is_some();
         let unknown = |model: &Result<TaskModel, NoBound>| {
             let no = model.as_ref().err()?;
-            let is_held = no.reason == Reason::Arrivals && is_below_hard_server(tree, no.node);
+            let is_held = matches!(no.reason, Reason::Arrivals | Reason::ArrivalCurve)
+                && is_below_hard_server(tree, no.node);
             let is_everywhere = pays
                 || (waits && mutate!("tree-everywhere", !is_held, is_held))
                 || no.reason == Reason::Accelerators;
@@ -74,6 +75,16 @@ impl<'a> Model<'a> {
         };
         if let Some(no) = task_models.values().find_map(unknown) {
             uncovered = Some(no);
+        }
+        // Sections of a task delay its siblings, whatever their priorities.
+        let has_sections = |node: &NodeSpec| match node {
+            NodeSpec::Task(spec) => spec.preemption != Preemption::Anywhere,
+            NodeSpec::Scheduler(_) => false,
+        };
+        if let Some((node, _)) =
+            tree.nodes().find(|(_, node)| mutate!("tree-sections", has_sections(&node.spec), false))
+        {
+            uncovered = Some(NoBound { node, reason: Reason::Sections });
         }
         if let Some(node) =
             find_scheduler(tree, |spec| matches!(spec.policy, PolicySpec::Table { .. }))

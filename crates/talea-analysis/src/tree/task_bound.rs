@@ -83,6 +83,12 @@ pub enum Reason {
     /// No test known: resources are nested, have no protocol, or are used by other tasks than the
     /// children of an `fp` or `edf` root.
     Resources,
+    /// No test known: the task has preemption points or floating sections, in a root that is not
+    /// flat, or with resources, overheads or stalls.
+    Sections,
+    /// No test known: the task has an arrival curve, in a root that is not flat, or with resources,
+    /// overheads or stalls, or under EDF beside jitter.
+    ArrivalCurve,
     /// No test known: arrivals are unknown or have no minimum separation.
     Arrivals,
     /// A job of the task never completes.
@@ -148,6 +154,12 @@ impl Reason {
             Reason::Suspension => "no test known for jobs that suspend themselves",
             Reason::Accelerators => "no test known for jobs that wait for accelerators",
             Reason::Resources => "no test known for this use of shared resources",
+            Reason::Sections => {
+                "no test known for preemption points or floating sections elsewhere than in a flat root by fixed keys or EDF, without resources, overheads and stalls"
+            }
+            Reason::ArrivalCurve => {
+                "no test known for an arrival curve elsewhere than in a flat root by fixed keys or EDF, without resources, overheads and stalls, or under EDF beside jitter"
+            }
             Reason::Arrivals => "no test known: its jobs have no minimum separation",
             Reason::Endless => "its jobs never complete",
             Reason::OfflineTable => {

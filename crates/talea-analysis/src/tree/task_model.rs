@@ -59,6 +59,8 @@ pub(super) fn read_task(
     let (period, jitter) = match &source.arrivals {
         Arrivals::Periodic { period, jitter, .. } => (*period, *jitter),
         Arrivals::Sporadic { separation, .. } => (*separation, Span::ZERO),
+        // Deadlines count from the release, which no sporadic model with jitter states.
+        Arrivals::Curve { .. } => return Err(no(Reason::ArrivalCurve)),
         Arrivals::List(_) | Arrivals::Observed(_) if spec.enforced => (spec.period, Span::ZERO),
         // User activations without minimum separation (docs/model.md, section 3).
         Arrivals::List(times)
@@ -108,7 +110,7 @@ pub(super) fn read_task(
             Arrivals::Periodic { offset, .. } => offset
                 .checked_add(jitter)
                 .map_or(Phasing::Unknown, |first| Phasing::Fixed { first, jitter }),
-            Arrivals::List(_) | Arrivals::Observed(_) => Phasing::Unknown,
+            Arrivals::Curve { .. } | Arrivals::List(_) | Arrivals::Observed(_) => Phasing::Unknown,
         }
     };
     Ok(TaskModel { task, phasing })
@@ -146,6 +148,9 @@ pub(super) fn unsupported_action(cost: &Cost) -> Option<Reason> {
         Cost::WithSteps { steps, .. } => steps.iter().find_map(|step| match step.action {
             StepAction::Suspend(_) => Some(Reason::Suspension),
             StepAction::Push(..) | StepAction::Pop(..) => Some(Reason::Graph),
+            StepAction::PreemptionPoint | StepAction::FloatingSections { .. } => {
+                Some(Reason::Sections)
+            }
             StepAction::Lock(_) | StepAction::Unlock(_) => None,
         }),
         _ => None,

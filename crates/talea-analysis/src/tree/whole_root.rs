@@ -1,18 +1,20 @@
-//! Third pass: bounds by tests for a whole root, an off-line table or a single graph.
+//! Third pass: bounds by tests for a whole root: an off-line table, a single graph, or a flat root
+//! with arrival curves or limited preemption.
 
 use super::model::Model;
 use super::task_bound::{NoBound, Reason};
-use super::{graph, table};
+use super::{flat, graph, table};
 use crate::multi::graham;
-use crate::test_info::TestInfo;
+use crate::test_info::{TestInfo, TestKind};
 use alloc::collections::BTreeMap;
 use talea_core::Span;
 use talea_core::engine::{NodeId, Tree};
 
-/// Bounds of all tasks of an off-line table or of a single graph. Empty for other roots.
+/// Bounds of all tasks of an off-line table, of a single graph, or of a flat root with arrival
+/// curves or limited preemption. Empty for other roots.
 #[derive(Clone, Debug)]
 pub(super) struct WholeRoot {
-    bounds: BTreeMap<NodeId, Result<Span, NoBound>>,
+    bounds: BTreeMap<NodeId, (Result<Span, NoBound>, TestKind)>,
     test: &'static TestInfo,
     /// Reason why the test of this root does not apply: no task of the root has a bound.
     pub(super) uncovered: Option<NoBound>,
@@ -25,9 +27,12 @@ impl WholeRoot {
         if model.has_stalls || model.has_overheads {
             return none;
         }
-        let table = table::bounds(model).map(|bounds| (bounds, &table::INFO));
-        let graph = || graph::bounds(model).map(|bounds| (bounds, &graham::INFO));
-        match table.or_else(graph) {
+        let sufficient = |bounds: BTreeMap<NodeId, Result<Span, NoBound>>| {
+            bounds.into_iter().map(|(node, bound)| (node, (bound, TestKind::Sufficient))).collect()
+        };
+        let table = table::bounds(model).map(|bounds| (sufficient(bounds), &table::INFO));
+        let graph = || graph::bounds(model).map(|bounds| (sufficient(bounds), &graham::INFO));
+        match table.or_else(graph).or_else(|| flat::bounds(model)) {
             Some(_) if !model.lost.is_zero() => {
                 let no = NoBound { node: Tree::ROOT, reason: Reason::CpuStalls };
                 WholeRoot { uncovered: Some(no), ..none }
@@ -37,8 +42,12 @@ impl WholeRoot {
         }
     }
 
-    /// Returns the bound of the task at `node` with its test.
-    pub(super) fn bound(&self, node: NodeId) -> Option<(Result<Span, NoBound>, &'static TestInfo)> {
-        self.bounds.get(&node).map(|bound| (bound.clone(), self.test))
+    /// Returns the bound of the task at `node` with its kind and test.
+    #[allow(clippy::type_complexity, reason = "a bound with its provenance, or none")]
+    pub(super) fn bound(
+        &self,
+        node: NodeId,
+    ) -> Option<(Result<Span, NoBound>, TestKind, &'static TestInfo)> {
+        self.bounds.get(&node).map(|(bound, kind)| (bound.clone(), *kind, self.test))
     }
 }

@@ -3,6 +3,7 @@
 use crate::demand::Demand;
 use crate::verdict::Inconclusive;
 use alloc::vec::Vec;
+use talea_core::workload::distances::DistanceFunction;
 use talea_core::{Span, Work};
 
 /// Prefix of an upper arrival curve, which repeats after its horizon.
@@ -68,6 +69,8 @@ pub enum Arrivals<'a> {
     },
     /// Any releases within the curve.
     Curve(&'a ArrivalCurve),
+    /// Any releases with these minimum distances.
+    Distances(&'a DistanceFunction),
 }
 
 impl Arrivals<'_> {
@@ -80,6 +83,7 @@ impl Arrivals<'_> {
             Arrivals::Periodic { period, jitter } => {
                 window.saturating_add(jitter.as_ns()).div_ceil(period.as_ns())
             }
+            Arrivals::Distances(distances) => distances.arrivals_within(window),
             Arrivals::Curve(curve) => {
                 let (whole, rest) = (window / curve.horizon, window % curve.horizon);
                 let within = curve.steps.partition_point(|&(length, _)| length <= rest);
@@ -97,6 +101,7 @@ impl Arrivals<'_> {
                 let (period, jitter) = (period.as_ns(), jitter.as_ns());
                 from.saturating_add(jitter).div_ceil(period).saturating_mul(period) - jitter
             }
+            Arrivals::Distances(distances) => distances.next_distance(from),
             Arrivals::Curve(curve) => {
                 let (whole, rest) = (from / curve.horizon, from % curve.horizon);
                 let next = curve.steps.iter().find(|&&(length, _)| length > rest);
@@ -115,10 +120,18 @@ impl Arrivals<'_> {
         match self {
             Arrivals::Periodic { period, .. } => Ok(Demand::new(cost, *period)),
             Arrivals::Curve(curve) => {
-                let jobs = curve.jobs_per_horizon();
-                let work = cost.as_ns().checked_mul(jobs).ok_or(Inconclusive::Limit)?;
-                Ok(Demand::new(Work::from_ns(work), Span::from_ns(curve.horizon)))
+                of_jobs(cost, curve.jobs_per_horizon(), Span::from_ns(curve.horizon))
+            }
+            Arrivals::Distances(distances) => {
+                let (jobs, length) = distances.rate();
+                of_jobs(cost, jobs, length)
             }
         }
     }
+}
+
+/// Returns the demand of `jobs` jobs of this cost in each `length`.
+fn of_jobs(cost: Work, jobs: u64, length: Span) -> Result<Demand, Inconclusive> {
+    let work = cost.as_ns().checked_mul(jobs).ok_or(Inconclusive::Limit)?;
+    Ok(Demand::new(Work::from_ns(work), length))
 }

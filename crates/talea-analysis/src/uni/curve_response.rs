@@ -86,7 +86,7 @@ impl CurveTask<'_> {
         let (cost, sections) = (self.cost.as_ns(), self.sections);
         let (period, jitter) = match self.arrivals {
             Arrivals::Periodic { period, jitter } => (period.as_ns(), jitter.as_ns()),
-            Arrivals::Curve(_) => (1, 0),
+            Arrivals::Curve(_) | Arrivals::Distances(_) => (1, 0),
         };
         if cost == 0 || period == 0 {
             return Err(Inconclusive::Assumption { number: 1, task });

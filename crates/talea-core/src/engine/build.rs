@@ -2,8 +2,9 @@
 
 use super::graph::Graph;
 use super::notifications::NotificationQueue;
+use super::state::{BEGINS_IN_SECTION, IN_SECTION, NonpreemptiveParts};
 use super::table::Table;
-use super::{Affinity, NodeId, NodeSpec, Tree, sharing};
+use super::{Affinity, NodeId, NodeSpec, Preemption, Tree, sharing};
 use super::{
     Assignment, ChildRef, CpuState, Engine, Global, NONE, NodeKind, Observer, Runnable,
     SchedulerNode, TaskState, TreeError, jobs,
@@ -36,6 +37,7 @@ impl Tree {
         let inherited = self.inherited_criteria();
         let mut numbers: BTreeMap<NodeId, u32> = BTreeMap::new();
         let mut plans = Vec::new();
+        let mut any_sections = false;
         for (id, node) in self.nodes() {
             let at = nodes.len() as u32;
             let (parent, child) = match node.parent.and_then(|parent| seen.get_mut(&parent)) {
@@ -111,7 +113,12 @@ impl Tree {
                         released: false,
                         started: false,
                         blocked_on: 0,
+                        section: match spec.preemption {
+                            Preemption::AtPoints => BEGINS_IN_SECTION | IN_SECTION,
+                            Preemption::Anywhere | Preemption::Floating => 0,
+                        },
                     });
+                    any_sections |= spec.preemption != Preemption::Anywhere;
                     NodeKind::Task(tasks.len() as u32 - 1)
                 }
             };
@@ -173,7 +180,13 @@ impl Tree {
         let mut engine = Engine {
             timers: Heap::new(2 * schedulers.len() + tasks.len()),
             exhausted: Vec::with_capacity(schedulers.len()),
-            any_nonpreemptive: schedulers.iter().any(|scheduler| !scheduler.preemptive),
+            nonpreemptive: if any_sections {
+                NonpreemptiveParts::Sections
+            } else if schedulers.iter().any(|scheduler| !scheduler.preemptive) {
+                NonpreemptiveParts::Schedulers
+            } else {
+                NonpreemptiveParts::None
+            },
             any_accounting: schedulers.iter().any(|scheduler| scheduler.needs_accounting),
             nodes,
             node_kinds,

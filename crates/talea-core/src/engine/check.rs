@@ -1,7 +1,7 @@
 //! Rules of composition that [`Tree::build`] enforces (docs/model.md, sections 1 and 7 to 10).
 
 use super::error::{TreeError, TreeErrorKind};
-use super::spec::{Affinity, NodeSpec, SchedulerSpec, TaskSpec};
+use super::spec::{Affinity, NodeSpec, Preemption, SchedulerSpec, TaskSpec};
 use super::tree::{MAX_RUN, Node, NodeId, Tree};
 use super::versions::Selection;
 use crate::Span;
@@ -63,7 +63,13 @@ impl Tree {
                     levels.insert(id, level);
                     self.check_scheduler(id, spec, parent, families.of(id))
                 }
-                NodeSpec::Task(spec) => self.check_task(spec, activated.contains(&id)),
+                NodeSpec::Task(spec) => {
+                    let is_divided = parent.is_some_and(|parent| parent.policy.is_time_sharing());
+                    if spec.preemption != Preemption::Anywhere && (self.cpus > 1 || is_divided) {
+                        return wrong(id, TreeErrorKind::Sections);
+                    }
+                    self.check_task(spec, activated.contains(&id))
+                }
             };
             checked.and_then(|()| self.check_affinity(node)).or_else(|why| wrong(id, why))?;
         }

@@ -5,6 +5,7 @@
 //! to the `scheduled` assignment becomes an order.
 
 use super::global::Children;
+use super::state::IN_SECTION;
 use super::{Assignment, Candidate, ChildRef, Engine, NONE, NodeKind, Observer, Signal};
 use crate::Time;
 use crate::mutate;
@@ -95,6 +96,9 @@ impl<W: Observer> Engine<W> {
         loop {
             match child.kind() {
                 NodeKind::Task(task) => {
+                    if KEEP && self.nonpreemptive.has_sections() {
+                        self.keep_in_section(child.node, task);
+                    }
                     // Among ten thousand tasks, neither this cache line nor the task's own is
                     // cached. Requested together, they cost one wait, and the completion finds
                     // both.
@@ -112,6 +116,15 @@ impl<W: Observer> Engine<W> {
                     child = self.children[(state.first_child + head) as usize];
                 }
             }
+        }
+    }
+
+    /// Makes a dispatched task in a nonpreemptive section the current child of its scheduler.
+    fn keep_in_section(&mut self, node: u32, task: u32) {
+        let node = &self.nodes[node as usize];
+        if self.tasks[task as usize].section & IN_SECTION != 0 {
+            let scheduler = &mut self.schedulers[node.parent as usize];
+            scheduler.current = mutate!("core-section", Some(node.entry.child), None);
         }
     }
 

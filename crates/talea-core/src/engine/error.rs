@@ -33,6 +33,8 @@ pub enum TreeErrorKind {
         /// Name of the policy without support for several CPUs, or `a server`.
         policy: &'static str,
     },
+    /// A task with nonpreemptive sections is on several CPUs, or below a table of time.
+    Sections,
     /// A slot overlaps the previous one, is empty or exceeds the frame.
     Slot {
         /// Index of the slot, from 0.
@@ -154,6 +156,9 @@ impl fmt::Display for TreeErrorKind {
             TreeErrorKind::ServerInPartition => {
                 f.write_str("a reservation must be in the system partition; a time partition has its slots")
             }
+            TreeErrorKind::Sections => f.write_str(
+                "sections that no sibling preempts need one CPU, and a scheduler without a table above the task",
+            ),
             TreeErrorKind::Affinity => f.write_str(
                 "a set of CPUs is for a child of a root with several CPUs and must name at least one of them",
             ),

@@ -48,6 +48,13 @@ pub enum Event {
         /// Released resource.
         resource: ResourceId,
     },
+    /// The current job has reached a preemption point: siblings may preempt it at this instant.
+    PreemptionPoint {
+        /// Task of the job, with a [`Preemption`](super::Preemption) other than `Anywhere`.
+        task: TaskId,
+        /// Whether a nonpreemptive section begins here. It ends at the next point, or with the job.
+        nonpreemptive: bool,
+    },
     /// The current job of the channel's source has pushed a token.
     Pushed {
         /// Channel of the token.

@@ -7,7 +7,9 @@
 //! | release timer expires | waiting | release |
 //! | completion | released | release held resources; release the next job |
 //! | block | released | set [`SELF_SUSPENDED`]; yield the CPU |
+//! | preemption point | released | begin or end a nonpreemptive section; decide again |
 
+use super::state::{BEGINS_IN_SECTION, IN_SECTION};
 use super::timers::TimerId;
 use super::{Engine, Handled, Observer, SELF_SUSPENDED};
 use crate::Time;
@@ -85,6 +87,8 @@ impl<W: Observer> Engine<W> {
         let deadline = state.jobs.first().map_or(now, |job| job.deadline);
         state.jobs.pop();
         state.blocked_on = 0;
+        state.section = (state.section & BEGINS_IN_SECTION)
+            | if state.section & BEGINS_IN_SECTION == 0 { 0 } else { IN_SECTION };
         let (node, was_started) = (state.node, core::mem::take(&mut state.started));
         let entry = &mut self.nodes[node as usize].entry;
         entry.job =
@@ -95,7 +99,7 @@ impl<W: Observer> Engine<W> {
         mutate!(
             "core-nonpreemptive-end",
             {
-                if self.any_nonpreemptive {
+                if self.nonpreemptive.any() {
                     self.clear_nonpreemptive(node);
                 }
             },
@@ -103,7 +107,7 @@ impl<W: Observer> Engine<W> {
         );
 
         self.release(now, task, true);
-        if self.any_nonpreemptive {
+        if self.nonpreemptive.any() {
             self.recompute_ancestors(now, node);
         }
         if self.global.is_some() {
@@ -131,16 +135,31 @@ impl<W: Observer> Engine<W> {
         );
     }
 
+    /// Ends the nonpreemptive section of the current job of `task`, if it is in one, and begins
+    /// another if `nonpreemptive`. The decision at this instant may select a sibling.
+    pub(super) fn pass_preemption_point(&mut self, now: Time, task: u32, nonpreemptive: bool) {
+        let state = &mut self.tasks[task as usize];
+        let node = state.node;
+        state.section = (state.section & BEGINS_IN_SECTION)
+            | if mutate!("core-section-floats", nonpreemptive, false) { IN_SECTION } else { 0 };
+        let above = &mut self.schedulers[self.nodes[node as usize].parent as usize];
+        if above.preemptive {
+            above.current = mutate!("core-section-point", None, above.current);
+            self.recompute_ancestors(now, node);
+        }
+        self.need_resched = true;
+    }
+
     /// Makes the current job of `task` yield its CPU voluntarily. `how` propagates the change.
     ///
     /// Nonpreemptive schedulers above the task may then select another child.
     pub(super) fn yield_cpu(&mut self, now: Time, task: u32, how: impl FnOnce(&mut Self)) {
         let node = self.tasks[task as usize].node;
-        if self.any_nonpreemptive {
+        if self.nonpreemptive.any() {
             self.clear_nonpreemptive(node);
         }
         how(self);
-        if !self.any_nonpreemptive {
+        if !self.nonpreemptive.any() {
             return;
         }
         self.recompute_ancestors(now, node);

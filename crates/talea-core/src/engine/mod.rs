@@ -68,7 +68,7 @@ pub use jobs::Job;
 pub use notifications::Notification;
 pub use observer::{Observer, Signal};
 pub use sharing::{AcceleratorId, Protocol, ResourceId, ResourceSpec};
-pub use spec::{Affinity, Backlog, NodeSpec, SchedulerSpec, TaskSpec};
+pub use spec::{Affinity, Backlog, NodeSpec, Preemption, SchedulerSpec, TaskSpec};
 pub use tree::{ChildIndex, MAX_RUN, Migration, Node, NodeId, Tree};
 pub use versions::{
     Candidates, Condition, Conditions, ContextSelector, Selection, Version, VersionSelector,
@@ -81,8 +81,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use global::Global;
 use state::{
-    AWAITS_RESOURCE, Assignment, Candidate, ChildRef, CpuState, NONE, NodeKind, Runnable,
-    SELF_SUSPENDED, SchedulerNode, TaskState,
+    AWAITS_RESOURCE, Assignment, Candidate, ChildRef, CpuState, NONE, NodeKind, NonpreemptiveParts,
+    Runnable, SELF_SUSPENDED, SchedulerNode, TaskState,
 };
 
 /// A task of one engine, numbered from 0 in the order of its nodes.
@@ -134,8 +134,8 @@ pub struct Engine<W: Observer = ()> {
     /// Whether orders of the last decision were polled and their end is not yet reported to the
     /// observer.
     orders_polled: bool,
-    /// Whether some scheduler is nonpreemptive.
-    any_nonpreemptive: bool,
+    /// Nonpreemptive parts of the tree.
+    nonpreemptive: NonpreemptiveParts,
     /// Whether some scheduler accounts the consumption of its children.
     any_accounting: bool,
     observer: W,
@@ -178,6 +178,9 @@ impl<W: Observer> Engine<W> {
                 if !self.try_lock(now, task.0, resource.0) {
                     return Handled::Waits;
                 }
+            }
+            Event::PreemptionPoint { task, nonpreemptive } => {
+                self.pass_preemption_point(now, task.0, nonpreemptive);
             }
             Event::Unlocked { task, resource } => self.unlock(now, task.0, resource.0),
             Event::Pushed { channel } => return self.push_token(channel),

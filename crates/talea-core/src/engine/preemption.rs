@@ -19,10 +19,10 @@
 //! concerns only that task until the other job completes.
 //!
 //! The analysis is conservative. It permits no deferral in an engine with a server, quantum, table,
-//! accelerator, resource, graph or enforced separation. Below an external policy, the analysis
-//! permits no deferral either. Below a nonpreemptive scheduler, the analysis assumes that the
-//! arrival has an earlier queue position. In all these cases, the effect of an arrival may depend
-//! on when the driver reports it.
+//! accelerator, resource, graph, nonpreemptive section or enforced separation. Below an external
+//! policy, the analysis permits no deferral either. Below a nonpreemptive scheduler, the analysis
+//! assumes that the arrival has an earlier queue position. In all these cases, the effect of an
+//! arrival may depend on when the driver reports it.
 //!
 //! Reference model: all decisions of random runs, in the executor's tests of its loop.
 
@@ -33,13 +33,18 @@ use crate::{Span, Time};
 use alloc::vec::Vec;
 
 impl<W: Observer> Engine<W> {
-    /// Whether the engine has one CPU, and no table, graph, accounting, accelerator, resource or
-    /// enforced separation. Then only criteria and the order of arrivals count.
+    /// Whether the engine has one CPU, and no table, graph, accounting, accelerator, resource,
+    /// nonpreemptive section or enforced separation. Then only criteria and the order of arrivals
+    /// count.
     fn is_plain(&self) -> bool {
         let holds = self.sharing.as_ref().is_some_and(|sharing| sharing.can_block());
         let enforces_separation = self.tasks.iter().any(|task| task.jobs.enforces_separation());
         let is_one = self.cpus.len() == 1 && self.table.is_none() && self.graph.is_none();
-        is_one && !self.any_accounting && !holds && !enforces_separation
+        is_one
+            && mutate!("core-section-deferral", !self.nonpreemptive.has_sections(), true)
+            && !self.any_accounting
+            && !holds
+            && !enforces_separation
     }
 
     /// Iterates over the schedulers above `task`, from the bottom up.
@@ -195,6 +200,16 @@ mod tests {
             assert!(is_ordered, "{a} and {b} of {levels:?}");
         }
         levels
+    }
+
+    #[test]
+    fn nonpreemptive_sections_permit_no_deferral() {
+        let mut tree = flat(PolicySpec::FixedPriority, &[(10, 3), (30, 1)]);
+        assert_eq!(never_preempting(&tree), [1]);
+        let mut spec = TaskSpec::new("sections", Span::from_ns(1_000_000));
+        spec.preemption = crate::engine::Preemption::AtPoints;
+        let _ = tree.task(Tree::ROOT, spec);
+        assert!(never_preempting(&tree).is_empty(), "an arrival may come between two sections");
     }
 
     #[test]

@@ -57,6 +57,21 @@ impl Affinity {
     }
 }
 
+/// Instants at which siblings may preempt a job of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preemption {
+    /// At any instant.
+    #[default]
+    Anywhere,
+    /// At preemption points, which the driver reports ([`Event::PreemptionPoint`]). A job begins in
+    /// a nonpreemptive section.
+    ///
+    /// [`Event::PreemptionPoint`]: super::Event::PreemptionPoint
+    AtPoints,
+    /// Outside of nonpreemptive sections, whose begin and end the driver reports.
+    Floating,
+}
+
 /// Limit of pending jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
@@ -92,6 +107,9 @@ pub struct TaskSpec {
     pub enforced: bool,
     /// Limit of pending jobs. The engine refuses further jobs, and the driver counts them.
     pub backlog: Backlog,
+    /// Instants at which siblings may preempt a job; only [`Preemption::Anywhere`] on several CPUs
+    /// and below `partitions` and `table`.
+    pub preemption: Preemption,
     /// CPUs that the task may use; only for a child of a root with several CPUs.
     pub affinity: Affinity,
     /// Versions in the order of preference. Empty: a single version without a name.
@@ -117,6 +135,7 @@ impl TaskSpec {
             cost: None,
             enforced: false,
             backlog: Backlog::default(),
+            preemption: Preemption::Anywhere,
             affinity: Affinity::ANY,
             versions: Vec::new(),
             uses: Vec::new(),

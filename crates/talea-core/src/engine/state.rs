@@ -11,6 +11,11 @@ pub(super) const SELF_SUSPENDED: u8 = 1;
 /// The job waits for a resource or an accelerator that another job holds.
 pub(super) const AWAITS_RESOURCE: u8 = 2;
 
+/// The current job is in a nonpreemptive section, or begins one at its next dispatch.
+pub(super) const IN_SECTION: u8 = 1;
+/// Each job begins with a nonpreemptive section.
+pub(super) const BEGINS_IN_SECTION: u8 = 2;
+
 /// State of a node as its parent needs it. The state fills exactly one cache line, like
 /// [`TaskState`].
 #[derive(Debug)]
@@ -82,7 +87,7 @@ pub(super) struct SchedulerNode {
     /// Whether a child is ready, as last reported to the server.
     pub(super) pending: bool,
     pub(super) preemptive: bool,
-    /// Current child of a nonpreemptive scheduler.
+    /// Current child of a nonpreemptive scheduler, or child task in a nonpreemptive section.
     pub(super) current: Option<Child>,
     /// Whether the policy or the server needs the consumption of the children.
     pub(super) needs_accounting: bool,
@@ -105,6 +110,32 @@ pub(super) struct TaskState {
     pub(super) started: bool,
     /// Reasons why the released job may not run: [`SELF_SUSPENDED`], [`AWAITS_RESOURCE`].
     pub(super) blocked_on: u8,
+    /// [`IN_SECTION`] and [`BEGINS_IN_SECTION`].
+    pub(super) section: u8,
+}
+
+/// Nonpreemptive parts of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NonpreemptiveParts {
+    None,
+    /// Some scheduler is nonpreemptive.
+    Schedulers,
+    /// Some task has nonpreemptive sections, and perhaps some scheduler is nonpreemptive.
+    Sections,
+}
+
+impl NonpreemptiveParts {
+    /// Whether a scheduler may have a current child.
+    #[inline]
+    pub(super) fn any(self) -> bool {
+        self != NonpreemptiveParts::None
+    }
+
+    /// Whether a task may be in a nonpreemptive section.
+    #[inline]
+    pub(super) fn has_sections(self) -> bool {
+        self == NonpreemptiveParts::Sections
+    }
 }
 
 /// Task that a decision has selected for a CPU.

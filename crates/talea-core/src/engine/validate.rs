@@ -15,6 +15,9 @@ impl<W: Observer> Engine<W> {
             Event::Completed { task } => is_running(task),
             Event::Blocked { task } => is_running(task) && !is_blocked(task),
             Event::Woke { task } => is_task(task) && is_blocked(task),
+            Event::PreemptionPoint { task, .. } => {
+                self.nonpreemptive.has_sections() && is_running(task)
+            }
             Event::Locked { task, resource } => {
                 is_running(task)
                     && self

@@ -25,6 +25,20 @@ pub struct JobProgram {
     /// Resources that the current job holds.
     held: Vec<ResourceId>,
     job: u64,
+    /// `floating[v]`: sections at random offsets in version `v`, like `versions`.
+    floating: Vec<Option<Floating>>,
+    seed: u64,
+    /// Random numbers of the current job.
+    random: u64,
+    /// Offset at which the next part inside or outside of a floating section begins.
+    boundary: Work,
+}
+
+/// Longest and last section of a job whose sections have random offsets.
+#[derive(Clone, Copy, Debug)]
+struct Floating {
+    longest: Work,
+    last: Work,
 }
 
 impl JobProgram {
@@ -69,9 +83,18 @@ impl JobProgram {
             }
             steps
         };
-        let versions: Vec<Vec<JobStep>> = cost.by_version().into_iter().map(program).collect();
+        let mut versions: Vec<Vec<JobStep>> = cost.by_version().into_iter().map(program).collect();
+        let mut floating = Vec::new();
+        for steps in &mut versions {
+            let of = |step: &JobStep| match step.action {
+                StepAction::FloatingSections { longest, last } => Some(Floating { longest, last }),
+                _ => None,
+            };
+            floating.push(steps.iter().find_map(of));
+            steps.retain(|step| of(step).is_none());
+        }
         let held = Vec::with_capacity(versions.iter().map(Vec::len).max().unwrap_or(0));
-        let is_empty = versions.iter().all(Vec::is_empty);
+        let is_empty = versions.iter().all(Vec::is_empty) && floating.iter().all(Option::is_none);
         let (cost, done) = (Work::ZERO, Work::ZERO);
         (!is_empty).then_some(JobProgram {
             versions,
@@ -81,7 +104,17 @@ impl JobProgram {
             done,
             held,
             job: 0,
+            floating,
+            seed: 0,
+            random: 0,
+            boundary: Work::ZERO,
         })
+    }
+
+    /// Sets the seed of the offsets of floating sections.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> JobProgram {
+        JobProgram { seed, ..self }
     }
 
     /// Starts a job in `version` with the total `cost`. Returns the length of its first segment.
@@ -92,7 +125,32 @@ impl JobProgram {
         self.version = (version as usize).min(self.versions.len() - 1);
         (self.next, self.job, self.cost, self.done) = (0, job, cost, Work::ZERO);
         self.held.clear();
+        self.random = self.seed ^ mix(job);
+        let floats = self.floating[self.version].is_some();
+        self.boundary = if floats { Work::ZERO } else { Work::from_ns(u64::MAX) };
         self.advance()
+    }
+
+    /// Begins a part inside or outside of a floating section. Parts are as long as the longest
+    /// section, short, or in between, with equal probability.
+    fn begin_part(&mut self, Floating { longest, last }: Floating) -> ResolvedAction {
+        self.random = mix(self.random);
+        let from = self.done;
+        let is_in_last =
+            !last.is_zero() && from.as_ns().saturating_add(last.as_ns()) >= self.cost.as_ns();
+        let length = match self.random % 3 {
+            _ if is_in_last => u64::MAX,
+            0 => longest.as_ns(),
+            1 => 1,
+            _ => self.random / 3 % longest.as_ns() + 1,
+        };
+        self.boundary = Work::from_ns(from.as_ns().saturating_add(length));
+        if !is_in_last && !last.is_zero() {
+            let begin_of_last = self.cost.checked_sub(last).unwrap_or(self.cost);
+            self.boundary = self.boundary.min(begin_of_last);
+        }
+        let nonpreemptive = is_in_last || self.random & 1 << 40 == 0;
+        ResolvedAction::PreemptionPoint { nonpreemptive }
     }
 
     /// Advances to the next step, or to the end. Returns the length of the segment.
@@ -104,6 +162,7 @@ impl JobProgram {
                 .map_or(self.cost, |step| step.at.min(self.cost)),
             self.versions[self.version].get(self.next).map_or(self.cost, |_| self.cost)
         );
+        let step = step.min(self.boundary);
         let segment = step.checked_sub(self.done).expect("steps are sorted");
         self.done = step;
         segment
@@ -111,6 +170,12 @@ impl JobProgram {
 
     /// Returns the next action at the end of the current segment; `None` after the last action.
     pub fn next_action(&mut self) -> Option<ResolvedAction> {
+        if let Some(floating) = self.floating[self.version]
+            && self.boundary <= self.done
+            && self.done < self.cost
+        {
+            return Some(self.begin_part(floating));
+        }
         while let Some(step) = self.versions[self.version]
             .get(self.next)
             .filter(|step| step.at.min(self.cost) <= self.done)
@@ -119,7 +184,12 @@ impl JobProgram {
             let is_over = mutate!("sim-mark-short", self.done == self.cost, self.done > self.cost);
             let own = |counts: &[u32]| counts[(self.job % counts.len() as u64) as usize];
             match &step.action {
-                StepAction::Lock(_) | StepAction::Suspend(_) if is_over => {}
+                StepAction::Lock(_) | StepAction::Suspend(_) | StepAction::PreemptionPoint
+                    if is_over => {}
+                StepAction::PreemptionPoint => {
+                    return Some(ResolvedAction::PreemptionPoint { nonpreemptive: true });
+                }
+                StepAction::FloatingSections { .. } => unreachable!("not a step of a program"),
                 StepAction::Unlock(resource) if !self.held.contains(resource) => {}
                 StepAction::Lock(resource) => {
                     self.held.push(*resource);
@@ -164,4 +234,17 @@ pub enum ResolvedAction {
     Push(ChannelId, u32),
     /// Pops a number of tokens.
     Pop(ChannelId, u32),
+    /// Passes a preemption point.
+    PreemptionPoint {
+        /// Whether a nonpreemptive section begins here.
+        nonpreemptive: bool,
+    },
+}
+
+/// Returns a pseudo-random number (SplitMix64).
+fn mix(from: u64) -> u64 {
+    let mut z = from.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }

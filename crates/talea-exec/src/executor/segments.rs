@@ -77,6 +77,11 @@ impl<M: Mechanism> Executor<M> {
                 let _ = self.handle(log, Event::Blocked { task });
                 false
             }
+            ResolvedAction::PreemptionPoint { nonpreemptive } => {
+                let event = Event::PreemptionPoint { task, nonpreemptive };
+                let _ = self.handle(log, event);
+                true
+            }
             ResolvedAction::Push(channel, count) => {
                 for _ in 0..count {
                     let _ = self.handle(log, Event::Pushed { channel });

@@ -3,7 +3,7 @@
 use super::MAX_DL_PERIOD;
 use super::queue::ReleaseRule;
 use crate::load::{Arrivals, Load};
-use talea_core::engine::{NodeSpec, TaskSpec, Tree};
+use talea_core::engine::{NodeSpec, Preemption, TaskSpec, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec;
 use talea_core::workload::Cost;
@@ -135,6 +135,9 @@ fn check_task(task: &TaskSpec, load: &Load) -> Result<(), String> {
     }
     if !task.versions.is_empty() {
         return no("has versions or accelerators, which must be selected for each job");
+    }
+    if task.preemption != Preemption::Anywhere {
+        return no("has nonpreemptive sections, and Linux preempts");
     }
     if !task.uses.is_empty() || load.explicit_tokens || matches!(load.marks, Cost::WithSteps { .. })
     {

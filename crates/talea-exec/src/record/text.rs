@@ -57,6 +57,9 @@ fn write_event(event: Event, out: &mut impl Write) -> io::Result<()> {
         Event::Woke { task } => writeln!(out, "woke {}", task.0),
         Event::Locked { task, resource } => writeln!(out, "locked {} {}", task.0, resource.0),
         Event::Unlocked { task, resource } => writeln!(out, "unlocked {} {}", task.0, resource.0),
+        Event::PreemptionPoint { task, nonpreemptive } => {
+            writeln!(out, "point {} {}", task.0, u32::from(nonpreemptive))
+        }
         Event::Pushed { channel } => writeln!(out, "pushed {}", channel.0),
         Event::Popped { channel } => writeln!(out, "popped {}", channel.0),
         Event::Changed(Condition::Battery(left)) => writeln!(out, "battery {left}"),
@@ -134,6 +137,10 @@ fn parse_event(word: &str, rest: &mut Numbers<'_>) -> Result<Event, &'static str
         "woke" => Event::Woke { task: task()? },
         "locked" => Event::Locked { task: task()?, resource: ResourceId(rest.next()?) },
         "unlocked" => Event::Unlocked { task: task()?, resource: ResourceId(rest.next()?) },
+        "point" => {
+            let (task, section) = (task()?, rest.next::<u32>()?);
+            Event::PreemptionPoint { task, nonpreemptive: section != 0 }
+        }
         "pushed" => Event::Pushed { channel: ChannelId(rest.next()?) },
         "popped" => Event::Popped { channel: ChannelId(rest.next()?) },
         "battery" => Event::Changed(Condition::Battery(rest.next()?)),
@@ -161,6 +168,8 @@ mod tests {
             RecordKind::Event(Event::Woke { task }),
             RecordKind::Event(Event::Locked { task, resource }),
             RecordKind::Event(Event::Unlocked { task, resource }),
+            RecordKind::Event(Event::PreemptionPoint { task, nonpreemptive: true }),
+            RecordKind::Event(Event::PreemptionPoint { task, nonpreemptive: false }),
             RecordKind::Event(Event::Pushed { channel }),
             RecordKind::Event(Event::Popped { channel }),
             RecordKind::Event(Event::Changed(Condition::Battery(u64::MAX))),

@@ -257,6 +257,11 @@ impl<W: Observer> Simulation<W> {
                 let _ = self.engine.handle(now, Event::Blocked { task });
                 false
             }
+            ResolvedAction::PreemptionPoint { nonpreemptive } => {
+                let event = Event::PreemptionPoint { task, nonpreemptive };
+                let _ = self.engine.handle(now, event);
+                true
+            }
             ResolvedAction::Push(channel, count) => {
                 for _ in 0..count {
                     let _ = self.engine.handle(now, Event::Pushed { channel });

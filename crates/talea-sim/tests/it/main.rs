@@ -26,6 +26,7 @@ mod reference;
 mod restart;
 mod rulings;
 mod schedules;
+mod sections;
 mod servers;
 mod sharing;
 mod signals;

@@ -64,6 +64,9 @@ fn remedy(wrong: &TreeErrorKind) -> &'static str {
             "let it stand at the root, or directly under an `fp` root"
         }
         TreeErrorKind::ManyCpus { .. } => "give each CPU a root of its own",
+        TreeErrorKind::Sections => {
+            "leave out `preemption_points` and `nonpreemptive_max`, or add a scheduler above"
+        }
         TreeErrorKind::Slot { .. } => {
             "let each slot begin where the one before ends, and the last end with the frame"
         }

@@ -4,14 +4,15 @@ use super::graph::{join, marked};
 use super::left_out::left_out;
 use super::plan::{Copy, Plan, unknown};
 use super::refused::{Places, refused};
-use crate::draft::{Named, Place, SharedDraft, TaskDraft};
+use crate::draft::{Named, Place, PreemptionDraft, SharedDraft, TaskDraft};
 use crate::system::Root;
 use std::collections::{BTreeMap, BTreeSet};
 use talea_config::diagnostic::quoted;
 use talea_config::source::{Findings, words};
 use talea_core::criteria::Overrides;
 use talea_core::engine::{
-    AcceleratorId, Affinity, Backlog, NodeId, ResourceId, SchedulerSpec, TaskSpec, Tree, Version,
+    AcceleratorId, Affinity, Backlog, NodeId, Preemption, ResourceId, SchedulerSpec, TaskSpec,
+    Tree, Version,
 };
 use talea_core::mutate;
 use talea_core::sched::{PolicySpec, Slot, TableEntry};
@@ -181,7 +182,19 @@ fn task(
             needs: version.needs,
         });
     }
-    let cost = locking(plan, task, &mut spec, resources, findings)?;
+    let mut cost = locking(plan, task, &mut spec, resources, findings)?;
+    match &task.steps.preemption {
+        PreemptionDraft::Anywhere => {}
+        PreemptionDraft::Points(points) => {
+            spec.preemption = Preemption::AtPoints;
+            let points = mutate!("system-points", &points[..], &[]);
+            cost = marked(cost, |cost| cost.preemptible_at(points));
+        }
+        &PreemptionDraft::Floating { longest, last } => {
+            spec.preemption = Preemption::Floating;
+            cost = marked(cost, |cost| cost.with_floating_sections(longest, last));
+        }
+    }
     Some((spec, cost))
 }
 
@@ -194,7 +207,7 @@ fn locking(
     findings: &mut [Findings<'_>],
 ) -> Option<Cost> {
     let mut cost = task.cost.clone();
-    for section in &task.sections {
+    for section in &task.steps.sections {
         let id = ResourceId(number(
             &section.resource,
             "resource",
@@ -213,7 +226,7 @@ fn locking(
             )
         });
     }
-    for suspension in &task.suspensions {
+    for suspension in &task.steps.suspensions {
         cost = marked(cost, |cost| {
             cost.suspending(
                 mutate!("system-suspension", suspension.after, Work::ZERO),

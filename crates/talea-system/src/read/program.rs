@@ -9,10 +9,17 @@ use talea_config::source::{Findings, words};
 pub(super) type Program = (Vec<String>, Range<usize>);
 
 /// Keys about the interior of a job, which is unknown for a program.
-const NOT_OF_A_PROGRAM: [&str; 3] = ["version", "section", "suspension"];
+const NOT_OF_A_PROGRAM: [&str; 6] = [
+    "version",
+    "section",
+    "suspension",
+    "preemption_points",
+    "nonpreemptive_max",
+    "nonpreemptive_last",
+];
 /// Keys about recurring jobs.
-const NOT_WITHOUT_END: [&str; 6] =
-    ["deadline", "offset", "jitter", "separation_max", "enforce", "backlog"];
+const NOT_WITHOUT_END: [&str; 7] =
+    ["deadline", "offset", "jitter", "separation_max", "curve", "enforce", "backlog"];
 
 /// Reads the program of a task; `Ok(None)` if the task has none. `Err` after a reported error.
 pub(super) fn program(

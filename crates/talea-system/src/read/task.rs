@@ -1,10 +1,12 @@
 //! Reader of `[[task]]` with its versions, critical sections and suspensions.
 
+use super::curve::{Curve, curve};
+use super::preemption::preemption;
 use super::program::{is_greedy, program, user};
 use super::values::{
     Field, Table, affinity, bits, byte, list, name, named, optional, spans, time_of, work_of,
 };
-use crate::draft::{Named, SectionDraft, SuspensionDraft, TaskDraft, VersionDraft};
+use crate::draft::{Named, SectionDraft, StepsDraft, SuspensionDraft, TaskDraft, VersionDraft};
 use crate::keys::Section;
 use std::collections::BTreeSet;
 use talea_config::diagnostic::quoted;
@@ -123,8 +125,12 @@ pub(super) fn task(
         None => (costs(table, &versions, findings), None),
     };
     let period = period.ok()?.or(is_greedy.then_some(MAX_RUN));
-    let arrivals = endless.or_else(|| arrivals(table, period, findings));
+    let curve = curve(table, period, findings).ok()?;
+    let mean = curve.as_ref().map(|curve| curve.distances.mean_distance());
+    let period = period.or(mean);
+    let arrivals = endless.or_else(|| arrivals(table, period, curve, findings));
     let most = cost.as_ref().map(Cost::max);
+    let preemption = preemption(table, most, findings);
     let sections = sections(table, file, most, findings);
     let suspensions: Vec<Option<SuspensionDraft>> =
         list(table, "suspension", Section::Suspension, findings)
@@ -138,7 +144,7 @@ pub(super) fn task(
                 Some(SuspensionDraft { after, length })
             })
             .collect();
-    let about_arrivals = ["offset", "jitter", "arrivals", "separation_max"]
+    let about_arrivals = ["offset", "jitter", "arrivals", "separation_max", "curve"]
         .into_iter()
         .filter_map(|key| Some((key, table.take(key)?.key_at)))
         .collect();
@@ -161,8 +167,11 @@ pub(super) fn task(
         count: count.ok()?,
         affinity: affinity.ok()?,
         versions: versions.into_iter().collect::<Option<_>>()?,
-        sections: sections?,
-        suspensions: suspensions.into_iter().collect::<Option<_>>()?,
+        steps: StepsDraft {
+            sections: sections?,
+            suspensions: suspensions.into_iter().collect::<Option<_>>()?,
+            preemption: preemption?,
+        },
         program,
         user,
         at: table.at.clone(),
@@ -293,6 +302,7 @@ fn sections(
 fn arrivals(
     table: &Table<'_>,
     period: Option<Span>,
+    curve: Option<Curve>,
     findings: &mut Findings<'_>,
 ) -> Option<Arrivals> {
     let offset = optional(table, "offset", findings, Field::duration_or_zero);
@@ -312,19 +322,6 @@ fn arrivals(
         Some(times.into_iter().map(time_of).collect::<Vec<Time>>())
     });
     let (offset, jitter) = (offset.ok()?.unwrap_or(Span::ZERO), jitter.ok()?.unwrap_or(Span::ZERO));
-    if let Some(period) = period.filter(|&period| jitter >= period) {
-        let at = table.take("jitter")?.at;
-        let why = "an arrival would be seen after the next one";
-        findings.error(
-            &at,
-            words(
-                "`jitter` is not shorter than the period",
-                why,
-                format!("write less than {period}"),
-            ),
-        );
-        return None;
-    }
     let separation_max = separation_max.ok()?;
     let extra_separation = match (period, separation_max) {
         (Some(period), Some(separation_max)) => {
@@ -340,6 +337,16 @@ fn arrivals(
         }
         _ => None,
     };
+    if let Some(Curve { distances, extra_delay }) = curve {
+        for key in ["jitter", "separation_max", "arrivals"] {
+            if let Some(field) = table.take(key) {
+                let what = format!("`{key}` means nothing beside `curve`");
+                let why = "the curve states all distances";
+                findings.error(&field.key_at, words(what, why, "leave the line out"));
+            }
+        }
+        return Some(Arrivals::Curve { offset, distances: Box::new(distances), extra_delay });
+    }
     if let Some(times) = listed.ok()? {
         for key in ["offset", "jitter", "separation_max"] {
             if let Some(field) = table.take(key) {

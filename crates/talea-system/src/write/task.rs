@@ -2,7 +2,8 @@
 
 use super::values::{Unwritable, bits, cpus, pair, span, time, unless, unwritable, work};
 use talea_config::write::text;
-use talea_core::engine::{Affinity, Backlog, NodeId, TaskSpec, Tree};
+use talea_core::engine::{Affinity, Backlog, NodeId, Preemption, TaskSpec, Tree};
+use talea_core::workload::distances::DistanceSpec;
 use talea_core::workload::{Arrivals, Cost, JobStep, Source, StepAction};
 use talea_core::{Span, Work};
 
@@ -44,6 +45,9 @@ pub(super) fn write(
         pair(out, "enforce", "true");
     }
     standing(out, place, spec);
+    if let Some(cost) = source.cost.by_version().first() {
+        preemption(out, spec, cost);
+    }
     if !is_activated(place) {
         arrivals(out, spec, &source.arrivals)?;
     }
@@ -95,6 +99,25 @@ fn standing(out: &mut String, place: &Place<'_>, spec: &TaskSpec) {
     unless(Affinity::ANY, spec.affinity, |affinity| pair(out, "affinity", &cpus(affinity)));
 }
 
+/// Writes where siblings may preempt a job.
+fn preemption(out: &mut String, spec: &TaskSpec, cost: &Cost) {
+    let steps = match cost {
+        Cost::WithSteps { steps, .. } => &steps[..],
+        _ => &[],
+    };
+    if spec.preemption == Preemption::AtPoints {
+        let is_point = |step: &&JobStep| step.action == StepAction::PreemptionPoint;
+        let points: Vec<String> = steps.iter().filter(is_point).map(|step| work(step.at)).collect();
+        pair(out, "preemption_points", &format!("[{}]", points.join(", ")));
+    }
+    for step in steps {
+        if let StepAction::FloatingSections { longest, last } = step.action {
+            pair(out, "nonpreemptive_max", &work(longest));
+            unless(Work::ZERO, last, |last| pair(out, "nonpreemptive_last", &work(last)));
+        }
+    }
+}
+
 /// Whether a graph, or the table above the task, activates its jobs.
 fn is_activated(place: &Place<'_>) -> bool {
     use talea_core::engine::NodeSpec;
@@ -132,6 +155,27 @@ fn arrivals(out: &mut String, spec: &TaskSpec, arrivals: &Arrivals) -> Result<()
             of_period(*separation)?;
             unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
             pair(out, "separation_max", &span(*separation + *extra_separation));
+        }
+        Arrivals::Curve { offset, distances, extra_delay } => {
+            unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
+            let mut parts = Vec::new();
+            match distances.spec() {
+                DistanceSpec::List(list) => {
+                    let list: Vec<String> = list.iter().copied().map(span).collect();
+                    parts.push(format!("distances = [{}]", list.join(", ")));
+                }
+                DistanceSpec::Jittered { period, jitter, separation } => {
+                    of_period(*period)?;
+                    parts.push(format!("jitter = {}", span(*jitter)));
+                    unless(Span::ZERO, *separation, |separation| {
+                        parts.push(format!("separation = {}", span(separation)));
+                    });
+                }
+            }
+            unless(Span::ZERO, *extra_delay, |extra| {
+                parts.push(format!("extra_delay = {}", span(extra)));
+            });
+            pair(out, "curve", &format!("{{ {} }}", parts.join(", ")));
         }
         Arrivals::List(times) => {
             let times: Vec<String> = times.iter().map(|&at| time(at)).collect();
@@ -184,7 +228,11 @@ fn marks(
                 out.push_str("\n[[task.suspension]]\n");
                 within(out, mark.at, Work::from_ns(length.as_ns()));
             }
-            StepAction::Unlock(_) | StepAction::Push(..) | StepAction::Pop(..) => {}
+            StepAction::Unlock(_)
+            | StepAction::Push(..)
+            | StepAction::Pop(..)
+            | StepAction::PreemptionPoint
+            | StepAction::FloatingSections { .. } => {}
         }
     }
     Ok(())

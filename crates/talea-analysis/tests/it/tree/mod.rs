@@ -4,6 +4,7 @@
 mod absorbing_slots;
 mod counterexamples;
 mod demand_plots;
+mod flat;
 mod graphs;
 mod interference;
 mod lost_time;

@@ -156,7 +156,8 @@ impl TreeGenerator<'_> {
         };
         let arrivals = match way {
             2 if (!is_global || self.loose) && !self.locks() => {
-                let jitter = Span::from_ns(self.rng.below(period.as_ns().min(8)));
+                let beyond = if self.rng.below(4) == 0 { 3 * period.as_ns() } else { 8 };
+                let jitter = Span::from_ns(self.rng.below(beyond));
                 Arrivals::Periodic { offset, period, jitter }
             }
             0..=2 => Arrivals::Periodic { offset, period, jitter: Span::ZERO },

@@ -171,9 +171,9 @@ pub(super) fn has_phases(root: &Root) -> bool {
     };
     root.tree.get(Tree::ROOT).is_some_and(|node| is_table(&node.spec))
         || root.sources.iter().any(|source| match &source.arrivals {
-            Arrivals::Periodic { offset, .. } | Arrivals::Sporadic { offset, .. } => {
-                !offset.is_zero()
-            }
+            Arrivals::Periodic { offset, .. }
+            | Arrivals::Sporadic { offset, .. }
+            | Arrivals::Curve { offset, .. } => !offset.is_zero(),
             Arrivals::List(_) | Arrivals::Observed(_) => false,
         })
 }
@@ -324,7 +324,8 @@ fn latest_first_release(source: &Source) -> Option<u64> {
         Arrivals::Periodic { offset, jitter, .. } => {
             Some(offset.as_ns().saturating_add(jitter.as_ns()))
         }
-        Arrivals::Sporadic { offset, extra_separation: Span::ZERO, .. } => Some(offset.as_ns()),
+        Arrivals::Sporadic { offset, extra_separation: Span::ZERO, .. }
+        | Arrivals::Curve { offset, extra_delay: Span::ZERO, .. } => Some(offset.as_ns()),
         _ => None,
     }
 }
@@ -339,6 +340,10 @@ fn jitter(source: &Source) -> Span {
 /// Replaces the arrivals by the densest allowed ones from `at` on. The first job has its maximal
 /// jitter.
 fn densest_arrivals(source: &mut Source, at: u64, until: u64) {
+    if let Arrivals::Curve { offset, extra_delay, .. } = &mut source.arrivals {
+        (*offset, *extra_delay) = (Span::from_ns(at), Span::ZERO);
+        return;
+    }
     let Some(distance) = separation(source) else { return };
     let first = at - jitter(source).as_ns().min(at);
     let times =
