@@ -79,7 +79,13 @@ impl<M: Mechanism> Executor<M> {
             }
             ResolvedAction::PreemptionPoint { nonpreemptive } => {
                 let event = Event::PreemptionPoint { task, nonpreemptive };
-                let _ = self.handle(log, event);
+                mutate!(
+                    "exec-segment-point",
+                    {
+                        let _ = self.handle(log, event);
+                    },
+                    {}
+                );
                 true
             }
             ResolvedAction::Push(channel, count) => {

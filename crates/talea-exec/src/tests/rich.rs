@@ -6,8 +6,8 @@ use super::{at, ms, tenths};
 use crate::replay::replay;
 use talea_core::criteria::Overrides;
 use talea_core::engine::{
-    Condition, Event, Migration, NodeId, Protocol, ResourceId, SchedulerSpec, Selection, TaskSpec,
-    Tree, Version,
+    Condition, Event, Migration, NodeId, Preemption, Protocol, ResourceId, SchedulerSpec,
+    Selection, TaskSpec, Tree, Version,
 };
 use talea_core::sched::{PolicySpec, TableEntry};
 use talea_core::server::{Reservation, ServerKind};
@@ -87,9 +87,22 @@ fn system(rng: &mut Rng, cpus: u32) -> (Tree, Workload) {
             });
         }
         let uses = spec.uses.clone();
+        let has_points = cpus == 1 && rng.below(3) == 0;
+        if has_points {
+            spec.preemption = Preemption::AtPoints;
+        }
+        let job = |rng: &mut Rng| {
+            let job = job(rng, &uses);
+            if !has_points {
+                return job;
+            }
+            let mut points = [0; 3].map(|_| tenths(1 + rng.below(40)));
+            points.sort_unstable();
+            job.preemptible_at(&points)
+        };
         let cost = match spec.versions.len() {
-            0 => job(rng, &uses),
-            n => Cost::Versions((0..n).map(|_| job(rng, &uses)).collect()),
+            0 => job(rng),
+            n => Cost::Versions((0..n).map(|_| job(rng)).collect()),
         };
         let node = tree.task(parents[rng.below(parents.len() as u64) as usize], spec);
         for &from in &above {
@@ -113,7 +126,7 @@ fn steps_within_jobs_are_delivered_as_in_a_simulation() {
         (at(90), Condition::Mode(1)),
         (at(130), Condition::Permitted(1)),
     ];
-    let mut seen = [0; 6];
+    let mut seen = [0; 7];
     let (mut events, mut cases) = (0, 0);
     for case in 0..400 {
         let (tree, workload) = system(&mut rng, 1 + (case % 3) as u32);
@@ -144,6 +157,7 @@ fn steps_within_jobs_are_delivered_as_in_a_simulation() {
                 Event::Unlocked { .. } => 3,
                 Event::Pushed { .. } => 4,
                 Event::Popped { .. } => 5,
+                Event::PreemptionPoint { .. } => 6,
                 _ => continue,
             }] += 1;
         }
