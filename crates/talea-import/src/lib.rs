@@ -13,11 +13,13 @@
 mod json;
 mod lines;
 mod names;
+mod poet;
 mod retif;
 mod rtapp;
 mod sf3p;
 mod system_file;
 
+pub use poet::poet;
 pub use retif::retif;
 pub use rtapp::rtapp;
 pub use sf3p::sf3p;

@@ -26,3 +26,10 @@ fn s22_what_is_imported_from_rt_app_can_be_simulated() {
     all.extend(malformed(include_str!("malformed/rtapp.txt")));
     smoke(harness::import_rtapp, &all);
 }
+
+#[test]
+fn what_is_imported_from_poet_can_be_simulated() {
+    let mut all = seeds("import_poet");
+    all.extend(malformed(include_str!("malformed/poet.txt")));
+    smoke(harness::import_poet, &all);
+}

@@ -30,9 +30,10 @@ pub fn estimated_events(root: &Root, until: u64) -> u64 {
     root.tree.nodes().map(|(_, node)| of(node)).fold(jobs, u64::saturating_add)
 }
 
-/// Returns the least distance of two arrivals in nanoseconds; `None` if they are listed.
+/// Returns the distance of two arrivals in nanoseconds, the least or that of a curve in the long run;
+/// `None` if they are listed.
 pub fn separation(source: &Source) -> Option<u64> {
-    match source.arrivals {
+    match &source.arrivals {
         Arrivals::Periodic { period, .. } => Some(period.as_ns()),
         Arrivals::Sporadic { separation, .. } => Some(separation.as_ns()),
         Arrivals::Curve { distances, .. } => Some(distances.mean_distance().as_ns()),

@@ -23,14 +23,28 @@ pub(super) struct Blocking {
     /// may run first, up to its lock, and then block. This occurs once per job, because the holder
     /// then runs until it unlocks.
     blocked_late: Vec<NodeId>,
-    /// Resource use that no test covers: no task of the tree has a bound.
+    /// Resource use that no test covers: no task has a bound, except for those in `unaffected`.
     pub(super) uncovered: Option<NoBound>,
+    /// Tasks that no holder and no waiter of a resource can delay.
+    unaffected: Vec<NodeId>,
 }
 
 impl Blocking {
     /// Returns the blocking of the tasks of a model.
     pub(super) fn of(model: &Model<'_>) -> Blocking {
-        read(model).unwrap_or_else(|no| Blocking { uncovered: Some(no), ..Blocking::default() })
+        read(model).unwrap_or_else(|no| Blocking {
+            uncovered: Some(no),
+            unaffected: unaffected(model),
+            ..Blocking::default()
+        })
+    }
+
+    /// Checks that the use of resources by other tasks leaves a bound of `node` possible.
+    pub(super) fn check(&self, node: NodeId) -> Result<(), NoBound> {
+        match &self.uncovered {
+            Some(no) if !self.unaffected.contains(&node) => Err(no.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// Whether resources block any task. The blocking term differs from task to task.
@@ -55,6 +69,30 @@ impl Model<'_> {
             }
         }
     }
+}
+
+/// Returns the tasks of a flat root by fixed keys that are more urgent than every user of a
+/// resource. Under each protocol a holder has at most the urgency of the most urgent user, so that
+/// these tasks are served as if there were no resources.
+fn unaffected(model: &Model<'_>) -> Vec<NodeId> {
+    let tasks = model.tasks();
+    let NodeSpec::Scheduler(root) = model.node_spec(Tree::ROOT) else { return Vec::new() };
+    let is_child = |&task: &NodeId| model.parent(task) == Some(Tree::ROOT);
+    let (Some(order), true) = (KeyOrder::of(&root.policy), tasks.iter().all(is_child)) else {
+        return Vec::new();
+    };
+    // Orders of waiting jobs cost time of every task.
+    let pays = model.has_overheads;
+    if pays || !root.preemptive || root.reservation.is_some() || model.tree.cpus > 1 {
+        return Vec::new();
+    }
+    let key = |task: NodeId| model.key_range(order, task).ok().flatten().map(|range| range.0);
+    let users = tasks.iter().zip(model.sources).filter(|(_, source)| locks(&source.cost));
+    let most_urgent = users.map(|(&task, _)| key(task).unwrap_or(0)).min();
+    let is_above = |&task: &NodeId| {
+        mutate!("tree-unaffected", key(task) < most_urgent, true) && key(task).is_some()
+    };
+    tasks.into_iter().filter(is_above).collect()
 }
 
 /// Returns the blocking terms of a tree, or the node whose resource use no test covers.
@@ -156,7 +194,7 @@ fn read(model: &Model<'_>) -> Result<Blocking, NoBound> {
             .filter(|(_, term)| mutate!("tree-resources", !term.is_zero(), term.is_zero()))
             .collect(),
         blocked_late: late,
-        uncovered: None,
+        ..Blocking::default()
     })
 }
 

@@ -80,7 +80,9 @@ impl<'m> Bounds<'m> {
 
     /// Returns the longest response of the task at `node`, counted from its arrival.
     pub(super) fn bound(&mut self, node: NodeId) -> Result<Span, NoBound> {
-        self.check_covered()?;
+        let passes = [&self.whole_root.uncovered, &self.model.uncovered];
+        passes.into_iter().flatten().next().cloned().map_or(Ok(()), Err)?;
+        self.blocking.check(node)?;
         match self.responses.get(&node) {
             Some(Some(found)) => return found.clone(),
             // The search for this bound is in progress: the responses depend on each other.

@@ -87,6 +87,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<Exit> {
         Form::Retif => import::retif(file, inputs.get(1).map(Input::file)),
         Form::Sf3p => import::sf3p(file),
         Form::RtApp => import::rtapp(file, args.cpus),
+        Form::Poet => import::poet(file),
     })
 }
 

@@ -89,3 +89,62 @@ fn an_unknown_form_is_refused_with_the_known_ones() {
     let named = run(&scratch, &["import", "--from", "SF3P", "tdmatop.xml"]);
     assert_eq!(named.code, Some(0), "{}", named.err);
 }
+
+/// Writes a set of the fixture in POET's form.
+fn yaml(row: &serde_json::Value) -> String {
+    use std::fmt::Write;
+    let word = |yes: bool, one: &'static str, other: &'static str| if yes { one } else { other };
+    let policy = word(row["policy"] == "fp", "FP", "EDF");
+    let model = word(row["preemptive"] == true, "FP", "NP");
+    let mut text = format!("scheduling policy: {policy}\npreemption model: {model}\ntask set:\n");
+    for (id, task) in row["tasks"].as_array().expect("tasks").iter().enumerate() {
+        let _ = writeln!(text, "- id: {id}\n  worst-case execution time: {}", task["cost"]);
+        let _ = writeln!(text, "  deadline: {}", task["deadline"]);
+        if policy == "FP" {
+            let _ = writeln!(text, "  priority: {}", task["priority"]);
+        }
+        let (period, least) = (task.get("period"), task.get("mit"));
+        match (period, least, task.get("curve")) {
+            (Some(period), ..) => writeln!(text, "  period: {period}"),
+            (_, Some(least), _) => writeln!(text, "  min interarrival: {least}"),
+            (.., Some(curve)) => {
+                writeln!(text, "  arrival curve: [{}, {}]", curve["horizon"], curve["steps"])
+            }
+            other => panic!("{other:?}"),
+        }
+        .expect("a string grows");
+    }
+    text
+}
+
+#[test]
+fn the_sets_of_poet_have_the_bounds_of_pyrta() {
+    let scratch = Scratch::new();
+    let (mut equal, mut less) = (0, 0);
+    let fixture = include_str!("../../../talea-analysis/tests/data/poet.jsonl");
+    // Every 25th, of each of the four kinds.
+    for line in fixture.lines().step_by(25) {
+        let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let Some(expected) = row["R"].as_array() else { continue };
+        scratch.file("set.yaml", &yaml(&row));
+        let ended = run(&scratch, &["import", "set.yaml"]);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        scratch.file("set.toml", &ended.out);
+        let ended = run(&scratch, &["analyze", "set.toml", "--json"]);
+        assert!(ended.err.is_empty(), "{}: {}", row["id"], ended.err);
+        let answer: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        let tasks = answer["roots"][0]["tasks"].as_array();
+        let tasks = tasks.unwrap_or_else(|| panic!("{}: {}", row["id"], ended.out));
+        for (task, expected) in tasks.iter().zip(expected) {
+            let (Some(bound), Some(expected)) = (task["bound_ns"].as_u64(), expected.as_u64())
+            else {
+                continue;
+            };
+            // A distance list also excludes what two windows together exclude.
+            assert!(bound <= expected, "{}: {bound} above {expected}", row["id"]);
+            *(if bound == expected { &mut equal } else { &mut less }) += 1;
+        }
+    }
+    println!("{equal} equal, {less} less");
+    assert!(equal > 100 && less < equal, "{equal} {less}");
+}

@@ -2,7 +2,8 @@
 
 use super::{Bench, Draw};
 use talea_analysis::Sporadic;
-use talea_analysis::uni::{Scratch, edf_response, fp_response, qpa};
+use talea_analysis::Verdict;
+use talea_analysis::uni::{Scratch, edf_response, fp_response, np_edf, qpa};
 use talea_sim::generate::Deadlines;
 
 /// Sets with periods of 1 ms to 1 s, with which other tools were measured.
@@ -24,6 +25,16 @@ fn fp_meets(_: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
 fn edf(tasks: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
     let (mut scratch, mut out) = (Scratch::new(), vec![None; tasks]);
     move |set| edf_response::bounds(set, &mut scratch, &mut out) == Ok(true)
+}
+
+fn non_preemptive_edf(tasks: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
+    let (mut scratch, mut out) = (Scratch::new(), vec![None; tasks]);
+    move |set| np_edf::bounds(set, &mut scratch, &mut out) == Ok(true)
+}
+
+fn non_preemptive_demand(_: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
+    let mut scratch = Scratch::new();
+    move |set| matches!(np_edf::verdict_in(set, &mut scratch), Verdict::Proved { .. })
 }
 
 fn demand(_: usize) -> impl FnMut(&Vec<Sporadic>) -> bool {
@@ -57,4 +68,13 @@ pub(super) fn measure(bench: &mut Bench) {
     let thresholds = Some([100_000, 15_000, 1_500]);
     bench.case((response, "implicit, U = 0.9"), thresholds, |tasks| IMPLICIT.sets(tasks), edf);
     bench.case((response, "constrained, U = 0.95"), None, |tasks| CONSTRAINED.sets(tasks), edf);
+    let response = np_edf::RESPONSE_TIMES.name;
+    let thresholds = Some([50_000, 10_000, 1_000]);
+    let sets = |tasks| IMPLICIT.sets(tasks);
+    bench.case((response, "implicit, U = 0.9"), thresholds, sets, non_preemptive_edf);
+    let sets = |tasks| CONSTRAINED.sets(tasks);
+    bench.case((response, "constrained, U = 0.95"), None, sets, non_preemptive_edf);
+    let sets = |tasks| IMPLICIT.sets(tasks);
+    let demand = np_edf::INFO.name;
+    bench.case((demand, "implicit, U = 0.9"), None, sets, non_preemptive_demand);
 }

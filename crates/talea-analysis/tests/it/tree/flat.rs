@@ -228,6 +228,38 @@ fn phases_of(count: usize, phases: u64) -> u64 {
     u64::pow(phases, count as u32)
 }
 
+#[test]
+fn tasks_above_every_user_of_an_uncovered_resource_keep_their_bounds() {
+    use talea_core::engine::Protocol;
+    let mut tree = Tree::new(1, SchedulerSpec::new("root", PolicySpec::FixedPriority));
+    let log = tree.resource("log", Protocol::None);
+    let mut sources = Vec::new();
+    for (priority, period, cost, locks) in
+        [(30, 10, 2, None), (20, 20, 4, Some(1)), (20, 50, 1, None), (10, 40, 5, Some(2))]
+    {
+        let mut spec = TaskSpec::new("task", Span::from_ns(period));
+        spec.priority = priority;
+        let mut cost = Cost::Constant(Work::from_ns(cost));
+        if let Some(length) = locks {
+            spec.uses.push(log);
+            cost = cost.locking(log, Work::ZERO, Work::from_ns(length));
+        }
+        tree.task(Tree::ROOT, spec);
+        let (offset, jitter) = (Span::ZERO, Span::ZERO);
+        let arrivals = Arrivals::Periodic { offset, period: Span::from_ns(period), jitter };
+        sources.push(Source { arrivals, cost });
+    }
+    let flat = Flat { tree, sources };
+    let found = bounds(&flat);
+    assert_eq!(found[0].bound, Ok(Span::from_ns(2)));
+    assert_eq!(found[0].kind, TestKind::Exact);
+    for one in &found[1..] {
+        let reason = one.bound.as_ref().map_err(|no| no.reason);
+        assert_eq!(reason, Err(Reason::Resources), "{:?}", one.node);
+    }
+    assert_eq!(simulate(&flat.tree, &flat.sources, 1, 400)[0], Span::from_ns(2));
+}
+
 fn task(tree: &mut Tree, priority: u8, preemption: Preemption) {
     let mut spec = TaskSpec::new("task", Span::from_ns(100));
     (spec.priority, spec.preemption) = (priority, preemption);

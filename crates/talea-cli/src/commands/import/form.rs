@@ -7,6 +7,7 @@
 //! | lines with a range of priorities in the second or third column, or headings with `!` | ReTiF |
 //! | lines with a rule's property in the third column | ReTiF |
 //! | YAML with a section `plugins` | ReTiF |
+//! | YAML with `scheduling policy` or `preemption model` | POET |
 //!
 //! Other contents are refused with the reason. The importers check the content in detail.
 
@@ -22,13 +23,16 @@ pub(super) enum Form {
     Sf3p,
     /// A workload of rt-app 1.0, in JSON.
     RtApp,
+    /// A task set of POET (Prosa), in YAML.
+    Poet,
 }
 
 impl Form {
     /// Returns a sentence with all forms.
     pub(super) fn overview() -> String {
         "Known forms: sf3p (XML with <simulation>), rt-app (a JSON object), retif (lines of name, \
-         module, priorities and CPUs; lines of rules; YAML with plugins). --from FORM selects one"
+         module, priorities and CPUs; lines of rules; YAML with plugins), poet (YAML with \
+         `scheduling policy`). --from FORM selects one"
             .to_owned()
     }
 }
@@ -39,6 +43,7 @@ impl fmt::Display for Form {
             Form::Retif => "retif",
             Form::Sf3p => "sf3p",
             Form::RtApp => "rt-app",
+            Form::Poet => "poet",
         })
     }
 }
@@ -54,6 +59,8 @@ pub(super) enum Content {
     Sf3p,
     /// An rt-app workload.
     RtApp,
+    /// A task set of POET.
+    Poet,
 }
 
 impl Content {
@@ -63,6 +70,7 @@ impl Content {
             Content::RetifPlugins | Content::RetifRules => Form::Retif,
             Content::Sf3p => Form::Sf3p,
             Content::RtApp => Form::RtApp,
+            Content::Poet => Form::Poet,
         }
     }
 }
@@ -144,6 +152,9 @@ fn lines(text: &str) -> Result<Content, String> {
         let columns: Vec<&str> = line.split_whitespace().collect();
         if line.starts_with('[') || columns.get(1) == Some(&"=") {
             return Err("this is TOML, which Talea reads without an import".to_owned());
+        }
+        if ["scheduling policy:", "preemption model:"].iter().any(|key| line.starts_with(key)) {
+            return Ok(Content::Poet);
         }
         if is_first {
             let key = line.split(':').next().unwrap_or_default();
