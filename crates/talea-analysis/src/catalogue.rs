@@ -27,6 +27,7 @@ pub const ALL: &[TestInfo] = &[
     uni::limited_edf::INFO,
     uni::curve_response::INFO,
     uni::amc_rtb::INFO,
+    tree::KNOWN_PHASES,
     // Several processors.
     multi::gfb::INFO,
     multi::bcl::PLAIN,

@@ -90,6 +90,7 @@ fn described(policy: &PolicySpec, cpus: u32, per_mille: u64) -> Root {
         programs: vec![None; tasks.len()],
         users: vec![None; tasks.len()],
         tasks,
+        phases_known: false,
         surroundings: Environment::default(),
     }
 }

@@ -37,6 +37,7 @@ impl Application {
             tasks: self.tasks.iter().map(|declared| declared.task.spec.name.clone()).collect(),
             programs: vec![None; self.tasks.len()],
             users: vec![None; self.tasks.len()],
+            phases_known: false,
             surroundings: Environment::default(),
         };
         let (expectations, warnings) = Default::default();

@@ -286,7 +286,7 @@ pub const KEYS: &[Key<Section>] = &[
     key(Task, "offset", Duration, "\"2ms\"")
         .default("\"0\"")
         .range("any")
-        .means("Arrival of its first job. If no task of a file has an offset, an analysis covers all phases."),
+        .means("Arrival of its first job. If a task of a root states an offset, also `\"0\"`, an analysis assumes the stated phases; otherwise it covers all phases."),
     key(Task, "jitter", Duration, "\"1ms\"")
         .default("\"0\"")
         .range("any")

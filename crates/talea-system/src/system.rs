@@ -38,6 +38,9 @@ pub struct Root {
     pub programs: Vec<Option<Vec<String>>>,
     /// `users[t]`: account of the program of task `t`, if the file names one.
     pub users: Vec<Option<String>>,
+    /// Whether some task of the file states an `offset`, also of zero: then an analysis assumes the
+    /// stated phases.
+    pub phases_known: bool,
     /// Overheads, stalls, and changes of battery, mode and mask.
     pub surroundings: Environment,
 }

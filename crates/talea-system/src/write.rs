@@ -83,7 +83,12 @@ fn root(out: &mut String, root: &Root) -> Result<(), Unwritable> {
     let tasks = tree.nodes().filter(|(_, node)| matches!(node.spec, NodeSpec::Task(_)));
     for (at, (id, node)) in tasks.enumerate() {
         let (NodeSpec::Task(spec), Some(parent)) = (&node.spec, node.parent) else { continue };
-        let place = task::Place { tree, id, parent: name_of(tree, parent) };
+        let place = task::Place {
+            tree,
+            id,
+            parent: name_of(tree, parent),
+            phases_known: root.phases_known,
+        };
         let program = (root.programs[at].as_deref(), root.users[at].as_deref());
         task::write(out, &place, spec, &root.sources[at], program)?;
     }

@@ -553,6 +553,11 @@ fn curves_and_sections_are_written_as_they_are_read() {
         assert_eq!(first.preemption, second.preemption, "{text}");
         assert_eq!((first.period, first.deadline), (second.period, second.deadline), "{text}");
     }
+    for (form, known) in [("offset = \"0\"\n", true), ("offset = \"1ms\"\n", true), ("", false)] {
+        let first = parsed(&format!("{head}period = \"10ms\"\n{form}"));
+        let second = parsed(&talea_system::write(&first).expect("a system"));
+        assert_eq!((first.roots[0].phases_known, second.roots[0].phases_known), (known, known));
+    }
     let mean = spec(&parsed(&format!("{head}{}", forms[2]))).expect("a task");
     assert_eq!(mean.period.as_ns(), 10_000_000, "three jobs in 30 ms");
     // Of the jobs: three at once, a millisecond apart; the least urgent waits for a point.

@@ -144,6 +144,7 @@ mod model;
 mod node_supply;
 mod overheads;
 mod passes;
+mod phases;
 mod priority_keys;
 mod queries;
 mod responses;
@@ -156,6 +157,7 @@ mod task_model;
 mod whole_root;
 
 pub use demand_plot::DemandPlot;
+pub use phases::INFO as KNOWN_PHASES;
 pub use root_model::RootModel;
 pub use table::INFO as TABLE;
 pub use task_bound::{INFO, NoBound, Reason, TaskBound};

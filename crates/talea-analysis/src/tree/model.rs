@@ -27,6 +27,8 @@ pub(super) struct Model<'a> {
     pub(super) step_limit: u64,
     /// Reason why no task of the tree has a bound.
     pub(super) uncovered: Option<NoBound>,
+    /// Whether the offsets of the sources hold.
+    pub(super) phases_known: bool,
     /// Whether CPUs stall.
     pub(super) has_stalls: bool,
     /// Whether overheads are modelled.
@@ -116,6 +118,7 @@ impl<'a> Model<'a> {
                 .collect(),
             step_limit: of.steps,
             uncovered,
+            phases_known: of.phases_known,
             has_stalls: !of.stalls.is_empty(),
             has_overheads: pays,
             dispatch_cost: 0,

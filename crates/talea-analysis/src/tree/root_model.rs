@@ -16,6 +16,9 @@ pub struct RootModel<'a> {
     pub overheads: Overheads,
     /// CPU stalls. With any stall no test is known.
     pub stalls: &'a [Stall],
+    /// Whether the offsets of the sources hold, so that a schedule may prove or refute deadlines.
+    /// Otherwise bounds cover all phases.
+    pub phases_known: bool,
     /// Upper limit of the CPU time that is lost in one busy period, in any number of parts.
     pub lost: Span,
     /// Step limit of the search for one bound. A step evaluates one interference curve, which takes
@@ -31,9 +34,16 @@ impl<'a> RootModel<'a> {
             sources,
             overheads: Overheads::default(),
             stalls: &[],
+            phases_known: false,
             lost: Span::ZERO,
             steps: 1 << 21,
         }
+    }
+
+    /// Sets whether the offsets of the sources hold.
+    #[must_use]
+    pub fn with_phases_known(self, phases_known: bool) -> RootModel<'a> {
+        RootModel { phases_known, ..self }
     }
 
     /// Creates a model with the overheads and stalls of the environment.

@@ -117,7 +117,7 @@ pub(super) fn read_task(
 }
 
 /// Whether all jobs of a sequence can have the maximum cost.
-fn can_always_cost_most(cost: &Cost) -> bool {
+pub(super) fn can_always_cost_most(cost: &Cost) -> bool {
     mutate!(
         "tree-exact-costs",
         match cost {

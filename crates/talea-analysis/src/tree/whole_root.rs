@@ -3,7 +3,7 @@
 
 use super::model::Model;
 use super::task_bound::{NoBound, Reason};
-use super::{flat, graph, table};
+use super::{flat, graph, phases, table};
 use crate::multi::graham;
 use crate::test_info::{TestInfo, TestKind};
 use alloc::collections::BTreeMap;
@@ -32,7 +32,8 @@ impl WholeRoot {
         };
         let table = table::bounds(model).map(|bounds| (sufficient(bounds), &table::INFO));
         let graph = || graph::bounds(model).map(|bounds| (sufficient(bounds), &graham::INFO));
-        match table.or_else(graph).or_else(|| flat::bounds(model)) {
+        let phases = || phases::bounds(model).map(|bounds| (bounds, &phases::INFO));
+        match table.or_else(graph).or_else(phases).or_else(|| flat::bounds(model)) {
             Some(_) if !model.lost.is_zero() => {
                 let no = NoBound { node: Tree::ROOT, reason: Reason::CpuStalls };
                 WholeRoot { uncovered: Some(no), ..none }

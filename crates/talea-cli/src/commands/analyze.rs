@@ -256,7 +256,8 @@ fn analyze_root(
     progress: &mut Progress,
     found: &mut Option<(witness::FoundMiss, usize)>,
 ) -> anyhow::Result<RootAnalysis> {
-    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
+        .with_phases_known(root.phases_known);
     let answers =
         roots.bounds_with_progress(|done, all| progress.tasks_analysed(&root.name, done, all));
     progress.finish_line();

@@ -136,27 +136,29 @@ fn a_stall_is_not_ignored() {
 #[test]
 fn a_miss_that_no_job_shows_is_not_refuted() {
     let scratch = Scratch::new();
-    let task = |name: &str, priority: u8, offset: Option<&str>| {
-        let offset = offset.map_or(String::new(), |offset| format!("offset = \"{offset}\"\n"));
+    let task = |name: &str, priority: u8, more: &str| {
         format!(
-            "[[task]]\nname = \"{name}\"\npriority = {priority}\nperiod = \"20ms\"\ndeadline = \"10ms\"\n{offset}cost = \"10ms\"\n"
+            "[[task]]\nname = \"{name}\"\npriority = {priority}\nperiod = \"20ms\"\ndeadline = \"10ms\"\n{more}cost = \"10ms\"\n"
         )
     };
-    let system = |second: Option<&str>| {
+    let system = |second: &str| {
         format!(
             "[[scheduler]]\nname = \"cpu0\"\npolicy = \"fp\"\n{}{}",
-            task("a", 9, None),
+            task("a", 9, ""),
             task("b", 1, second)
         )
     };
-    // Neither waits for the other; released together, the second one does.
-    for (second, text) in [
-        (Some("10ms"), "unknown: b: a response may be up to 20ms"),
-        (None, "refuted: b: a response can be 20ms"),
+    // Neither waits for the other, which the schedule proves where a test follows it; released
+    // together, the second one does. A stated zero is a phase, too.
+    for (second, code, text) in [
+        ("offset = \"10ms\"\n", 0, "every deadline is met"),
+        ("offset = \"10ms\"\nenforce = true\n", 1, "unknown: b: a response may be up to 20ms"),
+        ("offset = \"0\"\n", 1, "refuted: b: a response can be 20ms"),
+        ("", 1, "refuted: b: a response can be 20ms"),
     ] {
         scratch.file("system.toml", &system(second));
         let ended = run(&scratch, &["analyze", "system.toml"]);
-        assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
+        assert_eq!(ended.code, Some(code), "{}{}", ended.out, ended.err);
         assert!(ended.out.contains(text), "{}", ended.out);
     }
 }

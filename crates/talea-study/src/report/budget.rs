@@ -141,6 +141,7 @@ mod tests {
             tasks: vec!["task".to_owned()],
             programs: vec![None],
             users: vec![None],
+            phases_known: false,
             surroundings: Environment::default(),
         }
     }

@@ -104,6 +104,9 @@ pub(super) fn tree(
         name: draft.schedulers[root].name.name.clone(),
         tree,
         sources,
+        phases_known: plan.tasks[root].iter().any(|&number| {
+            draft.tasks[number].about_arrivals.iter().any(|(key, _)| *key == "offset")
+        }),
         tasks: tasks.into_iter().map(|(name, _)| name).collect(),
         surroundings,
     })

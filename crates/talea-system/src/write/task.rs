@@ -13,6 +13,8 @@ pub(super) struct Place<'t> {
     pub(super) id: NodeId,
     /// Name of the scheduler above the task.
     pub(super) parent: &'t str,
+    /// Whether an offset of zero is written, too.
+    pub(super) phases_known: bool,
 }
 
 pub(super) fn write(
@@ -49,7 +51,7 @@ pub(super) fn write(
         preemption(out, spec, cost);
     }
     if !is_activated(place) {
-        arrivals(out, spec, &source.arrivals)?;
+        arrivals(out, place, spec, &source.arrivals)?;
     }
     let costs = source.cost.by_version();
     if spec.versions.is_empty() {
@@ -134,7 +136,17 @@ fn is_activated(place: &Place<'_>) -> bool {
     entries.iter().any(|entry| entry.activates && Some(entry.owner as usize) == number)
 }
 
-fn arrivals(out: &mut String, spec: &TaskSpec, arrivals: &Arrivals) -> Result<(), Unwritable> {
+fn arrivals(
+    out: &mut String,
+    place: &Place<'_>,
+    spec: &TaskSpec,
+    arrivals: &Arrivals,
+) -> Result<(), Unwritable> {
+    let offset_of = |out: &mut String, offset: Span| {
+        if place.phases_known || !offset.is_zero() {
+            pair(out, "offset", &span(offset));
+        }
+    };
     let of_period = |distance: Span| {
         if distance == spec.period {
             return Ok(());
@@ -148,16 +160,16 @@ fn arrivals(out: &mut String, spec: &TaskSpec, arrivals: &Arrivals) -> Result<()
     match arrivals {
         Arrivals::Periodic { offset, period, jitter } => {
             of_period(*period)?;
-            unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
+            offset_of(out, *offset);
             unless(Span::ZERO, *jitter, |jitter| pair(out, "jitter", &span(jitter)));
         }
         Arrivals::Sporadic { offset, separation, extra_separation } => {
             of_period(*separation)?;
-            unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
+            offset_of(out, *offset);
             pair(out, "separation_max", &span(*separation + *extra_separation));
         }
         Arrivals::Curve { offset, distances, extra_delay } => {
-            unless(Span::ZERO, *offset, |offset| pair(out, "offset", &span(offset)));
+            offset_of(out, *offset);
             let mut parts = Vec::new();
             match distances.spec() {
                 DistanceSpec::List(list) => {

@@ -8,6 +8,7 @@ mod flat;
 mod graphs;
 mod interference;
 mod lost_time;
+mod phases;
 mod published;
 mod random_trees;
 mod simulated;

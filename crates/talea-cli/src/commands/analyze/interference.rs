@@ -96,7 +96,8 @@ fn why(tree: &Tree, no: &NoBound) -> String {
 }
 
 fn band(args: &AnalyzeArgs, root: &Root, node: NodeId) -> BandInterference {
-    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
+        .with_phases_known(root.phases_known);
     let mut answer = BandInterference {
         name: name_of(&root.tree, node).to_owned(),
         root: root.name.clone(),

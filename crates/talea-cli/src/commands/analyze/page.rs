@@ -19,7 +19,8 @@ pub(super) fn write(path: &Path, system: &System, answer: &AnalysisReport) -> an
 }
 
 fn plots(root: &Root) -> Vec<Plot> {
-    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
+        .with_phases_known(root.phases_known);
     let one = |picture: &talea_analysis::tree::DemandPlot| {
         let is_scheduler = |node: NodeId| match root.tree.get(node).map(|node| &node.spec) {
             Some(NodeSpec::Scheduler(spec)) => spec.reservation.is_none(),

@@ -121,7 +121,8 @@ fn propose_table(
         verified: None,
     };
     let partitions = children(&root.tree, node);
-    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+    let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
+        .with_phases_known(root.phases_known);
     let stretched = match roots.absorbing_slots(node) {
         Ok(AbsorbedTable::Slots(stretched)) => stretched,
         Ok(AbsorbedTable::FrameTooShort(Some(needed))) => {
@@ -171,7 +172,8 @@ fn verify(
     progress: &mut Progress,
 ) -> anyhow::Result<Verification> {
     let mut proved = |root: &Root| {
-        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
+            .with_phases_known(root.phases_known);
         let answers =
             roots.bounds_with_progress(|done, all| progress.tasks_analysed(&root.name, done, all));
         answers.iter().filter(|answer: &&Bounded| answer.is_proved()).count()

@@ -99,7 +99,8 @@ pub(super) fn show(args: &AnalyzeArgs, system: &System) -> anyhow::Result<Exit> 
 /// Returns the first task without a test, with the reason.
 fn first_without_a_test(system: &System) -> Option<String> {
     system.roots.iter().find_map(|root| {
-        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
+            .with_phases_known(root.phases_known);
         roots.bounds().into_iter().find_map(|answer| match answer.bound {
             Err(no) if no.reason.is_structural() => {
                 Some(format!("{}: {}", name_of(&root.tree, no.node), no.reason.text()))
@@ -111,7 +112,8 @@ fn first_without_a_test(system: &System) -> Option<String> {
 
 fn are_proved(system: &System) -> bool {
     system.roots.iter().all(|root| {
-        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings);
+        let roots = RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
+            .with_phases_known(root.phases_known);
         roots.are_proved()
     })
 }

@@ -360,6 +360,7 @@ fn with_contract(like: Reservation, budget: Work, period: Span) -> Reservation {
 
 fn roots(root: &Root) -> RootModel<'_> {
     RootModel::with_environment(&root.tree, &root.sources, &root.surroundings)
+        .with_phases_known(root.phases_known)
 }
 
 fn share(of: Contract) -> String {

@@ -169,7 +169,8 @@ pub(super) fn has_phases(root: &Root) -> bool {
         let NodeSpec::Scheduler(spec) = body else { return false };
         matches!(spec.policy, PolicySpec::Table { .. })
     };
-    root.tree.get(Tree::ROOT).is_some_and(|node| is_table(&node.spec))
+    root.phases_known
+        || root.tree.get(Tree::ROOT).is_some_and(|node| is_table(&node.spec))
         || root.sources.iter().any(|source| match &source.arrivals {
             Arrivals::Periodic { offset, .. }
             | Arrivals::Sporadic { offset, .. }

@@ -152,6 +152,7 @@ impl Trial {
             programs: names.iter().map(program).collect::<anyhow::Result<_>>()?,
             users: vec![None; names.len()],
             tasks: names,
+            phases_known: false,
             surroundings: Environment::default(),
         };
         let duration = self.length;
