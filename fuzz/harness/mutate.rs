@@ -1,26 +1,16 @@
 //! Mutations of seeds without a fuzzer: the same numbers give the same bytes.
 
-/// xorshift64*. Vigna, ACM Trans. Math. Software 42(4), 2016.
-pub(crate) struct Rng(u64);
+/// Random indices.
+pub(crate) struct Rng(talea_core::rng::Rng);
 
 impl Rng {
-    /// `seed` must not be zero.
     pub(crate) fn new(seed: u64) -> Rng {
-        assert_ne!(seed, 0, "xorshift stays at zero forever");
-        Rng(seed)
-    }
-
-    /// The next number.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        Rng(talea_core::rng::Rng::new(seed))
     }
 
     /// A number below `bound`; zero if that is zero.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.next() % bound as u64) as usize }
+        self.0.below(bound as u64) as usize
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) fn gcd(mut a: u64, mut b: u64) -> u64 {
 mod tests {
     use super::*;
     use alloc::vec::Vec;
+    use talea_core::rng::Rng;
 
     fn thirds(count: usize) -> Vec<Demand> {
         (0..count).map(|_| Demand::new(Work::from_ns(1), Span::from_ns(3))).collect()
@@ -91,13 +92,8 @@ mod tests {
 
     #[test]
     fn sums_over_a_common_denominator_equal_sums_over_the_product() {
-        let mut seed = 1u64;
-        let mut next = || {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            seed >> 40
-        };
+        let mut rng = Rng::new(1);
+        let mut next = || rng.next() >> 40;
         for _ in 0..2_000 {
             let demands: Vec<Demand> = (0..next() % 5)
                 .map(|_| Demand::new(Work::from_ns(next() % 30), Span::from_ns(next() % 60 + 1)))

@@ -12,6 +12,7 @@ use std::time::Instant;
 use talea_broker::input::Platform;
 use talea_broker::plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 use talea_broker::{PluginSet, SpecSlot};
+use talea_core::rng::Rng;
 use talea_core::setup::{
     Band, EdfOptions, FpOptions, OnOverrun, PluginKind, PluginSetup, RmOptions, Setup,
 };
@@ -48,16 +49,11 @@ fn plugin_set(cpus: u32, instances: u8) -> PluginSet {
 
 /// Returns random parameters as in ReTiF's benchmark: a period of 1024 to 11263 us. The runtime is
 /// 1024 ns, so that 16,384 tasks fit on 20 CPUs.
-fn params(seed: &mut u64) -> Params {
-    let mut roll = |sides: u64| {
-        *seed =
-            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (*seed >> 33) % sides
-    };
+fn params(rng: &mut Rng) -> Params {
     Params {
-        period: Some(Span::from_ns((1_024 + roll(10_240)) * 1_000)),
+        period: Some(Span::from_ns((1_024 + rng.below(10_240)) * 1_000)),
         runtime: Some(Work::from_ns(1_024)),
-        priority: Some(Priority(10 + roll(50) as u8)),
+        priority: Some(Priority(10 + rng.below(50) as u8)),
         ..Params::default()
     }
 }
@@ -105,10 +101,10 @@ fn main() {
     for (cpus, instances) in [(1, 1), (2, 1), (20, 1), (64, 1), (2, 8)] {
         for plugin in 0..4 {
             for specs in [0, 1_024, 16_384] {
-                let (mut plugin_set, mut seed) = (plugin_set(cpus, instances), 7);
+                let (mut plugin_set, mut rng) = (plugin_set(cpus, instances), Rng::new(7));
                 let mut held = 0;
                 for _ in 0..specs {
-                    let params = params(&mut seed);
+                    let params = params(&mut rng);
                     // On one CPU not all of them fit; then without a runtime, if the plugin accepts
                     // that.
                     let bare = Params { runtime: None, ..params };
@@ -122,7 +118,7 @@ fn main() {
                 let (mut create, mut change) = (vec![], vec![]);
                 let mut moved = vec![];
                 for _ in 0..rounds {
-                    let tasks: Vec<Params> = (0..500).map(|_| params(&mut seed)).collect();
+                    let tasks: Vec<Params> = (0..500).map(|_| params(&mut rng)).collect();
                     let start = Instant::now();
                     for params in &tasks {
                         if let Some(offer) = offer(&plugin_set, plugin, &ask(params), None) {

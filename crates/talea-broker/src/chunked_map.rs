@@ -286,7 +286,7 @@ mod tests {
             "one key, one leaf"
         );
     }
-    use crate::rng::Rng;
+    use talea_core::rng::Rng;
 
     #[test]
     fn it_equals_the_standard_librarys_map_under_random_insertions_and_removals() {

@@ -80,16 +80,12 @@ impl Ids {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use talea_core::rng::Rng;
 
     #[test]
     fn the_sorted_array_equals_a_tree_under_ten_thousand_random_steps() {
-        let mut seed = 7_u64;
-        let mut random = move |below: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
+        let mut rng = Rng::new(7);
+        let mut random = move |below: u64| rng.below(below);
         let (mut ids, mut plain, mut next) = (Ids::default(), BTreeMap::new(), 1_u64);
         for step in 0..10_000 {
             match random(5) {

@@ -40,8 +40,6 @@ mod reload;
 mod replace;
 mod restore;
 mod rm_bounds;
-#[cfg(test)]
-mod rng;
 mod segment_tree;
 mod session;
 mod slab;

@@ -184,7 +184,7 @@ pub(crate) fn spare_work(test: RmTest, rest: &RmSum, span: u64) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use talea_core::rng::Rng;
     use talea_core::{Span, Work};
 
     const TESTS: [RmTest; 3] = [RmTest::Necessary, RmTest::LiuLayland, RmTest::Hyperbolic];

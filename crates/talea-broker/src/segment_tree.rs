@@ -101,7 +101,7 @@ impl SegmentTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use talea_core::rng::Rng;
 
     #[test]
     fn sums_over_ranges_equal_a_walk_through_them() {

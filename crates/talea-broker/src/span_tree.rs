@@ -301,8 +301,8 @@ impl Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
     use std::collections::BTreeMap;
+    use talea_core::rng::Rng;
 
     #[test]
     fn range_sums_equal_a_plain_map_under_random_insertions_and_removals() {

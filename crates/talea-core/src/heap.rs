@@ -198,6 +198,7 @@ impl Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
 
     #[test]
     fn twenty_thousand_random_steps_equal_a_sorted_list() {
@@ -209,13 +210,8 @@ mod tests {
     }
 
     fn random_steps_equal_a_sorted_list(n: u64) {
-        let mut seed = n;
-        let mut random = |below: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
+        let mut rng = Rng::new(n);
+        let mut random = |below: u64| rng.below(below);
         let mut heap = Heap::new(n as usize);
         let mut model: Vec<(u64, u32)> = Vec::new();
         for _ in 0..20_000 {

@@ -17,6 +17,7 @@ pub mod heap;
 pub mod mutation;
 pub mod params;
 pub mod priority;
+pub mod rng;
 pub mod sched;
 pub mod server;
 pub mod setup;

@@ -18,7 +18,6 @@
 
 use super::calibration::{Quartiles, REFERENCE, Stretch, reference, scaled};
 use super::samples::Samples;
-use super::tasks::Random;
 use super::thresholds;
 use anyhow::ensure;
 use serde::Serialize;
@@ -26,6 +25,7 @@ use std::hint::black_box;
 use talea_broker::input::Platform;
 use talea_broker::plugin::{Offer, PluginRequest, RuntimeCap, ThreadScope, Verdict};
 use talea_broker::{PluginSet, SpecSlot};
+use talea_core::rng::Rng;
 use talea_core::setup::{
     Band, EdfOptions, OnOverrun, PluginKind, PluginSetup, RmOptions, RmTest, Setup,
 };
@@ -117,7 +117,7 @@ fn rm(test: RmTest) -> PluginKind {
 }
 
 /// Draws a task that needs `millionths` of a CPU.
-fn task(random: &mut Random, millionths: u64, is_edf: bool) -> Params {
+fn task(random: &mut Rng, millionths: u64, is_edf: bool) -> Params {
     // Approximately log-uniform: each period is a nineteenth longer than the previous one.
     let number = random.between(0, PERIODS - 1);
     let mut period = 10_000_000u64;
@@ -135,7 +135,7 @@ fn task(random: &mut Random, millionths: u64, is_edf: bool) -> Params {
 /// Admits 256 specs on each CPU, each with `millionths` of the CPU. Returns the number of specs.
 fn fill(
     plugins: &mut PluginSet,
-    random: &mut Random,
+    random: &mut Rng,
     millionths: u64,
     is_edf: bool,
 ) -> anyhow::Result<u32> {
@@ -195,11 +195,11 @@ impl Timed {
 
 /// Measures admission by sums: the exact test and the test `necessary`, alternately.
 fn by_sums(rounds: usize, rows: &mut Vec<AdmissionRow>) -> anyhow::Result<()> {
-    let mut random = Random::new(64);
+    let mut random = Rng::new(64);
     let mut sets = [plugin_set(rm(RmTest::Necessary))?, plugin_set(rm(RmTest::Exact))?];
     let mut slot = 0;
     for plugins in &mut sets {
-        slot = fill(plugins, &mut Random::new(5), 200, false)?;
+        slot = fill(plugins, &mut Rng::new(5), 200, false)?;
     }
     let mut times = [Timed::default(), Timed::default()];
     let mut ratios = Vec::new();
@@ -240,7 +240,7 @@ fn by_lists(
 ) -> anyhow::Result<()> {
     let kind = if is_edf { PluginKind::Edf(EdfOptions::default()) } else { rm(RmTest::Exact) };
     let plugin = kind.name();
-    let mut random = Random::new(256);
+    let mut random = Rng::new(256);
     let mut plugins = plugin_set(kind)?;
     // Total utilization: 79 % for `rm`, above the hyperbolic bound; 64 % for `edf`, with a density
     // of 128 %.

@@ -11,13 +11,14 @@ use super::reapply::Sleeper;
 use super::request::granted;
 use super::samples::{Samples, median, ratio};
 use super::server::{LabServer, Shape};
-use super::tasks::{Kind, Random, task};
+use super::tasks::{Kind, task};
 use anyhow::ensure;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use talea_client::{Client, Grant};
 use talea_core::CpuSet;
+use talea_core::rng::Rng;
 use talea_os::{Attr, Policy, Tid, proc, sched};
 use talea_proto::{MESSAGE_MAX, Reply, Request, SpecId, ThreadRef};
 
@@ -31,7 +32,7 @@ pub(super) struct Bench {
     setting: Setting,
     client: Client,
     _idle: Vec<Client>,
-    random: Random,
+    random: Rng,
     bytes: Option<u64>,
     mirrored: Option<u64>,
     /// Times of all rounds.
@@ -49,7 +50,7 @@ impl Bench {
         let client = server.client()?;
         allow_descriptors();
         let idle = (0..setting.idle).map(|_| server.client()).collect::<Result<Vec<_>, _>>()?;
-        let mut random = Random::new(20_211_201);
+        let mut random = Rng::new(20_211_201);
         let (memory, mirrored) = (server.memory()?, server.mirrored()?);
         for _ in 0..setting.specs {
             // A grant that is disowned, and so never dropped, sends no release message.
@@ -191,7 +192,7 @@ impl Times {
         client: &Client,
         raw: &mut RawExchanges,
         sleepers: &mut Sleepers,
-        random: &mut Random,
+        random: &mut Rng,
     ) -> anyhow::Result<()> {
         let sizes = Sizes::of(&task(kind, random));
         let mut grants: Vec<Grant> = Vec::with_capacity(TURN);

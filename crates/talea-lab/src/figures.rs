@@ -13,12 +13,13 @@ use super::reapply::Sleeper;
 use super::request::{granted, us};
 use super::samples::{Samples, ratio};
 use super::server::{LabServer, Shape};
-use super::tasks::{Kind, Random, task};
+use super::tasks::{Kind, task};
 use crate::folder;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use talea_core::CpuSet;
+use talea_core::rng::Rng;
 use talea_os::{Attr, Policy, Tid, sched};
 use talea_study::exit::Exit;
 use talea_study::output::{self, Table};
@@ -151,7 +152,7 @@ fn create_at(
     let mut raw = RawExchange::start(cpus.server)?;
     let mut found: Marked = marks.iter().map(|&mark| (mark, Samples::default())).collect();
     let mut beside = found.clone();
-    let mut random = Random::new(2021);
+    let mut random = Rng::new(2021);
     for _ in 0..fills {
         let mut grants = Vec::new();
         for ((mark, samples), (_, baseline)) in found.iter_mut().zip(&mut beside) {
@@ -238,7 +239,7 @@ fn concurrently(kind: Kind, cpus: Cpus, count: usize, rounds: usize) -> anyhow::
             .map(|number| {
                 scope.spawn(move || -> anyhow::Result<()> {
                     let client = server.client()?;
-                    let mut random = Random::new(number as u64 * 2 + 1);
+                    let mut random = Rng::new(number as u64 * 2 + 1);
                     while !stop.load(Ordering::Relaxed) {
                         granted(granted(client.create(&task(kind, &mut random)))?.release())?;
                     }
@@ -250,7 +251,7 @@ fn concurrently(kind: Kind, cpus: Cpus, count: usize, rounds: usize) -> anyhow::
             let client = server.client()?;
             let _measuring = MeasuringThread::set_up(cpus)?;
             let mut samples = Samples::default();
-            let mut random = Random::new(99);
+            let mut random = Rng::new(99);
             for _ in 0..rounds {
                 let spec = task(kind, &mut random);
                 granted(samples.time(|| granted(client.create(&spec)))?.release())?;
@@ -277,7 +278,7 @@ fn fig5(quick: bool) -> Result3 {
         let server = LabServer::start(Shape { kind, instances: 1, declared: None }, cpus.server)?;
         let client = server.client()?;
         let sleeper = Sleeper::start()?;
-        let mut random = Random::new(5);
+        let mut random = Rng::new(5);
         let grant = granted(client.create(&task(kind, &mut random)))?;
         let _measuring = MeasuringThread::set_up(cpus)?;
         let (mut attach, mut direct) = (Samples::default(), Samples::default());

@@ -5,12 +5,13 @@ use super::placement::{Cpus, MeasuringThread};
 use super::request::granted;
 use super::samples::{Samples, Summary};
 use super::server::{LabServer, Shape};
-use super::tasks::{Kind, Random};
+use super::tasks::Kind;
 use anyhow::Context;
 use serde::Serialize;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use talea_client::Spec;
+use talea_core::rng::Rng;
 use talea_core::{CpuSet, Params, Span, Work};
 use talea_os::{Tid, sched};
 use talea_proto::Task;
@@ -45,7 +46,7 @@ pub(super) fn measure(cpus: Cpus, count: usize) -> anyhow::Result<Reapplication>
         grants.push(grant);
     }
     let _measuring = MeasuringThread::set_up(cpus)?;
-    let mut random = Random::new(7);
+    let mut random = Rng::new(7);
     let (mut create, mut release) = (Samples::default(), Samples::default());
     let mut most_moved = 0;
     for _ in 0..count.clamp(10, 200) {

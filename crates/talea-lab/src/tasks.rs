@@ -2,6 +2,7 @@
 //! request, not the cost of a refusal.
 
 use talea_client::Spec;
+use talea_core::rng::Rng;
 use talea_core::{Params, Priority, Span, Work};
 use talea_proto::Task;
 
@@ -37,26 +38,9 @@ impl Kind {
     }
 }
 
-/// Random numbers from a seed (xorshift; Marsaglia, *Journal of Statistical Software* 8(14), 2003).
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed | 1)
-    }
-
-    /// Returns a random number from `low` to `high`, both included.
-    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        low + self.0 % (high - low + 1)
-    }
-}
-
 /// Draws a task that `kind` serves and its [`Kind::other`] does not. 20,000 such tasks fit on one
 /// CPU.
-pub(super) fn task(kind: Kind, random: &mut Random) -> Spec {
+pub(super) fn task(kind: Kind, random: &mut Rng) -> Spec {
     let params = match kind {
         Kind::Edf | Kind::Rm => Params {
             period: Some(Span::from_ns(random.between(1_000_000_000, 4_000_000_000))),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::{Sleeper, deadline, machine_lock, may_be_realtime, needs, online, wait_until};
+use talea_core::rng::Rng;
 use talea_core::{CpuSet, Span, Work};
 use talea_os::thread::Restored;
 use talea_os::{ApplyError, Attr, Policy, Thread, Tid, sched};
@@ -319,11 +320,8 @@ fn r36_threads_with_random_bursts_are_neither_frozen_nor_leaked() {
     needs!("the right to set real-time policies", may_be_realtime());
     let _machine = machine_lock();
     let before = admitted_bandwidth();
-    let mut seed = 0x5EED_u64;
-    let mut random = move |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut rng = Rng::new(0x5EED);
+    let mut random = move |below: u64| rng.below(below);
     let grant = Attr::grant(deadline(1_000, 10_000));
     let mut asked = Requests::default();
     for _ in 0..6 {

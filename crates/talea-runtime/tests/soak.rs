@@ -11,6 +11,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use talea_core::rng::Rng;
 use talea_kernel_tests::{Bench, kernel, needs, needs_root};
 use talea_runtime::{
     Application, Candidates, Condition, Config, Input, Mapping, Output, Priorities, Report,
@@ -32,11 +33,9 @@ const TASKS: usize = LAYERS * WIDTH + 2;
 const WINDOW: u64 = 8;
 const JOBS: u64 = 1_000_000;
 
-/// Mixes the bits of a number (Steele, Lea and Flood, OOPSLA 2014).
+/// Mixes the bits of a number.
 fn spread(number: u64) -> u64 {
-    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    Rng::new(number).next()
 }
 
 /// Selects any available version.

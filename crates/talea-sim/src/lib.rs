@@ -11,7 +11,6 @@ pub mod histogram;
 mod interference;
 mod job_lists;
 mod job_source;
-pub mod rng;
 pub mod schedule;
 mod simulation;
 pub mod sink;
@@ -23,6 +22,7 @@ pub use job_lists::{JobList, JobStream, generate_jobs, stream_jobs};
 pub use schedule::{Schedule, Segment};
 pub use simulation::{Outcome, Simulation};
 pub use sink::{Completion, Counters, Jobs, Sink};
+pub use talea_core::rng;
 pub use talea_core::workload::{
     Arrivals, Cost, CostMode, Environment, JobStep, Source, Stall, StepAction, Workload,
 };

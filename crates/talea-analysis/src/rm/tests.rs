@@ -3,6 +3,7 @@
 use super::*;
 use alloc::vec;
 use alloc::vec::Vec;
+use talea_core::rng::Rng;
 use talea_core::{Span, Work};
 
 fn set(tasks: &[(u64, u64)]) -> Vec<Demand> {
@@ -112,16 +113,6 @@ fn misses(tasks: &[Task], checked: &[usize], within: Within, until: u64) -> bool
     false
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, sides: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 #[test]
 fn r16_what_the_sufficient_tests_accept_never_misses() {
     const PERIODS: [u64; 6] = [3, 4, 5, 6, 8, 10];
@@ -159,7 +150,7 @@ fn r16_what_the_sufficient_tests_accept_never_misses() {
 
 #[test]
 fn r31_shared_levels_and_outranking_tasks_are_judged_safely() {
-    let mut rng = Rng(31);
+    let mut rng = Rng::new(31);
     let (mut accepted, mut shared) = (0, 0);
     for _ in 0..60_000 {
         // Distinct spans in order, cut into levels at random; up to two tasks above, with any
@@ -228,7 +219,7 @@ fn merging_equal_spans_accepts_more_and_distinct_spans_alike() {
         !hyperbolic(&halves) && hyperbolic(&merged(halves)),
         "90 % of one period is one task of 90 %"
     );
-    let mut rng = Rng(7);
+    let mut rng = Rng::new(7);
     for _ in 0..5_000 {
         let tasks: Vec<(u64, u64)> =
             (0..rng.below(6)).map(|_| (rng.below(6), 1 + rng.below(40))).collect();

@@ -194,17 +194,13 @@ pub(crate) fn fits(tasks: &[Sporadic]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use talea_core::rng::Rng;
     use talea_core::{Span, Work};
 
     #[test]
     fn multiplication_divides_exactly() {
-        let mut seed = 1u64;
-        let mut next = |bits: u32| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 4) >> (60 - bits)
-        };
+        let mut rng = Rng::new(1);
+        let mut next = |bits: u32| rng.next() >> (64 - bits);
         let mut periods: Vec<u64> = (1..200).collect();
         for bits in 1..60 {
             periods.extend([(1 << bits) - 1, 1 << bits, (1 << bits) + 1, 1 + next(bits)]);

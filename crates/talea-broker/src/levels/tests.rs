@@ -1,8 +1,8 @@
 //! Levels against a reference model: every small band, then long random histories.
 
 use super::*;
-use crate::rng::Rng;
 use talea_core::Priority;
+use talea_core::rng::Rng;
 
 fn band(low: u8, levels: u8) -> Band {
     Band { low: Priority(low), high: Priority(low + levels - 1) }

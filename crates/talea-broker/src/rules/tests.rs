@@ -1,7 +1,7 @@
 //! Every property from both sides, then random histories against a reference model.
 
 use super::*;
-use crate::rng::Rng;
+use talea_core::rng::Rng;
 use talea_core::setup::{
     Band, EdfOptions, ForeignClass, ForeignOptions, FpOptions, OnOverrun, PluginSetup, RmOptions,
     Rule,

@@ -1,9 +1,11 @@
 //! Source of a run's decisions: a seed, or the bytes of a fuzzer.
 
+use talea_core::rng::split_mix;
+
 /// Source of the random decisions of a run.
 #[derive(Clone, Debug)]
 pub enum Rng {
-    /// Splitmix64, unlimited.
+    /// SplitMix64, unlimited.
     Seed(u64),
     /// One or two bytes per decision; zeros after the last byte.
     Bytes(Vec<u8>, usize),
@@ -33,13 +35,7 @@ impl Rng {
     /// Returns 64 random bits, or one byte of a fuzzer.
     pub fn word(&mut self) -> u64 {
         match self {
-            Rng::Seed(state) => {
-                *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-                let mut z = *state;
-                z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-                z ^ (z >> 31)
-            }
+            Rng::Seed(state) => split_mix(state),
             Rng::Bytes(..) => u64::from(self.byte()),
         }
     }

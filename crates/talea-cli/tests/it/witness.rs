@@ -3,19 +3,7 @@
 use crate::harness::{Scratch, run};
 use serde_json::Value;
 use std::fmt::Write;
-
-/// Deterministic random number generator (xorshift; Marsaglia, *Journal of Statistical Software*
-/// 8(14), 2003).
-struct Rng(u64);
-
-impl Rng {
-    fn between(&mut self, least: u64, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        least + self.0 % (most - least + 1)
-    }
-}
+use talea_core::rng::Rng;
 
 /// Draws a small system with a high load: a root, perhaps a server or a table, and tasks that are
 /// periodic, with jitter, or sporadic. Some systems have a task with utilisation 1; in some all
@@ -92,10 +80,10 @@ fn json(ended: &crate::harness::Ended) -> Value {
 #[test]
 fn every_witness_replays_to_the_same_miss() {
     let scratch = Scratch::new();
-    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
+    let mut rng = Rng::new(1);
     let (mut refuted, mut searched, mut exact, mut missing) = (0, 0, 0, 0);
     let (mut later, mut endless) = (0, 0);
-    for _ in 0..150 {
+    for _ in 0..200 {
         let text = system(&mut rng);
         scratch.file("system.toml", &text);
         let answer = json(&run(

@@ -273,6 +273,7 @@ impl Share {
 mod tests {
     use super::*;
     use crate::engine::{Affinity, TaskSpec};
+    use crate::rng::Rng;
     use crate::sched::{Child, ReadyChild, Resched};
     use crate::server::ServerKind;
     use crate::{Span, Time, Work};
@@ -383,13 +384,8 @@ mod tests {
 
     #[test]
     fn l23_admitted_servers_fit_into_every_set_of_cpus() {
-        let mut seed = 1u64;
-        let mut random = |below: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
-        };
+        let mut rng = Rng::new(1);
+        let mut random = |below: u64| rng.below(below);
         let mut admitted = 0;
         for case in 0..2_000 {
             let servers: Vec<(u64, u64)> =

@@ -8,6 +8,7 @@ use super::{
     Tree,
 };
 use crate::heap::Heap;
+use crate::rng::Rng;
 use crate::sched::PolicySpec;
 use crate::{Span, Time};
 use alloc::vec::Vec;
@@ -127,12 +128,8 @@ impl Drive {
 /// Generates periods of 5 to 100 ms and random utilisations. The utilisations sum to `tenths`
 /// tenths, and none exceeds one.
 fn set(seed: u64, n: u64, tenths: u64) -> Vec<(u64, u64)> {
-    let mut state = seed * 1_000_003 + n * 1_009 + tenths;
-    let mut random = |below: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut rng = Rng::new(seed * 1_000_003 + n * 1_009 + tenths);
+    let mut random = |below: u64| rng.below(below);
     let weights: Vec<u64> = (0..n).map(|_| 1 + random(1_000)).collect();
     let sum: u64 = weights.iter().sum();
     let task = |&weight: &u64| {

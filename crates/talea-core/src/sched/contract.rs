@@ -6,6 +6,7 @@
 use super::{Child, ChildInfo, Policy, PolicyImpl, PolicySpec, ReadyChild, Resched};
 use crate::criteria::Criteria;
 use crate::mutate;
+use crate::rng::Rng;
 use crate::{Span, Time, Work};
 use alloc::format;
 use alloc::string::String;
@@ -20,19 +21,14 @@ const WAKES: u32 = 10_000;
 /// Sort key of a child: the lowest is first.
 pub(super) type Order = fn(&ReadyChild) -> (u64, u64, Child);
 
-fn random(seed: &mut u64, below: u64) -> u64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*seed >> 33) % below
-}
-
 /// Generates random criteria. `unit` is the resolution of all times in nanoseconds.
-fn criteria(seed: &mut u64, unit: u64) -> Criteria {
-    let mut time = |below| Time::from_ns(random(seed, below) * unit);
+fn criteria(rng: &mut Rng, unit: u64) -> Criteria {
+    let mut time = |below| Time::from_ns(rng.below(below) * unit);
     let (deadline, arrival) = (time(8), time(8));
-    let mut span = || Span::from_ns((random(seed, 5) + 1) * unit);
+    let mut span = || Span::from_ns((rng.below(5) + 1) * unit);
     let (period, relative_deadline) = (span(), span());
-    let priority = [0, 63, 64, 200, 255][random(seed, 5) as usize];
-    let (criticality, yields) = (random(seed, 3) as u8, random(seed, 4) == 0);
+    let priority = [0, 63, 64, 200, 255][rng.below(5) as usize];
+    let (criticality, yields) = (rng.below(3) as u8, rng.below(4) == 0);
     Criteria { deadline, arrival, period, relative_deadline, priority, criticality, yields }
 }
 
@@ -72,13 +68,13 @@ pub(super) fn check_order(policy: &PolicySpec, order: Option<Order>) -> Result<(
 /// Builds an instance that knows only the admissions.
 ///
 /// Returns the admitted children, and the reason of the last refusal.
-fn admitted(policy: &PolicySpec, unit: u64, seed: &mut u64) -> (PolicyImpl, Vec<Child>, String) {
+fn admitted(policy: &PolicySpec, unit: u64, rng: &mut Rng) -> (PolicyImpl, Vec<Child>, String) {
     let mut built = policy.build(CHILDREN as usize);
     let (mut admitted_children, mut refusal) = (Vec::new(), String::new());
     for child in 0..CHILDREN {
-        let cost = Some(Work::from_ns((random(seed, 4) + 1) * unit));
+        let cost = Some(Work::from_ns((rng.below(4) + 1) * unit));
         let criteria =
-            Criteria { deadline: Time::NEVER, arrival: Time::NEVER, ..criteria(seed, unit) };
+            Criteria { deadline: Time::NEVER, arrival: Time::NEVER, ..criteria(rng, unit) };
         match built.admit(&ChildInfo { child, name: "child", criteria, cost }) {
             Ok(()) => admitted_children.push(child),
             Err(reason) => refusal = reason,
@@ -122,9 +118,9 @@ fn check_case(
     // nanoseconds.
     let unit =
         if matches!(policy, PolicySpec::Custom { .. }) && case % 2 == 1 { 1_000_000 } else { 1 };
-    let mut seed = case;
-    let (fresh, ..) = admitted(policy, unit, &mut seed.clone());
-    let (mut built, admitted_children, refusal) = admitted(policy, unit, &mut seed);
+    let mut rng = Rng::new(case);
+    let (fresh, ..) = admitted(policy, unit, &mut rng.clone());
+    let (mut built, admitted_children, refusal) = admitted(policy, unit, &mut rng);
     if admitted_children.is_empty() {
         return Ok(Some(refusal));
     }
@@ -136,12 +132,12 @@ fn check_case(
     let (mut now, mut ready_seq) = (Time::ZERO, 0);
     let mut wakes = 0;
     for _ in 0..CALLS {
-        now += Span::from_ns(random(&mut seed, 3) * unit);
+        now += Span::from_ns(rng.below(3) * unit);
         let before = built.head(now);
         let allowed = before.map(|head| built.allowance(now, head));
         let mut is_unchanged = true;
         let mut charged = Work::ZERO;
-        let child = admitted_children[random(&mut seed, admitted_children.len() as u64) as usize];
+        let child = admitted_children[rng.below(admitted_children.len() as u64) as usize];
         while let Some((at, part)) = built.next_wakeup().filter(|wakeup| wakeup.0 <= now) {
             // A policy with a resolution of nanoseconds has been exercised enough in this case.
             wakes += 1;
@@ -156,13 +152,13 @@ fn check_case(
             }
         }
         let mut changed = None;
-        let answer = match (ready[child as usize], random(&mut seed, 3)) {
+        let answer = match (ready[child as usize], rng.below(3)) {
             (None, _) => {
                 ready_seq += 1;
                 // A new job, or a job that has waited.
                 let job = (ready_seq / 2) as u32;
                 let entry =
-                    ReadyChild { child, job, ready_seq, criteria: criteria(&mut seed, unit) };
+                    ReadyChild { child, job, ready_seq, criteria: criteria(&mut rng, unit) };
                 ready[child as usize] = Some(entry);
                 built.ready(now, &entry)
             }
@@ -172,9 +168,9 @@ fn check_case(
             }
             (Some(mut entry), 1) => {
                 // Criteria change, sometimes with a new job.
-                entry.criteria = criteria(&mut seed, unit);
+                entry.criteria = criteria(&mut rng, unit);
                 ready_seq += 1;
-                if random(&mut seed, 2) == 0 {
+                if rng.below(2) == 0 {
                     (entry.ready_seq, entry.job) = (ready_seq, ready_seq as u32);
                 }
                 ready[child as usize] = Some(entry);
@@ -184,7 +180,7 @@ fn check_case(
             (Some(_), _) => match built.head(now) {
                 Some(head) if built.needs_accounting() => {
                     let allowance = built.allowance(now, head).unwrap_or(Work::from_ns(9 * unit));
-                    charged = Work::from_ns(random(&mut seed, allowance.as_ns() + 1));
+                    charged = Work::from_ns(rng.below(allowance.as_ns() + 1));
                     built.charge(now, head, charged)
                 }
                 _ => Resched::Keep,

@@ -203,17 +203,13 @@ impl Server for Cbs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use crate::server::ServerKind;
 
     #[test]
     fn l5_the_fitting_budget_is_rounded_down_for_any_lengths() {
-        let mut seed = 1u64;
-        let mut random = |below: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            1 + (seed >> 2) % below
-        };
+        let mut rng = Rng::new(1);
+        let mut random = |below: u64| 1 + rng.below(below);
         for case in 0..20_000 {
             // From nanoseconds up to seventy years.
             let within = random(1 << (2 + case % 60));

@@ -307,6 +307,7 @@ fn consume(server: &mut Sporadic, debt: &mut Work, from: Time, to: Time) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use alloc::vec::Vec;
 
     const MS: u64 = 1_000_000;
@@ -317,19 +318,6 @@ mod tests {
 
     fn meter(budget_ns: u64, period_ns: u64) -> BudgetMeter {
         BudgetMeter::new(Work::from_ns(budget_ns), Span::from_ns(period_ns), at(0))
-    }
-
-    /// Deterministic random numbers (SplitMix64).
-    struct Rng(u64);
-
-    impl Rng {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) % bound
-        }
     }
 
     /// Runs a thread on `bursts`, (start, work), as far as its meter allows. The enforcer is late
@@ -388,7 +376,7 @@ mod tests {
 
     #[test]
     fn no_pattern_of_bursts_interferes_more_than_the_periodic_task() {
-        let mut rng = Rng(7);
+        let mut rng = Rng::new(7);
         for _ in 0..300 {
             let period = 1 + rng.below(1000);
             let budget = 1 + rng.below(period);
@@ -414,7 +402,7 @@ mod tests {
     /// period.
     #[test]
     fn a_thread_that_keeps_its_declaration_is_never_exhausted() {
-        let mut rng = Rng(11);
+        let mut rng = Rng::new(11);
         let mut jobs = 0;
         for _ in 0..300 {
             let period = 20 + rng.below(1000);

@@ -152,6 +152,7 @@ mod tests {
     use super::*;
     use crate::load::Load;
     use talea_core::engine::{Backlog, Engine, Event, Handled, Order, SchedulerSpec, TaskId, Tree};
+    use talea_core::rng::Rng;
     use talea_core::sched::PolicySpec;
 
     fn at(us: u64) -> Time {
@@ -216,13 +217,8 @@ mod tests {
 
     #[test]
     fn jobs_are_released_due_and_refused_as_in_the_engine() {
-        let mut seed = 7_u64;
-        let mut random = |most: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % most
-        };
+        let mut rng = Rng::new(7);
+        let mut random = |most: u64| rng.below(most);
         let (mut jobs, mut refusals) = (0, 0);
         for round in 0..300 {
             let mut spec = TaskSpec::new("a", Span::from_ns(10_000));

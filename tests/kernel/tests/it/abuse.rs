@@ -2,6 +2,7 @@
 
 use crate::tasks::{periodic, with};
 use std::process::Command;
+use talea_core::rng::Rng;
 use talea_kernel_tests::{
     ALICE, Agent, BOB, Bench, Client, Daemon, config, eventually, kernel, needs_root,
 };
@@ -18,17 +19,6 @@ fn is_served(client: &Client) {
     client.agent.end_thread(tid);
 }
 
-/// Generator that returns the same numbers in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-}
-
 #[test]
 fn retif_d1_d6_malformed_messages_are_refused_or_disconnected_and_harm_no_other_client() {
     needs_root!();
@@ -36,7 +26,7 @@ fn retif_d1_d6_malformed_messages_are_refused_or_disconnected_and_harm_no_other_
     let daemon = Daemon::start(&bench, &config::open());
     let (alice, bob) = (Agent::user(ALICE), Agent::user(BOB));
     let honest = bob.connect(&daemon);
-    let mut random = Random(1);
+    let mut random = Rng::new(1);
     let mut hello = [0; MESSAGE_MAX];
     let length = Request::Hello { min: VERSION, max: VERSION }.encode(1, &mut hello);
     for round in 0..200 {

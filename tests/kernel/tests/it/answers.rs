@@ -3,6 +3,7 @@
 use crate::tasks::{ranked, reserved, with};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use talea_core::rng::Rng;
 use talea_core::{CpuSet, Span, Work};
 use talea_kernel_tests::{ALICE, Agent, Bench, Client, Daemon, config, kernel, needs, needs_root};
 use talea_os::Tid;
@@ -38,22 +39,6 @@ impl Drop for Ungranted {
     }
 }
 
-/// Generator that returns the same numbers in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
-    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
-
 /// Sends a request about a task that is meant for this thread.
 fn ask_for(client: &Client, request: &dyn Fn(Task) -> Request, task: Task, tid: i32) -> Reply {
     client.ask(&request(Task { thread: Some(ThreadRef::Tid(tid as u32)), ..task }))
@@ -66,14 +51,14 @@ fn explain_gives_the_answer_of_create_and_attach_in_fifty_random_worlds() {
     let bench = Bench::new("worlds");
     let mut daemon = Daemon::start(&bench, &config::open());
     let agent = Agent::user(ALICE);
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Rng::new(0x9e37_79b9_7f4a_7c15);
     let (mut granted, mut refused, mut undetected) = (0, 0, 0);
     for world in 0..50 {
         let client = agent.connect(&daemon);
-        let period = |random: &mut Random| random.pick(&[10, 20, 50, 100]);
+        let period = |random: &mut Rng| *random.pick(&[10, 20, 50, 100]);
         let mut others = Vec::new();
         for _ in 0..random.below(3) {
-            let (period, share) = (period(&mut random), random.pick(&[10, 40, 80]));
+            let (period, share) = (period(&mut random), *random.pick(&[10, 40, 80]));
             let span = Span::from_ns(period * 1_000_000);
             others.extend(Ungranted::start(Policy::Deadline {
                 runtime: Work::from_ns(period * share * 10_000),
@@ -82,7 +67,7 @@ fn explain_gives_the_answer_of_create_and_attach_in_fifty_random_worlds() {
             }));
         }
         for _ in 0..random.below(3) {
-            let (period, share) = (period(&mut random), random.pick(&[10, 30, 60]));
+            let (period, share) = (period(&mut random), *random.pick(&[10, 30, 60]));
             let task = reserved(period, period * share * 10);
             if let Reply::Granted(spec) = client.ask(&Request::Create(task)) {
                 let tid = agent.thread();
@@ -108,7 +93,7 @@ fn explain_gives_the_answer_of_create_and_attach_in_fifty_random_worlds() {
         let client = other.connect(&daemon);
         let (tid, mask) = (other.thread(), CpuSet::from_words(word(1 + random.below(3))));
         sched::set_affinity(kernel::tid(tid), &mask).expect("an affinity");
-        let (period, share) = (period(&mut random), random.pick(&[5, 20, 40, 80, 90]));
+        let (period, share) = (period(&mut random), *random.pick(&[5, 20, 40, 80, 90]));
         let task = match random.below(5) {
             0 => ranked(1 + random.below(90) as u8),
             1 => with("edf", reserved(period, period * share * 10)),

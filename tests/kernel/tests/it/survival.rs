@@ -12,8 +12,9 @@
 
 mod scene;
 
-use scene::{BusyProcess, Figures, MachineState, Rng, eventually_back};
+use scene::{BusyProcess, Figures, MachineState, eventually_back};
 use std::time::{Duration, Instant};
+use talea_core::rng::Rng;
 use talea_kernel_tests::{Agent, Bench, Daemon, config, needs_root};
 
 /// Number of client kills of one batch.
@@ -39,7 +40,7 @@ fn r28_r29_clients_killed_under_load_leave_nothing_behind() {
             let root = Agent::root();
             let watcher = root.connect(&daemon);
             let kept = watcher.status().specs;
-            let mut rng = Rng(1 + u64::from(batch));
+            let mut rng = Rng::new(1 + u64::from(batch));
             let mut busy = [BusyProcess::new(&bench), BusyProcess::new(&bench)];
             for one in &mut busy {
                 one.go(&bench, &daemon, rng.below(1 << 30));
@@ -81,7 +82,7 @@ fn retif_10_5_daemons_killed_under_load_lose_and_leak_nothing() {
         {
             let mut daemon = Daemon::start(&bench, &config::open());
             let holder = scene::holder(&bench, &daemon);
-            let mut rng = Rng(1_000 + u64::from(batch));
+            let mut rng = Rng::new(1_000 + u64::from(batch));
             let mut busy = [BusyProcess::new(&bench), BusyProcess::new(&bench)];
             for one in &mut busy {
                 one.go(&bench, &daemon, rng.below(1 << 30));

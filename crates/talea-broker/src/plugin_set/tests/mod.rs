@@ -12,8 +12,8 @@ mod setup;
 mod table_6;
 
 use super::*;
-use crate::rng::Rng;
 use talea_core::Params;
+use talea_core::rng::Rng;
 use talea_core::setup::{
     Confine, EdfOptions, ForeignClass, ForeignOptions, FpLevels, FpOptions, OnOverrun, PluginKind,
     PluginSetup, RmOptions, RmTest,

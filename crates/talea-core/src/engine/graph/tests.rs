@@ -2,6 +2,7 @@
 
 use super::super::{Event, Handled, NodeId, SchedulerSpec, TaskId, TaskSpec, Tree};
 use super::{Channel, Traffic};
+use crate::rng::Rng;
 use crate::sched::PolicySpec;
 use crate::{Span, Time};
 use alloc::vec::Vec;
@@ -24,11 +25,8 @@ fn channel(room: usize, tokens: u32, is_signal: bool) -> Channel {
 
 #[test]
 fn y10_random_pushes_pops_and_activations_equal_a_reference_model() {
-    let mut seed = 1u64;
-    let mut random = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut rng = Rng::new(1);
+    let mut random = |below: u64| rng.below(below);
     for case in 0..200 {
         let (room, tokens) = (1 + random(6) as usize, 1 + random(3) as u32);
         let mut channel = channel(room, tokens.min(room as u32), false);

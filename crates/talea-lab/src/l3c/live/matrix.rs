@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
+use talea_core::rng::Rng;
 use talea_exec::JobBody;
 
 const SIZE: usize = 10;
@@ -10,30 +11,22 @@ type Matrix = [[u32; SIZE]; SIZE];
 /// Returns a job body that multiplies until the run is over.
 pub(super) fn products(count: &AtomicU64) -> JobBody<'_> {
     Box::new(move |_, over| {
-        let mut seed = 2017;
-        let (mut a, mut b) = (random(&mut seed), random(&mut seed));
+        let mut rng = Rng::new(2017);
+        let (mut a, mut b) = (random(&mut rng), random(&mut rng));
         while !over.load(Ordering::Relaxed) {
             let product = times(&a, &b);
             a = b;
             b = product;
             // A new random row, so that the products are not powers of the first two matrices.
-            b[0] = random(&mut seed)[0];
+            b[0] = random(&mut rng)[0];
             count.fetch_add(1, Ordering::Relaxed);
         }
         black_box(b);
     })
 }
 
-fn random(seed: &mut u32) -> Matrix {
-    let mut matrix = [[0; SIZE]; SIZE];
-    for value in matrix.iter_mut().flatten() {
-        // xorshift: Marsaglia, J. Stat. Softw. 8(14), 2003.
-        *seed ^= *seed << 13;
-        *seed ^= *seed >> 17;
-        *seed ^= *seed << 5;
-        *value = *seed;
-    }
-    matrix
+fn random(rng: &mut Rng) -> Matrix {
+    [[(); SIZE]; SIZE].map(|row| row.map(|()| rng.next() as u32))
 }
 
 fn times(a: &Matrix, b: &Matrix) -> Matrix {
@@ -53,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_product_with_the_unit_matrix_is_the_matrix() {
-        let a = random(&mut 7);
+        let a = random(&mut Rng::new(7));
         let mut unit = [[0; SIZE]; SIZE];
         (0..SIZE).for_each(|at| unit[at][at] = 1);
         assert_eq!((times(&a, &unit), times(&unit, &a)), (a, a));

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use talea_client::{Client, Grant, Owner, Spec};
+use talea_core::rng::Rng;
 
 /// Number of the client's own threads; the habits follow in turn.
 const OWN: usize = 6;
@@ -27,7 +28,7 @@ pub(crate) fn run(words: &[&str], stop: &AtomicBool, ready: impl FnOnce()) -> io
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let client = Client::builder().path(path).timeout(PATIENCE).lazy().map_err(io::Error::other)?;
-    let mut rng = Rng(number(seed)? as u64);
+    let mut rng = Rng::new(number(seed)? as u64);
     let mut places = Vec::new();
     for habit in Habit::ALL.into_iter().cycle().take(OWN) {
         places.push(Place {
@@ -110,16 +111,4 @@ fn spec(foreign: bool, rng: &mut Rng) -> Spec {
         _ => Owner::Session,
     };
     builder.owner(owner).build().expect("a specification")
-}
-
-/// Linear congruential generator with a seed; only its high half is used.
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    /// Returns a number below `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 32) % bound
-    }
 }

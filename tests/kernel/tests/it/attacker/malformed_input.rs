@@ -1,23 +1,13 @@
 //! Malformed messages: random bytes, wrong lengths, and messages out of order.
 
 use super::fixture::{Fixture, MALLORY, refusal, small};
+use talea_core::rng::Rng;
 use talea_kernel_tests::{Client, needs_root};
 use talea_proto::wire::request_op::{HELLO, SEED};
 use talea_proto::{Code, MESSAGE_MAX, Reply, Request, SpecId, ThreadRef, VERSION};
 
-/// Linear congruential generator with a seed; only its high half is used.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 32
-    }
-
-    fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
-    }
+fn random_bytes(rng: &mut Rng, length: usize) -> Vec<u8> {
+    (0..length).map(|_| rng.next() as u8).collect()
 }
 
 /// Checks that a reply to invalid bytes is harmless: a typed refusal, or the answer to a read-only
@@ -64,12 +54,12 @@ fn retif_d1_d6_random_bytes_of_every_length_are_refused_or_disconnected() {
     let mallory = Fixture::mallory();
     let mut seed = 1;
     fixture.under(|| {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         seed += 1;
         println!("noise of seed {}", seed - 1);
         let mut client = mallory.connect(&fixture.daemon);
         for length in 0..=300 {
-            if let Some(reply) = said(&client, &rng.bytes(length)) {
+            if let Some(reply) = said(&client, &random_bytes(&mut rng, length)) {
                 is_harmless(&reply);
             } else {
                 // Only a message that reads as the end of the connection ends it.
@@ -82,7 +72,7 @@ fn retif_d1_d6_random_bytes_of_every_length_are_refused_or_disconnected() {
         // Before hello there is no second chance.
         for length in (0..=300).step_by(15) {
             let fresh = mallory.connect_silently(&fixture.daemon);
-            if let Some(reply) = said(&fresh, &rng.bytes(length)) {
+            if let Some(reply) = said(&fresh, &random_bytes(&mut rng, length)) {
                 let code = refusal(reply).code;
                 assert!(matches!(code, Code::Malformed | Code::Version), "{code:?}");
                 assert_eq!(fresh.receive(), None, "{length} bytes before hello");
@@ -99,7 +89,7 @@ fn retif_d6_a_valid_header_before_random_bytes_is_refused() {
     let mallory = Fixture::mallory();
     let mut seed = 1000;
     fixture.under(|| {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         seed += 1;
         let mut client = mallory.connect(&fixture.daemon);
         for op in (0..=20).chain([0x7fff, 0x8000, 0x8001, 0x8002, 0x800c, 0xffff]) {
@@ -125,7 +115,7 @@ fn retif_d6_a_valid_header_before_random_bytes_is_refused() {
                 8 + 64 * 208,
             ] {
                 let mut message = header(op, VERSION);
-                message.extend(rng.bytes(length));
+                message.extend(random_bytes(&mut rng, length));
                 match said(&client, &message) {
                     // Any 16 bytes are a seed.
                     Some(Reply::Done) if op == SEED && length == 16 => {}
@@ -164,7 +154,7 @@ fn retif_d6_a_message_with_one_byte_changed_missing_or_added_grants_nothing_by_m
     let mallory = Fixture::mallory();
     let mut seed = 2000;
     fixture.under(|| {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         seed += 1;
         let client = mallory.connect(&fixture.daemon);
         for request in [
@@ -185,7 +175,7 @@ fn retif_d6_a_message_with_one_byte_changed_missing_or_added_grants_nothing_by_m
                         bytes[at] ^= 1 << (rng.next() % 8);
                     }
                     1 => bytes.truncate(1 + rng.next() as usize % (length - 1)),
-                    _ => bytes.extend(rng.bytes(1 + length % 7)),
+                    _ => bytes.extend(random_bytes(&mut rng, 1 + length % 7)),
                 }
                 // Some of them are still valid: a flipped bit of a period requests another period.
                 match said(&client, &bytes).expect("an answer") {

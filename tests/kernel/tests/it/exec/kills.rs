@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use talea_core::Span;
+use talea_core::rng::Rng;
 use talea_exec::{Options, execute};
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
 use talea_os::{Tid, cgroup, proc};
@@ -143,13 +144,7 @@ fn l20_a_kill_of_any_process_at_any_point_is_repaired_at_once_or_by_the_next_run
     needs!("two CPUs", kernel::cpus().len() >= 2);
     needs!("cgroup v2", cgroup::mount_point().is_some());
     let rounds = if std::env::var_os("TALEA_SOAK").is_some() { 10 } else { 1 };
-    // Numbers in an order that hits every phase of a start: linear congruential, as good as any
-    // here.
-    let mut rng = 4_711_u64;
-    let mut roll = |below: u64| {
-        rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (rng >> 33) % below
-    };
+    let mut rng = Rng::new(4_711);
     let mut left = 0;
     for _ in 0..rounds {
         // One for each: they are watched, and this is long.
@@ -163,7 +158,7 @@ fn l20_a_kill_of_any_process_at_any_point_is_repaired_at_once_or_by_the_next_run
             .copied()
         {
             let mut run = victim(&program);
-            std::thread::sleep(Duration::from_micros(roll(300_000)));
+            std::thread::sleep(Duration::from_micros(rng.below(300_000)));
             let reaper = reaper_of(run.id());
             let mut programs = there(&program, run.id());
             programs.retain(|&pid| Some(pid) != reaper);
@@ -173,7 +168,7 @@ fn l20_a_kill_of_any_process_at_any_point_is_repaired_at_once_or_by_the_next_run
             if matches!(target, Target::Both | Target::All) {
                 let is_there = |path: &&PathBuf| !before.contains(path);
                 left += cgroup::leftover().iter().filter(is_there).count();
-                repair(roll(2) == 0);
+                repair(rng.below(2) == 0);
             }
             eventually("all processes have ended", || there(&program, run.id()).is_empty());
             eventually("nothing is left", || {

@@ -23,17 +23,6 @@ const MAX_OVERRUN: Duration = Duration::from_secs(30);
 /// shrinking leaves of demoted sleeping threads. The smallest reservation of the test is 40,000.
 const DUST: i64 = 256;
 
-/// Linear congruential generator with a seed; only its high half is used.
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 32) % bound
-    }
-}
-
 fn test_clients(bench: &Bench) -> Command {
     Command::new(crate::attacker::test_clients(bench))
 }

@@ -1,14 +1,24 @@
-//! Pseudo-random numbers with a permanent stream.
+//! Pseudo-random numbers with a permanent stream, for workloads, generated systems and tests.
 //!
 //! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): the state is one word, and every seed is valid.
 //! The stream is part of the guarantee *same seed, same bytes*. The implementation is therefore in
 //! this module, and not in a library that may change the stream.
 
-use talea_core::mutate;
+use crate::mutate;
 
 /// A stream of pseudo-random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rng(u64);
+
+/// Advances the state of a SplitMix64 generator and returns 64 random bits.
+#[inline]
+pub fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> mutate!("sim-seed-published", 31, 32))
+}
 
 impl Rng {
     /// Creates the stream of `seed`.
@@ -28,11 +38,20 @@ impl Rng {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "a stream without an end")]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> mutate!("sim-seed-published", 31, 32))
+        split_mix(&mut self.0)
+    }
+
+    /// Returns true with a probability of `percent` hundredths.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Returns one of `choices`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len() as u64) as usize]
     }
 
     /// Returns a number in `0..n`, uniform to within 2^-64; 0 if `n` is 0.
@@ -75,6 +94,7 @@ pub fn root_seed(seed: u64, number: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn root_seeds_are_distinct_over_many_runs() {
