@@ -21,6 +21,7 @@ pub mod rng;
 pub mod sched;
 pub mod server;
 pub mod setup;
+pub mod sink;
 pub mod time;
 pub mod workload;
 

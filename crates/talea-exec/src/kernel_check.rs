@@ -6,7 +6,7 @@
 //! release timer (until its worker has checked it). Longer intervals are errors.
 
 use crate::record::RecordEntry;
-use crate::schedule_log::{ScheduleEvent, ScheduleLog};
+use crate::schedule_log::ScheduleLog;
 use talea_core::engine::TaskId;
 use talea_core::mutate;
 use talea_core::{Monotonic, Span, Time};
@@ -131,7 +131,7 @@ pub fn violations(
 ) -> Vec<OrderViolation> {
     let Some(last) = record.last() else { return Vec::new() };
     let mut all = Vec::new();
-    for (cpu, orders) in (0..).zip(orders(cpus, record)) {
+    for (cpu, orders) in (0..).zip(ScheduleLog::from_record(cpus, record).intervals()) {
         let orders = orders.into_iter().filter(|&(task, ..)| !is_exempt(task));
         let orders = orders.map(|(task, from, to)| (Some(task), from, to.min(last.now)));
         all.extend(violations_in(cpu, orders, (executed, idle), subtract_excused));
@@ -183,7 +183,7 @@ pub fn unordered_execution(
     executed: &[ExecInterval],
 ) -> Vec<ExecInterval> {
     let (Some(first), Some(last)) = (record.first(), record.last()) else { return Vec::new() };
-    let orders = orders(cpus, record);
+    let orders = ScheduleLog::from_record(cpus, record).intervals();
     let mut all = Vec::new();
     for interval in executed {
         let mut from = interval.from.max(first.now);
@@ -213,28 +213,6 @@ pub fn unordered_execution(
         );
     }
     all
-}
-
-/// Returns the orders of each CPU in order of time: element `c` has the dispatched tasks of CPU `c`
-/// with their starts and ends.
-fn orders(cpus: u32, record: &[RecordEntry]) -> Vec<Vec<(TaskId, Time, Time)>> {
-    let mut orders: Vec<Vec<(TaskId, Time, Time)>> = vec![Vec::new(); cpus as usize];
-    let mut open: Vec<Option<(TaskId, Time)>> = vec![None; cpus as usize];
-    for &(now, event) in ScheduleLog::from_record(cpus, record).timed_events() {
-        let (cpu, next) = match event {
-            // The next event of the CPU is at the same instant.
-            ScheduleEvent::Completed { .. } => continue,
-            ScheduleEvent::Dispatched { cpu, task, .. } => (cpu.0 as usize, Some((task, now))),
-            ScheduleEvent::Idle { cpu } => (cpu.0 as usize, None),
-        };
-        if let Some((task, since)) = std::mem::replace(&mut open[cpu], next) {
-            orders[cpu].push((task, since, now));
-        }
-    }
-    for (cpu, open) in open.into_iter().enumerate() {
-        orders[cpu].extend(open.map(|(task, since)| (task, since, Time::NEVER)));
-    }
-    orders
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::record::{RecordEntry, RecordKind};
 use std::collections::BTreeMap;
 use talea_core::Time;
 use talea_core::engine::{Cpu, Event, Order, TaskId};
+use talea_core::sink::{Completion, Sink};
 
 /// A change of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,11 +70,9 @@ impl ScheduleLog {
                 }
                 RecordKind::Order(Order::Run { cpu, task, job, .. }) => {
                     _ = jobs.insert(task, job);
-                    log.push(entry.now, ScheduleEvent::Dispatched { cpu, task, job });
+                    log.on_dispatch(entry.now, cpu, task, job);
                 }
-                RecordKind::Order(Order::Idle { cpu }) => {
-                    log.push(entry.now, ScheduleEvent::Idle { cpu });
-                }
+                RecordKind::Order(Order::Idle { cpu }) => log.on_idle(entry.now, cpu),
                 RecordKind::Event(_) | RecordKind::Polled => {}
             }
         }
@@ -82,7 +81,7 @@ impl ScheduleLog {
     }
 
     /// Appends an event of the pending instant or of a later one.
-    pub fn push(&mut self, now: Time, event: ScheduleEvent) {
+    fn push(&mut self, now: Time, event: ScheduleEvent) {
         if now != self.now {
             self.end_instant();
             self.now = now;
@@ -90,7 +89,7 @@ impl ScheduleLog {
         self.pending.push(event);
     }
 
-    /// Ends the pending instant.
+    /// Ends the pending instant; a run ends with it.
     pub fn end_instant(&mut self) {
         let mut last = self.running.clone();
         let mut ended = Vec::new();
@@ -131,6 +130,26 @@ impl ScheduleLog {
         &self.events
     }
 
+    /// Returns the intervals of jobs on each CPU: element `c` has the tasks of CPU `c` with their
+    /// starts and ends, in order. The last interval of a CPU that is not idle has no end.
+    pub fn intervals(&self) -> Vec<Vec<(TaskId, Time, Time)>> {
+        let mut all: Vec<Vec<(TaskId, Time, Time)>> = vec![Vec::new(); self.running.len()];
+        for &(now, event) in &self.events {
+            let (cpu, next) = match event {
+                // The next event of the CPU is at the same instant.
+                ScheduleEvent::Completed { .. } => continue,
+                ScheduleEvent::Dispatched { cpu, task, .. } => (cpu, Some(task)),
+                ScheduleEvent::Idle { cpu } => (cpu, None),
+            };
+            let of_cpu = &mut all[cpu.0 as usize];
+            if let Some((.., end)) = of_cpu.last_mut() {
+                *end = now.min(*end);
+            }
+            of_cpu.extend(next.map(|task| (task, now, Time::NEVER)));
+        }
+        all
+    }
+
     /// Returns the first difference from another log: the position, and the event of each log at
     /// this position.
     pub fn first_difference(
@@ -143,6 +162,20 @@ impl ScheduleLog {
             let (a, b) = (event(self), event(other));
             (a != b).then_some((at, a, b))
         })
+    }
+}
+
+impl Sink for ScheduleLog {
+    fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
+        self.push(now, ScheduleEvent::Dispatched { cpu, task, job });
+    }
+
+    fn on_idle(&mut self, now: Time, cpu: Cpu) {
+        self.push(now, ScheduleEvent::Idle { cpu });
+    }
+
+    fn on_completion(&mut self, job: &Completion) {
+        self.push(job.end, ScheduleEvent::Completed { task: job.task, job: job.job });
     }
 }
 

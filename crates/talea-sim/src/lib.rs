@@ -13,16 +13,15 @@ mod job_lists;
 mod job_source;
 pub mod schedule;
 mod simulation;
-pub mod sink;
 pub mod trace;
 
 pub use histogram::Histogram;
 pub use interference::Overheads;
 pub use job_lists::{JobList, JobStream, generate_jobs, stream_jobs};
-pub use schedule::{Schedule, Segment};
+pub use schedule::Schedule;
 pub use simulation::{Outcome, Simulation};
-pub use sink::{Completion, Counters, Jobs, Sink};
-pub use talea_core::rng;
+pub use talea_core::sink::{Completion, Counters, Jobs, Segment, Sink};
 pub use talea_core::workload::{
     Arrivals, Cost, CostMode, Environment, JobStep, Source, Stall, StepAction, Workload,
 };
+pub use talea_core::{rng, sink};

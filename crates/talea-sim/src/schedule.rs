@@ -1,24 +1,9 @@
 //! A schedule for a chart: the jobs that ran on each CPU, with their times.
 
-use crate::sink::{Completion, Sink};
 use talea_core::Time;
 use talea_core::engine::{Cpu, TaskId};
 use talea_core::mutate;
-
-/// Interval in which a job ran without interruption.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// CPU of the job.
-    pub cpu: Cpu,
-    /// Task of the job.
-    pub task: TaskId,
-    /// Number of the job, from 0.
-    pub job: u64,
-    /// Start of the interval.
-    pub start: Time,
-    /// End of the interval.
-    pub end: Time,
-}
+use talea_core::sink::{Completion, Segment, Sink};
 
 /// All data of a chart, up to a maximum number of segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,11 +6,11 @@
 mod optional;
 
 use crate::job_source::JobSource;
-use crate::sink::{Completion, Sink};
 use optional::Optional;
 use talea_core::engine::{Cpu, Engine, Event, Handled, Job, Observer, Order, TaskId};
 use talea_core::heap::Heap;
 use talea_core::mutate;
+use talea_core::sink::{Completion, Sink};
 use talea_core::workload::job_program::JobProgram;
 use talea_core::workload::{CostMode, Workload};
 use talea_core::{Span, Time, Work};

@@ -25,10 +25,10 @@
 //! the two, modulo 2^64, is therefore zigzag-encoded: doubled, and inverted if negative. A job
 //! takes about 30 bytes in total.
 
-use crate::sink::{Completion, Sink};
 use std::io::{self, Write};
 use talea_core::Time;
 use talea_core::engine::{ChannelId, Cpu, Notification, TaskId};
+use talea_core::sink::{Completion, Sink};
 
 const MAGIC: &[u8; 8] = b"TALEATR2";
 /// Maximum length of a record: six numbers of ten bytes each.
@@ -82,6 +82,23 @@ pub enum TraceEvent {
     Completed(Completion),
     /// A notification: [`Sink::on_notification`].
     Notified(Notification),
+}
+
+impl TraceEvent {
+    /// Reports the event to `sink`.
+    pub fn report(&self, now: Time, sink: &mut impl Sink) {
+        match *self {
+            TraceEvent::Arrived { task, nominal } => sink.on_arrival(now, task, nominal),
+            TraceEvent::Refused(task) => sink.on_refusal(now, task),
+            TraceEvent::Started { cpu, task, job, version } => {
+                sink.on_start(now, cpu, task, job, version);
+            }
+            TraceEvent::Dispatched { cpu, task, job } => sink.on_dispatch(now, cpu, task, job),
+            TraceEvent::Idle(cpu) => sink.on_idle(now, cpu),
+            TraceEvent::Completed(job) => sink.on_completion(&job),
+            TraceEvent::Notified(notification) => sink.on_notification(now, &notification),
+        }
+    }
 }
 
 /// Writer of a trace, which buffers the output. [`Trace::finish`] returns the first error.
@@ -394,19 +411,7 @@ mod tests {
     fn write(all: &[(Time, TraceEvent)]) -> Vec<u8> {
         let mut trace = Trace::new(Vec::new(), 5);
         for (now, event) in all {
-            match *event {
-                TraceEvent::Arrived { task, nominal } => trace.on_arrival(*now, task, nominal),
-                TraceEvent::Refused(task) => trace.on_refusal(*now, task),
-                TraceEvent::Started { cpu, task, job, version } => {
-                    trace.on_start(*now, cpu, task, job, version);
-                }
-                TraceEvent::Dispatched { cpu, task, job } => {
-                    trace.on_dispatch(*now, cpu, task, job);
-                }
-                TraceEvent::Idle(cpu) => trace.on_idle(*now, cpu),
-                TraceEvent::Completed(of) => trace.on_completion(&of),
-                TraceEvent::Notified(notification) => trace.on_notification(*now, &notification),
-            }
+            event.report(*now, &mut trace);
         }
         trace.finish().expect("a Vec accepts everything")
     }

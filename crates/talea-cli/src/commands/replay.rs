@@ -7,7 +7,7 @@ use talea_core::engine::{Engine, Order};
 use talea_core::mutate;
 use talea_core::{Span, Time};
 use talea_exec::RecordKind;
-use talea_exec::replay::{Divergence, ReplayListener, replay_with};
+use talea_exec::replay::{Divergence, replay_to_sink};
 use talea_os::bounded_read::read_text_bounded;
 use talea_study::exit::{Exit, Unreadable};
 use talea_study::live_run::Recording;
@@ -58,15 +58,15 @@ struct RootReplay {
     violation: Option<String>,
 }
 
-/// Observer that audits the engine whenever the engine has no more orders.
+/// Audits of the engine, one whenever the engine has no more orders.
 #[derive(Default)]
 struct Auditor {
     audits: usize,
     violation: Option<String>,
 }
 
-impl ReplayListener for Auditor {
-    fn on_orders_drained(&mut self, machine: &mut Engine, now: Time) {
+impl Auditor {
+    fn audit(&mut self, machine: &Engine, now: Time) {
         mutate!("cli-replay-unaudited", {}, {
             if self.audits > 0 {
                 return;
@@ -122,7 +122,9 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
         let is_order =
             |entry: &&talea_exec::RecordEntry| matches!(entry.kind, RecordKind::Order(_));
         let mut auditor = Auditor::default();
-        let (orders, difference) = match replay_with(&mut machine, record, &mut auditor) {
+        let audit = |_: &mut (), machine: &Engine, now| auditor.audit(machine, now);
+        let replayed = replay_to_sink(&mut machine, record, &mut (), audit);
+        let (orders, difference) = match replayed {
             Ok(orders) => (orders, None),
             Err(difference) => {
                 let same = record[..difference.at].iter().filter(is_order).count();

@@ -33,4 +33,4 @@ const MAX_DL_PERIOD: Span = Span::from_ns(4_194_304_000);
 
 pub use plan::Guarantee;
 pub(crate) use plan::{Plan, plan};
-pub use report::{JobInterval, JobRecord, NativeReport};
+pub use report::{JobRecord, NativeReport};

@@ -7,8 +7,9 @@ use crate::kernel_check::{self, ExecInterval, IdleInterval, OrderViolation};
 use crate::load::Arrival;
 use crate::lost_time::{LostTime, LostTimes};
 use std::collections::BTreeMap;
-use talea_core::engine::{Job, TaskId};
+use talea_core::engine::{Cpu, Job, TaskId};
 use talea_core::mutate;
+use talea_core::sink::Segment;
 use talea_core::{Span, Time, Work};
 
 /// Job as its worker recorded it.
@@ -65,25 +66,17 @@ pub struct NativeReport {
     pub refused: Vec<Vec<Arrival>>,
 }
 
-/// Interval in which a job had the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobInterval {
-    /// Task of the job.
-    pub task: TaskId,
-    /// Number of the job.
-    pub job: u64,
-    /// Start.
-    pub from: Time,
-    /// End.
-    pub to: Time,
+/// Creates an interval of a job on the only CPU of a root.
+fn segment(task: TaskId, job: u64, start: Time, end: Time) -> Segment {
+    Segment { cpu: Cpu(0), task, job, start, end }
 }
 
 /// Sums the intervals of each job, in nanoseconds.
-fn total_by_job(intervals: Vec<JobInterval>) -> BTreeMap<(TaskId, u64), u64> {
+fn total_by_job(intervals: Vec<Segment>) -> BTreeMap<(TaskId, u64), u64> {
     let mut had = BTreeMap::new();
     for interval in intervals {
         *had.entry((interval.task, interval.job)).or_insert(0) +=
-            interval.to.since(interval.from).as_ns();
+            interval.end.since(interval.start).as_ns();
     }
     had
 }
@@ -157,16 +150,16 @@ impl NativeReport {
     /// Returns the intervals in which jobs had the CPU, from the switch trace if there is one.
     /// Otherwise they are inferred: the job that started last and has not completed has the CPU.
     /// That is right if higher levels preempt.
-    pub fn intervals(&self, executed: Option<&[ExecInterval]>, end: Time) -> Vec<JobInterval> {
+    pub fn intervals(&self, executed: Option<&[ExecInterval]>, end: Time) -> Vec<Segment> {
         let mut intervals = executed.map_or_else(
             || self.inferred_intervals(end),
             |executed| self.observed_intervals(executed, end),
         );
-        intervals.sort_unstable_by_key(|interval| (interval.from, interval.to));
+        intervals.sort_unstable_by_key(|interval| (interval.start, interval.end));
         intervals
     }
 
-    fn observed_intervals(&self, executed: &[ExecInterval], end: Time) -> Vec<JobInterval> {
+    fn observed_intervals(&self, executed: &[ExecInterval], end: Time) -> Vec<Segment> {
         let mut intervals = Vec::new();
         for (task, jobs) in (0..).map(TaskId).zip(&self.jobs) {
             let stays: Vec<&ExecInterval> =
@@ -182,14 +175,14 @@ impl NativeReport {
                 let first = stays.partition_point(|interval| interval.to <= begin);
                 for interval in stays[first..].iter().take_while(|interval| interval.from < until) {
                     let (from, to) = (interval.from.max(begin), interval.to.min(until));
-                    intervals.push(JobInterval { task, job: record.number, from, to });
+                    intervals.push(segment(task, record.number, from, to));
                 }
             }
         }
         intervals
     }
 
-    fn inferred_intervals(&self, end: Time) -> Vec<JobInterval> {
+    fn inferred_intervals(&self, end: Time) -> Vec<Segment> {
         // At one instant completions come before starts.
         let mut instants: Vec<(Time, bool, TaskId, u64)> = Vec::new();
         for (task, record) in self.all_jobs() {
@@ -204,7 +197,7 @@ impl NativeReport {
             instants.into_iter().chain([(end, false, TaskId(u32::MAX), 0)])
         {
             if let Some(&(task, job)) = under_way.last().filter(|_| since < now) {
-                intervals.push(JobInterval { task, job, from: since, to: now });
+                intervals.push(segment(task, job, since, now));
             }
             since = now;
             if begins {
@@ -269,8 +262,8 @@ impl NativeReport {
             }
         );
         ready.sort_unstable();
-        let gaps = intervals.windows(2).map(|two| (two[0].to, two[1].from));
-        let first = intervals.first().map(|first| (Time::ZERO, first.from));
+        let gaps = intervals.windows(2).map(|two| (two[0].end, two[1].start));
+        let first = intervals.first().map(|first| (Time::ZERO, first.start));
         for (idle, busy) in first.into_iter().chain(gaps).filter(|(idle, busy)| idle < busy) {
             let at = ready.partition_point(|&at| at < idle);
             if let Some(&from) = ready.get(at).filter(|&&from| from < busy) {
@@ -411,7 +404,7 @@ mod tests {
         let intervals = sample_report().intervals(None, at(20_000));
         let found: Vec<_> = intervals
             .iter()
-            .map(|interval| (interval.task.0, interval.job, interval.from, interval.to))
+            .map(|interval| (interval.task.0, interval.job, interval.start, interval.end))
             .collect();
         let expected = [
             (1, 0, 1_010, 2_010),
@@ -499,7 +492,7 @@ mod tests {
         let found: Vec<_> = sample_report()
             .intervals(Some(&executed), at(20_000))
             .iter()
-            .map(|interval| (interval.from, interval.to))
+            .map(|interval| (interval.start, interval.end))
             .collect();
         let expected = [(1_010, 2_005), (2_010, 3_000), (3_010, 4_000), (4_500, 6_000)];
         assert_eq!(found, expected.map(|(from, to)| (at(from), at(to))));
@@ -526,7 +519,7 @@ mod tests {
         assert_eq!(had.get(&(TaskId(0), 2)), None);
         // Until a later end it has what it had by then.
         assert_eq!(
-            report.intervals(Some(&executed), at(20_000)).last().map(|interval| interval.to),
+            report.intervals(Some(&executed), at(20_000)).last().map(|interval| interval.end),
             Some(at(10_600))
         );
     }

@@ -11,7 +11,7 @@ use crate::native;
 use crate::programs::ProgramReport;
 use crate::record::RecordEntry;
 use crate::rights::ObservedPolicies;
-use crate::schedule_log::{ScheduleEvent, ScheduleLog};
+use crate::schedule_log::ScheduleLog;
 use crate::stalls::Stall;
 use talea_core::{Monotonic, Span, Time, Work};
 
@@ -74,21 +74,10 @@ impl RootReport {
 /// The total includes the delays from an order to its worker and from the end of a job to the
 /// dispatcher. It does not include the CPU time of dispatchers.
 fn total_loss(root: &RootReport) -> Span {
-    let cpus = root.dispatchers.len();
-    let mut since: Vec<Option<Time>> = vec![None; cpus];
-    let mut owned = 0;
-    for &(now, event) in ScheduleLog::from_record(cpus as u32, &root.record).timed_events() {
-        let (cpu, begins) = match event {
-            // The next event of the CPU is at the same instant.
-            ScheduleEvent::Completed { .. } => continue,
-            ScheduleEvent::Dispatched { cpu, .. } => (cpu, Some(now)),
-            ScheduleEvent::Idle { cpu } => (cpu, None),
-        };
-        let before = std::mem::replace(&mut since[cpu.0 as usize], begins);
-        owned += before.map_or(0, |before| now.since(before).as_ns());
-    }
     let end = root.record.last().map_or(Time::ZERO, |entry| entry.now);
-    owned += since.into_iter().flatten().map(|before| end.since(before).as_ns()).sum::<u64>();
+    let log = ScheduleLog::from_record(root.dispatchers.len() as u32, &root.record);
+    let orders = log.intervals().into_iter().flatten();
+    let owned: u64 = orders.map(|(_, from, to)| to.min(end).since(from).as_ns()).sum();
     let done: u64 = root.consumed.iter().map(|consumed| consumed.ordered.as_ns()).sum();
     let scheduling = root.scheduling().as_ns();
     Span::from_ns(owned.saturating_sub(done + scheduling))

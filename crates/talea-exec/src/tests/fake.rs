@@ -1,9 +1,6 @@
 //! Simulated threads: workers are numbers, CPUs run at full speed, and dispatchers wake when
 //! planned.
 
-#[path = "sim_log.rs"]
-mod sim_log;
-
 use crate::executor::{Executor, StepContext};
 use crate::job_stats::JobStats;
 use crate::load::Load;
@@ -11,7 +8,7 @@ use crate::lost_time::LostTime;
 use crate::mailbox::Batch;
 use crate::mechanism::{Deferred, Mechanism};
 use crate::record::{Log, RecordEntry, merge};
-use crate::schedule_log::{ScheduleEvent, ScheduleLog};
+use crate::schedule_log::ScheduleLog;
 use crate::work::Job;
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -499,5 +496,8 @@ pub(super) fn simulate_in(
     if !changes.is_empty() {
         world = world.with_condition_changes(changes);
     }
-    sim_log::simulated_log(world, tree.cpus, until)
+    let mut log = ScheduleLog::new(tree.cpus);
+    world.run(until, &mut log);
+    log.end_instant();
+    log
 }

@@ -3,10 +3,10 @@
 
 use super::{Simulation, span_of};
 use crate::interference::{Interference, Overheads};
-use crate::sink::Sink;
 use talea_core::engine::{Condition, Cpu, Event, Handled, Notification, Observer, TaskId};
 use talea_core::heap::Heap;
 use talea_core::mutate;
+use talea_core::sink::Sink;
 use talea_core::workload::job_program::{JobProgram, ResolvedAction};
 use talea_core::workload::{CostMode, Environment};
 use talea_core::{Span, Time, Work};

@@ -45,7 +45,7 @@ impl JobLog {
         let mut log =
             JobLog { programs: programs.map(|(task, _)| task).collect(), ..JobLog::default() };
         let mut machine = tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
-        live_run::replay_to_sink(&mut machine, &real.record, &mut log, |_, _, _| {})
+        talea_exec::replay::replay_to_sink(&mut machine, &real.record, &mut log, |_, _, _| {})
             .map_err(live_run::replay_error)?;
         let tasks = (0..machine.tasks() as u32).map(TaskId);
         let unfinished: Vec<_> =

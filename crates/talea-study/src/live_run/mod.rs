@@ -2,7 +2,7 @@
 //!
 //! Model: [`place()`] assigns CPUs to each root. [`estimate_load()`] simulates the same jobs to
 //! estimate the size of the record and the load of the CPUs. [`run`](run()) executes the jobs.
-//! [`replay_to_sink()`] feeds the record of a root to a new engine and reports its events to a
+//! [`replay_to_sink`](talea_exec::replay::replay_to_sink) feeds the record of a root to a new engine and reports its events to a
 //! simulation sink; [`StreamedSummary`] does so while the run goes on. [`check`] compares the
 //! orders with the kernel's `sched_switch` events. A [`Recording`] stores all of it in a file.
 
@@ -13,7 +13,6 @@ mod mechanism;
 mod native;
 mod place;
 mod recording;
-mod replay_to_sink;
 mod report;
 mod run;
 mod streamed;
@@ -25,7 +24,6 @@ pub use mechanism::Mechanism;
 pub use native::replay_if_native;
 pub use place::{CpuAssignment, place};
 pub use recording::{Recording, SourceTexts};
-pub use replay_to_sink::replay_to_sink;
 pub use report::{
     isolation_failure_text, policy_change_text, print_limits, print_refusal, replay_error,
     summarize,

@@ -4,20 +4,23 @@ use talea_core::engine::{Cpu, Job, TaskId};
 use talea_core::{Span, Time};
 use talea_exec::native::{JobRecord, NativeReport};
 use talea_exec::{ExecInterval, RootReport};
+use talea_sim::trace::TraceEvent;
 use talea_sim::{Completion, Sink};
 
-/// Event of a worker. Events of one instant are in the order of the variants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum NativeEvent {
-    Ended { task: TaskId, job: u64 },
-    Arrived { task: TaskId, nominal: Time },
-    Refused { task: TaskId, nominal: Time },
-    Idles,
-    Begins { task: TaskId, job: u64 },
-    Runs { task: TaskId, job: u64 },
-}
-
 const CPU: Cpu = Cpu(0);
+
+/// Returns the order of an event among those of its instant.
+fn order(event: &TraceEvent) -> u8 {
+    match event {
+        TraceEvent::Completed(_) => 0,
+        TraceEvent::Arrived { .. } => 1,
+        TraceEvent::Refused(_) => 2,
+        TraceEvent::Idle(_) => 3,
+        TraceEvent::Started { .. } => 4,
+        TraceEvent::Dispatched { .. } => 5,
+        TraceEvent::Notified(_) => 6,
+    }
+}
 
 /// Reports the events of a root until `end` to `sink`. Returns the unfinished jobs.
 pub(super) fn replay_native(
@@ -26,62 +29,41 @@ pub(super) fn replay_native(
     end: Time,
     sink: &mut impl Sink,
 ) -> Vec<(TaskId, Job)> {
-    let mut events: Vec<(Time, NativeEvent)> = Vec::new();
+    let mut events: Vec<(Time, TraceEvent)> = Vec::new();
     let mut unfinished = Vec::new();
-    let all = (0..).map(TaskId).zip(&course.jobs);
-    for (task, lives) in all {
+    for (task, lives) in (0..).map(TaskId).zip(&course.jobs) {
         for life in lives.iter().filter(|life| life.observed < end) {
             let JobRecord { number: job, nominal, release, deadline, .. } = *life;
-            events.push((life.observed, NativeEvent::Arrived { task, nominal }));
-            events.extend(life.begin.map(|at| (at, NativeEvent::Begins { task, job })));
+            events.push((life.observed, TraceEvent::Arrived { task, nominal }));
+            let started = TraceEvent::Started { cpu: CPU, task, job, version: 0 };
+            events.extend(life.begin.map(|at| (at, started)));
             match life.end {
-                Some(at) => events.push((at, NativeEvent::Ended { task, job })),
+                Some(end) => {
+                    let completion = Completion { task, job, release, deadline, end, cpu: CPU };
+                    events.push((end, TraceEvent::Completed(completion)));
+                }
                 None => unfinished.push((task, Job { number: job, release, deadline })),
             }
         }
     }
     for (task, refused) in (0..).map(TaskId).zip(&course.refused) {
-        events.extend(
-            refused
-                .iter()
-                .map(|one| (one.observed, NativeEvent::Refused { task, nominal: one.nominal })),
-        );
-    }
-    let pieces = course.intervals(ran, end);
-    for (at, piece) in pieces.iter().enumerate() {
-        events.push((piece.from, NativeEvent::Runs { task: piece.task, job: piece.job }));
-        if pieces.get(at + 1).is_none_or(|next| next.from > piece.to) && piece.to < end {
-            events.push((piece.to, NativeEvent::Idles));
+        for one in refused {
+            events.push((one.observed, TraceEvent::Arrived { task, nominal: one.nominal }));
+            events.push((one.observed, TraceEvent::Refused(task)));
         }
     }
-    events.sort_unstable();
-    let find = |task: TaskId, job: u64| -> Option<&JobRecord> {
-        let lives = &course.jobs[task.0 as usize];
-        lives.get(usize::try_from(job).ok()?).filter(|life| life.number == job)
-    };
+    let segments = course.intervals(ran, end);
+    for (at, segment) in segments.iter().enumerate() {
+        let (task, job) = (segment.task, segment.job);
+        events.push((segment.start, TraceEvent::Dispatched { cpu: CPU, task, job }));
+        let is_last = segments.get(at + 1).is_none_or(|next| next.start > segment.end);
+        if is_last && segment.end < end {
+            events.push((segment.end, TraceEvent::Idle(CPU)));
+        }
+    }
+    events.sort_by_key(|(now, event)| (*now, order(event)));
     for (now, event) in events {
-        match event {
-            NativeEvent::Ended { task, job } => {
-                if let Some(&JobRecord { release, deadline, .. }) = find(task, job) {
-                    sink.on_completion(&Completion {
-                        task,
-                        job,
-                        release,
-                        deadline,
-                        end: now,
-                        cpu: CPU,
-                    });
-                }
-            }
-            NativeEvent::Arrived { task, nominal } => sink.on_arrival(now, task, nominal),
-            NativeEvent::Refused { task, nominal } => {
-                sink.on_arrival(now, task, nominal);
-                sink.on_refusal(now, task);
-            }
-            NativeEvent::Idles => sink.on_idle(now, CPU),
-            NativeEvent::Begins { task, job } => sink.on_start(now, CPU, task, job, 0),
-            NativeEvent::Runs { task, job } => sink.on_dispatch(now, CPU, task, job),
-        }
+        event.report(now, sink);
     }
     unfinished
 }

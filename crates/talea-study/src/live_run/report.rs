@@ -3,7 +3,6 @@
 use super::dry_run::LoadEstimate;
 use super::native;
 use super::place::CpuAssignment;
-use super::replay_to_sink::replay_to_sink;
 use crate::exit::Exit;
 use crate::output::note;
 use crate::report::{DrawnRoot, Outline};
@@ -12,7 +11,7 @@ use anyhow::Context;
 use std::path::Path;
 use talea_core::engine::Engine;
 use talea_core::{Span, Time};
-use talea_exec::replay::Divergence;
+use talea_exec::replay::{Divergence, replay_to_sink};
 use talea_exec::{Isolation, RootReport, StoppedTime};
 use talea_system::{Root, System};
 

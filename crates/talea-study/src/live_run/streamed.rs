@@ -3,20 +3,19 @@
 //! The memory is independent of the length of the run. A consumer of the whole record (a check
 //! against the kernel, a file of events) has to keep it instead.
 
-use super::replay_to_sink::SinkReplay;
 use super::report::replay_error;
 use crate::report::Outline;
 use crate::run_summary::{self, RootSummary, RunRecorder};
 use talea_core::engine::Engine;
 use talea_core::{Span, Time};
-use talea_exec::replay::Divergence;
+use talea_exec::replay::{Divergence, Replay};
 use talea_exec::{RecordEntry, RecordSink};
 use talea_system::Root;
 
 /// Root whose record is replayed.
 struct StreamedRoot<'a> {
     machine: Engine,
-    replay: SinkReplay,
+    replay: Replay,
     seen: RunRecorder<'a>,
     differs: Option<Divergence>,
 }
@@ -40,7 +39,7 @@ impl<'a> StreamedSummary<'a> {
         let of = |(root, outline): (&Root, &'a Outline)| {
             let machine = root.tree.build().map_err(|error| anyhow::anyhow!("{}", error.kind))?;
             let seen = RunRecorder::new(outline, &machine, duration, false, None, None);
-            let replay = SinkReplay::new(machine.tasks());
+            let replay = Replay::new(machine.tasks());
             Ok(StreamedRoot { machine, replay, seen, differs: None })
         };
         let roots = roots.iter().zip(outlines).map(of).collect::<anyhow::Result<_>>()?;

@@ -1,8 +1,5 @@
 //! A system, its simulation and its execution on this machine's only CPU.
 
-#[path = "../../../../crates/talea-exec/src/tests/sim_log.rs"]
-mod sim_log;
-
 use talea_core::engine::TaskId;
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
@@ -58,7 +55,9 @@ pub(crate) fn run_beside(text: &str, longer: Span) -> Run {
             *cost += Work::from_ns(longer.as_ns());
         }
     }
-    let simulated = sim_log::simulated_log(Simulation::new(machine, 1, &workload), 1, until);
+    let mut simulated = ScheduleLog::new(1);
+    Simulation::new(machine, 1, &workload).run(until, &mut simulated);
+    simulated.end_instant();
     let plan = |task: usize| TaskPlan { load: load(&system, root, task), body: work::spender() };
     let tasks = (0..root.tasks.len()).map(plan).collect();
     let plan =

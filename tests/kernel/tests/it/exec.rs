@@ -27,7 +27,7 @@ use talea_core::engine::{Cpu, Engine, Order, SchedulerSpec, TaskId, TaskSpec, Tr
 use talea_core::sched::PolicySpec;
 use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Time, Work};
-use talea_exec::replay::{ReplayListener, replay_with};
+use talea_exec::replay::replay_to_sink;
 use talea_exec::{
     Arrival, Failure, Job, Load, Options, RecordKind, RootPlan, ScheduleEvent, TaskPlan, execute,
 };
@@ -481,17 +481,6 @@ fn custom_jobs_are_done_in_order_and_their_ends_are_reported() {
     assert_eq!(ends, 20);
 }
 
-/// Listener of a replay that checks SF3P's invariants whenever the engine has no more orders, and
-/// counts the checks.
-struct Auditor(usize);
-
-impl ReplayListener for Auditor {
-    fn on_orders_drained(&mut self, machine: &mut Engine, now: Time) {
-        machine.audit(now).unwrap_or_else(|why| panic!("at {now:?}: {why}"));
-        self.0 += 1;
-    }
-}
-
 #[test]
 fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
     needs_root!();
@@ -532,10 +521,14 @@ fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
         root.record.iter().filter(|entry| matches!(entry.kind, RecordKind::Event(_))).count();
     assert!(events >= 100_000, "{events} events");
     let mut fresh = tree.build().expect("a sound tree");
-    let mut auditor = Auditor(0);
-    let orders = replay_with(&mut fresh, &root.record, &mut auditor).expect("the same orders");
-    println!("{events} events, {orders} orders, SF3P's four invariants held {} times", auditor.0);
-    assert!(auditor.0 > 10_000, "{} times", auditor.0);
+    let mut audits = 0;
+    let audit = |_: &mut (), machine: &Engine, now: Time| {
+        machine.audit(now).unwrap_or_else(|why| panic!("at {now:?}: {why}"));
+        audits += 1;
+    };
+    let orders = replay_to_sink(&mut fresh, &root.record, &mut (), audit).expect("the same orders");
+    println!("{events} events, {orders} orders, SF3P's four invariants held {audits} times");
+    assert!(audits > 10_000, "{audits} times");
     // One order that changes places with the next one, and it is no record of this machine any
     // more.
     let ordered: Vec<usize> = (0..root.record.len())

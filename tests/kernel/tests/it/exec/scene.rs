@@ -1,8 +1,5 @@
 //! A system file, its simulation, its execution, and the comparison of both.
 
-#[path = "../../../../../crates/talea-exec/src/tests/sim_log.rs"]
-mod sim_log;
-
 use std::time::{Duration, Instant};
 use talea_core::engine::{Cpu, Event, Order, TaskId};
 use talea_core::workload::{Cost, Overheads, Workload};
@@ -60,10 +57,13 @@ impl Scene {
             lengthen(&mut source.cost, longer);
         }
         let machine = root.tree.build().expect("a sound tree");
-        let world = Simulation::new(machine, root.tree.cpus, &workload)
+        let mut world = Simulation::new(machine, root.tree.cpus, &workload)
             .with_overheads(overheads)
             .with_condition_changes(root.surroundings.changes.clone());
-        sim_log::simulated_log(world, root.tree.cpus, self.until())
+        let mut log = ScheduleLog::new(root.tree.cpus);
+        world.run(self.until(), &mut log);
+        log.end_instant();
+        log
     }
 
     /// Returns the simulator's schedule. Checks that increased costs and overheads of a reasonable

@@ -1,8 +1,10 @@
-//! Receivers of simulation events.
+//! Receivers of the events of a run, in the one form of all runs: simulated, executed or replayed.
 
-use talea_core::engine::{Cpu, Notification, TaskId};
-use talea_core::mutate;
-use talea_core::{Span, Time};
+use crate::engine::{Cpu, Notification, TaskId};
+use crate::mutate;
+use crate::{Span, Time};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Data of a completed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,21 @@ impl Completion {
     pub fn is_late(&self) -> bool {
         mutate!("sim-sink-late", self.end > self.deadline, self.end >= self.deadline)
     }
+}
+
+/// Interval in which a job ran without interruption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// CPU of the job.
+    pub cpu: Cpu,
+    /// Task of the job.
+    pub task: TaskId,
+    /// Number of the job, from 0.
+    pub job: u64,
+    /// Start of the interval.
+    pub start: Time,
+    /// End of the interval.
+    pub end: Time,
 }
 
 /// Receiver of events, in the order of their occurrence. Methods without an implementation cost
@@ -175,6 +192,8 @@ impl Sink for Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
+    use alloc::string::String;
 
     /// Sink that stores all received events as text.
     #[derive(Debug, Default, PartialEq, Eq)]
