@@ -56,6 +56,18 @@ impl<T: TimePoint> Stall<T> {
     }
 }
 
+impl Stall {
+    /// Returns the earliest time at which the stall may have begun.
+    pub fn earliest_start(&self) -> Time {
+        Time::from_ns(self.from.as_ns().saturating_sub(PROBE_PERIOD.as_ns()))
+    }
+
+    /// Whether the stall, or its effect for `after` behind its end, may overlap an interval.
+    pub fn may_affect(&self, from: Time, to: Time, after: Span) -> bool {
+        self.earliest_start() <= to && from <= self.to.saturating_add(after)
+    }
+}
+
 impl Stall<Monotonic> {
     /// Converts the interval to run time; `zero` is the start of the run.
     fn to_run_time(self, zero: Monotonic) -> Stall {

@@ -1,6 +1,7 @@
 //! Durations of one operation.
 
 use serde::Serialize;
+use talea_core::quantile;
 
 /// Durations in nanoseconds, in order of measurement.
 #[derive(Clone, Debug, Default)]
@@ -53,8 +54,7 @@ impl Samples {
     pub(super) fn quantile(&self, percent: usize) -> u64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
-        let rank = (sorted.len() * percent).div_ceil(100).max(1);
-        sorted.get(rank - 1).copied().unwrap_or(0)
+        quantile(&sorted, percent).unwrap_or(0)
     }
 
     /// Returns the quantiles.
@@ -72,7 +72,7 @@ impl Samples {
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+    quantile(&sorted, 50).unwrap_or(0.0)
 }
 
 /// Returns `a / b`. The result is not a number if `b` is 0.

@@ -23,4 +23,5 @@ pub mod report;
 pub mod run_summary;
 pub mod sweep;
 pub mod system_file;
+pub mod validity;
 pub mod witness;

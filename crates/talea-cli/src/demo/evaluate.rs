@@ -2,8 +2,7 @@
 //! the computer caused.
 
 use super::job::{Block, DEADLINE, RUNTIME};
-use talea_core::mutate;
-use talea_core::{Monotonic, Span, Work};
+use talea_core::{Monotonic, Span, Work, mutate, quantile};
 use talea_exec::Stall;
 
 /// Result of one block.
@@ -36,14 +35,9 @@ impl Verdict {
     pub(super) fn of(blocks: &[Block], stalls: &[Stall<Monotonic>]) -> Verdict {
         let mut sorted: Vec<Span> = blocks.iter().map(Block::response).collect();
         sorted.sort_unstable();
+        let at = |percent| quantile(&sorted, percent).unwrap_or(Span::ZERO);
         let (results, most) = evaluate_blocks(blocks, stalls);
-        Verdict {
-            median: quantile(&sorted, 50),
-            p99: quantile(&sorted, 99),
-            max: sorted.last().copied().unwrap_or(Span::ZERO),
-            results,
-            most,
-        }
+        Verdict { median: at(50), p99: at(99), max: at(100), results, most }
     }
 
     /// Returns the number of blocks with this result.
@@ -60,12 +54,6 @@ impl Verdict {
     pub(super) fn in_stalls(&self) -> usize {
         self.count(BlockResult::MissedInStall)
     }
-}
-
-/// Returns the smallest value that `percent` % of all values do not exceed.
-fn quantile(sorted: &[Span], percent: usize) -> Span {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied().unwrap_or(Span::ZERO)
 }
 
 /// Repeats the run arithmetically without the lost time, and classifies each miss.

@@ -15,6 +15,7 @@ use talea_core::engine::{Event, Order, SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::server::{Reservation, ServerKind};
 use talea_core::{Span, Time, Work};
+use talea_exec::stalls::PROBE_PERIOD;
 use talea_exec::work::{self, Calibration, JobBody};
 use talea_exec::{Options, RecordEntry, RecordKind, Report, RootPlan, Stall, TaskPlan, execute};
 
@@ -52,13 +53,8 @@ fn run(cpu: u32, period: Span, duration: Span, body: JobBody<'_>) -> anyhow::Res
 /// Returns the overrun of each budget in ns, and the number of budgets that stalls exclude. Two
 /// budgets without a pause between them count as one.
 fn overruns(record: &[RecordEntry], stalls: &[Stall]) -> (Vec<u64>, usize) {
-    let margin = talea_exec::stalls::PROBE_PERIOD;
-    let is_perturbed = |from: Time, to: Time| {
-        stalls.iter().any(|stall| {
-            let begin = Time::from_ns(stall.from.as_ns().saturating_sub(margin.as_ns()));
-            begin <= to && from <= stall.to.saturating_add(margin)
-        })
-    };
+    let is_perturbed =
+        |from: Time, to: Time| stalls.iter().any(|stall| stall.may_affect(from, to, PROBE_PERIOD));
     let (mut since, mut used, mut all, mut within) = (None, 0u64, Vec::new(), 0);
     for entry in record {
         match entry.kind {

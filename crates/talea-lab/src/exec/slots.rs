@@ -12,6 +12,7 @@ use serde::Serialize;
 use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::{PolicySpec, Slot};
 use talea_core::{Span, Time, Work};
+use talea_exec::stalls::PROBE_PERIOD;
 use talea_exec::work::{self, Calibration};
 use talea_exec::{ExecInterval, Options, RootPlan, Stall, TaskPlan, execute};
 
@@ -119,12 +120,8 @@ impl SlotReport {
         switch: &mut Vec<u64>,
         beyond: &mut Vec<u64>,
     ) {
-        let margin = talea_exec::stalls::PROBE_PERIOD;
         let is_perturbed = |from: Time, to: Time| {
-            stalls.iter().any(|stall| {
-                let begin = Time::from_ns(stall.from.as_ns().saturating_sub(margin.as_ns()));
-                begin <= to && from <= stall.to.saturating_add(margin)
-            })
+            stalls.iter().any(|stall| stall.may_affect(from, to, PROBE_PERIOD))
         };
         for frame in 1..frames - 1 {
             self.frames += 1;

@@ -5,6 +5,7 @@ use super::job_times::{JobId, JobLog, JobTimes};
 use super::model::{Expected, Model, TimeRange};
 use super::stall_filter::StallFilter;
 use crate::live_run::KernelCheck;
+use crate::validity::Exclusions;
 use talea_core::engine::TaskId;
 use talea_core::mutate;
 use talea_core::{Span, Time};
@@ -82,10 +83,10 @@ impl Findings {
         self.inversions == 0 && self.out_of_range == 0 && self.bound_violations == 0 && is_obeyed
     }
 
-    /// Whether too few jobs count: more than a twentieth is excluded, or more than half is excluded
-    /// or perturbed.
+    /// Whether too few jobs count.
     pub fn are_inconclusive(&self) -> bool {
-        self.excluded * 20 > self.jobs || (self.excluded + self.perturbed) * 2 > self.jobs
+        let Findings { jobs: total, excluded, perturbed, .. } = *self;
+        Exclusions { total, excluded, perturbed }.are_inconclusive()
     }
 }
 

@@ -36,8 +36,7 @@ struct Loss {
 
 impl Loss {
     fn from_stall(stall: &Stall) -> Loss {
-        let from = Time::from_ns(stall.from.as_ns().saturating_sub(PROBE_PERIOD.as_ns()));
-        Loss { from, to: stall.to, max: stall.length() + PROBE_PERIOD }
+        Loss { from: stall.earliest_start(), to: stall.to, max: stall.length() + PROBE_PERIOD }
     }
 
     /// Returns the lost time beyond the allowance of the simulations and bounds, and beyond the

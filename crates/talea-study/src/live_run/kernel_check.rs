@@ -76,10 +76,7 @@ pub fn check(
 /// Returns the stalls on these CPUs, widened by the probe period. The dispatcher of another CPU may
 /// execute an order, so any stall of the root is an excuse.
 fn widened(cpus: &[u32], stalls: &[Stall]) -> Vec<(Time, Time)> {
-    let of = |stall: &Stall| {
-        let from = Time::from_ns(stall.from.as_ns().saturating_sub(PROBE_PERIOD.as_ns()));
-        (from, stall.to.saturating_add(PROBE_PERIOD))
-    };
+    let of = |stall: &Stall| (stall.earliest_start(), stall.to.saturating_add(PROBE_PERIOD));
     stalls.iter().filter(|stall| cpus.contains(&stall.cpu)).map(of).collect()
 }
 

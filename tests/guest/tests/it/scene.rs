@@ -1,6 +1,7 @@
 //! A system, its simulation and its execution on this machine's only CPU.
 
 use talea_core::engine::TaskId;
+use talea_core::quantile;
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
 use talea_exec::{
@@ -117,16 +118,11 @@ impl Run {
     }
 }
 
-/// The smallest value that this percentage of all values does not exceed.
-pub(crate) fn percentile(values: &mut [u64], hundredths: usize) -> u64 {
-    values.sort_unstable();
-    values[(values.len() * hundredths).div_ceil(100).saturating_sub(1)]
-}
-
 /// Prints the distribution and returns median and 99th percentile.
 pub(crate) fn spread(what: &str, mut values: Vec<u64>) -> (u64, u64) {
     assert!(!values.is_empty(), "{what}");
-    let (median, p99) = (percentile(&mut values, 50), percentile(&mut values, 99));
+    values.sort_unstable();
+    let [median, p99] = [50, 99].map(|percent| quantile(&values, percent).expect("a value"));
     println!(
         "{what}: median {median} ns, p99 {p99} ns, max {} ns of {}",
         values[values.len() - 1],

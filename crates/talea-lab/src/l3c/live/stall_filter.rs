@@ -12,9 +12,9 @@
 use super::Point;
 use crate::echo::RequestTimes;
 use talea_core::engine::TaskId;
-use talea_core::mutate;
-use talea_core::{Span, Time};
+use talea_core::{Span, Time, mutate, quantile};
 use talea_study::compare::job_times::{JobLog, JobTimes};
+use talea_study::validity::Exclusions;
 
 /// Maximum delay of the detection of a stall.
 const MAX_DETECTION_DELAY: Span = talea_exec::stalls::PROBE_PERIOD;
@@ -158,15 +158,20 @@ impl Responses {
 
     /// Whether too few responses count: more than a twentieth is excluded, or there is none.
     pub(super) fn are_inconclusive(&self) -> bool {
-        self.left_out() * 20 > self.count() || self.0.is_empty()
+        Responses::too_few(&[self]) || self.0.is_empty()
+    }
+
+    /// Whether more than a twentieth of all responses is excluded.
+    fn too_few(all: &[&Responses]) -> bool {
+        let sum = |of: fn(&Responses) -> usize| all.iter().map(|waits| of(waits) as u64).sum();
+        let (total, excluded) = (sum(Responses::count), sum(Responses::left_out));
+        Exclusions { total, excluded, perturbed: 0 }.are_inconclusive()
     }
 
     /// Whether a run is inconclusive: more than a twentieth of all responses is excluded, or none
     /// of a group counts.
     pub(super) fn together_are_inconclusive(all: &[&Responses]) -> bool {
-        let sum = |of: fn(&Responses) -> usize| all.iter().map(|waits| of(waits)).sum::<usize>();
-        sum(Responses::left_out) * 20 > sum(Responses::count)
-            || all.iter().any(|waits| waits.longest().is_none())
+        Responses::too_few(all) || all.iter().any(|waits| waits.longest().is_none())
     }
 
     fn counted(&self) -> impl Iterator<Item = &Response> {
@@ -177,7 +182,7 @@ impl Responses {
     pub(super) fn quantile(&self, percent: usize) -> Option<Span> {
         let mut lengths: Vec<Span> = self.counted().map(Response::length).collect();
         lengths.sort_unstable();
-        lengths.get((lengths.len() * percent).div_ceil(100).max(1) - 1).copied()
+        quantile(&lengths, percent)
     }
 
     /// Returns the longest counted response.

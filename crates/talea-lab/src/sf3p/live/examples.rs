@@ -27,6 +27,7 @@ use talea_import::{File, sf3p};
 use talea_study::compare::model::{self, LostTimeBound};
 use talea_study::exit::Exit;
 use talea_study::output::{self, Table};
+use talea_study::validity::Exclusions;
 use talea_system as system;
 
 macro_rules! shipped {
@@ -58,14 +59,9 @@ struct ExampleRow {
 }
 
 impl ExampleRow {
-    /// Whether more than a twentieth of the jobs is excluded, or more than half is excluded or
-    /// perturbed, as in `talea compare`.
     fn is_inconclusive(&self) -> bool {
-        mutate!(
-            "lab-sf3p-perturbed",
-            self.run.is_inconclusive() || (self.run.excluded + self.perturbed) * 2 > self.run.jobs,
-            self.run.is_inconclusive()
-        )
+        let perturbed = mutate!("lab-sf3p-perturbed", self.perturbed, 0);
+        Exclusions { perturbed, ..self.run.exclusions() }.are_inconclusive()
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) use levels::fig9;
 pub(super) use sets::{Shown, sets};
 pub(super) use table::table2;
 use talea_core::mutate;
+use talea_core::quantile;
+use talea_study::validity::Exclusions;
 
 use super::super::exec::{self, cost};
 use super::super::folder;
@@ -103,9 +105,12 @@ struct RunMeasurement {
 }
 
 impl RunMeasurement {
-    /// Whether too much is excluded, as in `talea compare`.
+    fn exclusions(&self) -> Exclusions {
+        Exclusions { total: self.jobs, excluded: self.excluded, perturbed: 0 }
+    }
+
     fn is_inconclusive(&self) -> bool {
-        self.excluded * 20 > self.jobs
+        self.exclusions().are_inconclusive()
     }
 
     /// Returns a share of the jobs, or not a number if the run is inconclusive.
@@ -400,10 +405,7 @@ impl TimeDifferences {
     fn of(pairs: impl Iterator<Item = (Time, Time)>) -> TimeDifferences {
         let mut apart: Vec<u64> = pairs.map(|(a, b)| a.as_ns().abs_diff(b.as_ns())).collect();
         apart.sort_unstable();
-        let at = |percent: usize| {
-            let last = apart.len().saturating_sub(1);
-            apart.get(last * percent / 100).map_or(f64::NAN, |&ns| ns as f64 / 1e3)
-        };
+        let at = |percent| quantile(&apart, percent).map_or(f64::NAN, |ns| ns as f64 / 1e3);
         TimeDifferences { jobs: apart.len(), median_us: at(50), p90_us: at(90), most_us: at(100) }
     }
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use talea_core::engine::{NodeSpec, TaskId};
 use talea_core::workload::Cost;
 use talea_core::{Span, Time, Work};
-use talea_exec::{Stall, stalls};
+use talea_exec::Stall;
 use talea_study::exit::Exit;
 use talea_study::output::{self, Table};
 
@@ -60,10 +60,7 @@ struct Table2Row {
 const AFTER: Span = Span::from_ns(200 * MS);
 
 fn is_clear(stalls: &[Stall], from: Time, to: Time) -> bool {
-    stalls.iter().all(|stall| {
-        let begin = Time::from_ns(stall.from.as_ns().saturating_sub(stalls::PROBE_PERIOD.as_ns()));
-        to < begin || stall.to.saturating_add(AFTER) < from
-    })
+    !stalls.iter().any(|stall| stall.may_affect(from, to, AFTER))
 }
 
 fn one(

@@ -14,9 +14,8 @@ use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals as Comes, Source, Workload};
 use talea_core::{CpuSet, Monotonic, Span, Time, Work};
 use talea_exec::native::Guarantee;
-use talea_exec::stalls::PROBE_PERIOD;
 use talea_exec::{
-    Arrivals, Failure, Load, MechanismKind, Options, Report, RequestedMechanism, RootPlan, Stall,
+    Arrivals, Failure, Load, MechanismKind, Options, Report, RequestedMechanism, RootPlan,
     TaskPlan, execute, work,
 };
 use talea_kernel_tests::{Bench, eventually, kernel, needs, needs_root};
@@ -76,9 +75,7 @@ fn run(tree: &Tree, workload: &Workload, cpu: u32, duration: Span) -> Result<Rep
 /// Returns the time until which stalls and lost times add up to at most [`TOLERANCE`], at most
 /// `end`.
 fn calm_until(report: &Report, end: Time) -> Time {
-    let look =
-        |stall: &Stall| Time::from_ns(stall.from.as_ns().saturating_sub(PROBE_PERIOD.as_ns()));
-    let stalls = report.stalls.iter().map(|stall| (look(stall), stall.length().as_ns()));
+    let stalls = report.stalls.iter().map(|stall| (stall.earliest_start(), stall.length().as_ns()));
     // The monitor and the tick take two hundredths of a running worker's time.
     let stretches = report.roots[0].lost_times.iter().map(|stretch| {
         let ordinary = stretch.to.since(stretch.from).as_ns() / 50;
