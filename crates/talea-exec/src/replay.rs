@@ -36,7 +36,7 @@ impl fmt::Display for Divergence {
 /// The first difference: another order, an additional one, a missing one, or an event that no run
 /// of this system delivers.
 pub fn replay(engine: &mut Engine, record: &[RecordEntry]) -> Result<usize, Divergence> {
-    replay_to_sink(engine, record, &mut (), |_, _, _| {})
+    replay_to_sink(engine, record, &mut (), |(), _, _| {})
 }
 
 /// Variant of [`replay`] that reports the events to `sink` in the order of a simulation, and calls

@@ -21,6 +21,7 @@ pub mod output;
 pub mod plot;
 pub mod report;
 pub mod run_summary;
+pub mod svg;
 pub mod sweep;
 pub mod system_file;
 pub mod validity;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::cast_precision_loss, reason = "a picture is exact to a tenth of a pixel")]
 
-use std::fmt::Write;
+use crate::svg::{GREY, GREY_END, GREY_MIDDLE, GRID, Svg, polyline};
 
 /// Line of a chart.
 pub struct Series {
@@ -54,58 +54,30 @@ impl Figure<'_> {
         let right = Axis::to(all().map(|point| point.0).fold(0.0, f64::max));
         let high = Axis::to(all().map(|point| point.1).fold(0.0, f64::max));
         let high = Axis { end: high.step * high.steps() as f64, ..high };
-        let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} 380\" \
-             font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\" role=\"img\">\n\
-             <rect width=\"{width:.0}\" height=\"380\" fill=\"#fff\"/>\n\
-             <text x=\"{LEFT}\" y=\"26\" font-size=\"16\" font-weight=\"600\">{}</text>\n\
-             <text x=\"14\" y=\"{TOP}\" transform=\"rotate(-90 14 {TOP})\" text-anchor=\"end\" fill=\"#555\">{}</text>\n",
-            self.title, self.y
-        );
+        let mut svg = Svg::new(width, 380.0, 12);
+        svg.text([LEFT, 26.0], "font-size=\"16\" font-weight=\"600\"", &self.title);
+        svg.text([14.0, TOP], &format!("transform=\"rotate(-90 14 {TOP})\" {GREY_END}"), self.y);
         for (number, panel) in self.panels.iter().enumerate() {
             let x = LEFT + number as f64 * (PANEL + GAP);
-            panel_at(&mut text, x, panel, (&right, &high), number == 0);
-            let _ = writeln!(
-                text,
-                "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
-                x + PANEL / 2.0,
-                BOTTOM + 38.0,
-                self.x
-            );
+            panel_at(&mut svg, x, panel, (&right, &high), number == 0);
+            svg.text([x + PANEL / 2.0, BOTTOM + 38.0], GREY_MIDDLE, self.x);
         }
         let legend = LEFT + count * (PANEL + GAP);
         for (number, series) in names.iter().enumerate() {
             let y = TOP + 10.0 + number as f64 * 20.0;
             let color = COLORS[number % COLORS.len()];
-            let _ = writeln!(
-                text,
-                "<path d=\"M{legend:.0} {y:.0}h18\" stroke=\"{color}\" stroke-width=\"2.5\"/>\
-                 <text x=\"{:.0}\" y=\"{:.0}\">{}</text>",
-                legend + 24.0,
-                y + 4.0,
-                series.name
-            );
+            let line = format!("stroke=\"{color}\" stroke-width=\"2.5\"");
+            svg.path(&format!("M{legend:.0} {y:.0}h18"), &line);
+            svg.text([legend + 24.0, y + 4.0], "", &series.name);
         }
-        text.push_str("</svg>\n");
-        text
+        svg.finish()
     }
 }
 
-fn panel_at(
-    text: &mut String,
-    x: f64,
-    panel: &Panel,
-    (right, high): (&Axis, &Axis),
-    labelled: bool,
-) {
+fn panel_at(svg: &mut Svg, x: f64, panel: &Panel, (right, high): (&Axis, &Axis), labelled: bool) {
     let at_x = |value: f64| x + PANEL * value / right.end;
     let at_y = |value: f64| BOTTOM - (BOTTOM - TOP) * value / high.end;
-    let _ = writeln!(
-        text,
-        "<text x=\"{x:.0}\" y=\"{:.0}\" font-weight=\"600\">{}</text>",
-        TOP - 14.0,
-        panel.title
-    );
+    svg.text([x, TOP - 14.0], "font-weight=\"600\"", &panel.title);
     for (value, name) in right.ticks() {
         let px = at_x(value);
         // Numbers at the edges are aligned inward, because the neighbours' numbers begin there.
@@ -114,40 +86,20 @@ fn panel_at(
             off if off > PANEL - 1.0 => "end",
             _ => "middle",
         };
-        let _ = writeln!(
-            text,
-            "<text x=\"{px:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\" fill=\"#555\">{name}</text>",
-            BOTTOM + 18.0
-        );
+        svg.text([px, BOTTOM + 18.0], &format!("text-anchor=\"{anchor}\" {GREY}"), &name);
     }
     for (value, name) in high.ticks() {
         let py = at_y(value);
-        let _ = writeln!(text, "<path d=\"M{x:.0} {py:.1}h{PANEL}\" stroke=\"#e4e4e4\"/>");
+        svg.path(&format!("M{x:.0} {py:.1}h{PANEL}"), GRID);
         if labelled {
-            let _ = writeln!(
-                text,
-                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{name}</text>",
-                x - 6.0,
-                py + 4.0
-            );
+            svg.text([x - 6.0, py + 4.0], GREY_END, &name);
         }
     }
     for (number, series) in panel.series.iter().enumerate() {
         let color = COLORS[number % COLORS.len()];
-        let mut path = String::new();
-        for (number, &(px, py)) in series.points.iter().enumerate() {
-            let _ = write!(
-                path,
-                "{}{:.1} {:.1}",
-                if number == 0 { 'M' } else { 'L' },
-                at_x(px),
-                at_y(py)
-            );
-        }
-        let _ = writeln!(
-            text,
-            "<path d=\"{path}\" stroke=\"{color}\" stroke-width=\"2\" fill=\"none\" stroke-linejoin=\"round\"/>"
-        );
+        let line = polyline(series.points.iter().map(|&(px, py)| (at_x(px), at_y(py))));
+        let style = "stroke-width=\"2\" fill=\"none\" stroke-linejoin=\"round\"";
+        svg.path(&line, &format!("stroke=\"{color}\" {style}"));
     }
 }
 

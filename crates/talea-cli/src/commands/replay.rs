@@ -122,7 +122,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
         let is_order =
             |entry: &&talea_exec::RecordEntry| matches!(entry.kind, RecordKind::Order(_));
         let mut auditor = Auditor::default();
-        let audit = |_: &mut (), machine: &Engine, now| auditor.audit(machine, now);
+        let audit = |(): &mut (), machine: &Engine, now| auditor.audit(machine, now);
         let replayed = replay_to_sink(&mut machine, record, &mut (), audit);
         let (orders, difference) = match replayed {
             Ok(orders) => (orders, None),

@@ -1,9 +1,10 @@
 //! Page with the results: the picture, the table and an explanation, in one file without scripts or
 //! external resources.
 
-use super::picture::{escape, ms, svg};
+use super::picture::{ms, svg};
 use super::run::{Outcome, Run, RunMeasurement};
 use std::fmt::Write;
+use talea_study::svg::escaped;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem auto;padding:0 1rem;\
                      color:#222;background:#fff}table{border-collapse:collapse}\
@@ -33,10 +34,10 @@ pub(super) fn html(outcome: &Outcome) -> String {
     }
     text.push_str("</table>\n");
     if let Some(why) = outcome.why() {
-        let _ = writeln!(text, "<p>Why it was granted: {}.</p>", escape(&why));
+        let _ = writeln!(text, "<p>Why it was granted: {}.</p>", escaped(&why));
     }
     if let Some(missing) = &outcome.missing {
-        let _ = writeln!(text, "<p><strong>{}</strong></p>", escape(missing));
+        let _ = writeln!(text, "<p><strong>{}</strong></p>", escaped(missing));
     }
     text.push_str(
         "<h2>How to read it</h2>\n<p>The response time of a block is its completion minus its <em>nominal</em> release, \
@@ -64,15 +65,15 @@ fn row(text: &mut String, run: &Run) {
                 ms(verdict.p99.as_ns()),
                 ms(verdict.max.as_ns()),
                 missed(measurement),
-                escape(&measurement.policy),
-                escape(measurement.grant.as_deref().unwrap_or("nothing")),
+                escaped(&measurement.policy),
+                escaped(measurement.grant.as_deref().unwrap_or("nothing")),
             );
         }
         Err(why) => {
             let _ = writeln!(
                 text,
                 "<tr><td>{title}</td><td colspan=\"6\">not shown: {}</td></tr>",
-                escape(why)
+                escaped(why)
             );
         }
     }

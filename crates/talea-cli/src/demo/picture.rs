@@ -8,6 +8,7 @@ use super::evaluate::BlockResult;
 use super::job::DEADLINE;
 use super::run::{Outcome, Run};
 use std::fmt::Write;
+use talea_study::svg::{GREY, GREY_END, GRID, Svg, escaped};
 
 const WIDTH: f64 = 1080.0;
 const HEIGHT: f64 = 400.0;
@@ -26,26 +27,19 @@ const IN_STALL: &str = "#8a8a8a";
 /// Renders the picture as SVG.
 pub(super) fn svg(outcome: &Outcome) -> String {
     let scale = Scale::of(outcome);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"13\" fill=\"#222\" role=\"img\">\n\
-         <title>Response time of every block, with and without Talea</title>\n\
-         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n"
-    );
+    let mut svg = Svg::new(WIDTH, HEIGHT, 13);
+    svg.raw(format_args!("<title>Response time of every block, with and without Talea</title>"));
     for (number, run) in outcome.runs.iter().enumerate() {
-        panel(&mut text, LEFT + number as f64 * (PANEL + GAP), number == 0, run, &scale);
+        panel(&mut svg, LEFT + number as f64 * (PANEL + GAP), number == 0, run, &scale);
     }
-    let _ = writeln!(
-        text,
-        "<text x=\"{LEFT}\" y=\"{:.0}\" fill=\"#555\">Each dot: 10 ms of sound, {} of computing, on CPU {} beside {}. \
-         Above the line it came too late.</text>",
-        HEIGHT - 14.0,
+    let key = format!(
+        "Each dot: 10 ms of sound, {} of computing, on CPU {} beside {}. Above the line it came too late.",
         ms(outcome.size.block.as_ns()),
         outcome.cpu,
         busy(outcome.load),
     );
-    text.push_str("</svg>\n");
-    text
+    svg.text([LEFT, HEIGHT - 14.0], GREY, &key);
+    svg.finish()
 }
 
 /// Describes the load in words.
@@ -62,24 +56,16 @@ pub(super) fn ms(ns: u64) -> String {
     format!("{:.1} ms", ns as f64 / 1e6)
 }
 
-fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
-    let _ = writeln!(
-        text,
-        "<text x=\"{x:.0}\" y=\"30\" font-size=\"17\" font-weight=\"600\">{}</text>",
-        run.variant.title()
-    );
+fn panel(svg: &mut Svg, x: f64, labelled: bool, run: &Run, scale: &Scale) {
+    svg.text([x, 30.0], "font-size=\"17\" font-weight=\"600\"", run.variant.title());
     let right = x + PANEL;
     for &(tick, ref label) in &scale.ticks {
         let y = scale.y(tick);
-        let _ = writeln!(text, "<path d=\"M{x:.0} {y:.1}H{right:.0}\" stroke=\"#e4e4e4\"/>");
+        svg.path(&format!("M{x:.0} {y:.1}H{right:.0}"), GRID);
         if labelled {
-            let _ = writeln!(
-                text,
-                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\"{}>{label}</text>",
-                x - 6.0,
-                y + 4.5,
-                if tick == DEADLINE.as_ns() { " font-weight=\"600\"" } else { " fill=\"#555\"" }
-            );
+            let deadline = "text-anchor=\"end\" font-weight=\"600\"";
+            let style = if tick == DEADLINE.as_ns() { deadline } else { GREY_END };
+            svg.text([x - 6.0, y + 4.5], style, label);
         }
     }
     match &run.measurement {
@@ -88,8 +74,7 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
             let missed = verdict.missed();
             // Misses in stalls do not count against the run.
             let color = if missed == verdict.in_stalls() { "#1d7a3a" } else { MISSED };
-            let _ = writeln!(
-                text,
+            svg.raw(format_args!(
                 "<text x=\"{x:.0}\" y=\"52\"><tspan fill=\"{color}\" font-weight=\"600\">{missed} of {} blocks \
                  missed</tspan>{}</text>\n\
                  <text x=\"{x:.0}\" y=\"72\" fill=\"#555\">{}: median {:.1}, p99 {:.1}, max {:.1} ms</text>",
@@ -99,11 +84,11 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
                 } else {
                     String::new()
                 },
-                escape(&measurement.policy),
+                escaped(&measurement.policy),
                 verdict.median.as_ns() as f64 / 1e6,
                 verdict.p99.as_ns() as f64 / 1e6,
                 verdict.max.as_ns() as f64 / 1e6,
-            );
+            ));
             let colors = [
                 (BlockResult::Met, MET),
                 (BlockResult::MissedInStall, IN_STALL),
@@ -111,29 +96,24 @@ fn panel(text: &mut String, x: f64, labelled: bool, run: &Run, scale: &Scale) {
                 (BlockResult::Missed, MISSED),
             ];
             for (result, color) in colors {
-                dots(text, x, measurement, result, color, scale);
+                dots(svg, x, measurement, result, color, scale);
             }
         }
         Err(why) => {
             let first = why.lines().next().unwrap_or_default();
-            let _ = writeln!(
-                text,
-                "<text x=\"{x:.0}\" y=\"52\" fill=\"{MISSED}\">not shown: {}</text>",
-                escape(first)
-            );
+            let style = format!("fill=\"{MISSED}\"");
+            svg.text([x, 52.0], &style, &format!("not shown: {first}"));
         }
     }
     let y = scale.y(DEADLINE.as_ns());
-    let _ = writeln!(
-        text,
-        "<path d=\"M{x:.0} {y:.1}H{right:.0}\" stroke=\"#111\" stroke-width=\"1.4\" stroke-dasharray=\"7 4\"/>"
-    );
+    let style = "stroke=\"#111\" stroke-width=\"1.4\" stroke-dasharray=\"7 4\"";
+    svg.path(&format!("M{x:.0} {y:.1}H{right:.0}"), style);
 }
 
 /// Draws the blocks with one result. A dot is a stroke of length zero with round ends, and one path
 /// has all dots of a colour.
 fn dots(
-    text: &mut String,
+    svg: &mut Svg,
     x: f64,
     measurement: &super::run::RunMeasurement,
     result: BlockResult,
@@ -152,10 +132,8 @@ fn dots(
         );
     }
     if !path.is_empty() {
-        let _ = writeln!(
-            text,
-            "<path d=\"{path}\" stroke=\"{color}\" stroke-width=\"3\" stroke-linecap=\"round\" fill=\"none\"/>"
-        );
+        let style = "stroke-width=\"3\" stroke-linecap=\"round\" fill=\"none\"";
+        svg.path(&path, &format!("stroke=\"{color}\" {style}"));
     }
 }
 
@@ -193,9 +171,4 @@ impl Scale {
         let share = ((ns.max(1) as f64).ln() - self.low) / (self.high - self.low);
         BOTTOM - share.clamp(0.0, 1.0) * (BOTTOM - TOP)
     }
-}
-
-/// Escapes text for SVG and HTML.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,7 +1,7 @@
 //! Chart in the form of the paper: a bar from the least to the largest time with a dot at the mean,
 //! and crosses for shares on a second axis.
 
-use std::fmt::Write;
+use talea_study::svg::{GREY, GRID, Svg};
 
 /// Bar of one configuration.
 pub(super) struct Bar {
@@ -37,103 +37,75 @@ impl Chart {
         let high = (most / self.limit).ceil() * self.limit;
         let at = |ms: f64| BOTTOM - (BOTTOM - TOP) * ms / high;
         let share = |percent: f64| BOTTOM - (BOTTOM - TOP) * percent / 100.0;
-        let mut body = String::new();
-        let mut x = LEFT;
-        let mut group = ("", LEFT);
-        for bar in &self.bars {
-            if bar.group != group.0 {
-                label(&mut body, group, x);
-                x += GROUP_GAP;
-                group = (bar.group, x);
-            }
-            let middle = x + STEP / 2.0;
-            let [least, mean, largest] = bar.span.map(at);
-            let _ = writeln!(
-                body,
-                "<path d=\"M{middle:.0} {least:.1}V{largest:.1}\" stroke=\"#2f6fb0\" stroke-width=\"9\" opacity=\".45\">\
-                 <title>{}, {}: {:.0} / {:.0} / {:.0} ms</title></path>\
-                 <circle cx=\"{middle:.0}\" cy=\"{mean:.1}\" r=\"3.5\" fill=\"#2f6fb0\"/>",
-                bar.name, bar.group, bar.span[0], bar.span[1], bar.span[2]
-            );
-            if let Some([least, mean, largest]) = bar.beside.map(|span| span.map(at)) {
-                let x = middle + 9.0;
-                let _ = writeln!(
-                    body,
-                    "<path d=\"M{x:.0} {least:.1}V{largest:.1}M{:.0} {mean:.1}h6\" stroke=\"#777\" stroke-width=\"2\"/>",
-                    x - 3.0
-                );
-            }
-            for (percent, color) in bar.marks.iter().zip(["#cc3524", "#d9822b"]) {
-                let y = share(*percent);
-                let _ = writeln!(
-                    body,
-                    "<path class=\"late\" d=\"M{:.0} {:.1}l7 7m0 -7l-7 7\" stroke=\"{color}\" stroke-width=\"2\"/>",
-                    middle - 3.5,
-                    y - 3.5
-                );
-            }
-            let _ = writeln!(
-                body,
-                "<text x=\"{middle:.0}\" y=\"{:.0}\" transform=\"rotate(-60 {middle:.0} {:.0})\" text-anchor=\"end\">{}</text>",
-                BOTTOM + 14.0,
-                BOTTOM + 14.0,
-                bar.name
-            );
-            x += STEP;
-        }
-        label(&mut body, group, x);
-        let mut text = head(&self.title, x);
+        let right = self.right();
+        let mut svg = Svg::new(right + 60.0, 440.0, 12);
+        svg.text([LEFT, 26.0], "font-size=\"16\" font-weight=\"600\"", &self.title);
+        let key = "blue: least, mean and largest time of a frame, ms; grey: simulated, where both \
+                   are; dashed: its deadline; np: not preemptive";
+        svg.text([LEFT, 412.0], GREY, key);
+        let key = "crosses: late frames (red) and late messages (orange), %";
+        svg.text([LEFT, 428.0], GREY, key);
         for step in 0..=4 {
             let part = f64::from(step) / 4.0;
             let y = share(part * 100.0);
-            let _ = writeln!(
-                text,
-                "<path d=\"M{LEFT} {y:.1}H{x:.0}\" stroke=\"#e4e4e4\"/>\
-                 <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#2f6fb0\">{:.0}</text>\
-                 <text x=\"{:.0}\" y=\"{:.1}\" fill=\"#cc3524\">{:.0} %</text>",
-                LEFT - 6.0,
-                y + 4.0,
-                high * part,
-                x + 6.0,
-                y + 4.0,
-                part * 100.0
-            );
+            svg.path(&format!("M{LEFT} {y:.1}H{right:.0}"), GRID);
+            let (ms, percent) = (format!("{:.0}", high * part), format!("{:.0} %", part * 100.0));
+            svg.text([LEFT - 6.0, y + 4.0], "text-anchor=\"end\" fill=\"#2f6fb0\"", &ms);
+            svg.text([right + 6.0, y + 4.0], "fill=\"#cc3524\"", &percent);
         }
-        let _ = writeln!(
-            text,
-            "<path d=\"M{LEFT} {y:.1}H{x:.0}\" stroke=\"#222\" stroke-dasharray=\"4 3\"/>",
-            y = at(self.limit)
-        );
-        text + &body + "</svg>\n"
+        let limit = format!("M{LEFT} {:.1}H{right:.0}", at(self.limit));
+        svg.path(&limit, "stroke=\"#222\" stroke-dasharray=\"4 3\"");
+        let mut x = LEFT;
+        for group in self.groups() {
+            x += GROUP_GAP;
+            label(&mut svg, group[0].group, x + STEP * group.len() as f64 / 2.0);
+            for bar in group {
+                let middle = x + STEP / 2.0;
+                let [least, mean, largest] = bar.span.map(at);
+                svg.raw(format_args!(
+                    "<path d=\"M{middle:.0} {least:.1}V{largest:.1}\" stroke=\"#2f6fb0\" stroke-width=\"9\" opacity=\".45\">\
+                     <title>{}, {}: {:.0} / {:.0} / {:.0} ms</title></path>\
+                     <circle cx=\"{middle:.0}\" cy=\"{mean:.1}\" r=\"3.5\" fill=\"#2f6fb0\"/>",
+                    bar.name, bar.group, bar.span[0], bar.span[1], bar.span[2]
+                ));
+                if let Some([least, mean, largest]) = bar.beside.map(|span| span.map(at)) {
+                    let (x, dash) = (middle + 9.0, middle + 6.0);
+                    let path = format!("M{x:.0} {least:.1}V{largest:.1}M{dash:.0} {mean:.1}h6");
+                    svg.path(&path, "stroke=\"#777\" stroke-width=\"2\"");
+                }
+                for (percent, color) in bar.marks.iter().zip(["#cc3524", "#d9822b"]) {
+                    let (x, y) = (middle - 3.5, share(*percent) - 3.5);
+                    let style = format!("class=\"late\" stroke=\"{color}\" stroke-width=\"2\"");
+                    svg.path(&format!("M{x:.0} {y:.1}l7 7m0 -7l-7 7"), &style);
+                }
+                let y = BOTTOM + 14.0;
+                let turned =
+                    format!("transform=\"rotate(-60 {middle:.0} {y:.0})\" text-anchor=\"end\"");
+                svg.text([middle, y], &turned, &bar.name);
+                x += STEP;
+            }
+        }
+        svg.finish()
+    }
+
+    /// Returns the runs of bars of one group.
+    fn groups(&self) -> impl Iterator<Item = &[Bar]> {
+        self.bars.chunk_by(|a, b| a.group == b.group)
+    }
+
+    /// Returns the right edge of the last bar.
+    fn right(&self) -> f64 {
+        LEFT + GROUP_GAP * self.groups().count() as f64 + STEP * self.bars.len() as f64
     }
 }
 
 /// Draws the name of a group above its middle.
-fn label(text: &mut String, (name, from): (&str, f64), to: f64) {
+fn label(svg: &mut Svg, name: &str, middle: f64) {
     let name = match name {
-        "" => return,
         "both" => "both versions".to_owned(),
         one => format!("{one} versions only"),
     };
-    let middle = f64::midpoint(from, to);
-    let y = TOP - 10.0;
-    let _ = writeln!(
-        text,
-        "<text x=\"{middle:.0}\" y=\"{y}\" text-anchor=\"middle\" font-weight=\"600\">{name}</text>"
-    );
-}
-
-fn head(title: &str, right: f64) -> String {
-    let width = right + 60.0;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} 440\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\" role=\"img\">\n\
-         <rect width=\"{width:.0}\" height=\"440\" fill=\"#fff\"/>\n\
-         <text x=\"{LEFT}\" y=\"26\" font-size=\"16\" font-weight=\"600\">{title}</text>\n\
-         <text x=\"{LEFT}\" y=\"412\" fill=\"#555\">blue: least, mean and largest time of a frame, ms; grey: simulated, where both are; \
-         dashed: its deadline; np: not preemptive</text>\n\
-         <text x=\"{LEFT}\" y=\"428\" fill=\"#555\">crosses: late frames (red) and late messages (orange), %</text>\n"
-    )
+    svg.text([middle, TOP - 10.0], "text-anchor=\"middle\" font-weight=\"600\"", &name);
 }
 
 #[cfg(test)]

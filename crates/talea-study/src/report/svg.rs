@@ -9,6 +9,7 @@
 
 use super::outline::{ServerLine, SlotTable};
 use super::{BudgetCurve, DrawnRoot, RunPage};
+use crate::svg::{GREY_MIDDLE, GRID, Svg};
 use std::fmt::Write;
 use talea_sim::Segment;
 
@@ -27,7 +28,7 @@ const DENSE: f64 = 6.0;
 struct Sheet {
     left: f64,
     until_ns: u64,
-    text: String,
+    svg: Svg,
 }
 
 impl Sheet {
@@ -41,15 +42,8 @@ impl Sheet {
             Some((at, _)) => format!("{}…", &name[..at]),
             None => name.to_owned(),
         };
-        let _ = writeln!(
-            self.text,
-            "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-             <path d=\"M{} {base:.1}h{WIDTH}\" stroke=\"#999\"/>",
-            self.left - 8.0,
-            base - 3.0,
-            escaped(&shown),
-            self.left,
-        );
+        self.svg.text([self.left - 8.0, base - 3.0], "text-anchor=\"end\"", &shown);
+        self.svg.path(&format!("M{} {base:.1}h{WIDTH}", self.left), "stroke=\"#999\"");
     }
 }
 
@@ -73,26 +67,15 @@ pub fn svg(picture: &RunPage<'_>, until_ns: u64) -> String {
     let until = cut.filter(|cut| cut.as_ns() < until_ns).map_or_else(String::new, |cut| {
         format!("; drawn up to {}", talea_core::Span::from_ns(cut.as_ns()))
     });
-    let text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {full:.0} {height:.0}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\" role=\"img\">\n\
-         <rect width=\"{full:.0}\" height=\"{height:.0}\" fill=\"#fff\"/>\n\
-         <text x=\"12\" y=\"24\" font-size=\"15\" font-weight=\"600\">{}{until}</text>\n",
-        escaped(&picture.title)
-    );
-    let mut sheet = Sheet { left, until_ns, text };
+    let mut sheet = Sheet { left, until_ns, svg: Svg::new(full, height, 12) };
+    let title = format!("{}{until}", picture.title);
+    sheet.svg.text([12.0, 24.0], "font-size=\"15\" font-weight=\"600\"", &title);
     for step in 0..=10 {
         // Multiplied by the step first, because a tenth of 7 ns is no whole number.
         let at = (u128::from(until_ns) * step / 10) as u64;
         let x = sheet.x(at);
-        let _ = writeln!(
-            sheet.text,
-            "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"#e4e4e4\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
-            TOP - 8.0,
-            bottom + 18.0,
-            talea_core::Span::from_ns(at)
-        );
+        sheet.svg.path(&format!("M{x:.1} {:.1}V{bottom:.1}", TOP - 8.0), GRID);
+        sheet.svg.text([x, bottom + 18.0], GREY_MIDDLE, &talea_core::Span::from_ns(at).to_string());
     }
     let mut base = TOP + ROW - 6.0;
     for root in &picture.roots {
@@ -116,8 +99,7 @@ pub fn svg(picture: &RunPage<'_>, until_ns: u64) -> String {
             base += ROW;
         }
     }
-    sheet.text.push_str("</svg>\n");
-    sheet.text
+    sheet.svg.finish()
 }
 
 /// Draws the slots of a table in which a task may run.
@@ -138,13 +120,7 @@ fn slots(sheet: &mut Sheet, table: &SlotTable, task: u32, base: f64) {
             }
             let (from, to) = (sheet.x(start), sheet.x(end.min(until)));
             let color = if number % 2 == 0 { "#e3eef7" } else { "#f8eedc" };
-            let _ = writeln!(
-                sheet.text,
-                "<rect x=\"{from:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{:.0}\" fill=\"{color}\"/>",
-                base - ROW + 4.0,
-                to - from,
-                ROW - 4.0
-            );
+            sheet.svg.rect([from, base - ROW + 4.0], [to - from, ROW - 4.0], color);
         }
     }
 }
@@ -172,11 +148,9 @@ fn budget(sheet: &mut Sheet, server: &ServerLine, [times, left]: &BudgetCurve, b
     }
     let _ = write!(line, "L{:.2} {:.1}", sheet.x(sheet.until_ns), high(last.1));
     let (start, end) = (sheet.left, sheet.x(sheet.until_ns));
-    let _ = writeln!(
-        sheet.text,
-        "<path d=\"{line}L{end:.2} {base:.1}L{start:.2} {base:.1}z\" fill=\"#6a4fb3\" fill-opacity=\"0.2\"/>\
-         <path d=\"{line}\" stroke=\"#6a4fb3\" fill=\"none\"/>"
-    );
+    let area = format!("{line}L{end:.2} {base:.1}L{start:.2} {base:.1}z");
+    sheet.svg.path(&area, "fill=\"#6a4fb3\" fill-opacity=\"0.2\"");
+    sheet.svg.path(&line, "stroke=\"#6a4fb3\" fill=\"none\"");
 }
 
 /// Draws the segments that belong to a row.
@@ -195,13 +169,8 @@ fn ran(sheet: &mut Sheet, root: &DrawnRoot<'_>, belongs: impl Fn(&Segment) -> bo
         }) {
             to = sheet.x(next.end.as_ns().min(until));
         }
-        let _ = writeln!(
-            sheet.text,
-            "<rect x=\"{from:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"13\" fill=\"{}\"/>",
-            base - 13.0,
-            (to - from).max(0.2),
-            COLORS[segment.task.0 as usize % COLORS.len()]
-        );
+        let color = COLORS[segment.task.0 as usize % COLORS.len()];
+        sheet.svg.rect([from, base - 13.0], [(to - from).max(0.2), 13.0], color);
     }
 }
 
@@ -212,11 +181,8 @@ fn marks(sheet: &mut Sheet, root: &DrawnRoot<'_>, task: usize, base: f64) {
         schedule.arrivals.iter().filter(|(at, t)| t.0 as usize == task && at.as_ns() <= until);
     if arrivals.clone().count() <= most {
         for (at, _) in arrivals {
-            let _ = writeln!(
-                sheet.text,
-                "<path d=\"M{:.2} {base:.1}v-19m-3 4l3 -4l3 4\" stroke=\"#222\" fill=\"none\"/>",
-                sheet.x(at.as_ns()),
-            );
+            let arrow = format!("M{:.2} {base:.1}v-19m-3 4l3 -4l3 4", sheet.x(at.as_ns()));
+            sheet.svg.path(&arrow, "stroke=\"#222\" fill=\"none\"");
         }
     }
     let ended = schedule.ended.iter().map(|job| (job.task, job.deadline));
@@ -224,12 +190,9 @@ fn marks(sheet: &mut Sheet, root: &DrawnRoot<'_>, task: usize, base: f64) {
     let due = due.filter(|(of, deadline)| of.0 as usize == task && deadline.as_ns() <= until);
     if due.clone().count() <= most {
         for (_, deadline) in due {
-            let _ = writeln!(
-                sheet.text,
-                "<path d=\"M{:.2} {:.1}v19m-3 -4l3 4l3 -4\" stroke=\"#777\" fill=\"none\"/>",
-                sheet.x(deadline.as_ns()),
-                base - 19.0
-            );
+            let (x, y) = (sheet.x(deadline.as_ns()), base - 19.0);
+            let arrow = format!("M{x:.2} {y:.1}v19m-3 -4l3 4l3 -4");
+            sheet.svg.path(&arrow, "stroke=\"#777\" fill=\"none\"");
         }
     }
     // From the deadline to the end, if there is one.
@@ -245,19 +208,8 @@ fn marks(sheet: &mut Sheet, root: &DrawnRoot<'_>, task: usize, base: f64) {
             continue;
         }
         let (from, to) = (sheet.x(deadline.as_ns()), sheet.x(end.as_ns().min(until)));
-        let _ = writeln!(
-            sheet.text,
-            "<path d=\"M{from:.2} {0:.1}H{1:.2}v3H{2:.2}l-5 5z\" fill=\"#c40018\"/>",
-            base - 22.0,
-            to.max(from + 5.0),
-            from + 5.0
-        );
+        let (y, corner) = (base - 22.0, from + 5.0);
+        let path = format!("M{from:.2} {y:.1}H{:.2}v3H{corner:.2}l-5 5z", to.max(corner));
+        sheet.svg.path(&path, "fill=\"#c40018\"");
     }
-}
-
-/// Escapes text for an element, and replaces characters that XML does not allow.
-fn escaped(text: &str) -> String {
-    let allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
-    let text: String = text.chars().map(|c| if allowed(c) { c } else { '\u{fffd}' }).collect();
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -181,7 +181,7 @@ pub fn svg(axes: &[Axis], points: &[Point], shown: PlottedValue, title: &str) ->
             })
         };
         let name: Vec<String> = point.values.iter().enumerate().filter_map(others).collect();
-        let name = escaped(&name.join(", "));
+        let name = name.join(", ");
         let at = axes[right].values.iter().position(|value| *value == point.values[right])?;
         let dot = (numbers[at], shown.of(point.sums()));
         match series.iter_mut().find(|line| line.name == name) {
@@ -199,11 +199,7 @@ pub fn svg(axes: &[Axis], points: &[Point], shown: PlottedValue, title: &str) ->
     let alone = alone.map(|axis| format!("{} {}", axis.name(), axis.values[0]));
     let title = std::iter::once(title.to_owned()).chain(alone).collect::<Vec<_>>().join(", ");
     let panels = vec![Panel { title: what.to_owned(), series }];
-    Some(Figure { title: escaped(&title), x: &escaped(&x), y: unit, panels }.svg())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    Some(Figure { title, x: &x, y: unit, panels }.svg())
 }
 
 #[cfg(test)]

@@ -522,7 +522,7 @@ fn s3_s18_a_hundred_thousand_recorded_events_replay_to_the_same_orders() {
     assert!(events >= 100_000, "{events} events");
     let mut fresh = tree.build().expect("a sound tree");
     let mut audits = 0;
-    let audit = |_: &mut (), machine: &Engine, now: Time| {
+    let audit = |(): &mut (), machine: &Engine, now: Time| {
         machine.audit(now).unwrap_or_else(|why| panic!("at {now:?}: {why}"));
         audits += 1;
     };
