@@ -146,11 +146,6 @@ impl Broker {
         self.users.usage(subject)
     }
 
-    /// Whether the daemon is shutting down.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.is_some()
-    }
-
     /// Whether `thread` is attached to a spec.
     pub fn is_attached(&self, thread: ThreadId) -> bool {
         self.threads.contains_key(&thread)

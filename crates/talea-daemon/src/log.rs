@@ -28,12 +28,6 @@ impl Log {
         Log { level, priorities: is_journal() }
     }
 
-    /// Returns a log with another level.
-    #[must_use]
-    pub fn with_level(self, level: LogLevel) -> Log {
-        Log { level, ..self }
-    }
-
     /// Logs a failure.
     pub fn error(&self, line: impl fmt::Display) {
         self.write(LogLevel::Error, &line);

@@ -114,11 +114,6 @@ pub fn exe(tid: Tid) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/{tid}/exe"))
 }
 
-/// Returns the current effective user of `tid`.
-pub fn euid_of(tid: Tid) -> io::Result<u32> {
-    Ok(status(tid)?.uids.effective)
-}
-
 /// Reads `/proc/TID/stat`.
 pub fn stat(tid: Tid) -> io::Result<Stat> {
     stat_at(&format!("/proc/{tid}/stat"))

@@ -190,17 +190,6 @@ impl Drop for TerminalStopsBlocked {
     }
 }
 
-/// Whether the process ignores SIGPIPE. Rust programs do. A C program that loads one of Talea's
-/// libraries may not, so every send uses `MSG_NOSIGNAL`.
-pub fn ignores_sigpipe() -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: only asks; the kernel fills `action`, which is valid as zeroes already.
-    unsafe {
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) == 0
-            && action.assume_init().sa_sigaction == libc::SIG_IGN
-    }
-}
-
 /// Access to the descriptor, for `epoll`.
 impl AsRawFd for Signals {
     fn as_raw_fd(&self) -> i32 {

@@ -117,14 +117,6 @@ pub fn group_by_name(name: &str) -> io::Result<Option<Group>> {
     })
 }
 
-/// Returns the group with number `gid`. Returns `None` if there is none.
-pub fn group_by_id(gid: u32) -> io::Result<Option<Group>> {
-    group(|record, room, found| {
-        // SAFETY: as above.
-        unsafe { libc::getgrgid_r(gid, record, room.as_mut_ptr().cast(), room.len(), found) }
-    })
-}
-
 /// Returns every group that a login of `user` would have, including the primary group.
 pub fn groups_of(user: &User) -> io::Result<Vec<u32>> {
     let name = CString::new(user.name.as_str()).map_err(|_| errno(libc::EINVAL))?;
@@ -216,7 +208,6 @@ mod tests {
         assert_eq!((root.uid, root.gid), (0, 0));
         assert_eq!(user_by_id(0).expect("a lookup"), Some(root.clone()));
         assert!(groups_of(&root).expect("a lookup").contains(&0));
-        assert_eq!(group_by_id(0).expect("a lookup").expect("a group").gid, 0);
     }
 
     #[test]
@@ -235,6 +226,5 @@ mod tests {
         assert_eq!(user_by_name("nul\0name").expect("a lookup"), None);
         assert_eq!(group_by_name("no such group").expect("a lookup"), None);
         assert_eq!(user_by_id(3_999_999_999).expect("a lookup"), None);
-        assert_eq!(group_by_id(3_999_999_999).expect("a lookup"), None);
     }
 }

@@ -139,11 +139,6 @@ impl<W: Observer> Engine<W> {
         self.sharing.as_ref()?.resource(resource.0).map(TaskId)
     }
 
-    /// Whether a graph activates `task`, instead of arrivals.
-    pub fn is_graph_node(&self, task: TaskId) -> bool {
-        self.graph.as_ref().is_some_and(|graph| graph.is_node(task.0))
-    }
-
     pub(super) fn change(&mut self, condition: Condition) {
         if let Some(sharing) = &mut self.sharing {
             mutate!("core-version-condition", sharing.conditions.set(condition), ());

@@ -34,12 +34,6 @@ impl Graph {
         Graph { channels, out, into }
     }
 
-    /// Whether other tasks activate `task`.
-    #[inline]
-    pub(in super::super) fn is_node(&self, task: u32) -> bool {
-        !self.into[task as usize].is_empty()
-    }
-
     /// Returns the task that pushes into `channel`, if the channel exists.
     pub(in super::super) fn source(&self, channel: ChannelId) -> Option<u32> {
         self.channels.get(channel.0 as usize).map(|channel| channel.from)
