@@ -290,18 +290,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print_json(&rows)?;
         return Ok(exit);
     }
-    let mut table = Table::new(&[
-        "WHAT",
-        "PLUGIN",
-        ">REQUESTS",
-        ">MEDIAN ns",
-        ">P99 ns",
-        ">MAX ns",
-        ">SCALED ns",
-        ">RATIO",
-        ">BAR",
-        "",
-    ]);
+    let mut table = Table::new(
+        "WHAT | PLUGIN | >REQUESTS | >MEDIAN ns | >P99 ns | >MAX ns | >SCALED ns | >RATIO | \
+         >BAR | ",
+    );
     for row in &rows {
         table.row(vec![
             row.what.to_owned(),

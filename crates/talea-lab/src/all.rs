@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         note(&format!("no experiment begins with {}: {}", args.only, names.join(", ")));
         return Ok(Exit::Usage);
     }
-    let mut table = Table::new(&["EXPERIMENT", "OUTCOME", ">TOOK", "WHAT IT SAYS"]);
+    let mut table = Table::new("EXPERIMENT | OUTCOME | >TOOK | WHAT IT SAYS");
     let mut codes = Vec::new();
     for (number, one) in chosen.iter().enumerate() {
         let text = args.out.join(format!("{}.txt", one.name));

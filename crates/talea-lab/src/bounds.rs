@@ -116,7 +116,7 @@ pub(super) fn report(what: &str, cases: &[Case]) -> anyhow::Result<Exit> {
     let found =
         batch::run(&format!("{what}: bounds and runs"), cases.len(), |number| rows(&cases[number]));
     let mut table =
-        Table::new(&["SYSTEM", "TASK", ">DEADLINE", ">BOUND", ">SIMULATED", ">TIGHTNESS", "TEST"]);
+        Table::new("SYSTEM | TASK | >DEADLINE | >BOUND | >SIMULATED | >TIGHTNESS | TEST");
     let (mut bounds, mut exceeded, mut tight) = (0, Vec::new(), Vec::new());
     for (case, rows) in cases.iter().zip(&found) {
         for (task, row) in rows.iter().enumerate() {

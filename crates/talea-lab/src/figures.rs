@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let plot = folder::save(&args.out, &format!("{name}.svg"), &figure.svg())?;
     let data = output::to_json(&Data { points: &points })?;
     let data = folder::save(&args.out, &format!("{name}.json"), &data)?;
-    let mut table = Table::new(&["PLUGIN", "WHAT", "OF", ">X", ">MEDIAN µs", ">P99 µs"]);
+    let mut table = Table::new("PLUGIN | WHAT | OF | >X | >MEDIAN µs | >P99 µs");
     for point in &points {
         table.row(vec![
             point.plugin.name().to_owned(),

@@ -154,24 +154,10 @@ fn text(report: &IpcReport) -> String {
              round; INLINED: the raw exchange without the C library's functions\n\n",
             place.name()
         );
-        let mut table = Table::new(&[
-            "PLUGIN",
-            ">SPECS",
-            ">IDLE",
-            ">PLUGINS",
-            ">RAW",
-            ">INLINED",
-            ">CREATE",
-            ">×",
-            ">CHANGE",
-            ">×",
-            ">RELEASE",
-            ">×",
-            ">2 RAW+DIRECT",
-            ">ATTACH+DETACH",
-            ">×",
-            ">BYTES/SPEC",
-        ]);
+        let mut table = Table::new(
+            "PLUGIN | >SPECS | >IDLE | >PLUGINS | >RAW | >INLINED | >CREATE | >× | >CHANGE | \
+             >× | >RELEASE | >× | >2 RAW+DIRECT | >ATTACH+DETACH | >× | >BYTES/SPEC",
+        );
         for row in rows {
             table.row(cells(row));
         }

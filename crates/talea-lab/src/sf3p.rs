@@ -247,7 +247,7 @@ fn fig6(args: &Args) -> anyhow::Result<Exit> {
         Point { utilization: set.utilization, tasks: set.tasks.len(), late_percent }
     });
     let names = POLICIES.map(|(name, _)| name);
-    let mut table = Table::new(&[">U %", ">SETS", ">EDF late %", ">RM late %", ">FIFO late %"]);
+    let mut table = Table::new(">U % | >SETS | >EDF late % | >RM late % | >FIFO late %");
     let mut lines: Vec<Series> =
         names.iter().map(|name| Series { name: (*name).to_owned(), points: vec![] }).collect();
     for step in 0..16 {
@@ -411,7 +411,7 @@ fn fig4() -> anyhow::Result<Exit> {
     let mut schedule = Schedule::new(1, 100);
     Simulation::new(engine, 1, &workload).run(Time::from_ns(51 * MS), &mut schedule);
     schedule.finish(Time::from_ns(51 * MS));
-    let mut table = Table::new(&["TASK", ">FROM ms", ">TO ms"]);
+    let mut table = Table::new("TASK | >FROM ms | >TO ms");
     for segment in &schedule.segments {
         let task = segment.task.0;
         let ms = |at: Time| (at.as_ns() as f64 / MS as f64).to_string();
@@ -424,14 +424,8 @@ fn fig4() -> anyhow::Result<Exit> {
 }
 
 fn table2() -> anyhow::Result<Exit> {
-    let mut table = Table::new(&[
-        "CONFIGURATION",
-        "COST",
-        ">B late %",
-        ">D late %",
-        ">A late %",
-        "PAPER B/D/A",
-    ]);
+    let mut table =
+        Table::new("CONFIGURATION | COST | >B late % | >D late % | >A late % | PAPER B/D/A");
     for (config, what) in CONFIGURATIONS {
         for cost in ["average", "worst"] {
             let late = group(&format!("fms-{config}-{cost}.toml"))?;

@@ -303,18 +303,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
     let alone = |quartiles: &Option<Quartiles>, digits| {
         or_dash(quartiles.map(|quartiles| quartiles.median), digits)
     };
-    let mut table = Table::new(&[
-        "POLICY",
-        ">CPUS",
-        "SINK",
-        ">JOBS",
-        ">M JOBS/S",
-        ">REFERENCE s",
-        ">SCALED M JOBS/S",
-        ">HALF OF THEM",
-        ">ALONE",
-        ">STRETCHES",
-    ]);
+    let mut table = Table::new(
+        "POLICY | >CPUS | SINK | >JOBS | >M JOBS/S | >REFERENCE s | >SCALED M JOBS/S | \
+         >HALF OF THEM | >ALONE | >STRETCHES",
+    );
     for case in &cases {
         table.row(vec![
             case.policy.to_owned(),
@@ -330,16 +322,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         ]);
     }
     output::print(&table.render())?;
-    let mut table = Table::new(&[
-        ">READY TASKS",
-        ">LEVELS",
-        ">DECISION ns",
-        ">REFERENCE s",
-        ">SCALED ns",
-        ">HALF OF THEM",
-        ">ALONE",
-        ">STRETCHES",
-    ]);
+    let mut table = Table::new(
+        ">READY TASKS | >LEVELS | >DECISION ns | >REFERENCE s | >SCALED ns | >HALF OF THEM | \
+         >ALONE | >STRETCHES",
+    );
     for case in &decisions.cases {
         table.row(vec![
             case.tasks.to_string(),

@@ -339,17 +339,10 @@ struct Data<'a> {
 
 fn fig5(args: &Args) -> anyhow::Result<Exit> {
     let rows: Vec<Fig5Row> = Configuration::all().map(measure).collect();
-    let mut table = Table::new(&[
-        "VERSIONS",
-        "POLICY",
-        "PREEMPTIVE",
-        ">FRAME min ms",
-        ">mean",
-        ">max",
-        ">FRAMES late %",
-        ">MESSAGES late %",
-        "PAPER, late",
-    ]);
+    let mut table = Table::new(
+        "VERSIONS | POLICY | PREEMPTIVE | >FRAME min ms | >mean | >max | >FRAMES late % | \
+         >MESSAGES late % | PAPER, late",
+    );
     let mut bars = Vec::new();
     for (configuration, row) in Configuration::all().zip(&rows) {
         let (frames, messages) =

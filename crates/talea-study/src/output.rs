@@ -107,9 +107,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table with a line of headings. Columns whose headings start with `>` are
-    /// right-aligned.
-    pub fn new(headings: &[&str]) -> Table {
+    /// Creates a table with a line of headings, which ` | ` separates. Columns whose headings start
+    /// with `>` are right-aligned.
+    pub fn new(headings: &str) -> Table {
+        Table::of(&headings.split(" | ").collect::<Vec<_>>())
+    }
+
+    /// Variant of [`Table::new`] with a list of headings.
+    pub fn of(headings: &[&str]) -> Table {
         let mut table = Table::bare(headings);
         table.rows.push(
             headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()).collect(),
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_lines_end_without_blanks() {
-        let mut table = Table::new(&["NAME", ">SIZE", "NOTE"]);
+        let mut table = Table::new("NAME | >SIZE | NOTE");
         table.row(vec!["é".into(), "1".into(), "x".into()]);
         table.row(vec!["longer".into(), "1000".into(), String::new()]);
         assert_eq!(table.render(), "NAME    SIZE  NOTE\né          1  x\nlonger  1000\n");

@@ -441,8 +441,7 @@ fn text(answer: &AnalysisReport, color: bool) -> String {
             open => paint(&format!("{} not proved", count(open, "task")), Tone::Bad, color),
         };
         let _ = writeln!(out, "{} on {}: {outcome}", root.name, count(root.cpus as usize, "CPU"));
-        let mut table =
-            Table::new(&["task", ">deadline", ">bound", ">slack", "verdict", "test", "kind"]);
+        let mut table = Table::new("task | >deadline | >bound | >slack | verdict | test | kind");
         let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
         for task in &root.tasks {
             table.row(vec![

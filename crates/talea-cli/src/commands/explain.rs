@@ -73,7 +73,7 @@ fn text(explained: &Explanation, color: bool) -> String {
     if explained.answers.is_empty() {
         return text;
     }
-    let mut table = Table::new(&["PLUGIN", "ANSWER", ">CPU", ">COST", "WHY"]);
+    let mut table = Table::new("PLUGIN | ANSWER | >CPU | >COST | WHY");
     for answer in &explained.answers {
         let (cpu, cost) = match answer.verdict {
             PluginVerdict::Ok { cpu, charge, .. } | PluginVerdict::Partial { cpu, charge, .. } => (

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options, args: &ListArgs) -> anyhow::Result<Exit> {
         print(if args.no_legend { "" } else { "nothing is granted\n" })?;
         return Ok(Exit::Ok);
     }
-    let mut table = if args.no_legend { Table::bare(&HEADINGS) } else { Table::new(&HEADINGS) };
+    let mut table = if args.no_legend { Table::bare(&HEADINGS) } else { Table::of(&HEADINGS) };
     let mut users = Users::default();
     for spec in &specs {
         table.row(row(spec, &mut users));

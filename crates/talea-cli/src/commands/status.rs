@@ -44,8 +44,7 @@ fn text(status: &Status, plugins: &[(PluginInfo, Vec<CpuInfo>)]) -> String {
         "{} requests, {} refused, {} wake-ups\n",
         status.requests, status.refused, status.wakeups
     );
-    let mut table =
-        Table::new(&["PLUGIN", "KIND", ">PRIORITIES", ">CPU", ">GRANTS", ">FREE", ">ALL USED"]);
+    let mut table = Table::new("PLUGIN | KIND | >PRIORITIES | >CPU | >GRANTS | >FREE | >ALL USED");
     for (plugin, cpus) in plugins {
         let band = match plugin.band {
             (0, 0) => "deadline".to_owned(),

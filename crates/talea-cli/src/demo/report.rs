@@ -96,8 +96,7 @@ fn late(title: &str, verdict: &Verdict) -> String {
 
 /// Renders the report as text.
 pub(super) fn text(outcome: &Outcome, written: &Written) -> String {
-    let mut table =
-        Table::new(&["RUN", ">MEDIAN", ">P99", ">MAX", ">MISSED", "THE KERNEL SAYS", "STALLS"]);
+    let mut table = Table::new("RUN | >MEDIAN | >P99 | >MAX | >MISSED | THE KERNEL SAYS | STALLS");
     for run in &outcome.runs {
         table.row(row(run));
     }

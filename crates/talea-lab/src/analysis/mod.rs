@@ -173,17 +173,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
         output::print_json(&bench.rows)?;
         return Ok(exit);
     }
-    let mut table = Table::new(&[
-        "TEST",
-        "SETS",
-        ">TASKS",
-        ">ACCEPTED %",
-        ">SETS/S",
-        ">REFERENCE s",
-        ">SCALED SETS/S",
-        ">BAR",
-        "",
-    ]);
+    let mut table = Table::new(
+        "TEST | SETS | >TASKS | >ACCEPTED % | >SETS/S | >REFERENCE s | >SCALED SETS/S | >BAR | ",
+    );
     for row in &bench.rows {
         table.row(vec![
             row.test.to_owned(),

@@ -238,14 +238,9 @@ impl CostReport {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut table = Table::new(&[
-            "WHAT",
-            ">DISPATCHER µs/job",
-            ">WORKERS µs/job",
-            ">SUM µs",
-            ">WAKES/job",
-            ">CPU %",
-        ]);
+        let mut table = Table::new(
+            "WHAT | >DISPATCHER µs/job | >WORKERS µs/job | >SUM µs | >WAKES/job | >CPU %",
+        );
         let middle = |costs: &[Cost], of: fn(&Cost) -> f64| median(costs.iter().map(of));
         let empty = median(self.empty_us.iter().copied());
         table.row(vec![

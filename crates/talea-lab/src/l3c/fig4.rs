@@ -12,7 +12,7 @@ use talea_study::output::{self, Table};
 
 /// Prints the completion times of figure 4, with plain priorities and with reservations.
 pub(super) fn run() -> anyhow::Result<Exit> {
-    let mut report = Table::new(&["JOB", ">DEADLINE", ">(a) PRIORITIES", ">(b) RESERVATIONS"]);
+    let mut report = Table::new("JOB | >DEADLINE | >(a) PRIORITIES | >(b) RESERVATIONS");
     let ends = [false, true].map(figure4);
     for (task, name) in ["A", "B", "C"].iter().enumerate() {
         for (plain, reserved) in

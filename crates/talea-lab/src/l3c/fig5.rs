@@ -11,7 +11,7 @@ use talea_study::plot::{Figure, Panel, Series};
 
 /// Prints figure 5: the latency of the echo server in its own time partition.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut report = Table::new(&[">SLOT ms", ">ECHO max ms", ">SLOT + SERVICE"]);
+    let mut report = Table::new(">SLOT ms | >ECHO max ms | >SLOT + SERVICE");
     let mut points = Vec::new();
     for slot in FIG5_SLOTS {
         let longest = in_a_partition(slot);

@@ -17,8 +17,7 @@ pub(super) const HARMONIC: [[u64; 7]; 2] =
 /// Prints figure 6: the echo server below seven tasks of TP_0. A simultaneous release of all is the
 /// worst case.
 pub(super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let mut report =
-        Table::new(&[">U", ">ECHO max ms, 5-10-20-50-…", ">ECHO max ms, 5-10-20-40-…"]);
+    let mut report = Table::new(">U | >ECHO max ms, 5-10-20-50-… | >ECHO max ms, 5-10-20-40-…");
     let mut lines: Vec<Series> = HARMONIC
         .iter()
         .map(|periods| Series { name: format!("{periods:?}"), points: vec![] })

@@ -30,13 +30,8 @@ pub(super) fn run(args: &Args, watched: Watched) -> anyhow::Result<Exit> {
         Watched::A => (7, "A", 0),
         Watched::B => (8, "B", 1),
     };
-    let mut report = Table::new(&[
-        "SCENARIO",
-        &format!(">{name} max ms"),
-        ">LATE",
-        ">ECHO max ms",
-        &format!("PAPER, {name}"),
-    ]);
+    let head = format!("SCENARIO | >{name} max ms | >LATE | >ECHO max ms | PAPER, {name}");
+    let mut report = Table::new(&head);
     let paper = match watched {
         Watched::A => PAPER_A,
         Watched::B => PAPER_B,

@@ -306,19 +306,10 @@ fn lines(rows: &[Fig2Row], mut add: impl FnMut(String, &dyn Fn(&Fig2Row) -> bool
 }
 
 fn means(rows: &[Fig2Row]) -> Table {
-    let mut table = Table::new(&[
-        "SETS",
-        ">OURS µs/job",
-        ">least",
-        ">most",
-        ">dispatchers",
-        ">A THREAD EACH",
-        ">least",
-        ">most",
-        ">JOBS",
-        ">LATE",
-        ">late",
-    ]);
+    let mut table = Table::new(
+        "SETS | >OURS µs/job | >least | >most | >dispatchers | >A THREAD EACH | >least | \
+         >most | >JOBS | >LATE | >late",
+    );
     lines(rows, |name, is| {
         let ([low, mean, high], theirs) = (spread(rows, is, ours_us), spread(rows, is, plain_us));
         let dispatchers = spread(rows, is, |row| row.ours.dispatchers)[1];
@@ -340,17 +331,10 @@ fn means(rows: &[Fig2Row]) -> Table {
 
 /// Returns the table of the most expensive job of each size and utilization.
 fn most_expensive(rows: &[Fig2Row]) -> Table {
-    let mut table = Table::new(&[
-        "A JOB, µs",
-        ">OURS between 99 %",
-        ">most",
-        ">of all",
-        ">a step, most",
-        ">of all",
-        ">A THREAD EACH 99 %",
-        ">most",
-        ">of all",
-    ]);
+    let mut table = Table::new(
+        "A JOB, µs | >OURS between 99 % | >most | >of all | >a step, most | >of all | \
+         >A THREAD EACH 99 % | >most | >of all",
+    );
     lines(rows, |name, is| {
         let both = |says: fn(&Fig2Row) -> f64| [middle(rows, is, says), spread(rows, is, says)[2]];
         let mut cells = vec![name];

@@ -292,23 +292,10 @@ fn evaluate(rows: &[FlightRow]) -> Vec<thresholds::Threshold> {
 }
 
 fn table(rows: &[FlightRow]) -> String {
-    let mut table = Table::new(&[
-        "VERSIONS",
-        "POLICY",
-        "PREEMPTIVE",
-        ">FRAME min ms",
-        ">sim",
-        ">mean",
-        ">sim",
-        ">max",
-        ">sim",
-        ">FRAMES late %",
-        ">sim",
-        ">MESSAGES late %",
-        ">sim",
-        "PAPER, late",
-        ">FLIGHTS",
-    ]);
+    let mut table = Table::new(
+        "VERSIONS | POLICY | PREEMPTIVE | >FRAME min ms | >sim | >mean | >sim | >max | >sim | \
+         >FRAMES late % | >sim | >MESSAGES late % | >sim | PAPER, late | >FLIGHTS",
+    );
     for row in rows {
         let (ours, sim) = (&row.measured, &row.simulated);
         let mut cells = vec![

@@ -482,18 +482,9 @@ const PAPER: &str = "the paper, on its board: YASMIN 90 / 1481 / 500 µs, cyclic
                      YASMIN 67 / 318 / 170, cyclictest 33 / 222 / 74 (LITMUS)";
 
 fn report_text(rows: &[Latency], reactions: &Reactions, thresholds: &[Threshold]) -> String {
-    let mut table = Table::new(&[
-        "LOAD",
-        "WHO",
-        ">MIN µs",
-        ">MAX",
-        ">AVG",
-        ">CLEAR avg",
-        ">median",
-        ">p99",
-        ">max",
-        ">in stalls",
-    ]);
+    let mut table = Table::new(
+        "LOAD | WHO | >MIN µs | >MAX | >AVG | >CLEAR avg | >median | >p99 | >max | >in stalls",
+    );
     for row in rows {
         let mut cells = vec![row.load.to_owned(), row.who.to_owned()];
         cells.extend([row.least, row.largest, row.mean].map(|us| format!("{us:.1}")));

@@ -163,8 +163,7 @@ fn check_expectation(expectation: &Expectation, roots: &[RootSummary]) -> Expect
 /// Formats the tasks of a root as a table, followed by the events.
 pub fn table(root: &RootSummary) -> String {
     let span = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), short);
-    let mut table =
-        Table::new(&["task", ">jobs", ">late", ">refused", ">deadline", ">mean", ">p99", ">max"]);
+    let mut table = Table::new("task | >jobs | >late | >refused | >deadline | >mean | >p99 | >max");
     for task in &root.tasks {
         table.row(vec![
             task.name.clone(),

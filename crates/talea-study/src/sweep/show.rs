@@ -76,7 +76,7 @@ pub fn table(axes: &[Axis], points: &[Point]) -> String {
     let names: Vec<String> = axes.iter().map(|axis| axis.name().to_owned()).collect();
     let mut headings: Vec<&str> = names.iter().map(String::as_str).collect();
     headings.extend([">runs", ">clean %", ">late %", ">response/deadline"]);
-    let mut table = Table::new(&headings);
+    let mut table = Table::of(&headings);
     for point in points {
         let sums = point.sums();
         let mut row = point.values.clone();

@@ -218,7 +218,7 @@ fn text(answer: &InterferenceReport) -> String {
             band.root,
             curves.join(", ")
         );
-        let mut table = Table::new(&[">of any window of", ">interference", ">share", ">left"]);
+        let mut table = Table::new(">of any window of | >interference | >share | >left");
         for WindowInterference { window_ns, taken_ns } in &band.windows {
             let left = window_ns - taken_ns;
             table.row(vec![
@@ -232,15 +232,8 @@ fn text(answer: &InterferenceReport) -> String {
         if band.slots.is_empty() {
             continue;
         }
-        let mut table = Table::new(&[
-            "table",
-            "partition",
-            ">start",
-            ">slot",
-            ">interference",
-            ">left",
-            ">absorbed by",
-        ]);
+        let mut table =
+            Table::new("table | partition | >start | >slot | >interference | >left | >absorbed by");
         for slot in &band.slots {
             table.row(vec![
                 slot.table.clone(),

@@ -209,7 +209,7 @@ fn text(answer: &PartitionsReport) -> String {
             }
             continue;
         }
-        let mut shown = Table::new(&["partition", ">start", ">slot before", ">slot", ">more"]);
+        let mut shown = Table::new("partition | >start | >slot before | >slot | >more");
         for slot in &table.slots {
             shown.row(vec![
                 slot.owner.clone(),

@@ -219,8 +219,7 @@ fn text(answer: &SensitivityReport) -> String {
         let _ = writeln!(out, "what if {change}");
     }
     let _ = writeln!(out, "all costs: times {}", factor(answer.all_costs_thousandths));
-    let mut table =
-        Table::new(&["task", ">cost", ">times", ">up to", ">period", ">times", ">down to"]);
+    let mut table = Table::new("task | >cost | >times | >up to | >period | >times | >down to");
     for task in &answer.tasks {
         table.row(vec![
             task.name.clone(),

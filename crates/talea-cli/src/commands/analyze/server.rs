@@ -380,7 +380,7 @@ fn text(answer: &ServersReport) -> String {
         };
         let before = server.before.map_or_else(|| "no server yet".to_owned(), as_is);
         let _ = writeln!(out, "{}: {}, {before}", server.name, server.kind);
-        let mut table = Table::new(&[">period", ">least budget", ">utilisation", ""]);
+        let mut table = Table::new(">period | >least budget | >utilisation | ");
         for row in &server.periods {
             let budget =
                 row.budget_ns.map_or_else(|| "-".to_owned(), |ns| Span::from_ns(ns).to_string());

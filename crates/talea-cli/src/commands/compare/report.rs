@@ -406,7 +406,7 @@ pub(super) fn text(answer: &CompareReport, color: bool) -> String {
             Span::from_ns(answer.duration_ns),
             paint(word, tone, color)
         );
-        let mut table = Table::new(&COLUMNS);
+        let mut table = Table::of(&COLUMNS);
         for task in &root.tasks {
             table.row(cells(task));
         }

@@ -52,18 +52,9 @@ struct Fig4Row {
 
 /// Runs both systems.
 pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
-    let head = [
-        "SYSTEM",
-        "JOB",
-        ">DEADLINE",
-        ">PAPER ×10",
-        ">BOUND",
-        ">SIMULATED",
-        ">MEASURED",
-        ">LOST µs",
-        ">OFF µs",
-    ];
-    let mut table = Table::new(&head);
+    let head = "SYSTEM | JOB | >DEADLINE | >PAPER ×10 | >BOUND | >SIMULATED | >MEASURED | >LOST µs | \
+         >OFF µs";
+    let mut table = Table::new(head);
     let (mut raw, mut claims, mut panels) = (Vec::new(), Vec::new(), Vec::new());
     for (reserved, system) in SYSTEMS {
         let trial = trial(reserved);

@@ -50,22 +50,9 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let claims = claims(&found);
         Ok((found, claims))
     })?;
-    let head = [
-        ">SLOT ms",
-        ">PAPER about",
-        ">BOUND",
-        ">SIMULATED max",
-        ">MEASURED max",
-        ">median",
-        ">REQUESTS",
-        ">LEFT OUT",
-        ">PRODUCTS/s",
-        ">of 50 ms",
-        ">CPU",
-        ">SCHEDULER",
-        ">TURNS/s",
-    ];
-    let mut table = Table::new(&head);
+    let head = ">SLOT ms | >PAPER about | >BOUND | >SIMULATED max | >MEASURED max | >median | \
+         >REQUESTS | >LEFT OUT | >PRODUCTS/s | >of 50 ms | >CPU | >SCHEDULER | >TURNS/s";
+    let mut table = Table::new(head);
     let longest = found.last().map_or(1, |(row, _)| row.products.max(1));
     for (row, _) in &found {
         let percent = row.products * 1_000 / longest;

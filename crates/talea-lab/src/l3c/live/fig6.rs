@@ -49,20 +49,9 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
         let claims = claims(&found);
         Ok((found, claims))
     })?;
-    let head = [
-        ">U",
-        ">PAPER",
-        ">BOUND",
-        ">with overheads",
-        ">SIMULATED max",
-        ">MEASURED max",
-        ">median",
-        ">REQUESTS",
-        ">LEFT OUT",
-        ">2 ORDERS µs",
-        ">LOST",
-    ];
-    let mut table = Table::new(&head);
+    let head = ">U | >PAPER | >BOUND | >with overheads | >SIMULATED max | >MEASURED max | >median | \
+         >REQUESTS | >LEFT OUT | >2 ORDERS µs | >LOST";
+    let mut table = Table::new(head);
     let span_of = |ns: Option<u64>| ms_text(ns.map(Span::from_ns));
     for (row, _) in &found {
         table.row(vec![

@@ -100,21 +100,9 @@ pub(in super::super) fn run(args: &Args) -> anyhow::Result<Exit> {
         found.push(seen);
         claims.extend(said);
     }
-    let head = [
-        "SCENARIO",
-        "WHO",
-        "PAPER",
-        ">BOUND",
-        ">SIMULATED max",
-        ">MEASURED max",
-        ">median",
-        ">LATE sim.",
-        ">LATE meas.",
-        ">JOBS",
-        ">LEFT OUT",
-        ">LOST",
-    ];
-    let mut table = Table::new(&head);
+    let head = "SCENARIO | WHO | PAPER | >BOUND | >SIMULATED max | >MEASURED max | >median | \
+         >LATE sim. | >LATE meas. | >JOBS | >LEFT OUT | >LOST";
+    let mut table = Table::new(head);
     for row in found.iter().map(|found| &found.row) {
         for task in &row.tasks {
             let of = |ns: Option<u64>| ms_text(ns.map(Span::from_ns));

@@ -149,17 +149,10 @@ fn worst(rows: &[ExampleRow], example: &str, of: impl Fn(&ExampleRow) -> f64) ->
 }
 
 fn table(rows: &[ExampleRow]) -> String {
-    let mut table = Table::new(&[
-        "EXAMPLE",
-        ">JOBS",
-        ">LEFT OUT",
-        ">STALLS",
-        ">PERTURBED",
-        ">OFF, median µs",
-        ">of 9 in 10",
-        ">most",
-        ">BEYOND BOUND µs",
-    ]);
+    let mut table = Table::new(
+        "EXAMPLE | >JOBS | >LEFT OUT | >STALLS | >PERTURBED | >OFF, median µs | >of 9 in 10 | \
+         >most | >BEYOND BOUND µs",
+    );
     for (example, _) in EXAMPLES {
         let sum = |of: &dyn Fn(&ExampleRow) -> u64| {
             rows.iter().filter(|row| row.example == example).map(of).sum::<u64>().to_string()

@@ -133,16 +133,10 @@ fn at(rows: &[LevelRow], levels: usize, of: &dyn Fn(&RunMeasurement) -> f64) -> 
 }
 
 fn table(rows: &[LevelRow]) -> String {
-    let mut table = Table::new(&[
-        ">LEVELS",
-        "PAPER %",
-        ">SF3P here %",
-        ">SCHEDULER %",
-        ">µs/job",
-        ">NON-SCHEDULER %",
-        ">SIMULATED late %",
-        ">MEASURED late %",
-    ]);
+    let mut table = Table::new(
+        ">LEVELS | PAPER % | >SF3P here % | >SCHEDULER % | >µs/job | >NON-SCHEDULER % | \
+         >SIMULATED late % | >MEASURED late %",
+    );
     for levels in 1..=LEVELS {
         let at = |of: &dyn Fn(&RunMeasurement) -> f64| at(rows, levels, of);
         table.row(vec![

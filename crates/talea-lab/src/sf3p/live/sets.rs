@@ -174,16 +174,10 @@ impl SetResults<'_> {
     }
 
     fn late(&self) -> String {
-        let mut table = Table::new(&[
-            ">U %",
-            "POLICY",
-            "PAPER",
-            ">SIMULATED late %",
-            ">MEASURED late %",
-            ">WORST DIFFERENCE",
-            ">SETS",
-            ">INCONCLUSIVE",
-        ]);
+        let mut table = Table::new(
+            ">U % | POLICY | PAPER | >SIMULATED late % | >MEASURED late % | \
+             >WORST DIFFERENCE | >SETS | >INCONCLUSIVE",
+        );
         for utilization in UTILIZATIONS {
             for (policy, _) in &POLICIES {
                 let all = self.of(policy, Some(utilization)).count();
@@ -209,16 +203,10 @@ impl SetResults<'_> {
     }
 
     fn overhead(&self) -> String {
-        let mut table = Table::new(&[
-            ">U %",
-            "POLICY",
-            ">SF3P here %",
-            ">SCHEDULER %",
-            ">µs/job",
-            ">of it WORKERS",
-            ">WAKES/job",
-            ">NON-SCHEDULER %",
-        ]);
+        let mut table = Table::new(
+            ">U % | POLICY | >SF3P here % | >SCHEDULER % | >µs/job | >of it WORKERS | \
+             >WAKES/job | >NON-SCHEDULER %",
+        );
         for (row, utilization) in UTILIZATIONS.into_iter().enumerate() {
             for (column, (policy, _)) in POLICIES.iter().enumerate() {
                 let of = |of: &dyn Fn(&RunMeasurement) -> f64| {

@@ -152,17 +152,10 @@ fn sum(rows: &[Table2Row], config: &str, cost: &str) -> ([Group; 3], usize, f64)
 }
 
 fn table(rows: &[Table2Row]) -> String {
-    let mut table = Table::new(&[
-        "CONFIGURATION",
-        "COST",
-        "PAPER B/D/A %",
-        "SIMULATED %",
-        "MEASURED, clear of stalls %",
-        "late of clear",
-        ">STALLS",
-        ">SCHEDULER %",
-        "PAPER, SF3P here %",
-    ]);
+    let mut table = Table::new(
+        "CONFIGURATION | COST | PAPER B/D/A % | SIMULATED % | MEASURED, clear of stalls % | \
+         late of clear | >STALLS | >SCHEDULER % | PAPER, SF3P here %",
+    );
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     for (number, (config, what)) in CONFIGURATIONS.into_iter().enumerate() {
         for cost in ["average", "worst"] {
