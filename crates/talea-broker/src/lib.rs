@@ -14,7 +14,6 @@ mod broker;
 mod budget_limits;
 mod call_queue;
 mod change;
-mod chunked_map;
 mod claim;
 mod clients;
 mod create;
