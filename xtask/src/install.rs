@@ -152,12 +152,21 @@ impl Install {
     }
 
     fn documents(&self) -> Result<()> {
-        for page in Install::files("docs/man")? {
-            let section = page.rsplit('.').next().context("a man page without a section")?;
-            let to = format!("share/man/man{section}/{page}");
-            self.copy(&root().join("docs/man").join(&page), &to, 0o644)?;
+        let built = self.target(&shell::target_dir());
+        let talea = built.join("talea");
+        // The program writes its own pages; the tree has the others.
+        let pages = built.join("man");
+        fs::create_dir_all(&pages)?;
+        let mut write_pages = Command::new(&talea);
+        write_pages.args(["man", "--dir"]).arg(&pages);
+        must(write_pages)?;
+        for folder in [pages, root().join("docs/man")] {
+            for page in Install::files(&folder)? {
+                let section = page.rsplit('.').next().context("a man page without a section")?;
+                let to = format!("share/man/man{section}/{page}");
+                self.copy(&folder.join(&page), &to, 0o644)?;
+            }
         }
-        let talea = self.target(&shell::target_dir()).join("talea");
         for (shell, path) in [
             ("bash", "share/bash-completion/completions/talea"),
             ("zsh", "share/zsh/site-functions/_talea"),
@@ -176,7 +185,7 @@ impl Install {
         }
         // Targets of the links in the README.
         for folder in ["docs", "docs/decisions", "docs/internals", "docs/manual"] {
-            for name in Install::files(folder)? {
+            for name in Install::files(&root().join(folder))? {
                 let file = format!("{folder}/{name}");
                 self.copy(&root().join(&file), &format!("share/doc/talea/{file}"), 0o644)?;
             }
@@ -184,10 +193,10 @@ impl Install {
         Ok(())
     }
 
-    /// Returns the names of the regular files in a folder of the tree.
-    fn files(folder: &str) -> Result<Vec<String>> {
+    /// Returns the names of the regular files in a folder.
+    fn files(folder: &Path) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(root().join(folder)).with_context(|| folder.to_owned())? {
+        for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
                 let name = entry.file_name().into_string();

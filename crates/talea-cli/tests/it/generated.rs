@@ -23,21 +23,6 @@ fn the_help_of_every_command_is_as_kept() {
 }
 
 #[test]
-fn the_committed_man_pages_are_fresh() {
-    let scratch = Scratch::new();
-    let ended = run(&scratch, &["man", "--dir", "."]);
-    assert_eq!(ended.code, Some(0), "{}", ended.err);
-    let mut pages = 0;
-    for entry in std::fs::read_dir(scratch.path()).expect("the folder") {
-        let path = entry.expect("an entry").path();
-        let text = std::fs::read_to_string(&path).expect("a page");
-        compare(&root().join("docs/man").join(path.file_name().expect("a name")), &text);
-        pages += 1;
-    }
-    assert!(pages > COMMANDS.len(), "one page a command, and one for all");
-}
-
-#[test]
 fn the_manuals_chapter_is_fresh() {
     let scratch = Scratch::new();
     let ended = run(&scratch, &["markdown"]);
@@ -63,6 +48,8 @@ fn completions_name_every_command_and_none_that_is_hidden() {
 fn every_page_has_the_exit_codes() {
     let scratch = Scratch::new();
     assert_eq!(run(&scratch, &["man", "--dir", "."]).code, Some(0));
+    let pages = std::fs::read_dir(scratch.path()).expect("the folder").count();
+    assert!(pages > COMMANDS.len(), "a page for each command, and one for all");
     for command in COMMANDS {
         let text = std::fs::read_to_string(scratch.path().join(format!("talea-{command}.1")))
             .expect("a page");
