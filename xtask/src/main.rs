@@ -37,7 +37,7 @@ cargo xtask COMMAND
   soak [--minutes N]      repeat the tests with larger numbers
   audio                   write the demo's voice, examples/convolver/talea.wav
   docs                    build the documents as a site (mdbook), with rustdoc beside it
-  coverage [--check]      write docs/coverage.md: the tests of each claim
+  coverage                print the tests of each claim; fail if a claim has none
 ";
 
 fn main() -> ExitCode {

@@ -10,13 +10,13 @@
 //! version if the GPU is free.
 //!
 //! The paper states its costs only in a figure. Those here are similar (requirement Y18,
-//! `docs/coverage.md`), in ms: detect 300 on the CPU, 90 on the GPU; highlight 120, 40; speed 120,
-//! 40; encode 20, encrypted 45; handler 4 every 20. Highlight and speed have one job per object.
-//! The mission has up to five objects per frame, more than one GPU can process. (With one object,
-//! the GPU versions of a frame take 215 ms of 500 and always leave a CPU for the handler. Then no
-//! job would be late that is not late with both versions.) There are three workers, because one of
-//! four CPUs schedules, as in the paper. In partitioned configurations the tasks of the frame have
-//! two workers and the handler has the third.
+//! `docs/requirements.md`), in ms: detect 300 on the CPU, 90 on the GPU; highlight 120, 40; speed
+//! 120, 40; encode 20, encrypted 45; handler 4 every 20. Highlight and speed have one job per
+//! object. The mission has up to five objects per frame, more than one GPU can process. (With one
+//! object, the GPU versions of a frame take 215 ms of 500 and always leave a CPU for the handler.
+//! Then no job would be late that is not late with both versions.) There are three workers, because
+//! one of four CPUs schedules, as in the paper. In partitioned configurations the tasks of the
+//! frame have two workers and the handler has the third.
 
 #![allow(clippy::cast_precision_loss, reason = "plotted")]
 

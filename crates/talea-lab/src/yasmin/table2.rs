@@ -409,7 +409,7 @@ impl Reactions {
 }
 
 /// Maximum difference of the runtime's mean from that of plain threads, in µs (requirement Y17,
-/// `docs/coverage.md`).
+/// `docs/requirements.md`).
 const MAX_MORE_US: f64 = 100.0;
 
 fn thresholds(rows: &[Latency], reactions: &Reactions) -> Vec<Threshold> {

@@ -2,9 +2,9 @@
 //!
 //! Model: [`place()`] assigns CPUs to each root. [`estimate_load()`] simulates the same jobs to
 //! estimate the size of the record and the load of the CPUs. [`run`](run()) executes the jobs.
-//! [`replay_to_sink`](talea_exec::replay::replay_to_sink) feeds the record of a root to a new engine and reports its events to a
-//! simulation sink; [`StreamedSummary`] does so while the run goes on. [`check`] compares the
-//! orders with the kernel's `sched_switch` events. A [`Recording`] stores all of it in a file.
+//! [`talea_exec::replay`] feeds the record of a root to a new engine and reports its events to a
+//! sink; [`StreamedSummary`] does so while the run goes on. [`check`] compares the orders with the
+//! kernel's `sched_switch` events. A [`Recording`] stores all of it in a file.
 
 mod accounts;
 mod dry_run;

@@ -1,5 +1,5 @@
 //! The daemon, the kernel and the clients together. Test names carry the row ids of
-//! `docs/coverage.md`.
+//! `docs/requirements.md`.
 #![forbid(unsafe_code)]
 
 mod abuse;

@@ -20,7 +20,7 @@ const LENGTH: Span = Span::from_ns(560_000_000);
 /// Cost of C on real threads, shorter by a fiftieth. A budget that is equal to the cost of its job
 /// leaves no time for a switch.
 const COST_OF_C: Work = Work::from_ns(9_800_000);
-/// Tolerated difference to the simulation (requirement L7, `docs/coverage.md`).
+/// Tolerated difference to the simulation (requirement L7, `docs/requirements.md`).
 const TOLERANCE: Span = Span::from_ns(1_000_000);
 
 const SYSTEMS: [(bool, &str); 2] = [(false, "(a) priorities"), (true, "(b) reservations")];

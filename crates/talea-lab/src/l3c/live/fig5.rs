@@ -16,7 +16,7 @@ use talea_study::exit::Exit;
 use talea_study::output::Table;
 use talea_study::plot::{Figure, Panel, Series};
 
-/// Lengths of the slots in ms (requirement L14, `docs/coverage.md`).
+/// Lengths of the slots in ms (requirement L14, `docs/requirements.md`).
 const SLOTS: [u64; 6] = [1, 2, 5, 10, 20, 50];
 /// Time of the first request. The start of the echo server takes some milliseconds of CPU time, and
 /// the server has half of the CPU.

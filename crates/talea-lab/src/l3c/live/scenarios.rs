@@ -21,7 +21,7 @@ const A: TaskId = TaskId(0);
 const B: TaskId = TaskId(1);
 const ECHO: TaskId = TaskId(2);
 
-/// Limit of the waiting requests (requirement L18, `docs/coverage.md`).
+/// Limit of the waiting requests (requirement L18, `docs/requirements.md`).
 const QUEUE: u16 = 16;
 /// Cost of a reply of the echo server.
 const SERVICE: Span = Span::from_ns(650_000);

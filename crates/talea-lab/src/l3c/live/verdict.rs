@@ -60,7 +60,7 @@ impl Serialize for Verdict {
 /// Statement that a figure supports.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Claim {
-    /// Requirement to which the claim belongs (`docs/coverage.md`).
+    /// Requirement to which the claim belongs (`docs/requirements.md`).
     pub(super) row: &'static str,
     pub(super) says: String,
     /// Observation that confirms or contradicts the claim.

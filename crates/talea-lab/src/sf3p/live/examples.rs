@@ -1,7 +1,7 @@
 //! The six examples that SF3P ships, on real threads: comparison of the ends of jobs with the
 //! simulation, and of their responses with the bounds.
 //!
-//! Requirement S1 of SF3P (`docs/coverage.md`) allows a difference of half a millisecond. It
+//! Requirement S1 of SF3P (`docs/requirements.md`) allows a difference of half a millisecond. It
 //! applies to nine of ten jobs outside of stalls. Three consecutive jobs of 20 ms occupy a CPU for
 //! 60 ms, and the last one ends later by all time that interrupts took. Under TDMA a job that
 //! arrives 19 ms before the end of its slot needs exactly this time. So it may end in the next
