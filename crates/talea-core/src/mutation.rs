@@ -11,19 +11,26 @@
 //! Reference: DeMillo, Lipton, Sayward, *Hints on test data selection*, IEEE Computer 11(4), 1978.
 
 /// Expands to `$code`. In a build with `--cfg mutate`, expands to `$mutant` where the environment
-/// activates the point `$name`.
+/// activates the point `$name`. Without a mutant, the statement `$code` is left out there.
 #[cfg(not(mutate))]
 #[macro_export]
 macro_rules! mutate {
-    ($name:literal, $code:expr, $mutant:expr $(,)?) => {
+    ($name:literal, $code:expr $(, $mutant:expr)? $(,)?) => {
         $code
     };
 }
 
-/// Expands to `$code`, and to `$mutant` where the environment activates the point `$name`.
+/// Expands to `$code`, and to `$mutant` where the environment activates the point `$name`. Without
+/// a mutant, the statement `$code` is left out there.
 #[cfg(mutate)]
 #[macro_export]
 macro_rules! mutate {
+    ($name:literal, $code:expr $(,)?) => {{
+        static POINT: $crate::mutation::Point = $crate::mutation::Point::new($name);
+        if !POINT.is_active() {
+            _ = $code;
+        }
+    }};
     ($name:literal, $code:expr, $mutant:expr $(,)?) => {{
         static POINT: $crate::mutation::Point = $crate::mutation::Point::new($name);
         if POINT.is_active() { $mutant } else { $code }

@@ -106,13 +106,7 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
 
     fn on_completion(&mut self, job: &Completion) {
         self.0.on_completion(job);
-        mutate!(
-            "sim-sink-pair",
-            {
-                self.1.on_completion(job);
-            },
-            {}
-        );
+        mutate!("sim-sink-pair", self.1.on_completion(job));
     }
 }
 

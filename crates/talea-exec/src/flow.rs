@@ -137,11 +137,7 @@ impl<W: AtomicInt> Tokens<W> {
     fn commit(&self, popped: u32, pushed: u32) {
         mutate!(
             "exec-flow-room",
-            {
-                self.room
-                    .add(popped, mutate!("exec-flow-order", Ordering::AcqRel, Ordering::Relaxed));
-            },
-            {}
+            self.room.add(popped, mutate!("exec-flow-order", Ordering::AcqRel, Ordering::Relaxed))
         );
 
         self.visible.add(pushed, Ordering::AcqRel);

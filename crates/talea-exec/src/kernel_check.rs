@@ -204,13 +204,7 @@ pub fn unordered_execution(
             put(from, begin.max(from));
             from = from.max(end);
         }
-        mutate!(
-            "exec-truth",
-            {
-                put(from, to);
-            },
-            {}
-        );
+        mutate!("exec-truth", put(from, to));
     }
     all
 }

@@ -82,13 +82,7 @@ impl Log {
 pub(crate) fn merge(logs: Vec<Log>) -> (Vec<RecordEntry>, u64) {
     let lost = logs.iter().map(|log| log.lost).sum();
     let mut all: Vec<RecordEntry> = logs.into_iter().flat_map(|log| log.entries).collect();
-    mutate!(
-        "exec-record-order",
-        {
-            all.sort_by_key(|entry| entry.number);
-        },
-        {}
-    );
+    mutate!("exec-record-order", all.sort_by_key(|entry| entry.number));
 
     if lost > 0 {
         // Behind the first missing entry nothing can be replayed.

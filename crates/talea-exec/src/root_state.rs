@@ -129,13 +129,7 @@ impl<M: Mechanism> RootState<M> {
                     std::panic::resume_unwind(panic)
                 );
                 self.executor.close();
-                mutate!(
-                    "exec-root-state-alone",
-                    {
-                        shared.cancel_all();
-                    },
-                    {}
-                );
+                mutate!("exec-root-state-alone", shared.cancel_all());
 
                 return Ok(false);
             }

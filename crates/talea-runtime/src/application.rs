@@ -348,13 +348,7 @@ impl Application {
 
     /// Builds the tree and checks the declaration.
     pub(crate) fn checked_tree(&self, cpus: u32) -> Result<Tree, Error> {
-        mutate!(
-            "runtime-unknown-names",
-            {
-                self.check_ids()?;
-            },
-            {}
-        );
+        mutate!("runtime-unknown-names", self.check_ids()?);
 
         let tree = self.tree(cpus);
         tree.check().map_err(|error| Application::tree_error(&tree, &error))?;

@@ -125,12 +125,9 @@ impl<T> Output<T> {
     fn has_room(&self) -> bool {
         mutate!(
             "runtime-channel-any-thread",
-            {
-                if !self.is_mine() {
-                    self.0.reject(&self.0.from, "pushes");
-                }
-            },
-            {}
+            if !self.is_mine() {
+                self.0.reject(&self.0.from, "pushes");
+            }
         );
 
         let is_room =
@@ -155,12 +152,9 @@ impl<T> Input<T> {
     pub fn pop(&self) -> Option<T> {
         mutate!(
             "runtime-channel-sink",
-            {
-                if !self.is_mine() {
-                    self.0.reject(&self.0.to, "pops");
-                }
-            },
-            {}
+            if !self.is_mine() {
+                self.0.reject(&self.0.to, "pops");
+            }
         );
 
         if !self.0.flow.pop() {

@@ -105,7 +105,7 @@ impl Running {
         for channel in &app.channels {
             channel.counts.reset();
             if app.config.retain_channels {
-                mutate!("runtime-resume-data", channel.drop_claimed(), ());
+                mutate!("runtime-resume-data", channel.drop_claimed());
             } else {
                 channel.clear();
             }

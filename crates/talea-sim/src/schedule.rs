@@ -53,13 +53,7 @@ impl Sink for Schedule {
     }
 
     fn on_dispatch(&mut self, now: Time, cpu: Cpu, task: TaskId, job: u64) {
-        mutate!(
-            "sim-sink-schedule",
-            {
-                self.close(now, cpu);
-            },
-            {}
-        );
+        mutate!("sim-sink-schedule", self.close(now, cpu));
 
         self.open[cpu.0 as usize] = Some((task, job, now));
     }

@@ -127,12 +127,9 @@ impl<W: Observer> Simulation<W> {
         let _ = self.engine.handle(self.outcome.now, Event::Stopped);
         mutate!(
             "sim-stop",
-            {
-                for task in 0..self.tasks.len() {
-                    self.arrivals.remove(task as u32);
-                }
-            },
-            {}
+            for task in 0..self.tasks.len() {
+                self.arrivals.remove(task as u32);
+            }
         );
     }
 

@@ -315,7 +315,7 @@ fn circles(
             let what = format!("{} contains itself", quoted(&named.name));
             let remedy = "remove `in` of one of them: it becomes the root";
             let message = words(what, "a tree has no cycles", remedy);
-            mutate!("system-circle", findings[named.file].error(&named.at, message), ());
+            mutate!("system-circle", findings[named.file].error(&named.at, message));
             fine = false;
         }
     }

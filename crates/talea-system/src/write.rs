@@ -106,10 +106,7 @@ fn channels(out: &mut String, root: &Root) {
         unless(0, channel.size, |size| pair(out, "size", &size.to_string()));
         mutate!(
             "system-write-tokens",
-            {
-                unless(1, channel.tokens, |tokens| pair(out, "tokens", &tokens.to_string()));
-            },
-            {}
+            unless(1, channel.tokens, |tokens| pair(out, "tokens", &tokens.to_string()))
         );
 
         let pushes = |act: &StepAction| match act {

@@ -61,13 +61,9 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // There is room for as many as there are.
-        mutate!(
-            "capi-channel-place",
-            {
-                let _ = self.of.free.push(self.number);
-            },
-            {}
-        );
+        mutate!("capi-channel-place", {
+            let _ = self.of.free.push(self.number);
+        });
     }
 }
 

@@ -221,14 +221,10 @@ impl App {
     /// Calls `action` with the handle of the run. Returns an error if the application does not run.
     /// Does not block, so jobs may call the function.
     pub(crate) fn with_run(&self, action: impl FnOnce(&RunHandle) -> bool) -> CallResult {
-        mutate!(
-            "capi-app-forked",
-            {
-                // In a child of fork the call would reach a copy of the run without threads.
-                self.is_of_this_process()?;
-            },
-            {}
-        );
+        mutate!("capi-app-forked", {
+            // In a child of fork the call would reach a copy of the run without threads.
+            self.is_of_this_process()?;
+        });
 
         let is_done = self.run.try_read().is_ok_and(|run| run.as_ref().is_some_and(action));
         if is_done {

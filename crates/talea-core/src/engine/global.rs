@@ -377,12 +377,9 @@ impl Global {
         if state.location == Location::Nowhere {
             mutate!(
                 "core-global-unbound",
-                {
-                    if state.started_jobs == 0 {
-                        state.bound_to = None;
-                    }
-                },
-                {}
+                if state.started_jobs == 0 {
+                    state.bound_to = None;
+                }
             );
 
             return;
@@ -593,13 +590,7 @@ impl Global {
         });
         let running = Running { rank: state.rank, child };
         let preempted = core::mem::replace(&mut self.running[cpu], running);
-        mutate!(
-            "core-global-idle",
-            {
-                self.idle &= !(1 << cpu);
-            },
-            {}
-        );
+        mutate!("core-global-idle", self.idle &= !(1 << cpu));
 
         self.changed_cpus |= 1 << cpu;
         if preempted.child == NONE {

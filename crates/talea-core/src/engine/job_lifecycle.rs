@@ -21,12 +21,9 @@ impl<W: Observer> Engine<W> {
         self.process_due(now, Phase::Ends);
         mutate!(
             "core-stop",
-            {
-                if self.stopped {
-                    return Handled::Stopped;
-                }
-            },
-            {}
+            if self.stopped {
+                return Handled::Stopped;
+            }
         );
 
         let state = &mut self.tasks[task as usize];
@@ -56,12 +53,9 @@ impl<W: Observer> Engine<W> {
         self.update_task(now, task, ended);
         mutate!(
             "core-ceiling-comes",
-            {
-                if self.sharing.is_some() {
-                    self.apply_ceilings(now, task);
-                }
-            },
-            {}
+            if self.sharing.is_some() {
+                self.apply_ceilings(now, task);
+            }
         );
     }
 
@@ -98,12 +92,9 @@ impl<W: Observer> Engine<W> {
         }
         mutate!(
             "core-nonpreemptive-end",
-            {
-                if self.nonpreemptive.any() {
-                    self.clear_nonpreemptive(node);
-                }
-            },
-            {}
+            if self.nonpreemptive.any() {
+                self.clear_nonpreemptive(node);
+            }
         );
 
         self.release(now, task, true);

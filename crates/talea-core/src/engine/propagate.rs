@@ -191,13 +191,7 @@ impl<W: Observer> Engine<W> {
                 if pending { server.wake(now) } else { server.idle(now) }
             }
             eligible &= !server.budget(now).is_zero();
-            mutate!(
-                "core-server-shown",
-                {
-                    criteria.deadline = server.deadline();
-                },
-                {}
-            );
+            mutate!("core-server-shown", criteria.deadline = server.deadline());
 
             if mutate!(
                 "core-server-job",

@@ -141,7 +141,7 @@ impl<W: Observer> Engine<W> {
 
     pub(super) fn change(&mut self, condition: Condition) {
         if let Some(sharing) = &mut self.sharing {
-            mutate!("core-version-condition", sharing.conditions.set(condition), ());
+            mutate!("core-version-condition", sharing.conditions.set(condition));
         }
     }
 }

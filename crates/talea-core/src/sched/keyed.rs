@@ -82,13 +82,7 @@ impl<K: Key> Policy for Keyed<K> {
         if self.pending_removal == entry.child {
             self.pending_removal = NO_CHILD;
         }
-        mutate!(
-            "core-keyed-settled",
-            {
-                self.apply_removal();
-            },
-            {}
-        );
+        mutate!("core-keyed-settled", self.apply_removal());
 
         self.ready.set(entry.child, K::of(&entry.criteria));
         Resched::when(self.ready.first().is_some_and(|(_, first)| first == entry.child))

@@ -76,12 +76,9 @@ impl Policy for RoundRobin {
     fn charge(&mut self, _now: Time, child: Child, used: Work) -> Resched {
         mutate!(
             "core-policy-rr-alone",
-            {
-                if self.ready.len() <= 1 {
-                    return Resched::Keep;
-                }
-            },
-            {}
+            if self.ready.len() <= 1 {
+                return Resched::Keep;
+            }
         );
 
         let remaining = &mut self.remaining[child as usize];

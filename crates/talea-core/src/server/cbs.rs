@@ -149,14 +149,11 @@ impl Server for Cbs {
                 // second.
                 mutate!(
                     "core-server-cbs-soft",
-                    {
-                        mutate!(
-                            "core-far-deadline",
-                            self.deadline = self.deadline.saturating_add(self.period),
-                            self.deadline += self.period
-                        );
-                    },
-                    {}
+                    mutate!(
+                        "core-far-deadline",
+                        self.deadline = self.deadline.saturating_add(self.period),
+                        self.deadline += self.period
+                    )
                 );
             },
             if self.remaining.is_zero() {
@@ -178,12 +175,9 @@ impl Server for Cbs {
         // The whole period has passed. The missed budget is lost; otherwise it would accumulate.
         mutate!(
             "core-server-cbs-late",
-            {
-                if self.deadline < now {
-                    self.start_period(now);
-                }
-            },
-            {}
+            if self.deadline < now {
+                self.start_period(now);
+            }
         );
     }
 

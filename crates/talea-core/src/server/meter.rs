@@ -270,7 +270,7 @@ impl BudgetMeter {
             at += step;
         }
         // Until then, the thread has consumed what is refilled later.
-        mutate!("core-meter-hold", self.server.hold(time(now)), ());
+        mutate!("core-meter-hold", self.server.hold(time(now)));
         Monotonic::from_ns(at.as_ns())
     }
 }

@@ -52,13 +52,7 @@ impl Server for Polling {
 
     fn idle(&mut self, _now: Time) {
         self.pending = false;
-        mutate!(
-            "core-server-polling-idle",
-            {
-                self.remaining = Work::ZERO;
-            },
-            {}
-        );
+        mutate!("core-server-polling-idle", self.remaining = Work::ZERO);
     }
 
     fn charge(&mut self, _now: Time, used: Work) {

@@ -166,13 +166,7 @@ impl Server for Sporadic {
     fn wake(&mut self, now: Time) {
         // Unused budget may be used from now on, and is refilled one period from now.
         if self.refills[0].at < now {
-            mutate!(
-                "core-server-sporadic-wake",
-                {
-                    self.refills[0].at = now;
-                },
-                {}
-            );
+            mutate!("core-server-sporadic-wake", self.refills[0].at = now);
 
             self.is_usable = true;
             self.merge();

@@ -231,13 +231,7 @@ impl<M: Mechanism> Executor<M> {
         // Two CPUs may get the lock in another order than they read the clock.
         self.now = self.now.max(clock);
         self.mechanism.begin_decision(self.now, context.worker);
-        mutate!(
-            "exec-release-timer-renew",
-            {
-                self.releases.begin_step();
-            },
-            {}
-        );
+        mutate!("exec-release-timer-renew", self.releases.begin_step());
 
         self.record(log, RecordKind::Step);
         self.cpus.iter_mut().for_each(CpuState::begin_step);
@@ -252,13 +246,7 @@ impl<M: Mechanism> Executor<M> {
                 }
             }
         );
-        mutate!(
-            "exec-release-timer-late",
-            {
-                self.deliver_overdue_releases(log);
-            },
-            {}
-        );
+        mutate!("exec-release-timer-late", self.deliver_overdue_releases(log));
 
         for &task in &batch.completed {
             self.mechanism.complete(task)?;

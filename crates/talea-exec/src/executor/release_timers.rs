@@ -308,13 +308,7 @@ impl ReleaseTimers {
         task: TaskId,
         running: Option<TaskId>,
     ) -> Option<Expiry> {
-        mutate!(
-            "exec-release-timer-rising",
-            {
-                self.on_worker_runs(task);
-            },
-            {}
-        );
+        mutate!("exec-release-timer-rising", self.on_worker_runs(task));
 
         let due = self.waiting.iter().find(|timer| timer.task == task)?.expires_at;
         let is_behind = running.is_some_and(|running| self.level(running) <= self.level(task));

@@ -16,13 +16,7 @@ impl<M: Mechanism> Executor<M> {
     /// that fulfil E1 and E2 of [`release_timers`](super::release_timers) are eligible.
     pub(crate) fn enable_release_timers(&mut self, room: u8) -> Result<(), M::Error> {
         let levels = fifo_levels(&self.engine.preemption_levels(), room);
-        mutate!(
-            "exec-release-timer-behind",
-            {
-                self.mechanism.set_levels(&levels)?;
-            },
-            {}
-        );
+        mutate!("exec-release-timer-behind", self.mechanism.set_levels(&levels)?);
 
         let tasks = || (0..self.tasks.len() as u32).map(TaskId);
         let is_above =
@@ -108,13 +102,7 @@ impl<M: Mechanism> Executor<M> {
     /// notification.
     pub(crate) fn arm_release_timer(&mut self, task: TaskId) -> Result<Option<Time>, M::Error> {
         // The worker is running; its timer may have expired in this very step.
-        mutate!(
-            "exec-release-timer-risen",
-            {
-                self.releases.on_worker_runs(task);
-            },
-            {}
-        );
+        mutate!("exec-release-timer-risen", self.releases.on_worker_runs(task));
 
         if !self.releases.is_eligible(task)
             || self.closed

@@ -60,13 +60,9 @@ impl<M: Mechanism> Executor<M> {
             }
             ResolvedAction::Unlock(resource) => {
                 let event = Event::Unlocked { task, resource };
-                mutate!(
-                    "exec-segment-unlock",
-                    {
-                        let _ = self.handle(log, event);
-                    },
-                    {}
-                );
+                mutate!("exec-segment-unlock", {
+                    let _ = self.handle(log, event);
+                });
                 true
             }
             ResolvedAction::Suspend(span) => {
@@ -110,13 +106,9 @@ impl<M: Mechanism> Executor<M> {
         }
         while let Some(condition) = self.timed_events.take_change(self.now) {
             let event = Event::Changed(condition);
-            mutate!(
-                "exec-segment-change",
-                {
-                    let _ = self.handle(log, event);
-                },
-                {}
-            );
+            mutate!("exec-segment-change", {
+                let _ = self.handle(log, event);
+            });
         }
     }
 

@@ -52,13 +52,7 @@ impl<M: Mechanism> Executor<M> {
             if self.budget_end(other) < self.cpus[other].wakeup {
                 // It is notified now.
                 self.cpus[other].wakeup = self.now;
-                mutate!(
-                    "exec-loop-ring",
-                    {
-                        notify(other);
-                    },
-                    {}
-                );
+                mutate!("exec-loop-ring", notify(other));
             }
             first = first.min(self.cpus[other].wakeup);
         }

@@ -149,7 +149,7 @@ impl<C: Freezable> ProgramState<C> {
     fn freeze(&mut self) -> io::Result<()> {
         self.state = State::Frozen;
         self.program.freeze()?;
-        mutate!("exec-freeze-demote", self.program.set_level(ProgramLevel::Stopped)?, {});
+        mutate!("exec-freeze-demote", self.program.set_level(ProgramLevel::Stopped)?);
         // On its CPU: afterwards no thread of it has the CPU.
         self.stopped_at = Some(self.program.cpu_time()?);
         Ok(())
@@ -316,15 +316,7 @@ impl<C: Freezable> Freeze<C> {
         for program in
             self.programs.iter_mut().flatten().filter(|program| program.state == State::Awake)
         {
-            mutate!(
-                "exec-freeze-settle",
-                {
-                    program.freeze()?;
-                },
-                {
-                    program.state = State::Frozen;
-                }
-            );
+            mutate!("exec-freeze-settle", program.freeze()?, program.state = State::Frozen);
         }
         Ok(())
     }

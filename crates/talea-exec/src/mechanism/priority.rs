@@ -205,13 +205,7 @@ impl PriorityMechanism {
         }
         self.restore_level(task)?;
         if self.workers[at].is_stopped {
-            mutate!(
-                "exec-flip-forgotten",
-                {
-                    self.shared.slots[at].stop_gate.resume();
-                },
-                {}
-            );
+            mutate!("exec-flip-forgotten", self.shared.slots[at].stop_gate.resume());
 
             self.workers[at].is_stopped = false;
         }
@@ -299,7 +293,7 @@ impl Mechanism for PriorityMechanism {
         for (worker, &level) in self.workers.iter_mut().zip(levels) {
             if std::mem::replace(&mut worker.level, level) != level && !worker.is_parked {
                 let tid = worker.thread.tid;
-                mutate!("exec-flip-level", self.priorities.set_runnable(tid, level)?, ());
+                mutate!("exec-flip-level", self.priorities.set_runnable(tid, level)?);
             }
         }
         Ok(())

@@ -303,12 +303,9 @@ impl<'s> RunContext<'s> {
         }
         mutate!(
             "exec-root-state-goes-on",
-            {
-                if let Some(message) = root_threads.iter().find_map(RootThreads::panic_message) {
-                    return Err(Failure::Panicked(message));
-                }
-            },
-            {}
+            if let Some(message) = root_threads.iter().find_map(RootThreads::panic_message) {
+                return Err(Failure::Panicked(message));
+            }
         );
 
         if let Some((thread, over)) = streaming {

@@ -108,11 +108,8 @@ pub(super) fn undo(journal: &Path) -> Result<bool, PartitionError> {
     }
     mutate!(
         "recovery-partition",
-        {
-            fs::remove_file(journal)
-                .map_err(|error| PartitionError::Os { path: journal.to_owned(), error })?;
-        },
-        {}
+        fs::remove_file(journal)
+            .map_err(|error| PartitionError::Os { path: journal.to_owned(), error })?
     );
 
     Ok(true)

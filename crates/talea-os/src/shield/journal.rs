@@ -400,13 +400,7 @@ impl Journal {
                 Change::Mask(_) => {}
             }
         }
-        mutate!(
-            "os-shield-children",
-            {
-                self.restore_inherited(ops, &online, &mut restored);
-            },
-            {}
-        );
+        mutate!("os-shield-children", self.restore_inherited(ops, &online, &mut restored));
 
         self.wait_for_interrupts(ops);
         for at in (0..self.len()).rev() {

@@ -389,11 +389,7 @@ impl Thread {
             *liveness = Liveness::Unknown;
             mutate!(
                 "kernel-restore-nice",
-                {
-                    sched::set_nice(self.tid(), old.nice)
-                        .map_err(FailedStep::at(ApplyStep::Nice))?;
-                },
-                {}
+                sched::set_nice(self.tid(), old.nice).map_err(FailedStep::at(ApplyStep::Nice))?
             );
         }
         Ok(restored)

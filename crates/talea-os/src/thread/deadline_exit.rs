@@ -195,12 +195,9 @@ pub(super) fn prepare_exit(
     }
     mutate!(
         "os-leave-foreign",
-        {
-            if !is_alive() {
-                return None;
-            }
-        },
-        {}
+        if !is_alive() {
+            return None;
+        }
     );
 
     let params = DlParams { runtime, deadline, period };

@@ -427,13 +427,7 @@ impl OverrunTable {
             OverrunStatus::Alive => {}
             OverrunStatus::Unknown => return Some(overrun.until),
             OverrunStatus::Transferred(inherited) if self.index.contains_key(&inherited.thread) => {
-                mutate!(
-                    "os-debts-stale",
-                    {
-                        self.extend(inherited, None);
-                    },
-                    {}
-                );
+                mutate!("os-debts-stale", self.extend(inherited, None));
 
                 self.remove(&overrun.thread);
             }

@@ -290,13 +290,9 @@ impl<W: Observer> Simulation<W> {
         {
             optional.changed += 1;
             let event = Event::Changed(condition);
-            mutate!(
-                "sim-change",
-                {
-                    let _ = self.engine.handle(now, event);
-                },
-                {}
-            );
+            mutate!("sim-change", {
+                let _ = self.engine.handle(now, event);
+            });
         }
     }
 
@@ -317,7 +313,7 @@ impl<W: Observer> Simulation<W> {
             .as_mut()
             .and_then(|optional| optional.interference.as_mut())
             .expect("checked before");
-        mutate!("sim-overhead-release", interference.add_overhead(at, now, cost), ());
+        mutate!("sim-overhead-release", interference.add_overhead(at, now, cost));
         self.set_end(now, at);
     }
 

@@ -131,16 +131,12 @@ pub fn check_run(
             };
             mutate!(
                 "compare-judge-despite",
-                {
-                    beyond = mutate!(
-                        "compare-judge-perturbed",
-                        over(bound),
-                        model.bounds[task].tolerant.and_then(over).filter(|_| bound > Span::ZERO)
-                    );
-                },
-                {
-                    beyond = over(bound).filter(|_| false);
-                }
+                beyond = mutate!(
+                    "compare-judge-perturbed",
+                    over(bound),
+                    model.bounds[task].tolerant.and_then(over).filter(|_| bound > Span::ZERO)
+                ),
+                beyond = over(bound).filter(|_| false)
             );
         }
         if let Some(over) = beyond {

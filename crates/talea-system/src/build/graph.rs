@@ -120,13 +120,7 @@ pub(super) fn join(
         let id = tree.channel(nodes[&joined.from], nodes[&joined.to], channel.size);
         let spec = &mut tree.channels[id.0 as usize];
         spec.name = format!("{}-{}", channel.from.name, channel.to.name);
-        mutate!(
-            "system-channel",
-            {
-                spec.tokens = channel.tokens;
-            },
-            {}
-        );
+        mutate!("system-channel", spec.tokens = channel.tokens);
 
         for (of, counts, does) in [
             (joined.from, &channel.push, Cost::pushing as fn(Cost, _, &[u32]) -> Cost),

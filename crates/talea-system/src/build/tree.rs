@@ -155,13 +155,7 @@ fn task(
     spec.backlog = task.backlog.map_or_else(Backlog::default, |capacity| Backlog { capacity });
     spec.cost = Some(task.cost.max());
     if let Some((affinity, place)) = &task.affinity {
-        mutate!(
-            "system-affinity",
-            {
-                spec.affinity = *affinity;
-            },
-            {}
-        );
+        mutate!("system-affinity", spec.affinity = *affinity);
 
         owned(plan, root, *affinity, place, findings)?;
     }
@@ -318,13 +312,7 @@ fn scheduler(
         }
     };
     let mut built = SchedulerSpec::new(&spec.name.name, policy);
-    mutate!(
-        "system-preemptive",
-        {
-            built.preemptive = spec.preemptive;
-        },
-        {}
-    );
+    mutate!("system-preemptive", built.preemptive = spec.preemptive);
 
     built.overrides = mutate!(
         "system-own",

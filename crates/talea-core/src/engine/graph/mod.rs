@@ -125,12 +125,9 @@ impl Channel {
         self.claimed += self.tokens;
         mutate!(
             "core-graph-signal",
-            {
-                if self.is_signal {
-                    self.drop_first(self.tokens);
-                }
-            },
-            {}
+            if self.is_signal {
+                self.drop_first(self.tokens);
+            }
         );
 
         latest.expect("an activation takes a token")
@@ -151,13 +148,7 @@ impl Channel {
 
     fn pop(&mut self) -> bool {
         if self.visible == 0 {
-            mutate!(
-                "core-channel-empty",
-                {
-                    self.traffic.underflows += 1;
-                },
-                {}
-            );
+            mutate!("core-channel-empty", self.traffic.underflows += 1);
 
             return false;
         }

@@ -129,13 +129,7 @@ impl<W: Observer> Engine<W> {
         let mut sharing = self.sharing.take().expect("sharing state");
         sharing.to_update.clear();
         for &node in &sharing.boosted {
-            mutate!(
-                "core-inheritance-end",
-                {
-                    self.nodes[node as usize].boosted = false;
-                },
-                {}
-            );
+            mutate!("core-inheritance-end", self.nodes[node as usize].boosted = false);
 
             sharing.to_update.push(node);
         }
@@ -245,12 +239,9 @@ impl<W: Observer> Engine<W> {
         self.boost_path(now, sharing, holding, ancestor, &key);
         mutate!(
             "core-inheritance-chain",
-            {
-                if self.tasks[holder as usize].blocked_on & AWAITS_RESOURCE != 0 {
-                    self.inherit_along(now, sharing, from, holder);
-                }
-            },
-            {}
+            if self.tasks[holder as usize].blocked_on & AWAITS_RESOURCE != 0 {
+                self.inherit_along(now, sharing, from, holder);
+            }
         );
     }
 
