@@ -41,13 +41,7 @@ impl Broker {
             self.forget_unused(facts.map(Ok));
             return self.emit(Effect::EraseRecord { slot });
         }
-        mutate!(
-            "recovery-adopt-ids",
-            {
-                self.next_id = self.next_id.max(id.0.saturating_add(1));
-            },
-            {}
-        );
+        mutate!("recovery-adopt-ids", self.next_id = self.next_id.max(id.0.saturating_add(1)));
 
         let thread = self.same_thread(record, facts);
         let plugin = self.plugin_set.find(&record.plugin);
@@ -104,7 +98,7 @@ impl Broker {
                 self.notify_plugin(plugin, record.uid, ForeignCall::Attach { spec: id });
             }
         }
-        mutate!("trail-adopt", self.record_spec(slot, None, AuditEvent::Adopt { has_thread }), ());
+        mutate!("trail-adopt", self.record_spec(slot, None, AuditEvent::Adopt { has_thread }));
         let ended = owner == Owner::Thread && record.thread.is_some() && thread.is_none();
         if plugin.is_some() && !ended && self.is_owned(slot) {
             self.counters.adopted += 1;

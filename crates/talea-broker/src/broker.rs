@@ -439,7 +439,7 @@ impl Broker {
             match owner {
                 // A child process may still hold the socket, but it is not the peer that connected.
                 WatchOwner::Session(session) => {
-                    mutate!("life-inherited-socket", self.close(session), ());
+                    mutate!("life-inherited-socket", self.close(session));
                 }
                 WatchOwner::Spec(slot) => {
                     // The end of an earlier watch owner may have removed this spec.
@@ -447,13 +447,7 @@ impl Broker {
                         self.specs.get_mut(slot).filter(|spec| spec.process == process)
                     {
                         spec.process_watched = false;
-                        mutate!(
-                            "life-process",
-                            {
-                                spec.process_exited = true;
-                            },
-                            {}
-                        );
+                        mutate!("life-process", spec.process_exited = true);
 
                         self.release_if_unowned(slot);
                     }

@@ -112,7 +112,7 @@ impl Broker {
         }
         for slot in self.rules.take_changed() {
             if last != Some(slot) {
-                mutate!("limit-rule-sync", self.sync_limit(slot), ());
+                mutate!("limit-rule-sync", self.sync_limit(slot));
             }
         }
     }

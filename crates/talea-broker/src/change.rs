@@ -79,13 +79,7 @@ impl Broker {
                 self.apply_moves(&[slot]);
             }
             _ => {
-                mutate!(
-                    "message-change-recorded",
-                    {
-                        self.emit(Effect::WriteRecord { slot });
-                    },
-                    {}
-                );
+                mutate!("message-change-recorded", self.emit(Effect::WriteRecord { slot }));
 
                 self.apply_moves(&[]);
                 // The zero-lag hold of the old terms was not there when the offer was made.
@@ -171,7 +165,7 @@ impl Broker {
     /// Restores the old terms.
     pub(crate) fn roll_back(&mut self, slot: u32, rollback: &Rollback) {
         let (task, plugin, offer) = (&rollback.task, rollback.plugin, &rollback.offer);
-        mutate!("message-change", self.set_terms(slot, task, plugin, offer, None), ());
+        mutate!("message-change", self.set_terms(slot, task, plugin, offer, None));
         // Both terms may have the same attributes by now, so the order does not write it.
         self.emit(Effect::WriteRecord { slot });
         // The kernel may have applied a part, such as the CPUs without the policy.
@@ -195,7 +189,7 @@ impl Broker {
         }
         let by = self.sessions.get(&reply_to.session).map(|session| session.uid);
         let cpu = self.specs.at(slot).offer.cpu;
-        mutate!("trail-change", self.record_spec(slot, by, AuditEvent::Change { cpu }), ());
+        mutate!("trail-change", self.record_spec(slot, by, AuditEvent::Change { cpu }));
         self.notify_scheduled(slot);
         let granted = granted.unwrap_or_else(|| self.granted(slot));
         self.reply(reply_to, Reply::Granted(granted));

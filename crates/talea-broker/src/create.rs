@@ -176,7 +176,7 @@ impl Broker {
                     Err(mut refusal) => {
                         refusal.index = reserved.len() as u32;
                         let reserved = std::mem::take(reserved);
-                        mutate!("message-create-group-native", self.unreserve(reserved), ());
+                        mutate!("message-create-group-native", self.unreserve(reserved));
                         self.refuse(reply_to, refusal);
                     }
                 }
@@ -271,16 +271,10 @@ impl Broker {
             spec.process_watched = true;
             self.watch_process(process, WatchOwner::Spec(slot));
         }
-        mutate!(
-            "message-create",
-            {
-                self.emit(Effect::WriteRecord { slot });
-            },
-            {}
-        );
+        mutate!("message-create", self.emit(Effect::WriteRecord { slot }));
 
         let cpu = self.specs.at(slot).offer.cpu;
-        mutate!("trail-grant", self.record_spec(slot, None, AuditEvent::Grant { cpu }), ());
+        mutate!("trail-grant", self.record_spec(slot, None, AuditEvent::Grant { cpu }));
         self.notify_scheduled(slot);
     }
 

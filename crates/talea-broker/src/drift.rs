@@ -165,7 +165,7 @@ impl Broker {
     pub(crate) fn inspect(&mut self) {
         self.inspection_at = None;
         self.start_inspections();
-        mutate!("drift-inspection", self.emit(Effect::Inspect { threads: INSPECTED_THREADS }), ());
+        mutate!("drift-inspection", self.emit(Effect::Inspect { threads: INSPECTED_THREADS }));
         self.check_canaries();
     }
 
@@ -217,7 +217,7 @@ impl Broker {
 
     fn record_drift(&mut self, slot: u32, seen: Seen) {
         let event = AuditEvent::Drift(Box::new(seen));
-        mutate!("trail-drift", self.record_spec(slot, None, event), ());
+        mutate!("trail-drift", self.record_spec(slot, None, event));
     }
 
     fn return_to_cpus(&mut self, slot: u32) {

@@ -273,7 +273,7 @@ impl Broker {
     fn drop_request(&mut self, mut request: AdmissionRequest) {
         match request.kind {
             RequestKind::Group { reserved, .. } => {
-                mutate!("message-create-group", self.unreserve(reserved), ());
+                mutate!("message-create-group", self.unreserve(reserved));
             }
             RequestKind::Replace { facts, .. } => self.forget_unused(Some(Ok(*facts))),
             RequestKind::Create | RequestKind::Change { .. } | RequestKind::Explain => {}

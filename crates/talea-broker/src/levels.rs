@@ -236,7 +236,7 @@ struct AttachedMoves<'a>(&'a BTreeSet<(u64, u32)>, &'a mut Vec<u32>);
 impl MoveSink for AttachedMoves<'_> {
     fn moved(&mut self, keys: std::ops::Range<u64>) {
         let moved = self.0.range((keys.start, 0)..(keys.end, 0)).map(|&(_, slot)| slot);
-        mutate!("plugin-rm-reapply", self.1.extend(moved), ());
+        mutate!("plugin-rm-reapply", self.1.extend(moved));
     }
 }
 

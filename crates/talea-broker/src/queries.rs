@@ -78,13 +78,7 @@ impl Broker {
         let spec = self.specs.at(slot);
         let mut granted = self.granted(slot);
         if spec.session.is_none_or(|(session, _)| session != requester) {
-            mutate!(
-                "message-query",
-                {
-                    granted.token = Token([0; 16]);
-                },
-                {}
-            );
+            mutate!("message-query", granted.token = Token([0; 16]));
         }
         SpecInfo {
             granted,

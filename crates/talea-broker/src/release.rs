@@ -103,13 +103,7 @@ impl Broker {
             self.unwatch_process(spec.process, WatchOwner::Spec(slot));
         }
         self.ids.remove(spec.id);
-        mutate!(
-            "message-release",
-            {
-                self.emit(Effect::EraseRecord { slot });
-            },
-            {}
-        );
+        mutate!("message-release", self.emit(Effect::EraseRecord { slot }));
 
         if spec.in_ledger {
             self.notify_plugin(spec.plugin, spec.uid, ForeignCall::Release { spec: spec.id });

@@ -16,13 +16,7 @@ impl Broker {
         self.setup = setup;
         self.rules = Rules::compile(&self.setup);
         self.subordinates = Subordinates::new(&self.setup.subordinate_users);
-        mutate!(
-            "rule-reload",
-            {
-                self.clients.rebuild(&self.rules);
-            },
-            {}
-        );
+        mutate!("rule-reload", self.clients.rebuild(&self.rules));
 
         self.record_daemon_event(AuditEvent::Reload);
         self.charge_sessions_again();

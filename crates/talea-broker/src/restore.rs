@@ -177,13 +177,7 @@ impl Broker {
                 let spec = self.specs.at_mut(slot);
                 spec.step = PendingOp::Restoring(restoring);
                 spec.thread.as_mut().expect("its restore was just refused").retry_at = Some(at);
-                mutate!(
-                    "recovery-refused-restore",
-                    {
-                        self.timers.insert((at, Timer::Retry(slot)));
-                    },
-                    {}
-                );
+                mutate!("recovery-refused-restore", self.timers.insert((at, Timer::Retry(slot))));
 
                 self.restore_failed += 1;
             }

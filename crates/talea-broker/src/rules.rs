@@ -238,42 +238,38 @@ impl Rules {
                     .iter()
                     .position(|s| *s == subject)
                     .expect("compiled with the rules");
-                mutate!("rule-max-utilization", bounds.shares.push((index as u32, limit, id)), ());
+                mutate!("rule-max-utilization", bounds.shares.push((index as u32, limit, id)));
             }
             Bound::MaxRuntime(limit) => {
-                mutate!("rule-max-runtime", at_most(&mut bounds.runtime_max, limit, id), ());
+                mutate!("rule-max-runtime", at_most(&mut bounds.runtime_max, limit, id));
             }
             Bound::MinPeriod(limit) => {
-                mutate!("rule-min-period", at_least(&mut bounds.period_min, limit, id), ());
+                mutate!("rule-min-period", at_least(&mut bounds.period_min, limit, id));
             }
             Bound::MaxPeriod(limit) => {
-                mutate!("rule-max-period", at_most(&mut bounds.period_max, limit, id), ());
+                mutate!("rule-max-period", at_most(&mut bounds.period_max, limit, id));
             }
             Bound::MinDeadline(limit) => {
-                mutate!("rule-min-deadline", at_least(&mut bounds.deadline_min, limit, id), ());
+                mutate!("rule-min-deadline", at_least(&mut bounds.deadline_min, limit, id));
             }
             Bound::MaxDeadline(limit) => {
-                mutate!("rule-max-deadline", at_most(&mut bounds.deadline_max, limit, id), ());
+                mutate!("rule-max-deadline", at_most(&mut bounds.deadline_max, limit, id));
             }
             Bound::MinPriority(Priority(limit)) => {
-                mutate!("rule-min-priority", at_least(&mut bounds.priority_min, limit, id), ());
+                mutate!("rule-min-priority", at_least(&mut bounds.priority_min, limit, id));
             }
             Bound::MaxPriority(Priority(limit)) => {
-                mutate!("rule-max-priority", at_most(&mut bounds.priority_max, limit, id), ());
+                mutate!("rule-max-priority", at_most(&mut bounds.priority_max, limit, id));
             }
             // `false` is the tighter of the two.
-            Bound::IgnoreAdmission(allowed) => mutate!(
-                "rule-ignore-adm-test",
-                at_most(&mut bounds.ignore_admission, allowed, id),
-                ()
-            ),
-            Bound::AllowUnbounded(allowed) => mutate!(
-                "rule-allow-unbounded",
-                at_most(&mut bounds.allow_unbounded, allowed, id),
-                ()
-            ),
+            Bound::IgnoreAdmission(allowed) => {
+                mutate!("rule-ignore-adm-test", at_most(&mut bounds.ignore_admission, allowed, id));
+            }
+            Bound::AllowUnbounded(allowed) => {
+                mutate!("rule-allow-unbounded", at_most(&mut bounds.allow_unbounded, allowed, id));
+            }
             Bound::OnOverrun(reaction) => {
-                mutate!("rule-on-overrun", at_least(&mut bounds.on_overrun, reaction, id), ());
+                mutate!("rule-on-overrun", at_least(&mut bounds.on_overrun, reaction, id));
             }
         }
     }
@@ -363,13 +359,7 @@ impl Rules {
     pub fn charge(&mut self, client: &Snapshot, plugin: u32, charge: Charge) {
         for subject in client.subjects_of(plugin) {
             let usage = &mut self.usage[subject as usize];
-            mutate!(
-                "rule-aggregate",
-                {
-                    usage.charge = usage.charge.saturating_add(charge);
-                },
-                {}
-            );
+            mutate!("rule-aggregate", usage.charge = usage.charge.saturating_add(charge));
 
             usage.specs += 1;
             if !usage.sharing.is_empty() {

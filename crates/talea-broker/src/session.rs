@@ -315,7 +315,7 @@ impl Broker {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.hello_until = None;
             if !session.hello_done {
-                mutate!("quota-hello", self.emit(Effect::CloseIfSilent { session: id }), ());
+                mutate!("quota-hello", self.emit(Effect::CloseIfSilent { session: id }));
             }
         }
     }

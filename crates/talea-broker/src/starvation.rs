@@ -205,7 +205,7 @@ impl Broker {
         let mut cpus = self.canaries.cpus;
         self.canaries.silent.keys().for_each(|&cpu| cpus.insert(cpu));
         if !cpus.is_empty() {
-            mutate!("starvation-check", self.emit(Effect::CheckCanaries { cpus }), ());
+            mutate!("starvation-check", self.emit(Effect::CheckCanaries { cpus }));
         }
     }
 
@@ -336,7 +336,7 @@ impl Broker {
             }
             for candidate in &chosen {
                 let (slot, cause) = (candidate.slot, DetachCause::Starvation);
-                mutate!("starvation-demote", self.force_detach(slot, cause), ());
+                mutate!("starvation-demote", self.force_detach(slot, cause));
             }
         }
         if let Some(silence) = self.canaries.silent.get_mut(&cpu) {

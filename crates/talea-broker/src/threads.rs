@@ -139,13 +139,7 @@ impl Broker {
         self.counters.attached += 1;
         self.canaries.is_stale = true;
         self.start_inspections();
-        mutate!(
-            "recovery-order",
-            {
-                self.emit(Effect::WriteRecord { slot });
-            },
-            {}
-        );
+        mutate!("recovery-order", self.emit(Effect::WriteRecord { slot }));
 
         self.emit(Effect::WatchThread { thread });
         self.start_sharing(slot);

@@ -364,7 +364,7 @@ impl Trail {
         let cause = if matches!(record.event, AuditEvent::Adopt { .. }) { code } else { 0 };
         let of_all = (record.subject, u32::MAX, ProcessId::default(), kind, cause, 0);
         if let Some(counted) = self.counted.get_mut(&of_all) {
-            mutate!("trail-rest", counted.count(&record), ());
+            mutate!("trail-rest", counted.count(&record));
         } else {
             let rest = AuditRecord {
                 uid: u32::MAX,
@@ -503,7 +503,7 @@ impl Broker {
             None => SpecEnd::OwnerEnded,
         };
         let record = self.audit_record(spec, None, spec.released_by, AuditEvent::Release(end));
-        mutate!("trail-release", self.record_event(record), ());
+        mutate!("trail-release", self.record_event(record));
     }
 
     /// Records that the thread of a spec was attached.
@@ -511,7 +511,7 @@ impl Broker {
         let by = self.sessions.get(&session).map(|session| session.uid);
         if let Some(thread) = self.specs.at_mut(slot).thread.as_mut() {
             thread.is_on_trail = true;
-            mutate!("trail-attach", self.record_spec(slot, by, AuditEvent::Attach), ());
+            mutate!("trail-attach", self.record_spec(slot, by, AuditEvent::Attach));
         }
     }
 
@@ -527,7 +527,7 @@ impl Broker {
         };
         let spec = self.specs.at(slot);
         let record = self.audit_record(spec, Some(thread), by, event);
-        mutate!("trail-detach", self.record_event(record), ());
+        mutate!("trail-detach", self.record_event(record));
     }
 
     /// Notes why the grant of the spec's thread ends; the first cause counts.
@@ -582,7 +582,7 @@ impl Broker {
                 errno: Errno(refusal.errno),
             },
         };
-        mutate!("trail-refusal", self.record_event(record), ());
+        mutate!("trail-refusal", self.record_event(record));
     }
 
     /// Records an event of the daemon itself.
@@ -618,7 +618,7 @@ impl Broker {
         let (budget, period) = (limit.budget, limit.period);
         let event = AuditEvent::Overrun { consumed, budget, period };
         let record = self.audit_record(spec, spec.thread.as_deref(), None, event);
-        mutate!("trail-overrun", self.record_event(AuditRecord { count, ..record }), ());
+        mutate!("trail-overrun", self.record_event(AuditRecord { count, ..record }));
     }
 }
 

@@ -79,7 +79,7 @@ impl Rm {
             for entry in context.at(place) {
                 let claim = &entry.claim;
                 if claim.plugin != self.base.index {
-                    mutate!("plugin-rm-exact-above", outranks(claim), ());
+                    mutate!("plugin-rm-exact-above", outranks(claim));
                 } else if claim.work_ns > 0 {
                     own.push(claim.sporadic());
                 }
