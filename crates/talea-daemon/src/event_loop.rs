@@ -478,7 +478,7 @@ impl Daemon {
         }
         if let Some(process) = self.processes.next_exited(now) {
             let input = Input::ProcessExited { process };
-            mutate!("life-process-end", self.handle_input(now, input), ());
+            mutate!("life-process-end", self.handle_input(now, input));
         }
         if self.hosts.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.hosts.expire(now, &mut self.host_events, &self.log);
@@ -566,7 +566,7 @@ impl Daemon {
         self.report_overruns(now, thread);
         self.threads.ended(thread, &self.epoll);
         let input = Input::ThreadExited { thread };
-        mutate!("life-thread-end", self.handle_input(now, input), ());
+        mutate!("life-thread-end", self.handle_input(now, input));
     }
 
     /// Passes the events of plugin hosts to the broker, in order.

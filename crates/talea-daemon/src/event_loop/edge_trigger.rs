@@ -88,13 +88,7 @@ impl Daemon {
             if self.sessions.edge_triggered() == Some(id) {
                 self.polling.was_active = true;
             } else {
-                mutate!(
-                    "daemon-arrivals-beside",
-                    {
-                        self.leave_edge_trigger();
-                    },
-                    {}
-                );
+                mutate!("daemon-arrivals-beside", self.leave_edge_trigger());
 
                 self.polling.streak = Some(SoleActivity::extended(self.polling.streak, id, now));
             }
@@ -130,13 +124,7 @@ impl Daemon {
     pub(super) fn on_poll_timer(&mut self) {
         let was_active = std::mem::take(&mut self.polling.was_active);
         if self.sessions.has_pipelined() || !was_active {
-            mutate!(
-                "daemon-arrivals-beat",
-                {
-                    self.leave_edge_trigger();
-                },
-                {}
-            );
+            mutate!("daemon-arrivals-beat", self.leave_edge_trigger());
         } else {
             self.polling.poll_timer.set(POLL_PERIOD);
         }

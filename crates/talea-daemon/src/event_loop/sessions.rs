@@ -371,13 +371,7 @@ impl Daemon {
     /// Handles the end of a connection, by the peer or by the daemon.
     pub(super) fn hang_up(&mut self, now: Monotonic, session: SessionId) {
         if self.close(session) {
-            mutate!(
-                "life-hangup",
-                {
-                    self.broker.handle(now, Input::Disconnected { session });
-                },
-                {}
-            );
+            mutate!("life-hangup", self.broker.handle(now, Input::Disconnected { session }));
 
             self.run_effects(now);
         }
