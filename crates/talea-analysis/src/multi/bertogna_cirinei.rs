@@ -136,23 +136,9 @@ pub fn responses(
             let Some((task, after)) = rest.split_first_mut() else { continue };
             match lag(task, before, after, cpus) {
                 Some(lag) if lag < task.lag => {
-                    mutate!(
-                        "multi-bertogna-cirinei",
-                        {
-                            task.lag = lag;
-                        },
-                        {
-                            task.lag = lag / 2;
-                        }
-                    );
+                    mutate!("multi-bertogna-cirinei", task.lag = lag, task.lag = lag / 2);
 
-                    mutate!(
-                        "multi-bertogna-cirinei-window",
-                        {
-                            task.begin = PreparedTask::NO_WINDOW;
-                        },
-                        {}
-                    );
+                    mutate!("multi-bertogna-cirinei-window", task.begin = PreparedTask::NO_WINDOW);
 
                     news = true;
                 }

@@ -114,13 +114,7 @@ pub fn pack(
             let at = members[cpu].partition_point(|&other| other < task);
             candidate.clear();
             candidate.extend(members[cpu][..at].iter().map(|&other| tasks[other]));
-            mutate!(
-                "multi-partition-candidate",
-                {
-                    candidate.push(tasks[task]);
-                },
-                {}
-            );
+            mutate!("multi-partition-candidate", candidate.push(tasks[task]));
 
             candidate.extend(members[cpu][at..].iter().map(|&other| tasks[other]));
             accepts(&candidate)

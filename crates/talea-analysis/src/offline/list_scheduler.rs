@@ -106,7 +106,7 @@ impl<'a> Builder<'a> {
             self.cpus[cpu as usize].add(start, end);
             for (number, taken) in self.accelerators.iter_mut().enumerate() {
                 if spec.choices[choice].accelerators >> number & 1 == 1 {
-                    mutate!("offline-accelerators", taken.add(start, end), ());
+                    mutate!("offline-accelerators", taken.add(start, end));
                 }
             }
             self.pieces.push(Piece { job, choice, cpu, start, end });

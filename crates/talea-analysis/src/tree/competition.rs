@@ -29,11 +29,8 @@ impl Bounds<'_> {
                 // Under EDF the blocking term already counts every started job.
                 mutate!(
                     "tree-lost-level",
-                    {
-                        context.non_preemptive =
-                            context.non_preemptive.filter(|_| context.level.is_none());
-                    },
-                    {}
+                    context.non_preemptive =
+                        context.non_preemptive.filter(|_| context.level.is_none())
                 );
             },
             if !self.model.lost.is_zero()
@@ -173,13 +170,7 @@ impl Bounds<'_> {
                     for &other in &others {
                         self.collect_all_interference(other, &mut context.above)?;
                     }
-                    mutate!(
-                        "tree-closure",
-                        {
-                            all_interfere = true;
-                        },
-                        {}
-                    );
+                    mutate!("tree-closure", all_interfere = true);
                 }
             }
         }
