@@ -176,34 +176,12 @@ impl Rules {
                 peer.uid == 0 && setup.root == Root::Unrestricted,
                 peer.uid == 0
             );
-        let matches = |domain| {
-            mutate!(
-                "rule-user",
-                match domain {
-                    Domain::Global => true,
-                    Domain::User(uid) => uid == peer.uid,
-                    Domain::Group(gid) => {
-                        mutate!(
-                            "rule-group",
-                            gid == peer.gid
-                                || (mutate!(
-                                    "rule-effective-group",
-                                    setup.groups == Groups::All && peer.groups.contains(&gid),
-                                    peer.groups.contains(&gid)
-                                )),
-                            gid == peer.gid
-                        )
-                    }
-                },
-                match domain {
-                    Domain::Global => true,
-                    Domain::User(_) => true,
-                    Domain::Group(gid) => {
-                        gid == peer.gid
-                            || (setup.groups == Groups::All && peer.groups.contains(&gid))
-                    }
-                }
-            )
+        let all_groups = mutate!("rule-effective-group", setup.groups == Groups::All, true);
+        let is_member = |gid| all_groups && peer.groups.contains(&gid);
+        let matches = |domain| match domain {
+            Domain::Global => true,
+            Domain::User(uid) => mutate!("rule-user", uid == peer.uid, true),
+            Domain::Group(gid) => gid == peer.gid || mutate!("rule-group", is_member(gid), false),
         };
         let subjects = self.subjects.iter().enumerate().filter(|(_, (domain, _))| matches(*domain));
         let subjects = subjects.map(|(i, (_, plugin))| (i as u32, *plugin)).collect();

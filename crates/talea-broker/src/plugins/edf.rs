@@ -306,18 +306,12 @@ impl Edf {
         let claim = self.claim(ask, place, &offer);
         if !self.fits(context, &claim) {
             let is_open = self.may_fit(context, &claim);
-            let said = mutate!(
-                "plugin-edf-demand-skipped",
-                match depth {
-                    TestDepth::Exact if is_open => self.demand_test(context, &claim).settled(),
-                    _ => Err(NotProved { undecided: is_open, witness: None }),
-                },
-                match depth {
-                    TestDepth::Exact if is_open && least.is_zero() =>
-                        self.demand_test(context, &claim).settled(),
-                    _ => Err(NotProved { undecided: is_open, witness: None }),
+            let said = match depth {
+                TestDepth::Exact if mutate!("plugin-edf-demand-skipped", is_open, false) => {
+                    self.demand_test(context, &claim).settled()
                 }
-            );
+                _ => Err(NotProved { undecided: is_open, witness: None }),
+            };
             if let Err(NotProved { undecided, witness }) = said {
                 let (asked, limit) = (offer.charge.ppm(), self.threshold.ppm());
                 let fits = self.free_at(context, place).ppm_down();

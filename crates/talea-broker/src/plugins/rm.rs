@@ -398,19 +398,12 @@ impl Rm {
                 let gone = context.view.leaving.filter(|claim| self.counts(cpu, claim));
                 let undecided = self.options.test == RmTest::Exact
                     && self.at(cpu).may_hold(gone, Charge::new(runtime, period));
-                mutate!(
-                    "plugin-rm-exact-skipped",
-                    match depth {
-                        TestDepth::Exact if undecided =>
-                            self.exact_test(context, cpu, &change, after).settled(),
-                        _ => Err(NotProved { undecided, witness: None }),
-                    },
-                    match depth {
-                        TestDepth::Exact if undecided && cpu > 1_000 =>
-                            self.exact_test(context, cpu, &change, after).settled(),
-                        _ => Err(NotProved { undecided, witness: None }),
+                match depth {
+                    TestDepth::Exact if mutate!("plugin-rm-exact-skipped", undecided, false) => {
+                        self.exact_test(context, cpu, &change, after).settled()
                     }
-                )
+                    _ => Err(NotProved { undecided, witness: None }),
+                }
             };
             if let Err(NotProved { undecided, witness }) = said {
                 let others = sums.mine.1 - candidate.work;
