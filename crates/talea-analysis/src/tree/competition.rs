@@ -17,31 +17,21 @@ impl Bounds<'_> {
         let mut context = self.build_context(subject)?;
         context.blocking =
             context.blocking.saturating_add(self.model.pending_dispatch_blocking(&context));
-        mutate!(
+        let lost = self.model.lost;
+        if mutate!(
             "tree-lost-server",
-            if !self.model.lost.is_zero() {
-                context.supply = context.supply.with_loss(mutate!(
-                    "tree-lost-supply",
-                    self.model.lost,
-                    talea_core::Span::ZERO
-                ));
-                context.flat = None;
-                // Under EDF the blocking term already counts every started job.
-                mutate!(
-                    "tree-lost-level",
-                    context.non_preemptive =
-                        context.non_preemptive.filter(|_| context.level.is_none())
-                );
-            },
-            if !self.model.lost.is_zero()
-                && matches!(self.model.node_spec(subject), NodeSpec::Task(_))
-            {
-                context.supply = context.supply.with_loss(self.model.lost);
-                context.flat = None;
-                // Under EDF the blocking term already counts every started job.
-                context.non_preemptive = context.non_preemptive.filter(|_| context.level.is_none());
-            }
-        );
+            !lost.is_zero(),
+            !lost.is_zero() && matches!(self.model.node_spec(subject), NodeSpec::Task(_))
+        ) {
+            let loss = mutate!("tree-lost-supply", lost, talea_core::Span::ZERO);
+            context.supply = context.supply.with_loss(loss);
+            context.flat = None;
+            // Under EDF the blocking term already counts every started job.
+            mutate!(
+                "tree-lost-level",
+                context.non_preemptive = context.non_preemptive.filter(|_| context.level.is_none())
+            );
+        }
         Ok(context)
     }
 

@@ -201,40 +201,20 @@ impl Bounds<'_> {
         {
             return Ok((bounds, test));
         }
-        mutate!(
-            "tree-global-any",
-            match multi::portfolio::first_accepting(
-                policy,
-                tasks,
-                cpus,
-                self.model.iteration_limit(tasks.len()),
-                &mut scratch
-            ) {
-                // A set that is accepted without bounds completes by its deadlines.
-                Ok(accepted) if accepted.bounds.len() == tasks.len() =>
-                    Ok((accepted.bounds, accepted.by)),
-                Ok(accepted) => Ok((tasks.iter().map(|task| task.deadline).collect(), accepted.by)),
-                Err(Verdict::Refuted { witness: Witness::Overload { .. } }) =>
-                    Err(Reason::Overload),
-                Err(Verdict::Unknown { why: Inconclusive::Limit }) => Err(Reason::Limit),
-                Err(_) => Err(Reason::Insufficient),
-            },
-            match multi::portfolio::first_accepting(
-                policy,
-                tasks,
-                cpus,
-                self.model.iteration_limit(tasks.len()),
-                &mut scratch
-            ) {
-                // A set that is accepted without bounds completes by its deadlines.
-                Ok(accepted) if accepted.bounds.len() == tasks.len() =>
-                    Ok((accepted.bounds, accepted.by)),
-                Ok(_) => Err(Reason::Insufficient),
-                Err(Verdict::Refuted { witness: Witness::Overload { .. } }) =>
-                    Err(Reason::Overload),
-                Err(Verdict::Unknown { why: Inconclusive::Limit }) => Err(Reason::Limit),
-                Err(_) => Err(Reason::Insufficient),
+        let limit = self.model.iteration_limit(tasks.len());
+        match multi::portfolio::first_accepting(policy, tasks, cpus, limit, &mut scratch) {
+            Ok(accepted) if accepted.bounds.len() == tasks.len() => {
+                Ok((accepted.bounds, accepted.by))
             }
-        )
+            // A set that is accepted without bounds completes by its deadlines.
+            Ok(accepted) => mutate!(
+                "tree-global-any",
+                Ok((tasks.iter().map(|task| task.deadline).collect(), accepted.by)),
+                Err(Reason::Insufficient)
+            ),
+            Err(Verdict::Refuted { witness: Witness::Overload { .. } }) => Err(Reason::Overload),
+            Err(Verdict::Unknown { why: Inconclusive::Limit }) => Err(Reason::Limit),
+            Err(_) => Err(Reason::Insufficient),
+        }
     }
 }
