@@ -208,27 +208,15 @@ impl Session {
     fn own(&self) -> &PerProcess {
         let process = process::id();
         let mut own = &self.per_process;
-        mutate!(
-            "recovery-client-fork",
-            while own.process != process {
-                // Closing our copy of the descriptor does not end the parent's connection. If the
-                // lock is held, its holder has stayed behind in the parent, and the copy is closed
-                // at the end or by `exec`.
-                if let Ok(mut parents) = own.state.try_lock() {
-                    parents.connection = None;
-                }
-                own = own.child.get_or_init(|| Box::new(PerProcess::new()));
-            },
-            while own.process != process && process == 0 {
-                // Closing our copy of the descriptor does not end the parent's connection. If the
-                // lock is held, its holder has stayed behind in the parent, and the copy is closed
-                // at the end or by `exec`.
-                if let Ok(mut parents) = own.state.try_lock() {
-                    parents.connection = None;
-                }
-                own = own.child.get_or_init(|| Box::new(PerProcess::new()));
+        while mutate!("recovery-client-fork", own.process != process, false) {
+            // Closing our copy of the descriptor does not end the parent's connection. If the lock
+            // is held, its holder has stayed behind in the parent, and the copy is closed at the
+            // end or by `exec`.
+            if let Ok(mut parents) = own.state.try_lock() {
+                parents.connection = None;
             }
-        );
+            own = own.child.get_or_init(|| Box::new(PerProcess::new()));
+        }
         own
     }
 

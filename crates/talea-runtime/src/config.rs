@@ -184,23 +184,15 @@ impl Config {
     /// Returns the specification of the root and its migration rule: tasks migrate only at job
     /// boundaries, as in YASMIN.
     pub(crate) fn root(&self) -> (SchedulerSpec, Migration) {
-        let policy = mutate!(
-            "runtime-custom",
-            match self.priorities {
-                Priorities::Edf => PolicySpec::Edf,
-                Priorities::RateMonotonic => PolicySpec::RateMonotonic,
-                Priorities::DeadlineMonotonic => PolicySpec::DeadlineMonotonic,
-                Priorities::User => PolicySpec::FixedPriority,
-                Priorities::Custom { name, make } => PolicySpec::Custom { name, make },
-            },
-            match self.priorities {
-                Priorities::Edf => PolicySpec::Edf,
-                Priorities::RateMonotonic => PolicySpec::RateMonotonic,
-                Priorities::DeadlineMonotonic => PolicySpec::DeadlineMonotonic,
-                Priorities::User => PolicySpec::FixedPriority,
-                Priorities::Custom { .. } => PolicySpec::Edf,
+        let policy = match self.priorities {
+            Priorities::Edf => PolicySpec::Edf,
+            Priorities::RateMonotonic => PolicySpec::RateMonotonic,
+            Priorities::DeadlineMonotonic => PolicySpec::DeadlineMonotonic,
+            Priorities::User => PolicySpec::FixedPriority,
+            Priorities::Custom { name, make } => {
+                mutate!("runtime-custom", PolicySpec::Custom { name, make }, PolicySpec::Edf)
             }
-        );
+        };
         let mut root = SchedulerSpec::new(ROOT, policy);
         root.preemptive = self.preemptive;
         (root, Migration::JobBoundaries)

@@ -108,21 +108,12 @@ impl Pipe {
     /// Checks that the elements of the channel have this size, and that the calling thread may use
     /// the end.
     fn may(&self, is_mine: bool, size: usize) -> Result<(), Not> {
-        mutate!(
-            "capi-channel-job",
-            match (
-                mutate!("capi-channel-size", self.places.item == size, self.places.item >= size),
-                is_mine
-            ) {
-                (false, _) => Err(Not::Fitting),
-                (true, false) => Err(Not::Allowed),
-                (true, true) => Ok(()),
-            },
-            match (self.places.item == size, is_mine) {
-                (false, _) => Err(Not::Fitting),
-                (true, _) => Ok(()),
-            }
-        )
+        let fits = mutate!("capi-channel-size", self.places.item == size, self.places.item >= size);
+        match (fits, mutate!("capi-channel-job", is_mine, true)) {
+            (false, _) => Err(Not::Fitting),
+            (true, false) => Err(Not::Allowed),
+            (true, true) => Ok(()),
+        }
     }
 
     /// Pushes an element. Returns [`Not::Now`] if there is no room.

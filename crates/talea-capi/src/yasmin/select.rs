@@ -49,19 +49,12 @@ fn asked(of: &Candidates, address: u64) -> Option<&'static Asked> {
 /// Selects the version by energy, with the charge that the program's function returns now.
 #[allow(clippy::unnecessary_wraps, reason = "a chooser may name none")]
 fn by_battery(of: &Candidates, address: u64) -> Option<u32> {
-    let battery = mutate!(
-        "yasmin-battery",
-        match asked(of, address).and_then(|asked| asked.battery) {
-            // SAFETY: the program's promise: it lives as long as the application.
-            Some(status) => choosing(|| unsafe { status() }),
-            None => of.conditions.battery,
-        },
-        match asked(of, address).and_then(|asked| asked.battery) {
-            // SAFETY: the program's promise: it lives as long as the application.
-            Some(status) => choosing(|| unsafe { status() }).max(of.conditions.battery),
-            None => of.conditions.battery,
-        }
-    );
+    let known = of.conditions.battery;
+    let battery = asked(of, address).and_then(|asked| asked.battery).map_or(known, |status| {
+        // SAFETY: the program's promise: it lives as long as the application.
+        let battery = choosing(|| unsafe { status() });
+        mutate!("yasmin-battery", battery, battery.max(known))
+    });
     let conditions = &Conditions { battery, ..*of.conditions };
     Some(Selection::Energy.choose(&Candidates { conditions, ..*of }))
 }

@@ -273,25 +273,14 @@ fn analyze_root(
         };
         let unseen =
             answers.iter().zip(&misses).any(|(answer, miss)| is_overload(answer) && miss.is_none());
-        mutate!(
-            "analyze-long-run",
-            if let (true, Some(longer)) =
-                (unseen, witness::extended_duration(root, system.duration))
-            {
-                let later = witness::misses(root, longer, seed, progress)?;
-                for (miss, later) in misses.iter_mut().zip(later) {
-                    *miss = miss.or(later);
-                }
-            },
-            if let (false, Some(longer)) =
-                (unseen, witness::extended_duration(root, system.duration))
-            {
-                let later = witness::misses(root, longer, seed, progress)?;
-                for (miss, later) in misses.iter_mut().zip(later) {
-                    *miss = miss.or(later);
-                }
+        let is_longer = mutate!("analyze-long-run", unseen, !unseen);
+        let longer = witness::extended_duration(root, system.duration);
+        if let (true, Some(longer)) = (is_longer, longer) {
+            let later = witness::misses(root, longer, seed, progress)?;
+            for (miss, later) in misses.iter_mut().zip(later) {
+                *miss = miss.or(later);
             }
-        );
+        }
         witness::check_consistency(root, &proved, &misses)?;
         let unproved = || {
             answers
@@ -360,24 +349,14 @@ fn max_period(tree: &Tree) -> Span {
 /// says how late a job *can* be, not that a job is late.
 fn task(tree: &Tree, answer: &tree::TaskBound, miss: Option<Miss>, name: &str) -> TaskAnalysis {
     let bound = answer.bound.as_ref().ok().copied();
-    let verdict = mutate!(
-        "analyze-exact",
-        match (&miss, answer.is_proved()) {
-            _ if !answer.has_deadline() => Verdict::None,
-            // If the task were proved, `check_consistency` would have failed.
-            (Some(_), _) => Verdict::Refuted,
-            (None, true) => Verdict::Proved,
-            (None, false) => mutate!("analyze-refuted", Verdict::Unknown, Verdict::Proved),
-        },
-        match (&miss, answer.is_proved()) {
-            _ if !answer.has_deadline() => Verdict::None,
-            // If the task were proved, `check_consistency` would have failed.
-            (Some(_), _) => Verdict::Refuted,
-            (None, true) => Verdict::Proved,
-            (None, false) if answer.bound.is_ok() => Verdict::Refuted,
-            (None, false) => Verdict::Unknown,
-        }
-    );
+    let verdict = match (&miss, answer.is_proved()) {
+        _ if !answer.has_deadline() => Verdict::None,
+        // If the task were proved, `check_consistency` would have failed.
+        (Some(_), _) => Verdict::Refuted,
+        (None, true) => Verdict::Proved,
+        (None, false) if mutate!("analyze-exact", false, answer.bound.is_ok()) => Verdict::Refuted,
+        (None, false) => mutate!("analyze-refuted", Verdict::Unknown, Verdict::Proved),
+    };
     let why = match &answer.bound {
         Ok(_) if answer.is_proved() => None,
         Ok(bound) => {

@@ -41,19 +41,11 @@ impl Tree {
             let inherited = self.inherited_criteria();
             let nodes = children.iter().filter_map(|&node| Some((node, self.get(node)?)));
             for (child, (node, what)) in (0..).zip(nodes) {
-                mutate!(
-                    "core-policy-outside",
-                    built.admit(&child_info(child, what, inherited.get(&node))).map_err(|why| {
-                        let why = TreeErrorKind::NotAdmitted { policy: name, why };
-                        TreeError { node, kind: why }
-                    }),
-                    built.admit(&child_info(child, what, inherited.get(&node))).or(Ok(())).map_err(
-                        |why| {
-                            let why = TreeErrorKind::NotAdmitted { policy: name, why };
-                            TreeError { node, kind: why }
-                        }
-                    )
-                )?;
+                let admitted = built.admit(&child_info(child, what, inherited.get(&node)));
+                mutate!("core-policy-outside", admitted, admitted.or(Ok(()))).map_err(|why| {
+                    let why = TreeErrorKind::NotAdmitted { policy: name, why };
+                    TreeError { node, kind: why }
+                })?;
             }
         }
         Ok(built)

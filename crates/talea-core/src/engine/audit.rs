@@ -145,21 +145,11 @@ impl<W: Observer> Engine<W> {
         let free = self.cpus.len() - busy;
         // If jobs are bound to CPUs, a child may wait beside an idle CPU.
         let bound = self.global.as_ref().is_some_and(super::Global::may_wait_beside_idle_cpu);
-        mutate!(
-            "core-audit-idle",
-            if busy > ready || (!bound && free > 0 && busy < ready) {
-                return Err(format!(
-                    "4: {busy} of {} CPUs are busy, {ready} children are ready",
-                    self.cpus.len()
-                ));
-            },
-            if busy > ready {
-                return Err(format!(
-                    "4: {busy} of {} CPUs are busy, {ready} children are ready",
-                    self.cpus.len()
-                ));
-            }
-        );
+        let waits = !bound && free > 0 && busy < ready;
+        if busy > ready || mutate!("core-audit-idle", waits, false) {
+            let cpus = self.cpus.len();
+            return Err(format!("4: {busy} of {cpus} CPUs are busy, {ready} children are ready"));
+        }
         for (at, child) in self.children_of(0) {
             if let NodeKind::Task(task) = self.node_kinds[at] {
                 let runs = self.cpus.iter().filter(|cpu| cpu.linked.task() == Some(task)).count();

@@ -39,27 +39,10 @@ impl Tree {
             let checked = match &node.spec {
                 NodeSpec::Scheduler(spec) => {
                     let level = node.parent.map_or(0, |parent| levels[&parent]) + 1;
-                    mutate!(
-                        "core-check-levels",
-                        if level > LEVELS {
-                            return wrong(
-                                id,
-                                TreeErrorKind::TooMany {
-                                    what: "levels of schedulers",
-                                    most: LEVELS,
-                                },
-                            );
-                        },
-                        if level > LEVELS * 1_000 {
-                            return wrong(
-                                id,
-                                TreeErrorKind::TooMany {
-                                    what: "levels of schedulers",
-                                    most: LEVELS,
-                                },
-                            );
-                        }
-                    );
+                    if level > mutate!("core-check-levels", LEVELS, LEVELS * 1_000) {
+                        let (what, most) = ("levels of schedulers", LEVELS);
+                        return wrong(id, TreeErrorKind::TooMany { what, most });
+                    }
                     levels.insert(id, level);
                     self.check_scheduler(id, spec, parent, families.of(id))
                 }

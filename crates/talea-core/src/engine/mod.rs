@@ -205,19 +205,15 @@ impl<W: Observer> Engine<W> {
             if self.need_resched {
                 self.decide(now);
             } else {
-                mutate!(
+                if mutate!(
                     "core-meter-stale",
-                    if self.any_accounting {
-                        // Budgets were predicted for full speed. The driver is called earlier, so
-                        // part of the time was lost.
-                        self.update_budget_ends(now);
-                    },
-                    if self.any_accounting && self.cpus.iter().any(|cpu| cpu.budget_end <= now) {
-                        // Budgets were predicted for full speed. The driver is called earlier, so
-                        // part of the time was lost.
-                        self.update_budget_ends(now);
-                    }
-                );
+                    self.any_accounting,
+                    self.any_accounting && self.cpus.iter().any(|cpu| cpu.budget_end <= now)
+                ) {
+                    // Budgets were predicted for full speed. The driver is called earlier, so part
+                    // of the time was lost.
+                    self.update_budget_ends(now);
+                }
                 return None;
             }
         }
@@ -228,23 +224,13 @@ impl<W: Observer> Engine<W> {
     /// CPUs.
     #[inline(always)]
     fn next_order(&mut self) -> Option<Order> {
-        mutate!(
-            "core-order-stop",
-            if self.stops != 0 {
-                let cpu = self.stops.trailing_zeros();
-                self.stops &= self.stops - 1;
-                self.orders_polled = true;
-                self.cpus[cpu as usize].scheduled = Assignment::IDLE;
-                return Some(Order::Idle { cpu: Cpu(cpu) });
-            },
-            if self.stops != 0 && self.starts == 0 {
-                let cpu = self.stops.trailing_zeros();
-                self.stops &= self.stops - 1;
-                self.orders_polled = true;
-                self.cpus[cpu as usize].scheduled = Assignment::IDLE;
-                return Some(Order::Idle { cpu: Cpu(cpu) });
-            }
-        );
+        if mutate!("core-order-stop", self.stops != 0, self.stops != 0 && self.starts == 0) {
+            let cpu = self.stops.trailing_zeros();
+            self.stops &= self.stops - 1;
+            self.orders_polled = true;
+            self.cpus[cpu as usize].scheduled = Assignment::IDLE;
+            return Some(Order::Idle { cpu: Cpu(cpu) });
+        }
         if self.starts != 0 {
             let cpu = self.starts.trailing_zeros();
             self.starts &= self.starts - 1;

@@ -58,28 +58,18 @@ impl Policy for Partitions {
     }
 
     fn head(&self, _now: Time) -> Option<Child> {
-        mutate!(
+        let lends = mutate!(
             "core-policy-partitions-lending",
-            mutate!(
-                "core-policy-partitions-strict",
-                match self.owner {
-                    Some(owner) if self.ready.contains(owner) => Some(owner),
-                    _ if self.lending => self.ready.first().map(|(_, who)| who),
-                    _ => None,
-                },
-                match self.owner {
-                    Some(owner) if self.ready.contains(owner) => Some(owner),
-                    _ if self.lending || self.owner.is_some() =>
-                        self.ready.first().map(|(_, who)| who),
-                    _ => None,
-                }
-            ),
-            match self.owner {
-                Some(owner) if self.ready.contains(owner) => Some(owner),
-                _ if self.lending && self.owner.is_some() => self.ready.first().map(|(_, who)| who),
-                _ => None,
+            self.lending,
+            self.lending && self.owner.is_some()
+        );
+        match self.owner {
+            Some(owner) if self.ready.contains(owner) => Some(owner),
+            _ if mutate!("core-policy-partitions-strict", lends, lends || self.owner.is_some()) => {
+                self.ready.first().map(|(_, who)| who)
             }
-        )
+            _ => None,
+        }
     }
 
     fn before(&self, _now: Time, a: &ReadyChild, b: &ReadyChild) -> bool {

@@ -98,15 +98,9 @@ impl Server for Cbs {
             return;
         }
         // An unused budget may start a new period now; a used budget stays within its period.
-        let is_within = mutate!(
-            "core-server-cbs-revised",
-            mutate!(
-                "core-server-cbs-unused",
-                self.relative_deadline < self.period && self.remaining < self.capacity,
-                self.relative_deadline < self.period
-            ),
-            false
-        );
+        let is_used = mutate!("core-server-cbs-unused", self.remaining < self.capacity, true);
+        let is_short = self.relative_deadline < self.period;
+        let is_within = mutate!("core-server-cbs-revised", is_short && is_used, false);
         if now >= self.deadline {
             if is_within
                 && mutate!(
@@ -141,28 +135,17 @@ impl Server for Cbs {
     fn charge(&mut self, _now: Time, used: Work) {
         self.remaining = self.remaining.checked_sub(used).expect("no more than the budget");
         // A soft server is never out of budget.
-        mutate!(
-            "core-server-cbs-hard",
-            if self.remaining.is_zero() && self.on_overrun == Overrun::PostponeDeadline {
-                self.remaining = self.capacity;
-                // Saturates: a small budget with a long period advances by centuries within a
-                // second.
-                mutate!(
-                    "core-server-cbs-soft",
-                    mutate!(
-                        "core-far-deadline",
-                        self.deadline = self.deadline.saturating_add(self.period),
-                        self.deadline += self.period
-                    )
-                );
-            },
-            if self.remaining.is_zero() {
-                self.remaining = self.capacity;
-                // Saturates: a small budget with a long period advances by centuries within a
-                // second.
-                self.deadline = self.deadline.saturating_add(self.period);
-            }
-        )
+        let is_soft = self.on_overrun == Overrun::PostponeDeadline;
+        if self.remaining.is_zero() && mutate!("core-server-cbs-hard", is_soft, true) {
+            self.remaining = self.capacity;
+            // Saturates: a small budget with a long period advances by centuries within a second.
+            let next = mutate!(
+                "core-far-deadline",
+                self.deadline.saturating_add(self.period),
+                self.deadline + self.period
+            );
+            mutate!("core-server-cbs-soft", self.deadline = next);
+        }
     }
 
     fn exhausted(&mut self, _now: Time) {

@@ -99,30 +99,19 @@ impl Reservation {
     }
 
     pub(crate) fn build(&self) -> ServerImpl {
-        mutate!(
-            "core-server-outside",
-            match self.kind {
-                ServerKind::Polling => ServerImpl::Polling(polling::Polling::new(self)),
-                ServerKind::Deferrable => ServerImpl::Deferrable(deferrable::Deferrable::new(self)),
-                ServerKind::Sporadic =>
-                    ServerImpl::Sporadic(Box::new(sporadic::Sporadic::new(self))),
-                ServerKind::HardCbs => ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::Throttle)),
-                ServerKind::SoftCbs =>
-                    ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::PostponeDeadline)),
-                ServerKind::Custom { make, .. } => ServerImpl::Custom(make(self)),
-            },
-            match self.kind {
-                ServerKind::Polling => ServerImpl::Polling(polling::Polling::new(self)),
-                ServerKind::Deferrable => ServerImpl::Deferrable(deferrable::Deferrable::new(self)),
-                ServerKind::Sporadic =>
-                    ServerImpl::Sporadic(Box::new(sporadic::Sporadic::new(self))),
-                ServerKind::HardCbs => ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::Throttle)),
-                ServerKind::SoftCbs =>
-                    ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::PostponeDeadline)),
-                ServerKind::Custom { .. } =>
-                    ServerImpl::Deferrable(deferrable::Deferrable::new(self)),
+        let deferrable = || ServerImpl::Deferrable(deferrable::Deferrable::new(self));
+        match self.kind {
+            ServerKind::Polling => ServerImpl::Polling(polling::Polling::new(self)),
+            ServerKind::Deferrable => deferrable(),
+            ServerKind::Sporadic => ServerImpl::Sporadic(Box::new(sporadic::Sporadic::new(self))),
+            ServerKind::HardCbs => ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::Throttle)),
+            ServerKind::SoftCbs => {
+                ServerImpl::Cbs(cbs::Cbs::new(self, cbs::Overrun::PostponeDeadline))
             }
-        )
+            ServerKind::Custom { make, .. } => {
+                mutate!("core-server-outside", ServerImpl::Custom(make(self)), deferrable())
+            }
+        }
     }
 }
 

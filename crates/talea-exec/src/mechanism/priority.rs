@@ -240,20 +240,14 @@ impl Mechanism for PriorityMechanism {
         self.make_runnable(cpu, task)?;
         let slot = &self.shared.slots[task.0 as usize];
         slot.assign(job);
-        mutate!(
-            "exec-flip-behind",
-            match self.stepping_worker {
-                // It runs already.
-                Some(by) if by == task => {}
-                Some(_) if !self.always_stop => self.deferred.wake = Some(task),
-                _ => slot.wake(),
-            },
-            match self.stepping_worker {
-                // It runs already.
-                Some(by) if by == task => {}
-                _ => slot.wake(),
+        match self.stepping_worker {
+            // It runs already.
+            Some(by) if by == task => {}
+            Some(_) if mutate!("exec-flip-behind", !self.always_stop, false) => {
+                self.deferred.wake = Some(task);
             }
-        );
+            _ => slot.wake(),
+        }
         Ok(())
     }
 

@@ -97,23 +97,16 @@ impl Journal {
                 }
             }
         }
-        mutate!(
-            "os-shield-foundlings",
-            match *ancestor {
-                Ancestor::Ended => of_any,
-                Ancestor::Process(process) if process.as_raw() == INIT && was_moved =>
-                    of_ancestor.or(of_any),
-                Ancestor::Process(_) => of_ancestor,
-                Ancestor::Invisible => None,
-            },
-            match *ancestor {
-                Ancestor::Ended => of_any,
-                Ancestor::Process(process) if process.as_raw() == INIT && was_moved =>
-                    of_ancestor.or(of_any),
-                Ancestor::Process(_) => of_ancestor.or(of_any),
-                Ancestor::Invisible => None,
+        match *ancestor {
+            Ancestor::Ended => of_any,
+            Ancestor::Process(process) if process.as_raw() == INIT && was_moved => {
+                of_ancestor.or(of_any)
             }
-        )
+            Ancestor::Process(_) => {
+                mutate!("os-shield-foundlings", of_ancestor, of_ancestor.or(of_any))
+            }
+            Ancestor::Invisible => None,
+        }
     }
 }
 

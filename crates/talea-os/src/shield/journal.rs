@@ -366,28 +366,10 @@ impl Journal {
                     matches!(entry.change, Change::Thread { anywhere: false, .. })
                 ) => {}
                 Change::Thread { process, tid, start, .. } => {
+                    let thread = (process, tid, start);
                     mutate!(
                         "os-shield-gives-nothing-back",
-                        {
-                            restore_thread(
-                                ops,
-                                &entry,
-                                (process, tid, start),
-                                &online,
-                                &mut restored,
-                            );
-                        },
-                        {
-                            if restored.skipped == u32::MAX {
-                                restore_thread(
-                                    ops,
-                                    &entry,
-                                    (process, tid, start),
-                                    &online,
-                                    &mut restored,
-                                );
-                            }
-                        }
+                        restore_thread(ops, &entry, thread, &online, &mut restored)
                     );
                 }
                 Change::Mask(target) if is_interrupt_moved(ops, &entry, target) => {
@@ -497,25 +479,17 @@ fn restore_thread(
         restored.ended += 1;
         return;
     }
-    mutate!(
-        "os-shield-takes-back",
-        match ops.affinity(tid) {
-            Ok(found) if has_applied_affinity(entry, &found, online) =>
-                match ops.set_affinity(tid, &affinity_to_restore(entry)) {
-                    Ok(()) => restored.restored += 1,
-                    Err(_) => restored.skipped += 1,
-                },
-            Ok(found) => restored.skipped += u32::from(found != entry.before.intersection(online)),
-            Err(_) => restored.ended += 1,
+    let is_ours = |found: &CpuSet| {
+        mutate!("os-shield-takes-back", has_applied_affinity(entry, found, online), true)
+    };
+    match ops.affinity(tid) {
+        Ok(found) if is_ours(&found) => match ops.set_affinity(tid, &affinity_to_restore(entry)) {
+            Ok(()) => restored.restored += 1,
+            Err(_) => restored.skipped += 1,
         },
-        match ops.affinity(tid) {
-            Ok(_) => match ops.set_affinity(tid, &affinity_to_restore(entry)) {
-                Ok(()) => restored.restored += 1,
-                Err(_) => restored.skipped += 1,
-            },
-            Err(_) => restored.ended += 1,
-        }
-    )
+        Ok(found) => restored.skipped += u32::from(found != entry.before.intersection(online)),
+        Err(_) => restored.ended += 1,
+    }
 }
 
 /// Whether a thread has the applied affinity. The comparison omits offline CPUs, because the kernel

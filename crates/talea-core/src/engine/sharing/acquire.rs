@@ -76,21 +76,13 @@ impl<W: Observer> Engine<W> {
                 {
                     continue;
                 }
-                let is_first = mutate!(
-                    "core-accelerator-urgent",
-                    first.is_none_or(|(other, _)| {
-                        let children = Children { nodes: &self.nodes, children: &self.children };
-                        self.global
-                            .as_ref()
-                            .is_some_and(|global| global.outranks(now, children, cpu, other))
-                    }),
-                    first.is_none_or(|(other, _)| other > cpu && {
-                        let children = Children { nodes: &self.nodes, children: &self.children };
-                        self.global
-                            .as_ref()
-                            .is_some_and(|global| global.outranks(now, children, cpu, other))
-                    })
-                );
+                let is_first = first.is_none_or(|(other, _)| {
+                    let children = Children { nodes: &self.nodes, children: &self.children };
+                    let global = self.global.as_ref();
+                    let outranks =
+                        global.is_some_and(|global| global.outranks(now, children, cpu, other));
+                    mutate!("core-accelerator-urgent", outranks, outranks && other > cpu)
+                });
                 if is_first {
                     first = Some((cpu, task));
                 }

@@ -56,36 +56,17 @@ impl Tree {
             }
             let overlaps = |other: &&TableEntry| other.start < entry.end && entry.start < other.end;
             for other in entries[..index].iter().filter(overlaps) {
-                mutate!(
-                    "core-table-overlap",
-                    if other.cpu == entry.cpu {
-                        return Err(TreeErrorKind::TableEntry {
-                            index,
-                            what: "overlaps another entry of its CPU",
-                        });
-                    },
-                    if other.cpu == entry.cpu && other.owner == entry.owner {
-                        return Err(TreeErrorKind::TableEntry {
-                            index,
-                            what: "overlaps another entry of its CPU",
-                        });
-                    }
-                );
-                mutate!(
-                    "core-table-two-cpus",
-                    if other.owner == entry.owner {
-                        return Err(TreeErrorKind::TableEntry {
-                            index,
-                            what: "assigns its owner a second CPU at the same time",
-                        });
-                    },
-                    if other.owner == entry.owner && other.start == entry.start {
-                        return Err(TreeErrorKind::TableEntry {
-                            index,
-                            what: "assigns its owner a second CPU at the same time",
-                        });
-                    }
-                )
+                let is_owner = other.owner == entry.owner;
+                let is_cpu = other.cpu == entry.cpu;
+                if mutate!("core-table-overlap", is_cpu, is_cpu && is_owner) {
+                    let what = "overlaps another entry of its CPU";
+                    return Err(TreeErrorKind::TableEntry { index, what });
+                }
+                if mutate!("core-table-two-cpus", is_owner, is_owner && other.start == entry.start)
+                {
+                    let what = "assigns its owner a second CPU at the same time";
+                    return Err(TreeErrorKind::TableEntry { index, what });
+                }
             }
         }
         Ok(())

@@ -123,39 +123,15 @@ impl<W: Observer> Engine<W> {
             let NodeKind::Task(task) = self.children[entry.owner as usize].kind() else { continue };
             if due.1 == Phase::Ends {
                 let state = &self.tasks[task as usize];
-                mutate!(
-                    "core-table-goes-on",
-                    mutate!(
-                        "core-table-overrun",
-                        if let (true, false, Some(job)) =
-                            (state.released, entry.continues, state.jobs.first())
-                        {
-                            self.notifications.push(Notification::Overrun {
-                                cpu: Cpu(cpu as u32),
-                                task: TaskId(task),
-                                job: job.number,
-                            });
-                        },
-                        if let (false, true, Some(job)) =
-                            (state.released, entry.continues, state.jobs.first())
-                        {
-                            self.notifications.push(Notification::Overrun {
-                                cpu: Cpu(cpu as u32),
-                                task: TaskId(task),
-                                job: job.number,
-                            });
-                        }
-                    ),
-                    if let (true, _, Some(job)) =
-                        (state.released, entry.continues, state.jobs.first())
-                    {
-                        self.notifications.push(Notification::Overrun {
-                            cpu: Cpu(cpu as u32),
-                            task: TaskId(task),
-                            job: job.number,
-                        });
-                    }
-                )
+                let overruns = mutate!("core-table-overrun", state.released, !state.released);
+                let ends = mutate!("core-table-goes-on", !entry.continues, true);
+                if let (true, Some(job)) = (overruns && ends, state.jobs.first()) {
+                    self.notifications.push(Notification::Overrun {
+                        cpu: Cpu(cpu as u32),
+                        task: TaskId(task),
+                        job: job.number,
+                    });
+                }
             } else if entry.activates
                 && mutate!("core-table-activates", !self.stopped, self.stopped)
             {
