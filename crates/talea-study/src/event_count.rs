@@ -30,8 +30,8 @@ pub fn estimated_events(root: &Root, until: u64) -> u64 {
     root.tree.nodes().map(|(_, node)| of(node)).fold(jobs, u64::saturating_add)
 }
 
-/// Returns the distance of two arrivals in nanoseconds, the least or that of a curve in the long run;
-/// `None` if they are listed.
+/// Returns the distance of two arrivals in nanoseconds, the least or that of a curve in the long
+/// run; `None` if they are listed.
 pub fn separation(source: &Source) -> Option<u64> {
     match &source.arrivals {
         Arrivals::Periodic { period, .. } => Some(period.as_ns()),

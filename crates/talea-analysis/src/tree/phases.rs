@@ -1,8 +1,8 @@
 //! Flat roots with known phases: the schedule itself, until it repeats.
 //!
 //! J. Y.-T. Leung and M. L. Merrill, "A note on preemptive scheduling of periodic, real-time
-//! tasks", Information Processing Letters 11(3), 1980: the schedule of periodic tasks repeats with the
-//! hyperperiod H. The search runs the engine until its state at O + k·H equals that at O +
+//! tasks", Information Processing Letters 11(3), 1980: the schedule of periodic tasks repeats with
+//! the hyperperiod H. The search runs the engine until its state at O + k·H equals that at O +
 //! (k − 1)·H, where O is the latest offset, and all jobs that arrived before have completed. From
 //! then on the schedule repeats, because a decision depends on the pending jobs only.
 //!
