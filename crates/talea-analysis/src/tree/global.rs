@@ -10,6 +10,9 @@
 //! of the parameters, so their own test applies. EDF orders by the unchanged deadlines, so its own
 //! test does not apply.
 //!
+//! *Reservations under EDF* (`SCHED_DEADLINE`): a hard CBS (Q, T) whose only client costs at most Q
+//! and arrives at least T apart is a task with the deadline T.
+//!
 //! *Each task pinned to one CPU*: the analysis treats every CPU as a root of its own.
 
 use super::bounds::Bounds;
@@ -25,6 +28,7 @@ use talea_core::Span;
 use talea_core::engine::{Affinity, Migration, NodeId, NodeSpec, Tree};
 use talea_core::mutate;
 use talea_core::sched::PolicySpec as Scheduling;
+use talea_core::server::ServerKind;
 
 impl Bounds<'_> {
     /// Returns the bound of a task below a root with several CPUs.
@@ -37,7 +41,10 @@ impl Bounds<'_> {
         let mut pinned = Vec::new();
         for &child in self.model.children(Tree::ROOT) {
             let NodeSpec::Task(spec) = self.model.node_spec(child) else {
-                return Err(NoBound { node: child, reason: Reason::SeveralCpus });
+                let is_edf = matches!(root.policy, Scheduling::Edf);
+                let reserved = self.reserved_task(child)?.filter(|_| is_edf);
+                tasks.push(reserved.ok_or(NoBound { node: child, reason: Reason::SeveralCpus })?);
+                continue;
             };
             let all = u64::MAX >> (64 - self.model.tree.cpus.clamp(1, 64));
             if spec.affinity != Affinity::ANY && spec.affinity.0 & all != all {
@@ -91,6 +98,30 @@ impl Bounds<'_> {
             }
         }
         own
+    }
+
+    /// Returns the only client of a hard CBS as a task with the deadline of the server; `None` if
+    /// the CBS may throttle or postpone the client.
+    fn reserved_task(&self, server: NodeId) -> Result<Option<(NodeId, Sporadic)>, NoBound> {
+        let NodeSpec::Scheduler(spec) = self.model.node_spec(server) else { return Ok(None) };
+        let (Some(of), [client]) = (&spec.reservation, self.model.children(server)) else {
+            return Ok(None);
+        };
+        let all = u64::MAX >> (64 - self.model.tree.cpus.clamp(1, 64));
+        let is_plain = of.kind == ServerKind::HardCbs
+            && of.relative_deadline() == of.period
+            && of.offset.is_zero()
+            && spec.affinity.0 & all == all;
+        if !is_plain || !matches!(self.model.node_spec(*client), NodeSpec::Task(_)) {
+            return Ok(None);
+        }
+        let task = self.model.task_model(*client)?.task;
+        // Each job arrives when the deadline of the job before it has passed, so that it gets the
+        // whole budget, and a deadline one period later.
+        let fits = mutate!("tree-global-reserved", task.cost <= of.budget, true)
+            && task.period >= of.period
+            && task.jitter.is_zero();
+        Ok(fits.then_some((*client, Sporadic { deadline: of.period, ..task })))
     }
 
     /// Returns the bound of a task on its own CPU. Every task of the root may use one CPU only.

@@ -260,6 +260,55 @@ fn tasks_above_every_user_of_an_uncovered_resource_keep_their_bounds() {
     assert_eq!(simulate(&flat.tree, &flat.sources, 1, 400)[0], Span::from_ns(2));
 }
 
+#[test]
+fn reservations_with_one_client_each_are_tasks_on_several_cpus() {
+    use talea_core::server::{Reservation, ServerKind};
+    let mut rng = rng(99);
+    let (mut bounded, mut refused) = (0, 0);
+    for _ in 0..rounds(400) {
+        let cpus = rng.between(2, 3) as u32;
+        let mut tree = Tree::new(cpus, SchedulerSpec::new("root", PolicySpec::Edf));
+        let mut sources = Vec::new();
+        for _ in 0..rng.between(2, 5) {
+            let period = rng.between(6, 16);
+            let budget = rng.between(1, period / 2);
+            let (beyond, more) = (rng.below(2), rng.below(4));
+            let cost = rng.between(1, budget + beyond);
+            let mut server = SchedulerSpec::new("cbs", PolicySpec::Fifo);
+            let (budget, length) = (Work::from_ns(budget), Span::from_ns(period));
+            server.reservation = Some(Reservation::new(ServerKind::HardCbs, budget, length));
+            let parent = tree.scheduler(Tree::ROOT, server);
+            tree.task(parent, TaskSpec::new("client", Span::from_ns(period + more)));
+            sources.push(Source {
+                arrivals: Arrivals::Sporadic {
+                    offset: Span::from_ns(rng.below(5)),
+                    separation: Span::from_ns(period + more),
+                    extra_separation: Span::from_ns(rng.below(6)),
+                },
+                cost: Cost::Constant(Work::from_ns(cost)),
+            });
+        }
+        if tree.build().is_err() {
+            continue;
+        }
+        let found = RootModel::new(&tree, &sources).bounds();
+        let workload = Workload { sources, seed: rng.below(1_000) };
+        let mut world = Simulation::new(tree.build().expect("a tree"), cpus, &workload);
+        let mut jobs = Jobs::default();
+        world.run(Time::from_ns(3_000), &mut jobs);
+        for job in &jobs.ended {
+            match &found[job.task.0 as usize].bound {
+                Ok(bound) => {
+                    bounded += 1;
+                    assert!(job.response() <= *bound, "{job:?} {tree:?} {workload:?}");
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(bounded > 50_000 && refused > 5_000, "{bounded} {refused}");
+}
+
 fn task(tree: &mut Tree, priority: u8, preemption: Preemption) {
     let mut spec = TaskSpec::new("task", Span::from_ns(100));
     (spec.priority, spec.preemption) = (priority, preemption);
