@@ -373,17 +373,20 @@ fn r32_retif_s7_a_reused_number_hits_no_other_thread() {
     for (method, (own, foreign)) in
         both_methods().into_iter().flat_map(|method| kinds.map(|kinds| (method, kinds)))
     {
-        let mut first = Command::new("sleep").arg("30").spawn().expect("a child");
-        let tid = Tid::new(first.id() as i32).expect("a pid");
-        let thread = Thread::open_by(tid, method).expect("a living thread");
-        let old = thread.snapshot().expect("a snapshot");
-        let identity = thread.identity().expect("an identity");
-        thread.apply(&Attr::grant(own), None).expect("a real-time policy");
-        first.kill().expect("killed");
-        first.wait().expect("collected");
-        let other_thread = spawn_as(tid);
-        needs!("the right to choose the next number", other_thread.is_some());
-        let mut other_thread = other_thread.expect("as just said");
+        // A process of another test may take the number and live long.
+        let reused = (0..10).find_map(|_| {
+            let mut first = Command::new("sleep").arg("30").spawn().expect("a child");
+            let tid = Tid::new(first.id() as i32).expect("a pid");
+            let thread = Thread::open_by(tid, method).expect("a living thread");
+            let old = thread.snapshot().expect("a snapshot");
+            let identity = thread.identity().expect("an identity");
+            thread.apply(&Attr::grant(own), None).expect("a real-time policy");
+            first.kill().expect("killed");
+            first.wait().expect("collected");
+            spawn_as(tid).map(|other_thread| (tid, thread, old, identity, other_thread))
+        });
+        needs!("the right to choose the next number", reused.is_some());
+        let (tid, thread, old, identity, mut other_thread) = reused.expect("as just said");
         // The other thread has a policy of its own, as in the original's defect: it must keep it.
         sched::set(tid, &Attr::plain(foreign)).expect("its own policy");
         let refused = [

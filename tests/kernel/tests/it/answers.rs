@@ -51,7 +51,7 @@ fn explain_gives_the_answer_of_create_and_attach_in_fifty_random_worlds() {
     let bench = Bench::new("worlds");
     let mut daemon = Daemon::start(&bench, &config::open());
     let agent = Agent::user(ALICE);
-    let mut random = Rng::new(0x9e37_79b9_7f4a_7c15);
+    let mut random = Rng::new(1);
     let (mut granted, mut refused, mut undetected) = (0, 0, 0);
     for world in 0..50 {
         let client = agent.connect(&daemon);
