@@ -19,11 +19,12 @@
 //! | *reserved* | a round ends, reserve exhausted | *exhausted* | the guardian lowers the loop |
 //! | *throttled*, *reserved*, *exhausted* | the budget is full | *raised* | no share is held |
 //!
-//! *Shares.* The work of a round is charged to the subjects that it serves, besides the budget. A
-//! subject is *heavy* if it has used at least the mean since the budget was full. So a throttled
-//! loop that real-time threads starve continues with the requests of the other subjects, out of a
-//! reserve of one budget. Root is never heavy. Grants see the loop as a thread of at most two
-//! budgets and a fifth of the CPU while they starve it and users flood it.
+//! *Shares.* The work of a round, also that for new connections, is charged to the subjects that it
+//! serves, besides the budget. A subject is *heavy* if it has used at least the mean since the
+//! budget was full. So a throttled loop that real-time threads starve continues with the requests
+//! of the other subjects, out of a reserve of one budget. Root is never heavy. Grants see the loop
+//! as a thread of at most two budgets and a fifth of the CPU while they starve it and users flood
+//! it.
 //!
 //! The *guardian* is a thread with the highest priority. It sets the policy of the loop at all
 //! transitions, because a throttled loop may be starved and could not raise itself.

@@ -161,13 +161,14 @@ impl Daemon {
             self.acceptor.pause(now, PAUSE, &self.epoll);
             return;
         }
+        let mut begun = clock::now();
         for _ in 0..MAX_ACCEPTS {
             // A free descriptor is first of all a spare again.
             self.acceptor.reopen_spares();
             let Some(listener) = self.acceptor.listeners.get(index) else { return };
             match listener.accept() {
                 Ok(None) => return,
-                Ok(Some(socket)) => self.enqueue_connection(socket),
+                Ok(Some(socket)) => begun = self.enqueue_connection(socket, begun),
                 Err(error) if !self.accept_without_descriptors(now, index, &error) => return,
                 Err(_) => {}
             }
@@ -230,10 +231,19 @@ impl Daemon {
         self.acceptor.reopen_spares();
     }
 
-    /// Queues an accepted connection, or drops it if its user is beyond the quota.
-    fn enqueue_connection(&mut self, socket: OwnedFd) {
-        let Ok(uid) = peer::user(&socket) else { return };
+    /// Queues an accepted connection, and charges its user for the time since `begun`. Returns the
+    /// current time.
+    fn enqueue_connection(&mut self, socket: OwnedFd, begun: Monotonic) -> Monotonic {
+        let Ok(uid) = peer::user(&socket) else { return begun };
         let subject = self.broker.subject_of_specs(uid);
+        self.enqueue_for(subject, uid, socket);
+        let now = clock::now();
+        self.priority.charge_share(subject.number(), begun, now);
+        now
+    }
+
+    /// Queues an accepted connection, or drops it if its user is beyond the quota.
+    fn enqueue_for(&mut self, subject: Subject, uid: u32, socket: OwnedFd) {
         let queue = &mut self.acceptor.queue;
         let quota = self.broker.quota();
         let held = self.broker.usage(subject).0 as usize + queue.len_of(subject.number());
@@ -251,7 +261,8 @@ impl Daemon {
     /// Adds the waiting connections whose turn it is to the broker, for at most one quantum.
     #[inline(never)]
     pub(super) fn add_waiting(&mut self, now: Monotonic) {
-        let end = clock::now().saturating_add(QUANTUM);
+        let mut begun = clock::now();
+        let end = begun.saturating_add(QUANTUM);
         while let Some((user, socket)) = self.acceptor.queue.pop(now, self.broker.quota()) {
             // A client that has left meanwhile costs no more than this check.
             if seqpacket::has_ended(&socket) {
@@ -259,7 +270,10 @@ impl Daemon {
             } else {
                 self.add_or_log(now, socket);
             }
-            if self.exit.is_some() || clock::now() >= end {
+            let done = clock::now();
+            self.priority.charge_share(user, begun, done);
+            begun = done;
+            if self.exit.is_some() || done >= end {
                 return;
             }
         }
