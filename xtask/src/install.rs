@@ -152,21 +152,22 @@ impl Install {
     }
 
     fn documents(&self) -> Result<()> {
-        let built = self.target(&shell::target_dir());
-        let talea = built.join("talea");
-        // The program writes its own pages; the tree has the others.
-        let pages = built.join("man");
+        let talea = self.target(&shell::target_dir()).join("talea");
+        // The program writes its own pages; the tree has the others. Not in the target folder: two
+        // installations may run at the same time.
+        let pages = std::env::temp_dir().join(format!("talea-man-{}", std::process::id()));
         fs::create_dir_all(&pages)?;
         let mut write_pages = Command::new(&talea);
         write_pages.args(["man", "--dir"]).arg(&pages);
         must(write_pages)?;
-        for folder in [pages, root().join("docs/man")] {
-            for page in Install::files(&folder)? {
+        for folder in [&pages, &root().join("docs/man")] {
+            for page in Install::files(folder)? {
                 let section = page.rsplit('.').next().context("a man page without a section")?;
                 let to = format!("share/man/man{section}/{page}");
                 self.copy(&folder.join(&page), &to, 0o644)?;
             }
         }
+        fs::remove_dir_all(&pages)?;
         for (shell, path) in [
             ("bash", "share/bash-completion/completions/talea"),
             ("zsh", "share/zsh/site-functions/_talea"),

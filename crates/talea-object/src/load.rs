@@ -150,10 +150,12 @@ fn open(path: &Path) -> Result<abi::Object, ObjectError> {
     let entry = entry.map_err(ObjectError::Entry)?;
     // SAFETY: the header's contract of the entry.
     let object = unsafe { entry(abi::ABI) };
-    // SAFETY: the entry returns NULL, or a table that is valid as long as the object is loaded.
-    let (size, version) = unsafe { object.as_ref() }
-        .map(|object| (object.size, object.abi))
-        .ok_or(ObjectError::Version)?;
+    if object.is_null() {
+        return Err(ObjectError::Version);
+    }
+    // SAFETY: the entry returns NULL, or a table that is valid as long as the object is loaded. Any
+    // version of the table begins with these two fields.
+    let (size, version) = unsafe { ((*object).size, (*object).abi) };
     shape("struct talea_sched_object", size, version, size_of::<abi::Object>())?;
     // SAFETY: as above; the table is large enough.
     Ok(unsafe { object.read() })

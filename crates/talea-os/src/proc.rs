@@ -122,8 +122,15 @@ pub fn stat(tid: Tid) -> io::Result<Stat> {
 /// Variant of [`stat`] for a thread of process `tgid`. `/proc/TID/stat` sums the CPU time of all
 /// threads of the process, which takes time proportional to their number.
 /// `/proc/TGID/task/TID/stat` does not.
+///
+/// Does not allocate: a caller above all other threads must not wait for the lock of the allocator.
 pub fn stat_of(tgid: Tid, tid: Tid) -> io::Result<Stat> {
-    stat_at(&format!("/proc/{tgid}/task/{tid}/stat"))
+    // Two numbers of at most 10 digits.
+    let mut path = io::Cursor::new([0; 48]);
+    write!(path, "/proc/{tgid}/task/{tid}/stat")?;
+    let length = path.position() as usize;
+    let path = path.into_inner();
+    stat_at(std::str::from_utf8(&path[..length]).map_err(io::Error::other)?)
 }
 
 /// Reads a stat file without allocating, if the file has the known form.

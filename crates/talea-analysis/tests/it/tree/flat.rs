@@ -94,8 +94,8 @@ fn random(rng: &mut Rng, policy: &PolicySpec) -> Flat {
     Flat { tree, sources }
 }
 
-/// Returns the longest responses, from the nominal arrival.
-fn simulate(tree: &Tree, sources: &[Source], seed: u64, until: u64) -> Vec<Span> {
+/// Returns the longest responses on one CPU, from the nominal arrival.
+pub(super) fn simulate(tree: &Tree, sources: &[Source], seed: u64, until: u64) -> Vec<Span> {
     let workload = Workload { sources: sources.to_vec(), seed };
     let mut world = Simulation::new(tree.build().expect("a tree"), 1, &workload);
     let mut jobs = Jobs::default();

@@ -1,13 +1,13 @@
 //! Flat roots with known phases: the longest responses of long simulations.
 
+use super::flat::simulate;
 use crate::rng::{Rng, rng, rounds};
 use talea_analysis::test_info::TestKind;
 use talea_analysis::tree::RootModel;
 use talea_core::engine::{SchedulerSpec, TaskSpec, Tree};
 use talea_core::sched::PolicySpec;
 use talea_core::workload::{Arrivals, Cost, Source};
-use talea_core::{Span, Time, Work};
-use talea_sim::{Jobs, Simulation, Workload};
+use talea_core::{Span, Work};
 
 const POLICIES: [PolicySpec; 5] = [
     PolicySpec::FixedPriority,
@@ -39,20 +39,6 @@ fn random(rng: &mut Rng, policy: &PolicySpec) -> (Tree, Vec<Source>) {
         });
     }
     (tree, sources)
-}
-
-/// Returns the longest responses, and whether all jobs of the run have completed soon.
-fn simulate(tree: &Tree, sources: &[Source], seed: u64, until: u64) -> Vec<Span> {
-    let workload = Workload { sources: sources.to_vec(), seed };
-    let mut world = Simulation::new(tree.build().expect("a tree"), 1, &workload);
-    let mut jobs = Jobs::default();
-    world.run(Time::from_ns(until), &mut jobs);
-    let mut longest = vec![Span::ZERO; sources.len()];
-    for job in &jobs.ended {
-        let of = &mut longest[job.task.0 as usize];
-        *of = (*of).max(job.response());
-    }
-    longest
 }
 
 #[test]
