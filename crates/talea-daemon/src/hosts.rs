@@ -188,7 +188,7 @@ impl Hosts {
             host.log_stderr(clock::now(), log);
             ready.map_err(|why| failed(plugin, why))?;
             if let Some(host) = plugin.host.as_ref().filter(|host| !host.starting) {
-                log.info(format_args!("plugin `{}`: {}", host.name, host.process.isolation()));
+                host.log_isolation(log);
             }
         }
         Ok(())
@@ -305,7 +305,7 @@ impl Hosts {
         let host = foreign.and_then(|foreign| foreign.host.as_mut());
         let Some(host) = host.filter(|host| !host.failed) else { return };
         let handled = if host.starting {
-            host.on_init_answer(index as u32, events)
+            host.on_init_answer(index as u32, events, log)
         } else {
             host.on_answer(now, events)
         };
@@ -536,12 +536,18 @@ impl Host {
         &mut self,
         index: u32,
         events: &mut Vec<HostEvent>,
+        log: &Log,
     ) -> Result<(), HostFailure> {
         self.receive_init()?;
         if !self.starting {
+            self.log_isolation(log);
             events.push(HostEvent::Serves(index));
         }
         Ok(())
+    }
+
+    fn log_isolation(&self, log: &Log) {
+        log.info(format_args!("plugin `{}`: {}", self.name, self.process.isolation()));
     }
 
     /// Handles the answer to a call.

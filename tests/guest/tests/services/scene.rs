@@ -104,7 +104,8 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
 
 #[allow(clippy::unused_self, reason = "the scene is the right to use the machine")]
 impl Scene {
-    /// Starts the daemon with the installed configuration, `more`, and rules for [`ALICE`].
+    /// Starts the daemon with the installed configuration, `more`, and rules for [`ALICE`]. Returns
+    /// when the plugins from outside are in service, for which the daemon does not wait long.
     pub(crate) fn new(more: &str) -> Scene {
         static MACHINE: Mutex<()> = Mutex::new(());
         static INSTALLED: Mutex<String> = Mutex::new(String::new());
@@ -121,6 +122,12 @@ impl Scene {
         fs::write(CONFIG, format!("{plugins}{more}{RULES}")).expect("writable");
         done(Command::new("talea").args(["check", CONFIG]));
         scene.start();
+        let foreign = more.matches("kind = \"foreign\"").count();
+        if foreign > 0 {
+            eventually("plugins in service", || {
+                (journal().matches(": its host is a service").count() >= foreign).then_some(())
+            });
+        }
         scene
     }
 
