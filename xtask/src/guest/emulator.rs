@@ -26,27 +26,67 @@ pub(super) const NEEDED: [(&str, &str); 3] =
 const TIMEOUT: &str = "10m";
 /// Prefix of the lines of the guest's first process.
 const GUEST: &str = "guest: ";
+/// Words of the line with which a kernel reports its own exception.
+const CRASHES: [&str; 5] =
+    ["BUG: ", "Oops", "kernel BUG at", "general protection fault", "Unable to handle"];
+/// Words of the following lines that say where the exception was.
+const PLACES: [&str; 2] = ["Comm: ", "RIP: "];
+/// Number of lines about a crash that the verdict has.
+const CRASH_LINES: usize = 3;
 
 /// Runs the tests with one of `words` in their names, and passes each line of the guest to `line`.
 /// `append` has more words for the kernel's command line.
+///
+/// Boots the guest again after the first crash of its kernel: neither the kernel nor the emulated
+/// CPUs are under test. A second crash fails.
 pub(super) fn boot(
     image: &Path,
     archive: &Path,
-    (machine, append): (Machine, &str),
+    machine: (Machine, &str),
     words: &[String],
     line: &mut dyn FnMut(&str),
 ) -> Result<Verdict> {
+    let (verdict, crash) = boot_once(image, archive, machine, words, line)?;
+    let Some(crash) = crash else { return Ok(verdict) };
+    line(&format!("the guest's kernel has crashed, and is booted again: {crash}"));
+    let (verdict, crash) = boot_once(image, archive, machine, words, line)?;
+    Ok(match crash {
+        Some(crash) => Verdict::Failed(format!("the guest's kernel has crashed twice: {crash}")),
+        None => verdict,
+    })
+}
+
+/// Returns the verdict, and the lines about a crash of the guest's kernel.
+fn boot_once(
+    image: &Path,
+    archive: &Path,
+    machine: (Machine, &str),
+    words: &[String],
+    line: &mut dyn FnMut(&str),
+) -> Result<(Verdict, Option<String>)> {
     let (mut last, mut has_passed) = (None, false);
-    shell::stream(command(image, archive, (machine, append), words), |text| {
+    let mut crash = Vec::new();
+    shell::stream(command(image, archive, machine, words), |text| {
         // The firmware may write control characters before the text.
         let text = text.rsplit('\x1b').next().unwrap_or(text);
         if let Some(words) = text.strip_prefix(GUEST) {
             last = Some(words.to_owned());
         }
         has_passed |= text.starts_with("test ") && text.ends_with(" ok");
+        note_crash(&mut crash, text);
         line(text);
     })?;
-    Ok(verdict(last.as_deref(), has_passed))
+    let has_crashed = last.is_none() && !crash.is_empty();
+    Ok((verdict(last.as_deref(), has_passed), has_crashed.then(|| crash.join("; "))))
+}
+
+/// Adds a line of the kernel about its own exception.
+fn note_crash(crash: &mut Vec<String>, text: &str) {
+    let words = if crash.is_empty() { &CRASHES[..] } else { &PLACES[..] };
+    let is_of_kernel = text.starts_with('[') && words.iter().any(|word| text.contains(word));
+    if is_of_kernel && crash.len() < CRASH_LINES {
+        crash.push(text.to_owned());
+    }
 }
 
 /// Returns the verdict for the last line of the first process, and for whether a test has passed.
@@ -111,5 +151,25 @@ mod tests {
             !passes(Some("ended with 101"), true) && !passes(Some("proc cannot be mounted"), true)
         );
         assert!(!passes(None, true), "killed, or switched off before its end");
+    }
+
+    #[test]
+    fn a_crash_of_the_kernel_is_described_by_its_first_lines() {
+        let mut crash = Vec::new();
+        for text in [
+            "test a ... ok",
+            "a program printed Oops",
+            "[    9.1] systemd[1]: started",
+            "[   10.1] BUG: unable to handle page fault for address: 0",
+            "[   10.1] #PF: supervisor read access in kernel mode",
+            "[   10.1] CPU: 1 PID: 7 Comm: x Not tainted 6.12",
+            "[   10.1] RIP: 0010:f+0x1/0x2",
+            "[   10.1] RIP: 0033:0x1",
+        ] {
+            note_crash(&mut crash, text);
+        }
+        let starts = ["[   10.1] BUG: ", "[   10.1] CPU: ", "[   10.1] RIP: 0010"];
+        assert_eq!(crash.len(), starts.len(), "{crash:?}");
+        assert!(crash.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{crash:?}");
     }
 }
