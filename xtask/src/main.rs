@@ -7,6 +7,7 @@
 
 mod audio;
 mod coverage;
+mod files;
 mod guest;
 mod install;
 mod long;
@@ -37,6 +38,7 @@ cargo xtask COMMAND
   soak [--minutes N]      repeat the tests with larger numbers
   audio                   write the demo's voice, examples/convolver/talea.wav
   docs                    build the documents as a site (mdbook), with rustdoc beside it
+  files [WORD]...         print what each source file contains; with words, those about them
   coverage                print the tests of each claim; fail if a claim has none
 ";
 
@@ -71,6 +73,7 @@ fn run() -> Result<ExitCode> {
         "bench" => long::bench(&mut args),
         "soak" => long::soak(&mut args),
         "coverage" => coverage::run(&mut args),
+        "files" => files::run(&mut args),
         "docs" => site::run(&mut args),
         other => bail!("no command {other:?}\n\n{USAGE}"),
     }

@@ -92,6 +92,7 @@ fn stage(work: &Path) -> Result<()> {
     fs::rename(source.join("docs").join(CONFIGURATION), work.join(CONFIGURATION))?;
     fs::write(source.join("api.md"), api()?)?;
     fs::write(source.join("coverage.md"), crate::coverage::text()?)?;
+    fs::write(source.join("files.md"), crate::files::page()?)?;
     let summary = fs::read_to_string(shell::root().join("docs/SUMMARY.md"))?;
     fs::write(source.join("SUMMARY.md"), whole_summary(&summary))?;
     fs::remove_file(source.join("docs/SUMMARY.md"))?;
@@ -107,7 +108,8 @@ fn whole_summary(summary: &str) -> String {
     for (name, title) in &ROOT_PAGES[1..] {
         let _ = writeln!(text, "- [{title}]({name})");
     }
-    text + "- [The tests of each claim](coverage.md)\n- [Rust crates](api.md)\n"
+    text + "- [The tests of each claim](coverage.md)\n- [Source files](files.md)\n\
+- [Rust crates](api.md)\n"
 }
 
 /// Returns the page that links to the documentation of the crates.
@@ -248,7 +250,13 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("- [B](docs/manual/index.md)\n"), "{text}");
-        assert!(text.ends_with("- [Rust crates](api.md)\n"), "{text}");
+        assert!(
+            text.ends_with(
+                "- [Source files](files.md)\n\
+- [Rust crates](api.md)\n"
+            ),
+            "{text}"
+        );
     }
 
     #[test]

@@ -7,12 +7,12 @@
 mod rows;
 
 use crate::shell;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use lexopt::Parser;
 use rows::{CLAIMS, DEFECTS, L3C, Need, Row, SF3P, YASMIN};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Folders and files whose tests are deterministic and need no kernel.
@@ -63,10 +63,12 @@ type Index = BTreeMap<String, RowTests>;
 
 fn scan() -> Result<Index> {
     let mut index = Index::new();
-    for path in rust_files()? {
-        let text = std::fs::read_to_string(shell::root().join(&path))?;
+    let files = crate::files::rust_files()?;
+    // The tests of this module name rows that they do not test.
+    for path in files.iter().filter(|path| !path.starts_with("xtask/src/coverage")) {
+        let text = std::fs::read_to_string(shell::root().join(path))?;
         let pure = PURE.iter().any(|dir| path.starts_with(dir));
-        let package = package_of(&path);
+        let package = package_of(path);
         for (name, soaks) in tests_in(&text) {
             let more = if soaks { " (more under soak)" } else { "" };
             for row in rows_of(name) {
@@ -151,27 +153,6 @@ fn is_numbered(word: &str, letters: &[&str]) -> bool {
         word.strip_prefix(letter)
             .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
     })
-}
-
-fn rust_files() -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let mut open: Vec<PathBuf> =
-        ["crates", "examples", "tests", "xtask"].iter().map(PathBuf::from).collect();
-    while let Some(dir) = open.pop() {
-        let Ok(entries) = std::fs::read_dir(shell::root().join(&dir)) else { continue };
-        for entry in entries {
-            let path = dir.join(entry.with_context(|| dir.display().to_string())?.file_name());
-            if shell::root().join(&path).is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs")
-                && !path.starts_with("xtask/src/coverage")
-            {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// Returns the package of a file: `talea-broker` of `crates/talea-broker/src/…`, `tests/kernel` of
